@@ -1,0 +1,128 @@
+// Extents of an array, and lists of dims. A Shape holds up to kMaxRank non-negative extents whose
+// product fits in 63 bits; what does not is a ValueError that shows the extents. (-1 is kept where
+// a caller means "infer": reshape.)
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace shmap {
+
+inline constexpr int kMaxRank = 16;
+
+// An extent or an index: from every integer type, so that {v.size(), n} is no narrowing.
+struct Extent {
+  template <std::integral T>
+  constexpr Extent(T v) : value(static_cast<std::int64_t>(v)) {}
+  std::int64_t value;
+};
+
+namespace detail {
+[[noreturn]] void throw_rank_limit(std::size_t rank);
+}
+
+// A short list of 64-bit integers held inline: what Shape and Dims are made of.
+class IntList {
+ public:
+  constexpr IntList() = default;
+  constexpr IntList(const IntList& o) : n_(o.n_) { copy(o); }
+  constexpr IntList& operator=(const IntList& o) {
+    n_ = o.n_;
+    copy(o);
+    return *this;
+  }
+  constexpr std::size_t size() const { return n_; }
+  constexpr bool empty() const { return n_ == 0; }
+  constexpr std::int64_t operator[](std::size_t i) const { return v_[i]; }
+  constexpr std::int64_t& operator[](std::size_t i) { return v_[i]; }
+  constexpr std::int64_t front() const { return v_[0]; }
+  constexpr std::int64_t back() const { return v_[n_ - 1]; }
+  constexpr const std::int64_t* begin() const { return v_; }
+  constexpr const std::int64_t* end() const { return v_ + n_; }
+  constexpr const std::int64_t* data() const { return v_; }
+  constexpr void push_back(std::int64_t v) {
+    if (n_ >= kMaxRank) detail::throw_rank_limit(n_ + 1u);
+    v_[n_++] = v;
+  }
+  constexpr void resize(std::size_t n) {
+    if (n > kMaxRank) detail::throw_rank_limit(n);
+    for (std::size_t i = n_; i < n; ++i) v_[i] = 0;
+    n_ = static_cast<std::uint8_t>(n);
+  }
+  friend constexpr bool operator==(const IntList& a, const IntList& b) {
+    if (a.n_ != b.n_) return false;
+    for (std::size_t i = 0; i < a.n_; ++i)
+      if (a.v_[i] != b.v_[i]) return false;
+    return true;
+  }
+
+ protected:
+  constexpr void copy(const IntList& o) {
+    for (std::size_t i = 0; i < o.n_; ++i) v_[i] = o.v_[i];
+  }
+  // Only the first n_ are ever read; left unset, so that making and copying a Shape touches what it
+  // holds.
+  std::int64_t v_[kMaxRank];
+  std::uint8_t n_ = 0;
+};
+
+class Shape : public IntList {
+ public:
+  constexpr Shape() = default;
+  constexpr Shape(std::initializer_list<Extent> extents) {
+    for (const Extent& e : extents) push_back(e.value);
+  }
+  template <std::integral T>
+  Shape(const std::vector<T>& extents) {
+    for (const T& e : extents) push_back(static_cast<std::int64_t>(e));
+  }
+  template <std::integral T, std::size_t N>
+  Shape(const std::array<T, N>& extents) {
+    for (const T& e : extents) push_back(static_cast<std::int64_t>(e));
+  }
+  explicit Shape(std::span<const std::int64_t> extents) {
+    for (std::int64_t e : extents) push_back(e);
+  }
+  int rank() const { return static_cast<int>(size()); }
+  // The product of the extents. ValueError where one is negative or the product passes 2^63 - 1.
+  std::int64_t num_elements() const;
+  friend std::ostream& operator<<(std::ostream& out, const Shape& shape);  // "(2, 3)", "(4,)", "()"
+};
+std::string to_string(const Shape& shape);  // "(2, 3)"
+
+// num_elements × itemsize, overflow-checked.
+std::int64_t checked_bytes(const Shape& shape, int itemsize);
+// a × b, or ValueError naming `what`.
+std::int64_t checked_product(std::int64_t a, std::int64_t b, const char* what);
+
+// The dims an op works on: one int or a list. One class, not two overloads, so that {1} and {0, 1}
+// are always lists.
+class Dims : public IntList {
+ public:
+  constexpr Dims() = default;
+  constexpr Dims(int dim) { push_back(dim); }
+  constexpr Dims(std::initializer_list<Extent> list) : list_(true) {
+    for (const Extent& e : list) push_back(e.value);
+  }
+  template <std::integral T>
+  Dims(const std::vector<T>& list) : list_(true) {
+    for (const T& e : list) push_back(static_cast<std::int64_t>(e));
+  }
+  constexpr bool is_list() const { return list_; }
+
+ private:
+  bool list_ = false;
+};
+
+// dim counted from the front, in [0, rank); ValueError naming `what` where it is out of range.
+int normalize_dim(std::int64_t dim, int rank, const char* what);
+// As normalize_dim for each, sorted as given; ValueError where one comes twice.
+Dims normalize_dims(const Dims& dims, int rank, const char* what);
+
+}  // namespace shmap
