@@ -1,0 +1,51 @@
+// Matrix multiplication on the calling thread: C = op(A) · op(B), or C += op(A) · op(B), of
+// row-major matrices. op(A) is m × k, op(B) k × n, C m × n; lda, ldb, ldc count elements from one
+// stored row to the next. A batch is a loop above this; threads are the caller's too: gemm_part
+// computes one of `parts` disjoint pieces of C, and the pieces may run on different threads at
+// once.
+//
+// Element types:
+//   f32, f64      out = dtype.
+//   f16, bf16     accumulated in f32 and rounded once; out = dtype or f32.
+//   i8 … u64      out = dtype; exact modulo 2^bits, like the C++ unsigned arithmetic of that width.
+//   bool_         out = bool_; logical "or" of "and"s.
+// A sum over k = 0 is zero. `accumulate` adds to what C holds (bool_: or).
+//
+// Results depend on the operands and on `parts`, never on timing: which library or kernel runs
+// follows from dtype, sizes and the CPU's features.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap::cpu {
+
+struct Gemm {
+  DType dtype = f32;                      // of a and b
+  DType out = f32;                        // of c
+  bool trans_a = false, trans_b = false;  // a is stored k × m, b n × k
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  bool accumulate = false;
+};
+
+// The whole product on the calling thread. TypeError where the pair of dtypes is not one of the
+// above.
+void gemm(const Gemm& g);
+
+// In how many parts the product is best cut for `workers` threads: 1 where it is too small to gain.
+int gemm_parts(const Gemm& g, int workers);
+// Part `part` of `parts`, 0 <= part < parts; every element of C belongs to exactly one part.
+void gemm_part(const Gemm& g, int part, int parts);
+
+// The libraries and kernels gemm can choose among; for benchmarks and tests.
+enum class GemmEngine : std::uint8_t { own, onednn, openblas };
+const char* to_string(GemmEngine engine);
+bool gemm_engine_available(GemmEngine engine, DType dtype);
+GemmEngine gemm_engine(const Gemm& g);             // what gemm(g) uses
+void gemm_with(GemmEngine engine, const Gemm& g);  // TypeError where it is not available
+
+}  // namespace shmap::cpu
