@@ -1,0 +1,25 @@
+# shmap_floor([features...]): the sources of the current folder become the object library
+# shmap_<folder> (core/base: shmap_core_base), which libshmap is put together from. A folder
+# without sources makes no target. The features are the shmap_feature_<name> that it may use.
+function(shmap_floor)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  if(NOT sources)
+    return()
+  endif()
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  string(REPLACE "/" "_" name "shmap_${folder}")
+  add_library(${name} OBJECT ${sources})
+  shmap_internal(${name})
+  foreach(feature IN LISTS ARGN)
+    target_link_libraries(${name} PRIVATE shmap_feature_${feature})
+  endforeach()
+  set_property(GLOBAL APPEND PROPERTY SHMAP_FLOORS ${name})
+  set_property(GLOBAL APPEND PROPERTY SHMAP_SOURCES ${sources})
+endfunction()
+
+# shmap_internal(<target>): compiled as the project's own code is, with its internal headers.
+function(shmap_internal target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include"
+                                               "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE shmap_build_flags fmt::fmt-header-only Threads::Threads)
+endfunction()

@@ -1,0 +1,27 @@
+# Installation: the library, the public headers, and the package that find_package(shmap) reads.
+include(CMakePackageConfigHelpers)
+
+install(
+  TARGETS shmap
+  EXPORT shmapTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(
+  DIRECTORY "${PROJECT_SOURCE_DIR}/include/shmap"
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING
+  PATTERN "*.h")
+install(
+  EXPORT shmapTargets
+  NAMESPACE shmap::
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/shmap)
+
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/shmapConfig.cmake.in" "${PROJECT_BINARY_DIR}/shmapConfig.cmake"
+  INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/shmap)
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/shmapConfigVersion.cmake"
+                                 COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/shmapConfig.cmake"
+              "${PROJECT_BINARY_DIR}/shmapConfigVersion.cmake"
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/shmap)

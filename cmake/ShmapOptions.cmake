@@ -1,0 +1,66 @@
+# Options, the build type, and the flags that every file of this project is compiled with.
+
+option(BUILD_SHARED_LIBS "Build libshmap as a shared library" ON)
+option(SHMAP_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(SHMAP_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
+option(SHMAP_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(SHMAP_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+set(SHMAP_SANITIZE
+    ""
+    CACHE STRING "Sanitizers: empty, 'address' (address and undefined behaviour) or 'thread'")
+set_property(CACHE SHMAP_SANITIZE PROPERTY STRINGS "" address thread)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE
+      Release
+      CACHE STRING "Release, Debug, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  # -O2 rather than CMake's -O3: the kernels ask for what they need, and the rest stays small.
+  if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+    set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  endif()
+  if(NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+    find_program(SHMAP_CCACHE ccache)
+    mark_as_advanced(SHMAP_CCACHE)
+    if(SHMAP_CCACHE)
+      set(CMAKE_CXX_COMPILER_LAUNCHER "${SHMAP_CCACHE}")
+    endif()
+  endif()
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+include(CheckCXXCompilerFlag)
+# -fno-semantic-interposition: calls inside libshmap need not go through the PLT.
+check_cxx_compiler_flag(-fno-semantic-interposition SHMAP_HAS_NO_SEMANTIC_INTERPOSITION)
+
+# Linked PRIVATE by each object library, test, benchmark and example; never by a consumer.
+add_library(shmap_build_flags INTERFACE)
+target_compile_options(
+  shmap_build_flags
+  INTERFACE -Wall
+            -Wextra
+            -fvisibility-inlines-hidden
+            -fno-math-errno
+            $<$<BOOL:${SHMAP_WERROR}>:-Werror>
+            $<$<BOOL:${SHMAP_HAS_NO_SEMANTIC_INTERPOSITION}>:-fno-semantic-interposition>)
+target_compile_features(shmap_build_flags INTERFACE cxx_std_20)
+
+if(SHMAP_SANITIZE STREQUAL "address")
+  set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+                     -g1)
+elseif(SHMAP_SANITIZE STREQUAL "thread")
+  set(sanitize_flags -fsanitize=thread -fno-omit-frame-pointer -g1)
+elseif(SHMAP_SANITIZE)
+  message(FATAL_ERROR "SHMAP_SANITIZE is '${SHMAP_SANITIZE}': it is empty, 'address' or 'thread'")
+endif()
+if(SHMAP_SANITIZE)
+  add_compile_options(${sanitize_flags})
+  add_link_options(${sanitize_flags})
+endif()
