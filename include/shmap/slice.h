@@ -1,0 +1,12 @@
+// One dim of an index region: [start, stop), in elements.
+#pragma once
+#include <cstdint>
+
+namespace shmap {
+
+struct Slice {
+  std::int64_t start = 0, stop = 0;
+  friend constexpr bool operator==(const Slice&, const Slice&) = default;
+};
+
+}  // namespace shmap
