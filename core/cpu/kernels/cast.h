@@ -1,0 +1,18 @@
+// Conversions between dtypes, for one thread, over contiguous elements.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap::cpu {
+
+// out[i] = in[i] converted, for i < n. `out` may be `in` where their elements have one size, and
+// must not overlap it otherwise.
+using CastFn = void (*)(const void* in, void* out, std::int64_t n);
+
+// The kernel for each pair of the 13 dtypes but prng_key (nullptr for that). Integers wrap; floats
+// round to nearest even, once (an integer becomes a half type through f32); a float becomes an
+// integer by truncation, saturated, NaN becoming 0; anything becomes bool as x != 0 (NaN: true).
+CastFn cast_kernel(DType from, DType to);
+
+}  // namespace shmap::cpu

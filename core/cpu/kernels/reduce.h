@@ -1,0 +1,51 @@
+// Reductions, for one thread.
+//
+// Float sums and products are pairwise over short runs of several accumulators, f16 and bf16 in f32
+// and rounded once; the order depends on `reduced` alone, never on the machine's vectors nor on how
+// a caller splits `outer` (or, for one column of many, `inner`).
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap::cpu {
+
+enum class ReduceOp : std::uint8_t {
+  sum,  // integers and floats; integers wrap in their dtype
+  prod,
+  max,  // bool, integers and floats; NaN if any is
+  min,
+  any,  // bitwise or: bool and integers
+  all,  // bitwise and
+  xor_,
+};
+inline constexpr int kReduceOpCount = static_cast<int>(ReduceOp::xor_) + 1;
+
+// in[outer, reduced, inner], row-major -> out[outer, inner], both of the dtype. Nothing to reduce
+// gives the identity (max of floats: -inf; of integers: the lowest).
+using ReduceFn = void (*)(const void* in, void* out, std::int64_t outer, std::int64_t reduced,
+                          std::int64_t inner);
+
+// The kernel of `op` for `dtype`; nullptr where the dtype has no such op.
+ReduceFn reduce_kernel(ReduceOp op, DType dtype);
+
+// Writes the identity of `op`, one element of `dtype`.
+void reduce_identity(ReduceOp op, DType dtype, void* out);
+
+// One long reduction by several threads, with the very bits of reduce_kernel(1, n, 1): each block
+// of kReduceBlock elements gives a partial, an element of reduce_partial_dtype (f32 for the half
+// types, else the dtype itself), and the partials together give the result.
+inline constexpr std::int64_t kReduceBlock = 65536;
+inline constexpr std::int64_t reduce_block_count(std::int64_t n) {
+  return (n + kReduceBlock - 1) / kReduceBlock;
+}
+constexpr DType reduce_partial_dtype(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+// Writes partials[begin] … partials[end - 1] of in[0 … n).
+void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
+                   std::int64_t end, void* partials);
+// Writes one element of `dtype` from all `count` partials.
+void reduce_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count, void* out);
+
+}  // namespace shmap::cpu
