@@ -1,0 +1,48 @@
+// Every environment variable of the library, in one table.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace shmap::env {
+
+enum class Var : std::uint8_t {
+  devices,
+  executor,
+  workers,
+  memory_limit,
+  collective_warn_sec,
+  collective_timeout_sec,
+  fault,
+  check_captures,
+  explain_retrace,
+};
+
+enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };
+
+struct Variable {
+  Var var;
+  const char* name;           // SHMAP_…
+  Kind kind;                  // how its value is read
+  const char* default_value;  // as one would write it; "" where it depends on the machine
+  const char* forms;          // the accepted forms, for error texts
+  const char* doc;
+  double min, max;  // of integer, bytes, seconds
+};
+
+std::span<const Variable> table();
+
+// The value, or the default where the variable is unset or empty. Each throws ValueError, which
+// quotes the value and names the accepted forms, where it cannot be read. The kind must match.
+std::string text(Var);
+bool flag(Var);             // 0 1 false true off on no yes
+std::int64_t integer(Var);  // -1 where unset and without a default
+std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 where unset
+double seconds(Var);
+
+// Throws ValueError where the environment holds a SHMAP_ variable that is not in the table (naming
+// the nearest that is) or a value that cannot be read. SHMAP_TEST_ and SHMAP_BENCH_ are not the
+// library's: they are left alone.
+void check();
+
+}  // namespace shmap::env

@@ -1,0 +1,109 @@
+// Backend: the devices of one kind that this process drives.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "core/base/intrusive.h"
+#include "core/device/graph.h"
+#include "core/device/memory_space.h"
+#include "core/device/stream.h"
+#include "shmap/device.h"
+
+namespace shmap {
+
+struct LocalDevice {
+  Device device;
+  int index;           // among the backend's devices
+  MemorySpace* space;  // shared with others, or its own
+  Stream* compute;
+  Stream* compute2;  // for work that alternates between two queues
+  Stream* comm;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual const char* name() const noexcept = 0;  // "cpu", "cuda"
+  virtual std::span<const LocalDevice> devices() const noexcept = 0;
+  virtual std::span<MemorySpace* const> spaces() const noexcept = 0;
+
+  // Held while enqueueing, for a whole step over all devices, so that steps of two threads don't
+  // interleave. Tasks never take it, so waiting while holding it is safe (if unkind).
+  std::mutex& submit_mutex() noexcept { return submit_mutex_; }
+
+  // One task that is in several streams at once (a collective over local devices): it starts after
+  // the earlier tasks of each, and later tasks of each come after it. context.stream is the first.
+  // Otherwise as Stream::enqueue.
+  virtual Event enqueue_group(std::span<Stream* const> streams, const Task& task,
+                              std::span<const Event> waits) = 0;
+
+  // Between the two, what this thread enqueues is recorded instead of run; events returned then are
+  // only good as waits of later captured tasks, and count as done once the capture is over.
+  // Waiting, synchronising, allocating, and enqueueing with a wait that is neither captured nor
+  // done throw Error. Other threads are not affected. The caller does not hold the submit mutex.
+  virtual void begin_capture() = 0;
+  virtual Ref<Graph> end_capture() = 0;
+  virtual void
+  abort_capture() noexcept = 0;  // drops what was captured; nothing where not capturing
+
+  // Waits for all that was enqueued so far. Then rethrows the first task error that nobody has seen
+  // yet, once. The caller does not hold the submit mutex.
+  virtual void synchronize() = 0;
+
+  // Calls run(args, part) for each part, on the workers and this thread, and returns when all are
+  // done; rethrows the first error. Inside a task it runs on this thread alone.
+  virtual void run_parts(int parts, void (*run)(void* args, int part), void* args) = 0;
+
+  virtual int workers() const noexcept = 0;  // threads that tasks can run on at once
+  // How to see the same interleaving again, "SHMAP_EXECUTOR=seeded:7"; "" where there is no way.
+  virtual std::string repro() const = 0;
+
+ protected:
+  std::mutex submit_mutex_;
+};
+
+// fn(part) for each part in [0, parts): see Backend::run_parts.
+template <class F>
+void parallel_for(Backend& backend, int parts, F&& fn) {
+  backend.run_parts(
+      parts, [](void* f, int part) { (*static_cast<std::remove_reference_t<F>*>(f))(part); },
+      const_cast<void*>(static_cast<const void*>(&fn)));
+}
+
+// Abandons the capture unless it was ended: what a scope that captures should hold.
+class CaptureScope {
+ public:
+  explicit CaptureScope(Backend& backend) : backend_(&backend) { backend.begin_capture(); }
+  CaptureScope(const CaptureScope&) = delete;
+  CaptureScope& operator=(const CaptureScope&) = delete;
+  ~CaptureScope() {
+    if (backend_ != nullptr) backend_->abort_capture();
+  }
+  Ref<Graph> end() {
+    Backend* backend = backend_;
+    backend_ = nullptr;
+    return backend->end_capture();
+  }
+
+ private:
+  Backend* backend_;
+};
+
+namespace detail {
+struct ThreadState {
+  const char* task = nullptr;  // the name of the task that runs on this thread
+  void* capture = nullptr;     // the capture of this thread
+};
+extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
+}  // namespace detail
+
+// True while this thread runs a task: then array operations, waits and enqueueing are errors.
+inline bool in_task() noexcept { return detail::thread_state.task != nullptr; }
+// True while this thread captures.
+inline bool capturing() noexcept { return detail::thread_state.capture != nullptr; }
+
+}  // namespace shmap

@@ -1,0 +1,26 @@
+// Graph: a captured program of one backend, ready to be launched again and again.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/base/intrusive.h"
+#include "core/device/event.h"
+
+namespace shmap {
+
+// Owns the args of its tasks: they are dropped with the graph. The caller keeps alive whatever the
+// tasks address.
+class Graph : public RefCounted {
+ public:
+  virtual ~Graph() = default;
+  virtual int nodes() const noexcept = 0;
+  virtual int edges() const noexcept = 0;
+  virtual std::int64_t cost_ns() const noexcept = 0;  // summed over the nodes
+  // Starts after waits and after what is pending on the streams that it was captured from; what is
+  // enqueued there later comes after it, so launches of one graph never overlap. Allocates nothing.
+  // The first error of a task fails the event, and the rest of that launch is skipped.
+  // The caller holds the backend's submit mutex.
+  virtual Event launch(std::span<const Event> waits = {}) = 0;
+};
+
+}  // namespace shmap

@@ -1,0 +1,83 @@
+// MemorySpace: memory that a group of devices shares, behind a caching allocator.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "core/base/spin_lock.h"
+#include "core/device/buffer.h"
+
+namespace shmap {
+
+// Thread-safe. Blocks are rounded up to a size class (eight a doubling, so at most 1/8 is lost) and
+// cached when freed; a buffer freed with work pending waits in a list until that work is done.
+class MemorySpace {
+ public:
+  // limit: the most bytes that may be held, in use and cached together; -1 for none.
+  // name: the devices that it serves, for error texts, "CpuDevice(id=0..7)".
+  MemorySpace(int id, std::string name, std::int64_t limit, std::int64_t cache_limit);
+  virtual ~MemorySpace();  // the buffers of it must be gone
+  MemorySpace(const MemorySpace&) = delete;
+  MemorySpace& operator=(const MemorySpace&) = delete;
+
+  int id() const noexcept { return id_; }
+  const std::string& name() const noexcept { return name_; }
+
+  // Uninitialised memory, 64-byte aligned, with no event; 0 bytes give a valid address too. May
+  // wait for pending work, and give cached blocks back, where the limit is near. Throws
+  // OutOfMemory, ValueError for bytes < 0, Error while this thread captures. A cached block costs
+  // some 20 ns.
+  BufferRef allocate(std::int64_t bytes);
+  // Wraps memory of someone else, which stays valid until deleter(context) is called: when the last
+  // owner went and the work is done. It does not count as in use.
+  BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
+                 void* context);
+
+  std::int64_t bytes_in_use() const noexcept { return in_use_.load(std::memory_order_relaxed); }
+  std::int64_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
+  std::int64_t cached_bytes() const noexcept { return cached_.load(std::memory_order_relaxed); }
+  std::int64_t pending_bytes() const noexcept { return pending_.load(std::memory_order_relaxed); }
+  std::int64_t limit() const noexcept { return limit_.load(std::memory_order_relaxed); }
+  void set_limit(std::int64_t bytes) noexcept { limit_.store(bytes, std::memory_order_relaxed); }
+  void reset_peak() noexcept;
+  // Gives the cached blocks back to the system.
+  void trim() noexcept;
+  // Takes back freed buffers whose work is done.
+  void reclaim() noexcept;
+
+  // The bytes that a request takes: its size class.
+  static std::int64_t rounded(std::int64_t bytes) noexcept;
+
+ protected:
+  // Memory from the system, 64-byte aligned; null where there is none. Any thread.
+  virtual void* map(std::int64_t bytes) noexcept = 0;
+  virtual void unmap(void* data, std::int64_t bytes) noexcept = 0;
+
+ private:
+  friend class Buffer;
+  static constexpr int kClasses = 8 * 48;
+
+  void give_back(Buffer* buffer) noexcept;       // the last owner went
+  void release_locked(Buffer* buffer) noexcept;  // its work is done: cache it
+  void reclaim_locked(int at_most) noexcept;     // polls the head of the pending list
+  Buffer* take_fresh(std::int64_t bytes, int size_class);
+  bool wait_for_pending() noexcept;  // waits for the oldest; false where there is none
+  void destroy(Buffer* buffer) noexcept;
+  [[noreturn]] void throw_out_of_memory(std::int64_t bytes, const char* why);
+  void link(Buffer* buffer) noexcept;
+  void unlink(Buffer* buffer) noexcept;
+
+  const int id_;
+  const std::string name_;
+  std::atomic<std::int64_t> limit_;
+  const std::int64_t cache_limit_;
+  mutable SpinLock lock_;  // guards all below; the numbers are atomic for their readers alone
+  std::unique_ptr<Buffer*[]> free_;  // by class; made at first use, since there may be 4096 spaces
+  Buffer* pending_head_ = nullptr;   // freed, oldest first
+  Buffer* pending_tail_ = nullptr;
+  Buffer* all_ = nullptr;
+  std::atomic<std::int64_t> in_use_{0}, peak_{0}, cached_{0}, pending_{0};
+};
+
+}  // namespace shmap

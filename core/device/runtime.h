@@ -1,0 +1,60 @@
+// Runtime: the backends and devices of this process, made at first use.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "shmap/device.h"
+
+namespace shmap {
+
+class Runtime {
+ public:
+  // The device string in force, "cpu:8".
+  const std::string& device_string() const noexcept { return device_string_; }
+  // The backend of the devices; there is one (its kind's kernels are what ops run on).
+  Backend& backend() const noexcept { return *backends_.front(); }
+  std::span<const std::unique_ptr<Backend>> backends() const noexcept { return backends_; }
+  std::span<const LocalDevice> local_devices() const noexcept { return backend().devices(); }
+  // All devices of all processes, in id order.
+  const std::vector<Device>& devices() const noexcept { return devices_; }
+  // This process's device with that id; throws DeviceError where another process drives it.
+  const LocalDevice& local_device(const Device& device) const;
+  int process_index() const noexcept { return process_index_; }
+  int process_count() const noexcept { return process_count_; }
+
+  // Made by runtime(); a test may make more of them. Reads no variable but through its arguments
+  // and core/base/env.h.
+  explicit Runtime(const Options& options);
+  ~Runtime();
+
+ private:
+  std::string device_string_;
+  int process_index_ = 0;
+  int process_count_ = 1;
+  std::vector<std::unique_ptr<Backend>> backends_;
+  std::vector<Device> devices_;
+};
+
+namespace detail {
+extern std::atomic<Runtime*> the_runtime;
+Runtime& start_runtime(const Options* options);
+
+struct DeviceAccess {
+  static Device make(int id, int process_index, DeviceKind kind) noexcept {
+    return Device(id, process_index, kind);
+  }
+};
+}  // namespace detail
+
+// The runtime, started if it has not been. It is never destroyed. Throws as init(); DeviceError in
+// a child that was forked after the start.
+inline Runtime& runtime() {
+  Runtime* r = detail::the_runtime.load(std::memory_order_acquire);
+  return r != nullptr ? *r : detail::start_runtime(nullptr);
+}
+
+}  // namespace shmap

@@ -1,0 +1,60 @@
+// Stream: an ordered queue of tasks of one device. Task: what is put into it.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "core/device/event.h"
+
+namespace shmap {
+
+class Stream;
+
+enum class StreamRole : std::uint8_t { compute, comm };
+
+struct TaskContext {
+  int part;        // 0 … parts - 1
+  int parts;       // as in the task
+  Stream& stream;  // where it was enqueued
+  void* native;    // a backend's own handle (a cudaStream_t); null on the CPU
+};
+
+// Runs one part. May throw: the executor catches, and the task's event fails. It must not enqueue,
+// wait or allocate: it runs on a worker, or with the submit mutex held.
+using TaskFn = void (*)(void* args, const TaskContext& context);
+
+struct Task {
+  TaskFn run = nullptr;                         // called once for each part; null: nothing to do
+  void (*drop)(void* args) noexcept = nullptr;  // frees args; called once, when it won't run again
+  void* args = nullptr;
+  int parts = 1;             // independent parts, run in any order, at once where large
+  std::int64_t cost_ns = 0;  // estimate of the whole work on one core
+  const char* name = "";     // static text, for timelines and errors
+  std::int64_t bytes = 0;    // moved, for timelines
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+
+  int device_index() const noexcept { return device_index_; }  // among the backend's local devices
+  StreamRole role() const noexcept { return role_; }
+
+  // Appends a task, which starts after the stream's earlier tasks and all of waits; where one of
+  // waits failed it does not run, its event fails with the same error, and it is dropped. Earlier
+  // tasks of the stream order it, but do not fail it. Takes over args in every case, also when it
+  // throws: Error while a capture forbids it, DeviceError after fork(). May run the task at once on
+  // this thread (then the event is done or failed), and other tasks too where too many are in
+  // flight. The caller holds the backend's submit mutex.
+  virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
+  // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
+  virtual Event record() = 0;
+  // True where nothing is pending. The caller holds the submit mutex.
+  virtual bool idle() noexcept = 0;
+
+ protected:
+  Stream(int device_index, StreamRole role) noexcept : device_index_(device_index), role_(role) {}
+  const int device_index_;
+  const StreamRole role_;
+};
+
+}  // namespace shmap
