@@ -1,0 +1,57 @@
+// The static parameters of a primitive: a small struct for each primitive that has any, built on the stack for a call and
+// cloned only where a call is kept (queued, staged). One visitor serves printing, comparison and hashing.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shmap/axes.h"
+#include "shmap/dtype.h"
+#include "shmap/shape.h"
+
+namespace shmap {
+
+// Receives each parameter once, in the alphabetical order of its printed name.
+class ParamVisitor {
+ public:
+  virtual ~ParamVisitor() = default;
+  virtual void value(std::string_view name, std::int64_t v) = 0;
+  virtual void value(std::string_view name, double v) = 0;
+  virtual void value(std::string_view name, bool v) = 0;
+  virtual void value(std::string_view name, DType v) = 0;
+  virtual void value(std::string_view name, std::string_view v) = 0;
+  virtual void value(std::string_view name, const IntList& v) = 0;
+  virtual void value(std::string_view name, const std::vector<std::string>& v) = 0;
+  virtual void value(std::string_view name, const std::vector<std::pair<int, int>>& v) = 0;
+  virtual void value(std::string_view name, const std::vector<std::vector<int>>& v) = 0;
+};
+
+class Params {
+ public:
+  virtual ~Params() = default;
+  virtual std::unique_ptr<Params> clone() const { return std::make_unique<Params>(); }
+  virtual void visit(ParamVisitor&) const {}
+};
+
+// Derive as `struct FooParams : ParamsOf<FooParams> { …; void visit(ParamVisitor& v) const override; };`
+template <class Derived>
+class ParamsOf : public Params {
+ public:
+  std::unique_ptr<Params> clone() const override {
+    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+  }
+};
+
+extern const Params no_params;
+
+template <class T>
+const T& params_as(const Params& p) {
+  return static_cast<const T&>(p);
+}
+
+std::string to_string(const Params& params);  // "axes=(0, 1) dtype=f32", "" where there are none
+
+}  // namespace shmap

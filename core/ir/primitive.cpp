@@ -1,0 +1,45 @@
+#include "core/ir/primitive.h"
+
+#include <map>
+
+namespace shmap {
+
+namespace {
+std::map<std::string, Primitive*, std::less<>>& table() {
+  static auto* t = new std::map<std::string, Primitive*, std::less<>>();
+  return *t;
+}
+}  // namespace
+
+void register_primitive(Primitive& primitive) {
+  if (!table().emplace(primitive.name, &primitive).second) {
+    throw ValueError(std::string("primitive '") + primitive.name + "' is registered already: give it another name");
+  }
+}
+
+Primitive* find_primitive(std::string_view name) {
+  const auto it = table().find(name);
+  return it == table().end() ? nullptr : it->second;
+}
+
+std::vector<const Primitive*> all_primitives() {
+  std::vector<const Primitive*> all;
+  for (const auto& [name, p] : table()) all.push_back(p);
+  return all;
+}
+
+int result_count(const Primitive& primitive, Types in, const Params& params) {
+  return primitive.result_count ? primitive.result_count(in, params) : 1;
+}
+
+void infer_types(const Primitive& primitive, Types in, const Params& params, const detail::AxisEnv* env,
+                 std::span<ShapedArray> out) {
+  primitive.abstract_eval(in, params, out);
+  if (!env) return;
+  if (primitive.variance) return primitive.variance(in, params, *env, out);
+  AxisSet all;
+  for (const ShapedArray& t : in) all = all | t.axes();
+  for (ShapedArray& t : out) t = t.with_axes(all);
+}
+
+}  // namespace shmap

@@ -1,0 +1,74 @@
+#include "core/ir/trace.h"
+
+#include <atomic>
+#include <utility>
+
+#include "core/ir/node.h"
+
+namespace shmap {
+
+namespace {
+std::atomic<std::uint64_t> next_trace_id{1};
+std::atomic<Trace*> base{nullptr};
+thread_local Trace* current = nullptr;
+}  // namespace
+
+Trace::Trace(const char* name) : id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)), name_(name) {}
+Trace::~Trace() = default;
+
+namespace detail {
+Trace* start_runtime();  // core/runtime/start.cpp: registers everything, and sets the base trace
+}
+
+Trace& base_trace() {
+  Trace* t = base.load(std::memory_order_acquire);
+  return t ? *t : *detail::start_runtime();
+}
+
+Trace& current_trace() { return current ? *current : base_trace(); }
+
+void set_base_trace(Trace* trace) { base.store(trace, std::memory_order_release); }
+
+TraceScope::TraceScope(Trace& trace) : previous_(std::exchange(current, &trace)) {}
+TraceScope::~TraceScope() { current = previous_; }
+
+std::string at_line(SourceLine source) { return source.file ? "\n  at " + source.str() : std::string(); }
+
+void throw_escaped(const Node& value, const char* what, SourceLine source) {
+  throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
+                  " that belongs to trace #" + std::to_string(value.trace) + ", and the trace that is active here is '" +
+                  current_trace().name() + "' #" + std::to_string(current_trace().id()) +
+                  ": a value made inside a traced or mapped function may not be used outside of it, nor on another "
+                  "thread. Return it from the function instead of storing it." +
+                  at_line(source));
+}
+
+Array bind(const Primitive& primitive, std::span<Array> in, const Params& params, SourceLine source) {
+  Array out;
+  current_trace().process(primitive, in, params, std::span<Array>(&out, 1), source);
+  return out;
+}
+
+Array bind(const Primitive& primitive, Array x, const Params& params, SourceLine source) {
+  Array out;
+  current_trace().process(primitive, std::span<Array>(&x, 1), params, std::span<Array>(&out, 1), source);
+  return out;
+}
+
+Array bind(const Primitive& primitive, Array a, Array b, const Params& params, SourceLine source) {
+  Array in[2] = {std::move(a), std::move(b)};
+  Array out;
+  current_trace().process(primitive, in, params, std::span<Array>(&out, 1), source);
+  return out;
+}
+
+std::vector<Array> bind_all(const Primitive& primitive, std::span<Array> in, const Params& params,
+                            SourceLine source) {
+  std::vector<ShapedArray> types;
+  for (const Array& x : in) types.push_back(checked_node(x, primitive.name, source).type);
+  std::vector<Array> out(static_cast<std::size_t>(result_count(primitive, types, params)));
+  current_trace().process(primitive, in, params, out, source);
+  return out;
+}
+
+}  // namespace shmap

@@ -1,0 +1,212 @@
+// Array: one handle type for a concrete (possibly sharded) array, a device's block inside a shard_map body, and a traced
+// value. A handle is cheap to copy and immutable to its user; thread-safe as a shared_ptr is.
+//
+// Shapes and types come back by value, so that `for (auto d : (x + 1).shape())` is safe.
+// Calls that read elements (to_vector, item, operator bool, printing) wait for the value; nothing else blocks.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shmap/axes.h"
+#include "shmap/device.h"
+#include "shmap/dtype.h"
+#include "shmap/error.h"
+#include "shmap/shaped_array.h"
+#include "shmap/shape.h"
+
+namespace shmap {
+
+class Array;
+class Index;
+class NamedSharding;
+struct Operand;
+struct Shard;
+
+// A half-open range of one dim: where a shard lies in its array.
+struct Slice {
+  std::int64_t start = 0, stop = 0;
+  friend bool operator==(const Slice&, const Slice&) = default;
+};
+
+namespace detail {
+struct NodeBase {
+  NodeBase() = default;
+  NodeBase(const NodeBase&) = delete;
+  NodeBase& operator=(const NodeBase&) = delete;
+  virtual ~NodeBase();
+  mutable std::atomic<std::int32_t> refs{0};
+};
+Array literal(DType dtype, const void* value);  // a weakly typed host scalar
+void host_copy(const Array& x, DType wanted, void* out, std::int64_t count);
+void item_copy(const Array& x, DType wanted, void* out);
+void destroy(NodeBase* node) noexcept;
+}  // namespace detail
+
+class Array {
+ public:
+  Array() = default;  // empty; to be assigned
+  template <Scalar T>
+  Array(T value) : Array(detail::literal(dtype_of<T>, &value)) {}
+  Array(float16 value) : Array(detail::literal(DType::f16, &value)) {}
+  Array(bfloat16 value) : Array(detail::literal(DType::bf16, &value)) {}
+  Array(const Array& o) noexcept : node_(o.node_) {
+    if (node_) node_->refs.fetch_add(1, std::memory_order_relaxed);
+  }
+  Array(Array&& o) noexcept : node_(std::exchange(o.node_, nullptr)) {}
+  Array& operator=(const Array& o) noexcept {
+    Array copy(o);
+    std::swap(node_, copy.node_);
+    return *this;
+  }
+  Array& operator=(Array&& o) noexcept {
+    std::swap(node_, o.node_);
+    o.reset();
+    return *this;
+  }
+  ~Array() { reset(); }
+
+  Shape shape() const;
+  int ndim() const;
+  std::int64_t size() const;
+  DType dtype() const;
+  std::int64_t nbytes() const;
+  ShapedArray type() const;
+  std::vector<std::string> vma() const;  // the mesh axes over which it may vary, in mesh order
+  NamedSharding sharding() const;        // of a concrete array placed on a mesh
+  bool is_fully_addressable() const;
+  std::vector<Shard> addressable_shards() const;
+  // A row-major host copy. The element type must be the dtype's own, else a TypeError; fully addressable arrays only.
+  template <class T>
+  std::vector<T> to_vector() const;
+  // The value of an array of size 1 that is the same on every device.
+  template <class T>
+  T item() const;
+  const Array& block_until_ready() const;
+  explicit operator bool() const;  // host `if`: as item(), compared with zero
+
+  Array operator[](const Index& index) const;
+  Array operator[](std::initializer_list<Index> indices) const;
+
+  friend Array operator+(Operand x);
+  friend Array operator-(Operand x);
+  friend Array operator~(Operand x);
+  friend Array operator+(Operand a, Operand b);
+  friend Array operator-(Operand a, Operand b);
+  friend Array operator*(Operand a, Operand b);
+  friend Array operator/(Operand a, Operand b);
+  friend Array operator%(Operand a, Operand b);
+  friend Array operator&(Operand a, Operand b);
+  friend Array operator|(Operand a, Operand b);
+  friend Array operator^(Operand a, Operand b);
+  friend Array operator<<(Operand a, Operand b);
+  friend Array operator>>(Operand a, Operand b);
+  friend Array operator==(Operand a, Operand b);
+  friend Array operator!=(Operand a, Operand b);
+  friend Array operator<(Operand a, Operand b);
+  friend Array operator<=(Operand a, Operand b);
+  friend Array operator>(Operand a, Operand b);
+  friend Array operator>=(Operand a, Operand b);
+  Array& operator+=(Operand b);
+  Array& operator-=(Operand b);
+  Array& operator*=(Operand b);
+  Array& operator/=(Operand b);
+  friend std::ostream& operator<<(std::ostream& out, const Array& x);
+
+  // For the library: the node, and a handle on one (taking a reference).
+  detail::NodeBase* node() const { return node_; }
+  static Array of(detail::NodeBase* node) {
+    Array a;
+    a.node_ = node;
+    if (node) node->refs.fetch_add(1, std::memory_order_relaxed);
+    return a;
+  }
+
+ private:
+  void reset() noexcept {
+    if (node_ && node_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) detail::destroy(node_);
+    node_ = nullptr;
+  }
+  detail::NodeBase* node_ = nullptr;
+};
+
+// An argument of an op: an array or a host scalar, with the line of the caller. Made implicitly, never named by a user.
+// An rvalue is moved in, which is what donates its buffer.
+struct Operand {
+  Operand(const Array& x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : value(x), source{file, line} {}
+  Operand(Array&& x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : value(std::move(x)), source{file, line} {}
+  template <Scalar T>
+  Operand(T x, const char* file = __builtin_FILE(), int line = __builtin_LINE()) : value(x), source{file, line} {}
+  Operand(float16 x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : value(x), source{file, line} {}
+  Operand(bfloat16 x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : value(x), source{file, line} {}
+  Array value;
+  SourceLine source;
+};
+
+struct Shard {
+  Device device;
+  std::vector<Slice> index;
+  Array data;
+};
+
+struct Range {  // start : stop : step of an index, NumPy's; whole is ":"
+  std::int64_t start = 0, stop = -1, step = 1;
+  bool whole = true;
+};
+constexpr Range range() { return {}; }
+template <std::integral A, std::integral B>
+constexpr Range range(A start, B stop, std::int64_t step = 1) {
+  return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step, false};
+}
+
+// One entry of x[…]: an int, a scalar or integer array, a range, or none (a new dim).
+class Index {
+ public:
+  enum class Kind { integer, array, range, new_dim };
+  template <std::integral T>
+  Index(T i, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : kind(Kind::integer), integer(static_cast<std::int64_t>(i)), source{file, line} {}
+  Index(const Array& i, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : kind(Kind::array), array(i), source{file, line} {}
+  Index(Range r, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : kind(Kind::range), slice(r), source{file, line} {}
+  Index(none_t, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : kind(Kind::new_dim), source{file, line} {}
+  Kind kind;
+  std::int64_t integer = 0;
+  Range slice;
+  Array array;
+  SourceLine source;
+};
+
+template <class T>
+std::vector<T> Array::to_vector() const {
+  if constexpr (std::same_as<T, bool>) {
+    static_assert(sizeof(bool) == 1);
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(size()));
+    detail::host_copy(*this, DType::bool_, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+    return std::vector<bool>(bytes.begin(), bytes.end());
+  } else {
+    std::vector<T> out(static_cast<std::size_t>(size()));
+    detail::host_copy(*this, dtype_of<T>, out.data(), static_cast<std::int64_t>(out.size()));
+    return out;
+  }
+}
+
+template <class T>
+T Array::item() const {
+  T out;
+  detail::item_copy(*this, dtype_of<T>, &out);
+  return out;
+}
+
+}  // namespace shmap

@@ -1,0 +1,57 @@
+// Names of mesh axes, in calls: "i", axes("j", "i"), {"j", "i"}, a std::string or a vector of them; major first.
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace shmap {
+
+struct none_t {};
+inline constexpr none_t none;  // in a spec: this dim is not split; in an index: a new dim
+
+// A name is taken by a template, never by a std::string or string_view parameter: {{"i", "j"}} would otherwise bind to
+// their iterator-pair constructors, compile, and be undefined behaviour.
+template <class S>
+concept NameLike = std::convertible_to<const S&, std::string_view>;
+
+struct AxisName {
+  template <NameLike S>
+  constexpr AxisName(const S& name) : view(name) {}
+  std::string_view view;
+};
+
+class Axes {
+ public:
+  Axes() = default;
+  template <NameLike S>
+  Axes(const S& name) {
+    names_.emplace_back(std::string_view(name));
+  }
+  Axes(std::initializer_list<AxisName> names) {
+    names_.reserve(names.size());
+    for (const AxisName& n : names) names_.emplace_back(n.view);
+  }
+  Axes(const std::vector<std::string>& names) : names_(names) {}
+  std::size_t size() const { return names_.size(); }
+  bool empty() const { return names_.empty(); }
+  const std::string& operator[](std::size_t i) const { return names_[i]; }
+  auto begin() const { return names_.begin(); }
+  auto end() const { return names_.end(); }
+  const std::vector<std::string>& names() const { return names_; }
+  friend bool operator==(const Axes&, const Axes&) = default;
+
+ private:
+  std::vector<std::string> names_;
+};
+
+template <NameLike... S>
+Axes axes(const S&... names) {
+  return Axes({AxisName(names)...});
+}
+
+std::string to_string(const Axes& axes);  // "'i'" for one, "('i', 'j')" for several, "()" for none
+
+}  // namespace shmap

@@ -1,0 +1,92 @@
+// Meshes: devices arranged in an array with a name for each axis (JEP 14273). A Mesh is a small handle; equal meshes
+// (the same devices in the same places under the same names) are one object inside.
+#pragma once
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shmap/axes.h"
+#include "shmap/device.h"
+#include "shmap/error.h"
+#include "shmap/shaped_array.h"
+#include "shmap/shape.h"
+
+namespace shmap {
+
+namespace detail {
+class MeshImpl;
+void check_nd_array(std::size_t values, const Shape& shape);
+}  // namespace detail
+
+// A row-major n-dimensional array of host values: devices in their places.
+template <class T>
+class NdArray {
+ public:
+  NdArray(std::vector<T> values, Shape shape) : values_(std::move(values)), shape_(shape) {
+    detail::check_nd_array(values_.size(), shape_);
+  }
+  const Shape& shape() const { return shape_; }
+  NdArray reshape(Shape shape) const { return NdArray(values_, shape); }
+  const std::vector<T>& values() const { return values_; }
+  friend bool operator==(const NdArray&, const NdArray&) = default;
+
+ private:
+  std::vector<T> values_;
+  Shape shape_;
+};
+
+// Axes and sizes without devices: trace, check and analyse at any size.
+class AbstractMesh {
+ public:
+  AbstractMesh(Shape axis_sizes, Axes axis_names);
+  const std::vector<std::string>& axis_names() const { return env_->names; }
+  int axis_size(std::string_view name) const;
+  Shape axis_sizes() const { return Shape(env_->sizes); }
+  std::int64_t size() const;
+  friend bool operator==(const AbstractMesh& a, const AbstractMesh& b) { return a.env_ == b.env_; }
+  const detail::AxisEnv* env() const { return env_; }
+
+ private:
+  const detail::AxisEnv* env_;
+};
+
+class Mesh {
+ public:
+  // ValueError: as many names as dims, distinct and not empty; every axis ≥ 1; no device twice.
+  Mesh(NdArray<Device> devices, Axes axis_names);
+  const std::vector<std::string>& axis_names() const;
+  int axis_size(std::string_view name) const;
+  Shape axis_sizes() const;
+  std::int64_t size() const;
+  const NdArray<Device>& devices() const;
+  friend bool operator==(const Mesh& a, const Mesh& b) { return a.impl_ == b.impl_; }
+  friend std::ostream& operator<<(std::ostream& out, const Mesh& mesh);
+
+  explicit Mesh(const detail::MeshImpl* impl) : impl_(impl) {}
+  const detail::MeshImpl* impl() const { return impl_; }
+
+ private:
+  const detail::MeshImpl* impl_;
+};
+std::string to_string(const Mesh& mesh);  // "Mesh('i': 4, 'j': 2)"
+
+// The first product(axis_sizes) of `devices` (of all devices where none are given), in order.
+Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> devices = {});
+
+// What shard_map takes: either.
+class AnyMesh {
+ public:
+  AnyMesh(const Mesh& mesh) : mesh_(mesh.impl()), env_(nullptr) {}
+  AnyMesh(const AbstractMesh& mesh) : env_(mesh.env()) {}
+  const detail::MeshImpl* mesh() const { return mesh_; }  // null: abstract
+  const detail::AxisEnv* env() const;
+
+ private:
+  const detail::MeshImpl* mesh_ = nullptr;
+  const detail::AxisEnv* env_;
+};
+
+}  // namespace shmap

@@ -1,0 +1,143 @@
+// How an array's dims are split over mesh axes: P("i", none), P(axes("j", "i")); and trees of such specs.
+// A tuple entry is major to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
+#pragma once
+#include <concepts>
+#include <cstddef>
+#include <initializer_list>
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "shmap/axes.h"
+#include "shmap/mesh.h"
+
+namespace shmap {
+
+class PartitionSpec {
+ public:
+  struct Entry {  // the axes of one dim; none has no axes
+    template <NameLike S>
+    Entry(const S& name) : axes(name) {}
+    Entry(const Axes& names) : axes(names) {}
+    Entry(none_t) {}
+    Axes axes;
+    friend bool operator==(const Entry&, const Entry&) = default;
+  };
+  PartitionSpec() = default;  // fully replicated, whatever the rank
+  template <class... E>
+    requires(sizeof...(E) > 0 && (std::convertible_to<const E&, Entry> && ...))
+  explicit PartitionSpec(const E&... entries) : entries_{Entry(entries)...} {}
+  explicit PartitionSpec(std::vector<Entry> entries) : entries_(std::move(entries)) {}
+  std::size_t size() const { return entries_.size(); }
+  const Entry& operator[](std::size_t i) const { return entries_[i]; }
+  const std::vector<Entry>& entries() const { return entries_; }
+  friend bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const PartitionSpec& spec);
+
+ private:
+  std::vector<Entry> entries_;
+};
+using P = PartitionSpec;
+std::string to_string(const PartitionSpec& spec);  // "P('i', none)", "P(('j', 'i'))", "P()"
+
+// A tree of P: one P, a list (tuple, vector, struct fields in order), or a map. A spec tree may be a prefix of the tree
+// of values that it describes. `none` is no leaf: with it {{"i", none}}, a forgotten P, would compile as a map.
+class Specs {
+ public:
+  enum Kind { leaf, list, map };
+  struct Field {
+    template <NameLike K>
+    Field(const K& k, const Specs& v);
+    std::string key;
+    std::vector<Specs> value;  // one; a vector since Specs is incomplete here
+  };
+  Specs() = default;  // {}: no entries
+  Specs(const PartitionSpec& spec) : kind_(leaf), spec_(spec) {}
+  Specs(std::initializer_list<Specs> entries) : children_(entries) {}
+  Specs(std::initializer_list<Field> fields) : kind_(map) {
+    for (const Field& f : fields) add(f.key, f.value.front());
+  }
+  template <std::convertible_to<Specs> T>
+  Specs(const std::vector<T>& entries) {
+    for (const T& e : entries) children_.push_back(e);
+  }
+  template <std::convertible_to<Specs> T>
+  Specs(const std::map<std::string, T>& fields) : kind_(map) {
+    for (const auto& [key, value] : fields) add(key, value);
+  }
+  template <std::convertible_to<Specs>... T>
+  Specs(const std::tuple<T...>& entries) {
+    std::apply([this](const T&... e) { (children_.push_back(e), ...); }, entries);
+  }
+  template <std::convertible_to<Specs> A, std::convertible_to<Specs> B>
+  Specs(const std::pair<A, B>& entries) : children_{entries.first, entries.second} {}
+
+  Kind kind() const { return kind_; }
+  std::size_t size() const { return children_.size(); }
+  const PartitionSpec& spec() const { return spec_; }               // of a leaf
+  const Specs& operator[](std::size_t i) const { return children_[i]; }
+  const std::string& key(std::size_t i) const { return keys_[i]; }  // of a map
+
+ private:
+  void add(const std::string& key, const Specs& value) {
+    keys_.push_back(key);
+    children_.push_back(value);
+  }
+  Kind kind_ = list;
+  PartitionSpec spec_;
+  std::vector<Specs> children_;
+  std::vector<std::string> keys_;
+};
+template <NameLike K>
+Specs::Field::Field(const K& k, const Specs& v) : key(std::string_view(k)), value{v} {}
+std::string to_string(const Specs& specs);
+
+class NamedSharding {
+ public:
+  // ValueError where the spec names an axis that the mesh has not, or one axis twice.
+  NamedSharding(Mesh mesh, PartitionSpec spec);
+  const Mesh& mesh() const { return mesh_; }
+  const PartitionSpec& spec() const { return spec_; }
+  // The same mesh, and specs that split alike (P("i") and P("i", none) are equal).
+  friend bool operator==(const NamedSharding& a, const NamedSharding& b);
+  friend std::ostream& operator<<(std::ostream& out, const NamedSharding& sharding);
+
+ private:
+  Mesh mesh_;
+  PartitionSpec spec_;
+};
+std::string to_string(const NamedSharding& sharding);
+
+// Logical axis names to mesh axes: rules("batch", "time", none) -> P.
+class AxisRules {
+ public:
+  struct Value {
+    template <NameLike S>
+    Value(const S& name) : axes(name) {}
+    Value(const Axes& names) : axes(names) {}
+    Value(none_t) {}
+    Axes axes;
+  };
+  struct Rule {
+    template <NameLike S>
+    Rule(const S& n, const Value& v) : name(std::string_view(n)), value(v) {}
+    std::string name;
+    Value value;
+  };
+  AxisRules(std::initializer_list<Rule> rules);
+  template <class... E>
+    requires(std::convertible_to<const E&, PartitionSpec::Entry> && ...)
+  PartitionSpec operator()(const E&... logical) const {
+    return resolve({PartitionSpec::Entry(logical)...});
+  }
+
+ private:
+  PartitionSpec resolve(const std::vector<PartitionSpec::Entry>& logical) const;
+  std::vector<Rule> rules_;
+};
+
+}  // namespace shmap
