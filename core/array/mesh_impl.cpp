@@ -24,14 +24,14 @@ MeshImpl::MeshImpl(const AxisEnv* env, NdArray<Device> devices) : env_(env), dev
   Runtime& rt = runtime();
   const std::vector<Device>& all = devices_.values();
   for (std::size_t i = 0; i < all.size(); ++i) {
-    if (LocalDevice* local = rt.local_device(all[i])) {
-      locals_.push_back(local);
+    if (all[i].process_index() == rt.process_index()) {
+      locals_.push_back(&rt.local_device(all[i]));
       positions_.push_back(static_cast<std::int64_t>(i));
     } else {
       fully_addressable_ = false;
     }
   }
-  backend_ = locals_.empty() ? nullptr : &rt.backend_of(*locals_.front());
+  backend_ = &rt.backend();
   single_ = all.size() == 1;
 }
 

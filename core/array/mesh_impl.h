@@ -49,7 +49,7 @@ class MeshImpl {
 
   // The devices that this process drives, in mesh order.
   std::uint32_t local_count() const { return static_cast<std::uint32_t>(locals_.size()); }
-  LocalDevice& local(std::uint32_t position) const { return *locals_[position]; }
+  const LocalDevice& local(std::uint32_t position) const { return *locals_[position]; }
   // Row-major position in the whole mesh, and the coordinate on an axis.
   std::int64_t global_position(std::uint32_t local) const { return positions_[local]; }
   std::int64_t coordinate(std::uint32_t local, int axis) const;
@@ -65,7 +65,7 @@ class MeshImpl {
   MeshImpl(const AxisEnv* env, NdArray<Device> devices);
   const AxisEnv* env_;
   NdArray<Device> devices_;
-  std::vector<LocalDevice*> locals_;
+  std::vector<const LocalDevice*> locals_;
   std::vector<std::int64_t> positions_;
   Backend* backend_ = nullptr;
   bool single_ = false;

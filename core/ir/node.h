@@ -44,7 +44,7 @@ struct Block {
 // The table device -> (buffer, offset). Entries may coincide whatever the type says; only local devices have one, in the
 // mesh's local order. Allocated together with the node.
 struct StoredNode final : Node {
-  static StoredNode* make(const ShapedArray& type, const detail::MeshImpl* mesh);
+  static StoredNode* make(const ShapedArray& type, const detail::MeshImpl* mesh, std::uint32_t blocks);
   ~StoredNode() override;
   void operator delete(void* memory) { ::operator delete(memory); }
   std::span<Block> blocks() { return {reinterpret_cast<Block*>(this + 1), count}; }

@@ -19,6 +19,7 @@
 #include "shmap/error.h"
 #include "shmap/shaped_array.h"
 #include "shmap/shape.h"
+#include "shmap/slice.h"
 
 namespace shmap {
 
@@ -27,12 +28,6 @@ class Index;
 class NamedSharding;
 struct Operand;
 struct Shard;
-
-// A half-open range of one dim: where a shard lies in its array.
-struct Slice {
-  std::int64_t start = 0, stop = 0;
-  friend bool operator==(const Slice&, const Slice&) = default;
-};
 
 namespace detail {
 struct NodeBase {

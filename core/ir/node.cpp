@@ -1,0 +1,50 @@
+#include "core/ir/node.h"
+
+#include <new>
+
+#include "core/ir/trace.h"
+
+namespace shmap {
+
+namespace detail {
+
+NodeBase::~NodeBase() = default;
+
+void destroy(NodeBase* node) noexcept { delete node; }
+
+Array literal(DType dtype, const void* value) {
+  auto* node = new LiteralNode(ShapedArray(Shape(), dtype, /*weak=*/true, AxisSet()));
+  __builtin_memcpy(node->value, value, static_cast<std::size_t>(itemsize(dtype)));
+  return Array::of(node);
+}
+
+}  // namespace detail
+
+StoredNode::StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uint32_t n)
+    : Node(NodeKind::stored, t), mesh(m), count(n) {
+  Block* table = reinterpret_cast<Block*>(this + 1);
+  for (std::uint32_t i = 0; i < n; ++i) new (table + i) Block();
+}
+
+StoredNode* StoredNode::make(const ShapedArray& type, const detail::MeshImpl* mesh, std::uint32_t blocks) {
+  static_assert(sizeof(StoredNode) % alignof(Block) == 0);
+  void* memory = ::operator new(sizeof(StoredNode) + blocks * sizeof(Block));
+  return new (memory) StoredNode(type, mesh, blocks);
+}
+
+StoredNode::~StoredNode() {
+  for (Block& b : blocks()) b.~Block();
+}
+
+Node& checked_node(const Array& x, const char* what, SourceLine source) {
+  Node* node = node_of(x);
+  if (!node) {
+    throw ValueError(std::string(what) +
+                     " was given an empty Array: it was never assigned, or it was moved from, which donates its "
+                     "buffer. Assign it first, or pass a copy instead of std::move(x)." +
+                     at_line(source));
+  }
+  return *node;
+}
+
+}  // namespace shmap
