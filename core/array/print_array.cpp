@@ -1,0 +1,298 @@
+#include "core/array/print_array.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "core/base/format_float.h"
+
+namespace shmap::detail {
+
+namespace {
+
+constexpr std::int64_t kThreshold = 1000;  // elements, beyond which an array is summarised
+constexpr std::int64_t kEdgeItems = 3;
+constexpr int kLineWidth = 75;
+constexpr int kPrecision = 8;
+
+std::string padded_left(std::string s, std::size_t width) {
+  if (s.size() < width) s.insert(0, width - s.size(), ' ');
+  return s;
+}
+
+bool is_elided(std::int64_t extent, bool summarised) {
+  return summarised && extent > 2 * kEdgeItems;
+}
+
+template <class T>
+T load(const std::byte* p) {
+  T v;
+  std::memcpy(&v, p, sizeof v);
+  return v;
+}
+
+// The elements to show, in the order of printing.
+class Visible {
+ public:
+  Visible(const std::byte* data, int itemsize, const Shape& shape, bool summarised)
+      : itemsize_(itemsize), shape_(shape), summarised_(summarised) {
+    strides_.resize(shape.size());
+    std::int64_t stride = itemsize;
+    for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides_[d] = stride;
+    collect(data, 0);
+  }
+  const std::vector<const std::byte*>& elements() const { return elements_; }
+
+ private:
+  void collect(const std::byte* base, std::size_t dim) {
+    if (dim == shape_.size()) {
+      elements_.push_back(base);
+      return;
+    }
+    const std::int64_t n = shape_[dim];
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (i == kEdgeItems && is_elided(n, summarised_)) i = n - kEdgeItems;
+      collect(base + i * strides_[dim], dim + 1);
+    }
+  }
+
+  int itemsize_;
+  const Shape& shape_;
+  bool summarised_;
+  std::vector<std::int64_t> strides_;
+  std::vector<const std::byte*> elements_;
+};
+
+// NumPy decides between fixed and scientific from the largest and smallest magnitude in the array's
+// own precision; the cutoff is the dtype's decimal precision, 8 at the most.
+template <class T>
+double scientific_cutoff() {
+  return sizeof(T) == 2 ? 1e3 : sizeof(T) == 4 ? 1e6 : 1e8;
+}
+template <class T>
+bool wants_scientific(T largest, T smallest) {
+  const T small = static_cast<T>(0.0001f);
+  if constexpr (std::is_same_v<T, double>) {
+    return largest >= scientific_cutoff<T>() || smallest < 0.0001 || largest / smallest > 1000.0;
+  } else {
+    const T ratio = static_cast<T>(static_cast<float>(largest) / static_cast<float>(smallest));
+    return static_cast<float>(largest) >= static_cast<float>(scientific_cutoff<T>()) ||
+           static_cast<float>(smallest) < static_cast<float>(small) ||
+           static_cast<float>(ratio) > 1000.0f;
+  }
+}
+
+// "d.dddd" of at most kPrecision fractional digits, trailing zeros dropped.
+Decimal fixed_digits(Decimal shortest, double value) {
+  if (shortest.count - 1 - shortest.exponent <= kPrecision) return shortest;
+  char text[64];
+  const auto r =
+      std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, kPrecision);
+  // Taken back into digits: drop the sign, the point and the zeros on both sides.
+  Decimal d;
+  d.negative = shortest.negative;
+  const char* p = text + (text[0] == '-');
+  const char* point = std::find(p, static_cast<const char*>(r.ptr), '.');
+  d.exponent = static_cast<int>(point - p) - 1;
+  bool leading = true;
+  for (; p != r.ptr; ++p) {
+    if (*p == '.') continue;
+    if (leading && *p == '0') {
+      --d.exponent;
+      continue;
+    }
+    leading = false;
+    d.digits[d.count++] = *p;
+  }
+  while (d.count > 1 && d.digits[d.count - 1] == '0') --d.count;
+  return d;
+}
+
+int digit_count(int v) { return v >= 100 ? 3 : 2; }
+
+template <class T>
+std::vector<std::string> format_floats(const std::vector<const std::byte*>& elements) {
+  bool any_special = false, negative_inf = false;
+  double largest = 0, smallest = HUGE_VAL;
+  for (const std::byte* p : elements) {
+    const double v = static_cast<double>(load<T>(p));
+    if (!std::isfinite(v)) {
+      any_special = true;
+      negative_inf |= v < 0;
+      continue;
+    }
+    if (v != 0) {
+      largest = std::max(largest, std::fabs(v));
+      smallest = std::min(smallest, std::fabs(v));
+    }
+  }
+  const auto narrow = [](double v) {
+    if constexpr (std::is_same_v<T, double>)
+      return v;
+    else
+      return static_cast<T>(static_cast<float>(v));
+  };
+  const bool exponents = largest > 0 && wants_scientific<T>(narrow(largest), narrow(smallest));
+
+  // The columns: left of the point, right of it, and the exponent's digits.
+  std::size_t left = 0, right = 0;
+  int fraction = 0, exponent_digits = 0;
+  std::vector<Decimal> decimals(elements.size());
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const T value = load<T>(elements[i]);
+    const double v = static_cast<double>(value);
+    if (!std::isfinite(v)) continue;
+    Decimal& d = decimals[i];
+    d = shortest_decimal(value);
+    if (exponents) {
+      if (d.count - 1 > kPrecision) {
+        d = rounded_decimal(v, kPrecision + 1);
+        while (d.count > 1 && d.digits[d.count - 1] == '0') --d.count;
+      }
+      fraction = std::max(fraction, d.count - 1);
+      exponent_digits = std::max(exponent_digits, digit_count(std::abs(d.exponent)));
+      left = std::max<std::size_t>(left, d.negative ? 2 : 1);
+    } else {
+      d = fixed_digits(d, v);
+      const int whole = std::max(d.exponent, 0) + 1 + (d.negative ? 1 : 0);
+      left = std::max(left, static_cast<std::size_t>(whole));
+      right = std::max(right, static_cast<std::size_t>(std::max(d.count - 1 - d.exponent, 0)));
+    }
+  }
+  if (exponents) right = static_cast<std::size_t>(exponent_digits + 2 + fraction);
+  if (any_special) {
+    const std::size_t widest = negative_inf ? 4 : 3;  // "-inf"
+    if (widest > right + 1) left = std::max(left, widest - right - 1);
+  }
+
+  std::vector<std::string> words;
+  words.reserve(elements.size());
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const double v = static_cast<double>(load<T>(elements[i]));
+    if (!std::isfinite(v)) {
+      const char* name = std::isnan(v) ? "nan" : v < 0 ? "-inf" : "inf";
+      words.push_back(padded_left(name, left + right + 1));
+      continue;
+    }
+    Decimal d = decimals[i];
+    std::string s;
+    if (exponents) {
+      // Digits past the shortest are the value's own, no zeros: 0.1f is 1.00000001e-01.
+      if (d.count - 1 < fraction && d.digits[0] != '0') d = rounded_decimal(v, fraction + 1);
+      s = scientific(d, fraction, exponent_digits);
+      s = padded_left(std::move(s), left + 1 + right);
+    } else {
+      s = positional(d);
+      const std::size_t point = s.find('.');
+      s.append(right - (s.size() - point - 1), ' ');
+      s = padded_left(std::move(s), left + 1 + right);
+    }
+    words.push_back(std::move(s));
+  }
+  return words;
+}
+
+std::vector<std::string> format_elements(const std::vector<const std::byte*>& elements,
+                                         DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return format_floats<float16>(elements);
+    case DType::f32:
+      return format_floats<float>(elements);
+    case DType::f64:
+      return format_floats<double>(elements);
+    default:
+      break;
+  }
+  std::vector<std::string> words;
+  words.reserve(elements.size());
+  std::size_t width = 0;
+  for (const std::byte* p : elements) {
+    words.push_back(format_scalar(p, dtype));
+    width = std::max(width, words.back().size());
+  }
+  if (dtype == DType::bf16) return words;  // unaligned, as ml_dtypes has it
+  if (dtype == DType::bool_) width = 5;
+  for (std::string& w : words) w = padded_left(std::move(w), width);
+  return words;
+}
+
+class Printer {
+ public:
+  Printer(const Shape& shape, bool summarised, const std::vector<std::string>& words)
+      : shape_(shape), summarised_(summarised), next_(words.data()) {}
+
+  // Dims `dim` … as "[…]". The first line is to stand after `indent` columns, which the lines that
+  // follow repeat; `width` is what a line may hold, less the brackets yet to be closed.
+  std::string print(std::size_t dim, int indent, int width) {
+    if (dim == shape_.size()) return *next_++;
+    const std::int64_t n = shape_[dim];
+    const bool elided = is_elided(n, summarised_);
+    const std::int64_t shown = elided ? 2 * kEdgeItems + 1 : n;
+    const std::size_t below = shape_.size() - dim - 1;
+    std::string out = "[";
+    if (below == 0) {
+      int column = indent;
+      for (std::int64_t i = 0; i < shown; ++i) {
+        const std::string word = elided && i == kEdgeItems ? "..." : *next_++;
+        const int size = static_cast<int>(word.size());
+        if (i > 0) {
+          out += ' ';
+          ++column;
+        }
+        if (column + size > width - 1 && column > indent) {
+          while (out.back() == ' ') out.pop_back();
+          out += '\n';
+          out.append(static_cast<std::size_t>(indent), ' ');
+          column = indent;
+        }
+        out += word;
+        column += size;
+      }
+    } else {
+      for (std::int64_t i = 0; i < shown; ++i) {
+        if (i > 0) {
+          out.append(below, '\n');
+          out.append(static_cast<std::size_t>(indent), ' ');
+        }
+        out += elided && i == kEdgeItems ? "..." : print(dim + 1, indent + 1, width - 1);
+      }
+    }
+    return out + "]";
+  }
+
+ private:
+  const Shape& shape_;
+  bool summarised_;
+  const std::string* next_;
+};
+
+int columns(std::string_view utf8) {
+  int n = 0;
+  for (char c : utf8) n += (static_cast<unsigned char>(c) & 0xc0u) != 0x80u;
+  return n;
+}
+
+}  // namespace
+
+std::string format_array(const void* data, DType dtype, const Shape& shape,
+                         std::string_view prefix) {
+  if (dtype == DType::prng_key) {
+    Shape words = shape;
+    words.push_back(2);
+    return "Array(" + to_string(shape) + ", dtype=key<fry>) overlaying:\n" +
+           format_array(data, DType::u32, words, {});
+  }
+  const std::int64_t size = shape.num_elements();
+  if (shape.empty()) return format_scalar(data, dtype);
+  if (size == 0) return "[]";
+  const bool summarised = size > kThreshold;
+  const Visible visible(static_cast<const std::byte*>(data), itemsize(dtype), shape, summarised);
+  const std::vector<std::string> words = format_elements(visible.elements(), dtype);
+  return Printer(shape, summarised, words).print(0, columns(prefix) + 1, kLineWidth);
+}
+
+}  // namespace shmap::detail
