@@ -1,0 +1,243 @@
+#include "core/cpu/kernels/gemm.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "core/cpu/kernels/gemm_engines.h"
+#include "shmap/error.h"
+#include "shmap/half.h"
+
+namespace shmap::cpu {
+namespace {
+
+bool is_half(DType t) { return t == f16 || t == bf16; }
+
+void check_types(const Gemm& g) {
+  const bool ok = g.dtype != prng_key && (g.out == g.dtype || (is_half(g.dtype) && g.out == f32));
+  if (!ok) {
+    throw TypeError(std::string("matmul: no product of ") + short_name(g.dtype) + " into " +
+                    short_name(g.out) +
+                    ": the result has the operands' dtype or, for f16 and bf16, f32");
+  }
+}
+
+const GemmLibrary* library_of(GemmEngine engine) {
+  switch (engine) {
+    case GemmEngine::onednn:
+      return onednn_gemm();
+    case GemmEngine::openblas:
+      return openblas_gemm();
+    case GemmEngine::own:
+      break;
+  }
+  return nullptr;
+}
+
+bool supports(GemmEngine engine, DType dtype, DType out) {
+  if (engine == GemmEngine::own) return true;
+  const GemmLibrary* const library = library_of(engine);
+  return library != nullptr && library->supports(dtype, out);
+}
+
+// Measured on CPUs of both makers: with AVX-512, OpenBLAS is the faster one for f32 on AMD's,
+// oneDNN on Intel's.
+bool prefers_openblas() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f");
+#else
+  return true;
+#endif
+}
+
+GemmEngine choose_engine(DType dtype, DType out) {
+  const auto first_of = [&](GemmEngine a, GemmEngine b) {
+    if (supports(a, dtype, out)) return a;
+    if (supports(b, dtype, out)) return b;
+    return GemmEngine::own;
+  };
+  if (dtype == f32 && !prefers_openblas())
+    return first_of(GemmEngine::onednn, GemmEngine::openblas);
+  if (dtype == f32 || dtype == f64) return first_of(GemmEngine::openblas, GemmEngine::onednn);
+  if (dtype == bf16) return first_of(GemmEngine::onednn, GemmEngine::own);
+  return GemmEngine::own;
+}
+
+GemmEngine f32_engine() {
+  static const GemmEngine engine = choose_engine(f32, f32);
+  return engine;
+}
+GemmEngine f64_engine() {
+  static const GemmEngine engine = choose_engine(f64, f64);
+  return engine;
+}
+GemmEngine bf16_engine() {
+  static const GemmEngine engine = choose_engine(bf16, bf16);
+  return engine;
+}
+
+const char* element(const void* base, std::int64_t offset, DType t) {
+  return static_cast<const char*>(base) + offset * itemsize(t);
+}
+
+void clear(const Gemm& g) {
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    std::memset(const_cast<char*>(element(g.c, i * g.ldc, g.out)), 0,
+                static_cast<std::size_t>(g.n * itemsize(g.out)));
+  }
+}
+
+template <class Half>
+void widen(const void* src, std::int64_t ld, std::int64_t rows, std::int64_t cols, float* dst) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Half* const from = static_cast<const Half*>(src) + r * ld;
+    for (std::int64_t c = 0; c < cols; ++c) dst[r * cols + c] = from[c];
+  }
+}
+
+// A product of half types by way of f32 copies of blocks of them, for a fast library in f32.
+template <class Half>
+void half_through_f32(const Gemm& g, const GemmLibrary& library) {
+  constexpr std::int64_t block = 1024;
+  thread_local struct { GemmScratch a, b, c; } scratch;
+  const auto floats = [](GemmScratch& s, std::int64_t count) {
+    return static_cast<float*>(s.get(static_cast<std::size_t>(count) * sizeof(float)));
+  };
+  for (std::int64_t n0 = 0; n0 < g.n; n0 += block) {
+    const std::int64_t nb = std::min(block, g.n - n0);
+    for (std::int64_t m0 = 0; m0 < g.m; m0 += block) {
+      const std::int64_t mb = std::min(block, g.m - m0);
+      Gemm part = gemm_block(g, m0, m0 + mb, n0, n0 + nb);
+      Gemm wide = part;
+      wide.dtype = wide.out = f32;
+      if (g.out != f32) {
+        wide.c = floats(scratch.c, mb * nb);
+        wide.ldc = nb;
+        wide.accumulate = false;
+      }
+      for (std::int64_t k0 = 0; k0 < g.k; k0 += block) {
+        const std::int64_t kb = std::min(block, g.k - k0);
+        const void* const a = element(part.a, k0 * (g.trans_a ? g.lda : 1), g.dtype);
+        const void* const b = element(part.b, k0 * (g.trans_b ? 1 : g.ldb), g.dtype);
+        float* const wide_a = floats(scratch.a, mb * kb);
+        float* const wide_b = floats(scratch.b, kb * nb);
+        widen<Half>(a, g.lda, g.trans_a ? kb : mb, g.trans_a ? mb : kb, wide_a);
+        widen<Half>(b, g.ldb, g.trans_b ? nb : kb, g.trans_b ? kb : nb, wide_b);
+        wide.a = wide_a;
+        wide.b = wide_b;
+        wide.k = kb;
+        wide.lda = g.trans_a ? mb : kb;
+        wide.ldb = g.trans_b ? kb : nb;
+        library.run(wide);
+        wide.accumulate = true;
+      }
+      if (g.out == f32) continue;
+      for (std::int64_t i = 0; i < mb; ++i) {
+        const float* const from = static_cast<const float*>(wide.c) + i * nb;
+        Half* const to = static_cast<Half*>(part.c) + i * g.ldc;
+        for (std::int64_t j = 0; j < nb; ++j)
+          to[j] = Half(g.accumulate ? static_cast<float>(to[j]) + from[j] : from[j]);
+      }
+    }
+  }
+}
+
+// Where parts of a dim of `size` begin when it is cut in `parts` at multiples of `unit`.
+std::int64_t cut(std::int64_t size, int part, int parts, std::int64_t unit) {
+  const std::int64_t units = (size + unit - 1) / unit;
+  return std::min(size, units * part / parts * unit);
+}
+
+}  // namespace
+
+const char* to_string(GemmEngine engine) {
+  switch (engine) {
+    case GemmEngine::onednn:
+      return "oneDNN";
+    case GemmEngine::openblas:
+      return "OpenBLAS";
+    case GemmEngine::own:
+      break;
+  }
+  return "own";
+}
+
+bool gemm_engine_available(GemmEngine engine, DType dtype) {
+  return dtype != prng_key && supports(engine, dtype, dtype);
+}
+
+GemmEngine gemm_engine(const Gemm& g) {
+  switch (g.dtype) {
+    case f32:
+      return f32_engine();
+    case f64:
+      return f64_engine();
+    case bf16:
+      return bf16_engine() != GemmEngine::own ? bf16_engine() : f32_engine();
+    case f16:
+      return f32_engine();
+    default:
+      return GemmEngine::own;
+  }
+}
+
+void gemm_with(GemmEngine engine, const Gemm& g) {
+  check_types(g);
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    if (!g.accumulate) clear(g);
+    return;
+  }
+  if (engine == GemmEngine::own) return own_gemm(g);
+  const GemmLibrary* const library = library_of(engine);
+  if (library != nullptr && library->supports(g.dtype, g.out)) return library->run(g);
+  if (library != nullptr && is_half(g.dtype) && library->supports(f32, f32)) {
+    return g.dtype == f16 ? half_through_f32<float16>(g, *library)
+                          : half_through_f32<bfloat16>(g, *library);
+  }
+  throw TypeError(std::string("matmul: ") + to_string(engine) + " has no product of " +
+                  short_name(g.dtype) + " here");
+}
+
+void gemm(const Gemm& g) {
+  check_types(g);
+  gemm_with(gemm_engine(g), g);
+}
+
+Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
+  Gemm part = g;
+  part.m = m1 - m0;
+  part.n = n1 - n0;
+  part.a = element(g.a, m0 * (g.trans_a ? 1 : g.lda), g.dtype);
+  part.b = element(g.b, n0 * (g.trans_b ? g.ldb : 1), g.dtype);
+  part.c = const_cast<char*>(element(g.c, m0 * g.ldc + n0, g.out));
+  return part;
+}
+
+int gemm_parts(const Gemm& g, int workers) {
+  const double operations =
+      2. * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
+  constexpr double worth_a_part = 1e6;  // some microseconds of work
+  return static_cast<int>(std::clamp(operations / worth_a_part, 1., static_cast<double>(workers)));
+}
+
+void gemm_part(const Gemm& g, int part, int parts) {
+  if (parts <= 1) return gemm(g);
+  // A grid of rows × cols parts, as square as the parts can be, columns first: a library packs the
+  // columns that it works on once for all rows.
+  int cols = parts, rows = 1;
+  for (int r = 1; r <= parts; ++r) {
+    if (parts % r != 0) continue;
+    const auto edge = [&](int rr) {
+      return static_cast<double>(g.m) / rr + static_cast<double>(g.n) / (parts / rr);
+    };
+    if (edge(r) < edge(rows)) rows = r, cols = parts / r;
+  }
+  const std::int64_t row_unit = 16, col_unit = 64;
+  const int i = part / cols, j = part % cols;
+  const Gemm block = gemm_block(g, cut(g.m, i, rows, row_unit), cut(g.m, i + 1, rows, row_unit),
+                                cut(g.n, j, cols, col_unit), cut(g.n, j + 1, cols, col_unit));
+  if (block.m > 0 && block.n > 0) gemm(block);
+}
+
+}  // namespace shmap::cpu

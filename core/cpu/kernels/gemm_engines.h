@@ -1,0 +1,54 @@
+// What gemm.cpp chooses among: the blocked kernel of this library and, where they were compiled in
+// and can be opened, oneDNN and OpenBLAS. Each library stays inside one .cpp.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "core/cpu/kernels/gemm.h"
+
+namespace shmap::cpu {
+
+struct GemmLibrary {
+  bool (*supports)(DType dtype, DType out);  // at a speed worth having on this CPU
+  void (*run)(const Gemm& g);                // m, n, k > 0; single-threaded
+};
+
+// nullptr where the library is absent. The first call opens it; thread-safe.
+const GemmLibrary* onednn_gemm();
+const GemmLibrary* openblas_gemm();
+
+// Every pair of dtypes that gemm takes. m, n > 0, k >= 0.
+void own_gemm(const Gemm& g);
+
+// C[m0 : m1, n0 : n1] as a product of its own.
+Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1);
+
+// Memory that a thread keeps from one product to the next: it only grows, up to the next page.
+class GemmScratch {
+ public:
+  GemmScratch() = default;
+  GemmScratch(const GemmScratch&) = delete;
+  GemmScratch& operator=(const GemmScratch&) = delete;
+  ~GemmScratch() { std::free(data_); }
+  // At least `bytes`, aligned to a page; its contents are lost when it grows.
+  void* get(std::size_t bytes) {
+    if (bytes > size_) {
+      std::free(data_);
+      data_ = nullptr;
+      size_ = 0;
+      const std::size_t rounded = (bytes + 4095) / 4096 * 4096;
+      data_ = std::aligned_alloc(4096, rounded);
+      if (data_ == nullptr) throw std::bad_alloc();
+      size_ = rounded;
+    }
+    return data_;
+  }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace shmap::cpu

@@ -1,0 +1,353 @@
+// oneDNN, opened on first use (it takes milliseconds to load, and a program may never multiply).
+// Called through its C interface; versions 2 and 3 differ in how descriptors are made.
+#include "core/cpu/kernels/gemm_engines.h"
+
+#if SHMAP_HAVE_ONEDNN
+
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "shmap/error.h"
+
+#define SHMAP_STRING_(x) #x
+#define SHMAP_STRING(x) SHMAP_STRING_(x)
+
+namespace shmap::cpu {
+namespace {
+
+#define SHMAP_ONEDNN_COMMON(X)               \
+  X(dnnl_sgemm)                              \
+  X(dnnl_engine_create)                      \
+  X(dnnl_stream_create)                      \
+  X(dnnl_stream_destroy)                     \
+  X(dnnl_primitive_attr_create)              \
+  X(dnnl_primitive_attr_destroy)             \
+  X(dnnl_primitive_attr_set_scratchpad_mode) \
+  X(dnnl_primitive_attr_set_post_ops)        \
+  X(dnnl_post_ops_create)                    \
+  X(dnnl_post_ops_destroy)                   \
+  X(dnnl_post_ops_append_sum)                \
+  X(dnnl_primitive_desc_destroy)             \
+  X(dnnl_primitive_desc_query_md)            \
+  X(dnnl_memory_desc_get_size)               \
+  X(dnnl_primitive_create)                   \
+  X(dnnl_primitive_execute)                  \
+  X(dnnl_primitive_destroy)                  \
+  X(dnnl_memory_create)                      \
+  X(dnnl_memory_set_data_handle)             \
+  X(dnnl_memory_destroy)                     \
+  X(dnnl_stream_wait)
+#if DNNL_VERSION_MAJOR >= 3
+#define SHMAP_ONEDNN_FUNCTIONS(X)         \
+  SHMAP_ONEDNN_COMMON(X)                  \
+  X(dnnl_memory_desc_create_with_strides) \
+  X(dnnl_memory_desc_destroy)             \
+  X(dnnl_matmul_primitive_desc_create)
+#else
+#define SHMAP_ONEDNN_FUNCTIONS(X)     \
+  SHMAP_ONEDNN_COMMON(X)              \
+  X(dnnl_memory_desc_init_by_strides) \
+  X(dnnl_matmul_desc_init)            \
+  X(dnnl_primitive_desc_create)
+#endif
+
+struct Functions {
+#define SHMAP_MEMBER(name) decltype(&::name) name = nullptr;
+  SHMAP_ONEDNN_FUNCTIONS(SHMAP_MEMBER)
+#undef SHMAP_MEMBER
+  // Of the OpenMP runtime that the library uses; null where it uses none.
+  void (*omp_set_num_threads)(int) = nullptr;
+  int (*omp_get_max_threads)() = nullptr;
+  dnnl_engine_t engine = nullptr;
+  bool complete = false;
+};
+
+Functions open() {
+  Functions f;
+  void* library = dlopen("libdnnl.so." SHMAP_STRING(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return f;
+  f.complete = true;
+#define SHMAP_LOAD(name)                                               \
+  f.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
+  f.complete &= f.name != nullptr;
+  SHMAP_ONEDNN_FUNCTIONS(SHMAP_LOAD)
+#undef SHMAP_LOAD
+  f.omp_set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "omp_set_num_threads"));
+  f.omp_get_max_threads = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
+  if (f.complete) f.complete = f.dnnl_engine_create(&f.engine, dnnl_cpu, 0) == dnnl_success;
+  return f;
+}
+
+const Functions& functions() {
+  static const Functions f = open();  // the engine lives as long as the process
+  return f;
+}
+
+// oneDNN splits a call over the OpenMP threads its caller may use: this says one, and no team is
+// made.
+class OneThread {
+ public:
+  OneThread() {
+    const Functions& f = functions();
+    if (f.omp_set_num_threads == nullptr || f.omp_get_max_threads == nullptr) return;
+    before_ = f.omp_get_max_threads();
+    if (before_ != 1) f.omp_set_num_threads(1);
+  }
+  ~OneThread() {
+    if (before_ > 1) functions().omp_set_num_threads(before_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = 1;
+};
+
+void check(dnnl_status_t status, const char* what) {
+  if (status != dnnl_success) {
+    throw Error(std::string("matmul: oneDNN answered status ") +
+                std::to_string(static_cast<int>(status)) + " to " + what);
+  }
+}
+
+dnnl_data_type_t data_type(DType t) {
+  switch (t) {
+    case bf16:
+      return dnnl_bf16;
+    case f16:
+      return dnnl_f16;
+    default:
+      return dnnl_f32;
+  }
+}
+
+#if DNNL_VERSION_MAJOR >= 3
+using MemoryDesc = dnnl_memory_desc_t;
+const_dnnl_memory_desc_t pointer(const MemoryDesc& md) { return md; }
+#else
+using MemoryDesc = dnnl_memory_desc_t;
+const dnnl_memory_desc_t* pointer(const MemoryDesc& md) { return &md; }
+#endif
+
+// A rows × cols matrix whose rows (transposed: columns) are ld elements apart.
+class Matrix {
+ public:
+  Matrix(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t ld, bool transposed) {
+    const dnnl_dims_t dims = {rows, cols};
+    const dnnl_dims_t strides = {transposed ? 1 : ld, transposed ? ld : 1};
+    const Functions& f = functions();
+#if DNNL_VERSION_MAJOR >= 3
+    check(f.dnnl_memory_desc_create_with_strides(&md, 2, dims, data_type(dtype), strides),
+          "describe a matrix");
+#else
+    check(f.dnnl_memory_desc_init_by_strides(&md, 2, dims, data_type(dtype), strides),
+          "describe a matrix");
+#endif
+  }
+  ~Matrix() {
+#if DNNL_VERSION_MAJOR >= 3
+    functions().dnnl_memory_desc_destroy(md);
+#endif
+  }
+  Matrix(const Matrix&) = delete;
+  Matrix& operator=(const Matrix&) = delete;
+  MemoryDesc md{};
+};
+
+struct Key {
+  std::int64_t m, n, k, lda, ldb, ldc;
+  DType dtype, out;
+  bool trans_a, trans_b, accumulate;
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+Key key_of(const Gemm& g) {
+  return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, g.dtype, g.out, g.trans_a, g.trans_b, g.accumulate};
+}
+
+// A matmul primitive of one shape, and the memory objects it is handed. Belongs to one thread.
+class Matmul {
+ public:
+  explicit Matmul(const Key& key) : key_(key) {
+    const Functions& f = functions();
+    const Matrix a(key.dtype, key.m, key.k, key.lda, key.trans_a);
+    const Matrix b(key.dtype, key.k, key.n, key.ldb, key.trans_b);
+    const Matrix c(key.out, key.m, key.n, key.ldc, false);
+    dnnl_primitive_attr_t attr = nullptr;
+    dnnl_post_ops_t post_ops = nullptr;
+    dnnl_primitive_desc_t desc = nullptr;
+    dnnl_status_t status = f.dnnl_primitive_attr_create(&attr);
+    if (status == dnnl_success)
+      status = f.dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    if (status == dnnl_success && key.accumulate) {
+      status = f.dnnl_post_ops_create(&post_ops);
+#if DNNL_VERSION_MAJOR >= 3
+      if (status == dnnl_success)
+        status = f.dnnl_post_ops_append_sum(post_ops, 1.f, 0, dnnl_data_type_undef);
+#else
+      if (status == dnnl_success) status = f.dnnl_post_ops_append_sum(post_ops, 1.f);
+#endif
+      if (status == dnnl_success) status = f.dnnl_primitive_attr_set_post_ops(attr, post_ops);
+    }
+#if DNNL_VERSION_MAJOR >= 3
+    if (status == dnnl_success)
+      status =
+          f.dnnl_matmul_primitive_desc_create(&desc, f.engine, a.md, b.md, nullptr, c.md, attr);
+#else
+    dnnl_matmul_desc_t operation;
+    if (status == dnnl_success)
+      status = f.dnnl_matmul_desc_init(&operation, &a.md, &b.md, nullptr, &c.md);
+    if (status == dnnl_success)
+      status = f.dnnl_primitive_desc_create(&desc, &operation, attr, f.engine, nullptr);
+#endif
+    std::size_t scratch_bytes = 0;
+    if (status == dnnl_success) {
+      const auto scratch_md = f.dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+      scratch_bytes = f.dnnl_memory_desc_get_size(scratch_md);
+      status = f.dnnl_primitive_create(&primitive_, desc);
+      if (status == dnnl_success && scratch_bytes > 0)
+        status = f.dnnl_memory_create(&memory_[3], scratch_md, f.engine, DNNL_MEMORY_NONE);
+    }
+    const Matrix* const matrices[] = {&a, &b, &c};
+    for (int i = 0; i < 3 && status == dnnl_success; ++i) {
+      status =
+          f.dnnl_memory_create(&memory_[i], pointer(matrices[i]->md), f.engine, DNNL_MEMORY_NONE);
+    }
+    if (desc != nullptr) f.dnnl_primitive_desc_destroy(desc);
+    if (post_ops != nullptr) f.dnnl_post_ops_destroy(post_ops);
+    if (attr != nullptr) f.dnnl_primitive_attr_destroy(attr);
+    scratch_bytes_ = scratch_bytes;
+    status_ = status;
+  }
+  ~Matmul() {
+    const Functions& f = functions();
+    for (dnnl_memory_t memory : memory_)
+      if (memory != nullptr) f.dnnl_memory_destroy(memory);
+    if (primitive_ != nullptr) f.dnnl_primitive_destroy(primitive_);
+  }
+  Matmul(const Matmul&) = delete;
+  Matmul& operator=(const Matmul&) = delete;
+
+  dnnl_status_t status() const { return status_; }
+  const Key& key() const { return key_; }
+
+  void run(const Gemm& g, dnnl_stream_t stream, GemmScratch& scratch) {
+    const Functions& f = functions();
+    check(status_, "create a matmul");
+    void* const data[] = {const_cast<void*>(g.a), const_cast<void*>(g.b), g.c,
+                          scratch_bytes_ > 0 ? scratch.get(scratch_bytes_) : nullptr};
+    static constexpr int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
+                                    DNNL_ARG_SCRATCHPAD};
+    dnnl_exec_arg_t args[4];
+    const int count = scratch_bytes_ > 0 ? 4 : 3;
+    for (int i = 0; i < count; ++i) {
+      check(f.dnnl_memory_set_data_handle(memory_[i], data[i]), "bind a matrix");
+      args[i] = {names[i], memory_[i]};
+    }
+    check(f.dnnl_primitive_execute(primitive_, stream, count, args), "run a matmul");
+  }
+
+ private:
+  Key key_;
+  dnnl_primitive_t primitive_ = nullptr;
+  dnnl_memory_t memory_[4] = {};  // a, b, c, scratch
+  std::size_t scratch_bytes_ = 0;
+  dnnl_status_t status_ = dnnl_success;
+};
+
+// What a thread keeps: a stream, its scratch, and the primitives of the shapes it met last.
+class ThreadState {
+ public:
+  ThreadState() { check(functions().dnnl_stream_create(&stream_, functions().engine, 0), "start"); }
+  ~ThreadState() {
+    matmuls_.clear();
+    functions().dnnl_stream_destroy(stream_);
+  }
+  ThreadState(const ThreadState&) = delete;
+  ThreadState& operator=(const ThreadState&) = delete;
+
+  Matmul& matmul(const Key& key) {
+    for (std::size_t i = 0; i < matmuls_.size(); ++i) {
+      if (matmuls_[i]->key() != key) continue;
+      for (; i > 0 && i >= recent; --i) matmuls_[i].swap(matmuls_[i - 1]);
+      return *matmuls_[i];
+    }
+    if (matmuls_.size() >= limit) matmuls_.pop_back();
+    matmuls_.insert(matmuls_.begin(), std::make_unique<Matmul>(key));
+    return *matmuls_.front();
+  }
+  dnnl_stream_t stream() const { return stream_; }
+  GemmScratch& scratch() { return scratch_; }
+
+ private:
+  static constexpr std::size_t limit = 64;  // a search through them is shorter than any product
+  static constexpr std::size_t recent = 8;
+  dnnl_stream_t stream_ = nullptr;
+  std::vector<std::unique_ptr<Matmul>> matmuls_;
+  GemmScratch scratch_;
+};
+
+ThreadState& thread_state() {
+  thread_local ThreadState state;
+  return state;
+}
+
+// Whether the library has a matmul of these dtypes: asked once with a small one.
+bool has_matmul(DType dtype, DType out) {
+  const OneThread one;
+  return Matmul({32, 32, 32, 32, 32, 32, dtype, out, false, false, false}).status() == dnnl_success;
+}
+
+bool cpu_has_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+bool supports(DType dtype, DType out) {
+  if (dtype == f32) return out == f32;
+  // Without instructions for it, bf16 is emulated, and slower than a product in f32.
+  if (dtype == bf16 && cpu_has_bf16()) {
+    static const bool narrow = has_matmul(bf16, bf16), wide = has_matmul(bf16, f32);
+    return out == f32 ? wide : narrow;
+  }
+  return false;
+}
+
+void run(const Gemm& g) {
+  const OneThread one;
+  if (g.dtype == f32) {
+    check(functions().dnnl_sgemm(g.trans_a ? 'T' : 'N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.f,
+                                 static_cast<const float*>(g.a), g.lda,
+                                 static_cast<const float*>(g.b), g.ldb, g.accumulate ? 1.f : 0.f,
+                                 static_cast<float*>(g.c), g.ldc),
+          "run an sgemm");
+    return;
+  }
+  ThreadState& state = thread_state();
+  state.matmul(key_of(g)).run(g, state.stream(), state.scratch());
+  check(functions().dnnl_stream_wait(state.stream()), "finish a matmul");
+}
+
+}  // namespace
+
+const GemmLibrary* onednn_gemm() {
+  static constexpr GemmLibrary library = {supports, run};
+  return functions().complete ? &library : nullptr;
+}
+
+}  // namespace shmap::cpu
+
+#else
+
+namespace shmap::cpu {
+const GemmLibrary* onednn_gemm() { return nullptr; }
+}  // namespace shmap::cpu
+
+#endif

@@ -1,0 +1,303 @@
+#include "core/cpu/kernels/gemm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shmap/error.h"
+#include "shmap/half.h"
+
+namespace shmap::cpu {
+namespace {
+
+using Rng = std::mt19937_64;
+
+template <class T>
+T random_value(Rng& rng) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return (rng() & 7u) == 0;  // rare, so that "or" does not always give true
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(rng());
+  } else {
+    // Multiples of 1/4 in [-2, 2]: products and their sums are exact in every type's accumulator.
+    return static_cast<T>(static_cast<float>(static_cast<int>(rng() % 17) - 8) / 4.f);
+  }
+}
+
+struct Case {
+  std::int64_t m, n, k;
+  bool trans_a, trans_b, accumulate;
+  std::int64_t extra;  // elements between the rows' ends and the next rows
+};
+
+// In the widest type, one term after the other; rounded once.
+template <class T, class Out>
+void reference(const Gemm& g, Out* c) {
+  const auto* const a = static_cast<const T*>(g.a);
+  const auto* const b = static_cast<const T*>(g.b);
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      const auto at = [&](std::int64_t l) { return a[g.trans_a ? l * g.lda + i : i * g.lda + l]; };
+      const auto bt = [&](std::int64_t l) { return b[g.trans_b ? j * g.ldb + l : l * g.ldb + j]; };
+      Out& out = c[i * g.ldc + j];
+      if constexpr (std::is_same_v<T, bool>) {
+        bool sum = g.accumulate && out;
+        for (std::int64_t l = 0; l < g.k; ++l) sum |= at(l) && bt(l);
+        out = sum;
+      } else if constexpr (std::is_integral_v<T>) {
+        std::uint64_t sum = g.accumulate ? static_cast<std::uint64_t>(out) : 0;
+        for (std::int64_t l = 0; l < g.k; ++l)
+          sum += static_cast<std::uint64_t>(at(l)) * static_cast<std::uint64_t>(bt(l));
+        out = static_cast<Out>(sum);
+      } else {
+        double sum = g.accumulate ? static_cast<double>(out) : 0;
+        for (std::int64_t l = 0; l < g.k; ++l)
+          sum += static_cast<double>(at(l)) * static_cast<double>(bt(l));
+        if constexpr (std::is_same_v<Out, double>)
+          out = sum;
+        else
+          out = static_cast<Out>(static_cast<float>(sum));
+      }
+    }
+  }
+}
+
+// Storage of any T: std::vector<bool> is no array.
+template <class T>
+class Data {
+ public:
+  explicit Data(std::int64_t count) : bytes_(static_cast<std::size_t>(count) * sizeof(T)) {}
+  T* get() { return reinterpret_cast<T*>(bytes_.data()); }
+  void fill(std::int64_t count, Rng& rng) {
+    for (std::int64_t i = 0; i < count; ++i) get()[i] = random_value<T>(rng);
+  }
+  friend bool operator==(const Data&, const Data&) = default;
+
+ private:
+  std::vector<std::uint8_t> bytes_;
+};
+
+using Multiply = void (*)(const Gemm&);
+
+template <class T, class Out = T>
+void check_case(const Case& c, Multiply run, Rng& rng) {
+  Gemm g;
+  g.dtype = dtype_of<T>;
+  g.out = dtype_of<Out>;
+  g.m = c.m, g.n = c.n, g.k = c.k;
+  g.trans_a = c.trans_a, g.trans_b = c.trans_b, g.accumulate = c.accumulate;
+  g.lda = std::max<std::int64_t>(1, (c.trans_a ? c.m : c.k) + c.extra);
+  g.ldb = std::max<std::int64_t>(1, (c.trans_b ? c.k : c.n) + c.extra);
+  g.ldc = std::max<std::int64_t>(1, c.n + c.extra);
+  const std::int64_t size_a = (c.trans_a ? c.k : c.m) * g.lda + 1;
+  const std::int64_t size_b = (c.trans_b ? c.n : c.k) * g.ldb + 1;
+  const std::int64_t size_c = c.m * g.ldc + 1;
+  Data<T> a(size_a), b(size_b);
+  Data<Out> got(size_c);
+  a.fill(size_a, rng);
+  b.fill(size_b, rng);
+  got.fill(size_c, rng);
+  Data<Out> want = got;
+  g.a = a.get();
+  g.b = b.get();
+  g.c = want.get();
+  reference<T, Out>(g, want.get());
+  g.c = got.get();
+  run(g);
+  EXPECT_EQ(got, want) << short_name(g.dtype) << " -> " << short_name(g.out) << " " << c.m << "x"
+                       << c.n << "x" << c.k << " trans " << c.trans_a << c.trans_b << " accumulate "
+                       << c.accumulate << " extra " << c.extra;
+}
+
+template <class T, class Out = T>
+void check_many(Multiply run) {
+  Rng rng(7);
+  for (const auto [m, n, k] : {std::array<int, 3>{1, 1, 1},
+                               {13, 65, 17},
+                               {64, 64, 64},
+                               {0, 5, 3},
+                               {5, 0, 3},
+                               {5, 3, 0},
+                               {200, 33, 300}}) {
+    for (int flags = 0; flags < 8; ++flags) {
+      check_case<T, Out>({m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, 0}, run,
+                         rng);
+    }
+  }
+  for (int i = 0; i < 20; ++i) {
+    const Case c{static_cast<std::int64_t>(rng() % 70),
+                 static_cast<std::int64_t>(rng() % 150),
+                 static_cast<std::int64_t>(rng() % 90),
+                 (rng() & 1) != 0,
+                 (rng() & 1) != 0,
+                 (rng() & 1) != 0,
+                 static_cast<std::int64_t>(rng() % 4)};
+    check_case<T, Out>(c, run, rng);
+  }
+  check_case<T, Out>({30, 20, 1500, false, true, true, 1}, run, rng);
+}
+
+template <GemmEngine engine>
+void run_with(const Gemm& g) {
+  gemm_with(engine, g);
+}
+
+void run_in_parts(const Gemm& g) {
+  for (int part = 6; part >= 0; --part) gemm_part(g, part, 7);
+}
+
+TEST(Gemm, OwnKernelMatchesReferenceForEveryDtype) {
+  constexpr Multiply run = run_with<GemmEngine::own>;
+  check_many<bool>(run);
+  check_many<std::int8_t>(run);
+  check_many<std::int16_t>(run);
+  check_many<std::int32_t>(run);
+  check_many<std::int64_t>(run);
+  check_many<std::uint8_t>(run);
+  check_many<std::uint16_t>(run);
+  check_many<std::uint32_t>(run);
+  check_many<std::uint64_t>(run);
+  check_many<float16>(run);
+  check_many<float16, float>(run);
+  check_many<bfloat16>(run);
+  check_many<bfloat16, float>(run);
+  check_many<float>(run);
+  check_many<double>(run);
+}
+
+TEST(Gemm, ChosenEngineMatchesReference) {
+  check_many<float>(gemm);
+  check_many<double>(gemm);
+  check_many<float16>(gemm);
+  check_many<float16, float>(gemm);
+  check_many<bfloat16>(gemm);
+  check_many<bfloat16, float>(gemm);
+  check_many<std::int32_t>(gemm);
+}
+
+TEST(Gemm, EveryLibraryMatchesReference) {
+  if (!gemm_engine_available(GemmEngine::onednn, f32) &&
+      !gemm_engine_available(GemmEngine::openblas, f32))
+    GTEST_SKIP() << "neither oneDNN nor OpenBLAS is here";
+  if (gemm_engine_available(GemmEngine::onednn, f32)) {
+    check_many<float>(run_with<GemmEngine::onednn>);
+    check_many<bfloat16>(run_with<GemmEngine::onednn>);
+    check_many<bfloat16, float>(run_with<GemmEngine::onednn>);
+    check_many<float16>(run_with<GemmEngine::onednn>);
+  }
+  if (gemm_engine_available(GemmEngine::openblas, f32)) {
+    check_many<float>(run_with<GemmEngine::openblas>);
+    check_many<double>(run_with<GemmEngine::openblas>);
+    check_many<float16, float>(run_with<GemmEngine::openblas>);
+  }
+}
+
+TEST(Gemm, PartsCoverTheProduct) {
+  check_many<float>(run_in_parts);
+  check_many<std::int32_t>(run_in_parts);
+  check_many<bfloat16>(run_in_parts);
+  check_many<bool>(run_in_parts);
+}
+
+TEST(Gemm, HalfTypesRoundOnceAndLargeSizesCrossEveryBlock) {
+  Rng rng(3);
+  check_case<float16>({70, 1100, 1300, true, false, true, 3}, gemm, rng);
+  check_case<bfloat16>({70, 1100, 1300, false, true, true, 0}, gemm, rng);
+  check_case<float>({1100, 70, 1300, false, false, false, 0}, gemm, rng);
+  check_case<std::int32_t>({450, 2100, 300, true, true, true, 5}, run_with<GemmEngine::own>, rng);
+}
+
+TEST(Gemm, InfinitiesAndNansPass) {
+  const float inf = INFINITY;
+  std::vector<float> a = {inf, 1.f, 0.f, -inf}, b = {1.f, 0.f, 2.f, 3.f}, c(4, 9.f);
+  for (const auto engine : {GemmEngine::own, GemmEngine::onednn, GemmEngine::openblas}) {
+    if (!gemm_engine_available(engine, f32)) continue;
+    Gemm g;
+    g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 2;
+    g.a = a.data(), g.b = b.data(), g.c = c.data();
+    gemm_with(engine, g);
+    EXPECT_EQ(c[0], inf) << to_string(engine);
+    EXPECT_TRUE(std::isnan(c[1])) << to_string(engine);
+    EXPECT_EQ(c[2], -inf) << to_string(engine);
+    EXPECT_EQ(c[3], -inf) << to_string(engine);
+  }
+}
+
+TEST(Gemm, WrappedInt32HasTheKnownValues) {
+  // A = arange(4096 * 2048) and B = arange(2048 * 1024), as int32, multiplied modulo 2^32.
+  constexpr std::int64_t k = 2048, n = 1024;
+  std::vector<std::int32_t> b(static_cast<std::size_t>(k * n));
+  for (std::size_t i = 0; i < b.size(); ++i) b[i] = static_cast<std::int32_t>(i);
+  struct Known {
+    std::int64_t row, col;
+    std::int32_t value;
+  };
+  std::vector<std::int32_t> a(static_cast<std::size_t>(k)), c(static_cast<std::size_t>(n));
+  for (const Known known :
+       {Known{0, 0, 716177408}, Known{0, 1, 718273536}, Known{1, 0, -1431306240},
+        Known{2048, 512, 1789394944}, Known{4095, 1023, 717227008}}) {
+    for (std::int64_t l = 0; l < k; ++l)
+      a[static_cast<std::size_t>(l)] = static_cast<std::int32_t>(known.row * k + l);
+    Gemm g;
+    g.dtype = g.out = i32;
+    g.m = 1, g.n = n, g.k = k, g.lda = k, g.ldb = n, g.ldc = n;
+    g.a = a.data(), g.b = b.data(), g.c = c.data();
+    gemm(g);
+    EXPECT_EQ(c[static_cast<std::size_t>(known.col)], known.value) << known.row << " " << known.col;
+  }
+}
+
+TEST(Gemm, RunsOnSeveralThreadsAtOnceWithTheSameBits) {
+  constexpr std::int64_t m = 150, n = 170, k = 160;
+  Rng rng(11);
+  std::vector<float> a(m * k), b(k * n), want(m * n);
+  std::uniform_real_distribution<float> uniform(-1.f, 1.f);
+  for (float& v : a) v = uniform(rng);
+  for (float& v : b) v = uniform(rng);
+  Gemm g;
+  g.m = m, g.n = n, g.k = k, g.lda = k, g.ldb = n, g.ldc = n;
+  g.a = a.data(), g.b = b.data(), g.c = want.data();
+  gemm(g);
+  std::vector<std::vector<float>> got(4, std::vector<float>(m * n));
+  std::vector<std::thread> threads;
+  for (auto& c : got) {
+    threads.emplace_back([&c, g]() mutable {
+      g.c = c.data();
+      for (int i = 0; i < 20; ++i) gemm(g);
+    });
+  }
+  for (auto& t : threads) t.join();
+  for (const auto& c : got) EXPECT_EQ(0, std::memcmp(c.data(), want.data(), sizeof(float) * m * n));
+}
+
+TEST(Gemm, RefusesOtherDtypes) {
+  Gemm g;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 1;
+  g.dtype = g.out = prng_key;
+  EXPECT_THROW(gemm(g), TypeError);
+  g.dtype = f32, g.out = f64;
+  EXPECT_THROW(gemm(g), TypeError);
+  g.dtype = i32, g.out = i64;
+  EXPECT_THROW(gemm(g), TypeError);
+  g.dtype = g.out = i32;
+  EXPECT_THROW(gemm_with(GemmEngine::onednn, g), TypeError);
+}
+
+TEST(Gemm, SmallProductsAreNotCut) {
+  Gemm g;
+  g.m = g.n = g.k = 8;
+  EXPECT_EQ(gemm_parts(g, 8), 1);
+  g.m = g.n = g.k = 1024;
+  EXPECT_GE(gemm_parts(g, 2), 2);
+}
+
+}  // namespace
+}  // namespace shmap::cpu
