@@ -1,0 +1,311 @@
+"""The rows in JAX on 8 host devices. Every call is waited for: its CPU devices starve each other,
+and abort, once some fifty calls are queued on few cores."""
+
+import os
+import sys
+import time
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+)
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import jaxlib  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P  # noqa: E402
+
+from protocol import Row, serve  # noqa: E402
+
+DEVICES = 8
+SIZES = {"1kb": 1 << 10, "1mb": 1 << 20, "4mb": 4 << 20, "16mb": 16 << 20}
+M, K, N = 4096, 2048, 1024  # the collective matmul
+
+mesh = jax.make_mesh((DEVICES,), ("i",), axis_types=(AxisType.Auto,))
+rng = np.random.default_rng(7)
+
+
+def random_floats(*shape):
+    return rng.random(shape, dtype=np.float32) * 2 - 1
+
+
+def put(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def close(got, want, tolerance):
+    """'' or what differs most. Big results are compared on a strided sample."""
+    got, want = np.asarray(got), np.asarray(want)
+    if got.shape != want.shape:
+        return f"shape {got.shape}, wanted {want.shape}"
+    got, want = got.reshape(-1), want.reshape(-1)
+    step = max(1, got.size // 65536)
+    error = float(np.max(np.abs(got[::step].astype(np.float64) - want[::step])))
+    return "" if error <= tolerance else f"off by {error}, allowed {tolerance}"
+
+
+def waited(f, args, check_result):
+    """A row whose call is f(*args), waited for; the last result is checked."""
+    last = []
+
+    def call():
+        last[:] = [jax.block_until_ready(f(*args))]
+
+    return Row(call, lambda: check_result(last[0]))
+
+
+# ------------------------------------------------------------------------------------- one eager op
+
+
+def eager_op(waited_each):
+    """One device only, so calls may be queued: waiting for each costs two thread hand-offs."""
+    a, b = random_floats(1024), random_floats(1024)
+    x, y = jnp.asarray(a), jnp.asarray(b)
+    last = []
+
+    def time_batch(n):
+        start = time.perf_counter()
+        for _ in range(n):
+            z = x + y
+            if waited_each:
+                z.block_until_ready()
+        z.block_until_ready()
+        seconds = time.perf_counter() - start
+        last[:] = [z]
+        return seconds
+
+    return Row(check=lambda: close(last[0], a + b, 0), time_batch=time_batch)
+
+
+# ----------------------------------------------------------------------------------- the eager body
+
+
+def body(x):
+    y = jnp.sin(x)
+    y = y * x
+    y = jnp.sin(y)
+    y = y + x
+    y = jnp.sin(y)
+    y = y * x
+    y = jnp.sin(y)
+    y = y + x
+    y = jnp.sin(y)
+    y = y - x
+    return jax.lax.psum(y, "i")
+
+
+def body_reference(x):
+    x = x.astype(np.float64)
+    y = np.sin(np.sin(np.sin(x) * x) + x)
+    y = np.sin(np.sin(y * x) + x) - x
+    return y.reshape(DEVICES, -1).sum(0)
+
+
+def shard_map_body(jitted):
+    a = random_floats(DEVICES * 1024)
+    f = jax.shard_map(body, mesh=mesh, in_specs=P("i"), out_specs=P())
+    row = waited(
+        jax.jit(f) if jitted else f,
+        (put(a, "i"),),
+        lambda r: close(r, body_reference(a), 1e-4),
+    )
+    if not jitted:
+        row.max_calls = 1  # it compiles every primitive anew: most of a second a call
+    return row
+
+
+# -------------------------------------------------------------------------------------- collectives
+
+
+def collective(f, a, out_spec, want, tolerance=0.0):
+    g = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=out_spec))
+    return waited(g, (put(a, "i"),), lambda r: close(r, want, tolerance))
+
+
+def psum(size):
+    a = random_floats(DEVICES, size // 4)
+    want = a.astype(np.float64).sum(0, keepdims=True)
+    return collective(lambda x: jax.lax.psum(x, "i"), a, P(), want, 1e-5)
+
+
+def all_gather(size):
+    a = random_floats(DEVICES * (size // 4))
+    want = np.broadcast_to(a, (DEVICES, a.size)).reshape(-1)
+    return collective(lambda x: jax.lax.all_gather(x, "i", tiled=True), a, P("i"), want)
+
+
+def psum_scatter(size):
+    n = size // 4
+    a = random_floats(DEVICES * n)
+    want = a.astype(np.float64).reshape(DEVICES, n).sum(0)
+    return collective(
+        lambda x: jax.lax.psum_scatter(x, "i", scatter_dimension=0, tiled=True),
+        a, P("i"), want, 1e-5,
+    )
+
+
+def all_to_all(size):
+    n = size // 4
+    a = random_floats(DEVICES * n)
+    want = a.reshape(DEVICES, DEVICES, n // DEVICES).swapaxes(0, 1).reshape(-1)
+    return collective(lambda x: jax.lax.all_to_all(x, "i", 0, 0, tiled=True), a, P("i"), want)
+
+
+def ppermute(size):
+    n = size // 4
+    a = random_floats(DEVICES * n)
+    ring = [(k, (k + 1) % DEVICES) for k in range(DEVICES)]
+    want = np.roll(a.reshape(DEVICES, n), 1, axis=0).reshape(-1)
+    return collective(lambda x: jax.lax.ppermute(x, "i", ring), a, P("i"), want)
+
+
+# --------------------------------------------------------------------------------------------- gemm
+
+
+def product_sample(a, b):
+    """16 rows of the product in double, spread over the matrix: (rows, values)."""
+    rows = np.linspace(0, a.shape[0] - 1, 16).astype(int)
+    return rows, a[rows].astype(np.float64) @ b.astype(np.float64)
+
+
+def check_product(a, b, tolerance):
+    rows, want = product_sample(a, b)
+    return lambda r: close(np.asarray(r)[rows].astype(np.float64), want, tolerance)
+
+
+def gemm(n, dtype):
+    a = jnp.asarray(random_floats(n, n)).astype(dtype)
+    b = jnp.asarray(random_floats(n, n)).astype(dtype)
+    one = jax.devices()[0]
+    a, b = jax.device_put(a, one), jax.device_put(b, one)
+    tolerance = 1e-2 if dtype == jnp.float32 else 1.0
+    return waited(jax.jit(jnp.matmul), (a, b),
+                  check_product(np.asarray(a), np.asarray(b), tolerance))
+
+
+def gather_overlapped(lhs, rhs):
+    """All-gather collective matmul: each shard is multiplied while the next one travels."""
+    index = jax.lax.axis_index("i")
+    rows = lhs.shape[0]
+    ring = [(k, (k - 1) % DEVICES) for k in range(DEVICES)]
+    out = jax.lax.pcast(jnp.zeros((rows * DEVICES, rhs.shape[1]), lhs.dtype), "i", to="varying")
+    for step in range(DEVICES):
+        update = lhs @ rhs
+        if step + 1 < DEVICES:
+            lhs = jax.lax.ppermute(lhs, "i", ring)
+        out = jax.lax.dynamic_update_slice(out, update, (((index + step) % DEVICES) * rows, 0))
+    return out
+
+
+def gather_serial(lhs, rhs):
+    return jax.lax.all_gather(lhs, "i", axis=0, tiled=True) @ rhs
+
+
+def scatter_overlapped(lhs, rhs):
+    """Matmul reduce-scatter: the sum for a device travels the ring and grows at every stop."""
+    index = jax.lax.axis_index("i")
+    rows = lhs.shape[0] // DEVICES
+    ring = [(k, (k + 1) % DEVICES) for k in range(DEVICES)]
+    total = None
+    for step in range(DEVICES):
+        block = (index - step - 1) % DEVICES
+        part = jax.lax.dynamic_slice(lhs, (block * rows, 0), (rows, lhs.shape[1])) @ rhs
+        total = part if total is None else jax.lax.ppermute(total, "i", ring) + part
+    return total
+
+
+def scatter_serial(lhs, rhs):
+    return jax.lax.psum_scatter(lhs @ rhs, "i", scatter_dimension=0, tiled=True)
+
+
+def collective_matmul(form):
+    a, b = random_floats(M, K), random_floats(K, N)
+    check = check_product(a, b, 1e-2)
+    sm = lambda f, ins, out: jax.jit(  # noqa: E731
+        jax.shard_map(f, mesh=mesh, in_specs=ins, out_specs=out, check_vma=False))
+    if form == "seed":  # every device multiplies all of A by all of B
+        f = sm(gather_overlapped, (P("i", None), P()), P())
+        return waited(f, (put(a, "i", None), put(b)), check)
+    kind, how = form.split("_")
+    if kind == "gather":
+        specs, out = (("i", None), (None, "i")), (None, "i")
+        overlapped, serial = gather_overlapped, gather_serial
+    else:
+        specs, out = ((None, "i"), ("i", None)), ("i", None)
+        overlapped, serial = scatter_overlapped, scatter_serial
+    args = (put(a, *specs[0]), put(b, *specs[1]))
+    if how == "partitioned":
+        f = jax.jit(jnp.matmul, out_shardings=NamedSharding(mesh, P(*out)))
+    else:
+        body_ = overlapped if how == "overlapped" else serial
+        f = sm(body_, (P(*specs[0]), P(*specs[1])), P(*out))
+    return waited(f, args, check)
+
+
+# --------------------------------------------------------------------------- memory, queued calls
+
+
+def resident_bytes():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def replicated_memory():
+    """Prints how much a 64 MiB-a-device replicated argument grows the process (bytes)."""
+    a = random_floats(16 << 20)
+    f = jax.jit(jax.shard_map(lambda x: x[:1] + 0, mesh=mesh, in_specs=P(), out_specs=P()))
+    small = put(random_floats(1024))
+    jax.block_until_ready(f(small))
+    before = resident_bytes()
+    x = put(a)
+    jax.block_until_ready(x)
+    after = resident_bytes()
+    fault = close(x.addressable_shards[-1].data, a, 0)
+    return after - before, fault
+
+
+def queued_calls(count):
+    """Queues `count` calls of jit(psum) and waits once; the process may abort."""
+    f = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"),
+                              out_specs=P()))
+    x = put(random_floats(DEVICES * 1024), "i")
+    jax.block_until_ready(f(x))
+    for k in range(count):
+        y = f(x)
+        if (k + 1) % 10 == 0:
+            print(f"queued {k + 1}", flush=True)
+    jax.block_until_ready(y)
+    print("done", flush=True)
+
+
+def factories():
+    rows = {
+        "eager_op:queued": lambda: eager_op(False),
+        "eager_op:waited": lambda: eager_op(True),
+        "eager_body:eager": lambda: shard_map_body(False),
+        "eager_body:jit": lambda: shard_map_body(True),
+        "cm_seed": lambda: collective_matmul("seed"),
+    }
+    for kind in ("gather", "scatter"):
+        for how in ("overlapped", "serial", "partitioned"):
+            rows[f"cm_{kind}:{how}"] = lambda form=f"{kind}_{how}": collective_matmul(form)
+    for make in (psum, all_gather, psum_scatter, all_to_all, ppermute):
+        for size in ("1kb", "1mb", "4mb" if make is all_gather else "16mb"):
+            rows[f"{make.__name__}_{size}"] = lambda m=make, s=SIZES[size]: m(s)
+    for n in (1024, 2048):
+        rows[f"sgemm_{n}"] = lambda n=n: gemm(n, jnp.float32)
+        rows[f"bf16_matmul_{n}"] = lambda n=n: gemm(n, jnp.bfloat16)
+    return rows
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--queued"]:
+        queued_calls(int(sys.argv[2]))
+    elif sys.argv[1:2] == ["--replicated"]:
+        grown, fault = replicated_memory()
+        if fault:
+            sys.exit(f"#wrong replicated argument: {fault}")
+        print(grown)
+    else:
+        sys.exit(serve("jax", {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, factories()))

@@ -1,0 +1,81 @@
+// Rows of a benchmark, and the process that serves them: one row is one kind of work in one size,
+// set up once and then timed in rounds, so that two programs can be timed alternately.
+//
+// A program calls `bench_main` with its rows. Without arguments it times every row and prints a
+// table; `--row NAME` times one alone (repeatable), `--list` prints their names, `--rounds N` and
+// `--ms T` set how long (default 5 rounds of 100 ms, the median of the rounds is printed),
+// `--json FILE` writes the figures too. `--serve` answers requests on standard input instead:
+//
+//   prepare ROW     makes the data, warms up, verifies      {"row": ROW}
+//   round ROW MS    times calls for about MS milliseconds   {"row": ROW, "us": U, "calls": N}
+//   release ROW     drops the data                          {"row": ROW}
+//   quit
+//
+// one JSON object a line on standard output, after a first line {"ready": …, "rows": […]}. U is the
+// median over batches of the time a call in microseconds. A result that does not verify answers
+// {"row": ROW, "wrong": …}, prints `#wrong …` on standard error and makes the process's exit status
+// 1; anything thrown answers {"row": ROW, "error": …} and leaves the other rows usable.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace shmap::bench {
+
+// What a row's time is turned into beside µs a call. nccl-tests' definitions: algbw = bytes / time,
+// busbw = algbw × bus_factor, where bytes is a rank's buffer (psum, ppermute), a rank's whole send
+// buffer (psum_scatter, all_to_all) or a rank's whole result (all_gather).
+struct Units {
+  double flops = 0;       // a call; 0: no GFLOP/s
+  double bytes = 0;       // a call; 0: no bandwidth
+  double bus_factor = 1;  // of busbw
+};
+
+// The data of one row, ready to run.
+struct Work {
+  std::function<void()> call;          // one call, its result there on return
+  std::function<std::string()> check;  // of the latest call: what is wrong, or empty
+  // Times n calls in seconds, in place of a loop over `call`; for work too short for a
+  // std::function a call, or timed in other processes too.
+  std::function<double(std::int64_t n)> time_batch;
+};
+
+struct Row {
+  std::string name;
+  Units units;
+  std::function<Work()> make;
+};
+
+struct Figure {
+  double us = 0;           // a call: the median over batches
+  std::int64_t calls = 0;  // timed
+};
+
+// Thrown where a result does not verify.
+struct WrongResult {
+  std::string what;
+};
+
+// Runs `make`, one call, the check, the warm-up. Throws WrongResult.
+class Prepared {
+ public:
+  explicit Prepared(const Row& row);
+  // One round of about `milliseconds` (one batch at least), then the check, which throws as above.
+  Figure round(double milliseconds);
+
+ private:
+  double time_batch(std::int64_t n);
+  void verify();
+
+  Work work_;
+  std::int64_t batch_ = 1;
+};
+
+// `versions`: name and version pairs told in the ready line and the JSON file.
+int bench_main(int argc, char** argv, const std::string& program, const std::vector<Row>& rows,
+               const std::vector<std::pair<std::string, std::string>>& versions = {});
+
+}  // namespace shmap::bench
