@@ -1,7 +1,8 @@
 // One eager op in libtorch C++, as a peer: an add of 1 K floats without autograd.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
-#include <torch/version.h>
+#include <torch/headeronly/version.h>
 
 #include <chrono>
 #include <memory>
