@@ -46,7 +46,8 @@ endfunction()
 
 # shmap_find_library(<NAME> <header> <library> <version headers> <version regex> [OPENED_LATE])
 # Declares SHMAP_WITH_<NAME>, looks for the library and, where it is found, sets <NAME>_FOUND and
-# <NAME>_VERSION_FOUND. The regex has two groups, a name (of a version's part) and a number.
+# <NAME>_VERSION_FOUND. The regex has two groups, a name (of a version's part) and a number. A
+# library OPENED_LATE is not linked: the program opens it when it first needs it.
 macro(shmap_find_library name header library version_headers version_regex)
   set(SHMAP_WITH_${name}
       AUTO
@@ -120,11 +121,10 @@ shmap_feature_row(fmt "${fmt_VERSION}" "formatting (header-only, private)")
 # oneDNN, Highway and hwloc are looked up by header and library rather than by their packages:
 # oneDNN's asks for OpenCL, which nothing here needs and a fresh machine lacks.
 shmap_find_library(ONEDNN oneapi/dnnl/dnnl.hpp dnnl
-                   oneapi/dnnl/dnnl_version.h "DNNL_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+)")
-shmap_feature(ONEDNN libdnnl-dev "matrix products in bf16, f16 and f32")
+                   oneapi/dnnl/dnnl_version.h "DNNL_VERSION_(MAJOR|MINOR|PATCH) +([0-9]+)" OPENED_LATE)
+shmap_feature(ONEDNN libdnnl-dev "matrix products in bf16, f16 and f32, opened on first use")
 
-# OpenBLAS is opened at run time, so that OPENBLAS_CORETYPE can be set before it loads: the build
-# only has to know that it is there.
+# Opened at run time, so that OPENBLAS_CORETYPE can be set before it loads.
 shmap_find_library(OPENBLAS openblas_config.h openblas
                    openblas_config.h "OPENBLAS_(VERSION).* ([0-9]+\\.[0-9]+\\.[0-9]+)" OPENED_LATE)
 shmap_feature(OPENBLAS libopenblas-dev "matrix products in f32 and f64, opened on first use")
