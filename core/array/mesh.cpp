@@ -11,8 +11,8 @@ namespace shmap {
 namespace detail {
 void check_nd_array(std::size_t values, const Shape& shape) {
   if (shape.num_elements() != static_cast<std::int64_t>(values)) {
-    throw ValueError("NdArray: " + std::to_string(values) + " values do not fill the shape " + to_string(shape) +
-                     ", which wants " + std::to_string(shape.num_elements()));
+    throw ValueError("NdArray: " + std::to_string(values) + " values do not fill the shape " +
+                     to_string(shape) + ", which wants " + std::to_string(shape.num_elements()));
   }
 }
 }  // namespace detail
@@ -22,28 +22,33 @@ namespace {
 constexpr std::size_t kMaxAxes = 30;  // a set of axes is a bit mask
 
 const detail::AxisEnv* make_env(const Shape& sizes, const Axes& names, const char* what) {
-  const std::string given = std::string(what) + ": axis names " + to_string(names) + " for axis sizes " + to_string(sizes);
+  const std::string given = std::string(what) + ": axis names " + to_string(names) +
+                            " for axis sizes " + to_string(sizes);
   if (names.size() != sizes.size()) {
-    throw ValueError(given + ": give one name for each of the " + std::to_string(sizes.size()) + " axes");
+    throw ValueError(given + ": give one name for each of the " + std::to_string(sizes.size()) +
+                     " axes");
   }
-  if (names.size() > kMaxAxes) throw ValueError(given + ": a mesh has at most " + std::to_string(kMaxAxes) + " axes");
+  if (names.size() > kMaxAxes)
+    throw ValueError(given + ": a mesh has at most " + std::to_string(kMaxAxes) + " axes");
   std::set<std::string> seen;
   for (const std::string& n : names) {
     if (n.empty()) throw ValueError(given + ": an axis name may not be empty");
-    if (!seen.insert(n).second) throw ValueError(given + ": the axis name '" + n + "' is given twice");
+    if (!seen.insert(n).second)
+      throw ValueError(given + ": the axis name '" + n + "' is given twice");
   }
   for (std::int64_t s : sizes) {
     if (s < 1) throw ValueError(given + ": every axis has a size of 1 or more");
   }
   sizes.num_elements();
-  return detail::AxisEnv::intern(names.names(), std::vector<std::int64_t>(sizes.begin(), sizes.end()));
+  return detail::AxisEnv::intern(names.names(),
+                                 std::vector<std::int64_t>(sizes.begin(), sizes.end()));
 }
 
 int size_of(const detail::AxisEnv& env, std::string_view name) {
   const int axis = env.find(name);
   if (axis < 0) {
-    throw ValueError("axis_size: the mesh has no axis '" + std::string(name) + "'; it has the axes " +
-                     describe_axes(env));
+    throw ValueError("axis_size: the mesh has no axis '" + std::string(name) +
+                     "'; it has the axes " + describe_axes(env));
   }
   return static_cast<int>(env.sizes[static_cast<std::size_t>(axis)]);
 }
@@ -60,7 +65,8 @@ Mesh::Mesh(NdArray<Device> devices, Axes axis_names) {
   std::set<int> seen;
   for (const Device& d : devices.values()) {
     if (!seen.insert(d.id()).second) {
-      throw ValueError("Mesh: device " + std::to_string(d.id()) + " is given twice: a device has one place in a mesh");
+      throw ValueError("Mesh: device " + std::to_string(d.id()) +
+                       " is given twice: a device has one place in a mesh");
     }
   }
   impl_ = detail::MeshImpl::intern(env, devices);
@@ -72,7 +78,9 @@ Shape Mesh::axis_sizes() const { return Shape(impl_->env()->sizes); }
 std::int64_t Mesh::size() const { return impl_->size(); }
 const NdArray<Device>& Mesh::devices() const { return impl_->devices(); }
 
-std::string to_string(const Mesh& mesh) { return "Mesh(" + describe_axes(*mesh.impl()->env()) + ")"; }
+std::string to_string(const Mesh& mesh) {
+  return "Mesh(" + describe_axes(*mesh.impl()->env()) + ")";
+}
 std::ostream& operator<<(std::ostream& out, const Mesh& mesh) { return out << to_string(mesh); }
 
 Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given) {
@@ -81,10 +89,12 @@ Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given) {
   if (all) given = devices();
   const std::int64_t wanted = axis_sizes.num_elements();
   if (wanted > static_cast<std::int64_t>(given.size())) {
-    throw ValueError("make_mesh: a mesh of shape " + to_string(axis_sizes) + " has " + std::to_string(wanted) +
-                     " places, and " + (all ? "there are " : "the list given has ") + std::to_string(given.size()) +
-                     " devices: use smaller axes" +
-                     (all ? ", or start with more devices (SHMAP_DEVICES=cpu:" + std::to_string(wanted) + ")" : ""));
+    throw ValueError(
+        "make_mesh: a mesh of shape " + to_string(axis_sizes) + " has " + std::to_string(wanted) +
+        " places, and " + (all ? "there are " : "the list given has ") +
+        std::to_string(given.size()) + " devices: use smaller axes" +
+        (all ? ", or start with more devices (SHMAP_DEVICES=cpu:" + std::to_string(wanted) + ")"
+             : ""));
   }
   given.erase(given.begin() + wanted, given.end());
   return Mesh(NdArray<Device>(std::move(given), axis_sizes), axis_names);

@@ -8,7 +8,8 @@
 namespace shmap::detail {
 
 namespace {
-// Interned for ever: meshes are few, and a pointer that stays valid keeps reference counting off the hot path.
+// Interned for ever: meshes are few, and a pointer that stays valid keeps reference counting off
+// the hot path.
 struct Table {
   std::mutex mutex;
   std::vector<const MeshImpl*> meshes;
@@ -20,7 +21,8 @@ Table& table() {
 }
 }  // namespace
 
-MeshImpl::MeshImpl(const AxisEnv* env, NdArray<Device> devices) : env_(env), devices_(std::move(devices)) {
+MeshImpl::MeshImpl(const AxisEnv* env, NdArray<Device> devices)
+    : env_(env), devices_(std::move(devices)) {
   Runtime& rt = runtime();
   const std::vector<Device>& all = devices_.values();
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -65,7 +67,8 @@ const MeshImpl* MeshImpl::default_device() {
 
 std::int64_t MeshImpl::coordinate(std::uint32_t local, int axis) const {
   std::int64_t stride = 1;
-  for (std::size_t a = env_->sizes.size(); a-- > static_cast<std::size_t>(axis) + 1;) stride *= env_->sizes[a];
+  for (std::size_t a = env_->sizes.size(); a-- > static_cast<std::size_t>(axis) + 1;)
+    stride *= env_->sizes[a];
   return positions_[local] / stride % env_->sizes[static_cast<std::size_t>(axis)];
 }
 

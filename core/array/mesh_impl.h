@@ -1,5 +1,6 @@
-// The inside of a Mesh: interned, immutable, never freed, so that a pointer is a mesh and comparing pointers compares
-// meshes. A single device is a mesh without axes, so "placed on one device" is no special case.
+// The inside of a Mesh: interned, immutable, never freed, so that a pointer is a mesh and comparing
+// pointers compares meshes. A single device is a mesh without axes, so "placed on one device" is no
+// special case.
 #pragma once
 #include <array>
 #include <atomic>
@@ -17,8 +18,8 @@ namespace shmap {
 
 class Sharding;
 
-// Local devices that compute a value once for all: those of one memory space at equal coordinates of the axes over which
-// the value varies. Positions index the mesh's local devices.
+// Local devices that compute a value once for all: those of one memory space at equal coordinates
+// of the axes over which the value varies. Positions index the mesh's local devices.
 struct Cohorts {
   std::vector<std::uint32_t> leader;   // of each local position
   std::vector<std::uint32_t> leaders;  // ascending
@@ -58,7 +59,8 @@ class MeshImpl {
 
   const Cohorts& cohorts(std::uint32_t varying_axes) const;
   const Cliques& cliques(const std::vector<int>& axes) const;  // axes: indices, major first
-  const Sharding* sharding(const PartitionSpec& spec) const;   // interned; the spec has been validated
+  const Sharding* sharding(
+      const PartitionSpec& spec) const;  // interned; the spec has been validated
   const Sharding* replicated() const { return replicated_; }
 
  private:

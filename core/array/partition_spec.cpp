@@ -14,7 +14,9 @@ std::string to_string(const PartitionSpec& spec) {
   }
   return s + ")";
 }
-std::ostream& operator<<(std::ostream& out, const PartitionSpec& spec) { return out << to_string(spec); }
+std::ostream& operator<<(std::ostream& out, const PartitionSpec& spec) {
+  return out << to_string(spec);
+}
 
 std::string to_string(const Specs& specs) {
   if (specs.kind() == Specs::leaf) return to_string(specs.spec());
@@ -35,7 +37,8 @@ NamedSharding::NamedSharding(Mesh mesh, PartitionSpec spec) : mesh_(mesh), spec_
 }
 
 bool operator==(const NamedSharding& a, const NamedSharding& b) {
-  return a.mesh() == b.mesh() && a.mesh().impl()->sharding(a.spec()) == b.mesh().impl()->sharding(b.spec());
+  return a.mesh() == b.mesh() &&
+         a.mesh().impl()->sharding(a.spec()) == b.mesh().impl()->sharding(b.spec());
 }
 
 std::string to_string(const NamedSharding& s) {
@@ -60,8 +63,8 @@ PartitionSpec AxisRules::resolve(const std::vector<PartitionSpec::Entry>& logica
       if (!found) {
         std::string known;
         for (const Rule& r : rules_) known += (known.empty() ? "'" : ", '") + r.name + "'";
-        throw ValueError("AxisRules: there is no rule for the logical name '" + name + "'; there are rules for " +
-                         (known.empty() ? "none" : known));
+        throw ValueError("AxisRules: there is no rule for the logical name '" + name +
+                         "'; there are rules for " + (known.empty() ? "none" : known));
       }
       for (const std::string& axis : found->value.axes) physical.push_back(axis);
     }

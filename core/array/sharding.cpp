@@ -40,18 +40,21 @@ std::string axes_with_sizes(const detail::AxisEnv& env, const std::vector<int>& 
 
 Shape Sharding::block_shape(const Shape& global, const std::string& what) const {
   if (dims_.size() > global.size()) {
-    throw ValueError(what + ": the spec " + to_string(spec()) + " has length " + std::to_string(dims_.size()) +
-                     ", which is more than the rank " + std::to_string(global.size()) + " of an array of shape " +
-                     to_string(global) + (global.empty() ? ": a scalar's spec is P()" : ": leave out the last entries"));
+    throw ValueError(
+        what + ": the spec " + to_string(spec()) + " has length " + std::to_string(dims_.size()) +
+        ", which is more than the rank " + std::to_string(global.size()) +
+        " of an array of shape " + to_string(global) +
+        (global.empty() ? ": a scalar's spec is P()" : ": leave out the last entries"));
   }
   Shape block = global;
   for (std::size_t d = 0; d < dims_.size(); ++d) {
     if (parts_[d] == 1) continue;
     if (global[d] % parts_[d] != 0) {
-      throw ValueError(what + ": dim " + std::to_string(d) + " of an array of shape " + to_string(global) +
-                       " has size " + std::to_string(global[d]) + ", which is not evenly divisible by " +
-                       axes_with_sizes(*mesh_->env(), dims_[d]) + ", over which the spec " + to_string(spec()) +
-                       " splits it (mesh " + describe_axes(*mesh_->env()) +
+      throw ValueError(what + ": dim " + std::to_string(d) + " of an array of shape " +
+                       to_string(global) + " has size " + std::to_string(global[d]) +
+                       ", which is not evenly divisible by " +
+                       axes_with_sizes(*mesh_->env(), dims_[d]) + ", over which the spec " +
+                       to_string(spec()) + " splits it (mesh " + describe_axes(*mesh_->env()) +
                        "): pad the dim to a multiple, or leave the axis out of the spec");
     }
     block[d] = global[d] / parts_[d];
@@ -61,7 +64,8 @@ Shape Sharding::block_shape(const Shape& global, const std::string& what) const 
 
 Shape Sharding::global_shape(const Shape& block) const {
   Shape global = block;
-  for (std::size_t d = 0; d < dims_.size(); ++d) global[d] = checked_product(block[d], parts_[d], "global extent");
+  for (std::size_t d = 0; d < dims_.size(); ++d)
+    global[d] = checked_product(block[d], parts_[d], "global extent");
   return global;
 }
 
@@ -70,7 +74,8 @@ void Sharding::block_start(std::uint32_t local, const Shape& block, std::int64_t
     std::int64_t chunk = 0;
     if (d < dims_.size()) {
       for (int a : dims_[d])
-        chunk = chunk * mesh_->env()->sizes[static_cast<std::size_t>(a)] + mesh_->coordinate(local, a);
+        chunk =
+            chunk * mesh_->env()->sizes[static_cast<std::size_t>(a)] + mesh_->coordinate(local, a);
     }
     start[d] = chunk * block[d];
   }
@@ -98,9 +103,9 @@ void validate_spec(const PartitionSpec& spec, const detail::AxisEnv& env, const 
     for (const std::string& name : spec[d].axes) {
       const int axis = env.find(name);
       if (axis < 0) {
-        throw ValueError(what + " = " + to_string(spec) + " refers to mesh axis '" + name + "' at position " +
-                         std::to_string(d) + ", and the mesh has the axes " + describe_axes(env) +
-                         ": use one of these names");
+        throw ValueError(what + " = " + to_string(spec) + " refers to mesh axis '" + name +
+                         "' at position " + std::to_string(d) + ", and the mesh has the axes " +
+                         describe_axes(env) + ": use one of these names");
       }
       if (seen >> axis & 1u) {
         throw ValueError(what + " = " + to_string(spec) + " mentions mesh axis '" + name +

@@ -1,4 +1,5 @@
-// Sharding: how an array's dims are split over one mesh; interned per mesh, so comparing pointers compares shardings.
+// Sharding: how an array's dims are split over one mesh; interned per mesh, so comparing pointers
+// compares shardings.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,11 +23,12 @@ class Sharding {
   std::int64_t parts(std::size_t dim) const { return dim < parts_.size() ? parts_[dim] : 1; }
   PartitionSpec spec() const;
 
-  // The extents of a device's block. ValueError naming `what` where the spec is longer than the rank or a dim is not
-  // divisible; its text names dim, size, axes and sizes.
+  // The extents of a device's block. ValueError naming `what` where the spec is longer than the
+  // rank or a dim is not divisible; its text names dim, size, axes and sizes.
   Shape block_shape(const Shape& global, const std::string& what) const;
   Shape global_shape(const Shape& block) const;  // the inverse
-  // Where the block of a local device lies: chunk index = mixed radix over the dim's axes, major first.
+  // Where the block of a local device lies: chunk index = mixed radix over the dim's axes, major
+  // first.
   void block_start(std::uint32_t local, const Shape& block, std::int64_t* start) const;
   std::vector<Slice> index(std::uint32_t local, const Shape& global) const;
 
@@ -37,7 +39,8 @@ class Sharding {
   std::uint32_t mentioned_ = 0;
 };
 
-// Throws where `spec` names an axis that `env` has not, or one twice; `what` names the spec in the text ("in_specs[0]").
+// Throws where `spec` names an axis that `env` has not, or one twice; `what` names the spec in the
+// text ("in_specs[0]").
 void validate_spec(const PartitionSpec& spec, const detail::AxisEnv& env, const std::string& what);
 // "'i': 4, 'j': 2"
 std::string describe_axes(const detail::AxisEnv& env);

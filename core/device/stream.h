@@ -46,6 +46,9 @@ class Stream {
   // this thread (then the event is done or failed), and other tasks too where too many are in
   // flight. The caller holds the backend's submit mutex.
   virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
+  // True where enqueue() of a task of that cost, with nothing to wait for, would run it before it
+  // returns: the args of such a task may lie on the stack. The caller holds the submit mutex.
+  virtual bool runs_at_once(std::int64_t /*cost_ns*/) noexcept { return false; }
   // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
   virtual Event record() = 0;
   // True where nothing is pending. The caller holds the submit mutex.

@@ -14,7 +14,8 @@ int AxisEnv::find(std::string_view name) const {
   return -1;
 }
 
-const AxisEnv* AxisEnv::intern(const std::vector<std::string>& names, const std::vector<std::int64_t>& sizes) {
+const AxisEnv* AxisEnv::intern(const std::vector<std::string>& names,
+                               const std::vector<std::int64_t>& sizes) {
   static std::mutex mutex;
   static auto* table = new std::vector<const AxisEnv*>();  // lives for ever, as do its entries
   std::lock_guard lock(mutex);
@@ -83,6 +84,8 @@ std::string to_string(const ShapedArray& type) {
   return s;
 }
 
-std::ostream& operator<<(std::ostream& out, const ShapedArray& type) { return out << to_string(type); }
+std::ostream& operator<<(std::ostream& out, const ShapedArray& type) {
+  return out << to_string(type);
+}
 
 }  // namespace shmap

@@ -26,7 +26,8 @@ StoredNode::StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uin
   for (std::uint32_t i = 0; i < n; ++i) new (table + i) Block();
 }
 
-StoredNode* StoredNode::make(const ShapedArray& type, const detail::MeshImpl* mesh, std::uint32_t blocks) {
+StoredNode* StoredNode::make(const ShapedArray& type, const detail::MeshImpl* mesh,
+                             std::uint32_t blocks) {
   static_assert(sizeof(StoredNode) % alignof(Block) == 0);
   void* memory = ::operator new(sizeof(StoredNode) + blocks * sizeof(Block));
   return new (memory) StoredNode(type, mesh, blocks);
@@ -39,10 +40,11 @@ StoredNode::~StoredNode() {
 Node& checked_node(const Array& x, const char* what, SourceLine source) {
   Node* node = node_of(x);
   if (!node) {
-    throw ValueError(std::string(what) +
-                     " was given an empty Array: it was never assigned, or it was moved from, which donates its "
-                     "buffer. Assign it first, or pass a copy instead of std::move(x)." +
-                     at_line(source));
+    throw ValueError(
+        std::string(what) +
+        " was given an empty Array: it was never assigned, or it was moved from, which donates its "
+        "buffer. Assign it first, or pass a copy instead of std::move(x)." +
+        at_line(source));
   }
   return *node;
 }

@@ -1,7 +1,8 @@
 // What an Array handle points to: a value's type and where it lives.
 //
 // literal   a host scalar, not yet on any device
-// stored    blocks in device memory: concrete (global view, with a Sharding) or, inside a shard_map body, one device's
+// stored    blocks in device memory: concrete (global view, with a Sharding) or, inside a shard_map
+// body, one device's
 //           block for each local device (with the mesh, and the trace it belongs to)
 // tracer    a value of another trace (jaxpr building, JVP, batching)
 #pragma once
@@ -25,7 +26,8 @@ struct Node : detail::NodeBase {
   Node(NodeKind k, const ShapedArray& t) : type(t), kind(k) {}
   ShapedArray type;
   NodeKind kind;
-  // The trace that the value belongs to, by its number (never reused); 0 for concrete values and literals.
+  // The trace that the value belongs to, by its number (never reused); 0 for concrete values and
+  // literals.
   std::uint64_t trace = 0;
 };
 
@@ -41,14 +43,17 @@ struct Block {
   void* data() const { return static_cast<std::byte*>(buffer->data()) + offset; }
 };
 
-// The table device -> (buffer, offset). Entries may coincide whatever the type says; only local devices have one, in the
-// mesh's local order. Allocated together with the node.
+// The table device -> (buffer, offset). Entries may coincide whatever the type says; only local
+// devices have one, in the mesh's local order. Allocated together with the node.
 struct StoredNode final : Node {
-  static StoredNode* make(const ShapedArray& type, const detail::MeshImpl* mesh, std::uint32_t blocks);
+  static StoredNode* make(const ShapedArray& type, const detail::MeshImpl* mesh,
+                          std::uint32_t blocks);
   ~StoredNode() override;
   void operator delete(void* memory) { ::operator delete(memory); }
   std::span<Block> blocks() { return {reinterpret_cast<Block*>(this + 1), count}; }
-  std::span<const Block> blocks() const { return {reinterpret_cast<const Block*>(this + 1), count}; }
+  std::span<const Block> blocks() const {
+    return {reinterpret_cast<const Block*>(this + 1), count};
+  }
 
   const detail::MeshImpl* mesh;
   const Sharding* sharding = nullptr;  // of a concrete array; null inside a body
@@ -60,7 +65,8 @@ struct StoredNode final : Node {
 };
 
 inline Node* node_of(const Array& x) { return static_cast<Node*>(x.node()); }
-// The node, or a ValueError that says that the array is empty or moved from (donated) and names `what`.
+// The node, or a ValueError that says that the array is empty or moved from (donated) and names
+// `what`.
 Node& checked_node(const Array& x, const char* what, SourceLine source = {});
 inline StoredNode* stored_of(const Array& x) {  // null where it is not stored
   Node* n = node_of(x);

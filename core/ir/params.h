@@ -1,5 +1,6 @@
-// The static parameters of a primitive: a small struct for each primitive that has any, built on the stack for a call and
-// cloned only where a call is kept (queued, staged). One visitor serves printing, comparison and hashing.
+// The static parameters of a primitive: a small struct for each primitive that has any, built on
+// the stack for a call and cloned only where a call is kept (queued, staged). One visitor serves
+// printing, comparison and hashing.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -36,7 +37,8 @@ class Params {
   virtual void visit(ParamVisitor&) const {}
 };
 
-// Derive as `struct FooParams : ParamsOf<FooParams> { …; void visit(ParamVisitor& v) const override; };`
+// Derive as `struct FooParams : ParamsOf<FooParams> { …; void visit(ParamVisitor& v) const
+// override; };`
 template <class Derived>
 class ParamsOf : public Params {
  public:

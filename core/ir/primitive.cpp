@@ -13,7 +13,8 @@ std::map<std::string, Primitive*, std::less<>>& table() {
 
 void register_primitive(Primitive& primitive) {
   if (!table().emplace(primitive.name, &primitive).second) {
-    throw ValueError(std::string("primitive '") + primitive.name + "' is registered already: give it another name");
+    throw ValueError(std::string("primitive '") + primitive.name +
+                     "' is registered already: give it another name");
   }
 }
 
@@ -32,8 +33,8 @@ int result_count(const Primitive& primitive, Types in, const Params& params) {
   return primitive.result_count ? primitive.result_count(in, params) : 1;
 }
 
-void infer_types(const Primitive& primitive, Types in, const Params& params, const detail::AxisEnv* env,
-                 std::span<ShapedArray> out) {
+void infer_types(const Primitive& primitive, Types in, const Params& params,
+                 const detail::AxisEnv* env, std::span<ShapedArray> out) {
   primitive.abstract_eval(in, params, out);
   if (!env) return;
   if (primitive.variance) return primitive.variance(in, params, *env, out);

@@ -1,5 +1,6 @@
-// A primitive: one record with all its rules (autodidax's Primitive, JAX's core.Primitive). A rule that a primitive has
-// not is a value with a reason, never an absence, so that what fails can say why.
+// A primitive: one record with all its rules (autodidax's Primitive, JAX's core.Primitive). A rule
+// that a primitive has not is a value with a reason, never an absence, so that what fails can say
+// why.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -40,14 +41,18 @@ class Rule {
 
 using Types = std::span<const ShapedArray>;
 
-// Shapes and dtypes of the results (out.size() is result_count); throws where operands don't fit. Leaves variance alone.
+// Shapes and dtypes of the results (out.size() is result_count); throws where operands don't fit.
+// Leaves variance alone.
 using AbstractEvalFn = void (*)(Types in, const Params&, std::span<ShapedArray> out);
 // How many results, for primitives with a varying number. Null: one.
 using ResultCountFn = int (*)(Types in, const Params&);
-// Variance of each result from the operands' (the typing table of JEP 17111), which `env` is the mesh of; throws where an
-// operand's variance is wrong. Null: the union of the operands', for every result.
-using VarianceFn = void (*)(Types in, const Params&, const detail::AxisEnv& env, std::span<ShapedArray> out);
-// Estimated work of one device's call, which decides whether it runs at once or is queued, and orders plans.
+// Variance of each result from the operands' (the typing table of JEP 17111), which `env` is the
+// mesh of; throws where an operand's variance is wrong. Null: the union of the operands', for every
+// result.
+using VarianceFn = void (*)(Types in, const Params&, const detail::AxisEnv& env,
+                            std::span<ShapedArray> out);
+// Estimated work of one device's call, which decides whether it runs at once or is queued, and
+// orders plans.
 struct Cost {
   double flops = 0;
   double bytes = 0;
@@ -56,7 +61,8 @@ using CostFn = Cost (*)(Types in, const Params&, Types out);
 // Where the result is a contiguous part of operand 0: its byte offset. -1: it is not.
 using ViewFn = std::int64_t (*)(const ShapedArray& in, const Params&, const ShapedArray& out);
 
-// A kernel of one backend, called once a device (or once for several devices where the value is invariant).
+// A kernel of one backend, called once a device (or once for several devices where the value is
+// invariant).
 using KernelFn = void (*)(const KernelCall&);
 // In how many independent parts a call may be split, given so many workers. Null: one.
 using PartsFn = int (*)(const KernelCall&, int workers);
@@ -87,11 +93,13 @@ struct Primitive {
   ViewFn view = nullptr;
   Kernel kernels[kBackendKinds] = {};
   GroupFn group = nullptr;  // collectives only
-  // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: which one, or -1 for any.
+  // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: which one, or -1
+  // for any.
   bool in_place = false;
   int in_place_operand = -1;
-  bool scalar_broadcast = false;  // operands of rank 0 stand for arrays of the result's shape (elementwise)
-  bool has_effect = false;        // kept, and kept in order, whatever its results are used for
+  bool scalar_broadcast =
+      false;  // operands of rank 0 stand for arrays of the result's shape (elementwise)
+  bool has_effect = false;  // kept, and kept in order, whatever its results are used for
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;
@@ -99,15 +107,16 @@ struct Primitive {
   Rule<BatchFn> batching;
 };
 
-// Every primitive by name, for printing, for the coverage test and for users' look-ups. Registration is explicit: each
-// block's register function calls this once; a second of the same name is an Error.
+// Every primitive by name, for printing, for the coverage test and for users' look-ups.
+// Registration is explicit: each block's register function calls this once; a second of the same
+// name is an Error.
 void register_primitive(Primitive& primitive);
 Primitive* find_primitive(std::string_view name);  // null where there is none
 std::vector<const Primitive*> all_primitives();    // by name
 
 int result_count(const Primitive& primitive, Types in, const Params& params);
 // abstract_eval, then variance. `env`: the axes in scope, or null outside a body.
-void infer_types(const Primitive& primitive, Types in, const Params& params, const detail::AxisEnv* env,
-                 std::span<ShapedArray> out);
+void infer_types(const Primitive& primitive, Types in, const Params& params,
+                 const detail::AxisEnv* env, std::span<ShapedArray> out);
 
 }  // namespace shmap

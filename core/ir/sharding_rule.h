@@ -1,5 +1,6 @@
-// The sharding rule of a primitive, as factors: each dim of each operand and result is a factor or a product of factors
-// (einsum's letters, generalised; Shardy's OpShardingRule). What is sharded is a factor; dims follow.
+// The sharding rule of a primitive, as factors: each dim of each operand and result is a factor or
+// a product of factors (einsum's letters, generalised; Shardy's OpShardingRule). What is sharded is
+// a factor; dims follow.
 //
 //   matmul    ij,jk->ik      j is summed
 //   reshape   (ab)->a b      a dim of two factors can be split over the major one only
@@ -36,7 +37,8 @@ struct FactorRule {
   // [operand][dim] -> factors, major to minor. A dim of size 1 that is broadcast has none.
   std::vector<std::vector<std::vector<int>>> operands;
   std::vector<std::vector<std::vector<int>>> results;
-  // Parameters for one device's blocks (given the blocks' types), where they hold extents; null: the same as given.
+  // Parameters for one device's blocks (given the blocks' types), where they hold extents; null:
+  // the same as given.
   Localize localize = nullptr;
 };
 

@@ -13,16 +13,17 @@ std::atomic<Trace*> base{nullptr};
 thread_local Trace* current = nullptr;
 }  // namespace
 
-Trace::Trace(const char* name) : id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)), name_(name) {}
+Trace::Trace(const char* name)
+    : id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)), name_(name) {}
 Trace::~Trace() = default;
 
 namespace detail {
-Trace* start_runtime();  // core/runtime/start.cpp: registers everything, and sets the base trace
+Trace* start_library();  // core/transforms/eval.cpp: registers everything, and gives the base trace
 }
 
 Trace& base_trace() {
   Trace* t = base.load(std::memory_order_acquire);
-  return t ? *t : *detail::start_runtime();
+  return t ? *t : *detail::start_library();
 }
 
 Trace& current_trace() { return current ? *current : base_trace(); }
@@ -32,18 +33,23 @@ void set_base_trace(Trace* trace) { base.store(trace, std::memory_order_release)
 TraceScope::TraceScope(Trace& trace) : previous_(std::exchange(current, &trace)) {}
 TraceScope::~TraceScope() { current = previous_; }
 
-std::string at_line(SourceLine source) { return source.file ? "\n  at " + source.str() : std::string(); }
+std::string at_line(SourceLine source) {
+  return source.file ? "\n  at " + source.str() : std::string();
+}
 
 void throw_escaped(const Node& value, const char* what, SourceLine source) {
   throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
-                  " that belongs to trace #" + std::to_string(value.trace) + ", and the trace that is active here is '" +
-                  current_trace().name() + "' #" + std::to_string(current_trace().id()) +
-                  ": a value made inside a traced or mapped function may not be used outside of it, nor on another "
+                  " that belongs to trace #" + std::to_string(value.trace) +
+                  ", and the trace that is active here is '" + current_trace().name() + "' #" +
+                  std::to_string(current_trace().id()) +
+                  ": a value made inside a traced or mapped function may not be used outside of "
+                  "it, nor on another "
                   "thread. Return it from the function instead of storing it." +
                   at_line(source));
 }
 
-Array bind(const Primitive& primitive, std::span<Array> in, const Params& params, SourceLine source) {
+Array bind(const Primitive& primitive, std::span<Array> in, const Params& params,
+           SourceLine source) {
   Array out;
   current_trace().process(primitive, in, params, std::span<Array>(&out, 1), source);
   return out;
@@ -51,7 +57,8 @@ Array bind(const Primitive& primitive, std::span<Array> in, const Params& params
 
 Array bind(const Primitive& primitive, Array x, const Params& params, SourceLine source) {
   Array out;
-  current_trace().process(primitive, std::span<Array>(&x, 1), params, std::span<Array>(&out, 1), source);
+  current_trace().process(primitive, std::span<Array>(&x, 1), params, std::span<Array>(&out, 1),
+                          source);
   return out;
 }
 

@@ -1,6 +1,7 @@
-// Traces: who interprets an op. Each thread has one current trace; bind hands every op to it, ops on constants too
-// ("omnistaging"). A trace that works on values of an outer one makes the outer trace current while it does, so nested
-// transforms stack (JAX's "stackless" core; autodidax's Trace and Tracer).
+// Traces: who interprets an op. Each thread has one current trace; bind hands every op to it, ops
+// on constants too
+// ("omnistaging"). A trace that works on values of an outer one makes the outer trace current while
+// it does, so nested transforms stack (JAX's "stackless" core; autodidax's Trace and Tracer).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -21,15 +22,16 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Interprets one op. `in` may be consumed: an operand whose handle is the only one was donated. `out` has one empty
-  // Array a result.
-  virtual void process(const Primitive& primitive, std::span<Array> in, const Params& params, std::span<Array> out,
-                       SourceLine source) = 0;
+  // Interprets one op. `in` may be consumed: an operand whose handle is the only one was donated.
+  // `out` has one empty Array a result.
+  virtual void process(const Primitive& primitive, std::span<Array> in, const Params& params,
+                       std::span<Array> out, SourceLine source) = 0;
   // The mesh axes in scope; null outside every shard_map.
   virtual const detail::AxisEnv* axis_env() const { return nullptr; }
   // Makes operands of unlike variance alike, where the trace does that by inserting pbroadcast.
   virtual void unify_variance(const Primitive&, std::span<Array>, SourceLine) {}
-  // True where values of this trace have no value yet (staging): reading one on the host is an error.
+  // True where values of this trace have no value yet (staging): reading one on the host is an
+  // error.
   virtual bool staged() const { return false; }
 
   std::uint64_t id() const { return id_; }  // never 0, never reused
@@ -59,12 +61,15 @@ class TraceScope {
 // The TypeError for a value used where its trace is not active: names both.
 [[noreturn]] void throw_escaped(const Node& value, const char* what, SourceLine source);
 
-// Hands an op of one result to the current trace. Operands are taken by value: a temporary or moved-from one is donated.
-Array bind(const Primitive& primitive, std::span<Array> in, const Params& params, SourceLine source);
+// Hands an op of one result to the current trace. Operands are taken by value: a temporary or
+// moved-from one is donated.
+Array bind(const Primitive& primitive, std::span<Array> in, const Params& params,
+           SourceLine source);
 Array bind(const Primitive& primitive, Array x, const Params& params, SourceLine source);
 Array bind(const Primitive& primitive, Array a, Array b, const Params& params, SourceLine source);
 // Any number of results.
-std::vector<Array> bind_all(const Primitive& primitive, std::span<Array> in, const Params& params, SourceLine source);
+std::vector<Array> bind_all(const Primitive& primitive, std::span<Array> in, const Params& params,
+                            SourceLine source);
 
 // A message's last line: "\n  at file:line", or nothing where the line is not known.
 std::string at_line(SourceLine source);

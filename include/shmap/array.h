@@ -1,8 +1,10 @@
-// Array: one handle type for a concrete (possibly sharded) array, a device's block inside a shard_map body, and a traced
-// value. A handle is cheap to copy and immutable to its user; thread-safe as a shared_ptr is.
+// Array: one handle type for a concrete (possibly sharded) array, a device's block inside a
+// shard_map body, and a traced value. A handle is cheap to copy and immutable to its user;
+// thread-safe as a shared_ptr is.
 //
 // Shapes and types come back by value, so that `for (auto d : (x + 1).shape())` is safe.
-// Calls that read elements (to_vector, item, operator bool, printing) wait for the value; nothing else blocks.
+// Calls that read elements (to_vector, item, operator bool, printing) wait for the value; nothing
+// else blocks.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -17,8 +19,8 @@
 #include "shmap/device.h"
 #include "shmap/dtype.h"
 #include "shmap/error.h"
-#include "shmap/shaped_array.h"
 #include "shmap/shape.h"
+#include "shmap/shaped_array.h"
 #include "shmap/slice.h"
 
 namespace shmap {
@@ -76,7 +78,8 @@ class Array {
   NamedSharding sharding() const;        // of a concrete array placed on a mesh
   bool is_fully_addressable() const;
   std::vector<Shard> addressable_shards() const;
-  // A row-major host copy. The element type must be the dtype's own, else a TypeError; fully addressable arrays only.
+  // A row-major host copy. The element type must be the dtype's own, else a TypeError; fully
+  // addressable arrays only.
   template <class T>
   std::vector<T> to_vector() const;
   // The value of an array of size 1 that is the same on every device.
@@ -130,15 +133,16 @@ class Array {
   detail::NodeBase* node_ = nullptr;
 };
 
-// An argument of an op: an array or a host scalar, with the line of the caller. Made implicitly, never named by a user.
-// An rvalue is moved in, which is what donates its buffer.
+// An argument of an op: an array or a host scalar, with the line of the caller. Made implicitly,
+// never named by a user. An rvalue is moved in, which is what donates its buffer.
 struct Operand {
   Operand(const Array& x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : value(x), source{file, line} {}
   Operand(Array&& x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : value(std::move(x)), source{file, line} {}
   template <Scalar T>
-  Operand(T x, const char* file = __builtin_FILE(), int line = __builtin_LINE()) : value(x), source{file, line} {}
+  Operand(T x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : value(x), source{file, line} {}
   Operand(float16 x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : value(x), source{file, line} {}
   Operand(bfloat16 x, const char* file = __builtin_FILE(), int line = __builtin_LINE())

@@ -1,4 +1,5 @@
-// Names of mesh axes, in calls: "i", axes("j", "i"), {"j", "i"}, a std::string or a vector of them; major first.
+// Names of mesh axes, in calls: "i", axes("j", "i"), {"j", "i"}, a std::string or a vector of them;
+// major first.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -12,8 +13,8 @@ namespace shmap {
 struct none_t {};
 inline constexpr none_t none;  // in a spec: this dim is not split; in an index: a new dim
 
-// A name is taken by a template, never by a std::string or string_view parameter: {{"i", "j"}} would otherwise bind to
-// their iterator-pair constructors, compile, and be undefined behaviour.
+// A name is taken by a template, never by a std::string or string_view parameter: {{"i", "j"}}
+// would otherwise bind to their iterator-pair constructors, compile, and be undefined behaviour.
 template <class S>
 concept NameLike = std::convertible_to<const S&, std::string_view>;
 

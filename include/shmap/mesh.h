@@ -1,5 +1,6 @@
-// Meshes: devices arranged in an array with a name for each axis (JEP 14273). A Mesh is a small handle; equal meshes
-// (the same devices in the same places under the same names) are one object inside.
+// Meshes: devices arranged in an array with a name for each axis (JEP 14273). A Mesh is a small
+// handle; equal meshes (the same devices in the same places under the same names) are one object
+// inside.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -11,8 +12,8 @@
 #include "shmap/axes.h"
 #include "shmap/device.h"
 #include "shmap/error.h"
-#include "shmap/shaped_array.h"
 #include "shmap/shape.h"
+#include "shmap/shaped_array.h"
 
 namespace shmap {
 

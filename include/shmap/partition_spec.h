@@ -1,5 +1,5 @@
-// How an array's dims are split over mesh axes: P("i", none), P(axes("j", "i")); and trees of such specs.
-// A tuple entry is major to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
+// How an array's dims are split over mesh axes: P("i", none), P(axes("j", "i")); and trees of such
+// specs. A tuple entry is major to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -29,8 +29,9 @@ class PartitionSpec {
   };
   PartitionSpec() = default;  // fully replicated, whatever the rank
   template <class... E>
-    requires(sizeof...(E) > 0 && (std::convertible_to<const E&, Entry> && ...))
-  explicit PartitionSpec(const E&... entries) : entries_{Entry(entries)...} {}
+  requires(sizeof...(E) > 0 && (std::convertible_to<const E&, Entry> &&
+                                ...)) explicit PartitionSpec(const E&... entries)
+      : entries_{Entry(entries)...} {}
   explicit PartitionSpec(std::vector<Entry> entries) : entries_(std::move(entries)) {}
   std::size_t size() const { return entries_.size(); }
   const Entry& operator[](std::size_t i) const { return entries_[i]; }
@@ -44,8 +45,9 @@ class PartitionSpec {
 using P = PartitionSpec;
 std::string to_string(const PartitionSpec& spec);  // "P('i', none)", "P(('j', 'i'))", "P()"
 
-// A tree of P: one P, a list (tuple, vector, struct fields in order), or a map. A spec tree may be a prefix of the tree
-// of values that it describes. `none` is no leaf: with it {{"i", none}}, a forgotten P, would compile as a map.
+// A tree of P: one P, a list (tuple, vector, struct fields in order), or a map. A spec tree may be
+// a prefix of the tree of values that it describes. `none` is no leaf: with it {{"i", none}}, a
+// forgotten P, would compile as a map.
 class Specs {
  public:
   enum Kind { leaf, list, map };
@@ -78,7 +80,7 @@ class Specs {
 
   Kind kind() const { return kind_; }
   std::size_t size() const { return children_.size(); }
-  const PartitionSpec& spec() const { return spec_; }               // of a leaf
+  const PartitionSpec& spec() const { return spec_; }  // of a leaf
   const Specs& operator[](std::size_t i) const { return children_[i]; }
   const std::string& key(std::size_t i) const { return keys_[i]; }  // of a map
 
@@ -130,8 +132,8 @@ class AxisRules {
   };
   AxisRules(std::initializer_list<Rule> rules);
   template <class... E>
-    requires(std::convertible_to<const E&, PartitionSpec::Entry> && ...)
-  PartitionSpec operator()(const E&... logical) const {
+  requires(std::convertible_to<const E&, PartitionSpec::Entry>&&...) PartitionSpec operator()(
+      const E&... logical) const {
     return resolve({PartitionSpec::Entry(logical)...});
   }
 

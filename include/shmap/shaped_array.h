@@ -1,4 +1,5 @@
-// The type of a value: dtype, shape, and the mesh axes over which it may vary: f32[2,8]{i,j} (JEP 17111).
+// The type of a value: dtype, shape, and the mesh axes over which it may vary: f32[2,8]{i,j} (JEP
+// 17111).
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -12,12 +13,14 @@
 namespace shmap {
 
 namespace detail {
-// The named axes of a mesh in mesh order; interned, so that equal environments are one object that lives for ever.
+// The named axes of a mesh in mesh order; interned, so that equal environments are one object that
+// lives for ever.
 struct AxisEnv {
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
   int find(std::string_view name) const;  // -1 where there is no such axis
-  static const AxisEnv* intern(const std::vector<std::string>& names, const std::vector<std::int64_t>& sizes);
+  static const AxisEnv* intern(const std::vector<std::string>& names,
+                               const std::vector<std::int64_t>& sizes);
   static const AxisEnv* empty();
 };
 }  // namespace detail
@@ -26,7 +29,8 @@ struct AxisEnv {
 class AxisSet {
  public:
   AxisSet() = default;
-  AxisSet(const detail::AxisEnv* env, std::uint32_t mask) : env_(mask ? env : nullptr), mask_(mask) {}
+  AxisSet(const detail::AxisEnv* env, std::uint32_t mask)
+      : env_(mask ? env : nullptr), mask_(mask) {}
   bool empty() const { return mask_ == 0; }
   std::uint32_t mask() const { return mask_; }
   const detail::AxisEnv* env() const { return env_; }
@@ -47,14 +51,17 @@ class ShapedArray {
  public:
   ShapedArray() = default;
   ShapedArray(Shape shape, DType dtype, Axes vma = {});
-  ShapedArray(const Shape& shape, DType dtype, bool weak, AxisSet vma) : shape_(shape), dtype_(dtype), weak_(weak), vma_(vma) {}
+  ShapedArray(const Shape& shape, DType dtype, bool weak, AxisSet vma)
+      : shape_(shape), dtype_(dtype), weak_(weak), vma_(vma) {}
   Shape shape() const { return shape_; }
   DType dtype() const { return dtype_; }
   std::vector<std::string> vma() const { return vma_.names(); }
 
   const Shape& dims() const { return shape_; }  // as shape(), without a copy
   int rank() const { return static_cast<int>(shape_.size()); }
-  bool weak() const { return weak_; }  // a host scalar's type, which gives way to an array's in promotion
+  bool weak() const {
+    return weak_;
+  }  // a host scalar's type, which gives way to an array's in promotion
   const AxisSet& axes() const { return vma_; }
   std::int64_t size() const {
     std::int64_t n = 1;  // the shape was checked when it was made

@@ -1,0 +1,48 @@
+// What every backend can do with raw memory, beside its kernels: one table a backend, filled at
+// registration.
+#pragma once
+#include <cstdint>
+
+#include "core/ir/primitive.h"
+#include "shmap/dtype.h"
+#include "shmap/shape.h"
+
+namespace shmap {
+
+// Copies an n-dimensional box between two strided places; strides in bytes.
+struct BoxCopy {
+  int rank = 0;
+  std::int64_t extent[kMaxRank];
+  std::int64_t dst_stride[kMaxRank];
+  std::int64_t src_stride[kMaxRank];
+  int itemsize = 1;
+  const void* src = nullptr;
+  void* dst = nullptr;
+};
+
+// How ranks' values become one.
+enum class Reduction : std::uint8_t { sum, prod, max, min, any, all };
+
+struct DeviceOps {
+  // Part `part` of `parts`.
+  void (*copy_box)(const BoxCopy& copy, int part, int parts, void* native) = nullptr;
+  // out[begin, end) = the balanced binary tree over `n` ranks, in order (distance 1, 2, 4, …; ranks
+  // past the last power of two fold in first): the same bits whatever the process layout. out may
+  // be one of the ranks.
+  void (*combine)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
+                  std::int64_t begin, std::int64_t end, void* native) = nullptr;
+  void (*zero)(void* dst, std::int64_t bytes, void* native) = nullptr;
+  void (*copy)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
+  // Blocking; for memory that nothing pending touches.
+  void (*host_to_device)(void* dst, const void* src, std::int64_t bytes) = nullptr;
+  void (*device_to_host)(void* dst, const void* src, std::int64_t bytes) = nullptr;
+};
+
+DeviceOps& device_ops(BackendKind kind);
+inline const DeviceOps& device_ops() { return device_ops(BackendKind::cpu); }
+
+// A contiguous row-major box inside another: sets extents and strides.
+void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, const Shape& src_shape,
+                 int itemsize);
+
+}  // namespace shmap

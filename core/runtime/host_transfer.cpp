@@ -1,0 +1,206 @@
+#include "core/runtime/host_transfer.h"
+
+#include <cstring>
+#include <string>
+
+#include "core/array/sharding.h"
+#include "core/base/counters.h"
+#include "core/ir/trace.h"
+#include "core/runtime/device_ops.h"
+#include "core/runtime/reshard.h"
+
+namespace shmap {
+
+namespace {
+
+[[noreturn]] void throw_no_value(const Node& node, const char* what) {
+  throw TypeError(
+      std::string(what) + ": a value of type " + to_string(node.type) +
+      " has no value yet, since the function is being traced, and the host cannot read it: use "
+      "where, cond "
+      "or a loop of the library instead of host control flow, or call the function without jit");
+}
+
+void wait_for_block(const StoredNode& node, const Block& block) {
+  Event def;
+  {
+    std::lock_guard lock(node.mesh->backend().submit_mutex());
+    def = block.buffer->def();
+  }
+  if (def.record() == nullptr) return;
+  count(Counter::syncs);
+  def.wait();
+}
+
+// The node that the host may read, or a clear error.
+const Node& readable(const Array& x, const char* what) {
+  const Node& node = checked_node(x, what);
+  if (in_task()) {
+    throw Error(std::string(what) +
+                ": an array may not be read inside a task on a worker thread; read it before");
+  }
+  if (node.kind == NodeKind::literal) return node;
+  if (node.kind != NodeKind::stored) {
+    if (node.trace == current_trace().id()) throw_no_value(node, what);
+    throw_escaped(node, what, {});
+  }
+  if (node.trace != 0 && current_trace().axis_env() == nullptr) throw_escaped(node, what, {});
+  if (!node.type.axes().empty()) {
+    throw TypeError(std::string(what) + ": a value of type " + to_string(node.type) +
+                    " may differ from device to device, and the host can only read one that is the "
+                    "same on every "
+                    "device: make it so with psum, pmax or all_gather_invariant over the axes in "
+                    "braces, or print it");
+  }
+  return node;
+}
+
+std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what) {
+  if (!node.mesh->fully_addressable() && node.trace == 0 && !node.sharding->is_replicated()) {
+    throw ValueError(std::string(what) + ": parts of an array of type " + to_string(node.type) +
+                     " lie on devices of other processes: use process_allgather(x), or read "
+                     "addressable_shards()");
+  }
+  if (node.trace != 0 || node.sharding->is_replicated()) return block_to_host(node, 0);
+  const std::int64_t item = itemsize(node.type.dtype());
+  std::vector<std::byte> out(
+      static_cast<std::size_t>(checked_bytes(node.type.dims(), static_cast<int>(item))));
+  const Shape block = node.sharding->block_shape(node.type.dims(), what);
+  for (std::uint32_t p = 0; p < node.count; ++p) {
+    const std::vector<std::byte> part = block_to_host(node, p);
+    std::int64_t start[kMaxRank];
+    node.sharding->block_start(p, block, start);
+    // Row by row of the innermost dim: host memory of a small part is not worth more.
+    const std::size_t rank = block.size();
+    const std::int64_t row = rank ? block[rank - 1] : 1;
+    const std::int64_t rows = row ? block.num_elements() / row : 0;
+    for (std::int64_t r = 0; r < rows; ++r) {
+      std::int64_t rest = r, at = rank ? start[rank - 1] : 0,
+                   stride = rank ? node.type.dims()[rank - 1] : 1;
+      for (std::size_t d = rank - (rank ? 1 : 0); d-- > 0;) {
+        at += (start[d] + rest % block[d]) * stride;
+        rest /= block[d];
+        stride *= node.type.dims()[d];
+      }
+      std::memcpy(out.data() + at * item, part.data() + r * row * item,
+                  static_cast<std::size_t>(row * item));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+void wait_for(const StoredNode& node) {
+  for (const Block& b : node.blocks()) wait_for_block(node, b);
+}
+
+Array array_from_host(const void* data, DType dtype, const Shape& shape) {
+  const std::int64_t bytes = checked_bytes(shape, itemsize(dtype));
+  const detail::MeshImpl* mesh = detail::MeshImpl::default_device();
+  StoredNode* node = StoredNode::make(ShapedArray(shape, dtype, false, AxisSet()), mesh, 1);
+  Array out = Array::of(node);
+  node->sharding = mesh->replicated();
+  Block& block = node->blocks()[0];
+  block.buffer = mesh->local(0).space->allocate(bytes);
+  count(Counter::allocations);
+  if (bytes) device_ops().host_to_device(block.data(), data, bytes);
+  return out;
+}
+
+std::vector<std::byte> block_to_host(const StoredNode& node, std::uint32_t local) {
+  const Shape shape =
+      node.sharding ? node.sharding->block_shape(node.type.dims(), "block") : node.type.dims();
+  std::vector<std::byte> out(
+      static_cast<std::size_t>(checked_bytes(shape, itemsize(node.type.dtype()))));
+  const Block& block = node.blocks()[local];
+  wait_for_block(node, block);
+  if (!out.empty()) {
+    device_ops().device_to_host(out.data(), block.data(), static_cast<std::int64_t>(out.size()));
+  }
+  return out;
+}
+
+std::vector<std::byte> copy_to_host(const Array& x, const char* what) {
+  const Node& node = readable(x, what);
+  if (node.kind == NodeKind::literal) {
+    const auto& literal = static_cast<const LiteralNode&>(node);
+    return {literal.value, literal.value + itemsize(node.type.dtype())};
+  }
+  return gather_to_host(static_cast<const StoredNode&>(node), what);
+}
+
+namespace detail {
+
+namespace {
+void check_element(const Node& node, DType wanted, const char* what) {
+  if (node.type.dtype() == wanted) return;
+  throw TypeError(std::string(what) + "<" + short_name(wanted) + ">: the array has type " +
+                  to_string(node.type) + ", and its elements are read as " +
+                  short_name(node.type.dtype()) + ": name that type, or convert with astype(x, " +
+                  short_name(wanted) + ")");
+}
+}  // namespace
+
+void host_copy(const Array& x, DType wanted, void* out, std::int64_t n) {
+  check_element(checked_node(x, "to_vector"), wanted, "to_vector");
+  const std::vector<std::byte> bytes = copy_to_host(x, "to_vector");
+  if (!bytes.empty())
+    std::memcpy(out, bytes.data(), static_cast<std::size_t>(n * itemsize(wanted)));
+}
+
+void item_copy(const Array& x, DType wanted, void* out) {
+  const Node& node = checked_node(x, "item");
+  if (node.type.size() != 1) {
+    throw ValueError(
+        "item: an array of type " + to_string(node.type) + " has " +
+        std::to_string(node.type.size()) +
+        " elements, and only an array of one element has a value: index it, or use to_vector");
+  }
+  check_element(node, wanted, "item");
+  const std::vector<std::byte> bytes = copy_to_host(x, "item");
+  std::memcpy(out, bytes.data(), bytes.size());
+}
+
+}  // namespace detail
+
+Array::operator bool() const {
+  const Node& node = checked_node(*this, "a host condition");
+  if (node.type.size() != 1) {
+    throw ValueError("a host condition on an array of type " + to_string(node.type) +
+                     ": the truth of an array of more or less than one element is not defined: use "
+                     "any(x) or all(x)");
+  }
+  const std::vector<std::byte> bytes = copy_to_host(*this, "a host condition");
+  const std::size_t n = bytes.size();
+  switch (node.type.dtype()) {
+    case DType::f16:
+    case DType::bf16: {
+      std::uint16_t v;
+      std::memcpy(&v, bytes.data(), 2);
+      return (v & 0x7fffu) != 0;
+    }
+    case DType::f32: {
+      float v;
+      std::memcpy(&v, bytes.data(), 4);
+      return v != 0;
+    }
+    case DType::f64: {
+      double v;
+      std::memcpy(&v, bytes.data(), 8);
+      return v != 0;
+    }
+    default:
+      for (std::size_t i = 0; i < n; ++i)
+        if (bytes[i] != std::byte{0}) return true;
+      return false;
+  }
+}
+
+const Array& Array::block_until_ready() const {
+  const Node& node = checked_node(*this, "block_until_ready");
+  if (node.kind == NodeKind::stored) wait_for(static_cast<const StoredNode&>(node));
+  return *this;
+}
+
+}  // namespace shmap

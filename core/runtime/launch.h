@@ -1,0 +1,65 @@
+// Launching: how host work over blocks gets into a device's stream, in order with whatever writes
+// and reads them.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/device/buffer.h"
+
+namespace shmap {
+
+struct LaunchSite {
+  Stream* stream;
+  const char* name;          // static text
+  std::int64_t cost_ns = 0;  // of the whole work on one core
+  std::int64_t bytes = 0;
+  int parts = 1;
+};
+
+namespace detail {
+// True where nothing of `event` is pending and it did not fail; forgets a finished one.
+inline bool settled(Event& event) {
+  if (event.record() == nullptr) return true;
+  if (!event.done() || event.failed()) return false;
+  event = Event();
+  return true;
+}
+// What a task that reads and writes these buffers has to wait for.
+void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+                   std::vector<Event>& waits);
+void note_launch(const Event& event, std::span<Buffer* const> reads,
+                 std::span<Buffer* const> writes);
+}  // namespace detail
+
+// Runs work(part, parts, native) as one task: after the definitions of `reads`, and the definitions
+// and uses of `writes`; it becomes a use of the former and the definition of the latter. Small work
+// with nothing pending runs at once and touches no heap; otherwise `work` is moved into the task.
+// The caller holds the backend's submit mutex.
+template <class Work>
+void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+            Work work) {
+  std::vector<Event> waits;
+  detail::collect_waits(reads, writes, waits);
+  Task task;
+  task.parts = site.parts;
+  task.cost_ns = site.cost_ns;
+  task.name = site.name;
+  task.bytes = site.bytes;
+  task.run = [](void* args, const TaskContext& context) {
+    (*static_cast<Work*>(args))(context.part, context.parts, context.native);
+  };
+  if (waits.empty() && site.stream->runs_at_once(site.cost_ns)) {
+    task.args = &work;
+  } else {
+    task.args = new Work(std::move(work));
+    task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
+  }
+  const Event event = site.stream->enqueue(task, waits);
+  if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+}
+
+}  // namespace shmap

@@ -1,0 +1,230 @@
+#include "core/runtime/step.h"
+
+#include <memory>
+
+#include "core/base/counters.h"
+#include "core/base/inline_vector.h"
+#include "core/runtime/launch.h"
+
+namespace shmap {
+
+namespace {
+
+// Rates that turn work into an estimate of time on one core; only the decision to queue hangs on
+// them.
+constexpr double kBytesPerNs = 12;
+constexpr double kFlopsPerNs = 60;
+
+std::int64_t estimate_ns(const Step& step, Types out_types) {
+  if (step.primitive.cost) {
+    const Cost c = step.primitive.cost(step.in_types, step.params, out_types);
+    return static_cast<std::int64_t>(c.flops / kFlopsPerNs + c.bytes / kBytesPerNs);
+  }
+  double bytes = 0;
+  for (const ShapedArray& t : step.in_types) bytes += static_cast<double>(t.nbytes());
+  for (const ShapedArray& t : out_types) bytes += static_cast<double>(t.nbytes());
+  return static_cast<std::int64_t>(bytes / kBytesPerNs);
+}
+
+// A kernel call that outlives its step: queued, or captured into a graph.
+struct OwnedCall {
+  KernelFn run;
+  std::unique_ptr<Params> params;
+  std::vector<const void*> in;
+  std::vector<void*> out;
+  std::vector<ShapedArray> types;  // operands, then results
+  std::vector<std::uint64_t> literals;
+};
+
+// What happens in one leader's place of the table.
+class LeaderLaunch {
+ public:
+  LeaderLaunch(const Step& step, Types out_types, std::span<StoredNode* const> out,
+               const Cohorts& cohorts)
+      : step_(step), out_types_(out_types), out_(out), cohorts_(cohorts), kernel_(kernel_of(step)) {
+    cost_ns_ = estimate_ns(step, out_types);
+  }
+
+  void run(std::uint32_t position) {
+    const LocalDevice& device = step_.mesh.local(position);
+    const std::size_t n_in = step_.in.size(), n_out = out_.size();
+    InlineVector<const void*, 4> in(n_in);
+    InlineVector<void*, 2> results(n_out);
+    InlineVector<Buffer*, 4> reads(n_in);
+    InlineVector<Buffer*, 2> writes(n_out);
+    std::size_t n_reads = 0;
+    const int reused = find_reusable(position);
+    for (std::size_t i = 0; i < n_in; ++i) {
+      const Node* node = node_of(step_.in[i]);
+      if (node->kind == NodeKind::literal) {
+        in[i] = static_cast<const LiteralNode*>(node)->value;
+        continue;
+      }
+      const Block& block = static_cast<const StoredNode*>(node)->blocks()[position];
+      in[i] = block.data();
+      if (static_cast<int>(i) != reused) reads[n_reads++] = block.buffer.get();
+    }
+    for (std::size_t o = 0; o < n_out; ++o) {
+      Block& block = out_[o]->blocks()[position];
+      if (o == 0 && reused >= 0) {
+        block = stored_of(step_.in[static_cast<std::size_t>(reused)])->blocks()[position];
+      } else {
+        block.buffer = device.space->allocate(out_types_[o].nbytes());
+        block.offset = 0;
+        count(Counter::allocations);
+      }
+      results[o] = block.data();
+      writes[o] = block.buffer.get();
+    }
+    const KernelCall call{in.span(), results.span(), step_.in_types, out_types_, step_.params};
+    std::vector<Event> waits;
+    detail::collect_waits(reads.span().first(n_reads), writes.span(), waits);
+    Task task;
+    task.cost_ns = cost_ns_;
+    task.name = step_.primitive.name;
+    Stream& stream = *device.compute;
+    if (waits.empty() && stream.runs_at_once(cost_ns_)) {
+      Immediate now{kernel_.run, &call};
+      task.args = &now;
+      task.run = [](void* args, const TaskContext& context) {
+        auto* self = static_cast<Immediate*>(args);
+        KernelCall c = *self->call;
+        c.native = context.native;
+        self->run(c);
+      };
+      finish(stream.enqueue(task, {}), reads.span().first(n_reads), writes.span());
+      return;
+    }
+    // With as many leaders as workers each call is one part: devices are what runs in parallel.
+    const int workers = step_.mesh.backend().workers();
+    if (kernel_.parts && cohorts_.leaders.size() < static_cast<std::size_t>(workers)) {
+      task.parts = kernel_.parts(call, workers);
+    }
+    task.args = own(call);
+    task.run = [](void* args, const TaskContext& context) {
+      auto* self = static_cast<OwnedCall*>(args);
+      const std::size_t n = self->in.size();
+      KernelCall c{self->in, self->out, Types(self->types).first(n), Types(self->types).subspan(n),
+                   *self->params};
+      c.part = context.part;
+      c.parts = context.parts;
+      c.native = context.native;
+      self->run(c);
+    };
+    task.drop = [](void* args) noexcept { delete static_cast<OwnedCall*>(args); };
+    finish(stream.enqueue(task, waits), reads.span().first(n_reads), writes.span());
+  }
+
+ private:
+  struct Immediate {
+    KernelFn run;
+    const KernelCall* call;
+  };
+
+  static const Kernel& kernel_of(const Step& step) {
+    const Kernel& kernel = step.primitive.kernels[static_cast<int>(BackendKind::cpu)];
+    if (!kernel.run) {
+      throw DeviceError(std::string(step.primitive.name) + " has no kernel for the backend '" +
+                        step.mesh.backend().name() + "'");
+    }
+    return kernel;
+  }
+
+  static void finish(const Event& event, std::span<Buffer* const> reads,
+                     std::span<Buffer* const> writes) {
+    if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+  }
+
+  // The operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner over all
+  // entries and handles: nobody but the entries of this cohort in this one table may name it.
+  int find_reusable(std::uint32_t position) const {
+    if (!step_.primitive.in_place || step_.donated == 0) return -1;
+    const std::int64_t wanted = out_types_[0].nbytes();
+    for (std::size_t i = 0; i < step_.in.size(); ++i) {
+      if (!(step_.donated >> i & 1u)) continue;
+      if (step_.primitive.in_place_operand >= 0 &&
+          step_.primitive.in_place_operand != static_cast<int>(i))
+        continue;
+      const StoredNode* node = stored_of(step_.in[i]);
+      if (!node || step_.in_types[i].nbytes() != wanted ||
+          itemsize(step_.in_types[i].dtype()) != itemsize(out_types_[0].dtype())) {
+        continue;
+      }
+      const Block& block = node->blocks()[position];
+      const std::int32_t owners = block.buffer.use_count();
+      std::int32_t own_entries = 0;
+      if (owners == 1) {
+        own_entries = 1;
+      } else {
+        for (std::uint32_t p = 0; p < node->count; ++p) {
+          if (cohorts_.leader[p] != position) continue;
+          const Block& other = node->blocks()[p];
+          if (other.buffer == block.buffer && other.offset == block.offset) ++own_entries;
+        }
+      }
+      if (own_entries != owners) continue;
+      return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  OwnedCall* own(const KernelCall& call) const {
+    auto owned = std::make_unique<OwnedCall>();
+    owned->run = kernel_.run;
+    owned->params = step_.params.clone();
+    owned->in.assign(call.in.begin(), call.in.end());
+    owned->out.assign(call.out.begin(), call.out.end());
+    owned->types.assign(call.in_types.begin(), call.in_types.end());
+    owned->types.insert(owned->types.end(), call.out_types.begin(), call.out_types.end());
+    owned->literals.resize(step_.in.size());
+    for (std::size_t i = 0; i < step_.in.size(); ++i) {
+      const Node* node = node_of(step_.in[i]);
+      if (node->kind != NodeKind::literal) continue;
+      __builtin_memcpy(&owned->literals[i], static_cast<const LiteralNode*>(node)->value, 8);
+      owned->in[i] = &owned->literals[i];
+    }
+    return owned.release();
+  }
+
+  const Step& step_;
+  Types out_types_;
+  std::span<StoredNode* const> out_;
+  const Cohorts& cohorts_;
+  const Kernel& kernel_;
+  std::int64_t cost_ns_;
+};
+
+// Where the result is part of operand 0, the table says so and nothing runs.
+bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
+  if (!step.primitive.view || step.in.empty()) return false;
+  const StoredNode* in = stored_of(step.in[0]);
+  if (!in) return false;
+  const std::int64_t offset = step.primitive.view(step.in_types[0], step.params, out_types[0]);
+  if (offset < 0) return false;
+  for (std::uint32_t p = 0; p < in->count; ++p) {
+    out[0]->blocks()[p] = in->blocks()[p];
+    out[0]->blocks()[p].offset += offset;
+  }
+  return true;
+}
+
+}  // namespace
+
+void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
+  if (run_as_view(step, out_types, out)) return;
+  const Cohorts& cohorts = step.mesh.cohorts(step.varying);
+  LeaderLaunch leader(step, out_types, out, cohorts);
+  {
+    std::lock_guard lock(step.mesh.backend().submit_mutex());
+    for (std::uint32_t position : cohorts.leaders) leader.run(position);
+  }
+  count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()));
+  if (cohorts.identity) return;
+  for (StoredNode* node : out) {
+    const std::span<Block> blocks = node->blocks();
+    for (std::uint32_t p = 0; p < node->count; ++p)
+      if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
+  }
+}
+
+}  // namespace shmap
