@@ -2,7 +2,6 @@
 standard output. `bench/support/protocol.h` is the same for C++; `bench/README.md` describes it."""
 
 import json
-import resource
 import statistics
 import sys
 import time
@@ -45,11 +44,10 @@ class Row:
         self.batch = n
 
     def round(self, milliseconds):
-        """Times calls for about `milliseconds`: the median over batches of µs a call."""
+        """Median over batches of the microseconds a call, for about `milliseconds`."""
         times = []
         calls = 0
         spent = 0.0
-        faults = page_faults()
         while True:
             seconds = self.time_batch(self.batch)
             times.append(seconds / self.batch)
@@ -59,12 +57,7 @@ class Row:
                 break
             if self.max_calls is not None and calls >= self.max_calls:
                 break
-        faults = (page_faults() - faults) / calls
-        return {"us": statistics.median(times) * 1e6, "calls": calls, "faults": faults}
-
-
-def page_faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        return statistics.median(times) * 1e6, calls
 
 
 def reply(**fields):
@@ -95,8 +88,9 @@ def serve(name, versions, factories):
                 fault = work.check()
                 extra = {}
             elif verb == "round":
-                extra = live[row].round(float(words[2]))
+                us, calls = live[row].round(float(words[2]))
                 fault = live[row].check()
+                extra = {"us": us, "calls": calls}
             elif verb == "release":
                 live.pop(row, None)
                 fault, extra = "", {}

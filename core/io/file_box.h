@@ -1,0 +1,41 @@
+// Hyper-rectangles of arrays as runs of contiguous bytes, and the copy that turns Fortran order
+// into C order.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "shmap/shape.h"
+#include "shmap/slice.h"
+
+namespace shmap::io {
+
+// The runs of a box in an array kept in C order: `count` runs of `run_bytes` bytes, walked by
+// next(). The dims that the box covers whole are part of the runs.
+class BoxRuns {
+ public:
+  BoxRuns(const Shape& shape, std::span<const Slice> box, int itemsize);
+  bool empty() const { return run_bytes_ == 0; }
+  std::int64_t run_bytes() const { return run_bytes_; }
+  // Runs along the innermost dim that is not part of them lie `stride` bytes apart, in rows of
+  // `row_runs`; next() goes from row to row.
+  std::int64_t stride() const { return stride_; }
+  std::int64_t row_runs() const { return row_runs_; }
+  std::int64_t offset() const { return offset_; }  // of the row's first run, from the array's start
+  bool next();
+
+ private:
+  int outer_ = 0;  // dims walked by next()
+  std::int64_t run_bytes_ = 0, stride_ = 0, row_runs_ = 1, offset_ = 0;
+  std::int64_t extents_[kMaxRank], strides_[kMaxRank], index_[kMaxRank];
+};
+
+// ValueError naming `what` unless the box has a Slice for every dim, each within the shape.
+void check_box(const Shape& shape, std::span<const Slice> box, const char* what);
+
+// Copies a box of `extents` elements from src, packed in Fortran order, to dst, which is the first
+// element of the box in an array whose elements lie `dst_strides` (in elements) apart.
+void copy_fortran_to_strided(const std::byte* src, std::byte* dst, const Shape& extents,
+                             std::span<const std::int64_t> dst_strides, int itemsize);
+
+}  // namespace shmap::io
