@@ -2,6 +2,7 @@
 standard output. `bench/support/protocol.h` is the same for C++; `bench/README.md` describes it."""
 
 import json
+import resource
 import statistics
 import sys
 import time
@@ -44,10 +45,11 @@ class Row:
         self.batch = n
 
     def round(self, milliseconds):
-        """Median over batches of the microseconds a call, for about `milliseconds`."""
+        """Times calls for about `milliseconds`: the median over batches of µs a call."""
         times = []
         calls = 0
         spent = 0.0
+        faults = page_faults()
         while True:
             seconds = self.time_batch(self.batch)
             times.append(seconds / self.batch)
@@ -57,7 +59,12 @@ class Row:
                 break
             if self.max_calls is not None and calls >= self.max_calls:
                 break
-        return statistics.median(times) * 1e6, calls
+        faults = (page_faults() - faults) / calls
+        return {"us": statistics.median(times) * 1e6, "calls": calls, "faults": faults}
+
+
+def page_faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 
 
 def reply(**fields):
@@ -88,9 +95,8 @@ def serve(name, versions, factories):
                 fault = work.check()
                 extra = {}
             elif verb == "round":
-                us, calls = live[row].round(float(words[2]))
+                extra = live[row].round(float(words[2]))
                 fault = live[row].check()
-                extra = {"us": us, "calls": calls}
             elif verb == "release":
                 live.pop(row, None)
                 fault, extra = "", {}

@@ -1,5 +1,7 @@
 #include "bench/support/rows.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -23,6 +25,12 @@ double now() {
   using std::chrono::duration;
   using std::chrono::steady_clock;
   return duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+double page_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_minflt);
 }
 
 double median(std::vector<double> v) {
@@ -84,7 +92,7 @@ int serve(const std::string& program, const std::vector<Row>& rows,
         live.emplace(name, *row);
       } else if (words[0] == "round" && words.size() == 3) {
         Figure f = live.at(name).round(std::atof(words[2].c_str()));
-        reply.set("us", f.us).set("calls", static_cast<double>(f.calls));
+        reply.set("us", f.us).set("calls", static_cast<double>(f.calls)).set("faults", f.faults);
       } else if (words[0] == "release") {
         live.erase(name);
       } else {
@@ -132,6 +140,7 @@ Figure Prepared::round(double milliseconds) {
   std::vector<double> times;
   double spent = 0;
   Figure figure;
+  double faults = page_faults();
   do {
     double seconds = time_batch(batch_);
     spent += seconds;
@@ -139,6 +148,7 @@ Figure Prepared::round(double milliseconds) {
     times.push_back(seconds / static_cast<double>(batch_));
   } while (spent < milliseconds * 1e-3);
   figure.us = median(times) * 1e6;
+  figure.faults = (page_faults() - faults) / static_cast<double>(figure.calls);
   verify();
   return figure;
 }

@@ -7,12 +7,12 @@
 // `--json FILE` writes the figures too. `--serve` answers requests on standard input instead:
 //
 //   prepare ROW     makes the data, warms up, verifies      {"row": ROW}
-//   round ROW MS    times calls for about MS milliseconds   {"row": ROW, "us": U, "calls": N}
-//   release ROW     drops the data                          {"row": ROW}
-//   quit
+//   round ROW MS    times calls for about MS milliseconds   {"row": ROW, "us": U, "calls": N,
+//   "faults": F} release ROW     drops the data                          {"row": ROW} quit
 //
 // one JSON object a line on standard output, after a first line {"ready": …, "rows": […]}. U is the
-// median over batches of the time a call in microseconds. A result that does not verify answers
+// median over batches of the time a call in microseconds, F the page faults a call. A result that
+// does not verify answers
 // {"row": ROW, "wrong": …}, prints `#wrong …` on standard error and makes the process's exit status
 // 1; anything thrown answers {"row": ROW, "error": …} and leaves the other rows usable.
 #pragma once
@@ -52,6 +52,7 @@ struct Row {
 struct Figure {
   double us = 0;           // a call: the median over batches
   std::int64_t calls = 0;  // timed
+  double faults = 0;       // page faults a call, of this process
 };
 
 // Thrown where a result does not verify.

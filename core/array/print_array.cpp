@@ -38,7 +38,7 @@ T load(const std::byte* p) {
 class Visible {
  public:
   Visible(const std::byte* data, int itemsize, const Shape& shape, bool summarised)
-      : itemsize_(itemsize), shape_(shape), summarised_(summarised) {
+      : shape_(shape), summarised_(summarised) {
     strides_.resize(shape.size());
     std::int64_t stride = itemsize;
     for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides_[d] = stride;
@@ -59,7 +59,6 @@ class Visible {
     }
   }
 
-  int itemsize_;
   const Shape& shape_;
   bool summarised_;
   std::vector<std::int64_t> strides_;

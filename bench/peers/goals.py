@@ -1,0 +1,80 @@
+"""What is compared with what, and what is to be reached: one Comparison a line of the table.
+
+A ratio is the peer's time over ours, so more is better. Where several (program, row) pairs stand,
+the peer is whichever has the lowest median in the same run.
+"""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Comparison:
+    name: str  # of the row, as --rows takes it
+    ours: tuple  # (program, row)
+    peer: str  # how the table calls the peer
+    theirs: list = field(default_factory=list)  # (program, row) pairs; empty: a bound in µs
+    must: float | None = None  # least ratio, or most µs where `theirs` is empty
+    stretch: float | None = None
+
+
+def comparisons():
+    out = []
+
+    def compare(name, peer, theirs, must=None, stretch=None, ours=None):
+        ours = ours or ("shmap", name)
+        out.append(Comparison(name, ours, peer, theirs, must, stretch))
+
+    compare("eager_op", "a bound", [], 0.3, 0.12)
+    compare("eager_op", "JAX eager", [("jax", "eager_op:queued"), ("jax", "eager_op:waited")], 20)
+    compare("eager_op", "libtorch C++", [("libtorch", "eager_op")], 2)
+    compare("eager_op", "torch, Python", [("torch", "eager_op")])
+
+    compare("eager_body", "hand-written loop", [("hand_loop", "eager_body")], 1 / 2, 1 / 1.4)
+    compare("eager_body", "JAX jitted", [("jax", "eager_body:jit")], 6, 15)
+    compare("eager_body", "JAX eager", [("jax", "eager_body:eager")])
+
+    collectives = {
+        "psum": (("1kb", 100, 500), ("1mb", 4, 8), ("16mb", 4, 8)),
+        "all_gather": (("1kb", 50, None), ("1mb", 10, None), ("4mb", 20, 100)),
+        "psum_scatter": (("1kb", 50, None), ("1mb", 1.6, None), ("16mb", 1.6, None)),
+        "all_to_all": (("1kb", 50, None), ("1mb", 3, None), ("16mb", 10, None)),
+        "ppermute": (("1kb", 50, None), ("1mb", 100, None), ("16mb", 1000, None)),
+    }
+    for kind, sizes in collectives.items():
+        for size, must, stretch in sizes:
+            row = f"{kind}_{size}"
+            compare(row, "JAX jit", [("jax", row)], must, stretch)
+            compare(row, "OpenMPI np=8", [("mpi", row)], 1 if kind == "psum" else None)
+    for size in ("1mb", "16mb"):
+        for threads, must in (("one", 0.9), ("two", None)):
+            compare(f"ppermute_{size}_spaces", f"memcpy, {threads} thread{'s' * (threads == 'two')}",
+                    [("memory_floor", f"memcpy_{size}:{threads}_thread{'s' * (threads == 'two')}")],
+                    must, ours=("shmap_spaces", f"ppermute_{size}"))
+
+    for n in (1024, 2048):
+        row = f"sgemm_{n}"
+        compare(row, "best of oneDNN, OpenBLAS", [("onednn", row), ("openblas", row)], 0.95, 1)
+        compare(row, "JAX jit", [("jax", row)], 1.15)
+        compare(row, "torch", [("torch", row)])
+    for n in (1024, 2048):
+        row = f"bf16_matmul_{n}"
+        compare(row, "oneDNN", [("onednn", row)], 0.97, 1)
+        compare(row, "torch", [("torch", row)], 1.2)
+        compare(row, "JAX jit", [("jax", row)], 3)
+
+    compare("cm_seed", "eight raw GEMMs", [("onednn", "gemm_cm_x8"), ("openblas", "gemm_cm_x8")],
+            0.90, 0.96)
+    compare("cm_seed", "JAX jit", [("jax", "cm_seed")], 1.25)
+    for kind in ("gather", "scatter"):
+        row = f"cm_{kind}"
+        compare(row, "one raw GEMM", [("onednn", "gemm_cm"), ("openblas", "gemm_cm")], 0.90, 0.96)
+        compare(row, "JAX, its best form",
+                [("jax", f"{row}:{how}") for how in ("overlapped", "serial", "partitioned")], 1.4)
+    return out
+
+
+# Measured once, not in rounds.
+QUEUED_CALLS = 100_000
+QUEUED_GROWTH_BOUND = 256 << 20  # bytes: what "bounded memory" allows
+REPLICATED_BYTES = 64 << 20  # of the argument, a device
+REPLICATED_SLACK = 1.05

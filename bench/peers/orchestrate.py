@@ -1,0 +1,388 @@
+"""Times the library and its peers in turns, and says which goals are met.
+
+Every program is one process that serves rounds (bench/README.md has the protocol). For each row,
+all programs that it needs prepare it; then they are timed one after another, `--rounds` times, the
+order reversed every other time; a ratio is taken of each round's pair, and its median stands with a
+95 % interval. Only one program works at any moment.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import selectors
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+from goals import (QUEUED_CALLS, QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK,
+                   comparisons)
+from stats import summary, verdict
+
+HERE = pathlib.Path(__file__).resolve().parent
+SETTLE_SECONDS = 0.04  # thread teams of the program timed before spin for tens of milliseconds
+REPLY_SECONDS = 300
+OPENBLAS_CORES = (None, "SkylakeX", "Cooperlake", "SapphireRapids", "Zen", "Haswell")
+
+
+class Failure(Exception):
+    """A program that is missing, died, or answered with an error or a wrong result."""
+
+
+class Program:
+    """One process that serves rounds; started at its first use."""
+
+    def __init__(self, name, command, env=None):
+        self.name, self.command, self.env = name, command, env or {}
+        self.process = None
+        self.failure = None
+        self.versions = {}
+
+    def start(self):
+        if self.failure:
+            raise Failure(self.failure)
+        if self.process:
+            return
+        if self.command is None or not shutil.which(self.command[0]):
+            self.fail("not built or not installed")
+        try:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=sys.stderr, env={**os.environ, **self.env}, bufsize=0)
+        except OSError as error:
+            self.fail(str(error))
+        self.buffer = b""
+        self.versions = self.read()["versions"]
+
+    def fail(self, why):
+        self.failure = why
+        raise Failure(why)
+
+    def read(self):
+        deadline = time.monotonic() + REPLY_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while True:
+                line, found, rest = self.buffer.partition(b"\n")
+                if found:
+                    self.buffer = rest
+                    if line.startswith(b"{"):
+                        return json.loads(line)
+                    continue
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    self.process.kill()
+                    self.fail(f"no answer in {REPLY_SECONDS} s")
+                data = self.process.stdout.read(1 << 16)
+                if not data:
+                    self.fail(f"ended with status {self.process.wait()}")
+                self.buffer += data
+
+    def ask(self, *words):
+        self.start()
+        try:
+            self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
+        except BrokenPipeError:
+            self.fail(f"ended with status {self.process.wait()}")
+        answer = self.read()
+        if "wrong" in answer:
+            raise Failure("#wrong: " + answer["wrong"])
+        if "error" in answer:
+            raise Failure(answer["error"])
+        return answer
+
+    def stop(self):
+        if self.process and self.process.poll() is None:
+            try:
+                self.process.stdin.write(b"quit\n")
+                self.process.stdin.close()
+                self.process.wait(20)
+            except (OSError, subprocess.TimeoutExpired):
+                self.process.kill()
+
+
+def tuned_openblas(binary):
+    """The core type whose kernels are fastest here: OpenBLAS's own choice may be an old one."""
+    times = {}
+    for core in OPENBLAS_CORES:
+        name = "openblas" + (f":{core}" if core else "")
+        program = Program(name, [binary, name, "--serve"])
+        try:
+            program.ask("prepare", "sgemm_1024")
+            times[name] = min(program.ask("round", "sgemm_1024", 60)["us"] for _ in range(3))
+        except Failure:
+            continue
+        finally:
+            program.stop()
+    return min(times, key=times.get) if times else "openblas"
+
+
+def programs(options):
+    bin_ = pathlib.Path(options.build) / "bin"
+    exe = lambda name: str(bin_ / name)  # noqa: E731
+    two = {"OMP_NUM_THREADS": "2"}
+    mpirun = shutil.which("mpirun") or "mpirun"
+    root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    python = lambda path, script: (  # noqa: E731
+        [path, str(HERE / script)] if path else None)
+    out = [
+        Program("shmap", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
+        Program("shmap_spaces", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8/8"}),
+        Program("hand_loop", [exe("hand_loop"), "--serve"]),
+        Program("memory_floor", [exe("memory_floor"), "--serve"]),
+        Program("onednn", [exe("blas_gemm"), "onednn", "--serve"], two),
+        Program("openblas", [exe("blas_gemm"), "openblas", "--serve"], two),
+        Program("mpi", [mpirun, *root, "--oversubscribe", "-np", "8", exe("mpi_collectives"),
+                        "--serve"]),
+        Program("libtorch", [exe("libtorch_eager"), "--serve"], two),
+        Program("torch", python(options.torch_python, "torch_peer.py"), two),
+        Program("jax", python(options.jax_python, "jax_peer.py")),
+    ]
+    return {p.name: p for p in out}
+
+
+def measure(row, lines, fleet, options):
+    """Times one row. Gives {(program, row): {"us": [...], "faults": [...]} or {"failure": why}}."""
+    pairs = list(dict.fromkeys(pair for line in lines for pair in [line.ours, *line.theirs]))
+    samples = {}
+    live = []
+    for pair in pairs:
+        try:
+            fleet[pair[0]].ask("prepare", pair[1])
+            samples[pair] = {"us": [], "faults": []}
+            live.append(pair)
+        except Failure as failure:
+            samples[pair] = {"failure": str(failure)}
+    for number in range(options.rounds):
+        for pair in live[:] if number % 2 == 0 else live[::-1]:
+            time.sleep(SETTLE_SECONDS)
+            try:
+                answer = fleet[pair[0]].ask("round", pair[1], options.ms)
+                samples[pair]["us"].append(answer["us"])
+                samples[pair]["faults"].append(answer["faults"])
+            except Failure as failure:
+                samples[pair] = {"failure": str(failure)}
+                live.remove(pair)
+    for pair in live:
+        try:
+            fleet[pair[0]].ask("release", pair[1])
+        except Failure:
+            pass
+    print(f"  {row}: " + ", ".join(
+        f"{p}:{r} " + (s.get("failure") or f"{statistics.median(s['us']):.4g} µs")
+        for (p, r), s in samples.items()), file=sys.stderr, flush=True)
+    return samples
+
+
+def judge(line, samples):
+    """One line of the table, from the samples of its row."""
+    ours = samples[line.ours]
+    out = {"row": line.name, "peer": line.peer, "must": line.must, "stretch": line.stretch,
+           "unit": "×" if line.theirs else "µs"}
+    there = [pair for pair in line.theirs if "failure" not in samples[pair]]
+    best = min(there, key=lambda pair: statistics.median(samples[pair]["us"]), default=None)
+    if best:
+        out.update(peer_row=":".join(best), peer_us=statistics.median(samples[best]["us"]))
+    if "failure" in ours:
+        return {**out, "verdict": "not run", "note": f"{line.ours[0]}: {ours['failure']}"}
+    out["ours_us"] = statistics.median(ours["us"])
+    if not line.theirs:
+        out.update(summary(ours["us"]))
+        out["verdict"] = verdict(ours["us"], line.must, at_most=True)
+        out["verdict_stretch"] = verdict(ours["us"], line.stretch, at_most=True)
+        return out
+    failures = [f"{p}:{r}: {samples[p, r]['failure']}" for p, r in line.theirs
+                if "failure" in samples[p, r]]
+    if not best:
+        return {**out, "verdict": "not run", "note": "; ".join(failures)}
+    theirs = samples[best]
+    ratios = [t / o for t, o in zip(theirs["us"], ours["us"])]
+    out.update(summary(ratios))
+    out["verdict"] = verdict(ratios, line.must)
+    out["verdict_stretch"] = verdict(ratios, line.stretch)
+    notes = failures
+    faults = statistics.median(theirs["faults"])
+    if len(line.theirs) > 1:
+        notes.append(f"the best was {':'.join(best)}")
+    if faults >= 64:
+        own = statistics.median(ours["faults"])
+        notes.append(f"the peer faults in {faults:.0f} fresh pages a call, ours {own:.0f}")
+    out["note"] = "; ".join(notes)
+    return out
+
+
+def run_once(command, env=None, timeout=120):
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout,
+                              env={**os.environ, **(env or {})})
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return None, str(error)
+    return done, ""
+
+
+def queued(fleet, options):
+    line = {"row": "queued_calls", "peer": "JAX", "must": None, "stretch": None}
+    done, why = run_once([fleet["shmap"].command[0], "--queued", str(QUEUED_CALLS)],
+                         fleet["shmap"].env, 300)
+    if done is None or done.returncode != 0:
+        return {**line, "verdict": "not run" if done is None else "missed",
+                "note": why or (done.stdout + done.stderr)[-200:].strip()}
+    us, growth = done.stdout.split()
+    notes = [f"{QUEUED_CALLS} calls queued without waiting: memory grows by "
+             f"{int(growth) / 2**20:.1f} MiB"]
+    if fleet["jax"].command:
+        done, why = run_once([*fleet["jax"].command, "--queued", "1000"], None, 120)
+        if done is None:
+            notes.append(f"JAX with 1000: {why}")
+        elif done.returncode != 0:
+            last = done.stdout.split()[-1:] or ["0"]
+            notes.append(f"JAX with 1000: died with status {done.returncode} after "
+                         f"{last[0]} calls had been accepted")
+        else:
+            notes.append("JAX with 1000: finished")
+    return {**line, "ours_us": float(us), "note": "; ".join(notes), "growth": int(growth),
+            "verdict": "met" if int(growth) <= QUEUED_GROWTH_BOUND else "missed"}
+
+
+def replicated(fleet, options):
+    line = {"row": "replicated_argument", "peer": "JAX", "must": None, "stretch": None}
+    done, why = run_once([fleet["shmap"].command[0], "--replicated"], fleet["shmap"].env)
+    if done is None or done.returncode != 0:
+        return {**line, "verdict": "not run" if done is None else "missed",
+                "note": why or (done.stdout + done.stderr)[-200:].strip()}
+    ours = int(done.stdout)
+    note = f"64 MiB a device on 8 devices of one space takes {ours / 2**20:.1f} MiB"
+    if fleet["jax"].command:
+        done, why = run_once([*fleet["jax"].command, "--replicated"])
+        if done is not None and done.returncode == 0:
+            note += f"; in JAX {int(done.stdout) / 2**20:.1f} MiB"
+        else:
+            note += "; JAX not run"
+    return {**line, "note": note, "bytes": ours,
+            "verdict": "met" if ours <= REPLICATED_BYTES * REPLICATED_SLACK else "missed"}
+
+
+def number(value):
+    if value is None:
+        return ""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+
+
+def cells(line):
+    ratio = ""
+    if "median" in line:
+        ratio = (f"{number(line['median'])} {line['unit']} "
+                 f"[{number(line['low'])}, {number(line['high'])}]")
+    sign = "≤ " if line.get("unit") == "µs" else "≥ "
+    bound = lambda v: "" if v is None else sign + number(v)  # noqa: E731
+    verdicts = line.get("verdict", "")
+    return [line["row"], number(line.get("ours_us")), line["peer"], number(line.get("peer_us")),
+            ratio, bound(line["must"]), verdicts, bound(line["stretch"]),
+            line.get("verdict_stretch", ""), line.get("note", "")]
+
+
+HEADER = ["row", "ours µs", "peer", "peer µs", "ratio [95 %]", "must", "verdict", "stretch",
+          "verdict", "note"]
+
+
+def text_table(lines):
+    rows = [HEADER] + [cells(line) for line in lines]
+    widths = [max(len(r[c]) for r in rows) for c in range(len(HEADER))]
+    return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(r, widths)).rstrip() for r in rows)
+
+
+def markdown_table(lines):
+    rows = [cells(line) for line in lines]
+    out = ["| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
+    out += ["| " + " | ".join(cell.replace("|", "\\|") for cell in r) + " |" for r in rows]
+    return "\n".join(out)
+
+
+def machine():
+    model = platform.processor()
+    try:
+        with open("/proc/cpuinfo") as f:
+            model = next(line.split(":", 1)[1].strip() for line in f if "model name" in line)
+    except (OSError, StopIteration):
+        pass
+    return {"cpu": model, "cores": os.cpu_count(), "system": platform.platform(),
+            "date": datetime.date.today().isoformat()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="the build folder, with bin/")
+    parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--ms", type=float, default=100, help="milliseconds a round")
+    parser.add_argument("--quick", action="store_true", help="5 rounds of 30 ms: no verdicts")
+    parser.add_argument("--json", help="write every sample to this file")
+    parser.add_argument("--markdown", help="write the table as Markdown to this file")
+    parser.add_argument("--jax-python", help="a Python with the jax of requirements.txt")
+    parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.ms = min(options.rounds, 5), min(options.ms, 30.0)
+
+    table = comparisons()
+    single = {"queued_calls": queued, "replicated_argument": replicated}
+    names = list(dict.fromkeys(line.name for line in table)) + list(single)
+    chosen = names
+    if options.rows:
+        wanted = options.rows.split(",")
+        matches = lambda n, w: n.startswith(w[:-1]) if w.endswith("*") else n == w  # noqa: E731
+        chosen = [n for n in names if any(matches(n, w) for w in wanted)]
+        unknown = [w for w in wanted if not any(matches(n, w) for n in names)]
+        if unknown:
+            sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
+
+    fleet = programs(options)
+    needed = {pair[0] for line in table if line.name in chosen
+              for pair in [line.ours, *line.theirs]}
+    if "openblas" in needed and shutil.which(fleet["openblas"].command[0]):
+        fleet["openblas"].command[1] = tuned_openblas(fleet["openblas"].command[0])
+    load_before = os.getloadavg()[0]
+    judged, everything = [], {}
+    try:
+        for name in chosen:
+            if name in single:
+                try:
+                    judged.append(single[name](fleet, options))
+                except (ValueError, OSError) as error:  # what the program printed made no sense
+                    judged.append({"row": name, "peer": "JAX", "must": None, "stretch": None,
+                                   "verdict": "not run", "note": str(error)})
+                continue
+            lines = [line for line in table if line.name == name]
+            samples = measure(name, lines, fleet, options)
+            everything[name] = {":".join(pair): s for pair, s in samples.items()}
+            judged += [judge(line, samples) for line in lines]
+    finally:
+        for program in fleet.values():
+            program.stop()
+
+    about = {**machine(), "rounds": options.rounds, "milliseconds": options.ms,
+             "load_before": load_before,
+             "versions": {p.name: p.versions for p in fleet.values() if p.versions}}
+    print(text_table(judged))
+    print("; ".join(f"{k}: {v}" for k, v in about.items()))
+    if options.json:
+        pathlib.Path(options.json).write_text(
+            json.dumps({"about": about, "lines": judged, "samples": everything}, indent=1))
+    if options.markdown:
+        versions = "; ".join(
+            f"{name}: " + ", ".join(f"{k} {v}" for k, v in found.items())
+            for name, found in about["versions"].items())
+        pathlib.Path(options.markdown).write_text(
+            f"{about['cpu']}, {about['cores']} cores, {about['system']}, {about['date']}; "
+            f"{options.rounds} rounds of {options.ms:g} ms.\n\n{markdown_table(judged)}\n\n"
+            f"Versions: {versions}.\n")
+    wrong = any("#wrong" in line.get("note", "") for line in judged)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

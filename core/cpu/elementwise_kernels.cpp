@@ -1,0 +1,104 @@
+// The elementwise primitives on the CPU: each call hands its share of elements to one raw kernel.
+#include "core/ops/elementwise.h"
+
+#include <algorithm>
+
+#include "core/cpu/kernels/binary.h"
+#include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/compare.h"
+#include "core/cpu/kernels/select.h"
+#include "core/cpu/kernels/unary.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr std::int64_t kGrain =
+    4096;  // elements: parts share no cache line, and none is too small to be worth it
+
+int elementwise_parts(const KernelCall& call, int workers) {
+  const std::int64_t n = call.out_types[0].size();
+  return static_cast<int>(std::clamp<std::int64_t>(n / (16 * kGrain), 1, workers));
+}
+
+// One operand or result, from the first element of a share on.
+const void* at(const KernelCall& call, std::size_t i, std::int64_t begin) {
+  if (call.in_types[i].rank() == 0) return call.in[i];
+  return static_cast<const std::byte*>(call.in[i]) + begin * itemsize(call.in_types[i].dtype());
+}
+void* out_at(const KernelCall& call, std::int64_t begin) {
+  return static_cast<std::byte*>(call.out[0]) + begin * itemsize(call.out_types[0].dtype());
+}
+// A scalar operand beside an array result; of a scalar result every operand is whole.
+bool is_scalar(const KernelCall& call, std::size_t i) {
+  return call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
+}
+
+template <cpu::UnaryOp op>
+void run_unary(const KernelCall& call) {
+  const cpu::UnaryFn kernel = cpu::unary_kernel(op, call.in_types[0].dtype());
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  kernel(at(call, 0, begin), out_at(call, begin), end - begin);
+}
+
+template <cpu::BinaryOp op>
+void run_binary(const KernelCall& call) {
+  const cpu::BinaryFn kernel = cpu::binary_kernel(op, call.in_types[0].dtype());
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
+         out_at(call, begin), end - begin);
+}
+
+template <cpu::CompareOp op>
+void run_compare(const KernelCall& call) {
+  const cpu::BinaryFn kernel = cpu::compare_kernel(op, call.in_types[0].dtype());
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
+         out_at(call, begin), end - begin);
+}
+
+void run_select_n(const KernelCall& call) {
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  cpu::select(at(call, 0, begin), is_scalar(call, 0), at(call, 2, begin), is_scalar(call, 2),
+              at(call, 1, begin), is_scalar(call, 1), out_at(call, begin),
+              itemsize(call.out_types[0].dtype()), end - begin);
+}
+
+void run_clamp(const KernelCall& call) {
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  cpu::clamp(call.out_types[0].dtype(), at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin),
+             at(call, 2, begin), is_scalar(call, 2), out_at(call, begin), end - begin);
+}
+
+void run_convert(const KernelCall& call) {
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const cpu::CastFn kernel = cpu::cast_kernel(call.in_types[0].dtype(), call.out_types[0].dtype());
+  kernel(at(call, 0, begin), out_at(call, begin), end - begin);
+}
+
+void run_bitcast(const KernelCall& call) {  // only of literals: otherwise it is a view
+  __builtin_memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
+}
+
+void set(Primitive& p, KernelFn run) {
+  p.kernels[static_cast<int>(BackendKind::cpu)] = {run, elementwise_parts};
+}
+
+}  // namespace
+
+void register_cpu_elementwise_kernels() {
+#define SHMAP_UNARY(name) set(name##_p, run_unary<cpu::UnaryOp::name>);
+#define SHMAP_BINARY(name) set(name##_p, run_binary<cpu::BinaryOp::name>);
+#define SHMAP_COMPARE(name) set(name##_p, run_compare<cpu::CompareOp::name>);
+  SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
+  SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
+  SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
+  SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
+  set(select_n_p, run_select_n);
+  set(clamp_p, run_clamp);
+  set(convert_element_type_p, run_convert);
+  set(bitcast_convert_type_p, run_bitcast);
+}
+
+}  // namespace shmap

@@ -1,0 +1,295 @@
+#include "core/cpu/kernels/copy.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/cpu/kernels/copy_transpose.h"
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+namespace shmap::cpu {
+namespace {
+
+using std::int64_t;
+
+// From here on a contiguous copy stores past the caches: see bench/copy_bench.cpp.
+constexpr int64_t kStreamBytes = int64_t{1} << 22;
+
+#if defined(__x86_64__)
+
+void copy_streaming(char* dst, const char* src, int64_t bytes) {
+  const int64_t head = static_cast<int64_t>(-reinterpret_cast<std::uintptr_t>(dst) & 63u);
+  std::memcpy(dst, src, static_cast<std::size_t>(head));
+  dst += head, src += head, bytes -= head;
+  int64_t i = 0;
+  for (; i + 64 <= bytes; i += 64) {
+    const auto* const from = reinterpret_cast<const __m128i*>(src + i);
+    auto* const to = reinterpret_cast<__m128i*>(dst + i);
+    const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
+    const __m128i c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
+    _mm_stream_si128(to, a);
+    _mm_stream_si128(to + 1, b);
+    _mm_stream_si128(to + 2, c);
+    _mm_stream_si128(to + 3, d);
+  }
+  std::memcpy(dst + i, src + i, static_cast<std::size_t>(bytes - i));
+  _mm_sfence();
+}
+
+#else
+
+void copy_streaming(char* dst, const char* src, int64_t bytes) {
+  std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+}
+
+#endif
+
+// `count` copies of the `item` bytes at value: doubled up to a block, and that copied on.
+void fill_pattern(char* dst, const char* value, int64_t item, int64_t count) {
+  const int64_t total = count * item;
+  const int64_t block = std::max<int64_t>(1, 16384 / item) * item;
+  std::memcpy(dst, value, static_cast<std::size_t>(item));
+  for (int64_t filled = item; filled < total;) {
+    const int64_t next = std::min({filled, total - filled, block});
+    std::memcpy(dst + filled, dst, static_cast<std::size_t>(next));
+    filled += next;
+  }
+}
+
+struct Dim {
+  int64_t extent, dst, src;
+};
+
+// The copy as few dims as can be, the outermost first; the innermost run is of `item` bytes, which
+// may be longer than the element.
+struct Plan {
+  int rank = 0;
+  Dim dim[kMaxRank + 1];  // one more, for a dim that is cut in two
+  int64_t item = 0;
+  const char* src = nullptr;
+  char* dst = nullptr;
+  bool empty = false;
+};
+
+// a outside of b: merged where a step of a is b's whole range on both sides.
+bool mergeable(const Dim& a, const Dim& b) {
+  return a.dst == b.dst * b.extent && a.src == b.src * b.extent;
+}
+
+Plan make_plan(const StridedCopy& c) {
+  Plan p;
+  p.item = c.itemsize;
+  p.src = static_cast<const char*>(c.src);
+  p.dst = static_cast<char*>(c.dst);
+  for (int d = 0; d < c.rank; ++d) {
+    if (c.extent[d] == 0) p.empty = true;
+    if (c.extent[d] == 1) continue;
+    Dim dim{c.extent[d], c.dst_stride[d], c.src_stride[d]};
+    if (dim.dst < 0) {  // the same set of copies, walked forwards in dst
+      p.dst += dim.dst * (dim.extent - 1);
+      p.src += dim.src * (dim.extent - 1);
+      dim.dst = -dim.dst;
+      dim.src = -dim.src;
+    }
+    p.dim[p.rank++] = dim;
+  }
+  if (p.empty) return p;
+  // dst order: its large strides outside. Insertion sort, stable.
+  for (int i = 1; i < p.rank; ++i)
+    for (int j = i; j > 0 && p.dim[j - 1].dst < p.dim[j].dst; --j)
+      std::swap(p.dim[j - 1], p.dim[j]);
+  int kept = 0;
+  for (int i = 0; i < p.rank; ++i) {
+    if (kept > 0 && mergeable(p.dim[kept - 1], p.dim[i])) {
+      p.dim[kept - 1] = {p.dim[kept - 1].extent * p.dim[i].extent, p.dim[i].dst, p.dim[i].src};
+    } else {
+      p.dim[kept++] = p.dim[i];
+    }
+  }
+  p.rank = kept;
+  if (p.rank > 0 && p.dim[p.rank - 1].dst == p.item && p.dim[p.rank - 1].src == p.item) {
+    p.item *= p.dim[p.rank - 1].extent;
+    --p.rank;
+  }
+  return p;
+}
+
+// Short runs are copied inline, which a call of memcpy for each would not be.
+template <int64_t kBytes>
+void copy_items(char* dst, const char* src, int64_t count, int64_t dst_step, int64_t src_step) {
+  for (int64_t i = 0; i < count; ++i) std::memcpy(dst + i * dst_step, src + i * src_step, kBytes);
+}
+
+// One dim of items.
+void copy_line(char* dst, const char* src, const Dim& d, int64_t item) {
+  if (d.src == 0 && d.dst == item && d.extent * item > 64)
+    return fill_pattern(dst, src, item, d.extent);
+  switch (item) {
+    case 1:
+      return copy_items<1>(dst, src, d.extent, d.dst, d.src);
+    case 2:
+      return copy_items<2>(dst, src, d.extent, d.dst, d.src);
+    case 4:
+      return copy_items<4>(dst, src, d.extent, d.dst, d.src);
+    case 8:
+      return copy_items<8>(dst, src, d.extent, d.dst, d.src);
+    case 16:
+      return copy_items<16>(dst, src, d.extent, d.dst, d.src);
+    case 32:
+      return copy_items<32>(dst, src, d.extent, d.dst, d.src);
+    default:
+      for (int64_t i = 0; i < d.extent; ++i)
+        std::memcpy(dst + i * d.dst, src + i * d.src, static_cast<std::size_t>(item));
+  }
+}
+
+// Walks the dims [0, outer) of the plan and calls f(dst, src) for each index.
+template <class F>
+void for_each(const Plan& p, int outer, const F& f) {
+  int64_t index[kMaxRank + 1] = {};
+  char* dst = p.dst;
+  const char* src = p.src;
+  for (;;) {
+    f(dst, src);
+    int d = outer - 1;
+    for (; d >= 0; --d) {
+      dst += p.dim[d].dst;
+      src += p.dim[d].src;
+      if (++index[d] < p.dim[d].extent) break;
+      dst -= p.dim[d].dst * p.dim[d].extent;
+      src -= p.dim[d].src * p.dim[d].extent;
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+int64_t bytes_of(const Plan& p) {
+  int64_t bytes = p.empty ? 0 : p.item;
+  for (int d = 0; d < p.rank && !p.empty; ++d) bytes *= p.dim[d].extent;
+  return bytes;
+}
+
+// The dim besides the innermost along which src is contiguous, so that the two make a transpose of
+// items; -1 where there is none worth its while.
+int transposed_dim(const Plan& p) {
+  if (p.rank < 2 || (p.item != 1 && p.item != 2 && p.item != 4 && p.item != 8)) return -1;
+  const Dim& inner = p.dim[p.rank - 1];
+  if (inner.dst != p.item || inner.src == 0) return -1;
+  for (int d = p.rank - 2; d >= 0; --d)
+    if (p.dim[d].src == p.item && p.dim[d].extent >= 4 && inner.extent >= 4) return d;
+  return -1;
+}
+
+// Where the innermost dim is short, a longer one takes its place, in stretches that the first cache
+// holds while the short ones pass over it.
+void lengthen_inner(Plan& p) {
+  constexpr int64_t short_extent = 8, stretch = 512;
+  if (p.rank < 2 || p.dim[p.rank - 1].extent >= short_extent) return;
+  int longest = p.rank - 2;
+  for (int d = longest - 1; d >= 0; --d)
+    if (p.dim[d].extent > p.dim[longest].extent) longest = d;
+  Dim dim = p.dim[longest];
+  if (dim.extent <= p.dim[p.rank - 1].extent) return;
+  for (int d = longest; d + 1 < p.rank; ++d) p.dim[d] = p.dim[d + 1];
+  p.dim[p.rank - 1] = dim;
+  if (dim.extent % stretch == 0 && dim.extent > stretch) {
+    for (int d = p.rank; d > 0; --d) p.dim[d] = p.dim[d - 1];
+    p.dim[0] = {dim.extent / stretch, dim.dst * stretch, dim.src * stretch};
+    p.dim[p.rank++].extent = stretch;
+  }
+}
+
+void run(Plan p) {
+  if (p.empty) return;
+  if (p.rank == 0) return copy_bytes(p.dst, p.src, p.item);
+  const int t = transposed_dim(p);
+  if (t >= 0) {
+    const Dim rows = p.dim[t], cols = p.dim[p.rank - 1];
+    for (int d = t; d + 1 < p.rank; ++d) p.dim[d] = p.dim[d + 1];
+    for_each(p, p.rank - 2, [&](char* dst, const char* src) {
+      transpose(dst, rows.dst, src, cols.src, rows.extent, cols.extent, static_cast<int>(p.item));
+    });
+    return;
+  }
+  if (p.item >= 1024 && bytes_of(p) >= kStreamBytes) {
+    for_each(p, p.rank, [&](char* dst, const char* src) { copy_streaming(dst, src, p.item); });
+    return;
+  }
+  lengthen_inner(p);
+  const Dim inner = p.dim[p.rank - 1];
+  for_each(p, p.rank - 1, [&](char* dst, const char* src) { copy_line(dst, src, inner, p.item); });
+}
+
+constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
+
+}  // namespace
+
+void row_major_strides(int rank, const int64_t* extent, int itemsize, int64_t* stride) {
+  int64_t step = itemsize;
+  for (int d = rank - 1; d >= 0; --d) {
+    stride[d] = step;
+    step *= extent[d];
+  }
+}
+
+void copy_bytes(void* dst, const void* src, int64_t bytes) {
+  if (bytes >= kStreamBytes)
+    copy_streaming(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+  else if (bytes > 0)
+    std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+}
+
+void fill_items(void* dst, const void* value, int itemsize, int64_t count) {
+  if (count <= 0) return;
+  char* const to = static_cast<char*>(dst);
+  const auto* const from = static_cast<const unsigned char*>(value);
+  if (std::all_of(from, from + itemsize, [&](unsigned char b) { return b == from[0]; })) {
+    std::memset(to, from[0], static_cast<std::size_t>(count * itemsize));
+    return;
+  }
+  fill_pattern(to, static_cast<const char*>(value), itemsize, count);
+}
+
+void copy_strided(const StridedCopy& copy) { run(make_plan(copy)); }
+
+int copy_parts(const StridedCopy& copy, int workers) {
+  int64_t bytes = copy.itemsize;
+  for (int d = 0; d < copy.rank; ++d) bytes *= copy.extent[d];
+  return static_cast<int>(std::clamp<int64_t>(bytes / kPartBytes, 1, workers));
+}
+
+void copy_strided_part(const StridedCopy& copy, int part, int parts) {
+  if (parts <= 1) return copy_strided(copy);
+  Plan p = make_plan(copy);
+  if (p.empty) return;
+  // The longest of the outer dims, so that the parts come out even; a single run is cut in bytes.
+  if (p.rank == 0 || (p.rank == 1 && p.dim[0].extent < parts && p.item >= kPartBytes)) {
+    const int64_t begin = p.item * part / parts / 64 * 64;
+    const int64_t end = part + 1 == parts ? p.item : p.item * (part + 1) / parts / 64 * 64;
+    p.src += begin;
+    p.dst += begin;
+    p.item = end - begin;
+    p.empty = begin == end;
+    return run(p);
+  }
+  int cut = 0;
+  while (cut + 1 < p.rank && p.dim[cut].extent < 4 * parts &&
+         p.dim[cut + 1].extent > p.dim[cut].extent)
+    ++cut;
+  Dim& d = p.dim[cut];
+  const int64_t begin = d.extent * part / parts, end = d.extent * (part + 1) / parts;
+  p.src += begin * d.src;
+  p.dst += begin * d.dst;
+  d.extent = end - begin;
+  p.empty = begin == end;
+  run(p);
+}
+
+}  // namespace shmap::cpu

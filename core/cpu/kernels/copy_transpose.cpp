@@ -1,0 +1,133 @@
+#include "core/cpu/kernels/copy_transpose.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace shmap::cpu {
+namespace {
+
+constexpr int kLine = 64;
+constexpr int kVector = 16;
+
+// The two halves of a and b, interleaved: vectors of one item type and 16 bytes.
+template <class Item>
+struct Interleave;
+
+template <>
+struct Interleave<std::uint8_t> {
+  typedef std::uint8_t Vec __attribute__((vector_size(kVector)));
+  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
+    low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    high =
+        __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  }
+};
+template <>
+struct Interleave<std::uint16_t> {
+  typedef std::uint16_t Vec __attribute__((vector_size(kVector)));
+  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
+    low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+  }
+};
+template <>
+struct Interleave<std::uint32_t> {
+  typedef std::uint32_t Vec __attribute__((vector_size(kVector)));
+  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
+    low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  }
+};
+template <>
+struct Interleave<std::uint64_t> {
+  typedef std::uint64_t Vec __attribute__((vector_size(kVector)));
+  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
+    low = __builtin_shufflevector(a, b, 0, 2);
+    high = __builtin_shufflevector(a, b, 1, 3);
+  }
+};
+
+// A tile of items, a line each way, transposed from `in` to rows dst_row apart. Interleaving row i
+// with row i + n / 2, log2(n) times over, transposes n × n items in registers.
+template <class Item>
+void transpose_tile(const char* in, char* dst, std::int64_t dst_row) {
+  using Pair = Interleave<Item>;
+  using Vec = typename Pair::Vec;
+  constexpr int n = kVector / static_cast<int>(sizeof(Item));
+  constexpr int blocks = kLine / kVector;
+  for (int i = 0; i < blocks; ++i) {
+    for (int j = 0; j < blocks; ++j) {
+      Vec v[2][n];
+      for (int r = 0; r < n; ++r)
+        std::memcpy(&v[0][r], in + (j * n + r) * kLine + i * kVector, kVector);
+      int now = 0;
+#pragma GCC unroll 4
+      for (int step = 1; step < n; step *= 2) {
+#pragma GCC unroll 16
+        for (int r = 0; r < n / 2; ++r)
+          Pair::both(v[now][r], v[now][r + n / 2], v[1 - now][2 * r], v[1 - now][2 * r + 1]);
+        now = 1 - now;
+      }
+      for (int r = 0; r < n; ++r)
+        std::memcpy(dst + (i * n + r) * dst_row + j * kVector, &v[now][r], kVector);
+    }
+  }
+}
+
+// Tiles go through a buffer: lines that are a power of two apart would evict each other, and what
+// sticks out at the edges is cut there.
+template <class Item>
+void transpose_items(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
+                     std::int64_t rows, std::int64_t cols) {
+  constexpr std::int64_t size = sizeof(Item);
+  constexpr std::int64_t edge = kLine / size;
+  constexpr std::int64_t band = 512;  // columns of dst at a time: as many pages of src stay mapped
+  alignas(kLine) char in[edge * kLine] = {};
+  alignas(kLine) char out[edge * kLine];
+  for (std::int64_t band0 = 0; band0 < cols; band0 += band) {
+    const std::int64_t band1 = std::min(band0 + band, cols);
+    for (std::int64_t r = 0; r < rows; r += edge) {
+      const std::int64_t tile_rows = std::min(edge, rows - r);
+      for (std::int64_t c = band0; c < band1; c += edge) {
+        const std::int64_t tile_cols = std::min(edge, band1 - c);
+        const char* const from = src + c * src_row + r * size;
+        char* const to = dst + r * dst_row + c * size;
+        if (tile_rows == edge && tile_cols == edge) {
+          for (std::int64_t i = 0; i < edge; ++i)
+            std::memcpy(in + i * kLine, from + i * src_row, kLine);
+          transpose_tile<Item>(in, to, dst_row);
+        } else {
+          for (std::int64_t i = 0; i < tile_cols; ++i) {
+            std::memcpy(in + i * kLine, from + i * src_row,
+                        static_cast<std::size_t>(tile_rows * size));
+          }
+          transpose_tile<Item>(in, out, kLine);
+          for (std::int64_t i = 0; i < tile_rows; ++i) {
+            std::memcpy(to + i * dst_row, out + i * kLine,
+                        static_cast<std::size_t>(tile_cols * size));
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void transpose(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
+               std::int64_t rows, std::int64_t cols, int itemsize) {
+  switch (itemsize) {
+    case 1:
+      return transpose_items<std::uint8_t>(dst, dst_row, src, src_row, rows, cols);
+    case 2:
+      return transpose_items<std::uint16_t>(dst, dst_row, src, src_row, rows, cols);
+    case 4:
+      return transpose_items<std::uint32_t>(dst, dst_row, src, src_row, rows, cols);
+    default:
+      return transpose_items<std::uint64_t>(dst, dst_row, src, src_row, rows, cols);
+  }
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,13 @@
+// The transpose of a matrix of 1-, 2-, 4- or 8-byte items, in tiles of one cache line each way.
+#pragma once
+#include <cstdint>
+
+namespace shmap::cpu {
+
+// dst[r][c] = src[c][r] for r < rows, c < cols. Both are contiguous along their second index; a row
+// of dst begins dst_row bytes after the one before, a row of src src_row bytes. They do not overlap
+// and need no alignment.
+void transpose(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
+               std::int64_t rows, std::int64_t cols, int itemsize);
+
+}  // namespace shmap::cpu

@@ -1,0 +1,459 @@
+#include "core/ops/elementwise.h"
+
+#include "core/ops/promote.h"
+#include "shmap/ops.h"
+
+namespace shmap {
+
+const Shape& elementwise_shape(Types in, const char* what) {
+  const ShapedArray* widest = &in[0];
+  for (const ShapedArray& t : in) {
+    if (t.rank() == 0) continue;
+    if (widest->rank() == 0) {
+      widest = &t;
+    } else if (!(t.dims() == widest->dims())) {
+      throw ValueError(std::string(what) + ": operands of shapes " + to_string(widest->dims()) +
+                       " and " + to_string(t.dims()) +
+                       " do not match: elementwise operands have one shape, or are scalars");
+    }
+  }
+  return widest->dims();
+}
+
+FactorRule elementwise_sharding(Types in, const Params&, Types out) {
+  FactorRule rule;
+  const auto per_dim = [](const ShapedArray& t) {
+    std::vector<std::vector<int>> dims;
+    for (int d = 0; d < t.rank(); ++d) dims.push_back({d});
+    return dims;
+  };
+  for (std::int64_t e : out[0].dims()) rule.factors.push_back({e, FactorKind::pass});
+  for (const ShapedArray& t : in) rule.operands.push_back(per_dim(t));
+  rule.results.push_back(per_dim(out[0]));
+  return rule;
+}
+
+namespace {
+
+bool all_weak(Types in) {
+  for (const ShapedArray& t : in)
+    if (!t.weak()) return false;
+  return true;
+}
+
+void check_same_dtype(Types in, const char* what) {
+  for (const ShapedArray& t : in) {
+    if (t.dtype() != in[0].dtype()) {
+      throw TypeError(std::string(what) + ": operands of dtypes " + short_name(in[0].dtype()) +
+                      " and " + short_name(t.dtype()) + ": convert one with astype");
+    }
+  }
+}
+
+void eval_same(Types in, std::span<ShapedArray> out, const char* name) {
+  check_same_dtype(in, name);
+  out[0] = ShapedArray(elementwise_shape(in, name), in[0].dtype(), all_weak(in), AxisSet());
+}
+void eval_bool(Types in, std::span<ShapedArray> out, const char* name) {
+  check_same_dtype(in, name);
+  out[0] = ShapedArray(elementwise_shape(in, name), DType::bool_, false, AxisSet());
+}
+
+// One abstract_eval a primitive, so that errors carry its name.
+#define SHMAP_EVAL_SAME(name)                                             \
+  void eval_##name(Types in, const Params&, std::span<ShapedArray> out) { \
+    eval_same(in, out, #name);                                            \
+  }
+#define SHMAP_EVAL_BOOL(name)                                             \
+  void eval_##name(Types in, const Params&, std::span<ShapedArray> out) { \
+    eval_bool(in, out, #name);                                            \
+  }
+SHMAP_UNARY_PRIMITIVES(SHMAP_EVAL_SAME)
+SHMAP_BINARY_PRIMITIVES(SHMAP_EVAL_SAME)
+SHMAP_PREDICATE_PRIMITIVES(SHMAP_EVAL_BOOL)
+SHMAP_COMPARE_PRIMITIVES(SHMAP_EVAL_BOOL)
+
+void eval_select_n(Types in, const Params&, std::span<ShapedArray> out) {
+  if (in[0].dtype() != DType::bool_) {
+    throw TypeError(std::string("select: the predicate has dtype ") + short_name(in[0].dtype()) +
+                    ": it must be bool, so compare it with something");
+  }
+  check_same_dtype(in.subspan(1), "select");
+  out[0] = ShapedArray(elementwise_shape(in, "select"), in[1].dtype(), in[1].weak() && in[2].weak(),
+                       AxisSet());
+}
+
+void eval_clamp(Types in, const Params&, std::span<ShapedArray> out) {
+  eval_same(in, out, "clamp");
+}
+
+void eval_convert(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<ConvertParams>(params);
+  if (in[0].dtype() == DType::prng_key || p.new_dtype == DType::prng_key) {
+    throw TypeError(std::string("astype: ") + to_string(in[0]) + " to " + short_name(p.new_dtype) +
+                    ": keys are no numbers; use extend::random_unwrap and random_wrap");
+  }
+  out[0] = ShapedArray(in[0].dims(), p.new_dtype, p.weak_type, AxisSet());
+}
+
+void eval_bitcast(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<ConvertParams>(params);
+  if (itemsize(in[0].dtype()) != itemsize(p.new_dtype)) {
+    throw TypeError(std::string("bitcast: from ") + short_name(in[0].dtype()) + " to " +
+                    short_name(p.new_dtype) + ": the elements have " +
+                    std::to_string(itemsize(in[0].dtype())) + " and " +
+                    std::to_string(itemsize(p.new_dtype)) + " bytes, and must have the same size");
+  }
+  out[0] = ShapedArray(in[0].dims(), p.new_dtype, false, AxisSet());
+}
+
+// Rates relative to a copy: a transcendental costs tens of flops an element.
+Cost transcendental_cost(Types, const Params&, Types out) {
+  const auto n = static_cast<double>(out[0].size());
+  return {60 * n, 2 * n * itemsize(out[0].dtype())};
+}
+
+constexpr Primitive elementwise(const char* name, AbstractEvalFn eval) {
+  Primitive p;
+  p.name = name;
+  p.abstract_eval = eval;
+  p.in_place = true;
+  p.scalar_broadcast = true;
+  p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
+  return p;
+}
+
+std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
+
+}  // namespace
+
+// Names as jaxprs print them; C++ reserves `not`.
+#define SHMAP_DEFINE(name) constinit Primitive name##_p = elementwise(#name, eval_##name);
+SHMAP_UNARY_PRIMITIVES(SHMAP_DEFINE)
+SHMAP_PREDICATE_PRIMITIVES(SHMAP_DEFINE)
+SHMAP_BINARY_PRIMITIVES(SHMAP_DEFINE)
+SHMAP_COMPARE_PRIMITIVES(SHMAP_DEFINE)
+constinit Primitive select_n_p = elementwise("select_n", eval_select_n);
+constinit Primitive clamp_p = elementwise("clamp", eval_clamp);
+constinit Primitive convert_element_type_p = elementwise("convert_element_type", eval_convert);
+constinit Primitive bitcast_convert_type_p = [] {
+  Primitive p = elementwise("bitcast_convert_type", eval_bitcast);
+  p.view = same_bytes;
+  return p;
+}();
+
+void register_elementwise() {
+  not__p.name = "not";
+  bit_and_p.name = "and";
+  bit_or_p.name = "or";
+  bit_xor_p.name = "xor";
+  for (Primitive* p :
+       {&exp_p, &expm1_p, &log_p, &log1p_p, &sin_p, &cos_p, &tan_p, &tanh_p, &asin_p, &acos_p,
+        &atan_p, &sinh_p, &cosh_p, &cbrt_p, &logistic_p, &erf_p, &erf_inv_p, &pow_p, &atan2_p}) {
+    p->cost = transcendental_cost;
+  }
+#define SHMAP_REGISTER(name) register_primitive(name##_p);
+  SHMAP_UNARY_PRIMITIVES(SHMAP_REGISTER)
+  SHMAP_PREDICATE_PRIMITIVES(SHMAP_REGISTER)
+  SHMAP_BINARY_PRIMITIVES(SHMAP_REGISTER)
+  SHMAP_COMPARE_PRIMITIVES(SHMAP_REGISTER)
+  for (Primitive* p : {&select_n_p, &clamp_p, &convert_element_type_p, &bitcast_convert_type_p})
+    register_primitive(*p);
+}
+
+// ----------------------------------------------------------------------------------------------
+// user functions
+
+namespace {
+
+Array unary(const Primitive& p, Operand&& x) {
+  type_of(x, p.name);
+  return bind(p, std::move(x.value), no_params, x.source);
+}
+Array unary_inexact(const Primitive& p, Operand&& x) {
+  promote_inexact(x, p.name);
+  return bind(p, std::move(x.value), no_params, x.source);
+}
+Array binary(const Primitive& p, Operand&& a, Operand&& b) {
+  promote(a, b, p.name);
+  broadcast(a, b, p.name);
+  return bind(p, std::move(a.value), std::move(b.value), no_params, a.source);
+}
+Array binary_inexact(const Primitive& p, Operand&& a, Operand&& b) {
+  promote_inexact(a, b, p.name);
+  broadcast(a, b, p.name);
+  return bind(p, std::move(a.value), std::move(b.value), no_params, a.source);
+}
+
+void want_integers(const Operand& a, const Operand& b, const char* what, bool bool_too) {
+  for (const Operand* x : {&a, &b}) {
+    const DType t = type_of(*x, what).dtype();
+    if (!is_integer(t) && !(bool_too && t == DType::bool_)) {
+      throw TypeError(std::string(what) + ": an operand has dtype " + short_name(t) +
+                      ", and integers" + (bool_too ? " or bools" : "") + " are wanted" +
+                      at_line(a.source));
+    }
+  }
+}
+
+Array bitwise(const Primitive& p, Operand&& a, Operand&& b, const char* what) {
+  want_integers(a, b, what, true);
+  return binary(p, std::move(a), std::move(b));
+}
+
+// x as bool: x != 0.
+Operand truth(Operand&& x, const char* what) {
+  const DType t = type_of(x, what).dtype();
+  if (t == DType::bool_) return std::move(x);
+  const SourceLine source = x.source;
+  return Operand(bind(ne_p, std::move(x.value), convert(Array(0), t, source), no_params, source),
+                 source.file, source.line);
+}
+
+Array logical(const Primitive& p, Operand&& a, Operand&& b, const char* what) {
+  return binary(p, truth(std::move(a), what), truth(std::move(b), what));
+}
+
+// Floats go through the primitive; integers and bools are whole already.
+Array rounding(const Primitive& p, Operand&& x) {
+  if (!is_floating(type_of(x, p.name).dtype())) return std::move(x.value);
+  return unary(p, std::move(x));
+}
+
+// As zero of x's dtype and 1.
+Array number_like(const Array& x, double value, SourceLine source) {
+  return convert(Array(value), x.dtype(), source);
+}
+
+Array bind_where(Array pred, Array on_true, Array on_false, SourceLine source) {
+  Array in[3] = {std::move(pred), std::move(on_false), std::move(on_true)};
+  return bind(select_n_p, in, no_params, source);
+}
+
+}  // namespace
+
+#define SHMAP_UNARY_FUNCTION(name) \
+  Array name(Operand x) { return unary_inexact(name##_p, std::move(x)); }
+SHMAP_UNARY_FUNCTION(exp)
+SHMAP_UNARY_FUNCTION(expm1)
+SHMAP_UNARY_FUNCTION(log)
+SHMAP_UNARY_FUNCTION(log1p)
+SHMAP_UNARY_FUNCTION(sin)
+SHMAP_UNARY_FUNCTION(cos)
+SHMAP_UNARY_FUNCTION(tan)
+SHMAP_UNARY_FUNCTION(tanh)
+SHMAP_UNARY_FUNCTION(asin)
+SHMAP_UNARY_FUNCTION(acos)
+SHMAP_UNARY_FUNCTION(atan)
+SHMAP_UNARY_FUNCTION(sinh)
+SHMAP_UNARY_FUNCTION(cosh)
+SHMAP_UNARY_FUNCTION(sqrt)
+SHMAP_UNARY_FUNCTION(rsqrt)
+SHMAP_UNARY_FUNCTION(cbrt)
+SHMAP_UNARY_FUNCTION(logistic)
+SHMAP_UNARY_FUNCTION(erf)
+
+Array floor(Operand x) { return rounding(floor_p, std::move(x)); }
+Array ceil(Operand x) { return rounding(ceil_p, std::move(x)); }
+Array round(Operand x) { return rounding(round_p, std::move(x)); }
+
+Array abs(Operand x) {
+  const DType t = type_of(x, "abs").dtype();
+  if (t == DType::bool_ || is_unsigned_int(t)) return std::move(x.value);
+  return unary(abs_p, std::move(x));
+}
+Array sign(Operand x) { return unary(sign_p, std::move(x)); }
+Array square(Operand x) { return unary(square_p, std::move(x)); }
+Array reciprocal(Operand x) {
+  promote_inexact(x, "reciprocal");
+  Array one = number_like(x.value, 1, x.source);
+  return bind(div_p, std::move(one), std::move(x.value), no_params, x.source);
+}
+Array isnan(Operand x) {
+  type_of(x, "isnan");
+  return bind(ne_p, x.value, x.value, no_params, x.source);
+}
+Array isfinite(Operand x) {
+  // Every integer is finite: it equals itself.
+  if (!is_floating(type_of(x, "isfinite").dtype()))
+    return bind(eq_p, x.value, x.value, no_params, x.source);
+  return unary(is_finite_p, std::move(x));
+}
+
+Array logical_not(Operand x) { return unary(not__p, truth(std::move(x), "logical_not")); }
+Array bitwise_not(Operand x) {
+  want_integers(x, x, "bitwise_not", true);
+  return unary(not__p, std::move(x));
+}
+Array logical_and(Operand a, Operand b) {
+  return logical(bit_and_p, std::move(a), std::move(b), "logical_and");
+}
+Array logical_or(Operand a, Operand b) {
+  return logical(bit_or_p, std::move(a), std::move(b), "logical_or");
+}
+Array logical_xor(Operand a, Operand b) {
+  return logical(bit_xor_p, std::move(a), std::move(b), "logical_xor");
+}
+Array bitwise_and(Operand a, Operand b) {
+  return bitwise(bit_and_p, std::move(a), std::move(b), "bitwise_and");
+}
+Array bitwise_or(Operand a, Operand b) {
+  return bitwise(bit_or_p, std::move(a), std::move(b), "bitwise_or");
+}
+Array bitwise_xor(Operand a, Operand b) {
+  return bitwise(bit_xor_p, std::move(a), std::move(b), "bitwise_xor");
+}
+
+Array left_shift(Operand a, Operand b) {
+  want_integers(a, b, "left_shift", false);
+  return binary(shift_left_p, std::move(a), std::move(b));
+}
+Array right_shift(Operand a, Operand b) {
+  want_integers(a, b, "right_shift", false);
+  promote(a, b, "right_shift");
+  const bool is_signed = is_signed_int(a.value.dtype());
+  return binary(is_signed ? shift_right_arithmetic_p : shift_right_logical_p, std::move(a),
+                std::move(b));
+}
+
+Array atan2(Operand a, Operand b) { return binary_inexact(atan2_p, std::move(a), std::move(b)); }
+Array maximum(Operand a, Operand b) { return binary(max_p, std::move(a), std::move(b)); }
+Array minimum(Operand a, Operand b) { return binary(min_p, std::move(a), std::move(b)); }
+
+Array pow(Operand a, Operand b) {
+  if (type_of(a, "pow").dtype() == DType::bool_ && type_of(b, "pow").dtype() == DType::bool_) {
+    throw TypeError("pow: of two bools: convert one with astype" + at_line(a.source));
+  }
+  return binary(pow_p, std::move(a), std::move(b));
+}
+
+// lax.rem has the dividend's sign: a remainder of the other sign than the divisor's is moved by one
+// divisor.
+Array remainder(Operand a, Operand b) {
+  promote(a, b, "remainder");
+  broadcast(a, b, "remainder");
+  if (a.value.dtype() == DType::bool_) {
+    throw TypeError("remainder: of two bools: convert one with astype" + at_line(a.source));
+  }
+  const SourceLine s = a.source;
+  const Array x = a.value, y = b.value;
+  const Array r = bind(rem_p, x, y, no_params, s);
+  if (is_unsigned_int(r.dtype())) return r;
+  const Array zero = number_like(r, 0, s);
+  const Array nonzero = bind(ne_p, r, zero, no_params, s);
+  const Array signs_differ = bind(ne_p, bind(lt_p, r, zero, no_params, s),
+                                  bind(lt_p, y, zero, no_params, s), no_params, s);
+  return bind_where(bind(bit_and_p, nonzero, signs_differ, no_params, s),
+                    bind(add_p, r, y, no_params, s), r, s);
+}
+
+Array floor_divide(Operand a, Operand b) {
+  promote(a, b, "floor_divide");
+  broadcast(a, b, "floor_divide");
+  const SourceLine s = a.source;
+  const Array x = a.value, y = b.value;
+  const DType t = x.dtype();
+  if (is_unsigned_int(t)) return bind(div_p, x, y, no_params, s);
+  if (!is_floating(t)) {
+    const Array q = bind(div_p, x, y, no_params, s);
+    const Array signs_differ =
+        bind(ne_p, bind(sign_p, x, no_params, s), bind(sign_p, y, no_params, s), no_params, s);
+    const Array inexact =
+        bind(ne_p, bind(rem_p, x, y, no_params, s), number_like(q, 0, s), no_params, s);
+    return bind_where(bind(bit_and_p, signs_differ, inexact, no_params, s),
+                      bind(sub_p, q, number_like(q, 1, s), no_params, s), q, s);
+  }
+  // NumPy's divmod of floats: the quotient is taken from what the remainder leaves, so that it is
+  // whole.
+  const Array r = bind(rem_p, x, y, no_params, s);
+  const Array q = bind(div_p, bind(sub_p, x, r, no_params, s), y, no_params, s);
+  const Array inexact = bind(ne_p, r, number_like(r, 0, s), no_params, s);
+  const Array signs_differ =
+      bind(ne_p, bind(sign_p, y, no_params, s), bind(sign_p, r, no_params, s), no_params, s);
+  const Array down = bind(bit_and_p, inexact, signs_differ, no_params, s);
+  return bind(round_p, bind_where(down, bind(sub_p, q, number_like(q, 1, s), no_params, s), q, s),
+              no_params, s);
+}
+
+Array clip(Operand x, Operand lo, Operand hi) {
+  const SourceLine s = x.source;
+  Array above = maximum(std::move(x), std::move(lo));
+  return minimum(Operand(std::move(above), s.file, s.line), std::move(hi));
+}
+
+Array where(Operand pred, Operand on_true, Operand on_false) {
+  const SourceLine s = pred.source;
+  pred = truth(std::move(pred), "where");
+  promote(on_true, on_false, "where");
+  const Shape shapes[] = {type_of(pred, "where").dims(), type_of(on_true, "where").dims(),
+                          type_of(on_false, "where").dims()};
+  const Shape shape = broadcast_shapes(shapes, "where", s);
+  for (Operand* x : {&pred, &on_true, &on_false}) {
+    if (x->value.ndim() != 0) x->value = broadcast_array(std::move(x->value), shape, s);
+  }
+  return bind_where(std::move(pred.value), std::move(on_true.value), std::move(on_false.value), s);
+}
+
+Array select(Operand pred, Operand on_true, Operand on_false) {
+  const SourceLine s = pred.source;
+  type_of(pred, "select");
+  promote(on_true, on_false, "select");
+  return bind_where(std::move(pred.value), std::move(on_true.value), std::move(on_false.value), s);
+}
+
+Array astype(Operand x, DType dtype) {
+  type_of(x, "astype");
+  return convert(std::move(x.value), dtype, x.source);
+}
+Array bitcast(Operand x, DType dtype) {
+  type_of(x, "bitcast");
+  return bind(bitcast_convert_type_p, std::move(x.value), ConvertParams(dtype), x.source);
+}
+
+// ----------------------------------------------------------------------------------------------------
+// operators
+
+Array operator+(Operand x) { return std::move(x.value); }
+Array operator-(Operand x) {
+  if (type_of(x, "neg").dtype() == DType::bool_) {
+    throw TypeError("neg: of a bool array: use ~x or logical_not(x)" + at_line(x.source));
+  }
+  return unary(neg_p, std::move(x));
+}
+Array operator~(Operand x) { return bitwise_not(std::move(x)); }
+Array operator+(Operand a, Operand b) { return binary(add_p, std::move(a), std::move(b)); }
+Array operator-(Operand a, Operand b) { return binary(sub_p, std::move(a), std::move(b)); }
+Array operator*(Operand a, Operand b) { return binary(mul_p, std::move(a), std::move(b)); }
+Array operator/(Operand a, Operand b) { return binary_inexact(div_p, std::move(a), std::move(b)); }
+Array operator%(Operand a, Operand b) { return remainder(std::move(a), std::move(b)); }
+Array operator&(Operand a, Operand b) { return bitwise_and(std::move(a), std::move(b)); }
+Array operator|(Operand a, Operand b) { return bitwise_or(std::move(a), std::move(b)); }
+Array operator^(Operand a, Operand b) { return bitwise_xor(std::move(a), std::move(b)); }
+Array operator<<(Operand a, Operand b) { return left_shift(std::move(a), std::move(b)); }
+Array operator>>(Operand a, Operand b) { return right_shift(std::move(a), std::move(b)); }
+Array operator==(Operand a, Operand b) { return binary(eq_p, std::move(a), std::move(b)); }
+Array operator!=(Operand a, Operand b) { return binary(ne_p, std::move(a), std::move(b)); }
+Array operator<(Operand a, Operand b) { return binary(lt_p, std::move(a), std::move(b)); }
+Array operator<=(Operand a, Operand b) { return binary(le_p, std::move(a), std::move(b)); }
+Array operator>(Operand a, Operand b) { return binary(gt_p, std::move(a), std::move(b)); }
+Array operator>=(Operand a, Operand b) { return binary(ge_p, std::move(a), std::move(b)); }
+
+namespace {
+// x += y gives x's own handle up to the op, so that it works in place where nobody else has x. What
+// can be wrong with the operands is found before: a failed call leaves x as it was.
+Operand give_up(Array& x, const Operand& b, const char* what) {
+  const ShapedArray& tx = type_of(Operand(x, b.source.file, b.source.line), what);
+  const ShapedArray& tb = type_of(b, what);
+  promote_types(tx.dtype(), tx.weak(), tb.dtype(), tb.weak());
+  const Shape shapes[] = {tx.dims(), tb.dims()};
+  broadcast_shapes(shapes, what, b.source);
+  return Operand(std::move(x), b.source.file, b.source.line);
+}
+}  // namespace
+
+Array& Array::operator+=(Operand b) { return *this = give_up(*this, b, "add") + std::move(b); }
+Array& Array::operator-=(Operand b) { return *this = give_up(*this, b, "sub") - std::move(b); }
+Array& Array::operator*=(Operand b) { return *this = give_up(*this, b, "mul") * std::move(b); }
+Array& Array::operator/=(Operand b) { return *this = give_up(*this, b, "div") / std::move(b); }
+
+}  // namespace shmap

@@ -1,0 +1,327 @@
+#include "core/ops/promote.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/ir/node.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape_params.h"
+
+namespace shmap {
+
+namespace {
+
+// JAX's type lattice (JEP 9407): a node for each dtype and two for weak Python scalars. An edge
+// leads to the next wider.
+enum LatticeNode : int {
+  B1,
+  Iw,
+  I8,
+  I16,
+  I32,
+  I64,
+  U8,
+  U16,
+  U32,
+  U64,
+  Fw,
+  F16,
+  BF16,
+  F32,
+  F64,
+  kNodes
+};
+
+constexpr std::uint32_t bit(int n) { return 1u << n; }
+
+// Everything at or above each node.
+constexpr std::array<std::uint32_t, kNodes> make_upper() {
+  std::array<std::uint32_t, kNodes> up{};
+  std::uint32_t edges[kNodes] = {};
+  edges[B1] = bit(Iw);
+  edges[Iw] = bit(I8) | bit(U8);
+  edges[I8] = bit(I16);
+  edges[I16] = bit(I32);
+  edges[I32] = bit(I64);
+  edges[I64] = bit(Fw);
+  edges[U8] = bit(I16) | bit(U16);
+  edges[U16] = bit(I32) | bit(U32);
+  edges[U32] = bit(I64) | bit(U64);
+  edges[U64] = bit(Fw);
+  edges[Fw] = bit(F16) | bit(BF16);
+  edges[F16] = bit(F32);
+  edges[BF16] = bit(F32);
+  edges[F32] = bit(F64);
+  for (int n = 0; n < kNodes; ++n) up[static_cast<std::size_t>(n)] = bit(n);
+  for (int round = 0; round < kNodes; ++round)
+    for (std::size_t n = 0; n < kNodes; ++n)
+      for (std::size_t m = 0; m < kNodes; ++m)
+        if (edges[n] >> m & 1u) up[n] |= up[m];
+  return up;
+}
+constexpr std::array<std::uint32_t, kNodes> kUpper = make_upper();
+
+constexpr int lattice_node(DType t, bool weak) {
+  if (weak && is_integer(t)) return Iw;
+  if (weak && is_floating(t)) return Fw;
+  switch (t) {
+    case DType::bool_:
+      return B1;
+    case DType::i8:
+      return I8;
+    case DType::i16:
+      return I16;
+    case DType::i32:
+      return I32;
+    case DType::i64:
+      return I64;
+    case DType::u8:
+      return U8;
+    case DType::u16:
+      return U16;
+    case DType::u32:
+      return U32;
+    case DType::u64:
+      return U64;
+    case DType::f16:
+      return F16;
+    case DType::bf16:
+      return BF16;
+    case DType::f32:
+      return F32;
+    default:
+      return F64;
+  }
+}
+
+constexpr DType kNodeDType[kNodes] = {DType::bool_, DType::i32, DType::i8,  DType::i16,
+                                      DType::i32,   DType::i64, DType::u8,  DType::u16,
+                                      DType::u32,   DType::u64, DType::f64, DType::f16,
+                                      DType::bf16,  DType::f32, DType::f64};
+
+// The least common upper bound: the common upper bound below which all others lie above.
+constexpr int join(int a, int b) {
+  const std::uint32_t common =
+      kUpper[static_cast<std::size_t>(a)] & kUpper[static_cast<std::size_t>(b)];
+  for (std::size_t n = 0; n < kNodes; ++n)
+    if ((common >> n & 1u) && (common & ~kUpper[n]) == 0) return static_cast<int>(n);
+  return F64;
+}
+
+template <class To>
+To literal_as(const LiteralNode& x) {
+  const auto get = [&]<class From>(From) {
+    From v;
+    __builtin_memcpy(&v, x.value, sizeof v);
+    if constexpr (std::is_same_v<To, bool>) {
+      return static_cast<double>(v) != 0;
+    } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+      // As the cast kernels: truncated, saturated, NaN is 0.
+      if (v != v) return To{0};
+      if (static_cast<double>(v) <= static_cast<double>(std::numeric_limits<To>::min()))
+        return std::numeric_limits<To>::min();
+      if (static_cast<double>(v) >= static_cast<double>(std::numeric_limits<To>::max()))
+        return std::numeric_limits<To>::max();
+      return static_cast<To>(v);
+    } else {
+      return static_cast<To>(v);
+    }
+  };
+  switch (x.type.dtype()) {
+    case DType::bool_:
+      return get(false);
+    case DType::i8:
+      return get(std::int8_t{});
+    case DType::i16:
+      return get(std::int16_t{});
+    case DType::i32:
+      return get(std::int32_t{});
+    case DType::i64:
+      return get(std::int64_t{});
+    case DType::u8:
+      return get(std::uint8_t{});
+    case DType::u16:
+      return get(std::uint16_t{});
+    case DType::u32:
+      return get(std::uint32_t{});
+    case DType::u64:
+      return get(std::uint64_t{});
+    case DType::f16:
+    case DType::bf16: {
+      std::uint16_t bits;
+      __builtin_memcpy(&bits, x.value, 2);
+      const float f =
+          x.type.dtype() == DType::f16 ? half_bits_to_float(bits) : bfloat_bits_to_float(bits);
+      LiteralNode wide(ShapedArray(Shape(), DType::f32, true, AxisSet()));
+      __builtin_memcpy(wide.value, &f, 4);
+      return literal_as<To>(wide);
+    }
+    case DType::f32:
+      return get(float{});
+    default:
+      return get(double{});
+  }
+}
+
+Array convert_literal(const LiteralNode& x, DType dtype, bool weak) {
+  auto* out = new LiteralNode(ShapedArray(Shape(), dtype, weak, AxisSet()));
+  const auto put = [&](auto v) { __builtin_memcpy(out->value, &v, sizeof v); };
+  switch (dtype) {
+    case DType::bool_:
+      put(literal_as<bool>(x));
+      break;
+    case DType::i8:
+      put(literal_as<std::int8_t>(x));
+      break;
+    case DType::i16:
+      put(literal_as<std::int16_t>(x));
+      break;
+    case DType::i32:
+      put(literal_as<std::int32_t>(x));
+      break;
+    case DType::i64:
+      put(literal_as<std::int64_t>(x));
+      break;
+    case DType::u8:
+      put(literal_as<std::uint8_t>(x));
+      break;
+    case DType::u16:
+      put(literal_as<std::uint16_t>(x));
+      break;
+    case DType::u32:
+      put(literal_as<std::uint32_t>(x));
+      break;
+    case DType::u64:
+      put(literal_as<std::uint64_t>(x));
+      break;
+    case DType::f16:
+      put(float_to_half_bits(literal_as<float>(x)));
+      break;
+    case DType::bf16:
+      put(float_to_bfloat_bits(literal_as<float>(x)));
+      break;
+    case DType::f32:
+      put(literal_as<float>(x));
+      break;
+    default:
+      put(literal_as<double>(x));
+      break;
+  }
+  return Array::of(out);
+}
+
+}  // namespace
+
+DType to_inexact(DType t) {
+  if (is_floating(t) || t == DType::prng_key) return t;
+  return t == DType::i64 || t == DType::u64 ? DType::f64 : DType::f32;
+}
+
+Promoted promote_types(DType a, bool weak_a, DType b, bool weak_b) {
+  if (a == DType::prng_key || b == DType::prng_key) {
+    if (a == b) return {a, false};
+    throw TypeError("keys do not promote with numbers");
+  }
+  const int node = join(lattice_node(a, weak_a), lattice_node(b, weak_b));
+  if (node != Iw && node != Fw) return {kNodeDType[node], false};
+  // A weak result has the dtype of the scalars' own C++ types.
+  const bool want_float = node == Fw;
+  const auto fits = [&](DType t, bool weak) {
+    return weak && (want_float ? is_floating(t) : is_integer(t));
+  };
+  const bool fa = fits(a, weak_a), fb = fits(b, weak_b);
+  if (fa && fb) return {kNodeDType[join(lattice_node(a, false), lattice_node(b, false))], true};
+  if (fa) return {a, true};
+  if (fb) return {b, true};
+  return {kNodeDType[node], true};  // u64 with a signed integer
+}
+
+const ShapedArray& type_of(const Operand& x, const char* what) {
+  return checked_node(x.value, what, x.source).type;
+}
+
+Array convert(Array x, DType dtype, SourceLine source, bool weak) {
+  const Node& node = checked_node(x, "astype", source);
+  if (node.type.dtype() == dtype && node.type.weak() == weak) return x;
+  if (node.kind == NodeKind::literal && dtype != DType::prng_key) {
+    return convert_literal(static_cast<const LiteralNode&>(node), dtype, weak);
+  }
+  if (node.type.dtype() == dtype && !weak)
+    return x;  // weakness is settled by what the value meets next
+  return bind(convert_element_type_p, std::move(x), ConvertParams(dtype, weak), source);
+}
+
+void promote(Operand& a, Operand& b, const char* what) {
+  const ShapedArray& ta = type_of(a, what);
+  const ShapedArray& tb = type_of(b, what);
+  if (ta.dtype() == tb.dtype()) return;
+  if (ta.dtype() == DType::prng_key || tb.dtype() == DType::prng_key) {
+    throw TypeError(std::string(what) + ": operands of types " + to_string(ta) + " and " +
+                    to_string(tb) + ": a key is no number; use random::bits to make numbers of it" +
+                    at_line(a.source));
+  }
+  const Promoted to = promote_types(ta.dtype(), ta.weak(), tb.dtype(), tb.weak());
+  a.value = convert(std::move(a.value), to.dtype, a.source, to.weak);
+  b.value = convert(std::move(b.value), to.dtype, b.source, to.weak);
+}
+
+void promote_inexact(Operand& x, const char* what) {
+  const ShapedArray& t = type_of(x, what);
+  const DType to = to_inexact(t.dtype());
+  if (to != t.dtype()) x.value = convert(std::move(x.value), to, x.source, t.weak());
+}
+
+void promote_inexact(Operand& a, Operand& b, const char* what) {
+  promote(a, b, what);
+  promote_inexact(a, what);
+  promote_inexact(b, what);
+}
+
+Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source) {
+  std::size_t rank = 0;
+  for (const Shape& s : shapes) rank = std::max(rank, s.size());
+  Shape out;
+  out.resize(rank);
+  for (std::size_t d = 0; d < rank; ++d) {
+    std::int64_t extent = 1;
+    for (const Shape& s : shapes) {
+      if (d + s.size() < rank) continue;
+      const std::int64_t e = s[d + s.size() - rank];
+      if (e == 1 || e == extent) continue;
+      if (extent != 1) {
+        std::string all;
+        for (const Shape& t : shapes) all += (all.empty() ? "" : ", ") + to_string(t);
+        throw ValueError(std::string(what) + ": the shapes " + all +
+                         " do not broadcast: dims are aligned from the last, "
+                         "and of each pair both are equal or one is 1" +
+                         at_line(source));
+      }
+      extent = e;
+    }
+    out[d] = extent;
+  }
+  return out;
+}
+
+Array broadcast_array(Array x, const Shape& shape, SourceLine source) {
+  const Shape from = checked_node(x, "broadcast", source).type.dims();
+  if (from == shape) return x;
+  BroadcastParams params;
+  params.shape = shape;
+  for (std::size_t d = 0; d < from.size(); ++d)
+    params.dims.push_back(static_cast<std::int64_t>(shape.size() - from.size() + d));
+  return bind(broadcast_in_dim_p, std::move(x), params, source);
+}
+
+void broadcast(Operand& a, Operand& b, const char* what) {
+  const ShapedArray& ta = type_of(a, what);
+  const ShapedArray& tb = type_of(b, what);
+  if (ta.dims() == tb.dims() || ta.rank() == 0 || tb.rank() == 0) return;
+  const Shape shapes[] = {ta.dims(), tb.dims()};
+  const Shape shape = broadcast_shapes(shapes, what, a.source);
+  a.value = broadcast_array(std::move(a.value), shape, a.source);
+  b.value = broadcast_array(std::move(b.value), shape, b.source);
+}
+
+}  // namespace shmap

@@ -1,0 +1,37 @@
+// Type promotion (JAX's lattice, weak types included) and NumPy broadcasting: what user functions
+// do before they bind.
+#pragma once
+#include <span>
+
+#include "core/ir/trace.h"
+#include "shmap/array.h"
+
+namespace shmap {
+
+struct Promoted {
+  DType dtype;
+  bool weak;
+};
+// The join of two types in the lattice.
+Promoted promote_types(DType a, bool weak_a, DType b, bool weak_b);
+// An integer's floating dtype: what `/`, sin, mean … compute in (JAX's to_inexact_dtype).
+DType to_inexact(DType dtype);
+
+// The type of an operand of op `what`: a ValueError where it is empty.
+const ShapedArray& type_of(const Operand& x, const char* what);
+
+// x as dtype; the same handle where it has it. A literal is converted on the host. Keeps or drops
+// weakness as told.
+Array convert(Array x, DType dtype, SourceLine source, bool weak = false);
+// Brings both to their joint dtype.
+void promote(Operand& a, Operand& b, const char* what);
+void promote_inexact(Operand& x, const char* what);
+void promote_inexact(Operand& a, Operand& b, const char* what);
+// Brings both to one shape by NumPy's rules; a scalar is left a scalar (elementwise primitives take
+// it as it is), unless both are. ValueError naming both shapes.
+void broadcast(Operand& a, Operand& b, const char* what);
+// The broadcast shape of several.
+Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source);
+Array broadcast_array(Array x, const Shape& shape, SourceLine source);
+
+}  // namespace shmap

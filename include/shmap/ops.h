@@ -1,0 +1,221 @@
+// Operations on arrays, under jnp's names and meanings (lax's where only it has them). All of them
+// work on concrete arrays, on sharded arrays, on blocks inside a shard_map body and on traced
+// values alike.
+//
+// Dtypes promote as JAX's do, weak types included, with real 64-bit types; `/` of integers is
+// floating, `%` has the divisor's sign, round is half to even; reductions and scans of integers
+// keep their dtype; argmax and argsort give i32. Shapes broadcast as NumPy's. Errors are ValueError
+// (shapes, dims) and TypeError (dtypes), with the caller's line.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "shmap/array.h"
+
+namespace shmap {
+
+// ---- creation
+namespace detail {
+Array from_host(DType dtype, const void* data, std::int64_t count, const Shape& shape,
+                SourceLine source);
+template <class T>
+Array from_list(std::initializer_list<T> values, const Shape& shape, SourceLine source) {
+  return from_host(dtype_of<T>, values.begin(), static_cast<std::int64_t>(values.size()), shape,
+                   source);
+}
+}  // namespace detail
+
+template <class T>
+concept Element = Scalar<T> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
+
+// A copy of row-major host data. ValueError where the count does not fill the shape.
+template <Element T>
+Array array(std::initializer_list<T> values, Shape shape,
+            SourceLine source = SourceLine::current()) {
+  return detail::from_list(values, shape, source);
+}
+template <Element T>
+Array array(std::span<const T> values, Shape shape, SourceLine source = SourceLine::current()) {
+  return detail::from_host(dtype_of<T>, values.data(), static_cast<std::int64_t>(values.size()),
+                           shape, source);
+}
+template <Element T>
+requires(!std::same_as<T, bool>) Array
+    array(const std::vector<T>& values, Shape shape, SourceLine source = SourceLine::current()) {
+  return array<T>(std::span<const T>(values), shape, source);
+}
+template <Element T>
+requires(!std::is_const_v<T>) Array
+    array(std::span<T> values, Shape shape, SourceLine source = SourceLine::current()) {
+  return array<T>(std::span<const T>(values), shape, source);
+}
+Array zeros(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
+Array ones(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
+Array empty(Shape shape, DType dtype = f32,
+            SourceLine source = SourceLine::current());  // zeros, for the time being
+Array full(Shape shape, Operand value);
+Array full(Shape shape, Operand value, DType dtype);
+Array eye(std::int64_t n, DType dtype = f32, SourceLine source = SourceLine::current());
+Array arange(std::int64_t n, DType dtype = f32, SourceLine source = SourceLine::current());
+Array arange(Operand start, Operand stop, Operand step = 1, DType dtype = f32);
+Array linspace(Operand start, Operand stop, std::int64_t num = 50);
+Array iota(DType dtype, std::int64_t n, SourceLine source = SourceLine::current());
+Array zeros_like(Operand x);
+Array ones_like(Operand x);
+Array empty_like(Operand x);
+Array full_like(Operand x, Operand value);
+
+// ---- placement
+Array device_put(Array x, NamedSharding sharding, SourceLine source = SourceLine::current());
+Array device_put(Array x, Device device, SourceLine source = SourceLine::current());
+Array process_allgather(const Array& x);
+
+// ---- elementwise
+Array abs(Operand x);
+Array sign(Operand x);
+Array floor(Operand x);
+Array ceil(Operand x);
+Array round(Operand x);
+Array exp(Operand x);
+Array expm1(Operand x);
+Array log(Operand x);
+Array log1p(Operand x);
+Array sin(Operand x);
+Array cos(Operand x);
+Array tan(Operand x);
+Array tanh(Operand x);
+Array asin(Operand x);
+Array acos(Operand x);
+Array atan(Operand x);
+Array sinh(Operand x);
+Array cosh(Operand x);
+Array sqrt(Operand x);
+Array rsqrt(Operand x);
+Array cbrt(Operand x);
+Array logistic(Operand x);
+Array erf(Operand x);
+Array square(Operand x);
+Array reciprocal(Operand x);
+Array isnan(Operand x);
+Array isfinite(Operand x);
+Array logical_not(Operand x);
+Array bitwise_not(Operand x);
+Array atan2(Operand a, Operand b);
+Array pow(Operand a, Operand b);
+Array floor_divide(Operand a, Operand b);
+Array remainder(Operand a, Operand b);
+Array maximum(Operand a, Operand b);
+Array minimum(Operand a, Operand b);
+Array logical_and(Operand a, Operand b);
+Array logical_or(Operand a, Operand b);
+Array logical_xor(Operand a, Operand b);
+Array bitwise_and(Operand a, Operand b);
+Array bitwise_or(Operand a, Operand b);
+Array bitwise_xor(Operand a, Operand b);
+Array left_shift(Operand a, Operand b);
+Array right_shift(Operand a, Operand b);  // arithmetic for signed dtypes
+Array clip(Operand x, Operand lo, Operand hi);
+Array where(Operand pred, Operand on_true, Operand on_false);
+Array select(Operand pred, Operand on_true,
+             Operand on_false);  // lax.select: shapes equal, pred may be a scalar
+Array astype(Operand x, DType dtype);
+Array bitcast(Operand x, DType dtype);
+
+// ---- shape
+Array reshape(Operand x, Shape shape);  // one extent may be -1
+Array transpose(Operand x);
+Array transpose(Operand x, Dims perm);
+Array swapaxes(Operand x, int a, int b);
+Array broadcast_to(Operand x, Shape shape);
+Array broadcast_in_dim(Operand x, Shape shape, Dims broadcast_dimensions);
+Array expand_dims(Operand x, Dims axis);
+Array squeeze(Operand x);
+Array squeeze(Operand x, Dims axis);
+Array concatenate(const std::vector<Array>& arrays, int axis = 0,
+                  SourceLine source = SourceLine::current());
+Array stack(const std::vector<Array>& arrays, int axis = 0,
+            SourceLine source = SourceLine::current());
+std::vector<Array> split(Operand x, Dims indices_or_sections, int axis = 0);
+std::vector<Array> unstack(Operand x, int axis = 0);
+Array tile(Operand x, Dims reps);
+Array repeat(Operand x, int repeats, int axis);
+Array pad(Operand x, std::vector<std::pair<std::int64_t, std::int64_t>> widths, Operand value = 0);
+Array slice(Operand x, Dims start, Dims limit);
+Array slice(Operand x, Dims start, Dims limit, Dims strides);
+// Starts are clamped so that the slice fits, as in JAX.
+Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes);
+Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
+Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts);
+Array take(Operand x, Operand indices);  // of the flattened array
+Array take(Operand x, Operand indices, int axis);
+struct GatherDimensionNumbers {
+  std::vector<int> offset_dims = {}, collapsed_slice_dims = {}, start_index_map = {};
+};
+Array gather(Operand x, Operand start_indices, GatherDimensionNumbers dimension_numbers,
+             Shape slice_sizes);
+Array one_hot(Operand x, int num_classes, DType dtype = f32);
+Array flip(Operand x);
+Array flip(Operand x, Dims axis);
+Array roll(Operand x, Dims shift);
+Array roll(Operand x, Dims shift, Dims axis);
+
+// ---- reductions and scans; over {} they reduce nothing
+Array sum(Operand x);
+Array sum(Operand x, Dims axis, bool keepdims = false);
+Array prod(Operand x);
+Array prod(Operand x, Dims axis, bool keepdims = false);
+Array max(Operand x);
+Array max(Operand x, Dims axis, bool keepdims = false);
+Array min(Operand x);
+Array min(Operand x, Dims axis, bool keepdims = false);
+Array mean(Operand x);
+Array mean(Operand x, Dims axis, bool keepdims = false);
+Array var(Operand x);
+Array var(Operand x, Dims axis, bool keepdims = false);
+Array any(Operand x);
+Array any(Operand x, Dims axis, bool keepdims = false);
+Array all(Operand x);
+Array all(Operand x, Dims axis, bool keepdims = false);
+Array argmax(Operand x);
+Array argmax(Operand x, Dims axis, bool keepdims = false);
+Array argmin(Operand x);
+Array argmin(Operand x, Dims axis, bool keepdims = false);
+Array logsumexp(Operand x);
+Array logsumexp(Operand x, Dims axis, bool keepdims = false);
+Array cumsum(Operand x, int axis);
+Array cumprod(Operand x, int axis);
+Array cummax(Operand x, int axis);
+Array sort(Operand x, int axis = -1);
+Array argsort(Operand x, int axis = -1);
+std::pair<Array, Array> top_k(Operand x, int k);
+
+// ---- linear algebra; products of bf16 and f16 accumulate in f32
+struct DotDimensionNumbers {
+  std::pair<std::vector<int>, std::vector<int>> contracting = {}, batch = {};
+};
+Array dot_general(Operand a, Operand b, DotDimensionNumbers dimension_numbers);
+Array matmul(Operand a, Operand b);
+Array dot(Operand a, Operand b);
+Array outer(Operand a, Operand b);
+namespace detail {
+Array einsum(std::string_view subscripts, std::vector<Operand> operands);
+}
+template <std::convertible_to<Operand>... A>
+Array einsum(std::string_view subscripts, const A&... operands) {
+  return detail::einsum(subscripts, {Operand(operands)...});
+}
+
+// ---- neural networks
+Array softmax(Operand x, Dims axis = -1);
+Array log_softmax(Operand x, Dims axis = -1);
+Array relu(Operand x);
+Array gelu(Operand x, bool approximate = true);
+Array silu(Operand x);
+Array layer_norm(Operand x, Operand scale, Operand bias, float eps = 1e-5f);  // over the last dim
+Array rms_norm(Operand x, Operand scale, float eps = 1e-6f);                  // over the last dim
+
+}  // namespace shmap

@@ -1,0 +1,192 @@
+#include "core/cpu/kernels/copy.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace shmap::cpu {
+namespace {
+
+using Rng = std::mt19937_64;
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes random_bytes(std::int64_t count, Rng& rng) {
+  Bytes bytes(static_cast<std::size_t>(count));
+  for (auto& b : bytes) b = static_cast<std::uint8_t>(rng());
+  return bytes;
+}
+
+void reference(const StridedCopy& c) {
+  for (int d = 0; d < c.rank; ++d)
+    if (c.extent[d] == 0) return;
+  std::int64_t index[kMaxRank] = {};
+  for (;;) {
+    const char* src = static_cast<const char*>(c.src);
+    char* dst = static_cast<char*>(c.dst);
+    for (int d = 0; d < c.rank; ++d) {
+      src += index[d] * c.src_stride[d];
+      dst += index[d] * c.dst_stride[d];
+    }
+    std::memcpy(dst, src, static_cast<std::size_t>(c.itemsize));
+    int d = c.rank - 1;
+    for (; d >= 0 && ++index[d] == c.extent[d]; --d) index[d] = 0;
+    if (d < 0) return;
+  }
+}
+
+// Runs `copy`, whose dst lies in a buffer of dst_bytes at dst_offset, whole and in parts, and
+// compares all of the buffer.
+void check(StridedCopy copy, std::int64_t dst_bytes, std::int64_t dst_offset, Rng& rng,
+           const std::string& what) {
+  const Bytes before = random_bytes(dst_bytes, rng);
+  Bytes want = before;
+  copy.dst = want.data() + dst_offset;
+  reference(copy);
+  for (int parts : {0, 1, 2, 3, 7}) {
+    Bytes got = before;
+    copy.dst = got.data() + dst_offset;
+    if (parts == 0) copy_strided(copy);
+    for (int part = 0; part < parts; ++part) copy_strided_part(copy, part, parts);
+    ASSERT_TRUE(got == want) << what << " in " << parts << " parts";
+  }
+}
+
+// A random view of a random array (permuted, reversed, stepped, broadcast) into a random view of
+// another.
+TEST(StridedCopy, RandomViewsMatchReference) {
+  Rng rng(5);
+  for (int round = 0; round < 1500; ++round) {
+    StridedCopy c;
+    constexpr int sizes[] = {1, 2, 4, 8, 16, 3, 12, 32};
+    c.itemsize = sizes[rng() % std::size(sizes)];
+    c.rank = static_cast<int>(rng() % 6);
+    std::int64_t budget = 3000;
+    for (int d = 0; d < c.rank; ++d) {
+      const bool zero = rng() % 60 == 0;
+      c.extent[d] =
+          zero ? 0
+               : 1 + static_cast<std::int64_t>(
+                         rng() % std::min<std::uint64_t>(rng() % 3 == 0 ? 40 : 6,
+                                                         static_cast<std::uint64_t>(budget)));
+      if (c.extent[d] > 0) budget = std::max<std::int64_t>(1, budget / c.extent[d]);
+    }
+    // Strides of each side: the dims in some order, each with a step, a gap and a sign.
+    const auto layout = [&](std::int64_t* stride, bool may_broadcast, std::int64_t* offset) {
+      std::array<int, kMaxRank> order;
+      std::iota(order.begin(), order.end(), 0);
+      if (rng() % 3 != 0) std::shuffle(order.begin(), order.begin() + c.rank, rng);
+      std::int64_t step = c.itemsize;
+      *offset = 0;
+      for (int i = c.rank - 1; i >= 0; --i) {
+        const int d = order[static_cast<std::size_t>(i)];
+        if (may_broadcast && rng() % 5 == 0) {
+          stride[d] = 0;
+          continue;
+        }
+        if (rng() % 4 == 0) step *= 1 + static_cast<std::int64_t>(rng() % 2);
+        stride[d] = step;
+        step *= std::max<std::int64_t>(c.extent[d], 1);
+        if (rng() % 4 == 0) step += c.itemsize;
+        if (rng() % 5 == 0 && c.extent[d] > 0) {
+          *offset += stride[d] * (c.extent[d] - 1);
+          stride[d] = -stride[d];
+        }
+      }
+      return step + c.itemsize;
+    };
+    std::int64_t src_offset, dst_offset;
+    const std::int64_t src_bytes = layout(c.src_stride, true, &src_offset);
+    const std::int64_t dst_bytes = layout(c.dst_stride, false, &dst_offset);
+    const Bytes src = random_bytes(src_bytes, rng);
+    c.src = src.data() + src_offset;
+    check(c, dst_bytes, dst_offset, rng, "round " + std::to_string(round));
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(StridedCopy, TransposesOfEveryItemAndSize) {
+  Rng rng(6);
+  for (int itemsize : {1, 2, 4, 8, 16, 3}) {
+    for (const auto [rows, cols] : {std::array<std::int64_t, 2>{1, 1},
+                                    {4, 4},
+                                    {16, 16},
+                                    {64, 64},
+                                    {65, 63},
+                                    {3, 1000},
+                                    {1000, 3},
+                                    {129, 520},
+                                    {1024, 3},
+                                    {2048, 2},
+                                    {31, 1030}}) {
+      const Bytes src = random_bytes(rows * cols * itemsize, rng);
+      StridedCopy c;
+      c.rank = 2;
+      c.itemsize = itemsize;
+      c.extent[0] = rows, c.extent[1] = cols;
+      row_major_strides(2, c.extent, itemsize, c.dst_stride);
+      c.src_stride[0] = itemsize, c.src_stride[1] = rows * itemsize;
+      c.src = src.data();
+      check(c, rows * cols * itemsize, 0, rng,
+            std::to_string(rows) + "x" + std::to_string(cols) + " of " + std::to_string(itemsize));
+    }
+  }
+}
+
+TEST(StridedCopy, LargeRunsStreamPastTheCaches) {
+  Rng rng(8);
+  const std::int64_t bytes = (std::int64_t{9} << 20) + 77;
+  const Bytes src = random_bytes(bytes, rng);
+  for (std::int64_t offset : {0, 1, 63}) {
+    Bytes got(static_cast<std::size_t>(bytes + 64), 7);
+    copy_bytes(got.data() + offset, src.data(), bytes);
+    EXPECT_EQ(0, std::memcmp(got.data() + offset, src.data(), static_cast<std::size_t>(bytes)));
+    for (std::int64_t i = 0; i < offset; ++i) EXPECT_EQ(got[static_cast<std::size_t>(i)], 7);
+    for (std::int64_t i = offset + bytes; i < bytes + 64; ++i)
+      EXPECT_EQ(got[static_cast<std::size_t>(i)], 7);
+  }
+  // Rows of one array into the columns of another, as concatenate does.
+  StridedCopy c;
+  c.rank = 2;
+  c.itemsize = 4;
+  c.extent[0] = 1025, c.extent[1] = 1100;
+  row_major_strides(2, c.extent, 4, c.src_stride);
+  c.dst_stride[0] = 8192, c.dst_stride[1] = 4;
+  c.src = src.data();
+  check(c, 1025 * 8192, 4, rng, "concatenate");
+}
+
+TEST(FillItems, EveryItemSizeAndCount) {
+  Rng rng(9);
+  for (int itemsize : {1, 2, 3, 4, 8, 12, 16, 100}) {
+    for (std::int64_t count : {0, 1, 2, 3, 17, 1000, 20000}) {
+      for (bool zero : {false, true}) {
+        const Bytes value =
+            zero ? Bytes(static_cast<std::size_t>(itemsize), 0) : random_bytes(itemsize, rng);
+        Bytes got(static_cast<std::size_t>(itemsize * count + 8), 5), want = got;
+        for (std::int64_t i = 0; i < count; ++i)
+          std::copy(value.begin(), value.end(), want.begin() + i * itemsize);
+        fill_items(got.data(), value.data(), itemsize, count);
+        ASSERT_TRUE(got == want) << itemsize << " x " << count;
+      }
+    }
+  }
+}
+
+TEST(CopyParts, SmallCopiesAreNotCut) {
+  StridedCopy c;
+  c.rank = 1;
+  c.itemsize = 4;
+  c.extent[0] = 100, c.src_stride[0] = c.dst_stride[0] = 4;
+  EXPECT_EQ(copy_parts(c, 8), 1);
+  c.extent[0] = 10'000'000;
+  EXPECT_EQ(copy_parts(c, 8), 8);
+}
+
+}  // namespace
+}  // namespace shmap::cpu
