@@ -1,0 +1,50 @@
+// What gather and scatter share: reading index vectors of any integer type.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "shmap/dtype.h"
+#include "shmap/error.h"
+
+namespace shmap::cpu {
+
+using ReadIndex = std::int64_t (*)(const void* indices, std::int64_t at);
+
+template <class T>
+std::int64_t read_index(const void* indices, std::int64_t at) {
+  const T v = static_cast<const T*>(indices)[at];
+  if constexpr (sizeof(T) == 8 && !std::is_signed_v<T>) {  // beyond every array: as far as it goes
+    constexpr auto most = std::numeric_limits<std::int64_t>::max();
+    return v > static_cast<T>(most) ? most : static_cast<std::int64_t>(v);
+  } else {
+    return static_cast<std::int64_t>(v);
+  }
+}
+
+// TypeError where t is no integer type.
+inline ReadIndex index_reader(DType t) {
+  switch (t) {
+    case i8:
+      return read_index<std::int8_t>;
+    case i16:
+      return read_index<std::int16_t>;
+    case i32:
+      return read_index<std::int32_t>;
+    case i64:
+      return read_index<std::int64_t>;
+    case u8:
+      return read_index<std::uint8_t>;
+    case u16:
+      return read_index<std::uint16_t>;
+    case u32:
+      return read_index<std::uint32_t>;
+    case u64:
+      return read_index<std::uint64_t>;
+    default:
+      throw TypeError(std::string("gather, scatter: indices are ") + short_name(t) +
+                      ": an integer type is wanted");
+  }
+}
+
+}  // namespace shmap::cpu

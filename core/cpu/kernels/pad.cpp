@@ -1,0 +1,115 @@
+#include "core/cpu/kernels/pad.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/cpu/kernels/copy.h"
+
+namespace shmap::cpu {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
+
+// Which items of src land in dst along one dim, and where the first of them does.
+struct Placed {
+  int64_t first, count, at;
+};
+
+Placed place(int64_t extent, int64_t low, int64_t interior, int64_t out) {
+  const int64_t step = interior + 1;
+  const int64_t first = low < 0 ? (-low + step - 1) / step : 0;
+  const int64_t at = low + first * step;
+  const int64_t room = at < out ? (out - 1 - at) / step + 1 : 0;
+  return {first, std::max<int64_t>(0, std::min(extent - first, room)), at};
+}
+
+// The range [begin, end) of dst's dim `cut`.
+void run(const Pad& p, int cut, int64_t begin, int64_t end) {
+  int64_t out[kMaxRank], src_stride[kMaxRank], dst_stride[kMaxRank];
+  int64_t items = 1;
+  for (int d = 0; d < p.rank; ++d) {
+    out[d] = padded_extent(p.extent[d], p.low[d], p.high[d], p.interior[d]);
+    items *= out[d];
+  }
+  if (items == 0) return;
+  row_major_strides(p.rank, p.extent, p.itemsize, src_stride);
+  row_major_strides(p.rank, out, p.itemsize, dst_stride);
+  char* const base = static_cast<char*>(p.dst) + (p.rank > 0 ? begin * dst_stride[cut] : 0);
+
+  StridedCopy copy;
+  copy.rank = p.rank;
+  copy.itemsize = p.itemsize;
+  const char* src = static_cast<const char*>(p.src);
+  char* dst = base;
+  int64_t copied = 1, range = 1;
+  for (int d = 0; d < p.rank; ++d) {
+    const bool here = d == cut;
+    const int64_t size = here ? end - begin : out[d];
+    const Placed placed =
+        place(p.extent[d], here ? p.low[d] - begin : p.low[d], p.interior[d], size);
+    copy.extent[d] = placed.count;
+    copy.src_stride[d] = src_stride[d];
+    copy.dst_stride[d] = dst_stride[d] * (p.interior[d] + 1);
+    if (placed.count > 0) {
+      src += placed.first * src_stride[d];
+      dst += placed.at * dst_stride[d];
+    }
+    copied *= placed.count;
+    range *= size;
+  }
+  // Dims outside of the cut one: a block of `range` items is contiguous only where there are none.
+  if (copied < range) {
+    int64_t outer = 1;
+    for (int d = 0; d < cut; ++d) outer *= out[d];
+    const int64_t stride = cut > 0 ? dst_stride[cut - 1] : 0;
+    for (int64_t o = 0; o < outer; ++o)
+      fill_items(base + o * stride, p.value, p.itemsize, range / outer);
+  }
+  if (copied == 0) return;
+  copy.src = src;
+  copy.dst = dst;
+  copy_strided(copy);
+}
+
+// The dim that parts are ranges of: the first one long enough, else the longest.
+int cut_dim(const Pad& p, int parts) {
+  int longest = 0;
+  int64_t longest_extent = -1;
+  for (int d = 0; d < p.rank; ++d) {
+    const int64_t extent = padded_extent(p.extent[d], p.low[d], p.high[d], p.interior[d]);
+    if (extent >= 4 * parts) return d;
+    if (extent > longest_extent) longest = d, longest_extent = extent;
+  }
+  return longest;
+}
+
+}  // namespace
+
+int64_t padded_extent(int64_t extent, int64_t low, int64_t high, int64_t interior) {
+  const int64_t spread = extent > 0 ? extent + (extent - 1) * interior : 0;
+  return std::max<int64_t>(0, spread + low + high);
+}
+
+void pad(const Pad& p) { pad_part(p, 0, 1); }
+
+int pad_parts(const Pad& p, int workers) {
+  int64_t bytes = p.itemsize;
+  for (int d = 0; d < p.rank; ++d)
+    bytes *= padded_extent(p.extent[d], p.low[d], p.high[d], p.interior[d]);
+  return static_cast<int>(std::clamp<int64_t>(bytes / kPartBytes, 1, workers));
+}
+
+void pad_part(const Pad& p, int part, int parts) {
+  if (p.rank == 0) {
+    if (part == 0) run(p, 0, 0, 1);
+    return;
+  }
+  const int cut = cut_dim(p, parts);
+  const int64_t extent = padded_extent(p.extent[cut], p.low[cut], p.high[cut], p.interior[cut]);
+  const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
+  if (begin < end) run(p, cut, begin, end);
+}
+
+}  // namespace shmap::cpu

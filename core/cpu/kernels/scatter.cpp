@@ -1,0 +1,256 @@
+#include "core/cpu/kernels/scatter.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/gather_index.h"
+#include "shmap/error.h"
+#include "shmap/half.h"
+
+namespace shmap::cpu {
+namespace {
+
+using std::int64_t;
+
+bool contains(const IntList& list, int64_t v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+// dst[i] = dst[i] op src[i] for i < count, strides in bytes.
+using Combine = void (*)(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
+                         int64_t count);
+
+template <class T, ScatterOp op>
+T combined(T a, T b) {
+  if constexpr (op == ScatterOp::set) {
+    return b;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return op == ScatterOp::add || op == ScatterOp::max ? a || b : a && b;
+  } else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
+    return T(combined<float, op>(a, b));
+  } else if constexpr (op == ScatterOp::min) {
+    return a != a || a < b ? a : b;  // a NaN on either side stays
+  } else if constexpr (op == ScatterOp::max) {
+    return a != a || a > b ? a : b;
+  } else if constexpr (std::is_integral_v<T>) {
+    using Wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // wraps around
+    const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);
+    return static_cast<T>(op == ScatterOp::add ? x + y : x * y);
+  } else {
+    return op == ScatterOp::add ? a + b : a * b;
+  }
+}
+
+template <class T, ScatterOp op>
+void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t count) {
+  constexpr int64_t size = sizeof(T);
+  if (dst_stride == size && src_stride == size) {
+    T* __restrict to = reinterpret_cast<T*>(dst);
+    const T* __restrict from = reinterpret_cast<const T*>(src);
+    for (int64_t i = 0; i < count; ++i) to[i] = combined<T, op>(to[i], from[i]);
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    T& to = *reinterpret_cast<T*>(dst + i * dst_stride);
+    to = combined<T, op>(to, *reinterpret_cast<const T*>(src + i * src_stride));
+  }
+}
+
+template <class T>
+Combine combine_of(ScatterOp op) {
+  switch (op) {
+    case ScatterOp::set:
+      return combine<T, ScatterOp::set>;
+    case ScatterOp::add:
+      return combine<T, ScatterOp::add>;
+    case ScatterOp::mul:
+      return combine<T, ScatterOp::mul>;
+    case ScatterOp::min:
+      return combine<T, ScatterOp::min>;
+    case ScatterOp::max:
+      return combine<T, ScatterOp::max>;
+  }
+  return nullptr;
+}
+
+Combine combine_of(DType t, ScatterOp op) {
+  switch (t) {
+    case bool_:
+      return combine_of<bool>(op);
+    case i8:
+      return combine_of<std::int8_t>(op);
+    case i16:
+      return combine_of<std::int16_t>(op);
+    case i32:
+      return combine_of<std::int32_t>(op);
+    case i64:
+      return combine_of<std::int64_t>(op);
+    case u8:
+      return combine_of<std::uint8_t>(op);
+    case u16:
+      return combine_of<std::uint16_t>(op);
+    case u32:
+      return combine_of<std::uint32_t>(op);
+    case u64:
+      return combine_of<std::uint64_t>(op);
+    case f16:
+      return combine_of<float16>(op);
+    case bf16:
+      return combine_of<bfloat16>(op);
+    case f32:
+      return combine_of<float>(op);
+    case f64:
+      return combine_of<double>(op);
+    case prng_key:
+      if (op == ScatterOp::set) return combine<std::uint64_t, ScatterOp::set>;
+      break;
+  }
+  throw TypeError(std::string("scatter: ") + short_name(t) + " can only be set");
+}
+
+struct Plan {
+  int rank = 0;       // of a window
+  int dim[kMaxRank];  // the operand dim of each
+  int64_t extent[kMaxRank];
+  int64_t operand_stride[kMaxRank], update_stride[kMaxRank];  // bytes
+  int batch_rank = 0;
+  int64_t batch_count = 1;
+  int64_t batch_extent[kMaxRank], batch_stride[kMaxRank];  // in updates, bytes
+  int64_t stride[kMaxRank];                                // bytes, of every operand dim
+  int64_t last_start[kMaxRank];  // by operand dim: the largest start whose window fits
+  int64_t index_size = 0;
+};
+
+Plan make_plan(const Scatter& s) {
+  Plan p;
+  const int size = itemsize(s.dtype);
+  int64_t update_stride[kMaxRank];
+  row_major_strides(s.operand_shape.rank(), s.operand_shape.data(), size, p.stride);
+  row_major_strides(s.updates_shape.rank(), s.updates_shape.data(), size, update_stride);
+  p.index_size = s.indices_shape.back();
+  for (int d = 0; d < s.operand_shape.rank(); ++d) {
+    const int64_t extent = s.operand_shape[static_cast<std::size_t>(d)];
+    p.last_start[d] = extent - 1;
+    if (contains(s.dims.inserted_window_dims, d) || contains(s.dims.operand_batching_dims, d))
+      continue;
+    const auto u =
+        static_cast<std::size_t>(s.dims.update_window_dims[static_cast<std::size_t>(p.rank)]);
+    p.dim[p.rank] = d;
+    p.extent[p.rank] = s.updates_shape[u];
+    p.operand_stride[p.rank] = p.stride[d];
+    p.update_stride[p.rank] = update_stride[u];
+    p.last_start[d] = extent - p.extent[p.rank];
+    ++p.rank;
+  }
+  for (int d = 0; d < s.updates_shape.rank(); ++d) {
+    if (contains(s.dims.update_window_dims, d)) continue;
+    p.batch_extent[p.batch_rank] = s.updates_shape[static_cast<std::size_t>(d)];
+    p.batch_count *= p.batch_extent[p.batch_rank];
+    p.batch_stride[p.batch_rank++] = update_stride[d];
+  }
+  return p;
+}
+
+// The operand dim that parts are ranges of, so that no two write the same element: each applies
+// what lies in its range of every window. Best is a dim that no index moves along, since then no
+// part looks at a window in vain.
+int choose_cut(const Scatter& s, const Plan& p, int parts) {
+  int best = 0;
+  for (int d = 1; d < s.operand_shape.rank(); ++d)
+    if (s.operand_shape[static_cast<std::size_t>(d)] >
+        s.operand_shape[static_cast<std::size_t>(best)])
+      best = d;
+  for (int w = 0; w < p.rank; ++w)
+    if (p.last_start[p.dim[w]] == 0 && p.extent[w] >= 4 * parts) return p.dim[w];
+  return best;
+}
+
+void apply(const Plan& p, Combine f, char* operand, const char* update) {
+  if (p.rank == 0) return f(operand, 0, update, 0, 1);
+  const int inner = p.rank - 1;
+  int64_t index[kMaxRank] = {};
+  for (;;) {
+    f(operand, p.operand_stride[inner], update, p.update_stride[inner], p.extent[inner]);
+    int d = inner - 1;
+    for (; d >= 0; --d) {
+      operand += p.operand_stride[d];
+      update += p.update_stride[d];
+      if (++index[d] < p.extent[d]) break;
+      operand -= p.operand_stride[d] * p.extent[d];
+      update -= p.update_stride[d] * p.extent[d];
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+}  // namespace
+
+void scatter(const Scatter& s) { scatter_part(s, 0, 1); }
+
+int scatter_parts(const Scatter& s, int workers) {
+  const Plan p = make_plan(s);
+  constexpr int64_t worth_a_part = 16 << 10;  // elements
+  int64_t elements = p.batch_count;
+  for (int d = 0; d < p.rank; ++d) elements *= p.extent[d];
+  return static_cast<int>(std::clamp<int64_t>(elements / worth_a_part, 1, workers));
+}
+
+void scatter_part(const Scatter& s, int part, int parts) {
+  const ReadIndex read = index_reader(s.index_dtype);
+  const Combine f = combine_of(s.dtype, s.op);
+  Plan p = make_plan(s);
+  const int rank = s.operand_shape.rank();
+  // A part's range, of a dim of extent 1 that is not there where the operand is a scalar.
+  const int cut = choose_cut(s, p, parts);
+  const int64_t extent = rank > 0 ? s.operand_shape[static_cast<std::size_t>(cut)] : 1;
+  const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
+  if (begin == end) return;
+  int64_t window_extent = 1, window_stride = 0;  // along the cut dim, of all of a window
+  int cut_window = -1;
+  for (int w = 0; w < p.rank; ++w) {
+    if (p.extent[w] == 0) return;
+    if (p.dim[w] != cut) continue;
+    cut_window = w;
+    window_extent = p.extent[w];
+    window_stride = p.update_stride[w];
+  }
+
+  for (int64_t b = 0; b < p.batch_count; ++b) {
+    int64_t start[kMaxRank] = {};
+    int64_t index[kMaxRank];
+    const char* from = static_cast<const char*>(s.updates);
+    for (int64_t rest = b, d = p.batch_rank - 1; d >= 0; --d) {
+      index[d] = rest % p.batch_extent[d];
+      rest /= p.batch_extent[d];
+      from += index[d] * p.batch_stride[d];
+    }
+    bool inside = true;
+    for (int64_t k = 0; k < p.index_size; ++k) {
+      const int64_t d = s.dims.scatter_dims_to_operand_dims[static_cast<std::size_t>(k)];
+      start[d] = read(s.indices, b * p.index_size + k);
+      if (s.mode == IndexMode::clip)
+        start[d] = std::clamp<int64_t>(start[d], 0, p.last_start[d]);
+      else if (s.mode == IndexMode::fill_or_drop)
+        inside &= start[d] >= 0 && start[d] <= p.last_start[d];
+    }
+    if (!inside) continue;
+    for (std::size_t i = 0; i < s.dims.operand_batching_dims.size(); ++i)
+      start[s.dims.operand_batching_dims[i]] = index[s.dims.indices_batching_dims[i]];
+    const int64_t first = std::max(start[cut], begin);
+    const int64_t last = std::min(start[cut] + window_extent, end);
+    if (first >= last) continue;
+    from += (first - start[cut]) * window_stride;
+    start[cut] = first;
+    if (cut_window >= 0) p.extent[cut_window] = last - first;
+    char* to = static_cast<char*>(s.operand);
+    for (int d = 0; d < rank; ++d) to += start[d] * p.stride[d];
+    apply(p, f, to, from);
+  }
+}
+
+}  // namespace shmap::cpu

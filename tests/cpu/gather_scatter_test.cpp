@@ -1,0 +1,362 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "core/cpu/kernels/gather.h"
+#include "core/cpu/kernels/scatter.h"
+#include "shmap/error.h"
+#include "shmap/half.h"
+
+namespace shmap::cpu {
+namespace {
+
+using Rng = std::mt19937_64;
+using std::int64_t;
+
+bool contains(const IntList& list, int64_t v) {
+  return std::find(list.begin(), list.end(), v) != list.end();
+}
+
+// The index of element `flat` of a row-major array.
+std::vector<int64_t> unravel(int64_t flat, const Shape& shape) {
+  std::vector<int64_t> index(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    index[d] = flat % shape[d];
+    flat /= shape[d];
+  }
+  return index;
+}
+
+int64_t ravel(const std::vector<int64_t>& index, const Shape& shape) {
+  int64_t flat = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) flat = flat * shape[d] + index[d];
+  return flat;
+}
+
+// A gather of random dimension numbers, and all that its arrays need.
+struct Problem {
+  Shape operand, indices, slice_sizes, out;
+  GatherDims dims;
+  IndexMode mode;
+  std::vector<int64_t> index;  // values, some of them out of bounds
+};
+
+Problem random_problem(Rng& rng) {
+  Problem p;
+  const auto below = [&](int64_t n) {
+    return static_cast<int64_t>(rng() % static_cast<std::uint64_t>(n));
+  };
+  const int rank = 1 + static_cast<int>(below(4));
+  const int batch_rank = static_cast<int>(below(3));
+  for (int d = 0; d < batch_rank; ++d) p.indices.push_back(1 + below(4));
+  for (int d = 0; d < rank; ++d) p.operand.push_back(1 + below(5));
+  // At most one batching dim.
+  if (batch_rank > 0 && rank > 1 && below(3) == 0) {
+    const int64_t d = below(rank), b = below(batch_rank);
+    p.operand[static_cast<std::size_t>(d)] = p.indices[static_cast<std::size_t>(b)];
+    p.dims.operand_batching_dims.push_back(d);
+    p.dims.indices_batching_dims.push_back(b);
+  }
+  std::vector<int64_t> indexed;
+  for (int d = 0; d < rank; ++d) {
+    const bool batching = contains(p.dims.operand_batching_dims, d);
+    if (!batching && below(2) == 0) indexed.push_back(d);
+    const bool collapsed = !batching && below(3) == 0;
+    if (collapsed) p.dims.collapsed_slice_dims.push_back(d);
+    p.slice_sizes.push_back(
+        batching || collapsed ? 1 : 1 + below(p.operand[static_cast<std::size_t>(d)]));
+  }
+  std::shuffle(indexed.begin(), indexed.end(), rng);
+  for (int64_t d : indexed) p.dims.start_index_map.push_back(d);
+  p.indices.push_back(static_cast<int64_t>(indexed.size()));
+  const int window_rank = rank - static_cast<int>(p.dims.collapsed_slice_dims.size()) -
+                          static_cast<int>(p.dims.operand_batching_dims.size());
+  std::vector<int64_t> positions(static_cast<std::size_t>(window_rank + batch_rank));
+  std::iota(positions.begin(), positions.end(), 0);
+  if (below(2) == 0)
+    std::shuffle(positions.begin(), positions.end(), rng);
+  else
+    std::rotate(positions.begin(), positions.begin() + batch_rank, positions.end());
+  positions.resize(static_cast<std::size_t>(window_rank));
+  std::sort(positions.begin(), positions.end());
+  for (int64_t d : positions) p.dims.offset_dims.push_back(d);
+  p.mode = std::array{IndexMode::clip, IndexMode::fill_or_drop,
+                      IndexMode::promise_in_bounds}[static_cast<std::size_t>(below(3))];
+  const int64_t count = p.indices.num_elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const auto d = static_cast<std::size_t>(indexed[static_cast<std::size_t>(i) % indexed.size()]);
+    const int64_t fits = p.operand[d] - p.slice_sizes[d] + 1;
+    p.index.push_back(p.mode == IndexMode::promise_in_bounds ? below(fits)
+                                                             : below(p.operand[d] + 4) - 2);
+  }
+  Gather g;
+  g.dims = p.dims, g.indices_shape = p.indices, g.slice_sizes = p.slice_sizes;
+  p.out = gather_shape(g);
+  return p;
+}
+
+// The operand index that output index `out` reads; false where its slice is out of bounds.
+bool source(const Problem& p, const std::vector<int64_t>& out, std::vector<int64_t>* from) {
+  std::vector<int64_t> batch, offset;
+  for (std::size_t d = 0; d < out.size(); ++d)
+    (contains(p.dims.offset_dims, static_cast<int64_t>(d)) ? offset : batch).push_back(out[d]);
+  from->assign(p.operand.size(), 0);
+  bool inside = true;
+  for (std::size_t k = 0; k < p.dims.start_index_map.size(); ++k) {
+    auto at = batch;
+    at.push_back(static_cast<int64_t>(k));
+    int64_t start = p.index[static_cast<std::size_t>(ravel(at, p.indices))];
+    const auto d = static_cast<std::size_t>(p.dims.start_index_map[k]);
+    const int64_t last = p.operand[d] - p.slice_sizes[d];
+    if (p.mode == IndexMode::clip) start = std::clamp<int64_t>(start, 0, last);
+    inside &= start >= 0 && start <= last;
+    (*from)[d] = start;
+  }
+  for (std::size_t i = 0; i < p.dims.operand_batching_dims.size(); ++i) {
+    (*from)[static_cast<std::size_t>(p.dims.operand_batching_dims[i])] =
+        batch[static_cast<std::size_t>(p.dims.indices_batching_dims[i])];
+  }
+  std::size_t next = 0;
+  for (std::size_t d = 0; d < p.operand.size(); ++d) {
+    if (contains(p.dims.collapsed_slice_dims, static_cast<int64_t>(d)) ||
+        contains(p.dims.operand_batching_dims, static_cast<int64_t>(d)))
+      continue;
+    (*from)[d] += offset[next++];
+  }
+  return inside;
+}
+
+template <class T>
+std::vector<T> converted(const std::vector<int64_t>& v) {
+  return std::vector<T>(v.begin(), v.end());
+}
+
+template <class T, class Index>
+void check_gather(const Problem& p, Rng& rng) {
+  std::vector<T> operand(static_cast<std::size_t>(p.operand.num_elements()));
+  for (T& v : operand) v = static_cast<T>(rng());
+  const auto count = static_cast<std::size_t>(p.out.num_elements());
+  std::vector<T> want(count), got(count);
+  const T fill = static_cast<T>(77);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<int64_t> from;
+    const bool inside = source(p, unravel(static_cast<int64_t>(i), p.out), &from);
+    want[i] = inside ? operand[static_cast<std::size_t>(ravel(from, p.operand))] : fill;
+  }
+  const std::vector<Index> indices = converted<Index>(p.index);
+  Gather g;
+  g.dims = p.dims, g.mode = p.mode;
+  g.operand_shape = p.operand, g.indices_shape = p.indices, g.slice_sizes = p.slice_sizes;
+  g.index_dtype = dtype_of<Index>;
+  g.itemsize = sizeof(T);
+  g.operand = operand.data(), g.indices = indices.data(), g.fill = &fill, g.out = got.data();
+  gather(g);
+  ASSERT_EQ(got, want);
+  std::fill(got.begin(), got.end(), T{});
+  for (int part = 3; part >= 0; --part) gather_part(g, part, 4);
+  ASSERT_EQ(got, want);
+}
+
+TEST(Gather, RandomDimensionNumbersMatchReference) {
+  Rng rng(2);
+  for (int round = 0; round < 1200; ++round) {
+    SCOPED_TRACE(round);
+    const Problem p = random_problem(rng);
+    check_gather<std::uint32_t, std::int32_t>(p, rng);
+    check_gather<std::uint8_t, std::int64_t>(p, rng);
+    check_gather<std::uint64_t, std::int8_t>(p, rng);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(Gather, RowsOfAMatrix) {
+  constexpr int64_t rows = 50, cols = 33;
+  std::vector<float> operand(rows * cols);
+  std::iota(operand.begin(), operand.end(), 0.f);
+  const std::vector<std::int32_t> indices = {3, 49, 0, 50, -1, 7, 1000000};
+  const auto take = [&](IndexMode mode) {
+    std::vector<float> out(indices.size() * cols);
+    const float fill = NAN;
+    Gather g;
+    g.dims.offset_dims.push_back(1);
+    g.dims.collapsed_slice_dims.push_back(0);
+    g.dims.start_index_map.push_back(0);
+    g.operand_shape = {rows, cols}, g.indices_shape = {indices.size(), 1};
+    g.slice_sizes = {1, cols};
+    g.mode = mode;
+    g.itemsize = 4;
+    g.operand = operand.data(), g.indices = indices.data(), g.fill = &fill, g.out = out.data();
+    EXPECT_EQ(gather_shape(g), Shape({indices.size(), cols}));
+    gather(g);
+    return out;
+  };
+  const auto clipped = take(IndexMode::clip), filled = take(IndexMode::fill_or_drop);
+  constexpr std::array<int, 7> from = {3, 49, 0, 49, 0, 7, 49};
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const bool inside = indices[i] >= 0 && indices[i] < rows;
+    for (std::size_t c = 0; c < cols; ++c) {
+      const float row_value = static_cast<float>(from[i]) * cols + static_cast<float>(c);
+      EXPECT_EQ(clipped[i * cols + c], row_value);
+      if (inside)
+        EXPECT_EQ(filled[i * cols + c], row_value);
+      else
+        EXPECT_TRUE(std::isnan(filled[i * cols + c]));
+    }
+  }
+}
+
+TEST(Gather, UnsignedIndicesBeyondEveryArrayAreOutOfBounds) {
+  const std::vector<float> operand = {1.f, 2.f, 3.f};
+  const std::vector<std::uint64_t> indices = {std::numeric_limits<std::uint64_t>::max(), 1};
+  std::vector<float> out(2);
+  const float fill = -1.f;
+  Gather g;
+  g.dims.collapsed_slice_dims.push_back(0);
+  g.dims.start_index_map.push_back(0);
+  g.operand_shape = {3}, g.indices_shape = {2, 1}, g.slice_sizes = {1};
+  g.index_dtype = u64;
+  g.itemsize = 4;
+  g.operand = operand.data(), g.indices = indices.data(), g.fill = &fill, g.out = out.data();
+  g.mode = IndexMode::clip;
+  gather(g);
+  EXPECT_EQ(out, (std::vector<float>{3.f, 2.f}));
+  g.mode = IndexMode::fill_or_drop;
+  gather(g);
+  EXPECT_EQ(out, (std::vector<float>{-1.f, 2.f}));
+  g.index_dtype = f32;
+  EXPECT_THROW(gather(g), TypeError);
+}
+
+template <class T>
+T apply(ScatterOp op, T a, T b) {
+  if constexpr (std::is_same_v<T, bool>) {
+    switch (op) {
+      case ScatterOp::set:
+        return b;
+      case ScatterOp::add:
+      case ScatterOp::max:
+        return a || b;
+      default:
+        return a && b;
+    }
+  } else {
+    // Values are small integers: exact in double, and in T but for wrapping.
+    const double x = static_cast<double>(a), y = static_cast<double>(b);
+    const double r = op == ScatterOp::set   ? y
+                     : op == ScatterOp::add ? x + y
+                     : op == ScatterOp::mul ? x * y
+                     : op == ScatterOp::min ? std::min(x, y)
+                                            : std::max(x, y);
+    if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(static_cast<std::uint64_t>(static_cast<int64_t>(r)));
+    else
+      return T(static_cast<float>(r));
+  }
+}
+
+template <class T, class Index>
+void check_scatter(const Problem& p, ScatterOp op, Rng& rng) {
+  // std::vector<bool> is no array: bytes stand for bool.
+  using Store = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+  const auto value = [&] {
+    return static_cast<Store>(
+        T(static_cast<float>(rng() % 2 + (std::is_same_v<T, bool> ? 0 : rng() % 2))));
+  };
+  std::vector<Store> operand(static_cast<std::size_t>(p.operand.num_elements()));
+  std::vector<Store> updates(static_cast<std::size_t>(p.out.num_elements()));
+  for (Store& v : operand) v = value();
+  for (Store& v : updates) v = value();
+  std::vector<Store> want = operand;
+  // Windows in order of their batch index, then elements: the reference orders all updates so.
+  std::vector<std::size_t> order(updates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto batch_of = [&](std::size_t i) {
+    std::vector<int64_t> batch;
+    const auto index = unravel(static_cast<int64_t>(i), p.out);
+    for (std::size_t d = 0; d < index.size(); ++d)
+      if (!contains(p.dims.offset_dims, static_cast<int64_t>(d))) batch.push_back(index[d]);
+    return batch;
+  };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return batch_of(a) < batch_of(b); });
+  for (std::size_t i : order) {
+    std::vector<int64_t> to;
+    if (!source(p, unravel(static_cast<int64_t>(i), p.out), &to)) continue;
+    Store& at = want[static_cast<std::size_t>(ravel(to, p.operand))];
+    at = static_cast<Store>(apply<T>(op, static_cast<T>(at), static_cast<T>(updates[i])));
+  }
+  const std::vector<Index> indices = converted<Index>(p.index);
+  Scatter s;
+  s.op = op;
+  s.dims = {p.dims.offset_dims, p.dims.collapsed_slice_dims, p.dims.start_index_map,
+            p.dims.operand_batching_dims, p.dims.indices_batching_dims};
+  s.dtype = dtype_of<T>;
+  s.operand_shape = p.operand, s.indices_shape = p.indices, s.updates_shape = p.out;
+  s.index_dtype = dtype_of<Index>;
+  s.mode = p.mode;
+  s.indices = indices.data(), s.updates = updates.data();
+  const auto equal = [](const Store& a, const Store& b) {
+    return static_cast<double>(a) == static_cast<double>(b);
+  };
+  auto got = operand;
+  s.operand = got.data();
+  scatter(s);
+  ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), equal)) << short_name(s.dtype);
+  got = operand;
+  s.operand = got.data();
+  for (int part = 2; part >= 0; --part) scatter_part(s, part, 3);
+  ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), equal)) << short_name(s.dtype);
+}
+
+TEST(Scatter, RandomDimensionNumbersMatchReferenceForEveryDtypeAndOp) {
+  Rng rng(3);
+  for (int round = 0; round < 500; ++round) {
+    SCOPED_TRACE(round);
+    const Problem p = random_problem(rng);
+    for (const auto op :
+         {ScatterOp::set, ScatterOp::add, ScatterOp::mul, ScatterOp::min, ScatterOp::max}) {
+      check_scatter<float, std::int32_t>(p, op, rng);
+      check_scatter<double, std::int64_t>(p, op, rng);
+      check_scatter<float16, std::int32_t>(p, op, rng);
+      check_scatter<bfloat16, std::int32_t>(p, op, rng);
+      check_scatter<bool, std::int32_t>(p, op, rng);
+      check_scatter<std::int8_t, std::int16_t>(p, op, rng);
+      check_scatter<std::int16_t, std::int32_t>(p, op, rng);
+      check_scatter<std::int32_t, std::int32_t>(p, op, rng);
+      check_scatter<std::int64_t, std::int32_t>(p, op, rng);
+      check_scatter<std::uint8_t, std::int32_t>(p, op, rng);
+      check_scatter<std::uint16_t, std::int32_t>(p, op, rng);
+      check_scatter<std::uint32_t, std::int32_t>(p, op, rng);
+      check_scatter<std::uint64_t, std::int32_t>(p, op, rng);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Scatter, NanStaysInMinAndMaxAndKeysCanOnlyBeSet) {
+  std::vector<float> operand = {1.f, NAN, 3.f};
+  const std::vector<float> updates = {NAN, 2.f, 5.f};
+  const std::vector<std::int32_t> indices = {0, 1, 2};
+  Scatter s;
+  s.dims.inserted_window_dims.push_back(0);
+  s.dims.scatter_dims_to_operand_dims.push_back(0);
+  s.operand_shape = {3}, s.indices_shape = {3, 1}, s.updates_shape = {3};
+  s.operand = operand.data(), s.indices = indices.data(), s.updates = updates.data();
+  s.op = ScatterOp::max;
+  scatter(s);
+  EXPECT_TRUE(std::isnan(operand[0]));
+  EXPECT_TRUE(std::isnan(operand[1]));
+  EXPECT_EQ(operand[2], 5.f);
+  s.dtype = prng_key;
+  EXPECT_THROW(scatter(s), TypeError);
+}
+
+}  // namespace
+}  // namespace shmap::cpu
