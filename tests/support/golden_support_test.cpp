@@ -23,7 +23,8 @@ GoldenArray floats(const std::vector<float>& values) {
 }
 
 TEST(GoldenSupport, ReadsEveryTopic) {
-  for (const char* topic : {"promotion", "ops_elementwise", "ops_shape", "shard_map"}) {
+  for (const char* topic :
+       {"promotion", "ops_elementwise", "ops_shape", "ops_reduce", "ops_linalg", "shard_map"}) {
     EXPECT_GT(load_golden(topic).size(), 10u) << topic;
   }
   EXPECT_THROW(load_golden("no_such_topic"), ValueError);
