@@ -1,8 +1,11 @@
-"""Writes the golden values that the C++ tests compare with: python tests/golden/generate.py [topic ...]
+"""Writes the golden values that the C++ tests compare with.
+
+    python tests/golden/generate.py [topic ...]
 
 Needs tests/golden/requirements.txt (Python 3.11 or newer). The JSON files are checked in, so that
 the tests themselves need no Python. Every file is rewritten whole and is the same on every run.
 """
+
 import importlib
 import pathlib
 import sys

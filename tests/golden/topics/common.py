@@ -7,6 +7,7 @@ and an array is {"dtype", "shape"} with one of
   "ints":   the elements themselves (integers and bool);
   "arange": [start, step], both integers: element k is start + k * step, exactly.
 """
+
 import json
 import os
 

@@ -4,6 +4,7 @@ Binary cases have operands (n, 1) and (1, n), so that they broadcast as well. `u
 result may lie from the golden value: 0 where IEEE 754 fixes the result. Where XLA is more than a
 unit off the correctly rounded value, the golden value is the rounded one (and this script says so).
 """
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,42 +14,116 @@ from jax import lax
 from .common import DTYPES, FLOATS, SIGNED, Topic, array, is_subnormal, ordered
 
 SPECIAL = [0.0, -0.0, float("inf"), -float("inf"), float("nan")]
-PLAIN = [1, -1, 0.5, -0.5, 2, -2, 1.5, 2.5, -1.5, -2.5, 3.25, -3.75, 0.1, -0.1, 1e-3, -1e-3, 0.9,
-         -0.9, 7, 10, -10, 20.5, -30.25, 100, 1000.75, -1000.75]
-HUGE = {"f16": [65504, -65504, 2.0**-14], "bf16": [3e38, 1e-30, 1e5],
-        "f32": [3e38, 1e-30, 1e5, 16777217, -8388609.5], "f64": [1e300, 1e-300, 1e5, 2**53 + 1]}
+PLAIN = [
+    1,
+    -1,
+    0.5,
+    -0.5,
+    2,
+    -2,
+    1.5,
+    2.5,
+    -1.5,
+    -2.5,
+    3.25,
+    -3.75,
+    0.1,
+    -0.1,
+    1e-3,
+    -1e-3,
+    0.9,
+    -0.9,
+    7,
+    10,
+    -10,
+    20.5,
+    -30.25,
+    100,
+    1000.75,
+    -1000.75,
+]
+HUGE = {
+    "f16": [65504, -65504, 2.0**-14],
+    "bf16": [3e38, 1e-30, 1e5],
+    "f32": [3e38, 1e-30, 1e5, 16777217, -8388609.5],
+    "f64": [1e300, 1e-300, 1e5, 2**53 + 1],
+}
 TRIG_LIMIT = 1e5
 
 # name: (JAX function, reference in f64 or None where exact, ulp)
 UNARY = {
-    "abs": (jnp.abs, None), "negative": (jnp.negative, None), "sign": (jnp.sign, None),
-    "floor": (jnp.floor, None), "ceil": (jnp.ceil, None), "round": (jnp.round, None),
-    "exp": (jnp.exp, np.exp), "expm1": (jnp.expm1, np.expm1), "log": (jnp.log, np.log),
-    "log1p": (jnp.log1p, np.log1p), "sin": (jnp.sin, np.sin), "cos": (jnp.cos, np.cos),
-    "tan": (jnp.tan, np.tan), "tanh": (jnp.tanh, np.tanh), "asin": (jnp.arcsin, np.arcsin),
-    "acos": (jnp.arccos, np.arccos), "atan": (jnp.arctan, np.arctan),
-    "sinh": (jnp.sinh, np.sinh), "cosh": (jnp.cosh, np.cosh), "sqrt": (jnp.sqrt, None),
-    "rsqrt": (lax.rsqrt, lambda x: 1 / np.sqrt(x)), "cbrt": (jnp.cbrt, np.cbrt),
-    "logistic": (jax.nn.sigmoid, scipy.special.expit), "erf": (jax.scipy.special.erf, scipy.special.erf),
-    "square": (jnp.square, None), "reciprocal": (jnp.reciprocal, None),
-    "isnan": (jnp.isnan, None), "isfinite": (jnp.isfinite, None),
+    "abs": (jnp.abs, None),
+    "negative": (jnp.negative, None),
+    "sign": (jnp.sign, None),
+    "floor": (jnp.floor, None),
+    "ceil": (jnp.ceil, None),
+    "round": (jnp.round, None),
+    "exp": (jnp.exp, np.exp),
+    "expm1": (jnp.expm1, np.expm1),
+    "log": (jnp.log, np.log),
+    "log1p": (jnp.log1p, np.log1p),
+    "sin": (jnp.sin, np.sin),
+    "cos": (jnp.cos, np.cos),
+    "tan": (jnp.tan, np.tan),
+    "tanh": (jnp.tanh, np.tanh),
+    "asin": (jnp.arcsin, np.arcsin),
+    "acos": (jnp.arccos, np.arccos),
+    "atan": (jnp.arctan, np.arctan),
+    "sinh": (jnp.sinh, np.sinh),
+    "cosh": (jnp.cosh, np.cosh),
+    "sqrt": (jnp.sqrt, None),
+    "rsqrt": (lax.rsqrt, lambda x: 1 / np.sqrt(x)),
+    "cbrt": (jnp.cbrt, np.cbrt),
+    "logistic": (jax.nn.sigmoid, scipy.special.expit),
+    "erf": (jax.scipy.special.erf, scipy.special.erf),
+    "square": (jnp.square, None),
+    "reciprocal": (jnp.reciprocal, None),
+    "isnan": (jnp.isnan, None),
+    "isfinite": (jnp.isfinite, None),
     "logical_not": (jnp.logical_not, None),
 }
-INT_UNARY = ("abs", "negative", "sign", "floor", "ceil", "round", "square", "isnan", "isfinite",
-             "logical_not", "exp", "sin", "sqrt", "reciprocal")
+INT_UNARY = (
+    "abs",
+    "negative",
+    "sign",
+    "floor",
+    "ceil",
+    "round",
+    "square",
+    "isnan",
+    "isfinite",
+    "logical_not",
+    "exp",
+    "sin",
+    "sqrt",
+    "reciprocal",
+)
 BINARY = {
-    "add": (jnp.add, None), "subtract": (jnp.subtract, None), "multiply": (jnp.multiply, None),
-    "divide": (jnp.true_divide, None), "floor_divide": (jnp.floor_divide, None),
-    "remainder": (jnp.remainder, None), "pow": (jnp.power, np.power),
-    "atan2": (jnp.arctan2, np.arctan2), "maximum": (jnp.maximum, None),
-    "minimum": (jnp.minimum, None), "equal": (jnp.equal, None), "not_equal": (jnp.not_equal, None),
-    "less": (jnp.less, None), "less_equal": (jnp.less_equal, None),
-    "greater": (jnp.greater, None), "greater_equal": (jnp.greater_equal, None),
-    "logical_and": (jnp.logical_and, None), "logical_or": (jnp.logical_or, None),
+    "add": (jnp.add, None),
+    "subtract": (jnp.subtract, None),
+    "multiply": (jnp.multiply, None),
+    "divide": (jnp.true_divide, None),
+    "floor_divide": (jnp.floor_divide, None),
+    "remainder": (jnp.remainder, None),
+    "pow": (jnp.power, np.power),
+    "atan2": (jnp.arctan2, np.arctan2),
+    "maximum": (jnp.maximum, None),
+    "minimum": (jnp.minimum, None),
+    "equal": (jnp.equal, None),
+    "not_equal": (jnp.not_equal, None),
+    "less": (jnp.less, None),
+    "less_equal": (jnp.less_equal, None),
+    "greater": (jnp.greater, None),
+    "greater_equal": (jnp.greater_equal, None),
+    "logical_and": (jnp.logical_and, None),
+    "logical_or": (jnp.logical_or, None),
     "logical_xor": (jnp.logical_xor, None),
 }
-BITWISE = {"bitwise_and": jnp.bitwise_and, "bitwise_or": jnp.bitwise_or,
-           "bitwise_xor": jnp.bitwise_xor}
+BITWISE = {
+    "bitwise_and": jnp.bitwise_and,
+    "bitwise_or": jnp.bitwise_or,
+    "bitwise_xor": jnp.bitwise_xor,
+}
 SHIFTS = {"left_shift": jnp.left_shift, "right_shift": jnp.right_shift}
 
 
@@ -63,8 +138,9 @@ def float_values(op, dtype):
 
 def int_values(dtype):
     info = np.iinfo(DTYPES[dtype])
-    return array(sorted({info.min, 0, 1, 2, 7, 100, info.max} | ({-1, -7} if info.min else set())),
-                 dtype)
+    return array(
+        sorted({info.min, 0, 1, 2, 7, 100, info.max} | ({-1, -7} if info.min else set())), dtype
+    )
 
 
 def ulps(a, b):
@@ -85,8 +161,10 @@ def settle(name, got, reference, inputs, dtype):
     off = ulps(got, rounded)
     bad = off > 1
     if bad.any():
-        at = [tuple(float(np.broadcast_to(x, got.shape)[i]) for x in [*inputs, got, rounded])
-              for i in zip(*np.nonzero(bad))]
+        at = [
+            tuple(float(np.broadcast_to(x, got.shape)[i]) for x in [*inputs, got, rounded])
+            for i in zip(*np.nonzero(bad))
+        ]
         print(f"  {name}: XLA is up to {max(off[bad])} ulp off; input(s), XLA, rounded: {at[:4]}")
     return np.where(bad, rounded, got)
 
@@ -111,7 +189,9 @@ def unary(topic):
                 x = int_values(dtype)
                 out = np.asarray(jax.jit(fn)(x))
                 topic.add(f"{op}/{dtype}", [x], [out], op=op, ulp=tolerance(reference, "f32"))
-    topic.run("logical_not/bool", jnp.logical_not, array([True, False], "bool"), op="logical_not", ulp=0)
+    topic.run(
+        "logical_not/bool", jnp.logical_not, array([True, False], "bool"), op="logical_not", ulp=0
+    )
     for dtype in ("bool", "i32", "i8", "u8", "u32", "i64"):
         x = array([True, False], "bool") if dtype == "bool" else int_values(dtype)
         topic.run(f"bitwise_not/{dtype}", jnp.bitwise_not, x, op="bitwise_not", ulp=0)
@@ -122,8 +202,10 @@ def binary_values(dtype):
         return array([False, True], "bool")
     if dtype in FLOATS:
         extra = [3e4] if dtype == "f16" else [1e10]
-        return array([0.0, -0.0, 1, -1, 2.5, -3, 0.75] + extra
-                     + [float("inf"), -float("inf"), float("nan")], dtype)
+        return array(
+            [0.0, -0.0, 1, -1, 2.5, -3, 0.75] + extra + [float("inf"), -float("inf"), float("nan")],
+            dtype,
+        )
     return int_values(dtype)
 
 
@@ -150,8 +232,14 @@ def binary(topic):
             topic.add(f"{op}/{dtype}", [x, y], [out], op=op, ulp=ulp)
     for op in ("floor_divide", "remainder"):
         for dtype in ("i32", "u8"):
-            topic.run(f"{op}/by_zero_{dtype}", BINARY[op][0], int_values(dtype), array(0, dtype),
-                      op=op, ulp=0)
+            topic.run(
+                f"{op}/by_zero_{dtype}",
+                BINARY[op][0],
+                int_values(dtype),
+                array(0, dtype),
+                op=op,
+                ulp=0,
+            )
     for op, fn in BITWISE.items():
         for dtype in ("bool", "i32", "i8", "u8", "u32", "i64"):
             x = binary_values(dtype)
@@ -160,8 +248,14 @@ def binary(topic):
         for dtype in ("i32", "i8", "u8", "u32", "i64"):
             bits = 8 * DTYPES[dtype].itemsize
             y = array([0, 1, 3, bits - 1, bits, bits + 1], dtype)
-            topic.run(f"{op}/{dtype}", fn, int_values(dtype).reshape(-1, 1), y.reshape(1, -1),
-                      op=op, ulp=0)
+            topic.run(
+                f"{op}/{dtype}",
+                fn,
+                int_values(dtype).reshape(-1, 1),
+                y.reshape(1, -1),
+                op=op,
+                ulp=0,
+            )
 
 
 def ternary(topic):
@@ -180,9 +274,13 @@ def mixed(topic):
     signed = array([-1, -128, 5, 127], "i8")
     for op in ("add", "multiply", "less", "divide", "maximum", "floor_divide", "remainder"):
         fn = BINARY[op][0]
-        for name, x, y in (("i32_f32", ints, floats), ("bf16_f32", halves, floats),
-                           ("u8_i8", bytes_, signed), ("i32_bf16", ints, halves),
-                           ("bool_i32", array([True, False, True, True], "bool"), ints)):
+        for name, x, y in (
+            ("i32_f32", ints, floats),
+            ("bf16_f32", halves, floats),
+            ("u8_i8", bytes_, signed),
+            ("i32_bf16", ints, halves),
+            ("bool_i32", array([True, False, True, True], "bool"), ints),
+        ):
             topic.run(f"{op}/{name}", fn, x, y, op=op, ulp=int(op in ("floor_divide", "remainder")))
 
 

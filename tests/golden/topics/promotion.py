@@ -6,6 +6,7 @@ the width is the default's: 64 bits here. Ours keeps the scalar's own type inste
 lattice ends in a bare weak kind (bool array + int, i32 array + float) the row has the widest weak
 operand of that kind. A bool scalar is not weak.
 """
+
 import itertools
 
 import jax
@@ -25,7 +26,6 @@ def operand(name):
         x = jax._src.lax.lax._convert_element_type(x, dtype, weak_type=True)
         assert x.aval.weak_type, name
     return x
-
 
 
 def result_name(out, names):
@@ -58,15 +58,26 @@ def make():
     scalars = list(itertools.product(weak, weak))
     for op, fn in {"add": jnp.add, "divide": jnp.true_divide, "pow": jnp.power}.items():
         # An integer exponent leaves the base's type alone, and bool ** bool is an error in JAX.
-        legal = pairs + mixed + scalars if op != "pow" else [
-            p for p in pairs + mixed if p[0][-1] != "*" and (p[0] != "bool" or p[1] in FLOATS)]
+        legal = (
+            pairs + mixed + scalars
+            if op != "pow"
+            else [
+                p for p in pairs + mixed if p[0][-1] != "*" and (p[0] != "bool" or p[1] in FLOATS)
+            ]
+        )
         topic.add(op, rows=rows(op, fn, legal))
     topic.add("less", rows=rows("less", jnp.less, [("i32", "f32"), ("u8", "i8"), ("f32", "f32*")]))
     one = [(a,) for a in arrays + weak]  # bool first: it has no round
     unary = {
-        "sin": jnp.sin, "sqrt": jnp.sqrt, "exp": jnp.exp, "reciprocal": jnp.reciprocal,
-        "floor": jnp.floor, "ceil": jnp.ceil,
-        "round": jnp.round, "isnan": jnp.isnan, "logical_not": jnp.logical_not,
+        "sin": jnp.sin,
+        "sqrt": jnp.sqrt,
+        "exp": jnp.exp,
+        "reciprocal": jnp.reciprocal,
+        "floor": jnp.floor,
+        "ceil": jnp.ceil,
+        "round": jnp.round,
+        "isnan": jnp.isnan,
+        "logical_not": jnp.logical_not,
     }
     for op, fn in unary.items():
         topic.add(op, rows=rows(op, fn, one[op == "round" :]))
@@ -92,13 +103,25 @@ def reductions(topic, arrays):
             assert got == a or integer or a == "bool", (op, a, got)
             keep.append(f"{op} {a} -> {'i32' if a == 'bool' else a}")
         topic.add(op, rows=keep)
-    plain = {"mean": jnp.mean, "var": jnp.var, "max": jnp.max, "min": jnp.min, "any": jnp.any,
-             "all": jnp.all, "sort": jnp.sort, "logsumexp": jax.nn.logsumexp,
-             "softmax": jax.nn.softmax}
+    plain = {
+        "mean": jnp.mean,
+        "var": jnp.var,
+        "max": jnp.max,
+        "min": jnp.min,
+        "any": jnp.any,
+        "all": jnp.all,
+        "sort": jnp.sort,
+        "logsumexp": jax.nn.logsumexp,
+        "softmax": jax.nn.softmax,
+    }
     for op, fn in plain.items():
         out = []
         for a in arrays:
-            if op in ("logsumexp", "softmax") and a[0] not in "fb" or (op == "softmax" and a == "bool"):
+            if (
+                op in ("logsumexp", "softmax")
+                and a[0] not in "fb"
+                or (op == "softmax" and a == "bool")
+            ):
                 continue
             out.append(f"{op} {a} -> {SHORT[np.dtype(fn(jnp.ones((2,), DTYPES[a])).dtype)]}")
         topic.add(op, rows=out)

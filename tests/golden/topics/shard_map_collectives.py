@@ -1,10 +1,12 @@
 """The collectives, one at a time, beside a plain model of each."""
+
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from .common import DTYPES, arange
 from .shard_map_runner import M8, M42, make_mesh
+
 
 def groups_of(mesh, axes, index_groups=None):
     """Lists of device numbers, each in rank order: row-major over `axes` in the order given."""
@@ -31,7 +33,9 @@ def model(op, blocks, mesh, axes, groups=None, **kw):
     return out
 
 
-def one(op, xs, n, rank, clique, axis=0, tiled=False, perm=None, split_axis=0, concat_axis=0, source=0):
+def one(
+    op, xs, n, rank, clique, axis=0, tiled=False, perm=None, split_axis=0, concat_axis=0, source=0
+):
     dtype = xs[0].dtype
     if op in ("psum", "pmean"):
         total = sum(x.astype(np.float64) for x in xs)
@@ -41,7 +45,9 @@ def one(op, xs, n, rank, clique, axis=0, tiled=False, perm=None, split_axis=0, c
     if op in ("all_gather", "all_gather_invariant"):
         return np.concatenate(xs, axis) if tiled else np.stack(xs, axis)
     if op in ("psum_scatter", "pscatter"):
-        whole = xs[rank] if op == "pscatter" else sum(x.astype(np.float64) for x in xs).astype(dtype)
+        whole = (
+            xs[rank] if op == "pscatter" else sum(x.astype(np.float64) for x in xs).astype(dtype)
+        )
         return np.split(whole, n, axis)[rank] if tiled else np.take(whole, rank, axis)
     if op == "all_to_all":
         pieces = [np.split(x, n, split_axis)[rank] for x in xs]
@@ -61,18 +67,27 @@ def one(op, xs, n, rank, clique, axis=0, tiled=False, perm=None, split_axis=0, c
     raise ValueError(op)
 
 
-def jax_body(op, axes, groups=None, axis=0, tiled=False, perm=None, split_axis=0, concat_axis=0, source=0):
+def jax_body(
+    op, axes, groups=None, axis=0, tiled=False, perm=None, split_axis=0, concat_axis=0, source=0
+):
     axes = axes[0] if len(axes) == 1 else tuple(axes)
     g = {} if groups is None else {"axis_index_groups": groups}
     return {
-        "psum": lambda x: lax.psum(x, axes, **g), "pmean": lambda x: lax.pmean(x, axes, **g),
-        "pmax": lambda x: lax.pmax(x, axes, **g), "pmin": lambda x: lax.pmin(x, axes, **g),
+        "psum": lambda x: lax.psum(x, axes, **g),
+        "pmean": lambda x: lax.pmean(x, axes, **g),
+        "pmax": lambda x: lax.pmax(x, axes, **g),
+        "pmin": lambda x: lax.pmin(x, axes, **g),
         "all_gather": lambda x: lax.all_gather(x, axes, axis=axis, tiled=tiled, **g),
-        "all_gather_invariant": lambda x: lax.all_gather(x, axes, axis=axis, tiled=tiled, to="invarying"),
-        "psum_scatter": lambda x: lax.psum_scatter(x, axes, scatter_dimension=axis, tiled=tiled, **g),
+        "all_gather_invariant": lambda x: lax.all_gather(
+            x, axes, axis=axis, tiled=tiled, to="invarying"
+        ),
+        "psum_scatter": lambda x: lax.psum_scatter(
+            x, axes, scatter_dimension=axis, tiled=tiled, **g
+        ),
         "pswapaxes": lambda x: lax.pswapaxes(x, axes, axis, **g),
         "all_to_all": lambda x: lax.all_to_all(x, axes, split_axis, concat_axis, tiled=tiled, **g),
-        "ppermute": lambda x: lax.ppermute(x, axes, perm), "pshuffle": lambda x: lax.pshuffle(x, axes, perm),
+        "ppermute": lambda x: lax.ppermute(x, axes, perm),
+        "pshuffle": lambda x: lax.pshuffle(x, axes, perm),
         "axis_index": lambda x: lax.axis_index(axes).reshape(1),
     }.get(op)
 
@@ -87,7 +102,11 @@ class Collectives:
         sizes, names = mesh
         everything = "(" + ",".join(names) + ")" if len(names) > 1 else names[0]
         devices = int(np.prod(sizes))
-        x = arange("i64", *block) if in_spec == "" else arange("i64", devices * block[0], *block[1:])
+        x = (
+            arange("i64", *block)
+            if in_spec == ""
+            else arange("i64", devices * block[0], *block[1:])
+        )
         x = (x * 5 % 17 - 8 if op in ("pmax", "pmin", "psum") else x).astype(DTYPES[dtype])
         blocks = [x] * devices if in_spec == "" else np.split(x, devices)
         want = [np.atleast_1d(b) for b in model(op, blocks, mesh, axes, **kw)]
@@ -99,7 +118,10 @@ class Collectives:
         try:
             if body is None:
                 raise NotImplementedError("no such function")
-            fn = lambda b: jnp.atleast_1d(body(b))
+
+            def fn(b):
+                return jnp.atleast_1d(body(b))
+
             try:
                 out, found = self.runner.call(fn, make_mesh(*mesh), ins, [everything], [x])
                 if types is not None and types != found:
@@ -118,8 +140,19 @@ class Collectives:
             flags["types"] = types
         if kw.get("groups") is not None:
             kw["groups"] = [list(g) for g in kw["groups"]]
-        self.topic.add(name, [x], [want], op=op, mesh=list(sizes), names=list(names), axes=list(axes),
-                       in_specs=ins, out_specs=[everything], **kw, **flags)
+        self.topic.add(
+            name,
+            [x],
+            [want],
+            op=op,
+            mesh=list(sizes),
+            names=list(names),
+            axes=list(axes),
+            in_specs=ins,
+            out_specs=[everything],
+            **kw,
+            **flags,
+        )
 
 
 CLIQUES = [(M8, ("i",)), (M42, ("i",)), (M42, ("j",)), (M42, ("i", "j")), (M42, ("j", "i"))]
@@ -133,40 +166,124 @@ def collectives(runner):
             c.add(op, mesh, axes, (1, 3))
         c.add("pmean", mesh, axes, (1, 3), dtype="f32")
         for axis, tiled in ((0, False), (0, True), (1, False), (1, True)):
-            c.add("all_gather", mesh, axes, (1, 2), label=f"axis{axis}" + "_tiled" * tiled, axis=axis, tiled=tiled)
+            c.add(
+                "all_gather",
+                mesh,
+                axes,
+                (1, 2),
+                label=f"axis{axis}" + "_tiled" * tiled,
+                axis=axis,
+                tiled=tiled,
+            )
         c.add("all_gather_invariant", mesh, axes, (1, 2), label="tiled", tiled=True)
         c.add("psum_scatter", mesh, axes, (n, 2), label="axis0", axis=0)
         c.add("psum_scatter", mesh, axes, (2, n), label="axis1", axis=1)
         c.add("psum_scatter", mesh, axes, (2 * n, 1), label="axis0_tiled", axis=0, tiled=True)
         c.add("psum_scatter", mesh, axes, (1, 2 * n), label="axis1_tiled", axis=1, tiled=True)
-        c.add("pscatter", mesh, axes, (2 * n, 1), label="axis0_tiled", in_spec="", axis=0, tiled=True,
-              types=[f"i32[2,1]{{{','.join(a for a in mesh[1] if a in axes)}}}"])
-        c.add("pscatter", mesh, axes, (2, n), label="axis1", in_spec="", axis=1,
-              types=[f"i32[2]{{{','.join(a for a in mesh[1] if a in axes)}}}"])
+        c.add(
+            "pscatter",
+            mesh,
+            axes,
+            (2 * n, 1),
+            label="axis0_tiled",
+            in_spec="",
+            axis=0,
+            tiled=True,
+            types=[f"i32[2,1]{{{','.join(a for a in mesh[1] if a in axes)}}}"],
+        )
+        c.add(
+            "pscatter",
+            mesh,
+            axes,
+            (2, n),
+            label="axis1",
+            in_spec="",
+            axis=1,
+            types=[f"i32[2]{{{','.join(a for a in mesh[1] if a in axes)}}}"],
+        )
         for split, concat in ((0, 0), (0, 1), (1, 0), (1, 1)):
             label = f"split{split}_concat{concat}"
-            c.add("all_to_all", mesh, axes, (n, n), label=label + "_tiled", split_axis=split, concat_axis=concat, tiled=True)
-            c.add("all_to_all", mesh, axes, (n, 2) if split == 0 else (2, n), label=label, split_axis=split, concat_axis=concat)
+            c.add(
+                "all_to_all",
+                mesh,
+                axes,
+                (n, n),
+                label=label + "_tiled",
+                split_axis=split,
+                concat_axis=concat,
+                tiled=True,
+            )
+            c.add(
+                "all_to_all",
+                mesh,
+                axes,
+                (n, 2) if split == 0 else (2, n),
+                label=label,
+                split_axis=split,
+                concat_axis=concat,
+            )
         for axis in (0, 1):
-            c.add("pswapaxes", mesh, axes, (n, 2) if axis == 0 else (2, n), label=f"axis{axis}", axis=axis)
+            c.add(
+                "pswapaxes",
+                mesh,
+                axes,
+                (n, 2) if axis == 0 else (2, n),
+                label=f"axis{axis}",
+                axis=axis,
+            )
         ring = [[k, (k + 1) % n] for k in range(n)]
         c.add("ppermute", mesh, axes, (1, 2), label="ring", perm=ring)
-        c.add("ppermute", mesh, axes, (1, 2), label="partial", perm=[[0, n - 1]] + ([[2, 1]] if n > 2 else []))
+        c.add(
+            "ppermute",
+            mesh,
+            axes,
+            (1, 2),
+            label="partial",
+            perm=[[0, n - 1]] + ([[2, 1]] if n > 2 else []),
+        )
         c.add("ppermute", mesh, axes, (1, 2), label="empty", perm=[])
         c.add("pshuffle", mesh, axes, (1, 2), label="reverse", perm=list(range(n))[::-1])
         c.add("broadcast_from", mesh, axes, (1, 2), label=f"source{n - 1}", source=n - 1)
         c.add("axis_index", mesh, axes, (1, 1))
     for dtype in ("f32", "bf16", "f16", "f64", "u8", "i64"):
         c.add("psum", M8, ("i",), (1, 3), dtype=dtype, label=dtype)
-    for label, groups in (("halves", [[0, 1, 2, 3], [4, 5, 6, 7]]), ("pairs", [[0, 5], [1, 4], [2, 7], [6, 3]])):
+    for label, groups in (
+        ("halves", [[0, 1, 2, 3], [4, 5, 6, 7]]),
+        ("pairs", [[0, 5], [1, 4], [2, 7], [6, 3]]),
+    ):
         n = len(groups[0])
         for op in ("psum", "pmax", "pmin"):
             c.add(op, M8, ("i",), (1, 3), label=label, groups=groups, types=["i32[1,3]{i}"])
         c.add("all_gather", M8, ("i",), (1, 2), label=label, groups=groups)
         c.add("all_gather", M8, ("i",), (1, 2), label=label + "_tiled", groups=groups, tiled=True)
         c.add("psum_scatter", M8, ("i",), (n, 2), label=label, groups=groups)
-        c.add("psum_scatter", M8, ("i",), (2 * n, 1), label=label + "_tiled", groups=groups, tiled=True)
+        c.add(
+            "psum_scatter",
+            M8,
+            ("i",),
+            (2 * n, 1),
+            label=label + "_tiled",
+            groups=groups,
+            tiled=True,
+        )
         c.add("all_to_all", M8, ("i",), (n, 2), label=label, groups=groups)
-        c.add("all_to_all", M8, ("i",), (n, n), label=label + "_tiled", groups=groups, concat_axis=1, tiled=True)
-    c.add("psum", M42, ("i",), (1, 3), label="groups", groups=[[0, 1], [2, 3]], types=["i32[1,3]{i,j}"])
+        c.add(
+            "all_to_all",
+            M8,
+            ("i",),
+            (n, n),
+            label=label + "_tiled",
+            groups=groups,
+            concat_axis=1,
+            tiled=True,
+        )
+    c.add(
+        "psum",
+        M42,
+        ("i",),
+        (1, 3),
+        label="groups",
+        groups=[[0, 1], [2, 3]],
+        types=["i32[1,3]{i,j}"],
+    )
     c.add("all_gather", M42, ("i",), (1, 2), label="groups", groups=[[0, 3], [2, 1]])

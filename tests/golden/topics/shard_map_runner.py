@@ -1,8 +1,10 @@
 """Calls bodies under shard_map on a mesh of host devices, and keeps the types of their results."""
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, PartitionSpec as P
+from jax.sharding import Mesh
+from jax.sharding import PartitionSpec as P
 
 from .common import SHORT
 
@@ -27,11 +29,17 @@ def spec(text):
         if ch == "," and depth == 0:
             entries.append(text[start:at])
             start = at + 1
-    return P(*[None if e == "none" else tuple(e[1:-1].split(",")) if e[0] == "(" else e for e in entries])
+    return P(
+        *[None if e == "none" else tuple(e[1:-1].split(",")) if e[0] == "(" else e for e in entries]
+    )
 
 
 def varying(x):
-    return jax.typeof(x).manual_axis_type.varying if hasattr(jax.typeof(x), "manual_axis_type") else jax.typeof(x).vma
+    return (
+        jax.typeof(x).manual_axis_type.varying
+        if hasattr(jax.typeof(x), "manual_axis_type")
+        else jax.typeof(x).vma
+    )
 
 
 def type_text(x, names):
@@ -55,22 +63,39 @@ class Runner:
             return out
 
         out_tree = tuple(map(spec, out_specs)) if len(out_specs) != 1 else spec(out_specs[0])
-        mapped = jax.shard_map(wrapped, mesh=mesh, in_specs=tuple(map(spec, in_specs)), out_specs=out_tree,
-                           check_vma=check)
+        mapped = jax.shard_map(
+            wrapped,
+            mesh=mesh,
+            in_specs=tuple(map(spec, in_specs)),
+            out_specs=out_tree,
+            check_vma=check,
+        )
         out = jax.block_until_ready(jax.jit(mapped)(*map(jnp.asarray, args)))
         return [np.asarray(leaf) for leaf in jax.tree.leaves(out)], types
 
-    def add(self, name, fn, mesh, in_specs, out_specs, *args, check=True, permutation=None, **params):
+    def add(
+        self, name, fn, mesh, in_specs, out_specs, *args, check=True, permutation=None, **params
+    ):
         in_specs = [in_specs] if isinstance(in_specs, str) else in_specs
         out_specs = [out_specs] if isinstance(out_specs, str) else out_specs
         sizes, names = mesh
-        out, types = self.call(fn, make_mesh(sizes, names, permutation), in_specs, out_specs, args, check)
+        out, types = self.call(
+            fn, make_mesh(sizes, names, permutation), in_specs, out_specs, args, check
+        )
         if check:
             params["types"] = types
         else:
             params["check_vma"] = False
         if permutation is not None:
             params["devices"] = permutation
-        self.topic.add(name, list(args), out, mesh=list(sizes), names=list(names), in_specs=in_specs,
-                       out_specs=out_specs, **params)
+        self.topic.add(
+            name,
+            list(args),
+            out,
+            mesh=list(sizes),
+            names=list(names),
+            in_specs=in_specs,
+            out_specs=out_specs,
+            **params,
+        )
         return out
