@@ -15,6 +15,15 @@
 
 namespace shmap {
 
+namespace detail {
+// Makes devices: for backends alone.
+struct DeviceAccess {
+  static Device make(int id, int process_index, DeviceKind kind) noexcept {
+    return Device(id, process_index, kind);
+  }
+};
+}  // namespace detail
+
 struct LocalDevice {
   Device device;
   int index;           // among the backend's devices
@@ -61,6 +70,8 @@ class Backend {
   virtual int workers() const noexcept = 0;  // threads that tasks can run on at once
   // How to see the same interleaving again, "SHMAP_EXECUTOR=seeded:7"; "" where there is no way.
   virtual std::string repro() const = 0;
+  // At process exit: threads finish what they run and take no more; waits still work.
+  virtual void stop() noexcept = 0;
 
  protected:
   std::mutex submit_mutex_;

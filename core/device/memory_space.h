@@ -17,7 +17,7 @@ class MemorySpace {
   // limit: the most bytes that may be held, in use and cached together; -1 for none.
   // name: the devices that it serves, for error texts, "CpuDevice(id=0..7)".
   MemorySpace(int id, std::string name, std::int64_t limit, std::int64_t cache_limit);
-  virtual ~MemorySpace();  // the buffers of it must be gone
+  virtual ~MemorySpace() = default;  // its buffers must be gone; a derived destructor calls trim()
   MemorySpace(const MemorySpace&) = delete;
   MemorySpace& operator=(const MemorySpace&) = delete;
 
@@ -34,7 +34,8 @@ class MemorySpace {
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                  void* context);
 
-  std::int64_t bytes_in_use() const noexcept { return in_use_.load(std::memory_order_relaxed); }
+  // Rounded to size classes; memory that was freed counts until its pending work is done.
+  std::int64_t bytes_in_use() noexcept;
   std::int64_t peak_bytes() const noexcept { return peak_.load(std::memory_order_relaxed); }
   std::int64_t cached_bytes() const noexcept { return cached_.load(std::memory_order_relaxed); }
   std::int64_t pending_bytes() const noexcept { return pending_.load(std::memory_order_relaxed); }
@@ -60,10 +61,12 @@ class MemorySpace {
 
   void give_back(Buffer* buffer) noexcept;       // the last owner went
   void release_locked(Buffer* buffer) noexcept;  // its work is done: cache it
-  void reclaim_locked(int at_most) noexcept;     // polls the head of the pending list
+  // Polls the head of the pending list. Returns foreign buffers, to be destroyed without the lock.
+  [[nodiscard]] Buffer* reclaim_locked(int at_most) noexcept;
   Buffer* take_fresh(std::int64_t bytes, int size_class);
-  bool wait_for_pending() noexcept;  // waits for the oldest; false where there is none
+  bool wait_for_pending();  // waits for the oldest; false where there is none
   void destroy(Buffer* buffer) noexcept;
+  void destroy_list(Buffer* buffers) noexcept;  // linked by next_
   [[noreturn]] void throw_out_of_memory(std::int64_t bytes, const char* why);
   void link(Buffer* buffer) noexcept;
   void unlink(Buffer* buffer) noexcept;

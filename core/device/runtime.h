@@ -42,12 +42,6 @@ class Runtime {
 namespace detail {
 extern std::atomic<Runtime*> the_runtime;
 Runtime& start_runtime(const Options* options);
-
-struct DeviceAccess {
-  static Device make(int id, int process_index, DeviceKind kind) noexcept {
-    return Device(id, process_index, kind);
-  }
-};
 }  // namespace detail
 
 // The runtime, started if it has not been. It is never destroyed. Throws as init(); DeviceError in

@@ -1,0 +1,209 @@
+#include "core/base/env.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "shmap/error.h"
+
+extern char** environ;
+
+namespace shmap::env {
+namespace {
+
+constexpr double kNoLimit = 9.0e18;
+constexpr const char* kFlagForms = "1, true, on, yes, or 0, false, off, no";
+constexpr const char* kSecondsForms = "seconds, as 30 or 0.5; 0 for never";
+
+constexpr Variable kTable[] = {
+    {Var::devices, "SHMAP_DEVICES", Kind::text, "",
+     "cpu:N, cpu:N/SPACES, cuda, cuda:ID,ID,…, cuda:IDxN, cuda:IDxN/SPACES",
+     "the devices of this process; unset: cuda where a GPU answers, else cpu:8", 0, 0},
+    {Var::executor, "SHMAP_EXECUTOR", Kind::text, "async", "inline, async, seeded, seeded:N",
+     "how CPU tasks run: at once, on workers, or in an order drawn from seed N", 0, 0},
+    {Var::workers, "SHMAP_WORKERS", Kind::integer, "", "a count from 1 to 4096",
+     "CPU worker threads; unset: as many as there are cores to run on", 1, 4096},
+    {Var::memory_limit, "SHMAP_MEMORY_LIMIT", Kind::bytes, "", "bytes, as 1048576, 512M or 2G",
+     "the most that a memory space may hold; unset: no limit", 0, kNoLimit},
+    {Var::collective_warn_sec, "SHMAP_COLLECTIVE_WARN_SEC", Kind::seconds, "30", kSecondsForms,
+     "a wait that takes longer says so", 0, 1e9},
+    {Var::collective_timeout_sec, "SHMAP_COLLECTIVE_TIMEOUT_SEC", Kind::seconds, "600",
+     kSecondsForms, "a wait that takes longer fails", 0, 1e9},
+    {Var::fault, "SHMAP_FAULT", Kind::text, "", "site[@device][#n]:action, comma separated",
+     "makes something go wrong, for tests", 0, 0},
+    {Var::check_captures, "SHMAP_CHECK_CAPTURES", Kind::flag, "0", kFlagForms,
+     "retraces each call of a jitted function and throws where the result differs", 0, 1},
+    {Var::explain_retrace, "SHMAP_EXPLAIN_RETRACE", Kind::flag, "0", kFlagForms,
+     "says what differed when a jitted function is traced again", 0, 1},
+};
+
+const Variable& row(Var var) {
+  for (const Variable& v : kTable) {
+    if (v.var == var) return v;
+  }
+  throw Error("environment variable without a row in the table");
+}
+
+// Null where unset or empty.
+const char* raw(const Variable& v) {
+  const char* value = std::getenv(v.name);
+  return value == nullptr || *value == '\0' ? nullptr : value;
+}
+
+[[noreturn]] void refuse(const Variable& v, std::string_view given) {
+  // A value of any length may stand in the environment; quote what can be read.
+  std::string shown(given.substr(0, 80));
+  for (char& c : shown) {
+    if (!std::isprint(static_cast<unsigned char>(c))) c = '?';
+  }
+  throw ValueError(std::string(v.name) + "=\"" + shown + (given.size() > 80 ? "…" : "") +
+                   "\" cannot be read: accepted are " + v.forms + " (" + v.doc + ")");
+}
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
+}
+
+bool to_flag(const Variable& v, std::string_view s) {
+  for (const char* word : {"1", "true", "on", "yes"}) {
+    if (equal_ignoring_case(s, word)) return true;
+  }
+  for (const char* word : {"0", "false", "off", "no"}) {
+    if (equal_ignoring_case(s, word)) return false;
+  }
+  refuse(v, s);
+}
+
+std::int64_t to_integer(const Variable& v, std::string_view s) {
+  std::int64_t n = 0;
+  auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
+  if (error != std::errc() || end != s.data() + s.size()) refuse(v, s);
+  if (static_cast<double>(n) < v.min || static_cast<double>(n) > v.max) refuse(v, s);
+  return n;
+}
+
+std::int64_t to_bytes(const Variable& v, std::string_view s) {
+  std::int64_t n = 0;
+  auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), n);
+  if (error != std::errc() || n < 0) refuse(v, s);
+  const std::string_view unit(end, static_cast<std::size_t>(s.data() + s.size() - end));
+  int shift = -1;
+  if (unit.empty() || equal_ignoring_case(unit, "B")) shift = 0;
+  for (int i = 0; i < 4; ++i) {
+    const std::string letter(1, "KMGT"[i]);
+    if (equal_ignoring_case(unit, letter) || equal_ignoring_case(unit, letter + "B") ||
+        equal_ignoring_case(unit, letter + "iB")) {
+      shift = 10 * (i + 1);
+    }
+  }
+  if (shift < 0 || n > (INT64_MAX >> shift)) refuse(v, s);
+  return n << shift;
+}
+
+double to_seconds(const Variable& v, std::string_view s) {
+  double x = 0;
+  auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), x);
+  // Written so that a NaN is refused too.
+  if (error != std::errc() || end != s.data() + s.size() || !(x >= v.min && x <= v.max)) {
+    refuse(v, s);
+  }
+  return x;
+}
+
+int edit_distance(std::string_view a, std::string_view b) {
+  std::vector<int> line(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) line[j] = static_cast<int>(j);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    int diagonal = line[0];
+    line[0] = static_cast<int>(i) + 1;
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const int up = line[j + 1];
+      line[j + 1] = std::min({up + 1, line[j] + 1, diagonal + (a[i] != b[j] ? 1 : 0)});
+      diagonal = up;
+    }
+  }
+  return line[b.size()];
+}
+
+void check_value(const Variable& v) {
+  const char* value = raw(v);
+  if (value == nullptr) return;
+  switch (v.kind) {
+    case Kind::text:
+      break;  // its owner reads it
+    case Kind::flag:
+      to_flag(v, value);
+      break;
+    case Kind::integer:
+      to_integer(v, value);
+      break;
+    case Kind::bytes:
+      to_bytes(v, value);
+      break;
+    case Kind::seconds:
+      to_seconds(v, value);
+      break;
+  }
+}
+
+}  // namespace
+
+std::span<const Variable> table() { return kTable; }
+
+std::string text(Var var) {
+  const Variable& v = row(var);
+  const char* value = raw(v);
+  return value != nullptr ? value : v.default_value;
+}
+
+bool flag(Var var) {
+  const Variable& v = row(var);
+  const char* value = raw(v);
+  return to_flag(v, value != nullptr ? value : v.default_value);
+}
+
+std::int64_t integer(Var var) {
+  const Variable& v = row(var);
+  const char* value = raw(v);
+  if (value == nullptr) value = v.default_value;
+  return *value == '\0' ? -1 : to_integer(v, value);
+}
+
+std::int64_t bytes(Var var) {
+  const Variable& v = row(var);
+  const char* value = raw(v);
+  if (value == nullptr) value = v.default_value;
+  return *value == '\0' ? -1 : to_bytes(v, value);
+}
+
+double seconds(Var var) {
+  const Variable& v = row(var);
+  const char* value = raw(v);
+  return to_seconds(v, value != nullptr ? value : v.default_value);
+}
+
+void check() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view line(*entry);
+    if (!line.starts_with("SHMAP_")) continue;
+    const std::string_view name = line.substr(0, line.find('='));
+    if (name.starts_with("SHMAP_TEST_") || name.starts_with("SHMAP_BENCH_")) continue;
+    if (std::ranges::any_of(kTable, [&](const Variable& v) { return name == v.name; })) continue;
+    const std::string_view shown = name.substr(0, 80);
+    const Variable& nearest = *std::ranges::min_element(
+        kTable, {}, [&](const Variable& v) { return edit_distance(shown, v.name); });
+    std::string all;
+    for (const Variable& v : kTable) all += std::string(all.empty() ? "" : ", ") + v.name;
+    throw ValueError("environment variable " + std::string(shown) +
+                     " is none of this library's; the nearest is " + nearest.name + " (" +
+                     nearest.doc + "). Known are " + all + ". Unset it or correct its name.");
+  }
+  for (const Variable& v : kTable) check_value(v);
+}
+
+}  // namespace shmap::env

@@ -1,0 +1,681 @@
+#include "core/cpu/executor.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <typeinfo>
+#include <utility>
+
+#include "core/base/env.h"
+#include "core/base/spin_lock.h"
+#include "core/base/warning.h"
+#include "core/cpu/graph.h"
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
+#include "shmap/error.h"
+
+namespace shmap::cpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
+constexpr auto kSpin = microseconds(30);
+
+// Marks this thread as running a task.
+class TaskScope {
+ public:
+  explicit TaskScope(const char* name) noexcept
+      : outer_(std::exchange(detail::thread_state.task, name)) {}
+  ~TaskScope() { detail::thread_state.task = outer_; }
+  TaskScope(const TaskScope&) = delete;
+  TaskScope& operator=(const TaskScope&) = delete;
+
+ private:
+  const char* outer_;
+};
+
+void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
+                     std::span<Stream* const> others, std::int64_t begin) noexcept {
+  const std::int64_t end = timeline_now();
+  sink.record({task.name, stream.device_index(), stream.role(), begin, end, task.bytes});
+  for (const Stream* other : others) {
+    sink.record({task.name, other->device_index(), other->role(), begin, end, 0});
+  }
+}
+
+// A debugger stops time: deadlines mean nothing under it.
+bool under_debugger() noexcept {
+  std::FILE* status = std::fopen("/proc/self/status", "re");
+  if (status == nullptr) return false;
+  char line[256];
+  bool traced = false;
+  while (std::fgets(line, sizeof line, status) != nullptr) {
+    int pid = 0;
+    if (std::sscanf(line, "TracerPid: %d", &pid) == 1) traced = pid != 0;
+  }
+  std::fclose(status);
+  return traced;
+}
+
+template <class E>
+std::exception_ptr with_note(const E& e, const std::string& note) {
+  return std::make_exception_ptr(E(e.what() + note));
+}
+
+// The same error, of the same kind, with the note at its end.
+std::exception_ptr annotate(const std::exception_ptr& error, const std::string& note) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const ValueError& e) {
+    return with_note(e, note);
+  } catch (const TypeError& e) {
+    return with_note(e, note);
+  } catch (const DeviceError& e) {
+    return with_note(e, note);
+  } catch (const OutOfMemory& e) {
+    return with_note(e, note);
+  } catch (const CollectiveError& e) {
+    return with_note(e, note);
+  } catch (const Error& e) {
+    return typeid(e) == typeid(Error) ? with_note(e, note) : error;
+  } catch (...) {
+    return error;  // a type of the user's: left as it is
+  }
+}
+
+}  // namespace
+
+int available_cores() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+ExecutorOptions ExecutorOptions::from_environment() {
+  ExecutorOptions options;
+  const std::string text = env::text(env::Var::executor);
+  const std::string_view mode = text;
+  if (mode == "inline") {
+    options.mode = Mode::inline_;
+  } else if (mode == "seeded" || mode.starts_with("seeded:")) {
+    options.mode = Mode::seeded;
+    if (mode != "seeded") {
+      const std::string_view digits = mode.substr(7);
+      auto [end, error] =
+          std::from_chars(digits.data(), digits.data() + digits.size(), options.seed);
+      if (error != std::errc() || end != digits.data() + digits.size()) {
+        throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
+                         "\": the seed is not a number; accepted are inline, async, seeded, "
+                         "seeded:N");
+      }
+    }
+  } else if (mode != "async") {
+    throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
+                     "\" is no executor; accepted are inline, async, seeded, seeded:N");
+  }
+  if (const std::int64_t n = env::integer(env::Var::workers); n > 0) {
+    options.workers = static_cast<int>(n);
+  }
+  options.warn_sec = env::seconds(env::Var::collective_warn_sec);
+  options.timeout_sec = env::seconds(env::Var::collective_timeout_sec);
+  return options;
+}
+
+// ------------------------------------------------------------------------------------- lifetime
+
+namespace {
+ExecutorOptions completed(ExecutorOptions options) {
+  if (options.workers <= 0) options.workers = available_cores();
+  options.max_in_flight = std::max(options.max_in_flight, 8);
+  return options;
+}
+}  // namespace
+
+Executor::Executor(const ExecutorOptions& options)
+    : options_(completed(options)),
+      inline_below_ns_(options_.mode == Mode::inline_  ? INT64_MAX
+                       : options_.mode == Mode::seeded ? INT64_MIN
+                                                       : options_.inline_ns),
+      random_state_(options_.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {
+  watch_forks();
+  if (options_.mode == Mode::seeded) reserve_ready(options_.max_in_flight + 64);
+}
+
+void Executor::reserve_ready(int more) {
+  std::lock_guard lock(mutex_);
+  ready_capacity_ += static_cast<std::size_t>(more);
+  random_ready_.reserve(ready_capacity_);
+}
+
+Executor::~Executor() {
+  if (forked()) {
+    for (std::thread& t : threads_) t.detach();
+    return;
+  }
+  drain();
+  stop();
+}
+
+void Executor::start_workers() {
+  if (started_.exchange(true)) return;
+  try {
+    for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { worker(); });
+  } catch (const std::system_error& e) {
+    // Fewer will do; none would leave what nobody waits for undone.
+    if (threads_.empty()) {
+      warn(std::string("no worker thread could be started (") + e.what() +
+           "): tasks run while their results are waited for");
+    }
+  }
+}
+
+void Executor::stop() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    stopped_.store(true);
+  }
+  work_.notify_all();
+  for (std::thread& t : threads_) t.join();
+  threads_.clear();
+}
+
+std::string Executor::repro() const {
+  switch (options_.mode) {
+    case Mode::inline_:
+      return "SHMAP_EXECUTOR=inline";
+    case Mode::seeded:
+      return "SHMAP_EXECUTOR=seeded:" + std::to_string(options_.seed);
+    case Mode::async:
+      break;
+  }
+  return "";
+}
+
+// ------------------------------------------------------------------------------------- dataflow
+
+void Executor::List::push(Node* node) noexcept {
+  node->ready_next = nullptr;
+  (head == nullptr ? head : tail->ready_next) = node;
+  tail = node;
+}
+
+Node* Executor::List::pop() noexcept {
+  Node* node = head;
+  if (node != nullptr) head = node->ready_next;
+  return node;
+}
+
+void Executor::add_edge(Node& before, Node& node, bool data) noexcept {
+  Edge* edge = node.take_edge();
+  edge->to = &node;
+  edge->data = data;
+  node.blockers.fetch_add(1, std::memory_order_relaxed);
+  Edge* head = before.successors.load(std::memory_order_acquire);
+  do {
+    if (head == Node::closed()) {  // it ended meanwhile
+      node.blockers.fetch_sub(1, std::memory_order_relaxed);
+      if (Failure* failure = before.failure(); data && failure != nullptr) {
+        node.fail(Ref<Failure>(failure));
+      }
+      return;
+    }
+    edge->next = head;
+  } while (!before.successors.compare_exchange_weak(head, edge, std::memory_order_acq_rel,
+                                                    std::memory_order_acquire));
+}
+
+void Executor::submit(Node& node) noexcept {
+  node.add_ref();
+  in_flight_.fetch_add(1);
+  if (options_.mode == Mode::async && !started_.load(std::memory_order_relaxed)) start_workers();
+  if (node.blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    List ready;
+    ready.push(&node);
+    make_ready(ready);
+  }
+}
+
+void Executor::push_locked(Node* node) noexcept {
+  ready_parts_.store(ready_parts_.load(std::memory_order_relaxed) + node->task.parts,
+                     std::memory_order_relaxed);
+  if (options_.mode == Mode::seeded) {
+    random_ready_.push_back(node);
+    return;
+  }
+  Queue& queue = node->stream->role() == StreamRole::comm ? comm_ : compute_;
+  node->ready_next = nullptr;
+  (queue.head == nullptr ? queue.head : queue.tail->ready_next) = node;
+  queue.tail = node;
+}
+
+void Executor::make_ready(List ready) noexcept {
+  List runnable;
+  int parts = 0;
+  while (Node* node = ready.pop()) {
+    const Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
+    if (carrier->failure() != nullptr) {
+      finish(node, ready);  // what it waited for failed: it does not run
+    } else if (node->launched.get() != nullptr) {
+      auto& graph = static_cast<CpuGraph&>(*node->launched);
+      graph.reset();
+      graph.launch_ = node;
+      for (std::int32_t root : graph.roots_) ready.push(&graph.nodes_[root]);
+      if (graph.n_nodes_ == 0) finish(node, ready);
+    } else if (node->task.run == nullptr) {
+      finish(node, ready);
+    } else {
+      runnable.push(node);
+      parts += node->task.parts;
+    }
+  }
+  if (runnable.head == nullptr) return;
+  int wake = 0;
+  {
+    std::lock_guard lock(mutex_);
+    while (Node* node = runnable.pop()) push_locked(node);
+    wake = std::min({parts - spinners_, sleepers_, options_.workers - active_});
+  }
+  for (; wake > 0; --wake) work_.notify_one();
+}
+
+void Executor::finish(Node* node, List& ready) noexcept {
+  if (TimelineSink* sink = timeline_sink(); sink != nullptr) [[unlikely]] {
+    const std::int64_t begin = node->begin_ns.load(std::memory_order_relaxed);
+    if (begin != 0) record_timeline(*sink, node->task, *node->stream, node->others, begin);
+  }
+  if (node->graph != nullptr) {
+    CpuGraph& graph = *node->graph;
+    const CpuGraph::Place& place = graph.places_[node->graph_index];
+    for (std::int32_t i = place.first_after; i < place.end_after; ++i) {
+      Node& next = graph.nodes_[graph.after_[i]];
+      if (next.blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) ready.push(&next);
+    }
+    // The last one ends the launch; after that the graph may run again or be gone.
+    Node* launch = graph.launch_;
+    if (graph.left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    node = launch;
+  }
+  if (node->task.drop != nullptr) node->task.drop(node->task.args);
+  const Ref<Graph> launched = std::move(node->launched);
+  const bool sleeper = node->conclude();
+  Edge* edge = node->successors.exchange(Node::closed(), std::memory_order_acq_rel);
+  Edge* in_order = nullptr;
+  while (edge != nullptr) {
+    Edge* next = edge->next;
+    edge->next = in_order;
+    in_order = edge;
+    edge = next;
+  }
+  Failure* const failure = node->failure();
+  for (edge = in_order; edge != nullptr;) {
+    Edge* next = edge->next;  // the edge lives in its node, which may be gone once it is let go
+    Node* to = edge->to;
+    if (failure != nullptr && edge->data) to->fail(Ref<Failure>(failure));
+    if (to->blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) ready.push(to);
+    edge = next;
+  }
+  const std::int64_t left = in_flight_.fetch_sub(1) - 1;
+  const bool room = waiting_for_room_.load() > 0 && (left == 0 || left == low_water() - 1);
+  if (sleeper || room) {
+    { std::lock_guard lock(done_mutex_); }
+    done_.notify_all();
+  }
+  Ref<Node>::adopt(node).reset();
+}
+
+// -------------------------------------------------------------------------------------- running
+
+std::uint64_t Executor::random() noexcept {  // SplitMix64
+  std::uint64_t z = random_state_ += 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  return z ^ (z >> 31);
+}
+
+bool Executor::take_part(Part& part) noexcept {
+  const int available = ready_parts_.load(std::memory_order_relaxed);
+  if (available == 0) return false;
+  if (options_.mode == Mode::seeded) {
+    const std::size_t i = random() % random_ready_.size();
+    Node* node = random_ready_[i];
+    part = {node, node->next_part++};
+    if (node->next_part == node->task.parts) {
+      random_ready_[i] = random_ready_.back();
+      random_ready_.pop_back();
+    }
+  } else {
+    if (active_ >= options_.workers) return false;
+    Queue& queue = comm_.head != nullptr ? comm_ : compute_;
+    Node* node = queue.head;
+    part = {node, node->next_part++};
+    if (node->next_part == node->task.parts) queue.head = node->ready_next;
+  }
+  ready_parts_.store(available - 1, std::memory_order_relaxed);
+  ++active_;
+  return true;
+}
+
+void Executor::run_part(const Part& part) noexcept {
+  Node* node = part.node;
+  Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
+  if (carrier->failure() == nullptr) {
+    if (timeline_sink() != nullptr) [[unlikely]] {
+      std::int64_t none = 0;
+      node->begin_ns.compare_exchange_strong(none, timeline_now(), std::memory_order_relaxed);
+    }
+    const TaskScope scope(node->task.name);
+    try {
+      node->task.run(node->task.args, {part.part, node->task.parts, *node->stream, nullptr});
+    } catch (...) {
+      carrier->fail(make_failure(std::current_exception()));
+    }
+  }
+  if (node->parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  List ready;
+  finish(node, ready);
+  if (ready.head != nullptr) make_ready(ready);
+}
+
+Ref<Failure> Executor::run_here(const Task& task, Stream& stream,
+                                std::span<Stream* const> others) noexcept {
+  if (task.run == nullptr) return {};
+  TimelineSink* sink = timeline_sink();
+  const std::int64_t begin = sink != nullptr ? timeline_now() : 0;
+  Ref<Failure> failure;
+  {
+    const TaskScope scope(task.name);
+    try {
+      for (int part = 0; part < task.parts; ++part) {
+        task.run(task.args, {part, task.parts, stream, nullptr});
+      }
+    } catch (...) {
+      failure = make_failure(std::current_exception());
+    }
+  }
+  if (sink != nullptr) record_timeline(*sink, task, stream, others, begin);
+  return failure;
+}
+
+void Executor::leave() noexcept {
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    --active_;
+    wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0 && spinners_ == 0;
+  }
+  if (wake) work_.notify_one();
+}
+
+bool Executor::help() {
+  if (ready_parts_.load(std::memory_order_relaxed) == 0) return false;
+  Part part;
+  {
+    std::lock_guard lock(mutex_);
+    if (!take_part(part)) return false;
+  }
+  run_part(part);
+  leave();
+  return true;
+}
+
+void Executor::worker() noexcept {
+  const int max_spinners = std::min(options_.workers, available_cores()) - 1;
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    Part part;
+    if (take_part(part)) {
+      lock.unlock();
+      run_part(part);
+      lock.lock();
+      --active_;
+      continue;
+    }
+    if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners) {
+      ++spinners_;
+      lock.unlock();
+      const auto until = Clock::now() + kSpin;
+      while (ready_parts_.load(std::memory_order_relaxed) == 0 && Clock::now() < until) {
+        for (int i = 0; i < 32; ++i) cpu_relax();
+      }
+      lock.lock();
+      --spinners_;
+      if (ready_parts_.load(std::memory_order_relaxed) > 0 || stopping_) continue;
+    }
+    ++sleepers_;
+    work_.wait(lock);
+    --sleepers_;
+  }
+}
+
+// -------------------------------------------------------------------------------------- waiting
+
+// Of a wait: warns once when it takes long, throws when it takes too long.
+struct Executor::Deadline {
+  const Executor& executor;
+  Clock::time_point start = Clock::now();
+  bool warned = false;
+
+  void check(const Node* node, bool may_throw = true) {
+    const ExecutorOptions& o = executor.options_;
+    const double sec = std::chrono::duration<double>(Clock::now() - start).count();
+    if (may_throw && o.timeout_sec > 0 && sec > o.timeout_sec && !under_debugger()) {
+      throw DeviceError(text(node, sec) +
+                        ". Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC); the task goes on.");
+    }
+    if (!warned && o.warn_sec > 0 && sec > o.warn_sec) {
+      warned = true;
+      warn(text(node, sec) + " (SHMAP_COLLECTIVE_WARN_SEC)");
+    }
+  }
+  std::string text(const Node* node, double sec) const {
+    std::string what = "the tasks in flight";
+    if (node != nullptr) {
+      what = std::string("task '") + node->task.name + "' of local device " +
+             std::to_string(node->stream->device_index()) +
+             (node->stream->role() == StreamRole::comm ? ", communication" : ", compute") +
+             " stream, which still waits for " +
+             std::to_string(node->blockers.load(std::memory_order_relaxed)) + " others";
+    }
+    return "waiting for " + what + ", since " + std::to_string(sec) + " s; " +
+           std::to_string(executor.in_flight_.load()) + " tasks are in flight, " +
+           std::to_string(executor.ready_parts_.load()) + " ready";
+  }
+};
+
+void Executor::wait(Node& node) {
+  if (forked()) throw_forked();
+  Deadline deadline{*this};
+  // Without workers nobody else may run what becomes ready later: look often.
+  const bool alone = options_.mode != Mode::async;
+  while (node.pending()) {
+    if (help()) continue;
+    const auto until = Clock::now() + kSpin;
+    while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
+           Clock::now() < until) {
+      for (int i = 0; i < 32; ++i) cpu_relax();
+    }
+    if (!node.announce_sleeper()) break;
+    const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
+    {
+      std::unique_lock lock(done_mutex_);
+      done_.wait_for(lock, slice, [&] { return !node.pending(); });
+    }
+    deadline.check(&node);
+  }
+}
+
+void Executor::make_room() {
+  if (options_.mode == Mode::seeded) {
+    int turns = 0;
+    {
+      std::lock_guard lock(mutex_);
+      turns = static_cast<int>(random() % 4) - 1;
+    }
+    for (; turns > 0 && help(); --turns) {
+    }
+  }
+  if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
+  Deadline deadline{*this};
+  waiting_for_room_.fetch_add(1);
+  while (in_flight_.load() >= low_water()) {
+    if (help()) continue;
+    {
+      std::unique_lock lock(done_mutex_);
+      done_.wait_for(lock, milliseconds(options_.mode == Mode::async ? 20 : 1),
+                     [&] { return in_flight_.load() < low_water(); });
+    }
+    try {
+      deadline.check(nullptr);
+    } catch (...) {
+      waiting_for_room_.fetch_sub(1);
+      throw;
+    }
+  }
+  waiting_for_room_.fetch_sub(1);
+}
+
+void Executor::drain() {
+  waiting_for_room_.fetch_add(1);
+  while (in_flight_.load() > 0) {
+    if (help()) continue;
+    std::unique_lock lock(done_mutex_);
+    done_.wait_for(lock, milliseconds(20), [&] { return in_flight_.load() == 0; });
+  }
+  waiting_for_room_.fetch_sub(1);
+}
+
+// --------------------------------------------------------------------------------------- errors
+
+Ref<Failure> Executor::make_failure(std::exception_ptr error) noexcept {
+  constexpr std::size_t kMaxKept = 64;
+  Ref<Failure> failure;
+  try {
+    if (options_.mode == Mode::seeded) error = annotate(error, "\n  repeat with " + repro());
+    failure = make_ref<Failure>();
+    failure->error = std::move(error);
+    std::lock_guard lock(failures_mutex_);
+    std::erase_if(failures_, [](const Ref<Failure>& f) { return f->reported.load(); });
+    if (failures_.size() < kMaxKept) failures_.push_back(failure);
+  } catch (const std::bad_alloc&) {
+    // Without memory for the record of it, the error is that there is no memory.
+    static Failure* const out_of_memory = [] {
+      auto* f = new Failure;
+      f->error = std::make_exception_ptr(OutOfMemory("no memory left to keep a task's error in"));
+      f->add_ref();
+      return f;
+    }();
+    if (failure.get() == nullptr) failure = Ref<Failure>(out_of_memory);
+  }
+  return failure;
+}
+
+Event Executor::failed_event(Ref<Failure> failure) {
+  Ref<Node> node = Node::make(*this, Task(), nullptr);
+  node->fail(std::move(failure));
+  node->successors.store(Node::closed(), std::memory_order_relaxed);
+  node->conclude();
+  return Event(std::move(node));
+}
+
+void Executor::rethrow_unreported() {
+  std::vector<Ref<Failure>> failures;
+  {
+    std::lock_guard lock(failures_mutex_);
+    failures.swap(failures_);
+  }
+  std::exception_ptr first;
+  for (const Ref<Failure>& f : failures) {
+    if (!f->reported.exchange(true) && first == nullptr) first = f->error;
+  }
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+// ---------------------------------------------------------------------------------------- parts
+
+namespace {
+
+// What run_parts shares with the workers. It outlives the call where a worker comes too late, and
+// then finds no part left.
+struct Parts : RefCounted {
+  Parts(int n, void (*r)(void*, int), void* a) noexcept : count(n), run(r), args(a) {}
+  const int count;
+  void (*const run)(void* args, int part);
+  void* const args;
+  std::atomic<int> next{0}, done{0};
+  SpinLock lock;
+  std::exception_ptr error;
+
+  // Runs parts until none is left; true where it ended the last.
+  bool work() noexcept {
+    bool last = false;
+    for (int part; (part = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
+      try {
+        run(args, part);
+      } catch (...) {
+        std::lock_guard guard(lock);
+        if (error == nullptr) error = std::current_exception();
+      }
+      last = done.fetch_add(1, std::memory_order_acq_rel) + 1 == count;
+    }
+    return last;
+  }
+};
+
+}  // namespace
+
+void Executor::run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream) {
+  if (parts <= 0) return;
+  if (forked()) throw_forked();
+  if (parts == 1 || in_task() || options_.mode != Mode::async || options_.workers == 1) {
+    const TaskScope scope("parallel_for");
+    const bool backwards = options_.mode == Mode::seeded && options_.seed % 2 == 1;
+    for (int i = 0; i < parts; ++i) run(args, backwards ? parts - 1 - i : i);
+    return;
+  }
+  const Ref<Parts> shared = make_ref<Parts>(parts, run, args);
+  struct Helper {
+    Ref<Parts> parts;
+    Executor& executor;
+  };
+  Task task;
+  task.name = "parallel_for";
+  task.args = new Helper{shared, *this};
+  task.parts = std::min(parts, options_.workers) - 1;
+  task.run = [](void* h, const TaskContext&) {
+    auto& helper = *static_cast<Helper*>(h);
+    if (helper.parts->work()) {
+      { std::lock_guard lock(helper.executor.done_mutex_); }
+      helper.executor.done_.notify_all();
+    }
+  };
+  task.drop = [](void* h) noexcept { delete static_cast<Helper*>(h); };
+  submit(*Node::make(*this, task, &stream));
+  {
+    const TaskScope scope(task.name);
+    shared->work();
+  }
+  Deadline deadline{*this};
+  const auto all_done = [&] { return shared->done.load(std::memory_order_acquire) == parts; };
+  const auto until = Clock::now() + kSpin;
+  while (!all_done() && Clock::now() < until) cpu_relax();
+  while (!all_done()) {
+    {
+      std::unique_lock lock(done_mutex_);
+      done_.wait_for(lock, milliseconds(20), all_done);
+    }
+    // Its parts cannot be called back: a late one is warned of, never left behind.
+    deadline.check(nullptr, /*may_throw=*/false);
+  }
+  if (shared->error != nullptr) std::rethrow_exception(shared->error);
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,142 @@
+// Executor: runs the tasks of all CPU streams.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "core/cpu/node.h"
+
+namespace shmap::cpu {
+
+enum class Mode : std::uint8_t {
+  inline_,  // each task at enqueue, on the calling thread
+  async,    // on a pool of workers; small ones at enqueue where nothing is before them
+  seeded,   // on the calling threads, in an order drawn from a seed
+};
+
+struct ExecutorOptions {
+  Mode mode = Mode::async;
+  std::uint64_t seed = 0;
+  int workers = 0;  // 0: as many as there are cores that this process may run on
+  double warn_sec = 30, timeout_sec = 600;  // of a wait; 0: never
+  int max_in_flight = 4096;                 // tasks beyond which enqueueing runs some first
+  // Work up to this runs at enqueue: handing it over costs a wake-up, some 20 us to a parked
+  // worker, and in that time it is done.
+  std::int64_t inline_ns = 20'000;
+
+  // From SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_COLLECTIVE_WARN_SEC and …_TIMEOUT_SEC. Throws
+  // ValueError where one cannot be read.
+  static ExecutorOptions from_environment();
+};
+
+int available_cores() noexcept;  // that the affinity mask of this process allows
+
+// Dataflow: a node counts what it waits for, and is ready at zero. Ready communication goes before
+// ready computation. At most `workers` threads run tasks at once, a waiting caller among them.
+class Executor {
+ public:
+  explicit Executor(const ExecutorOptions& options);
+  ~Executor();  // finishes what was submitted
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  const ExecutorOptions& options() const noexcept { return options_; }
+  Mode mode() const noexcept { return options_.mode; }
+  int workers() const noexcept { return options_.workers; }
+  std::string repro() const;
+  // Tasks of at most this cost run at enqueue where their stream and waits allow it.
+  std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
+
+  // `node` starts after `before`; where data, it fails with it. Before submit(node), and within
+  // what node.reserve_edges made room for.
+  void add_edge(Node& before, Node& node, bool data) noexcept;
+  // The node has all its edges. The executor holds it until it ended.
+  void submit(Node& node) noexcept;
+  // Where too many tasks are in flight, runs some. Then the seeded schedule's turn.
+  void make_room();
+  // Runs all of the task here. What it throws is returned. Drops nothing.
+  Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others) noexcept;
+  // A failure, with the way to repeat it in its text, for synchronize() to report.
+  Ref<Failure> make_failure(std::exception_ptr error) noexcept;
+  Event failed_event(Ref<Failure> failure);
+
+  void wait(Node& node);
+  // Waits until nothing is in flight.
+  void drain();
+  void rethrow_unreported();
+  void run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream);
+  // Runs one part of one ready task; false where there is none, or enough threads run some.
+  bool help();
+
+  // Where seeded: room for that many more ready nodes.
+  void reserve_ready(int more);
+  // For process exit: the workers finish what they run, and take no more.
+  void stop() noexcept;
+
+ private:
+  friend class CpuGraph;
+  // Enqueueing that found too many tasks in flight goes on below this.
+  std::int64_t low_water() const noexcept {
+    return options_.max_in_flight - options_.max_in_flight / 8;
+  }
+  struct Queue {
+    Node* head = nullptr;
+    Node* tail = nullptr;
+  };
+  // Nodes linked by ready_next, in order.
+  struct List {
+    Node* head = nullptr;
+    Node* tail = nullptr;
+    void push(Node* node) noexcept;
+    Node* pop() noexcept;
+  };
+  struct Part {
+    Node* node = nullptr;
+    int part = 0;
+  };
+
+  bool take_part(Part& part) noexcept;  // holds mutex_
+  void run_part(const Part& part) noexcept;
+  void leave() noexcept;                 // after run_part: another may take this thread's place
+  void make_ready(List ready) noexcept;  // ends what needs no running, queues the rest
+  void finish(Node* node, List& ready) noexcept;
+  void push_locked(Node* node) noexcept;
+  void start_workers();
+  void worker() noexcept;
+  std::uint64_t random() noexcept;  // holds mutex_
+  struct Deadline;
+
+  const ExecutorOptions options_;
+  std::int64_t inline_below_ns_;
+
+  std::mutex mutex_;  // guards the queues and the numbers below it
+  Queue comm_, compute_;
+  std::vector<Node*> random_ready_;  // instead of the queues, where seeded; never grows
+  std::size_t ready_capacity_ = 0;   // while tasks run, since that could fail
+  std::uint64_t random_state_;
+  int active_ = 0;    // threads that run a task
+  int sleepers_ = 0;  // workers that are parked
+  int spinners_ = 0;  // workers that look for work
+  bool stopping_ = false;
+  std::condition_variable work_;
+  std::vector<std::thread> threads_;
+
+  std::atomic<int> ready_parts_{0};  // in the queues; written under mutex_
+  std::atomic<std::int64_t> in_flight_{0};
+  std::atomic<int> waiting_for_room_{0};
+  std::atomic<bool> started_{false};
+  std::atomic<bool> stopped_{false};
+
+  std::mutex done_mutex_;  // of those who sleep until a node ended
+  std::condition_variable done_;
+
+  std::mutex failures_mutex_;
+  std::vector<Ref<Failure>> failures_;
+};
+
+}  // namespace shmap::cpu

@@ -1,0 +1,52 @@
+#include "core/device/buffer.h"
+
+#include <utility>
+
+#include "core/device/memory_space.h"
+
+namespace shmap {
+
+void Buffer::add_use(Event use) {
+  if (use.done() && !use.failed()) return;
+  // Readers of one buffer are often many and finish in order: drop the finished ones only when
+  // room is needed.
+  if (more_uses_.empty()) {
+    if (n_uses_ == kFewUses) {
+      std::uint32_t kept = 0;
+      for (std::uint32_t i = 0; i < kFewUses; ++i) {
+        if (!few_uses_[i].done()) std::swap(few_uses_[kept++], few_uses_[i]);
+      }
+      for (std::uint32_t i = kept; i < kFewUses; ++i) few_uses_[i] = Event();
+      n_uses_ = kept;
+    }
+    if (n_uses_ < kFewUses) {
+      few_uses_[n_uses_++] = std::move(use);
+      return;
+    }
+    more_uses_.reserve(4 * kFewUses);
+    for (Event& e : few_uses_) more_uses_.push_back(std::exchange(e, Event()));
+  } else if (more_uses_.size() == more_uses_.capacity()) {
+    std::erase_if(more_uses_, [](const Event& e) { return e.done(); });
+  }
+  more_uses_.push_back(std::move(use));
+  n_uses_ = static_cast<std::uint32_t>(more_uses_.size());
+}
+
+void Buffer::clear_uses() noexcept {
+  if (n_uses_ == 0) return;
+  for (Event& e : few_uses_) e = Event();
+  more_uses_.clear();
+  n_uses_ = 0;
+}
+
+bool Buffer::quiet() const noexcept {
+  if (!def_.done()) return false;
+  for (const Event& e : uses()) {
+    if (!e.done()) return false;
+  }
+  return true;
+}
+
+void Buffer::dispose() noexcept { space_->give_back(this); }
+
+}  // namespace shmap

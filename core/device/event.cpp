@@ -1,0 +1,30 @@
+#include "core/device/event.h"
+
+#include "core/device/backend.h"
+#include "shmap/error.h"
+
+namespace shmap {
+
+void Event::wait() const {
+  // Refused even where the event is done already: whether it is depends on timing.
+  const detail::ThreadState& thread = detail::thread_state;
+  if (thread.capture != nullptr) {
+    throw Error("waiting for a value while this thread captures a graph: read it before or after");
+  }
+  if (thread.task != nullptr) {
+    throw Error("waiting for a value inside the task '" + std::string(thread.task) +
+                "': a kernel or callback cannot wait for others; hand it what it needs");
+  }
+  if (record_.get() == nullptr) return;
+  if (record_->query() == Completion::pending) record_->block();
+  if (record_->query() == Completion::failed) {
+    record_->mark_reported();
+    std::rethrow_exception(record_->error());
+  }
+}
+
+namespace detail {
+constinit thread_local ThreadState thread_state;
+}
+
+}  // namespace shmap

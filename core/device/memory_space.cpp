@@ -1,0 +1,384 @@
+#include "core/device/memory_space.h"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "core/base/counters.h"
+#include "core/base/fault.h"
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "shmap/error.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SHMAP_POISON 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHMAP_POISON 1
+#endif
+#endif
+#ifdef SHMAP_POISON
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace shmap {
+namespace {
+
+// Memory that was freed, but is still held by queued work, is waited for beyond this: it bounds
+// what a caller that runs ahead of the devices can pile up.
+constexpr std::int64_t kMaxPendingBytes = std::int64_t{256} << 20;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 55;
+// From this size on a slightly larger cached block is taken rather than mapping a new one.
+constexpr std::int64_t kLargeBytes = std::int64_t{1} << 20;
+
+struct SizeClass {
+  int index;
+  std::int64_t bytes;
+};
+
+// 64 … 512 in steps of 64, then eight a doubling.
+SizeClass size_class(std::int64_t bytes) noexcept {
+  const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 1));
+  if (n <= 512) {
+    const auto k = static_cast<int>((n - 1) / 64);
+    return {k, (k + 1) * 64};
+  }
+  const int e = 63 - std::countl_zero(n - 1);
+  const auto k = static_cast<int>((n - 1 - (std::uint64_t{1} << e)) >> (e - 3));
+  return {8 + (e - 9) * 8 + k, (std::int64_t{1} << e) + (static_cast<std::int64_t>(k) + 1) *
+                                                            (std::int64_t{1} << (e - 3))};
+}
+
+// With AddressSanitizer, memory that nobody owns is out of bounds.
+void poison([[maybe_unused]] void* data, [[maybe_unused]] std::int64_t bytes) noexcept {
+#ifdef SHMAP_POISON
+  ASAN_POISON_MEMORY_REGION(data, static_cast<std::size_t>(bytes));
+#endif
+}
+void unpoison([[maybe_unused]] void* data, [[maybe_unused]] std::int64_t bytes) noexcept {
+#ifdef SHMAP_POISON
+  ASAN_UNPOISON_MEMORY_REGION(data, static_cast<std::size_t>(bytes));
+#endif
+}
+
+std::string readable(std::int64_t bytes) {
+  constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  int unit = 0;
+  double x = static_cast<double>(bytes);
+  while (x >= 1024 && unit < 6) x /= 1024, ++unit;
+  if (unit == 0) return std::to_string(bytes) + " bytes";
+  std::string digits = std::to_string(x);
+  return digits.substr(0, digits.find('.') + 2) + " " + kUnits[unit] + " (" +
+         std::to_string(bytes) + " bytes)";
+}
+
+}  // namespace
+
+MemorySpace::MemorySpace(int id, std::string name, std::int64_t limit, std::int64_t cache_limit)
+    : id_(id), name_(std::move(name)), limit_(limit), cache_limit_(cache_limit) {}
+
+std::int64_t MemorySpace::rounded(std::int64_t bytes) noexcept {
+  return bytes > kMaxBytes ? bytes : size_class(bytes).bytes;
+}
+
+BufferRef MemorySpace::allocate(std::int64_t bytes) {
+  if (capturing()) [[unlikely]] {
+    throw Error("allocating " + std::to_string(bytes) + " bytes on " + name_ +
+                " while this thread captures a graph: memory has to be there before");
+  }
+  if (forked()) [[unlikely]]
+    throw_forked();
+  if (bytes < 0) [[unlikely]] {
+    throw ValueError("allocating " + std::to_string(bytes) + " bytes on " + name_ +
+                     ": a size cannot be negative");
+  }
+  if (fault::point("allocate", id_) == fault::Action::oom) [[unlikely]] {
+    throw_out_of_memory(bytes, "a fault was injected (SHMAP_FAULT)");
+  }
+  if (bytes > kMaxBytes) [[unlikely]] {
+    throw_out_of_memory(bytes, "no memory is that large");
+  }
+  count(Counter::allocations);
+  const SizeClass size = size_class(bytes);
+  lock_.lock();
+  Buffer* foreign = pending_head_ != nullptr ? reclaim_locked(4) : nullptr;
+  Buffer* buffer = nullptr;
+  if (free_ != nullptr && (buffer = free_[size.index]) != nullptr) [[likely]] {
+    free_[size.index] = buffer->next_;
+    buffer->live_ = true;
+    cached_.store(cached_.load(std::memory_order_relaxed) - size.bytes, std::memory_order_relaxed);
+    const std::int64_t used = in_use_.load(std::memory_order_relaxed) + size.bytes;
+    in_use_.store(used, std::memory_order_relaxed);
+    if (used > peak_.load(std::memory_order_relaxed)) peak_.store(used, std::memory_order_relaxed);
+    lock_.unlock();
+  } else {
+    lock_.unlock();
+    buffer = take_fresh(bytes, size.index);
+  }
+  if (foreign != nullptr) [[unlikely]]
+    destroy_list(foreign);
+  buffer->bytes_ = bytes;
+  unpoison(buffer->data_, bytes);
+  return BufferRef(buffer);
+}
+
+Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
+  const std::int64_t size = size_class(bytes).bytes;
+  const bool may_wait = !in_task();
+  // Each round either takes a block, or makes room and comes back; room is made at most as often
+  // as there are pending buffers.
+  for (bool trimmed = false;;) {
+    reclaim();
+    Buffer* buffer = nullptr;
+    bool room = false;
+    {
+      std::lock_guard lock(lock_);
+      const int last = std::min(size_class_index + (size >= kLargeBytes ? 2 : 0), kClasses - 1);
+      for (int c = size_class_index; c <= last && free_ != nullptr && buffer == nullptr; ++c) {
+        if ((buffer = free_[c]) == nullptr) continue;
+        free_[c] = buffer->next_;
+        cached_ -= buffer->capacity_;
+      }
+      const std::int64_t limit = limit_;
+      room = buffer != nullptr ||
+             ((limit < 0 || size <= limit - in_use_ - cached_) &&
+              (pending_ + size <= kMaxPendingBytes || pending_head_ == nullptr || !may_wait));
+      if (room) {  // reserved now, so that two threads don't pass the limit together
+        in_use_ += buffer != nullptr ? buffer->capacity_ : size;
+        if (in_use_ > peak_) peak_ = in_use_.load();
+        if (buffer != nullptr) buffer->live_ = true;
+      }
+    }
+    if (buffer != nullptr) return buffer;
+    if (room) {
+      void* data = map(size);
+      if (data != nullptr) {
+        buffer = new (std::nothrow) Buffer;
+        if (buffer == nullptr) unmap(data, size);
+      }
+      if (buffer != nullptr) {
+        poison(data, size);
+        buffer->data_ = data;
+        buffer->capacity_ = size;
+        buffer->space_ = this;
+        buffer->size_class_ = static_cast<std::uint16_t>(size_class_index);
+        buffer->live_ = true;
+        std::lock_guard lock(lock_);
+        link(buffer);
+        return buffer;
+      }
+      std::lock_guard lock(lock_);
+      in_use_ -= size;
+    }
+    const bool at_limit = !room && limit() >= 0 && size > limit() - in_use_ - cached_;
+    if (!trimmed && (room || at_limit) && cached_bytes() > 0) {
+      trim();
+      trimmed = true;
+    } else if (!may_wait || !wait_for_pending()) {
+      if (!room && !at_limit) continue;  // others took back what was pending
+      throw_out_of_memory(bytes, room ? "the system has no more memory"
+                                      : "the limit is reached (SHMAP_MEMORY_LIMIT)");
+    } else {
+      trimmed = false;
+    }
+  }
+}
+
+BufferRef MemorySpace::wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
+                            void* context) {
+  if (forked()) throw_forked();
+  auto* buffer = new Buffer;
+  buffer->data_ = data;
+  buffer->bytes_ = bytes;
+  buffer->space_ = this;
+  buffer->live_ = true;
+  buffer->deleter_ = deleter;
+  buffer->deleter_context_ = context;
+  return BufferRef(buffer);
+}
+
+void MemorySpace::give_back(Buffer* buffer) noexcept {
+  if (forked()) return;  // the lock may be held by a thread that did not come along
+  const bool quiet = buffer->quiet();
+  if (quiet) {
+    buffer->def_ = Event();
+    buffer->clear_uses();
+    if (buffer->capacity_ == 0) return destroy(buffer);
+  }
+  bool overfull = false;
+  {
+    std::lock_guard lock(lock_);
+    if (quiet) {
+      release_locked(buffer);
+    } else {
+      buffer->next_ = nullptr;
+      (pending_head_ == nullptr ? pending_head_ : pending_tail_->next_) = buffer;
+      pending_tail_ = buffer;
+      pending_ += buffer->capacity_;
+    }
+    overfull = cached_ > cache_limit_;
+  }
+  // All of it, not only as much as is too much: what is needed comes back soon, and sizes that are
+  // no longer used don't stay forever.
+  if (overfull) trim();
+}
+
+void MemorySpace::release_locked(Buffer* buffer) noexcept {
+  buffer->live_ = false;
+  poison(buffer->data_, buffer->capacity_);
+  if (free_ == nullptr) free_.reset(new (std::nothrow) Buffer*[kClasses]());
+  in_use_.store(in_use_.load(std::memory_order_relaxed) - buffer->capacity_,
+                std::memory_order_relaxed);
+  if (free_ == nullptr) {
+    unlink(buffer);
+    destroy(buffer);
+    return;
+  }
+  buffer->next_ = free_[buffer->size_class_];
+  free_[buffer->size_class_] = buffer;
+  cached_.store(cached_.load(std::memory_order_relaxed) + buffer->capacity_,
+                std::memory_order_relaxed);
+}
+
+Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
+  Buffer* foreign = nullptr;
+  // Work finishes nearly in the order of freeing: polling stops at the first that has not.
+  for (; pending_head_ != nullptr && at_most != 0; --at_most) {
+    Buffer* buffer = pending_head_;
+    if (!buffer->quiet()) break;
+    pending_head_ = buffer->next_;
+    if (pending_head_ == nullptr) pending_tail_ = nullptr;
+    pending_ -= buffer->capacity_;
+    buffer->def_ = Event();
+    buffer->clear_uses();
+    if (buffer->capacity_ == 0) {
+      buffer->next_ = foreign;
+      foreign = buffer;
+    } else {
+      release_locked(buffer);
+    }
+  }
+  return foreign;
+}
+
+void MemorySpace::reclaim() noexcept {
+  if (forked()) return;
+  Buffer* foreign = nullptr;
+  {
+    std::lock_guard lock(lock_);
+    foreign = reclaim_locked(-1);
+  }
+  destroy_list(foreign);
+}
+
+bool MemorySpace::wait_for_pending() {
+  std::vector<Event> events;
+  {
+    std::lock_guard lock(lock_);
+    if (pending_head_ == nullptr) return false;
+    events.push_back(pending_head_->def_);
+    for (const Event& e : pending_head_->uses()) events.push_back(e);
+  }
+  // A failed task no longer touches the memory; its error is for those who read the value.
+  for (const Event& e : events) {
+    if (!e.done()) e.record()->block();
+  }
+  reclaim();
+  return true;
+}
+
+void MemorySpace::trim() noexcept {
+  Buffer* doomed = nullptr;
+  {
+    std::lock_guard lock(lock_);
+    for (int c = 0; c < kClasses && free_ != nullptr; ++c) {
+      while (Buffer* buffer = free_[c]) {
+        free_[c] = buffer->next_;
+        unlink(buffer);
+        buffer->next_ = doomed;
+        doomed = buffer;
+      }
+    }
+    cached_ = 0;
+  }
+  destroy_list(doomed);
+}
+
+void MemorySpace::destroy_list(Buffer* buffers) noexcept {
+  while (buffers != nullptr) {
+    Buffer* next = buffers->next_;
+    destroy(buffers);
+    buffers = next;
+  }
+}
+
+void MemorySpace::destroy(Buffer* buffer) noexcept {
+  if (buffer->capacity_ > 0) {
+    unpoison(buffer->data_, buffer->capacity_);
+    unmap(buffer->data_, buffer->capacity_);
+  } else if (buffer->deleter_ != nullptr) {
+    buffer->deleter_(buffer->deleter_context_);
+  }
+  delete buffer;
+}
+
+void MemorySpace::link(Buffer* buffer) noexcept {
+  buffer->all_prev_ = nullptr;
+  buffer->all_next_ = all_;
+  if (all_ != nullptr) all_->all_prev_ = buffer;
+  all_ = buffer;
+}
+
+void MemorySpace::unlink(Buffer* buffer) noexcept {
+  if (buffer->all_prev_ != nullptr) buffer->all_prev_->all_next_ = buffer->all_next_;
+  if (buffer->all_next_ != nullptr) buffer->all_next_->all_prev_ = buffer->all_prev_;
+  if (all_ == buffer) all_ = buffer->all_next_;
+}
+
+std::int64_t MemorySpace::bytes_in_use() noexcept {
+  if (pending_bytes() > 0) reclaim();
+  return in_use_.load(std::memory_order_relaxed);
+}
+
+void MemorySpace::reset_peak() noexcept {
+  reclaim();
+  std::lock_guard lock(lock_);
+  peak_ = in_use_.load();
+}
+
+void MemorySpace::throw_out_of_memory(std::int64_t bytes, const char* why) {
+  constexpr int kLargest = 5;
+  std::int64_t largest[kLargest] = {}, free_block = 0, live = 0;
+  {
+    std::lock_guard lock(lock_);
+    for (const Buffer* b = all_; b != nullptr; b = b->all_next_) {
+      if (!b->live_) {
+        free_block = std::max(free_block, b->capacity_);
+        continue;
+      }
+      ++live;
+      std::int64_t x = b->bytes_;
+      for (std::int64_t& seat : largest) {
+        if (x > seat) std::swap(x, seat);
+      }
+    }
+  }
+  std::string text = "out of memory on " + name_ + ": " + readable(bytes) + " asked for, " + why +
+                     "; " + readable(in_use_) + " in use by " + std::to_string(live) + " arrays, " +
+                     readable(cached_) + " cached";
+  if (limit() >= 0) text += ", limit " + readable(limit());
+  text += "; largest free block " + readable(free_block) + "; largest live arrays: ";
+  std::string sizes;
+  for (std::int64_t x : largest) {
+    if (x > 0) sizes += (sizes.empty() ? "" : ", ") + readable(x);
+  }
+  text += sizes.empty() ? "none" : sizes;
+  throw OutOfMemory(text +
+                    ". Let go of arrays that are no longer needed, shard them over more memory "
+                    "spaces, or raise SHMAP_MEMORY_LIMIT.");
+}
+
+}  // namespace shmap

@@ -1,0 +1,131 @@
+#include "core/device/runtime.h"
+
+#include <pthread.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <ostream>
+
+#include "core/base/env.h"
+#include "core/base/fault.h"
+#include "core/device/fork_guard.h"
+#include "core/device/registry.h"
+#include "shmap/error.h"
+
+namespace shmap {
+namespace {
+
+std::string chosen_devices(const Options& options) {
+  if (!options.devices.empty()) return options.devices;
+  if (std::string set = env::text(env::Var::devices); !set.empty()) return set;
+  for (const BackendFactory& factory : built_in_backends()) {
+    if (const std::string answer = factory.default_devices(); !answer.empty()) return answer;
+  }
+  throw DeviceError("this build of the library has no backend, so there are no devices");
+}
+
+const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
+std::mutex& start_mutex() {
+  static std::mutex* mutex = new std::mutex;
+  return *mutex;
+}
+
+}  // namespace
+
+Runtime::Runtime(const Options& options) {
+  device_string_ = chosen_devices(options);
+  const DeviceSpec spec = DeviceSpec::parse(device_string_);
+  std::string built_in;
+  for (const BackendFactory& factory : built_in_backends()) {
+    built_in += std::string(built_in.empty() ? "" : ", ") + kind_name(factory.kind);
+    if (factory.kind == spec.kind) {
+      backends_.push_back(factory.make(spec, /*first_id=*/0, process_index_));
+      break;
+    }
+  }
+  if (backends_.empty()) {
+    throw DeviceError("devices \"" + device_string_ + "\": " + kind_name(spec.kind) +
+                      " is not built into this library (it has " + built_in +
+                      "). Build it with that backend, or set SHMAP_DEVICES=cpu:8.");
+  }
+  for (const LocalDevice& local : backend().devices()) devices_.push_back(local.device);
+}
+
+Runtime::~Runtime() = default;
+
+const LocalDevice& Runtime::local_device(const Device& device) const {
+  const auto local = local_devices();
+  const int index = device.id() - local.front().device.id();
+  if (index < 0 || index >= static_cast<int>(local.size())) {
+    throw DeviceError(device.str() + " is not driven by this process (" +
+                      std::to_string(process_index_) + " of " + std::to_string(process_count_) +
+                      "), whose devices are " + local.front().device.str() + " to " +
+                      local.back().device.str());
+  }
+  return local[static_cast<std::size_t>(index)];
+}
+
+namespace detail {
+
+constinit std::atomic<Runtime*> the_runtime{nullptr};
+
+namespace {
+// Keeps it reachable for leak checkers in a forked child, where the_runtime is taken away.
+Runtime* kept = nullptr;
+}  // namespace
+
+Runtime& start_runtime(const Options* options) {
+  if (forked()) throw_forked();
+  std::lock_guard lock(start_mutex());
+  Runtime* running = the_runtime.load(std::memory_order_acquire);
+  if (running != nullptr) {
+    if (options != nullptr && !options->devices.empty() &&
+        options->devices != running->device_string()) {
+      throw DeviceError("init: devices \"" + options->devices +
+                        "\" asked for, but the runtime runs already with \"" +
+                        running->device_string() +
+                        "\": call init before the first use of a device");
+    }
+    return *running;
+  }
+  env::check();
+  if (const std::string faults = env::text(env::Var::fault); !faults.empty()) fault::arm(faults);
+  watch_forks();
+  // In a forked child runtime() takes the slow way, which throws, before any lock is taken.
+  pthread_atfork(nullptr, nullptr, [] { the_runtime.store(nullptr, std::memory_order_relaxed); });
+  // Never destroyed: arrays in static variables outlive every other end.
+  running = new Runtime(options != nullptr ? *options : Options());
+  kept = running;
+  std::atexit([] {
+    if (Runtime* r = the_runtime.load(std::memory_order_acquire)) {
+      for (const auto& backend : r->backends()) backend->stop();
+    }
+  });
+  the_runtime.store(running, std::memory_order_release);
+  return *running;
+}
+
+}  // namespace detail
+
+void init(int& /*argc*/, char**& /*argv*/, Options options) { detail::start_runtime(&options); }
+
+std::vector<Device> devices() { return runtime().devices(); }
+
+std::vector<Device> local_devices() {
+  std::vector<Device> result;
+  for (const LocalDevice& local : runtime().local_devices()) result.push_back(local.device);
+  return result;
+}
+
+int process_index() { return runtime().process_index(); }
+int process_count() { return runtime().process_count(); }
+
+std::string Device::str() const {
+  return (kind_ == DeviceKind::cpu ? "CpuDevice(id=" : "CudaDevice(id=") + std::to_string(id_) +
+         ")";
+}
+
+std::ostream& operator<<(std::ostream& os, const Device& d) { return os << d.str(); }
+
+}  // namespace shmap
