@@ -1,0 +1,111 @@
+#include "core/transforms/per_device.h"
+
+#include "core/base/counters.h"
+#include "core/base/inline_vector.h"
+#include "core/runtime/reshard.h"
+#include "core/runtime/step.h"
+
+namespace shmap {
+
+namespace {
+
+// The handle in `in` is the only one: its caller gave it up.
+bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
+
+}  // namespace
+
+PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options)
+    : Trace("shard_map"), mesh_(mesh), options_(options) {}
+
+Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what) {
+  const Array placed = reshard(x, sharding, what);
+  const StoredNode& node = *stored_of(placed);
+  const ShapedArray& t = node.type;
+  const ShapedArray block(sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
+                          AxisSet(mesh_->env(), sharding->mentioned()));
+  return relabel(node, block, nullptr, id(), true);
+}
+
+Array PerDeviceTrace::close_over(const Array& x, SourceLine) {
+  const auto it = closed_.find(x.node());
+  if (it != closed_.end()) return it->second.block;
+  Array block = enter(x, mesh_->replicated(), "a value that the body closes over");
+  closed_.emplace(x.node(), Closed{x, block});
+  return block;
+}
+
+void PerDeviceTrace::admit(std::span<Array> in, const char* what, SourceLine source) {
+  for (Array& x : in) {
+    const Node& node = checked_node(x, what, source);
+    if (node.trace == id() || node.kind == NodeKind::literal) continue;
+    if (node.trace != 0 || node.kind != NodeKind::stored) throw_escaped(node, what, source);
+    x = close_over(x, source);
+  }
+}
+
+void PerDeviceTrace::check_variance(const Primitive& primitive, Types in, SourceLine source) const {
+  for (const ShapedArray& t : in) {
+    if (t.axes() == in[0].axes()) continue;
+    std::string types;
+    for (const ShapedArray& each : in) types += (types.empty() ? "" : ", ") + to_string(each);
+    throw TypeError(
+        std::string(primitive.name) + ": operands of types " + types +
+        " differ in the mesh axes over which they vary, which requires varying axes to match since "
+        "auto_pbroadcast is off: cast the less varying operand with pbroadcast(x, axes), or turn "
+        "auto_pbroadcast on" +
+        at_line(source));
+  }
+}
+
+void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
+                             std::span<Array> out, SourceLine source) {
+  admit(in, primitive.name, source);
+  InlineVector<ShapedArray, 4> in_types(in.size());
+  InlineVector<ShapedArray, 2> out_types(out.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in_types[i] = node_of(in[i])->type;
+  if (!options_.auto_pbroadcast && !primitive.group)
+    check_variance(primitive, in_types.span(), source);
+  try {
+    infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  } catch (const TypeError& e) {
+    throw TypeError(e.what() + at_line(source));
+  }
+
+  InlineVector<StoredNode*, 2> results(out.size());
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    StoredNode* node = StoredNode::make(out_types[o], mesh_, mesh_->local_count());
+    node->trace = id();
+    node->committed = true;
+    out[o] = Array::of(node);
+    results[o] = node;
+  }
+
+  if (primitive.group) {
+    InlineVector<StoredNode*, 2> operands(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (node_of(in[i])->kind == NodeKind::literal) {
+        in[i] = materialize(static_cast<const LiteralNode&>(*node_of(in[i])), mesh_);
+      }
+      operands[i] = stored_of(in[i]);
+    }
+    GroupCall call{primitive, params, *mesh_, operands.span(), results.span(), source};
+    primitive.group(call);
+    return;
+  }
+
+  std::uint32_t donated = 0;
+  if (primitive.in_place) {
+    for (std::size_t i = 0; i < in.size() && i < 32; ++i)
+      donated |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
+  }
+  // Computed once for each memory space and coordinate of the axes over which the result, as typed,
+  // varies.
+  std::uint32_t varying = 0;
+  for (std::size_t o = 0; o < out.size(); ++o) varying |= out_types[o].axes().mask();
+  run_step({primitive, params, *mesh_, in, in_types.span(), varying, donated, source},
+           out_types.span(), results.span());
+}
+
+}  // namespace shmap

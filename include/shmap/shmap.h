@@ -1,0 +1,17 @@
+// The one header of a program that uses the library.
+#pragma once
+#include "shmap/array.h"
+#include "shmap/axes.h"
+#include "shmap/counters.h"
+#include "shmap/device.h"
+#include "shmap/dtype.h"
+#include "shmap/error.h"
+#include "shmap/half.h"
+#include "shmap/mesh.h"
+#include "shmap/ops.h"
+#include "shmap/partition_spec.h"
+#include "shmap/shape.h"
+#include "shmap/shaped_array.h"
+#include "shmap/shard_map.h"
+#include "shmap/slice.h"
+#include "shmap/tree.h"

@@ -1,0 +1,326 @@
+// Trees: what a mapped or traced function takes and returns. Leaves are Arrays; containers are
+// std::vector, tuple, pair, array, optional, map<std::string, …>, and any aggregate struct of these
+// without registration (JAX's pytrees). Host scalars are leaves that become Arrays. In a struct,
+// arithmetic, enum and string members are static: they pass through unchanged and are part of jit's
+// key. A struct with a base class or a C array member is a compile-time error.
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shmap/array.h"
+#include "shmap/axes.h"
+#include "shmap/shaped_array.h"
+
+namespace shmap {
+
+// The type of an argument inside the function: every leaf becomes an Array.
+template <class T>
+struct arg {
+  using type = T;
+};
+template <Scalar T>
+struct arg<T> {
+  using type = Array;
+};
+template <>
+struct arg<float16> {
+  using type = Array;
+};
+template <>
+struct arg<bfloat16> {
+  using type = Array;
+};
+template <>
+struct arg<ShapedArray> {
+  using type = Array;
+};
+template <class T>
+using arg_t = typename arg<std::decay_t<T>>::type;
+template <class T>
+struct arg<std::vector<T>> {
+  using type = std::vector<arg_t<T>>;
+};
+template <class T>
+struct arg<std::optional<T>> {
+  using type = std::optional<arg_t<T>>;
+};
+template <class T, std::size_t N>
+struct arg<std::array<T, N>> {
+  using type = std::array<arg_t<T>, N>;
+};
+template <class T>
+struct arg<std::map<std::string, T>> {
+  using type = std::map<std::string, arg_t<T>>;
+};
+template <class... T>
+struct arg<std::tuple<T...>> {
+  using type = std::tuple<arg_t<T>...>;
+};
+template <class A, class B>
+struct arg<std::pair<A, B>> {
+  using type = std::pair<arg_t<A>, arg_t<B>>;
+};
+
+namespace detail {
+
+// ---- the fields of an aggregate, by brace initialisation and structured bindings
+struct AnyField {
+  template <class T>
+  operator T() const;
+};
+// A base class would swallow the first initialiser: it is told apart by what converts to it.
+template <class T>
+struct AnyBaseOf {
+  template <class B>
+  requires(std::is_base_of_v<B, T> && !std::same_as<B, T>) operator B() const;
+};
+template <class T, class... A>
+constexpr std::size_t field_count() {
+  if constexpr (requires { T{A{}..., AnyField{}}; }) {
+    return field_count<T, A..., AnyField>();
+  } else {
+    return sizeof...(A);
+  }
+}
+template <class T>
+constexpr bool has_base() {
+  if constexpr (std::is_empty_v<T>) {
+    return false;
+  } else {
+    return requires { T{AnyBaseOf<T>{}}; };
+  }
+}
+inline constexpr std::size_t kMaxFields = 24;
+
+// Calls f with a tuple of references to the fields.
+template <class T, class F>
+constexpr decltype(auto) with_fields(T& t, F&& f) {
+  constexpr std::size_t n = field_count<std::remove_const_t<T>>();
+  static_assert(n <= kMaxFields,
+                "a struct of more than 24 members is no tree: nest some of them in a struct");
+  static_assert(!has_base<std::remove_const_t<T>>(),
+                "a struct with a base class is no tree: make the base a member");
+#define SHMAP_FIELDS(count, ...)     \
+  else if constexpr (n == count) {   \
+    auto& [__VA_ARGS__] = t;         \
+    return f(std::tie(__VA_ARGS__)); \
+  }
+  if constexpr (n == 0) return f(std::tuple<>{});
+  SHMAP_FIELDS(1, a)
+  SHMAP_FIELDS(2, a, b)
+  SHMAP_FIELDS(3, a, b, c)
+  SHMAP_FIELDS(4, a, b, c, d)
+  SHMAP_FIELDS(5, a, b, c, d, e)
+  SHMAP_FIELDS(6, a, b, c, d, e, g)
+  SHMAP_FIELDS(7, a, b, c, d, e, g, h)
+  SHMAP_FIELDS(8, a, b, c, d, e, g, h, i)
+  SHMAP_FIELDS(9, a, b, c, d, e, g, h, i, j)
+  SHMAP_FIELDS(10, a, b, c, d, e, g, h, i, j, k)
+  SHMAP_FIELDS(11, a, b, c, d, e, g, h, i, j, k, l)
+  SHMAP_FIELDS(12, a, b, c, d, e, g, h, i, j, k, l, m)
+  SHMAP_FIELDS(13, a, b, c, d, e, g, h, i, j, k, l, m, o)
+  SHMAP_FIELDS(14, a, b, c, d, e, g, h, i, j, k, l, m, o, p)
+  SHMAP_FIELDS(15, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q)
+  SHMAP_FIELDS(16, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r)
+  SHMAP_FIELDS(17, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s)
+  SHMAP_FIELDS(18, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u)
+  SHMAP_FIELDS(19, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u, v)
+  SHMAP_FIELDS(20, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w)
+  SHMAP_FIELDS(21, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x)
+  SHMAP_FIELDS(22, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y)
+  SHMAP_FIELDS(23, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y, z)
+  SHMAP_FIELDS(24, a, b, c, d, e, g, h, i, j, k, l, m, o, p, q, r, s, u, v, w, x, y, z, z2)
+#undef SHMAP_FIELDS
+}
+
+template <class T>
+concept TreeLeaf = std::same_as<T, Array> || std::same_as<T, ShapedArray> || Scalar<T> ||
+    std::same_as<T, float16> || std::same_as<T, bfloat16>;
+template <class T>
+concept StaticMember = Scalar<T> || std::is_enum_v<T> || std::same_as<T, std::string>;
+
+template <class T>
+struct IsTree;
+template <class Tuple>
+struct AllFields;
+template <class... T>
+struct AllFields<std::tuple<T...>> {
+  static constexpr bool value =
+      ((IsTree<std::remove_cvref_t<T>>::value || StaticMember<std::remove_cvref_t<T>>)&&...);
+};
+struct FieldTypes {
+  template <class Tuple>
+  AllFields<Tuple> operator()(const Tuple&) const;
+};
+template <class T>
+struct IsTree {
+  static constexpr bool test() {
+    if constexpr (std::is_aggregate_v<T> && std::is_class_v<T>) {
+      return decltype(with_fields(std::declval<const T&>(), FieldTypes{}))::value;
+    } else {
+      return false;
+    }
+  }
+  static constexpr bool value = test();
+};
+template <TreeLeaf T>
+struct IsTree<T> : std::true_type {};
+template <>
+struct IsTree<none_t> : std::true_type {};
+template <class T>
+struct IsTree<std::vector<T>> : IsTree<T> {};
+template <class T>
+struct IsTree<std::optional<T>> : IsTree<T> {};
+template <class T, std::size_t N>
+struct IsTree<std::array<T, N>> : IsTree<T> {};
+template <class T>
+struct IsTree<std::map<std::string, T>> : IsTree<T> {};
+template <class... T>
+struct IsTree<std::tuple<T...>> {
+  static constexpr bool value = (IsTree<T>::value && ...);
+};
+template <class A, class B>
+struct IsTree<std::pair<A, B>> {
+  static constexpr bool value = IsTree<A>::value && IsTree<B>::value;
+};
+
+// ---- flattening
+// The structure of a tree as data: what specs are matched against and what paths in errors are made
+// from.
+struct TreeNode {
+  enum Kind : std::uint8_t { leaf, list, map, fields, absent } kind = leaf;
+  std::vector<TreeNode> children;
+  std::vector<std::string> keys;  // of a map
+};
+struct FlatTree {
+  std::vector<Array> leaves;
+  TreeNode node;
+};
+
+Array leaf_of_type(const ShapedArray& type);  // a leaf that has a type and no value (make_jaxpr)
+
+template <class T>
+void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
+  using U = std::decay_t<T>;
+  if constexpr (std::same_as<U, ShapedArray>) {
+    flat.leaves.push_back(leaf_of_type(tree));
+  } else if constexpr (TreeLeaf<U>) {
+    flat.leaves.emplace_back(std::forward<T>(tree));
+  } else if constexpr (std::same_as<U, none_t>) {
+    node.kind = TreeNode::absent;
+  } else if constexpr (requires { typename U::mapped_type; }) {
+    node.kind = TreeNode::map;
+    for (auto& [key, value] : tree) {
+      node.keys.push_back(key);
+      flatten(value, flat, node.children.emplace_back());
+    }
+  } else if constexpr (requires { tree.has_value(); }) {
+    if (tree.has_value()) {
+      flatten(*std::forward<T>(tree), flat, node);
+    } else {
+      node.kind = TreeNode::absent;
+    }
+  } else if constexpr (requires { tree.begin(); }) {
+    node.kind = TreeNode::list;
+    for (auto& element : tree) {
+      if constexpr (std::is_lvalue_reference_v<T>) {
+        flatten(element, flat, node.children.emplace_back());
+      } else {
+        flatten(std::move(element), flat, node.children.emplace_back());
+      }
+    }
+  } else if constexpr (requires { std::tuple_size<U>::value; }) {
+    node.kind = TreeNode::list;
+    std::apply(
+        [&](auto&... element) { (flatten(element, flat, node.children.emplace_back()), ...); },
+        tree);
+  } else {
+    node.kind = TreeNode::fields;
+    with_fields(tree, [&](auto&& members) {
+      std::apply(
+          [&](auto&... member) {
+            const auto one = [&](auto& m) {
+              using M = std::remove_cvref_t<decltype(m)>;
+              // A static member has no place in the tree.
+              if constexpr (!StaticMember<M>) flatten(m, flat, node.children.emplace_back());
+            };
+            (one(member), ...);
+          },
+          members);
+      return 0;
+    });
+  }
+}
+
+// ---- rebuilding: the tree of `like` with its leaves taken in order
+template <class T>
+arg_t<T> rebuild(const T& like, std::vector<Array>& leaves, std::size_t& next) {
+  if constexpr (TreeLeaf<T>) {
+    return std::move(leaves[next++]);
+  } else if constexpr (std::same_as<T, none_t>) {
+    return like;
+  } else if constexpr (requires { typename T::mapped_type; }) {
+    arg_t<T> out;
+    for (const auto& [key, value] : like) out.emplace(key, rebuild(value, leaves, next));
+    return out;
+  } else if constexpr (requires { like.has_value(); }) {
+    arg_t<T> out;
+    if (like.has_value()) out.emplace(rebuild(*like, leaves, next));
+    return out;
+  } else if constexpr (requires { like.push_back(*like.begin()); }) {
+    arg_t<T> out;
+    out.reserve(like.size());
+    if constexpr (std::same_as<T, std::vector<bool>>) {
+      for (bool b : like) out.push_back(rebuild(b, leaves, next));
+    } else {
+      for (const auto& element : like) out.push_back(rebuild(element, leaves, next));
+    }
+    return out;
+  } else if constexpr (requires { like.begin(); }) {
+    arg_t<T> out;
+    for (std::size_t i = 0; i < like.size(); ++i) out[i] = rebuild(like[i], leaves, next);
+    return out;
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    // Braces keep the order of evaluation.
+    return std::apply(
+        [&](const auto&... element) { return arg_t<T>{rebuild(element, leaves, next)...}; }, like);
+  } else {
+    T out = like;
+    with_fields(out, [&](auto&& members) {
+      std::apply(
+          [&](auto&... member) {
+            const auto one = [&](auto& m) {
+              using M = std::remove_cvref_t<decltype(m)>;
+              if constexpr (!StaticMember<M>) m = rebuild(m, leaves, next);
+            };
+            (one(member), ...);
+          },
+          members);
+      return 0;
+    });
+    return out;
+  }
+}
+
+}  // namespace detail
+
+template <class T>
+concept Tree = detail::IsTree<std::decay_t<T>>::value;
+template <class T>
+concept ArrayTree = Tree<T> && !Scalar<T>;
+
+template <class F, class... A>
+using result_t = arg_t<std::invoke_result_t<F&, arg_t<A>...>>;
+template <class F, class... A>
+concept Traceable = (Tree<A> && ...) && std::invocable<F&, arg_t<A>...>&& Tree<result_t<F, A...>>;
+
+}  // namespace shmap

@@ -1,0 +1,214 @@
+#include "shmap/shard_map.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/runtime/reshard.h"
+#include "core/transforms/per_device.h"
+#include "shard_map/spec_tree.h"
+
+namespace shmap::detail {
+
+ShardMapInfo::ShardMapInfo(AnyMesh m, Specs in, Specs out, ShardMapOptions o, SourceLine s)
+    : mesh(m), in_specs(std::move(in)), out_specs(std::move(out)), options(o), source(s) {
+  try {
+    validate_specs(in_specs, *mesh.env(), "shard_map: in_specs");
+    validate_specs(out_specs, *mesh.env(), "shard_map: out_specs");
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  }
+}
+
+namespace {
+
+std::string made_at(const ShardMapInfo& info) {
+  return info.source.file ? "\n  in the shard_map made at " + info.source.str() : std::string();
+}
+
+// Several offenders are one message: all of them are named, not the first only.
+void throw_all(const std::vector<std::string>& problems, const std::string& remedy,
+               const ShardMapInfo& info) {
+  if (problems.empty()) return;
+  std::string text = "shard_map: ";
+  if (problems.size() > 1) text += std::to_string(problems.size()) + " problems:\n  * ";
+  for (std::size_t i = 0; i < problems.size(); ++i) text += (i ? "\n  * " : "") + problems[i];
+  throw ValueError(text + remedy + made_at(info));
+}
+
+std::string braces(const AxisSet& axes) {
+  std::string s;
+  for (const std::string& n : axes.names()) s += (s.empty() ? "'" : ", '") + n + "'";
+  return "{" + s + "}";
+}
+
+// A value placed on other devices is not moved silently: which program it belongs to is not clear.
+template <class PathOf>
+void check_devices(const Node& node, const MeshImpl* mesh, std::size_t leaf, PathOf path_of,
+                   std::vector<std::string>& problems) {
+  if (node.kind != NodeKind::stored) return;
+  const auto& stored = static_cast<const StoredNode&>(node);
+  if (!stored.committed || stored.mesh == mesh || stored.mesh->is_single()) return;
+  std::set<int> theirs, ours;
+  for (const Device& d : stored.mesh->devices().values()) theirs.insert(d.id());
+  for (const Device& d : mesh->devices().values()) ours.insert(d.id());
+  if (theirs == ours) return;
+  problems.push_back(path_of(leaf) + " of type " + to_string(node.type) + " is placed on " +
+                     to_string(Mesh(stored.mesh)) + " with " + std::to_string(theirs.size()) +
+                     " devices, and the function is mapped over " + to_string(Mesh(mesh)) +
+                     " with " + std::to_string(ours.size()) +
+                     " other devices: bring it there with device_put");
+}
+
+std::vector<Array> enter_arguments(PerDeviceTrace& trace, const ShardMapInfo& info,
+                                   FlatTree& arguments) {
+  const MeshImpl* mesh = trace.mesh();
+  const Specs& specs = info.in_specs;
+  std::vector<LeafSpec> leaf_specs;
+  try {
+    if (specs.kind() != Specs::leaf && specs.size() != arguments.node.children.size()) {
+      throw ValueError("in_specs = " + to_string(specs) + " has " + std::to_string(specs.size()) +
+                       " entries, and the function was called with " +
+                       std::to_string(arguments.node.children.size()) +
+                       " arguments: give one entry an argument, or one P for all");
+    }
+    leaf_specs = match_specs(specs, arguments.node, "in_specs", "args");
+  } catch (const ValueError& e) {
+    throw ValueError("shard_map: " + std::string(e.what()) + made_at(info));
+  }
+  std::vector<std::string> problems;
+  std::vector<const Sharding*> shardings;
+  std::vector<std::string> names;
+  const auto path_of = [&](std::size_t i) {
+    if (names.empty()) names = leaf_paths(arguments.node, "args");
+    return names[i];
+  };
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const Sharding* sharding = mesh->sharding(*leaf_specs[i].spec);
+    shardings.push_back(sharding);
+    const Node* node = node_of(arguments.leaves[i]);
+    if (!node) checked_node(arguments.leaves[i], ("shard_map: " + path_of(i)).c_str(), info.source);
+    if (node->trace != 0) throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), info.source);
+    const Shape& shape = node->type.dims();
+    const bool fits = leaf_specs[i].spec->size() <= shape.size() && [&] {
+      for (std::size_t d = 0; d < sharding->dims().size(); ++d)
+        if (shape[d] % sharding->parts(d) != 0) return false;
+      return true;
+    }();
+    if (!fits) {
+      try {
+        if (leaf_specs[i].spec->size() > shape.size()) {
+          throw ValueError(
+              path_of(i) + " (" + leaf_specs[i].spec_path + "): the spec " +
+              to_string(*leaf_specs[i].spec) + " has length " +
+              std::to_string(leaf_specs[i].spec->size()) + ", which is more than the rank " +
+              std::to_string(shape.size()) + " of an array of type " + to_string(node->type) +
+              (shape.empty() ? ": a scalar's spec is P()" : ": leave out the last entries"));
+        }
+        sharding->block_shape(shape, path_of(i) + " (" + leaf_specs[i].spec_path + ")");
+      } catch (const ValueError& e) {
+        problems.emplace_back(e.what());
+      }
+    }
+    check_devices(*node, mesh, i, path_of, problems);
+  }
+  throw_all(problems, "", info);
+  std::vector<Array> blocks;
+  blocks.reserve(arguments.leaves.size());
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    // Each argument is let go as it enters, so that one given up by its caller can be written in
+    // place in the body.
+    Array argument = std::move(arguments.leaves[i]);
+    blocks.push_back(trace.enter(argument, shardings[i], "an argument"));
+  }
+  return blocks;
+}
+
+std::vector<Array> leave(PerDeviceTrace& trace, const ShardMapInfo& info, FlatTree& result) {
+  const MeshImpl* mesh = trace.mesh();
+  std::vector<LeafSpec> leaf_specs;
+  try {
+    leaf_specs = match_specs(info.out_specs, result.node, "out_specs", "the result");
+  } catch (const ValueError& e) {
+    throw ValueError("shard_map: " + std::string(e.what()) + made_at(info));
+  }
+  trace.admit(result.leaves, "the result of a shard_map body", info.source);
+  std::vector<std::string> rank_problems, variance_problems;
+  std::vector<const Sharding*> shardings;
+  for (std::size_t i = 0; i < result.leaves.size(); ++i) {
+    Array& leaf = result.leaves[i];
+    if (node_of(leaf)->kind == NodeKind::literal) {
+      leaf = materialize(static_cast<const LiteralNode&>(*node_of(leaf)), mesh);
+    }
+    const ShapedArray& type = node_of(leaf)->type;
+    const PartitionSpec& spec = *leaf_specs[i].spec;
+    const Sharding* sharding = mesh->sharding(spec);
+    shardings.push_back(sharding);
+    const auto path = [&] {
+      return leaf_paths(result.node, "the result")[i] + " (" + leaf_specs[i].spec_path + ")";
+    };
+    if (spec.size() > type.dims().size()) {
+      rank_problems.push_back(
+          path() + ": the spec " + to_string(spec) + " has length " + std::to_string(spec.size()) +
+          ", which is more than the rank " + std::to_string(type.rank()) + " of a block of type " +
+          to_string(type) +
+          (type.rank() == 0 ? ": a scalar's spec is P(); reshape it to {1} to concatenate it"
+                            : ": leave out the last entries"));
+    }
+    if (!info.options.check_vma) continue;
+    const std::uint32_t extra = type.axes().mask() & ~sharding->mentioned();
+    if (extra != 0) {
+      variance_problems.push_back(path() + ": the spec " + to_string(spec) +
+                                  " leaves out mesh axes " + braces(AxisSet(mesh->env(), extra)) +
+                                  ", which promises that the blocks are equal " +
+                                  "over them, and the block's type " + to_string(type) +
+                                  " is statically inferred to vary over " + braces(type.axes()));
+    }
+  }
+  throw_all(rank_problems, "", info);
+  throw_all(variance_problems,
+            "\n  Mention the axes in the out_spec, make the value equal over them (psum, pmax, "
+            "all_gather_invariant), or "
+            "turn the check off with {.check_vma = false} where you know that it is.",
+            info);
+  std::vector<Array> out;
+  for (std::size_t i = 0; i < result.leaves.size(); ++i) {
+    const StoredNode& node = *stored_of(result.leaves[i]);
+    const ShapedArray type(shardings[i]->global_shape(node.type.dims()), node.type.dtype(),
+                           node.type.weak(), AxisSet());
+    out.push_back(relabel(node, type, shardings[i], 0, true));
+  }
+  return out;
+}
+
+}  // namespace
+
+Array leaf_of_type(const ShapedArray& type) {
+  throw TypeError("a ShapedArray (" + to_string(type) +
+                  ") stands for an argument in make_jaxpr only: pass an array here");
+}
+
+std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, BodyRef body) {
+  if (!info.mesh.mesh()) {
+    throw DeviceError(
+        "shard_map: the mesh " + describe_axes(*info.mesh.env()) +
+        " is abstract and has no devices, so the function cannot run: map it over a Mesh" +
+        made_at(info));
+  }
+  if (current_trace().axis_env() != nullptr) {
+    throw ValueError(
+        "shard_map: called inside the body of another shard_map: mapped functions do not nest; "
+        "give the "
+        "outer mesh all the axes" +
+        made_at(info));
+  }
+  PerDeviceTrace trace(info.mesh.mesh(), {info.options.check_vma, info.options.auto_pbroadcast});
+  std::vector<Array> blocks = enter_arguments(trace, info, arguments);
+  FlatTree result;
+  {
+    TraceScope scope(trace);
+    body(blocks, result);
+  }
+  return leave(trace, info, result);
+}
+
+}  // namespace shmap::detail

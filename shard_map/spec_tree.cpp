@@ -1,0 +1,122 @@
+#include "shard_map/spec_tree.h"
+
+#include <algorithm>
+
+#include "core/array/sharding.h"
+
+namespace shmap {
+
+namespace {
+
+using detail::TreeNode;
+
+std::string child_path(const std::string& path, const TreeNode& node, std::size_t i) {
+  if (node.kind == TreeNode::map) return path + "['" + node.keys[i] + "']";
+  if (node.kind == TreeNode::fields) return path + ".field(" + std::to_string(i) + ")";
+  return path + "[" + std::to_string(i) + "]";
+}
+
+const char* noun(const TreeNode& node) {
+  switch (node.kind) {
+    case TreeNode::leaf:
+      return "an array";
+    case TreeNode::list:
+      return "a list";
+    case TreeNode::map:
+      return "a map";
+    case TreeNode::fields:
+      return "a struct";
+    default:
+      return "nothing";
+  }
+}
+
+class Matcher {
+ public:
+  std::vector<LeafSpec> found;
+
+  void match(const Specs& specs, const TreeNode& tree, const std::string& specs_path,
+             const std::string& tree_path) {
+    if (tree.kind == TreeNode::absent) return;
+    if (specs.kind() == Specs::leaf) return spread(specs.spec(), tree, specs_path);
+    const std::string given = specs_path + " = " + to_string(specs);
+    if (tree.kind == TreeNode::leaf) {
+      throw ValueError(given + " is a " + (specs.kind() == Specs::map ? "map" : "list") +
+                       " of specs, and " + tree_path + " is an array: give it one P");
+    }
+    if ((specs.kind() == Specs::map) != (tree.kind == TreeNode::map)) {
+      throw ValueError(given + " is a " + (specs.kind() == Specs::map ? "map" : "list") +
+                       " of specs, and " + tree_path + " is " + noun(tree) +
+                       ": the specs must have the same structure as the value, or be one P for " +
+                       "all of it");
+    }
+    if (specs.kind() == Specs::map) return match_map(specs, tree, specs_path, tree_path);
+    if (specs.size() != tree.children.size()) {
+      throw ValueError(given + " has " + std::to_string(specs.size()) + " entries, and " +
+                       tree_path + " is " + noun(tree) + " of " +
+                       std::to_string(tree.children.size()) +
+                       ": give one spec for each entry, or one P for all");
+    }
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      match(specs[i], tree.children[i], specs_path + "[" + std::to_string(i) + "]",
+            child_path(tree_path, tree, i));
+  }
+
+ private:
+  void match_map(const Specs& specs, const TreeNode& tree, const std::string& specs_path,
+                 const std::string& tree_path) {
+    for (std::size_t i = 0; i < specs.size(); ++i) {
+      if (std::find(tree.keys.begin(), tree.keys.end(), specs.key(i)) == tree.keys.end()) {
+        throw ValueError(specs_path + " has a spec for the key '" + specs.key(i) + "', which " +
+                         tree_path + " does not hold: leave it out");
+      }
+    }
+    for (std::size_t i = 0; i < tree.children.size(); ++i) {
+      std::size_t k = 0;
+      while (k < specs.size() && specs.key(k) != tree.keys[i]) ++k;
+      if (k == specs.size()) {
+        throw ValueError(specs_path + " has no spec for " + child_path(tree_path, tree, i) +
+                         ": add {\"" + tree.keys[i] + "\", P(…)}");
+      }
+      match(specs[k], tree.children[i], specs_path + "['" + tree.keys[i] + "']",
+            child_path(tree_path, tree, i));
+    }
+  }
+
+  void spread(const PartitionSpec& spec, const TreeNode& tree, const std::string& specs_path) {
+    if (tree.kind == TreeNode::leaf) found.push_back({&spec, specs_path});
+    for (const TreeNode& child : tree.children) spread(spec, child, specs_path);
+  }
+};
+
+void collect_paths(const TreeNode& tree, const std::string& path, std::vector<std::string>& out) {
+  if (tree.kind == TreeNode::leaf) out.push_back(path);
+  for (std::size_t i = 0; i < tree.children.size(); ++i)
+    collect_paths(tree.children[i], child_path(path, tree, i), out);
+}
+
+}  // namespace
+
+std::vector<LeafSpec> match_specs(const Specs& specs, const TreeNode& tree,
+                                  const std::string& specs_name, const std::string& tree_name) {
+  Matcher matcher;
+  matcher.match(specs, tree, specs_name, tree_name);
+  return std::move(matcher.found);
+}
+
+std::vector<std::string> leaf_paths(const TreeNode& tree, const std::string& root) {
+  std::vector<std::string> out;
+  collect_paths(tree, root, out);
+  return out;
+}
+
+void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name) {
+  if (specs.kind() == Specs::leaf) return validate_spec(specs.spec(), env, name);
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    validate_specs(specs[i], env,
+                   specs.kind() == Specs::map ? name + "['" + specs.key(i) + "']"
+                                              : name + "[" + std::to_string(i) + "]");
+  }
+}
+
+}  // namespace shmap
