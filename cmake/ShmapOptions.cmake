@@ -39,6 +39,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 include(CheckCXXCompilerFlag)
 # -fno-semantic-interposition: calls inside libshmap need not go through the PLT.
 check_cxx_compiler_flag(-fno-semantic-interposition SHMAP_HAS_NO_SEMANTIC_INTERPOSITION)
+# GCC 13 and 14 take a reference into an argument's node for one to the argument itself.
+check_cxx_compiler_flag(-Wdangling-reference SHMAP_HAS_DANGLING_REFERENCE)
 
 # Linked PRIVATE by each object library, test, benchmark and example; never by a consumer.
 add_library(shmap_build_flags INTERFACE)
@@ -48,6 +50,7 @@ target_compile_options(
             -Wextra
             -fvisibility-inlines-hidden
             -fno-math-errno
+            $<$<BOOL:${SHMAP_HAS_DANGLING_REFERENCE}>:-Wno-dangling-reference>
             $<$<BOOL:${SHMAP_WERROR}>:-Werror>
             $<$<BOOL:${SHMAP_HAS_NO_SEMANTIC_INTERPOSITION}>:-fno-semantic-interposition>)
 target_compile_features(shmap_build_flags INTERFACE cxx_std_20)
