@@ -69,7 +69,7 @@ class ShardMapped {
     (flatten(std::forward<A>(args), flat, flat.node.children[argument++]), ...);
     std::optional<Result> like;  // the structure of the result, and its static members
     auto body = [&](std::vector<Array>& blocks, FlatTree& result) {
-      std::size_t next = 0;
+      [[maybe_unused]] std::size_t next = 0;  // unused where there are no arguments
       std::tuple<arg_t<A>...> inputs{
           rebuild(static_cast<const std::decay_t<A>&>(args), blocks, next)...};
       like.emplace(std::apply([&](auto&... in) -> Result { return f_(std::move(in)...); }, inputs));
