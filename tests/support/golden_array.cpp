@@ -1,0 +1,59 @@
+#include "tests/support/golden_array.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <exception>
+
+#include "shmap/mesh.h"
+#include "shmap/ops.h"
+#include "shmap/partition_spec.h"
+
+namespace shmap::testing {
+
+Array to_array(const GoldenArray& x) {
+  return detail::from_host(x.dtype, x.bytes.data(), x.shape.num_elements(), x.shape,
+                           SourceLine::current());
+}
+
+std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, double atol) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(got.nbytes()));
+  detail::host_copy(got, got.dtype(), bytes.data(), got.size());
+  return golden_diff(want, bytes.data(), got.dtype(), got.shape(), max_ulp, atol);
+}
+
+void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place) {
+  const std::vector<GoldenCase> cases = load_golden(topic);
+  ASSERT_FALSE(cases.empty());
+  for (const GoldenCase& c : cases) {
+    SCOPED_TRACE(topic + ": " + c.name);
+    try {
+      std::vector<Array> inputs;
+      for (const GoldenArray& x : c.inputs)
+        inputs.push_back(place ? place(to_array(x)) : to_array(x));
+      const std::vector<Array> got = run(c, inputs);
+      ASSERT_EQ(got.size(), c.outputs.size());
+      const int ulp = static_cast<int>(c.params.integer_or("ulp", 0));
+      const double atol = c.params.has("atol") ? c.params.number("atol") : 0;
+      for (std::size_t k = 0; k < got.size(); ++k)
+        EXPECT_EQ(golden_diff(c.outputs[k], got[k], ulp, atol), "") << "result " << k;
+    } catch (const std::exception& e) {
+      ADD_FAILURE() << "threw: " << e.what();
+    }
+  }
+}
+
+Array split_over_mesh(const Array& x) {
+  static const Mesh mesh = make_mesh({2, 2}, {"x", "y"});
+  std::vector<PartitionSpec::Entry> spec;
+  const char* names[] = {"x", "y"};
+  int used = 0;
+  for (std::int64_t extent : x.shape()) {
+    const bool divides = used < 2 && extent > 0 && extent % 2 == 0;
+    spec.push_back(divides ? PartitionSpec::Entry(names[used]) : PartitionSpec::Entry(none));
+    if (divides) ++used;
+  }
+  return device_put(x, NamedSharding(mesh, PartitionSpec(spec)));
+}
+
+}  // namespace shmap::testing

@@ -1,0 +1,28 @@
+// Golden values as arrays of the library.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shmap/array.h"
+#include "tests/support/golden.h"
+
+namespace shmap::testing {
+
+Array to_array(const GoldenArray& x);
+
+// As golden_diff, of an array's elements.
+std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, double atol = 0);
+
+// The inputs of every case of the topic through `run`, results beside the outputs with the case's
+// tolerances (parameters ulp and atol). Reports a GoogleTest failure for each case that differs or
+// throws. `place` is called on each input first.
+using CaseRunner = std::function<std::vector<Array>(const GoldenCase&, const std::vector<Array>&)>;
+using Placer = std::function<Array(const Array&)>;
+void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place = {});
+
+// x split over the devices of a mesh of two axes, along its dims whose extents allow it: what ops
+// outside a shard_map body get.
+Array split_over_mesh(const Array& x);
+
+}  // namespace shmap::testing
