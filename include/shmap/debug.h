@@ -1,0 +1,73 @@
+// Looking at values: printing, formatted printing in the middle of a body, and drawings of shardings.
+#pragma once
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shmap/array.h"
+
+namespace shmap {
+
+std::string to_string(const Array& x);  // as std::cout << x prints it
+
+namespace debug {
+
+namespace detail {
+// One argument of print: an array, or the text of a host value.
+struct PrintArgument {
+  Array array;
+  std::string text;
+};
+std::string text_of(bool value);
+std::string text_of(long long value);
+std::string text_of(unsigned long long value);
+std::string text_of(double value);
+std::string text_of(float value);
+void print(std::string_view format, const std::vector<PrintArgument>& arguments, SourceLine source);
+std::string format(std::string_view format, const std::vector<PrintArgument>& arguments, SourceLine source);
+
+template <class T>
+PrintArgument argument(const T& value) {
+  if constexpr (std::is_same_v<T, Array>) {
+    return {value, {}};
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return {{}, text_of(value)};
+  } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+    return {{}, text_of(static_cast<long long>(value))};
+  } else if constexpr (std::is_integral_v<T>) {
+    return {{}, text_of(static_cast<unsigned long long>(value))};
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return {{}, text_of(value)};
+  } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
+    return {{}, std::string(std::string_view(value))};
+  } else {
+    return {{}, to_string(value)};  // a Shape, a PartitionSpec, a Mesh …
+  }
+}
+}  // namespace detail
+
+// A format string with {} for each argument ("{{" and "}}" are braces), and the line of the caller.
+struct Format {
+  template <class S>
+    requires std::is_convertible_v<const S&, std::string_view>
+  Format(const S& s, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : text(s), source{file, line} {}
+  std::string_view text;
+  SourceLine source;
+};
+
+// Writes a line to standard output. In a shard_map body, where an array varies over devices, a line for each local
+// device, labelled with its mesh position. ValueError where the number of {} is not the number of arguments.
+template <class... A>
+void print(Format format, const A&... arguments) {
+  detail::print(format.text, {detail::argument(arguments)...}, format.source);
+}
+
+// Draws which devices hold which part of a 1-D or 2-D array, to standard output (jax.debug.visualize_array_sharding).
+void visualize_array_sharding(const Array& x);
+std::string draw_array_sharding(const Array& x);
+
+}  // namespace debug
+}  // namespace shmap
