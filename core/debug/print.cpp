@@ -47,8 +47,8 @@ std::string array_text(const Array& x) {
   const auto& blocks = static_cast<const StoredNode&>(*node);
   std::string s;
   for (std::uint32_t p = 0; p < blocks.count; ++p) {
-    s += "On " + blocks.mesh->local(p).device.str() + " at mesh coordinates " + position_text(blocks, p) + ":\n" +
-         block_text(blocks, p) + "\n";
+    s += "On " + blocks.mesh->local(p).device.str() + " at mesh coordinates " +
+         position_text(blocks, p) + ":\n" + block_text(blocks, p) + "\n";
   }
   return s;
 }
@@ -62,9 +62,10 @@ namespace debug {
 
 namespace {
 
-// The format with its holes filled; arrays print the block of local device `local`, where they are blocks.
-std::string fill(std::string_view format, const std::vector<detail::PrintArgument>& arguments, std::uint32_t local,
-                 SourceLine source) {
+// The format with its holes filled; arrays print the block of local device `local`, where they are
+// blocks.
+std::string fill(std::string_view format, const std::vector<detail::PrintArgument>& arguments,
+                 std::uint32_t local, SourceLine source) {
   std::string out;
   std::size_t next = 0;
   for (std::size_t i = 0; i < format.size(); ++i) {
@@ -78,7 +79,9 @@ std::string fill(std::string_view format, const std::vector<detail::PrintArgumen
       if (next < arguments.size()) {
         const detail::PrintArgument& a = arguments[next];
         const Node* node = node_of(a.array);
-        out += !node ? a.text : is_block(*node) ? block_text(static_cast<const StoredNode&>(*node), local) : array_text(a.array);
+        out += !node             ? a.text
+               : is_block(*node) ? block_text(static_cast<const StoredNode&>(*node), local)
+                                 : array_text(a.array);
       }
       ++next;
     } else {
@@ -86,8 +89,9 @@ std::string fill(std::string_view format, const std::vector<detail::PrintArgumen
     }
   }
   if (next != arguments.size()) {
-    throw ValueError("debug::print: the format \"" + std::string(format) + "\" has " + std::to_string(next) +
-                     " {} and " + std::to_string(arguments.size()) + " arguments were given" + at_line(source));
+    throw ValueError("debug::print: the format \"" + std::string(format) + "\" has " +
+                     std::to_string(next) + " {} and " + std::to_string(arguments.size()) +
+                     " arguments were given" + at_line(source));
   }
   return out;
 }
@@ -99,14 +103,20 @@ namespace detail {
 std::string text_of(bool value) { return value ? "True" : "False"; }
 std::string text_of(long long value) { return std::to_string(value); }
 std::string text_of(unsigned long long value) { return std::to_string(value); }
-std::string text_of(double value) { return shmap::detail::format_array(&value, DType::f64, Shape()); }
-std::string text_of(float value) { return shmap::detail::format_array(&value, DType::f32, Shape()); }
+std::string text_of(double value) {
+  return shmap::detail::format_array(&value, DType::f64, Shape());
+}
+std::string text_of(float value) {
+  return shmap::detail::format_array(&value, DType::f32, Shape());
+}
 
-std::string format(std::string_view format, const std::vector<PrintArgument>& arguments, SourceLine source) {
+std::string format(std::string_view format, const std::vector<PrintArgument>& arguments,
+                   SourceLine source) {
   const StoredNode* varying = nullptr;
   for (const PrintArgument& a : arguments) {
     const Node* node = node_of(a.array);
-    if (node && is_block(*node) && !node->type.axes().empty()) varying = static_cast<const StoredNode*>(node);
+    if (node && is_block(*node) && !node->type.axes().empty())
+      varying = static_cast<const StoredNode*>(node);
   }
   if (!varying) return fill(format, arguments, 0, source) + "\n";
   std::string lines;

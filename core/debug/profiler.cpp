@@ -55,7 +55,8 @@ Spans merged(Spans spans) {
 
 std::int64_t overlap_of(std::int64_t begin, std::int64_t end, const Spans& spans) {
   std::int64_t total = 0;
-  for (const auto& [b, e] : spans) total += std::max<std::int64_t>(0, std::min(end, e) - std::max(begin, b));
+  for (const auto& [b, e] : spans)
+    total += std::max<std::int64_t>(0, std::min(end, e) - std::max(begin, b));
   return total;
 }
 
@@ -88,10 +89,12 @@ struct Trace::State {
 Trace::Trace(std::string_view path) : state_(std::make_unique<State>()) {
   state_->path = path;
   if (timeline_sink() != nullptr) {
-    throw Error("profiler::Trace(\"" + state_->path + "\"): a trace is running already: close it first");
+    throw Error("profiler::Trace(\"" + state_->path +
+                "\"): a trace is running already: close it first");
   }
   state_->file = std::fopen(state_->path.c_str(), "w");
-  if (!state_->file) throw Error("profiler::Trace: the file \"" + state_->path + "\" cannot be opened for writing");
+  if (!state_->file)
+    throw Error("profiler::Trace: the file \"" + state_->path + "\" cannot be opened for writing");
   runtime();
   state_->begin_ns = timeline_now();
   {
@@ -130,28 +133,35 @@ void Trace::close() {
   const auto us = [&](std::int64_t ns) { return static_cast<double>(ns - s.begin_ns) / 1000; };
   std::FILE* f = s.file;
   std::fprintf(f, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-  std::fprintf(f, "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"host\"}}");
+  std::fprintf(f,
+               "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"host\"}}");
   int devices = -1;
   for (const TimelineEvent& e : s.events) devices = std::max(devices, e.device);
   for (int d = 0; d <= devices; ++d) {
     const std::string name = runtime().local_devices()[static_cast<std::size_t>(d)].device.str();
-    std::fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}", d + 1,
-                 escaped(name).c_str());
-    std::fprintf(f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"thread_name\",\"args\":{\"name\":\"compute\"}}",
-                 d + 1);
     std::fprintf(
-        f, ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"name\":\"thread_name\",\"args\":{\"name\":\"communication\"}}",
-        d + 1);
+        f, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}",
+        d + 1, escaped(name).c_str());
+    std::fprintf(f,
+                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"thread_name\",\"args\":{"
+                 "\"name\":\"compute\"}}",
+                 d + 1);
+    std::fprintf(f,
+                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"name\":\"thread_name\",\"args\":{"
+                 "\"name\":\"communication\"}}",
+                 d + 1);
   }
   for (const TimelineEvent& e : s.events) {
     std::fprintf(f,
                  ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,"
                  "\"args\":{\"bytes\":%lld}}",
-                 e.device + 1, e.role == StreamRole::comm ? 1 : 0, escaped(e.name).c_str(), us(e.begin_ns),
-                 static_cast<double>(e.end_ns - e.begin_ns) / 1000, static_cast<long long>(e.bytes));
+                 e.device + 1, e.role == StreamRole::comm ? 1 : 0, escaped(e.name).c_str(),
+                 us(e.begin_ns), static_cast<double>(e.end_ns - e.begin_ns) / 1000,
+                 static_cast<long long>(e.bytes));
   }
   for (const Scope& scope : s.scopes) {
-    std::fprintf(f, ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f}",
+    std::fprintf(f,
+                 ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f}",
                  escaped(scope.name).c_str(), us(scope.begin_ns),
                  static_cast<double>(scope.end_ns - scope.begin_ns) / 1000);
   }
@@ -159,7 +169,8 @@ void Trace::close() {
   const bool bad = std::ferror(f) != 0;
   const bool unwritten = std::fclose(f) != 0;
   s.file = nullptr;
-  if (bad || unwritten) throw Error("profiler::Trace: the file \"" + s.path + "\" could not be written in full");
+  if (bad || unwritten)
+    throw Error("profiler::Trace: the file \"" + s.path + "\" could not be written in full");
   if (failed) std::rethrow_exception(failed);
 }
 
@@ -174,7 +185,8 @@ std::string Trace::timeline(int columns) const {
   }
   char head[96];
   std::snprintf(head, sizeof head, "%.0f us a column, %.0f us in all; # compute  ~ communication\n",
-                static_cast<double>(end - begin) / 1000 / columns, static_cast<double>(end - begin) / 1000);
+                static_cast<double>(end - begin) / 1000 / columns,
+                static_cast<double>(end - begin) / 1000);
   std::string out = head;
   for (int d = 0; d < devices; ++d) {
     for (StreamRole role : {StreamRole::compute, StreamRole::comm}) {
@@ -184,7 +196,8 @@ std::string Trace::timeline(int columns) const {
         if (e.device != d || e.role != role) continue;
         any = true;
         const auto column = [&](std::int64_t ns) {
-          return static_cast<int>(static_cast<double>(ns - begin) / static_cast<double>(end - begin) * columns);
+          return static_cast<int>(static_cast<double>(ns - begin) /
+                                  static_cast<double>(end - begin) * columns);
         };
         const int last = std::clamp(column(e.end_ns - 1), 0, columns - 1);
         for (int c = std::clamp(column(e.begin_ns), 0, columns - 1); c <= last; ++c)
@@ -192,7 +205,8 @@ std::string Trace::timeline(int columns) const {
       }
       if (!any) continue;
       char label[48];
-      std::snprintf(label, sizeof label, "%3d %-7s |", d, role == StreamRole::comm ? "comm" : "compute");
+      std::snprintf(label, sizeof label, "%3d %-7s |", d,
+                    role == StreamRole::comm ? "comm" : "compute");
       out += label + row + "|\n";
     }
   }

@@ -23,13 +23,14 @@ Array load(const io::NpyFile& file, const Sharding* sharding, bool committed) {
   const Shape block = sharding->block_shape(header.shape, "load_npy: \"" + file.path() + "\"");
   const std::int64_t bytes = checked_bytes(block, itemsize(header.dtype));
   const detail::MeshImpl* mesh = sharding->mesh();
-  StoredNode* node =
-      StoredNode::make(ShapedArray(header.shape, header.dtype, false, AxisSet()), mesh, mesh->local_count());
+  StoredNode* node = StoredNode::make(ShapedArray(header.shape, header.dtype, false, AxisSet()),
+                                      mesh, mesh->local_count());
   Array out = Array::of(node);
   node->sharding = sharding;
   node->committed = committed;
   std::vector<std::byte> host(static_cast<std::size_t>(bytes));
-  std::map<std::pair<int, std::vector<std::int64_t>>, std::uint32_t> read;  // what a memory space has already
+  std::map<std::pair<int, std::vector<std::int64_t>>, std::uint32_t>
+      read;  // what a memory space has already
   for (std::uint32_t p = 0; p < node->count; ++p) {
     const std::vector<Slice> box = sharding->index(p, header.shape);
     std::vector<std::int64_t> key;
@@ -70,8 +71,9 @@ void save_npy(const std::string& path, const Array& x) {
   } else {
     const auto& stored = static_cast<const StoredNode&>(node);
     if (!stored.mesh->fully_addressable()) {
-      throw ValueError("save_npy: parts of the array of type " + to_string(node.type) +
-                       " lie on devices of other processes: gather it with process_allgather(x) first");
+      throw ValueError(
+          "save_npy: parts of the array of type " + to_string(node.type) +
+          " lie on devices of other processes: gather it with process_allgather(x) first");
     }
     std::map<std::vector<std::int64_t>, bool> written;
     for (std::uint32_t p = 0; p < stored.count; ++p) {

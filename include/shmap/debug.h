@@ -1,4 +1,5 @@
-// Looking at values: printing, formatted printing in the middle of a body, and drawings of shardings.
+// Looking at values: printing, formatted printing in the middle of a body, and drawings of
+// shardings.
 #pragma once
 #include <string>
 #include <string_view>
@@ -26,7 +27,8 @@ std::string text_of(unsigned long long value);
 std::string text_of(double value);
 std::string text_of(float value);
 void print(std::string_view format, const std::vector<PrintArgument>& arguments, SourceLine source);
-std::string format(std::string_view format, const std::vector<PrintArgument>& arguments, SourceLine source);
+std::string format(std::string_view format, const std::vector<PrintArgument>& arguments,
+                   SourceLine source);
 
 template <class T>
 PrintArgument argument(const T& value) {
@@ -51,21 +53,23 @@ PrintArgument argument(const T& value) {
 // A format string with {} for each argument ("{{" and "}}" are braces), and the line of the caller.
 struct Format {
   template <class S>
-    requires std::is_convertible_v<const S&, std::string_view>
-  Format(const S& s, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+  requires std::is_convertible_v<const S&, std::string_view> Format(
+      const S& s, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : text(s), source{file, line} {}
   std::string_view text;
   SourceLine source;
 };
 
-// Writes a line to standard output. In a shard_map body, where an array varies over devices, a line for each local
-// device, labelled with its mesh position. ValueError where the number of {} is not the number of arguments.
+// Writes a line to standard output. In a shard_map body, where an array varies over devices, a line
+// for each local device, labelled with its mesh position. ValueError where the number of {} is not
+// the number of arguments.
 template <class... A>
 void print(Format format, const A&... arguments) {
   detail::print(format.text, {detail::argument(arguments)...}, format.source);
 }
 
-// Draws which devices hold which part of a 1-D or 2-D array, to standard output (jax.debug.visualize_array_sharding).
+// Draws which devices hold which part of a 1-D or 2-D array, to standard output
+// (jax.debug.visualize_array_sharding).
 void visualize_array_sharding(const Array& x);
 std::string draw_array_sharding(const Array& x);
 

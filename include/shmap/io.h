@@ -1,5 +1,5 @@
-// Files of arrays. What a file holds is not trusted: any bytes give the right array or a ValueError that says what is
-// wrong with them, and no more memory than the file's size and 16 MiB is taken.
+// Files of arrays. What a file holds is not trusted: any bytes give the right array or a ValueError
+// that says what is wrong with them, and no more memory than the file's size and 16 MiB is taken.
 #pragma once
 #include <string>
 
@@ -8,12 +8,13 @@
 
 namespace shmap {
 
-// A .npy file (NumPy's format, versions 1 to 3, C and Fortran order, either byte order) on the default device.
+// A .npy file (NumPy's format, versions 1 to 3, C and Fortran order, either byte order) on the
+// default device.
 Array load_npy(const std::string& path);
 // The same, sharded: each memory space reads the bytes of its own blocks and no others.
 Array load_npy(const std::string& path, const NamedSharding& sharding);
-// Writes version 1.0 in C order through a temporary file beside it. bf16 is written as '<V2', as ml_dtypes does.
-// A sharded array is written block by block.
+// Writes version 1.0 in C order through a temporary file beside it. bf16 is written as '<V2', as
+// ml_dtypes does. A sharded array is written block by block.
 void save_npy(const std::string& path, const Array& x);
 
 }  // namespace shmap

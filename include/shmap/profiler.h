@@ -20,15 +20,16 @@ struct named_scope {
 
 namespace profiler {
 
-// How long the streams were busy, summed over devices, and how much of the communication ran while some device of the
-// process computed.
+// How long the streams were busy, summed over devices, and how much of the communication ran while
+// some device of the process computed.
 struct Overlap {
   double compute_us = 0;
   double communication_us = 0;
   double overlapped_us = 0;
 };
 
-// Records from its construction until close() or its end, and writes the file then. One at a time in a process.
+// Records from its construction until close() or its end, and writes the file then. One at a time
+// in a process.
 class Trace {
  public:
   // Error where the file cannot be written, or another trace is running.
@@ -39,7 +40,8 @@ class Trace {
 
   // Waits for the devices, stops recording and writes the file. Error where that fails.
   void close();
-  // After close(): the streams' work as text, one line a stream, `columns` wide: '#' computing, '~' communicating.
+  // After close(): the streams' work as text, one line a stream, `columns` wide: '#' computing, '~'
+  // communicating.
   std::string timeline(int columns = 72) const;
   Overlap overlap() const;
 
