@@ -19,7 +19,7 @@ constexpr int kMaxTile = 14 * 128;  // elements of the largest register tile, of
 template <class T>
 struct MicroKernel {
   int rows, cols;
-  void (*run)(std::int64_t k, const T* a, const T* b, T* tile);
+  void (*run)(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc, bool add);
 };
 
 #define SHMAP_GEMM_SIMD baseline
@@ -63,7 +63,7 @@ struct MicroKernel {
 #endif
 #define SHMAP_GEMM_SIMD avx512
 #define SHMAP_GEMM_BYTES 64
-#define SHMAP_GEMM_ROWS 12
+#define SHMAP_GEMM_ROWS 14
 #include "core/cpu/kernels/gemm_own_kernel.h"
 #undef SHMAP_GEMM_SIMD
 #undef SHMAP_GEMM_BYTES
@@ -173,12 +173,12 @@ void blocked(const Gemm& g) {
   // Blocks in elements: a panel of b stays in the first cache, a block of a in the second.
   constexpr std::int64_t size = static_cast<std::int64_t>(sizeof(Compute));
   constexpr std::int64_t k_block = 1024 / std::max<std::int64_t>(size, 2);
-  constexpr std::int64_t m_block = 192;
   constexpr std::int64_t n_block = 8192 / std::max<std::int64_t>(size, 2);
   constexpr bool direct = std::is_same_v<Compute, Out>;
 
   thread_local PackBuffers buffers;
   const MicroKernel<Compute> kernel = best_kernel<Compute, kLogical>();
+  const std::int64_t m_block = 16 * kernel.rows;
   const auto* const a = static_cast<const Stored*>(g.a);
   const auto* const b = static_cast<const Stored*>(g.b);
   auto* const c = static_cast<Out*>(g.c);
@@ -212,11 +212,17 @@ void blocked(const Gemm& g) {
         pack(a + m0 * a_row + k0 * a_k, a_row, a_k, mb, kb, kernel.rows, packed_a);
         for (std::int64_t j = 0; j < nb; j += kernel.cols) {
           for (std::int64_t i = 0; i < mb; i += kernel.rows) {
-            kernel.run(kb, packed_a + i * kb, packed_b + j * kb, tile);
-            add_tile<Compute, kLogical>(tile, kernel.cols,
-                                        std::min<std::int64_t>(kernel.rows, mb - i),
-                                        std::min<std::int64_t>(kernel.cols, nb - j),
-                                        sum + (m0 + i) * sum_ld + j, sum_ld, add);
+            const std::int64_t rows = std::min<std::int64_t>(kernel.rows, mb - i);
+            const std::int64_t cols = std::min<std::int64_t>(kernel.cols, nb - j);
+            const Compute* const panel_a = packed_a + i * kb;
+            const Compute* const panel_b = packed_b + j * kb;
+            Compute* const to = sum + (m0 + i) * sum_ld + j;
+            if (rows == kernel.rows && cols == kernel.cols) {
+              kernel.run(kb, panel_a, panel_b, to, sum_ld, add);
+            } else {
+              kernel.run(kb, panel_a, panel_b, tile, kernel.cols, false);
+              add_tile<Compute, kLogical>(tile, kernel.cols, rows, cols, to, sum_ld, add);
+            }
           }
         }
       }

@@ -3,10 +3,10 @@
 // SHMAP_GEMM_ROWS the rows of a register tile (whose columns are two vectors). No include guard.
 namespace SHMAP_GEMM_SIMD {
 
-// acc[r][0 … 2 vectors) = sum over l < k of a[l][r] * b[l][…]: `a` is packed as k × rows, `b` as
-// k × two vectors. The tile is written to `tile`, row-major.
+// c = a · b or, with add, c += a · b (logical: or), of a tile of all its rows and columns; `a` is
+// packed as k × rows, `b` as k × two vectors, and rows of c are ldc elements apart.
 template <class T, bool kLogical>
-void micro_kernel(std::int64_t k, const T* a, const T* b, T* tile) {
+void micro_kernel(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc, bool add) {
   typedef T Vec __attribute__((vector_size(SHMAP_GEMM_BYTES)));
   typedef T Unaligned __attribute__((vector_size(SHMAP_GEMM_BYTES), aligned(sizeof(T)), may_alias));
   constexpr int lanes = SHMAP_GEMM_BYTES / static_cast<int>(sizeof(T));
@@ -17,13 +17,12 @@ void micro_kernel(std::int64_t k, const T* a, const T* b, T* tile) {
     const Vec b1 = *reinterpret_cast<const Unaligned*>(b + lanes);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      const Vec ar = Vec{} + a[r];
       if constexpr (kLogical) {
-        acc[r][0] |= ar & b0;
-        acc[r][1] |= ar & b1;
+        acc[r][0] |= b0 & a[r];
+        acc[r][1] |= b1 & a[r];
       } else {
-        acc[r][0] = ar * b0 + acc[r][0];
-        acc[r][1] = ar * b1 + acc[r][1];
+        acc[r][0] = b0 * a[r] + acc[r][0];
+        acc[r][1] = b1 * a[r] + acc[r][1];
       }
     }
     a += rows;
@@ -31,8 +30,18 @@ void micro_kernel(std::int64_t k, const T* a, const T* b, T* tile) {
   }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
-    *reinterpret_cast<Unaligned*>(tile + r * 2 * lanes) = acc[r][0];
-    *reinterpret_cast<Unaligned*>(tile + r * 2 * lanes + lanes) = acc[r][1];
+    Unaligned& c0 = *reinterpret_cast<Unaligned*>(c + r * ldc);
+    Unaligned& c1 = *reinterpret_cast<Unaligned*>(c + r * ldc + lanes);
+    if (!add) {
+      c0 = acc[r][0];
+      c1 = acc[r][1];
+    } else if constexpr (kLogical) {
+      c0 |= acc[r][0];
+      c1 |= acc[r][1];
+    } else {
+      c0 += acc[r][0];
+      c1 += acc[r][1];
+    }
   }
 }
 
