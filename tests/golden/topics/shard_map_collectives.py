@@ -23,6 +23,16 @@ def groups_of(mesh, axes, index_groups=None):
     return [[clique[r] for r in group] for clique in cliques for group in index_groups]
 
 
+def split_rank(mesh, axes, device):
+    """The number of the piece that a device holds of what is split over `axes`, in mesh order."""
+    sizes, names = mesh
+    coords = np.unravel_index(device, sizes)
+    rank = 0
+    for size, name, coord in zip(sizes, names, coords):
+        rank = rank * size + int(coord) if name in axes else rank
+    return rank
+
+
 def model(op, blocks, mesh, axes, groups=None, **kw):
     out = [None] * len(blocks)
     for clique in groups_of(mesh, axes, groups):
@@ -102,13 +112,14 @@ class Collectives:
         sizes, names = mesh
         everything = "(" + ",".join(names) + ")" if len(names) > 1 else names[0]
         devices = int(np.prod(sizes))
-        x = (
-            arange("i64", *block)
-            if in_spec == ""
-            else arange("i64", devices * block[0], *block[1:])
-        )
+        split_over = names if in_spec is None else [n for n in names if n in in_spec]
+        pieces = int(np.prod([sizes[names.index(n)] for n in split_over]))
+        x = arange("i64", pieces * block[0], *block[1:])
         x = (x * 5 % 17 - 8 if op in ("pmax", "pmin", "psum") else x).astype(DTYPES[dtype])
-        blocks = [x] * devices if in_spec == "" else np.split(x, devices)
+        blocks = [
+            np.split(x, pieces)[rank]
+            for rank in (split_rank(mesh, split_over, device) for device in range(devices))
+        ]
         want = [np.atleast_1d(b) for b in model(op, blocks, mesh, axes, **kw)]
         want = np.concatenate(want)
         body = jax_body(op, axes, **kw)
@@ -287,3 +298,42 @@ def collectives(runner):
         types=["i32[1,3]{i,j}"],
     )
     c.add("all_gather", M42, ("i",), (1, 2), label="groups", groups=[[0, 3], [2, 1]])
+    # Of a value that does not vary over the axis, or over one of the axes: it is cast first.
+    for op, axes, in_spec, type_ in (
+        ("psum", ("i",), "j", "i32[2,2]{j}"),
+        ("psum", ("i", "j"), "i", "i32[2,2]"),
+        ("psum", ("i", "j"), "", "i32[2,2]"),
+        ("pmax", ("i", "j"), "j", "i32[2,2]"),
+        ("all_gather", ("i", "j"), "i", "i32[8,2,2]{i,j}"),
+        ("all_gather_invariant", ("i",), "j", "i32[4,2,2]{j}"),
+    ):
+        label = f"of_varying_over_{in_spec or 'none'}"
+        c.add(op, M42, axes, (2, 2), label=label, in_spec=in_spec, types=[type_])
+    c.add(
+        "psum_scatter",
+        M42,
+        ("i", "j"),
+        (8, 2),
+        label="of_varying_over_i",
+        in_spec="i",
+        types=["i32[2]{i,j}"],
+    )
+    c.add(
+        "all_to_all",
+        M42,
+        ("j",),
+        (2, 2),
+        label="of_varying_over_i",
+        in_spec="i",
+        types=["i32[2,2]{i,j}"],
+    )
+    c.add(
+        "ppermute",
+        M42,
+        ("i",),
+        (1, 2),
+        label="of_varying_over_j",
+        in_spec="j",
+        perm=[[0, 1], [3, 2]],
+        types=["i32[1,2]{i,j}"],
+    )
