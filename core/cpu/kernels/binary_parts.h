@@ -1,0 +1,13 @@
+// The lookups that binary_kernel puts together, one for each .cpp of kernels.
+#pragma once
+#include "core/cpu/kernels/binary.h"
+
+namespace shmap::cpu {
+
+BinaryFn binary_int_kernel(BinaryOp op, DType dtype);    // arithmetic of integers; max, min of bool
+BinaryFn binary_bits_kernel(BinaryOp op, DType dtype);   // bitwise, shifts; nextafter of floats
+BinaryFn binary_float_kernel(BinaryOp op, DType dtype);  // arithmetic of f32 and f64
+BinaryFn binary_math_f32_kernel(BinaryOp op);            // pow and atan2
+BinaryFn binary_math_f64_kernel(BinaryOp op);
+
+}  // namespace shmap::cpu

@@ -1,0 +1,122 @@
+// Conversions among bool, integers, f32 and f64.
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+#include "core/cpu/kernels/cast_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/cast_plain.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
+namespace {
+
+// No step depends on a comparison, so that all of it is vectorised; what is converted is always in
+// range.
+template <class T, std::floating_point F>
+T saturated(F x) {
+  constexpr F upper = F{2} * static_cast<F>(T{1} << (std::numeric_limits<T>::digits - 1));
+  constexpr F lower = std::is_signed_v<T> ? -upper : F{0};
+  using Step = std::conditional_t<sizeof(T) < 4, std::int32_t, T>;
+  F inside = x < upper ? x : F{0};  // NaN too
+  inside = inside > lower ? inside : lower;
+  const T converted = static_cast<T>(static_cast<Step>(inside));
+  return x >= upper ? std::numeric_limits<T>::max() : converted;
+}
+
+template <class From, class To>
+void convert(const void* in, void* out, std::int64_t n) {
+  const From* a = static_cast<const From*>(in);
+  To* o = static_cast<To*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    if constexpr (std::floating_point<From> && std::integral<To>)
+      o[i] = saturated<To>(a[i]);
+    else
+      o[i] = static_cast<To>(a[i]);
+  }
+}
+
+template <class From>
+void test(const void* in, void* out, std::int64_t n) {
+  const From* a = static_cast<const From*>(in);
+  std::uint8_t* o = static_cast<std::uint8_t*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) o[i] = a[i] != From{0};
+}
+
+// An integer's conversion to another depends on its own sign and the other's size only.
+template <class From>
+CastFn find_from(DType to) {
+  constexpr bool real = std::floating_point<From>;
+  using Tested =
+      typename std::conditional_t<real, std::type_identity<From>, std::make_unsigned<From>>::type;
+  switch (to) {
+    case DType::bool_:
+      return test<Tested>;
+    case DType::i8:
+      return convert<From, std::conditional_t<real, std::int8_t, std::uint8_t>>;
+    case DType::i16:
+      return convert<From, std::conditional_t<real, std::int16_t, std::uint16_t>>;
+    case DType::i32:
+      return convert<From, std::conditional_t<real, std::int32_t, std::uint32_t>>;
+    case DType::i64:
+      return convert<From, std::conditional_t<real, std::int64_t, std::uint64_t>>;
+    case DType::u8:
+      return convert<From, std::uint8_t>;
+    case DType::u16:
+      return convert<From, std::uint16_t>;
+    case DType::u32:
+      return convert<From, std::uint32_t>;
+    case DType::u64:
+      return convert<From, std::uint64_t>;
+    case DType::f32:
+      return convert<From, float>;
+    case DType::f64:
+      return convert<From, double>;
+    default:
+      return nullptr;
+  }
+}
+
+CastFn find_cast_plain(DType from, DType to) {
+  switch (from) {
+    case DType::bool_:
+      return find_from<std::uint8_t>(to);
+    case DType::i8:
+      return find_from<std::int8_t>(to);
+    case DType::i16:
+      return find_from<std::int16_t>(to);
+    case DType::i32:
+      return find_from<std::int32_t>(to);
+    case DType::i64:
+      return find_from<std::int64_t>(to);
+    case DType::u8:
+      return find_from<std::uint8_t>(to);
+    case DType::u16:
+      return find_from<std::uint16_t>(to);
+    case DType::u32:
+      return find_from<std::uint32_t>(to);
+    case DType::u64:
+      return find_from<std::uint64_t>(to);
+    case DType::f32:
+      return find_from<float>(to);
+    case DType::f64:
+      return find_from<double>(to);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_cast_plain);
+CastFn cast_plain_kernel(DType from, DType to) { return SHMAP_BEST(find_cast_plain)(from, to); }
+}  // namespace shmap::cpu
+#endif

@@ -1,0 +1,144 @@
+#include "core/cpu/kernels/fill.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "core/cpu/kernels/cast.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+namespace shmap::cpu {
+namespace {
+
+inline constexpr std::int64_t kBlockBytes = 4096;
+
+// Writes an L1-sized block again and again: `block` holds whole periods of the contents, of which
+// the last repetition may be cut.
+void repeat(std::byte* out, const std::byte* block, std::int64_t block_bytes, std::int64_t bytes) {
+  const auto copy = bytes >= kNonTemporalBytes
+                        ? copy_non_temporal
+                        : [](void* to, const void* from, std::int64_t size) {
+                            std::memcpy(to, from, static_cast<std::size_t>(size));
+                          };
+  for (std::int64_t at = 0; at < bytes; at += block_bytes)
+    copy(out + at, block, std::min(block_bytes, bytes - at));
+}
+
+template <class T>
+void count(T* out, std::int64_t n, std::uint64_t start, std::uint64_t step) {
+  T value = static_cast<T>(start);
+  const T by = static_cast<T>(step);
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = value;
+    value = static_cast<T>(value + by);
+  }
+}
+
+// Produces contents of `source` dtype a block at a time and casts them to `dtype`.
+template <class Produce>
+void in_blocks(DType source, DType dtype, void* out, std::int64_t n, Produce produce) {
+  const CastFn cast = cast_kernel(source, dtype);
+  const std::int64_t size = itemsize(dtype), block = kBlockBytes / 8;
+  const bool non_temporal = n * size >= kNonTemporalBytes;
+  alignas(64) std::byte from[kBlockBytes], to[kBlockBytes];
+  for (std::int64_t i = 0; i < n; i += block) {
+    const std::int64_t m = std::min(block, n - i);
+    std::byte* at = static_cast<std::byte*>(out) + i * size;
+    produce(from, i, m);
+    cast(from, non_temporal ? to : at, m);
+    if (non_temporal) copy_non_temporal(at, to, m * size);
+  }
+}
+
+}  // namespace
+
+void copy_non_temporal(void* out, const void* in, std::int64_t bytes) {
+#if defined(__SSE2__)
+  std::byte* o = static_cast<std::byte*>(out);
+  const std::byte* a = static_cast<const std::byte*>(in);
+  constexpr std::int64_t kLine = 64;
+  const std::int64_t head = std::min<std::int64_t>(
+      bytes, static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(o) & (kLine - 1)));
+  std::memcpy(o, a, static_cast<std::size_t>(head));
+  std::int64_t at = head;
+  for (; at + kLine <= bytes; at += kLine) {
+    for (int part = 0; part < 4; ++part) {
+      const std::int64_t p = at + part * 16;
+      _mm_stream_si128(reinterpret_cast<__m128i*>(o + p),
+                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + p)));
+    }
+  }
+  std::memcpy(o + at, a + at, static_cast<std::size_t>(bytes - at));
+  _mm_sfence();  // before another thread is told that the range is written
+#else
+  std::memcpy(out, in, static_cast<std::size_t>(bytes));
+#endif
+}
+
+void fill(void* out, const void* value, int itemsize, std::int64_t n) {
+  if (n <= 0) return;
+  std::byte* o = static_cast<std::byte*>(out);
+  const std::size_t size = static_cast<std::size_t>(itemsize);
+  const std::int64_t bytes = n * itemsize;
+  const std::byte* v = static_cast<const std::byte*>(value);
+  const bool uniform = std::all_of(v, v + size, [&](std::byte b) { return b == *v; });
+  if (uniform && bytes < kNonTemporalBytes) {
+    std::memset(o, static_cast<int>(*v), static_cast<std::size_t>(bytes));
+    return;
+  }
+  if (itemsize > kBlockBytes) {
+    for (std::int64_t i = 0; i < n; ++i) std::memcpy(o + i * itemsize, v, size);
+    return;
+  }
+  alignas(64) std::byte block[kBlockBytes];
+  const std::int64_t block_bytes = std::min(bytes, kBlockBytes / itemsize * itemsize);
+  std::memcpy(block, v, size);
+  for (std::int64_t done = itemsize; done < block_bytes; done *= 2) {
+    std::memcpy(block + done, block, static_cast<std::size_t>(std::min(done, block_bytes - done)));
+  }
+  repeat(o, block, block_bytes, bytes);
+}
+
+void iota(DType dtype, void* out, std::int64_t n, std::int64_t first, std::int64_t start,
+          std::int64_t step) {
+  const auto value_at = [=](std::int64_t i) {  // wraps
+    return static_cast<std::uint64_t>(start) +
+           (static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(i)) *
+               static_cast<std::uint64_t>(step);
+  };
+  if (is_floating(dtype)) {
+    // Whole numbers are exact in f64 up to 2^53, beyond which only f64 itself would see it.
+    in_blocks(DType::f64, dtype, out, n, [&](std::byte* block, std::int64_t i, std::int64_t m) {
+      double* values = reinterpret_cast<double*>(block);
+      for (std::int64_t k = 0; k < m; ++k)
+        values[k] = static_cast<double>(static_cast<std::int64_t>(value_at(i + k)));
+    });
+    return;
+  }
+  in_blocks(dtype, dtype, out, n, [&](std::byte* block, std::int64_t i, std::int64_t m) {
+    const std::uint64_t from = value_at(i), by = static_cast<std::uint64_t>(step);
+    switch (itemsize(dtype)) {
+      case 1:
+        return count(reinterpret_cast<std::uint8_t*>(block), m, from, by);
+      case 2:
+        return count(reinterpret_cast<std::uint16_t*>(block), m, from, by);
+      case 4:
+        return count(reinterpret_cast<std::uint32_t*>(block), m, from, by);
+      default:
+        return count(reinterpret_cast<std::uint64_t*>(block), m, from, by);
+    }
+  });
+}
+
+void linear(DType dtype, void* out, std::int64_t n, std::int64_t first, double start, double step) {
+  in_blocks(DType::f64, dtype, out, n, [&](std::byte* block, std::int64_t i, std::int64_t m) {
+    double* values = reinterpret_cast<double*>(block);
+    for (std::int64_t k = 0; k < m; ++k)
+      values[k] = start + static_cast<double>(first + i + k) * step;
+  });
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,248 @@
+// neg to count_leading_zeros but the transcendentals: integers, bool, f32 and f64.
+#include <bit>
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <type_traits>
+
+#include "core/cpu/kernels/unary_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/unary_arith.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class Op, class T, class R = T>
+void map(const void* in, void* out, std::int64_t n) {
+  const T* a = static_cast<const T*>(in);
+  R* o = static_cast<R*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::template run<T>(a[i]);
+}
+
+// Integers are negated and multiplied as unsigned ones of at least int's width: they wrap.
+template <class T>
+using Wide = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+
+struct Neg {
+  template <class T>
+  static T run(T x) {
+    if constexpr (std::floating_point<T>)
+      return -x;
+    else
+      return static_cast<T>(Wide<T>{0} - static_cast<Wide<T>>(x));
+  }
+};
+struct Abs {
+  template <class T>
+  static T run(T x) {
+    if constexpr (std::floating_point<T>)
+      return std::fabs(x);
+    else
+      return x < 0 ? Neg::run(x) : x;
+  }
+};
+struct Sign {
+  template <class T>
+  static T run(T x) {
+    if constexpr (std::floating_point<T>) {
+      const T one = std::copysign(T{1}, x);
+      return x > 0 || x < 0 ? one : x;
+    } else {
+      return static_cast<T>((x > 0) - (x < 0));
+    }
+  }
+};
+// Adding and taking away 2^(digits - 1) rounds to even, in the vectors of any instruction set.
+template <class T>
+T round_to_even(T x) {
+  const T big = std::copysign(T{1} / std::numeric_limits<T>::epsilon(), x);
+  return (x + big) - big;
+}
+// The rounded value where x has a fraction at all, with the sign of x also for zero.
+template <class T>
+T where_fraction(T x, T rounded) {
+  return std::fabs(x) < T{1} / std::numeric_limits<T>::epsilon() ? std::copysign(rounded, x) : x;
+}
+struct Floor {
+  template <class T>
+  static T run(T x) {
+    const T near = round_to_even(x);
+    return where_fraction(x, near - (near > x ? T{1} : T{0}));
+  }
+};
+struct Ceil {
+  template <class T>
+  static T run(T x) {
+    const T near = round_to_even(x);
+    return where_fraction(x, near + (near < x ? T{1} : T{0}));
+  }
+};
+struct Round {
+  template <class T>
+  static T run(T x) {
+    return where_fraction(x, round_to_even(x));
+  }
+};
+struct Square {
+  template <class T>
+  static T run(T x) {
+    if constexpr (std::floating_point<T>)
+      return x * x;
+    else
+      return static_cast<T>(static_cast<Wide<T>>(x) * static_cast<Wide<T>>(x));
+  }
+};
+struct Reciprocal {
+  template <class T>
+  static T run(T x) {
+    return T{1} / x;
+  }
+};
+struct Not {
+  template <class T>
+  static T run(T x) {
+    return static_cast<T>(~x);
+  }
+};
+struct LogicalNot {
+  template <class T>
+  static T run(T x) {
+    return x == 0;
+  }
+};
+struct PopulationCount {
+  template <class T>
+  static T run(T x) {
+    return static_cast<T>(std::popcount(x));
+  }
+};
+struct CountLeadingZeros {
+  template <class T>
+  static T run(T x) {
+    return static_cast<T>(std::countl_zero(x));
+  }
+};
+struct IsFinite {
+  template <class T>
+  static std::uint8_t run(T x) {
+    return std::fabs(x) <= std::numeric_limits<T>::max();
+  }
+};
+struct IsNan {
+  template <class T>
+  static std::uint8_t run(T x) {
+    return x != x;
+  }
+};
+struct IsInf {
+  template <class T>
+  static std::uint8_t run(T x) {
+    return std::fabs(x) > std::numeric_limits<T>::max();
+  }
+};
+struct Copy {
+  template <class T>
+  static T run(T x) {
+    return x;
+  }
+};
+
+template <class T>
+UnaryFn find_integer(UnaryOp op) {
+  using U = std::make_unsigned_t<T>;
+  switch (op) {
+    case UnaryOp::neg:
+      return map<Neg, U>;
+    case UnaryOp::abs:
+      if constexpr (std::is_signed_v<T>) return map<Abs, T>;
+      return map<Copy, U>;
+    case UnaryOp::sign:
+      return map<Sign, T>;
+    case UnaryOp::square:
+      return map<Square, U>;
+    case UnaryOp::not_:
+      return map<Not, U>;
+    case UnaryOp::population_count:
+      return map<PopulationCount, U>;
+    case UnaryOp::count_leading_zeros:
+      return map<CountLeadingZeros, U>;
+    default:
+      return nullptr;
+  }
+}
+
+template <class T>
+UnaryFn find_float(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::neg:
+      return map<Neg, T>;
+    case UnaryOp::abs:
+      return map<Abs, T>;
+    case UnaryOp::sign:
+      return map<Sign, T>;
+    case UnaryOp::floor:
+      return map<Floor, T>;
+    case UnaryOp::ceil:
+      return map<Ceil, T>;
+    case UnaryOp::round:
+      return map<Round, T>;
+    case UnaryOp::square:
+      return map<Square, T>;
+    case UnaryOp::reciprocal:
+      return map<Reciprocal, T>;
+    case UnaryOp::is_finite:
+      return map<IsFinite, T, std::uint8_t>;
+    case UnaryOp::is_nan:
+      return map<IsNan, T, std::uint8_t>;
+    case UnaryOp::is_inf:
+      return map<IsInf, T, std::uint8_t>;
+    default:
+      return nullptr;
+  }
+}
+
+UnaryFn find_unary_arith(UnaryOp op, DType dtype) {
+  switch (dtype) {
+    case DType::bool_:
+      return op == UnaryOp::not_ ? map<LogicalNot, std::uint8_t> : nullptr;
+    case DType::i8:
+      return find_integer<std::int8_t>(op);
+    case DType::i16:
+      return find_integer<std::int16_t>(op);
+    case DType::i32:
+      return find_integer<std::int32_t>(op);
+    case DType::i64:
+      return find_integer<std::int64_t>(op);
+    case DType::u8:
+      return find_integer<std::uint8_t>(op);
+    case DType::u16:
+      return find_integer<std::uint16_t>(op);
+    case DType::u32:
+      return find_integer<std::uint32_t>(op);
+    case DType::u64:
+      return find_integer<std::uint64_t>(op);
+    case DType::f32:
+      return find_float<float>(op);
+    case DType::f64:
+      return find_float<double>(op);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_unary_arith);
+UnaryFn unary_arith_kernel(UnaryOp op, DType dtype) {
+  return SHMAP_BEST(find_unary_arith)(op, dtype);
+}
+}  // namespace shmap::cpu
+#endif

@@ -1,0 +1,244 @@
+// The transcendentals and roots of one float type, `Real`, for unary_math_f32.cpp and its f64 twin.
+//
+// Included after vector_math-inl.h, once for each instruction set. The last, partial vector takes
+// the same path as the others, so that a result does not depend on its position.
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
+namespace {
+
+#if SHMAP_MATH_F64
+using Real = double;
+#else
+using Real = float;
+#endif
+
+#if SHMAP_VECTOR_MATH
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<Real>;
+using V = hn::Vec<D>;
+using Raw = decltype(V::raw);
+
+template <class Op>
+void map(const void* in, void* out, std::int64_t n) {
+  const D d;
+  constexpr std::int64_t lanes = hn::MaxLanes(D{});
+  const Real* a = static_cast<const Real*>(in);
+  Real* o = static_cast<Real*>(out);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(Op::run(hn::LoadU(d, a + i)), d, o + i);
+  if (i == n) return;
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(n - i));
+  // Idle lanes repeat an element: a zero could take a function's slow path.
+  const V x = hn::IfThenElse(mask, hn::MaskedLoad(mask, d, a + i), hn::Set(d, a[i]));
+  hn::BlendedStore(Op::run(x), mask, d, o + i);
+}
+
+#define SHMAP_MATH(Name, name)                                                        \
+  extern "C" Raw SHMAP_VECTOR_FUNCTION(v, name)(Raw);                                 \
+  struct Name {                                                                       \
+    static HWY_INLINE V run(V x) { return V{SHMAP_VECTOR_FUNCTION(v, name)(x.raw)}; } \
+  };
+#else
+template <class Op>
+void map(const void* in, void* out, std::int64_t n) {
+  const Real* a = static_cast<const Real*>(in);
+  Real* o = static_cast<Real*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(a[i]);
+}
+
+#define SHMAP_MATH(Name, name)                       \
+  struct Name {                                      \
+    static Real run(Real x) { return std::name(x); } \
+  };
+#endif
+
+SHMAP_MATH(Exp, exp)
+SHMAP_MATH(Exp2, exp2)
+SHMAP_MATH(Expm1, expm1)
+SHMAP_MATH(Log, log)
+SHMAP_MATH(Log1p, log1p)
+SHMAP_MATH(Sin, sin)
+SHMAP_MATH(Cos, cos)
+SHMAP_MATH(Tan, tan)
+SHMAP_MATH(Tanh, tanh)
+SHMAP_MATH(Asin, asin)
+SHMAP_MATH(Acos, acos)
+SHMAP_MATH(Atan, atan)
+SHMAP_MATH(Sinh, sinh)
+SHMAP_MATH(Cosh, cosh)
+SHMAP_MATH(Asinh, asinh)
+SHMAP_MATH(Acosh, acosh)
+SHMAP_MATH(Atanh, atanh)
+SHMAP_MATH(Cbrt, cbrt)
+SHMAP_MATH(Erf, erf)
+SHMAP_MATH(Erfc, erfc)
+#undef SHMAP_MATH
+
+#if SHMAP_VECTOR_MATH
+struct Sqrt {
+  static HWY_INLINE V run(V x) { return hn::Sqrt(x); }
+};
+struct Rsqrt {
+  static HWY_INLINE V run(V x) { return hn::Div(hn::Set(D{}, Real{1}), hn::Sqrt(x)); }
+};
+struct Logistic {  // 1 / (1 + e^-x), or e^x / (1 + e^x): the exponential never overflows
+  static HWY_INLINE V run(V x) {
+    const V one = hn::Set(D{}, Real{1});
+    const V e = Exp::run(hn::Neg(hn::Abs(x)));
+    const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(D{})), e, one);
+    return hn::Div(numerator, hn::Add(one, e));
+  }
+};
+#else
+struct Sqrt {
+  static Real run(Real x) { return std::sqrt(x); }
+};
+struct Rsqrt {
+  static Real run(Real x) { return Real{1} / std::sqrt(x); }
+};
+struct Logistic {
+  static Real run(Real x) {
+    const Real e = std::exp(-std::fabs(x));
+    return (x < 0 ? e : Real{1}) / (Real{1} + e);
+  }
+};
+#endif
+
+// Giles' approximation of single precision: polynomials in w = -log(1 - x^2), about 2.5, and in
+// sqrt(w), about 3, in the tails.
+inline constexpr int kErfInvTerms = 9;
+inline constexpr double kErfInvCentre[kErfInvTerms] = {
+    2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087,
+    -0.00125372503, -0.00417768164, 0.246640727,    1.50140941};
+inline constexpr double kErfInvTail[kErfInvTerms] = {-0.000200214257, 0.000100950558, 0.00134934322,
+                                                     -0.00367342844,  0.00573950773,  -0.0076224613,
+                                                     0.00943887047,   1.00167406,     2.83297682};
+
+#if SHMAP_MATH_F64
+// A start of a few digits, then Halley's steps on erf(y) = x, or on erfc in the tails, where erf
+// has lost its digits.
+double erf_inv(double x) {
+  const double a = std::fabs(x);
+  if (!(a < 1)) return a == 1 ? std::copysign(HUGE_VAL, x) : std::nan("");
+  if (a < 1e-9) return x * 0.886226925452758013649;  // sqrt(pi) / 2: the cubic term is lost
+  const double w = -std::log((1 - a) * (1 + a));
+  double y;
+  if (w < 16) {
+    const bool centre = w < 5;
+    const double t = centre ? w - 2.5 : std::sqrt(w) - 3;
+    y = 0;
+    for (int k = 0; k < kErfInvTerms; ++k) y = y * t + (centre ? kErfInvCentre : kErfInvTail)[k];
+    y *= a;
+  } else {
+    y = std::sqrt(w - 0.5 * std::log(3.14159265358979323846 * w));
+  }
+  for (int step = 0; step < 3; ++step) {
+    const double error = a > 0.5 ? (1 - a) - std::erfc(y) : std::erf(y) - a;
+    const double slope = 1.12837916709551257390 * std::exp(-y * y);  // 2 / sqrt(pi) e^(-y^2)
+    const double newton = error / slope;
+    y -= newton / (1 + y * newton);
+  }
+  return std::copysign(y, x);
+}
+void map_erf_inv(const void* in, void* out, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i)
+    static_cast<double*>(out)[i] = erf_inv(static_cast<const double*>(in)[i]);
+}
+#elif SHMAP_VECTOR_MATH
+struct ErfInv {
+  static HWY_INLINE V run(V x) {
+    const D d;
+    const V one = hn::Set(d, 1.f);
+    const V w = hn::Neg(Log::run(hn::Mul(hn::Sub(one, x), hn::Add(one, x))));
+    const auto centre = hn::Lt(w, hn::Set(d, 5.f));
+    const V t =
+        hn::IfThenElse(centre, hn::Sub(w, hn::Set(d, 2.5f)), hn::Sub(hn::Sqrt(w), hn::Set(d, 3.f)));
+    V p = hn::Zero(d);
+    for (int k = 0; k < kErfInvTerms; ++k) {
+      p = hn::MulAdd(p, t,
+                     hn::IfThenElse(centre, hn::Set(d, static_cast<float>(kErfInvCentre[k])),
+                                    hn::Set(d, static_cast<float>(kErfInvTail[k]))));
+    }
+    const V infinity = hn::CopySign(hn::Set(d, HUGE_VALF), x);
+    return hn::IfThenElse(hn::Eq(hn::Abs(x), one), infinity, hn::Mul(p, x));
+  }
+};
+#else
+struct ErfInv {
+  static float run(float x) {
+    if (std::fabs(x) == 1) return std::copysign(HUGE_VALF, x);
+    const float w = -std::log((1 - x) * (1 + x));
+    const bool centre = w < 5;
+    const float t = centre ? w - 2.5f : std::sqrt(w) - 3;
+    float p = 0;
+    for (int k = 0; k < kErfInvTerms; ++k)
+      p = p * t + static_cast<float>((centre ? kErfInvCentre : kErfInvTail)[k]);
+    return p * x;
+  }
+};
+#endif
+
+UnaryFn find_unary_math(UnaryOp op) {
+  switch (op) {
+    case UnaryOp::exp:
+      return map<Exp>;
+    case UnaryOp::exp2:
+      return map<Exp2>;
+    case UnaryOp::expm1:
+      return map<Expm1>;
+    case UnaryOp::log:
+      return map<Log>;
+    case UnaryOp::log1p:
+      return map<Log1p>;
+    case UnaryOp::sin:
+      return map<Sin>;
+    case UnaryOp::cos:
+      return map<Cos>;
+    case UnaryOp::tan:
+      return map<Tan>;
+    case UnaryOp::tanh:
+      return map<Tanh>;
+    case UnaryOp::asin:
+      return map<Asin>;
+    case UnaryOp::acos:
+      return map<Acos>;
+    case UnaryOp::atan:
+      return map<Atan>;
+    case UnaryOp::sinh:
+      return map<Sinh>;
+    case UnaryOp::cosh:
+      return map<Cosh>;
+    case UnaryOp::asinh:
+      return map<Asinh>;
+    case UnaryOp::acosh:
+      return map<Acosh>;
+    case UnaryOp::atanh:
+      return map<Atanh>;
+    case UnaryOp::sqrt:
+      return map<Sqrt>;
+    case UnaryOp::rsqrt:
+      return map<Rsqrt>;
+    case UnaryOp::cbrt:
+      return map<Cbrt>;
+    case UnaryOp::logistic:
+      return map<Logistic>;
+    case UnaryOp::erf:
+      return map<Erf>;
+    case UnaryOp::erfc:
+      return map<Erfc>;
+#if SHMAP_MATH_F64
+    case UnaryOp::erf_inv:
+      return map_erf_inv;
+#else
+    case UnaryOp::erf_inv:
+      return map<ErfInv>;
+#endif
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,21 @@
+// exp to erf_inv of f64.
+#include <cmath>
+
+#include "core/cpu/kernels/unary_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/unary_math_f64.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+//
+#undef SHMAP_MATH_F64
+#define SHMAP_MATH_F64 1
+#include "core/cpu/kernels/vector_math-inl.h"
+//
+#include "core/cpu/kernels/unary_math-inl.h"
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_unary_math);
+UnaryFn unary_math_f64_kernel(UnaryOp op) { return SHMAP_BEST(find_unary_math)(op); }
+}  // namespace shmap::cpu
+#endif
