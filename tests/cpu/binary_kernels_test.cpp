@@ -1,0 +1,275 @@
+#include "core/cpu/kernels/binary.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/cpu/kernels/compare.h"
+#include "tests/cpu/kernel_testing.h"
+
+namespace shmap::cpu {
+namespace {
+
+using namespace testing;
+
+// Runs a kernel on vectors and on scalar operands, apart and in place, and compares each result
+// with check(a, b, result).
+template <class T, class R, class Check>
+void run_all_forms(BinaryFn kernel, Check check, unsigned seed = 1) {
+  ASSERT_NE(kernel, nullptr);
+  using E = Element<T>;
+  for (const std::int64_t n : kSizes) {
+    const auto a = elements<T>(std::max<std::int64_t>(n, 1), seed + 10 * unsigned(n));
+    const auto b = elements<T>(std::max<std::int64_t>(n, 1), seed + 10 * unsigned(n) + 1);
+    for (int form = 0; form < 4; ++form) {
+      const bool a_scalar = form & 1, b_scalar = form & 2;
+      std::vector<R> out(static_cast<std::size_t>(n) + 1);
+      std::memset(static_cast<void*>(out.data()), 0x55, out.size() * sizeof(R));
+      const R guard = out.back();
+      kernel(a.data(), a_scalar, b.data(), b_scalar, out.data(), n);
+      ASSERT_EQ(std::memcmp(&guard, &out.back(), sizeof(R)), 0) << "wrote past " << n;
+      int bad = 0;
+      for (std::int64_t i = 0; i < n && bad < 3; ++i) {
+        const E x = a[static_cast<std::size_t>(a_scalar ? 0 : i)];
+        const E y = b[static_cast<std::size_t>(b_scalar ? 0 : i)];
+        if (check(x, y, out[static_cast<std::size_t>(i)])) continue;
+        ++bad;
+        ADD_FAILURE() << "form " << form << ", " << i << " of " << n << ": of "
+                      << static_cast<double>(x) << " and " << static_cast<double>(y) << " came "
+                      << static_cast<double>(out[static_cast<std::size_t>(i)]);
+      }
+      if constexpr (sizeof(R) == sizeof(E)) {
+        out.pop_back();
+        const auto in_place = [&](std::vector<E> x, std::vector<E> y, bool into_a) {
+          void* to = into_a ? x.data() : y.data();
+          kernel(x.data(), a_scalar, y.data(), b_scalar, to, n);
+          return n == 0 || std::memcmp(to, out.data(), out.size() * sizeof(R)) == 0;
+        };
+        if (!a_scalar || n == 1) {
+          EXPECT_TRUE(in_place(a, b, true)) << "in a, form " << form << ", " << n;
+        }
+        if (!b_scalar || n == 1) {
+          EXPECT_TRUE(in_place(a, b, false)) << "in b, form " << form << ", " << n;
+        }
+      }
+    }
+  }
+}
+
+__extension__ typedef __int128 Int128;
+
+template <class T>
+Int128 integer_quotient(T a, T b) {
+  if (b == 0) return -1;
+  return static_cast<Int128>(a) / static_cast<Int128>(b);
+}
+template <class T>
+T integer_pow(T a, T b) {
+  if (b < 0) return a == 1 ? T(1) : a == T(-1) && std::is_signed_v<T> ? T(b % 2 ? -1 : 1) : T(0);
+  std::uint64_t result = 1, base = static_cast<std::uint64_t>(a);
+  for (std::uint64_t e = static_cast<std::uint64_t>(b); e; e >>= 1, base *= base)
+    if (e & 1) result *= base;
+  return static_cast<T>(result);
+}
+
+template <class T>
+void check_integer_ops() {
+  SCOPED_TRACE(to_string(dtype_of<T>));
+  const auto check = [](BinaryOp op, auto want) {
+    SCOPED_TRACE(static_cast<int>(op));
+    run_all_forms<T, T>(binary_kernel(op, dtype_of<T>),
+                        [&](T a, T b, T got) { return got == static_cast<T>(want(a, b)); });
+  };
+  using U = std::make_unsigned_t<T>;
+  constexpr unsigned width = 8 * sizeof(T);
+  check(BinaryOp::add, [](T a, T b) { return static_cast<Int128>(a) + b; });
+  check(BinaryOp::sub, [](T a, T b) { return static_cast<Int128>(a) - b; });
+  check(BinaryOp::mul, [](T a, T b) {
+    return static_cast<U>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+  });
+  check(BinaryOp::div, [](T a, T b) { return integer_quotient(a, b); });
+  check(BinaryOp::rem, [](T a, T b) {
+    return b == 0 ? static_cast<Int128>(a) : static_cast<Int128>(a) % static_cast<Int128>(b);
+  });
+  check(BinaryOp::pow, [](T a, T b) { return integer_pow(a, b); });
+  check(BinaryOp::max, [](T a, T b) { return std::max(a, b); });
+  check(BinaryOp::min, [](T a, T b) { return std::min(a, b); });
+  check(BinaryOp::bit_and, [](T a, T b) { return a & b; });
+  check(BinaryOp::bit_or, [](T a, T b) { return a | b; });
+  check(BinaryOp::bit_xor, [](T a, T b) { return a ^ b; });
+  check(BinaryOp::shift_left, [](T a, T b) {
+    return static_cast<U>(b) < width ? static_cast<std::uint64_t>(a) << static_cast<U>(b) : 0;
+  });
+  check(BinaryOp::shift_right_logical, [](T a, T b) {
+    return static_cast<U>(b) < width ? static_cast<U>(a) >> static_cast<U>(b) : 0;
+  });
+  check(BinaryOp::shift_right_arithmetic, [](T a, T b) {
+    const auto s = static_cast<std::make_signed_t<T>>(a);
+    return s >> (static_cast<U>(b) < width ? static_cast<U>(b) : width - 1);
+  });
+  EXPECT_EQ(binary_kernel(BinaryOp::atan2, dtype_of<T>), nullptr);
+  EXPECT_EQ(binary_kernel(BinaryOp::nextafter, dtype_of<T>), nullptr);
+}
+
+TEST(BinaryKernels, IntegersWrapAndNeverTrap) {
+  check_integer_ops<std::int8_t>();
+  check_integer_ops<std::int16_t>();
+  check_integer_ops<std::int32_t>();
+  check_integer_ops<std::int64_t>();
+  check_integer_ops<std::uint8_t>();
+  check_integer_ops<std::uint16_t>();
+  check_integer_ops<std::uint32_t>();
+  check_integer_ops<std::uint64_t>();
+}
+
+// Every pair of small quotients' neighbours: division through floats must truncate exactly.
+TEST(BinaryKernels, DivisionIsExactNextToWholeQuotients) {
+  std::vector<std::int32_t> a, b;
+  std::vector<std::uint32_t> ua, ub;
+  std::mt19937_64 rng(5);
+  for (int i = 0; i < 100000; ++i) {
+    const auto divisor = static_cast<std::uint32_t>(rng() >> (32 + rng() % 32)) | 1;
+    const auto quotient = static_cast<std::uint32_t>(rng()) / divisor;
+    const std::uint32_t near = divisor * quotient + static_cast<std::uint32_t>(rng() % 3) - 1;
+    ua.push_back(near);
+    ub.push_back(divisor);
+    a.push_back(static_cast<std::int32_t>(near));
+    b.push_back(static_cast<std::int32_t>(divisor));
+  }
+  std::vector<std::int32_t> q(a.size());
+  std::vector<std::uint32_t> uq(a.size());
+  const auto n = static_cast<std::int64_t>(a.size());
+  binary_kernel(BinaryOp::div, i32)(a.data(), false, b.data(), false, q.data(), n);
+  binary_kernel(BinaryOp::div, u32)(ua.data(), false, ub.data(), false, uq.data(), n);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(q[i], static_cast<std::int32_t>(integer_quotient(a[i], b[i])));
+    ASSERT_EQ(uq[i], ua[i] / ub[i]);
+  }
+  for (int x = -32768; x < 32768; x += 7) {
+    for (int y = -128; y < 128; ++y) {
+      const auto x16 = static_cast<std::int16_t>(x), y16 = static_cast<std::int16_t>(y * 5);
+      const auto x8 = static_cast<std::int8_t>(x), y8 = static_cast<std::int8_t>(y);
+      std::int16_t q16;
+      std::int8_t q8;
+      binary_kernel(BinaryOp::div, i16)(&x16, false, &y16, false, &q16, 1);
+      binary_kernel(BinaryOp::div, i8)(&x8, false, &y8, false, &q8, 1);
+      ASSERT_EQ(q16, static_cast<std::int16_t>(integer_quotient(x16, y16))) << x << " " << y * 5;
+      ASSERT_EQ(q8, static_cast<std::int8_t>(integer_quotient(x8, y8)));
+    }
+  }
+}
+
+TEST(BinaryKernels, BoolHasLogicOnly) {
+  const auto check = [](BinaryOp op, auto want) {
+    run_all_forms<bool, std::uint8_t>(
+        binary_kernel(op, DType::bool_),
+        [&](std::uint8_t a, std::uint8_t b, std::uint8_t got) { return got == want(a, b); });
+  };
+  check(BinaryOp::bit_and, [](int a, int b) { return a & b; });
+  check(BinaryOp::bit_or, [](int a, int b) { return a | b; });
+  check(BinaryOp::bit_xor, [](int a, int b) { return a ^ b; });
+  check(BinaryOp::max, [](int a, int b) { return a | b; });
+  check(BinaryOp::min, [](int a, int b) { return a & b; });
+  for (const BinaryOp op : {BinaryOp::add, BinaryOp::div, BinaryOp::shift_left, BinaryOp::pow})
+    EXPECT_EQ(binary_kernel(op, DType::bool_), nullptr);
+  EXPECT_EQ(binary_kernel(BinaryOp::add, DType::prng_key), nullptr);
+  EXPECT_EQ(binary_kernel(BinaryOp::bit_and, DType::prng_key), nullptr);
+}
+
+template <class T>
+void check_real_ops() {
+  SCOPED_TRACE(to_string(dtype_of<T>));
+  const auto check = [](BinaryOp op, double budget, auto want) {
+    SCOPED_TRACE(static_cast<int>(op));
+    run_all_forms<T, T>(binary_kernel(op, dtype_of<T>), [&](T a, T b, T got) {
+      const long double x = to_real(a), y = to_real(b), exact = want(x, y);
+      // Rounded to the type first: the sign of a result that is zero only there is its own.
+      return ulps(got, exact) <= budget;
+    });
+  };
+  const double rounding = kIsHalf<T> ? 0.5 : 0.5003;  // x87 rounds twice in the reference
+  check(BinaryOp::add, rounding, [](long double a, long double b) { return a + b; });
+  check(BinaryOp::sub, rounding, [](long double a, long double b) { return a - b; });
+  check(BinaryOp::mul, rounding, [](long double a, long double b) { return a * b; });
+  check(BinaryOp::div, kIsHalf<T> ? 0.5001 : rounding,
+        [](long double a, long double b) { return a / b; });
+  check(BinaryOp::rem, 0, [](long double a, long double b) { return std::fmod(a, b); });
+  check(BinaryOp::pow, kIsHalf<T> ? 0.51 : 4,
+        [](long double a, long double b) { return std::pow(a, b); });
+  check(BinaryOp::atan2, kIsHalf<T> ? 0.51 : 4,
+        [](long double a, long double b) { return std::atan2(a, b); });
+  run_all_forms<T, T>(binary_kernel(BinaryOp::max, dtype_of<T>), [](T a, T b, T got) {
+    const long double x = to_real(a), y = to_real(b), g = to_real(got);
+    return std::isnan(x) || std::isnan(y) ? std::isnan(g) : g == std::max(x, y);
+  });
+  run_all_forms<T, T>(binary_kernel(BinaryOp::min, dtype_of<T>), [](T a, T b, T got) {
+    const long double x = to_real(a), y = to_real(b), g = to_real(got);
+    return std::isnan(x) || std::isnan(y) ? std::isnan(g) : g == std::min(x, y);
+  });
+  for (const BinaryOp op : {BinaryOp::bit_and, BinaryOp::shift_left})
+    EXPECT_EQ(binary_kernel(op, dtype_of<T>), nullptr);
+}
+
+TEST(BinaryKernels, FloatsRoundOnceAndPropagateNan) {
+  check_real_ops<float16>();
+  check_real_ops<bfloat16>();
+  check_real_ops<float>();
+  check_real_ops<double>();
+}
+
+// The neighbour in a half type, found by walking over all values of one sign in order.
+template <class T>
+T half_neighbour(T a, T b) {
+  const float x = a, y = b;
+  if (x != x || y != y) return T(std::numeric_limits<float>::quiet_NaN());
+  if (x == y) return b;
+  std::uint16_t bits = a.bits;
+  if (x == 0)
+    bits = static_cast<std::uint16_t>(y > 0 ? 1 : 0x8001);
+  else
+    bits = static_cast<std::uint16_t>((x < y) == (x > 0) ? bits + 1 : bits - 1);
+  return std::bit_cast<T>(bits);
+}
+
+TEST(BinaryKernels, NextAfterMovesOneStepOfItsType) {
+  const auto same = [](auto got, auto want) {
+    const long double g = to_real(got), w = to_real(want);
+    return std::isnan(w) ? std::isnan(g) : g == w && std::signbit(g) == std::signbit(w);
+  };
+  const BinaryOp op = BinaryOp::nextafter;
+  run_all_forms<float, float>(binary_kernel(op, f32), [&](float a, float b, float got) {
+    return same(got, std::nextafter(a, b));
+  });
+  run_all_forms<double, double>(binary_kernel(op, f64), [&](double a, double b, double got) {
+    return same(got, std::nextafter(a, b));
+  });
+  run_all_forms<float16, float16>(binary_kernel(op, f16), [&](float16 a, float16 b, float16 got) {
+    return same(got, half_neighbour(a, b));
+  });
+  run_all_forms<bfloat16, bfloat16>(
+      binary_kernel(op, bf16),
+      [&](bfloat16 a, bfloat16 b, bfloat16 got) { return same(got, half_neighbour(a, b)); });
+}
+
+TEST(CompareKernels, CompareEveryDType) {
+  for (const DType dtype : kNumericDTypes) {
+    SCOPED_TRACE(to_string(dtype));
+    with_type(dtype, [&]<class T>() {
+      using E = Element<T>;
+      const auto check = [&](CompareOp op, auto want) {
+        run_all_forms<T, std::uint8_t>(compare_kernel(op, dtype), [&](E a, E b, std::uint8_t got) {
+          return got == (want(to_real(a), to_real(b)) ? 1 : 0);
+        });
+      };
+      check(CompareOp::eq, [](long double a, long double b) { return a == b; });
+      check(CompareOp::ne, [](long double a, long double b) { return a != b; });
+      check(CompareOp::lt, [](long double a, long double b) { return a < b; });
+      check(CompareOp::le, [](long double a, long double b) { return a <= b; });
+      check(CompareOp::gt, [](long double a, long double b) { return a > b; });
+      check(CompareOp::ge, [](long double a, long double b) { return a >= b; });
+    });
+  }
+  EXPECT_EQ(compare_kernel(CompareOp::eq, DType::prng_key), nullptr);
+}
+
+}  // namespace
+}  // namespace shmap::cpu
