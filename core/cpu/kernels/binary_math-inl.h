@@ -5,18 +5,7 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-#if SHMAP_MATH_F64
-using Real = double;
-#else
-using Real = float;
-#endif
-
 #if SHMAP_VECTOR_MATH
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<Real>;
-using V = hn::Vec<D>;
-using Raw = decltype(V::raw);
-
 // A partial vector takes the same path, so that a result does not depend on its position; its idle
 // lanes repeat an element.
 template <class Op>
@@ -43,14 +32,8 @@ void map(const void* a, bool a_scalar, const void* b, bool b_scalar, void* out, 
   hn::BlendedStore(Op::run(x_rest, y_rest), mask, d, o + i);
 }
 
-extern "C" Raw SHMAP_VECTOR_FUNCTION(vv, pow)(Raw, Raw);
-extern "C" Raw SHMAP_VECTOR_FUNCTION(vv, atan2)(Raw, Raw);
-struct Pow {
-  static HWY_INLINE V run(V a, V b) { return V{SHMAP_VECTOR_FUNCTION(vv, pow)(a.raw, b.raw)}; }
-};
-struct Atan2 {
-  static HWY_INLINE V run(V a, V b) { return V{SHMAP_VECTOR_FUNCTION(vv, atan2)(a.raw, b.raw)}; }
-};
+SHMAP_VECTOR_FUNCTION_2(Pow, pow)
+SHMAP_VECTOR_FUNCTION_2(Atan2, atan2)
 #else
 template <class Op>
 void map(const void* a, bool a_scalar, const void* b, bool b_scalar, void* out, std::int64_t n) {

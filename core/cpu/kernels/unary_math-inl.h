@@ -6,18 +6,7 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-#if SHMAP_MATH_F64
-using Real = double;
-#else
-using Real = float;
-#endif
-
 #if SHMAP_VECTOR_MATH
-namespace hn = hwy::HWY_NAMESPACE;
-using D = hn::ScalableTag<Real>;
-using V = hn::Vec<D>;
-using Raw = decltype(V::raw);
-
 template <class Op>
 void map(const void* in, void* out, std::int64_t n) {
   const D d;
@@ -33,11 +22,7 @@ void map(const void* in, void* out, std::int64_t n) {
   hn::BlendedStore(Op::run(x), mask, d, o + i);
 }
 
-#define SHMAP_MATH(Name, name)                                                        \
-  extern "C" Raw SHMAP_VECTOR_FUNCTION(v, name)(Raw);                                 \
-  struct Name {                                                                       \
-    static HWY_INLINE V run(V x) { return V{SHMAP_VECTOR_FUNCTION(v, name)(x.raw)}; } \
-  };
+#define SHMAP_MATH(Name, name) SHMAP_VECTOR_FUNCTION_1(Name, name)
 #else
 template <class Op>
 void map(const void* in, void* out, std::int64_t n) {

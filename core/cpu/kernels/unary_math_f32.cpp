@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/cpu/kernels/unary_parts.h"
+#include "core/cpu/kernels/vector_call.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/unary_math_f32.cpp"
