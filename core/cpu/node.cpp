@@ -16,7 +16,9 @@ class NodePool {
       std::lock_guard lock(lock_);
       if (free_ != nullptr) return std::exchange(free_, free_->ready_next);
     }
-    return new Node;
+    Node* node = new Node;
+    made_.fetch_add(1, std::memory_order_relaxed);
+    return node;
   }
   void give(Node* node) noexcept {
     node->task = Task();
@@ -38,8 +40,10 @@ class NodePool {
   }
 
  private:
+  friend class Node;
   SpinLock lock_;
   Node* free_ = nullptr;
+  std::atomic<std::int64_t> made_{0};
 };
 
 namespace {
@@ -57,6 +61,8 @@ Ref<Node> Node::make(Executor& executor, const Task& task, Stream* stream) {
   node->bind(executor, task, stream);
   return Ref<Node>(node);
 }
+
+std::int64_t Node::made() noexcept { return node_pool().made_.load(std::memory_order_relaxed); }
 
 void Node::bind(Executor& executor, const Task& t, Stream* s) noexcept {
   owner_ = &executor;

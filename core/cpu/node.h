@@ -39,6 +39,8 @@ class Node final : public Completion {
   void mark_reported() noexcept override;
   void dispose() noexcept override;  // back to the pool
   static Ref<Node> make(Executor& executor, const Task& task, Stream* stream);
+  // Nodes that the pool holds or has given out: it grows only while no node is free.
+  static std::int64_t made() noexcept;
   void bind(Executor& executor, const Task& task, Stream* stream) noexcept;
 
   bool pending() const noexcept { return state() == Completion::pending; }
