@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ namespace {
   X(dnnl_primitive_desc_destroy)             \
   X(dnnl_primitive_desc_query_md)            \
   X(dnnl_memory_desc_get_size)               \
+  X(dnnl_reorder_primitive_desc_create)      \
   X(dnnl_primitive_create)                   \
   X(dnnl_primitive_execute)                  \
   X(dnnl_primitive_destroy)                  \
@@ -45,12 +47,14 @@ namespace {
 #define SHMAP_ONEDNN_FUNCTIONS(X)         \
   SHMAP_ONEDNN_COMMON(X)                  \
   X(dnnl_memory_desc_create_with_strides) \
+  X(dnnl_memory_desc_create_with_tag)     \
   X(dnnl_memory_desc_destroy)             \
   X(dnnl_matmul_primitive_desc_create)
 #else
 #define SHMAP_ONEDNN_FUNCTIONS(X)     \
   SHMAP_ONEDNN_COMMON(X)              \
   X(dnnl_memory_desc_init_by_strides) \
+  X(dnnl_memory_desc_init_by_tag)     \
   X(dnnl_matmul_desc_init)            \
   X(dnnl_primitive_desc_create)
 #endif
@@ -133,18 +137,31 @@ using MemoryDesc = dnnl_memory_desc_t;
 const dnnl_memory_desc_t* pointer(const MemoryDesc& md) { return &md; }
 #endif
 
-// A rows × cols matrix whose rows (transposed: columns) are ld elements apart.
+// The description of a matrix.
 class Matrix {
  public:
+  // rows × cols, whose rows (transposed: columns) are ld elements apart.
   Matrix(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t ld, bool transposed) {
     const dnnl_dims_t dims = {rows, cols};
     const dnnl_dims_t strides = {transposed ? 1 : ld, transposed ? ld : 1};
-    const Functions& f = functions();
 #if DNNL_VERSION_MAJOR >= 3
-    check(f.dnnl_memory_desc_create_with_strides(&md, 2, dims, data_type(dtype), strides),
+    check(functions().dnnl_memory_desc_create_with_strides(&md, 2, dims, data_type(dtype), strides),
           "describe a matrix");
 #else
-    check(f.dnnl_memory_desc_init_by_strides(&md, 2, dims, data_type(dtype), strides),
+    check(functions().dnnl_memory_desc_init_by_strides(&md, 2, dims, data_type(dtype), strides),
+          "describe a matrix");
+#endif
+  }
+  // rows × cols, in whatever order the library likes best.
+  Matrix(DType dtype, std::int64_t rows, std::int64_t cols) {
+    const dnnl_dims_t dims = {rows, cols};
+#if DNNL_VERSION_MAJOR >= 3
+    check(functions().dnnl_memory_desc_create_with_tag(&md, 2, dims, data_type(dtype),
+                                                       dnnl_format_tag_any),
+          "describe a matrix");
+#else
+    check(functions().dnnl_memory_desc_init_by_tag(&md, 2, dims, data_type(dtype),
+                                                   dnnl_format_tag_any),
           "describe a matrix");
 #endif
   }
@@ -169,65 +186,41 @@ Key key_of(const Gemm& g) {
   return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, g.dtype, g.out, g.trans_a, g.trans_b, g.accumulate};
 }
 
+// Measured with AMX, 2 MiB of second cache. Where b fits it or nearly so, and enough rows of a use
+// it again, it is put in the library's own order first (1.05 to 1.2 times as fast); a larger b is
+// worked on in blocks of columns that fit (1.3 times as fast).
+constexpr std::int64_t kPackFrom = 400'000, kBlockFrom = 1'500'000, kBlock = 1 << 20;  // elements
+
+bool packs(const Key& key) {
+  return key.m >= 768 && key.n * key.k >= kPackFrom && key.n * key.k <= kBlockFrom;
+}
+
+std::int64_t column_block(const Gemm& g) {
+  if (g.n * g.k <= kBlockFrom) return g.n;
+  const std::int64_t blocks = (g.n * g.k + kBlock - 1) / kBlock;
+  return std::max<std::int64_t>(64, (g.n + blocks * 64 - 1) / (blocks * 64) * 64);
+}
+
 // A matmul primitive of one shape, and the memory objects it is handed. Belongs to one thread.
 class Matmul {
  public:
-  explicit Matmul(const Key& key) : key_(key) {
+  explicit Matmul(const Key& key) : key_(key), packs_(packs(key)) {
     const Functions& f = functions();
-    const Matrix a(key.dtype, key.m, key.k, key.lda, key.trans_a);
-    const Matrix b(key.dtype, key.k, key.n, key.ldb, key.trans_b);
-    const Matrix c(key.out, key.m, key.n, key.ldc, false);
     dnnl_primitive_attr_t attr = nullptr;
     dnnl_post_ops_t post_ops = nullptr;
-    dnnl_primitive_desc_t desc = nullptr;
-    dnnl_status_t status = f.dnnl_primitive_attr_create(&attr);
-    if (status == dnnl_success)
-      status = f.dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-    if (status == dnnl_success && key.accumulate) {
-      status = f.dnnl_post_ops_create(&post_ops);
-#if DNNL_VERSION_MAJOR >= 3
-      if (status == dnnl_success)
-        status = f.dnnl_post_ops_append_sum(post_ops, 1.f, 0, dnnl_data_type_undef);
-#else
-      if (status == dnnl_success) status = f.dnnl_post_ops_append_sum(post_ops, 1.f);
-#endif
-      if (status == dnnl_success) status = f.dnnl_primitive_attr_set_post_ops(attr, post_ops);
-    }
-#if DNNL_VERSION_MAJOR >= 3
-    if (status == dnnl_success)
-      status =
-          f.dnnl_matmul_primitive_desc_create(&desc, f.engine, a.md, b.md, nullptr, c.md, attr);
-#else
-    dnnl_matmul_desc_t operation;
-    if (status == dnnl_success)
-      status = f.dnnl_matmul_desc_init(&operation, &a.md, &b.md, nullptr, &c.md);
-    if (status == dnnl_success)
-      status = f.dnnl_primitive_desc_create(&desc, &operation, attr, f.engine, nullptr);
-#endif
-    std::size_t scratch_bytes = 0;
-    if (status == dnnl_success) {
-      const auto scratch_md = f.dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-      scratch_bytes = f.dnnl_memory_desc_get_size(scratch_md);
-      status = f.dnnl_primitive_create(&primitive_, desc);
-      if (status == dnnl_success && scratch_bytes > 0)
-        status = f.dnnl_memory_create(&memory_[3], scratch_md, f.engine, DNNL_MEMORY_NONE);
-    }
-    const Matrix* const matrices[] = {&a, &b, &c};
-    for (int i = 0; i < 3 && status == dnnl_success; ++i) {
-      status =
-          f.dnnl_memory_create(&memory_[i], pointer(matrices[i]->md), f.engine, DNNL_MEMORY_NONE);
-    }
+    dnnl_primitive_desc_t desc = nullptr, reorder = nullptr;
+    create(&attr, &post_ops, &desc, &reorder);
+    if (reorder != nullptr) f.dnnl_primitive_desc_destroy(reorder);
     if (desc != nullptr) f.dnnl_primitive_desc_destroy(desc);
     if (post_ops != nullptr) f.dnnl_post_ops_destroy(post_ops);
     if (attr != nullptr) f.dnnl_primitive_attr_destroy(attr);
-    scratch_bytes_ = scratch_bytes;
-    status_ = status;
   }
   ~Matmul() {
     const Functions& f = functions();
-    for (dnnl_memory_t memory : memory_)
+    for (dnnl_memory_t memory : {a_, b_, c_, packed_, scratch_})
       if (memory != nullptr) f.dnnl_memory_destroy(memory);
-    if (primitive_ != nullptr) f.dnnl_primitive_destroy(primitive_);
+    for (dnnl_primitive_t primitive : {matmul_, pack_})
+      if (primitive != nullptr) f.dnnl_primitive_destroy(primitive);
   }
   Matmul(const Matmul&) = delete;
   Matmul& operator=(const Matmul&) = delete;
@@ -235,28 +228,88 @@ class Matmul {
   dnnl_status_t status() const { return status_; }
   const Key& key() const { return key_; }
 
-  void run(const Gemm& g, dnnl_stream_t stream, GemmScratch& scratch) {
-    const Functions& f = functions();
+  void run(const Gemm& g, dnnl_stream_t stream, GemmScratch& scratch, GemmScratch& packed) {
     check(status_, "create a matmul");
-    void* const data[] = {const_cast<void*>(g.a), const_cast<void*>(g.b), g.c,
-                          scratch_bytes_ > 0 ? scratch.get(scratch_bytes_) : nullptr};
-    static constexpr int names[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST,
-                                    DNNL_ARG_SCRATCHPAD};
-    dnnl_exec_arg_t args[4];
-    const int count = scratch_bytes_ > 0 ? 4 : 3;
-    for (int i = 0; i < count; ++i) {
-      check(f.dnnl_memory_set_data_handle(memory_[i], data[i]), "bind a matrix");
-      args[i] = {names[i], memory_[i]};
+    bind(a_, const_cast<void*>(g.a));
+    bind(b_, const_cast<void*>(g.b));
+    bind(c_, g.c);
+    if (scratch_ != nullptr) bind(scratch_, scratch.get(scratch_bytes_));
+    if (packs_) {
+      bind(packed_, packed.get(packed_bytes_));
+      const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, b_}, {DNNL_ARG_TO, packed_}};
+      check(functions().dnnl_primitive_execute(pack_, stream, 2, args), "reorder a matrix");
     }
-    check(f.dnnl_primitive_execute(primitive_, stream, count, args), "run a matmul");
+    const dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, a_},
+                                    {DNNL_ARG_WEIGHTS, packs_ ? packed_ : b_},
+                                    {DNNL_ARG_DST, c_},
+                                    {DNNL_ARG_SCRATCHPAD, scratch_}};
+    check(functions().dnnl_primitive_execute(matmul_, stream, scratch_ != nullptr ? 4 : 3, args),
+          "run a matmul");
   }
 
  private:
+  static void bind(dnnl_memory_t memory, void* data) {
+    check(functions().dnnl_memory_set_data_handle(memory, data), "bind a matrix");
+  }
+  bool ok(dnnl_status_t status) {
+    status_ = status;
+    return status == dnnl_success;
+  }
+
+  // Everything up to the first call that fails, whose status stays in status_.
+  bool create(dnnl_primitive_attr_t* attr, dnnl_post_ops_t* post_ops, dnnl_primitive_desc_t* desc,
+              dnnl_primitive_desc_t* reorder) {
+    const Functions& f = functions();
+    const Matrix a(key_.dtype, key_.m, key_.k, key_.lda, key_.trans_a);
+    const Matrix b(key_.dtype, key_.k, key_.n, key_.ldb, key_.trans_b);
+    const Matrix any_b(key_.dtype, key_.k, key_.n);
+    const Matrix c(key_.out, key_.m, key_.n, key_.ldc, false);
+    const MemoryDesc& used_b = packs_ ? any_b.md : b.md;
+    if (!ok(f.dnnl_primitive_attr_create(attr)) ||
+        !ok(f.dnnl_primitive_attr_set_scratchpad_mode(*attr, dnnl_scratchpad_mode_user)))
+      return false;
+    if (key_.accumulate) {
+      if (!ok(f.dnnl_post_ops_create(post_ops))) return false;
+#if DNNL_VERSION_MAJOR >= 3
+      if (!ok(f.dnnl_post_ops_append_sum(*post_ops, 1.f, 0, dnnl_data_type_undef))) return false;
+#else
+      if (!ok(f.dnnl_post_ops_append_sum(*post_ops, 1.f))) return false;
+#endif
+      if (!ok(f.dnnl_primitive_attr_set_post_ops(*attr, *post_ops))) return false;
+    }
+#if DNNL_VERSION_MAJOR >= 3
+    if (!ok(f.dnnl_matmul_primitive_desc_create(desc, f.engine, a.md, used_b, nullptr, c.md,
+                                                *attr)))
+      return false;
+#else
+    dnnl_matmul_desc_t operation;
+    if (!ok(f.dnnl_matmul_desc_init(&operation, &a.md, &used_b, nullptr, &c.md)) ||
+        !ok(f.dnnl_primitive_desc_create(desc, &operation, *attr, f.engine, nullptr)))
+      return false;
+#endif
+    const auto memory = [&](dnnl_memory_t* out, auto md) {
+      return ok(f.dnnl_memory_create(out, md, f.engine, DNNL_MEMORY_NONE));
+    };
+    if (!ok(f.dnnl_primitive_create(&matmul_, *desc)) || !memory(&a_, pointer(a.md)) ||
+        !memory(&b_, pointer(b.md)) || !memory(&c_, pointer(c.md)))
+      return false;
+    const auto scratch_md = f.dnnl_primitive_desc_query_md(*desc, dnnl_query_scratchpad_md, 0);
+    scratch_bytes_ = f.dnnl_memory_desc_get_size(scratch_md);
+    if (scratch_bytes_ > 0 && !memory(&scratch_, scratch_md)) return false;
+    if (!packs_) return true;
+    const auto packed_md = f.dnnl_primitive_desc_query_md(*desc, dnnl_query_weights_md, 0);
+    packed_bytes_ = f.dnnl_memory_desc_get_size(packed_md);
+    return ok(f.dnnl_reorder_primitive_desc_create(reorder, pointer(b.md), f.engine, packed_md,
+                                                   f.engine, nullptr)) &&
+           ok(f.dnnl_primitive_create(&pack_, *reorder)) && memory(&packed_, packed_md);
+  }
+
   Key key_;
-  dnnl_primitive_t primitive_ = nullptr;
-  dnnl_memory_t memory_[4] = {};  // a, b, c, scratch
-  std::size_t scratch_bytes_ = 0;
+  bool packs_;
   dnnl_status_t status_ = dnnl_success;
+  dnnl_primitive_t matmul_ = nullptr, pack_ = nullptr;
+  dnnl_memory_t a_ = nullptr, b_ = nullptr, c_ = nullptr, packed_ = nullptr, scratch_ = nullptr;
+  std::size_t scratch_bytes_ = 0, packed_bytes_ = 0;
 };
 
 // What a thread keeps: a stream, its scratch, and the primitives of the shapes it met last.
@@ -282,13 +335,14 @@ class ThreadState {
   }
   dnnl_stream_t stream() const { return stream_; }
   GemmScratch& scratch() { return scratch_; }
+  GemmScratch& packed() { return packed_; }
 
  private:
   static constexpr std::size_t limit = 64;  // a search through them is shorter than any product
   static constexpr std::size_t recent = 8;
   dnnl_stream_t stream_ = nullptr;
   std::vector<std::unique_ptr<Matmul>> matmuls_;
-  GemmScratch scratch_;
+  GemmScratch scratch_, packed_;
 };
 
 ThreadState& thread_state() {
@@ -331,7 +385,11 @@ void run(const Gemm& g) {
     return;
   }
   ThreadState& state = thread_state();
-  state.matmul(key_of(g)).run(g, state.stream(), state.scratch());
+  const std::int64_t block = column_block(g);
+  for (std::int64_t n = 0; n < g.n; n += block) {
+    const Gemm part = gemm_block(g, 0, g.m, n, std::min(g.n, n + block));
+    state.matmul(key_of(part)).run(part, state.stream(), state.scratch(), state.packed());
+  }
   check(functions().dnnl_stream_wait(state.stream()), "finish a matmul");
 }
 
