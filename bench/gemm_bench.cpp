@@ -272,7 +272,8 @@ int run(int rounds, const char* json_file) {
       contenders.push_back({"oneDNN", onednn_run(p), {}});
 #endif
     if (Run r = openblas_run(p)) contenders.push_back({"OpenBLAS", std::move(r), {}});
-    const int calls = std::max(1, static_cast<int>(4e9 / p.operations()));
+    const double enough = p.dtype == f32 ? 8e9 : 3e10;  // operations: some tens of milliseconds
+    const int calls = std::max(1, static_cast<int>(enough / p.operations()));
     for (int round = -1; round < rounds; ++round) {
       for (std::size_t i = 0; i < contenders.size(); ++i) {
         // Who goes first changes from round to round.
@@ -282,6 +283,7 @@ int run(int rounds, const char* json_file) {
         const bool ours = c.name == "ours" && p.threads > 1;
         if (ours) helper.wake();
         std::fill(p.c.begin(), p.c.end(), std::uint8_t{0xff});
+        c.run();  // wakes its threads
         const auto begin = Clock::now();
         for (int call = 0; call < calls; ++call) c.run();
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count() / calls;

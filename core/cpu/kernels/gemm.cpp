@@ -223,16 +223,20 @@ int gemm_parts(const Gemm& g, int workers) {
 
 void gemm_part(const Gemm& g, int part, int parts) {
   if (parts <= 1) return gemm(g);
-  // A grid of rows × cols parts, as square as the parts can be, columns first: a library packs the
-  // columns that it works on once for all rows.
-  int cols = parts, rows = 1;
-  for (int r = 1; r <= parts; ++r) {
-    if (parts % r != 0) continue;
-    const auto edge = [&](int rr) {
-      return static_cast<double>(g.m) / rr + static_cast<double>(g.n) / (parts / rr);
+  // Parts of whole rows, as long as each has rows enough to make up for packing all of b (measured
+  // on both libraries); else a grid of blocks as square as they can be.
+  constexpr std::int64_t enough_rows = 256;
+  int rows = 1;
+  for (int r = 2; r <= parts; ++r)
+    if (parts % r == 0 && g.m / r >= enough_rows) rows = r;
+  if (rows == 1) {
+    const auto edge = [&](int r) {
+      return static_cast<double>(g.m) / r + static_cast<double>(g.n) / (parts / r);
     };
-    if (edge(r) < edge(rows)) rows = r, cols = parts / r;
+    for (int r = 2; r <= parts; ++r)
+      if (parts % r == 0 && edge(r) < edge(rows)) rows = r;
   }
+  const int cols = parts / rows;
   const std::int64_t row_unit = 16, col_unit = 64;
   const int i = part / cols, j = part % cols;
   const Gemm block = gemm_block(g, cut(g.m, i, rows, row_unit), cut(g.m, i + 1, rows, row_unit),
