@@ -1,4 +1,5 @@
-// The shape primitives that other families build on, and their parameters.
+// The shape primitives, under lax's names, with their parameters; and what other families call to
+// use them.
 #pragma once
 #include "core/ir/primitive.h"
 
@@ -6,8 +7,12 @@ namespace shmap {
 
 extern Primitive
     broadcast_in_dim_p;  // dims[d]: where dim d of the operand goes; it has the extent there, or 1
-extern Primitive reshape_p;  // row-major; a view
-extern Primitive iota_p;     // 0, 1, 2 … along one dim
+extern Primitive reshape_p;      // row-major; a view
+extern Primitive transpose_p;    // dim d of the result is dim permutation[d] of the operand
+extern Primitive rev_p;          // the order of elements reversed along some dims
+extern Primitive concatenate_p;  // any number of operands, joined along one dim
+extern Primitive pad_p;          // operand, padding value: lax.pad
+extern Primitive iota_p;         // 0, 1, 2 … along one dim
 
 struct BroadcastParams : ParamsOf<BroadcastParams> {
   Shape shape;
@@ -21,6 +26,27 @@ struct ReshapeParams : ParamsOf<ReshapeParams> {
   Shape new_sizes;
   void visit(ParamVisitor& v) const override { v.value("new_sizes", new_sizes); }
 };
+struct TransposeParams : ParamsOf<TransposeParams> {
+  Dims permutation;
+  void visit(ParamVisitor& v) const override { v.value("permutation", permutation); }
+};
+struct RevParams : ParamsOf<RevParams> {
+  Dims dimensions;
+  void visit(ParamVisitor& v) const override { v.value("dimensions", dimensions); }
+};
+struct ConcatenateParams : ParamsOf<ConcatenateParams> {
+  std::int64_t dimension = 0;
+  void visit(ParamVisitor& v) const override { v.value("dimension", dimension); }
+};
+// For each dim: how many items before, after (negative: taken away) and between neighbours.
+struct PadParams : ParamsOf<PadParams> {
+  IntList low, high, interior;
+  void visit(ParamVisitor& v) const override {
+    v.value("high", high);
+    v.value("interior", interior);
+    v.value("low", low);
+  }
+};
 struct IotaParams : ParamsOf<IotaParams> {
   DType dtype = DType::i32;
   Shape shape;
@@ -31,5 +57,32 @@ struct IotaParams : ParamsOf<IotaParams> {
     v.value("shape", shape);
   }
 };
+
+// The primitives on arrays. Each gives back the very handle where nothing would change. Shapes and
+// dims have been checked by the caller, or the primitive throws.
+Array bind_reshape(Array x, const Shape& shape, SourceLine source);
+Array bind_transpose(Array x, const Dims& permutation, SourceLine source);
+Array bind_broadcast(Array x, const Shape& shape, const Dims& dims, SourceLine source);
+Array bind_concatenate(std::span<Array> arrays, int dim, SourceLine source);
+Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source);
+// A host number of that dtype, no longer weak.
+Array scalar_of(DType dtype, double value, SourceLine source);
+
+// The sharding rule of an op that keeps dims in their places: each dim of result 0 is a factor of
+// its own, which every operand of that rank has too; but the dims of the mask `blocked`, which are
+// not split. Operands of rank 0 are replicated.
+FactorRule same_dims_rule(Types in, Types out, std::uint32_t blocked,
+                          FactorRule::Localize localize = nullptr);
+
+[[noreturn]] void rethrow_at(SourceLine source);  // what is being handled
+// Runs `f`, with the caller's line added to the errors of values and types that it throws.
+template <class F>
+auto at_source(SourceLine source, F f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error&) {
+    rethrow_at(source);
+  }
+}
 
 }  // namespace shmap

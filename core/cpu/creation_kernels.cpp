@@ -1,0 +1,100 @@
+// broadcast_in_dim and iota on the CPU.
+#include <algorithm>
+#include <cstring>
+
+#include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/fill.h"
+#include "core/ops/shape_params.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr std::int64_t kGrain = 4096;
+
+int fill_parts(const KernelCall& call, int workers) {
+  return static_cast<int>(
+      std::clamp<std::int64_t>(call.out_types[0].size() / (16 * kGrain), 1, workers));
+}
+
+std::byte* out_at(const KernelCall& call, std::int64_t element) {
+  return static_cast<std::byte*>(call.out[0]) + element * itemsize(call.out_types[0].dtype());
+}
+
+cpu::StridedCopy broadcast_copy(const KernelCall& call) {
+  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
+  const Dims& dims = params_as<BroadcastParams>(call.params).dims;
+  cpu::StridedCopy copy;
+  copy.rank = to.rank();
+  copy.itemsize = itemsize(call.out_types[0].dtype());
+  copy.src = call.in[0];
+  copy.dst = call.out[0];
+  std::copy(to.begin(), to.end(), copy.extent);
+  cpu::row_major_strides(copy.rank, copy.extent, copy.itemsize, copy.dst_stride);
+  std::fill_n(copy.src_stride, copy.rank, 0);
+  std::int64_t stride = copy.itemsize;
+  for (std::size_t d = from.size(); d-- > 0;) {
+    if (from[d] != 1) copy.src_stride[dims[d]] = stride;
+    stride *= from[d];
+  }
+  return copy;
+}
+
+void run_broadcast(const KernelCall& call) {
+  if (call.in_types[0].size() == 1) {
+    const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+    cpu::fill(out_at(call, begin), call.in[0], itemsize(call.out_types[0].dtype()), end - begin);
+  } else {
+    cpu::copy_strided_part(broadcast_copy(call), call.part, call.parts);
+  }
+}
+
+int broadcast_parts(const KernelCall& call, int workers) {
+  return call.in_types[0].size() == 1 ? fill_parts(call, workers)
+                                      : cpu::copy_parts(broadcast_copy(call), workers);
+}
+
+// Rows of `n` runs of `inner` equal elements: the first row is made, the others are copies of it.
+void run_iota(const KernelCall& call) {
+  const DType dtype = call.out_types[0].dtype();
+  const Shape& shape = call.out_types[0].dims();
+  const auto dim = static_cast<std::size_t>(params_as<IotaParams>(call.params).dimension);
+  if (shape.size() == 1) {
+    const auto [begin, end] = call.share(shape[0], kGrain);
+    cpu::iota(dtype, out_at(call, begin), end - begin, begin);
+    return;
+  }
+  std::int64_t outer = 1, inner = 1;
+  for (std::size_t d = 0; d < dim; ++d) outer *= shape[d];
+  for (std::size_t d = dim + 1; d < shape.size(); ++d) inner *= shape[d];
+  const std::int64_t n = shape[dim], row = n * inner * itemsize(dtype);
+  if (outer * row == 0) return;
+  if (inner == 1) {
+    cpu::iota(dtype, call.out[0], n);
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::int64_t value = 0;  // room for an element of any dtype
+      cpu::iota(dtype, &value, 1, i);
+      cpu::fill(out_at(call, i * inner), &value, itemsize(dtype), inner);
+    }
+  }
+  if (outer > 1) {
+    cpu::fill(static_cast<std::byte*>(call.out[0]) + row, call.out[0], static_cast<int>(row),
+              outer - 1);
+  }
+}
+
+int iota_parts(const KernelCall& call, int workers) {
+  return call.out_types[0].rank() == 1 ? fill_parts(call, workers) : 1;
+}
+
+}  // namespace
+
+void register_cpu_creation_kernels() {
+  const int cpu = static_cast<int>(BackendKind::cpu);
+  broadcast_in_dim_p.kernels[cpu] = {run_broadcast, broadcast_parts};
+  iota_p.kernels[cpu] = {run_iota, iota_parts};
+}
+
+}  // namespace shmap

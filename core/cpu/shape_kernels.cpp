@@ -1,0 +1,134 @@
+// reshape, transpose, rev, concatenate and pad on the CPU: strided copies.
+#include <algorithm>
+#include <cstring>
+
+#include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/pad.h"
+#include "core/ops/shape_params.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+// A row-major result with as yet unset source strides.
+cpu::StridedCopy copy_to_result(const KernelCall& call) {
+  const Shape& to = call.out_types[0].dims();
+  cpu::StridedCopy copy;
+  copy.rank = to.rank();
+  copy.itemsize = itemsize(call.out_types[0].dtype());
+  copy.src = call.in[0];
+  copy.dst = call.out[0];
+  std::copy(to.begin(), to.end(), copy.extent);
+  cpu::row_major_strides(copy.rank, copy.extent, copy.itemsize, copy.dst_stride);
+  return copy;
+}
+
+template <cpu::StridedCopy (*make)(const KernelCall&)>
+void run_copy(const KernelCall& call) {
+  if (call.out_types[0].size() == 0) return;
+  cpu::copy_strided_part(make(call), call.part, call.parts);
+}
+template <cpu::StridedCopy (*make)(const KernelCall&)>
+int parts_of_copy(const KernelCall& call, int workers) {
+  return call.out_types[0].size() == 0 ? 1 : cpu::copy_parts(make(call), workers);
+}
+
+cpu::StridedCopy transpose_copy(const KernelCall& call) {
+  cpu::StridedCopy copy = copy_to_result(call);
+  const Dims& permutation = params_as<TransposeParams>(call.params).permutation;
+  std::int64_t stride[kMaxRank];
+  cpu::row_major_strides(copy.rank, call.in_types[0].dims().data(), copy.itemsize, stride);
+  for (std::size_t d = 0; d < permutation.size(); ++d) copy.src_stride[d] = stride[permutation[d]];
+  return copy;
+}
+
+cpu::StridedCopy rev_copy(const KernelCall& call) {
+  cpu::StridedCopy copy = copy_to_result(call);
+  std::copy_n(copy.dst_stride, copy.rank, copy.src_stride);
+  const auto* src = static_cast<const std::byte*>(copy.src);
+  for (std::int64_t d : params_as<RevParams>(call.params).dimensions) {
+    src += (copy.extent[d] - 1) * copy.src_stride[d];
+    copy.src_stride[d] = -copy.src_stride[d];
+  }
+  copy.src = src;
+  return copy;
+}
+
+void run_reshape(const KernelCall& call) {  // only of literals: otherwise it is a view
+  std::memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
+}
+
+// One operand's rows into the result's: both are [outer, what follows from the joined dim on].
+cpu::StridedCopy concatenate_copy(const KernelCall& call, std::size_t operand,
+                                  std::int64_t at_bytes) {
+  const auto dim = static_cast<std::size_t>(params_as<ConcatenateParams>(call.params).dimension);
+  const Shape &from = call.in_types[operand].dims(), &to = call.out_types[0].dims();
+  cpu::StridedCopy copy;
+  copy.rank = 2;
+  copy.itemsize = itemsize(call.out_types[0].dtype());
+  copy.extent[0] = copy.extent[1] = 1;
+  std::int64_t row = copy.itemsize;
+  for (std::size_t d = 0; d < dim; ++d) copy.extent[0] *= to[d];
+  for (std::size_t d = dim; d < to.size(); ++d) {
+    copy.extent[1] *= from[d];
+    row *= to[d];
+  }
+  copy.dst_stride[0] = row;
+  copy.src_stride[0] = copy.extent[1] * copy.itemsize;
+  copy.dst_stride[1] = copy.src_stride[1] = copy.itemsize;
+  copy.src = call.in[operand];
+  copy.dst = static_cast<std::byte*>(call.out[0]) + at_bytes;
+  return copy;
+}
+
+void run_concatenate(const KernelCall& call) {
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    if (call.in_types[i].size() == 0) continue;
+    const cpu::StridedCopy copy = concatenate_copy(call, i, at);
+    cpu::copy_strided_part(copy, call.part, call.parts);
+    at += copy.extent[1] * copy.itemsize;
+  }
+}
+
+int concatenate_parts(const KernelCall& call, int workers) {
+  int parts = 1;
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    if (call.in_types[i].size() == 0) continue;
+    parts = std::max(parts, cpu::copy_parts(concatenate_copy(call, i, 0), workers));
+  }
+  return parts;
+}
+
+cpu::Pad pad_of(const KernelCall& call) {
+  const auto& params = params_as<PadParams>(call.params);
+  const Shape& from = call.in_types[0].dims();
+  cpu::Pad pad;
+  pad.rank = from.rank();
+  pad.itemsize = itemsize(call.in_types[0].dtype());
+  std::copy(from.begin(), from.end(), pad.extent);
+  std::copy(params.low.begin(), params.low.end(), pad.low);
+  std::copy(params.high.begin(), params.high.end(), pad.high);
+  std::copy(params.interior.begin(), params.interior.end(), pad.interior);
+  pad.src = call.in[0];
+  pad.value = call.in[1];
+  pad.dst = call.out[0];
+  return pad;
+}
+
+void run_pad(const KernelCall& call) { cpu::pad_part(pad_of(call), call.part, call.parts); }
+int pad_parts(const KernelCall& call, int workers) { return cpu::pad_parts(pad_of(call), workers); }
+
+}  // namespace
+
+void register_cpu_shape_kernels() {
+  const int cpu = static_cast<int>(BackendKind::cpu);
+  reshape_p.kernels[cpu] = {run_reshape, nullptr};
+  transpose_p.kernels[cpu] = {run_copy<transpose_copy>, parts_of_copy<transpose_copy>};
+  rev_p.kernels[cpu] = {run_copy<rev_copy>, parts_of_copy<rev_copy>};
+  concatenate_p.kernels[cpu] = {run_concatenate, concatenate_parts};
+  pad_p.kernels[cpu] = {run_pad, pad_parts};
+}
+
+}  // namespace shmap

@@ -1,0 +1,407 @@
+// The primitives that give elements another shape or order.
+#include "core/ops/shape_params.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/ir/node.h"
+#include "core/ops/promote.h"
+
+namespace shmap {
+
+namespace {
+
+ShapedArray like(const ShapedArray& t, const Shape& shape) {
+  return ShapedArray(shape, t.dtype(), t.weak(), AxisSet());
+}
+
+std::string given(const char* what, const ShapedArray& t) {
+  return std::string(what) + ": an operand of type " + to_string(t);
+}
+
+// ---- broadcast_in_dim
+
+void eval_broadcast(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<BroadcastParams>(params);
+  checked_bytes(p.shape, itemsize(in[0].dtype()));
+  const std::string text = given("broadcast_in_dim", in[0]) + " to the shape " + to_string(p.shape);
+  if (p.dims.size() != in[0].dims().size()) {
+    throw ValueError(text + ": " + std::to_string(p.dims.size()) +
+                     " broadcast_dimensions are given, and one is wanted for each of the " +
+                     std::to_string(in[0].rank()) + " dims of the operand");
+  }
+  for (std::size_t d = 0; d < p.dims.size(); ++d) {
+    if (p.dims[d] < 0 || p.dims[d] >= p.shape.rank() || (d && p.dims[d] <= p.dims[d - 1])) {
+      throw ValueError(text + ": broadcast_dimensions must be ascending dims of the result, and " +
+                       std::to_string(p.dims[d]) + " for dim " + std::to_string(d) + " is not");
+    }
+    const std::int64_t to = p.shape[static_cast<std::size_t>(p.dims[d])];
+    if (in[0].dims()[d] != to && in[0].dims()[d] != 1) {
+      throw ValueError(text + ": dim " + std::to_string(d) + " of extent " +
+                       std::to_string(in[0].dims()[d]) + " goes to dim " +
+                       std::to_string(p.dims[d]) + " of extent " + std::to_string(to) +
+                       ": both must be equal, or the former 1");
+    }
+  }
+  out[0] = like(in[0], p.shape);
+}
+
+// Where nothing is repeated, only dims of extent 1 come in.
+std::int64_t view_broadcast(const ShapedArray& in, const Params&, const ShapedArray& out) {
+  return in.size() == out.size() ? 0 : -1;
+}
+
+FactorRule shard_broadcast(Types in, const Params& params, Types out) {
+  const auto& p = params_as<BroadcastParams>(params);
+  FactorRule rule;
+  rule.results.emplace_back();
+  for (int d = 0; d < out[0].rank(); ++d) {
+    rule.factors.push_back({out[0].dims()[static_cast<std::size_t>(d)], FactorKind::pass});
+    rule.results[0].push_back({d});
+  }
+  rule.operands.emplace_back();
+  for (std::size_t d = 0; d < p.dims.size(); ++d) {
+    const std::int64_t to = p.dims[d];
+    const bool same = in[0].dims()[d] == out[0].dims()[static_cast<std::size_t>(to)];
+    rule.operands[0].push_back(same ? std::vector<int>{static_cast<int>(to)} : std::vector<int>());
+  }
+  rule.localize = [](const Params& global, Types, Types local) -> std::unique_ptr<Params> {
+    auto mine = std::make_unique<BroadcastParams>(params_as<BroadcastParams>(global));
+    mine->shape = local[0].dims();
+    return mine;
+  };
+  return rule;
+}
+
+// ---- reshape
+
+void eval_reshape(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<ReshapeParams>(params);
+  if (p.new_sizes.num_elements() != in[0].size()) {
+    throw ValueError(given("reshape", in[0]) + " has " + std::to_string(in[0].size()) +
+                     " elements, and the shape " + to_string(p.new_sizes) + " has " +
+                     std::to_string(p.new_sizes.num_elements()));
+  }
+  out[0] = like(in[0], p.new_sizes);
+}
+
+std::int64_t view_whole(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
+
+// Dims of both shapes are walked from the major end in groups of equal products. Within a group the
+// factors are the steps between common boundaries; where the boundaries have no common step, what
+// is left of the group is one factor that cannot be split.
+FactorRule shard_reshape(Types in, const Params&, Types out) {
+  const Shape &a = in[0].dims(), &b = out[0].dims();
+  FactorRule rule;
+  rule.operands.emplace_back(a.size());
+  rule.results.emplace_back(b.size());
+  rule.localize = [](const Params&, Types, Types local) -> std::unique_ptr<Params> {
+    auto mine = std::make_unique<ReshapeParams>();
+    mine->new_sizes = local[0].dims();
+    return mine;
+  };
+  if (in[0].size() == 0) return rule;
+  std::size_t i = 0, k = 0;
+  std::int64_t rest_a = 1, rest_b = 1;  // of the dims i - 1 and k - 1
+  for (;;) {
+    while (rest_a == 1 && i < a.size()) rest_a = a[i++];
+    while (rest_b == 1 && k < b.size()) rest_b = b[k++];
+    if (rest_a == 1 || rest_b == 1) break;
+    const std::int64_t step = std::gcd(rest_a, rest_b);
+    if (step != 1) {
+      const int f = static_cast<int>(rule.factors.size());
+      rule.factors.push_back({step, FactorKind::pass});
+      rule.operands[0][i - 1].push_back(f);
+      rule.results[0][k - 1].push_back(f);
+      rest_a /= step;
+      rest_b /= step;
+      continue;
+    }
+    // No common boundary until the next place where both products agree.
+    std::int64_t product_a = rest_a, product_b = rest_b;
+    const std::size_t first_a = i - 1, first_b = k - 1;
+    while (product_a != product_b) {
+      if (product_a < product_b) {
+        product_a *= a[i++];
+      } else {
+        product_b *= b[k++];
+      }
+    }
+    const int f = static_cast<int>(rule.factors.size());
+    rule.factors.push_back({product_a, FactorKind::blocked});
+    for (std::size_t d = first_a; d < i; ++d)
+      if (a[d] != 1) rule.operands[0][d].push_back(f);
+    for (std::size_t d = first_b; d < k; ++d)
+      if (b[d] != 1) rule.results[0][d].push_back(f);
+    rest_a = rest_b = 1;
+  }
+  return rule;
+}
+
+// ---- transpose
+
+void eval_transpose(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<TransposeParams>(params);
+  std::uint32_t seen = 0;
+  Shape shape;
+  for (std::int64_t d : p.permutation) {
+    if (d < 0 || d >= in[0].rank() || (seen >> d & 1u)) break;
+    seen |= 1u << d;
+    shape.push_back(in[0].dims()[static_cast<std::size_t>(d)]);
+  }
+  if (shape.size() != p.permutation.size() || shape.rank() != in[0].rank()) {
+    throw ValueError(given("transpose", in[0]) + " and the permutation " +
+                     to_string(Shape(std::span(p.permutation.data(), p.permutation.size()))) +
+                     ": every dim 0 … " + std::to_string(in[0].rank() - 1) +
+                     " must come exactly once");
+  }
+  out[0] = like(in[0], shape);
+}
+
+// A view where dims of more than one item keep their order.
+std::int64_t view_transpose(const ShapedArray& in, const Params& params, const ShapedArray&) {
+  std::int64_t last = -1;
+  for (std::int64_t d : params_as<TransposeParams>(params).permutation) {
+    if (in.dims()[static_cast<std::size_t>(d)] == 1) continue;
+    if (d < last) return -1;
+    last = d;
+  }
+  return 0;
+}
+
+FactorRule shard_transpose(Types in, const Params& params, Types) {
+  FactorRule rule;
+  rule.operands.emplace_back();
+  rule.results.emplace_back();
+  for (int d = 0; d < in[0].rank(); ++d) {
+    rule.factors.push_back({in[0].dims()[static_cast<std::size_t>(d)], FactorKind::pass});
+    rule.operands[0].push_back({d});
+  }
+  for (std::int64_t d : params_as<TransposeParams>(params).permutation)
+    rule.results[0].push_back({static_cast<int>(d)});
+  return rule;
+}
+
+// ---- rev
+
+std::uint32_t mask_of(const IntList& dims) {
+  std::uint32_t mask = 0;
+  for (std::int64_t d : dims) mask |= 1u << d;
+  return mask;
+}
+
+void eval_rev(Types in, const Params& params, std::span<ShapedArray> out) {
+  for (std::int64_t d : params_as<RevParams>(params).dimensions) {
+    if (d < 0 || d >= in[0].rank()) {
+      throw ValueError(given("rev", in[0]) + " has no dim " + std::to_string(d));
+    }
+  }
+  out[0] = like(in[0], in[0].dims());
+}
+
+FactorRule shard_rev(Types in, const Params& params, Types out) {
+  return same_dims_rule(in, out, mask_of(params_as<RevParams>(params).dimensions));
+}
+
+// ---- concatenate
+
+void eval_concatenate(Types in, const Params& params, std::span<ShapedArray> out) {
+  const std::int64_t dim = params_as<ConcatenateParams>(params).dimension;
+  if (in.empty()) throw ValueError("concatenate: no arrays are given, and one or more are wanted");
+  if (dim < 0 || dim >= in[0].rank()) {
+    throw ValueError(given("concatenate", in[0]) + " has no dim " + std::to_string(dim));
+  }
+  Shape shape = in[0].dims();
+  const auto at = static_cast<std::size_t>(dim);
+  bool weak = in[0].weak();
+  for (std::size_t i = 1; i < in.size(); ++i) {
+    Shape other = in[i].dims();
+    if (in[i].dtype() != in[0].dtype()) {
+      throw TypeError("concatenate: operands of dtypes " + to_string(in[0].dtype()) + " and " +
+                      to_string(in[i].dtype()) + ": convert one with astype");
+    }
+    weak = weak && in[i].weak();
+    if (other.size() == shape.size()) {
+      shape[at] += other[at];
+      other[at] = shape[at];
+    }
+    if (!(other == shape)) {
+      throw ValueError("concatenate: operand 0 has type " + to_string(in[0]) + " and operand " +
+                       std::to_string(i) + " has type " + to_string(in[i]) +
+                       ": all extents but that of dim " + std::to_string(dim) +
+                       ", along which they are joined, must be equal");
+    }
+  }
+  checked_bytes(shape, itemsize(in[0].dtype()));
+  out[0] = ShapedArray(shape, in[0].dtype(), weak, AxisSet());
+}
+
+FactorRule shard_concatenate(Types in, const Params& params, Types out) {
+  return same_dims_rule(in, out, 1u << params_as<ConcatenateParams>(params).dimension);
+}
+
+// ---- pad
+
+void eval_pad(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<PadParams>(params);
+  const std::string text = given("pad", in[0]);
+  if (in[1].rank() != 0 || in[1].dtype() != in[0].dtype()) {
+    throw TypeError(text + " and a padding value of type " + to_string(in[1]) +
+                    ": a scalar of the operand's dtype is wanted");
+  }
+  const std::size_t rank = in[0].dims().size();
+  if (p.low.size() != rank || p.high.size() != rank || p.interior.size() != rank) {
+    throw ValueError(text + ": " + std::to_string(p.low.size()) +
+                     " pairs of widths are given, and one is wanted for each dim");
+  }
+  Shape shape = in[0].dims();
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t between = shape[d] > 1 ? (shape[d] - 1) * p.interior[d] : 0;
+    shape[d] += between + p.low[d] + p.high[d];
+    if (p.interior[d] < 0 || shape[d] < 0) {
+      throw ValueError(text + ": widths " + std::to_string(p.low[d]) + ", " +
+                       std::to_string(p.high[d]) + " and " + std::to_string(p.interior[d]) +
+                       " between items of dim " + std::to_string(d) + " leave less than nothing");
+    }
+  }
+  checked_bytes(shape, itemsize(in[0].dtype()));
+  out[0] = ShapedArray(shape, in[0].dtype(), in[0].weak() && in[1].weak(), AxisSet());
+}
+
+FactorRule shard_pad(Types in, const Params& params, Types out) {
+  const auto& p = params_as<PadParams>(params);
+  std::uint32_t padded = 0;
+  for (std::size_t d = 0; d < p.low.size(); ++d)
+    if (p.low[d] || p.high[d] || p.interior[d]) padded |= 1u << d;
+  return same_dims_rule(in, out, padded);
+}
+
+// ---- iota
+
+void eval_iota(Types, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<IotaParams>(params);
+  if (!is_integer(p.dtype) && !is_floating(p.dtype)) {
+    throw TypeError("iota: dtype " + to_string(p.dtype) + ": an integer or float type is wanted");
+  }
+  checked_bytes(p.shape, itemsize(p.dtype));
+  if (p.dimension < 0 || p.dimension >= p.shape.rank()) {
+    throw ValueError("iota: the shape " + to_string(p.shape) + " has no dim " +
+                     std::to_string(p.dimension));
+  }
+  out[0] = ShapedArray(p.shape, p.dtype, false, AxisSet());
+}
+
+FactorRule shard_iota(Types in, const Params& params, Types out) {
+  return same_dims_rule(in, out, 1u << params_as<IotaParams>(params).dimension,
+                        [](const Params& global, Types, Types local) -> std::unique_ptr<Params> {
+                          auto mine = std::make_unique<IotaParams>(params_as<IotaParams>(global));
+                          mine->shape = local[0].dims();
+                          return mine;
+                        });
+}
+
+constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
+                         ViewFn view = nullptr) {
+  Primitive p;
+  p.name = name;
+  p.abstract_eval = eval;
+  p.sharding = Rule<ShardingRuleFn>(sharding);
+  p.view = view;
+  return p;
+}
+
+}  // namespace
+
+constinit Primitive broadcast_in_dim_p =
+    make("broadcast_in_dim", eval_broadcast, shard_broadcast, view_broadcast);
+constinit Primitive reshape_p = make("reshape", eval_reshape, shard_reshape, view_whole);
+constinit Primitive transpose_p =
+    make("transpose", eval_transpose, shard_transpose, view_transpose);
+constinit Primitive rev_p = make("rev", eval_rev, shard_rev);
+constinit Primitive concatenate_p = make("concatenate", eval_concatenate, shard_concatenate);
+constinit Primitive pad_p = make("pad", eval_pad, shard_pad);
+constinit Primitive iota_p = make("iota", eval_iota, shard_iota);
+
+void register_shape() {
+  for (Primitive* p :
+       {&broadcast_in_dim_p, &reshape_p, &transpose_p, &rev_p, &concatenate_p, &pad_p, &iota_p})
+    register_primitive(*p);
+}
+
+FactorRule same_dims_rule(Types in, Types out, std::uint32_t blocked,
+                          FactorRule::Localize localize) {
+  FactorRule rule;
+  std::vector<std::vector<int>> dims;
+  for (int d = 0; d < out[0].rank(); ++d) {
+    dims.emplace_back();
+    if (blocked >> d & 1u) continue;
+    dims.back().push_back(static_cast<int>(rule.factors.size()));
+    rule.factors.push_back({out[0].dims()[static_cast<std::size_t>(d)], FactorKind::pass});
+  }
+  for (const ShapedArray& t : in) {
+    if (t.rank() == out[0].rank()) {
+      rule.operands.push_back(dims);
+    } else {
+      rule.operands.emplace_back(static_cast<std::size_t>(t.rank()));
+    }
+  }
+  rule.results.push_back(dims);
+  rule.localize = localize;
+  return rule;
+}
+
+Array bind_reshape(Array x, const Shape& shape, SourceLine source) {
+  if (checked_node(x, "reshape", source).type.dims() == shape) return x;
+  ReshapeParams params;
+  params.new_sizes = shape;
+  return bind(reshape_p, std::move(x), params, source);
+}
+
+Array bind_transpose(Array x, const Dims& permutation, SourceLine source) {
+  bool identity =
+      static_cast<int>(permutation.size()) == checked_node(x, "transpose", source).type.rank();
+  for (std::size_t d = 0; d < permutation.size(); ++d)
+    identity = identity && permutation[d] == static_cast<std::int64_t>(d);
+  if (identity) return x;
+  TransposeParams params;
+  params.permutation = permutation;
+  return bind(transpose_p, std::move(x), params, source);
+}
+
+Array bind_broadcast(Array x, const Shape& shape, const Dims& dims, SourceLine source) {
+  BroadcastParams params;
+  params.shape = shape;
+  params.dims = dims;
+  return bind(broadcast_in_dim_p, std::move(x), params, source);
+}
+
+Array bind_concatenate(std::span<Array> arrays, int dim, SourceLine source) {
+  if (arrays.size() == 1) return arrays[0];
+  ConcatenateParams params;
+  params.dimension = dim;
+  return bind(concatenate_p, arrays, params, source);
+}
+
+Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source) {
+  IotaParams params;
+  params.dtype = dtype;
+  params.shape = shape;
+  params.dimension = dim;
+  return bind(iota_p, std::span<Array>(), params, source);
+}
+
+Array scalar_of(DType dtype, double value, SourceLine source) {
+  return convert(Array(value), dtype, source);
+}
+
+void rethrow_at(SourceLine source) {
+  try {
+    throw;
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  } catch (const TypeError& e) {
+    throw TypeError(e.what() + at_line(source));
+  }
+}
+
+}  // namespace shmap
