@@ -46,8 +46,7 @@ Event Capture::add(std::span<CpuStream* const> streams, const Task& task,
       comes_after(static_cast<const CapturedEvent&>(*e.record()).index());
     }
     std::ranges::sort(node.before);
-    const auto repeated = std::ranges::unique(node.before);
-    node.before.erase(repeated.begin(), repeated.end());
+    node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());
     node.streams.assign(streams.begin(), streams.end());
     const auto index = static_cast<std::int32_t>(nodes.size());
     node.event = make_ref<CapturedEvent>(this, index);
