@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/non_temporal.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -19,12 +20,13 @@ inline constexpr std::int64_t kBlockBytes = 4096;
 // the last repetition may be cut.
 void repeat(std::byte* out, const std::byte* block, std::int64_t block_bytes, std::int64_t bytes) {
   const auto copy = bytes >= kNonTemporalBytes
-                        ? copy_non_temporal
+                        ? store_non_temporal
                         : [](void* to, const void* from, std::int64_t size) {
                             std::memcpy(to, from, static_cast<std::size_t>(size));
                           };
   for (std::int64_t at = 0; at < bytes; at += block_bytes)
     copy(out + at, block, std::min(block_bytes, bytes - at));
+  if (bytes >= kNonTemporalBytes) non_temporal_fence();
 }
 
 template <class T>
@@ -49,13 +51,14 @@ void in_blocks(DType source, DType dtype, void* out, std::int64_t n, Produce pro
     std::byte* at = static_cast<std::byte*>(out) + i * size;
     produce(from, i, m);
     cast(from, non_temporal ? to : at, m);
-    if (non_temporal) copy_non_temporal(at, to, m * size);
+    if (non_temporal) store_non_temporal(at, to, m * size);
   }
+  if (non_temporal) non_temporal_fence();
 }
 
 }  // namespace
 
-void copy_non_temporal(void* out, const void* in, std::int64_t bytes) {
+void store_non_temporal(void* out, const void* in, std::int64_t bytes) {
 #if defined(__SSE2__)
   std::byte* o = static_cast<std::byte*>(out);
   const std::byte* a = static_cast<const std::byte*>(in);
@@ -72,10 +75,20 @@ void copy_non_temporal(void* out, const void* in, std::int64_t bytes) {
     }
   }
   std::memcpy(o + at, a + at, static_cast<std::size_t>(bytes - at));
-  _mm_sfence();  // before another thread is told that the range is written
 #else
   std::memcpy(out, in, static_cast<std::size_t>(bytes));
 #endif
+}
+
+void non_temporal_fence() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+void copy_non_temporal(void* out, const void* in, std::int64_t bytes) {
+  store_non_temporal(out, in, bytes);
+  non_temporal_fence();
 }
 
 void fill(void* out, const void* value, int itemsize, std::int64_t n) {

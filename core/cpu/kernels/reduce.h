@@ -2,7 +2,8 @@
 //
 // Float sums and products are pairwise over short runs of several accumulators, f16 and bf16 in f32
 // and rounded once; the order depends on `reduced` alone, never on the machine's vectors nor on how
-// a caller splits `outer` (or, for one column of many, `inner`).
+// a caller splits `outer`, or an `inner` of at least 64 (rows narrower than that are taken several
+// at a time).
 #pragma once
 #include <cstdint>
 

@@ -1,0 +1,158 @@
+// Elementwise trees over 2, 4 and 8 arrays.
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+#include "core/cpu/kernels/reduce_parts.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/combine_tree.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+//
+#include "core/cpu/kernels/reduce_ops-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class Op, class T>
+void tree2(const void* const* in, void* out, std::int64_t n) {
+  const T* a = static_cast<const T*>(in[0]);
+  const T* b = static_cast<const T*>(in[1]);
+  T* o = static_cast<T*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(a[i], b[i]);
+}
+template <class Op, class T>
+void tree4(const void* const* in, void* out, std::int64_t n) {
+  const T* a = static_cast<const T*>(in[0]);
+  const T* b = static_cast<const T*>(in[1]);
+  const T* c = static_cast<const T*>(in[2]);
+  const T* d = static_cast<const T*>(in[3]);
+  T* o = static_cast<T*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(Op::run(a[i], b[i]), Op::run(c[i], d[i]));
+}
+template <class Op, class T>
+void tree8(const void* const* in, void* out, std::int64_t n) {
+  const T* a = static_cast<const T*>(in[0]);
+  const T* b = static_cast<const T*>(in[1]);
+  const T* c = static_cast<const T*>(in[2]);
+  const T* d = static_cast<const T*>(in[3]);
+  const T* e = static_cast<const T*>(in[4]);
+  const T* f = static_cast<const T*>(in[5]);
+  const T* g = static_cast<const T*>(in[6]);
+  const T* h = static_cast<const T*>(in[7]);
+  T* o = static_cast<T*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    o[i] = Op::run(Op::run(Op::run(a[i], b[i]), Op::run(c[i], d[i])),
+                   Op::run(Op::run(e[i], f[i]), Op::run(g[i], h[i])));
+  }
+}
+
+template <class Op, class T>
+TreeFn pick(int k) {
+  return k == 2 ? tree2<Op, T> : k == 4 ? tree4<Op, T> : k == 8 ? tree8<Op, T> : nullptr;
+}
+
+template <class T>
+TreeFn find(ReduceOp op, int k) {
+  if constexpr (std::is_integral_v<T>) {
+    using U = std::make_unsigned_t<T>;
+    switch (op) {
+      case ReduceOp::sum:
+        return pick<Sum, U>(k);
+      case ReduceOp::prod:
+        return pick<Prod, U>(k);
+      case ReduceOp::any:
+        return pick<Or, U>(k);
+      case ReduceOp::all:
+        return pick<And, U>(k);
+      case ReduceOp::xor_:
+        return pick<Xor, U>(k);
+      default:
+        break;
+    }
+  }
+  switch (op) {
+    case ReduceOp::sum:
+      return pick<Sum, T>(k);
+    case ReduceOp::prod:
+      return pick<Prod, T>(k);
+    case ReduceOp::max:
+      return pick<Max, T>(k);
+    case ReduceOp::min:
+      return pick<Min, T>(k);
+    default:
+      return nullptr;
+  }
+}
+
+TreeFn find_tree(ReduceOp op, DType dtype, int k) {
+  switch (dtype) {
+    case DType::bool_:
+      return op == ReduceOp::sum || op == ReduceOp::prod ? nullptr : find<std::uint8_t>(op, k);
+    case DType::i8:
+      return find<std::int8_t>(op, k);
+    case DType::i16:
+      return find<std::int16_t>(op, k);
+    case DType::i32:
+      return find<std::int32_t>(op, k);
+    case DType::i64:
+      return find<std::int64_t>(op, k);
+    case DType::u8:
+      return find<std::uint8_t>(op, k);
+    case DType::u16:
+      return find<std::uint16_t>(op, k);
+    case DType::u32:
+      return find<std::uint32_t>(op, k);
+    case DType::u64:
+      return find<std::uint64_t>(op, k);
+    case DType::f32:
+      return find<float>(op, k);
+    case DType::f64:
+      return find<double>(op, k);
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace shmap::cpu {
+
+SHMAP_KERNELS(find_tree);
+TreeFn tree_kernel(ReduceOp op, DType dtype, int k) { return SHMAP_BEST(find_tree)(op, dtype, k); }
+
+LeafTree::LeafTree(TreeFn pair, int itemsize, std::int64_t m)
+    : pair_(pair), m_(m), bytes_(m * itemsize) {}
+
+void LeafTree::add() {
+  ++depth_;
+  for (std::uint64_t bit = ++leaves_; bit % 2 == 0; bit /= 2) {
+    --depth_;
+    std::byte* left = buffers_ + (depth_ - 1) * kLeafBytes;
+    const void* both[2] = {left, left + kLeafBytes};
+    pair_(both, left, m_);
+  }
+}
+
+void LeafTree::finish(void* out) {
+  const void* result = buffers_ + (depth_ - 1) * kLeafBytes;
+  while (--depth_ > 0) {
+    std::byte* left = buffers_ + (depth_ - 1) * kLeafBytes;
+    const void* both[2] = {left, result};
+    void* to = depth_ == 1 ? out : left;
+    pair_(both, to, m_);
+    result = to;
+  }
+  if (result != out) std::memcpy(out, result, static_cast<std::size_t>(bytes_));
+  leaves_ = 0;
+}
+
+}  // namespace shmap::cpu
+#endif

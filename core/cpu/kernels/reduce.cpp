@@ -1,0 +1,354 @@
+#include "core/cpu/kernels/reduce.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/reduce_parts.h"
+#include "shmap/error.h"
+
+namespace shmap::cpu {
+namespace {
+
+// A contiguous run is cut into pieces of this many elements, whose results form a balanced tree.
+inline constexpr std::int64_t kPiece = 4096;
+static_assert(kReduceBlock % kPiece == 0 &&
+                  std::has_single_bit(std::uint64_t{kReduceBlock / kPiece}),
+              "a block is a subtree of the whole");
+
+// Rows of fewer elements than this are joined; `reduced` alone decides the order from here on.
+inline constexpr std::int64_t kNarrow = 64;
+
+// What is the same for each call of one op and dtype.
+struct Kernels {
+  DType dtype, computed;
+  RunFn run;
+  TreeFn pair, quad, octet;
+  CastFn widen, narrow;  // nullptr but for the half types
+};
+
+Kernels find_kernels(ReduceOp op, DType dtype) {
+  const bool half = dtype == DType::f16 || dtype == DType::bf16;
+  const DType computed = reduce_partial_dtype(dtype);
+  return {dtype,
+          computed,
+          run_kernel(op, computed),
+          tree_kernel(op, computed, 2),
+          tree_kernel(op, computed, 4),
+          tree_kernel(op, computed, 8),
+          half ? cast_kernel(dtype, DType::f32) : nullptr,
+          half ? cast_kernel(DType::f32, dtype) : nullptr};
+}
+
+// A balanced tree over single elements that come one after another, as LeafTree is over arrays.
+class ElementTree {
+ public:
+  explicit ElementTree(TreeFn pair) : pair_(pair) {}
+  void* next() { return at(depth_); }
+  void add() {
+    ++depth_;
+    for (std::uint64_t bit = ++count_; bit % 2 == 0; bit /= 2) {
+      --depth_;
+      combine(at(depth_ - 1), at(depth_));
+    }
+  }
+  const void* finish() {
+    for (; depth_ > 1; --depth_) combine(at(depth_ - 2), at(depth_ - 1));
+    return at(0);
+  }
+
+ private:
+  std::byte* at(int i) { return values_ + 8 * i; }
+  void combine(std::byte* left, const std::byte* right) {
+    const void* both[2] = {left, right};
+    pair_(both, left, 1);
+  }
+  TreeFn pair_;
+  int depth_ = 0;
+  std::uint64_t count_ = 0;
+  alignas(8) std::byte values_[8 * 64];
+};
+
+// n >= 1 contiguous elements to one of the computed dtype.
+void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* out) {
+  const std::byte* a = static_cast<const std::byte*>(in);
+  const std::int64_t size = itemsize(k.dtype);
+  const auto piece = [&](std::int64_t at, std::int64_t m, void* to) {
+    if (!k.widen) return k.run(a + at * size, m, to);
+    alignas(64) float wide[kPiece];
+    k.widen(a + at * size, wide, m);
+    k.run(wide, m, to);
+  };
+  if (n <= kPiece) return piece(0, n, out);
+  ElementTree tree(k.pair);
+  for (std::int64_t at = 0; at < n; at += kPiece) {
+    piece(at, std::min(kPiece, n - at), tree.next());
+    tree.add();
+  }
+  std::memcpy(out, tree.finish(), static_cast<std::size_t>(itemsize(k.computed)));
+}
+
+// in[rows, stride] -> out[m] of the computed dtype, of m <= a leaf's elements in each row.
+void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t stride,
+                 std::int64_t m, void* out) {
+  const std::int64_t step = stride * itemsize(k.dtype);
+  alignas(64) std::byte wide[8][LeafTree::kLeafBytes];
+  const void* group[8];
+  const auto gather = [&](std::int64_t row, int count) {
+    for (int j = 0; j < count; ++j) {
+      group[j] = in + (row + j) * step;
+      if (!k.widen) continue;
+      k.widen(group[j], wide[j], m);
+      group[j] = wide[j];
+    }
+  };
+  const auto reduce_group = [&](std::int64_t row, int count, void* to) {
+    gather(row, count);
+    if (count == 1)
+      std::memcpy(to, group[0], static_cast<std::size_t>(m * itemsize(k.computed)));
+    else
+      (count == 8 ? k.octet : count == 4 ? k.quad : k.pair)(group, to, m);
+  };
+  if (rows <= 8 && std::has_single_bit(static_cast<std::uint64_t>(rows)))
+    return reduce_group(0, static_cast<int>(rows), out);
+  LeafTree tree(k.pair, itemsize(k.computed), m);
+  std::int64_t row = 0;
+  for (; row + 8 <= rows; row += 8) {
+    reduce_group(row, 8, tree.leaf());
+    tree.add();
+  }
+  if (row < rows) {  // the rest is one leaf
+    alignas(64) std::byte part[LeafTree::kLeafBytes];
+    bool first = true;
+    for (const int count : {4, 2, 1}) {
+      if (!((rows - row) & count)) continue;
+      reduce_group(row, count, first ? tree.leaf() : part);
+      if (!first) {
+        const void* both[2] = {tree.leaf(), part};
+        k.pair(both, tree.leaf(), m);
+      }
+      first = false;
+      row += count;
+    }
+    tree.add();
+  }
+  tree.finish(out);
+}
+
+// in[reduced, inner] -> out[inner] of the computed dtype; inner > 1. Narrow rows are taken several
+// at a time as one wide row, whose parts are combined at the end.
+void reduce_columns(const Kernels& k, const std::byte* in, std::int64_t reduced, std::int64_t inner,
+                    std::byte* out) {
+  const std::int64_t leaf = LeafTree::kLeafBytes / itemsize(k.computed);
+  const std::int64_t size = itemsize(k.computed);
+  if (inner >= kNarrow || reduced < 32) {
+    for (std::int64_t j = 0; j < inner; j += leaf) {
+      reduce_rows(k, in + j * itemsize(k.dtype), reduced, inner, std::min(leaf, inner - j),
+                  out + j * size);
+    }
+    return;
+  }
+  const auto fitting = static_cast<std::uint64_t>(std::min(leaf / inner, reduced / 8));
+  std::int64_t joined = static_cast<std::int64_t>(std::bit_floor(fitting));
+  const std::int64_t wide_rows = reduced / joined, rest = reduced % joined;
+  alignas(64) std::byte wide[LeafTree::kLeafBytes];
+  reduce_rows(k, in, wide_rows, joined * inner, joined * inner, wide);
+  while (joined > 1) {
+    joined /= 2;
+    const void* both[2] = {wide, wide + joined * inner * size};
+    k.pair(both, wide, joined * inner);
+  }
+  if (rest > 0) {
+    alignas(64) std::byte last[LeafTree::kLeafBytes];
+    reduce_rows(k, in + (reduced - rest) * inner * itemsize(k.dtype), rest, inner, inner, last);
+    const void* both[2] = {wide, last};
+    k.pair(both, out, inner);
+  } else {
+    std::memcpy(out, wide, static_cast<std::size_t>(inner * size));
+  }
+}
+
+void reduce(ReduceOp op, const Kernels& k, const void* in, void* out, std::int64_t outer,
+            std::int64_t reduced, std::int64_t inner) {
+  const std::int64_t size = itemsize(k.dtype);
+  if (outer * inner <= 0) return;
+  if (reduced == 0) {
+    std::uint64_t identity;
+    reduce_identity(op, k.dtype, &identity);
+    return fill(out, &identity, static_cast<int>(size), outer * inner);
+  }
+  if (reduced == 1) {
+    if (in != out) std::memcpy(out, in, static_cast<std::size_t>(outer * inner * size));
+    return;
+  }
+  const std::byte* a = static_cast<const std::byte*>(in);
+  std::byte* o = static_cast<std::byte*>(out);
+  if (!k.narrow) {
+    for (std::int64_t i = 0; i < outer; ++i, a += reduced * inner * size, o += inner * size) {
+      if (inner == 1)
+        reduce_contiguous(k, a, reduced, o);
+      else
+        reduce_columns(k, a, reduced, inner, o);
+    }
+    return;
+  }
+  // Half types: rows of results are collected in f32, then rounded.
+  constexpr std::int64_t kBlock = 512;
+  alignas(64) float results[kBlock];
+  if (inner == 1) {
+    for (std::int64_t i = 0; i < outer; i += kBlock) {
+      const std::int64_t m = std::min(kBlock, outer - i);
+      for (std::int64_t j = 0; j < m; ++j)
+        reduce_contiguous(k, a + (i + j) * reduced * size, reduced, results + j);
+      k.narrow(results, o + i * size, m);
+    }
+    return;
+  }
+  for (std::int64_t i = 0; i < outer; ++i, a += reduced * inner * size, o += inner * size) {
+    if (inner < kNarrow) {
+      reduce_columns(k, a, reduced, inner, reinterpret_cast<std::byte*>(results));
+      k.narrow(results, o, inner);
+      continue;
+    }
+    for (std::int64_t j = 0; j < inner; j += kBlock) {
+      const std::int64_t m = std::min(kBlock, inner - j);
+      reduce_rows(k, a + j * size, reduced, inner, m, results);
+      k.narrow(results, o + j * size, m);
+    }
+  }
+}
+
+template <ReduceOp op, DType dtype>
+void kernel(const void* in, void* out, std::int64_t outer, std::int64_t reduced,
+            std::int64_t inner) {
+  static const Kernels kernels = find_kernels(op, dtype);
+  reduce(op, kernels, in, out, outer, reduced, inner);
+}
+
+template <int... both>
+ReduceFn find(ReduceOp op, DType dtype, std::integer_sequence<int, both...>) {
+  static constexpr std::array<ReduceFn, sizeof...(both)> table = {
+      kernel<static_cast<ReduceOp>(both / kDTypeCount), static_cast<DType>(both % kDTypeCount)>...};
+  return table[static_cast<std::size_t>(op) * kDTypeCount + static_cast<std::size_t>(dtype)];
+}
+
+[[noreturn]] void throw_no_kernel(const char* what, ReduceOp op, DType dtype) {
+  throw TypeError(std::string(what) + ": reduction " + std::to_string(static_cast<int>(op)) +
+                  " of " + to_string(dtype) + " does not exist; cast to a dtype that has it first");
+}
+
+Kernels existing_kernels(const char* what, ReduceOp op, DType dtype) {
+  const Kernels k = find_kernels(op, dtype);
+  if (!k.run) throw_no_kernel(what, op, dtype);
+  return k;
+}
+
+template <class T>
+T integer_identity(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::prod:
+      return 1;
+    case ReduceOp::max:
+      return std::numeric_limits<T>::min();
+    case ReduceOp::min:
+      return std::numeric_limits<T>::max();
+    case ReduceOp::all:
+      return static_cast<T>(~T{0});
+    default:
+      return 0;
+  }
+}
+
+double real_identity(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::prod:
+      return 1;
+    case ReduceOp::max:
+      return -std::numeric_limits<double>::infinity();
+    case ReduceOp::min:
+      return std::numeric_limits<double>::infinity();
+    default:
+      return 0;
+  }
+}
+
+template <class T>
+void put(void* out, T value) {
+  std::memcpy(out, &value, sizeof(T));
+}
+
+}  // namespace
+
+ReduceFn reduce_kernel(ReduceOp op, DType dtype) {
+  if (!run_kernel(op, reduce_partial_dtype(dtype))) return nullptr;
+  return find(op, dtype, std::make_integer_sequence<int, kReduceOpCount * kDTypeCount>{});
+}
+
+void reduce_identity(ReduceOp op, DType dtype, void* out) {
+  switch (dtype) {
+    case DType::bool_:
+      return put<std::uint8_t>(out, op == ReduceOp::all || op == ReduceOp::min ? 1 : 0);
+    case DType::i8:
+      return put(out, integer_identity<std::int8_t>(op));
+    case DType::i16:
+      return put(out, integer_identity<std::int16_t>(op));
+    case DType::i32:
+      return put(out, integer_identity<std::int32_t>(op));
+    case DType::i64:
+      return put(out, integer_identity<std::int64_t>(op));
+    case DType::u8:
+      return put(out, integer_identity<std::uint8_t>(op));
+    case DType::u16:
+      return put(out, integer_identity<std::uint16_t>(op));
+    case DType::u32:
+      return put(out, integer_identity<std::uint32_t>(op));
+    case DType::u64:
+      return put(out, integer_identity<std::uint64_t>(op));
+    case DType::f16:
+      return put(out, float16(static_cast<float>(real_identity(op))));
+    case DType::bf16:
+      return put(out, bfloat16(static_cast<float>(real_identity(op))));
+    case DType::f32:
+      return put(out, static_cast<float>(real_identity(op)));
+    case DType::f64:
+      return put(out, real_identity(op));
+    case DType::prng_key:
+      throw_no_kernel("reduce_identity", op, dtype);
+  }
+}
+
+void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
+                   std::int64_t end, void* partials) {
+  const Kernels k = existing_kernels("reduce_blocks", op, dtype);
+  for (std::int64_t b = begin; b < end; ++b) {
+    reduce_contiguous(k, static_cast<const std::byte*>(in) + b * kReduceBlock * itemsize(dtype),
+                      std::min(kReduceBlock, n - b * kReduceBlock),
+                      static_cast<std::byte*>(partials) + b * itemsize(k.computed));
+  }
+}
+
+void reduce_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count,
+                     void* out) {
+  const Kernels k = existing_kernels("reduce_partials", op, dtype);
+  if (count <= 0) return reduce_identity(op, dtype, out);
+  const std::int64_t size = itemsize(k.computed);
+  ElementTree tree(k.pair);
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::memcpy(tree.next(), static_cast<const std::byte*>(partials) + i * size,
+                static_cast<std::size_t>(size));
+    tree.add();
+  }
+  if (k.narrow)
+    k.narrow(tree.finish(), out, 1);
+  else
+    std::memcpy(out, tree.finish(), static_cast<std::size_t>(size));
+}
+
+}  // namespace shmap::cpu

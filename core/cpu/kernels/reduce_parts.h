@@ -1,0 +1,42 @@
+// The kernels that reductions and reducing collectives are put together from; bool, integers, f32
+// and f64 (the half types are widened to f32 by their callers). nullptr where the dtype has no such
+// op.
+#pragma once
+#include "core/cpu/kernels/reduce.h"
+
+namespace shmap::cpu {
+
+// One element from n >= 1 contiguous ones, in an order that depends on n alone.
+using RunFn = void (*)(const void* in, std::int64_t n, void* out);
+RunFn run_kernel(ReduceOp op, DType dtype);
+
+// out[i] = the balanced binary tree over in[0][i] … in[k - 1][i], neighbours first; k is 2, 4 or 8.
+// `out` may be one of the inputs.
+using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
+TreeFn tree_kernel(ReduceOp op, DType dtype, int k);
+
+// A balanced tree over leaves that come one after another, of m elements each in buffers that the
+// tree owns: neighbours are combined as soon as both are there. The leaves need not be a power of
+// two; those left over are combined from the last one back.
+class LeafTree {
+ public:
+  static constexpr std::int64_t kLeafBytes = 2048;  // as many elements as fit in it are a leaf
+
+  LeafTree(TreeFn pair, int itemsize, std::int64_t m);
+  // Where the next leaf is to be written, before add().
+  void* leaf() { return buffers_ + depth_ * kLeafBytes; }
+  void add();
+  // Writes the result to `out`, which may be leaf() of the first leaf or an input of the last;
+  // after at least one add().
+  void finish(void* out);
+
+ private:
+  static constexpr int kDepth = 48;
+  TreeFn pair_;
+  std::int64_t m_, bytes_;
+  std::int64_t depth_ = 0;  // buffers that hold a subtree
+  std::uint64_t leaves_ = 0;
+  alignas(64) std::byte buffers_[kDepth * kLeafBytes];
+};
+
+}  // namespace shmap::cpu

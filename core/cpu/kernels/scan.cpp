@@ -1,0 +1,182 @@
+#include "core/cpu/kernels/scan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "shmap/half.h"
+
+namespace shmap::cpu {
+namespace {
+
+template <class T>
+inline constexpr bool kReal =
+    std::is_floating_point_v<T> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+
+// Running results: sums and products of floats in f64, of integers in unsigned ones, which wrap.
+template <class T>
+struct Accumulator {
+  using type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+};
+template <class T>
+requires kReal<T>
+struct Accumulator<T> {
+  using type = double;
+};
+
+struct Sum {
+  template <class T>
+  using Acc = typename Accumulator<T>::type;
+  template <class A>
+  static A run(A a, A b) {
+    return a + b;
+  }
+};
+struct Prod {
+  template <class T>
+  using Acc = typename Accumulator<T>::type;
+  template <class A>
+  static A run(A a, A b) {
+    return a * b;
+  }
+};
+struct Max {
+  template <class T>
+  using Acc = std::conditional_t<kReal<T> && sizeof(T) == 2, float, T>;
+  template <class A>
+  static A run(A a, A b) {
+    const A larger = a > b ? a : b;
+    return a != a ? a : larger;
+  }
+};
+struct Min {
+  template <class T>
+  using Acc = Max::Acc<T>;
+  template <class A>
+  static A run(A a, A b) {
+    const A smaller = a < b ? a : b;
+    return a != a ? a : smaller;
+  }
+};
+struct LogSumExp {
+  template <class T>
+  using Acc = double;
+  static double run(double a, double b) {
+    if (a == b) return a + 0.693147180559945309417;  // also two infinities
+    const double larger = Max::run(a, b);
+    if (std::isinf(larger)) return larger;
+    return larger + std::log1p(std::exp(-std::fabs(a - b)));
+  }
+};
+
+template <class T, class A>
+T narrowed(A value) {
+  if constexpr (kReal<T> && sizeof(T) == 2)
+    return T(static_cast<float>(value));
+  else
+    return static_cast<T>(value);
+}
+template <class A, class T>
+A widened(T value) {
+  if constexpr (kReal<T> && sizeof(T) == 2)
+    return static_cast<A>(static_cast<float>(value));
+  else
+    return static_cast<A>(value);
+}
+
+template <class Op, class T>
+void scan(const void* in, void* out, std::int64_t outer, std::int64_t len, std::int64_t inner,
+          bool reverse) {
+  using A = typename Op::template Acc<T>;
+  if (len <= 0 || inner <= 0) return;
+  const std::int64_t step = reverse ? -inner : inner;
+  for (std::int64_t o = 0; o < outer; ++o) {
+    const std::int64_t start = o * len * inner + (reverse ? (len - 1) * inner : 0);
+    const T* from = static_cast<const T*>(in) + start;
+    T* to = static_cast<T*>(out) + start;
+    if (inner == 1) {
+      A running = widened<A>(*from);
+      *to = *from;
+      for (std::int64_t i = 1; i < len; ++i) {
+        running = Op::run(running, widened<A>(from[i * step]));
+        to[i * step] = narrowed<T>(running);
+      }
+      continue;
+    }
+    constexpr std::int64_t kColumns = 256;
+    A running[kColumns];
+    for (std::int64_t j = 0; j < inner; j += kColumns) {
+      const std::int64_t m = std::min(kColumns, inner - j);
+      for (std::int64_t c = 0; c < m; ++c) {
+        running[c] = widened<A>(from[j + c]);
+        to[j + c] = from[j + c];
+      }
+      for (std::int64_t i = 1; i < len; ++i) {
+        const T* row = from + i * step + j;
+        T* result = to + i * step + j;
+        for (std::int64_t c = 0; c < m; ++c) {
+          running[c] = Op::run(running[c], widened<A>(row[c]));
+          result[c] = narrowed<T>(running[c]);
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+ScanFn find(ScanOp op) {
+  using U =
+      typename std::conditional_t<kReal<T>, std::type_identity<T>, std::make_unsigned<T>>::type;
+  switch (op) {
+    case ScanOp::cumsum:
+      return scan<Sum, U>;
+    case ScanOp::cumprod:
+      return scan<Prod, U>;
+    case ScanOp::cummax:
+      return scan<Max, T>;
+    case ScanOp::cummin:
+      return scan<Min, T>;
+    case ScanOp::cumlogsumexp:
+      if constexpr (kReal<T>) return scan<LogSumExp, T>;
+      return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+ScanFn scan_kernel(ScanOp op, DType dtype) {
+  switch (dtype) {
+    case DType::bool_:
+      return op == ScanOp::cummax || op == ScanOp::cummin ? find<std::uint8_t>(op) : nullptr;
+    case DType::i8:
+      return find<std::int8_t>(op);
+    case DType::i16:
+      return find<std::int16_t>(op);
+    case DType::i32:
+      return find<std::int32_t>(op);
+    case DType::i64:
+      return find<std::int64_t>(op);
+    case DType::u8:
+      return find<std::uint8_t>(op);
+    case DType::u16:
+      return find<std::uint16_t>(op);
+    case DType::u32:
+      return find<std::uint32_t>(op);
+    case DType::u64:
+      return find<std::uint64_t>(op);
+    case DType::f16:
+      return find<float16>(op);
+    case DType::bf16:
+      return find<bfloat16>(op);
+    case DType::f32:
+      return find<float>(op);
+    case DType::f64:
+      return find<double>(op);
+    case DType::prng_key:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace shmap::cpu
