@@ -2,19 +2,32 @@
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
-#include <vector>
 
 #include "core/cpu/kernels/copy.h"
 
 namespace shmap::cpu {
 namespace {
 
-std::vector<char> filled(std::int64_t bytes) {
-  std::vector<char> v(static_cast<std::size_t>(bytes));
-  for (std::size_t i = 0; i < v.size(); ++i) v[i] = static_cast<char>(i * 31);
-  return v;
-}
+// Page-aligned, as the buffers of arrays are.
+class Bytes {
+ public:
+  explicit Bytes(std::int64_t bytes)
+      : size_(static_cast<std::size_t>(bytes)),
+        data_(static_cast<char*>(std::aligned_alloc(4096, (size_ + 4095) / 4096 * 4096))) {
+    for (std::size_t i = 0; i < size_; ++i) data_[i] = static_cast<char>(i * 31);
+  }
+  ~Bytes() { std::free(data_); }
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+  char* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t size_;
+  char* data_;
+};
 
 void report(benchmark::State& state, std::int64_t bytes) {
   state.SetBytesProcessed(state.iterations() * bytes);
@@ -22,8 +35,7 @@ void report(benchmark::State& state, std::int64_t bytes) {
 
 void memcpy_contiguous(benchmark::State& state) {
   const std::int64_t bytes = state.range(0) << 10;
-  const auto src = filled(bytes);
-  auto dst = src;
+  const Bytes src(bytes), dst(bytes);
   for (auto _ : state) {
     std::memcpy(dst.data(), src.data(), src.size());
     benchmark::ClobberMemory();
@@ -33,8 +45,7 @@ void memcpy_contiguous(benchmark::State& state) {
 
 void copy_contiguous(benchmark::State& state) {
   const std::int64_t bytes = state.range(0) << 10;
-  const auto src = filled(bytes);
-  auto dst = src;
+  const Bytes src(bytes), dst(bytes);
   for (auto _ : state) {
     copy_bytes(dst.data(), src.data(), bytes);
     benchmark::ClobberMemory();
@@ -44,7 +55,7 @@ void copy_contiguous(benchmark::State& state) {
 
 void fill(benchmark::State& state) {
   const std::int64_t bytes = state.range(0) << 10;
-  auto dst = filled(bytes);
+  const Bytes dst(bytes);
   const float value = 1.5f;
   for (auto _ : state) {
     fill_items(dst.data(), &value, 4, bytes / 4);
@@ -56,8 +67,7 @@ void fill(benchmark::State& state) {
 void transpose_square(benchmark::State& state) {
   const int itemsize = static_cast<int>(state.range(0));
   const std::int64_t n = state.range(1);
-  const auto src = filled(n * n * itemsize);
-  auto dst = src;
+  const Bytes src(n * n * itemsize), dst(n * n * itemsize);
   StridedCopy c;
   c.rank = 2;
   c.itemsize = itemsize;
@@ -76,8 +86,7 @@ void transpose_square(benchmark::State& state) {
 // A slice of rows of `range(0)` bytes, of an array twice as wide.
 void slice_rows(benchmark::State& state) {
   const std::int64_t row = state.range(0), rows = (std::int64_t{1} << 20) / row;
-  const auto src = filled(rows * row * 2);
-  auto dst = filled(rows * row);
+  const Bytes src(rows * row * 2), dst(rows * row);
   StridedCopy c;
   c.rank = 2;
   c.itemsize = 4;

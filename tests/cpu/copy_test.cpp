@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -18,7 +19,10 @@ using Bytes = std::vector<std::uint8_t>;
 
 Bytes random_bytes(std::int64_t count, Rng& rng) {
   Bytes bytes(static_cast<std::size_t>(count));
-  for (auto& b : bytes) b = static_cast<std::uint8_t>(rng());
+  for (std::size_t i = 0; i < bytes.size(); i += 8) {
+    const std::uint64_t word = rng();
+    std::memcpy(bytes.data() + i, &word, std::min<std::size_t>(8, bytes.size() - i));
+  }
   return bytes;
 }
 
@@ -135,6 +139,36 @@ TEST(StridedCopy, TransposesOfEveryItemAndSize) {
       check(c, rows * cols * itemsize, 0, rng,
             std::to_string(rows) + "x" + std::to_string(cols) + " of " + std::to_string(itemsize));
     }
+  }
+}
+
+TEST(StridedCopy, LargeTransposesStreamPastTheCaches) {
+  Rng rng(7);
+  for (int itemsize : {1, 2, 4, 8}) {
+    // Rows of dst are whole lines; neither extent is a multiple of what a step takes.
+    const std::int64_t cols = 1088 / itemsize * 4, rows = (std::int64_t{17} << 20) / (1088 * 4) + 3;
+    const std::int64_t bytes = rows * cols * itemsize;
+    const Bytes src = random_bytes(bytes, rng);
+    StridedCopy c;
+    c.rank = 2;
+    c.itemsize = itemsize;
+    c.extent[0] = rows, c.extent[1] = cols;
+    row_major_strides(2, c.extent, itemsize, c.dst_stride);
+    c.src_stride[0] = itemsize, c.src_stride[1] = rows * itemsize;
+    c.src = src.data();
+    char* const dst = static_cast<char*>(std::aligned_alloc(64, static_cast<std::size_t>(bytes)));
+    c.dst = dst;
+    copy_strided(c);
+    std::int64_t wrong = 0;
+    for (std::int64_t r = 0; r < rows; r += r + 70 < rows ? 7 : 1) {
+      for (std::int64_t col = 0; col < cols; ++col) {
+        wrong +=
+            std::memcmp(dst + (r * cols + col) * itemsize, src.data() + (col * rows + r) * itemsize,
+                        static_cast<std::size_t>(itemsize)) != 0;
+      }
+    }
+    EXPECT_EQ(wrong, 0) << itemsize;
+    std::free(dst);
   }
 }
 

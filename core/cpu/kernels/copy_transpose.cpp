@@ -5,6 +5,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 namespace shmap::cpu {
 namespace {
 
@@ -49,9 +53,30 @@ struct Interleave<std::uint64_t> {
   }
 };
 
+// Stores past the caches where kStream says so; `to` is then aligned.
+template <bool kStream, class Vec>
+void store(char* to, const Vec& v) {
+#if defined(__x86_64__)
+  if constexpr (kStream) {
+    __m128i bits;
+    std::memcpy(&bits, &v, sizeof bits);
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits);
+    return;
+  }
+#endif
+  std::memcpy(to, &v, sizeof v);
+}
+
+template <bool kStream>
+void copy_vector(char* to, const char* from) {
+  typename Interleave<std::uint64_t>::Vec v;
+  std::memcpy(&v, from, sizeof v);
+  store<kStream>(to, v);
+}
+
 // A tile of items, a line each way, transposed from `in` to rows dst_row apart. Interleaving row i
 // with row i + n / 2, log2(n) times over, transposes n × n items in registers.
-template <class Item>
+template <class Item, bool kStream>
 void transpose_tile(const char* in, char* dst, std::int64_t dst_row) {
   using Pair = Interleave<Item>;
   using Vec = typename Pair::Vec;
@@ -71,47 +96,85 @@ void transpose_tile(const char* in, char* dst, std::int64_t dst_row) {
         now = 1 - now;
       }
       for (int r = 0; r < n; ++r)
-        std::memcpy(dst + (i * n + r) * dst_row + j * kVector, &v[now][r], kVector);
+        store<kStream>(dst + (i * n + r) * dst_row + j * kVector, v[now][r]);
     }
   }
 }
 
 // Tiles go through a buffer: lines that are a power of two apart would evict each other, and what
-// sticks out at the edges is cut there.
-template <class Item>
+// sticks out at the edges is cut there. Each step takes kWide tiles of the same rows of src, so
+// that large ones are read in longer runs, and asks for the lines of the next step.
+template <class Item, bool kStream, int kWide>
 void transpose_items(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
                      std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t size = sizeof(Item);
   constexpr std::int64_t edge = kLine / size;
   constexpr std::int64_t band = 512;  // columns of dst at a time: as many pages of src stay mapped
-  alignas(kLine) char in[edge * kLine] = {};
+  alignas(kLine) char in[kWide][edge * kLine] = {};
   alignas(kLine) char out[edge * kLine];
   for (std::int64_t band0 = 0; band0 < cols; band0 += band) {
     const std::int64_t band1 = std::min(band0 + band, cols);
-    for (std::int64_t r = 0; r < rows; r += edge) {
-      const std::int64_t tile_rows = std::min(edge, rows - r);
+    for (std::int64_t r = 0; r < rows; r += edge * kWide) {
+      const std::int64_t step_rows = std::min(edge * kWide, rows - r);
       for (std::int64_t c = band0; c < band1; c += edge) {
         const std::int64_t tile_cols = std::min(edge, band1 - c);
         const char* const from = src + c * src_row + r * size;
         char* const to = dst + r * dst_row + c * size;
-        if (tile_rows == edge && tile_cols == edge) {
-          for (std::int64_t i = 0; i < edge; ++i)
-            std::memcpy(in + i * kLine, from + i * src_row, kLine);
-          transpose_tile<Item>(in, to, dst_row);
-        } else {
+        if (step_rows == edge * kWide && tile_cols == edge) {
+          const std::int64_t ahead = c + 2 * edge <= band1 ? edge * src_row : 0;
+          for (std::int64_t i = 0; i < edge; ++i) {
+            const char* const line = from + i * src_row;
+            for (int w = 0; w < kWide; ++w) {
+              std::memcpy(in[w] + i * kLine, line + w * kLine, kLine);
+              __builtin_prefetch(line + ahead + w * kLine);
+            }
+          }
+          for (int w = 0; w < kWide; ++w) {
+            char* const tile = to + w * edge * dst_row;
+            if constexpr (kStream && size < 4) {
+              // Its lines would be open all at once, more than can be combined: one after the
+              // other.
+              transpose_tile<Item, false>(in[w], out, kLine);
+              for (std::int64_t i = 0; i < edge; ++i)
+                for (int v = 0; v < kLine; v += kVector)
+                  copy_vector<kStream>(tile + i * dst_row + v, out + i * kLine + v);
+            } else {
+              transpose_tile<Item, kStream>(in[w], tile, dst_row);
+            }
+          }
+          continue;
+        }
+        for (std::int64_t r0 = 0; r0 < step_rows; r0 += edge) {
+          const std::int64_t tile_rows = std::min(edge, step_rows - r0);
           for (std::int64_t i = 0; i < tile_cols; ++i) {
-            std::memcpy(in + i * kLine, from + i * src_row,
+            std::memcpy(in[0] + i * kLine, from + i * src_row + r0 * size,
                         static_cast<std::size_t>(tile_rows * size));
           }
-          transpose_tile<Item>(in, out, kLine);
+          transpose_tile<Item, false>(in[0], out, kLine);
           for (std::int64_t i = 0; i < tile_rows; ++i) {
-            std::memcpy(to + i * dst_row, out + i * kLine,
+            std::memcpy(to + (r0 + i) * dst_row, out + i * kLine,
                         static_cast<std::size_t>(tile_cols * size));
           }
         }
       }
     }
   }
+#if defined(__x86_64__)
+  if constexpr (kStream) _mm_sfence();
+#endif
+}
+
+// Measured on 4096 × 4096 floats: past the caches 3 times as fast; on 1024 × 1024 no faster.
+constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
+
+template <class Item>
+void transpose_items(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
+                     std::int64_t rows, std::int64_t cols) {
+  const bool aligned = reinterpret_cast<std::uintptr_t>(dst) % kLine == 0 && dst_row % kLine == 0;
+  if (aligned && rows * cols * static_cast<std::int64_t>(sizeof(Item)) >= kStreamBytes)
+    transpose_items<Item, true, 4>(dst, dst_row, src, src_row, rows, cols);
+  else
+    transpose_items<Item, false, 1>(dst, dst_row, src, src_row, rows, cols);
 }
 
 }  // namespace
