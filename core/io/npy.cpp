@@ -2,7 +2,6 @@
 #include <map>
 
 #include "core/array/sharding.h"
-#include "core/base/counters.h"
 #include "core/io/npy_file.h"
 #include "core/runtime/device_ops.h"
 #include "core/runtime/host_transfer.h"
@@ -42,7 +41,6 @@ Array load(const io::NpyFile& file, const Sharding* sharding, bool committed) {
       continue;
     }
     b.buffer = mesh->local(p).space->allocate(bytes);
-    count(Counter::allocations);
     if (bytes == 0) continue;
     file.read_box(box, host.data());
     device_ops().host_to_device(b.data(), host.data(), bytes);

@@ -103,7 +103,6 @@ Array array_from_host(const void* data, DType dtype, const Shape& shape) {
   node->sharding = mesh->replicated();
   Block& block = node->blocks()[0];
   block.buffer = mesh->local(0).space->allocate(bytes);
-  count(Counter::allocations);
   if (bytes) device_ops().host_to_device(block.data(), data, bytes);
   return out;
 }

@@ -76,7 +76,6 @@ class Mover {
     }
     Block fresh;
     fresh.buffer = device.space->allocate(checked_bytes(to_block_, itemsize_));
-    count(Counter::allocations);
     copy_pieces(device, box, fresh);
     return fresh;
   }
@@ -148,7 +147,6 @@ Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh) {
   for (std::uint32_t p : cohorts.leaders) {
     Block& block = node->blocks()[p];
     block.buffer = mesh->local(p).space->allocate(bytes);
-    count(Counter::allocations);
     device_ops().host_to_device(block.data(), literal.value, bytes);
   }
   for (std::uint32_t p = 0; p < node->count; ++p)

@@ -71,7 +71,6 @@ class LeaderLaunch {
       } else {
         block.buffer = device.space->allocate(out_types_[o].nbytes());
         block.offset = 0;
-        count(Counter::allocations);
       }
       results[o] = block.data();
       writes[o] = block.buffer.get();
