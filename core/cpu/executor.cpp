@@ -184,7 +184,13 @@ void Executor::stop() noexcept {
     stopped_.store(true);
   }
   work_.notify_all();
-  for (std::thread& t : threads_) t.join();
+  for (std::thread& t : threads_) {
+    if (t.get_id() == std::this_thread::get_id()) {
+      t.detach();  // a task that ends the process
+    } else {
+      t.join();
+    }
+  }
   threads_.clear();
 }
 
@@ -305,7 +311,7 @@ void Executor::finish(Node* node, List& ready) noexcept {
     node = launch;
   }
   if (node->task.drop != nullptr) node->task.drop(node->task.args);
-  const Ref<Graph> launched = std::move(node->launched);
+  node->launched.reset();  // a graph that nobody holds any more drops its tasks now
   const bool sleeper = node->conclude();
   Edge* edge = node->successors.exchange(Node::closed(), std::memory_order_acq_rel);
   Edge* in_order = nullptr;
@@ -405,26 +411,23 @@ Ref<Failure> Executor::run_here(const Task& task, Stream& stream,
   return failure;
 }
 
-void Executor::leave() noexcept {
-  bool wake = false;
-  {
-    std::lock_guard lock(mutex_);
-    --active_;
-    wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0 && spinners_ == 0;
-  }
-  if (wake) work_.notify_one();
-}
-
-bool Executor::help() {
+bool Executor::help(const Node* until) {
   if (ready_parts_.load(std::memory_order_relaxed) == 0) return false;
-  Part part;
-  {
-    std::lock_guard lock(mutex_);
-    if (!take_part(part)) return false;
+  bool helped = false;
+  bool wake = false;
+  std::unique_lock lock(mutex_);
+  for (Part part; (!helped || (until != nullptr && until->pending())) && take_part(part);) {
+    helped = true;
+    lock.unlock();
+    run_part(part);
+    lock.lock();
+    --active_;
   }
-  run_part(part);
-  leave();
-  return true;
+  // What is ready and left is for another to take this thread's place.
+  if (helped) wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
+  lock.unlock();
+  if (wake) work_.notify_one();
+  return helped;
 }
 
 void Executor::worker() noexcept {
@@ -497,7 +500,7 @@ void Executor::wait(Node& node) {
   // Without workers nobody else may run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
-    if (help()) continue;
+    if (help(&node)) continue;
     const auto until = Clock::now() + kSpin;
     while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
            Clock::now() < until) {

@@ -70,8 +70,9 @@ class Executor {
   void drain();
   void rethrow_unreported();
   void run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream);
-  // Runs one part of one ready task; false where there is none, or enough threads run some.
-  bool help();
+  // Runs one part of a ready task, or parts until that node ended; false where there is none to
+  // run, or enough threads run some.
+  bool help(const Node* until = nullptr);
 
   // Where seeded: room for that many more ready nodes.
   void reserve_ready(int more);
@@ -102,7 +103,6 @@ class Executor {
 
   bool take_part(Part& part) noexcept;  // holds mutex_
   void run_part(const Part& part) noexcept;
-  void leave() noexcept;                 // after run_part: another may take this thread's place
   void make_ready(List ready) noexcept;  // ends what needs no running, queues the rest
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node) noexcept;
