@@ -2,36 +2,43 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <new>
 #include <span>
 
 namespace shmap {
 
-// Sized once, at construction; elements are value-initialised only where T has a constructor that
-// does so.
+// Sized once, at construction; the elements are default-initialised (and nothing beyond them is
+// touched).
 template <class T, std::size_t N>
 class InlineVector {
  public:
   explicit InlineVector(std::size_t n) : n_(n) {
-    if (n > N) heap_ = std::make_unique<T[]>(n);
+    data_ = n > N ? static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(alignof(T))))
+                  : reinterpret_cast<T*>(few_);
+    for (std::size_t i = 0; i < n; ++i) ::new (data_ + i) T;
+  }
+  ~InlineVector() {
+    for (std::size_t i = n_; i-- > 0;) data_[i].~T();
+    if (n_ > N) ::operator delete(data_, std::align_val_t(alignof(T)));
   }
   InlineVector(const InlineVector&) = delete;
   InlineVector& operator=(const InlineVector&) = delete;
   std::size_t size() const { return n_; }
-  T* data() { return n_ > N ? heap_.get() : few_; }
-  const T* data() const { return n_ > N ? heap_.get() : few_; }
-  T& operator[](std::size_t i) { return data()[i]; }
-  const T& operator[](std::size_t i) const { return data()[i]; }
-  T* begin() { return data(); }
-  T* end() { return data() + n_; }
-  operator std::span<T>() { return {data(), n_}; }
-  operator std::span<const T>() const { return {data(), n_}; }
-  std::span<T> span() { return {data(), n_}; }
-  std::span<const T> span() const { return {data(), n_}; }
+  T* data() { return data_; }
+  const T* data() const { return data_; }
+  T& operator[](std::size_t i) { return data_[i]; }
+  const T& operator[](std::size_t i) const { return data_[i]; }
+  T* begin() { return data_; }
+  T* end() { return data_ + n_; }
+  operator std::span<T>() { return {data_, n_}; }
+  operator std::span<const T>() const { return {data_, n_}; }
+  std::span<T> span() { return {data_, n_}; }
+  std::span<const T> span() const { return {data_, n_}; }
 
  private:
   std::size_t n_;
-  T few_[N];
-  std::unique_ptr<T[]> heap_;
+  T* data_;
+  alignas(T) std::byte few_[N * sizeof(T)];
 };
 
 }  // namespace shmap

@@ -37,16 +37,12 @@ StoredNode::~StoredNode() {
   for (Block& b : blocks()) b.~Block();
 }
 
-Node& checked_node(const Array& x, const char* what, SourceLine source) {
-  Node* node = node_of(x);
-  if (!node) {
-    throw ValueError(
-        std::string(what) +
-        " was given an empty Array: it was never assigned, or it was moved from, which donates its "
-        "buffer. Assign it first, or pass a copy instead of std::move(x)." +
-        at_line(source));
-  }
-  return *node;
+void throw_empty(const char* what, SourceLine source) {
+  throw ValueError(
+      std::string(what) +
+      " was given an empty Array: it was never assigned, or it was moved from, which donates its "
+      "buffer. Assign it first, or pass a copy instead of std::move(x)." +
+      at_line(source));
 }
 
 }  // namespace shmap

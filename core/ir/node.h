@@ -67,7 +67,13 @@ struct StoredNode final : Node {
 inline Node* node_of(const Array& x) { return static_cast<Node*>(x.node()); }
 // The node, or a ValueError that says that the array is empty or moved from (donated) and names
 // `what`.
-Node& checked_node(const Array& x, const char* what, SourceLine source = {});
+[[noreturn]] void throw_empty(const char* what, SourceLine source);
+inline Node& checked_node(const Array& x, const char* what, SourceLine source = {}) {
+  Node* node = node_of(x);
+  if (node == nullptr) [[unlikely]]
+    throw_empty(what, source);
+  return *node;
+}
 inline StoredNode* stored_of(const Array& x) {  // null where it is not stored
   Node* n = node_of(x);
   return n && n->kind == NodeKind::stored ? static_cast<StoredNode*>(n) : nullptr;

@@ -77,7 +77,9 @@ class LeaderLaunch {
     }
     const KernelCall call{in.span(), results.span(), step_.in_types, out_types_, step_.params};
     std::vector<Event> waits;
-    detail::collect_waits(reads.span().first(n_reads), writes.span(), waits);
+    if (!detail::nothing_pending(reads.span().first(n_reads), writes.span())) {
+      detail::collect_waits(reads.span().first(n_reads), writes.span(), waits);
+    }
     Task task;
     task.cost_ns = cost_ns_;
     task.name = step_.primitive.name;

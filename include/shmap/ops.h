@@ -201,12 +201,22 @@ Array dot_general(Operand a, Operand b, DotDimensionNumbers dimension_numbers);
 Array matmul(Operand a, Operand b);
 Array dot(Operand a, Operand b);
 Array outer(Operand a, Operand b);
+// The subscripts of einsum, with the caller's line.
+struct Subscripts {
+  template <class S>
+  requires std::convertible_to<const S&, std::string_view> Subscripts(
+      const S& s, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : text(s), source{file, line} {}
+  std::string_view text;
+  SourceLine source;
+};
 namespace detail {
-Array einsum(std::string_view subscripts, std::vector<Operand> operands);
+Array einsum(Subscripts subscripts, std::vector<Array> operands);
 }
-template <std::convertible_to<Operand>... A>
-Array einsum(std::string_view subscripts, const A&... operands) {
-  return detail::einsum(subscripts, {Operand(operands)...});
+// NumPy's einsum: any number of operands, implicit output ("ij,jk"), diagonals ("ii->i"), ellipsis.
+template <std::convertible_to<Array>... A>
+Array einsum(Subscripts subscripts, const A&... operands) {
+  return detail::einsum(subscripts, {Array(operands)...});
 }
 
 // ---- neural networks

@@ -1,0 +1,296 @@
+#include "core/ops/dot.h"
+
+#include <algorithm>
+
+#include "core/ops/elementwise.h"
+#include "core/ops/promote.h"
+#include "core/ops/shape_params.h"
+#include "shmap/ops.h"
+
+namespace shmap {
+
+namespace {
+
+bool holds(const Dims& dims, std::int64_t d) {
+  return std::find(dims.begin(), dims.end(), d) != dims.end();
+}
+
+void check_pair(const ShapedArray& a, const ShapedArray& b, const Dims& of_a, const Dims& of_b,
+                const char* kind) {
+  const std::string types = to_string(a) + " and " + to_string(b);
+  if (of_a.size() != of_b.size()) {
+    throw ValueError("dot_general: of operands " + types + ", " + std::to_string(of_a.size()) +
+                     " " + kind + " dims of the left one are given and " +
+                     std::to_string(of_b.size()) + " of the right one: they are paired one to one");
+  }
+  normalize_dims(of_a, a.rank(), "dot_general: left operand");
+  normalize_dims(of_b, b.rank(), "dot_general: right operand");
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const auto da = static_cast<std::size_t>(of_a[i]), db = static_cast<std::size_t>(of_b[i]);
+    if (a.dims()[da] == b.dims()[db]) continue;
+    throw ValueError("dot_general: " + types + ": the " + kind + " dims " + std::to_string(da) +
+                     " of the left operand, of size " + std::to_string(a.dims()[da]) + ", and " +
+                     std::to_string(db) + " of the right one, of size " +
+                     std::to_string(b.dims()[db]) + ", must have one size");
+  }
+}
+
+void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<DotParams>(params);
+  const ShapedArray &a = in[0], &b = in[1];
+  if (a.dtype() != b.dtype()) {
+    throw TypeError("dot_general: operands of types " + to_string(a) + " and " + to_string(b) +
+                    ": convert one with astype");
+  }
+  if (a.dtype() == DType::prng_key) throw TypeError("dot_general: keys are no numbers");
+  check_pair(a, b, p.lhs_contracting, p.rhs_contracting, "contracting");
+  check_pair(a, b, p.lhs_batch, p.rhs_batch, "batch");
+  Shape shape;
+  for (std::int64_t d : p.lhs_batch) shape.push_back(a.dims()[static_cast<std::size_t>(d)]);
+  for (std::int64_t d : free_dims(a.rank(), p.lhs_contracting, p.lhs_batch))
+    shape.push_back(a.dims()[static_cast<std::size_t>(d)]);
+  for (std::int64_t d : free_dims(b.rank(), p.rhs_contracting, p.rhs_batch))
+    shape.push_back(b.dims()[static_cast<std::size_t>(d)]);
+  shape.num_elements();
+  const DType dtype = p.preferred_element_type.value_or(a.dtype());
+  if (dtype != a.dtype() &&
+      !(dtype == DType::f32 && (a.dtype() == DType::f16 || a.dtype() == DType::bf16))) {
+    throw TypeError("dot_general: operands of dtype " + to_string(a.dtype()) + " give " +
+                    to_string(a.dtype()) +
+                    " (f16 and bf16 also f32), and the result is wanted as " + to_string(dtype));
+  }
+  out[0] = ShapedArray(shape, dtype, a.weak() && b.weak(), AxisSet());
+}
+
+Cost dot_cost(Types in, const Params& params, Types out) {
+  const auto& p = params_as<DotParams>(params);
+  double k = 1;
+  for (std::int64_t d : p.lhs_contracting)
+    k *= static_cast<double>(in[0].dims()[static_cast<std::size_t>(d)]);
+  // A half-type product runs several times as fast as an f32 one; the difference does not matter
+  // for queueing.
+  return {2 * k * static_cast<double>(out[0].size()), static_cast<double>(in[0].nbytes()) +
+                                                          static_cast<double>(in[1].nbytes()) +
+                                                          static_cast<double>(out[0].nbytes())};
+}
+
+// Batch dims and the operands' other dims pass; the contracted ones are summed.
+FactorRule dot_sharding(Types in, const Params& params, Types) {
+  const auto& p = params_as<DotParams>(params);
+  FactorRule rule;
+  rule.operands.resize(2);
+  rule.operands[0].resize(static_cast<std::size_t>(in[0].rank()));
+  rule.operands[1].resize(static_cast<std::size_t>(in[1].rank()));
+  rule.results.resize(1);
+  const auto factor = [&](std::int64_t size, FactorKind kind) {
+    rule.factors.push_back({size, kind});
+    return static_cast<int>(rule.factors.size()) - 1;
+  };
+  const auto extent = [&](int operand, std::int64_t d) {
+    return in[static_cast<std::size_t>(operand)].dims()[static_cast<std::size_t>(d)];
+  };
+  for (std::size_t i = 0; i < p.lhs_batch.size(); ++i) {
+    const int f = factor(extent(0, p.lhs_batch[i]), FactorKind::pass);
+    rule.operands[0][static_cast<std::size_t>(p.lhs_batch[i])] = {f};
+    rule.operands[1][static_cast<std::size_t>(p.rhs_batch[i])] = {f};
+    rule.results[0].push_back({f});
+  }
+  for (std::size_t i = 0; i < p.lhs_contracting.size(); ++i) {
+    const int f = factor(extent(0, p.lhs_contracting[i]), FactorKind::sum);
+    rule.operands[0][static_cast<std::size_t>(p.lhs_contracting[i])] = {f};
+    rule.operands[1][static_cast<std::size_t>(p.rhs_contracting[i])] = {f};
+  }
+  for (int operand : {0, 1}) {
+    const Dims free = free_dims(in[static_cast<std::size_t>(operand)].rank(),
+                                operand ? p.rhs_contracting : p.lhs_contracting,
+                                operand ? p.rhs_batch : p.lhs_batch);
+    for (std::int64_t d : free) {
+      const int f = factor(extent(operand, d), FactorKind::pass);
+      rule.operands[static_cast<std::size_t>(operand)][static_cast<std::size_t>(d)] = {f};
+      rule.results[0].push_back({f});
+    }
+  }
+  return rule;
+}
+
+Dims range_dims(int begin, int end) {
+  Dims d(std::vector<int>{});
+  for (int i = begin; i < end; ++i) d.push_back(i);
+  return d;
+}
+
+[[noreturn]] void throw_inner_mismatch(const char* what, const ShapedArray& a, const ShapedArray& b,
+                                       std::int64_t ka, std::int64_t kb, SourceLine source) {
+  throw ValueError(std::string(what) + ": operands of types " + to_string(a) + " and " +
+                   to_string(b) + " do not fit: the contracted dims have sizes " +
+                   std::to_string(ka) + " and " + std::to_string(kb) + ", and must be equal" +
+                   at_line(source));
+}
+
+}  // namespace
+
+void DotParams::visit(ParamVisitor& v) const {
+  const auto list = [](const Dims& d) { return to_string(Shape(std::span(d.begin(), d.end()))); };
+  const std::string numbers = "((" + list(lhs_contracting) + ", " + list(rhs_contracting) + "), (" +
+                              list(lhs_batch) + ", " + list(rhs_batch) + "))";
+  v.value("dimension_numbers", std::string_view(numbers));
+  if (preferred_element_type) v.value("preferred_element_type", *preferred_element_type);
+}
+
+Dims free_dims(int rank, const Dims& contracting, const Dims& batch) {
+  Dims free(std::vector<int>{});
+  for (int d = 0; d < rank; ++d)
+    if (!holds(contracting, d) && !holds(batch, d)) free.push_back(d);
+  return free;
+}
+
+constinit Primitive dot_general_p = [] {
+  Primitive p;
+  p.name = "dot_general";
+  p.abstract_eval = eval_dot;
+  p.cost = dot_cost;
+  p.sharding = Rule<ShardingRuleFn>(dot_sharding);
+  return p;
+}();
+
+void register_dot() { register_primitive(dot_general_p); }
+
+Array bind_dot(Array a, Array b, const DotParams& params, SourceLine source) {
+  return bind(dot_general_p, std::move(a), std::move(b), params, source);
+}
+
+Array dot_general(Operand a, Operand b, DotDimensionNumbers numbers) {
+  promote(a, b, "dot_general");
+  DotParams p;
+  p.lhs_contracting =
+      normalize_dims(Dims(numbers.contracting.first), a.value.ndim(), "dot_general: contracting");
+  p.rhs_contracting =
+      normalize_dims(Dims(numbers.contracting.second), b.value.ndim(), "dot_general: contracting");
+  p.lhs_batch = normalize_dims(Dims(numbers.batch.first), a.value.ndim(), "dot_general: batch");
+  p.rhs_batch = normalize_dims(Dims(numbers.batch.second), b.value.ndim(), "dot_general: batch");
+  return bind_dot(std::move(a.value), std::move(b.value), p, a.source);
+}
+
+// NumPy's matmul: the last two dims are matrices, the others broadcast; a vector is a row on the
+// left, a column on the right, and its dim is not in the result.
+Array matmul(Operand a, Operand b) {
+  promote(a, b, "matmul");
+  const SourceLine source = a.source;
+  const ShapedArray ta = type_of(a, "matmul"), tb = type_of(b, "matmul");
+  if (ta.rank() == 0 || tb.rank() == 0) {
+    throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
+                     ": a scalar is no matrix: use a * b" + at_line(source));
+  }
+  const int ra = ta.rank(), rb = tb.rank();
+  const int ka = ra - 1, kb = rb == 1 ? 0 : rb - 2;
+  const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
+                     size_b = tb.dims()[static_cast<std::size_t>(kb)];
+  if (size_a != size_b) throw_inner_mismatch("matmul", ta, tb, size_a, size_b, source);
+  DotParams p;
+  p.lhs_contracting = Dims(std::vector<int>{ka});
+  p.rhs_contracting = Dims(std::vector<int>{kb});
+  p.lhs_batch = p.rhs_batch = Dims(std::vector<int>{});
+  const int batch_a = std::max(0, ra - 2), batch_b = std::max(0, rb - 2);
+  if (batch_a == 0 && batch_b == 0)
+    return bind_dot(std::move(a.value), std::move(b.value), p, source);
+
+  // Each batch dim, aligned from the last: in both operands it is a batch dim; in one alone (or of
+  // size 1 in the other) it is a free dim of that one, and no operand is broadcast.
+  const int rank = std::max(batch_a, batch_b);
+  std::vector<int> squeeze_a, squeeze_b;
+  enum Source { both, left, right };
+  std::vector<Source> sources;
+  for (int d = 0; d < rank; ++d) {
+    const int da = d - (rank - batch_a), db = d - (rank - batch_b);
+    const std::int64_t ea = da >= 0 ? ta.dims()[static_cast<std::size_t>(da)] : 1;
+    const std::int64_t eb = db >= 0 ? tb.dims()[static_cast<std::size_t>(db)] : 1;
+    if (ea != eb && ea != 1 && eb != 1) {
+      throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
+                       ": their batch dims of sizes " + std::to_string(ea) + " and " +
+                       std::to_string(eb) + " do not broadcast" + at_line(source));
+    }
+    if (da >= 0 && db >= 0 && ea == eb) {
+      sources.push_back(both);
+    } else if (da >= 0 && (db < 0 || eb == 1)) {
+      sources.push_back(left);
+      if (db >= 0) squeeze_b.push_back(db);
+    } else {
+      sources.push_back(right);
+      if (da >= 0) squeeze_a.push_back(da);
+    }
+  }
+  const auto without = [&](Array x, const std::vector<int>& dims) {
+    if (dims.empty()) return x;
+    Shape shape;
+    const Shape from = x.shape();
+    for (int d = 0; d < x.ndim(); ++d)
+      if (std::find(dims.begin(), dims.end(), d) == dims.end())
+        shape.push_back(from[static_cast<std::size_t>(d)]);
+    return bind_reshape(std::move(x), shape, source);
+  };
+  Array x = without(std::move(a.value), squeeze_a), y = without(std::move(b.value), squeeze_b);
+  std::vector<int> lhs_batch, rhs_batch;
+  std::vector<std::int64_t> batch_at, left_at,
+      right_at;  // where the dims of each kind come in the matmul's result
+  int ia = 0, ib = 0;
+  for (int d = 0; d < rank; ++d) {
+    const Source s = sources[static_cast<std::size_t>(d)];
+    if (s == both) {
+      lhs_batch.push_back(ia++);
+      rhs_batch.push_back(ib++);
+      batch_at.push_back(d);
+    } else if (s == left) {
+      ++ia;
+      left_at.push_back(d);
+    } else {
+      ++ib;
+      right_at.push_back(d);
+    }
+  }
+  p.lhs_batch = Dims(lhs_batch);
+  p.rhs_batch = Dims(rhs_batch);
+  p.lhs_contracting = Dims(std::vector<int>{x.ndim() - 1});
+  p.rhs_contracting = Dims(std::vector<int>{rb == 1 ? 0 : y.ndim() - 2});
+  if (ra > 1) left_at.push_back(rank);
+  if (rb > 1) right_at.push_back(ra > 1 ? rank + 1 : rank);
+  Array product = bind_dot(std::move(x), std::move(y), p, source);
+  // dot_general gives batch, left, right; the result wants each dim in its place.
+  std::vector<std::int64_t> place = batch_at;
+  place.insert(place.end(), left_at.begin(), left_at.end());
+  place.insert(place.end(), right_at.begin(), right_at.end());
+  std::vector<std::int64_t> permutation(place.size());
+  for (std::size_t d = 0; d < place.size(); ++d)
+    permutation[static_cast<std::size_t>(place[d])] = static_cast<std::int64_t>(d);
+  return bind_transpose(std::move(product), Dims(permutation), source);
+}
+
+Array dot(Operand a, Operand b) {
+  promote(a, b, "dot");
+  const ShapedArray ta = type_of(a, "dot"), tb = type_of(b, "dot");
+  if (ta.rank() == 0 || tb.rank() == 0) {
+    return bind(mul_p, std::move(a.value), std::move(b.value), no_params, a.source);
+  }
+  const int ka = ta.rank() - 1, kb = tb.rank() == 1 ? 0 : tb.rank() - 2;
+  const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
+                     size_b = tb.dims()[static_cast<std::size_t>(kb)];
+  if (size_a != size_b) throw_inner_mismatch("dot", ta, tb, size_a, size_b, a.source);
+  DotParams p;
+  p.lhs_contracting = Dims(std::vector<int>{ka});
+  p.rhs_contracting = Dims(std::vector<int>{kb});
+  p.lhs_batch = p.rhs_batch = range_dims(0, 0);
+  return bind_dot(std::move(a.value), std::move(b.value), p, a.source);
+}
+
+Array outer(Operand a, Operand b) {
+  promote(a, b, "outer");
+  const SourceLine source = a.source;
+  const std::int64_t m = type_of(a, "outer").size(), n = type_of(b, "outer").size();
+  Array x = bind_reshape(std::move(a.value), Shape{m}, source),
+        y = bind_reshape(std::move(b.value), Shape{n}, source);
+  const Shape shape{m, n};
+  x = bind_broadcast(std::move(x), shape, Dims(std::vector<int>{0}), source);
+  y = bind_broadcast(std::move(y), shape, Dims(std::vector<int>{1}), source);
+  return bind(mul_p, std::move(x), std::move(y), no_params, source);
+}
+
+}  // namespace shmap
