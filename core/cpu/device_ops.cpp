@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/cpu/kernels/combine.h"
 #include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/fill.h"
 
 namespace shmap {
 
@@ -22,6 +24,30 @@ void copy_box(const BoxCopy& box, int part, int parts, void*) {
   cpu::copy_strided_part(copy, part, parts);
 }
 
+cpu::ReduceOp reduce_op(Reduction op) {
+  switch (op) {
+    case Reduction::sum:
+      return cpu::ReduceOp::sum;
+    case Reduction::prod:
+      return cpu::ReduceOp::prod;
+    case Reduction::max:
+      return cpu::ReduceOp::max;
+    case Reduction::min:
+      return cpu::ReduceOp::min;
+    case Reduction::any:
+      return cpu::ReduceOp::any;
+    case Reduction::all:
+      return cpu::ReduceOp::all;
+  }
+  return cpu::ReduceOp::sum;
+}
+
+void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
+             std::int64_t begin, std::int64_t end, void*) {
+  const bool large = (end - begin) * itemsize(dtype) >= cpu::kNonTemporalBytes;
+  cpu::combine_ranks(reduce_op(op), dtype, ranks, n, out, begin, end, large);
+}
+
 void zero(void* dst, std::int64_t bytes, void*) {
   std::memset(dst, 0, static_cast<std::size_t>(bytes));
 }
@@ -33,7 +59,7 @@ void host_copy(void* dst, const void* src, std::int64_t bytes) { cpu::copy_bytes
 }  // namespace
 
 void register_cpu_device_ops() {
-  device_ops(BackendKind::cpu) = {copy_box, nullptr, zero, copy, host_copy, host_copy};
+  device_ops(BackendKind::cpu) = {copy_box, combine, zero, copy, host_copy, host_copy};
 }
 
 }  // namespace shmap

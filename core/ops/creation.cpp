@@ -24,26 +24,13 @@ Array combine(const Primitive& p, Array a, Array b, SourceLine source) {
   return bind(p, std::move(left.value), std::move(right.value), no_params, source);
 }
 
-// A scalar of any kind to a shape; of a host scalar also to (), so that the result is on a device.
-Array fill_shape(Array value, const Shape& shape, const char* what, SourceLine source) {
-  const Node& node = checked_node(value, what, source);
-  if (node.type.rank() == 0) return bind_broadcast(std::move(value), shape, Dims(), source);
-  const Shape from = node.type.dims();
-  const Shape shapes[] = {from, shape};
-  if (!(broadcast_shapes(shapes, what, source) == shape)) {
-    throw ValueError(std::string(what) + ": a value of shape " + to_string(from) +
-                     " does not broadcast to the shape " + to_string(shape) + at_line(source));
-  }
-  return broadcast_array(std::move(value), shape, source);
-}
-
 Array constant(const Shape& shape, double value, DType dtype, const char* what, SourceLine source) {
   if (dtype == DType::prng_key) {
     throw TypeError(std::string(what) + ": dtype " + to_string(dtype) +
                     ": keys are no numbers; make them with random::key or random::split" +
                     at_line(source));
   }
-  return fill_shape(scalar_of(dtype, value, source), shape, what, source);
+  return broadcast_exactly(scalar_of(dtype, value, source), shape, what, source);
 }
 
 // As x: shape, dtype, and where x was placed, its placement. Each device fills its own block.
@@ -59,7 +46,7 @@ Array constant_like(const Operand& x, Array value, const char* what) {
   const bool outside = &current_trace() == &base_trace();
   if (!placed || placed->trace != 0 || !placed->committed || !outside ||
       node_of(value)->kind != NodeKind::literal) {
-    return fill_shape(std::move(value), node.type.dims(), what, source);
+    return broadcast_exactly(std::move(value), node.type.dims(), what, source);
   }
   const ShapedArray type(node.type.dims(), node.type.dtype(), node.type.weak(), AxisSet());
   StoredNode* result = StoredNode::make(type, placed->mesh, placed->count);
@@ -148,12 +135,12 @@ Array empty(Shape shape, DType dtype, SourceLine source) {
 }
 
 Array full(Shape shape, Operand value) {
-  return fill_shape(std::move(value.value), shape, "full", value.source);
+  return broadcast_exactly(std::move(value.value), shape, "full", value.source);
 }
 Array full(Shape shape, Operand value, DType dtype) {
   type_of(value, "full");
-  return fill_shape(convert(std::move(value.value), dtype, value.source), shape, "full",
-                    value.source);
+  return broadcast_exactly(convert(std::move(value.value), dtype, value.source), shape, "full",
+                           value.source);
 }
 
 Array eye(std::int64_t n, DType dtype, SourceLine source) {
@@ -205,10 +192,10 @@ Array linspace(Operand start, Operand stop, std::int64_t num) {
     row.push_back(e);
     column.push_back(1);
   }
-  const Array lo =
-      bind_reshape(fill_shape(std::move(start.value), bounds, "linspace", source), row, source);
-  const Array hi =
-      bind_reshape(fill_shape(std::move(stop.value), bounds, "linspace", source), row, source);
+  const Array lo = bind_reshape(
+      broadcast_exactly(std::move(start.value), bounds, "linspace", source), row, source);
+  const Array hi = bind_reshape(
+      broadcast_exactly(std::move(stop.value), bounds, "linspace", source), row, source);
   if (num == 0) {
     row[0] = 0;
     return constant(row, 0, dtype, "linspace", source);

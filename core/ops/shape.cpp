@@ -375,6 +375,19 @@ Array bind_broadcast(Array x, const Shape& shape, const Dims& dims, SourceLine s
   return bind(broadcast_in_dim_p, std::move(x), params, source);
 }
 
+Array broadcast_exactly(Array x, const Shape& shape, const char* what, SourceLine source) {
+  const Node& node = checked_node(x, what, source);
+  if (node.type.rank() == 0 && (node.kind == NodeKind::literal || !shape.empty()))
+    return bind_broadcast(std::move(x), shape, Dims(), source);
+  const Shape from = node.type.dims();
+  const Shape shapes[] = {from, shape};
+  if (!(broadcast_shapes(shapes, what, source) == shape)) {
+    throw ValueError(std::string(what) + ": a value of shape " + to_string(from) +
+                     " does not broadcast to the shape " + to_string(shape) + at_line(source));
+  }
+  return broadcast_array(std::move(x), shape, source);
+}
+
 Array bind_concatenate(std::span<Array> arrays, int dim, SourceLine source) {
   if (arrays.size() == 1) return arrays[0];
   ConcatenateParams params;

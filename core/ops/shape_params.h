@@ -63,6 +63,9 @@ struct IotaParams : ParamsOf<IotaParams> {
 Array bind_reshape(Array x, const Shape& shape, SourceLine source);
 Array bind_transpose(Array x, const Dims& permutation, SourceLine source);
 Array bind_broadcast(Array x, const Shape& shape, const Dims& dims, SourceLine source);
+// To exactly this shape by NumPy's rules: ValueError naming `what` where it does not broadcast. A
+// host scalar comes onto a device, whatever the shape.
+Array broadcast_exactly(Array x, const Shape& shape, const char* what, SourceLine source);
 Array bind_concatenate(std::span<Array> arrays, int dim, SourceLine source);
 Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source);
 // A host number of that dtype, no longer weak.

@@ -1,0 +1,81 @@
+// gather on the CPU.
+#include "core/cpu/kernels/gather.h"
+
+#include <cstring>
+#include <limits>
+
+#include "core/ops/gather_ops.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+template <class T>
+std::uint64_t bits_of(T value) {
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+
+// One item that stands for "there is none" (JAX's mode "fill").
+std::uint64_t fill_value(DType t) {
+  switch (t) {
+    case DType::bool_:
+      return 1;
+    case DType::i8:
+      return bits_of(std::numeric_limits<std::int8_t>::min());
+    case DType::i16:
+      return bits_of(std::numeric_limits<std::int16_t>::min());
+    case DType::i32:
+      return bits_of(std::numeric_limits<std::int32_t>::min());
+    case DType::i64:
+      return bits_of(std::numeric_limits<std::int64_t>::min());
+    case DType::f16:
+      return 0x7e00;
+    case DType::bf16:
+      return 0x7fc0;
+    case DType::f32:
+      return bits_of(std::numeric_limits<float>::quiet_NaN());
+    case DType::f64:
+      return bits_of(std::numeric_limits<double>::quiet_NaN());
+    default:
+      return ~std::uint64_t{0};
+  }
+}
+
+cpu::Gather gather_of(const KernelCall& call) {
+  const auto& p = params_as<GatherParams>(call.params);
+  cpu::Gather g;
+  g.dims = {p.offset_dims, p.collapsed_slice_dims, p.start_index_map, p.operand_batching_dims,
+            p.start_indices_batching_dims};
+  g.operand_shape = call.in_types[0].dims();
+  g.indices_shape = call.in_types[1].dims();
+  g.slice_sizes = p.slice_sizes;
+  g.index_dtype = call.in_types[1].dtype();
+  g.mode = p.mode == GatherMode::clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
+  g.itemsize = itemsize(call.in_types[0].dtype());
+  g.operand = call.in[0];
+  g.indices = call.in[1];
+  g.out = call.out[0];
+  return g;
+}
+
+void run_gather(const KernelCall& call) {
+  cpu::Gather g = gather_of(call);
+  const std::uint64_t fill = fill_value(call.in_types[0].dtype());
+  g.fill = &fill;
+  cpu::gather_part(g, call.part, call.parts);
+}
+
+int gather_parts(const KernelCall& call, int workers) {
+  return cpu::gather_parts(gather_of(call), workers);
+}
+
+}  // namespace
+
+void register_cpu_gather_kernels() {
+  gather_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_gather, gather_parts};
+}
+
+}  // namespace shmap

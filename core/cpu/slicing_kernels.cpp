@@ -1,0 +1,129 @@
+// slice, dynamic_slice and dynamic_update_slice on the CPU.
+#include <algorithm>
+
+#include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/gather_index.h"
+#include "core/ops/slicing.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+// A box of `extent` between two row-major arrays of its rank; src and dst are to be set.
+cpu::StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const Shape& dst_shape,
+                          int itemsize) {
+  cpu::StridedCopy copy;
+  copy.rank = extent.rank();
+  copy.itemsize = itemsize;
+  std::copy(extent.begin(), extent.end(), copy.extent);
+  cpu::row_major_strides(copy.rank, src_shape.data(), itemsize, copy.src_stride);
+  cpu::row_major_strides(copy.rank, dst_shape.data(), itemsize, copy.dst_stride);
+  return copy;
+}
+
+cpu::StridedCopy slice_copy(const KernelCall& call) {
+  const auto& params = params_as<SliceParams>(call.params);
+  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
+  cpu::StridedCopy copy = box_copy(to, from, to, itemsize(call.out_types[0].dtype()));
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    offset += params.start_indices[d] * copy.src_stride[d];
+    copy.src_stride[d] *= params.strides[d];
+  }
+  copy.src = static_cast<const std::byte*>(call.in[0]) + offset;
+  copy.dst = call.out[0];
+  return copy;
+}
+
+// The byte offset in `whole` at which the starts (operands from `first` on) put a part.
+std::int64_t dynamic_offset(const KernelCall& call, std::size_t first, const Shape& whole,
+                            const Shape& part, const std::int64_t* stride) {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d < whole.size(); ++d) {
+    const auto read = cpu::index_reader(call.in_types[first + d].dtype());
+    offset += clamp_start(read(call.in[first + d], 0), whole[d], part[d]) * stride[d];
+  }
+  return offset;
+}
+
+cpu::StridedCopy dynamic_slice_copy(const KernelCall& call) {
+  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
+  cpu::StridedCopy copy = box_copy(to, from, to, itemsize(call.out_types[0].dtype()));
+  copy.src = static_cast<const std::byte*>(call.in[0]) +
+             dynamic_offset(call, 1, from, to, copy.src_stride);
+  copy.dst = call.out[0];
+  return copy;
+}
+
+template <cpu::StridedCopy (*make)(const KernelCall&)>
+void run_copy(const KernelCall& call) {
+  if (call.out_types[0].size() == 0) return;
+  cpu::copy_strided_part(make(call), call.part, call.parts);
+}
+// Of the result's extents alone: where the part begins is not known before it runs.
+int parts_of_copy(const KernelCall& call, int workers) {
+  const Shape& to = call.out_types[0].dims();
+  if (call.out_types[0].size() == 0) return 1;
+  return cpu::copy_parts(
+      box_copy(to, call.in_types[0].dims(), to, itemsize(call.out_types[0].dtype())), workers);
+}
+
+// The outermost dim of more than one item: parts take its rows.
+std::size_t row_dim(const Shape& shape) {
+  std::size_t d = 0;
+  while (d + 1 < shape.size() && shape[d] == 1) ++d;
+  return d;
+}
+
+// A part of the call copies its rows of the operand, unless the result is in the operand's place,
+// and then what the update has of those rows.
+void run_dynamic_update_slice(const KernelCall& call) {
+  const Shape &whole = call.out_types[0].dims(), &part = call.in_types[1].dims();
+  const int item = itemsize(call.out_types[0].dtype());
+  if (call.out_types[0].size() == 0) return;
+  auto* const out = static_cast<std::byte*>(call.out[0]);
+  if (whole.empty()) {
+    cpu::copy_bytes(out, call.in[1], item);
+    return;
+  }
+  const std::size_t rows = row_dim(whole);
+  const auto [begin, end] = call.share(whole[rows]);
+  cpu::StridedCopy copy = box_copy(part, part, whole, item);
+  if (call.in[0] != call.out[0]) {
+    const std::int64_t at = begin * copy.dst_stride[rows];
+    cpu::copy_bytes(out + at, static_cast<const std::byte*>(call.in[0]) + at,
+                    (end - begin) * copy.dst_stride[rows]);
+  }
+  if (call.in_types[1].size() == 0) return;
+  const std::int64_t offset = dynamic_offset(call, 2, whole, part, copy.dst_stride);
+  const auto read = cpu::index_reader(call.in_types[2 + rows].dtype());
+  const std::int64_t start = clamp_start(read(call.in[2 + rows], 0), whole[rows], part[rows]);
+  const std::int64_t first = std::max(begin, start), last = std::min(end, start + part[rows]);
+  if (first >= last) return;
+  copy.extent[rows] = last - first;
+  copy.src = static_cast<const std::byte*>(call.in[1]) + (first - start) * copy.src_stride[rows];
+  copy.dst = out + offset + (first - start) * copy.dst_stride[rows];
+  cpu::copy_strided(copy);
+}
+
+int dynamic_update_slice_parts(const KernelCall& call, int workers) {
+  const Shape& whole = call.out_types[0].dims();
+  if (whole.empty() || call.out_types[0].size() == 0) return 1;
+  const bool in_place = call.in[0] == call.out[0];
+  const Shape& moved = in_place ? call.in_types[1].dims() : whole;
+  const int parts =
+      cpu::copy_parts(box_copy(moved, moved, whole, itemsize(call.out_types[0].dtype())), workers);
+  return static_cast<int>(std::min<std::int64_t>(parts, whole[row_dim(whole)]));
+}
+
+}  // namespace
+
+void register_cpu_slicing_kernels() {
+  const int cpu = static_cast<int>(BackendKind::cpu);
+  slice_p.kernels[cpu] = {run_copy<slice_copy>, parts_of_copy};
+  dynamic_slice_p.kernels[cpu] = {run_copy<dynamic_slice_copy>, parts_of_copy};
+  dynamic_update_slice_p.kernels[cpu] = {run_dynamic_update_slice, dynamic_update_slice_parts};
+}
+
+}  // namespace shmap

@@ -1,0 +1,266 @@
+#include "core/ops/slicing.h"
+
+#include "core/ir/node.h"
+#include "core/ops/promote.h"
+#include "core/ops/shape_params.h"
+#include "core/runtime/host_transfer.h"
+#include "shmap/ops.h"
+
+namespace shmap {
+
+namespace {
+
+std::string text_of(const IntList& list) {
+  return to_string(Shape(std::span<const std::int64_t>(list.data(), list.size())));
+}
+
+// ---- slice
+
+void eval_slice(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<SliceParams>(params);
+  const std::size_t rank = in[0].dims().size();
+  const std::string text = "slice: an operand of type " + to_string(in[0]);
+  if (p.start_indices.size() != rank || p.limit_indices.size() != rank ||
+      p.strides.size() != rank) {
+    throw ValueError(text + ", starts " + text_of(p.start_indices) + ", limits " +
+                     text_of(p.limit_indices) + " and strides " + text_of(p.strides) +
+                     ": one each is wanted for every dim");
+  }
+  Shape shape;
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::int64_t start = p.start_indices[d], limit = p.limit_indices[d], by = p.strides[d];
+    if (start < 0 || limit < start || limit > in[0].dims()[d] || by < 1) {
+      throw ValueError(text + ": of dim " + std::to_string(d) + " items " + std::to_string(start) +
+                       " to " + std::to_string(limit) + " in steps of " + std::to_string(by) +
+                       " are asked for, and it has items 0 to " + std::to_string(in[0].dims()[d]) +
+                       ": wanted 0 <= start <= limit <= extent and a step of 1 or more");
+    }
+    shape.push_back((limit - start + by - 1) / by);
+  }
+  out[0] = ShapedArray(shape, in[0].dtype(), in[0].weak(), AxisSet());
+}
+
+std::int64_t view_slice(const ShapedArray& in, const Params& params, const ShapedArray& out) {
+  const auto& p = params_as<SliceParams>(params);
+  if (out.size() == 0) return 0;
+  std::int64_t offset = 0, stride = itemsize(in.dtype());
+  bool whole_below = true;  // all dims further in are taken whole
+  for (std::size_t d = in.dims().size(); d-- > 0;) {
+    const std::int64_t taken = out.dims()[d];
+    if (taken != 1 && (!whole_below || p.strides[d] != 1)) return -1;
+    if (taken != in.dims()[d]) whole_below = false;
+    offset += p.start_indices[d] * stride;
+    stride *= in.dims()[d];
+  }
+  return offset;
+}
+
+// A dim is split where it is taken whole.
+std::uint32_t cut_dims(const Shape& whole, const Shape& part) {
+  std::uint32_t mask = 0;
+  for (std::size_t d = 0; d < whole.size(); ++d)
+    if (whole[d] != part[d]) mask |= 1u << d;
+  return mask;
+}
+
+FactorRule shard_slice(Types in, const Params&, Types out) {
+  const auto localize = [](const Params& global, Types, Types local) -> std::unique_ptr<Params> {
+    auto mine = std::make_unique<SliceParams>(params_as<SliceParams>(global));
+    for (std::size_t d = 0; d < mine->strides.size(); ++d)
+      if (mine->start_indices[d] == 0 && mine->strides[d] == 1)
+        mine->limit_indices[d] = local[0].dims()[d];
+    return mine;
+  };
+  return same_dims_rule(in, out, cut_dims(in[0].dims(), out[0].dims()), localize);
+}
+
+// ---- dynamic_slice, dynamic_update_slice
+
+void check_starts(Types in, std::size_t first, const char* what) {
+  const auto rank = static_cast<std::size_t>(in[0].rank());
+  if (in.size() != first + rank) {
+    throw ValueError(std::string(what) + ": an operand of type " + to_string(in[0]) + " and " +
+                     std::to_string(in.size() - first) + " starts: one is wanted for each of its " +
+                     std::to_string(rank) + " dims");
+  }
+  for (std::size_t d = 0; d < rank; ++d) {
+    const ShapedArray& start = in[first + d];
+    if (start.rank() == 0 && is_integer(start.dtype())) continue;
+    throw TypeError(std::string(what) + ": the start of dim " + std::to_string(d) + " has type " +
+                    to_string(start) + ", and an integer scalar is wanted");
+  }
+}
+
+void check_fits(const char* what, const ShapedArray& operand, const Shape& part) {
+  bool fits = part.size() == operand.dims().size();
+  for (std::size_t d = 0; fits && d < part.size(); ++d)
+    fits = part[d] >= 0 && part[d] <= operand.dims()[d];
+  if (fits) return;
+  throw ValueError(std::string(what) + ": a part of shape " + to_string(part) +
+                   " does not lie inside an operand of type " + to_string(operand) +
+                   ": it must have the same rank and no greater extents");
+}
+
+void eval_dynamic_slice(Types in, const Params& params, std::span<ShapedArray> out) {
+  const Shape& sizes = params_as<DynamicSliceParams>(params).slice_sizes;
+  check_starts(in, 1, "dynamic_slice");
+  check_fits("dynamic_slice", in[0], sizes);
+  out[0] = ShapedArray(sizes, in[0].dtype(), in[0].weak(), AxisSet());
+}
+
+Cost cost_dynamic_slice(Types, const Params&, Types out) {
+  return {0, 2.0 * static_cast<double>(out[0].nbytes())};
+}
+
+FactorRule shard_dynamic_slice(Types in, const Params&, Types out) {
+  const auto localize = [](const Params&, Types, Types local) -> std::unique_ptr<Params> {
+    auto mine = std::make_unique<DynamicSliceParams>();
+    mine->slice_sizes = local[0].dims();
+    return mine;
+  };
+  FactorRule rule = same_dims_rule(in, out, cut_dims(in[0].dims(), out[0].dims()), localize);
+  return rule;
+}
+
+void eval_dynamic_update_slice(Types in, const Params&, std::span<ShapedArray> out) {
+  check_starts(in, 2, "dynamic_update_slice");
+  check_fits("dynamic_update_slice", in[0], in[1].dims());
+  if (in[0].dtype() != in[1].dtype()) {
+    throw TypeError("dynamic_update_slice: an operand of type " + to_string(in[0]) +
+                    " and an update of type " + to_string(in[1]) +
+                    ": convert the update with astype");
+  }
+  out[0] = ShapedArray(in[0].dims(), in[0].dtype(), in[0].weak(), AxisSet());
+}
+
+FactorRule shard_dynamic_update_slice(Types in, const Params&, Types out) {
+  return same_dims_rule(in, out, cut_dims(in[0].dims(), in[1].dims()));
+}
+
+constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding) {
+  Primitive p;
+  p.name = name;
+  p.abstract_eval = eval;
+  p.sharding = Rule<ShardingRuleFn>(sharding);
+  return p;
+}
+
+}  // namespace
+
+constinit Primitive slice_p = [] {
+  Primitive p = make("slice", eval_slice, shard_slice);
+  p.view = view_slice;
+  return p;
+}();
+constinit Primitive dynamic_slice_p = [] {
+  Primitive p = make("dynamic_slice", eval_dynamic_slice, shard_dynamic_slice);
+  p.cost = cost_dynamic_slice;
+  return p;
+}();
+constinit Primitive dynamic_update_slice_p = [] {
+  Primitive p = make("dynamic_update_slice", eval_dynamic_update_slice, shard_dynamic_update_slice);
+  p.in_place = true;
+  p.in_place_operand = 0;
+  return p;
+}();
+
+void register_slicing() {
+  for (Primitive* p : {&slice_p, &dynamic_slice_p, &dynamic_update_slice_p}) register_primitive(*p);
+}
+
+Array bind_slice(Array x, const Dims& start, const Dims& limit, const Dims& strides,
+                 SourceLine source) {
+  SliceParams params;
+  params.start_indices = start;
+  params.limit_indices = limit;
+  params.strides = strides;
+  return bind(slice_p, std::move(x), params, source);
+}
+
+Array slice_dim(Array x, int dim, std::int64_t start, std::int64_t limit, SourceLine source) {
+  const Shape& shape = checked_node(x, "slice", source).type.dims();
+  if (start == 0 && limit == shape[static_cast<std::size_t>(dim)]) return x;
+  SliceParams params;
+  for (std::int64_t e : shape) {
+    params.start_indices.push_back(0);
+    params.limit_indices.push_back(e);
+    params.strides.push_back(1);
+  }
+  params.start_indices[static_cast<std::size_t>(dim)] = start;
+  params.limit_indices[static_cast<std::size_t>(dim)] = limit;
+  return bind(slice_p, std::move(x), params, source);
+}
+
+Array bind_dynamic_slice(Array x, std::span<const Array> starts, const Shape& sizes,
+                         SourceLine source) {
+  const ShapedArray type = checked_node(x, "dynamic_slice", source).type;
+  bool known = starts.size() == type.dims().size();
+  for (const Array& start : starts) {
+    const Node& node = checked_node(start, "dynamic_slice", source);
+    known = known && node.kind == NodeKind::literal && is_integer(node.type.dtype());
+  }
+  if (!known) {
+    std::vector<Array> in{std::move(x)};
+    in.insert(in.end(), starts.begin(), starts.end());
+    DynamicSliceParams params;
+    params.slice_sizes = sizes;
+    return bind(dynamic_slice_p, in, params, source);
+  }
+  at_source(source, [&] { check_fits("dynamic_slice", type, sizes); });
+  Dims first, limit, strides;
+  for (std::size_t d = 0; d < starts.size(); ++d) {
+    const std::int64_t start = convert(starts[d], DType::i64, source).item<std::int64_t>();
+    first.push_back(clamp_start(start, type.dims()[d], sizes[d]));
+    limit.push_back(first[d] + sizes[d]);
+    strides.push_back(1);
+  }
+  return bind_slice(std::move(x), first, limit, strides, source);
+}
+
+// ----------------------------------------------------------------------------------------------
+// user functions
+
+Array slice(Operand x, Dims start, Dims limit) {
+  Dims strides;
+  for (std::size_t d = 0; d < start.size(); ++d) strides.push_back(1);
+  return slice(std::move(x), start, limit, strides);
+}
+Array slice(Operand x, Dims start, Dims limit, Dims strides) {
+  type_of(x, "slice");
+  return bind_slice(std::move(x.value), start, limit, strides, x.source);
+}
+
+Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes) {
+  type_of(x, "dynamic_slice");
+  return bind_dynamic_slice(std::move(x.value), starts, sizes, x.source);
+}
+
+Array dynamic_index_in_dim(Operand x, Operand index, int axis, bool keepdims) {
+  const ShapedArray type = type_of(x, "dynamic_index_in_dim");
+  const auto dim = static_cast<std::size_t>(at_source(
+      x.source, [&] { return normalize_dim(axis, type.rank(), "dynamic_index_in_dim"); }));
+  if (type.dims()[dim] == 0) {
+    throw ValueError("dynamic_index_in_dim: dim " + std::to_string(dim) + " of an array of type " +
+                     to_string(type) + " has no item" + at_line(x.source));
+  }
+  std::vector<Array> starts(type.dims().size(), Array(0));
+  starts[dim] = index.value;
+  Shape sizes = type.dims(), rest;
+  sizes[dim] = 1;
+  for (std::size_t d = 0; d < sizes.size(); ++d)
+    if (d != dim) rest.push_back(sizes[d]);
+  Array item = bind_dynamic_slice(std::move(x.value), starts, sizes, x.source);
+  return keepdims ? item : bind_reshape(std::move(item), rest, x.source);
+}
+
+Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts) {
+  const ShapedArray& type = type_of(x, "dynamic_update_slice");
+  const ShapedArray& update_type = type_of(update, "dynamic_update_slice");
+  if (update_type.weak() && update_type.dtype() != type.dtype())
+    update.value = convert(std::move(update.value), type.dtype(), update.source);
+  std::vector<Array> in{std::move(x.value), std::move(update.value)};
+  in.insert(in.end(), starts.begin(), starts.end());
+  return bind(dynamic_update_slice_p, in, no_params, x.source);
+}
+
+}  // namespace shmap
