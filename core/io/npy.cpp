@@ -3,6 +3,7 @@
 
 #include "core/array/sharding.h"
 #include "core/io/npy_file.h"
+#include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
 #include "core/runtime/host_transfer.h"
 #include "shmap/io.h"
@@ -18,6 +19,7 @@ std::vector<Slice> whole(const Shape& shape) {
 }
 
 Array load(const io::NpyFile& file, const Sharding* sharding, bool committed) {
+  ensure_started();
   const io::NpyHeader& header = file.header();
   const Shape block = sharding->block_shape(header.shape, "load_npy: \"" + file.path() + "\"");
   const std::int64_t bytes = checked_bytes(block, itemsize(header.dtype));

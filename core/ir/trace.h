@@ -46,6 +46,8 @@ Trace& current_trace();
 // The trace of ops outside every transform; set once by the runtime.
 void set_base_trace(Trace* trace);
 Trace& base_trace();
+// Registers primitives and kernels, where that has not been done: what does not go through bind calls it first.
+inline void ensure_started() { base_trace(); }
 // Makes `trace` current on this thread for a scope, exceptions included.
 class TraceScope {
  public:

@@ -7,22 +7,18 @@
 namespace shmap {
 
 // Result of the operand's dtype.
-#define SHMAP_UNARY_PRIMITIVES(X)                                                                \
-  X(neg)                                                                                         \
-  X(abs)                                                                                         \
-  X(sign)                                                                                        \
-  X(floor) X(ceil) X(round) X(exp) X(expm1) X(log) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(asin) \
-      X(acos) X(atan) X(sinh) X(cosh) X(sqrt) X(rsqrt) X(cbrt) X(logistic) X(erf) X(erf_inv)     \
-          X(square) X(not_)
+#define SHMAP_UNARY_PRIMITIVES(X)                                                                 \
+  X(neg)                                                                                          \
+  X(abs) X(sign) X(floor) X(ceil) X(round) X(exp) X(expm1) X(log) X(log1p) X(sin) X(cos) X(tan)   \
+      X(tanh) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(sqrt) X(rsqrt) X(cbrt) X(logistic) X(erf) \
+          X(erf_inv) X(square) X(not_)
 // Result bool.
 #define SHMAP_PREDICATE_PRIMITIVES(X) X(is_finite)
 // Two operands of one dtype, which is the result's too.
 #define SHMAP_BINARY_PRIMITIVES(X)                                                          \
   X(add)                                                                                    \
-  X(sub)                                                                                    \
-  X(mul)                                                                                    \
-  X(div) X(rem) X(pow) X(max) X(min) X(atan2) X(bit_and) X(bit_or) X(bit_xor) X(shift_left) \
-      X(shift_right_arithmetic) X(shift_right_logical)
+  X(sub) X(mul) X(div) X(rem) X(pow) X(max) X(min) X(atan2) X(bit_and) X(bit_or) X(bit_xor) \
+      X(shift_left) X(shift_right_arithmetic) X(shift_right_logical)
 // Two operands of one dtype; result bool.
 #define SHMAP_COMPARE_PRIMITIVES(X) X(eq) X(ne) X(lt) X(le) X(gt) X(ge)
 

@@ -96,7 +96,7 @@ void wait_for(const StoredNode& node) {
 }
 
 Array array_from_host(const void* data, DType dtype, const Shape& shape) {
-  base_trace();  // starts the library, where this is its first use
+  ensure_started();
   const std::int64_t bytes = checked_bytes(shape, itemsize(dtype));
   const detail::MeshImpl* mesh = detail::MeshImpl::default_device();
   StoredNode* node = StoredNode::make(ShapedArray(shape, dtype, false, AxisSet()), mesh, 1);

@@ -1,6 +1,17 @@
 #include "core/runtime/launch.h"
 
+#include <string>
+
+#include "shmap/error.h"
+
 namespace shmap::detail {
+
+void throw_in_task(const char* what) {
+  throw Error(std::string(what) +
+              ": an array operation inside a kernel or callback, which runs on a worker and has no "
+              "trace: work on "
+              "the memory that it is given");
+}
 
 void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,
                    std::vector<Event>& waits) {

@@ -28,6 +28,7 @@ inline bool settled(Event& event) {
   event = Event();
   return true;
 }
+[[noreturn]] void throw_in_task(const char* what);
 // True where a task that reads and writes these buffers has nothing to wait for, as far as a glance
 // tells.
 inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* const> writes) {
@@ -36,6 +37,12 @@ inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* co
   for (Buffer* b : writes)
     if (b->def().record() != nullptr || !b->uses().empty()) return false;
   return true;
+}
+// Throws where this thread runs a task: a kernel or callback on a worker has no trace, and an op in
+// it would wait for the very lock that its caller may hold.
+inline void refuse_in_task(const char* what) {
+  if (in_task()) [[unlikely]]
+    throw_in_task(what);
 }
 // What a task that reads and writes these buffers has to wait for.
 void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,

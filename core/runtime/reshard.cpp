@@ -139,6 +139,7 @@ class Mover {
 }  // namespace
 
 Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh) {
+  ensure_started();
   StoredNode* node = StoredNode::make(literal.type, mesh, mesh->local_count());
   Array out = Array::of(node);
   node->sharding = mesh->replicated();
@@ -173,8 +174,9 @@ Array reshard(const Array& x, const Sharding* target, const std::string& what, S
   }
   if (base.kind != NodeKind::stored || base.trace != 0) throw_escaped(base, what.c_str(), source);
   auto& from = static_cast<StoredNode&>(base);
-  const Shape block = target->block_shape(from.type.dims(), what);
   if (from.sharding == target) return x;
+  detail::refuse_in_task("reshard");
+  const Shape block = target->block_shape(from.type.dims(), what);
   StoredNode* node = StoredNode::make(from.type, target->mesh(), target->mesh()->local_count());
   Array out = Array::of(node);
   node->sharding = target;

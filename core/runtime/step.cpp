@@ -212,6 +212,7 @@ bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const>
 }  // namespace
 
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
+  detail::refuse_in_task(step.primitive.name);
   if (run_as_view(step, out_types, out)) return;
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
   LeaderLaunch leader(step, out_types, out, cohorts);

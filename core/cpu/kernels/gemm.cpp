@@ -76,6 +76,25 @@ GemmEngine bf16_engine() {
   return engine;
 }
 
+// Whether OpenBLAS is the faster one for small products in f32: its kernels for these need AVX-512.
+bool small_openblas() {
+#if defined(__x86_64__)
+  static const bool small = __builtin_cpu_supports("avx512f") && openblas_gemm() != nullptr;
+  return small;
+#else
+  return false;
+#endif
+}
+
+// m · n · k up to which a call of oneDNN costs more than the product: in f32 OpenBLAS is faster, in
+// bf16 the own kernel (measured, one thread).
+constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024;
+
+bool is_small(const Gemm& g, std::int64_t limit) {
+  return g.m <= limit && g.n <= limit && g.k <= limit && g.m * g.n <= limit &&
+         g.m * g.n * g.k <= limit;
+}
+
 const char* element(const void* base, std::int64_t offset, DType t) {
   return static_cast<const char*>(base) + offset * itemsize(t);
 }
@@ -169,13 +188,14 @@ bool gemm_engine_available(GemmEngine engine, DType dtype) {
 GemmEngine gemm_engine(const Gemm& g) {
   switch (g.dtype) {
     case f32:
-      return f32_engine();
+      return is_small(g, kSmallF32) && small_openblas() ? GemmEngine::openblas : f32_engine();
     case f64:
       return f64_engine();
     case bf16:
+      if (is_small(g, kSmallBf16)) return GemmEngine::own;
       return bf16_engine() != GemmEngine::own ? bf16_engine() : f32_engine();
     case f16:
-      return f32_engine();
+      return is_small(g, kSmallBf16) ? GemmEngine::own : f32_engine();
     default:
       return GemmEngine::own;
   }

@@ -19,7 +19,8 @@ constexpr int kMaxTile = 14 * 128;  // elements of the largest register tile, of
 template <class T>
 struct MicroKernel {
   int rows, cols;
-  void (*run)(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc, bool add);
+  void (*run)(std::int64_t k, const T* a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc,
+              bool add);
 };
 
 #define SHMAP_GEMM_SIMD baseline
@@ -93,12 +94,12 @@ Level cpu_level() {
 }
 
 template <class T, bool kLogical>
-MicroKernel<T> best_kernel() {
+MicroKernel<T> best_kernel(std::int64_t m) {
 #if defined(__x86_64__)
-  if (cpu_level() == Level::avx512) return avx512::kernel<T, kLogical>();
-  if (cpu_level() == Level::avx2) return avx2::kernel<T, kLogical>();
+  if (cpu_level() == Level::avx512) return avx512::kernel<T, kLogical>(m);
+  if (cpu_level() == Level::avx2) return avx2::kernel<T, kLogical>(m);
 #endif
-  return baseline::kernel<T, kLogical>();
+  return baseline::kernel<T, kLogical>(m);
 }
 
 template <class Compute, class Stored>
@@ -175,9 +176,10 @@ void blocked(const Gemm& g) {
   constexpr std::int64_t k_block = 1024 / std::max<std::int64_t>(size, 2);
   constexpr std::int64_t n_block = 8192 / std::max<std::int64_t>(size, 2);
   constexpr bool direct = std::is_same_v<Compute, Out>;
+  constexpr bool same = std::is_same_v<Compute, Stored>;
 
   thread_local PackBuffers buffers;
-  const MicroKernel<Compute> kernel = best_kernel<Compute, kLogical>();
+  const MicroKernel<Compute> kernel = best_kernel<Compute, kLogical>(g.m);
   const std::int64_t m_block = 16 * kernel.rows;
   const auto* const a = static_cast<const Stored*>(g.a);
   const auto* const b = static_cast<const Stored*>(g.b);
@@ -192,6 +194,8 @@ void blocked(const Gemm& g) {
       static_cast<Compute*>(buffers.a.get(static_cast<std::size_t>(mb_max * kb_max * size)));
   auto* const packed_b =
       static_cast<Compute*>(buffers.b.get(static_cast<std::size_t>(nb_max * kb_max * size)));
+  // With few rows to use it, b is read where it lies, but for what is left of whole tiles.
+  const bool in_place = same && !g.trans_b && g.m <= 2 * kernel.rows;
   Compute* sum = nullptr;
   if constexpr (!direct) {
     const std::int64_t cols = std::min(g.n, n_block);
@@ -206,21 +210,27 @@ void blocked(const Gemm& g) {
     for (std::int64_t k0 = 0; k0 < g.k; k0 += k_block) {
       const std::int64_t kb = std::min(k_block, g.k - k0);
       const bool add = k0 > 0 || (direct && g.accumulate);
-      pack(b + n0 * b_col + k0 * b_k, b_col, b_k, nb, kb, kernel.cols, packed_b);
+      const Stored* const block_b = b + n0 * b_col + k0 * b_k;
+      const std::int64_t packed_from = in_place ? nb / kernel.cols * kernel.cols : 0;
+      pack(block_b + packed_from * b_col, b_col, b_k, nb - packed_from, kb, kernel.cols, packed_b);
       for (std::int64_t m0 = 0; m0 < g.m; m0 += m_block) {
         const std::int64_t mb = std::min(m_block, g.m - m0);
         pack(a + m0 * a_row + k0 * a_k, a_row, a_k, mb, kb, kernel.rows, packed_a);
         for (std::int64_t j = 0; j < nb; j += kernel.cols) {
+          const Compute* panel_b = packed_b + (j - packed_from) * kb;
+          std::int64_t ldb = kernel.cols;
+          if constexpr (same) {
+            if (j < packed_from) panel_b = block_b + j, ldb = g.ldb;
+          }
           for (std::int64_t i = 0; i < mb; i += kernel.rows) {
             const std::int64_t rows = std::min<std::int64_t>(kernel.rows, mb - i);
             const std::int64_t cols = std::min<std::int64_t>(kernel.cols, nb - j);
             const Compute* const panel_a = packed_a + i * kb;
-            const Compute* const panel_b = packed_b + j * kb;
             Compute* const to = sum + (m0 + i) * sum_ld + j;
             if (rows == kernel.rows && cols == kernel.cols) {
-              kernel.run(kb, panel_a, panel_b, to, sum_ld, add);
+              kernel.run(kb, panel_a, panel_b, ldb, to, sum_ld, add);
             } else {
-              kernel.run(kb, panel_a, panel_b, tile, kernel.cols, false);
+              kernel.run(kb, panel_a, panel_b, ldb, tile, kernel.cols, false);
               add_tile<Compute, kLogical>(tile, kernel.cols, rows, cols, to, sum_ld, add);
             }
           }

@@ -4,13 +4,13 @@
 namespace SHMAP_GEMM_SIMD {
 
 // c = a · b or, with add, c += a · b (logical: or), of a tile of all its rows and columns; `a` is
-// packed as k × rows, `b` as k × two vectors, and rows of c are ldc elements apart.
-template <class T, bool kLogical>
-void micro_kernel(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc, bool add) {
+// packed as k × rows; rows of b and c are ldb and ldc elements apart.
+template <class T, bool kLogical, int rows>
+void micro_kernel(std::int64_t k, const T* a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc,
+                  bool add) {
   typedef T Vec __attribute__((vector_size(SHMAP_GEMM_BYTES)));
   typedef T Unaligned __attribute__((vector_size(SHMAP_GEMM_BYTES), aligned(sizeof(T)), may_alias));
   constexpr int lanes = SHMAP_GEMM_BYTES / static_cast<int>(sizeof(T));
-  constexpr int rows = SHMAP_GEMM_ROWS;
   Vec acc[rows][2] = {};
   for (std::int64_t l = 0; l < k; ++l) {
     const Vec b0 = *reinterpret_cast<const Unaligned*>(b);
@@ -26,7 +26,7 @@ void micro_kernel(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc
       }
     }
     a += rows;
-    b += 2 * lanes;
+    b += ldb;
   }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r) {
@@ -45,10 +45,18 @@ void micro_kernel(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc
   }
 }
 
+template <class T, bool kLogical, int rows>
+MicroKernel<T> kernel_of_rows() {
+  return {rows, 2 * SHMAP_GEMM_BYTES / static_cast<int>(sizeof(T)),
+          micro_kernel<T, kLogical, rows>};
+}
+
+// For a product of m rows.
 template <class T, bool kLogical>
-MicroKernel<T> kernel() {
-  return {SHMAP_GEMM_ROWS, 2 * SHMAP_GEMM_BYTES / static_cast<int>(sizeof(T)),
-          micro_kernel<T, kLogical>};
+MicroKernel<T> kernel(std::int64_t m) {
+  if (m == 1) return kernel_of_rows<T, kLogical, 1>();
+  if (m <= 4) return kernel_of_rows<T, kLogical, 4>();
+  return kernel_of_rows<T, kLogical, SHMAP_GEMM_ROWS>();
 }
 
 }  // namespace SHMAP_GEMM_SIMD
