@@ -35,10 +35,8 @@ constexpr Variable kTable[] = {
      kSecondsForms, "a wait that takes longer fails", 0, 1e9},
     {Var::fault, "SHMAP_FAULT", Kind::text, "", "site[@device][#n]:action, comma separated",
      "makes something go wrong, for tests", 0, 0},
-    {Var::check_captures, "SHMAP_CHECK_CAPTURES", Kind::flag, "0", kFlagForms,
-     "retraces each call of a jitted function and throws where the result differs", 0, 1},
-    {Var::explain_retrace, "SHMAP_EXPLAIN_RETRACE", Kind::flag, "0", kFlagForms,
-     "says what differed when a jitted function is traced again", 0, 1},
+    {Var::check_nans, "SHMAP_CHECK_NANS", Kind::flag, "0", kFlagForms,
+     "waits for each op, and throws where a result holds a NaN", 0, 1},
 };
 
 const Variable& row(Var var) {

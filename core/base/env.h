@@ -14,8 +14,7 @@ enum class Var : std::uint8_t {
   collective_warn_sec,
   collective_timeout_sec,
   fault,
-  check_captures,
-  explain_retrace,
+  check_nans,
 };
 
 enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };

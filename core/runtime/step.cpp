@@ -5,6 +5,7 @@
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "core/runtime/launch.h"
+#include "core/runtime/op_site.h"
 
 namespace shmap {
 
@@ -29,6 +30,7 @@ std::int64_t estimate_ns(const Step& step, Types out_types) {
 // A kernel call that outlives its step: queued, or captured into a graph.
 struct OwnedCall {
   KernelFn run;
+  OpSite site;
   std::unique_ptr<Params> params;
   std::vector<const void*> in;
   std::vector<void*> out;
@@ -43,6 +45,10 @@ class LeaderLaunch {
                const Cohorts& cohorts)
       : step_(step), out_types_(out_types), out_(out), cohorts_(cohorts), kernel_(kernel_of(step)) {
     cost_ns_ = estimate_ns(step, out_types);
+  }
+
+  OpSite site_at(std::uint32_t position) const {
+    return {&step_.primitive, &step_.mesh, position, number_, step_.source};
   }
 
   void run(std::uint32_t position) {
@@ -85,13 +91,14 @@ class LeaderLaunch {
     task.name = step_.primitive.name;
     Stream& stream = *device.compute;
     if (waits.empty() && stream.runs_at_once(cost_ns_)) {
-      Immediate now{kernel_.run, &call};
+      const OpSite site = site_at(position);
+      Immediate now{kernel_.run, &call, &site};
       task.args = &now;
       task.run = [](void* args, const TaskContext& context) {
         auto* self = static_cast<Immediate*>(args);
         KernelCall c = *self->call;
         c.native = context.native;
-        self->run(c);
+        run_kernel(self->run, c, *self->site);
       };
       finish(stream.enqueue(task, {}), reads.span().first(n_reads), writes.span());
       return;
@@ -101,7 +108,7 @@ class LeaderLaunch {
     if (kernel_.parts && cohorts_.leaders.size() < static_cast<std::size_t>(workers)) {
       task.parts = kernel_.parts(call, workers);
     }
-    task.args = own(call);
+    task.args = own(call, position);
     task.run = [](void* args, const TaskContext& context) {
       auto* self = static_cast<OwnedCall*>(args);
       const std::size_t n = self->in.size();
@@ -110,7 +117,7 @@ class LeaderLaunch {
       c.part = context.part;
       c.parts = context.parts;
       c.native = context.native;
-      self->run(c);
+      run_kernel(self->run, c, self->site);
     };
     task.drop = [](void* args) noexcept { delete static_cast<OwnedCall*>(args); };
     finish(stream.enqueue(task, waits), reads.span().first(n_reads), writes.span());
@@ -120,6 +127,7 @@ class LeaderLaunch {
   struct Immediate {
     KernelFn run;
     const KernelCall* call;
+    const OpSite* site;
   };
 
   static const Kernel& kernel_of(const Step& step) {
@@ -169,9 +177,10 @@ class LeaderLaunch {
     return -1;
   }
 
-  OwnedCall* own(const KernelCall& call) const {
+  OwnedCall* own(const KernelCall& call, std::uint32_t position) const {
     auto owned = std::make_unique<OwnedCall>();
     owned->run = kernel_.run;
+    owned->site = site_at(position);
     owned->params = step_.params.clone();
     owned->in.assign(call.in.begin(), call.in.end());
     owned->out.assign(call.out.begin(), call.out.end());
@@ -193,6 +202,7 @@ class LeaderLaunch {
   const Cohorts& cohorts_;
   const Kernel& kernel_;
   std::int64_t cost_ns_;
+  std::uint64_t number_ = OpSite::next_number();
 };
 
 // Where the result is part of operand 0, the table says so and nothing runs.
@@ -221,12 +231,14 @@ void run_step(const Step& step, Types out_types, std::span<StoredNode* const> ou
     for (std::uint32_t position : cohorts.leaders) leader.run(position);
   }
   count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()));
-  if (cohorts.identity) return;
-  for (StoredNode* node : out) {
-    const std::span<Block> blocks = node->blocks();
-    for (std::uint32_t p = 0; p < node->count; ++p)
-      if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
+  if (!cohorts.identity) {
+    for (StoredNode* node : out) {
+      const std::span<Block> blocks = node->blocks();
+      for (std::uint32_t p = 0; p < node->count; ++p)
+        if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
+    }
   }
+  check_nans(leader.site_at(0), out);
 }
 
 }  // namespace shmap

@@ -92,15 +92,15 @@ TEST_F(EnvTest, ReadsEachKind) {
   }
   unsetenv("SHMAP_WORKERS");
   for (const char* yes : {"1", "true", "ON", "Yes"}) {
-    set("SHMAP_CHECK_CAPTURES", yes);
-    EXPECT_TRUE(flag(Var::check_captures));
+    set("SHMAP_CHECK_NANS", yes);
+    EXPECT_TRUE(flag(Var::check_nans));
   }
   for (const char* no : {"0", "false", "off", "NO", ""}) {
-    set("SHMAP_CHECK_CAPTURES", no);
-    EXPECT_FALSE(flag(Var::check_captures));
+    set("SHMAP_CHECK_NANS", no);
+    EXPECT_FALSE(flag(Var::check_nans));
   }
-  set("SHMAP_CHECK_CAPTURES", "maybe");
-  EXPECT_THROW(flag(Var::check_captures), ValueError);
+  set("SHMAP_CHECK_NANS", "maybe");
+  EXPECT_THROW(flag(Var::check_nans), ValueError);
 }
 
 TEST_F(EnvTest, AnUnknownNameIsAnErrorWithTheNearest) {

@@ -1,0 +1,105 @@
+#include "core/runtime/op_site.h"
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "core/base/env.h"
+#include "core/base/fault.h"
+#include "core/ir/trace.h"
+#include "core/runtime/host_transfer.h"
+
+namespace shmap {
+
+namespace {
+
+// The first NaN, or -1.
+std::int64_t find_nan(const std::byte* data, DType dtype, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    double v = 0;
+    if (dtype == DType::f64) {
+      std::memcpy(&v, data + 8 * i, 8);
+    } else if (dtype == DType::f32) {
+      float f;
+      std::memcpy(&f, data + 4 * i, 4);
+      v = f;
+    } else {
+      std::uint16_t bits;
+      std::memcpy(&bits, data + 2 * i, 2);
+      v = dtype == DType::f16 ? half_bits_to_float(bits) : bfloat_bits_to_float(bits);
+    }
+    if (std::isnan(v)) return i;
+  }
+  return -1;
+}
+
+void poison(const KernelCall& call) {
+  const DType t = call.out_types[0].dtype();
+  if (!is_floating(t) || call.out_types[0].size() == 0) return;
+  std::memset(call.out[0], 0xff,
+              static_cast<std::size_t>(itemsize(t)));  // all ones is a NaN in each of them
+}
+
+bool checking_nans() {
+  static const bool on = env::flag(env::Var::check_nans);
+  return on;
+}
+
+}  // namespace
+
+std::string describe(const OpSite& site) {
+  std::string names, values;
+  const std::vector<std::int64_t> at = site.mesh->coordinates(site.position);
+  for (std::size_t a = 0; a < at.size(); ++a) {
+    names += (a ? " " : "") + site.mesh->env()->names[a] + ",";
+    values += (a ? " " : "") + std::to_string(at[a]) + ",";
+  }
+  return std::string(site.primitive->name) + " (op " + std::to_string(site.number) + ") on " +
+         site.mesh->local(site.position).device.str() +
+         (at.empty() ? "" : " at mesh coordinates (" + names + ") = (" + values + ")");
+}
+
+void run_kernel(KernelFn run, const KernelCall& call, const OpSite& site) {
+  const auto context = [&](const char* what) {
+    return what + ("\n  in " + describe(site)) + at_line(site.source);
+  };
+  try {
+    const fault::Action action = fault::point("kernel", site.mesh->local(site.position).index);
+    run(call);
+    if (action == fault::Action::nan) [[unlikely]]
+      poison(call);
+  } catch (const ValueError& e) {
+    throw ValueError(context(e.what()));
+  } catch (const TypeError& e) {
+    throw TypeError(context(e.what()));
+  } catch (const OutOfMemory& e) {
+    throw OutOfMemory(context(e.what()));
+  } catch (const CollectiveError& e) {
+    throw CollectiveError(context(e.what()));
+  } catch (const std::exception& e) {
+    throw DeviceError(context(e.what()));
+  }
+}
+
+void check_nans(const OpSite& step, std::span<StoredNode* const> results) {
+  if (!checking_nans()) [[likely]]
+    return;
+  for (const StoredNode* node : results) {
+    const DType dtype = node->type.dtype();
+    if (!is_floating(dtype)) continue;
+    for (std::uint32_t p = 0; p < node->count; ++p) {
+      const std::vector<std::byte> bytes = block_to_host(*node, p);
+      const std::int64_t at =
+          find_nan(bytes.data(), dtype, static_cast<std::int64_t>(bytes.size()) / itemsize(dtype));
+      if (at < 0) continue;
+      OpSite site = step;
+      site.position = p;
+      throw ValueError(
+          "NaN in the result of " + describe(site) + ", first at element " + std::to_string(at) +
+          " of its block (row-major), of type " + to_string(node->type) +
+          ": look at its operands; SHMAP_CHECK_NANS=0 turns this check off" + at_line(step.source));
+    }
+  }
+}
+
+}  // namespace shmap
