@@ -21,18 +21,6 @@ void bf16_to_f32(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) o[i] = std::uint32_t{a[i]} << 16;
 }
 
-void f32_to_bf16(const void* in, void* out, std::int64_t n) {
-  const std::uint32_t* a = static_cast<const std::uint32_t*>(in);
-  std::uint16_t* o = static_cast<std::uint16_t*>(out);
-  SHMAP_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t f = a[i];
-    const std::uint32_t rounded = (f + 0x7fffu + ((f >> 16) & 1u)) >> 16;
-    const std::uint32_t quiet = (f >> 16) | 0x40u;
-    o[i] = static_cast<std::uint16_t>((f & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
-  }
-}
-
 void f64_to_odd_f32(const void* in, void* out, std::int64_t n) {
   const double* a = static_cast<const double*>(in);
   float* o = static_cast<float*>(out);
@@ -74,6 +62,23 @@ HWY_INLINE void narrow(const float* a, std::uint16_t* o) {
   const auto x = hn::DemoteTo(D16{}, hn::LoadU(D32{}, a));
   hn::StoreU(x, D16{}, reinterpret_cast<hwy::float16_t*>(o));
 }
+HWY_INLINE void narrow_bf16(const float* a, std::uint16_t* o) {
+  const D32 d;
+  const hn::RebindToUnsigned<D32> du;
+  const hn::RebindToSigned<D32> di;
+  const auto x = hn::LoadU(d, a);
+  const auto f = hn::BitCast(du, x);
+  const auto high = hn::ShiftRight<16>(f);
+  const auto even = hn::Add(f, hn::And(high, hn::Set(du, 1)));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(even, hn::Set(du, 0x7fff)));
+  const auto quiet = hn::Or(high, hn::Set(du, 0x40));
+  const auto bits = hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, quiet), hn::BitCast(d, rounded));
+  const hn::Rebind<std::uint16_t, D32> d16;
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, bits)), d16, o);  // below 2^16: nothing saturates
+}
+void f32_to_bf16(const void* in, void* out, std::int64_t n) {
+  in_vectors<float, std::uint16_t, narrow_bf16>(in, out, n);
+}
 void f16_to_f32(const void* in, void* out, std::int64_t n) {
   in_vectors<std::uint16_t, float, widen>(in, out, n);
 }
@@ -81,6 +86,18 @@ void f32_to_f16(const void* in, void* out, std::int64_t n) {
   in_vectors<float, std::uint16_t, narrow>(in, out, n);
 }
 #else
+void f32_to_bf16(const void* in, void* out, std::int64_t n) {
+  const std::uint32_t* a = static_cast<const std::uint32_t*>(in);
+  std::uint16_t* o = static_cast<std::uint16_t*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t f = a[i];
+    const std::uint32_t rounded = (f + 0x7fffu + ((f >> 16) & 1u)) >> 16;
+    const std::uint32_t quiet = (f >> 16) | 0x40u;
+    o[i] = static_cast<std::uint16_t>((f & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
+  }
+}
+
 void f16_to_f32(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
     static_cast<float*>(out)[i] = half_bits_to_float(static_cast<const std::uint16_t*>(in)[i]);

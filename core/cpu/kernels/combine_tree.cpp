@@ -1,5 +1,7 @@
 // Elementwise trees over 2, 4 and 8 arrays.
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 

@@ -16,17 +16,13 @@ namespace {
 
 inline constexpr std::int64_t kBlockBytes = 4096;
 
-// Writes an L1-sized block again and again: `block` holds whole periods of the contents, of which
-// the last repetition may be cut.
-void repeat(std::byte* out, const std::byte* block, std::int64_t block_bytes, std::int64_t bytes) {
-  const auto copy = bytes >= kNonTemporalBytes
-                        ? store_non_temporal
-                        : [](void* to, const void* from, std::int64_t size) {
-                            std::memcpy(to, from, static_cast<std::size_t>(size));
-                          };
-  for (std::int64_t at = 0; at < bytes; at += block_bytes)
-    copy(out + at, block, std::min(block_bytes, bytes - at));
-  if (bytes >= kNonTemporalBytes) non_temporal_fence();
+// Writes `bytes` bytes of copies of a T, as much as one wants before whole blocks are copied.
+template <class T>
+void fill_start(std::byte* out, const void* value, std::int64_t bytes) {
+  T element;
+  std::memcpy(&element, value, sizeof(T));
+  for (std::int64_t i = 0; i < bytes; i += static_cast<std::int64_t>(sizeof(T)))
+    std::memcpy(out + i, &element, sizeof(T));
 }
 
 template <class T>
@@ -102,17 +98,39 @@ void fill(void* out, const void* value, int itemsize, std::int64_t n) {
     std::memset(o, static_cast<int>(*v), static_cast<std::size_t>(bytes));
     return;
   }
-  if (itemsize > kBlockBytes) {
-    for (std::int64_t i = 0; i < n; ++i) std::memcpy(o + i * itemsize, v, size);
-    return;
+  // A few elements are written one by one, then what is there is doubled up to a block in the first
+  // cache, then that block is copied. The block holds whole elements.
+  const std::int64_t start = std::min(bytes, std::max<std::int64_t>(256 / itemsize, 1) * itemsize);
+  switch (itemsize) {
+    case 1:
+      fill_start<std::uint8_t>(o, v, start);
+      break;
+    case 2:
+      fill_start<std::uint16_t>(o, v, start);
+      break;
+    case 4:
+      fill_start<std::uint32_t>(o, v, start);
+      break;
+    case 8:
+      fill_start<std::uint64_t>(o, v, start);
+      break;
+    default:
+      for (std::int64_t i = 0; i < start; i += itemsize) std::memcpy(o + i, v, size);
   }
-  alignas(64) std::byte block[kBlockBytes];
-  const std::int64_t block_bytes = std::min(bytes, kBlockBytes / itemsize * itemsize);
-  std::memcpy(block, v, size);
-  for (std::int64_t done = itemsize; done < block_bytes; done *= 2) {
-    std::memcpy(block + done, block, static_cast<std::size_t>(std::min(done, block_bytes - done)));
+  const std::int64_t block =
+      std::min(bytes, std::max<std::int64_t>(kBlockBytes / itemsize, 1) * itemsize);
+  std::int64_t done = start;
+  for (; done < block; done *= 2)
+    std::memcpy(o + done, o, static_cast<std::size_t>(std::min(done, block - done)));
+  const bool non_temporal = bytes >= kNonTemporalBytes;
+  for (std::int64_t at = block; at < bytes; at += block) {
+    const std::int64_t m = std::min(block, bytes - at);
+    if (non_temporal)
+      store_non_temporal(o + at, o, m);
+    else
+      std::memcpy(o + at, o, static_cast<std::size_t>(m));
   }
-  repeat(o, block, block_bytes, bytes);
+  if (non_temporal) non_temporal_fence();
 }
 
 void iota(DType dtype, void* out, std::int64_t n, std::int64_t first, std::int64_t start,

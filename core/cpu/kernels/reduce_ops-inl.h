@@ -8,13 +8,15 @@ namespace {
 
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
-#define SHMAP_VECTOR_OP(expression)      \
-  template <class V>                     \
-  static HWY_INLINE V vector(V a, V b) { \
-    return expression;                   \
+// `neutral` is x for which vector(a, x) is a, bit for bit.
+#define SHMAP_VECTOR_OP(expression, neutral_value) \
+  static constexpr double neutral = neutral_value; \
+  template <class V>                               \
+  static HWY_INLINE V vector(V a, V b) {           \
+    return expression;                             \
   }
 #else
-#define SHMAP_VECTOR_OP(expression)
+#define SHMAP_VECTOR_OP(expression, neutral_value)
 #endif
 
 // What wraps is computed in an unsigned type of at least int's width.
@@ -27,14 +29,14 @@ struct Sum {
   static T run(T a, T b) {
     return static_cast<T>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b));
   }
-  SHMAP_VECTOR_OP(hn::Add(a, b))
+  SHMAP_VECTOR_OP(hn::Add(a, b), -0.0)
 };
 struct Prod {
   template <class T>
   static T run(T a, T b) {
     return static_cast<T>(static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b));
   }
-  SHMAP_VECTOR_OP(hn::Mul(a, b))
+  SHMAP_VECTOR_OP(hn::Mul(a, b), 1.0)
 };
 struct Max {  // a NaN in b fails the comparison, one in a is asked for
   template <class T>
@@ -42,7 +44,7 @@ struct Max {  // a NaN in b fails the comparison, one in a is asked for
     const T larger = a > b ? a : b;
     return a != a ? a : larger;
   }
-  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Gt(a, b), a, b)))
+  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Gt(a, b), a, b)), -HUGE_VAL)
 };
 struct Min {
   template <class T>
@@ -50,7 +52,7 @@ struct Min {
     const T smaller = a < b ? a : b;
     return a != a ? a : smaller;
   }
-  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Lt(a, b), a, b)))
+  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Lt(a, b), a, b)), HUGE_VAL)
 };
 struct Or {
   template <class T>
@@ -77,84 +79,122 @@ struct Xor {
 template <class T>
 inline constexpr int kLanes = 256 / static_cast<int>(sizeof(T));
 
-template <class Op, class T>
-T fold(T* lanes, std::int64_t m) {  // 1 <= m <= kLanes<T>
-  while (m > 1) {
-    const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(m)) / 2);
-    for (std::int64_t j = 0; j + half < m; ++j) lanes[j] = Op::run(lanes[j], lanes[j + half]);
-    m = half;
-  }
-  return lanes[0];
-}
-
-// All kLanes: the loops' lengths are known, so that they become a few vector operations.
+// Folds 2 * half lanes in halves; the loops' lengths are known, so that they become a few vector
+// operations.
 template <class Op, class T, int half>
-T fold_all(T* lanes) {
+T fold(T* lanes) {
   if constexpr (half == 0) {
     return lanes[0];
   } else {
     for (int j = 0; j < half; ++j) lanes[j] = Op::run(lanes[j], lanes[j + half]);
-    return fold_all<Op, T, half / 2>(lanes);
+    return fold<Op, T, half / 2>(lanes);
   }
 }
+
+#if SHMAP_VECTORS
+// The first `count` (any number) elements at p, and neutral ones in the place of the others.
+template <class Op, class D, class T>
+HWY_INLINE hn::Vec<D> load_or_neutral(D d, const T* p, std::int64_t count) {
+  constexpr std::int64_t lanes = hn::MaxLanes(D{});
+  const hn::Vec<D> neutral = hn::Set(d, static_cast<T>(Op::neutral));
+  if (count <= 0) return neutral;
+  if (count >= lanes) return hn::LoadU(d, p);
+  const auto mask = hn::FirstN(d, static_cast<std::size_t>(count));
+  return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), neutral);
+}
+
+// n >= 1 contiguous floats to one.
+template <class Op, class T>
+T reduce_floats(const T* p, std::int64_t n) {
+  using D = hn::ScalableTag<T>;
+  const D d;
+  constexpr std::int64_t step = hn::MaxLanes(D{}), width = kLanes<T>;
+  constexpr int vectors = static_cast<int>(width / step);
+  static_assert(vectors == 4 || vectors == 8);
+  alignas(64) T lanes[step];
+  const auto at = [&](std::int64_t i, int k) HWY_ATTR {
+    return load_or_neutral<Op>(d, p + i + k * step, n - i - k * step);
+  };
+  if (n <= step) {
+    hn::Store(at(0, 0), d, lanes);
+    return fold<Op, T, static_cast<int>(step / 2)>(lanes);
+  }
+  auto a0 = at(0, 0), a1 = at(0, 1), a2 = at(0, 2), a3 = at(0, 3);
+  std::int64_t i = width;
+  if constexpr (vectors == 4) {
+    for (; i + width <= n; i += width) {
+      a0 = Op::vector(a0, hn::LoadU(d, p + i));
+      a1 = Op::vector(a1, hn::LoadU(d, p + i + step));
+      a2 = Op::vector(a2, hn::LoadU(d, p + i + 2 * step));
+      a3 = Op::vector(a3, hn::LoadU(d, p + i + 3 * step));
+    }
+    if (i < n) {
+      a0 = Op::vector(a0, at(i, 0));
+      a1 = Op::vector(a1, at(i, 1));
+      a2 = Op::vector(a2, at(i, 2));
+      a3 = Op::vector(a3, at(i, 3));
+    }
+  } else {
+    auto a4 = at(0, 4), a5 = at(0, 5), a6 = at(0, 6), a7 = at(0, 7);
+    for (; i + width <= n; i += width) {
+      a0 = Op::vector(a0, hn::LoadU(d, p + i));
+      a1 = Op::vector(a1, hn::LoadU(d, p + i + step));
+      a2 = Op::vector(a2, hn::LoadU(d, p + i + 2 * step));
+      a3 = Op::vector(a3, hn::LoadU(d, p + i + 3 * step));
+      a4 = Op::vector(a4, hn::LoadU(d, p + i + 4 * step));
+      a5 = Op::vector(a5, hn::LoadU(d, p + i + 5 * step));
+      a6 = Op::vector(a6, hn::LoadU(d, p + i + 6 * step));
+      a7 = Op::vector(a7, hn::LoadU(d, p + i + 7 * step));
+    }
+    if (i < n) {
+      a0 = Op::vector(a0, at(i, 0));
+      a1 = Op::vector(a1, at(i, 1));
+      a2 = Op::vector(a2, at(i, 2));
+      a3 = Op::vector(a3, at(i, 3));
+      a4 = Op::vector(a4, at(i, 4));
+      a5 = Op::vector(a5, at(i, 5));
+      a6 = Op::vector(a6, at(i, 6));
+      a7 = Op::vector(a7, at(i, 7));
+    }
+    a0 = Op::vector(a0, a4);
+    a1 = Op::vector(a1, a5);
+    a2 = Op::vector(a2, a6);
+    a3 = Op::vector(a3, a7);
+  }
+  hn::Store(Op::vector(Op::vector(a0, a2), Op::vector(a1, a3)), d, lanes);
+  return fold<Op, T, static_cast<int>(step / 2)>(lanes);
+}
+#else
+template <class Op, class T>
+T reduce_floats(const T* p, std::int64_t n) {
+  constexpr std::int64_t width = kLanes<T>;
+  T lanes[width];
+  for (std::int64_t j = 0; j < std::min(n, width); ++j) lanes[j] = p[j];
+  if (n >= width) {
+    std::int64_t i = width;
+    for (; i + width <= n; i += width)
+      for (std::int64_t j = 0; j < width; ++j) lanes[j] = Op::run(lanes[j], p[i + j]);
+    for (std::int64_t j = 0; i + j < n; ++j) lanes[j] = Op::run(lanes[j], p[i + j]);
+    return fold<Op, T, static_cast<int>(width / 2)>(lanes);
+  }
+  while (n > 1) {  // what is absent from the full width changes nothing
+    const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)) / 2);
+    for (std::int64_t j = 0; j + half < n; ++j) lanes[j] = Op::run(lanes[j], lanes[j + half]);
+    n = half;
+  }
+  return lanes[0];
+}
+#endif
 
 // n >= 1 contiguous elements to one.
 template <class Op, class T>
 T reduce_run(const T* p, std::int64_t n) {
-  if constexpr (!std::is_floating_point_v<T>) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return reduce_floats<Op>(p, n);
+  } else {
     T result = p[0];
     for (std::int64_t i = 1; i < n; ++i) result = Op::run(result, p[i]);
     return result;
-  } else {
-    constexpr int width = kLanes<T>;
-    alignas(64) T lanes[width];
-    if (n < width) {
-      for (std::int64_t j = 0; j < n; ++j) lanes[j] = p[j];
-      return fold<Op>(lanes, n);
-    }
-    std::int64_t i = width;
-#if SHMAP_VECTORS
-    const hn::ScalableTag<T> d;
-    constexpr int step = hn::MaxLanes(hn::ScalableTag<T>{});
-    auto a0 = hn::LoadU(d, p), a1 = hn::LoadU(d, p + step), a2 = hn::LoadU(d, p + 2 * step),
-         a3 = hn::LoadU(d, p + 3 * step);
-    if constexpr (width == 4 * step) {
-      for (; i + width <= n; i += width) {
-        a0 = Op::vector(a0, hn::LoadU(d, p + i));
-        a1 = Op::vector(a1, hn::LoadU(d, p + i + step));
-        a2 = Op::vector(a2, hn::LoadU(d, p + i + 2 * step));
-        a3 = Op::vector(a3, hn::LoadU(d, p + i + 3 * step));
-      }
-    } else {
-      static_assert(width == 8 * step);
-      auto a4 = hn::LoadU(d, p + 4 * step), a5 = hn::LoadU(d, p + 5 * step),
-           a6 = hn::LoadU(d, p + 6 * step), a7 = hn::LoadU(d, p + 7 * step);
-      for (; i + width <= n; i += width) {
-        a0 = Op::vector(a0, hn::LoadU(d, p + i));
-        a1 = Op::vector(a1, hn::LoadU(d, p + i + step));
-        a2 = Op::vector(a2, hn::LoadU(d, p + i + 2 * step));
-        a3 = Op::vector(a3, hn::LoadU(d, p + i + 3 * step));
-        a4 = Op::vector(a4, hn::LoadU(d, p + i + 4 * step));
-        a5 = Op::vector(a5, hn::LoadU(d, p + i + 5 * step));
-        a6 = Op::vector(a6, hn::LoadU(d, p + i + 6 * step));
-        a7 = Op::vector(a7, hn::LoadU(d, p + i + 7 * step));
-      }
-      hn::Store(a4, d, lanes + 4 * step);
-      hn::Store(a5, d, lanes + 5 * step);
-      hn::Store(a6, d, lanes + 6 * step);
-      hn::Store(a7, d, lanes + 7 * step);
-    }
-    hn::Store(a0, d, lanes);
-    hn::Store(a1, d, lanes + step);
-    hn::Store(a2, d, lanes + 2 * step);
-    hn::Store(a3, d, lanes + 3 * step);
-#else
-    for (int j = 0; j < width; ++j) lanes[j] = p[j];
-    for (; i + width <= n; i += width)
-      for (int j = 0; j < width; ++j) lanes[j] = Op::run(lanes[j], p[i + j]);
-#endif
-    for (std::int64_t j = 0; i + j < n; ++j) lanes[j] = Op::run(lanes[j], p[i + j]);
-    return fold_all<Op, T, width / 2>(lanes);
   }
 }
 

@@ -1,5 +1,7 @@
 // Contiguous runs to one element.
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <type_traits>
 
 #include "core/cpu/kernels/reduce_parts.h"
