@@ -216,6 +216,7 @@ TEST(Gemm, HalfTypesRoundOnceAndLargeSizesCrossEveryBlock) {
   check_case<bfloat16>({9, 1040, 1030, false, true, true, 0}, gemm, rng);
   check_case<bfloat16>({800, 80, 1700, false, false, true, 0}, gemm, rng);    // by columns
   check_case<bfloat16>({780, 1024, 900, false, false, false, 0}, gemm, rng);  // reordered
+  check_case<bfloat16>({800, 256, 760, true, true, true, 2}, gemm, rng);      // transposed
   check_case<float>({230, 40, 520, false, false, false, 0}, gemm, rng);
   check_case<std::int32_t>({230, 2060, 20, true, true, true, 5}, run_with<GemmEngine::own>, rng);
   check_case<std::int32_t>({230, 40, 520, false, false, true, 5}, run_with<GemmEngine::own>, rng);
