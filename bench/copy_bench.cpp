@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/fill.h"
 
 namespace shmap::cpu {
 namespace {
@@ -53,12 +54,12 @@ void copy_contiguous(benchmark::State& state) {
   report(state, bytes);
 }
 
-void fill(benchmark::State& state) {
+void fill_floats(benchmark::State& state) {
   const std::int64_t bytes = state.range(0) << 10;
   const Bytes dst(bytes);
   const float value = 1.5f;
   for (auto _ : state) {
-    fill_items(dst.data(), &value, 4, bytes / 4);
+    fill(dst.data(), &value, 4, bytes / 4);
     benchmark::ClobberMemory();
   }
   report(state, bytes);
@@ -104,7 +105,7 @@ void slice_rows(benchmark::State& state) {
 
 BENCHMARK(memcpy_contiguous)->RangeMultiplier(4)->Range(4, 64 << 10);
 BENCHMARK(copy_contiguous)->RangeMultiplier(4)->Range(4, 64 << 10);
-BENCHMARK(fill)->Arg(64)->Arg(1 << 10)->Arg(64 << 10);
+BENCHMARK(fill_floats)->Arg(64)->Arg(1 << 10)->Arg(64 << 10);
 BENCHMARK(transpose_square)->ArgsProduct({{1, 2, 4, 8}, {64, 1000, 1024, 4096}});
 BENCHMARK(slice_rows)->Arg(16)->Arg(64)->Arg(256)->Arg(4096);
 

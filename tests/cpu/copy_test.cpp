@@ -195,23 +195,6 @@ TEST(StridedCopy, LargeRunsStreamPastTheCaches) {
   check(c, 1025 * 8192, 4, rng, "concatenate");
 }
 
-TEST(FillItems, EveryItemSizeAndCount) {
-  Rng rng(9);
-  for (int itemsize : {1, 2, 3, 4, 8, 12, 16, 100}) {
-    for (std::int64_t count : {0, 1, 2, 3, 17, 1000, 20000}) {
-      for (bool zero : {false, true}) {
-        const Bytes value =
-            zero ? Bytes(static_cast<std::size_t>(itemsize), 0) : random_bytes(itemsize, rng);
-        Bytes got(static_cast<std::size_t>(itemsize * count + 8), 5), want = got;
-        for (std::int64_t i = 0; i < count; ++i)
-          std::copy(value.begin(), value.end(), want.begin() + i * itemsize);
-        fill_items(got.data(), value.data(), itemsize, count);
-        ASSERT_TRUE(got == want) << itemsize << " x " << count;
-      }
-    }
-  }
-}
-
 TEST(CopyParts, SmallCopiesAreNotCut) {
   StridedCopy c;
   c.rank = 1;

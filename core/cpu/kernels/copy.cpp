@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "core/cpu/kernels/copy_transpose.h"
-
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
+#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/non_temporal.h"
 
 namespace shmap::cpu {
 namespace {
@@ -20,47 +18,6 @@ using std::int64_t;
 
 // From here on a contiguous copy stores past the caches: see bench/copy_bench.cpp.
 constexpr int64_t kStreamBytes = int64_t{1} << 22;
-
-#if defined(__x86_64__)
-
-void copy_streaming(char* dst, const char* src, int64_t bytes) {
-  const int64_t head = static_cast<int64_t>(-reinterpret_cast<std::uintptr_t>(dst) & 63u);
-  std::memcpy(dst, src, static_cast<std::size_t>(head));
-  dst += head, src += head, bytes -= head;
-  int64_t i = 0;
-  for (; i + 64 <= bytes; i += 64) {
-    const auto* const from = reinterpret_cast<const __m128i*>(src + i);
-    auto* const to = reinterpret_cast<__m128i*>(dst + i);
-    const __m128i a = _mm_loadu_si128(from), b = _mm_loadu_si128(from + 1);
-    const __m128i c = _mm_loadu_si128(from + 2), d = _mm_loadu_si128(from + 3);
-    _mm_stream_si128(to, a);
-    _mm_stream_si128(to + 1, b);
-    _mm_stream_si128(to + 2, c);
-    _mm_stream_si128(to + 3, d);
-  }
-  std::memcpy(dst + i, src + i, static_cast<std::size_t>(bytes - i));
-  _mm_sfence();
-}
-
-#else
-
-void copy_streaming(char* dst, const char* src, int64_t bytes) {
-  std::memcpy(dst, src, static_cast<std::size_t>(bytes));
-}
-
-#endif
-
-// `count` copies of the `item` bytes at value: doubled up to a block, and that copied on.
-void fill_pattern(char* dst, const char* value, int64_t item, int64_t count) {
-  const int64_t total = count * item;
-  const int64_t block = std::max<int64_t>(1, 16384 / item) * item;
-  std::memcpy(dst, value, static_cast<std::size_t>(item));
-  for (int64_t filled = item; filled < total;) {
-    const int64_t next = std::min({filled, total - filled, block});
-    std::memcpy(dst + filled, dst, static_cast<std::size_t>(next));
-    filled += next;
-  }
-}
 
 struct Dim {
   int64_t extent, dst, src;
@@ -128,8 +85,8 @@ void copy_items(char* dst, const char* src, int64_t count, int64_t dst_step, int
 
 // One dim of items.
 void copy_line(char* dst, const char* src, const Dim& d, int64_t item) {
-  if (d.src == 0 && d.dst == item && d.extent * item > 64)
-    return fill_pattern(dst, src, item, d.extent);
+  if (d.src == 0 && d.dst == item && d.extent * item > 64 && item <= INT32_MAX)
+    return fill(dst, src, static_cast<int>(item), d.extent);
   switch (item) {
     case 1:
       return copy_items<1>(dst, src, d.extent, d.dst, d.src);
@@ -219,7 +176,8 @@ void run(Plan p) {
     return;
   }
   if (p.item >= 1024 && bytes_of(p) >= kStreamBytes) {
-    for_each(p, p.rank, [&](char* dst, const char* src) { copy_streaming(dst, src, p.item); });
+    for_each(p, p.rank, [&](char* dst, const char* src) { store_non_temporal(dst, src, p.item); });
+    non_temporal_fence();
     return;
   }
   lengthen_inner(p);
@@ -241,20 +199,9 @@ void row_major_strides(int rank, const int64_t* extent, int itemsize, int64_t* s
 
 void copy_bytes(void* dst, const void* src, int64_t bytes) {
   if (bytes >= kStreamBytes)
-    copy_streaming(static_cast<char*>(dst), static_cast<const char*>(src), bytes);
+    copy_non_temporal(dst, src, bytes);
   else if (bytes > 0)
     std::memcpy(dst, src, static_cast<std::size_t>(bytes));
-}
-
-void fill_items(void* dst, const void* value, int itemsize, int64_t count) {
-  if (count <= 0) return;
-  char* const to = static_cast<char*>(dst);
-  const auto* const from = static_cast<const unsigned char*>(value);
-  if (std::all_of(from, from + itemsize, [&](unsigned char b) { return b == from[0]; })) {
-    std::memset(to, from[0], static_cast<std::size_t>(count * itemsize));
-    return;
-  }
-  fill_pattern(to, static_cast<const char*>(value), itemsize, count);
 }
 
 void copy_strided(const StridedCopy& copy) { run(make_plan(copy)); }

@@ -30,9 +30,6 @@ void copy_strided_part(const StridedCopy& copy, int part, int parts);
 
 // `bytes` contiguous bytes: memcpy, with non-temporal stores where that is faster.
 void copy_bytes(void* dst, const void* src, std::int64_t bytes);
-// `count` copies of the item at `value`, side by side.
-void fill_items(void* dst, const void* value, int itemsize, std::int64_t count);
-
 // Fills in `stride` (bytes) for a row-major array of these extents.
 void row_major_strides(int rank, const std::int64_t* extent, int itemsize, std::int64_t* stride);
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/gather_index.h"
 
 namespace shmap::cpu {
@@ -132,7 +133,7 @@ void take_rows(const Gather& g, const Window& w, int64_t begin, int64_t end, con
   for (int64_t b = begin; b < end; ++b) {
     const int64_t from = source(b);
     if (from < 0)
-      fill_items(out + b * w.run, g.fill, g.itemsize, w.run / g.itemsize);
+      fill(out + b * w.run, g.fill, g.itemsize, w.run / g.itemsize);
     else
       std::memcpy(out + b * w.run, operand + from, static_cast<std::size_t>(w.run));
   }

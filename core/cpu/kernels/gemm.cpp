@@ -4,9 +4,9 @@
 #include <cstring>
 #include <string>
 
+#include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/gemm_engines.h"
 #include "shmap/error.h"
-#include "shmap/half.h"
 
 namespace shmap::cpu {
 namespace {
@@ -106,56 +106,52 @@ void clear(const Gemm& g) {
   }
 }
 
-template <class Half>
-void widen(const void* src, std::int64_t ld, std::int64_t rows, std::int64_t cols, float* dst) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    const Half* const from = static_cast<const Half*>(src) + r * ld;
-    for (std::int64_t c = 0; c < cols; ++c) dst[r * cols + c] = from[c];
-  }
-}
-
 // A product of half types by way of f32 copies of blocks of them, for a fast library in f32.
-template <class Half>
 void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   constexpr std::int64_t block = 1024;
   thread_local struct { GemmScratch a, b, c; } scratch;
+  const CastFn widen = cast_kernel(g.dtype, f32), narrow = cast_kernel(f32, g.dtype);
   const auto floats = [](GemmScratch& s, std::int64_t count) {
     return static_cast<float*>(s.get(static_cast<std::size_t>(count) * sizeof(float)));
+  };
+  const auto widen_rows = [&](const void* src, std::int64_t ld, std::int64_t rows,
+                              std::int64_t cols, float* dst) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      widen(element(src, r * ld, g.dtype), dst + r * cols, cols);
   };
   for (std::int64_t n0 = 0; n0 < g.n; n0 += block) {
     const std::int64_t nb = std::min(block, g.n - n0);
     for (std::int64_t m0 = 0; m0 < g.m; m0 += block) {
       const std::int64_t mb = std::min(block, g.m - m0);
-      Gemm part = gemm_block(g, m0, m0 + mb, n0, n0 + nb);
+      const Gemm part = gemm_block(g, m0, m0 + mb, n0, n0 + nb);
       Gemm wide = part;
       wide.dtype = wide.out = f32;
       if (g.out != f32) {
-        wide.c = floats(scratch.c, mb * nb);
+        float* const sums = floats(scratch.c, mb * nb);
+        if (g.accumulate) widen_rows(part.c, g.ldc, mb, nb, sums);
+        wide.c = sums;
         wide.ldc = nb;
-        wide.accumulate = false;
       }
       for (std::int64_t k0 = 0; k0 < g.k; k0 += block) {
         const std::int64_t kb = std::min(block, g.k - k0);
         const void* const a = element(part.a, k0 * (g.trans_a ? g.lda : 1), g.dtype);
         const void* const b = element(part.b, k0 * (g.trans_b ? 1 : g.ldb), g.dtype);
-        float* const wide_a = floats(scratch.a, mb * kb);
-        float* const wide_b = floats(scratch.b, kb * nb);
-        widen<Half>(a, g.lda, g.trans_a ? kb : mb, g.trans_a ? mb : kb, wide_a);
-        widen<Half>(b, g.ldb, g.trans_b ? nb : kb, g.trans_b ? kb : nb, wide_b);
-        wide.a = wide_a;
-        wide.b = wide_b;
         wide.k = kb;
         wide.lda = g.trans_a ? mb : kb;
         wide.ldb = g.trans_b ? kb : nb;
+        float* const wide_a = floats(scratch.a, mb * kb);
+        float* const wide_b = floats(scratch.b, kb * nb);
+        widen_rows(a, g.lda, g.trans_a ? kb : mb, wide.lda, wide_a);
+        widen_rows(b, g.ldb, g.trans_b ? nb : kb, wide.ldb, wide_b);
+        wide.a = wide_a;
+        wide.b = wide_b;
         library.run(wide);
         wide.accumulate = true;
       }
       if (g.out == f32) continue;
       for (std::int64_t i = 0; i < mb; ++i) {
-        const float* const from = static_cast<const float*>(wide.c) + i * nb;
-        Half* const to = static_cast<Half*>(part.c) + i * g.ldc;
-        for (std::int64_t j = 0; j < nb; ++j)
-          to[j] = Half(g.accumulate ? static_cast<float>(to[j]) + from[j] : from[j]);
+        narrow(static_cast<const float*>(wide.c) + i * nb,
+               const_cast<char*>(element(part.c, i * g.ldc, g.dtype)), nb);
       }
     }
   }
@@ -212,8 +208,7 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
   const GemmLibrary* const library = library_of(engine);
   if (library != nullptr && library->supports(g.dtype, g.out)) return library->run(g);
   if (library != nullptr && is_half(g.dtype) && library->supports(f32, f32)) {
-    return g.dtype == f16 ? half_through_f32<float16>(g, *library)
-                          : half_through_f32<bfloat16>(g, *library);
+    return half_through_f32(g, *library);
   }
   throw TypeError(std::string("matmul: ") + to_string(engine) + " has no product of " +
                   short_name(g.dtype) + " here");

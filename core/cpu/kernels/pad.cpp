@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/fill.h"
 
 namespace shmap::cpu {
 namespace {
@@ -64,8 +65,7 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
     int64_t outer = 1;
     for (int d = 0; d < cut; ++d) outer *= out[d];
     const int64_t stride = cut > 0 ? dst_stride[cut - 1] : 0;
-    for (int64_t o = 0; o < outer; ++o)
-      fill_items(base + o * stride, p.value, p.itemsize, range / outer);
+    for (int64_t o = 0; o < outer; ++o) fill(base + o * stride, p.value, p.itemsize, range / outer);
   }
   if (copied == 0) return;
   copy.src = src;
