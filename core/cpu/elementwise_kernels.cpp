@@ -88,9 +88,9 @@ void set(Primitive& p, KernelFn run) {
 }  // namespace
 
 void register_cpu_elementwise_kernels() {
-#define SHMAP_UNARY(name) set(name##_p, run_unary<cpu::UnaryOp::name>);
-#define SHMAP_BINARY(name) set(name##_p, run_binary<cpu::BinaryOp::name>);
-#define SHMAP_COMPARE(name) set(name##_p, run_compare<cpu::CompareOp::name>);
+#define SHMAP_UNARY(name, domain) set(name##_p, run_unary<cpu::UnaryOp::name>);
+#define SHMAP_BINARY(name, domain) set(name##_p, run_binary<cpu::BinaryOp::name>);
+#define SHMAP_COMPARE(name, domain) set(name##_p, run_compare<cpu::CompareOp::name>);
   SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
   SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
   SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)

@@ -1,9 +1,28 @@
 #include "core/ops/elementwise.h"
 
+#include <algorithm>
+
+#include "core/ir/node.h"
 #include "core/ops/promote.h"
 #include "shmap/ops.h"
 
 namespace shmap {
+
+bool in_domain(DType t, Domain domain) {
+  switch (domain) {
+    case Domain::floats:
+      return is_floating(t);
+    case Domain::integers:
+      return is_integer(t);
+    case Domain::numbers:
+      return is_integer(t) || is_floating(t);
+    case Domain::bits:
+      return is_integer(t) || t == DType::bool_;
+    case Domain::plain:
+      return t != DType::prng_key;
+  }
+  return false;
+}
 
 const Shape& elementwise_shape(Types in, const char* what) {
   const ShapedArray* widest = &in[0];
@@ -50,23 +69,36 @@ void check_same_dtype(Types in, const char* what) {
   }
 }
 
-void eval_same(Types in, std::span<ShapedArray> out, const char* name) {
+void check_domain(const ShapedArray& t, Domain domain, const char* what) {
+  if (in_domain(t.dtype(), domain)) return;
+  static constexpr const char* kWanted[] = {"a float type", "an integer type",
+                                            "an integer or float type", "an integer type or bool",
+                                            "bool, an integer or a float type"};
+  throw TypeError(std::string(what) + ": an operand has dtype " + short_name(t.dtype()) + ", and " +
+                  kWanted[static_cast<int>(domain)] + " is wanted" +
+                  (t.dtype() == DType::prng_key ? ": a key is no number; use random::bits"
+                                                : ": convert it with astype"));
+}
+
+void eval_same(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
+  check_domain(in[0], domain, name);
   check_same_dtype(in, name);
   out[0] = ShapedArray(elementwise_shape(in, name), in[0].dtype(), all_weak(in), AxisSet());
 }
-void eval_bool(Types in, std::span<ShapedArray> out, const char* name) {
+void eval_bool(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
+  check_domain(in[0], domain, name);
   check_same_dtype(in, name);
   out[0] = ShapedArray(elementwise_shape(in, name), DType::bool_, false, AxisSet());
 }
 
 // One abstract_eval a primitive, so that errors carry its name.
-#define SHMAP_EVAL_SAME(name)                                             \
-  void eval_##name(Types in, const Params&, std::span<ShapedArray> out) { \
-    eval_same(in, out, #name);                                            \
+#define SHMAP_EVAL_SAME(op, domain)                                     \
+  void eval_##op(Types in, const Params&, std::span<ShapedArray> out) { \
+    eval_same(in, out, op##_p.name, Domain::domain);                    \
   }
-#define SHMAP_EVAL_BOOL(name)                                             \
-  void eval_##name(Types in, const Params&, std::span<ShapedArray> out) { \
-    eval_bool(in, out, #name);                                            \
+#define SHMAP_EVAL_BOOL(op, domain)                                     \
+  void eval_##op(Types in, const Params&, std::span<ShapedArray> out) { \
+    eval_bool(in, out, op##_p.name, Domain::domain);                    \
   }
 SHMAP_UNARY_PRIMITIVES(SHMAP_EVAL_SAME)
 SHMAP_BINARY_PRIMITIVES(SHMAP_EVAL_SAME)
@@ -84,7 +116,7 @@ void eval_select_n(Types in, const Params&, std::span<ShapedArray> out) {
 }
 
 void eval_clamp(Types in, const Params&, std::span<ShapedArray> out) {
-  eval_same(in, out, "clamp");
+  eval_same(in, out, "clamp", Domain::plain);
 }
 
 void eval_convert(Types in, const Params& params, std::span<ShapedArray> out) {
@@ -98,13 +130,37 @@ void eval_convert(Types in, const Params& params, std::span<ShapedArray> out) {
 
 void eval_bitcast(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<ConvertParams>(params);
-  if (itemsize(in[0].dtype()) != itemsize(p.new_dtype)) {
-    throw TypeError(std::string("bitcast: from ") + short_name(in[0].dtype()) + " to " +
-                    short_name(p.new_dtype) + ": the elements have " +
-                    std::to_string(itemsize(in[0].dtype())) + " and " +
-                    std::to_string(itemsize(p.new_dtype)) + " bytes, and must have the same size");
+  const int from = itemsize(in[0].dtype()), to = itemsize(p.new_dtype);
+  const auto text = [&] {
+    return "bitcast: from a value of type " + to_string(in[0]) + " to " + short_name(p.new_dtype);
+  };
+  if (p.new_dtype == DType::bool_ && in[0].dtype() != DType::bool_) {
+    throw TypeError(text() + ": a bool is 0 or 1, and other bytes are none; compare with 0");
   }
-  out[0] = ShapedArray(in[0].dims(), p.new_dtype, false, AxisSet());
+  Shape shape = in[0].dims();
+  if (from > to) shape.push_back(from / to);
+  if (from < to) {
+    if (shape.empty() || shape.back() != to / from) {
+      throw ValueError(text() + ": an element is made of " + std::to_string(to / from) +
+                       " narrower ones, and the last dim must have as many");
+    }
+    shape.resize(shape.size() - 1);
+  }
+  out[0] = ShapedArray(shape, p.new_dtype, false, AxisSet());
+}
+
+// The dims that both have are the same; the last one that one of them has more is not split.
+FactorRule shard_bitcast(Types in, const Params&, Types out) {
+  FactorRule rule;
+  const std::size_t common = std::min(in[0].dims().size(), out[0].dims().size());
+  rule.operands.emplace_back(in[0].dims().size());
+  rule.results.emplace_back(out[0].dims().size());
+  for (std::size_t d = 0; d < common; ++d) {
+    rule.factors.push_back({in[0].dims()[d], FactorKind::pass});
+    rule.operands[0][d].push_back(static_cast<int>(d));
+    rule.results[0][d].push_back(static_cast<int>(d));
+  }
+  return rule;
 }
 
 // Rates relative to a copy: a transcendental costs tens of flops an element.
@@ -128,7 +184,7 @@ std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) {
 }  // namespace
 
 // Names as jaxprs print them; C++ reserves `not`.
-#define SHMAP_DEFINE(name) constinit Primitive name##_p = elementwise(#name, eval_##name);
+#define SHMAP_DEFINE(name, domain) constinit Primitive name##_p = elementwise(#name, eval_##name);
 SHMAP_UNARY_PRIMITIVES(SHMAP_DEFINE)
 SHMAP_PREDICATE_PRIMITIVES(SHMAP_DEFINE)
 SHMAP_BINARY_PRIMITIVES(SHMAP_DEFINE)
@@ -137,7 +193,10 @@ constinit Primitive select_n_p = elementwise("select_n", eval_select_n);
 constinit Primitive clamp_p = elementwise("clamp", eval_clamp);
 constinit Primitive convert_element_type_p = elementwise("convert_element_type", eval_convert);
 constinit Primitive bitcast_convert_type_p = [] {
-  Primitive p = elementwise("bitcast_convert_type", eval_bitcast);
+  Primitive p;
+  p.name = "bitcast_convert_type";
+  p.abstract_eval = eval_bitcast;
+  p.sharding = Rule<ShardingRuleFn>(shard_bitcast);
   p.view = same_bytes;
   return p;
 }();
@@ -152,7 +211,7 @@ void register_elementwise() {
         &atan_p, &sinh_p, &cosh_p, &cbrt_p, &logistic_p, &erf_p, &erf_inv_p, &pow_p, &atan2_p}) {
     p->cost = transcendental_cost;
   }
-#define SHMAP_REGISTER(name) register_primitive(name##_p);
+#define SHMAP_REGISTER(name, domain) register_primitive(name##_p);
   SHMAP_UNARY_PRIMITIVES(SHMAP_REGISTER)
   SHMAP_PREDICATE_PRIMITIVES(SHMAP_REGISTER)
   SHMAP_BINARY_PRIMITIVES(SHMAP_REGISTER)
@@ -178,6 +237,12 @@ Array binary(const Primitive& p, Operand&& a, Operand&& b) {
   promote(a, b, p.name);
   broadcast(a, b, p.name);
   return bind(p, std::move(a.value), std::move(b.value), no_params, a.source);
+}
+// Of two bools NumPy's + is "or", and its * is "and".
+Array arithmetic(const Primitive& p, const Primitive& of_bools, Operand&& a, Operand&& b) {
+  promote(a, b, p.name);
+  const bool bools = a.value.dtype() == DType::bool_;
+  return binary(bools ? of_bools : p, std::move(a), std::move(b));
 }
 Array binary_inexact(const Primitive& p, Operand&& a, Operand&& b) {
   promote_inexact(a, b, p.name);
@@ -220,9 +285,16 @@ Array rounding(const Primitive& p, Operand&& x) {
   return unary(p, std::move(x));
 }
 
-// As zero of x's dtype and 1.
+// A host number of x's dtype, weak as x is.
 Array number_like(const Array& x, double value, SourceLine source) {
-  return convert(Array(value), x.dtype(), source);
+  const ShapedArray& t = checked_node(x, "a number", source).type;
+  return convert(Array(value), t.dtype(), source, t.weak());
+}
+
+// A host scalar other than 0, by which one may divide.
+bool is_safe_divisor(const Array& y, SourceLine source) {
+  const Node* node = node_of(y);
+  return node->kind == NodeKind::literal && convert(y, DType::f64, source).item<double>() != 0;
 }
 
 Array bind_where(Array pred, Array on_true, Array on_false, SourceLine source) {
@@ -336,7 +408,13 @@ Array remainder(Operand a, Operand b) {
     throw TypeError("remainder: of two bools: convert one with astype" + at_line(a.source));
   }
   const SourceLine s = a.source;
-  const Array x = a.value, y = b.value;
+  const Array x = a.value;
+  Array y = b.value;
+  // Of integers by 0 it is 0, as NumPy's.
+  if (is_integer(x.dtype()) && !is_safe_divisor(y, s)) {
+    const Array by_zero = bind(eq_p, y, number_like(y, 0, s), no_params, s);
+    y = bind_where(by_zero, number_like(y, 1, s), y, s);
+  }
   const Array r = bind(rem_p, x, y, no_params, s);
   if (is_unsigned_int(r.dtype())) return r;
   const Array zero = number_like(r, 0, s);
@@ -351,6 +429,8 @@ Array floor_divide(Operand a, Operand b) {
   promote(a, b, "floor_divide");
   broadcast(a, b, "floor_divide");
   const SourceLine s = a.source;
+  if (a.value.dtype() == DType::bool_)
+    throw TypeError("floor_divide: of two bools: convert one with astype" + at_line(s));
   const Array x = a.value, y = b.value;
   const DType t = x.dtype();
   if (is_unsigned_int(t)) return bind(div_p, x, y, no_params, s);
@@ -364,9 +444,14 @@ Array floor_divide(Operand a, Operand b) {
                       bind(sub_p, q, number_like(q, 1, s), no_params, s), q, s);
   }
   // NumPy's divmod of floats: the quotient is taken from what the remainder leaves, so that it is
-  // whole.
+  // whole. By 0 there is no remainder to take away.
   const Array r = bind(rem_p, x, y, no_params, s);
-  const Array q = bind(div_p, bind(sub_p, x, r, no_params, s), y, no_params, s);
+  Array divisible = bind(sub_p, x, r, no_params, s);
+  if (!is_safe_divisor(y, s)) {
+    const Array by_zero = bind(eq_p, y, number_like(y, 0, s), no_params, s);
+    divisible = bind_where(by_zero, x, divisible, s);
+  }
+  const Array q = bind(div_p, divisible, y, no_params, s);
   const Array inexact = bind(ne_p, r, number_like(r, 0, s), no_params, s);
   const Array signs_differ =
       bind(ne_p, bind(sign_p, y, no_params, s), bind(sign_p, r, no_params, s), no_params, s);
@@ -406,7 +491,10 @@ Array astype(Operand x, DType dtype) {
   return convert(std::move(x.value), dtype, x.source);
 }
 Array bitcast(Operand x, DType dtype) {
-  type_of(x, "bitcast");
+  if (type_of(x, "bitcast").dtype() == DType::prng_key || dtype == DType::prng_key) {
+    throw TypeError("bitcast: " + to_string(x.value.type()) + " to " + short_name(dtype) +
+                    ": use extend::random_unwrap and random_wrap" + at_line(x.source));
+  }
   return bind(bitcast_convert_type_p, std::move(x.value), ConvertParams(dtype), x.source);
 }
 
@@ -421,9 +509,13 @@ Array operator-(Operand x) {
   return unary(neg_p, std::move(x));
 }
 Array operator~(Operand x) { return bitwise_not(std::move(x)); }
-Array operator+(Operand a, Operand b) { return binary(add_p, std::move(a), std::move(b)); }
+Array operator+(Operand a, Operand b) {
+  return arithmetic(add_p, bit_or_p, std::move(a), std::move(b));
+}
 Array operator-(Operand a, Operand b) { return binary(sub_p, std::move(a), std::move(b)); }
-Array operator*(Operand a, Operand b) { return binary(mul_p, std::move(a), std::move(b)); }
+Array operator*(Operand a, Operand b) {
+  return arithmetic(mul_p, bit_and_p, std::move(a), std::move(b));
+}
 Array operator/(Operand a, Operand b) { return binary_inexact(div_p, std::move(a), std::move(b)); }
 Array operator%(Operand a, Operand b) { return remainder(std::move(a), std::move(b)); }
 Array operator&(Operand a, Operand b) { return bitwise_and(std::move(a), std::move(b)); }
