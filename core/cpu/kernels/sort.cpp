@@ -19,7 +19,11 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t kPartElements = 16 << 10;  // less is not worth another thread
-constexpr int64_t kRadixFrom = 512;          // from this length on, counting digits beats comparing
+constexpr int64_t kFewLargest = 32;          // up to this k, the largest are kept in order
+
+// From this length on, counting digits beats comparing.
+template <class Key>
+constexpr int64_t kRadixFrom = 32 * static_cast<int64_t>(sizeof(Key));
 
 // A key and where it came from: with both compared, no two items are equal, and every sort is
 // stable.
@@ -69,7 +73,7 @@ void sort_lines(const Sort& s, int64_t begin, int64_t end) {
   const int64_t len = s.len, inner = s.inner;
   Lines<Key> memory;
   memory.items.resize(static_cast<std::size_t>(len));
-  if (len >= kRadixFrom) memory.other.resize(static_cast<std::size_t>(len));
+  if (len >= kRadixFrom<Key>) memory.other.resize(static_cast<std::size_t>(len));
   Item<Key>* const items = memory.items.data();
   const auto* const keys = static_cast<const T*>(s.keys);
 
@@ -108,7 +112,7 @@ void sort_lines(const Sort& s, int64_t begin, int64_t end) {
       const Key key = sort_key(keys[base + i * inner]);
       items[i] = {s.descending ? static_cast<Key>(~key) : key, static_cast<std::uint32_t>(i)};
     }
-    if (len >= kRadixFrom)
+    if (len >= kRadixFrom<Key>)
       radix_sort(items, memory.other.data(), len);
     else
       std::sort(items, items + len);
@@ -121,18 +125,37 @@ void sort_lines(const Sort& s, int64_t begin, int64_t end) {
   }
 }
 
+// best[0 … k) become the k largest of a row, by insertion: most items are only compared with the
+// last.
+template <class T>
+void few_largest(const T* row, int64_t len, int64_t k, Item<SortKey<T>>* best) {
+  using Key = SortKey<T>;
+  for (int64_t i = 0; i < len; ++i) {
+    const Key key = static_cast<Key>(~sort_key(row[i]));
+    int64_t at = std::min(i, k);
+    if (at == k && !(key < best[k - 1].key)) continue;
+    if (at == k) --at;
+    for (; at > 0 && key < best[at - 1].key; --at) best[at] = best[at - 1];
+    best[at] = {key, static_cast<std::uint32_t>(i)};
+  }
+}
+
 template <class T>
 void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   using Key = SortKey<T>;
-  std::vector<Item<Key>> items(static_cast<std::size_t>(t.len));
+  std::vector<Item<Key>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
   for (int64_t n = begin; n < end; ++n) {
     const T* const row = static_cast<const T*>(t.src) + n * t.len;
-    for (int64_t i = 0; i < t.len; ++i)
-      items[static_cast<std::size_t>(i)] = {static_cast<Key>(~sort_key(row[i])),
-                                            static_cast<std::uint32_t>(i)};
-    const auto first = items.begin(), kth = first + t.k;
-    if (t.k < t.len) std::nth_element(first, kth, items.end());
-    std::sort(first, kth);
+    if (t.k <= kFewLargest) {
+      few_largest(row, t.len, t.k, items.data());
+    } else {
+      for (int64_t i = 0; i < t.len; ++i)
+        items[static_cast<std::size_t>(i)] = {static_cast<Key>(~sort_key(row[i])),
+                                              static_cast<std::uint32_t>(i)};
+      const auto kth = items.begin() + t.k;
+      if (t.k < t.len) std::nth_element(items.begin(), kth, items.end());
+      std::sort(items.begin(), kth);
+    }
     for (int64_t i = 0; i < t.k; ++i) {
       const std::uint32_t from = items[static_cast<std::size_t>(i)].index;
       if (t.values != nullptr) static_cast<T*>(t.values)[n * t.k + i] = row[from];
