@@ -324,6 +324,38 @@ void reduce_identity(ReduceOp op, DType dtype, void* out) {
   }
 }
 
+void reduce_to_partials(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t outer,
+                        std::int64_t reduced, std::int64_t inner) {
+  const Kernels k = existing_kernels("reduce_to_partials", op, dtype);
+  if (!k.widen || outer * inner <= 0) return reduce(op, k, in, out, outer, reduced, inner);
+  if (reduced == 0) return reduce(op, find_kernels(op, k.computed), in, out, outer, 0, inner);
+  const std::byte* a = static_cast<const std::byte*>(in);
+  std::byte* o = static_cast<std::byte*>(out);
+  for (std::int64_t i = 0; i < outer; ++i) {
+    if (inner == 1)
+      reduce_contiguous(k, a, reduced, o);
+    else
+      reduce_columns(k, a, reduced, inner, o);
+    a += reduced * inner * itemsize(dtype);
+    o += inner * itemsize(k.computed);
+  }
+}
+
+void reduce_some_columns(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t reduced,
+                         std::int64_t inner, std::int64_t begin, std::int64_t end) {
+  const Kernels k = existing_kernels("reduce_some_columns", op, dtype);
+  const std::int64_t leaf = LeafTree::kLeafBytes / itemsize(k.computed);
+  const std::byte* const a = static_cast<const std::byte*>(in);
+  std::byte* const o = static_cast<std::byte*>(out);
+  alignas(64) std::byte results[LeafTree::kLeafBytes];
+  for (std::int64_t j = begin; j < end; j += leaf) {
+    const std::int64_t m = std::min(leaf, end - j);
+    std::byte* const to = o + j * itemsize(dtype);
+    reduce_rows(k, a + j * itemsize(dtype), reduced, inner, m, k.narrow ? results : to);
+    if (k.narrow) k.narrow(results, to, m);
+  }
+}
+
 void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
                    std::int64_t end, void* partials) {
   const Kernels k = existing_kernels("reduce_blocks", op, dtype);

@@ -49,4 +49,12 @@ void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std
 // Writes one element of `dtype` from all `count` partials.
 void reduce_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count, void* out);
 
+// As the kernel of `op`, with results of reduce_partial_dtype: what is to be reduced further.
+void reduce_to_partials(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t outer,
+                        std::int64_t reduced, std::int64_t inner);
+// Elements [begin, end) of the kernel's result of in[reduced, inner], to out[begin, end), with its
+// very bits. inner is at least 64, reduced at least 1.
+void reduce_some_columns(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t reduced,
+                         std::int64_t inner, std::int64_t begin, std::int64_t end);
+
 }  // namespace shmap::cpu

@@ -1,0 +1,254 @@
+// Reductions on the CPU: any set of dims, as one or several [outer, reduced, inner].
+#include "core/ops/reduce.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "core/cpu/kernels/arg_reduce.h"
+#include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/reduce.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr std::int64_t kPartElements = 64 * 1024;   // less is not worth another thread
+constexpr std::int64_t kScratchBytes = 256 * 1024;  // of partial results, which stay in cache
+constexpr int kGroups = kMaxRank / 2 + 1;
+
+// The dims as runs that are kept and reduced in turns: kept[0], reduced[0], kept[1], …,
+// kept[count]. Extents of 1 join any run.
+struct Groups {
+  int count = 0;
+  std::int64_t kept[kGroups] = {1};
+  std::int64_t reduced[kGroups] = {};
+
+  Groups(const Shape& dims, const Dims& axes) {
+    std::size_t next = 0;
+    bool in_reduced = false;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      const bool gone = next < axes.size() && axes[next] == static_cast<std::int64_t>(d);
+      next += gone;
+      if (dims[d] == 1) continue;
+      if (gone && in_reduced) {
+        reduced[count - 1] *= dims[d];
+      } else if (gone) {
+        reduced[count] = dims[d];
+        kept[++count] = 1;
+      } else {
+        kept[count] *= dims[d];
+      }
+      in_reduced = gone;
+    }
+  }
+
+  std::int64_t kept_from(int g) const {
+    std::int64_t n = 1;
+    for (; g <= count; ++g) n *= kept[g];
+    return n;
+  }
+  std::int64_t reduced_from(int g) const {
+    std::int64_t n = 1;
+    for (; g < count; ++g) n *= reduced[g];
+    return n;
+  }
+};
+
+template <class Byte>
+Byte* at(Byte* p, std::int64_t i, DType t) {
+  return p + i * itemsize(t);
+}
+const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
+std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
+
+// Several reduced runs: the inner ones first, for some lines of kept[1] at a time, to partial
+// results that the outermost then reduces. Which lines go together, and so the order of additions,
+// depends on the extents alone.
+class NestedReduction {
+ public:
+  NestedReduction(cpu::ReduceOp op, DType dtype, const Groups& groups)
+      : op_(op), dtype_(dtype), partial_(cpu::reduce_partial_dtype(dtype)), groups_(groups) {
+    for (int g = groups.count; g >= 0; --g) {
+      const bool last = g == groups.count;
+      kept_from_[g] = groups.kept[g] * (last ? 1 : kept_from_[g + 1]);
+      reduced_from_[g] = last ? 1 : groups.reduced[g] * reduced_from_[g + 1];
+    }
+    for (int g = 0; g + 1 < groups.count; ++g) {
+      const std::int64_t line = groups.reduced[g] * line_out(g) * itemsize(partial_);
+      chunk_[g] = std::clamp<std::int64_t>(kScratchBytes / line, 1, (groups.kept[g + 1] + 15) / 16);
+    }
+  }
+
+  // Units of work: chunks of the lines of each slab.
+  std::int64_t units() const { return groups_.kept[0] * chunks(); }
+  void run(const std::byte* in, std::byte* out, std::int64_t begin, std::int64_t end) {
+    const std::int64_t slab = reduced_from_[0] * kept_from_[1];
+    for (std::int64_t unit = begin; unit < end; ++unit) {
+      const std::int64_t i = unit / chunks(), first = unit % chunks() * chunk_[0];
+      const std::int64_t n = std::min(chunk_[0], groups_.kept[1] - first) * line_out(0);
+      std::byte* const to = at(out, i * kept_from_[1] + first * line_out(0), dtype_);
+      if (partial_ == dtype_) {
+        reduce_chunk(0, at(in, i * slab, dtype_), to, first);
+      } else {
+        result_.resize(static_cast<std::size_t>(n * itemsize(partial_)));
+        reduce_chunk(0, at(in, i * slab, dtype_), result_.data(), first);
+        cpu::cast_kernel(partial_, dtype_)(result_.data(), to, n);
+      }
+    }
+  }
+
+ private:
+  std::int64_t chunks() const { return (groups_.kept[1] + chunk_[0] - 1) / chunk_[0]; }
+  std::int64_t line_out(int g) const { return kept_from_[g + 2]; }
+
+  // in: a slab [reduced[g], kept[g + 1], the rest]; the chunk of lines from `first` on -> out.
+  void reduce_chunk(int g, const std::byte* in, std::byte* out, std::int64_t first) {
+    const std::int64_t rows = groups_.reduced[g], lines = groups_.kept[g + 1];
+    const std::int64_t n = std::min(chunk_[g], lines - first), width = n * line_out(g);
+    const std::int64_t line_in = line_out(g) * reduced_from_[g + 1];
+    std::vector<std::byte>& scratch = scratch_[g];
+    scratch.resize(static_cast<std::size_t>(rows * width * itemsize(partial_)));
+    for (std::int64_t r = 0; r < rows; ++r) {
+      reduce_lines(g + 1, at(in, (r * lines + first) * line_in, dtype_),
+                   at(scratch.data(), r * width, partial_), n);
+    }
+    cpu::reduce_kernel(op_, partial_)(scratch.data(), out, 1, rows, width);
+  }
+
+  // in: [n, reduced[g], kept[g + 1], the rest] -> out, of the partial dtype.
+  void reduce_lines(int g, const std::byte* in, std::byte* out, std::int64_t n) {
+    if (g + 1 == groups_.count) {
+      cpu::reduce_to_partials(op_, dtype_, in, out, n, groups_.reduced[g], groups_.kept[g + 1]);
+      return;
+    }
+    const std::int64_t slab = reduced_from_[g] * kept_from_[g + 1];
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t first = 0; first < groups_.kept[g + 1]; first += chunk_[g]) {
+        reduce_chunk(g, at(in, i * slab, dtype_),
+                     at(out, i * kept_from_[g + 1] + first * line_out(g), partial_), first);
+      }
+    }
+  }
+
+  cpu::ReduceOp op_;
+  DType dtype_, partial_;
+  const Groups& groups_;
+  std::int64_t kept_from_[kGroups];     // products of kept[g], kept[g + 1], …
+  std::int64_t reduced_from_[kGroups];  // products of reduced[g], reduced[g + 1], …
+  std::int64_t chunk_[kGroups] = {};
+  std::vector<std::byte> scratch_[kGroups], result_;
+};
+
+// A column is one of the inner elements: their order of additions does not depend on which others
+// are reduced with them, from this many on.
+constexpr std::int64_t kManyColumns = 1024;
+constexpr std::int64_t kColumnGrain = 512;
+
+int parts_of(const ShapedArray& in, std::int64_t units, int workers) {
+  const std::int64_t most = std::clamp<std::int64_t>(in.size() / kPartElements, 1, workers);
+  return static_cast<int>(std::clamp<std::int64_t>(units, 1, most));
+}
+
+std::int64_t column_chunks(std::int64_t inner) { return (inner + kColumnGrain - 1) / kColumnGrain; }
+
+int reduce_parts(const KernelCall& call, int workers) {
+  const Groups groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
+  if (call.in_types[0].size() == 0) return 1;
+  if (groups.count == 0) return parts_of(call.in_types[0], workers, workers);
+  if (groups.count > 1) {
+    const NestedReduction nested(cpu::ReduceOp::sum, call.in_types[0].dtype(), groups);
+    return parts_of(call.in_types[0], nested.units(), workers);
+  }
+  const std::int64_t inner = groups.kept[1];
+  const std::int64_t units = groups.kept[0] * (inner >= kManyColumns ? column_chunks(inner) : 1);
+  return parts_of(call.in_types[0], units, workers);
+}
+
+template <cpu::ReduceOp op>
+void run_reduce(const KernelCall& call) {
+  const DType dtype = call.in_types[0].dtype();
+  const std::int64_t results = call.out_types[0].size();
+  if (results == 0) return;
+  const std::byte* in = bytes(call.in[0]);
+  std::byte* out = bytes(call.out[0]);
+  if (call.in_types[0].size() == 0) {
+    std::uint64_t identity = 0;
+    cpu::reduce_identity(op, dtype, &identity);
+    cpu::fill(out, &identity, itemsize(dtype), results);
+    return;
+  }
+  const Groups groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
+  if (groups.count == 0) {
+    const auto [begin, end] = call.share(results, 64);
+    std::memcpy(at(out, begin, dtype), at(in, begin, dtype),
+                static_cast<std::size_t>((end - begin) * itemsize(dtype)));
+    return;
+  }
+  if (groups.count > 1) {
+    NestedReduction nested(op, dtype, groups);
+    const auto [begin, end] = call.share(nested.units());
+    nested.run(in, out, begin, end);
+    return;
+  }
+  const std::int64_t reduced = groups.reduced[0], inner = groups.kept[1];
+  if (inner < kManyColumns || call.parts == 1) {
+    const auto [begin, end] = call.share(groups.kept[0]);
+    cpu::reduce_kernel(op, dtype)(at(in, begin * reduced * inner, dtype),
+                                  at(out, begin * inner, dtype), end - begin, reduced, inner);
+    return;
+  }
+  const std::int64_t chunks = column_chunks(inner);
+  const auto [begin, end] = call.share(groups.kept[0] * chunks);
+  for (std::int64_t unit = begin; unit < end;) {
+    const std::int64_t i = unit / chunks, first = unit % chunks;
+    const std::int64_t last = std::min(chunks, first + end - unit);
+    cpu::reduce_some_columns(op, dtype, at(in, i * reduced * inner, dtype),
+                             at(out, i * inner, dtype), reduced, inner, first * kColumnGrain,
+                             std::min(last * kColumnGrain, inner));
+    unit += last - first;
+  }
+}
+
+template <cpu::ArgReduceOp op>
+void run_arg_reduce(const KernelCall& call) {
+  const Shape& dims = call.in_types[0].dims();
+  const auto dim = static_cast<std::size_t>(params_as<ArgReduceParams>(call.params).axes[0]);
+  std::int64_t outer = 1, inner = 1;
+  for (std::size_t d = 0; d < dims.size(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : dims[d];
+  if (outer * inner == 0) return;
+  const DType in = call.in_types[0].dtype(), out = call.out_types[0].dtype();
+  const auto [begin, end] = call.share(outer);
+  cpu::arg_reduce_kernel(op, in, out)(at(bytes(call.in[0]), begin * dims[dim] * inner, in),
+                                      at(bytes(call.out[0]), begin * inner, out), end - begin,
+                                      dims[dim], inner);
+}
+
+int arg_reduce_parts(const KernelCall& call, int workers) {
+  const Shape& dims = call.in_types[0].dims();
+  std::int64_t outer = 1;
+  for (std::int64_t d = 0; d < params_as<ArgReduceParams>(call.params).axes[0]; ++d)
+    outer *= dims[static_cast<std::size_t>(d)];
+  return parts_of(call.in_types[0], outer, workers);
+}
+
+void set(Primitive& p, KernelFn run, PartsFn parts) {
+  p.kernels[static_cast<int>(BackendKind::cpu)] = {run, parts};
+}
+
+}  // namespace
+
+void register_cpu_reduce_kernels() {
+  set(reduce_sum_p, run_reduce<cpu::ReduceOp::sum>, reduce_parts);
+  set(reduce_prod_p, run_reduce<cpu::ReduceOp::prod>, reduce_parts);
+  set(reduce_max_p, run_reduce<cpu::ReduceOp::max>, reduce_parts);
+  set(reduce_min_p, run_reduce<cpu::ReduceOp::min>, reduce_parts);
+  set(reduce_and_p, run_reduce<cpu::ReduceOp::all>, reduce_parts);
+  set(reduce_or_p, run_reduce<cpu::ReduceOp::any>, reduce_parts);
+  set(argmax_p, run_arg_reduce<cpu::ArgReduceOp::argmax>, arg_reduce_parts);
+  set(argmin_p, run_arg_reduce<cpu::ArgReduceOp::argmin>, arg_reduce_parts);
+}
+
+}  // namespace shmap
