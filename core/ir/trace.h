@@ -33,6 +33,11 @@ class Trace {
   // True where values of this trace have no value yet (staging): reading one on the host is an
   // error.
   virtual bool staged() const { return false; }
+  // Whether an operand of a collective that is invariant over some of its axes is cast (pbroadcast);
+  // otherwise that is an error.
+  virtual bool auto_pbroadcast() const { return true; }
+  // Whether an operand of the wrong variance is an error at all (shard_map: check_vma).
+  virtual bool checks_variance() const { return true; }
 
   std::uint64_t id() const { return id_; }  // never 0, never reused
   const char* name() const { return name_; }

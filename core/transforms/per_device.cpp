@@ -63,7 +63,7 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   InlineVector<ShapedArray, 4> in_types(in.size());
   InlineVector<ShapedArray, 2> out_types(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) in_types[i] = node_of(in[i])->type;
-  if (!options_.auto_pbroadcast && !primitive.group)
+  if (options_.check_variance && !options_.auto_pbroadcast && !primitive.group)
     check_variance(primitive, in_types.span(), source);
   try {
     infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());

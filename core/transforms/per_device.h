@@ -22,6 +22,8 @@ class PerDeviceTrace final : public Trace {
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;
   const detail::AxisEnv* axis_env() const override { return mesh_->env(); }
+  bool auto_pbroadcast() const override { return options_.auto_pbroadcast; }
+  bool checks_variance() const override { return options_.check_variance; }
 
   const detail::MeshImpl* mesh() const { return mesh_; }
   const PerDeviceOptions& options() const { return options_; }
