@@ -2,6 +2,7 @@
 #pragma once
 #include "shmap/array.h"
 #include "shmap/axes.h"
+#include "shmap/collectives.h"
 #include "shmap/counters.h"
 #include "shmap/debug.h"
 #include "shmap/device.h"

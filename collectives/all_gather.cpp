@@ -1,0 +1,106 @@
+// all_gather and psum_scatter (varying -> varying), each the other's transpose.
+#include "collectives/group.h"
+#include "collectives/pieces.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+#include "core/ops/promote.h"
+
+namespace shmap {
+
+namespace {
+
+// ---- all_gather
+void eval_all_gather(Types in, const Params& params, std::span<ShapedArray> out) {
+  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<GatherParams>(params)), in[0].dtype(),
+                       in[0].weak(), AxisSet());
+}
+
+// The values are equal on all ranks, and typed as varying: so they can be used beside varying
+// values, and the transpose is a psum_scatter.
+void vary_all_gather(Types in, const Params& params, const detail::AxisEnv& env,
+                     std::span<ShapedArray> out) {
+  varying_to_varying(in, params_as<GatherParams>(params).axes, env, out, "all_gather");
+}
+
+void run_all_gather(GroupCall& call) {
+  const auto& p = params_as<GatherParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(call.mesh, "all_gather")
+      .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
+}
+
+// ---- psum_scatter
+void eval_psum_scatter(Types in, const Params& params, std::span<ShapedArray> out) {
+  const DType t = in[0].dtype();
+  if (!is_integer(t) && !is_floating(t)) {
+    throw TypeError(std::string("psum_scatter: of an operand of type ") + to_string(in[0]) +
+                    ": numbers are wanted; convert it with astype");
+  }
+  out[0] = ShapedArray(scattered_shape(in[0], params_as<ScatterParams>(params), "psum_scatter"), t,
+                       in[0].weak(), AxisSet());
+}
+
+void vary_psum_scatter(Types in, const Params& params, const detail::AxisEnv& env,
+                       std::span<ShapedArray> out) {
+  varying_to_varying(in, params_as<ScatterParams>(params).axes, env, out, "psum_scatter");
+}
+
+void run_psum_scatter(GroupCall& call) {
+  const auto& p = params_as<ScatterParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(call.mesh, "psum_scatter")
+      .reduce_scatter(blocks, interleaved(call.out[0]->type, p.dimension), Reduction::sum,
+                      call.in[0]->type.dtype());
+}
+
+}  // namespace
+
+constinit Primitive all_gather_p = [] {
+  Primitive p;
+  p.name = "all_gather";
+  p.abstract_eval = eval_all_gather;
+  p.variance = vary_all_gather;
+  p.group = run_all_gather;
+  return p;
+}();
+
+constinit Primitive psum_scatter_p = [] {
+  Primitive p;
+  p.name = "psum_scatter";
+  p.abstract_eval = eval_psum_scatter;
+  p.variance = vary_psum_scatter;
+  p.group = run_psum_scatter;
+  return p;
+}();
+
+void register_collectives_all_gather() {
+  register_primitive(all_gather_p);
+  register_primitive(psum_scatter_p);
+}
+
+namespace detail {
+
+Array all_gather_leaf(const Array& x, const Axes& axes, const AllGatherOptions& options,
+                      SourceLine source) {
+  return gather_leaf(all_gather_p, x, axes, options, source);
+}
+
+Array psum_scatter_leaf(const Array& x, const Axes& axes, const PsumScatterOptions& options,
+                        SourceLine source) {
+  const AxesInScope scope(axes, "psum_scatter", source);
+  const ShapedArray& type = checked_node(x, "psum_scatter", source).type;
+  ScatterParams p;
+  p.ranks = group_size(options.axis_index_groups, scope.ranks, "psum_scatter", axes, source);
+  p.axes = axes;
+  p.groups = options.axis_index_groups;
+  p.tiled = options.tiled;
+  p.dimension = dim_of(options.scatter_dimension, type.rank(), "psum_scatter", source);
+  Array counted = type.dtype() == DType::bool_ ? convert(x, i32, source) : x;
+  return bind(psum_scatter_p, cast_to_varying(counted, axes, scope, "psum_scatter", source), p,
+              source);
+}
+
+}  // namespace detail
+}  // namespace shmap

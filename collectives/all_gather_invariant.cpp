@@ -1,0 +1,145 @@
+// all_gather_invariant (varying -> invariant) and pscatter (invariant -> varying), each the other's
+// transpose.
+#include "collectives/group.h"
+#include "collectives/pieces.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+#include "core/base/inline_vector.h"
+#include "core/runtime/launch.h"
+
+namespace shmap {
+
+namespace {
+
+// ---- all_gather_invariant
+void eval_all_gather_invariant(Types in, const Params& params, std::span<ShapedArray> out) {
+  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<GatherParams>(params)), in[0].dtype(),
+                       in[0].weak(), AxisSet());
+}
+
+void vary_all_gather_invariant(Types in, const Params& params, const detail::AxisEnv& env,
+                               std::span<ShapedArray> out) {
+  const auto& p = params_as<GatherParams>(params);
+  if (p.groups.empty()) {
+    varying_to_invariant(in, p.axes, env, out, "all_gather_invariant");
+  } else {
+    varying_to_varying(in, p.axes, env, out, "all_gather_invariant");  // groups differ
+  }
+}
+
+void run_all_gather_invariant(GroupCall& call) {
+  const auto& p = params_as<GatherParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(call.mesh, "all_gather_invariant")
+      .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
+}
+
+// ---- pscatter
+void eval_pscatter(Types in, const Params& params, std::span<ShapedArray> out) {
+  out[0] = ShapedArray(scattered_shape(in[0], params_as<ScatterParams>(params), "pscatter"),
+                       in[0].dtype(), in[0].weak(), AxisSet());
+}
+
+void vary_pscatter(Types in, const Params& params, const detail::AxisEnv& env,
+                   std::span<ShapedArray> out) {
+  invariant_to_varying(in, params_as<ScatterParams>(params).axes, env, out, "pscatter");
+}
+
+// A piece that lies in one run of the operand is an offset into it; others are copied, on the
+// device that has both.
+void run_pscatter(GroupCall& call) {
+  constexpr double kBytesPerNs = 10;
+  const auto& p = params_as<ScatterParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  const CliqueTable& table = blocks.cliques;
+  const Interleaved parts = interleaved(call.out[0]->type, p.dimension);
+  if (parts.outer == 1 || table.ranks == 1) {
+    for (std::size_t i = 0; i < blocks.out.size(); ++i) {
+      blocks.out[i] = blocks.in[i];
+      blocks.out[i].offset += table.slots[table.slot_of[i]].rank * parts.piece;
+    }
+    return;
+  }
+  InlineVector<Block, 16> results(table.slots.size());
+  {
+    std::lock_guard lock(call.mesh.backend().submit_mutex());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const CliqueTable::Slot& slot = table.slots[i];
+      const LocalDevice& device = call.mesh.local(slot.position);
+      results[i].buffer = device.space->allocate(blocks.out_bytes);
+      if (blocks.out_bytes == 0) continue;
+      const Block& from = blocks.in[slot.position];
+      BoxCopy box;
+      box.rank = 2;
+      box.itemsize = parts.itemsize;
+      box.extent[0] = parts.outer;
+      box.extent[1] = parts.piece / parts.itemsize;
+      box.src_stride[0] = parts.piece * table.ranks;
+      box.dst_stride[0] = parts.piece;
+      box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
+      box.src = static_cast<const std::byte*>(from.data()) + slot.rank * parts.piece;
+      box.dst = results[i].data();
+      LaunchSite at;
+      at.stream = device.compute;
+      at.name = "pscatter";
+      at.bytes = blocks.out_bytes;
+      at.cost_ns = static_cast<std::int64_t>(static_cast<double>(blocks.out_bytes) / kBytesPerNs);
+      Buffer* reads[] = {from.buffer.get()};
+      Buffer* writes[] = {results[i].buffer.get()};
+      launch(at, reads, writes, [box](int part, int part_count, void* native) {
+        device_ops().copy_box(box, part, part_count, native);
+      });
+      count(Counter::copies);
+      count(Counter::copied_bytes, blocks.out_bytes);
+    }
+  }
+  for (std::size_t i = 0; i < blocks.out.size(); ++i) blocks.out[i] = results[table.slot_of[i]];
+}
+
+}  // namespace
+
+constinit Primitive all_gather_invariant_p = [] {
+  Primitive p;
+  p.name = "all_gather_invariant";
+  p.abstract_eval = eval_all_gather_invariant;
+  p.variance = vary_all_gather_invariant;
+  p.group = run_all_gather_invariant;
+  return p;
+}();
+
+constinit Primitive pscatter_p = [] {
+  Primitive p;
+  p.name = "pscatter";
+  p.abstract_eval = eval_pscatter;
+  p.variance = vary_pscatter;
+  p.group = run_pscatter;
+  return p;
+}();
+
+void register_collectives_all_gather_invariant() {
+  register_primitive(all_gather_invariant_p);
+  register_primitive(pscatter_p);
+}
+
+namespace detail {
+
+Array all_gather_invariant_leaf(const Array& x, const Axes& axes, const AllGatherOptions& options,
+                                SourceLine source) {
+  return gather_leaf(all_gather_invariant_p, x, axes, options, source);
+}
+
+Array pscatter_leaf(const Array& x, const Axes& axes, const PscatterOptions& options,
+                    SourceLine source) {
+  const AxesInScope scope(axes, "pscatter", source);
+  const ShapedArray& type = checked_node(x, "pscatter", source).type;
+  ScatterParams p;
+  p.axes = axes;
+  p.ranks = scope.ranks;
+  p.tiled = options.tiled;
+  p.dimension = dim_of(options.scatter_dimension, type.rank(), "pscatter", source);
+  return bind(pscatter_p, x, p, source);
+}
+
+}  // namespace detail
+}  // namespace shmap

@@ -1,0 +1,65 @@
+// axis_index: a device's own rank.
+#include "collectives/clique_table.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+#include "core/base/counters.h"
+#include "core/base/inline_vector.h"
+#include "core/runtime/device_ops.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+void eval_axis_index(Types, const Params&, std::span<ShapedArray> out) {
+  out[0] = ShapedArray(Shape(), i32, false, AxisSet());
+}
+
+void vary_axis_index(Types, const Params& params, const detail::AxisEnv& env,
+                     std::span<ShapedArray> out) {
+  const Axes& axes = params_as<NamesParams>(params).axes;
+  out[0] = out[0].with_axes(AxisSet(&env, mask_of(axes, env, "axis_index")));
+}
+
+// The ranks lie side by side in one buffer a memory space.
+void run_axis_index(GroupCall& call) {
+  const Axes& axes = params_as<NamesParams>(call.params).axes;
+  const CliqueTable& table = clique_table(call.mesh, axes.names(), {}, 0);
+  constexpr std::int64_t kItem = sizeof(std::int32_t);
+  InlineVector<Block, 16> results(table.slots.size());
+  for (const CliqueTable::Site& site : table.sites) {
+    InlineVector<std::int32_t, 64> ranks(site.slot_count);
+    for (std::uint32_t i = 0; i < site.slot_count; ++i)
+      ranks[i] = static_cast<std::int32_t>(table.slots[site.first_slot + i].rank);
+    const BufferRef buffer = site.space->allocate(site.slot_count * kItem);
+    device_ops().host_to_device(buffer->data(), ranks.data(), site.slot_count * kItem);
+    for (std::uint32_t i = 0; i < site.slot_count; ++i)
+      results[site.first_slot + i] = {buffer, i * kItem};
+  }
+  const std::span<Block> out = call.out[0]->blocks();
+  for (std::size_t p = 0; p < out.size(); ++p) out[p] = results[table.slot_of[p]];
+}
+
+}  // namespace
+
+constinit Primitive axis_index_p = [] {
+  Primitive p;
+  p.name = "axis_index";
+  p.abstract_eval = eval_axis_index;
+  p.variance = vary_axis_index;
+  p.group = run_axis_index;
+  return p;
+}();
+
+void register_collectives_axis_index() { register_primitive(axis_index_p); }
+
+Array axis_index(const Axes& axes, SourceLine source) {
+  const AxesInScope scope(axes, "axis_index", source);
+  return bind(axis_index_p, std::span<Array>(), NamesParams(axes), source);
+}
+
+int axis_size(const Axes& axes, SourceLine source) {
+  return AxesInScope(axes, "axis_size", source).ranks;
+}
+
+}  // namespace shmap

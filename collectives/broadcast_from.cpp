@@ -1,0 +1,51 @@
+// broadcast_from (varying -> invariant): the block of one rank on all of them.
+#include "collectives/group.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+
+namespace shmap {
+
+namespace {
+
+void eval_broadcast_from(Types in, const Params&, std::span<ShapedArray> out) { out[0] = in[0]; }
+
+void vary_broadcast_from(Types in, const Params& params, const detail::AxisEnv& env,
+                         std::span<ShapedArray> out) {
+  varying_to_invariant(in, params_as<SourceParams>(params).axes, env, out, "broadcast_from");
+}
+
+void run_broadcast_from(GroupCall& call) {
+  const auto& p = params_as<SourceParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, {});
+  if (begin_collective(blocks)) return;
+  communicator(call.mesh, "broadcast_from").broadcast(blocks, static_cast<std::uint32_t>(p.rank));
+}
+
+}  // namespace
+
+constinit Primitive broadcast_from_p = [] {
+  Primitive p;
+  p.name = "broadcast_from";
+  p.abstract_eval = eval_broadcast_from;
+  p.variance = vary_broadcast_from;
+  p.group = run_broadcast_from;
+  return p;
+}();
+
+void register_collectives_broadcast_from() { register_primitive(broadcast_from_p); }
+
+namespace detail {
+
+Array broadcast_from_leaf(const Array& x, const Axes& axes, int rank, SourceLine source) {
+  const AxesInScope scope(axes, "broadcast_from", source);
+  if (rank < 0 || rank >= scope.ranks) {
+    throw ValueError("broadcast_from: source rank " + std::to_string(rank) +
+                     " is out of range: there are " + describe_ranks(axes, scope.ranks) +
+                     at_line(source));
+  }
+  return bind(broadcast_from_p, cast_to_varying(x, axes, scope, "broadcast_from", source),
+              SourceParams(axes, rank), source);
+}
+
+}  // namespace detail
+}  // namespace shmap

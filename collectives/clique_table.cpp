@@ -1,0 +1,188 @@
+#include "collectives/clique_table.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <tuple>
+
+#include "core/base/inline_vector.h"
+
+namespace shmap {
+
+namespace {
+
+using Key = std::tuple<const detail::MeshImpl*, std::vector<int>, Groups, std::uint32_t>;
+constexpr std::uint32_t kNone = ~0u;
+
+class Builder {
+ public:
+  Builder(const detail::MeshImpl& mesh, const std::vector<int>& axes, const Groups& groups,
+          std::uint32_t varying)
+      : mesh_(mesh), cliques_(mesh.cliques(axes)), axes_(axes), groups_(groups) {
+    std::uint32_t own = 0;
+    for (int a : axes) own |= 1u << a;
+    rest_ = varying & ~own;
+    find_ranks();
+  }
+
+  CliqueTable build() {
+    for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) place(p);
+    make_slots();
+    for (CliqueTable::Site& site : table_.sites) make_members(site);
+    return std::move(table_);
+  }
+
+ private:
+  // A rank over the axes -> (group, rank in it).
+  struct Rank {
+    std::uint32_t group, rank;
+  };
+
+  void find_ranks() {
+    const std::size_t all = cliques_.members.front().size();
+    if (groups_.empty()) {
+      for (std::uint32_t r = 0; r < all; ++r) ranks_.push_back({0, r});
+      table_.ranks = static_cast<std::uint32_t>(all);
+      return;
+    }
+    ranks_.resize(all);
+    for (std::uint32_t g = 0; g < groups_.size(); ++g)
+      for (std::uint32_t r = 0; r < groups_[g].size(); ++r)
+        ranks_[static_cast<std::size_t>(groups_[g][r])] = {g, r};
+    table_.ranks = static_cast<std::uint32_t>(groups_.front().size());
+  }
+
+  Rank rank_of(std::uint32_t p) const { return ranks_[cliques_.rank_of[p]]; }
+
+  // The number of the set of cliques that hold the same values, to one of which p belongs.
+  std::uint32_t class_of(std::uint32_t p) {
+    std::vector<std::int64_t> key{rank_of(p).group};
+    for (int a = 0; a < static_cast<int>(mesh_.env()->sizes.size()); ++a)
+      if (rest_ >> a & 1u) key.push_back(mesh_.coordinate(p, a));
+    const auto [it, fresh] = classes_.emplace(std::move(key), classes_.size());
+    if (fresh) anywhere_.emplace_back(table_.ranks, kNone);
+    return static_cast<std::uint32_t>(it->second);
+  }
+
+  void place(std::uint32_t p) {
+    const LocalDevice& device = mesh_.local(p);
+    const std::uint32_t c = class_of(p), rank = rank_of(p).rank;
+    const auto [it, fresh] = sites_.emplace(std::pair(c, device.space), table_.sites.size());
+    if (fresh) {
+      table_.sites.push_back(
+          {device.space, device.comm, std::vector<std::uint32_t>(table_.ranks, kNone), {}, 0, 0});
+      class_of_site_.push_back(c);
+    }
+    const auto site = static_cast<std::uint32_t>(it->second);
+    table_.site_of.push_back(site);
+    std::uint32_t& member = table_.sites[site].members[rank];
+    if (member == kNone) member = p;
+    std::uint32_t& any = anywhere_[c][rank];
+    if (any == kNone) any = p;
+  }
+
+  // Local members are the slots; those still absent are in other spaces.
+  void make_slots() {
+    std::vector<std::vector<std::uint32_t>> slot(table_.sites.size());
+    for (std::uint32_t s = 0; s < table_.sites.size(); ++s) {
+      CliqueTable::Site& site = table_.sites[s];
+      site.first_slot = static_cast<std::uint32_t>(table_.slots.size());
+      for (std::uint32_t r = 0; r < table_.ranks; ++r) {
+        slot[s].push_back(static_cast<std::uint32_t>(table_.slots.size()));
+        if (site.members[r] != kNone) table_.slots.push_back({s, r, site.members[r]});
+      }
+      site.slot_count = static_cast<std::uint32_t>(table_.slots.size()) - site.first_slot;
+    }
+    for (std::uint32_t p = 0; p < mesh_.local_count(); ++p)
+      table_.slot_of.push_back(slot[table_.site_of[p]][rank_of(p).rank]);
+  }
+
+  void make_members(CliqueTable::Site& site) {
+    const std::size_t s = static_cast<std::size_t>(&site - table_.sites.data());
+    for (std::uint32_t r = 0; r < table_.ranks; ++r)
+      if (site.members[r] == kNone) site.members[r] = anywhere_[class_of_site_[s]][r];
+    site.folded = site.members;
+    // Only the collective's axes count: members of other cliques of the class may stand for some.
+    std::vector<int> in_mesh_order = axes_;
+    std::sort(in_mesh_order.begin(), in_mesh_order.end());
+    const auto before = [&](std::uint32_t a, std::uint32_t b) {
+      for (int axis : in_mesh_order) {
+        const std::int64_t x = mesh_.coordinate(a, axis), y = mesh_.coordinate(b, axis);
+        if (x != y) return x < y;
+      }
+      return false;
+    };
+    std::sort(site.folded.begin(), site.folded.end(), before);
+  }
+
+  const detail::MeshImpl& mesh_;
+  const Cliques& cliques_;
+  const std::vector<int>& axes_;
+  const Groups& groups_;
+  std::uint32_t rest_;
+  std::vector<Rank> ranks_;
+  CliqueTable table_;
+  std::map<std::vector<std::int64_t>, std::size_t> classes_;
+  std::map<std::pair<std::uint32_t, MemorySpace*>, std::size_t> sites_;
+  std::vector<std::uint32_t> class_of_site_;
+  std::vector<std::vector<std::uint32_t>> anywhere_;  // [class][rank] -> a position
+};
+
+const CliqueTable& find_or_build(const detail::MeshImpl& mesh, const std::vector<int>& axes,
+                                 const Groups& groups, std::uint32_t varying) {
+  static std::mutex mutex;
+  static auto* tables = new std::map<Key, const CliqueTable*>();  // lives for ever, as do meshes
+  std::lock_guard lock(mutex);
+  const CliqueTable*& entry = (*tables)[Key(&mesh, axes, groups, varying)];
+  if (entry == nullptr) entry = new CliqueTable(Builder(mesh, axes, groups, varying).build());
+  return *entry;
+}
+
+// What this thread used last, by a hash: no lock and no heap in an eager loop.
+struct Recent {
+  const detail::MeshImpl* mesh = nullptr;
+  std::uint64_t axes = 0;
+  std::uint32_t varying = 0;
+  const CliqueTable* table = nullptr;
+};
+constexpr std::size_t kRecent = 16;
+thread_local std::array<Recent, kRecent> recent;
+
+// Up to ten axes of up to 62 in one word; 0 where they do not fit.
+std::uint64_t pack(const int* axes, std::size_t n) {
+  if (n > 10) return 0;
+  std::uint64_t word = 1;
+  for (std::size_t i = 0; i < n; ++i) word = word << 6 | static_cast<std::uint64_t>(axes[i] + 1);
+  return word;
+}
+
+const CliqueTable& look_up(const detail::MeshImpl& mesh, const int* axes, std::size_t n,
+                           const Groups& groups, std::uint32_t varying) {
+  const std::uint64_t word = groups.empty() ? pack(axes, n) : 0;
+  if (word == 0) return find_or_build(mesh, std::vector<int>(axes, axes + n), groups, varying);
+  const std::uint64_t hash =
+      (reinterpret_cast<std::uintptr_t>(&mesh) / 64 + word * 31 + varying * 7) *
+      0x9E3779B97F4A7C15u;
+  Recent& r = recent[hash >> 60];
+  if (r.mesh == &mesh && r.axes == word && r.varying == varying) return *r.table;
+  const CliqueTable& table = find_or_build(mesh, std::vector<int>(axes, axes + n), groups, varying);
+  r = {&mesh, word, varying, &table};
+  return table;
+}
+
+}  // namespace
+
+const CliqueTable& clique_table(const detail::MeshImpl& mesh, const std::vector<int>& axes,
+                                const Groups& groups, std::uint32_t varying) {
+  return look_up(mesh, axes.data(), axes.size(), groups, varying);
+}
+
+const CliqueTable& clique_table(const detail::MeshImpl& mesh, const std::vector<std::string>& axes,
+                                const Groups& groups, std::uint32_t varying) {
+  InlineVector<int, 8> indices(axes.size());
+  for (std::size_t i = 0; i < axes.size(); ++i) indices[i] = mesh.env()->find(axes[i]);
+  return look_up(mesh, indices.data(), axes.size(), groups, varying);
+}
+
+}  // namespace shmap

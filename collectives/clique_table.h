@@ -1,0 +1,46 @@
+// Who talks to whom in a collective: the ranks of every clique, and where each result is stored.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "core/array/mesh_impl.h"
+#include "shmap/collectives.h"
+
+namespace shmap {
+
+// A clique is the set of devices that a collective runs in: those that differ only in the
+// collective's axes, or a group (axis_index_groups) of these. Where the operand does not vary over
+// some of the other axes, several cliques hold the same values, and one of them does the work for
+// all.
+//
+// Made once for each (mesh, axes, groups, variance) and kept for ever. Positions are those of the
+// mesh's local devices.
+struct CliqueTable {
+  // What is stored once: the result, in one memory space, of cliques that hold the same values.
+  struct Site {
+    MemorySpace* space;
+    Stream* stream;                      // the communication stream of its first device
+    std::vector<std::uint32_t> members;  // rank -> position to read from; in `space` if any is
+    std::vector<std::uint32_t> folded;   // members in mesh order: the order of reductions
+    std::uint32_t first_slot, slot_count;
+  };
+  // What is stored once for a rank: the devices of a site that have one rank.
+  struct Slot {
+    std::uint32_t site, rank;
+    std::uint32_t position;  // the first of them
+  };
+  std::uint32_t ranks = 1;  // of a clique
+  std::vector<Site> sites;
+  std::vector<Slot> slots;             // by site
+  std::vector<std::uint32_t> site_of;  // by position
+  std::vector<std::uint32_t> slot_of;  // by position
+};
+
+// `varying`: the mask of mesh axes over which the operand varies. axes: names, all of them the
+// mesh's.
+const CliqueTable& clique_table(const detail::MeshImpl& mesh, const std::vector<std::string>& axes,
+                                const Groups& groups, std::uint32_t varying);
+const CliqueTable& clique_table(const detail::MeshImpl& mesh, const std::vector<int>& axes,
+                                const Groups& groups, std::uint32_t varying);
+
+}  // namespace shmap

@@ -1,0 +1,74 @@
+#include "collectives/pieces.h"
+
+#include "collectives/scope.h"
+#include "core/ir/node.h"
+
+namespace shmap {
+
+Shape gathered_shape(const Shape& in, const GatherParams& p) {
+  Shape out;
+  const auto d = static_cast<std::size_t>(p.dimension);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (i == d && !p.tiled) out.push_back(p.ranks);
+    out.push_back(i == d && p.tiled ? checked_product(in[i], p.ranks, "all_gather") : in[i]);
+  }
+  if (d == in.size() && !p.tiled) out.push_back(p.ranks);
+  out.num_elements();  // which may overflow
+  return out;
+}
+
+Shape scattered_shape(const ShapedArray& in, const ScatterParams& p, const char* what) {
+  const auto d = static_cast<std::size_t>(p.dimension);
+  const Shape& shape = in.dims();
+  const auto fail = [&](const std::string& wanted) {
+    throw ValueError(std::string(what) + ": dim " + std::to_string(d) + " of an operand of type " +
+                     to_string(in) + " has " + std::to_string(shape[d]) + " elements, and " +
+                     wanted + " the " + describe_ranks(p.axes, p.ranks) +
+                     (p.groups.empty() ? "" : " of each group"));
+  };
+  if (p.tiled && shape[d] % p.ranks != 0) fail("a number divisible is wanted by");
+  if (!p.tiled && shape[d] != p.ranks) fail("untiled as many are wanted as");
+  Shape out;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (i != d) {
+      out.push_back(shape[i]);
+    } else if (p.tiled) {
+      out.push_back(shape[i] / p.ranks);
+    }
+  }
+  return out;
+}
+
+Interleaved interleaved(const ShapedArray& piece, int dimension) {
+  Interleaved parts{1, itemsize(piece.dtype()), itemsize(piece.dtype())};
+  const Shape& shape = piece.dims();
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    (static_cast<int>(i) < dimension ? parts.outer : parts.piece) *= shape[i];
+  return parts;
+}
+
+namespace detail {
+
+int dim_of(int dim, int rank, const char* what, SourceLine source) {
+  try {
+    return normalize_dim(dim, rank, what);
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  }
+}
+
+Array gather_leaf(const Primitive& primitive, const Array& x, const Axes& axes,
+                  const AllGatherOptions& options, SourceLine source) {
+  const AxesInScope scope(axes, primitive.name, source);
+  const ShapedArray& type = checked_node(x, primitive.name, source).type;
+  GatherParams p;
+  p.ranks = group_size(options.axis_index_groups, scope.ranks, primitive.name, axes, source);
+  p.axes = axes;
+  p.groups = options.axis_index_groups;
+  p.tiled = options.tiled;
+  p.dimension = dim_of(options.axis, type.rank() + !options.tiled, primitive.name, source);
+  return bind(primitive, cast_to_varying(x, axes, scope, primitive.name, source), p, source);
+}
+
+}  // namespace detail
+}  // namespace shmap

@@ -1,0 +1,91 @@
+// pmax and pmin (varying -> invariant).
+#include "collectives/group.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+
+namespace shmap {
+
+namespace {
+
+void eval_extremum(Types in, std::span<ShapedArray> out, const char* what) {
+  if (in[0].dtype() == DType::prng_key) {
+    throw TypeError(std::string(what) + ": of an operand of type " + to_string(in[0]) +
+                    ": keys have no order");
+  }
+  out[0] = in[0];
+}
+void eval_pmax(Types in, const Params&, std::span<ShapedArray> out) {
+  eval_extremum(in, out, "pmax");
+}
+void eval_pmin(Types in, const Params&, std::span<ShapedArray> out) {
+  eval_extremum(in, out, "pmin");
+}
+
+void vary(Types in, const Params& params, const detail::AxisEnv& env, std::span<ShapedArray> out,
+          const char* what) {
+  const auto& p = params_as<AxesParams>(params);
+  if (p.groups.empty()) {
+    varying_to_invariant(in, p.axes, env, out, what);
+  } else {
+    varying_to_varying(in, p.axes, env, out, what);  // groups differ
+  }
+}
+void vary_pmax(Types in, const Params& params, const detail::AxisEnv& env,
+               std::span<ShapedArray> out) {
+  vary(in, params, env, out, "pmax");
+}
+void vary_pmin(Types in, const Params& params, const detail::AxisEnv& env,
+               std::span<ShapedArray> out) {
+  vary(in, params, env, out, "pmin");
+}
+
+void run(GroupCall& call, Reduction op) {
+  const auto& p = params_as<AxesParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(call.mesh, call.primitive.name).all_reduce(blocks, op, call.in[0]->type.dtype());
+}
+void run_pmax(GroupCall& call) { run(call, Reduction::max); }
+void run_pmin(GroupCall& call) { run(call, Reduction::min); }
+
+constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn variance,
+                             GroupFn group) {
+  Primitive p;
+  p.name = name;
+  p.abstract_eval = eval;
+  p.variance = variance;
+  p.group = group;
+  return p;
+}
+
+Array extremum_leaf(const Primitive& primitive, const Array& x, const Axes& axes,
+                    const PsumOptions& options, SourceLine source) {
+  const AxesInScope scope(axes, primitive.name, source);
+  group_size(options.axis_index_groups, scope.ranks, primitive.name, axes, source);
+  checked_node(x, primitive.name, source);
+  if (axes.empty()) return x;
+  return bind(primitive, cast_to_varying(x, axes, scope, primitive.name, source),
+              AxesParams(axes, options.axis_index_groups), source);
+}
+
+}  // namespace
+
+constinit Primitive pmax_p = extremum("pmax", eval_pmax, vary_pmax, run_pmax);
+constinit Primitive pmin_p = extremum("pmin", eval_pmin, vary_pmin, run_pmin);
+
+void register_collectives_pmax() {
+  register_primitive(pmax_p);
+  register_primitive(pmin_p);
+}
+
+namespace detail {
+
+Array pmax_leaf(const Array& x, const Axes& axes, const PsumOptions& options, SourceLine source) {
+  return extremum_leaf(pmax_p, x, axes, options, source);
+}
+Array pmin_leaf(const Array& x, const Axes& axes, const PsumOptions& options, SourceLine source) {
+  return extremum_leaf(pmin_p, x, axes, options, source);
+}
+
+}  // namespace detail
+}  // namespace shmap

@@ -1,0 +1,149 @@
+// psum (varying -> invariant) beside its transpose pbroadcast (invariant -> varying), and psum's
+// mean.
+#include "collectives/group.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/promote.h"
+#include "core/transforms/eval.h"
+
+namespace shmap {
+
+// ---- psum
+namespace {
+
+void eval_psum(Types in, const Params&, std::span<ShapedArray> out) {
+  const DType t = in[0].dtype();
+  if (!is_integer(t) && !is_floating(t)) {
+    throw TypeError(std::string("psum: of an operand of type ") + to_string(in[0]) +
+                    ": numbers are wanted; convert it with astype");
+  }
+  out[0] = in[0];
+}
+
+void vary_psum(Types in, const Params& params, const detail::AxisEnv& env,
+               std::span<ShapedArray> out) {
+  const auto& p = params_as<AxesParams>(params);
+  if (p.groups.empty()) {
+    varying_to_invariant(in, p.axes, env, out, "psum");
+  } else {
+    varying_to_varying(in, p.axes, env, out, "psum");  // groups have sums of their own
+  }
+}
+
+void run_psum(GroupCall& call) {
+  const auto& p = params_as<AxesParams>(call.params);
+  const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
+  if (begin_collective(blocks)) return;
+  communicator(call.mesh, "psum").all_reduce(blocks, Reduction::sum, call.in[0]->type.dtype());
+}
+
+// ---- pbroadcast
+void eval_pbroadcast(Types in, const Params&, std::span<ShapedArray> out) { out[0] = in[0]; }
+
+void vary_pbroadcast(Types in, const Params& params, const detail::AxisEnv& env,
+                     std::span<ShapedArray> out) {
+  invariant_to_varying(in, params_as<AxesParams>(params).axes, env, out, "pbroadcast");
+}
+
+// Only the type changes: the table stays.
+void run_pbroadcast(GroupCall& call) {
+  const std::span<const Block> in = call.in[0]->blocks();
+  std::copy(in.begin(), in.end(), call.out[0]->blocks().begin());
+}
+
+// Sums, maxima and minima that an op on sharded arrays leaves over (core/transforms/eval.h). The
+// blocks' type says nothing of the axes over which they differ: all of them may.
+Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind kind, SourceLine) {
+  const StoredNode& in = *stored_of(x);
+  StoredNode* node = StoredNode::make(in.type, in.mesh, in.count);
+  Array out = Array::of(node);
+  node->committed = in.committed;
+  const std::int64_t bytes = in.type.nbytes();
+  const char* name = kind == FactorKind::sum ? "psum" : kind == FactorKind::max ? "pmax" : "pmin";
+  const GroupBlocks blocks{
+      *in.mesh, clique_table(*in.mesh, axes, {}, ~0u), in.blocks(), node->blocks(), bytes, bytes,
+      name};
+  if (begin_collective(blocks)) return out;
+  const Reduction op = kind == FactorKind::sum   ? Reduction::sum
+                       : kind == FactorKind::max ? Reduction::max
+                                                 : Reduction::min;
+  communicator(*in.mesh, name).all_reduce(blocks, op, in.type.dtype());
+  return out;
+}
+
+}  // namespace
+
+constinit Primitive psum_p = [] {
+  Primitive p;
+  p.name = "psum";
+  p.abstract_eval = eval_psum;
+  p.variance = vary_psum;
+  p.group = run_psum;
+  return p;
+}();
+
+constinit Primitive pbroadcast_p = [] {
+  Primitive p;
+  p.name = "pbroadcast";
+  p.abstract_eval = eval_pbroadcast;
+  p.variance = vary_pbroadcast;
+  p.group = run_pbroadcast;
+  return p;
+}();
+
+void register_collectives_psum() {
+  register_primitive(psum_p);
+  register_primitive(pbroadcast_p);
+  set_combine_partial(combine_partial);
+}
+
+// ---- user functions
+namespace detail {
+
+namespace {
+// As numbers: bools are counted in i32.
+Array numbers(const Array& x, const char* what, SourceLine source) {
+  const ShapedArray& type = checked_node(x, what, source).type;
+  return type.dtype() == DType::bool_ ? convert(x, i32, source) : x;
+}
+}  // namespace
+
+Array psum_leaf(const Array& x, const Axes& axes, const PsumOptions& options, SourceLine source) {
+  const AxesInScope scope(axes, "psum", source);
+  group_size(options.axis_index_groups, scope.ranks, "psum", axes, source);
+  Array counted = numbers(x, "psum", source);
+  if (axes.empty()) return counted;
+  return bind(psum_p, cast_to_varying(counted, axes, scope, "psum", source),
+              AxesParams(axes, options.axis_index_groups), source);
+}
+
+Array pmean_leaf(const Array& x, const Axes& axes, const PsumOptions& options, SourceLine source) {
+  const AxesInScope scope(axes, "pmean", source);
+  const int n = group_size(options.axis_index_groups, scope.ranks, "pmean", axes, source);
+  Operand sum(psum_leaf(x, axes, options, source), source.file, source.line);
+  Operand ranks(n, source.file, source.line);
+  promote_inexact(sum, ranks, "pmean");
+  return bind(div_p, std::move(sum.value), std::move(ranks.value), no_params, source);
+}
+
+Array pbroadcast_leaf(const Array& x, const Axes& axes, const char* what, SourceLine source) {
+  const AxesInScope scope(axes, what, source);
+  const ShapedArray& type = checked_node(x, what, source).type;
+  const std::uint32_t varies = scope.mask & type.axes().mask();
+  if (varies != 0 && !current_trace().checks_variance()) {
+    std::vector<std::string> others;
+    for (const std::string& name : axes)
+      if (!(varies >> scope.env->find(name) & 1u)) others.push_back(name);
+    return others.empty() ? x : bind(pbroadcast_p, x, AxesParams(Axes(others)), source);
+  }
+  return axes.empty() ? x : bind(pbroadcast_p, x, AxesParams(axes), source);
+}
+
+int rank_count(const Axes& axes, const Groups& groups, const char* what, SourceLine source) {
+  const AxesInScope scope(axes, what, source);
+  return group_size(groups, scope.ranks, what, axes, source);
+}
+
+}  // namespace detail
+}  // namespace shmap
