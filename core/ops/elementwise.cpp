@@ -543,9 +543,16 @@ Operand give_up(Array& x, const Operand& b, const char* what) {
 }
 }  // namespace
 
-Array& Array::operator+=(Operand b) { return *this = give_up(*this, b, "add") + std::move(b); }
-Array& Array::operator-=(Operand b) { return *this = give_up(*this, b, "sub") - std::move(b); }
-Array& Array::operator*=(Operand b) { return *this = give_up(*this, b, "mul") * std::move(b); }
-Array& Array::operator/=(Operand b) { return *this = give_up(*this, b, "div") / std::move(b); }
+// In two statements: the order in which arguments are made is open, and b is moved from.
+#define SHMAP_ASSIGNMENT(op, name)               \
+  Array& Array::operator op##=(Operand b) {      \
+    Operand a = give_up(*this, b, name);         \
+    return *this = std::move(a) op std::move(b); \
+  }
+SHMAP_ASSIGNMENT(+, "add")
+SHMAP_ASSIGNMENT(-, "sub")
+SHMAP_ASSIGNMENT(*, "mul")
+SHMAP_ASSIGNMENT(/, "div")
+#undef SHMAP_ASSIGNMENT
 
 }  // namespace shmap
