@@ -1,0 +1,393 @@
+// The library's side of `scripts/bench_vs_peers`, on the public interface alone; the rows and their
+// peers are described in bench/README.md. On `cpu:8` unless SHMAP_DEVICES says otherwise.
+//
+// Beside the arguments of bench_main: `--replicated` prints by how many bytes the process grows for
+// a replicated argument of 64 MiB a device; `--queued N` queues N calls without waiting and prints
+// µs a call and the growth of the resident memory at its peak.
+#include <shmap/shmap.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/support/data.h"
+#include "bench/support/rows.h"
+
+namespace {
+
+using namespace shmap;
+using bench::Row;
+using bench::Work;
+
+constexpr int kDevices = 8;
+constexpr std::size_t kM = 4096, kK = 2048, kN = 1024;  // the collective matmul
+
+Mesh ring_mesh() { return make_mesh({kDevices}, {"i"}); }
+
+Array on_mesh(const std::vector<float>& values, const Shape& shape, const P& spec) {
+  return device_put(array<float>(values, shape), NamedSharding(ring_mesh(), spec));
+}
+
+std::vector<std::pair<int, int>> ring(int step) {
+  std::vector<std::pair<int, int>> pairs;
+  for (int k = 0; k < kDevices; ++k) pairs.push_back({k, (k + step + kDevices) % kDevices});
+  return pairs;
+}
+
+// The element at k of device d's block in data made by random_floats(kDevices * n, seed).
+std::span<const float> block(const std::vector<float>& values, std::size_t d) {
+  std::size_t n = values.size() / kDevices;
+  return std::span<const float>(values).subspan(d * n, n);
+}
+
+std::vector<double> sum_of_blocks(const std::vector<float>& values) {
+  std::vector<double> sum(values.size() / kDevices, 0.0);
+  for (std::size_t d = 0; d < kDevices; ++d)
+    for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += block(values, d)[k];
+  return sum;
+}
+
+// ------------------------------------------------------------------------------------- one eager
+// op
+
+Work eager_op() {
+  struct Operands {
+    std::vector<float> a = bench::random_floats(1024, 1), b = bench::random_floats(1024, 2);
+    Array x = array<float>(a, {1024}), y = array<float>(b, {1024}), z;
+  };
+  auto t = std::make_shared<Operands>();
+  auto time_batch = [t](std::int64_t n) {
+    auto start = std::chrono::steady_clock::now();
+    for (std::int64_t k = 0; k < n; ++k) t->z = t->x + t->y;
+    t->z.block_until_ready();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  auto check = [t]() -> std::string {
+    std::vector<float> want(1024);
+    for (std::size_t k = 0; k < want.size(); ++k) want[k] = t->a[k] + t->b[k];
+    return bench::difference(t->z.to_vector<float>(), std::span<const float>(want));
+  };
+  return {{}, check, time_batch};
+}
+
+// ----------------------------------------------------------------------- one shard_map call a call
+
+// `f` is a shard_map of one argument; its result is dropped before the next call.
+template <class F>
+Work calls_of(F f, Array x, std::function<std::string(const Array&)> check) {
+  auto result = std::make_shared<Array>();
+  auto call = [f, x, result] {
+    *result = Array();
+    *result = f(x);
+    result->block_until_ready();
+  };
+  return {call, [result, check] { return check(*result); }, {}};
+}
+
+Array elementwise_body(Array x) {
+  Array y = sin(x);
+  y = y * x;
+  y = sin(y);
+  y = y + x;
+  y = sin(y);
+  y = y * x;
+  y = sin(y);
+  y = y + x;
+  y = sin(y);
+  y = y - x;
+  return psum(y, "i");
+}
+
+Work eager_body() {
+  std::vector<float> values = bench::random_floats(kDevices * 1024, 3);
+  std::vector<double> want(1024, 0.0);
+  for (std::size_t d = 0; d < kDevices; ++d) {
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      double v = block(values, d)[k];
+      double w = std::sin(std::sin(std::sin(v) * v) + v);
+      want[k] += std::sin(std::sin(w * v) + v) - v;
+    }
+  }
+  return calls_of(shard_map(elementwise_body, ring_mesh(), P("i"), P()),
+                  on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
+                    return bench::difference(y.to_vector<float>(), want, 1e-4);
+                  });
+}
+
+enum class Kind { psum, all_gather, psum_scatter, all_to_all, ppermute };
+constexpr const char* kNames[] = {"psum", "all_gather", "psum_scatter", "all_to_all", "ppermute"};
+
+Work psum_row(std::size_t n) {
+  std::vector<float> values = bench::random_floats(kDevices * n, 4);
+  std::vector<double> want = sum_of_blocks(values);
+  return calls_of(shard_map([](Array x) { return psum(x, "i"); }, ring_mesh(), P("i"), P()),
+                  on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
+                    return bench::difference(y.to_vector<float>(), want, 1e-5);
+                  });
+}
+
+Work all_gather_row(std::size_t n) {
+  std::vector<float> values = bench::random_floats(kDevices * n, 5);
+  auto gather = [](Array x) { return all_gather(x, "i", {.axis = 0, .tiled = true}); };
+  return calls_of(
+      shard_map(gather, ring_mesh(), P("i"), P("i")), on_mesh(values, {values.size()}, P("i")),
+      [values](const Array& y) -> std::string {
+        for (const Shard& shard : y.addressable_shards()) {
+          std::string fault =
+              bench::difference(shard.data.to_vector<float>(), std::span<const float>(values));
+          if (!fault.empty()) return fault;
+        }
+        return {};
+      });
+}
+
+Work psum_scatter_row(std::size_t n) {
+  std::vector<float> values = bench::random_floats(kDevices * n, 6);
+  std::vector<double> want = sum_of_blocks(values);
+  auto scatter = [](Array x) {
+    return psum_scatter(x, "i", {.scatter_dimension = 0, .tiled = true});
+  };
+  return calls_of(
+      shard_map(scatter, ring_mesh(), P("i"), P("i")), on_mesh(values, {values.size()}, P("i")),
+      [want](const Array& y) { return bench::difference(y.to_vector<float>(), want, 1e-5); });
+}
+
+Work all_to_all_row(std::size_t n) {
+  std::vector<float> values = bench::random_floats(kDevices * n, 7);
+  std::vector<float> want(values.size());
+  std::size_t part = n / kDevices;
+  for (std::size_t from = 0; from < kDevices; ++from)
+    for (std::size_t to = 0; to < kDevices; ++to)
+      std::copy_n(&values[from * n + to * part], part, &want[to * n + from * part]);
+  auto exchange = [](Array x) { return all_to_all(x, "i", 0, 0, {.tiled = true}); };
+  return calls_of(shard_map(exchange, ring_mesh(), P("i"), P("i")),
+                  on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
+                    return bench::difference(y.to_vector<float>(), std::span<const float>(want));
+                  });
+}
+
+Work ppermute_row(std::size_t n) {
+  std::vector<float> values = bench::random_floats(kDevices * n, 8);
+  std::vector<float> want(values.size());
+  std::rotate_copy(values.begin(), values.end() - std::ptrdiff_t(n), values.end(), want.begin());
+  auto permute = [pairs = ring(+1)](Array x) { return ppermute(x, "i", pairs); };
+  return calls_of(shard_map(permute, ring_mesh(), P("i"), P("i")),
+                  on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
+                    return bench::difference(y.to_vector<float>(), std::span<const float>(want));
+                  });
+}
+
+Work collective_row(Kind kind, std::size_t n) {
+  switch (kind) {
+    case Kind::psum:
+      return psum_row(n);
+    case Kind::all_gather:
+      return all_gather_row(n);
+    case Kind::psum_scatter:
+      return psum_scatter_row(n);
+    case Kind::all_to_all:
+      return all_to_all_row(n);
+    case Kind::ppermute:
+      break;
+  }
+  return ppermute_row(n);
+}
+
+// -----------------------------------------------------------------------------------------
+// products
+
+Work matmul_row(std::size_t n, DType dtype) {
+  struct Operands {
+    std::vector<float> a, b;
+    Array x, y, z;
+  };
+  auto t = std::make_shared<Operands>();
+  t->a = bench::random_floats(n * n, 1);
+  t->b = bench::random_floats(n * n, 2);
+  if (dtype == DType::bf16) {
+    t->a = bench::rounded_to_bf16(std::move(t->a));
+    t->b = bench::rounded_to_bf16(std::move(t->b));
+  }
+  t->x = astype(array<float>(t->a, {n, n}), dtype);
+  t->y = astype(array<float>(t->b, {n, n}), dtype);
+  auto call = [t] {
+    t->z = Array();
+    t->z = matmul(t->x, t->y);
+    t->z.block_until_ready();
+  };
+  auto check = [t, n, dtype]() -> std::string {
+    if (t->z.dtype() != dtype) return "the product has another dtype";
+    std::vector<float> c = astype(t->z, DType::f32).to_vector<float>();
+    return bench::product_difference(t->a, t->b, c, n, n, n, dtype == DType::f32 ? 1e-2 : 1.0);
+  };
+  return {call, check, {}};
+}
+
+// All-gather collective matmul: each shard of lhs is multiplied while the next one travels.
+Array gather_matmul(Array lhs, Array rhs) {
+  int n = axis_size("i");
+  Array index = axis_index("i");
+  std::int64_t rows = lhs.shape()[0];
+  Array out = zeros({rows * n, rhs.shape()[1]});
+  for (int step = 0; step < n; ++step) {
+    Array update = matmul(lhs, rhs);
+    if (step + 1 < n) lhs = ppermute(lhs, "i", ring(-1));
+    out = dynamic_update_slice(std::move(out), update, {((index + step) % n) * rows, 0});
+  }
+  return out;
+}
+
+// Matmul reduce-scatter: the sum for a device travels round the ring and grows at every stop.
+Array matmul_scatter(Array lhs, Array rhs) {
+  int n = axis_size("i");
+  Array index = axis_index("i");
+  std::int64_t rows = lhs.shape()[0] / n;
+  Array total;
+  for (int step = 0; step < n; ++step) {
+    Array at = ((index - step - 1) % n) * rows;
+    Array part = matmul(dynamic_slice(lhs, {at, 0}, {rows, lhs.shape()[1]}), rhs);
+    total = step == 0 ? part : ppermute(total, "i", ring(+1)) + part;
+  }
+  return total;
+}
+
+struct Product {
+  std::vector<float> a = bench::random_floats(kM * kK, 1), b = bench::random_floats(kK * kN, 2);
+  Array x, y, z;
+};
+
+template <class F>
+Work collective_matmul(F body, P lhs_spec, P rhs_spec, P out_spec) {
+  auto t = std::make_shared<Product>();
+  t->x = on_mesh(t->a, {kM, kK}, lhs_spec);
+  t->y = on_mesh(t->b, {kK, kN}, rhs_spec);
+  auto f = shard_map(body, ring_mesh(), {lhs_spec, rhs_spec}, out_spec, {.check_vma = false});
+  auto call = [f, t] {
+    t->z = Array();
+    t->z = f(t->x, t->y);
+    t->z.block_until_ready();
+  };
+  auto check = [t] {
+    return bench::product_difference(t->a, t->b, t->z.to_vector<float>(), kM, kK, kN, 1e-2);
+  };
+  return {call, check, {}};
+}
+
+// -------------------------------------------------------------------------------------------
+// memory
+
+std::int64_t resident_bytes() {
+  std::FILE* file = std::fopen("/proc/self/statm", "r");
+  long long total = 0, resident = 0;
+  if (file == nullptr || std::fscanf(file, "%lld %lld", &total, &resident) != 2) resident = 0;
+  if (file != nullptr) std::fclose(file);
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+int replicated_argument() {
+  auto f = shard_map([](Array x) { return x[range(0, 1)] + 0.f; }, ring_mesh(), P(), P());
+  f(on_mesh(bench::random_floats(1024, 1), {1024}, P())).block_until_ready();
+  std::vector<float> values = bench::random_floats(std::size_t{16} << 20, 2);
+  std::int64_t before = resident_bytes();
+  Array x = on_mesh(values, {values.size()}, P());
+  Array y = f(x);
+  y.block_until_ready();
+  std::int64_t grown = resident_bytes() - before;
+  std::string fault = bench::difference(x.addressable_shards().back().data.to_vector<float>(),
+                                        std::span<const float>(values));
+  if (!fault.empty() || y.to_vector<float>() != std::vector<float>{values[0]}) {
+    std::printf("#wrong replicated argument: %s\n", fault.c_str());
+    return 1;
+  }
+  std::printf("%lld\n", static_cast<long long>(grown));
+  return 0;
+}
+
+int queued_calls(long count) {
+  std::vector<float> values = bench::random_floats(kDevices * 1024, 1);
+  auto f = shard_map([](Array x) { return psum(x, "i"); }, ring_mesh(), P("i"), P());
+  Array x = on_mesh(values, {values.size()}, P("i"));
+  Array y = f(x);
+  y.block_until_ready();
+  std::int64_t before = resident_bytes(), peak = before;
+  auto start = std::chrono::steady_clock::now();
+  for (long k = 0; k < count; ++k) {
+    y = f(x);
+    if (k % 1000 == 999) peak = std::max(peak, resident_bytes());
+  }
+  y.block_until_ready();
+  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  peak = std::max(peak, resident_bytes());
+  std::string fault = bench::difference(y.to_vector<float>(), sum_of_blocks(values), 1e-5);
+  if (!fault.empty()) {
+    std::printf("#wrong queued calls: %s\n", fault.c_str());
+    return 1;
+  }
+  std::printf("%.4f %lld\n", seconds / double(count) * 1e6, static_cast<long long>(peak - before));
+  return 0;
+}
+
+// ---------------------------------------------------------------------------------------------
+// rows
+
+std::vector<Row> all_rows() {
+  std::vector<Row> rows;
+  rows.push_back({"eager_op", {}, eager_op});
+  rows.push_back({"eager_body", {}, eager_body});
+  for (Kind kind :
+       {Kind::psum, Kind::all_gather, Kind::psum_scatter, Kind::all_to_all, Kind::ppermute}) {
+    const std::pair<const char*, std::size_t> sizes[] = {
+        {"1kb", std::size_t{1} << 10},
+        {"1mb", std::size_t{1} << 20},
+        kind == Kind::all_gather ? std::pair{"4mb", std::size_t{4} << 20}
+                                 : std::pair{"16mb", std::size_t{16} << 20}};
+    for (auto [size, bytes] : sizes) {
+      double whole = kind == Kind::all_gather ? double(kDevices * bytes) : double(bytes);
+      double factor = kind == Kind::psum       ? 2.0 * (kDevices - 1) / kDevices
+                      : kind == Kind::ppermute ? 1.0
+                                               : double(kDevices - 1) / kDevices;
+      rows.push_back(
+          {std::string(kNames[int(kind)]) + "_" + size,
+           {.bytes = whole, .bus_factor = factor},
+           [kind, bytes = bytes] { return collective_row(kind, bytes / sizeof(float)); }});
+    }
+  }
+  for (std::size_t n : {std::size_t{1024}, std::size_t{2048}}) {
+    double flops = 2.0 * double(n) * double(n) * double(n);
+    std::string size = std::to_string(n);
+    rows.push_back({"sgemm_" + size, {.flops = flops}, [n] { return matmul_row(n, DType::f32); }});
+    rows.push_back(
+        {"bf16_matmul_" + size, {.flops = flops}, [n] { return matmul_row(n, DType::bf16); }});
+  }
+  double flops = 2.0 * double(kM) * double(kK) * double(kN);
+  rows.push_back({"cm_seed", {.flops = kDevices * flops}, [] {
+                    return collective_matmul(gather_matmul, P("i", none), P(), P());
+                  }});
+  rows.push_back({"cm_gather", {.flops = flops}, [] {
+                    return collective_matmul(gather_matmul, P("i", none), P(none, "i"),
+                                             P(none, "i"));
+                  }});
+  rows.push_back({"cm_scatter", {.flops = flops}, [] {
+                    return collective_matmul(matmul_scatter, P(none, "i"), P("i", none),
+                                             P("i", none));
+                  }});
+  return rows;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* devices = std::getenv("SHMAP_DEVICES");
+  init(argc, argv, {.devices = devices == nullptr ? "cpu:8" : devices});
+  std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "--replicated") return replicated_argument();
+  if (mode == "--queued" && argc > 2) return queued_calls(std::atol(argv[2]));
+  return bench::bench_main(argc, argv, "shmap", all_rows(),
+                           {{"devices", devices == nullptr ? "cpu:8" : devices}});
+}
