@@ -35,6 +35,16 @@ void check_pair(const ShapedArray& a, const ShapedArray& b, const Dims& of_a, co
   }
 }
 
+void check_disjoint(const ShapedArray& t, const Dims& contracting, const Dims& batch,
+                    const char* side) {
+  for (std::int64_t d : batch) {
+    if (!holds(contracting, d)) continue;
+    throw ValueError("dot_general: dim " + std::to_string(d) + " of the " + side +
+                     " operand of type " + to_string(t) +
+                     " is given both as contracting and as batch: it can be one of them");
+  }
+}
+
 void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<DotParams>(params);
   const ShapedArray &a = in[0], &b = in[1];
@@ -45,6 +55,8 @@ void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
   if (a.dtype() == DType::prng_key) throw TypeError("dot_general: keys are no numbers");
   check_pair(a, b, p.lhs_contracting, p.rhs_contracting, "contracting");
   check_pair(a, b, p.lhs_batch, p.rhs_batch, "batch");
+  check_disjoint(a, p.lhs_contracting, p.lhs_batch, "left");
+  check_disjoint(b, p.rhs_contracting, p.rhs_batch, "right");
   Shape shape;
   for (std::int64_t d : p.lhs_batch) shape.push_back(a.dims()[static_cast<std::size_t>(d)]);
   for (std::int64_t d : free_dims(a.rank(), p.lhs_contracting, p.lhs_batch))
@@ -161,13 +173,21 @@ Array bind_dot(Array a, Array b, const DotParams& params, SourceLine source) {
 
 Array dot_general(Operand a, Operand b, DotDimensionNumbers numbers) {
   promote(a, b, "dot_general");
+  const SourceLine source = a.source;
+  const auto dims = [&](const std::vector<int>& list, const Operand& x, const char* what) {
+    try {
+      return normalize_dims(Dims(list), type_of(x, "dot_general").rank(), what);
+    } catch (const ValueError& e) {
+      throw ValueError(e.what() + at_line(source));
+    }
+  };
   DotParams p;
   p.lhs_contracting =
-      normalize_dims(Dims(numbers.contracting.first), a.value.ndim(), "dot_general: contracting");
+      dims(numbers.contracting.first, a, "dot_general: contracting dims of the left operand");
   p.rhs_contracting =
-      normalize_dims(Dims(numbers.contracting.second), b.value.ndim(), "dot_general: contracting");
-  p.lhs_batch = normalize_dims(Dims(numbers.batch.first), a.value.ndim(), "dot_general: batch");
-  p.rhs_batch = normalize_dims(Dims(numbers.batch.second), b.value.ndim(), "dot_general: batch");
+      dims(numbers.contracting.second, b, "dot_general: contracting dims of the right operand");
+  p.lhs_batch = dims(numbers.batch.first, a, "dot_general: batch dims of the left operand");
+  p.rhs_batch = dims(numbers.batch.second, b, "dot_general: batch dims of the right operand");
   return bind_dot(std::move(a.value), std::move(b.value), p, a.source);
 }
 

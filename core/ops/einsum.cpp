@@ -126,18 +126,23 @@ class Contraction {
  public:
   Contraction(Parser& parser, std::vector<Array>& operands, SourceLine source)
       : parser_(parser), source_(source) {
+    std::map<Label, std::size_t> named_by;  // the operand that has the label's size
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const Shape shape = operands[i].shape();
       for (std::size_t d = 0; d < shape.size(); ++d) {
         const Label l = parser.inputs[i][d];
         auto [it, fresh] = sizes_.emplace(l, shape[d]);
+        if (fresh) named_by[l] = i;
         if (fresh || it->second == shape[d] || shape[d] == 1) continue;
         if (it->second != 1) {
-          parser.fail(name_of(l) + " has size " + std::to_string(it->second) +
-                      " in one operand and " + std::to_string(shape[d]) + " in operand " +
-                      std::to_string(i));
+          parser.fail(name_of(l) + " has size " + std::to_string(it->second) + " in operand " +
+                      std::to_string(named_by[l]) + " and size " + std::to_string(shape[d]) +
+                      " in operand " + std::to_string(i) + ", of types " +
+                      to_string(operands[named_by[l]].type()) + " and " +
+                      to_string(operands[i].type()) + ": they must be equal, or one of them 1");
         }
         it->second = shape[d];
+        named_by[l] = i;
       }
     }
     for (std::size_t i = 0; i < operands.size(); ++i)
