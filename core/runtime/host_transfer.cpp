@@ -1,6 +1,7 @@
 #include "core/runtime/host_transfer.h"
 
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "core/array/sharding.h"
@@ -66,10 +67,13 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what) 
   std::vector<std::byte> out(
       static_cast<std::size_t>(checked_bytes(node.type.dims(), static_cast<int>(item))));
   const Shape block = node.sharding->block_shape(node.type.dims(), what);
+  std::set<std::vector<std::int64_t>> done;
   for (std::uint32_t p = 0; p < node.count; ++p) {
-    const std::vector<std::byte> part = block_to_host(node, p);
     std::int64_t start[kMaxRank];
     node.sharding->block_start(p, block, start);
+    // Of replicas the first counts: they are equal, unless a body promised so without being checked.
+    if (!done.emplace(start, start + block.size()).second) continue;
+    const std::vector<std::byte> part = block_to_host(node, p);
     // Row by row of the innermost dim: host memory of a small part is not worth more.
     const std::size_t rank = block.size();
     const std::int64_t row = rank ? block[rank - 1] : 1;

@@ -276,7 +276,7 @@ arg_t<T> rebuild(const T& like, std::vector<Array>& leaves, std::size_t& next) {
     arg_t<T> out;
     if (like.has_value()) out.emplace(rebuild(*like, leaves, next));
     return out;
-  } else if constexpr (requires { like.push_back(*like.begin()); }) {
+  } else if constexpr (requires(T container) { container.push_back(*container.begin()); }) {
     arg_t<T> out;
     out.reserve(like.size());
     if constexpr (std::same_as<T, std::vector<bool>>) {
