@@ -1,0 +1,112 @@
+// shmap-test: devices
+// .npy files as arrays: every dtype there and back, sharded reading that reads a device's own bytes, hostile files.
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/support/error_text.h"
+
+namespace shmap {
+namespace {
+
+class NpyArray : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = std::filesystem::temp_directory_path() / ("shmap_npy_" + std::to_string(::getpid()));
+    std::filesystem::create_directories(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::string path(const std::string& name) const { return (dir_ / name).string(); }
+
+ private:
+  std::filesystem::path dir_;
+};
+
+// Bytes that this process has read through system calls so far.
+std::int64_t bytes_read() {
+  std::ifstream io("/proc/self/io");
+  std::string key;
+  std::int64_t value = 0;
+  while (io >> key >> value)
+    if (key == "rchar:") return value;
+  return -1;
+}
+
+// How many memory spaces the devices have: a replicated array is copied once for each but the first.
+std::int64_t memory_spaces() {
+  const Array x = zeros({1024});
+  reset_counters();
+  device_put(x, NamedSharding(make_mesh({8}, "i"), P()));
+  return 1 + counters().copies;
+}
+
+TEST_F(NpyArray, EveryDtypeThereAndBack) {
+  for (DType t : {bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64}) {
+    SCOPED_TRACE(to_string(t));
+    const Array x = reshape(astype(arange(12) % 7, t), {3, 4});
+    save_npy(path("x.npy"), x);
+    const Array y = load_npy(path("x.npy"));
+    EXPECT_EQ(y.type(), x.type());
+    EXPECT_EQ(astype(y, f64).to_vector<double>(), astype(x, f64).to_vector<double>());
+  }
+}
+
+TEST_F(NpyArray, ScalarsAndEmptyArrays) {
+  save_npy(path("s.npy"), full({}, 2.5f));
+  EXPECT_EQ(load_npy(path("s.npy")).item<float>(), 2.5f);
+  save_npy(path("literal.npy"), 2.5f);
+  EXPECT_EQ(load_npy(path("literal.npy")).item<float>(), 2.5f);
+  save_npy(path("e.npy"), zeros({0, 3}, i32));
+  EXPECT_EQ(load_npy(path("e.npy")).type(), ShapedArray({0, 3}, i32));
+}
+
+TEST_F(NpyArray, ShardedReadingAndWriting) {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const Array x = reshape(arange(16 * 6, i32), {16, 6});
+  save_npy(path("x.npy"), x);
+  for (const P& spec : {P(), P("i"), P(none, "j"), P("i", "j"), P(axes("j", "i")), P("j", none)}) {
+    const Array y = load_npy(path("x.npy"), NamedSharding(mesh, spec));
+    EXPECT_EQ(y.sharding(), NamedSharding(mesh, spec));
+    EXPECT_EQ(y.to_vector<std::int32_t>(), x.to_vector<std::int32_t>()) << spec;
+    save_npy(path("y.npy"), y);
+    EXPECT_EQ(load_npy(path("y.npy")).to_vector<std::int32_t>(), x.to_vector<std::int32_t>()) << spec;
+  }
+}
+
+TEST_F(NpyArray, EachMemorySpaceReadsItsOwnBytes) {
+  const Mesh mesh = make_mesh({8}, "i");
+  const std::int64_t bytes = std::int64_t{8} << 20;
+  save_npy(path("big.npy"), zeros({bytes / 4 / 1024, 1024}));
+  const std::int64_t before = bytes_read();
+  if (before < 0) GTEST_SKIP() << "/proc/self/io cannot be read here";
+  load_npy(path("big.npy"), NamedSharding(mesh, P("i")));
+  const std::int64_t split = bytes_read() - before;
+  // Split over all devices, the whole file is read once, however many spaces there are.
+  EXPECT_GE(split, bytes);
+  EXPECT_LT(split, bytes + (bytes >> 4));
+  const std::int64_t again = bytes_read();
+  load_npy(path("big.npy"), NamedSharding(mesh, P()));
+  const std::int64_t whole = bytes_read() - again;
+  // Replicated, once for each memory space: no device of a space reads what its neighbour has.
+  EXPECT_EQ(whole / bytes, memory_spaces());
+}
+
+TEST_F(NpyArray, Errors) {
+  using test::expect_error;
+  const Mesh mesh = make_mesh({8}, "i");
+  expect_error<Error>([&] { load_npy(path("none.npy")); }, {"none.npy"});
+  std::ofstream(path("bad.npy")) << "not an array";
+  expect_error<ValueError>([&] { load_npy(path("bad.npy")); }, {"bad.npy"});
+  save_npy(path("x.npy"), arange(12));
+  expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P("i"))); },
+                           {"x.npy", "12", "'i'", "size 8"});
+  expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P(none, "i"))); }, {"length", "rank 1"});
+  expect_error<ValueError>([&] { save_npy(path("y.npy"), Array()); }, {"save_npy", "empty"});
+}
+
+}  // namespace
+}  // namespace shmap
