@@ -53,12 +53,12 @@ UnaryFn find_half(UnaryOp op, std::integer_sequence<int, ops...>) {
 }  // namespace
 
 UnaryFn unary_kernel(UnaryOp op, DType dtype) {
+  if (const UnaryFn kernel = unary_arith_kernel(op, dtype)) return kernel;
   if (dtype == DType::f16 || dtype == DType::bf16) {
     if (!unary_kernel(op, DType::f32)) return nullptr;
     constexpr auto ops = std::make_integer_sequence<int, kUnaryOpCount>{};
     return dtype == DType::f16 ? find_half<DType::f16>(op, ops) : find_half<DType::bf16>(op, ops);
   }
-  if (const UnaryFn kernel = unary_arith_kernel(op, dtype)) return kernel;
   if (dtype == DType::f32) return unary_math_f32_kernel(op);
   if (dtype == DType::f64) return unary_math_f64_kernel(op);
   return nullptr;

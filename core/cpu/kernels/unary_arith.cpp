@@ -144,6 +144,18 @@ struct IsInf {
     return std::fabs(x) > std::numeric_limits<T>::max();
   }
 };
+struct NegHalf {  // a half type, given by its bits
+  template <class T>
+  static T run(T x) {
+    return static_cast<T>(x ^ 0x8000u);
+  }
+};
+struct AbsHalf {
+  template <class T>
+  static T run(T x) {
+    return static_cast<T>(x & 0x7fffu);
+  }
+};
 struct Copy {
   template <class T>
   static T run(T x) {

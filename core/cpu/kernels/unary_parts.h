@@ -4,7 +4,8 @@
 
 namespace shmap::cpu {
 
-UnaryFn unary_arith_kernel(UnaryOp op, DType dtype);  // bool, integers, f32, f64
+UnaryFn unary_arith_kernel(UnaryOp op,
+                           DType dtype);  // all but transcendentals; of half types neg, abs
 UnaryFn unary_math_f32_kernel(UnaryOp op);
 UnaryFn unary_math_f64_kernel(UnaryOp op);
 
