@@ -237,6 +237,11 @@ UnaryFn find_unary_arith(UnaryOp op, DType dtype) {
       return find_integer<std::uint32_t>(op);
     case DType::u64:
       return find_integer<std::uint64_t>(op);
+    case DType::f16:
+    case DType::bf16:
+      return op == UnaryOp::neg   ? map<NegHalf, std::uint16_t>
+             : op == UnaryOp::abs ? map<AbsHalf, std::uint16_t>
+                                  : nullptr;
     case DType::f32:
       return find_float<float>(op);
     case DType::f64:

@@ -4,8 +4,8 @@
 
 namespace shmap::cpu {
 
-UnaryFn unary_arith_kernel(UnaryOp op,
-                           DType dtype);  // all but transcendentals; of half types neg, abs
+// All but the transcendentals; of the half types neg and abs only.
+UnaryFn unary_arith_kernel(UnaryOp op, DType dtype);
 UnaryFn unary_math_f32_kernel(UnaryOp op);
 UnaryFn unary_math_f64_kernel(UnaryOp op);
 
