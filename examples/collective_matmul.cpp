@@ -1,0 +1,195 @@
+// The main job: C = A @ B with A split by rows over a ring of devices, by the all-gather collective
+// matmul (Wang et al., "Overlap Communication with Dependent Computation via Decomposition in Large
+// Deep Learning Models", ASPLOS 2023; the second example of JEP 14273). Each device multiplies the
+// rows that it holds while it passes them on to its neighbour, instead of waiting until all rows
+// have been gathered.
+//
+//   collective_matmul [--lhs A.npy --rhs B.npy] [--out C.npy] [--devices cpu:8/8] [--shard-rhs]
+//   [--reps N]
+//                     [--trace overlap.json]
+#include <shmap/shmap.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace shmap;
+
+// On each device: lhs is its rows of A, f32[M/n,K]{i}; rhs is B or its columns of B; the result is
+// all rows of C.
+Array matmul_allgather(Array lhs, Array rhs) {
+  const int n = psum(1, "i");
+  const Array index = axis_index("i");
+  const auto rows = lhs.shape()[0];
+  std::vector<std::pair<int, int>> left;  // device j sends to j - 1
+  for (int j = 0; j < n; ++j) left.push_back({j, (j + n - 1) % n});
+
+  Array accum = zeros({rows * n, rhs.shape()[1]}, lhs.dtype());
+  for (int i = 0; i < n; ++i) {
+    const Array update = matmul(lhs, rhs);
+    if (i + 1 < n)
+      lhs = ppermute(lhs, "i", left);  // runs while the product does: neither needs the other
+    // Device d holds the rows of device d + i by now.
+    accum = dynamic_update_slice(std::move(accum), update, {(index + i) % n * rows, 0});
+  }
+  return accum;
+}
+
+struct Arguments {
+  std::string lhs, rhs, out, devices, trace;
+  bool shard_rhs = false;
+  int reps = 5;
+};
+
+Array random_matrix(std::int64_t rows, std::int64_t columns, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::vector<float> values(static_cast<std::size_t>(rows * columns));
+  for (float& v : values) v = uniform(engine);
+  return array<float>(values, {rows, columns});
+}
+
+template <class F>
+double median_us(int reps, F&& run) {
+  std::vector<double> times;
+  run();  // the first run brings memory in
+  for (int r = 0; r < reps; ++r) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    times.push_back(
+        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+            .count());
+  }
+  std::nth_element(times.begin(), times.begin() + reps / 2, times.end());
+  return times[static_cast<std::size_t>(reps / 2)];
+}
+
+void require(bool condition, const std::string& text) {
+  if (!condition) throw ValueError(text);
+}
+
+int run(int argc, char** argv) {
+  Arguments args;
+  CLI::App app("C = A @ B over a ring of devices, by the all-gather collective matmul");
+  app.add_option("--lhs", args.lhs, "A, a .npy file; its rows are split over the devices");
+  app.add_option("--rhs", args.rhs, "B, a .npy file");
+  app.add_option("--out", args.out, "where to write C as .npy");
+  app.add_option("--devices", args.devices,
+                 "the devices: cpu:8 (one memory space), cpu:8/8 (one each) …");
+  app.add_flag("--shard-rhs", args.shard_rhs,
+               "split B and C by columns, so that no device repeats another's work");
+  app.add_option("--reps", args.reps, "timed runs, of which the median counts")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--trace", args.trace, "where to write a timeline for Perfetto");
+  CLI11_PARSE(app, argc, argv);
+  require(args.lhs.empty() == args.rhs.empty(),
+          "--lhs and --rhs go together: give both, or neither for random ones");
+
+  init(argc, argv, {.devices = args.devices});
+  const int n = static_cast<int>(devices().size());
+  const Mesh mesh = make_mesh({n}, "i");
+  const P rows("i", none), columns = args.shard_rhs ? P(none, "i") : P();
+
+  const bool random = args.lhs.empty();
+  const Array A = random ? device_put(random_matrix(4096, 2048, 1), NamedSharding(mesh, rows))
+                         : load_npy(args.lhs, NamedSharding(mesh, rows));
+  const Array B = random ? device_put(random_matrix(2048, 1024, 2), NamedSharding(mesh, columns))
+                         : load_npy(args.rhs, NamedSharding(mesh, columns));
+  require(A.ndim() == 2 && B.ndim() == 2 && A.shape()[1] == B.shape()[0] && A.dtype() == B.dtype(),
+          "A of type " + to_string(A.type()) + " and B of type " + to_string(B.type()) +
+              " cannot be multiplied: both must be matrices of one dtype, and A have as many "
+              "columns as B has rows");
+  const auto M = A.shape()[0], K = A.shape()[1], N = B.shape()[1];
+
+  // With B and C replicated the check has to be off: what a ppermute returns may differ from device
+  // to device, and that all devices end up with the same rows of C is this algorithm's doing, not
+  // something that types can show.
+  const auto multiply =
+      shard_map(matmul_allgather, mesh, {rows, columns}, columns, {.check_vma = args.shard_rhs});
+
+  std::cout << mesh << " on " << devices().front() << " … " << devices().back() << "\n";
+  std::cout << "A " << A.type() << "  " << A.sharding().spec() << "\n";
+  debug::visualize_array_sharding(A);
+  std::cout << "B " << B.type() << "  " << B.sharding().spec() << "\n";
+  debug::visualize_array_sharding(B);
+
+  const Array C = multiply(A, B);
+  C.block_until_ready();
+  std::cout << "C " << C.type() << "  " << C.sharding().spec() << "\n";
+  debug::visualize_array_sharding(C);
+
+  reset_counters();
+  multiply(A, B).block_until_ready();
+  const Counters moved = counters();
+
+  const double us = median_us(args.reps, [&] { multiply(A, B).block_until_ready(); });
+  // The same FLOPs as plain products on one device: one of all of A by all of B for each device
+  // that does all the work.
+  const Array a = device_put(A, devices()[0]), b = device_put(B, devices()[0]);
+  const int products = args.shard_rhs ? 1 : n;
+  const double raw_us = median_us(args.reps, [&] {
+    for (int p = 0; p < products; ++p) matmul(a, b).block_until_ready();
+  });
+  const double gflop =
+      2e-9 * static_cast<double>(M) * static_cast<double>(K) * static_cast<double>(N) * products;
+  std::printf("time            %12.0f us   (median of %d)\n", us, args.reps);
+  std::printf("rate            %12.1f GFLOP/s   (%.1f GFLOP in all, %d device(s) doing them)\n",
+              gflop / us * 1e6, gflop, n);
+  std::printf("of raw products %12.1f %%   (%d plain product(s) of the same FLOPs: %.0f us)\n",
+              100 * raw_us / us, products, raw_us);
+  std::printf("bytes moved     %12lld   in %lld copies\n",
+              static_cast<long long>(moved.copied_bytes), static_cast<long long>(moved.copies));
+
+  // The largest error against a plain product, in f64.
+  const Array want = matmul(astype(a, f64), astype(b, f64));
+  const Array error = max(abs(astype(device_put(C, devices()[0]), f64) - want));
+  std::printf(
+      "largest error   %12.3g   against a plain product in f64, whose largest entry is %.3g\n",
+      error.item<double>(), max(abs(want)).item<double>());
+
+  const std::string path = args.trace.empty() ? "/dev/null" : args.trace;
+  profiler::Trace trace(path);
+  {
+    named_scope scope("collective matmul");
+    multiply(A, B).block_until_ready();
+  }
+  trace.close();
+  const profiler::Overlap overlap = trace.overlap();
+  if (moved.copied_bytes == 0) {
+    std::cout
+        << "overlap                  -   the devices share one memory space: nothing has to move\n";
+  } else {
+    std::printf(
+        "overlap         %12.1f %%   of %.0f us of communication ran while a device computed\n",
+        100 * overlap.overlapped_us / std::max(overlap.communication_us, 1e-9),
+        overlap.communication_us);
+  }
+  std::cout << trace.timeline();
+  if (!args.trace.empty())
+    std::cout << "the timeline is in " << args.trace << ": open it in ui.perfetto.dev\n";
+  if (!args.out.empty()) {
+    save_npy(args.out, C);
+    std::cout << "C is in " << args.out << "\n";
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const Error& e) {
+    std::cerr << "collective_matmul: " << e.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,236 @@
+// shmap-test: devices
+// What shard_map refuses, and how it says so: argument path, shape, spec, axis, sizes and the
+// remedy.
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+
+#include "tests/support/error_text.h"
+
+namespace shmap {
+namespace {
+
+using test::expect_error;
+
+Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
+Array iota_f32(Shape shape) { return reshape(arange(shape.num_elements()), shape); }
+Array identity(Array x) { return x; }
+
+TEST(SpecErrors, AreFoundWhenTheFunctionIsMapped) {
+  expect_error<ValueError>(
+      [] { shard_map(identity, mesh42(), P("q"), P()); },
+      {"in_specs", "P('q')", "'q'", "position 0", "'i': 4, 'j': 2", "errors_test.cpp:"});
+  expect_error<ValueError>([] { shard_map(identity, mesh42(), {P(none, "q")}, P()); },
+                           {"in_specs[0]", "position 1"});
+  expect_error<ValueError>([] { shard_map(identity, mesh42(), P("i", "i"), P()); },
+                           {"'i'", "more than once"});
+  expect_error<ValueError>([] { shard_map(identity, mesh42(), P(), P(axes("i", "i"))); },
+                           {"out_specs", "'i'", "more than once"});
+}
+
+TEST(InputErrors, DimNotDivisible) {
+  const auto f = shard_map(identity, mesh42(), P("i", none), P("i", none));
+  expect_error<ValueError>(
+      [&] {
+        f(iota_f32({13, 12}));
+      },
+      {"args[0]", "in_specs", "dim 0", "(13, 12)", "13", "'i'", "size 4", "errors_test.cpp:"});
+  const auto both = shard_map(identity, mesh42(), P(axes("i", "j")), P());
+  expect_error<ValueError>([&] { both(iota_f32({12, 3})); }, {"12", "'i'", "'j'", "total size 8"});
+}
+
+TEST(InputErrors, AllOffendersAreNamed) {
+  const auto f = shard_map([](Array a, Array, Array) { return a; }, mesh42(),
+                           {P("i"), P(), P(none, "j")}, P("i"));
+  expect_error<ValueError>(
+      [&] {
+        f(arange(3), arange(3), iota_f32({4, 5}));
+      },
+      {"2 problems", "args[0]", "args[2]", "in_specs[2]", "'j'"});
+}
+
+TEST(InputErrors, PathsLeadThroughTrees) {
+  struct Layer {
+    Array w, b;
+  };
+  const auto f = shard_map([](Layer l, std::map<std::string, Array>) { return l.w; }, mesh42(),
+                           {{P(), P("i")}, {{"u", P("j")}}}, P());
+  expect_error<ValueError>(
+      [&] {
+        f(Layer{arange(8), arange(3)}, std::map<std::string, Array>{{"u", arange(5)}});
+      },
+      {"args[0].field(1)", "in_specs[0][1]", "args[1]['u']", "in_specs[1]['u']"});
+}
+
+TEST(InputErrors, SpecLongerThanRank) {
+  const auto f = shard_map(identity, mesh42(), P("i", none, none), P());
+  expect_error<ValueError>([&] { f(iota_f32({4, 4})); }, {"args[0]", "length 3", "rank 2"});
+  expect_error<ValueError>([&] { shard_map(identity, mesh42(), P("i"), P())(2.f); },
+                           {"length 1", "rank 0", "P()"});
+  expect_error<ValueError>([&] { shard_map(identity, mesh42(), P(none), P())(2.f); },
+                           {"length 1", "rank 0", "P()"});
+}
+
+TEST(InputErrors, NumberOfSpecs) {
+  const auto f = shard_map([](Array a, Array) { return a; }, mesh42(), {P("i")}, P("i"));
+  expect_error<ValueError>([&] { f(arange(8), arange(8)); },
+                           {"in_specs", "1 entries", "2 arguments"});
+}
+
+TEST(InputErrors, TreesThatDoNotFit) {
+  using Vec = std::vector<Array>;
+  using Map = std::map<std::string, Array>;
+  const auto list = shard_map([](Vec v) { return v[0]; }, mesh42(), {{P("i"), P("i")}}, P("i"));
+  expect_error<ValueError>(
+      [&] {
+        list(Vec{arange(8), arange(8), arange(8)});
+      },
+      {"in_specs[0]", "2 entries", "3"});
+  const auto map =
+      shard_map([](Map m) { return m.begin()->second; }, mesh42(), {{{"a", P()}}}, P());
+  expect_error<ValueError>([&] { map(Map{{"b", arange(8)}}); }, {"in_specs[0]", "'a'", "args[0]"});
+  expect_error<ValueError>(
+      [&] {
+        map(Map{{"a", arange(8)}, {"b", arange(8)}});
+      },
+      {"no spec", "['b']"});
+  const auto leaf = shard_map(identity, mesh42(), {{P("i"), P("i")}}, P("i"));
+  expect_error<ValueError>([&] { leaf(arange(8)); }, {"in_specs[0]", "list", "args[0]", "one P"});
+}
+
+TEST(InputErrors, EmptyAndMovedFromArrays) {
+  const auto f = shard_map(identity, mesh42(), P(), P());
+  expect_error<ValueError>([&] { f(Array()); }, {"args[0]", "empty", "moved from"});
+  Array x = arange(8);
+  const Array y = std::move(x);
+  expect_error<ValueError>([&] { f(x); }, {"args[0]"});
+  expect_error<ValueError>([&] { x + 1; }, {"add", "moved from"});
+}
+
+TEST(InputErrors, ArgumentsOnAnotherMesh) {
+  const std::vector<Device> all = devices();
+  const Mesh first(NdArray<Device>({all[0], all[1]}, {2}), "i"),
+      second(NdArray<Device>({all[2], all[3]}, {2}), "i");
+  const Array a = device_put(arange(4), NamedSharding(first, P("i")));
+  const Array b = device_put(arange(4), NamedSharding(second, P("i")));
+  expect_error<ValueError>([&] { shard_map(identity, second, P("i"), P("i"))(a); },
+                           {"args[0]", "device_put"});
+  expect_error<ValueError>([&] { a + b; }, {"add", "Mesh('i': 2)", "device_put"});
+}
+
+TEST(OutputErrors, RankTooSmall) {
+  const auto f = shard_map([](Array x) { return sum(x, 1); }, mesh42(), P("i", "j"), P("i", "j"),
+                           {.check_vma = false});
+  expect_error<ValueError>(
+      [&] {
+        f(iota_f32({4, 4}));
+      },
+      {"the result", "out_specs", "length 2", "rank 1"});
+  const auto scalar = shard_map(
+      [] {
+        return std::map<std::string, Array>{{"hi", Array(3.f)}};
+      },
+      mesh42(), {}, {{"hi", P("i")}});
+  expect_error<ValueError>([&] { scalar(); }, {"out_specs['hi']", "length 1", "rank 0"});
+}
+
+TEST(OutputErrors, BlocksThatMayDiffer) {
+  const auto f = shard_map([](Array x) { return 2 * x; }, mesh42(), P("i", "j"), P(none, "j"));
+  expect_error<ValueError>(
+      [&] {
+        f(iota_f32({4, 4}));
+      },
+      {"the result", "out_specs", "P(none, 'j')", "{'i'}", "statically inferred", "f32[1,2]{i,j}",
+       "check_vma = false", "psum"});
+  const auto summed =
+      shard_map([](Array x) { return psum(2 * x, "i"); }, mesh42(), P("i", "j"), P(none, "j"));
+  EXPECT_NO_THROW(summed(iota_f32({4, 4})));
+  const auto unchecked = shard_map([](Array x) { return 2 * x; }, mesh42(), P("i", "j"),
+                                   P(none, "j"), {.check_vma = false});
+  const Array y = unchecked(iota_f32({4, 4}));
+  EXPECT_EQ(y.shape(), (Shape{1, 4}));
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 2, 4, 6}));
+}
+
+TEST(OutputErrors, StructureOfTheResult) {
+  const auto f = shard_map([](Array x) { return std::tuple{x, x}; }, mesh42(), P("i"), {P("i")});
+  expect_error<ValueError>([&] { f(arange(8)); }, {"out_specs", "1 entries", "the result", "2"});
+}
+
+TEST(BodyErrors, WrongVarianceWithoutCasts) {
+  const auto f = shard_map([](Array x, Array y) { return x * y; }, mesh42(), {P(), P("i")}, P("i"),
+                           {.auto_pbroadcast = false});
+  expect_error<TypeError>([&] { f(2.f, arange(8)); },
+                          {"mul", "f32[]", "f32[2]{i}", "varying", "match", "pbroadcast"});
+  const auto g = shard_map([](Array x, Array y) { return pbroadcast(x, "i") * y; }, mesh42(),
+                           {P(), P("i")}, P("i"), {.auto_pbroadcast = false});
+  EXPECT_EQ(g(2.f, arange(8)).to_vector<float>()[7], 14);
+}
+
+TEST(BodyErrors, HostControlFlowOnVaryingValues) {
+  const auto f = shard_map([](Array x) { return sum(x) > 0 ? x : -x; }, mesh42(), P("i"), P("i"));
+  expect_error<TypeError>([&] { f(arange(8)); }, {"bool[]{i}", "differ", "psum"});
+  const auto item = shard_map(
+      [](Array x) {
+        sum(x).item<float>();
+        return x;
+      },
+      mesh42(), P("i"), P("i"));
+  expect_error<TypeError>([&] { item(arange(8)); }, {"item", "f32[]{i}"});
+}
+
+TEST(BodyErrors, ValuesThatEscape) {
+  Array kept;
+  const auto f = shard_map(
+      [&](Array x) {
+        kept = x;
+        return x;
+      },
+      mesh42(), P("i"), P("i"));
+  f(arange(8));
+  expect_error<TypeError>([&] { kept + 1; }, {"add", "f32[2]{i}", "trace"});
+  expect_error<TypeError>([&] { f(kept); }, {"args[0]", "trace"});
+}
+
+TEST(BodyErrors, ThrownByTheBody) {
+  struct Odd {};
+  const Array x = arange(8);
+  for (int round = 0; round < 1000; ++round) {
+    const auto before = shard_map(
+        [](Array b) -> Array {
+          if (b.ndim() == 1) throw std::out_of_range("before");
+          return b;
+        },
+        mesh42(), P("i"), P("i"));
+    EXPECT_THROW(before(x), std::out_of_range);
+    const auto after = shard_map(
+        [](Array b) -> Array {
+          const Array s = psum(b, "i");
+          if (s.ndim() == 1) throw Odd{};
+          return s;
+        },
+        mesh42(), P("i"), P());
+    EXPECT_THROW(after(x), Odd);
+  }
+  EXPECT_EQ(shard_map(identity, mesh42(), P("i"), P("i"))(x).to_vector<float>(),
+            x.to_vector<float>());
+}
+
+TEST(BodyErrors, UnboundAxis) {
+  expect_error<CollectiveError>([] { psum(arange(4), "i"); }, {"psum", "unbound", "'i'"});
+  const auto f = shard_map([](Array x) { return psum(x, "q"); }, mesh42(), P("i"), P());
+  expect_error<CollectiveError>([&] { f(arange(8)); }, {"psum", "unbound", "'q'", "'i'", "'j'"});
+}
+
+TEST(BodyErrors, NestedMaps) {
+  const auto inner = shard_map(identity, mesh42(), P("i"), P("i"));
+  const auto outer = shard_map([&](Array x) { return inner(x); }, mesh42(), P("i"), P("i"));
+  EXPECT_THROW(outer(arange(8)), Error);
+}
+
+TEST(AbstractMeshes, HaveNoDevicesToRunOn) {
+  const auto f = shard_map(identity, AbstractMesh({256, 64}, {"p", "q"}), P("p"), P("p"));
+  expect_error<DeviceError>([&] { f(arange(512)); }, {"abstract", "'p': 256"});
+}
+
+}  // namespace
+}  // namespace shmap
