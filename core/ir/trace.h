@@ -33,8 +33,8 @@ class Trace {
   // True where values of this trace have no value yet (staging): reading one on the host is an
   // error.
   virtual bool staged() const { return false; }
-  // Whether an operand of a collective that is invariant over some of its axes is cast (pbroadcast);
-  // otherwise that is an error.
+  // Whether an operand of a collective that is invariant over some of its axes is cast
+  // (pbroadcast); otherwise that is an error.
   virtual bool auto_pbroadcast() const { return true; }
   // Whether an operand of the wrong variance is an error at all (shard_map: check_vma).
   virtual bool checks_variance() const { return true; }
@@ -51,7 +51,8 @@ Trace& current_trace();
 // The trace of ops outside every transform; set once by the runtime.
 void set_base_trace(Trace* trace);
 Trace& base_trace();
-// Registers primitives and kernels, where that has not been done: what does not go through bind calls it first.
+// Registers primitives and kernels, where that has not been done: what does not go through bind
+// calls it first.
 inline void ensure_started() { base_trace(); }
 // Makes `trace` current on this thread for a scope, exceptions included.
 class TraceScope {

@@ -71,7 +71,8 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what) 
   for (std::uint32_t p = 0; p < node.count; ++p) {
     std::int64_t start[kMaxRank];
     node.sharding->block_start(p, block, start);
-    // Of replicas the first counts: they are equal, unless a body promised so without being checked.
+    // Of replicas the first counts: they are equal, unless a body promised so without being
+    // checked.
     if (!done.emplace(start, start + block.size()).second) continue;
     const std::vector<std::byte> part = block_to_host(node, p);
     // Row by row of the innermost dim: host memory of a small part is not worth more.

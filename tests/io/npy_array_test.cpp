@@ -1,5 +1,6 @@
 // shmap-test: devices
-// .npy files as arrays: every dtype there and back, sharded reading that reads a device's own bytes, hostile files.
+// .npy files as arrays: every dtype there and back, sharded reading that reads a device's own
+// bytes, hostile files.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 #include <unistd.h>
@@ -36,7 +37,8 @@ std::int64_t bytes_read() {
   return -1;
 }
 
-// How many memory spaces the devices have: a replicated array is copied once for each but the first.
+// How many memory spaces the devices have: a replicated array is copied once for each but the
+// first.
 std::int64_t memory_spaces() {
   const Array x = zeros({1024});
   reset_counters();
@@ -73,7 +75,8 @@ TEST_F(NpyArray, ShardedReadingAndWriting) {
     EXPECT_EQ(y.sharding(), NamedSharding(mesh, spec));
     EXPECT_EQ(y.to_vector<std::int32_t>(), x.to_vector<std::int32_t>()) << spec;
     save_npy(path("y.npy"), y);
-    EXPECT_EQ(load_npy(path("y.npy")).to_vector<std::int32_t>(), x.to_vector<std::int32_t>()) << spec;
+    EXPECT_EQ(load_npy(path("y.npy")).to_vector<std::int32_t>(), x.to_vector<std::int32_t>())
+        << spec;
   }
 }
 
@@ -104,7 +107,8 @@ TEST_F(NpyArray, Errors) {
   save_npy(path("x.npy"), arange(12));
   expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P("i"))); },
                            {"x.npy", "12", "'i'", "size 8"});
-  expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P(none, "i"))); }, {"length", "rank 1"});
+  expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P(none, "i"))); },
+                           {"length", "rank 1"});
   expect_error<ValueError>([&] { save_npy(path("y.npy"), Array()); }, {"save_npy", "empty"});
 }
 
