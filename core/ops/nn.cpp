@@ -61,7 +61,7 @@ void want_dims(const Operand& x, const char* what) {
 }
 
 // x / sqrt(mean(x²) + eps) over the last dim.
-Array unit_rms(Array x, float eps, SourceLine s) {
+Array unit_rms(Array x, double eps, SourceLine s) {
   const Dims last{x.ndim() - 1};
   Array power = mean_of(apply(square_p, x, s), last, true, s);
   Array norm = apply(rsqrt_p, add(std::move(power), number(eps, x, s), s), s);
@@ -118,7 +118,7 @@ Array gelu(Operand x, bool approximate) {
   return convert(mul(std::move(share), wide, s), dtype, s);
 }
 
-Array layer_norm(Operand x, Operand scale, Operand bias, float eps) {
+Array layer_norm(Operand x, Operand scale, Operand bias, double eps) {
   const SourceLine s = x.source;
   want_dims(x, "layer_norm");
   const DType dtype = joint_inexact({&x, &scale, &bias}, "layer_norm");
@@ -132,7 +132,7 @@ Array layer_norm(Operand x, Operand scale, Operand bias, float eps) {
   return convert(std::move(out), dtype, s);
 }
 
-Array rms_norm(Operand x, Operand scale, float eps) {
+Array rms_norm(Operand x, Operand scale, double eps) {
   const SourceLine s = x.source;
   want_dims(x, "rms_norm");
   const DType dtype = joint_inexact({&x, &scale}, "rms_norm");

@@ -225,7 +225,7 @@ Array log_softmax(Operand x, Dims axis = -1);
 Array relu(Operand x);
 Array gelu(Operand x, bool approximate = true);
 Array silu(Operand x);
-Array layer_norm(Operand x, Operand scale, Operand bias, float eps = 1e-5f);  // over the last dim
-Array rms_norm(Operand x, Operand scale, float eps = 1e-6f);                  // over the last dim
+Array layer_norm(Operand x, Operand scale, Operand bias, double eps = 1e-5);  // over the last dim
+Array rms_norm(Operand x, Operand scale, double eps = 1e-6);                  // over the last dim
 
 }  // namespace shmap
