@@ -30,6 +30,7 @@ inline constexpr std::int64_t kNarrow = 64;
 struct Kernels {
   DType dtype, computed;
   RunFn run;
+  RowsFn rows;
   TreeFn pair, quad, octet;
   CastFn widen, narrow;  // nullptr but for the half types
 };
@@ -40,6 +41,7 @@ Kernels find_kernels(ReduceOp op, DType dtype) {
   return {dtype,
           computed,
           run_kernel(op, computed),
+          rows_kernel(op, computed),
           tree_kernel(op, computed, 2),
           tree_kernel(op, computed, 4),
           tree_kernel(op, computed, 8),
@@ -93,6 +95,25 @@ void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* o
     tree.add();
   }
   std::memcpy(out, tree.finish(), static_cast<std::size_t>(itemsize(k.computed)));
+}
+
+// in[rows, reduced], reduced >= 1 -> out[rows] of the computed dtype.
+void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t reduced,
+                  std::byte* out) {
+  const std::int64_t size = itemsize(k.dtype), out_size = itemsize(k.computed);
+  if (reduced >= short_row(k.computed)) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      reduce_contiguous(k, in + i * reduced * size, reduced, out + i * out_size);
+    return;
+  }
+  if (!k.widen) return k.rows(in, rows, reduced, out);
+  alignas(64) float wide[kPiece];
+  const std::int64_t most = kPiece / reduced;
+  for (std::int64_t i = 0; i < rows; i += most) {
+    const std::int64_t m = std::min(most, rows - i);
+    k.widen(in + i * reduced * size, wide, m * reduced);
+    k.rows(wide, m, reduced, out + i * out_size);
+  }
 }
 
 // in[rows, stride] -> out[m] of the computed dtype, of m <= a leaf's elements in each row.
@@ -191,12 +212,9 @@ void reduce(ReduceOp op, const Kernels& k, const void* in, void* out, std::int64
   const std::byte* a = static_cast<const std::byte*>(in);
   std::byte* o = static_cast<std::byte*>(out);
   if (!k.narrow) {
-    for (std::int64_t i = 0; i < outer; ++i, a += reduced * inner * size, o += inner * size) {
-      if (inner == 1)
-        reduce_contiguous(k, a, reduced, o);
-      else
-        reduce_columns(k, a, reduced, inner, o);
-    }
+    if (inner == 1) return reduce_lines(k, a, outer, reduced, o);
+    for (std::int64_t i = 0; i < outer; ++i, a += reduced * inner * size, o += inner * size)
+      reduce_columns(k, a, reduced, inner, o);
     return;
   }
   // Half types: rows of results are collected in f32, then rounded.
@@ -205,8 +223,7 @@ void reduce(ReduceOp op, const Kernels& k, const void* in, void* out, std::int64
   if (inner == 1) {
     for (std::int64_t i = 0; i < outer; i += kBlock) {
       const std::int64_t m = std::min(kBlock, outer - i);
-      for (std::int64_t j = 0; j < m; ++j)
-        reduce_contiguous(k, a + (i + j) * reduced * size, reduced, results + j);
+      reduce_lines(k, a + i * reduced * size, m, reduced, reinterpret_cast<std::byte*>(results));
       k.narrow(results, o + i * size, m);
     }
     return;
@@ -331,11 +348,9 @@ void reduce_to_partials(ReduceOp op, DType dtype, const void* in, void* out, std
   if (reduced == 0) return reduce(op, find_kernels(op, k.computed), in, out, outer, 0, inner);
   const std::byte* a = static_cast<const std::byte*>(in);
   std::byte* o = static_cast<std::byte*>(out);
+  if (inner == 1) return reduce_lines(k, a, outer, reduced, o);
   for (std::int64_t i = 0; i < outer; ++i) {
-    if (inner == 1)
-      reduce_contiguous(k, a, reduced, o);
-    else
-      reduce_columns(k, a, reduced, inner, o);
+    reduce_columns(k, a, reduced, inner, o);
     a += reduced * inner * itemsize(dtype);
     o += inner * itemsize(k.computed);
   }

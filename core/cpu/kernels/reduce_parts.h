@@ -10,6 +10,12 @@ namespace shmap::cpu {
 using RunFn = void (*)(const void* in, std::int64_t n, void* out);
 RunFn run_kernel(ReduceOp op, DType dtype);
 
+// in[rows, n] -> out[rows]: each row as run_kernel would, many rows at a time. 1 <= n <
+// short_row(dtype).
+using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void* out);
+RowsFn rows_kernel(ReduceOp op, DType dtype);
+constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32 : 64; }
+
 // out[i] = the balanced binary tree over in[0][i] … in[k - 1][i], neighbours first; k is 2, 4 or 8.
 // `out` may be one of the inputs.
 using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);

@@ -1,4 +1,4 @@
-// Contiguous runs to one element.
+// Contiguous runs to one element each.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -21,43 +21,75 @@ void run(const void* in, std::int64_t n, void* out) {
   *static_cast<T*>(out) = reduce_run<Op>(static_cast<const T*>(in), n);
 }
 
+// A short row is over before vectors along it pay: kAbreast rows are turned to stand side by side.
+// The order in each is that of fold.
+template <class Op, class T>
+void run_rows(const void* in, std::int64_t rows, std::int64_t n, void* out) {
+  constexpr int kAbreast = 64 / sizeof(T) < 16 ? 16 : 64 / sizeof(T);
+  const T* p = static_cast<const T*>(in);
+  T* o = static_cast<T*>(out);
+  alignas(64) T lanes[64][kAbreast];
+  std::int64_t row = 0;
+  for (; row + kAbreast <= rows; row += kAbreast, p += kAbreast * n) {
+    for (std::int64_t j = 0; j < n; ++j)
+      for (int r = 0; r < kAbreast; ++r) lanes[j][r] = p[r * n + j];
+    for (std::int64_t m = n; m > 1;) {
+      const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(m)) / 2);
+      for (std::int64_t j = 0; j + half < m; ++j)
+        for (int r = 0; r < kAbreast; ++r) lanes[j][r] = Op::run(lanes[j][r], lanes[j + half][r]);
+      m = half;
+    }
+    for (int r = 0; r < kAbreast; ++r) o[row + r] = lanes[0][r];
+  }
+  for (; row < rows; ++row, p += n) o[row] = reduce_run<Op>(p, n);
+}
+
+struct RunKernels {
+  RunFn run = nullptr;
+  RowsFn rows = nullptr;
+};
+template <class Op, class T>
+constexpr RunKernels kernels_of() {
+  return {run<Op, T>, run_rows<Op, T>};
+}
+
 template <class T>
-RunFn find(ReduceOp op) {
+RunKernels find(ReduceOp op) {
   if constexpr (std::is_integral_v<T>) {
     using U = std::make_unsigned_t<T>;
     switch (op) {
       case ReduceOp::sum:
-        return run<Sum, U>;
+        return kernels_of<Sum, U>();
       case ReduceOp::prod:
-        return run<Prod, U>;
+        return kernels_of<Prod, U>();
       case ReduceOp::any:
-        return run<Or, U>;
+        return kernels_of<Or, U>();
       case ReduceOp::all:
-        return run<And, U>;
+        return kernels_of<And, U>();
       case ReduceOp::xor_:
-        return run<Xor, U>;
+        return kernels_of<Xor, U>();
       default:
         break;
     }
   }
   switch (op) {
     case ReduceOp::sum:
-      return run<Sum, T>;
+      return kernels_of<Sum, T>();
     case ReduceOp::prod:
-      return run<Prod, T>;
+      return kernels_of<Prod, T>();
     case ReduceOp::max:
-      return run<Max, T>;
+      return kernels_of<Max, T>();
     case ReduceOp::min:
-      return run<Min, T>;
+      return kernels_of<Min, T>();
     default:
-      return nullptr;
+      return {};
   }
 }
 
-RunFn find_run(ReduceOp op, DType dtype) {
+RunKernels find_kernels(ReduceOp op, DType dtype) {
   switch (dtype) {
     case DType::bool_:
-      return op == ReduceOp::sum || op == ReduceOp::prod ? nullptr : find<std::uint8_t>(op);
+      return op == ReduceOp::sum || op == ReduceOp::prod ? RunKernels() : find<std::uint8_t>(op);
     case DType::i8:
       return find<std::int8_t>(op);
     case DType::i16:
@@ -79,9 +111,12 @@ RunFn find_run(ReduceOp op, DType dtype) {
     case DType::f64:
       return find<double>(op);
     default:
-      return nullptr;
+      return {};
   }
 }
+
+RunFn find_run(ReduceOp op, DType dtype) { return find_kernels(op, dtype).run; }
+RowsFn find_rows(ReduceOp op, DType dtype) { return find_kernels(op, dtype).rows; }
 
 }  // namespace
 }  // namespace shmap::cpu::HWY_NAMESPACE
@@ -90,6 +125,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace shmap::cpu {
 SHMAP_KERNELS(find_run);
+SHMAP_KERNELS(find_rows);
 RunFn run_kernel(ReduceOp op, DType dtype) { return SHMAP_BEST(find_run)(op, dtype); }
+RowsFn rows_kernel(ReduceOp op, DType dtype) { return SHMAP_BEST(find_rows)(op, dtype); }
 }  // namespace shmap::cpu
 #endif
