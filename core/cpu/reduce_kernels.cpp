@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kPartElements = 64 * 1024;   // less is not worth another thread
 constexpr std::int64_t kScratchBytes = 256 * 1024;  // of partial results, which stay in cache
+constexpr std::int64_t kCallElements = 4096;        // fewer are not worth a call of a raw kernel
 constexpr int kGroups = kMaxRank / 2 + 1;
 
 // The dims as runs that are kept and reduced in turns: kept[0], reduced[0], kept[1], …,
@@ -77,8 +78,12 @@ class NestedReduction {
       reduced_from_[g] = last ? 1 : groups.reduced[g] * reduced_from_[g + 1];
     }
     for (int g = 0; g + 1 < groups.count; ++g) {
-      const std::int64_t line = groups.reduced[g] * line_out(g) * itemsize(partial_);
-      chunk_[g] = std::clamp<std::int64_t>(kScratchBytes / line, 1, (groups.kept[g + 1] + 15) / 16);
+      const std::int64_t line_in = line_out(g) * reduced_from_[g + 1];
+      const std::int64_t partials = groups.reduced[g] * line_out(g) * itemsize(partial_);
+      const std::int64_t lines = groups.kept[g + 1];
+      // Enough for a call to be worth it, else a sixteenth, so that there are parts to share out.
+      const std::int64_t wanted = std::max((lines + 15) / 16, kCallElements / line_in);
+      chunk_[g] = std::clamp<std::int64_t>(std::min(kScratchBytes / partials, wanted), 1, lines);
     }
   }
 
