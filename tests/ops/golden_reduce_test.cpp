@@ -1,5 +1,6 @@
 // shmap-test: devices
-// Reductions, scans, sorts, products and layers against JAX's values.
+// Reductions, scans, sorts, products and layers against JAX's values: on plain arrays, and on
+// arrays split over a mesh.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -79,6 +80,10 @@ Arrays run_reduce(const GoldenCase& c, const Arrays& in) {
 
 TEST(GoldenReduce, PlainArrays) { expect_golden("ops_reduce", run_reduce); }
 
+TEST(GoldenReduce, SplitOverAMesh) {
+  expect_golden("ops_reduce", run_reduce, testing::split_over_mesh);
+}
+
 std::vector<int> narrow(const std::vector<std::int64_t>& list) {
   return std::vector<int>(list.begin(), list.end());
 }
@@ -113,6 +118,10 @@ Arrays run_linalg(const GoldenCase& c, const Arrays& in) {
 }
 
 TEST(GoldenLinalg, PlainArrays) { expect_golden("ops_linalg", run_linalg); }
+
+TEST(GoldenLinalg, SplitOverAMesh) {
+  expect_golden("ops_linalg", run_linalg, testing::split_over_mesh);
+}
 
 }  // namespace
 }  // namespace shmap

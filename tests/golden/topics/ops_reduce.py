@@ -117,7 +117,8 @@ def reductions(topic):
 
 
 def specials(topic):
-    """NaN wins every maximum and minimum; argmax finds the first NaN, else the first of equals."""
+    """NaN wins every maximum and minimum; argmax finds the first NaN, else the first of equals.
+    Of +0 and -0 either may be the maximum: hence its unit."""
     rows = array(
         [[1, NAN, 3, NAN], [INF, -INF, 2, 0], [-0.0, 0.0, -0.0, -1], [5, 5, -7, -7]], "f32"
     )
@@ -129,7 +130,7 @@ def specials(topic):
             lambda a, f=getattr(jnp, op): f(a, axis=1),
             rows,
             result_dtype(op, "f32"),
-            ulp=1 if op == "var" else 0,
+            ulp=1 if op in ("var", "max", "min") else 0,
             axes=[1],
         )
     for op in ("any", "all"):
