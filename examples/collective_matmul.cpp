@@ -146,8 +146,10 @@ int run(int argc, char** argv) {
               gflop / us * 1e6, gflop, n);
   std::printf("of raw products %12.1f %%   (%d plain product(s) of the same FLOPs: %.0f us)\n",
               100 * raw_us / us, products, raw_us);
-  std::printf("bytes moved     %12lld   in %lld copies\n",
-              static_cast<long long>(moved.copied_bytes), static_cast<long long>(moved.copies));
+  std::printf(
+      "bytes moved     %12lld   between memory spaces, by %lld collectives; %lld in other copies\n",
+      static_cast<long long>(moved.collective_bytes), static_cast<long long>(moved.collectives),
+      static_cast<long long>(moved.copied_bytes));
 
   // The largest error against a plain product, in f64.
   const Array want = matmul(astype(a, f64), astype(b, f64));
@@ -164,7 +166,7 @@ int run(int argc, char** argv) {
   }
   trace.close();
   const profiler::Overlap overlap = trace.overlap();
-  if (moved.copied_bytes == 0) {
+  if (moved.collective_bytes == 0) {
     std::cout
         << "overlap                  -   the devices share one memory space: nothing has to move\n";
   } else {

@@ -353,16 +353,23 @@ bool Executor::take_part(Part& part) noexcept {
   if (options_.mode == Mode::seeded) {
     const std::size_t i = random() % random_ready_.size();
     Node* node = random_ready_[i];
-    part = {node, node->next_part++};
+    part = {node, node->next_part++, false};
     if (node->next_part == node->task.parts) {
       random_ready_[i] = random_ready_.back();
       random_ready_.pop_back();
     }
   } else {
     if (active_ >= options_.workers) return false;
-    Queue& queue = comm_.head != nullptr ? comm_ : compute_;
+    // Communication first, but on half of the workers at most while there is something to compute:
+    // it is there to be hidden behind that, as copy engines would.
+    const bool share = 2 * active_comm_ < options_.workers;
+    const bool comm = comm_.head != nullptr && (share || compute_.head == nullptr);
+    part.comm = comm;
+    active_comm_ += comm;
+    Queue& queue = comm ? comm_ : compute_;
     Node* node = queue.head;
-    part = {node, node->next_part++};
+    part.node = node;
+    part.part = node->next_part++;
     if (node->next_part == node->task.parts) queue.head = node->ready_next;
   }
   ready_parts_.store(available - 1, std::memory_order_relaxed);
@@ -422,6 +429,7 @@ bool Executor::help(const Node* until) {
     run_part(part);
     lock.lock();
     --active_;
+    active_comm_ -= part.comm;
   }
   // What is ready and left is for another to take this thread's place.
   if (helped) wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
@@ -440,6 +448,7 @@ void Executor::worker() noexcept {
       run_part(part);
       lock.lock();
       --active_;
+      active_comm_ -= part.comm;
       continue;
     }
     if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners) {

@@ -99,6 +99,7 @@ class Executor {
   struct Part {
     Node* node = nullptr;
     int part = 0;
+    bool comm = false;  // of a communication stream
   };
 
   bool take_part(Part& part) noexcept;  // holds mutex_
@@ -119,9 +120,10 @@ class Executor {
   std::vector<Node*> random_ready_;  // instead of the queues, where seeded; never grows
   std::size_t ready_capacity_ = 0;   // while tasks run, since that could fail
   std::uint64_t random_state_;
-  int active_ = 0;    // threads that run a task
-  int sleepers_ = 0;  // workers that are parked
-  int spinners_ = 0;  // workers that look for work
+  int active_ = 0;       // threads that run a task
+  int active_comm_ = 0;  // those of them whose task is of a communication stream
+  int sleepers_ = 0;     // workers that are parked
+  int spinners_ = 0;     // workers that look for work
   bool stopping_ = false;
   std::condition_variable work_;
   std::vector<std::thread> threads_;
