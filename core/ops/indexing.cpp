@@ -26,6 +26,7 @@ class Indexer {
   Indexer(const Array& x, std::span<const Index> indices)
       : x_(x), source_(indices.empty() ? SourceLine{} : indices[0].source) {
     type_ = checked_node(x, "an index", source_).type;
+    terms_.reserve(indices.size() + static_cast<std::size_t>(type_.rank()));
     for (const Index& index : indices) add(index);
     if (dims_ > type_.rank()) {
       throw ValueError("an index of " + std::to_string(dims_) + " dims of an array of type " +
@@ -147,16 +148,16 @@ class Indexer {
 
   // Scalar arrays: one dynamic_slice.
   void take_dynamic() {
+    const auto is_array = [](const Term& t) { return t.kind == Index::Kind::array; };
+    if (std::none_of(terms_.begin(), terms_.end(), is_array)) return;
     std::vector<Array> starts;
     Shape sizes = x_.shape();
-    bool any = false;
     for (const Term& t : terms_) {
       if (t.kind == Index::Kind::new_dim) continue;
-      if (t.kind != Index::Kind::array) {
+      if (!is_array(t)) {
         starts.emplace_back(0);
         continue;
       }
-      any = true;
       std::int64_t& size = sizes[static_cast<std::size_t>(t.dim)];
       if (size == 0) {
         throw ValueError("an index of dim " + std::to_string(t.dim) + " of an array of type " +
@@ -165,7 +166,7 @@ class Indexer {
       size = 1;
       starts.push_back(t.array);
     }
-    if (any) x_ = bind_dynamic_slice(std::move(x_), starts, sizes, source_);
+    x_ = bind_dynamic_slice(std::move(x_), starts, sizes, source_);
   }
 
   // Index arrays, and ints beside them, broadcast together. Their dims stand where the first of

@@ -24,20 +24,23 @@ std::string given(const char* what, const ShapedArray& t) {
 void eval_broadcast(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<BroadcastParams>(params);
   checked_bytes(p.shape, itemsize(in[0].dtype()));
-  const std::string text = given("broadcast_in_dim", in[0]) + " to the shape " + to_string(p.shape);
+  const auto text = [&] {
+    return given("broadcast_in_dim", in[0]) + " to the shape " + to_string(p.shape);
+  };
   if (p.dims.size() != in[0].dims().size()) {
-    throw ValueError(text + ": " + std::to_string(p.dims.size()) +
+    throw ValueError(text() + ": " + std::to_string(p.dims.size()) +
                      " broadcast_dimensions are given, and one is wanted for each of the " +
                      std::to_string(in[0].rank()) + " dims of the operand");
   }
   for (std::size_t d = 0; d < p.dims.size(); ++d) {
     if (p.dims[d] < 0 || p.dims[d] >= p.shape.rank() || (d && p.dims[d] <= p.dims[d - 1])) {
-      throw ValueError(text + ": broadcast_dimensions must be ascending dims of the result, and " +
+      throw ValueError(text() +
+                       ": broadcast_dimensions must be ascending dims of the result, and " +
                        std::to_string(p.dims[d]) + " for dim " + std::to_string(d) + " is not");
     }
     const std::int64_t to = p.shape[static_cast<std::size_t>(p.dims[d])];
     if (in[0].dims()[d] != to && in[0].dims()[d] != 1) {
-      throw ValueError(text + ": dim " + std::to_string(d) + " of extent " +
+      throw ValueError(text() + ": dim " + std::to_string(d) + " of extent " +
                        std::to_string(in[0].dims()[d]) + " goes to dim " +
                        std::to_string(p.dims[d]) + " of extent " + std::to_string(to) +
                        ": both must be equal, or the former 1");
@@ -244,14 +247,14 @@ FactorRule shard_concatenate(Types in, const Params& params, Types out) {
 
 void eval_pad(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<PadParams>(params);
-  const std::string text = given("pad", in[0]);
+  const auto text = [&] { return given("pad", in[0]); };
   if (in[1].rank() != 0 || in[1].dtype() != in[0].dtype()) {
-    throw TypeError(text + " and a padding value of type " + to_string(in[1]) +
+    throw TypeError(text() + " and a padding value of type " + to_string(in[1]) +
                     ": a scalar of the operand's dtype is wanted");
   }
   const std::size_t rank = in[0].dims().size();
   if (p.low.size() != rank || p.high.size() != rank || p.interior.size() != rank) {
-    throw ValueError(text + ": " + std::to_string(p.low.size()) +
+    throw ValueError(text() + ": " + std::to_string(p.low.size()) +
                      " pairs of widths are given, and one is wanted for each dim");
   }
   Shape shape = in[0].dims();
@@ -259,7 +262,7 @@ void eval_pad(Types in, const Params& params, std::span<ShapedArray> out) {
     const std::int64_t between = shape[d] > 1 ? (shape[d] - 1) * p.interior[d] : 0;
     shape[d] += between + p.low[d] + p.high[d];
     if (p.interior[d] < 0 || shape[d] < 0) {
-      throw ValueError(text + ": widths " + std::to_string(p.low[d]) + ", " +
+      throw ValueError(text() + ": widths " + std::to_string(p.low[d]) + ", " +
                        std::to_string(p.high[d]) + " and " + std::to_string(p.interior[d]) +
                        " between items of dim " + std::to_string(d) + " leave less than nothing");
     }

@@ -19,10 +19,10 @@ std::string text_of(const IntList& list) {
 void eval_slice(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<SliceParams>(params);
   const std::size_t rank = in[0].dims().size();
-  const std::string text = "slice: an operand of type " + to_string(in[0]);
+  const auto text = [&] { return "slice: an operand of type " + to_string(in[0]); };
   if (p.start_indices.size() != rank || p.limit_indices.size() != rank ||
       p.strides.size() != rank) {
-    throw ValueError(text + ", starts " + text_of(p.start_indices) + ", limits " +
+    throw ValueError(text() + ", starts " + text_of(p.start_indices) + ", limits " +
                      text_of(p.limit_indices) + " and strides " + text_of(p.strides) +
                      ": one each is wanted for every dim");
   }
@@ -30,9 +30,10 @@ void eval_slice(Types in, const Params& params, std::span<ShapedArray> out) {
   for (std::size_t d = 0; d < rank; ++d) {
     const std::int64_t start = p.start_indices[d], limit = p.limit_indices[d], by = p.strides[d];
     if (start < 0 || limit < start || limit > in[0].dims()[d] || by < 1) {
-      throw ValueError(text + ": of dim " + std::to_string(d) + " items " + std::to_string(start) +
-                       " to " + std::to_string(limit) + " in steps of " + std::to_string(by) +
-                       " are asked for, and it has items 0 to " + std::to_string(in[0].dims()[d]) +
+      throw ValueError(text() + ": of dim " + std::to_string(d) + " items " +
+                       std::to_string(start) + " to " + std::to_string(limit) + " in steps of " +
+                       std::to_string(by) + " are asked for, and it has items 0 to " +
+                       std::to_string(in[0].dims()[d]) +
                        ": wanted 0 <= start <= limit <= extent and a step of 1 or more");
     }
     shape.push_back((limit - start + by - 1) / by);

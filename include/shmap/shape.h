@@ -64,7 +64,21 @@ class IntList {
 
  protected:
   constexpr void copy(const IntList& o) {
-    for (std::size_t i = 0; i < o.n_; ++i) v_[i] = o.v_[i];
+    // By fours, twos and one: a plain loop becomes a string instruction, slow to start.
+    const std::size_t n = o.n_;
+    std::size_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+      v_[i] = o.v_[i];
+      v_[i + 1] = o.v_[i + 1];
+      v_[i + 2] = o.v_[i + 2];
+      v_[i + 3] = o.v_[i + 3];
+    }
+    if (n & 2u) {
+      v_[i] = o.v_[i];
+      v_[i + 1] = o.v_[i + 1];
+      i += 2;
+    }
+    if (n & 1u) v_[i] = o.v_[i];
   }
   // Only the first n_ are ever read; left unset, so that making and copying a Shape touches what it
   // holds.
