@@ -159,8 +159,18 @@ int parts_of(const ShapedArray& in, std::int64_t units, int workers) {
 
 std::int64_t column_chunks(std::int64_t inner) { return (inner + kColumnGrain - 1) / kColumnGrain; }
 
+Groups groups_of(const KernelCall& call) {
+  return Groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
+}
+
+// A few long runs: parts reduce blocks of them, and what the blocks give is reduced at the end.
+bool by_blocks(const Groups& groups) {
+  return groups.count == 1 && groups.kept[1] == 1 && groups.kept[0] < 64 &&
+         groups.reduced[0] >= 2 * cpu::kReduceBlock;
+}
+
 int reduce_parts(const KernelCall& call, int workers) {
-  const Groups groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
+  const Groups groups = groups_of(call);
   if (call.in_types[0].size() == 0) return 1;
   if (groups.count == 0) return parts_of(call.in_types[0], workers, workers);
   if (groups.count > 1) {
@@ -168,8 +178,44 @@ int reduce_parts(const KernelCall& call, int workers) {
     return parts_of(call.in_types[0], nested.units(), workers);
   }
   const std::int64_t inner = groups.kept[1];
-  const std::int64_t units = groups.kept[0] * (inner >= kManyColumns ? column_chunks(inner) : 1);
+  const std::int64_t each = by_blocks(groups)       ? cpu::reduce_block_count(groups.reduced[0])
+                            : inner >= kManyColumns ? column_chunks(inner)
+                                                    : 1;
+  const std::int64_t units = groups.kept[0] * each;
   return parts_of(call.in_types[0], units, workers);
+}
+
+std::int64_t reduce_scratch(const KernelCall& call) {
+  const Groups groups = groups_of(call);
+  if (call.in_types[0].size() == 0 || !by_blocks(groups)) return 0;
+  return groups.kept[0] * cpu::reduce_block_count(groups.reduced[0]) *
+         itemsize(cpu::reduce_partial_dtype(call.in_types[0].dtype()));
+}
+
+template <cpu::ReduceOp op>
+void run_blocks(const KernelCall& call, const Groups& groups) {
+  const DType dtype = call.in_types[0].dtype();
+  const std::int64_t n = groups.reduced[0], blocks = cpu::reduce_block_count(n);
+  const auto [begin, end] = call.share(groups.kept[0] * blocks);
+  for (std::int64_t unit = begin; unit < end;) {
+    const std::int64_t i = unit / blocks, first = unit % blocks;
+    const std::int64_t last = std::min(blocks, first + end - unit);
+    cpu::reduce_blocks(op, dtype, at(bytes(call.in[0]), i * n, dtype), n, first, last,
+                       at(bytes(call.scratch), i * blocks, cpu::reduce_partial_dtype(dtype)));
+    unit += last - first;
+  }
+}
+
+template <cpu::ReduceOp op>
+void finish_reduce(const KernelCall& call) {
+  const Groups groups = groups_of(call);
+  const DType dtype = call.in_types[0].dtype();
+  const std::int64_t blocks = cpu::reduce_block_count(groups.reduced[0]);
+  for (std::int64_t i = 0; i < groups.kept[0]; ++i) {
+    cpu::reduce_partials(op, dtype,
+                         at(bytes(call.scratch), i * blocks, cpu::reduce_partial_dtype(dtype)),
+                         blocks, at(bytes(call.out[0]), i, dtype));
+  }
 }
 
 template <cpu::ReduceOp op>
@@ -185,7 +231,8 @@ void run_reduce(const KernelCall& call) {
     cpu::fill(out, &identity, itemsize(dtype), results);
     return;
   }
-  const Groups groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
+  const Groups groups = groups_of(call);
+  if (call.scratch) return run_blocks<op>(call, groups);
   if (groups.count == 0) {
     const auto [begin, end] = call.share(results, 64);
     std::memcpy(at(out, begin, dtype), at(in, begin, dtype),
@@ -239,21 +286,27 @@ int arg_reduce_parts(const KernelCall& call, int workers) {
   return parts_of(call.in_types[0], outer, workers);
 }
 
-void set(Primitive& p, KernelFn run, PartsFn parts) {
-  p.kernels[static_cast<int>(BackendKind::cpu)] = {run, parts};
+template <cpu::ReduceOp op>
+void set(Primitive& p) {
+  p.kernels[static_cast<int>(BackendKind::cpu)] = {run_reduce<op>, reduce_parts, reduce_scratch,
+                                                   finish_reduce<op>};
+}
+template <cpu::ArgReduceOp op>
+void set(Primitive& p) {
+  p.kernels[static_cast<int>(BackendKind::cpu)] = {run_arg_reduce<op>, arg_reduce_parts};
 }
 
 }  // namespace
 
 void register_cpu_reduce_kernels() {
-  set(reduce_sum_p, run_reduce<cpu::ReduceOp::sum>, reduce_parts);
-  set(reduce_prod_p, run_reduce<cpu::ReduceOp::prod>, reduce_parts);
-  set(reduce_max_p, run_reduce<cpu::ReduceOp::max>, reduce_parts);
-  set(reduce_min_p, run_reduce<cpu::ReduceOp::min>, reduce_parts);
-  set(reduce_and_p, run_reduce<cpu::ReduceOp::all>, reduce_parts);
-  set(reduce_or_p, run_reduce<cpu::ReduceOp::any>, reduce_parts);
-  set(argmax_p, run_arg_reduce<cpu::ArgReduceOp::argmax>, arg_reduce_parts);
-  set(argmin_p, run_arg_reduce<cpu::ArgReduceOp::argmin>, arg_reduce_parts);
+  set<cpu::ReduceOp::sum>(reduce_sum_p);
+  set<cpu::ReduceOp::prod>(reduce_prod_p);
+  set<cpu::ReduceOp::max>(reduce_max_p);
+  set<cpu::ReduceOp::min>(reduce_min_p);
+  set<cpu::ReduceOp::all>(reduce_and_p);
+  set<cpu::ReduceOp::any>(reduce_or_p);
+  set<cpu::ArgReduceOp::argmax>(argmax_p);
+  set<cpu::ArgReduceOp::argmin>(argmin_p);
 }
 
 }  // namespace shmap

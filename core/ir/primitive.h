@@ -66,9 +66,15 @@ using ViewFn = std::int64_t (*)(const ShapedArray& in, const Params&, const Shap
 using KernelFn = void (*)(const KernelCall&);
 // In how many independent parts a call may be split, given so many workers. Null: one.
 using PartsFn = int (*)(const KernelCall&, int workers);
+// How many bytes of KernelCall::scratch a call in call.parts > 1 parts shares; 0: none.
+using ScratchFn = std::int64_t (*)(const KernelCall&);
 struct Kernel {
   KernelFn run = nullptr;
   PartsFn parts = nullptr;
+  // Where parts give partial results: `run` leaves them in scratch, and `finish`, called once after
+  // all parts, makes the results of them. Not together with in_place.
+  ScratchFn scratch = nullptr;
+  KernelFn finish = nullptr;
 };
 // What a collective does: it is handed all local devices at once (collectives/).
 using GroupFn = void (*)(GroupCall&);

@@ -23,7 +23,8 @@ struct KernelCall {
   // Independent parts [0, parts) of the work, where Kernel::parts said so; otherwise 0 of 1.
   int part = 0;
   int parts = 1;
-  void* native = nullptr;  // the backend's stream; null on the CPU
+  void* native = nullptr;   // the backend's stream; null on the CPU
+  void* scratch = nullptr;  // shared by the parts and finish, where Kernel::scratch asked for it
 
   // This part's share [begin, end) of n items, in multiples of `grain`.
   struct Share {

@@ -36,7 +36,22 @@ struct OwnedCall {
   std::vector<void*> out;
   std::vector<ShapedArray> types;  // operands, then results
   std::vector<std::uint64_t> literals;
+  void* scratch = nullptr;
 };
+
+// As a task: runs the OwnedCall that its arguments are.
+void run_owned(void* args, const TaskContext& context) {
+  auto* self = static_cast<OwnedCall*>(args);
+  const std::size_t n = self->in.size();
+  KernelCall c{self->in, self->out, Types(self->types).first(n), Types(self->types).subspan(n),
+               *self->params};
+  c.part = context.part;
+  c.parts = context.parts;
+  c.native = context.native;
+  c.scratch = self->scratch;
+  run_kernel(self->run, c, self->site);
+}
+void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 
 // What happens in one leader's place of the table.
 class LeaderLaunch {
@@ -108,18 +123,24 @@ class LeaderLaunch {
     if (kernel_.parts && cohorts_.leaders.size() < static_cast<std::size_t>(workers)) {
       task.parts = kernel_.parts(call, workers);
     }
-    task.args = own(call, position);
-    task.run = [](void* args, const TaskContext& context) {
-      auto* self = static_cast<OwnedCall*>(args);
-      const std::size_t n = self->in.size();
-      KernelCall c{self->in, self->out, Types(self->types).first(n), Types(self->types).subspan(n),
-                   *self->params};
-      c.part = context.part;
-      c.parts = context.parts;
-      c.native = context.native;
-      run_kernel(self->run, c, self->site);
-    };
-    task.drop = [](void* args) noexcept { delete static_cast<OwnedCall*>(args); };
+    task.run = run_owned;
+    task.drop = drop_owned;
+    if (task.parts > 1 && kernel_.scratch) {
+      KernelCall split = call;
+      split.parts = task.parts;
+      if (const std::int64_t bytes = kernel_.scratch(split)) {
+        const BufferRef scratch = device.space->allocate(bytes);
+        Buffer* const shared[] = {scratch.get()};
+        task.args = own(kernel_.run, call, position, scratch->data());
+        enqueue_after(stream, task, reads.span().first(n_reads), shared);
+        task.parts = 1;
+        task.cost_ns = 0;
+        task.args = own(kernel_.finish, call, position, scratch->data());
+        enqueue_after(stream, task, shared, writes.span());
+        return;
+      }
+    }
+    task.args = own(kernel_.run, call, position, nullptr);
     finish(stream.enqueue(task, waits), reads.span().first(n_reads), writes.span());
   }
 
@@ -142,6 +163,13 @@ class LeaderLaunch {
   static void finish(const Event& event, std::span<Buffer* const> reads,
                      std::span<Buffer* const> writes) {
     if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+  }
+
+  static void enqueue_after(Stream& stream, const Task& task, std::span<Buffer* const> reads,
+                            std::span<Buffer* const> writes) {
+    std::vector<Event> waits;
+    detail::collect_waits(reads, writes, waits);
+    finish(stream.enqueue(task, waits), reads, writes);
   }
 
   // The operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner over all
@@ -177,9 +205,11 @@ class LeaderLaunch {
     return -1;
   }
 
-  OwnedCall* own(const KernelCall& call, std::uint32_t position) const {
+  OwnedCall* own(KernelFn run, const KernelCall& call, std::uint32_t position,
+                 void* scratch) const {
     auto owned = std::make_unique<OwnedCall>();
-    owned->run = kernel_.run;
+    owned->run = run;
+    owned->scratch = scratch;
     owned->site = site_at(position);
     owned->params = step_.params.clone();
     owned->in.assign(call.in.begin(), call.in.end());
