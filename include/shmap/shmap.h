@@ -1,5 +1,17 @@
-// The one header of a program that uses the library.
+// The one header of a program that uses the library, with the standard headers whose names stand in
+// the interface, or beside it in most programs (std::function holds a mapped function).
 #pragma once
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "shmap/array.h"
 #include "shmap/axes.h"
 #include "shmap/collectives.h"

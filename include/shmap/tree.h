@@ -99,16 +99,35 @@ constexpr bool has_base() {
     return requires { T{AnyBaseOf<T>{}}; };
   }
 }
+template <std::size_t>
+constexpr AnyField field() {
+  return {};
+}
+// Whether T can be made from fields, then {}, then fields.
+template <class T, class Before, class After>
+constexpr bool takes_braces = false;
+template <class T, std::size_t... I, std::size_t... J>
+constexpr bool takes_braces<T, std::index_sequence<I...>, std::index_sequence<J...>> = requires {
+  T{field<I>()..., {}, field<J>()...};
+};
+// Initialisers without braces go to the elements of an array one by one, while {} takes all of it:
+// then fewer follow than where it stands for one member. (An array of one element does not show.)
+template <class T>
+constexpr bool has_c_array() {
+  constexpr std::size_t n = field_count<T>();
+  return []<std::size_t... K>(std::index_sequence<K...>) {
+    return ((takes_braces<T, std::make_index_sequence<K>, std::index_sequence<>> &&
+             !takes_braces<T, std::make_index_sequence<K>, std::make_index_sequence<n - K - 1>>) ||
+            ...);
+  }
+  (std::make_index_sequence<n>{});
+}
 inline constexpr std::size_t kMaxFields = 24;
 
 // Calls f with a tuple of references to the fields.
 template <class T, class F>
 constexpr decltype(auto) with_fields(T& t, F&& f) {
   constexpr std::size_t n = field_count<std::remove_const_t<T>>();
-  static_assert(n <= kMaxFields,
-                "a struct of more than 24 members is no tree: nest some of them in a struct");
-  static_assert(!has_base<std::remove_const_t<T>>(),
-                "a struct with a base class is no tree: make the base a member");
 #define SHMAP_FIELDS(count, ...)     \
   else if constexpr (n == count) {   \
     auto& [__VA_ARGS__] = t;         \
@@ -164,10 +183,24 @@ struct FieldTypes {
 template <class T>
 struct IsTree {
   static constexpr bool test() {
-    if constexpr (std::is_aggregate_v<T> && std::is_class_v<T>) {
-      return decltype(with_fields(std::declval<const T&>(), FieldTypes{}))::value;
-    } else {
+    if constexpr (std::is_array_v<T>) {
+      static_assert(!sizeof(T), "a C array is no tree: make it a std::array");
       return false;
+    } else if constexpr (!std::is_aggregate_v<T> || !std::is_class_v<T>) {
+      return false;
+    } else if constexpr (has_base<T>()) {
+      static_assert(!sizeof(T), "a struct with a base class is no tree: make the base a member");
+      return false;
+    } else if constexpr (has_c_array<T>()) {
+      static_assert(!sizeof(T),
+                    "a struct with a C array member is no tree: make the member a std::array");
+      return false;
+    } else if constexpr (field_count<T>() > kMaxFields) {
+      static_assert(!sizeof(T),
+                    "a struct of more than 24 members is no tree: nest some of them in a struct");
+      return false;
+    } else {
+      return decltype(with_fields(std::declval<const T&>(), FieldTypes{}))::value;
     }
   }
   static constexpr bool value = test();

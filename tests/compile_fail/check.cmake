@@ -1,0 +1,15 @@
+# Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED.
+execute_process(
+  COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -I "${INCLUDE}" "${SOURCE}"
+  RESULT_VARIABLE status
+  OUTPUT_VARIABLE text
+  ERROR_VARIABLE text)
+if(status EQUAL 0)
+  message(FATAL_ERROR "${SOURCE} compiles")
+endif()
+# A GCC says "static assertion failed: <text>", a clang "static_assert failed … "<text>"".
+string(REGEX MATCH "error: static[^\n]*" error "${text}")
+string(FIND "${error}" "${WANTED}" position)
+if(position LESS 0)
+  message(FATAL_ERROR "the error is not \"${WANTED}\":\n${text}")
+endif()

@@ -1,0 +1,11 @@
+// wanted: a struct of more than 24 members is no tree: nest some of them in a struct
+#include <shmap/shmap.h>
+using namespace shmap;
+
+struct Many {
+  Array a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y;
+};
+
+Many mapped(const Mesh& mesh, const Many& x) {
+  return shard_map([](Many many) { return many; }, mesh, P("i"), P("i"))(x);
+}

@@ -1,0 +1,14 @@
+// wanted: a struct with a base class is no tree: make the base a member
+#include <shmap/shmap.h>
+using namespace shmap;
+
+struct Base {
+  Array w;
+};
+struct Derived : Base {
+  Array b;
+};
+
+Derived mapped(const Mesh& mesh, const Derived& x) {
+  return shard_map([](Derived d) { return d; }, mesh, P("i"), P("i"))(x);
+}

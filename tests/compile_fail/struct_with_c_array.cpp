@@ -1,0 +1,13 @@
+// wanted: a struct with a C array member is no tree: make the member a std::array
+#include <shmap/shmap.h>
+using namespace shmap;
+
+struct Layer {
+  Array w;
+  float scales[3];
+  std::vector<Array> extra;
+};
+
+Layer mapped(const Mesh& mesh, const Layer& x) {
+  return shard_map([](Layer layer) { return layer; }, mesh, P("i"), P("i"))(x);
+}
