@@ -101,25 +101,33 @@ void register_collectives_all_to_all() { register_primitive(all_to_all_p); }
 
 namespace detail {
 
-Array all_to_all_leaf(const Array& x, const Axes& axes, int split_axis, int concat_axis,
-                      const AllToAllOptions& options, SourceLine source) {
-  const AxesInScope scope(axes, "all_to_all", source);
-  const ShapedArray& type = checked_node(x, "all_to_all", source).type;
+namespace {
+Array exchange(const Array& x, const Axes& axes, int split_axis, int concat_axis,
+               const AllToAllOptions& options, const char* what, SourceLine source) {
+  const AxesInScope scope(axes, what, source);
+  const ShapedArray& type = checked_node(x, what, source).type;
   AllToAllParams p;
-  p.ranks = group_size(options.axis_index_groups, scope.ranks, "all_to_all", axes, source);
+  p.ranks = group_size(options.axis_index_groups, scope.ranks, what, axes, source);
   p.axes = axes;
   p.groups = options.axis_index_groups;
   p.tiled = options.tiled;
-  p.split_axis = dim_of(split_axis, type.rank(), "all_to_all: split_axis", source);
+  p.split_axis = dim_of(split_axis, type.rank(), what, source);
   // Both forms have results of the operand's rank.
-  p.concat_axis = dim_of(concat_axis, type.rank(), "all_to_all: concat_axis", source);
-  return bind(all_to_all_p, cast_to_varying(x, axes, scope, "all_to_all", source), p, source);
+  p.concat_axis = dim_of(concat_axis, type.rank(), what, source);
+  return bind(all_to_all_p, cast_to_varying(x, axes, scope, what, source), p, source);
+}
+}  // namespace
+
+Array all_to_all_leaf(const Array& x, const Axes& axes, int split_axis, int concat_axis,
+                      const AllToAllOptions& options, SourceLine source) {
+  return exchange(x, axes, split_axis, concat_axis, options, "all_to_all", source);
 }
 
 Array pswapaxes_leaf(const Array& x, const Axes& axes, int axis, const PsumOptions& options,
                      SourceLine source) {
-  return all_to_all_leaf(x, axes, axis, axis,
-                         {.tiled = false, .axis_index_groups = options.axis_index_groups}, source);
+  return exchange(x, axes, axis, axis,
+                  {.tiled = false, .axis_index_groups = options.axis_index_groups}, "pswapaxes",
+                  source);
 }
 
 }  // namespace detail

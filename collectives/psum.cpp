@@ -120,6 +120,7 @@ Array psum_leaf(const Array& x, const Axes& axes, const PsumOptions& options, So
 
 Array pmean_leaf(const Array& x, const Axes& axes, const PsumOptions& options, SourceLine source) {
   const AxesInScope scope(axes, "pmean", source);
+  checked_node(x, "pmean", source);
   const int n = group_size(options.axis_index_groups, scope.ranks, "pmean", axes, source);
   Operand sum(psum_leaf(x, axes, options, source), source.file, source.line);
   Operand ranks(n, source.file, source.line);

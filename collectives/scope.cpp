@@ -19,7 +19,7 @@ namespace {
         "the body of a shard_map over a mesh that has this axis";
   } else {
     text += "the mesh axes in scope are " + describe_axes(*env) +
-            ". Name one of these, or map the function over a mesh that has this axis";
+            ". Name one of these, or give the shard_map a mesh that has this axis";
   }
   throw CollectiveError(text + at_line(source));
 }

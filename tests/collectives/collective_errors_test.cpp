@@ -1,0 +1,204 @@
+// What is refused, and that the text says what was given, what was wanted, where, and the remedy.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "shmap/shmap.h"
+#include "tests/support/error_text.h"
+
+namespace shmap::test {
+namespace {
+
+const char* const kHere = "collective_errors_test.cpp";
+
+// Runs body on blocks f32[2,6]{i,j} of a 4 × 2 mesh.
+std::function<void()> in_body(std::function<Array(Array)> body) {
+  return [body = std::move(body)] {
+    const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+    shard_map(
+        [&](Array x) {
+          body(x);
+          return x;
+        },
+        mesh, P(axes("i", "j")), P(axes("i", "j")))(zeros({16, 6}));
+  };
+}
+
+using A = Array;
+const std::vector<std::pair<const char*, std::function<Array(Array, Axes)>>>& all_of_them() {
+  static const std::vector<std::pair<const char*, std::function<Array(Array, Axes)>>> list = {
+      {"psum", [](A x, Axes n) { return psum(x, n); }},
+      {"pmean", [](A x, Axes n) { return pmean(x, n); }},
+      {"pmax", [](A x, Axes n) { return pmax(x, n); }},
+      {"pmin", [](A x, Axes n) { return pmin(x, n); }},
+      {"ppermute",
+       [](A x, Axes n) {
+         return ppermute(x, n, {{0, 1}});
+       }},
+      {"pshuffle",
+       [](A x, Axes n) {
+         return pshuffle(x, n, {0, 1});
+       }},
+      {"pswapaxes", [](A x, Axes n) { return pswapaxes(x, n, 0); }},
+      {"all_gather", [](A x, Axes n) { return all_gather(x, n); }},
+      {"all_gather_invariant", [](A x, Axes n) { return all_gather_invariant(x, n); }},
+      {"psum_scatter", [](A x, Axes n) { return psum_scatter(x, n); }},
+      {"pscatter", [](A x, Axes n) { return pscatter(x, n); }},
+      {"all_to_all", [](A x, Axes n) { return all_to_all(x, n, 0, 0); }},
+      {"pbroadcast", [](A x, Axes n) { return pbroadcast(x, n); }},
+      {"pvary", [](A x, Axes n) { return pvary(x, n); }},
+      {"broadcast_from", [](A x, Axes n) { return broadcast_from(x, n, 0); }},
+      {"axis_index", [](A, Axes n) { return axis_index(n); }},
+      {"axis_size", [](A, Axes n) { return Array(axis_size(n)); }},
+      {"psum", [](A, Axes n) { return Array(psum(1, n)); }},
+  };
+  return list;
+}
+
+TEST(CollectiveErrors, AnUnknownAxisIsUnboundInAllOfThem) {
+  for (const auto& [name, call] : all_of_them()) {
+    SCOPED_TRACE(name);
+    expect_error<CollectiveError>(
+        in_body([&call = call](Array x) { return call(x, "q"); }),
+        {name, "unbound axis name 'q'", "'i': 4, 'j': 2", "shard_map", kHere});
+    expect_error<CollectiveError>(in_body([&call = call](Array x) {
+                                    return call(x, {"i", "q"});
+                                  }),
+                                  {name, "unbound axis name 'q'"});
+    expect_error<CollectiveError>(
+        [&call = call] {
+          call(zeros({2, 2}), "i");
+        },
+        {name, "unbound axis name 'i'", "no mesh axes are in scope", "body of a shard_map", kHere});
+  }
+}
+
+TEST(CollectiveErrors, AnAxisNamedTwice) {
+  for (const auto& [name, call] : all_of_them()) {
+    expect_error<ValueError>(in_body([&call = call](Array x) {
+                               return call(x, {"i", "j", "i"});
+                             }),
+                             {name, "'i' is named twice", "('i', 'j', 'i')", kHere});
+  }
+}
+
+TEST(CollectiveErrors, DimsThatCannotBeCut) {
+  expect_error<ValueError>(
+      in_body([](A x) {
+        return psum_scatter(x, {"j", "i"}, {.scatter_dimension = 1, .tiled = true});
+      }),
+      {"psum_scatter: dim 1", "f32[2,6]{i,j}", "6 elements", "divisible",
+       "8 ranks over mesh axes ('j', 'i') of sizes 2, 4", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) { return psum_scatter(x, "i", {.scatter_dimension = 1}); }),
+      {"psum_scatter: dim 1", "6 elements", "untiled", "4 ranks over mesh axis 'i'", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) { return pscatter(psum(x, "i"), "i", {.tiled = true}); }),
+      {"pscatter: dim 0", "2 elements", "divisible", "4 ranks over mesh axis 'i'", kHere});
+  expect_error<ValueError>(in_body([](A x) { return all_to_all(x, "i", 1, 0, {.tiled = true}); }),
+                           {"all_to_all: split_axis 1", "f32[2,6]{i,j}", "6 elements", "divisible",
+                            "4 ranks over mesh axis 'i'", kHere});
+  expect_error<ValueError>(in_body([](A x) { return all_to_all(x, "i", 0, 1); }),
+                           {"all_to_all: split_axis 0", "2 elements", "untiled", "4 ranks", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) {
+        return psum_scatter(x, "i", {.tiled = true, .axis_index_groups = {{0, 1, 2, 3}}});
+      }),
+      {"dim 0", "2 elements", "of each group"});
+}
+
+TEST(CollectiveErrors, DimsOutOfRange) {
+  expect_error<ValueError>(in_body([](A x) { return all_gather(x, "i", {.axis = 3}); }),
+                           {"all_gather: dim 3", "out of range", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) { return all_gather(x, "i", {.axis = 2, .tiled = true}); }),
+      {"all_gather: dim 2", "rank 2", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) { return psum_scatter(x, "i", {.scatter_dimension = -3}); }),
+      {"psum_scatter: dim -3", kHere});
+  expect_error<ValueError>(in_body([](A x) { return all_to_all(x, "i", 2, 0); }),
+                           {"all_to_all: dim 2", "out of range", kHere});
+  expect_error<ValueError>(in_body([](A x) { return all_to_all(x, "i", 0, 2); }),
+                           {"all_to_all: dim 2", "out of range", kHere});
+}
+
+TEST(CollectiveErrors, Permutations) {
+  expect_error<ValueError>(
+      in_body([](A x) {
+        return ppermute(x, "i", {{0, 1}, {4, 2}});
+      }),
+      {"ppermute", "(4, 2)", "out of range", "4 ranks over mesh axis 'i'", kHere});
+  expect_error<ValueError>(in_body([](A x) {
+                             return ppermute(x, "i", {{0, -1}});
+                           }),
+                           {"(0, -1)", "out of range"});
+  expect_error<ValueError>(in_body([](A x) {
+                             return ppermute(x, "i", {{0, 1}, {0, 2}});
+                           }),
+                           {"(0, 1)", "(0, 2)", "same source, rank 0", kHere});
+  expect_error<ValueError>(in_body([](A x) {
+                             return ppermute(x, "i", {{0, 1}, {3, 1}});
+                           }),
+                           {"(0, 1)", "(3, 1)", "same destination, rank 1", kHere});
+  expect_error<ValueError>(in_body([](A x) {
+                             return pshuffle(x, "i", {0, 1, 2, 2});
+                           }),
+                           {"pshuffle", "{0, 1, 2, 2}", "no permutation", "4 ranks", kHere});
+  expect_error<ValueError>(in_body([](A x) {
+                             return pshuffle(x, "i", {0, 1, 2});
+                           }),
+                           {"{0, 1, 2}", "no permutation"});
+  expect_error<ValueError>(in_body([](A x) { return broadcast_from(x, "i", 4); }),
+                           {"broadcast_from", "source rank 4", "4 ranks", kHere});
+  expect_error<ValueError>(in_body([](A x) {
+                             return broadcast_from(x, {"i", "j"}, -1);
+                           }),
+                           {"source rank -1", "8 ranks over mesh axes ('i', 'j') of sizes 4, 2"});
+}
+
+TEST(CollectiveErrors, Groups) {
+  const auto with = [](Groups groups) {
+    return in_body([groups](A x) { return psum(x, "i", {.axis_index_groups = groups}); });
+  };
+  expect_error<ValueError>(
+      with({{0, 1}, {2}}),
+      {"psum", "axis_index_groups", "2 ranks and another 1", "4 ranks over mesh axis 'i'", kHere});
+  expect_error<ValueError>(with({{0, 1}}), {"ranks 2, 3 are in no group"});
+  expect_error<ValueError>(with({{0, 1}, {1, 2}}), {"rank 1 is twice"});
+  expect_error<ValueError>(with({{0, 1}, {2, 4}}), {"rank 4 is out of range"});
+  expect_error<ValueError>(with({{0, 1}, {2, -1}}), {"rank -1 is out of range"});
+  expect_error<ValueError>(in_body([](A x) {
+                             return all_gather(x, "i", {.axis_index_groups = {{0}, {1}}});
+                           }),
+                           {"all_gather", "ranks 2, 3 are in no group"});
+  expect_error<ValueError>(in_body([](A) {
+                             return Array(psum(1, "i", {.axis_index_groups = {{0}, {1}}}));
+                           }),
+                           {"psum", "ranks 2, 3 are in no group"});
+}
+
+TEST(CollectiveErrors, EmptyArrays) {
+  for (const auto& [name, call] : all_of_them()) {
+    if (std::string(name).starts_with("axis") || &call == &all_of_them().back().second) continue;
+    SCOPED_TRACE(name);
+    expect_error<ValueError>(in_body([&call = call](Array) { return call(Array(), "j"); }),
+                             {name, "empty Array", kHere});
+  }
+}
+
+// After any of these, arrays and the mesh are as before.
+TEST(CollectiveErrors, LeaveEverythingUsable) {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const auto body = [](Array x) {
+    EXPECT_THROW(psum(x, "q"), CollectiveError);
+    EXPECT_THROW(ppermute(x, "i", {{0, 9}}), ValueError);
+    EXPECT_THROW(pbroadcast(x, "i"), TypeError);
+    return psum(x, "i");
+  };
+  const auto f = shard_map(body, mesh, P("i"), P());
+  EXPECT_EQ(f(arange(4)).item<float>(), 6.f);
+  EXPECT_EQ(f(arange(4)).item<float>(), 6.f);
+}
+
+}  // namespace
+}  // namespace shmap::test
