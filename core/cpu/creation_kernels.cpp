@@ -79,10 +79,8 @@ void run_iota(const KernelCall& call) {
       cpu::fill(out_at(call, i * inner), &value, itemsize(dtype), inner);
     }
   }
-  if (outer > 1) {
-    cpu::fill(static_cast<std::byte*>(call.out[0]) + row, call.out[0], static_cast<int>(row),
-              outer - 1);
-  }
+  for (std::int64_t o = 1; o < outer; ++o)
+    cpu::copy_bytes(static_cast<std::byte*>(call.out[0]) + o * row, call.out[0], row);
 }
 
 int iota_parts(const KernelCall& call, int workers) {

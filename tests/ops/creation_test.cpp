@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "core/ops/shape_params.h"
 #include "shmap/counters.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
@@ -96,6 +97,17 @@ TEST(Arange, FollowsJax) {
       },
       {"arange: start", "f32[2]", "scalar"});
   expect_error<TypeError>([] { arange(3, bool_); }, {"iota", "bool"});
+}
+
+TEST(Iota, CountsAlongAnyDim) {
+  const auto values = [](int dim) {
+    return bind_iota(i32, {2, 3, 2}, dim, {}).to_vector<std::int32_t>();
+  };
+  EXPECT_THAT(values(0), ElementsAre(0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1));
+  EXPECT_THAT(values(1), ElementsAre(0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2));
+  EXPECT_THAT(values(2), ElementsAre(0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1));
+  const std::vector<std::int64_t> large = iota(i64, 1 << 20).to_vector<std::int64_t>();
+  for (std::size_t k = 0; k < large.size(); ++k) ASSERT_EQ(large[k], static_cast<std::int64_t>(k));
 }
 
 TEST(Linspace, FollowsJax) {
