@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t kPartElements = 64 * 1024;   // less is not worth another thread
 constexpr std::int64_t kScratchBytes = 256 * 1024;  // of partial results, which stay in cache
 constexpr std::int64_t kCallElements = 4096;        // fewer are not worth a call of a raw kernel
+constexpr std::int64_t kSmallSlab = 16 * 1024;      // elements that stay in the nearest cache
 constexpr int kGroups = kMaxRank / 2 + 1;
 
 // The dims as runs that are kept and reduced in turns: kept[0], reduced[0], kept[1], …,
@@ -66,8 +67,8 @@ const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p);
 std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 
 // Several reduced runs: the inner ones first, for some lines of kept[1] at a time, to partial
-// results that the outermost then reduces. Which lines go together, and so the order of additions,
-// depends on the extents alone.
+// results that the outermost then reduces; or, where what lies below the outermost is small, that
+// one first. Which lines go together, and so the order of additions, depends on the extents alone.
 class NestedReduction {
  public:
   NestedReduction(cpu::ReduceOp op, DType dtype, const Groups& groups)
@@ -81,6 +82,11 @@ class NestedReduction {
       const std::int64_t line_in = line_out(g) * reduced_from_[g + 1];
       const std::int64_t partials = groups.reduced[g] * line_out(g) * itemsize(partial_);
       const std::int64_t lines = groups.kept[g + 1];
+      if (lines * line_in <= kSmallSlab) {
+        chunk_[g] = lines;
+        outer_first_[g] = true;
+        continue;
+      }
       // Enough for a call to be worth it, else a sixteenth, so that there are parts to share out.
       const std::int64_t wanted = std::max((lines + 15) / 16, kCallElements / line_in);
       chunk_[g] = std::clamp<std::int64_t>(std::min(kScratchBytes / partials, wanted), 1, lines);
@@ -96,10 +102,10 @@ class NestedReduction {
       const std::int64_t n = std::min(chunk_[0], groups_.kept[1] - first) * line_out(0);
       std::byte* const to = at(out, i * kept_from_[1] + first * line_out(0), dtype_);
       if (partial_ == dtype_) {
-        reduce_chunk(0, at(in, i * slab, dtype_), to, first);
+        reduce_chunk(0, at(in, i * slab, dtype_), dtype_, to, first);
       } else {
         result_.resize(static_cast<std::size_t>(n * itemsize(partial_)));
-        reduce_chunk(0, at(in, i * slab, dtype_), result_.data(), first);
+        reduce_chunk(0, at(in, i * slab, dtype_), dtype_, result_.data(), first);
         cpu::cast_kernel(partial_, dtype_)(result_.data(), to, n);
       }
     }
@@ -109,30 +115,37 @@ class NestedReduction {
   std::int64_t chunks() const { return (groups_.kept[1] + chunk_[0] - 1) / chunk_[0]; }
   std::int64_t line_out(int g) const { return kept_from_[g + 2]; }
 
-  // in: a slab [reduced[g], kept[g + 1], the rest]; the chunk of lines from `first` on -> out.
-  void reduce_chunk(int g, const std::byte* in, std::byte* out, std::int64_t first) {
+  // in: a slab [reduced[g], kept[g + 1], the rest] of dtype t; the chunk of lines from `first` on
+  // -> out, of the partial dtype.
+  void reduce_chunk(int g, const std::byte* in, DType t, std::byte* out, std::int64_t first) {
     const std::int64_t rows = groups_.reduced[g], lines = groups_.kept[g + 1];
     const std::int64_t n = std::min(chunk_[g], lines - first), width = n * line_out(g);
     const std::int64_t line_in = line_out(g) * reduced_from_[g + 1];
     std::vector<std::byte>& scratch = scratch_[g];
+    if (outer_first_[g]) {
+      scratch.resize(static_cast<std::size_t>(lines * line_in * itemsize(partial_)));
+      cpu::reduce_to_partials(op_, t, in, scratch.data(), 1, rows, lines * line_in);
+      reduce_lines(g + 1, scratch.data(), partial_, out, lines);
+      return;
+    }
     scratch.resize(static_cast<std::size_t>(rows * width * itemsize(partial_)));
     for (std::int64_t r = 0; r < rows; ++r) {
-      reduce_lines(g + 1, at(in, (r * lines + first) * line_in, dtype_),
+      reduce_lines(g + 1, at(in, (r * lines + first) * line_in, t), t,
                    at(scratch.data(), r * width, partial_), n);
     }
     cpu::reduce_kernel(op_, partial_)(scratch.data(), out, 1, rows, width);
   }
 
-  // in: [n, reduced[g], kept[g + 1], the rest] -> out, of the partial dtype.
-  void reduce_lines(int g, const std::byte* in, std::byte* out, std::int64_t n) {
+  // in: [n, reduced[g], kept[g + 1], the rest] of dtype t -> out, of the partial dtype.
+  void reduce_lines(int g, const std::byte* in, DType t, std::byte* out, std::int64_t n) {
     if (g + 1 == groups_.count) {
-      cpu::reduce_to_partials(op_, dtype_, in, out, n, groups_.reduced[g], groups_.kept[g + 1]);
+      cpu::reduce_to_partials(op_, t, in, out, n, groups_.reduced[g], groups_.kept[g + 1]);
       return;
     }
     const std::int64_t slab = reduced_from_[g] * kept_from_[g + 1];
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t first = 0; first < groups_.kept[g + 1]; first += chunk_[g]) {
-        reduce_chunk(g, at(in, i * slab, dtype_),
+        reduce_chunk(g, at(in, i * slab, t), t,
                      at(out, i * kept_from_[g + 1] + first * line_out(g), partial_), first);
       }
     }
@@ -143,7 +156,8 @@ class NestedReduction {
   const Groups& groups_;
   std::int64_t kept_from_[kGroups];     // products of kept[g], kept[g + 1], …
   std::int64_t reduced_from_[kGroups];  // products of reduced[g], reduced[g + 1], …
-  std::int64_t chunk_[kGroups] = {};
+  std::int64_t chunk_[kGroups] = {};    // lines that are reduced together
+  bool outer_first_[kGroups] = {};
   std::vector<std::byte> scratch_[kGroups], result_;
 };
 

@@ -106,9 +106,10 @@ TEST(Reduce, LargeArraysInParts) {
     Shape shape;
     std::uint32_t mask;
   };
-  const Case cases[] = {{{300'000}, 1},     {{3, 150'000}, 2},     {{4, 70'000}, 2},
-                        {{70'000, 4}, 1},   {{100, 3000}, 1},      {{3, 50, 2000}, 2},
-                        {{40, 30, 300}, 5}, {{7, 5, 40, 300}, 10}, {{6, 50, 7, 30, 5}, 21}};
+  const Case cases[] = {{{300'000}, 1},      {{3, 150'000}, 2},      {{4, 70'000}, 2},
+                        {{70'000, 4}, 1},    {{100, 3000}, 1},       {{3, 50, 2000}, 2},
+                        {{40, 30, 300}, 5},  {{7, 5, 40, 300}, 10},  {{6, 50, 7, 30, 5}, 21},
+                        {{30'000, 3, 4}, 5}, {{3, 9, 70, 8, 90}, 26}};
   for (const Case& c : cases) {
     SCOPED_TRACE(to_string(c.shape) + " mask " + std::to_string(c.mask));
     const auto plus = [](auto a, auto b) { return static_cast<decltype(a)>(a + b); };
