@@ -1,6 +1,8 @@
 #include "core/ir/trace.h"
 
 #include <atomic>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "core/ir/node.h"
@@ -8,13 +10,33 @@
 namespace shmap {
 
 namespace {
-std::atomic<std::uint64_t> next_trace_id{1};
+std::atomic<std::uint64_t> next_trace_number{1};
+// An id is a number and, in its lowest bits, which of these names the trace has: a value names its
+// trace after that is gone.
+constexpr int kNameBits = 4;
+std::atomic<const char*> trace_names[1 << kNameBits];
+
+std::uint64_t name_slot(const char* name) {
+  std::uint64_t slot = 0;
+  for (; slot + 1 < std::size(trace_names); ++slot) {
+    const char* there = trace_names[slot].load(std::memory_order_acquire);
+    if (there == nullptr && trace_names[slot].compare_exchange_strong(there, name)) break;
+    if (there == name || std::strcmp(there, name) == 0) break;
+  }
+  return slot;  // the last one has no name
+}
+
+std::string describe_trace(std::uint64_t id) {
+  const char* name = trace_names[id & ((1 << kNameBits) - 1)].load(std::memory_order_acquire);
+  return (name ? "'" + std::string(name) + "' #" : "#") + std::to_string(id >> kNameBits);
+}
 std::atomic<Trace*> base{nullptr};
 thread_local Trace* current = nullptr;
 }  // namespace
 
 Trace::Trace(const char* name)
-    : id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)), name_(name) {}
+    : id_(next_trace_number.fetch_add(1, std::memory_order_relaxed) << kNameBits | name_slot(name)),
+      name_(name) {}
 Trace::~Trace() = default;
 
 namespace detail {
@@ -39,9 +61,8 @@ std::string at_line(SourceLine source) {
 
 void throw_escaped(const Node& value, const char* what, SourceLine source) {
   throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
-                  " that belongs to trace #" + std::to_string(value.trace) +
-                  ", and the trace that is active here is '" + current_trace().name() + "' #" +
-                  std::to_string(current_trace().id()) +
+                  " that belongs to trace " + describe_trace(value.trace) +
+                  ", and the trace that is active here is " + describe_trace(current_trace().id()) +
                   ": a value made inside a traced or mapped function may not be used outside of "
                   "it, nor on another "
                   "thread. Return it from the function instead of storing it." +

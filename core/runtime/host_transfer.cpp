@@ -1,6 +1,7 @@
 #include "core/runtime/host_transfer.h"
 
 #include <cstring>
+#include <exception>
 #include <set>
 #include <string>
 
@@ -45,7 +46,7 @@ const Node& readable(const Array& x, const char* what) {
     if (node.trace == current_trace().id()) throw_no_value(node, what);
     throw_escaped(node, what, {});
   }
-  if (node.trace != 0 && current_trace().axis_env() == nullptr) throw_escaped(node, what, {});
+  if (node.trace != 0 && node.trace != current_trace().id()) throw_escaped(node, what, {});
   if (!node.type.axes().empty()) {
     throw TypeError(std::string(what) + ": a value of type " + to_string(node.type) +
                     " may differ from device to device, and the host can only read one that is the "
@@ -97,7 +98,15 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what) 
 }  // namespace
 
 void wait_for(const StoredNode& node) {
-  for (const Block& b : node.blocks()) wait_for_block(node, b);
+  std::exception_ptr error;
+  for (const Block& b : node.blocks()) {
+    try {
+      wait_for_block(node, b);
+    } catch (...) {  // nothing of it is to be running when the caller hears of the first
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 Array array_from_host(const void* data, DType dtype, const Shape& shape) {
