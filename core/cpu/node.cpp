@@ -88,6 +88,8 @@ void Node::fail(Ref<Failure> failure) noexcept {
   Failure* none = nullptr;
   if (failure_.compare_exchange_strong(none, failure.get(), std::memory_order_acq_rel)) {
     failure.detach();
+  } else if (none != failure.get()) {
+    failure->reported.store(true, std::memory_order_relaxed);  // the first stands for it
   }
 }
 

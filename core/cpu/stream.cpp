@@ -116,9 +116,17 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
       e.record()->block();  // another executor's: it cannot tell this one when it is done
     }
   }
+  const Event* poison = nullptr;  // not run, and failed with the first error; it stands for all
   for (const Event& e : waits) {
-    if (e.failed()) return e;  // poisoned: not run, and failed with the same error
+    if (!e.failed()) continue;
+    if (poison == nullptr) {
+      poison = &e;
+    } else if (e.record()->error() != poison->record()->error()) {
+      e.record()->mark_reported();
+    }
   }
+  // Where others are pending the task waits for them too, so that it stands for their errors.
+  if (poison != nullptr && pending == 0) return *poison;
   bool quiet = true;
   for (CpuStream* s : streams) quiet = s->quiet() && quiet;
   if (executor.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
@@ -147,7 +155,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
     if (before.pending()) {
       executor.add_edge(before, *node, /*data=*/true);
     } else if (Failure* failure = before.failure(); failure != nullptr) {
-      node->fail(Ref<Failure>(failure));  // it ended since it was looked at
+      node->fail(Ref<Failure>(failure));
     }
   }
   executor.submit(*node);
