@@ -36,6 +36,13 @@ int result_count(const Primitive& primitive, Types in, const Params& params) {
 void infer_types(const Primitive& primitive, Types in, const Params& params,
                  const detail::AxisEnv* env, std::span<ShapedArray> out) {
   primitive.abstract_eval(in, params, out);
+  for (const ShapedArray& t : out) {
+    try {
+      checked_bytes(t.dims(), itemsize(t.dtype()));
+    } catch (const ValueError& e) {
+      throw ValueError("the result of " + std::string(primitive.name) + ": " + e.what());
+    }
+  }
   if (!env) return;
   if (primitive.variance) return primitive.variance(in, params, *env, out);
   AxisSet all;
