@@ -1,0 +1,297 @@
+// What a process as a whole may do wrong: fork after use, environment variables that cannot be
+// read, arrays that live until exit, one core for all. Each case runs in a child, so that this
+// process never uses a device.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <cstdio>
+#include <string>
+#include <thread>
+
+#include "shmap/collectives.h"
+#include "shmap/ops.h"
+#include "shmap/shard_map.h"
+#include "tests/support/child_process.h"
+
+namespace shmap {
+namespace {
+
+using test::ChildResult;
+using test::in_child;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+Array kept_until_exit;
+
+// 4 * (0 + 1 + … + 63) by way of a body and a collective.
+std::int32_t small_program() {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const Array x = device_put(reshape(arange(64, i32), {8, 8}), {mesh, P("i", "j")});
+  const Array y =
+      shard_map([](Array b) { return psum(b, "i") + b * 0; }, mesh, {P("i", "j")}, P("i", "j"))(x);
+  return sum(y).item<std::int32_t>();
+}
+constexpr std::int32_t kWanted = 4 * 63 * 32;
+
+void expect_small_program(const std::vector<std::pair<std::string, std::string>>& environment) {
+  const ChildResult r = in_child(environment, [] { std::printf("%d", small_program()); });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  EXPECT_EQ(r.output, std::to_string(kWanted));
+}
+
+const char* const kExecutors[] = {"inline", "async", "seeded:3"};
+
+TEST(Fork, AfterUseIsAClearErrorInTheChild) {
+  for (const char* executor : kExecutors) {
+    SCOPED_TRACE(executor);
+    const ChildResult r = in_child({{"SHMAP_EXECUTOR", executor}}, [] {
+      const Array x = arange(8, i32) + 1;
+      if (small_program() != kWanted) throw Error("wrong before the fork");
+      const std::function<void()> uses[] = {[&] { x + 1; },
+                                            [&] { device_put(x, devices()[1]); },
+                                            [&] { sum(x); },
+                                            [] { small_program(); },
+                                            [] { zeros({3}); },
+                                            [] { devices(); },
+                                            [] { make_mesh({2}, "i"); }};
+      for (const auto& use : uses) {
+        const ChildResult inner = in_child({}, use);
+        std::printf("%d %s\n", inner.exit_code, inner.output.c_str());
+        if (inner.exit_code != 1 || inner.output.find("fork") == std::string::npos)
+          throw Error("no clear error in the forked child, signal " + std::to_string(inner.signal) +
+                      ": " + inner.output);
+      }
+      // What was there before the fork is plain memory, which the child may read.
+      const ChildResult idle = in_child({}, [&] {
+        Array copy = x;
+        if (copy.to_vector<std::int32_t>().back() != 8) throw Error("another value");
+      });
+      if (idle.exit_code != 0) throw Error("a child that uses nothing: " + idle.output);
+      if (small_program() != kWanted) throw Error("wrong after the fork");
+    });
+    EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  }
+}
+
+TEST(Fork, BeforeUseIsFine) { expect_small_program({}); }
+
+TEST(Exit, WithArraysAlive) {
+  for (const char* executor : kExecutors) {
+    SCOPED_TRACE(executor);
+    const ChildResult r = in_child({{"SHMAP_EXECUTOR", executor}}, [] {
+      const Mesh mesh = make_mesh({8}, "i");
+      kept_until_exit = device_put(ones({512, 512}), {mesh, P("i")});
+      static Array in_function = matmul(kept_until_exit, kept_until_exit);
+      static Array unwaited = matmul(in_function, kept_until_exit);  // still running at exit
+      std::printf("done");
+    });
+    EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+    EXPECT_EQ(r.output, "done");
+  }
+}
+
+TEST(Exit, WithAnErrorNobodyLookedAt) {
+  const ChildResult r =
+      in_child({{"SHMAP_FAULT", "kernel:throw"}, {"SHMAP_EXECUTOR", "async"}}, [] {
+        const Array x = ones({2048, 2048});
+        kept_until_exit = x;
+      });
+  EXPECT_TRUE(r.exit_code == 0 ||
+              (r.exit_code == 1 && r.output.find("fault injected") != r.output.npos))
+      << r.exit_code << r.output << " signal " << r.signal;
+}
+
+TEST(MovedFrom, ArraySaysSo) {
+  const ChildResult r = in_child({}, [] {
+    Array x = arange(4, i32);
+    const Array y = std::move(x);
+    const std::function<void()> uses[] = {[&] { x + 1; },
+                                          [&] { sum(x); },
+                                          [&] { x.shape(); },
+                                          [&] { x.dtype(); },
+                                          [&] { x[0]; },
+                                          [&] { x.to_vector<std::int32_t>(); },
+                                          [&] { x.block_until_ready(); },
+                                          [&] { x.item<int>(); },
+                                          [&] {
+                                            concatenate({y, x});
+                                          },
+                                          [&] { device_put(x, devices()[0]); }};
+    int k = 0;
+    for (const auto& use : uses) {
+      try {
+        use();
+        throw std::runtime_error("use " + std::to_string(k) + " of an empty array passed");
+      } catch (const Error& e) {
+        if (std::string(e.what()).find("moved") == std::string::npos)
+          throw std::runtime_error("use " + std::to_string(k) + ": " + e.what());
+      }
+      ++k;
+    }
+    x = y + 1;  // to be assigned again
+    std::printf("%d", sum(x).item<std::int32_t>());
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output;
+  EXPECT_EQ(r.output, "10");
+}
+
+TEST(Environment, WhatCannotBeReadIsNamed) {
+  const struct {
+    const char *name, *value;
+    std::vector<const char*> fragments;
+  } kCases[] = {
+      {"SHMAP_DEVISES", "cpu:8", {"SHMAP_DEVISES", "SHMAP_DEVICES"}},
+      {"SHMAP_EXECUTER", "inline", {"SHMAP_EXECUTER", "SHMAP_EXECUTOR"}},
+      {"SHMAP_MEMORYLIMIT", "1G", {"SHMAP_MEMORYLIMIT", "SHMAP_MEMORY_LIMIT"}},
+      {"SHMAP_DEVICES", "cpu:0", {"cpu:0"}},
+      {"SHMAP_DEVICES", "cpu:-3", {"cpu:-3"}},
+      {"SHMAP_DEVICES", "cpu:99999999999999999999", {"cpu:99999999999999999999"}},
+      {"SHMAP_DEVICES", "cpu:8/9", {"cpu:8/9"}},
+      {"SHMAP_DEVICES", "cpu:8/3", {"cpu:8/3"}},
+      {"SHMAP_DEVICES", "tpu:8", {"tpu:8", "cpu"}},
+      {"SHMAP_DEVICES", "\xff\xfe", {"SHMAP_DEVICES"}},
+      {"SHMAP_EXECUTOR", "fast", {"SHMAP_EXECUTOR", "fast", "inline", "async", "seeded"}},
+      {"SHMAP_EXECUTOR", "seeded:x", {"SHMAP_EXECUTOR", "seeded:x"}},
+      {"SHMAP_WORKERS", "-1", {"SHMAP_WORKERS", "-1"}},
+      {"SHMAP_WORKERS", "1e9", {"SHMAP_WORKERS", "1e9"}},
+      {"SHMAP_WORKERS", "999999999", {"SHMAP_WORKERS", "999999999"}},
+      {"SHMAP_MEMORY_LIMIT", "lots", {"SHMAP_MEMORY_LIMIT", "lots"}},
+      {"SHMAP_MEMORY_LIMIT", "99999999999G", {"SHMAP_MEMORY_LIMIT", "99999999999G"}},
+      {"SHMAP_COLLECTIVE_TIMEOUT_SEC", "soon", {"SHMAP_COLLECTIVE_TIMEOUT_SEC", "soon"}},
+      {"SHMAP_COLLECTIVE_WARN_SEC", "nan", {"SHMAP_COLLECTIVE_WARN_SEC", "nan"}},
+      {"SHMAP_CHECK_NANS", "maybe", {"SHMAP_CHECK_NANS", "maybe"}},
+      {"SHMAP_FAULT", "kernel", {"SHMAP_FAULT", "kernel"}},
+      {"SHMAP_FAULT", "kernel#0:throw", {"SHMAP_FAULT", "kernel#0:throw"}},
+  };
+  for (const auto& c : kCases) {
+    SCOPED_TRACE(std::string(c.name) + "=" + c.value);
+    const ChildResult r = in_child({{c.name, c.value}}, [] { small_program(); });
+    EXPECT_EQ(r.exit_code, 1) << r.output << " signal " << r.signal;
+    for (const char* fragment : c.fragments) EXPECT_THAT(r.output, HasSubstr(fragment));
+  }
+}
+
+TEST(Environment, LimitOfMemory) {
+  const ChildResult r = in_child({{"SHMAP_MEMORY_LIMIT", "1M"}}, [] {
+    if (small_program() != kWanted) throw std::runtime_error("wrong before");
+    try {
+      zeros({1024, 1024}).block_until_ready();
+    } catch (const OutOfMemory& e) {
+      std::printf("%s", e.what());
+      if (small_program() != kWanted) throw std::runtime_error("wrong after");
+      return;
+    }
+    throw std::runtime_error("nothing was thrown");
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output;
+  EXPECT_THAT(r.output, AllOf(HasSubstr("4.0 MiB (4194304 bytes) asked for"),
+                              HasSubstr("limit 1.0 MiB"), HasSubstr("SHMAP_MEMORY_LIMIT")));
+}
+
+TEST(Environment, NansAreFoundWhereTheyArise) {
+  for (const char* executor : kExecutors) {
+    SCOPED_TRACE(executor);
+    const ChildResult r = in_child({{"SHMAP_CHECK_NANS", "1"}, {"SHMAP_EXECUTOR", executor}}, [] {
+      const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+      const Array x = device_put(reshape(arange(64) - 10, {8, 8}), {mesh, P("i", "j")});
+      shard_map([](Array b) { return psum(sqrt(b) + 1, "i"); }, mesh, {P("i", "j")},
+                P(none, "j"))(x);
+    });
+    EXPECT_EQ(r.exit_code, 1) << r.output;
+    EXPECT_THAT(r.output, AllOf(HasSubstr("NaN in the result of sqrt (op "),
+                                HasSubstr("CpuDevice(id=0) at mesh coordinates (i, j,) = (0, 0,)"),
+                                HasSubstr("first at element 0"), HasSubstr("process_test.cpp:")));
+    const ChildResult injected = in_child(
+        {{"SHMAP_CHECK_NANS", "1"},
+         {"SHMAP_EXECUTOR", executor},
+         {"SHMAP_FAULT", "kernel@5#1:nan"},
+         {"SHMAP_DEVICES", "cpu:8/8"}},
+        [] {
+          const Mesh mesh = make_mesh({8}, "i");
+          const Array x = device_put(array(std::vector<float>(16, 1.f), {16}), {mesh, P("i")});
+          exp(x);
+        });
+    EXPECT_EQ(injected.exit_code, 1) << injected.output;
+    EXPECT_THAT(injected.output,
+                AllOf(HasSubstr("NaN in the result of exp (op "), HasSubstr("CpuDevice(id=5)")));
+  }
+  expect_small_program({{"SHMAP_CHECK_NANS", "1"}});
+}
+
+TEST(OneCore, IsEnough) {
+  for (const char* devices : {"cpu:8", "cpu:8/8"}) {
+    for (const char* executor : kExecutors) {
+      SCOPED_TRACE(std::string(devices) + " " + executor);
+      const ChildResult r =
+          in_child({{"SHMAP_DEVICES", devices}, {"SHMAP_EXECUTOR", executor}}, [] {
+            cpu_set_t allowed, one;
+            CPU_ZERO(&allowed);
+            if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) throw Error("no affinity");
+            CPU_ZERO(&one);
+            for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+              if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+            if (sched_setaffinity(0, sizeof one, &one) != 0) throw Error("not pinned");
+            for (int k = 0; k < 20; ++k)
+              if (small_program() != kWanted) throw Error("wrong");
+            const Mesh mesh = make_mesh({8}, "i");
+            const Array a = device_put(ones({256, 256}), {mesh, P("i")});
+            std::vector<Array> queued;
+            for (int k = 0; k < 100; ++k) queued.push_back(matmul(a, a));
+            std::printf("%g", static_cast<double>(sum(queued.back()).item<float>()));
+          });
+      EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+      EXPECT_EQ(r.output, "1.67772e+07");
+    }
+  }
+}
+
+// Collectives that overlap with each other and with computation, buffers given up in between: the
+// same values in whatever order the tasks run.
+std::string overlapping_program() {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const Array x = device_put(reshape(arange(1024, i32), {32, 32}), {mesh, P("i", "j")});
+  const auto f = shard_map(
+      [](Array b) {
+        const Array gathered = all_gather(b, "j", {.axis = 1, .tiled = true});
+        Array moved = ppermute(b, "i", {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
+        b = b * 3 + 1;  // in place of what the collectives still read
+        moved = moved + b;
+        const Array total = psum(moved, "i");
+        moved = -moved;
+        const Array scattered = psum_scatter(gathered, "i", {.tiled = true});
+        const Array swapped = all_to_all(moved, "j", 0, 1, {.tiled = true});
+        return sum(scattered) + total + moved * pmax(b, "j") + sum(swapped, 0)[0];
+      },
+      mesh, {P("i", "j")}, P("i", "j"));
+  Array y = x;
+  std::vector<Array> all;
+  for (int k = 0; k < 4; ++k) {
+    y = f(y) % 1009;
+    y = transpose(y) + y;
+    all.push_back(y * 2);
+  }
+  std::string out;
+  for (const Array& a : all)
+    for (std::int32_t v : a.to_vector<std::int32_t>()) out += std::to_string(v) + " ";
+  return out;
+}
+
+TEST(Seeds, OfTheScheduleGiveTheSameValues) {
+  const auto run = [](const std::string& devices, const std::string& executor) {
+    return in_child({{"SHMAP_DEVICES", devices}, {"SHMAP_EXECUTOR", executor}},
+                    [] { std::printf("%s", overlapping_program().c_str()); });
+  };
+  const ChildResult wanted = run("cpu:8", "inline");
+  ASSERT_EQ(wanted.exit_code, 0) << wanted.output;
+  ASSERT_GT(wanted.output.size(), 4096u);
+  for (int seed = 0; seed < 200; ++seed) {
+    const ChildResult r = run(seed % 4 ? "cpu:8/8" : "cpu:8", "seeded:" + std::to_string(seed));
+    ASSERT_EQ(r.exit_code, 0) << "SHMAP_EXECUTOR=seeded:" << seed << ": " << r.output << " signal "
+                              << r.signal;
+    ASSERT_EQ(r.output, wanted.output) << "SHMAP_EXECUTOR=seeded:" << seed;
+  }
+}
+
+}  // namespace
+}  // namespace shmap

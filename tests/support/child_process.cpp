@@ -1,0 +1,48 @@
+#include "tests/support/child_process.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <stdexcept>
+
+namespace shmap::test {
+
+ChildResult in_child(const std::vector<std::pair<std::string, std::string>>& environment,
+                     const std::function<void()>& run) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe failed");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child == 0) {
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
+    alarm(60);
+    try {
+      run();
+    } catch (const std::exception& e) {
+      std::printf("%s", e.what());
+      std::exit(1);
+    }
+    std::exit(0);
+  }
+  close(ends[1]);
+  ChildResult result;
+  char buffer[4096];
+  for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;)
+    result.output.append(buffer, static_cast<std::size_t>(n));
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
+  return result;
+}
+
+}  // namespace shmap::test
