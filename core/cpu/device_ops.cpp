@@ -54,12 +54,16 @@ void zero(void* dst, std::int64_t bytes, void*) {
 void copy(void* dst, const void* src, std::int64_t bytes, void*) {
   cpu::copy_bytes(dst, src, bytes);
 }
+void copy_streaming(void* dst, const void* src, std::int64_t bytes, void*) {
+  cpu::copy_non_temporal(dst, src, bytes);
+}
 void host_copy(void* dst, const void* src, std::int64_t bytes) { cpu::copy_bytes(dst, src, bytes); }
 
 }  // namespace
 
 void register_cpu_device_ops() {
-  device_ops(BackendKind::cpu) = {copy_box, combine, zero, copy, host_copy, host_copy};
+  device_ops(BackendKind::cpu) = {copy_box,       combine,   zero,     copy,
+                                  copy_streaming, host_copy, host_copy};
 }
 
 }  // namespace shmap
