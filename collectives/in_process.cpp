@@ -1,10 +1,10 @@
 #include "collectives/in_process.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 #include <vector>
 
+#include "collectives/piece_work.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "core/ir/trace.h"
@@ -17,32 +17,9 @@ namespace {
 // Estimates of one core; whether a task is queued, and in how many parts, hangs on them.
 constexpr double kBytesPerNs = 20;
 constexpr std::int64_t kPartBytes = 256 << 10;
-// Parts are cut at multiples of this, so that none shares a cache line.
-constexpr std::int64_t kGrainBytes = 4096;
-// Pieces below this are combined in whole rows, see reduce_rows.
-constexpr std::int64_t kRowBytes = 1024;
-constexpr std::int64_t kScratchBytes = 16 << 10;
 
 using Site = CliqueTable::Site;
 using Slot = CliqueTable::Slot;
-
-// Addresses that move into a task; few of them need no heap.
-class Addresses {
- public:
-  explicit Addresses(std::size_t n) {
-    if (n > kFew) many_ = std::make_unique<std::byte*[]>(n);
-  }
-  std::byte*& operator[](std::size_t i) { return many_ ? many_[i] : few_[i]; }
-  std::byte* operator[](std::size_t i) const { return many_ ? many_[i] : few_[i]; }
-  const void* const* data() const {
-    return reinterpret_cast<const void* const*>(many_ ? many_.get() : few_);
-  }
-
- private:
-  static constexpr std::size_t kFew = 16;
-  std::byte* few_[kFew];
-  std::unique_ptr<std::byte*[]> many_;
-};
 
 std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
@@ -97,14 +74,6 @@ LaunchSite launch_site(const GroupBlocks& g, Stream* stream, std::int64_t bytes)
   return at;
 }
 
-// One part's share of n items, in multiples of `grain`.
-std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, int part,
-                                            int parts) {
-  const std::int64_t units = (n + grain - 1) / grain;
-  return {std::min(n, units * part / parts * grain),
-          std::min(n, units * (part + 1) / parts * grain)};
-}
-
 void count_bytes(const GroupBlocks& g) {
   count(Counter::collective_bytes, g.in_bytes * g.mesh.local_count());
 }
@@ -130,100 +99,6 @@ Block copy_block(const GroupBlocks& g, const Block& from, const LocalDevice& dev
          });
   count(Counter::collective_bytes, g.out_bytes);
   return to;
-}
-
-// What a reduce_scatter of one site does.
-struct ReduceScatter {
-  Reduction op;
-  DType dtype;
-  Interleaved parts;
-  int ranks;
-  std::span<const Slot> slots;  // of the table, which lives for ever
-  Addresses from, to;
-
-  std::int64_t item() const { return parts.itemsize; }
-  // from[r] + offset for all r.
-  void shift(InlineVector<const void*, 64>& at, std::int64_t offset) const {
-    for (std::size_t r = 0; r < at.size(); ++r) at[r] = from[r] + offset;
-  }
-
-  void run(int part, int part_count, void* native) const {
-    if (parts.outer == 1 || parts.piece >= kRowBytes) {
-      reduce_pieces(part, part_count, native);
-    } else {
-      reduce_rows(part, part_count, native);
-    }
-  }
-
-  // Long pieces: each is combined where it lies.
-  void reduce_pieces(int part, int part_count, void* native) const {
-    InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
-    const std::int64_t length = parts.piece / item();
-    const auto [begin, end] = share(parts.outer * length, kGrainBytes / item(), part, part_count);
-    for (std::size_t i = 0; i < slots.size(); ++i) {
-      for (std::int64_t at_row = begin; at_row < end;) {
-        const std::int64_t row = at_row / length;
-        const std::int64_t stop = std::min(end, (row + 1) * length);
-        shift(at, (row * ranks + slots[i].rank) * parts.piece);
-        device_ops().combine(op, dtype, at.data(), ranks, to[i] + row * parts.piece,
-                             at_row - row * length, stop - row * length, native);
-        at_row = stop;
-      }
-    }
-  }
-
-  // Short pieces: a few whole rows are combined into a scratch that stays in cache, and handed out
-  // from there. A call for each piece would cost more than its arithmetic.
-  void reduce_rows(int part, int part_count, void* native) const {
-    InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
-    alignas(64) std::byte few[kScratchBytes];
-    std::unique_ptr<std::byte[]> many;
-    const std::int64_t row_bytes = ranks * parts.piece;
-    const std::int64_t tile = std::max<std::int64_t>(1, kScratchBytes / row_bytes);
-    if (row_bytes > kScratchBytes)
-      many = std::make_unique<std::byte[]>(static_cast<std::size_t>(row_bytes));
-    std::byte* scratch = many ? many.get() : few;
-    const auto [begin, end] = share(parts.outer, tile, part, part_count);
-    for (std::int64_t row = begin; row < end; row += tile) {
-      const std::int64_t rows = std::min(tile, end - row);
-      shift(at, row * row_bytes);
-      device_ops().combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / item(),
-                           native);
-      BoxCopy box;
-      box.rank = 2;
-      box.itemsize = parts.itemsize;
-      box.extent[0] = rows;
-      box.extent[1] = parts.piece / item();
-      box.src_stride[0] = row_bytes;
-      box.dst_stride[0] = parts.piece;
-      box.src_stride[1] = box.dst_stride[1] = item();
-      for (std::size_t i = 0; i < slots.size(); ++i) {
-        box.src = scratch + slots[i].rank * parts.piece;
-        box.dst = to[i] + row * parts.piece;
-        device_ops().copy_box(box, 0, 1, native);
-      }
-    }
-  }
-};
-
-// Merges dims that lie side by side in both places. Returns the bytes where all are one run, else
-// -1.
-std::int64_t merge_dims(BoxCopy& box) {
-  int kept = 0;
-  for (int d = 0; d < box.rank; ++d) {
-    if (box.extent[d] == 1) continue;
-    const bool joins = kept > 0 && box.src_stride[kept - 1] == box.src_stride[d] * box.extent[d] &&
-                       box.dst_stride[kept - 1] == box.dst_stride[d] * box.extent[d];
-    const int at = joins ? kept - 1 : kept++;
-    box.extent[at] = joins ? box.extent[at] * box.extent[d] : box.extent[d];
-    box.src_stride[at] = box.src_stride[d];
-    box.dst_stride[at] = box.dst_stride[d];
-  }
-  box.rank = kept;
-  if (kept == 0) return box.itemsize;
-  const bool run =
-      kept == 1 && box.src_stride[0] == box.itemsize && box.dst_stride[0] == box.itemsize;
-  return run ? box.extent[0] * box.itemsize : -1;
 }
 
 }  // namespace
@@ -267,13 +142,13 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       Buffer* writes[] = {results[s].buffer.get()};
       launch(launch_site(g, site.stream, g.out_bytes), sources.reads(), writes,
              [layout, ranks = table.ranks, out = address(results[s]),
+              copy = copy_for(layout.piece, g.out_bytes),
               from = std::move(sources.from)](int part, int parts, void* native) {
                if (layout.outer == 1) {
                  const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
                  if (begin == end) return;
                  for (std::uint32_t r = 0; r < ranks; ++r) {
-                   device_ops().copy(out + r * layout.piece + begin, from[r] + begin, end - begin,
-                                     native);
+                   copy(out + r * layout.piece + begin, from[r] + begin, end - begin, native);
                  }
                  return;
                }
@@ -327,8 +202,7 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
 
 void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
   const CliqueTable& table = g.cliques;
-  Exchange merged = exchange;
-  const std::int64_t run = merge_dims(merged.box);
+  PieceCopy piece(exchange.box);
   InlineVector<Block, 16> results(table.slots.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
@@ -337,23 +211,19 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
       if (g.out_bytes == 0) continue;
       Sources sources(g, site.members);
       const auto slots = std::span(table.slots).subspan(site.first_slot, site.slot_count);
+      piece.choose(g.out_bytes * site.slot_count);
       launch(launch_site(g, site.stream, g.out_bytes * site.slot_count), sources.reads(),
              out.buffers.span(),
-             [merged, run, slots, ranks = table.ranks, from = std::move(sources.from),
+             [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,
+              ranks = table.ranks, from = std::move(sources.from),
               to = std::move(out.to)](int part, int parts, void* native) {
-               BoxCopy box = merged.box;
                const auto [begin, end] =
                    share(static_cast<std::int64_t>(slots.size()) * ranks, 1, part, parts);
                for (std::int64_t pair = begin; pair < end; ++pair) {
                  const auto i = static_cast<std::size_t>(pair / ranks);
                  const std::int64_t sender = pair % ranks;
-                 box.src = from[static_cast<std::size_t>(sender)] + slots[i].rank * merged.src_step;
-                 box.dst = to[i] + sender * merged.dst_step;
-                 if (run >= 0) {
-                   device_ops().copy(box.dst, box.src, run, native);
-                 } else {
-                   device_ops().copy_box(box, 0, 1, native);
-                 }
+                 piece.run(from[static_cast<std::size_t>(sender)] + slots[i].rank * src_step,
+                           to[i] + sender * dst_step, native);
                }
              });
     }

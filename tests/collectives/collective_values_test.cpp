@@ -416,6 +416,50 @@ TEST(Collectives, OperandsThatVaryOverSomeAxes) {
   shard_map(body, mesh.mesh(), P("i"), P("i"))(x);
 }
 
+// Large blocks are moved in parts, and past the caches.
+TEST(Collectives, LargeBlocks) {
+  constexpr std::int64_t n = 1 << 19, chunk = n / 8;  // 2 MB a device
+  const auto body = [&](Array x) {                    // elements are numbered over all devices
+    const auto at = [](std::int64_t d, std::int64_t k) {
+      return static_cast<std::int32_t>(d * n + k);
+    };
+    const auto mismatch = [&](const Array& y, std::uint32_t d, auto want) {
+      const std::vector<std::int32_t> got = block_values<std::int32_t>(y, d);
+      for (std::size_t k = 0; k < got.size(); ++k)
+        if (got[k] != want(static_cast<std::int64_t>(k))) return static_cast<std::int64_t>(k);
+      return std::int64_t{-1};
+    };
+    const Array exchanged = all_to_all(x, "i", 0, 0, {.tiled = true});
+    // Rows of 64 KB, of which each device gets columns.
+    const Array columns = all_to_all(reshape(x, {32, n / 32}), "i", 1, 0, {.tiled = true});
+    const Array gathered = all_gather(x, "i", {.tiled = true});
+    const Array sum = psum(x, "i"), scattered = psum_scatter(x, "i", {.tiled = true});
+    for (std::uint32_t d : {0u, 5u, 7u}) {
+      EXPECT_EQ(mismatch(exchanged, d,
+                         [&](std::int64_t k) { return at(k / chunk, d * chunk + k % chunk); }),
+                -1);
+      constexpr std::int64_t width = n / 32 / 8;
+      EXPECT_EQ(mismatch(columns, d,
+                         [&](std::int64_t k) {
+                           const std::int64_t row = k / width, column = k % width;
+                           return at(row / 32, row % 32 * (n / 32) + d * width + column);
+                         }),
+                -1);
+      EXPECT_EQ(mismatch(gathered, d, [&](std::int64_t k) { return at(0, k); }), -1);
+      EXPECT_EQ(mismatch(sum, d,
+                         [&](std::int64_t k) { return static_cast<std::int32_t>(28 * n + 8 * k); }),
+                -1);
+      EXPECT_EQ(mismatch(scattered, d,
+                         [&](std::int64_t k) {
+                           return static_cast<std::int32_t>(28 * n + 8 * (d * chunk + k));
+                         }),
+                -1);
+    }
+    return x;
+  };
+  shard_map(body, make_mesh({8}, "i"), P("i"), P("i"))(arange(8 * n, i32));
+}
+
 TEST(Collectives, OverNoAxes) {
   const TestMesh mesh{{4}, {"i"}};
   const auto body = [](Array x) {

@@ -1,0 +1,149 @@
+#include "collectives/piece_work.h"
+
+#include <algorithm>
+
+namespace shmap {
+
+namespace {
+
+// Pieces below this are combined in whole rows, see reduce_rows. Where a site needs few of them,
+// rows are mostly waste.
+constexpr std::int64_t kRowBytes = 1024;
+constexpr std::int64_t kFewRowBytes = 128;
+constexpr std::int64_t kScratchBytes = 16 << 10;
+// Results of at least this in all are written past the caches, in pieces of at least that.
+constexpr std::int64_t kStreamBytes = 16 << 20;
+constexpr std::int64_t kStreamPiece = 4096;
+
+// Merges dims that lie side by side in both places.
+void merge_dims(BoxCopy& box) {
+  int kept = 0;
+  for (int d = 0; d < box.rank; ++d) {
+    if (box.extent[d] == 1) continue;
+    const bool joins = kept > 0 && box.src_stride[kept - 1] == box.src_stride[d] * box.extent[d] &&
+                       box.dst_stride[kept - 1] == box.dst_stride[d] * box.extent[d];
+    const int at = joins ? kept - 1 : kept++;
+    box.extent[at] = joins ? box.extent[at] * box.extent[d] : box.extent[d];
+    box.src_stride[at] = box.src_stride[d];
+    box.dst_stride[at] = box.dst_stride[d];
+  }
+  box.rank = kept;
+}
+
+}  // namespace
+
+std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, int part,
+                                            int parts) {
+  const std::int64_t units = (n + grain - 1) / grain;
+  return {std::min(n, units * part / parts * grain),
+          std::min(n, units * (part + 1) / parts * grain)};
+}
+
+CopyFn copy_for(std::int64_t piece, std::int64_t total) {
+  const DeviceOps& ops = device_ops();
+  return piece >= kStreamPiece && total >= kStreamBytes ? ops.copy_streaming : ops.copy;
+}
+
+void ReduceScatter::shift(InlineVector<const void*, 64>& at, std::int64_t offset) const {
+  for (std::size_t r = 0; r < at.size(); ++r) at[r] = from[r] + offset;
+}
+
+void ReduceScatter::run(int part, int part_count, void* native) const {
+  const bool few = 2 * slots.size() <= static_cast<std::size_t>(ranks);
+  if (parts.piece >= (few ? kFewRowBytes : kRowBytes) || (few && parts.outer == 1)) {
+    reduce_pieces(part, part_count, native);
+  } else {
+    reduce_rows(part, part_count, native);
+  }
+}
+
+// Long pieces: each is combined where it lies.
+void ReduceScatter::reduce_pieces(int part, int part_count, void* native) const {
+  InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
+  const std::int64_t length = parts.piece / parts.itemsize;
+  const auto [begin, end] =
+      share(parts.outer * length, kGrainBytes / parts.itemsize, part, part_count);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    for (std::int64_t at_row = begin; at_row < end;) {
+      const std::int64_t row = at_row / length;
+      const std::int64_t stop = std::min(end, (row + 1) * length);
+      shift(at, (row * ranks + slots[i].rank) * parts.piece);
+      device_ops().combine(op, dtype, at.data(), ranks, to[i] + row * parts.piece,
+                           at_row - row * length, stop - row * length, native);
+      at_row = stop;
+    }
+  }
+}
+
+// Short pieces: a few whole rows are combined into a scratch that stays in cache, and handed out
+// from there. A call for each piece would cost more than its arithmetic.
+void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
+  InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
+  alignas(64) std::byte few[kScratchBytes];
+  std::unique_ptr<std::byte[]> many;
+  const std::int64_t row_bytes = ranks * parts.piece;
+  const std::int64_t tile = std::max<std::int64_t>(1, kScratchBytes / row_bytes);
+  if (row_bytes > kScratchBytes)
+    many = std::make_unique<std::byte[]>(static_cast<std::size_t>(row_bytes));
+  std::byte* scratch = many ? many.get() : few;
+  const auto [begin, end] = share(parts.outer, tile, part, part_count);
+  for (std::int64_t row = begin; row < end; row += tile) {
+    const std::int64_t rows = std::min(tile, end - row);
+    shift(at, row * row_bytes);
+    device_ops().combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / parts.itemsize,
+                         native);
+    BoxCopy box;
+    box.rank = 2;
+    box.itemsize = parts.itemsize;
+    box.extent[0] = rows;
+    box.extent[1] = parts.piece / parts.itemsize;
+    box.src_stride[0] = row_bytes;
+    box.dst_stride[0] = parts.piece;
+    box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      box.src = scratch + slots[i].rank * parts.piece;
+      box.dst = to[i] + row * parts.piece;
+      if (rows == 1) {
+        device_ops().copy(box.dst, box.src, parts.piece, native);
+      } else {
+        device_ops().copy_box(box, 0, 1, native);
+      }
+    }
+  }
+}
+
+PieceCopy::PieceCopy(const BoxCopy& box) : box_(box) {
+  merge_dims(box_);
+  const int inner = box_.rank - 1;
+  run_ = box_.itemsize;
+  if (box_.rank == 0) return;
+  if (box_.src_stride[inner] == box_.itemsize && box_.dst_stride[inner] == box_.itemsize) {
+    run_ *= box_.extent[inner];
+    rows_ = box_.rank == 1 ? 1 : box_.rank == 2 ? box_.extent[0] : 0;
+  } else {
+    rows_ = 0;
+  }
+}
+
+void PieceCopy::choose(std::int64_t total) {
+  copy_ = copy_for(run_, total);
+  by_runs_ = rows_ == 1 || (rows_ > 1 && copy_ == device_ops().copy_streaming);
+}
+
+void PieceCopy::run(const std::byte* src, std::byte* dst, void* native) const {
+  if (!by_runs_) {
+    BoxCopy box = box_;
+    box.src = src;
+    box.dst = dst;
+    device_ops().copy_box(box, 0, 1, native);
+    return;
+  }
+  for (std::int64_t row = 0; row < rows_; ++row) {
+    copy_(dst, src, run_, native);
+    if (row + 1 == rows_) break;
+    src += box_.src_stride[0];
+    dst += box_.dst_stride[0];
+  }
+}
+
+}  // namespace shmap
