@@ -80,12 +80,16 @@ TEST(TwoThreads, RunLargeProgramsOverOneArray) {
   });
 }
 
-TEST(TwoThreads, ReadOneResultThatIsPending) {
+// One thread reads what the other computes with: the latter notes when the result is done.
+TEST(TwoThreads, ReadAndUseOneResultThatIsPending) {
   constexpr std::int64_t kColumns = 1 << 15;
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   for (int round = 0; round < 10; ++round) {
     const Array y = sum_and_shift(mesh, rows(mesh, kColumns));
-    in_threads([&](int) { expect_sum_and_shift(y, kColumns, 1); });
+    in_threads([&](int t) {
+      if (t == round % kThreads) y.block_until_ready();
+      expect_sum_and_shift(t == 0 ? y : y + y, kColumns, t == 0 ? 1 : 2);
+    });
   }
 }
 
