@@ -83,12 +83,31 @@ struct AnyBaseOf {
   template <class B>
   requires(std::is_base_of_v<B, T> && !std::same_as<B, T>) operator B() const;
 };
-template <class T, class... A>
+template <std::size_t>
+constexpr AnyField field() {
+  return {};
+}
+// Whether T can be made from fields.
+template <class T, class Fields>
+constexpr bool takes = false;
+template <class T, std::size_t... I>
+constexpr bool takes<T, std::index_sequence<I...>> = requires {
+  T{field<I>()...};
+};
+inline constexpr std::size_t kMaxFields = 24;
+inline constexpr std::size_t kUncountable = ~std::size_t{0};
+// The most initialisers that T takes. Too few are no answer either: a member that has no default
+// must be given.
+template <class T, std::size_t n = 0, bool taken = false>
 constexpr std::size_t field_count() {
-  if constexpr (requires { T{A{}..., AnyField{}}; }) {
-    return field_count<T, A..., AnyField>();
+  if constexpr (takes<T, std::make_index_sequence<n>>) {
+    return field_count<T, n + 1, true>();
+  } else if constexpr (taken) {
+    return n - 1;
+  } else if constexpr (n > kMaxFields) {
+    return kUncountable;
   } else {
-    return sizeof...(A);
+    return field_count<T, n + 1, false>();
   }
 }
 template <class T>
@@ -98,10 +117,6 @@ constexpr bool has_base() {
   } else {
     return requires { T{AnyBaseOf<T>{}}; };
   }
-}
-template <std::size_t>
-constexpr AnyField field() {
-  return {};
 }
 // Whether T can be made from fields, then {}, then fields.
 template <class T, class Before, class After>
@@ -122,7 +137,6 @@ constexpr bool has_c_array() {
   }
   (std::make_index_sequence<n>{});
 }
-inline constexpr std::size_t kMaxFields = 24;
 
 // Calls f with a tuple of references to the fields.
 template <class T, class F>
@@ -188,6 +202,8 @@ struct IsTree {
       return false;
     } else if constexpr (!std::is_aggregate_v<T> || !std::is_class_v<T>) {
       return false;
+    } else if constexpr (field_count<T>() == kUncountable) {
+      return false;  // a member that nothing converts to
     } else if constexpr (has_base<T>()) {
       static_assert(!sizeof(T), "a struct with a base class is no tree: make the base a member");
       return false;

@@ -84,6 +84,36 @@ void donation(const Mesh& mesh) {
   }
 }
 
+// What is a tree: structs of these with defaults too, and none with members of other types, whether
+// or not they have defaults.
+struct Inner {
+  Array w;
+  std::array<Array, 3> heads{};
+};
+struct Outer {
+  float scale = 2.f;
+  Inner inner{};
+  std::string name = "outer";
+  std::vector<Inner> layers{};
+  std::optional<Inner> last{};
+  std::tuple<Array, std::pair<Array, Inner>> rest{};
+  bool flag = true;
+};
+struct WithMesh {
+  Array w;
+  Mesh mesh;
+};
+struct WithPointer {
+  Array w;
+  float* data;
+};
+struct WithReference {
+  Array w;
+  float& data;
+};
+static_assert(Tree<Inner> && Tree<Outer>);
+static_assert(!Tree<WithMesh> && !Tree<WithPointer> && !Tree<WithReference> && !Tree<Mesh>);
+
 // Structs as arguments and results: members that are no arrays pass through.
 struct Layer {
   Array w;
