@@ -103,8 +103,6 @@ struct Primitive {
   // for any.
   bool in_place = false;
   int in_place_operand = -1;
-  bool scalar_broadcast =
-      false;  // operands of rank 0 stand for arrays of the result's shape (elementwise)
   bool has_effect = false;  // kept, and kept in order, whatever its results are used for
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");

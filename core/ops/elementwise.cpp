@@ -174,7 +174,6 @@ constexpr Primitive elementwise(const char* name, AbstractEvalFn eval) {
   p.name = name;
   p.abstract_eval = eval;
   p.in_place = true;
-  p.scalar_broadcast = true;
   p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
   return p;
 }

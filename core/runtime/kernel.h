@@ -11,7 +11,7 @@
 namespace shmap {
 
 // One call on one device. Operands and results are contiguous row-major blocks; an operand of rank
-// 0 of a primitive with scalar_broadcast stands for a whole array of the result's shape. A result
+// 0 of an elementwise primitive stands for a whole array of the result's shape. A result
 // may be the same memory as an operand where the primitive said in_place. A kernel allocates no
 // buffers and knows no arrays.
 struct KernelCall {
