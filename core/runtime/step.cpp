@@ -1,5 +1,6 @@
 #include "core/runtime/step.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "core/base/counters.h"
@@ -188,6 +189,11 @@ class LeaderLaunch {
         continue;
       }
       const Block& block = node->blocks()[position];
+      // Behind a reader that is still to run the result would have to wait, and fail where that
+      // one fails, which it has nothing to do with.
+      const auto reads = block.buffer->uses();
+      if (!std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); }))
+        continue;
       const std::int32_t owners = block.buffer.use_count();
       std::int32_t own_entries = 0;
       if (owners == 1) {

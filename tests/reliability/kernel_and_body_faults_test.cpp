@@ -185,6 +185,25 @@ TEST(KernelThrows, AStandardException) {
 }
 TEST(KernelThrows, SomethingElse) { expect_kernel_throws<NoException, NoException>(""); }
 
+// A reader that fails says nothing about who writes the same memory after it.
+TEST(KernelThrows, FailsOnlyWhatReadsItsResult) {
+  const auto f = shard_map(
+      [](Array b) {
+        b = matmul(b + 1, b);
+        const Array failing = bind(thrower<Odd>(), b, no_params, SourceLine::current());
+        b = std::move(b) * 2;  // in place, where nobody reads it any more
+        return std::pair(b, failing);
+      },
+      mesh(), {P("i", "j")}, P("i", "j"));
+  const Array x = device_put(full({1024, 512}, 1), {mesh(), P("i", "j")});
+  for (int k = 0; k < 20; ++k) {
+    const auto [written, failing] = f(x);
+    EXPECT_EQ(min(written).item<std::int32_t>(), 2 * 2 * 256);
+    EXPECT_THROW(failing.block_until_ready(), DeviceError);
+    EXPECT_THROW((failing + written).block_until_ready(), DeviceError);
+  }
+}
+
 // Values that outlive the body which made them.
 TEST(Escaped, AfterTheBody) {
   const Array x = split();
