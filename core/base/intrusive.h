@@ -17,6 +17,8 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) noexcept { return *this; }
 
   void add_ref() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+  // As add_ref, of an object that nobody owns yet: no read-modify-write.
+  void first_ref() const noexcept { refs_.store(1, std::memory_order_relaxed); }
   // True where that was the last owner.
   bool drop_ref() const noexcept {
     // A sole owner needs no read-modify-write: nobody else can be adding one.
@@ -76,6 +78,11 @@ class Ref {
     Ref r;
     r.object_ = object;
     return r;
+  }
+  // The first owner of an object that has none yet.
+  static Ref first(T* object) noexcept {
+    object->first_ref();
+    return adopt(object);
   }
   void swap(Ref& other) noexcept { std::swap(object_, other.object_); }
 

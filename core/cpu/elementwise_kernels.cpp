@@ -2,6 +2,7 @@
 #include "core/ops/elementwise.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/cpu/kernels/binary.h"
 #include "core/cpu/kernels/cast.h"
@@ -35,16 +36,28 @@ bool is_scalar(const KernelCall& call, std::size_t i) {
   return call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
 }
 
+// The raw kernel of an op for a dtype, looked up once.
+template <auto op, class Fn>
+Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
+  static constinit std::atomic<Fn> found[kDTypeCount] = {};
+  std::atomic<Fn>& slot = found[static_cast<int>(dtype)];
+  if (const Fn kernel = slot.load(std::memory_order_relaxed)) [[likely]]
+    return kernel;
+  const Fn kernel = find(op, dtype);
+  slot.store(kernel, std::memory_order_relaxed);
+  return kernel;
+}
+
 template <cpu::UnaryOp op>
 void run_unary(const KernelCall& call) {
-  const cpu::UnaryFn kernel = cpu::unary_kernel(op, call.in_types[0].dtype());
+  const cpu::UnaryFn kernel = found_once<op>(cpu::unary_kernel, call.in_types[0].dtype());
   const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
   kernel(at(call, 0, begin), out_at(call, begin), end - begin);
 }
 
 template <cpu::BinaryOp op>
 void run_binary(const KernelCall& call) {
-  const cpu::BinaryFn kernel = cpu::binary_kernel(op, call.in_types[0].dtype());
+  const cpu::BinaryFn kernel = found_once<op>(cpu::binary_kernel, call.in_types[0].dtype());
   const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
   kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
          out_at(call, begin), end - begin);
@@ -52,7 +65,7 @@ void run_binary(const KernelCall& call) {
 
 template <cpu::CompareOp op>
 void run_compare(const KernelCall& call) {
-  const cpu::BinaryFn kernel = cpu::compare_kernel(op, call.in_types[0].dtype());
+  const cpu::BinaryFn kernel = found_once<op>(cpu::compare_kernel, call.in_types[0].dtype());
   const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
   kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
          out_at(call, begin), end - begin);

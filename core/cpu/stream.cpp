@@ -1,5 +1,6 @@
 #include "core/cpu/stream.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "core/cpu/graph.h"
@@ -43,31 +44,30 @@ bool CpuStream::runs_at_once(std::int64_t cost_ns) noexcept {
          cost_ns <= executor_.inline_below_ns() && quiet() && !forked();
 }
 
-Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
-  // The way of nearly every eager op: all before it is done, so it runs here and now.
+Event CpuStream::run_at_once(const Task& task) {
+  CpuStream* self = this;
+  if (timeline_sink() != nullptr) [[unlikely]]
+    return enqueue_slow(executor_, {&self, 1}, task, {});
+  const Dropper dropper(task);
   detail::ThreadState& thread = detail::thread_state;
-  if (thread.capture == nullptr && thread.task == nullptr &&
-      task.cost_ns <= executor_.inline_below_ns() && quiet() && task.run != nullptr &&
-      timeline_sink() == nullptr && !forked()) [[likely]] {
-    bool ready = true;
-    for (const Event& e : waits) {
-      if (e.record() != nullptr && e.record()->query() != Completion::done) ready = false;
+  thread.task = task.name;
+  try {
+    for (int part = 0; part < task.parts; ++part) {
+      task.run(task.args, {part, task.parts, *this, nullptr});
     }
-    if (ready) [[likely]] {
-      const Dropper dropper(task);
-      thread.task = task.name;
-      try {
-        for (int part = 0; part < task.parts; ++part) {
-          task.run(task.args, {part, task.parts, *this, nullptr});
-        }
-      } catch (...) {
-        thread.task = nullptr;
-        return executor_.failed_event(executor_.make_failure(std::current_exception()));
-      }
-      thread.task = nullptr;
-      return Event();
-    }
+  } catch (...) {
+    thread.task = nullptr;
+    return executor_.failed_event(executor_.make_failure(std::current_exception()));
   }
+  thread.task = nullptr;
+  return Event();
+}
+
+Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
+  const bool ready = std::all_of(waits.begin(), waits.end(), [](const Event& e) {
+    return e.record() == nullptr || e.record()->query() == Completion::done;
+  });
+  if (ready && task.run != nullptr && runs_at_once(task.cost_ns)) return run_at_once(task);
   CpuStream* self = this;
   return enqueue_slow(executor_, {&self, 1}, task, waits);
 }

@@ -39,7 +39,7 @@ void Buffer::clear_uses() noexcept {
   n_uses_ = 0;
 }
 
-bool Buffer::quiet() const noexcept {
+bool Buffer::all_done() const noexcept {
   if (!def_.done()) return false;
   for (const Event& e : uses()) {
     if (!e.done()) return false;

@@ -34,8 +34,10 @@ class Buffer : public RefCounted {
     return {more_uses_.empty() ? few_uses_ : more_uses_.data(), n_uses_};
   }
   void clear_uses() noexcept;
+  // True where it has neither a definition nor a use that was ever pending, or they are forgotten.
+  bool untouched() const noexcept { return def_.record() == nullptr && n_uses_ == 0; }
   // True where def and all uses are done: the host may touch the memory.
-  bool quiet() const noexcept;
+  bool quiet() const noexcept { return untouched() || all_done(); }
 
   void dispose() noexcept;  // by Ref: returns the memory to the space
 
@@ -44,6 +46,7 @@ class Buffer : public RefCounted {
   static constexpr std::size_t kFewUses = 3;
   Buffer() = default;
   ~Buffer() = default;
+  bool all_done() const noexcept;
 
   void* data_ = nullptr;
   std::int64_t bytes_ = 0;

@@ -122,7 +122,7 @@ BufferRef MemorySpace::allocate(std::int64_t bytes) {
     destroy_list(foreign);
   buffer->bytes_ = bytes;
   unpoison(buffer->data_, bytes);
-  return BufferRef(buffer);
+  return BufferRef::first(buffer);
 }
 
 Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
@@ -204,8 +204,10 @@ void MemorySpace::give_back(Buffer* buffer) noexcept {
   if (forked()) return;  // the lock may be held by a thread that did not come along
   const bool quiet = buffer->quiet();
   if (quiet) {
-    buffer->def_ = Event();
-    buffer->clear_uses();
+    if (!buffer->untouched()) {
+      buffer->def_ = Event();
+      buffer->clear_uses();
+    }
     if (buffer->capacity_ == 0) return destroy(buffer);
   }
   bool overfull = false;

@@ -49,6 +49,9 @@ class Stream {
   // True where enqueue() of a task of that cost, with nothing to wait for, would run it before it
   // returns: the args of such a task may lie on the stack. The caller holds the submit mutex.
   virtual bool runs_at_once(std::int64_t /*cost_ns*/) noexcept { return false; }
+  // enqueue() without waits of a task of which runs_at_once() has just said so, and cheaper: runs
+  // it, and returns a done or failed event.
+  virtual Event run_at_once(const Task& task) { return enqueue(task, {}); }
   // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
   virtual Event record() = 0;
   // True where nothing is pending. The caller holds the submit mutex.

@@ -35,7 +35,7 @@ inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* co
   for (Buffer* b : reads)
     if (b->def().record() != nullptr) return false;
   for (Buffer* b : writes)
-    if (b->def().record() != nullptr || !b->uses().empty()) return false;
+    if (!b->untouched()) return false;
   return true;
 }
 // Throws where this thread runs a task: a kernel or callback on a worker has no trace, and an op in
@@ -68,13 +68,15 @@ void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Bu
   task.run = [](void* args, const TaskContext& context) {
     (*static_cast<Work*>(args))(context.part, context.parts, context.native);
   };
+  Event event;
   if (waits.empty() && site.stream->runs_at_once(site.cost_ns)) {
     task.args = &work;
+    event = site.stream->run_at_once(task);
   } else {
     task.args = new Work(std::move(work));
     task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
+    event = site.stream->enqueue(task, waits);
   }
-  const Event event = site.stream->enqueue(task, waits);
   if (event.record() != nullptr) detail::note_launch(event, reads, writes);
 }
 

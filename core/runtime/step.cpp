@@ -54,103 +54,109 @@ void run_owned(void* args, const TaskContext& context) {
 }
 void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 
-// What happens in one leader's place of the table.
+// What happens in one leader's place of the table: run() for each of them in turn.
 class LeaderLaunch {
  public:
   LeaderLaunch(const Step& step, Types out_types, std::span<StoredNode* const> out,
                const Cohorts& cohorts)
-      : step_(step), out_types_(out_types), out_(out), cohorts_(cohorts), kernel_(kernel_of(step)) {
-    cost_ns_ = estimate_ns(step, out_types);
+      : step_(step),
+        out_types_(out_types),
+        out_(out),
+        cohorts_(cohorts),
+        kernel_(kernel_of(step)),
+        may_reuse_(step.primitive.in_place && step.donated != 0),
+        in_(step.in.size()),
+        results_(out.size()),
+        reads_(step.in.size()),
+        writes_(out.size()),
+        call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
+        site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
+    task_.cost_ns = estimate_ns(step, out_types);
+    task_.name = step.primitive.name;
   }
 
-  OpSite site_at(std::uint32_t position) const {
-    return {&step_.primitive, &step_.mesh, position, number_, step_.source};
-  }
+  const OpSite& site() const { return site_; }
 
   void run(std::uint32_t position) {
     const LocalDevice& device = step_.mesh.local(position);
-    const std::size_t n_in = step_.in.size(), n_out = out_.size();
-    InlineVector<const void*, 4> in(n_in);
-    InlineVector<void*, 2> results(n_out);
-    InlineVector<Buffer*, 4> reads(n_in);
-    InlineVector<Buffer*, 2> writes(n_out);
-    std::size_t n_reads = 0;
-    const int reused = find_reusable(position);
-    for (std::size_t i = 0; i < n_in; ++i) {
+    Stream& stream = *device.compute;
+    bind_blocks(position, *device.space);
+    site_.position = position;
+    std::vector<Event> waits;
+    if (!detail::nothing_pending(reads(), writes_)) detail::collect_waits(reads(), writes_, waits);
+    if (waits.empty() && stream.runs_at_once(task_.cost_ns)) {
+      Task task = task_;
+      task.args = this;
+      task.run = run_here;
+      return finish(stream.run_at_once(task), reads(), writes_);
+    }
+    enqueue(device, stream, waits);
+  }
+
+ private:
+  static void run_here(void* args, const TaskContext& context) {
+    auto* self = static_cast<LeaderLaunch*>(args);
+    self->call_.native = context.native;
+    run_kernel(self->kernel_.run, self->call_, self->site_);
+  }
+
+  std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
+
+  // Takes the addresses of the operands, and gives the results their buffers.
+  void bind_blocks(std::uint32_t position, MemorySpace& space) {
+    const int reused = may_reuse_ ? find_reusable(position) : -1;
+    n_reads_ = 0;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
       const Node* node = node_of(step_.in[i]);
       if (node->kind == NodeKind::literal) {
-        in[i] = static_cast<const LiteralNode*>(node)->value;
+        in_[i] = static_cast<const LiteralNode*>(node)->value;
         continue;
       }
       const Block& block = static_cast<const StoredNode*>(node)->blocks()[position];
-      in[i] = block.data();
-      if (static_cast<int>(i) != reused) reads[n_reads++] = block.buffer.get();
+      in_[i] = block.data();
+      if (static_cast<int>(i) != reused) reads_[n_reads_++] = block.buffer.get();
     }
-    for (std::size_t o = 0; o < n_out; ++o) {
+    for (std::size_t o = 0; o < results_.size(); ++o) {
       Block& block = out_[o]->blocks()[position];
       if (o == 0 && reused >= 0) {
         block = stored_of(step_.in[static_cast<std::size_t>(reused)])->blocks()[position];
       } else {
-        block.buffer = device.space->allocate(out_types_[o].nbytes());
+        block.buffer = space.allocate(out_types_[o].nbytes());
         block.offset = 0;
       }
-      results[o] = block.data();
-      writes[o] = block.buffer.get();
+      results_[o] = block.data();
+      writes_[o] = block.buffer.get();
     }
-    const KernelCall call{in.span(), results.span(), step_.in_types, out_types_, step_.params};
-    std::vector<Event> waits;
-    if (!detail::nothing_pending(reads.span().first(n_reads), writes.span())) {
-      detail::collect_waits(reads.span().first(n_reads), writes.span(), waits);
-    }
-    Task task;
-    task.cost_ns = cost_ns_;
-    task.name = step_.primitive.name;
-    Stream& stream = *device.compute;
-    if (waits.empty() && stream.runs_at_once(cost_ns_)) {
-      const OpSite site = site_at(position);
-      Immediate now{kernel_.run, &call, &site};
-      task.args = &now;
-      task.run = [](void* args, const TaskContext& context) {
-        auto* self = static_cast<Immediate*>(args);
-        KernelCall c = *self->call;
-        c.native = context.native;
-        run_kernel(self->run, c, *self->site);
-      };
-      finish(stream.enqueue(task, {}), reads.span().first(n_reads), writes.span());
-      return;
-    }
+  }
+
+  // As a task of its own, after what is pending.
+  void enqueue(const LocalDevice& device, Stream& stream, std::span<const Event> waits) {
+    Task task = task_;
     // With as many leaders as workers each call is one part: devices are what runs in parallel.
     const int workers = step_.mesh.backend().workers();
     if (kernel_.parts && cohorts_.leaders.size() < static_cast<std::size_t>(workers)) {
-      task.parts = kernel_.parts(call, workers);
+      task.parts = kernel_.parts(call_, workers);
     }
     task.run = run_owned;
     task.drop = drop_owned;
     if (task.parts > 1 && kernel_.scratch) {
-      KernelCall split = call;
+      KernelCall split = call_;
       split.parts = task.parts;
       if (const std::int64_t bytes = kernel_.scratch(split)) {
         const BufferRef scratch = device.space->allocate(bytes);
         Buffer* const shared[] = {scratch.get()};
-        task.args = own(kernel_.run, call, position, scratch->data());
-        enqueue_after(stream, task, reads.span().first(n_reads), shared);
+        task.args = own(kernel_.run, scratch->data());
+        enqueue_after(stream, task, reads(), shared);
         task.parts = 1;
         task.cost_ns = 0;
-        task.args = own(kernel_.finish, call, position, scratch->data());
-        enqueue_after(stream, task, shared, writes.span());
+        task.args = own(kernel_.finish, scratch->data());
+        enqueue_after(stream, task, shared, writes_);
         return;
       }
     }
-    task.args = own(kernel_.run, call, position, nullptr);
-    finish(stream.enqueue(task, waits), reads.span().first(n_reads), writes.span());
+    task.args = own(kernel_.run, nullptr);
+    finish(stream.enqueue(task, waits), reads(), writes_);
   }
-
- private:
-  struct Immediate {
-    KernelFn run;
-    const KernelCall* call;
-    const OpSite* site;
-  };
 
   static const Kernel& kernel_of(const Step& step) {
     const Kernel& kernel = step.primitive.kernels[static_cast<int>(BackendKind::cpu)];
@@ -173,10 +179,10 @@ class LeaderLaunch {
     finish(stream.enqueue(task, waits), reads, writes);
   }
 
-  // The operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner over all
-  // entries and handles: nobody but the entries of this cohort in this one table may name it.
+  // The donated operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner
+  // over all entries and handles: nobody but the entries of this cohort in this one table may name
+  // it.
   int find_reusable(std::uint32_t position) const {
-    if (!step_.primitive.in_place || step_.donated == 0) return -1;
     const std::int64_t wanted = out_types_[0].nbytes();
     for (std::size_t i = 0; i < step_.in.size(); ++i) {
       if (!(step_.donated >> i & 1u)) continue;
@@ -211,17 +217,16 @@ class LeaderLaunch {
     return -1;
   }
 
-  OwnedCall* own(KernelFn run, const KernelCall& call, std::uint32_t position,
-                 void* scratch) const {
+  OwnedCall* own(KernelFn run, void* scratch) const {
     auto owned = std::make_unique<OwnedCall>();
     owned->run = run;
     owned->scratch = scratch;
-    owned->site = site_at(position);
+    owned->site = site_;
     owned->params = step_.params.clone();
-    owned->in.assign(call.in.begin(), call.in.end());
-    owned->out.assign(call.out.begin(), call.out.end());
-    owned->types.assign(call.in_types.begin(), call.in_types.end());
-    owned->types.insert(owned->types.end(), call.out_types.begin(), call.out_types.end());
+    owned->in.assign(call_.in.begin(), call_.in.end());
+    owned->out.assign(call_.out.begin(), call_.out.end());
+    owned->types.assign(call_.in_types.begin(), call_.in_types.end());
+    owned->types.insert(owned->types.end(), call_.out_types.begin(), call_.out_types.end());
     owned->literals.resize(step_.in.size());
     for (std::size_t i = 0; i < step_.in.size(); ++i) {
       const Node* node = node_of(step_.in[i]);
@@ -237,8 +242,16 @@ class LeaderLaunch {
   std::span<StoredNode* const> out_;
   const Cohorts& cohorts_;
   const Kernel& kernel_;
-  std::int64_t cost_ns_;
-  std::uint64_t number_ = OpSite::next_number();
+  const bool may_reuse_;
+  // Of the leader at hand.
+  InlineVector<const void*, 4> in_;
+  InlineVector<void*, 2> results_;
+  InlineVector<Buffer*, 4> reads_;
+  InlineVector<Buffer*, 2> writes_;
+  std::size_t n_reads_ = 0;
+  KernelCall call_;
+  OpSite site_;
+  Task task_;
 };
 
 // Where the result is part of operand 0, the table says so and nothing runs.
@@ -274,7 +287,7 @@ void run_step(const Step& step, Types out_types, std::span<StoredNode* const> ou
         if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
     }
   }
-  check_nans(leader.site_at(0), out);
+  check_nans(leader.site(), out);
 }
 
 }  // namespace shmap

@@ -78,7 +78,7 @@ Array make_result(const ShapedArray& type, const detail::MeshImpl* mesh, const S
   StoredNode* node = StoredNode::make(type, mesh, mesh->local_count());
   node->sharding = sharding;
   node->committed = committed;
-  return Array::of(node);
+  return Array::first(node);
 }
 
 void process_single(const Primitive& primitive, std::span<Array> in, Types in_types,

@@ -78,7 +78,7 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
     StoredNode* node = StoredNode::make(out_types[o], mesh_, mesh_->local_count());
     node->trace = id();
     node->committed = true;
-    out[o] = Array::of(node);
+    out[o] = Array::first(node);
     results[o] = node;
   }
 

@@ -118,6 +118,13 @@ class Array {
 
   // For the library: the node, and a handle on one (taking a reference).
   detail::NodeBase* node() const { return node_; }
+  // The first handle on a node that has none yet.
+  static Array first(detail::NodeBase* node) {
+    Array a;
+    a.node_ = node;
+    node->refs.store(1, std::memory_order_relaxed);
+    return a;
+  }
   static Array of(detail::NodeBase* node) {
     Array a;
     a.node_ = node;
@@ -127,7 +134,11 @@ class Array {
 
  private:
   void reset() noexcept {
-    if (node_ && node_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) detail::destroy(node_);
+    // A sole owner needs no read-modify-write: nobody else can be adding one.
+    if (node_ && (node_->refs.load(std::memory_order_acquire) == 1 ||
+                  node_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)) {
+      detail::destroy(node_);
+    }
     node_ = nullptr;
   }
   detail::NodeBase* node_ = nullptr;

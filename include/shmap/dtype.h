@@ -32,10 +32,10 @@ using enum DType;
 
 inline constexpr int kDTypeCount = 14;
 
-constexpr int itemsize(DType t) {  // bytes an element
-  constexpr int sizes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8};
-  return sizes[static_cast<int>(t)];
+namespace detail {
+inline constexpr std::uint8_t itemsizes[kDTypeCount] = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8};
 }
+constexpr int itemsize(DType t) { return detail::itemsizes[static_cast<int>(t)]; }  // bytes
 constexpr bool is_signed_int(DType t) { return t >= i8 && t <= i64; }
 constexpr bool is_unsigned_int(DType t) { return t >= u8 && t <= u64; }
 constexpr bool is_integer(DType t) { return t >= i8 && t <= u64; }
