@@ -34,7 +34,7 @@ class Random {
 };
 
 constexpr std::int64_t kMaxElements = 4096;
-const std::vector<std::int64_t> kExtents = {0, 1, 1, 2, 2, 3, 4, 4, 5, 6, 7, 8, 8, 12, 13};
+const std::vector<std::int64_t> kExtents = {0, 1, 2, 3, 4, 4, 5, 6, 8, 8, 8, 12, 12, 13, 16};
 
 std::int64_t product(const Shape& s) {
   std::int64_t n = 1;
@@ -68,7 +68,7 @@ PartitionSpec random_spec(Random& random, const Mesh& mesh, const Shape& shape) 
   std::vector<std::string> names = mesh.axis_names();
   if (random(0, 1)) std::reverse(names.begin(), names.end());
   for (const std::string& name : names) {
-    if (shape.empty() || random(0, 3) == 0) continue;
+    if (shape.empty() || random(0, 5) == 0) continue;
     const auto d = static_cast<std::size_t>(random(0, shape.rank() - 1));
     const std::int64_t grown = parts[d] * mesh.axis_size(name);
     if (shape[d] % grown != 0) continue;
