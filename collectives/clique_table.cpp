@@ -23,6 +23,7 @@ class Builder {
     std::uint32_t own = 0;
     for (int a : axes) own |= 1u << a;
     rest_ = varying & ~own;
+    table_.axes = axes;
     find_ranks();
   }
 
@@ -71,7 +72,7 @@ class Builder {
     const auto [it, fresh] = sites_.emplace(std::pair(c, device.space), table_.sites.size());
     if (fresh) {
       table_.sites.push_back(
-          {device.space, device.comm, std::vector<std::uint32_t>(table_.ranks, kNone), {}, 0, 0});
+          {device.space, p, std::vector<std::uint32_t>(table_.ranks, kNone), {}, 0, 0});
       class_of_site_.push_back(c);
     }
     const auto site = static_cast<std::uint32_t>(it->second);

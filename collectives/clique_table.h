@@ -19,7 +19,7 @@ struct CliqueTable {
   // What is stored once: the result, in one memory space, of cliques that hold the same values.
   struct Site {
     MemorySpace* space;
-    Stream* stream;                      // the communication stream of its first device
+    std::uint32_t position;              // its first device, whose stream its work goes to
     std::vector<std::uint32_t> members;  // rank -> position to read from; in `space` if any is
     std::vector<std::uint32_t> folded;   // members in mesh order: the order of reductions
     std::uint32_t first_slot, slot_count;
@@ -29,6 +29,7 @@ struct CliqueTable {
     std::uint32_t site, rank;
     std::uint32_t position;  // the first of them
   };
+  std::vector<int> axes;    // of the collective, indices
   std::uint32_t ranks = 1;  // of a clique
   std::vector<Site> sites;
   std::vector<Slot> slots;             // by site

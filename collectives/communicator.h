@@ -18,7 +18,9 @@ struct GroupBlocks {
   std::span<const Block> in;         // by local position
   std::span<Block> out;              // to be filled; entries that hold one value may share a block
   std::int64_t in_bytes, out_bytes;  // of a block
-  const char* name;                  // of the collective; static text
+  const Primitive& primitive;
+  SourceLine source;
+  std::uint64_t number;  // of the step
 };
 
 // A block of `ranks` pieces interleaved along a dim, [outer][rank][piece], beside one rank's

@@ -17,7 +17,9 @@ inline GroupBlocks group_blocks(const GroupCall& call, const Axes& axes, const G
           call.out[0]->blocks(),
           in.nbytes(),
           out.nbytes(),
-          call.primitive.name};
+          call.primitive,
+          call.source,
+          call.number};
 }
 
 // Counts a collective. True where its cliques have one rank each, so that every result is the

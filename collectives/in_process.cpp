@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/collective_site.h"
 #include "collectives/piece_work.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
@@ -62,16 +63,28 @@ struct Results {
   InlineVector<Buffer*, 16> buffers;
 };
 
-LaunchSite launch_site(const GroupBlocks& g, Stream* stream, std::int64_t bytes) {
+// Runs `work` as one task on the communication stream of a device; `bytes` is what it touches.
+template <class Work>
+void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
+             std::span<Buffer* const> reads, std::span<Buffer* const> writes, Work work) {
   LaunchSite at;
-  at.stream = stream;
-  at.name = g.name;
+  at.stream = g.mesh.local(position).comm;
+  at.name = g.primitive.name;
   at.bytes = bytes;
   at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
   const std::int64_t workers = g.mesh.backend().workers();
   at.parts = static_cast<int>(
       std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
-  return at;
+  launch(at, reads, writes,
+         [site = CollectiveSite{{&g.primitive, &g.mesh, position, g.number, g.source}, &g.cliques},
+          work = std::move(work)](int part, int parts, void* native) {
+           try {
+             reach_collective(site, part);
+             work(part, parts, native);
+           } catch (...) {
+             rethrow_from(site);
+           }
+         });
 }
 
 void count_bytes(const GroupBlocks& g) {
@@ -86,17 +99,18 @@ void share_slots(const GroupBlocks& g, std::span<const Block> slots) {
 }
 
 // A copy of a block of another memory space, made on the receiver's stream.
-Block copy_block(const GroupBlocks& g, const Block& from, const LocalDevice& device) {
+Block copy_block(const GroupBlocks& g, const Block& from, std::uint32_t position) {
+  const LocalDevice& device = g.mesh.local(position);
   Block to = fresh_block(device.space, g.out_bytes);
   if (g.out_bytes == 0) return to;
   Buffer* reads[] = {from.buffer.get()};
   Buffer* writes[] = {to.buffer.get()};
-  launch(launch_site(g, device.comm, g.out_bytes), reads, writes,
-         [src = address(from), dst = address(to), bytes = g.out_bytes](int part, int parts,
-                                                                       void* native) {
-           const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
-           if (begin < end) device_ops().copy(dst + begin, src + begin, end - begin, native);
-         });
+  enqueue(g, position, g.out_bytes, reads, writes,
+          [src = address(from), dst = address(to), bytes = g.out_bytes](int part, int parts,
+                                                                        void* native) {
+            const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
+            if (begin < end) device_ops().copy(dst + begin, src + begin, end - begin, native);
+          });
   count(Counter::collective_bytes, g.out_bytes);
   return to;
 }
@@ -116,13 +130,13 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
       if (n == 0) continue;
       Sources sources(g, site.folded);
       Buffer* writes[] = {results[s].buffer.get()};
-      launch(launch_site(g, site.stream, g.in_bytes * ranks), sources.reads(), writes,
-             [op, dtype, ranks, n, out = address(results[s]), from = std::move(sources.from)](
-                 int part, int parts, void* native) {
-               const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
-               if (begin == end) return;
-               device_ops().combine(op, dtype, from.data(), ranks, out, begin, end, native);
-             });
+      enqueue(g, site.position, g.in_bytes * ranks, sources.reads(), writes,
+              [op, dtype, ranks, n, out = address(results[s]), from = std::move(sources.from)](
+                  int part, int parts, void* native) {
+                const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
+                if (begin == end) return;
+                device_ops().combine(op, dtype, from.data(), ranks, out, begin, end, native);
+              });
     }
   }
   share_sites(g, results.span());
@@ -140,32 +154,32 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       if (g.out_bytes == 0) continue;
       Sources sources(g, site.members);
       Buffer* writes[] = {results[s].buffer.get()};
-      launch(launch_site(g, site.stream, g.out_bytes), sources.reads(), writes,
-             [layout, ranks = table.ranks, out = address(results[s]),
-              copy = copy_for(layout.piece, g.out_bytes),
-              from = std::move(sources.from)](int part, int parts, void* native) {
-               if (layout.outer == 1) {
-                 const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
-                 if (begin == end) return;
-                 for (std::uint32_t r = 0; r < ranks; ++r) {
-                   copy(out + r * layout.piece + begin, from[r] + begin, end - begin, native);
-                 }
-                 return;
-               }
-               BoxCopy box;
-               box.rank = 2;
-               box.itemsize = layout.itemsize;
-               box.extent[0] = layout.outer;
-               box.extent[1] = layout.piece / layout.itemsize;
-               box.src_stride[0] = layout.piece;
-               box.dst_stride[0] = layout.piece * ranks;
-               box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
-               for (std::uint32_t r = 0; r < ranks; ++r) {
-                 box.src = from[r];
-                 box.dst = out + r * layout.piece;
-                 device_ops().copy_box(box, part, parts, native);
-               }
-             });
+      enqueue(g, site.position, g.out_bytes, sources.reads(), writes,
+              [layout, ranks = table.ranks, out = address(results[s]),
+               copy = copy_for(layout.piece, g.out_bytes),
+               from = std::move(sources.from)](int part, int parts, void* native) {
+                if (layout.outer == 1) {
+                  const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
+                  if (begin == end) return;
+                  for (std::uint32_t r = 0; r < ranks; ++r) {
+                    copy(out + r * layout.piece + begin, from[r] + begin, end - begin, native);
+                  }
+                  return;
+                }
+                BoxCopy box;
+                box.rank = 2;
+                box.itemsize = layout.itemsize;
+                box.extent[0] = layout.outer;
+                box.extent[1] = layout.piece / layout.itemsize;
+                box.src_stride[0] = layout.piece;
+                box.dst_stride[0] = layout.piece * ranks;
+                box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
+                for (std::uint32_t r = 0; r < ranks; ++r) {
+                  box.src = from[r];
+                  box.dst = out + r * layout.piece;
+                  device_ops().copy_box(box, part, parts, native);
+                }
+              });
     }
   }
   share_sites(g, results.span());
@@ -190,10 +204,10 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
                          std::move(sources.from),
                          std::move(out.to)};
       const std::int64_t bytes = g.out_bytes * table.ranks * site.slot_count;
-      launch(launch_site(g, site.stream, bytes), sources.reads(), out.buffers.span(),
-             [work = std::move(work)](int part, int parts, void* native) {
-               work.run(part, parts, native);
-             });
+      enqueue(g, site.position, bytes, sources.reads(), out.buffers.span(),
+              [work = std::move(work)](int part, int parts, void* native) {
+                work.run(part, parts, native);
+              });
     }
   }
   share_slots(g, results.span());
@@ -212,20 +226,19 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
       Sources sources(g, site.members);
       const auto slots = std::span(table.slots).subspan(site.first_slot, site.slot_count);
       piece.choose(g.out_bytes * site.slot_count);
-      launch(launch_site(g, site.stream, g.out_bytes * site.slot_count), sources.reads(),
-             out.buffers.span(),
-             [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,
-              ranks = table.ranks, from = std::move(sources.from),
-              to = std::move(out.to)](int part, int parts, void* native) {
-               const auto [begin, end] =
-                   share(static_cast<std::int64_t>(slots.size()) * ranks, 1, part, parts);
-               for (std::int64_t pair = begin; pair < end; ++pair) {
-                 const auto i = static_cast<std::size_t>(pair / ranks);
-                 const std::int64_t sender = pair % ranks;
-                 piece.run(from[static_cast<std::size_t>(sender)] + slots[i].rank * src_step,
-                           to[i] + sender * dst_step, native);
-               }
-             });
+      enqueue(g, site.position, g.out_bytes * site.slot_count, sources.reads(), out.buffers.span(),
+              [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,
+               ranks = table.ranks, from = std::move(sources.from),
+               to = std::move(out.to)](int part, int parts, void* native) {
+                const auto [begin, end] =
+                    share(static_cast<std::int64_t>(slots.size()) * ranks, 1, part, parts);
+                for (std::int64_t pair = begin; pair < end; ++pair) {
+                  const auto i = static_cast<std::size_t>(pair / ranks);
+                  const std::int64_t sender = pair % ranks;
+                  piece.run(from[static_cast<std::size_t>(sender)] + slots[i].rank * src_step,
+                            to[i] + sender * dst_step, native);
+                }
+              });
     }
   }
   share_slots(g, results.span());
@@ -238,17 +251,18 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
   std::vector<std::pair<MemorySpace*, Block>> zeros;
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    const auto zeros_in = [&](const LocalDevice& device) -> const Block& {
+    const auto zeros_at = [&](std::uint32_t position) -> const Block& {
+      const LocalDevice& device = g.mesh.local(position);
       for (const auto& [space, block] : zeros)
         if (space == device.space) return block;
       Block block = fresh_block(device.space, g.out_bytes);
       if (g.out_bytes != 0) {
         Buffer* writes[] = {block.buffer.get()};
-        LaunchSite at = launch_site(g, device.comm, g.out_bytes);
-        at.parts = 1;
-        launch(at, {}, writes, [dst = address(block), bytes = g.out_bytes](int, int, void* native) {
-          device_ops().zero(dst, bytes, native);
-        });
+        enqueue(g, position, g.out_bytes, {}, writes,
+                [dst = address(block), bytes = g.out_bytes](int part, int parts, void* native) {
+                  const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
+                  if (begin < end) device_ops().zero(dst + begin, end - begin, native);
+                });
       }
       return zeros.emplace_back(device.space, std::move(block)).second;
     };
@@ -257,12 +271,12 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       const LocalDevice& device = g.mesh.local(slot.position);
       const int from = source[slot.rank];
       if (from < 0) {
-        results[i] = zeros_in(device);
+        results[i] = zeros_at(slot.position);
         continue;
       }
       const std::uint32_t position = table.sites[slot.site].members[static_cast<std::size_t>(from)];
       const bool here = g.mesh.local(position).space == device.space;
-      results[i] = here ? g.in[position] : copy_block(g, g.in[position], device);
+      results[i] = here ? g.in[position] : copy_block(g, g.in[position], slot.position);
     }
   }
   share_slots(g, results.span());
@@ -280,8 +294,7 @@ void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) 
         results[s] = g.in[position];
         continue;
       }
-      const std::uint32_t first = table.slots[site.first_slot].position;
-      results[s] = copy_block(g, g.in[position], g.mesh.local(first));
+      results[s] = copy_block(g, g.in[position], site.position);
     }
   }
   share_sites(g, results.span());

@@ -5,6 +5,7 @@
 #include "collectives/scope.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
+#include "core/runtime/op_site.h"
 #include "core/transforms/eval.h"
 
 namespace shmap {
@@ -54,21 +55,30 @@ void run_pbroadcast(GroupCall& call) {
 
 // Sums, maxima and minima that an op on sharded arrays leaves over (core/transforms/eval.h). The
 // blocks' type says nothing of the axes over which they differ: all of them may.
-Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind kind, SourceLine) {
+Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind kind,
+                      SourceLine source) {
   const StoredNode& in = *stored_of(x);
   StoredNode* node = StoredNode::make(in.type, in.mesh, in.count);
   Array out = Array::of(node);
   node->committed = in.committed;
   const std::int64_t bytes = in.type.nbytes();
-  const char* name = kind == FactorKind::sum ? "psum" : kind == FactorKind::max ? "pmax" : "pmin";
-  const GroupBlocks blocks{
-      *in.mesh, clique_table(*in.mesh, axes, {}, ~0u), in.blocks(), node->blocks(), bytes, bytes,
-      name};
+  const Primitive& primitive = kind == FactorKind::sum   ? psum_p
+                               : kind == FactorKind::max ? pmax_p
+                                                         : pmin_p;
+  const GroupBlocks blocks{*in.mesh,
+                           clique_table(*in.mesh, axes, {}, ~0u),
+                           in.blocks(),
+                           node->blocks(),
+                           bytes,
+                           bytes,
+                           primitive,
+                           source,
+                           OpSite::next_number()};
   if (begin_collective(blocks)) return out;
   const Reduction op = kind == FactorKind::sum   ? Reduction::sum
                        : kind == FactorKind::max ? Reduction::max
                                                  : Reduction::min;
-  communicator(*in.mesh, name).all_reduce(blocks, op, in.type.dtype());
+  communicator(*in.mesh, primitive.name).all_reduce(blocks, op, in.type.dtype());
   return out;
 }
 

@@ -48,6 +48,7 @@ struct GroupCall {
   std::span<StoredNode* const> in;
   std::span<StoredNode* const> out;
   SourceLine source;
+  std::uint64_t number = 0;  // of the step, as OpSite's
 };
 
 }  // namespace shmap

@@ -2,6 +2,7 @@
 
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
+#include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
 
@@ -90,8 +91,10 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
       }
       operands[i] = stored_of(in[i]);
     }
-    GroupCall call{primitive, params, *mesh_, operands.span(), results.span(), source};
+    GroupCall call{
+        primitive, params, *mesh_, operands.span(), results.span(), source, OpSite::next_number()};
     primitive.group(call);
+    check_nans({&primitive, mesh_, 0, call.number, source}, results.span());
     return;
   }
 
