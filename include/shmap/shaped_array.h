@@ -64,9 +64,11 @@ class ShapedArray {
   }  // a host scalar's type, which gives way to an array's in promotion
   const AxisSet& axes() const { return vma_; }
   std::int64_t size() const {
-    std::int64_t n = 1;  // the shape was checked when it was made
-    for (std::int64_t e : shape_) n *= e;
-    return n;
+    // The shape was checked when it was made. Unsigned, since extents beside a 0 may multiply to
+    // anything before it is met.
+    std::uint64_t n = 1;
+    for (std::int64_t e : shape_) n *= static_cast<std::uint64_t>(e);
+    return static_cast<std::int64_t>(n);
   }
   std::int64_t nbytes() const { return size() * itemsize(dtype_); }
   ShapedArray with_axes(AxisSet vma) const { return ShapedArray(shape_, dtype_, weak_, vma); }
