@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/cpu/kernels/compare.h"
 #include "tests/cpu/kernel_testing.h"

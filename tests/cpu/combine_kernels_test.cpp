@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "shmap/error.h"
 #include "tests/cpu/kernel_testing.h"

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/select.h"

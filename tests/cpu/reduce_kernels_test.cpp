@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "shmap/error.h"
 #include "tests/cpu/kernel_testing.h"
