@@ -252,7 +252,7 @@ Array matmul_scatter(Array lhs, Array rhs) {
   for (int step = 0; step < n; ++step) {
     Array at = ((index - step - 1) % n) * rows;
     Array part = matmul(dynamic_slice(lhs, {at, 0}, {rows, lhs.shape()[1]}), rhs);
-    total = step == 0 ? part : ppermute(total, "i", ring(+1)) + part;
+    total = step == 0 ? part : ppermute(std::move(total), "i", ring(+1)) + std::move(part);
   }
   return total;
 }
