@@ -1,3 +1,4 @@
+// shmap-test: devices
 // Collectives of trees, and how their primitives print.
 #include <gtest/gtest.h>
 

@@ -1,3 +1,4 @@
+// shmap-test: devices
 // The variance of every collective's result, the casts that are inserted, and the errors where they
 // are not (JEP 17111's typing table).
 #include <gtest/gtest.h>
