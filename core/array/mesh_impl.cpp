@@ -129,16 +129,35 @@ const Cliques& MeshImpl::cliques(const std::vector<int>& axes) const {
   return *entry;
 }
 
+namespace {
+
+// Whether `spec` says what a sharding of those dims is: compared name by name, since a mapped
+// function asks at each of its calls. Dims that are not named at the end are left out in `dims`.
+bool says(const PartitionSpec& spec, const std::vector<std::vector<int>>& dims,
+          const AxisEnv& env) {
+  const auto& entries = spec.entries();
+  if (entries.size() < dims.size()) return false;
+  for (std::size_t d = 0; d < entries.size(); ++d) {
+    const auto& names = entries[d].axes;
+    if (names.size() != (d < dims.size() ? dims[d].size() : 0)) return false;
+    for (std::size_t k = 0; k < names.size(); ++k)
+      if (env.names[static_cast<std::size_t>(dims[d][k])] != names[k]) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 const Sharding* MeshImpl::sharding(const PartitionSpec& spec) const {
+  std::lock_guard lock(mutex_);
+  for (const Sharding* s : shardings_)
+    if (says(spec, s->dims(), *env_)) return s;
   std::vector<std::vector<int>> dims;
   for (const PartitionSpec::Entry& e : spec.entries()) {
     dims.emplace_back();
     for (const std::string& name : e.axes) dims.back().push_back(env_->find(name));
   }
   while (!dims.empty() && dims.back().empty()) dims.pop_back();
-  std::lock_guard lock(mutex_);
-  for (const Sharding* s : shardings_)
-    if (s->dims() == dims) return s;
   shardings_.push_back(new Sharding(this, dims));
   return shardings_.back();
 }
