@@ -201,6 +201,20 @@ TEST(CollectiveStorage, OverAnAxisOfOneDeviceNothingMoves) {
   });
 }
 
+// Outside of a body: what a reduction of a split array leaves over is combined by the same sums.
+TEST(CollectiveStorage, ReductionsOfSplitArraysCombineOnce) {
+  const Array x = device_put(arange(32), NamedSharding(mesh42(), P(axes("i", "j"))));
+  const auto before = counters();
+  const Array total = sum(x);
+  EXPECT_EQ(counters().collectives - before.collectives, 1);
+  EXPECT_EQ(counters().collective_bytes - before.collective_bytes, 8 * 4);
+  expect_places(total, kAll, "sum");
+  EXPECT_EQ(total.item<float>(), 496.f);
+  EXPECT_EQ(max(x).item<float>(), 31.f);
+  EXPECT_EQ(min(x + 1.f).item<float>(), 1.f);
+  EXPECT_EQ(counters().collectives - before.collectives, 3);
+}
+
 // A shared block is never written in place while others may read it.
 TEST(CollectiveStorage, SharedResultsAreNotOverwritten) {
   on_blocks(mesh8(), [](Array x) {
