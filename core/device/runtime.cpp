@@ -72,7 +72,7 @@ constinit std::atomic<Runtime*> the_runtime{nullptr};
 
 namespace {
 // Keeps it reachable for leak checkers in a forked child, where the_runtime is taken away.
-Runtime* kept = nullptr;
+Runtime* volatile kept = nullptr;
 }  // namespace
 
 Runtime& start_runtime(const Options* options) {

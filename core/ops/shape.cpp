@@ -2,6 +2,7 @@
 #include "core/ops/shape_params.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "core/ir/node.h"
@@ -259,8 +260,13 @@ void eval_pad(Types in, const Params& params, std::span<ShapedArray> out) {
   }
   Shape shape = in[0].dims();
   for (std::size_t d = 0; d < rank; ++d) {
-    const std::int64_t between = shape[d] > 1 ? (shape[d] - 1) * p.interior[d] : 0;
-    shape[d] += between + p.low[d] + p.high[d];
+    // In twice the width: a sum that does not fit is an error below, and no overflow here.
+    const __int128 between = shape[d] > 1 ? static_cast<__int128>(shape[d] - 1) * p.interior[d] : 0;
+    const __int128 extent = shape[d] + between + p.low[d] + p.high[d];
+    if (extent > std::numeric_limits<std::int64_t>::max()) {
+      throw ValueError(text() + ": dim " + std::to_string(d) + " of the result passes 2^63 - 1");
+    }
+    shape[d] = extent < 0 ? -1 : static_cast<std::int64_t>(extent);
     if (p.interior[d] < 0 || shape[d] < 0) {
       throw ValueError(text() + ": widths " + std::to_string(p.low[d]) + ", " +
                        std::to_string(p.high[d]) + " and " + std::to_string(p.interior[d]) +

@@ -272,8 +272,8 @@ TEST(DotGeneral, HalfTypesGiveF32WhereItIsPreferred) {
   small[0] = bfloat16(1.f);
   const Array a = array<bfloat16>(small, {1, 65}), b = array<bfloat16>(ones, {65, 1});
   DotParams p;
-  p.lhs_contracting = Dims({1});
-  p.rhs_contracting = Dims({0});
+  p.lhs_contracting = Dims(1);
+  p.rhs_contracting = Dims(0);
   p.lhs_batch = p.rhs_batch = Dims(std::vector<int>{});
   p.preferred_element_type = DType::f32;
   const Array wide = bind_dot(a, b, p, SourceLine::current());
