@@ -192,7 +192,9 @@ struct AllFields<std::tuple<T...>> {
 };
 struct FieldTypes {
   template <class Tuple>
-  AllFields<Tuple> operator()(const Tuple&) const;
+  AllFields<Tuple> operator()(const Tuple&) const {
+    return {};
+  }
 };
 template <class T>
 struct IsTree {
