@@ -1,5 +1,9 @@
 #include "core/cpu/backend.h"
-#include "tests/device/conformance.h"
+#include "tests/device/conformance/failures.h"
+#include "tests/device/conformance/graphs.h"
+#include "tests/device/conformance/load.h"
+#include "tests/device/conformance/memory.h"
+#include "tests/device/conformance/streams.h"
 
 namespace shmap::testing {
 namespace {
@@ -27,15 +31,23 @@ struct Cpu : CpuOps {
   }
 };
 
-INSTANTIATE_TYPED_TEST_SUITE_P(CpuInline, DeviceConformance, Cpu<cpu::Mode::inline_>);
-INSTANTIATE_TYPED_TEST_SUITE_P(CpuAsync, DeviceConformance, Cpu<cpu::Mode::async>);
-using OneWorker = Cpu<cpu::Mode::async, 0, 1>;
-INSTANTIATE_TYPED_TEST_SUITE_P(CpuAsyncOneWorker, DeviceConformance, OneWorker);
-using SevenWorkers = Cpu<cpu::Mode::async, 0, 7>;
-INSTANTIATE_TYPED_TEST_SUITE_P(CpuAsyncSevenWorkers, DeviceConformance, SevenWorkers);
-using Seeds = ::testing::Types<Cpu<cpu::Mode::seeded, 0>, Cpu<cpu::Mode::seeded, 1>,
-                               Cpu<cpu::Mode::seeded, 2>, Cpu<cpu::Mode::seeded, 3>>;
-INSTANTIATE_TYPED_TEST_SUITE_P(CpuSeeded, DeviceConformance, Seeds);
+// Each executor runs each suite.
+#define INSTANTIATE(name, ...)                                    \
+  using name = ::testing::Types<__VA_ARGS__>;                     \
+  INSTANTIATE_TYPED_TEST_SUITE_P(name, StreamConformance, name);  \
+  INSTANTIATE_TYPED_TEST_SUITE_P(name, FailureConformance, name); \
+  INSTANTIATE_TYPED_TEST_SUITE_P(name, GraphConformance, name);   \
+  INSTANTIATE_TYPED_TEST_SUITE_P(name, MemoryConformance, name);  \
+  INSTANTIATE_TYPED_TEST_SUITE_P(name, LoadConformance, name)
+
+INSTANTIATE(CpuInline, Cpu<cpu::Mode::inline_>);
+INSTANTIATE(CpuAsync, Cpu<cpu::Mode::async>);
+INSTANTIATE(CpuAsyncOneWorker, Cpu<cpu::Mode::async, 0, 1>);
+INSTANTIATE(CpuAsyncSevenWorkers, Cpu<cpu::Mode::async, 0, 7>);
+INSTANTIATE(CpuSeeded, Cpu<cpu::Mode::seeded, 0>, Cpu<cpu::Mode::seeded, 1>,
+            Cpu<cpu::Mode::seeded, 2>, Cpu<cpu::Mode::seeded, 3>);
+
+#undef INSTANTIATE
 
 }  // namespace
 }  // namespace shmap::testing
