@@ -26,7 +26,18 @@ if(PROJECT_IS_TOP_LEVEL)
     find_program(SHMAP_CCACHE ccache)
     mark_as_advanced(SHMAP_CCACHE)
     if(SHMAP_CCACHE)
-      set(CMAKE_CXX_COMPILER_LAUNCHER "${SHMAP_CCACHE}")
+      # Where it cannot write its cache, a user without a home for one, it fails what it is to compile.
+      set(probe "${PROJECT_BINARY_DIR}/CMakeFiles/ccache_probe")
+      file(WRITE "${probe}.cpp" "")
+      execute_process(
+        COMMAND "${SHMAP_CCACHE}" "${CMAKE_CXX_COMPILER}" -c "${probe}.cpp" -o "${probe}.o"
+        RESULT_VARIABLE status
+        OUTPUT_QUIET ERROR_VARIABLE text)
+      if(status EQUAL 0)
+        set(CMAKE_CXX_COMPILER_LAUNCHER "${SHMAP_CCACHE}")
+      else()
+        message(STATUS "Without ccache, which fails: ${text}")
+      endif()
     endif()
   endif()
 endif()

@@ -1,4 +1,5 @@
 # Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED.
+set(ENV{LC_ALL} C)  # its errors in English
 execute_process(
   COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -I "${INCLUDE}" "${SOURCE}"
   RESULT_VARIABLE status
