@@ -1,0 +1,270 @@
+#include "core/runtime/fused_program.h"
+
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "shmap/error.h"
+#include "shmap/half.h"
+
+namespace shmap {
+
+namespace {
+
+const Params& params_of(const FusedProgram::Op& op) { return op.params ? *op.params : no_params; }
+
+const char* name_of(FusedKind kind) {
+  static constexpr const char* kNames[] = {"scalar", "col", "row", "full"};
+  return kNames[static_cast<int>(kind)];
+}
+
+std::string letter(int value) {
+  std::string name;
+  for (int n = value + 1; n > 0; n = (n - 1) / 26)
+    name.insert(name.begin(), static_cast<char>('a' + (n - 1) % 26));
+  return name;
+}
+
+template <class T>
+T read(std::uint64_t bits) {
+  T value;
+  std::memcpy(static_cast<void*>(&value), &bits, sizeof(T));
+  return value;
+}
+
+std::string literal_text(DType dtype, std::uint64_t bits) {
+  double real = 0;
+  switch (dtype) {
+    case DType::bool_:
+      return read<std::uint8_t>(bits) ? "True" : "False";
+    case DType::i8:
+      return std::to_string(read<std::int8_t>(bits));
+    case DType::i16:
+      return std::to_string(read<std::int16_t>(bits));
+    case DType::i32:
+      return std::to_string(read<std::int32_t>(bits));
+    case DType::i64:
+      return std::to_string(read<std::int64_t>(bits));
+    case DType::u8:
+      return std::to_string(read<std::uint8_t>(bits));
+    case DType::u16:
+      return std::to_string(read<std::uint16_t>(bits));
+    case DType::u32:
+      return std::to_string(read<std::uint32_t>(bits));
+    case DType::f16:
+      real = static_cast<float>(read<float16>(bits));
+      break;
+    case DType::bf16:
+      real = static_cast<float>(read<bfloat16>(bits));
+      break;
+    case DType::f32:
+      real = read<float>(bits);
+      break;
+    case DType::f64:
+      real = read<double>(bits);
+      break;
+    default:
+      return std::to_string(bits);
+  }
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.9g", real);
+  std::string text = buffer;
+  if (text.find_first_of(".eni") == std::string::npos) text += ".0";
+  return text;
+}
+
+void check_operands(const FusedProgram& program, Types in) {
+  if (in.size() != static_cast<std::size_t>(program.operand_count())) {
+    throw ValueError("fused: " + std::to_string(in.size()) + " operands were given, and " +
+                     std::to_string(program.operand_count()) + " are wanted");
+  }
+  std::size_t next = 0;
+  for (const FusedProgram::Input& input : program.inputs()) {
+    if (input.literal) continue;
+    const ShapedArray& t = in[next++];
+    if (t.dtype() == input.dtype && t.size() == program.size(input.kind)) continue;
+    throw ValueError("fused: operand " + std::to_string(next - 1) + " has type " + to_string(t) +
+                     ", and " + std::to_string(program.size(input.kind)) + " elements of " +
+                     to_string(input.dtype) + " are wanted");
+  }
+}
+
+const FusedProgram& program_of(const Params& params) {
+  return *params_as<FusedParams>(params).program;
+}
+
+void eval_fused(Types in, const Params& params, std::span<ShapedArray> out) {
+  const FusedProgram& program = program_of(params);
+  check_operands(program, in);
+  for (std::size_t o = 0; o < out.size(); ++o) out[o] = program.outputs()[o].type;
+}
+int fused_results(Types, const Params& params) {
+  return static_cast<int>(program_of(params).outputs().size());
+}
+Cost fused_cost(Types, const Params& params, Types) { return program_of(params).cost(); }
+
+}  // namespace
+
+FusedProgram::~FusedProgram() {
+  for (auto& plan : plans_) delete plan.load(std::memory_order_acquire);
+}
+
+const FusedProgram::Value& FusedProgram::at(int value) const {
+  if (value < 0 || value >= value_count()) {
+    throw ValueError("fused program: value " + std::to_string(value) + " of " +
+                     std::to_string(value_count()) + " does not exist");
+  }
+  return values_[static_cast<std::size_t>(value)];
+}
+
+std::int64_t FusedProgram::size(FusedKind kind) const {
+  switch (kind) {
+    case FusedKind::scalar:
+      return 1;
+    case FusedKind::col:
+      return cols_;
+    case FusedKind::row:
+      return rows_;
+    default:
+      return rows_ * cols_;
+  }
+}
+
+int FusedProgram::add_value(const Value& value) {
+  values_.push_back(value);
+  return value_count() - 1;
+}
+
+void FusedProgram::add_cost(const Op& op) {
+  if (op.op == OpKind::broadcast) return;
+  const std::int64_t n = size(op.op == OpKind::reduce ? FusedKind::full : op.kind);
+  double flops = 4 * static_cast<double>(n);  // what stays in the cache: some loads and stores
+  if (op.op == OpKind::map && op.primitive->cost) {
+    std::vector<ShapedArray> types;
+    for (int v : op.operands) types.emplace_back(Shape{n}, dtype(v), false, AxisSet());
+    const ShapedArray out(Shape{n}, op.dtype, false, AxisSet());
+    flops = op.primitive->cost(types, params_of(op), {&out, 1}).flops;
+  }
+  cost_.flops += flops;
+}
+
+int FusedProgram::add_op(Op op) {
+  add_cost(op);
+  const int value = add_value({op.dtype, op.kind, false, static_cast<int>(ops_.size())});
+  ops_.push_back(std::move(op));
+  op_values_.push_back(value);
+  return value;
+}
+
+int FusedProgram::add_input(DType dtype, FusedKind kind) {
+  inputs_.push_back({dtype, kind});
+  ++operands_;
+  cost_.bytes += static_cast<double>(size(kind) * itemsize(dtype));
+  return add_value({dtype, kind, true, static_cast<int>(inputs_.size()) - 1});
+}
+
+int FusedProgram::add_literal(DType dtype, const void* value) {
+  Input input{dtype, FusedKind::scalar, true};
+  std::memcpy(&input.bits, value, static_cast<std::size_t>(itemsize(dtype)));
+  inputs_.push_back(input);
+  return add_value({dtype, FusedKind::scalar, true, static_cast<int>(inputs_.size()) - 1});
+}
+
+int FusedProgram::add_map(const Primitive& primitive, std::vector<int> operands,
+                          std::shared_ptr<const Params> params) {
+  std::vector<ShapedArray> types;
+  FusedKind kind = FusedKind::scalar;
+  for (int v : operands) {
+    types.emplace_back(Shape(), dtype(v), false, AxisSet());
+    kind = joint_kind(kind, this->kind(v));
+  }
+  ShapedArray result;
+  primitive.abstract_eval(types, params ? *params : no_params, {&result, 1});
+  return add_op(
+      {OpKind::map, &primitive, std::move(params), std::move(operands), result.dtype(), kind});
+}
+
+int FusedProgram::add_reduce(const Primitive& primitive, int operand) {
+  if (kind(operand) != FusedKind::full) {
+    throw ValueError(std::string("fused program: ") + primitive.name + " of a value of kind " +
+                     name_of(kind(operand)) + ": wanted a full one; broadcast it first");
+  }
+  return add_op({OpKind::reduce, &primitive, nullptr, {operand}, dtype(operand), FusedKind::row});
+}
+
+int FusedProgram::add_broadcast(int operand, FusedKind to) {
+  if (joint_kind(kind(operand), to) != to) {
+    throw ValueError(std::string("fused program: a broadcast from kind ") + name_of(kind(operand)) +
+                     " to " + name_of(to) + ": wanted one to a wider kind");
+  }
+  return add_op({OpKind::broadcast, nullptr, nullptr, {operand}, dtype(operand), to});
+}
+
+void FusedProgram::add_output(int value, const ShapedArray& type) {
+  const FusedKind k = kind(value);
+  if ((k != FusedKind::full && k != FusedKind::row) || is_input(value)) {
+    throw ValueError("fused program: output " + std::to_string(value) + " is of kind " +
+                     name_of(k) + (is_input(value) ? " and an input" : "") +
+                     ": wanted a full or a row result of an operation");
+  }
+  if (type.dtype() != dtype(value) || type.size() != size(k)) {
+    throw ValueError("fused program: output " + std::to_string(value) + " has type " +
+                     to_string(type) + ", and " + std::to_string(size(k)) + " elements of " +
+                     to_string(dtype(value)) + " are wanted");
+  }
+  cost_.bytes += static_cast<double>(type.nbytes());
+  outputs_.push_back({value, type.with_axes(AxisSet())});
+}
+
+std::string FusedProgram::text() const {
+  std::vector<std::string> names;
+  int next = 0;
+  for (int v = 0; v < value_count(); ++v) {
+    const bool literal = is_input(v) && inputs_[static_cast<std::size_t>(index(v))].literal;
+    names.push_back(literal
+                        ? literal_text(dtype(v), inputs_[static_cast<std::size_t>(index(v))].bits)
+                        : letter(next++));
+  }
+  const auto typed = [&](int v) {
+    const FusedKind k = kind(v);
+    return names[static_cast<std::size_t>(v)] + ":" + short_name(dtype(v)) +
+           (k == FusedKind::full ? std::string() : std::string("/") + name_of(k));
+  };
+  std::string text = "[" + std::to_string(rows_) + "," + std::to_string(cols_) + "] (";
+  bool first = true;
+  for (int v = 0; v < value_count(); ++v) {
+    if (!is_input(v) || inputs_[static_cast<std::size_t>(index(v))].literal) continue;
+    text += (first ? "" : " ") + typed(v);
+    first = false;
+  }
+  text += ")";
+  for (std::size_t i = 0; i < ops_.size(); ++i) {
+    const Op& op = ops_[i];
+    text += (i ? "; " : " ") + typed(op_values_[i]) + " = " +
+            (op.primitive ? op.primitive->name : "broadcast");
+    if (op.op == OpKind::map) {
+      const std::string params = to_string(params_of(op));
+      if (!params.empty()) text += "[" + params + "]";
+    }
+    for (int v : op.operands) text += " " + names[static_cast<std::size_t>(v)];
+  }
+  text += " ->";
+  for (const Output& o : outputs_) text += " " + names[static_cast<std::size_t>(o.value)];
+  return text;
+}
+
+void FusedParams::visit(ParamVisitor& v) const { v.value("program", program->text()); }
+
+constinit Primitive fused_p = [] {
+  Primitive p;
+  p.name = "fused";
+  p.abstract_eval = eval_fused;
+  p.result_count = fused_results;
+  p.cost = fused_cost;
+  p.in_place = true;
+  return p;
+}();
+
+void register_fused() { register_primitive(fused_p); }
+
+}  // namespace shmap

@@ -1,0 +1,145 @@
+// FusedProgram: several elementwise operations, broadcasts and reductions of rows as one call, so
+// that what they hand to each other never leaves the cache; and `fused`, the primitive that runs
+// one.
+//
+// A program works on a space of rows x cols elements. A value has one element for each of them
+// (full), for each row, for each column, or one in all (scalar); operands of the smaller kinds
+// stand for full ones as they are. The arrays behind the values are row-major and contiguous, their
+// shapes of no concern: an array of shape (2, 3, 5) is full where rows x cols is 6 x 5, 2 x 15 or
+// 1 x 30.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/ir/primitive.h"
+
+namespace shmap {
+
+enum class FusedKind : std::uint8_t { scalar, col, row, full };
+
+// The kind of an elementwise result: the least that has every element of both.
+constexpr FusedKind joint_kind(FusedKind a, FusedKind b) {
+  if (a == b) return a;
+  if (a == FusedKind::scalar) return b;
+  if (b == FusedKind::scalar) return a;
+  return FusedKind::full;
+}
+
+// What a backend makes of a program the first time that it runs it.
+class FusedPlan {
+ public:
+  virtual ~FusedPlan() = default;
+};
+
+class FusedProgram {
+ public:
+  enum class OpKind : std::uint8_t {
+    map,        // an elementwise primitive
+    reduce,     // a reducing primitive, along each row: full -> row
+    broadcast,  // no arithmetic: the operand as a value of a wider kind
+  };
+  struct Input {
+    DType dtype;
+    FusedKind kind;
+    bool literal = false;    // part of the program, not an operand of the call; scalar
+    std::uint64_t bits = 0;  // of a literal: its bytes come first, as in memory
+  };
+  struct Op {
+    OpKind op;
+    const Primitive* primitive;            // null: broadcast
+    std::shared_ptr<const Params> params;  // of a map; null: none
+    std::vector<int> operands;             // values
+    DType dtype;
+    FusedKind kind;
+  };
+  struct Output {
+    int value;         // full or row
+    ShapedArray type;  // as many elements as its kind has; without axes
+  };
+
+  FusedProgram(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols) {}
+  ~FusedProgram();
+  FusedProgram(const FusedProgram&) = delete;
+  FusedProgram& operator=(const FusedProgram&) = delete;
+
+  // Each gives the number of a new value: inputs and results of operations are numbered together,
+  // in the order of these calls. TypeError where the primitive does not take such operands,
+  // ValueError where the kinds don't fit.
+  int add_input(DType dtype, FusedKind kind);
+  int add_literal(DType dtype, const void* value);
+  int add_map(const Primitive& primitive, std::vector<int> operands,
+              std::shared_ptr<const Params> params = nullptr);
+  int add_reduce(const Primitive& primitive, int operand);
+  int add_broadcast(int operand, FusedKind to);
+  void add_output(int value, const ShapedArray& type);
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t cols() const { return cols_; }
+  std::int64_t size(FusedKind kind) const;  // elements
+  int value_count() const { return static_cast<int>(values_.size()); }
+  DType dtype(int value) const { return at(value).dtype; }
+  FusedKind kind(int value) const { return at(value).kind; }
+  // The input or the operation that a value is: an index into inputs() or ops().
+  bool is_input(int value) const { return at(value).input; }
+  int index(int value) const { return at(value).index; }
+  int value_of_op(std::size_t op) const { return op_values_[op]; }
+  const std::vector<Input>& inputs() const { return inputs_; }
+  const std::vector<Op>& ops() const { return ops_; }
+  const std::vector<Output>& outputs() const { return outputs_; }
+  int operand_count() const { return operands_; }  // inputs that are no literals, in their order
+
+  // "[64, 128] (a:f32 b:f32/row c:f32/col) d = sub a b; e = mul d c -> e": literals are written
+  // where they are used.
+  std::string text() const;
+  const Cost& cost() const { return cost_; }
+
+  // The plan of a backend; made by `make`, once, on the first thread that asks.
+  template <class Make>
+  const FusedPlan& plan(BackendKind backend, Make make) const {
+    std::atomic<const FusedPlan*>& slot = plans_[static_cast<int>(backend)];
+    if (const FusedPlan* ready = slot.load(std::memory_order_acquire)) [[likely]]
+      return *ready;
+    std::unique_ptr<const FusedPlan> made = make(*this);
+    const FusedPlan* expected = nullptr;
+    if (slot.compare_exchange_strong(expected, made.get(), std::memory_order_acq_rel))
+      return *made.release();
+    return *expected;
+  }
+
+ private:
+  struct Value {
+    DType dtype;
+    FusedKind kind;
+    bool input;
+    int index;
+  };
+  const Value& at(int value) const;
+  int add_value(const Value& value);
+  int add_op(Op op);
+  void add_cost(const Op& op);
+
+  std::int64_t rows_, cols_;
+  int operands_ = 0;
+  Cost cost_;
+  std::vector<Input> inputs_;
+  std::vector<Op> ops_;
+  std::vector<Output> outputs_;
+  std::vector<Value> values_;
+  std::vector<int> op_values_;
+  mutable std::atomic<const FusedPlan*> plans_[kBackendKinds] = {};
+};
+
+// Operands: the program's inputs that are no literals, in order. Results: its outputs, with the
+// values that the operations one by one would have given, to the last bit.
+extern Primitive fused_p;
+
+struct FusedParams : ParamsOf<FusedParams> {
+  explicit FusedParams(std::shared_ptr<const FusedProgram> p) : program(std::move(p)) {}
+  std::shared_ptr<const FusedProgram> program;
+  void visit(ParamVisitor& v) const override;
+};
+
+}  // namespace shmap
