@@ -105,9 +105,11 @@ class CaptureScope {
 };
 
 namespace detail {
+class CaptureMemory;  // core/device/plan_memory.h
 struct ThreadState {
-  const char* task = nullptr;  // the name of the task that runs on this thread
-  void* capture = nullptr;     // the capture of this thread
+  const char* task = nullptr;       // the name of the task that runs on this thread
+  void* capture = nullptr;          // the capture of this thread
+  CaptureMemory* memory = nullptr;  // what it may allocate from while it captures
 };
 extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
 }  // namespace detail

@@ -12,6 +12,10 @@ namespace shmap {
 
 class MemorySpace;
 
+namespace detail {
+struct PlannedPart;  // of a buffer that a captured program plans with: core/device/plan_memory.h
+}
+
 // Owned through BufferRef. When the last owner goes, the memory returns to its space once its
 // definition and all its uses are done; so a pending task holds plain addresses, not owners, and
 // use_count() == 1 means that nobody else can name the buffer. (Before writing in place, wait for
@@ -43,6 +47,7 @@ class Buffer : public RefCounted {
 
  private:
   friend class MemorySpace;
+  friend struct detail::PlannedPart;
   static constexpr std::size_t kFewUses = 3;
   Buffer() = default;
   ~Buffer() = default;
@@ -63,6 +68,7 @@ class Buffer : public RefCounted {
   Buffer* all_prev_ = nullptr;
   void (*deleter_)(void* context) noexcept = nullptr;  // of foreign memory
   void* deleter_context_ = nullptr;
+  detail::PlannedPart* planned_ = nullptr;  // null but for planned ones
 };
 
 using BufferRef = Ref<Buffer>;

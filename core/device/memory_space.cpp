@@ -11,6 +11,7 @@
 #include "core/base/fault.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/plan_memory.h"
 #include "shmap/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -64,6 +65,11 @@ void unpoison([[maybe_unused]] void* data, [[maybe_unused]] std::int64_t bytes) 
 #endif
 }
 
+[[noreturn]] void throw_negative(std::int64_t bytes, const std::string& name) {
+  throw ValueError("allocating " + std::to_string(bytes) + " bytes on " + name +
+                   ": a size cannot be negative");
+}
+
 std::string readable(std::int64_t bytes) {
   constexpr const char* kUnits[] = {"bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   int unit = 0;
@@ -85,16 +91,12 @@ std::int64_t MemorySpace::rounded(std::int64_t bytes) noexcept {
 }
 
 BufferRef MemorySpace::allocate(std::int64_t bytes) {
-  if (capturing()) [[unlikely]] {
-    throw Error("allocating " + std::to_string(bytes) + " bytes on " + name_ +
-                " while this thread captures a graph: memory has to be there before");
-  }
+  if (capturing()) [[unlikely]]
+    return allocate_captured(bytes);
   if (forked()) [[unlikely]]
     throw_forked();
-  if (bytes < 0) [[unlikely]] {
-    throw ValueError("allocating " + std::to_string(bytes) + " bytes on " + name_ +
-                     ": a size cannot be negative");
-  }
+  if (bytes < 0) [[unlikely]]
+    throw_negative(bytes, name_);
   if (fault::point("allocate", id_) == fault::Action::oom) [[unlikely]] {
     throw_out_of_memory(bytes, "a fault was injected (SHMAP_FAULT)");
   }
@@ -123,6 +125,17 @@ BufferRef MemorySpace::allocate(std::int64_t bytes) {
   buffer->bytes_ = bytes;
   unpoison(buffer->data_, bytes);
   return BufferRef::first(buffer);
+}
+
+BufferRef MemorySpace::allocate_captured(std::int64_t bytes) {
+  detail::CaptureMemory* memory = detail::thread_state.memory;
+  if (memory == nullptr) {
+    throw Error("allocating " + std::to_string(bytes) + " bytes on " + name_ +
+                " while this thread captures a graph: memory has to be there before");
+  }
+  if (bytes < 0) throw_negative(bytes, name_);
+  if (bytes > kMaxBytes) throw_out_of_memory(bytes, "no memory is that large");
+  return memory->allocate(*this, bytes);
 }
 
 Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
@@ -209,6 +222,8 @@ void MemorySpace::give_back(Buffer* buffer) noexcept {
       buffer->clear_uses();
     }
     if (buffer->capacity_ == 0) return destroy(buffer);
+  } else if (buffer->planned_ != nullptr) {
+    return destroy(buffer);  // what a capture plans with is let go in the order of the program
   }
   bool overfull = false;
   {
@@ -323,6 +338,8 @@ void MemorySpace::destroy(Buffer* buffer) noexcept {
     unmap(buffer->data_, buffer->capacity_);
   } else if (buffer->deleter_ != nullptr) {
     buffer->deleter_(buffer->deleter_context_);
+  } else if (buffer->planned_ != nullptr) {
+    detail::PlannedPart::let_go(*buffer);
   }
   delete buffer;
 }

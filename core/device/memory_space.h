@@ -26,8 +26,8 @@ class MemorySpace {
 
   // Uninitialised memory, 64-byte aligned, with no event; 0 bytes give a valid address too. May
   // wait for pending work, and give cached blocks back, where the limit is near. Throws
-  // OutOfMemory, ValueError for bytes < 0, Error while this thread captures. A cached block costs
-  // some 20 ns.
+  // OutOfMemory, ValueError for bytes < 0, Error while this thread captures and neither rehearses
+  // nor places memory (core/device/plan_memory.h). A cached block costs some 20 ns.
   BufferRef allocate(std::int64_t bytes);
   // Wraps memory of someone else, which stays valid until deleter(context) is called: when the last
   // owner went and the work is done. It does not count as in use.
@@ -63,6 +63,7 @@ class MemorySpace {
   void release_locked(Buffer* buffer) noexcept;  // its work is done: cache it
   // Polls the head of the pending list. Returns foreign buffers, to be destroyed without the lock.
   [[nodiscard]] Buffer* reclaim_locked(int at_most) noexcept;
+  BufferRef allocate_captured(std::int64_t bytes);
   Buffer* take_fresh(std::int64_t bytes, int size_class);
   bool wait_for_pending();  // waits for the oldest; false where there is none
   void destroy(Buffer* buffer) noexcept;

@@ -196,9 +196,11 @@ class LeaderLaunch {
       }
       const Block& block = node->blocks()[position];
       // Behind a reader that is still to run the result would have to wait, and fail where that
-      // one fails, which it has nothing to do with.
+      // one fails, which it has nothing to do with. (A captured graph fails as a whole, and there
+      // all readers are still to run.)
       const auto reads = block.buffer->uses();
-      if (!std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); }))
+      if (!capturing() &&
+          !std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); }))
         continue;
       const std::int32_t owners = block.buffer.use_count();
       std::int32_t own_entries = 0;
