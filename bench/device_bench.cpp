@@ -25,7 +25,10 @@ Task empty_task(std::int64_t cost_ns, int parts = 1) {
   task.name = "empty";
   task.cost_ns = cost_ns;
   task.parts = parts;
-  task.run = [](void*, const TaskContext& c) { benchmark::DoNotOptimize(c.part); };
+  task.run = [](void*, const TaskContext& c) {
+    int part = c.part;  // of a constant it is deprecated
+    benchmark::DoNotOptimize(part);
+  };
   return task;
 }
 
