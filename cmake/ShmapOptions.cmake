@@ -5,6 +5,7 @@ option(SHMAP_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(SHMAP_BUILD_BENCH "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(SHMAP_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(SHMAP_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
+option(SHMAP_CHECK_JAXPRS "Check the types of every jaxpr that a pass makes" OFF)
 set(SHMAP_SANITIZE
     ""
     CACHE STRING "Sanitizers: empty, 'address' (address and undefined behaviour) or 'thread'")
@@ -65,6 +66,9 @@ target_compile_options(
             $<$<BOOL:${SHMAP_WERROR}>:-Werror>
             $<$<BOOL:${SHMAP_HAS_NO_SEMANTIC_INTERPOSITION}>:-fno-semantic-interposition>)
 target_compile_features(shmap_build_flags INTERFACE cxx_std_20)
+if(SHMAP_CHECK_JAXPRS)
+  target_compile_definitions(shmap_build_flags INTERFACE SHMAP_CHECK_JAXPRS)
+endif()
 
 if(SHMAP_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer

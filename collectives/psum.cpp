@@ -82,6 +82,10 @@ Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind k
   return out;
 }
 
+Array cast_by_pbroadcast(const Array& x, AxisSet axes, SourceLine source) {
+  return bind(pbroadcast_p, x, AxesParams(Axes(axes.names())), source);
+}
+
 }  // namespace
 
 constinit Primitive psum_p = [] {
@@ -106,6 +110,7 @@ void register_collectives_psum() {
   register_primitive(psum_p);
   register_primitive(pbroadcast_p);
   set_combine_partial(combine_partial);
+  set_cast_to_varying(cast_by_pbroadcast);
 }
 
 // ---- user functions

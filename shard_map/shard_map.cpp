@@ -182,11 +182,6 @@ std::vector<Array> leave(PerDeviceTrace& trace, const ShardMapInfo& info, FlatTr
 
 }  // namespace
 
-Array leaf_of_type(const ShapedArray& type) {
-  throw TypeError("a ShapedArray (" + to_string(type) +
-                  ") stands for an argument in make_jaxpr only: pass an array here");
-}
-
 std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, BodyRef body) {
   if (!info.mesh.mesh()) {
     throw DeviceError(

@@ -8,6 +8,8 @@ namespace shmap {
 
 namespace detail {
 
+Array leaf_of_type(const ShapedArray& type);  // declared in shmap/tree.h
+
 NodeBase::~NodeBase() = default;
 
 void destroy(NodeBase* node) noexcept { delete node; }
@@ -17,6 +19,8 @@ Array literal(DType dtype, const void* value) {
   __builtin_memcpy(node->value, value, static_cast<std::size_t>(itemsize(dtype)));
   return Array::of(node);
 }
+
+Array leaf_of_type(const ShapedArray& type) { return Array::first(new TypeNode(type)); }
 
 }  // namespace detail
 

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "core/device/buffer.h"
+#include "core/ir/var.h"
 #include "shmap/array.h"
 
 namespace shmap {
@@ -62,6 +63,21 @@ struct StoredNode final : Node {
 
  private:
   StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uint32_t n);
+};
+
+// A value of a trace that has none yet, but a variable of the jaxpr that the trace builds.
+struct TracerNode final : Node {
+  TracerNode(const ShapedArray& type, std::uint64_t trace_id, VarRef v)
+      : Node(NodeKind::tracer, type), var(std::move(v)) {
+    trace = trace_id;
+  }
+  VarRef var;
+};
+
+// A type where a value is wanted: an argument of make_jaxpr (its trace is no trace's number).
+struct TypeNode final : Node {
+  explicit TypeNode(const ShapedArray& type) : Node(NodeKind::tracer, type) { trace = kTrace; }
+  static constexpr std::uint64_t kTrace = ~std::uint64_t{0};
 };
 
 inline Node* node_of(const Array& x) { return static_cast<Node*>(x.node()); }

@@ -15,6 +15,8 @@
 
 namespace shmap {
 
+struct Jaxpr;
+
 // Receives each parameter once, in the alphabetical order of its printed name.
 class ParamVisitor {
  public:
@@ -28,6 +30,8 @@ class ParamVisitor {
   virtual void value(std::string_view name, const std::vector<std::string>& v) = 0;
   virtual void value(std::string_view name, const std::vector<std::pair<int, int>>& v) = 0;
   virtual void value(std::string_view name, const std::vector<std::vector<int>>& v) = 0;
+  // A program inside: the body of a shard_map, a loop, a branch, a nested jit.
+  virtual void value(std::string_view name, const Jaxpr& v) = 0;
 };
 
 class Params {
@@ -54,6 +58,16 @@ const T& params_as(const Params& p) {
   return static_cast<const T&>(p);
 }
 
+// One parameter as it prints: the name, and the text of its value; of a program inside, which a
+// printer lays out itself, the program and no text.
+struct ParamText {
+  std::string name, text;
+  const Jaxpr* jaxpr = nullptr;
+};
+std::vector<ParamText> param_texts(const Params& params);
 std::string to_string(const Params& params);  // "axes=(0, 1) dtype=f32", "" where there are none
+// Appends bytes that are equal where the parameters are: of two of one primitive. Programs inside
+// are compared by identity.
+void append_key(const Params& params, std::string& key);
 
 }  // namespace shmap

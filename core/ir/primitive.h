@@ -103,7 +103,8 @@ struct Primitive {
   // for any.
   bool in_place = false;
   int in_place_operand = -1;
-  bool has_effect = false;  // kept, and kept in order, whatever its results are used for
+  bool has_effect = false;    // kept, and kept in order, whatever its results are used for
+  bool higher_order = false;  // its parameters hold jaxprs
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;

@@ -32,6 +32,8 @@ std::string describe_trace(std::uint64_t id) {
 }
 std::atomic<Trace*> base{nullptr};
 thread_local Trace* current = nullptr;
+thread_local const TraceScope* innermost = nullptr;
+CastFn cast_fn = nullptr;
 }  // namespace
 
 Trace::Trace(const char* name)
@@ -52,14 +54,56 @@ Trace& current_trace() { return current ? *current : base_trace(); }
 
 void set_base_trace(Trace* trace) { base.store(trace, std::memory_order_release); }
 
-TraceScope::TraceScope(Trace& trace) : previous_(std::exchange(current, &trace)) {}
-TraceScope::~TraceScope() { current = previous_; }
+TraceScope::TraceScope(Trace& trace) : trace_(&trace), below_(std::exchange(innermost, this)) {
+  current = trace_;
+}
+TraceScope::~TraceScope() {
+  innermost = below_;
+  current = below_ ? below_->trace_ : nullptr;
+}
+
+bool is_active(std::uint64_t trace) {
+  for (const TraceScope* s = innermost; s; s = s->below_)
+    if (s->trace_->id() == trace) return true;
+  return false;
+}
+
+void set_cast_to_varying(CastFn fn) { cast_fn = fn; }
+Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source) {
+  return cast_fn(x, axes, source);
+}
+
+void require_equal_variance(const Primitive& primitive, std::span<const Array> in,
+                            SourceLine source) {
+  const Node* first = nullptr;
+  bool alike = true;
+  for (const Array& x : in) {
+    const Node* node = node_of(x);
+    if (node->kind == NodeKind::literal) continue;
+    if (!first) first = node;
+    alike = alike && node->type.axes() == first->type.axes();
+  }
+  if (alike) return;
+  std::string types;
+  for (const Array& x : in) types += (types.empty() ? "" : ", ") + to_string(node_of(x)->type);
+  throw TypeError(
+      std::string(primitive.name) + ": operands of types " + types +
+      " differ in the mesh axes over which they vary, which requires varying axes to match since "
+      "auto_pbroadcast is off: cast the less varying operand with pbroadcast(x, axes), or turn "
+      "auto_pbroadcast on" +
+      at_line(source));
+}
 
 std::string at_line(SourceLine source) {
   return source.file ? "\n  at " + source.str() : std::string();
 }
 
 void throw_escaped(const Node& value, const char* what, SourceLine source) {
+  if (value.trace == TypeNode::kTrace) {
+    throw TypeError(std::string(what) + " was given a ShapedArray (" + to_string(value.type) +
+                    "), which stands for an argument in make_jaxpr only: pass an array here" +
+                    at_line(source));
+  }
   throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
                   " that belongs to trace " + describe_trace(value.trace) +
                   ", and the trace that is active here is " + describe_trace(current_trace().id()) +

@@ -28,8 +28,6 @@ class Trace {
                        std::span<Array> out, SourceLine source) = 0;
   // The mesh axes in scope; null outside every shard_map.
   virtual const detail::AxisEnv* axis_env() const { return nullptr; }
-  // Makes operands of unlike variance alike, where the trace does that by inserting pbroadcast.
-  virtual void unify_variance(const Primitive&, std::span<Array>, SourceLine) {}
   // True where values of this trace have no value yet (staging): reading one on the host is an
   // error.
   virtual bool staged() const { return false; }
@@ -63,8 +61,22 @@ class TraceScope {
   TraceScope& operator=(const TraceScope&) = delete;
 
  private:
-  Trace* previous_;
+  friend bool is_active(std::uint64_t);
+  Trace* trace_;
+  const TraceScope* below_;
 };
+// Whether the trace of that number is current on this thread, or works below the current one.
+bool is_active(std::uint64_t trace);
+
+// Casts a value to vary over more mesh axes (pbroadcast); set by the collectives' registration.
+// `axes`: those over which it is to vary beside those it has.
+using CastFn = Array (*)(const Array& x, AxisSet axes, SourceLine source);
+void set_cast_to_varying(CastFn fn);
+Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source);
+// The TypeError for operands of unlike variance where casts are the user's to write; nothing where
+// they are alike. Host scalars are the same everywhere, and go with any.
+void require_equal_variance(const Primitive& primitive, std::span<const Array> in,
+                            SourceLine source);
 
 // The TypeError for a value used where its trace is not active: names both.
 [[noreturn]] void throw_escaped(const Node& value, const char* what, SourceLine source);

@@ -44,20 +44,6 @@ void PerDeviceTrace::admit(std::span<Array> in, const char* what, SourceLine sou
   }
 }
 
-void PerDeviceTrace::check_variance(const Primitive& primitive, Types in, SourceLine source) const {
-  for (const ShapedArray& t : in) {
-    if (t.axes() == in[0].axes()) continue;
-    std::string types;
-    for (const ShapedArray& each : in) types += (types.empty() ? "" : ", ") + to_string(each);
-    throw TypeError(
-        std::string(primitive.name) + ": operands of types " + types +
-        " differ in the mesh axes over which they vary, which requires varying axes to match since "
-        "auto_pbroadcast is off: cast the less varying operand with pbroadcast(x, axes), or turn "
-        "auto_pbroadcast on" +
-        at_line(source));
-  }
-}
-
 void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                              std::span<Array> out, SourceLine source) {
   admit(in, primitive.name, source);
@@ -65,7 +51,7 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   InlineVector<ShapedArray, 2> out_types(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) in_types[i] = node_of(in[i])->type;
   if (options_.check_variance && !options_.auto_pbroadcast && !primitive.group)
-    check_variance(primitive, in_types.span(), source);
+    require_equal_variance(primitive, in, source);
   try {
     infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());
   } catch (const ValueError& e) {

@@ -38,8 +38,6 @@ class PerDeviceTrace final : public Trace {
   void admit(std::span<Array> in, const char* what, SourceLine source);
 
  private:
-  void check_variance(const Primitive& primitive, Types in, SourceLine source) const;
-
   const detail::MeshImpl* mesh_;
   PerDeviceOptions options_;
   struct Closed {

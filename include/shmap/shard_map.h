@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "shmap/flat_call.h"
 #include "shmap/mesh.h"
 #include "shmap/partition_spec.h"
-#include "shmap/tree.h"
 
 namespace shmap {
 
@@ -34,22 +34,6 @@ struct ShardMapInfo {
   SourceLine source;
 };
 
-// A reference to the mapped function with its trees taken off: given the arguments' leaves as
-// blocks, it calls f and gives the result's leaves.
-class BodyRef {
- public:
-  template <class F>
-  explicit BodyRef(F& f)
-      : f_(&f), call_([](void* p, std::vector<Array>& blocks, FlatTree& result) {
-          (*static_cast<F*>(p))(blocks, result);
-        }) {}
-  void operator()(std::vector<Array>& blocks, FlatTree& result) const { call_(f_, blocks, result); }
-
- private:
-  void* f_;
-  void (*call_)(void*, std::vector<Array>&, FlatTree&);
-};
-
 // `arguments` has one child an argument. Returns the result's leaves as global arrays.
 std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, BodyRef body);
 
@@ -61,23 +45,9 @@ class ShardMapped {
   template <class... A>
   requires Traceable<F, A...> result_t<F, A...>
   operator()(A&&... args) const {
-    using Result = std::decay_t<std::invoke_result_t<F&, arg_t<A>...>>;
-    FlatTree flat;
-    flat.node.kind = TreeNode::list;
-    flat.node.children.resize(sizeof...(A));
-    std::size_t argument = 0;
-    (flatten(std::forward<A>(args), flat, flat.node.children[argument++]), ...);
-    std::optional<Result> like;  // the structure of the result, and its static members
-    auto body = [&](std::vector<Array>& blocks, FlatTree& result) {
-      [[maybe_unused]] std::size_t next = 0;  // unused where there are no arguments
-      std::tuple<arg_t<A>...> inputs{
-          rebuild(static_cast<const std::decay_t<A>&>(args), blocks, next)...};
-      like.emplace(std::apply([&](auto&... in) -> Result { return f_(std::move(in)...); }, inputs));
-      flatten(*like, result, result.node);
-    };
-    std::vector<Array> leaves = call_shard_map(info_, std::move(flat), BodyRef(body));
-    std::size_t next = 0;
-    return rebuild(*like, leaves, next);
+    FlatCall<F, std::decay_t<A>...> call(f_, args...);
+    FlatTree flat = flatten_arguments(std::forward<A>(args)...);
+    return call.rebuild(call_shard_map(info_, std::move(flat), BodyRef(call)));
   }
 
  private:

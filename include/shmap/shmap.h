@@ -22,6 +22,8 @@
 #include "shmap/error.h"
 #include "shmap/half.h"
 #include "shmap/io.h"
+#include "shmap/jaxpr.h"
+#include "shmap/make_jaxpr.h"
 #include "shmap/mesh.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"

@@ -255,7 +255,18 @@ struct TreeNode {
 struct FlatTree {
   std::vector<Array> leaves;
   TreeNode node;
+  // What the C++ type of the tree does not say: sizes, keys, which optionals are there, the values
+  // of static members. Trees of one type and one key differ in their leaves only.
+  std::string key;
 };
+template <class T>
+void append_key(FlatTree& flat, const T& value) {
+  flat.key.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+inline void append_key(FlatTree& flat, const std::string& text) {
+  append_key(flat, text.size());
+  flat.key += text;
+}
 
 Array leaf_of_type(const ShapedArray& type);  // a leaf that has a type and no value (make_jaxpr)
 
@@ -270,11 +281,14 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
     node.kind = TreeNode::absent;
   } else if constexpr (requires { typename U::mapped_type; }) {
     node.kind = TreeNode::map;
+    append_key(flat, tree.size());
     for (auto& [key, value] : tree) {
+      append_key(flat, key);
       node.keys.push_back(key);
       flatten(value, flat, node.children.emplace_back());
     }
   } else if constexpr (requires { tree.has_value(); }) {
+    append_key(flat, tree.has_value());
     if (tree.has_value()) {
       flatten(*std::forward<T>(tree), flat, node);
     } else {
@@ -282,6 +296,7 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
     }
   } else if constexpr (requires { tree.begin(); }) {
     node.kind = TreeNode::list;
+    append_key(flat, tree.size());
     for (auto& element : tree) {
       if constexpr (std::is_lvalue_reference_v<T>) {
         flatten(element, flat, node.children.emplace_back());
@@ -302,7 +317,11 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
             const auto one = [&](auto& m) {
               using M = std::remove_cvref_t<decltype(m)>;
               // A static member has no place in the tree.
-              if constexpr (!StaticMember<M>) flatten(m, flat, node.children.emplace_back());
+              if constexpr (StaticMember<M>) {
+                append_key(flat, m);
+              } else {
+                flatten(m, flat, node.children.emplace_back());
+              }
             };
             (one(member), ...);
           },

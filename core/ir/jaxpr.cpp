@@ -1,0 +1,76 @@
+#include "core/ir/jaxpr.h"
+
+#include <cstring>
+
+#include "core/ir/node.h"
+
+namespace shmap {
+
+const ShapedArray& Atom::type() const { return var_ ? var_->type : node_of(literal_)->type; }
+
+bool operator==(const Atom& a, const Atom& b) {
+  if (a.is_literal() != b.is_literal()) return false;
+  if (!a.is_literal()) return a.var_ == b.var_;
+  const auto& x = static_cast<const LiteralNode&>(*node_of(a.literal_));
+  const auto& y = static_cast<const LiteralNode&>(*node_of(b.literal_));
+  return x.type == y.type && x.type.weak() == y.type.weak() &&
+         std::memcmp(x.value, y.value, sizeof x.value) == 0;
+}
+
+namespace {
+
+class JaxprFinder final : public ParamVisitor {
+ public:
+  std::vector<const Jaxpr*> found;
+  void value(std::string_view, std::int64_t) override {}
+  void value(std::string_view, double) override {}
+  void value(std::string_view, bool) override {}
+  void value(std::string_view, DType) override {}
+  void value(std::string_view, std::string_view) override {}
+  void value(std::string_view, const IntList&) override {}
+  void value(std::string_view, const std::vector<std::string>&) override {}
+  void value(std::string_view, const std::vector<std::pair<int, int>>&) override {}
+  void value(std::string_view, const std::vector<std::vector<int>>&) override {}
+  void value(std::string_view, const Jaxpr& v) override { found.push_back(&v); }
+};
+
+}  // namespace
+
+std::vector<const Jaxpr*> inner_jaxprs(const Params& params) {
+  JaxprFinder finder;
+  params.visit(finder);
+  return std::move(finder.found);
+}
+
+bool has_effect(const Eqn& eqn) {
+  if (eqn.primitive->has_effect) return true;
+  if (!eqn.primitive->higher_order) return false;
+  for (const Jaxpr* inner : inner_jaxprs(*eqn.params))
+    for (const Eqn& e : inner->eqns)
+      if (has_effect(e)) return true;
+  return false;
+}
+
+ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts) {
+  auto impl = std::make_shared<detail::ClosedJaxprImpl>();
+  impl->jaxpr = std::move(jaxpr);
+  impl->consts = std::move(consts);
+  return ClosedJaxpr(std::move(impl));
+}
+
+std::vector<ShapedArray> ClosedJaxpr::in_types() const {
+  std::vector<ShapedArray> types;
+  for (std::size_t i = impl_->consts.size(); i < impl_->jaxpr->binders.size(); ++i)
+    types.push_back(impl_->jaxpr->binders[i]->type);
+  return types;
+}
+
+std::vector<ShapedArray> ClosedJaxpr::out_types() const {
+  std::vector<ShapedArray> types;
+  for (const Atom& out : impl_->jaxpr->outs) types.push_back(out.type());
+  return types;
+}
+
+const std::vector<Array>& ClosedJaxpr::consts() const { return impl_->consts; }
+
+}  // namespace shmap

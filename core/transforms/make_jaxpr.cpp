@@ -1,0 +1,235 @@
+#include "core/transforms/make_jaxpr.h"
+
+#include <algorithm>
+
+#include "core/base/inline_vector.h"
+#include "core/ops/promote.h"
+#include "core/runtime/host_transfer.h"
+
+namespace shmap {
+
+JaxprTrace::JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options)
+    : Trace(name), env_(env), options_(options) {}
+
+Array JaxprTrace::tracer(const VarRef& var) {
+  return Array::first(new TracerNode(var->type, id(), var));
+}
+
+Array JaxprTrace::argument(const ShapedArray& type) {
+  arguments_.push_back(make_ref<const Var>(type));
+  return tracer(arguments_.back());
+}
+
+Atom JaxprTrace::atom(const Array& x, const char* what, SourceLine source) {
+  const Node& node = checked_node(x, what, source);
+  if (node.trace == id()) return Atom(static_cast<const TracerNode&>(node).var);
+  if (node.kind == NodeKind::literal) return Atom(x);
+  if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, source);
+  const auto [it, fresh] = constant_of_.try_emplace(x.node(), constants_.size());
+  if (fresh) constants_.push_back({x, make_ref<const Var>(node.type)});
+  return Atom(constants_[it->second].var);
+}
+
+Array JaxprTrace::lift(const Array& x, const char* what, SourceLine source) {
+  if (is_mine(x)) return x;
+  const Atom a = atom(x, what, source);
+  return a.is_literal() ? x : tracer(a.ref());
+}
+
+void JaxprTrace::unify_variance(const Primitive& primitive, std::span<Array> in,
+                                SourceLine source) {
+  AxisSet all;
+  for (const Array& x : in) all = all | node_of(x)->type.axes();
+  if (all.empty()) return;
+  if (!options_.auto_pbroadcast) return require_equal_variance(primitive, in, source);
+  for (Array& x : in) {
+    const Node* node = node_of(x);
+    const std::uint32_t missing = all.mask() & ~node->type.axes().mask();
+    if (missing == 0 || node->kind == NodeKind::literal) continue;
+    x = lift(x, primitive.name, source);
+    const Var* var = static_cast<const TracerNode*>(node_of(x))->var.get();
+    std::vector<Cast>& known = casts_[var];
+    const auto made =
+        std::find_if(known.begin(), known.end(), [&](const Cast& c) { return c.axes == missing; });
+    if (made != known.end()) {
+      x = made->value;
+      continue;
+    }
+    // Casting may rehash the table of casts.
+    const VarRef held = static_cast<const TracerNode*>(node_of(x))->var;
+    x = cast_to_varying(x, AxisSet(env_, missing), source);
+    casts_[held.get()].push_back({missing, x});
+  }
+}
+
+std::vector<Array> JaxprTrace::add(const Primitive& primitive, std::span<const Array> in,
+                                   std::shared_ptr<const Params> params,
+                                   std::span<const ShapedArray> out, SourceLine source) {
+  Eqn eqn{&primitive, {}, std::move(params), {}, source};
+  for (const Array& x : in) eqn.in.push_back(atom(x, primitive.name, source));
+  std::vector<Array> results;
+  for (const ShapedArray& t : out) {
+    eqn.out.push_back(make_ref<const Var>(t));
+    results.push_back(tracer(eqn.out.back()));
+  }
+  eqns_.push_back(std::move(eqn));
+  return results;
+}
+
+void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
+                         std::span<Array> out, SourceLine source) {
+  for (const Array& x : in) checked_node(x, primitive.name, source);
+  if (!options_.omnistaging &&
+      std::none_of(in.begin(), in.end(), [&](const Array& x) { return is_mine(x); })) {
+    TraceScope below(base_trace());
+    return base_trace().process(primitive, in, params, out, source);
+  }
+  if (env_ && options_.check_variance && !primitive.variance && !primitive.group)
+    unify_variance(primitive, in, source);
+  if (primitive.group && !env_) {
+    throw CollectiveError(
+        std::string(primitive.name) +
+        " was called outside of every shard_map body: unbound axis name; collectives work on the "
+        "blocks of a mapped function" +
+        at_line(source));
+  }
+  Eqn eqn{&primitive, {}, nullptr, {}, source};
+  eqn.in.reserve(in.size());
+  eqn.out.reserve(out.size());
+  InlineVector<ShapedArray, 4> in_types(in.size());
+  InlineVector<ShapedArray, 2> out_types(out.size());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    eqn.in.push_back(atom(in[i], primitive.name, source));
+    in_types[i] = eqn.in.back().type();
+  }
+  try {
+    infer_types(primitive, in_types.span(), params, env_, out_types.span());
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  } catch (const TypeError& e) {
+    throw TypeError(e.what() + at_line(source));
+  }
+  static const std::shared_ptr<const Params> none(std::shared_ptr<const Params>(), &no_params);
+  eqn.params = &params == &no_params ? none : std::shared_ptr<const Params>(params.clone());
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    eqn.out.push_back(make_ref<const Var>(out_types[o]));
+    out[o] = tracer(eqn.out.back());
+  }
+  eqns_.push_back(std::move(eqn));
+}
+
+namespace {
+
+// A concrete scalar is data of the program, not of a device: a literal. Null where it is not one.
+Array as_literal(const Array& x) {
+  const Node* node = node_of(x);
+  if (node->kind != NodeKind::stored || node->trace != 0 || node->type.rank() != 0 ||
+      node->type.dtype() == DType::prng_key || !x.is_fully_addressable()) {
+    return Array();
+  }
+  const std::vector<std::byte> bytes = copy_to_host(x, "a captured scalar");
+  auto* literal = new LiteralNode(node->type);
+  std::copy(bytes.begin(), bytes.end(), literal->value);
+  return Array::first(literal);
+}
+
+}  // namespace
+
+Traced JaxprTrace::build(std::span<Array> results, const char* what, SourceLine source) {
+  auto jaxpr = make_ref<Jaxpr>();
+  jaxpr->env = env_;
+  jaxpr->checks_variance = options_.check_variance;
+  for (const Array& x : results) jaxpr->outs.push_back(atom(x, what, source));
+  jaxpr->eqns = std::move(eqns_);
+  Traced traced;
+  VarMap<Array> literals;
+  for (Constant& c : constants_) {
+    if (Array literal = as_literal(c.value); literal.node()) {
+      literals.emplace(c.var.get(), std::move(literal));
+    } else {
+      jaxpr->binders.push_back(c.var);
+      traced.consts.push_back(std::move(c.value));
+    }
+  }
+  jaxpr->binders.insert(jaxpr->binders.end(), arguments_.begin(), arguments_.end());
+  if (!literals.empty()) {
+    const auto inline_in = [&](std::vector<Atom>& atoms) {
+      for (Atom& a : atoms) {
+        if (a.is_literal()) continue;
+        const auto it = literals.find(a.var());
+        if (it != literals.end()) a = Atom(it->second);
+      }
+    };
+    for (Eqn& e : jaxpr->eqns) inline_in(e.in);
+    inline_in(jaxpr->outs);
+  }
+  check_pass(*jaxpr, "tracing");
+  traced.jaxpr = std::move(jaxpr);
+  return traced;
+}
+
+const detail::AxisEnv* env_for(std::span<const ShapedArray> types) {
+  if (const detail::AxisEnv* env = current_trace().axis_env()) return env;
+  for (const ShapedArray& t : types)
+    if (!t.axes().empty()) return t.axes().env();
+  return nullptr;
+}
+
+std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args) {
+  // The last equation that reads a variable; results are kept to the end.
+  VarMap<std::size_t> last;
+  for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e)
+    for (const Atom& a : jaxpr.eqns[e].in)
+      if (!a.is_literal()) last[a.var()] = e;
+  for (const Atom& a : jaxpr.outs)
+    if (!a.is_literal()) last[a.var()] = jaxpr.eqns.size();
+
+  VarMap<Array> values;
+  for (std::size_t i = 0; i < jaxpr.binders.size(); ++i)
+    if (last.count(jaxpr.binders[i].get()))
+      values.emplace(jaxpr.binders[i].get(), std::move(args[i]));
+  args.clear();
+  for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e) {
+    const Eqn& eqn = jaxpr.eqns[e];
+    std::vector<Array> in;
+    in.reserve(eqn.in.size());
+    for (const Atom& a : eqn.in) in.push_back(a.is_literal() ? a.literal() : values.at(a.var()));
+    for (const Atom& a : eqn.in)
+      if (!a.is_literal() && last[a.var()] == e) values.erase(a.var());
+    std::vector<Array> out(eqn.out.size());
+    current_trace().process(*eqn.primitive, in, *eqn.params, out, eqn.source);
+    for (std::size_t o = 0; o < out.size(); ++o)
+      if (last.count(eqn.out[o].get())) values.emplace(eqn.out[o].get(), std::move(out[o]));
+  }
+  std::vector<Array> results;
+  for (const Atom& a : jaxpr.outs)
+    results.push_back(a.is_literal() ? a.literal() : values.at(a.var()));
+  return results;
+}
+
+std::vector<Array> eval_jaxpr(const ClosedJaxpr& jaxpr, std::vector<Array> args,
+                              SourceLine source) {
+  const detail::ClosedJaxprImpl& impl = jaxpr.impl();
+  const std::size_t n_consts = impl.consts.size();
+  const std::size_t wanted = impl.jaxpr->binders.size() - n_consts;
+  if (args.size() != wanted) {
+    throw ValueError("eval_jaxpr: the program takes " + std::to_string(wanted) +
+                     " arguments, and " + std::to_string(args.size()) + " were given" +
+                     at_line(source));
+  }
+  for (std::size_t i = 0; i < wanted; ++i) {
+    const ShapedArray& type = impl.jaxpr->binders[n_consts + i]->type;
+    if (checked_node(args[i], "eval_jaxpr", source).kind == NodeKind::literal)
+      args[i] = convert(args[i], type.dtype(), source, type.weak());
+    const ShapedArray& given = node_of(args[i])->type;
+    if (given.dtype() != type.dtype() || !(given.dims() == type.dims())) {
+      throw TypeError("eval_jaxpr: args[" + std::to_string(i) + "] has type " + to_string(given) +
+                      ", and the program's argument has type " + to_string(type) +
+                      ": convert it with astype or reshape it" + at_line(source));
+    }
+  }
+  args.insert(args.begin(), impl.consts.begin(), impl.consts.end());
+  return eval_jaxpr(*impl.jaxpr, std::move(args));
+}
+
+}  // namespace shmap

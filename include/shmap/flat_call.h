@@ -1,0 +1,89 @@
+// A user's function with its trees taken off: leaves in, leaves out. What shard_map, make_jaxpr,
+// jit and the control flow functions hand to the library.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shmap/tree.h"
+
+namespace shmap::detail {
+
+// A reference to such a function: given the arguments' leaves, it calls f and gives the result's.
+class BodyRef {
+ public:
+  template <class F>
+  explicit BodyRef(F& f)
+      : f_(&f), call_([](void* p, std::vector<Array>& leaves, FlatTree& result) {
+          (*static_cast<F*>(p))(leaves, result);
+        }) {}
+  void operator()(std::vector<Array>& leaves, FlatTree& result) const { call_(f_, leaves, result); }
+
+ private:
+  void* f_;
+  void (*call_)(void*, std::vector<Array>&, FlatTree&);
+};
+
+// f for arguments of the structure of `args`, which must outlive it. After a call `like()` has the
+// structure of the result and its static members.
+template <class F, class... A>
+class FlatCall {
+ public:
+  using Result = std::decay_t<std::invoke_result_t<F&, arg_t<A>...>>;
+  explicit FlatCall(F& f, const A&... args) : f_(f), args_(args...) {}
+
+  void operator()(std::vector<Array>& leaves, FlatTree& result) {
+    [[maybe_unused]] std::size_t next = 0;  // unused where there are no arguments
+    auto inputs = std::apply(
+        [&](const A&... args) {
+          return std::tuple<arg_t<A>...>{shmap::detail::rebuild(args, leaves, next)...};
+        },
+        args_);
+    like_.emplace(std::apply([&](auto&... in) -> Result { return f_(std::move(in)...); }, inputs));
+    flatten(*like_, result, result.node);
+  }
+
+  const Result& like() const { return *like_; }
+  arg_t<Result> rebuild(std::vector<Array> leaves) const {
+    std::size_t next = 0;
+    return shmap::detail::rebuild(*like_, leaves, next);
+  }
+
+ private:
+  F& f_;
+  std::tuple<const A&...> args_;
+  std::optional<Result> like_;
+};
+
+// One child of the root an argument. An rvalue is moved in, which is what donates its buffers.
+template <class... A>
+FlatTree flatten_arguments(A&&... args) {
+  FlatTree flat;
+  flat.node.kind = TreeNode::list;
+  flat.node.children.resize(sizeof...(A));
+  [[maybe_unused]] std::size_t argument = 0;
+  (flatten(std::forward<A>(args), flat, flat.node.children[argument++]), ...);
+  return flat;
+}
+
+// One address for each list of types: tells callers of one cache apart.
+template <class... T>
+inline constexpr char type_tag = 0;
+
+// The cache of a transformed callable: one a type where the callable holds nothing, so that
+// jit(lambda)(x) in a loop traces once; else one an object, shared by its copies.
+template <class Cache, class F>
+std::shared_ptr<Cache> cache_for() {
+  if constexpr (std::is_empty_v<F>) {
+    static const std::shared_ptr<Cache> shared = std::make_shared<Cache>();
+    return shared;
+  } else {
+    return std::make_shared<Cache>();
+  }
+}
+
+}  // namespace shmap::detail

@@ -1,0 +1,66 @@
+// make_jaxpr: a function traced to a program that can be printed, checked, evaluated and costed
+// (jax.make_jaxpr; autodidax, part 2).
+#pragma once
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include "shmap/flat_call.h"
+#include "shmap/jaxpr.h"
+
+namespace shmap {
+
+struct MakeJaxprOptions {
+  // Every op is staged; otherwise ops on constants alone run at once, and leave their values.
+  bool omnistaging = true;
+};
+
+namespace detail {
+
+struct JaxprCacheImpl;
+class JaxprCache {
+ public:
+  JaxprCache();
+  ~JaxprCache();
+  JaxprCache(const JaxprCache&) = delete;
+  JaxprCache& operator=(const JaxprCache&) = delete;
+  // The program for arguments of these types and of this structure: traced at the first call.
+  ClosedJaxpr get(const void* tag, const FlatTree& arguments, BodyRef body,
+                  const MakeJaxprOptions& options, SourceLine source);
+
+ private:
+  std::unique_ptr<JaxprCacheImpl> impl_;
+};
+
+template <class F>
+class JaxprMaker {
+ public:
+  JaxprMaker(F f, MakeJaxprOptions options, SourceLine source)
+      : f_(std::move(f)), options_(options), source_(source), cache_(cache_for<JaxprCache, F>()) {}
+
+  // args: arrays, of which only the types count, or ShapedArray types. Cached on types and static
+  // members: the second call gives the same object. Whatever f throws comes out, and nothing is
+  // cached then.
+  template <class... A>
+  requires Traceable<F, A...> ClosedJaxpr operator()(const A&... args) const {
+    FlatCall<F, A...> call(f_, args...);
+    return cache_->get(&type_tag<arg_t<A>...>, flatten_arguments(args...), BodyRef(call), options_,
+                       source_);
+  }
+
+ private:
+  mutable F f_;
+  MakeJaxprOptions options_;
+  SourceLine source_;
+  std::shared_ptr<JaxprCache> cache_;
+};
+
+}  // namespace detail
+
+template <class F>
+detail::JaxprMaker<std::decay_t<F>> make_jaxpr(F&& f, MakeJaxprOptions options = {},
+                                               SourceLine source = SourceLine::current()) {
+  return {std::forward<F>(f), options, source};
+}
+
+}  // namespace shmap
