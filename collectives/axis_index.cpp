@@ -4,7 +4,7 @@
 #include "collectives/scope.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
-#include "core/runtime/device_ops.h"
+#include "core/runtime/host_constant.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -32,7 +32,8 @@ void run_axis_index(GroupCall& call) {
     for (std::uint32_t i = 0; i < site.slot_count; ++i)
       ranks[i] = static_cast<std::int32_t>(table.slots[site.first_slot + i].rank);
     const BufferRef buffer = site.space->allocate(site.slot_count * kItem);
-    device_ops().host_to_device(buffer->data(), ranks.data(), site.slot_count * kItem);
+    write_constant(call.mesh.backend(), call.mesh.local(site.position), *buffer, ranks.data(),
+                   site.slot_count * kItem);
     for (std::uint32_t i = 0; i < site.slot_count; ++i)
       results[site.first_slot + i] = {buffer, i * kItem};
   }

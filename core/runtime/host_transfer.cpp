@@ -9,6 +9,7 @@
 #include "core/base/counters.h"
 #include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
+#include "core/runtime/host_constant.h"
 #include "core/runtime/reshard.h"
 
 namespace shmap {
@@ -118,7 +119,7 @@ Array array_from_host(const void* data, DType dtype, const Shape& shape) {
   node->sharding = mesh->replicated();
   Block& block = node->blocks()[0];
   block.buffer = mesh->local(0).space->allocate(bytes);
-  if (bytes) device_ops().host_to_device(block.data(), data, bytes);
+  write_constant(mesh->backend(), mesh->local(0), *block.buffer, data, bytes);
   return out;
 }
 

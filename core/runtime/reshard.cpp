@@ -6,6 +6,7 @@
 #include "core/base/counters.h"
 #include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
+#include "core/runtime/host_constant.h"
 #include "core/runtime/launch.h"
 
 namespace shmap {
@@ -148,7 +149,7 @@ Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh) {
   for (std::uint32_t p : cohorts.leaders) {
     Block& block = node->blocks()[p];
     block.buffer = mesh->local(p).space->allocate(bytes);
-    device_ops().host_to_device(block.data(), literal.value, bytes);
+    write_constant(mesh->backend(), mesh->local(p), *block.buffer, literal.value, bytes);
   }
   for (std::uint32_t p = 0; p < node->count; ++p)
     if (cohorts.leader[p] != p) node->blocks()[p] = node->blocks()[cohorts.leader[p]];

@@ -1,0 +1,26 @@
+#include "core/runtime/host_constant.h"
+
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "core/runtime/device_ops.h"
+#include "core/runtime/launch.h"
+
+namespace shmap {
+
+void write_constant(Backend& backend, const LocalDevice& device, Buffer& to, const void* from,
+                    std::int64_t bytes) {
+  if (bytes == 0) return;
+  if (!capturing()) return device_ops().host_to_device(to.data(), from, bytes);
+  const auto* first = static_cast<const std::byte*>(from);
+  std::vector<std::byte> kept(first, first + bytes);
+  Buffer* const writes[] = {&to};
+  std::lock_guard lock(backend.submit_mutex());
+  launch({device.compute, "constant", 0, bytes}, {}, writes,
+         [kept = std::move(kept), data = to.data()](int, int, void* native) {
+           device_ops().copy(data, kept.data(), static_cast<std::int64_t>(kept.size()), native);
+         });
+}
+
+}  // namespace shmap
