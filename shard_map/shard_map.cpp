@@ -4,7 +4,9 @@
 #include <set>
 
 #include "core/runtime/reshard.h"
+#include "core/transforms/make_jaxpr.h"
 #include "core/transforms/per_device.h"
+#include "shard_map/primitive.h"
 #include "shard_map/spec_tree.h"
 
 namespace shmap::detail {
@@ -59,9 +61,9 @@ void check_devices(const Node& node, const MeshImpl* mesh, std::size_t leaf, Pat
                      " other devices: bring it there with device_put");
 }
 
-std::vector<Array> enter_arguments(PerDeviceTrace& trace, const ShardMapInfo& info,
-                                   FlatTree& arguments) {
-  const MeshImpl* mesh = trace.mesh();
+// The sharding of each argument leaf; every one that does not fit its spec is named in one error.
+std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMapInfo& info,
+                                             const FlatTree& arguments) {
   const Specs& specs = info.in_specs;
   std::vector<LeafSpec> leaf_specs;
   try {
@@ -87,7 +89,8 @@ std::vector<Array> enter_arguments(PerDeviceTrace& trace, const ShardMapInfo& in
     shardings.push_back(sharding);
     const Node* node = node_of(arguments.leaves[i]);
     if (!node) checked_node(arguments.leaves[i], ("shard_map: " + path_of(i)).c_str(), info.source);
-    if (node->trace != 0) throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), info.source);
+    if (node->trace != 0 && !is_active(node->trace))
+      throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), info.source);
     const Shape& shape = node->type.dims();
     const bool fits = leaf_specs[i].spec->size() <= shape.size() && [&] {
       for (std::size_t d = 0; d < sharding->dims().size(); ++d)
@@ -112,34 +115,22 @@ std::vector<Array> enter_arguments(PerDeviceTrace& trace, const ShardMapInfo& in
     check_devices(*node, mesh, i, path_of, problems);
   }
   throw_all(problems, "", info);
-  std::vector<Array> blocks;
-  blocks.reserve(arguments.leaves.size());
-  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
-    // Each argument is let go as it enters, so that one given up by its caller can be written in
-    // place in the body.
-    Array argument = std::move(arguments.leaves[i]);
-    blocks.push_back(trace.enter(argument, shardings[i], "an argument"));
-  }
-  return blocks;
+  return shardings;
 }
 
-std::vector<Array> leave(PerDeviceTrace& trace, const ShardMapInfo& info, FlatTree& result) {
-  const MeshImpl* mesh = trace.mesh();
+// The sharding of each leaf of the result, from the types of its blocks.
+std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapInfo& info,
+                                           const FlatTree& result) {
   std::vector<LeafSpec> leaf_specs;
   try {
     leaf_specs = match_specs(info.out_specs, result.node, "out_specs", "the result");
   } catch (const ValueError& e) {
     throw ValueError("shard_map: " + std::string(e.what()) + made_at(info));
   }
-  trace.admit(result.leaves, "the result of a shard_map body", info.source);
   std::vector<std::string> rank_problems, variance_problems;
   std::vector<const Sharding*> shardings;
   for (std::size_t i = 0; i < result.leaves.size(); ++i) {
-    Array& leaf = result.leaves[i];
-    if (node_of(leaf)->kind == NodeKind::literal) {
-      leaf = materialize(static_cast<const LiteralNode&>(*node_of(leaf)), mesh);
-    }
-    const ShapedArray& type = node_of(leaf)->type;
+    const ShapedArray& type = node_of(result.leaves[i])->type;
     const PartitionSpec& spec = *leaf_specs[i].spec;
     const Sharding* sharding = mesh->sharding(spec);
     shardings.push_back(sharding);
@@ -170,23 +161,86 @@ std::vector<Array> leave(PerDeviceTrace& trace, const ShardMapInfo& info, FlatTr
             "all_gather_invariant), or "
             "turn the check off with {.check_vma = false} where you know that it is.",
             info);
-  std::vector<Array> out;
-  for (std::size_t i = 0; i < result.leaves.size(); ++i) {
-    const StoredNode& node = *stored_of(result.leaves[i]);
-    const ShapedArray type(shardings[i]->global_shape(node.type.dims()), node.type.dtype(),
-                           node.type.weak(), AxisSet());
-    out.push_back(relabel(node, type, shardings[i], 0, true));
+  return shardings;
+}
+
+// Runs the body now, op by op.
+std::vector<Array> run_eagerly(const MeshImpl* mesh, const ShardMapInfo& info, FlatTree arguments,
+                               BodyRef body) {
+  PerDeviceTrace trace(mesh, {info.options.check_vma, info.options.auto_pbroadcast});
+  const std::vector<const Sharding*> in = check_arguments(mesh, info, arguments);
+  std::vector<Array> blocks;
+  blocks.reserve(arguments.leaves.size());
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    // Each argument is let go as it enters, so that one given up by its caller can be written in
+    // place in the body.
+    Array argument = std::move(arguments.leaves[i]);
+    if (node_of(argument)->trace != 0)
+      throw_escaped(*node_of(argument), "shard_map: an argument", info.source);
+    blocks.push_back(trace.enter(argument, in[i], "an argument"));
   }
-  return out;
+  FlatTree result;
+  {
+    TraceScope scope(trace);
+    body(blocks, result);
+  }
+  trace.admit(result.leaves, "the result of a shard_map body", info.source);
+  for (Array& leaf : result.leaves) {
+    if (node_of(leaf)->kind == NodeKind::literal)
+      leaf = materialize(static_cast<const LiteralNode&>(*node_of(leaf)), mesh);
+  }
+  const std::vector<const Sharding*> out = check_results(mesh, info, result);
+  std::vector<Array> results;
+  for (std::size_t i = 0; i < result.leaves.size(); ++i)
+    results.push_back(leave_body(result.leaves[i], out[i]));
+  return results;
+}
+
+// Traces the body, and leaves an equation of it.
+std::vector<Array> stage(const MeshImpl* mesh, const ShardMapInfo& info, FlatTree arguments,
+                         BodyRef body) {
+  ShardMapParams params;
+  params.mesh = mesh;
+  params.options = info.options;
+  const std::vector<const Sharding*> in = check_arguments(mesh, info, arguments);
+  StagingOptions staging;
+  staging.check_variance = info.options.check_vma;
+  staging.auto_pbroadcast = info.options.auto_pbroadcast;
+  JaxprTrace trace("shard_map", mesh->env(), staging);
+  std::vector<Array> blocks;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    blocks.push_back(
+        trace.argument(block_type(node_of(arguments.leaves[i])->type, in[i], "an argument")));
+  }
+  FlatTree result;
+  Traced traced;
+  {
+    TraceScope scope(trace);
+    body(blocks, result);
+    blocks.clear();
+    for (Array& leaf : result.leaves)
+      leaf = trace.lift(leaf, "the result of a shard_map body", info.source);
+    params.out = check_results(mesh, info, result);
+    traced = trace.build(result.leaves, "the result of a shard_map body", info.source);
+  }
+  // What the body closes over is an argument with the spec P().
+  params.in.assign(traced.consts.size(), mesh->replicated());
+  params.in.insert(params.in.end(), in.begin(), in.end());
+  params.jaxpr = std::move(traced.jaxpr);
+  std::vector<Array> operands = std::move(traced.consts);
+  for (Array& x : arguments.leaves) operands.push_back(std::move(x));
+  return bind_all(shard_map_p, operands, params, info.source);
 }
 
 }  // namespace
 
 std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, BodyRef body) {
-  if (!info.mesh.mesh()) {
+  const bool staged = current_trace().staged();
+  if (!info.mesh.mesh() && !staged) {
     throw DeviceError(
         "shard_map: the mesh " + describe_axes(*info.mesh.env()) +
-        " is abstract and has no devices, so the function cannot run: map it over a Mesh" +
+        " is abstract and has no devices, so the function cannot run: map it over a Mesh, or trace "
+        "it with make_jaxpr" +
         made_at(info));
   }
   if (current_trace().axis_env() != nullptr) {
@@ -196,14 +250,9 @@ std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, 
         "outer mesh all the axes" +
         made_at(info));
   }
-  PerDeviceTrace trace(info.mesh.mesh(), {info.options.check_vma, info.options.auto_pbroadcast});
-  std::vector<Array> blocks = enter_arguments(trace, info, arguments);
-  FlatTree result;
-  {
-    TraceScope scope(trace);
-    body(blocks, result);
-  }
-  return leave(trace, info, result);
+  const MeshImpl* mesh = info.mesh.mesh() ? info.mesh.mesh() : MeshImpl::abstract(info.mesh.env());
+  return staged ? stage(mesh, info, std::move(arguments), body)
+                : run_eagerly(mesh, info, std::move(arguments), body);
 }
 
 }  // namespace shmap::detail

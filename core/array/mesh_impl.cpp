@@ -37,6 +37,22 @@ MeshImpl::MeshImpl(const AxisEnv* env, NdArray<Device> devices)
   single_ = all.size() == 1;
 }
 
+MeshImpl::MeshImpl(const AxisEnv* env)
+    : env_(env), devices_({}, Shape{0}), fully_addressable_(false) {}
+
+const MeshImpl* MeshImpl::abstract(const AxisEnv* env) {
+  static std::mutex mutex;
+  static auto* meshes = new std::map<const AxisEnv*, const MeshImpl*>();
+  std::lock_guard lock(mutex);
+  const MeshImpl*& entry = (*meshes)[env];
+  if (!entry) {
+    auto* mesh = new MeshImpl(env);
+    mesh->replicated_ = mesh->sharding(PartitionSpec());
+    entry = mesh;
+  }
+  return entry;
+}
+
 const MeshImpl* MeshImpl::intern(const AxisEnv* env, const NdArray<Device>& devices) {
   Table& t = table();
   std::lock_guard lock(t.mutex);

@@ -41,10 +41,13 @@ class MeshImpl {
   static const MeshImpl* intern(const AxisEnv* env, const NdArray<Device>& devices);
   static const MeshImpl* single(const Device& device);  // one device, no axes
   static const MeshImpl* default_device();
+  // Axes and sizes alone: shardings and types are known, and nothing can run.
+  static const MeshImpl* abstract(const AxisEnv* env);
 
   const AxisEnv* env() const { return env_; }
   const NdArray<Device>& devices() const { return devices_; }
   std::int64_t size() const { return static_cast<std::int64_t>(devices_.values().size()); }
+  bool is_abstract() const { return backend_ == nullptr; }
   bool is_single() const { return single_; }
   bool fully_addressable() const { return fully_addressable_; }
 
@@ -65,6 +68,7 @@ class MeshImpl {
 
  private:
   MeshImpl(const AxisEnv* env, NdArray<Device> devices);
+  explicit MeshImpl(const AxisEnv* env);
   const AxisEnv* env_;
   NdArray<Device> devices_;
   std::vector<const LocalDevice*> locals_;

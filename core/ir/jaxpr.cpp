@@ -44,7 +44,7 @@ std::vector<const Jaxpr*> inner_jaxprs(const Params& params) {
 
 bool has_effect(const Eqn& eqn) {
   if (eqn.primitive->has_effect) return true;
-  if (!eqn.primitive->higher_order) return false;
+  if (!eqn.primitive->interpret) return false;
   for (const Jaxpr* inner : inner_jaxprs(*eqn.params))
     for (const Eqn& e : inner->eqns)
       if (has_effect(e)) return true;

@@ -87,6 +87,13 @@ using JvpFn = void (*)(JvpCall&);
 using TransposeFn = void (*)(TransposeCall&);
 using BatchFn = void (*)(BatchCall&);
 
+// Runs the programs inside under the current trace, which runs ops at once.
+using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array> out,
+                             SourceLine source);
+// Lowers an equation of global arrays to what each device does: core/transforms/lower.h.
+struct LowerCall;
+using LowerFn = void (*)(LowerCall&);
+
 enum class BackendKind : std::uint8_t { cpu, cuda };
 inline constexpr int kBackendKinds = 2;
 
@@ -104,7 +111,9 @@ struct Primitive {
   bool in_place = false;
   int in_place_operand = -1;
   bool has_effect = false;    // kept, and kept in order, whatever its results are used for
-  bool higher_order = false;  // its parameters hold jaxprs
+  // Of primitives whose parameters hold programs (jit, shard_map, control flow), null for others.
+  InterpretFn interpret = nullptr;
+  LowerFn lower = nullptr;
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;

@@ -152,6 +152,7 @@ void set_combine_partial(CombinePartialFn fn) { combine_partial = fn; }
 
 void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                         std::span<Array> out, SourceLine source) {
+  if (primitive.interpret) return primitive.interpret(in, params, out, source);
   bool committed = false;
   const detail::MeshImpl* mesh = find_mesh(primitive, in, &committed, source);
   InlineVector<ShapedArray, 4> in_types(in.size());

@@ -62,20 +62,6 @@ void JaxprTrace::unify_variance(const Primitive& primitive, std::span<Array> in,
   }
 }
 
-std::vector<Array> JaxprTrace::add(const Primitive& primitive, std::span<const Array> in,
-                                   std::shared_ptr<const Params> params,
-                                   std::span<const ShapedArray> out, SourceLine source) {
-  Eqn eqn{&primitive, {}, std::move(params), {}, source};
-  for (const Array& x : in) eqn.in.push_back(atom(x, primitive.name, source));
-  std::vector<Array> results;
-  for (const ShapedArray& t : out) {
-    eqn.out.push_back(make_ref<const Var>(t));
-    results.push_back(tracer(eqn.out.back()));
-  }
-  eqns_.push_back(std::move(eqn));
-  return results;
-}
-
 void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                          std::span<Array> out, SourceLine source) {
   for (const Array& x : in) checked_node(x, primitive.name, source);

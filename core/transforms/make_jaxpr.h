@@ -52,10 +52,6 @@ class JaxprTrace final : public Trace {
   Atom atom(const Array& x, const char* what, SourceLine source);
   // A value of this trace for it.
   Array lift(const Array& x, const char* what, SourceLine source);
-  // Appends an equation whose types are known: for primitives that hold programs.
-  std::vector<Array> add(const Primitive& primitive, std::span<const Array> in,
-                         std::shared_ptr<const Params> params, std::span<const ShapedArray> out,
-                         SourceLine source);
 
  private:
   Array tracer(const VarRef& var);

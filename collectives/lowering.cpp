@@ -1,0 +1,49 @@
+// The collectives that lowering writes out for programs of global arrays.
+#include "core/transforms/lower.h"
+
+#include "shmap/collectives.h"
+
+namespace shmap {
+
+namespace {
+
+Axes names(const std::vector<int>& axes) {
+  const detail::AxisEnv* env = current_trace().axis_env();
+  std::vector<std::string> out;
+  for (int a : axes) out.push_back(env->names[static_cast<std::size_t>(a)]);
+  return Axes(out);
+}
+
+Array gather_block(const Array& block, const std::vector<int>& axes, int dim, SourceLine source) {
+  AllGatherOptions options;
+  options.axis = dim;
+  options.tiled = true;
+  return detail::all_gather_invariant_leaf(block, names(axes), options, source);
+}
+
+Array scatter_block(const Array& block, const std::vector<int>& axes, int dim, SourceLine source) {
+  PscatterOptions options;
+  options.scatter_dimension = dim;
+  options.tiled = true;
+  return detail::pscatter_leaf(block, names(axes), options, source);
+}
+
+Array combine_blocks(const Array& block, const std::vector<int>& axes, FactorKind kind,
+                     SourceLine source) {
+  switch (kind) {
+    case FactorKind::max:
+      return detail::pmax_leaf(block, names(axes), {}, source);
+    case FactorKind::min:
+      return detail::pmin_leaf(block, names(axes), {}, source);
+    default:
+      return detail::psum_leaf(block, names(axes), {}, source);
+  }
+}
+
+}  // namespace
+
+void register_lowering_collectives() {
+  set_lowering_collectives({gather_block, scatter_block, combine_blocks});
+}
+
+}  // namespace shmap

@@ -1,0 +1,161 @@
+#include "core/transforms/lower.h"
+
+#include <algorithm>
+
+#include "core/transforms/partition.h"
+
+namespace shmap {
+
+namespace {
+
+LoweringCollectives collectives;
+
+// Blocks are what they are: nothing is cast, and nothing refused that was accepted when the global
+// program was traced.
+StagingOptions inferred() {
+  StagingOptions options;
+  options.check_variance = false;
+  options.auto_pbroadcast = false;
+  return options;
+}
+
+std::vector<int> axes_of(const Sharding* s, std::size_t dim) {
+  return dim < s->dims().size() ? s->dims()[dim] : std::vector<int>();
+}
+
+std::size_t common_prefix(const std::vector<int>& a, const std::vector<int>& b) {
+  std::size_t n = 0;
+  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
+  return n;
+}
+
+}  // namespace
+
+void set_lowering_collectives(const LoweringCollectives& c) { collectives = c; }
+
+void throw_other_mesh(const detail::MeshImpl* wanted, const detail::MeshImpl* mesh,
+                      SourceLine source) {
+  throw OtherMesh("a part of the program works on " + to_string(Mesh(wanted)) +
+                  ", and the rest on " + to_string(Mesh(mesh)) + at_line(source));
+}
+
+Lowering::Lowering(const detail::MeshImpl* mesh)
+    : mesh_(mesh), trace_("lowering", mesh->env(), inferred()) {}
+
+LowerValue Lowering::argument(const ShapedArray& type, const Sharding* sharding) {
+  const ShapedArray block(sharding->block_shape(type.dims(), "an argument"), type.dtype(),
+                          type.weak(), AxisSet(mesh_->env(), sharding->mentioned()));
+  return {trace_.argument(block), sharding, type};
+}
+
+LowerValue Lowering::literal(const Array& literal) const {
+  return {literal, nullptr, node_of(literal)->type};
+}
+
+LowerValue Lowering::reshard(const LowerValue& x, const Sharding* target, const std::string& what,
+                             SourceLine source) {
+  if (!x.sharding || x.sharding == target) return x;
+  target->block_shape(x.type.dims(), what);
+  TraceScope scope(trace_);
+  Array block = x.block;
+  const std::size_t rank = x.type.dims().size();
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::vector<int> from = axes_of(x.sharding, d), to = axes_of(target, d);
+    const auto kept = static_cast<std::ptrdiff_t>(common_prefix(from, to));
+    if (std::size_t(kept) < from.size()) {
+      block = collectives.all_gather(block, {from.begin() + kept, from.end()}, static_cast<int>(d),
+                                     source);
+    }
+  }
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::vector<int> from = axes_of(x.sharding, d), to = axes_of(target, d);
+    const auto kept = static_cast<std::ptrdiff_t>(common_prefix(from, to));
+    if (std::size_t(kept) < to.size())
+      block =
+          collectives.scatter(block, {to.begin() + kept, to.end()}, static_cast<int>(d), source);
+  }
+  return {block, target, x.type};
+}
+
+std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<LowerValue> in,
+                                      const Params& params, std::span<const ShapedArray> out,
+                                      SourceLine source) {
+  std::vector<LowerValue> results(out.size());
+  for (std::size_t o = 0; o < out.size(); ++o) results[o].type = out[o];
+  if (primitive.lower) {
+    LowerCall call{*this, params, in, out, results, source};
+    primitive.lower(call);
+    return results;
+  }
+  std::vector<ShapedArray> in_types;
+  std::vector<const Sharding*> given;
+  for (const LowerValue& x : in) {
+    in_types.push_back(x.type);
+    given.push_back(x.sharding);
+  }
+  const Partition plan = partition(primitive, in_types, out, params, given, mesh_);
+  std::vector<Array> blocks, local(out.size());
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (plan.operands[i]) {
+      in[i] = reshard(in[i], plan.operands[i],
+                      std::string(primitive.name) + ": operand " + std::to_string(i), source);
+    }
+    blocks.push_back(std::move(in[i].block));
+  }
+  TraceScope scope(trace_);
+  trace_.process(primitive, blocks, plan.local_params ? *plan.local_params : params, local, source);
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    for (const auto& [axes, kind] :
+         {std::pair(&plan.sum_axes, FactorKind::sum), std::pair(&plan.max_axes, FactorKind::max),
+          std::pair(&plan.min_axes, FactorKind::min)}) {
+      if (!axes->empty()) local[o] = collectives.combine(local[o], *axes, kind, source);
+    }
+    results[o].block = std::move(local[o]);
+    results[o].sharding = plan.results[o];
+  }
+  return results;
+}
+
+std::vector<LowerValue> Lowering::program(const Jaxpr& jaxpr, std::vector<LowerValue> args) {
+  VarMap<LowerValue> values;
+  for (std::size_t i = 0; i < args.size(); ++i) values[jaxpr.binders[i].get()] = std::move(args[i]);
+  const auto read = [&](const Atom& a) {
+    return a.is_literal() ? literal(a.literal()) : values.at(a.var());
+  };
+  for (const Eqn& e : jaxpr.eqns) {
+    std::vector<LowerValue> in;
+    for (const Atom& a : e.in) in.push_back(read(a));
+    std::vector<ShapedArray> out;
+    for (const VarRef& v : e.out) out.push_back(v->type);
+    std::vector<LowerValue> results = eqn(*e.primitive, std::move(in), *e.params, out, e.source);
+    for (std::size_t o = 0; o < out.size(); ++o) values[e.out[o].get()] = std::move(results[o]);
+  }
+  std::vector<LowerValue> results;
+  for (const Atom& a : jaxpr.outs) results.push_back(read(a));
+  return results;
+}
+
+Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
+              std::span<const Sharding* const> shardings) {
+  Lowering lowering(mesh);
+  std::vector<LowerValue> args;
+  Lowered lowered;
+  lowered.mesh = mesh;
+  for (std::size_t i = 0; i < jaxpr.binders.size(); ++i) {
+    const Sharding* s = i < consts.size() ? mesh->replicated() : shardings[i - consts.size()];
+    args.push_back(lowering.argument(jaxpr.binders[i]->type, s));
+    if (i >= consts.size()) lowered.in.push_back(s);
+  }
+  std::vector<Array> results;
+  for (const LowerValue& x : lowering.program(jaxpr, std::move(args))) {
+    results.push_back(x.block);
+    lowered.out.push_back(x.sharding ? x.sharding : mesh->replicated());
+  }
+  Traced traced = lowering.trace().build(results, "lowering", {});
+  lowered.jaxpr = std::move(traced.jaxpr);
+  lowered.consts = std::move(traced.consts);
+  lowered.consts.insert(lowered.consts.end(), consts.begin(), consts.end());
+  return lowered;
+}
+
+}  // namespace shmap

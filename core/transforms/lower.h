@@ -1,0 +1,94 @@
+// Lowering: a program of global arrays, with their shardings, becomes what each device of one mesh
+// does: a program of blocks, with its collectives written out. The rules are those of eager ops on
+// sharded arrays (core/transforms/partition.h): jit applies them at trace time (GSPMD's idea, one
+// op at a time). The result is what the body of a shard_map would be, so plans know nothing else.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/array/sharding.h"
+#include "core/transforms/make_jaxpr.h"
+
+namespace shmap {
+
+// A global value while its program is lowered: the block of each device, as a value of the program
+// that is being built, and how it is split. A literal has no sharding.
+struct LowerValue {
+  Array block;
+  const Sharding* sharding = nullptr;
+  // The type of the global value.
+  ShapedArray type;
+};
+
+// Builds the program of blocks. Its trace is current while it works.
+class Lowering {
+ public:
+  explicit Lowering(const detail::MeshImpl* mesh);
+
+  const detail::MeshImpl* mesh() const { return mesh_; }
+  JaxprTrace& trace() { return trace_; }
+
+  // A new argument of the program: a global array with this sharding. Literals have none.
+  LowerValue argument(const ShapedArray& type, const Sharding* sharding);
+  LowerValue literal(const Array& literal) const;
+  // The value under another sharding, by all_gather_invariant where it becomes less split, by
+  // pscatter where it becomes more, by both otherwise. ValueError naming `what` where a dim is not
+  // divisible.
+  LowerValue reshard(const LowerValue& x, const Sharding* target, const std::string& what,
+                     SourceLine source);
+  // One equation of global values.
+  std::vector<LowerValue> eqn(const Primitive& primitive, std::vector<LowerValue> in,
+                              const Params& params, std::span<const ShapedArray> out,
+                              SourceLine source);
+  // All equations of a program of global values.
+  std::vector<LowerValue> program(const Jaxpr& jaxpr, std::vector<LowerValue> args);
+
+ private:
+  const detail::MeshImpl* mesh_;
+  JaxprTrace trace_;
+};
+
+// What a LowerFn is called with: it fills `out`, under the lowering's trace.
+struct LowerCall {
+  Lowering& lowering;
+  const Params& params;
+  std::span<const LowerValue> in;
+  std::span<const ShapedArray> out_types;
+  std::span<LowerValue> out;
+  SourceLine source;
+};
+
+// Programs over several meshes are not lowered, but run op by op.
+class OtherMesh : public ValueError {
+ public:
+  using ValueError::ValueError;
+};
+[[noreturn]] void throw_other_mesh(const detail::MeshImpl* wanted, const detail::MeshImpl* mesh,
+                                   SourceLine source);
+
+struct Lowered {
+  const detail::MeshImpl* mesh;
+  JaxprRef jaxpr;                        // of blocks: constants first, then the arguments
+  std::vector<Array> consts;             // concrete; each is to be placed replicated on the mesh
+  std::vector<const Sharding*> in, out;  // of the arguments, and of the results
+};
+
+// `shardings`: one for each argument, of `mesh`.
+Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
+              std::span<const Sharding* const> shardings);
+
+// Collectives that lowering inserts; set by the collectives' registration.
+struct LoweringCollectives {
+  // A block of dim `dim` gathered over these axes (major first), the same on every device after.
+  Array (*all_gather)(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
+  // This device's piece of dim `dim` of a block that is the same over these axes.
+  Array (*scatter)(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
+  // Partial values combined.
+  Array (*combine)(const Array& block, const std::vector<int>& axes, FactorKind kind,
+                   SourceLine source);
+};
+void set_lowering_collectives(const LoweringCollectives& collectives);
+
+}  // namespace shmap

@@ -1,0 +1,120 @@
+#include "shard_map/primitive.h"
+
+#include "core/runtime/reshard.h"
+#include "core/transforms/lower.h"
+#include "core/transforms/per_device.h"
+
+namespace shmap {
+
+namespace {
+
+std::string specs_text(const std::vector<const Sharding*>& shardings) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shardings.size(); ++i)
+    text += (i ? ", " : "") + to_string(shardings[i]->spec());
+  return text + (shardings.size() == 1 ? ",)" : ")");
+}
+
+int count_results(Types, const Params& params) {
+  return static_cast<int>(params_as<ShardMapParams>(params).out.size());
+}
+
+void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<ShardMapParams>(params);
+  if (in.size() != p.jaxpr->binders.size()) {
+    throw TypeError("shard_map: the body takes " + std::to_string(p.jaxpr->binders.size()) +
+                    " blocks, and the equation has " + std::to_string(in.size()) + " operands");
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const ShapedArray block = block_type(in[i], p.in[i], "shard_map: an operand");
+    if (!(block == p.jaxpr->binders[i]->type)) {
+      throw TypeError("shard_map: operand " + std::to_string(i) + " of type " + to_string(in[i]) +
+                      " has blocks of type " + to_string(block) + ", and the body takes " +
+                      to_string(p.jaxpr->binders[i]->type));
+    }
+  }
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    const ShapedArray& block = p.jaxpr->outs[o].type();
+    out[o] =
+        ShapedArray(p.out[o]->global_shape(block.dims()), block.dtype(), block.weak(), AxisSet());
+  }
+}
+
+void interpret(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine source) {
+  const auto& p = params_as<ShardMapParams>(params);
+  if (p.mesh->is_abstract()) {
+    throw DeviceError("shard_map: the mesh " + describe_axes(*p.mesh->env()) +
+                      " is abstract and has no devices, so the program cannot run" +
+                      at_line(source));
+  }
+  PerDeviceTrace trace(p.mesh, {p.options.check_vma, p.options.auto_pbroadcast});
+  std::vector<Array> blocks;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const Array x = std::move(in[i]);
+    blocks.push_back(trace.enter(x, p.in[i], "an argument"));
+  }
+  TraceScope scope(trace);
+  std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
+  trace.admit(results, "the result of a shard_map body", source);
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    Array x = std::move(results[o]);
+    if (node_of(x)->kind == NodeKind::literal)
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), p.mesh);
+    out[o] = leave_body(x, p.out[o]);
+  }
+}
+
+// The body is what each device does: it goes into the program of blocks as it is.
+void lower_shard_map(LowerCall& call) {
+  const auto& p = params_as<ShardMapParams>(call.params);
+  Lowering& lowering = call.lowering;
+  if (p.mesh != lowering.mesh()) throw_other_mesh(p.mesh, lowering.mesh(), call.source);
+  std::vector<Array> blocks;
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    blocks.push_back(
+        lowering.reshard(call.in[i], p.in[i], "shard_map: an argument", call.source).block);
+  }
+  TraceScope scope(lowering.trace());
+  std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    call.out[o].block = std::move(results[o]);
+    call.out[o].sharding = p.out[o];
+  }
+}
+
+}  // namespace
+
+void ShardMapParams::visit(ParamVisitor& v) const {
+  if (!options.auto_pbroadcast) v.value("auto_pbroadcast", false);
+  v.value("check_vma", options.check_vma);
+  v.value("in_specs", std::string_view(specs_text(in)));
+  v.value("jaxpr", *jaxpr);
+  v.value("mesh", std::string_view("Mesh(" + describe_axes(*mesh->env()) + ")"));
+  v.value("out_specs", std::string_view(specs_text(out)));
+}
+
+ShapedArray block_type(const ShapedArray& global, const Sharding* sharding, const char* what) {
+  return ShapedArray(sharding->block_shape(global.dims(), what), global.dtype(), global.weak(),
+                     AxisSet(sharding->mesh()->env(), sharding->mentioned()));
+}
+
+Array leave_body(const Array& block, const Sharding* sharding) {
+  const StoredNode& node = *stored_of(block);
+  const ShapedArray type(sharding->global_shape(node.type.dims()), node.type.dtype(),
+                         node.type.weak(), AxisSet());
+  return relabel(node, type, sharding, 0, true);
+}
+
+constinit Primitive shard_map_p = [] {
+  Primitive p;
+  p.name = "shard_map";
+  p.abstract_eval = eval_types;
+  p.result_count = count_results;
+  p.interpret = interpret;
+  p.lower = lower_shard_map;
+  return p;
+}();
+
+void register_shard_map() { register_primitive(shard_map_p); }
+
+}  // namespace shmap
