@@ -13,7 +13,7 @@ struct Piece {
   std::int64_t bytes, born, died;
 };
 
-// In a slab; ordered by offset.
+// In a slab.
 struct Taken {
   std::int64_t offset, end, born, died;
 };
@@ -37,25 +37,80 @@ std::int64_t most_alive(const std::vector<Piece>& pieces) {
   return most;
 }
 
-// The largest first, each at the lowest offset that is free for all its life. Returns the bytes of
-// the slab.
-std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Place>& places) {
-  std::ranges::sort(pieces, [](const Piece& a, const Piece& b) {
-    return std::tuple(-a.bytes, a.born, a.index) < std::tuple(-b.bytes, b.born, b.index);
-  });
-  std::vector<Taken> taken;
-  taken.reserve(pieces.size());
-  std::int64_t slab = 0;
-  for (const Piece& p : pieces) {
+// Beyond so many allocations those that live long go first, and the others look for their
+// neighbours in buckets of time: the time that it takes would be seconds otherwise.
+constexpr std::size_t kMany = 4096;
+constexpr std::int64_t kLongLife = 256, kBucket = 64;
+
+// Finds a place for one piece after another.
+class Packer {
+ public:
+  Packer(std::size_t pieces, std::int64_t end_of_time) : many_(pieces > kMany) {
+    if (many_) buckets_.resize(static_cast<std::size_t>(end_of_time / kBucket + 1));
+  }
+
+  bool listed(const Piece& p) const { return !many_ || p.died - p.born > kLongLife; }
+
+  // The lowest offset that is free for all its life; it is taken from here on.
+  std::int64_t place(const Piece& p) {
+    near_.clear();
+    const auto first = static_cast<std::size_t>(p.born / kBucket);
+    const auto last = static_cast<std::size_t>((p.died - 1) / kBucket);
+    if (!listed(p)) {
+      for (std::size_t b = first; b <= last; ++b) {
+        for (const Taken& t : buckets_[b]) {
+          if (meet(t, p)) near_.push_back(t);
+        }
+      }
+      std::ranges::sort(near_, {}, &Taken::offset);
+    }
+    const std::int64_t offset = lowest(p);
+    const Taken taken{offset, offset + p.bytes, p.born, p.died};
+    if (listed(p)) {
+      list_.insert(std::ranges::upper_bound(list_, offset, {}, &Taken::offset), taken);
+    } else {
+      for (std::size_t b = first; b <= last; ++b) buckets_[b].push_back(taken);
+    }
+    return offset;
+  }
+
+ private:
+  static bool meet(const Taken& t, const Piece& p) { return p.born < t.died && t.born < p.died; }
+
+  // Goes up through both lists at once, to the first gap.
+  std::int64_t lowest(const Piece& p) const {
     std::int64_t offset = 0;
-    for (const Taken& t : taken) {
-      if (t.died <= p.born || p.died <= t.born) continue;
-      if (t.offset >= offset + p.bytes) break;
+    auto listed = list_.begin();
+    auto near = near_.begin();
+    for (;;) {
+      while (listed != list_.end() && !meet(*listed, p)) ++listed;
+      const bool from_list =
+          listed != list_.end() && (near == near_.end() || listed->offset < near->offset);
+      if (!from_list && near == near_.end()) return offset;
+      const Taken& t = from_list ? *listed++ : *near++;
+      if (t.offset >= offset + p.bytes) return offset;
       offset = std::max(offset, t.end);
     }
+  }
+
+  const bool many_;
+  std::vector<Taken> list_;                  // by offset
+  std::vector<std::vector<Taken>> buckets_;  // by time, in each that they live in
+  std::vector<Taken> near_;                  // to the piece at hand, by offset
+};
+
+// The largest first. Returns the bytes of the slab.
+std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Place>& places) {
+  std::int64_t end_of_time = 0, slab = 0;
+  for (const Piece& p : pieces) end_of_time = std::max(end_of_time, p.died);
+  Packer packer(pieces.size(), end_of_time);
+  const auto key = [&](const Piece& p) {
+    return std::tuple(!packer.listed(p), -p.bytes, p.born, p.index);
+  };
+  std::ranges::sort(pieces, {}, key);
+  for (const Piece& p : pieces) {
+    const std::int64_t offset = packer.place(p);
     places[p.index].offset = offset;
-    const auto at = std::ranges::upper_bound(taken, offset, {}, &Taken::offset);
-    taken.insert(at, {offset, offset + p.bytes, p.born, p.died});
     slab = std::max(slab, offset + p.bytes);
   }
   return slab;
