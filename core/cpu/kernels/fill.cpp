@@ -7,10 +7,6 @@
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/non_temporal.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
 namespace shmap::cpu {
 namespace {
 
@@ -53,39 +49,6 @@ void in_blocks(DType source, DType dtype, void* out, std::int64_t n, Produce pro
 }
 
 }  // namespace
-
-void store_non_temporal(void* out, const void* in, std::int64_t bytes) {
-#if defined(__SSE2__)
-  std::byte* o = static_cast<std::byte*>(out);
-  const std::byte* a = static_cast<const std::byte*>(in);
-  constexpr std::int64_t kLine = 64;
-  const std::int64_t head = std::min<std::int64_t>(
-      bytes, static_cast<std::int64_t>(-reinterpret_cast<std::uintptr_t>(o) & (kLine - 1)));
-  std::memcpy(o, a, static_cast<std::size_t>(head));
-  std::int64_t at = head;
-  for (; at + kLine <= bytes; at += kLine) {
-    for (int part = 0; part < 4; ++part) {
-      const std::int64_t p = at + part * 16;
-      _mm_stream_si128(reinterpret_cast<__m128i*>(o + p),
-                       _mm_loadu_si128(reinterpret_cast<const __m128i*>(a + p)));
-    }
-  }
-  std::memcpy(o + at, a + at, static_cast<std::size_t>(bytes - at));
-#else
-  std::memcpy(out, in, static_cast<std::size_t>(bytes));
-#endif
-}
-
-void non_temporal_fence() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
-}
-
-void copy_non_temporal(void* out, const void* in, std::int64_t bytes) {
-  store_non_temporal(out, in, bytes);
-  non_temporal_fence();
-}
 
 void fill(void* out, const void* value, int itemsize, std::int64_t n) {
   if (n <= 0) return;
