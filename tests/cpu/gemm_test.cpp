@@ -203,6 +203,45 @@ TEST(Gemm, EveryLibraryMatchesReference) {
   }
 }
 
+TEST(Gemm, AmxMatchesReference) {
+  if (!gemm_engine_available(GemmEngine::amx, bf16))
+    GTEST_SKIP() << "this CPU has no AMX tiles for bf16, or the system does not let them be used";
+  constexpr Multiply run = run_with<GemmEngine::amx>;
+  check_many<bfloat16>(run);
+  check_many<bfloat16, float>(run);
+  Rng rng(5);
+  for (const auto [m, n, k] : {std::array<int, 3>{70, 300, 2100},  // several blocks of columns
+                               {40, 70, 3100},                     // and of k, summed in parts
+                               {4100, 33, 3080},                   // and of rows with them
+                               {33, 17, 513},
+                               {16, 16, 32},
+                               {17, 48, 1025}}) {
+    for (int flags = 0; flags < 8; flags += m < 1000 ? 1 : 5) {
+      const Case c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
+      check_case<bfloat16>(c, run, rng);
+      check_case<bfloat16, float>(c, run, rng);
+    }
+  }
+}
+
+TEST(Gemm, AmxPassesInfinitiesAndNans) {
+  if (!gemm_engine_available(GemmEngine::amx, bf16))
+    GTEST_SKIP() << "this CPU has no AMX tiles for bf16, or the system does not let them be used";
+  const auto inf = bfloat16(INFINITY), one = bfloat16(1.f), zero = bfloat16(0.f);
+  const std::vector<bfloat16> a = {inf, one, zero, bfloat16(-INFINITY)};
+  const std::vector<bfloat16> b = {one, zero, bfloat16(2.f), bfloat16(3.f)};
+  std::vector<bfloat16> c(4, bfloat16(9.f));
+  Gemm g;
+  g.dtype = g.out = bf16;
+  g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 2;
+  g.a = a.data(), g.b = b.data(), g.c = c.data();
+  gemm_with(GemmEngine::amx, g);
+  EXPECT_EQ(static_cast<float>(c[0]), INFINITY);
+  EXPECT_TRUE(std::isnan(static_cast<float>(c[1])));
+  EXPECT_EQ(static_cast<float>(c[2]), -INFINITY);
+  EXPECT_EQ(static_cast<float>(c[3]), -INFINITY);
+}
+
 TEST(Gemm, PartsCoverTheProduct) {
   check_many<float>(run_in_parts);
   check_many<std::int32_t>(run_in_parts);
@@ -217,6 +256,12 @@ TEST(Gemm, HalfTypesRoundOnceAndLargeSizesCrossEveryBlock) {
   check_case<bfloat16>({800, 80, 1700, false, false, true, 0}, gemm, rng);    // by columns
   check_case<bfloat16>({780, 1024, 900, false, false, false, 0}, gemm, rng);  // reordered
   check_case<bfloat16>({800, 256, 760, true, true, true, 2}, gemm, rng);      // transposed
+  if (gemm_engine_available(GemmEngine::onednn, bf16)) {
+    constexpr Multiply run = run_with<GemmEngine::onednn>;
+    check_case<bfloat16>({800, 80, 1700, false, false, true, 0}, run, rng);
+    check_case<bfloat16>({780, 1024, 900, false, false, false, 0}, run, rng);
+    check_case<bfloat16>({800, 256, 760, true, true, true, 2}, run, rng);
+  }
   check_case<float>({230, 40, 520, false, false, false, 0}, gemm, rng);
   check_case<std::int32_t>({230, 2060, 20, true, true, true, 5}, run_with<GemmEngine::own>, rng);
   check_case<std::int32_t>({230, 40, 520, false, false, true, 5}, run_with<GemmEngine::own>, rng);

@@ -24,6 +24,8 @@ void check_types(const Gemm& g) {
 
 const GemmLibrary* library_of(GemmEngine engine) {
   switch (engine) {
+    case GemmEngine::amx:
+      return amx_gemm();
     case GemmEngine::onednn:
       return onednn_gemm();
     case GemmEngine::openblas:
@@ -59,6 +61,7 @@ GemmEngine choose_engine(DType dtype, DType out) {
   if (dtype == f32 && !prefers_openblas())
     return first_of(GemmEngine::onednn, GemmEngine::openblas);
   if (dtype == f32 || dtype == f64) return first_of(GemmEngine::openblas, GemmEngine::onednn);
+  if (dtype == bf16 && supports(GemmEngine::amx, dtype, out)) return GemmEngine::amx;
   if (dtype == bf16) return first_of(GemmEngine::onednn, GemmEngine::own);
   return GemmEngine::own;
 }
@@ -93,6 +96,11 @@ constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024;
 bool is_small(const Gemm& g, std::int64_t limit) {
   return g.m <= limit && g.n <= limit && g.k <= limit && g.m * g.n <= limit &&
          g.m * g.n * g.k <= limit;
+}
+
+// Where oneDNN is the faster one with AMX, since packing a large b costs more than the product.
+bool few_rows(const Gemm& g) {
+  return g.m <= 64 && g.n > (1 << 17) / std::max<std::int64_t>(g.k, 1);
 }
 
 const char* element(const void* base, std::int64_t offset, DType t) {
@@ -167,6 +175,8 @@ std::int64_t cut(std::int64_t size, int part, int parts, std::int64_t unit) {
 
 const char* to_string(GemmEngine engine) {
   switch (engine) {
+    case GemmEngine::amx:
+      return "AMX";
     case GemmEngine::onednn:
       return "oneDNN";
     case GemmEngine::openblas:
@@ -189,6 +199,9 @@ GemmEngine gemm_engine(const Gemm& g) {
       return f64_engine();
     case bf16:
       if (is_small(g, kSmallBf16)) return GemmEngine::own;
+      if (bf16_engine() == GemmEngine::amx && few_rows(g) &&
+          supports(GemmEngine::onednn, bf16, bf16))
+        return GemmEngine::onednn;
       return bf16_engine() != GemmEngine::own ? bf16_engine() : f32_engine();
     case f16:
       return is_small(g, kSmallBf16) ? GemmEngine::own : f32_engine();
@@ -238,13 +251,19 @@ int gemm_parts(const Gemm& g, int workers) {
 
 void gemm_part(const Gemm& g, int part, int parts) {
   if (parts <= 1) return gemm(g);
-  // Parts of whole rows, as long as each has rows enough to make up for packing all of b (measured
-  // on both libraries); else a grid of blocks as square as they can be.
-  constexpr std::int64_t enough_rows = 256;
-  int rows = 1;
-  for (int r = 2; r <= parts; ++r)
-    if (parts % r == 0 && g.m / r >= enough_rows) rows = r;
-  if (rows == 1) {
+  // Parts of whole rows, or with AMX of whole columns, as long as each has enough of them to make
+  // up for packing all of b, or with AMX all of a (measured on all of them); else a grid of blocks
+  // as square as they can be.
+  constexpr std::int64_t enough = 256;
+  const bool by_columns = gemm_engine(g) == GemmEngine::amx;
+  int rows = 0;
+  for (int r = 1; r <= parts; ++r) {
+    if (parts % r != 0) continue;
+    if (by_columns ? g.n / (parts / r) >= enough && rows == 0 : r > 1 && g.m / r >= enough)
+      rows = r;
+  }
+  if (rows == 0 || (by_columns && rows == parts)) {
+    rows = 1;
     const auto edge = [&](int r) {
       return static_cast<double>(g.m) / r + static_cast<double>(g.n) / (parts / r);
     };

@@ -42,7 +42,7 @@ int gemm_parts(const Gemm& g, int workers);
 void gemm_part(const Gemm& g, int part, int parts);
 
 // The libraries and kernels gemm can choose among; for benchmarks and tests.
-enum class GemmEngine : std::uint8_t { own, onednn, openblas };
+enum class GemmEngine : std::uint8_t { own, amx, onednn, openblas };
 const char* to_string(GemmEngine engine);
 bool gemm_engine_available(GemmEngine engine, DType dtype);
 GemmEngine gemm_engine(const Gemm& g);             // what gemm(g) uses

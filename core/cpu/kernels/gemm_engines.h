@@ -1,5 +1,5 @@
-// What gemm.cpp chooses among: the blocked kernel of this library and, where they were compiled in
-// and can be opened, oneDNN and OpenBLAS. Each library stays inside one .cpp.
+// What gemm.cpp chooses among: the blocked kernel of this library, its kernel for AMX and, where
+// they were compiled in and can be opened, oneDNN and OpenBLAS. Each library stays inside one .cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +18,9 @@ struct GemmLibrary {
 // nullptr where the library is absent. The first call opens it; thread-safe.
 const GemmLibrary* onednn_gemm();
 const GemmLibrary* openblas_gemm();
+
+// This library's own products in AMX tiles; nullptr where they can't be compiled.
+const GemmLibrary* amx_gemm();
 
 // Every pair of dtypes that gemm takes. m, n > 0, k >= 0.
 void own_gemm(const Gemm& g);
