@@ -42,16 +42,6 @@ class Scratch {
   std::int64_t size_ = 0;
 };
 
-template <class T>
-void expand_rows(const void* in, void* out, std::int64_t rows, std::int64_t cols) {
-  const T* a = static_cast<const T*>(in);
-  T* o = static_cast<T*>(out);
-  for (std::int64_t r = 0; r < rows; ++r, o += cols) {
-    const T value = a[r];
-    for (std::int64_t c = 0; c < cols; ++c) o[c] = value;
-  }
-}
-
 // The block at hand.
 struct At {
   std::byte* const* bases;
@@ -98,16 +88,7 @@ void run_expand(const FusedStep& s, const At& at) {
       std::memcpy(out + r * bytes, in, static_cast<std::size_t>(bytes));
     return;
   }
-  switch (s.itemsize) {
-    case 1:
-      return expand_rows<std::uint8_t>(in, out, at.rows, at.cols);
-    case 2:
-      return expand_rows<std::uint16_t>(in, out, at.rows, at.cols);
-    case 4:
-      return expand_rows<std::uint32_t>(in, out, at.rows, at.cols);
-    default:
-      return expand_rows<std::uint64_t>(in, out, at.rows, at.cols);
-  }
+  s.expand(in, out, at.rows, at.cols);
 }
 
 // Brings what the next unit reads from memory into the second cache, some lines a step of this one.

@@ -16,7 +16,7 @@ namespace {
 // Some values of a block, operands among them, fit in the first cache (32 to 48 KB).
 constexpr std::int64_t kBlockBytes = 8192;
 // Rows of fewer elements are not worth a call each.
-constexpr std::int64_t kShortRow = 96;
+constexpr std::int64_t kShortRow = 48;
 constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands that no near cache holds
 constexpr std::int64_t kPad = 64;              // between buffers: their ends share no cache line
 
@@ -189,6 +189,7 @@ class Lowering {
     made.step.kind = from == FusedKind::row   ? FusedStep::expand_row
                      : from == FusedKind::col ? FusedStep::expand_col
                                               : FusedStep::expand_one;
+    if (from == FusedKind::row) made.step.expand = expand_kernel(made.step.itemsize);
     return add_op(made, value(v).dtype, kind, tiled);
   }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/cpu/kernels/binary.h"
+#include "core/cpu/kernels/expand.h"
 #include "core/cpu/kernels/reduce.h"
 #include "core/cpu/kernels/unary.h"
 #include "core/runtime/fused_program.h"
@@ -46,6 +47,7 @@ struct FusedStep {
     UnaryFn one = nullptr;
     BinaryFn two;
     ReduceFn reducer;
+    ExpandFn expand;
   };
   FusedPlace a, b, c, out;
 };

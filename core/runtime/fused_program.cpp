@@ -138,7 +138,7 @@ int FusedProgram::add_value(const Value& value) {
 void FusedProgram::add_cost(const Op& op) {
   if (op.op == OpKind::broadcast) return;
   const std::int64_t n = size(op.op == OpKind::reduce ? FusedKind::full : op.kind);
-  double flops = 4 * static_cast<double>(n);  // what stays in the cache: some loads and stores
+  double flops = 2 * static_cast<double>(n);  // what stays in the cache: some loads and stores
   if (op.op == OpKind::map && op.primitive->cost) {
     std::vector<ShapedArray> types;
     for (int v : op.operands) types.emplace_back(Shape{n}, dtype(v), false, AxisSet());

@@ -330,8 +330,9 @@ void check(const Case& c) {
 
 TEST(FusedKernels, RandomProgramsGiveWhatTheirOperationsGive) {
   const std::vector<std::pair<std::int64_t, std::int64_t>> spaces = {
-      {0, 5},   {5, 0},   {1, 1},   {1, 7},    {7, 1},    {3, 5},    {13, 17},   {64, 64}, {97, 31},
-      {40, 96}, {9, 200}, {300, 3}, {5, 1000}, {2, 2049}, {3, 4099}, {1, 10007}, {2, 8192}};
+      {0, 5},   {5, 0},    {1, 1},    {1, 7},    {7, 1},     {50, 2},  {60, 4},
+      {33, 16}, {3, 5},    {13, 17},  {64, 64},  {97, 31},   {40, 96}, {9, 200},
+      {300, 3}, {5, 1000}, {2, 2049}, {3, 4099}, {1, 10007}, {2, 8192}};
   const std::vector<std::vector<DType>> dtypes = {
       {f32, f32, bool_}, {f32, f64, i32}, {bf16, f32},    {f16, f32, bool_},
       {i32, i64, bool_}, {u8, i16, f32},  {f64, i8, u64}, {f32}};
