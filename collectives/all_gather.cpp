@@ -11,19 +11,19 @@ namespace {
 
 // ---- all_gather
 void eval_all_gather(Types in, const Params& params, std::span<ShapedArray> out) {
-  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<GatherParams>(params)), in[0].dtype(),
-                       in[0].weak(), AxisSet());
+  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<AllGatherParams>(params)),
+                       in[0].dtype(), in[0].weak(), AxisSet());
 }
 
 // The values are equal on all ranks, and typed as varying: so they can be used beside varying
 // values, and the transpose is a psum_scatter.
 void vary_all_gather(Types in, const Params& params, const detail::AxisEnv& env,
                      std::span<ShapedArray> out) {
-  varying_to_varying(in, params_as<GatherParams>(params).axes, env, out, "all_gather");
+  varying_to_varying(in, params_as<AllGatherParams>(params).axes, env, out, "all_gather");
 }
 
 void run_all_gather(GroupCall& call) {
-  const auto& p = params_as<GatherParams>(call.params);
+  const auto& p = params_as<AllGatherParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
   communicator(call.mesh, "all_gather")

@@ -13,13 +13,13 @@ namespace {
 
 // ---- all_gather_invariant
 void eval_all_gather_invariant(Types in, const Params& params, std::span<ShapedArray> out) {
-  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<GatherParams>(params)), in[0].dtype(),
-                       in[0].weak(), AxisSet());
+  out[0] = ShapedArray(gathered_shape(in[0].dims(), params_as<AllGatherParams>(params)),
+                       in[0].dtype(), in[0].weak(), AxisSet());
 }
 
 void vary_all_gather_invariant(Types in, const Params& params, const detail::AxisEnv& env,
                                std::span<ShapedArray> out) {
-  const auto& p = params_as<GatherParams>(params);
+  const auto& p = params_as<AllGatherParams>(params);
   if (p.groups.empty()) {
     varying_to_invariant(in, p.axes, env, out, "all_gather_invariant");
   } else {
@@ -28,7 +28,7 @@ void vary_all_gather_invariant(Types in, const Params& params, const detail::Axi
 }
 
 void run_all_gather_invariant(GroupCall& call) {
-  const auto& p = params_as<GatherParams>(call.params);
+  const auto& p = params_as<AllGatherParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
   communicator(call.mesh, "all_gather_invariant")

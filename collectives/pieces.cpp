@@ -5,7 +5,7 @@
 
 namespace shmap {
 
-Shape gathered_shape(const Shape& in, const GatherParams& p) {
+Shape gathered_shape(const Shape& in, const AllGatherParams& p) {
   Shape out;
   const auto d = static_cast<std::size_t>(p.dimension);
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -61,7 +61,7 @@ Array gather_leaf(const Primitive& primitive, const Array& x, const Axes& axes,
                   const AllGatherOptions& options, SourceLine source) {
   const AxesInScope scope(axes, primitive.name, source);
   const ShapedArray& type = checked_node(x, primitive.name, source).type;
-  GatherParams p;
+  AllGatherParams p;
   p.ranks = group_size(options.axis_index_groups, scope.ranks, primitive.name, axes, source);
   p.axes = axes;
   p.groups = options.axis_index_groups;

@@ -7,7 +7,7 @@ namespace shmap {
 
 // all_gather's result: dim `dimension` of it is the ranks', or `ranks` times the operand's where
 // tiled.
-Shape gathered_shape(const Shape& in, const GatherParams& p);
+Shape gathered_shape(const Shape& in, const AllGatherParams& p);
 // psum_scatter's and pscatter's. ValueError where the dim cannot be cut.
 Shape scattered_shape(const ShapedArray& in, const ScatterParams& p, const char* what);
 

@@ -13,9 +13,9 @@ namespace shmap {
 
 extern Primitive psum_p, pbroadcast_p;    // AxesParams
 extern Primitive pmax_p, pmin_p;          // AxesParams
-extern Primitive all_gather_p;            // GatherParams
+extern Primitive all_gather_p;            // AllGatherParams
 extern Primitive psum_scatter_p;          // ScatterParams
-extern Primitive all_gather_invariant_p;  // GatherParams
+extern Primitive all_gather_invariant_p;  // AllGatherParams
 extern Primitive pscatter_p;              // ScatterParams
 extern Primitive all_to_all_p;            // AllToAllParams
 extern Primitive ppermute_p;              // PermuteParams
@@ -38,7 +38,7 @@ struct AxesParams : ParamsOf<AxesParams> {
   }
 };
 
-struct GatherParams : ParamsOf<GatherParams> {
+struct AllGatherParams : ParamsOf<AllGatherParams> {
   Axes axes;
   Groups groups;
   int dimension = 0;  // of the result, not negative

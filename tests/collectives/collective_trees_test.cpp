@@ -76,7 +76,7 @@ TEST(CollectiveTrees, ParametersPrintUnderTheirNames) {
   EXPECT_EQ(to_string(AxesParams("i")), "axes=('i',)");
   EXPECT_EQ(to_string(AxesParams({"j", "i"}, {{0, 1}, {2, 3}})),
             "axes=('j', 'i') axis_index_groups=((0, 1), (2, 3))");
-  GatherParams gather;
+  AllGatherParams gather;
   gather.axes = "i";
   gather.dimension = 1;
   gather.ranks = 8;
