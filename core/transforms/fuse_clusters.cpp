@@ -156,7 +156,8 @@ bool FuseClusters::join(int i, int c) {
   }
   const bool small = kind == FusedKind::scalar || kind == FusedKind::col;
   if (small && (shared || x.space.cols > kColumns)) return false;
-  if (shared && (result_count_of(x) >= kMostResults || leads_around(i, c))) return false;
+  if (shared && (result_count_of(x) >= kMostResults || is_sent(i) || leads_around(i, c)))
+    return false;
   if (role(i) == FuseRole::reduce && !x.split) set_space(c, space, becomes_rows);
   add_member(c, {i, kind});
   return true;
@@ -168,6 +169,19 @@ bool FuseClusters::used_by_alone(int i, int c) const {
   for (int u : *users_of(result(i)))
     if (cluster_of(u) != c) return false;
   return true;
+}
+
+// Whether a collective or an effect reads i's result: it should not wait for what else its cluster
+// waits for.
+bool FuseClusters::is_sent(int i) const {
+  const std::vector<int>* users = users_of(result(i));
+  if (!users) return false;
+  for (int u : *users) {
+    if (is_ordered(eqn(u))) return true;
+    const bool renamed = role(u) == FuseRole::reshape || role(u) == FuseRole::broadcast;
+    if (renamed && is_sent(u)) return true;
+  }
+  return false;
 }
 
 int FuseClusters::result_count_of(const FuseCluster& x) const {
@@ -253,8 +267,8 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
     fits &= x.space.elements() == y.space.elements();
   }
   if (!fits || (of_x != FusedKind::full && of_x != FusedKind::row) ||
-      !agree(x, x_rows, y, y_rows) || !agree(y, y_rows, x, x_rows) || reaches(a, b) ||
-      reaches(b, a))
+      !agree(x, x_rows, y, y_rows) || !agree(y, y_rows, x, x_rows) || is_sent(x) || is_sent(y) ||
+      reaches(a, b) || reaches(b, a))
     return false;
   if (x.split && !y.split) set_space(b, x.space, y_rows);
   if (y.split && !x.split) set_space(a, y.space, x_rows);
@@ -269,6 +283,11 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
   y.merged_into = a;
   y.members.clear();
   return true;
+}
+
+bool FuseClusters::is_sent(const FuseCluster& x) const {
+  return std::any_of(x.members.begin(), x.members.end(),
+                     [&](const FuseMember& m) { return !m.copy && is_sent(m.eqn); });
 }
 
 // Whether what x makes is of the kind that y makes or needs it as, if it does.

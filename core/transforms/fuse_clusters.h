@@ -52,6 +52,8 @@ class FuseClusters {
   int cluster_of(int i) const;                           // that an equation is in, or -1
   const std::vector<int>* users_of(const Var* v) const;  // null: none
   bool used_by_alone(int i, int c) const;                // whether only cluster c uses i's result
+  bool is_sent(int i) const;
+  bool is_sent(const FuseCluster& x) const;
   int result_count_of(const FuseCluster& x) const;
 
   void find_users();

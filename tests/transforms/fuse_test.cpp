@@ -243,6 +243,14 @@ TEST(Fuse, OtherVarianceStaysApart) {
   }
 }
 
+TEST(Fuse, WhatACollectiveReadsDoesNotWait) {
+  const ClosedJaxpr j = make_jaxpr([](Array x, Array w) {
+    const Array y = exp(x) * 2;
+    return std::pair{psum(y, "i"), matmul(x, w) + y};
+  })(ShapedArray({4, 4}, f32, "i"), ShapedArray({4, 4}, f32, "i"));
+  EXPECT_THAT(names(fused(j)), ElementsAre("fused", "psum", "dot_general", "add"));
+}
+
 // A program of random operations on arrays of a few shapes.
 class RandomFunction {
  public:
