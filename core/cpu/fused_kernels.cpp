@@ -145,6 +145,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
   At at{bases.data(), 0, 0, list.tile_rows, list.cols};
   for (std::size_t i = 0; i < list.prologue.size(); ++i) {
     const FusedStep& s = list.prologue[i];
+    if (list.prologue_size[i] == 0) continue;
     if (s.kind == FusedStep::expand_col)
       run_expand(s, at);
     else

@@ -37,7 +37,7 @@ Bytes bytes_of(const Array& x) {
   // As integers of the same width, whatever the dtype.
   const auto copy = [&]<class T>(T) {
     const std::vector<T> values = bits.to_vector<T>();
-    std::memcpy(out.data(), static_cast<const void*>(values.data()), out.size());
+    if (!out.empty()) std::memcpy(out.data(), static_cast<const void*>(values.data()), out.size());
   };
   switch (bits.dtype()) {
     case i8:
