@@ -63,6 +63,7 @@ constinit Primitive all_gather_p = [] {
   p.abstract_eval = eval_all_gather;
   p.variance = vary_all_gather;
   p.group = run_all_gather;
+  p.moves_data = true;
   return p;
 }();
 
@@ -72,6 +73,7 @@ constinit Primitive psum_scatter_p = [] {
   p.abstract_eval = eval_psum_scatter;
   p.variance = vary_psum_scatter;
   p.group = run_psum_scatter;
+  p.moves_data = true;
   return p;
 }();
 

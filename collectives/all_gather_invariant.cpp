@@ -105,6 +105,7 @@ constinit Primitive all_gather_invariant_p = [] {
   p.abstract_eval = eval_all_gather_invariant;
   p.variance = vary_all_gather_invariant;
   p.group = run_all_gather_invariant;
+  p.moves_data = true;
   return p;
 }();
 

@@ -94,6 +94,7 @@ constinit Primitive all_to_all_p = [] {
   p.abstract_eval = eval_all_to_all;
   p.variance = vary_all_to_all;
   p.group = run_all_to_all;
+  p.moves_data = true;
   return p;
 }();
 

@@ -29,6 +29,7 @@ constinit Primitive broadcast_from_p = [] {
   p.abstract_eval = eval_broadcast_from;
   p.variance = vary_broadcast_from;
   p.group = run_broadcast_from;
+  p.moves_data = true;
   return p;
 }();
 

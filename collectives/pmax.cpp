@@ -55,6 +55,7 @@ constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn v
   p.abstract_eval = eval;
   p.variance = variance;
   p.group = group;
+  p.moves_data = true;
   return p;
 }
 

@@ -73,6 +73,7 @@ constinit Primitive ppermute_p = [] {
   p.abstract_eval = eval_ppermute;
   p.variance = vary_ppermute;
   p.group = run_ppermute;
+  p.moves_data = true;
   return p;
 }();
 

@@ -94,6 +94,7 @@ constinit Primitive psum_p = [] {
   p.abstract_eval = eval_psum;
   p.variance = vary_psum;
   p.group = run_psum;
+  p.moves_data = true;
   return p;
 }();
 

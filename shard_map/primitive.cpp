@@ -1,6 +1,7 @@
 #include "shard_map/primitive.h"
 
 #include "core/runtime/reshard.h"
+#include "core/transforms/dead_code.h"
 #include "core/transforms/lower.h"
 #include "core/transforms/per_device.h"
 
@@ -82,6 +83,29 @@ void lower_shard_map(LowerCall& call) {
   }
 }
 
+std::shared_ptr<const Params> with_body(const Params& params, std::span<const JaxprRef> programs) {
+  auto made = std::make_shared<ShardMapParams>(params_as<ShardMapParams>(params));
+  made->jaxpr = programs[0];
+  return made;
+}
+
+void prune(PruneCall& call) {
+  const auto& p = params_as<ShardMapParams>(call.params);
+  PrunedJaxpr body = prune_jaxpr(*p.jaxpr, call.wanted);
+  if (body.jaxpr == p.jaxpr) return;
+  auto made = std::make_shared<ShardMapParams>();
+  made->mesh = p.mesh;
+  made->options = p.options;
+  for (std::size_t i = 0; i < p.in.size(); ++i)
+    if (body.kept[i]) made->in.push_back(p.in[i]);
+  for (std::size_t o = 0; o < p.out.size(); ++o)
+    if (call.wanted[o]) made->out.push_back(p.out[o]);
+  made->jaxpr = std::move(body.jaxpr);
+  call.kept_in = std::move(body.kept);
+  call.kept_out = call.wanted;
+  call.pruned = std::move(made);
+}
+
 }  // namespace
 
 void ShardMapParams::visit(ParamVisitor& v) const {
@@ -112,6 +136,8 @@ constinit Primitive shard_map_p = [] {
   p.result_count = count_results;
   p.interpret = interpret;
   p.lower = lower_shard_map;
+  p.with_programs = with_body;
+  p.prune = prune;
   return p;
 }();
 

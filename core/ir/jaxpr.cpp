@@ -19,18 +19,10 @@ bool operator==(const Atom& a, const Atom& b) {
 
 namespace {
 
-class JaxprFinder final : public ParamVisitor {
+class JaxprFinder final : public ParamFinder {
  public:
+  using ParamFinder::value;
   std::vector<const Jaxpr*> found;
-  void value(std::string_view, std::int64_t) override {}
-  void value(std::string_view, double) override {}
-  void value(std::string_view, bool) override {}
-  void value(std::string_view, DType) override {}
-  void value(std::string_view, std::string_view) override {}
-  void value(std::string_view, const IntList&) override {}
-  void value(std::string_view, const std::vector<std::string>&) override {}
-  void value(std::string_view, const std::vector<std::pair<int, int>>&) override {}
-  void value(std::string_view, const std::vector<std::vector<int>>&) override {}
   void value(std::string_view, const Jaxpr& v) override { found.push_back(&v); }
 };
 

@@ -34,6 +34,21 @@ class ParamVisitor {
   virtual void value(std::string_view name, const Jaxpr& v) = 0;
 };
 
+// Passes over all parameters: override what is looked for.
+class ParamFinder : public ParamVisitor {
+ public:
+  void value(std::string_view, std::int64_t) override {}
+  void value(std::string_view, double) override {}
+  void value(std::string_view, bool) override {}
+  void value(std::string_view, DType) override {}
+  void value(std::string_view, std::string_view) override {}
+  void value(std::string_view, const IntList&) override {}
+  void value(std::string_view, const std::vector<std::string>&) override {}
+  void value(std::string_view, const std::vector<std::pair<int, int>>&) override {}
+  void value(std::string_view, const std::vector<std::vector<int>>&) override {}
+  void value(std::string_view, const Jaxpr&) override {}
+};
+
 class Params {
  public:
   virtual ~Params() = default;

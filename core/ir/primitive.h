@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/base/intrusive.h"
 #include "core/ir/params.h"
 #include "core/ir/sharding_rule.h"
 #include "shmap/array.h"
@@ -58,6 +59,8 @@ struct Cost {
   double bytes = 0;
 };
 using CostFn = Cost (*)(Types in, const Params&, Types out);
+// Arithmetic operations of one device's call, each counted once, as cost_analysis gives them.
+using FlopsFn = double (*)(Types in, const Params&, Types out);
 // Where the result is a contiguous part of operand 0: its byte offset. -1: it is not.
 using ViewFn = std::int64_t (*)(const ShapedArray& in, const Params&, const ShapedArray& out);
 
@@ -93,6 +96,14 @@ using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array
 // Lowers an equation of global arrays to what each device does: core/transforms/lower.h.
 struct LowerCall;
 using LowerFn = void (*)(LowerCall&);
+// A copy of the parameters with other programs inside, of the same types: in the order of visit.
+using WithProgramsFn =
+    std::shared_ptr<const Params> (*)(const Params&, std::span<const Ref<const Jaxpr>> programs);
+// Leaves out of an equation what nobody uses: core/transforms/dead_code.h.
+struct PruneCall;
+using PruneFn = void (*)(PruneCall&);
+// How often the programs inside run, as far as that is known; of a while_loop: once.
+using TripsFn = std::int64_t (*)(const Params&);
 
 enum class BackendKind : std::uint8_t { cpu, cuda };
 inline constexpr int kBackendKinds = 2;
@@ -103,17 +114,23 @@ struct Primitive {
   ResultCountFn result_count = nullptr;
   VarianceFn variance = nullptr;
   CostFn cost = nullptr;
+  FlopsFn flops = nullptr;  // null: it moves data and computes nothing
   ViewFn view = nullptr;
   Kernel kernels[kBackendKinds] = {};
   GroupFn group = nullptr;  // collectives only
+  bool moves_data = false;  // between devices: of collectives all but casts, pieces and indices
   // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: which one, or -1
   // for any.
   bool in_place = false;
   int in_place_operand = -1;
-  bool has_effect = false;    // kept, and kept in order, whatever its results are used for
-  // Of primitives whose parameters hold programs (jit, shard_map, control flow), null for others.
+  bool has_effect = false;  // kept, and kept in order, whatever its results are used for
+  // Of primitives whose parameters hold programs (jit, shard_map, control flow); null for others.
   InterpretFn interpret = nullptr;
   LowerFn lower = nullptr;
+  WithProgramsFn with_programs = nullptr;  // null: passes leave the programs inside as they are
+  PruneFn prune = nullptr;                 // null: all operands and results stay
+  TripsFn trips = nullptr;                 // null: once
+  bool runs_one_program = false;           // of several: the branches of cond
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;

@@ -74,16 +74,20 @@ void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
   out[0] = ShapedArray(shape, dtype, a.weak() && b.weak(), AxisSet());
 }
 
-Cost dot_cost(Types in, const Params& params, Types out) {
-  const auto& p = params_as<DotParams>(params);
+// A product and a sum for each value and each item that is contracted.
+double dot_flops(Types in, const Params& params, Types out) {
   double k = 1;
-  for (std::int64_t d : p.lhs_contracting)
+  for (std::int64_t d : params_as<DotParams>(params).lhs_contracting)
     k *= static_cast<double>(in[0].dims()[static_cast<std::size_t>(d)]);
+  return 2 * k * static_cast<double>(out[0].size());
+}
+
+Cost dot_cost(Types in, const Params& params, Types out) {
   // A half-type product runs several times as fast as an f32 one; the difference does not matter
   // for queueing.
-  return {2 * k * static_cast<double>(out[0].size()), static_cast<double>(in[0].nbytes()) +
-                                                          static_cast<double>(in[1].nbytes()) +
-                                                          static_cast<double>(out[0].nbytes())};
+  return {dot_flops(in, params, out), static_cast<double>(in[0].nbytes()) +
+                                          static_cast<double>(in[1].nbytes()) +
+                                          static_cast<double>(out[0].nbytes())};
 }
 
 // Batch dims and the operands' other dims pass; the contracted ones are summed.
@@ -161,6 +165,7 @@ constinit Primitive dot_general_p = [] {
   p.name = "dot_general";
   p.abstract_eval = eval_dot;
   p.cost = dot_cost;
+  p.flops = dot_flops;
   p.sharding = Rule<ShardingRuleFn>(dot_sharding);
   return p;
 }();

@@ -125,6 +125,7 @@ constexpr Primitive reduction(const char* name, AbstractEvalFn eval, ShardingRul
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
+  p.flops = [](Types in, const Params&, Types) { return static_cast<double>(in[0].size()); };
   p.sharding = Rule<ShardingRuleFn>(sharding);
   return p;
 }

@@ -58,6 +58,7 @@ constexpr Primitive cumulative(const char* name, AbstractEvalFn eval) {
   p.name = name;
   p.abstract_eval = eval;
   p.cost = scan_cost;
+  p.flops = [](Types in, const Params&, Types) { return static_cast<double>(in[0].size()); };
   p.in_place = true;
   p.sharding = Rule<ShardingRuleFn>(scan_sharding);
   return p;

@@ -46,6 +46,18 @@ void eval_sort(Types in, const Params& params, std::span<ShapedArray> out) {
   }
 }
 
+// Comparisons: of a line of n about n log2 n.
+double line_flops(const ShapedArray& in, std::int64_t dim) {
+  const auto len = static_cast<double>(in.dims()[static_cast<std::size_t>(dim)]);
+  return len > 1 ? static_cast<double>(in.size()) * std::log2(len) : 0;
+}
+double sort_flops(Types in, const Params& params, Types) {
+  return line_flops(in[0], params_as<SortParams>(params).dimension);
+}
+double top_k_flops(Types in, const Params& params, Types) {
+  return line_flops(in[0], params_as<TopKParams>(params).axis);
+}
+
 int sort_results(Types in, const Params&) { return static_cast<int>(in.size()); }
 
 Cost line_cost(const ShapedArray& in, std::int64_t dim) {
@@ -120,6 +132,7 @@ constinit Primitive sort_p = [] {
   p.abstract_eval = eval_sort;
   p.result_count = sort_results;
   p.cost = sort_cost;
+  p.flops = sort_flops;
   p.sharding = Rule<ShardingRuleFn>(sort_sharding);
   return p;
 }();
@@ -129,6 +142,7 @@ constinit Primitive top_k_p = [] {
   p.abstract_eval = eval_top_k;
   p.result_count = two_results;
   p.cost = top_k_cost;
+  p.flops = top_k_flops;
   p.sharding = Rule<ShardingRuleFn>(top_k_sharding);
   return p;
 }();

@@ -102,6 +102,17 @@ int fused_results(Types, const Params& params) {
   return static_cast<int>(program_of(params).outputs().size());
 }
 Cost fused_cost(Types, const Params& params, Types) { return program_of(params).cost(); }
+// As of the equations that it is made of.
+double fused_flops(Types, const Params& params, Types) {
+  const FusedProgram& program = program_of(params);
+  double flops = 0;
+  for (const FusedProgram::Op& op : program.ops()) {
+    if (op.op == FusedProgram::OpKind::broadcast) continue;
+    flops += static_cast<double>(
+        program.size(op.op == FusedProgram::OpKind::reduce ? FusedKind::full : op.kind));
+  }
+  return flops;
+}
 
 }  // namespace
 
@@ -261,6 +272,7 @@ constinit Primitive fused_p = [] {
   p.abstract_eval = eval_fused;
   p.result_count = fused_results;
   p.cost = fused_cost;
+  p.flops = fused_flops;
   p.in_place = true;
   return p;
 }();

@@ -1,0 +1,31 @@
+// Dead code: equations whose results nobody reads, and that have no effect; also inside programs
+// of equations, whose unused operands and results go where their primitive knows how (prune).
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/ir/jaxpr.h"
+
+namespace shmap {
+
+// The program without its dead code: itself where it has none. All arguments and results stay.
+JaxprRef remove_dead_code(const Jaxpr& jaxpr);
+
+// The program of those results alone that `wanted` says, without dead code, and without the
+// arguments that nobody reads then: `kept` says which stay.
+struct PrunedJaxpr {
+  JaxprRef jaxpr;
+  std::vector<bool> kept;
+};
+PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted);
+
+// What a PruneFn is called with. It fills the rest, or leaves `pruned` null where all stays as it
+// is. A result that is wanted stays.
+struct PruneCall {
+  const Params& params;
+  const std::vector<bool>& wanted;  // which results are read
+  std::shared_ptr<const Params> pruned;
+  std::vector<bool> kept_in, kept_out;  // which operands and results stay
+};
+
+}  // namespace shmap

@@ -1,0 +1,19 @@
+// Simplification: a jaxpr that computes the same values, to the last bit, with fewer equations.
+#pragma once
+#include "core/ir/jaxpr.h"
+
+namespace shmap {
+
+// Arguments, results and their types stay; effects stay, in their order. Programs inside equations
+// are simplified too.
+//
+//   common subexpressions  equations of equal primitive, parameters and operands become one
+//   constants              ops on host scalars alone run now, and leave their value
+//   algebra                what only renames a value goes: x * 1, a conversion to x's own dtype,
+//                          a transposition of a transposition …
+//   dead code              (core/transforms/dead_code.h)
+//
+// Time is linear in the number of equations. Gives back the program itself where nothing changes.
+JaxprRef simplify(const Jaxpr& jaxpr);
+
+}  // namespace shmap
