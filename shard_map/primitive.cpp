@@ -43,12 +43,12 @@ void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
 
 void interpret(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine source) {
   const auto& p = params_as<ShardMapParams>(params);
-  if (p.mesh->is_abstract()) {
-    throw DeviceError("shard_map: the mesh " + describe_axes(*p.mesh->env()) +
+  if (p.over->is_abstract()) {
+    throw DeviceError("shard_map: the mesh " + describe_axes(*p.over->env()) +
                       " is abstract and has no devices, so the program cannot run" +
                       at_line(source));
   }
-  PerDeviceTrace trace(p.mesh, {p.options.check_vma, p.options.auto_pbroadcast});
+  PerDeviceTrace trace(p.over, {p.options.check_vma, p.options.auto_pbroadcast});
   std::vector<Array> blocks;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Array x = std::move(in[i]);
@@ -60,7 +60,7 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
   for (std::size_t o = 0; o < out.size(); ++o) {
     Array x = std::move(results[o]);
     if (node_of(x)->kind == NodeKind::literal)
-      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), p.mesh);
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), p.over);
     out[o] = leave_body(x, p.out[o]);
   }
 }
@@ -69,7 +69,7 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
 void lower_shard_map(LowerCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
   Lowering& lowering = call.lowering;
-  if (p.mesh != lowering.mesh()) throw_other_mesh(p.mesh, lowering.mesh(), call.source);
+  if (p.over != lowering.mesh()) throw_other_mesh(p.over, lowering.mesh(), call.source);
   std::vector<Array> blocks;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     blocks.push_back(
@@ -113,7 +113,7 @@ void ShardMapParams::visit(ParamVisitor& v) const {
   v.value("check_vma", options.check_vma);
   v.value("in_specs", std::string_view(specs_text(in)));
   v.value("jaxpr", *jaxpr);
-  v.value("mesh", std::string_view("Mesh(" + describe_axes(*mesh->env()) + ")"));
+  v.value("mesh", std::string_view("Mesh(" + describe_axes(*over->env()) + ")"));
   v.value("out_specs", std::string_view(specs_text(out)));
 }
 

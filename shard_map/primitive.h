@@ -12,11 +12,12 @@ namespace shmap {
 extern Primitive shard_map_p;
 
 struct ShardMapParams : ParamsOf<ShardMapParams> {
-  const detail::MeshImpl* mesh = nullptr;  // abstract ones too
+  const detail::MeshImpl* over = nullptr;  // the mesh; abstract ones too
   std::vector<const Sharding*> in, out;    // one for each operand and result
   ShardMapOptions options;
   JaxprRef jaxpr;  // of one device's blocks
   void visit(ParamVisitor& v) const override;
+  const detail::MeshImpl* mesh() const override { return over; }
 };
 
 // A global type as that of each device's block, which varies over what the sharding mentions.

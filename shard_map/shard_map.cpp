@@ -200,7 +200,7 @@ std::vector<Array> run_eagerly(const MeshImpl* mesh, const ShardMapInfo& info, F
 std::vector<Array> stage(const MeshImpl* mesh, const ShardMapInfo& info, FlatTree arguments,
                          BodyRef body) {
   ShardMapParams params;
-  params.mesh = mesh;
+  params.over = mesh;
   params.options = info.options;
   const std::vector<const Sharding*> in = check_arguments(mesh, info, arguments);
   StagingOptions staging;

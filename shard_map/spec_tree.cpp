@@ -10,12 +10,6 @@ namespace {
 
 using detail::TreeNode;
 
-std::string child_path(const std::string& path, const TreeNode& node, std::size_t i) {
-  if (node.kind == TreeNode::map) return path + "['" + node.keys[i] + "']";
-  if (node.kind == TreeNode::fields) return path + ".field(" + std::to_string(i) + ")";
-  return path + "[" + std::to_string(i) + "]";
-}
-
 const char* noun(const TreeNode& node) {
   switch (node.kind) {
     case TreeNode::leaf:
@@ -89,12 +83,6 @@ class Matcher {
   }
 };
 
-void collect_paths(const TreeNode& tree, const std::string& path, std::vector<std::string>& out) {
-  if (tree.kind == TreeNode::leaf) out.push_back(path);
-  for (std::size_t i = 0; i < tree.children.size(); ++i)
-    collect_paths(tree.children[i], child_path(path, tree, i), out);
-}
-
 }  // namespace
 
 std::vector<LeafSpec> match_specs(const Specs& specs, const TreeNode& tree,
@@ -102,12 +90,6 @@ std::vector<LeafSpec> match_specs(const Specs& specs, const TreeNode& tree,
   Matcher matcher;
   matcher.match(specs, tree, specs_name, tree_name);
   return std::move(matcher.found);
-}
-
-std::vector<std::string> leaf_paths(const TreeNode& tree, const std::string& root) {
-  std::vector<std::string> out;
-  collect_paths(tree, root, out);
-  return out;
 }
 
 void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name) {

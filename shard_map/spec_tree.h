@@ -1,8 +1,9 @@
-// Matching a tree of specs against a tree of values, and the paths that error texts name leaves by.
+// Matching a tree of specs against a tree of values.
 #pragma once
 #include <string>
 #include <vector>
 
+#include "core/array/tree_paths.h"
 #include "shmap/partition_spec.h"
 #include "shmap/tree.h"
 
@@ -18,9 +19,6 @@ struct LeafSpec {
 // lengths, keys, or a list where a leaf is.
 std::vector<LeafSpec> match_specs(const Specs& specs, const detail::TreeNode& tree,
                                   const std::string& specs_name, const std::string& tree_name);
-
-// "args[1].field(0)['w']": one path a leaf, in order.
-std::vector<std::string> leaf_paths(const detail::TreeNode& tree, const std::string& root);
 
 // Throws where any spec of the tree names an unknown axis or an axis twice.
 void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name);

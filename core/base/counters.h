@@ -42,4 +42,39 @@ inline void count(Counter which, std::int64_t n = 1) {
   value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
+// What this thread counted in a scope, taken back: for work that is written down now, and done, and
+// counted, each time that it is launched.
+struct CounterDelta {
+  std::int64_t values[kCounters] = {};
+  void add() const {
+    for (int i = 0; i < kCounters; ++i)
+      if (values[i] != 0) count(static_cast<Counter>(i), values[i]);
+  }
+};
+class UncountedScope {
+ public:
+  UncountedScope() {
+    count(Counter::syncs, 0);  // this thread has its block from here on
+    for (int i = 0; i < kCounters; ++i) before_.values[i] = load(i);
+  }
+  ~UncountedScope() { take(); }
+  UncountedScope(const UncountedScope&) = delete;
+  UncountedScope& operator=(const UncountedScope&) = delete;
+  // What was counted so far.
+  CounterDelta take() {
+    CounterDelta delta;
+    for (int i = 0; i < kCounters; ++i) {
+      delta.values[i] = load(i) - before_.values[i];
+      detail::counter_block->values[i].store(before_.values[i], std::memory_order_relaxed);
+    }
+    return delta;
+  }
+
+ private:
+  static std::int64_t load(int i) {
+    return detail::counter_block->values[i].load(std::memory_order_relaxed);
+  }
+  CounterDelta before_;
+};
+
 }  // namespace shmap

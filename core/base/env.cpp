@@ -37,6 +37,12 @@ constexpr Variable kTable[] = {
      "makes something go wrong, for tests", 0, 0},
     {Var::check_nans, "SHMAP_CHECK_NANS", Kind::flag, "0", kFlagForms,
      "waits for each op, and throws where a result holds a NaN", 0, 1},
+    {Var::check_captures, "SHMAP_CHECK_CAPTURES", Kind::flag, "0", kFlagForms,
+     "jit traces at every call, and throws where a captured value changed", 0, 1},
+    {Var::explain_retrace, "SHMAP_EXPLAIN_RETRACE", Kind::flag, "0", kFlagForms,
+     "jit says on standard error why it traces again", 0, 1},
+    {Var::dump, "SHMAP_DUMP", Kind::text, "", "a folder", "jit writes its programs and plans there",
+     0, 0},
 };
 
 const Variable& row(Var var) {

@@ -15,6 +15,9 @@ enum class Var : std::uint8_t {
   collective_timeout_sec,
   fault,
   check_nans,
+  check_captures,
+  explain_retrace,
+  dump,
 };
 
 enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };

@@ -16,6 +16,9 @@
 namespace shmap {
 
 struct Jaxpr;
+namespace detail {
+class MeshImpl;
+}
 
 // Receives each parameter once, in the alphabetical order of its printed name.
 class ParamVisitor {
@@ -54,6 +57,8 @@ class Params {
   virtual ~Params() = default;
   virtual std::unique_ptr<Params> clone() const { return std::make_unique<Params>(); }
   virtual void visit(ParamVisitor&) const {}
+  // The mesh that an equation asks for; null where it takes its operands'.
+  virtual const detail::MeshImpl* mesh() const { return nullptr; }
 };
 
 // Derive as `struct FooParams : ParamsOf<FooParams> { …; void visit(ParamVisitor& v) const

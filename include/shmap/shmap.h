@@ -23,6 +23,7 @@
 #include "shmap/half.h"
 #include "shmap/io.h"
 #include "shmap/jaxpr.h"
+#include "shmap/jit.h"
 #include "shmap/make_jaxpr.h"
 #include "shmap/mesh.h"
 #include "shmap/ops.h"

@@ -1,0 +1,28 @@
+#include "core/array/tree_paths.h"
+
+namespace shmap {
+
+using detail::TreeNode;
+
+std::string child_path(const std::string& path, const TreeNode& node, std::size_t i) {
+  if (node.kind == TreeNode::map) return path + "['" + node.keys[i] + "']";
+  if (node.kind == TreeNode::fields) return path + ".field(" + std::to_string(i) + ")";
+  return path + "[" + std::to_string(i) + "]";
+}
+
+namespace {
+void collect_paths(const TreeNode& tree, const std::string& path, std::vector<std::string>& out) {
+  if (tree.kind == TreeNode::leaf) out.push_back(path);
+  for (std::size_t i = 0; i < tree.children.size(); ++i)
+    collect_paths(tree.children[i], child_path(path, tree, i), out);
+}
+
+}  // namespace
+
+std::vector<std::string> leaf_paths(const TreeNode& tree, const std::string& root) {
+  std::vector<std::string> out;
+  collect_paths(tree, root, out);
+  return out;
+}
+
+}  // namespace shmap

@@ -1,0 +1,15 @@
+// The paths that error texts name the leaves of a tree by.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "shmap/tree.h"
+
+namespace shmap {
+
+// Of the i-th child of a node whose path is given: "args[1]", "args['w']", "args.field(0)".
+std::string child_path(const std::string& path, const detail::TreeNode& node, std::size_t i);
+// "args[1].field(0)['w']": one path a leaf, in order.
+std::vector<std::string> leaf_paths(const detail::TreeNode& tree, const std::string& root);
+
+}  // namespace shmap

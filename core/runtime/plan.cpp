@@ -1,0 +1,190 @@
+#include "core/runtime/plan.h"
+
+#include <algorithm>
+
+#include "core/ir/node.h"
+#include "core/runtime/reshard.h"
+
+namespace shmap {
+
+namespace {
+
+RunControlFn run_control_fn = nullptr;
+
+// Numbers the variables of a jaxpr, and finds the last mention of each.
+class Slots {
+ public:
+  explicit Slots(const Jaxpr& jaxpr) {
+    for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e)
+      for (const Atom& a : jaxpr.eqns[e].in)
+        if (!a.is_literal()) last_[a.var()] = e;
+    for (const Atom& a : jaxpr.outs)
+      if (!a.is_literal()) last_[a.var()] = kResult;
+  }
+  static constexpr std::size_t kResult = ~std::size_t{0};
+
+  // -1 where nobody reads it.
+  int of(const Var* v) {
+    if (!last_.count(v)) return -1;
+    const auto [it, first] = slots_.try_emplace(v, next_);
+    if (first) ++next_;
+    return it->second;
+  }
+  int fresh() { return next_++; }
+  std::size_t last(const Var* v) const { return last_.at(v); }
+  std::size_t size() const { return static_cast<std::size_t>(next_); }
+
+ private:
+  VarMap<std::size_t> last_;
+  VarMap<int> slots_;
+  int next_ = 0;
+};
+
+PlanStep make_step(const Eqn& eqn, std::size_t index, Slots& slots) {
+  PlanStep step{&eqn, {}, 0, {}, {}, {}, 0};
+  for (std::size_t i = 0; i < eqn.in.size(); ++i) {
+    const Atom& a = eqn.in[i];
+    step.in_types.push_back(a.type());
+    if (a.is_literal()) {
+      step.in.push_back(~static_cast<int>(i));
+      continue;
+    }
+    step.in.push_back(slots.of(a.var()));
+    bool again = false;  // as a later operand of this very equation
+    for (std::size_t k = i + 1; k < eqn.in.size(); ++k) again = again || eqn.in[k] == a;
+    if (slots.last(a.var()) == index && !again && i < 32) step.last |= 1u << i;
+  }
+  for (const VarRef& v : eqn.out) {
+    step.out.push_back(slots.of(v.get()));
+    step.out_types.push_back(v->type);
+    step.varying |= v->type.axes().mask();
+  }
+  return step;
+}
+
+}  // namespace
+
+void set_run_control(RunControlFn fn) { run_control_fn = fn; }
+
+Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts)
+    : mesh_(mesh), jaxpr_(std::move(jaxpr)) {
+  Slots slots(*jaxpr_);
+  for (std::size_t i = 0; i < jaxpr_->binders.size(); ++i) {
+    const int slot = slots.of(jaxpr_->binders[i].get());
+    if (i >= consts.size()) {
+      arg_slots_.push_back(slot);
+    } else if (slot >= 0) {
+      constants_.push_back(std::move(consts[i]));
+      constant_slots_.push_back(slot);
+    }
+  }
+  std::vector<PlanStep> all;
+  for (std::size_t e = 0; e < jaxpr_->eqns.size(); ++e)
+    all.push_back(make_step(jaxpr_->eqns[e], e, slots));
+  for (const Atom& a : jaxpr_->outs) {
+    if (!a.is_literal()) {
+      out_slots_.push_back(slots.of(a.var()));
+      continue;
+    }
+    out_slots_.push_back(slots.fresh());
+    constants_.push_back(
+        materialize(static_cast<const LiteralNode&>(*node_of(a.literal())), mesh_));
+    constant_slots_.push_back(out_slots_.back());
+  }
+  slot_count_ = slots.size();
+
+  for (std::size_t begin = 0; begin < all.size();) {
+    if (all[begin].eqn->primitive->interpret) {
+      parts_.push_back({nullptr, std::move(all[begin])});
+      ++begin;
+      continue;
+    }
+    std::size_t end = begin;
+    while (end < all.size() && !all[end].eqn->primitive->interpret) ++end;
+    std::vector<int> in, out;
+    std::vector<bool> last_in, made(slot_count_, false), known(slot_count_, false);
+    for (std::size_t e = begin; e < end; ++e) {
+      for (std::size_t i = 0; i < all[e].in.size(); ++i) {
+        const int slot = all[e].in[i];
+        if (slot < 0 || made[static_cast<std::size_t>(slot)] ||
+            known[static_cast<std::size_t>(slot)])
+          continue;
+        known[static_cast<std::size_t>(slot)] = true;
+        in.push_back(slot);
+        const std::size_t last = slots.last(all[e].eqn->in[i].var());
+        last_in.push_back(last != Slots::kResult && last < end);
+      }
+      for (std::size_t o = 0; o < all[e].out.size(); ++o) {
+        const int slot = all[e].out[o];
+        if (slot < 0) continue;
+        made[static_cast<std::size_t>(slot)] = true;
+        const std::size_t last = slots.last(all[e].eqn->out[o].get());
+        if (last == Slots::kResult || last >= end) out.push_back(slot);
+      }
+    }
+    std::vector<PlanStep> steps(std::make_move_iterator(all.begin() + std::ptrdiff_t(begin)),
+                                std::make_move_iterator(all.begin() + std::ptrdiff_t(end)));
+    parts_.push_back({std::make_unique<Segment>(mesh_, std::move(steps), std::move(in),
+                                                std::move(out), std::move(last_in)),
+                      {}});
+    begin = end;
+  }
+}
+
+Plan::~Plan() = default;
+
+void Plan::run_control(const PlanStep& step, std::vector<Array>& values) const {
+  std::vector<Array> in;
+  for (std::size_t i = 0; i < step.in.size(); ++i) {
+    const int slot = step.in[i];
+    if (slot < 0) {
+      in.push_back(step.eqn->in[i].literal());
+    } else if (step.last >> i & 1u) {
+      in.push_back(std::move(values[static_cast<std::size_t>(slot)]));
+    } else {
+      in.push_back(values[static_cast<std::size_t>(slot)]);
+    }
+  }
+  std::vector<Array> out(step.out.size());
+  run_control_fn(*mesh_, *step.eqn, in, out);
+  for (std::size_t o = 0; o < out.size(); ++o)
+    if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
+}
+
+std::vector<Array> Plan::run(std::vector<Array> args) {
+  std::lock_guard lock(mutex_);
+  std::vector<Array> values(slot_count_);
+  for (std::size_t i = 0; i < constants_.size(); ++i)
+    values[static_cast<std::size_t>(constant_slots_[i])] = constants_[i];
+  for (std::size_t i = 0; i < args.size(); ++i)
+    if (arg_slots_[i] >= 0) values[static_cast<std::size_t>(arg_slots_[i])] = std::move(args[i]);
+  args.clear();
+  for (const Part& part : parts_) {
+    if (part.segment) {
+      part.segment->run(values);
+    } else {
+      run_control(part.control, values);
+    }
+  }
+  std::vector<Array> results;
+  results.reserve(out_slots_.size());
+  for (int slot : out_slots_) results.push_back(values[static_cast<std::size_t>(slot)]);
+  return results;
+}
+
+std::string Plan::text() const {
+  std::lock_guard lock(mutex_);
+  std::string text = "plan on " + to_string(Mesh(mesh_)) + "\n";
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const Part& part = parts_[i];
+    if (part.segment) {
+      text += "segment " + std::to_string(i) + "\n" + part.segment->text();
+    } else {
+      text += "segment " + std::to_string(i) + ": the host decides\n  " +
+              part.control.eqn->primitive->name + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace shmap

@@ -1,0 +1,365 @@
+#include "core/runtime/segment.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/base/env.h"
+#include "core/base/format_float.h"
+#include "core/device/backend.h"
+#include "core/ir/node.h"
+#include "core/runtime/launch.h"
+#include "core/runtime/op_site.h"
+#include "core/runtime/reshard.h"
+#include "core/runtime/step.h"
+
+namespace shmap {
+
+namespace {
+
+// A program that is called with ever new arrays, or whose results are all kept, gains nothing from
+// more of them.
+constexpr std::size_t kMaxExecutables = 8;
+constexpr std::size_t kMaxOutputSets = 8;
+
+bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
+
+// The same table over other buffers.
+template <class Map>
+Array with_buffers(const StoredNode& node, Map map) {
+  Array copy = relabel(node, node.type, node.sharding, node.trace, node.committed);
+  for (Block& b : stored_of(copy)->blocks()) b.buffer = map(b.buffer);
+  return copy;
+}
+
+void add_distinct(std::vector<Buffer*>& list, Buffer* buffer) {
+  if (std::find(list.begin(), list.end(), buffer) == list.end()) list.push_back(buffer);
+}
+
+}  // namespace
+
+bool Segment::OutputSet::is_free() const {
+  return std::all_of(buffers.begin(), buffers.end(),
+                     [](const BufferRef& b) { return b.use_count() == 1; });
+}
+
+Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std::vector<int> in,
+                 std::vector<int> out, std::vector<bool> last_in)
+    : mesh_(*mesh),
+      steps_(std::move(steps)),
+      in_(std::move(in)),
+      out_(std::move(out)),
+      last_in_(std::move(last_in)) {
+  std::unordered_map<int, const ShapedArray*> types;
+  for (const PlanStep& step : steps_)
+    for (std::size_t o = 0; o < step.out.size(); ++o) types[step.out[o]] = &step.out_types[o];
+  for (int slot : out_) out_types_.push_back(*types.at(slot));
+}
+
+void Segment::run_steps(std::vector<Array>& values) const {
+  for (const PlanStep& step : steps_) {
+    std::vector<Array> in;
+    in.reserve(step.in.size());
+    for (std::size_t i = 0; i < step.in.size(); ++i) {
+      const int slot = step.in[i];
+      if (slot < 0) {
+        in.push_back(step.eqn->in[static_cast<std::size_t>(~slot)].literal());
+      } else if (step.last >> i & 1u) {
+        in.push_back(std::move(values[static_cast<std::size_t>(slot)]));
+      } else {
+        in.push_back(values[static_cast<std::size_t>(slot)]);
+      }
+    }
+    std::vector<Array> out;
+    std::vector<StoredNode*> results;
+    for (const ShapedArray& t : step.out_types) {
+      StoredNode* node = StoredNode::make(t, &mesh_, mesh_.local_count());
+      node->committed = true;
+      out.push_back(Array::first(node));
+      results.push_back(node);
+    }
+    const Primitive& primitive = *step.eqn->primitive;
+    if (primitive.group) {
+      std::vector<StoredNode*> operands;
+      for (Array& x : in) {
+        if (node_of(x)->kind == NodeKind::literal)
+          x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh_);
+        operands.push_back(stored_of(x));
+      }
+      GroupCall call{primitive,        *step.eqn->params,    mesh_, operands, results,
+                     step.eqn->source, OpSite::next_number()};
+      primitive.group(call);
+      check_nans({&primitive, &mesh_, 0, call.number, step.eqn->source}, results);
+    } else {
+      std::uint32_t given = 0;
+      if (primitive.in_place) {
+        for (std::size_t i = 0; i < in.size() && i < 32; ++i)
+          given |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
+      }
+      run_step({primitive, *step.eqn->params, mesh_, in, step.in_types, step.varying, given,
+                step.eqn->source},
+               step.out_types, results);
+    }
+    for (std::size_t o = 0; o < out.size(); ++o)
+      if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
+  }
+}
+
+bool Segment::owned_by_sets(const Buffer* buffer) const {
+  for (const auto& set : sets_)
+    for (const BufferRef& b : set->buffers)
+      if (b.get() == buffer) return true;
+  return false;
+}
+
+// Which inputs were given up by everybody else: the handle is the only one, and so is the table
+// that names their buffers (beside the output set of an earlier run, where they come from one).
+std::vector<bool> Segment::donated(const std::vector<Array>& inputs) const {
+  std::vector<bool> given(inputs.size(), false);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!last_in_[i] || !is_unique(inputs[i])) continue;
+    const StoredNode& node = *stored_of(inputs[i]);
+    std::unordered_map<const Buffer*, std::int32_t> entries;
+    for (const Block& b : node.blocks()) ++entries[b.buffer.get()];
+    given[i] = std::all_of(entries.begin(), entries.end(), [&](const auto& e) {
+      return e.first->use_count() == e.second + (owned_by_sets(e.first) ? 1 : 0);
+    });
+  }
+  return given;
+}
+
+void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>& given) {
+  key_.clear();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    key_.push_back(given[i] ? this : nullptr);
+    for (const Block& b : stored_of(inputs[i])->blocks()) key_.push_back(b.data());
+  }
+}
+
+Segment::Executable* Segment::find() {
+  for (const auto& e : executables_)
+    if (e->key == key_ && e->outputs->is_free()) return e.get();
+  return nullptr;
+}
+
+std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout) {
+  const std::vector<std::int64_t> wanted = layout.escaping();
+  for (const auto& set : sets_) {
+    if (set->buffers.size() != wanted.size() || !set->is_free()) continue;
+    bool fits = true;
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+      const MemoryLayout::Place& place = layout.places[static_cast<std::size_t>(wanted[k])];
+      fits = fits && &set->buffers[k]->space() == place.space &&
+             set->buffers[k]->bytes() == place.bytes;
+    }
+    if (fits) return set;
+  }
+  if (sets_.size() >= kMaxOutputSets) return nullptr;
+  auto set = std::make_shared<OutputSet>();
+  for (std::int64_t k : wanted) {
+    const MemoryLayout::Place& place = layout.places[static_cast<std::size_t>(k)];
+    set->buffers.push_back(place.space->allocate(place.bytes));
+  }
+  sets_.push_back(set);
+  return set;
+}
+
+Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
+                                      const std::vector<bool>& given, std::size_t slots) {
+  Backend& backend = mesh_.backend();
+  auto made = std::make_unique<Executable>();
+  // The program on proxies of its inputs; those that were not given up have an owner more, so that
+  // nothing takes them over.
+  const auto program = [&](std::vector<Array>& values) {
+    std::unordered_map<const Buffer*, BufferRef> proxies;
+    std::vector<BufferRef> held;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      Array x = with_buffers(*stored_of(inputs[i]), [&](const BufferRef& b) {
+        BufferRef& proxy = proxies[b.get()];
+        if (!proxy) proxy = proxy_of(b);
+        return proxy;
+      });
+      if (!given[i])
+        for (const Block& b : stored_of(x)->blocks()) held.push_back(b.buffer);
+      values[static_cast<std::size_t>(in_[i])] = std::move(x);
+    }
+    proxies.clear();
+    std::vector<Array> kept;  // inputs that live on, and those that are not to be written
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      if (!last_in_[i] || !given[i]) kept.push_back(values[static_cast<std::size_t>(in_[i])]);
+    run_steps(values);
+  };
+
+  std::vector<Allocation> tape;
+  {
+    UncountedScope uncounted;
+    std::vector<Array> values(slots);
+    MemoryRehearsal rehearsal;
+    CaptureScope capture(backend);
+    program(values);
+    for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
+    tape = rehearsal.finish();
+  }
+  made->layout = plan_layout(tape);
+  made->outputs = free_set(made->layout);
+  if (!made->outputs) return nullptr;
+  for (std::size_t s = 0; s < made->layout.slabs.size(); ++s) {
+    const MemoryLayout::Slab& slab = made->layout.slabs[s];
+    const auto fits = [&](const BufferRef& b) {
+      return &b->space() == slab.space && b->bytes() >= slab.bytes;
+    };
+    auto known = std::find_if(slabs_.begin(), slabs_.end(), fits);
+    if (known == slabs_.end()) {
+      std::erase_if(slabs_, [&](const BufferRef& b) { return &b->space() == slab.space; });
+      slabs_.push_back(slab.space->allocate(slab.bytes));
+      known = slabs_.end() - 1;
+    }
+    made->slabs.push_back(*known);
+  }
+  {
+    UncountedScope uncounted;
+    std::vector<Array> values(slots);
+    PlacedMemory memory(made->layout, made->slabs, made->outputs->buffers);
+    CaptureScope capture(backend);
+    program(values);
+    for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
+    memory.finish();
+    // Where each result lies: in a buffer of the output set, or where an input does.
+    std::unordered_map<const Buffer*, std::uint32_t> outputs;
+    for (std::uint32_t k = 0; k < made->outputs->buffers.size(); ++k)
+      outputs.emplace(made->outputs->buffers[k].get(), k);
+    std::unordered_map<const Buffer*, std::pair<std::uint32_t, std::uint32_t>> from;
+    for (std::uint32_t i = 0; i < inputs.size(); ++i) {
+      const auto blocks = stored_of(inputs[i])->blocks();
+      for (std::uint32_t p = 0; p < blocks.size(); ++p)
+        from.try_emplace(blocks[p].buffer.get(), i, p);
+    }
+    for (int slot : out_) {
+      std::vector<Place>& places = made->results.emplace_back();
+      for (const Block& b : stored_of(values[static_cast<std::size_t>(slot)])->blocks()) {
+        const BufferRef real = behind(*b.buffer);
+        if (const auto it = outputs.find(real.get()); it != outputs.end()) {
+          places.push_back({Place::output, it->second, 0, b.offset});
+        } else {
+          const auto [input, position] = from.at(real.get());
+          places.push_back({Place::input, input, position, b.offset});
+        }
+      }
+    }
+    made->counted = uncounted.take();
+    values.clear();
+    made->graph = capture.end();
+  }
+  made->key = key_;
+  made->donated = given;
+  if (executables_.size() >= kMaxExecutables) {
+    const auto oldest =
+        std::min_element(executables_.begin(), executables_.end(),
+                         [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
+    executables_.erase(oldest);
+  }
+  executables_.push_back(std::move(made));
+  return executables_.back().get();
+}
+
+void Segment::launch(Executable& executable, std::vector<Array>& inputs,
+                     std::vector<Array>& values) {
+  executable.last_used = runs_;
+  std::vector<Buffer*> reads, writes;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    for (const Block& b : stored_of(inputs[i])->blocks())
+      add_distinct(executable.donated[i] ? writes : reads, b.buffer.get());
+  for (const BufferRef& b : executable.outputs->buffers) writes.push_back(b.get());
+  {
+    std::lock_guard lock(mesh_.backend().submit_mutex());
+    std::vector<Event> waits;
+    if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
+    const Event event = executable.graph->launch(waits);
+    if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+  }
+  executable.counted.add();
+  for (std::size_t o = 0; o < out_.size(); ++o) {
+    const std::vector<Place>& places = executable.results[o];
+    StoredNode* node = StoredNode::make(out_types_[o], &mesh_, mesh_.local_count());
+    node->committed = true;
+    Array result = Array::first(node);
+    for (std::uint32_t p = 0; p < places.size(); ++p) {
+      const Place& at = places[p];
+      Block& b = node->blocks()[p];
+      b.buffer = at.kind == Place::output
+                     ? executable.outputs->buffers[at.index]
+                     : stored_of(inputs[at.index])->blocks()[at.position].buffer;
+      b.offset = at.offset;
+    }
+    values[static_cast<std::size_t>(out_[o])] = std::move(result);
+  }
+}
+
+void Segment::run(std::vector<Array>& values) {
+  static const bool checks_nans = env::flag(env::Var::check_nans);
+  if (++runs_ == 1 || checks_nans || steps_.empty()) return run_steps(values);
+  std::vector<Array> inputs;
+  inputs.reserve(in_.size());
+  for (std::size_t i = 0; i < in_.size(); ++i) {
+    Array& x = values[static_cast<std::size_t>(in_[i])];
+    inputs.push_back(last_in_[i] ? std::move(x) : x);
+  }
+  const std::vector<bool> given = donated(inputs);
+  make_key(inputs, given);
+  Executable* executable = find();
+  if (!executable) executable = capture(inputs, given, values.size());
+  if (executable) return launch(*executable, inputs, values);
+  for (std::size_t i = 0; i < in_.size(); ++i)
+    if (last_in_[i]) values[static_cast<std::size_t>(in_[i])] = std::move(inputs[i]);
+  inputs.clear();
+  run_steps(values);
+}
+
+std::string Segment::text() const {
+  const Executable* latest = nullptr;
+  for (const auto& e : executables_)
+    if (!latest || e->last_used > latest->last_used) latest = e.get();
+  std::string text;
+  for (const PlanStep& step : steps_) {
+    const Primitive& primitive = *step.eqn->primitive;
+    std::string operands, results;
+    for (std::size_t i = 0; i < step.in.size(); ++i) {
+      operands += ' ';
+      if (step.in[i] < 0) {
+        const auto& literal = static_cast<const LiteralNode&>(*node_of(step.eqn->in[i].literal()));
+        operands += detail::format_scalar(literal.value, literal.type.dtype());
+      } else {
+        operands += "%" + std::to_string(step.in[i]) + (step.last >> i & 1u ? "!" : "");
+      }
+    }
+    for (std::size_t o = 0; o < step.out.size(); ++o) {
+      results += (o ? " " : "") +
+                 (step.out[o] < 0 ? std::string("_") : "%" + std::to_string(step.out[o])) + ":" +
+                 to_string(step.out_types[o]);
+    }
+    const std::string params = to_string(*step.eqn->params);
+    const bool runs = !primitive.view || primitive.group;
+    text += std::string("  ") +
+            (primitive.group ? "comm    "
+             : runs          ? "compute "
+                             : "view    ") +
+            results + " = " + primitive.name + (params.empty() ? "" : "[" + params + "]") +
+            operands + "\n";
+  }
+  if (!latest) return text;
+  text += "  graph: " + std::to_string(latest->graph->nodes()) + " nodes, " +
+          std::to_string(latest->graph->edges()) + " edges\n";
+  for (const MemoryLayout::Slab& slab : latest->layout.slabs) {
+    text += "  memory of " + slab.space->name() + ": " + std::to_string(slab.bytes) + " bytes (" +
+            std::to_string(slab.lower_bound) + " alive at once)";
+    for (std::size_t k = 0; k < latest->layout.places.size(); ++k) {
+      const MemoryLayout::Place& place = latest->layout.places[k];
+      if (place.space != slab.space || place.offset == MemoryLayout::kEscapes) continue;
+      text += "\n    slot " + std::to_string(k) + ": " + std::to_string(place.bytes) +
+              " bytes at " + std::to_string(place.offset);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace shmap

@@ -1,0 +1,88 @@
+// Segment: a straight piece of a plan, which is captured into graphs.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/base/counters.h"
+#include "core/device/graph.h"
+#include "core/device/plan_memory.h"
+#include "core/ir/jaxpr.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+// One equation with its values numbered.
+struct PlanStep {
+  const Eqn* eqn;
+  std::vector<int> in;     // slots; ~i for operand i where that is a literal
+  std::uint32_t last = 0;  // bit i: operand i's slot is mentioned here for the last time
+  std::vector<int> out;    // slots; -1 where nobody reads it
+  std::vector<ShapedArray> in_types, out_types;
+  std::uint32_t varying = 0;  // the mesh axes over which the results vary
+};
+
+class Segment {
+ public:
+  // in, out: the slots that it reads and that are read after it; last_in: which of `in` are
+  // mentioned nowhere later.
+  Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std::vector<int> in,
+          std::vector<int> out, std::vector<bool> last_in);
+
+  // Runs on the values of a plan, by slot: reads in(), and lets those go that are mentioned last
+  // here; fills out().
+  void run(std::vector<Array>& values);
+
+  const std::vector<PlanStep>& steps() const { return steps_; }
+  // A line a step; then the nodes of the latest graph, and its memory.
+  std::string text() const;
+
+ private:
+  // Buffers that a graph leaves its results in. Free while nobody else owns any of them.
+  struct OutputSet {
+    std::vector<BufferRef> buffers;
+    bool is_free() const;
+  };
+  // Where a block of a result is found after a launch.
+  struct Place {
+    enum Kind : std::uint8_t { output, input } kind;
+    std::uint32_t index;     // of the output buffer, or of the input
+    std::uint32_t position;  // of the input's table
+    std::int64_t offset;     // in the buffer
+  };
+  struct Executable {
+    std::vector<const void*> key;
+    std::shared_ptr<OutputSet> outputs;  // before the graph: it outlives that
+    std::vector<BufferRef> slabs;
+    Ref<Graph> graph;
+    std::vector<std::vector<Place>> results;  // by result, by position
+    std::vector<bool> donated;
+    CounterDelta counted;
+    MemoryLayout layout;
+    std::uint64_t last_used = 0;
+  };
+
+  void run_steps(std::vector<Array>& values) const;
+  std::vector<bool> donated(const std::vector<Array>& inputs) const;
+  void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
+  Executable* find();
+  std::shared_ptr<OutputSet> free_set(const MemoryLayout& layout);
+  Executable* capture(const std::vector<Array>& inputs, const std::vector<bool>& given,
+                      std::size_t slots);
+  void launch(Executable& executable, std::vector<Array>& inputs, std::vector<Array>& values);
+  bool owned_by_sets(const Buffer* buffer) const;
+
+  const detail::MeshImpl& mesh_;
+  std::vector<PlanStep> steps_;
+  std::vector<int> in_, out_;
+  std::vector<ShapedArray> out_types_;
+  std::vector<bool> last_in_;
+  std::uint64_t runs_ = 0;
+  std::vector<std::shared_ptr<OutputSet>> sets_;
+  std::vector<BufferRef> slabs_;  // the largest so far, for graphs to come
+  std::vector<std::unique_ptr<Executable>> executables_;
+  std::vector<const void*> key_;  // of the call at hand
+};
+
+}  // namespace shmap

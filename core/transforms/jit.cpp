@@ -1,0 +1,483 @@
+#include "core/transforms/jit.h"
+
+#include <atomic>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+
+#include "core/array/tree_paths.h"
+#include "core/base/env.h"
+#include "core/runtime/plan.h"
+#include "core/runtime/reshard.h"
+#include "core/transforms/eval.h"
+#include "core/transforms/lower.h"
+#include "core/transforms/per_device.h"
+#include "core/transforms/trace_function.h"
+#include "shmap/jit.h"
+
+namespace shmap {
+
+// ---- the primitives
+namespace {
+
+int count_results(Types, const Params& params) {
+  return static_cast<int>(params_as<JitParams>(params).jaxpr->outs.size());
+}
+
+void eval_jit(Types in, const Params& params, std::span<ShapedArray> out) {
+  const Jaxpr& jaxpr = *params_as<JitParams>(params).jaxpr;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (in[i].dtype() != jaxpr.binders[i]->type.dtype() ||
+        !(in[i].dims() == jaxpr.binders[i]->type.dims())) {
+      throw TypeError("jit: operand " + std::to_string(i) + " of type " + to_string(in[i]) +
+                      " is given to an argument of type " + to_string(jaxpr.binders[i]->type));
+    }
+  }
+  for (std::size_t o = 0; o < out.size(); ++o) out[o] = jaxpr.outs[o].type();
+}
+
+void vary_jit(Types in, const Params& params, const detail::AxisEnv&, std::span<ShapedArray>) {
+  const Jaxpr& jaxpr = *params_as<JitParams>(params).jaxpr;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (!jaxpr.binders[i]->type.axes().contains(in[i].axes())) {
+      throw TypeError("jit: operand " + std::to_string(i) + " of type " + to_string(in[i]) +
+                      " is given to an argument of type " + to_string(jaxpr.binders[i]->type));
+    }
+  }
+}
+
+void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine) {
+  std::vector<Array> args(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
+  std::vector<Array> results = eval_jaxpr(*params_as<JitParams>(params).jaxpr, std::move(args));
+  std::move(results.begin(), results.end(), out.begin());
+}
+
+void lower_jit(LowerCall& call) {
+  std::vector<LowerValue> results = call.lowering.program(*params_as<JitParams>(call.params).jaxpr,
+                                                          {call.in.begin(), call.in.end()});
+  std::move(results.begin(), results.end(), call.out.begin());
+}
+
+void eval_constraint(Types in, const Params& params, std::span<ShapedArray> out) {
+  params_as<ConstraintParams>(params).sharding->block_shape(in[0].dims(),
+                                                            "with_sharding_constraint");
+  out[0] = in[0];
+}
+
+void interpret_constraint(std::span<Array> in, const Params& params, std::span<Array> out,
+                          SourceLine source) {
+  out[0] = reshard(in[0], params_as<ConstraintParams>(params).sharding, "with_sharding_constraint",
+                   source);
+}
+
+void lower_constraint(LowerCall& call) {
+  const Sharding* target = params_as<ConstraintParams>(call.params).sharding;
+  if (target->mesh() != call.lowering.mesh())
+    throw_other_mesh(target->mesh(), call.lowering.mesh(), call.source);
+  call.out[0] = call.lowering.reshard(call.in[0], target, "with_sharding_constraint", call.source);
+}
+
+}  // namespace
+
+constinit Primitive jit_p = [] {
+  Primitive p;
+  p.name = "jit";
+  p.abstract_eval = eval_jit;
+  p.result_count = count_results;
+  p.variance = vary_jit;
+  p.interpret = interpret_jit;
+  p.lower = lower_jit;
+  return p;
+}();
+
+constinit Primitive sharding_constraint_p = [] {
+  Primitive p;
+  p.name = "sharding_constraint";
+  p.abstract_eval = eval_constraint;
+  p.interpret = interpret_constraint;
+  p.lower = lower_constraint;
+  return p;
+}();
+
+void ConstraintParams::visit(ParamVisitor& v) const {
+  v.value("sharding", std::string_view(to_string(sharding->spec())));
+}
+
+const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
+  for (const Eqn& e : jaxpr.eqns) {
+    if (const detail::MeshImpl* mesh = e.params->mesh()) return mesh;
+    if (!e.primitive->interpret) continue;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params))
+      if (const detail::MeshImpl* mesh = mesh_of(*inner)) return mesh;
+  }
+  return nullptr;
+}
+
+// ---- control flow inside of plans: interpreted, op by op, on the blocks at hand
+namespace {
+
+void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
+                 std::span<Array> out) {
+  PerDeviceTrace trace(&mesh, {false, false});
+  for (Array& x : in) {
+    if (node_of(x)->kind == NodeKind::literal) continue;
+    const StoredNode& node = *stored_of(x);
+    x = relabel(node, node.type, nullptr, trace.id(), true);
+  }
+  TraceScope scope(trace);
+  eqn.primitive->interpret(in, *eqn.params, out, eqn.source);
+  for (Array& x : out) {
+    if (node_of(x)->kind == NodeKind::literal)
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh);
+    const StoredNode& node = *stored_of(x);
+    x = relabel(node, node.type, nullptr, 0, true);
+  }
+}
+
+}  // namespace
+
+void register_jit() {
+  register_primitive(jit_p);
+  register_primitive(sharding_constraint_p);
+  set_run_control(run_control);
+}
+
+// ---- calls
+namespace detail {
+
+Array constrain_sharding(const Array& x, const NamedSharding& sharding, SourceLine source) {
+  checked_node(x, "with_sharding_constraint", source);
+  if (current_trace().axis_env() != nullptr) {
+    throw ValueError(
+        "with_sharding_constraint: called in the body of a shard_map, where arrays are blocks and "
+        "have no sharding: call it outside of the body" +
+        at_line(source));
+  }
+  const Sharding* target = sharding.mesh().impl()->sharding(sharding.spec());
+  return bind(sharding_constraint_p, x, ConstraintParams(target), source);
+}
+
+namespace {
+
+// What a program depends on beside the types: where it is traced.
+struct Scope {
+  enum Kind : std::uint8_t { eager, body, staged } kind = eager;
+  const AxisEnv* env = nullptr;
+  const MeshImpl* mesh = nullptr;  // of a body that runs now
+  bool check_variance = true, auto_pbroadcast = true;
+  friend bool operator==(const Scope&, const Scope&) = default;
+};
+
+Scope scope_here() {
+  const Trace& trace = current_trace();
+  Scope scope;
+  scope.env = trace.axis_env();
+  scope.check_variance = trace.checks_variance();
+  scope.auto_pbroadcast = trace.auto_pbroadcast();
+  if (trace.staged()) {
+    scope.kind = Scope::staged;
+  } else if (const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace)) {
+    scope.kind = Scope::body;
+    scope.mesh = body->mesh();
+  }
+  return scope;
+}
+
+// One argument, as far as programs depend on it.
+struct Signature {
+  ShapedArray type;
+  const MeshImpl* mesh = nullptr;  // where it is placed; null for host scalars and traced values
+  const Sharding* sharding = nullptr;
+  bool committed = false;
+
+  bool matches(const Node& node) const {
+    if (!(node.type == type) || node.type.weak() != type.weak()) return false;
+    if (node.kind != NodeKind::stored) return mesh == nullptr;
+    const auto& stored = static_cast<const StoredNode&>(node);
+    return stored.mesh == mesh && stored.sharding == sharding && stored.committed == committed;
+  }
+};
+
+Signature signature_of(const Node& node) {
+  Signature s;
+  s.type = node.type;
+  if (node.kind == NodeKind::stored) {
+    const auto& stored = static_cast<const StoredNode&>(node);
+    s.mesh = stored.mesh;
+    s.sharding = stored.sharding;
+    s.committed = stored.committed;
+  }
+  return s;
+}
+
+struct Entry {
+  const void* tag;
+  Scope scope;
+  std::string key;
+  std::vector<Signature> arguments;
+
+  Traced traced;
+  std::shared_ptr<const void> like;
+  std::vector<ShapedArray> out_types;
+  // What runs; null where the program is staged into another, or interpreted.
+  std::unique_ptr<Plan> plan;
+  std::vector<const Sharding*> in, out;
+  bool committed = false;  // the results
+};
+
+std::string describe(const Signature& s) {
+  std::string text = to_string(s.type);
+  if (s.type.weak()) text += " (weak)";
+  if (s.sharding) text += " " + to_string(NamedSharding(Mesh(s.mesh), s.sharding->spec()));
+  return text;
+}
+
+}  // namespace
+
+struct JitCacheImpl {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Entry>> entries;  // the latest found first
+  std::shared_ptr<Entry> latest_plan;
+
+  std::shared_ptr<Entry> find(const void* tag, const Scope& scope, const FlatTree& arguments) {
+    std::lock_guard lock(mutex);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const Entry& e = *entries[i];
+      if (e.tag != tag || e.arguments.size() != arguments.leaves.size() || e.key != arguments.key ||
+          !(e.scope == scope))
+        continue;
+      bool same = true;
+      for (std::size_t a = 0; a < e.arguments.size() && same; ++a)
+        same = e.arguments[a].matches(*node_of(arguments.leaves[a]));
+      if (!same) continue;
+      if (i != 0) std::swap(entries[0], entries[i]);
+      return entries[0];
+    }
+    return nullptr;
+  }
+
+  // Says why nothing was found.
+  void explain(const FlatTree& arguments, const Scope& scope, SourceLine source) {
+    std::lock_guard lock(mutex);
+    std::string text = "shmap: jit" + at_line(source) + "\n  is traced";
+    if (entries.empty()) {
+      text += ": its first call\n";
+    } else {
+      const Entry& e = *entries.front();
+      text += " again:\n";
+      if (!(e.scope == scope)) text += "  it is called in another scope\n";
+      if (e.key != arguments.key) text += "  static members or sizes of containers differ\n";
+      if (e.arguments.size() != arguments.leaves.size()) {
+        text += "  the number of arrays differs: " + std::to_string(arguments.leaves.size()) +
+                " now, " + std::to_string(e.arguments.size()) + " before\n";
+      }
+      const std::vector<std::string> paths = leaf_paths(arguments.node, "args");
+      for (std::size_t a = 0; a < e.arguments.size() && a < arguments.leaves.size(); ++a) {
+        const Node& node = *node_of(arguments.leaves[a]);
+        if (e.arguments[a].matches(node)) continue;
+        text += "  " + paths[a] + " is " + describe(signature_of(node)) + " now, and was " +
+                describe(e.arguments[a]) + " before\n";
+      }
+    }
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+};
+
+JitCache::JitCache() : impl_(std::make_unique<JitCacheImpl>()) {}
+JitCache::~JitCache() = default;
+
+std::string JitCache::plan_text() const {
+  std::lock_guard lock(impl_->mutex);
+  const Entry* e = impl_->latest_plan.get();
+  return e && e->plan ? e->plan->text() : "no plan: nothing was called, or it is interpreted\n";
+}
+
+namespace {
+
+void dump(const Entry& entry) {
+  static const std::string folder = env::text(env::Var::dump);
+  if (folder.empty()) return;
+  static std::atomic<int> count{0};
+  const std::string path = folder + "/jit" + std::to_string(count.fetch_add(1)) + ".txt";
+  std::ofstream file(path);
+  file << "traced:\n" << to_string(*entry.traced.jaxpr) << "\n";
+  if (entry.plan)
+    file << "\nplanned:\n" << to_string(entry.plan->jaxpr()) << "\n\n" << entry.plan->text();
+  file.close();
+  if (!file) {
+    throw ValueError("SHMAP_DUMP: cannot write " + path +
+                     ": the folder must exist and be writable");
+  }
+}
+
+// The mesh of the arguments that were placed, the one that the program asks for, that of the other
+// arguments, or the default device. Null where placed arguments differ: run op by op, which says
+// what is wrong.
+const MeshImpl* choose_mesh(const Entry& entry) {
+  const MeshImpl* wanted = mesh_of(*entry.traced.jaxpr);
+  const MeshImpl* placed = nullptr;
+  const MeshImpl* fresh = nullptr;
+  const auto look_at = [&](const Signature& s) {
+    if (!s.mesh) return true;
+    if (!s.committed) {
+      if (!fresh) fresh = s.mesh;
+      return true;
+    }
+    if (s.mesh->is_single() && wanted) return true;
+    if (placed && placed != s.mesh) return false;
+    placed = s.mesh;
+    return true;
+  };
+  for (const Signature& s : entry.arguments)
+    if (!look_at(s)) return nullptr;
+  for (const Array& x : entry.traced.consts)
+    if (!look_at(signature_of(*node_of(x)))) return nullptr;
+  if (placed && wanted && placed != wanted) return nullptr;
+  return placed ? placed : wanted ? wanted : fresh ? fresh : MeshImpl::default_device();
+}
+
+void plan_global(Entry& entry, SourceLine source) {
+  const MeshImpl* mesh = choose_mesh(entry);
+  if (!mesh || mesh->is_abstract()) return;
+  std::vector<const Sharding*> shardings;
+  for (const Signature& s : entry.arguments)
+    shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : mesh->replicated());
+  try {
+    Lowered lowered = lower(*entry.traced.jaxpr, entry.traced.consts, mesh, shardings);
+    std::vector<Array> consts;
+    for (const Array& x : lowered.consts)
+      consts.push_back(reshard(x, mesh->replicated(), "a captured array", source));
+    entry.in = std::move(lowered.in);
+    entry.out = std::move(lowered.out);
+    entry.committed = !mesh->is_single();
+    for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
+    entry.plan = std::make_unique<Plan>(mesh, std::move(lowered.jaxpr), std::move(consts));
+  } catch (const OtherMesh&) {  // interpreted instead
+  }
+}
+
+std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLine source) {
+  if (!entry.plan) {
+    std::vector<Array> args = entry.traced.consts;
+    for (Array& x : leaves) args.push_back(std::move(x));
+    return eval_jaxpr(*entry.traced.jaxpr, std::move(args));
+  }
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const StoredNode* node = stored_of(leaves[i]);
+    if (!node || node->sharding != entry.in[i])
+      leaves[i] = reshard(leaves[i], entry.in[i], "jit: args[" + std::to_string(i) + "]", source);
+  }
+  std::vector<Array> blocks = entry.plan->run(std::move(leaves));
+  for (std::size_t o = 0; o < blocks.size(); ++o)
+    blocks[o] =
+        relabel(*stored_of(blocks[o]), entry.out_types[o], entry.out[o], 0, entry.committed);
+  return blocks;
+}
+
+void plan_body(Entry& entry, PerDeviceTrace& trace) {
+  std::vector<Array> consts = entry.traced.consts;
+  trace.admit(consts, "jit: a captured value", {});
+  entry.plan = std::make_unique<Plan>(trace.mesh(), entry.traced.jaxpr, std::move(consts));
+}
+
+std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
+                            SourceLine source) {
+  for (const Array& x : entry.traced.consts) {
+    const Node& node = *node_of(x);
+    if (node.trace != 0 && node.trace != trace.id())
+      throw_escaped(node, "jit: a captured value", source);
+  }
+  trace.admit(leaves, "jit: an argument", source);
+  for (Array& x : leaves) {
+    if (node_of(x)->kind == NodeKind::literal)
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), trace.mesh());
+  }
+  std::vector<Array> blocks = entry.plan->run(std::move(leaves));
+  for (std::size_t o = 0; o < blocks.size(); ++o)
+    blocks[o] = relabel(*stored_of(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
+  return blocks;
+}
+
+std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scope,
+                                   const FlatTree& arguments) {
+  auto entry = std::make_shared<Entry>();
+  entry->tag = call.tag;
+  entry->scope = scope;
+  entry->key = arguments.key;
+  std::vector<ShapedArray> types;
+  for (const Array& x : arguments.leaves) {
+    entry->arguments.push_back(signature_of(*node_of(x)));
+    types.push_back(node_of(x)->type);
+  }
+  StagingOptions staging;
+  staging.check_variance = scope.check_variance;
+  staging.auto_pbroadcast = scope.auto_pbroadcast;
+  FlatTree result;
+  entry->traced = trace_function("jit", types, call.body, result, staging, call.source);
+  entry->like = call.like(call.flat_call);
+  for (const Atom& a : entry->traced.jaxpr->outs) entry->out_types.push_back(a.type());
+  return entry;
+}
+
+// SHMAP_CHECK_CAPTURES: the program again, which must be the same, constants too.
+void check_captures(const Entry& entry, const JitCache::Call& call, const Scope& scope,
+                    const FlatTree& arguments) {
+  const auto again = trace_entry(call, scope, arguments);
+  const std::string was = to_string(*entry.traced.jaxpr), is = to_string(*again->traced.jaxpr);
+  if (was != is) {
+    throw ValueError(
+        "jit: the function depends on something that changed since it was traced, and that jit "
+        "does not see (a captured host value, a global): pass it as an argument. Traced now:\n" +
+        is + "\nTraced before:\n" + was + at_line(call.source));
+  }
+  for (std::size_t i = 0; i < again->traced.consts.size(); ++i) {
+    if (again->traced.consts[i].node() == entry.traced.consts[i].node()) continue;
+    throw ValueError("jit: captured array " + std::to_string(i) + " of type " +
+                     to_string(node_of(again->traced.consts[i])->type) +
+                     " is another than when the function was traced, and captures are read once: "
+                     "pass it as an argument" +
+                     at_line(call.source));
+  }
+}
+
+}  // namespace
+
+JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
+  static const bool checks_captures = env::flag(env::Var::check_captures);
+  static const bool explains = env::flag(env::Var::explain_retrace);
+  ensure_started();
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const Node& node = checked_node(arguments.leaves[i], "jit", call.source);
+    if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, "jit", call.source);
+  }
+  const Scope scope = scope_here();
+  auto* body = scope.kind == Scope::body ? &static_cast<PerDeviceTrace&>(current_trace()) : nullptr;
+  std::shared_ptr<Entry> entry = impl_->find(call.tag, scope, arguments);
+  if (!entry) {
+    if (explains) impl_->explain(arguments, scope, call.source);
+    entry = trace_entry(call, scope, arguments);
+    if (scope.kind == Scope::eager) plan_global(*entry, call.source);
+    if (body) plan_body(*entry, *body);
+    dump(*entry);
+    std::lock_guard lock(impl_->mutex);
+    impl_->entries.insert(impl_->entries.begin(), entry);
+    if (entry->plan) impl_->latest_plan = entry;
+  } else if (checks_captures) {
+    check_captures(*entry, call, scope, arguments);
+  }
+  Result result;
+  result.like = entry->like.get();
+  if (scope.kind == Scope::staged) {
+    std::vector<Array> operands = entry->traced.consts;
+    for (Array& x : arguments.leaves) operands.push_back(std::move(x));
+    result.leaves = bind_all(jit_p, operands, JitParams(entry->traced.jaxpr), call.source);
+  } else if (body) {
+    result.leaves = run_body(*entry, std::move(arguments.leaves), *body, call.source);
+  } else {
+    result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
+  }
+  return result;
+}
+
+}  // namespace detail
+}  // namespace shmap
