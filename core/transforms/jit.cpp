@@ -10,6 +10,7 @@
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
 #include "core/transforms/eval.h"
+#include "core/transforms/fuse.h"
 #include "core/transforms/lower.h"
 #include "core/transforms/per_device.h"
 #include "core/transforms/trace_function.h"
@@ -351,7 +352,7 @@ void plan_global(Entry& entry, SourceLine source) {
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->is_single();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
-    entry.plan = std::make_unique<Plan>(mesh, std::move(lowered.jaxpr), std::move(consts));
+    entry.plan = std::make_unique<Plan>(mesh, fuse(lowered.jaxpr), std::move(consts));
   } catch (const OtherMesh&) {  // interpreted instead
   }
 }
@@ -377,7 +378,7 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
 void plan_body(Entry& entry, PerDeviceTrace& trace) {
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
-  entry.plan = std::make_unique<Plan>(trace.mesh(), entry.traced.jaxpr, std::move(consts));
+  entry.plan = std::make_unique<Plan>(trace.mesh(), fuse(entry.traced.jaxpr), std::move(consts));
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
