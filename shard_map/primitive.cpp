@@ -94,7 +94,7 @@ void prune(PruneCall& call) {
   PrunedJaxpr body = prune_jaxpr(*p.jaxpr, call.wanted);
   if (body.jaxpr == p.jaxpr) return;
   auto made = std::make_shared<ShardMapParams>();
-  made->mesh = p.mesh;
+  made->over = p.over;
   made->options = p.options;
   for (std::size_t i = 0; i < p.in.size(); ++i)
     if (body.kept[i]) made->in.push_back(p.in[i]);
