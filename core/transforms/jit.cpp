@@ -13,6 +13,8 @@
 #include "core/transforms/fuse.h"
 #include "core/transforms/lower.h"
 #include "core/transforms/per_device.h"
+#include "core/transforms/schedule.h"
+#include "core/transforms/simplify.h"
 #include "core/transforms/trace_function.h"
 #include "shmap/jit.h"
 
@@ -337,6 +339,9 @@ const MeshImpl* choose_mesh(const Entry& entry) {
   return placed ? placed : wanted ? wanted : fresh ? fresh : MeshImpl::default_device();
 }
 
+// A program of blocks as it is planned.
+JaxprRef optimize(const Jaxpr& jaxpr) { return schedule(fuse(simplify(jaxpr))); }
+
 void plan_global(Entry& entry, SourceLine source) {
   const MeshImpl* mesh = choose_mesh(entry);
   if (!mesh || mesh->is_abstract()) return;
@@ -344,7 +349,7 @@ void plan_global(Entry& entry, SourceLine source) {
   for (const Signature& s : entry.arguments)
     shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : mesh->replicated());
   try {
-    Lowered lowered = lower(*entry.traced.jaxpr, entry.traced.consts, mesh, shardings);
+    Lowered lowered = lower(*simplify(*entry.traced.jaxpr), entry.traced.consts, mesh, shardings);
     std::vector<Array> consts;
     for (const Array& x : lowered.consts)
       consts.push_back(reshard(x, mesh->replicated(), "a captured array", source));
@@ -352,7 +357,7 @@ void plan_global(Entry& entry, SourceLine source) {
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->is_single();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
-    entry.plan = std::make_unique<Plan>(mesh, fuse(lowered.jaxpr), std::move(consts));
+    entry.plan = std::make_unique<Plan>(mesh, optimize(*lowered.jaxpr), std::move(consts));
   } catch (const OtherMesh&) {  // interpreted instead
   }
 }
@@ -378,7 +383,8 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
 void plan_body(Entry& entry, PerDeviceTrace& trace) {
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
-  entry.plan = std::make_unique<Plan>(trace.mesh(), fuse(entry.traced.jaxpr), std::move(consts));
+  entry.plan =
+      std::make_unique<Plan>(trace.mesh(), optimize(*entry.traced.jaxpr), std::move(consts));
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,

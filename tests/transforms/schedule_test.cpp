@@ -1,0 +1,66 @@
+// The order of equations: collectives early, what reads them late.
+#include "core/transforms/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "shmap/shmap.h"
+
+namespace shmap {
+namespace {
+
+std::vector<std::string> names(const Jaxpr& jaxpr) {
+  std::vector<std::string> out;
+  for (const Eqn& e : jaxpr.eqns) out.emplace_back(e.primitive->name);
+  return out;
+}
+
+template <class F>
+JaxprRef traced(F f) {
+  return make_jaxpr(f)(ShapedArray({64, 64}, f32, "i")).impl().jaxpr;
+}
+
+TEST(Schedule, CollectivesStartBeforeWorkThatDoesNotNeedThem) {
+  const JaxprRef j = traced([](Array x) {
+    const Array product = matmul(x, x);
+    const Array total = psum(x, "i");
+    return product + total;
+  });
+  EXPECT_EQ(names(*j), (std::vector<std::string>{"dot_general", "psum", "pbroadcast", "add"}));
+  EXPECT_EQ(names(*schedule(j))[0], "psum");
+}
+
+TEST(Schedule, WhatReadsACollectiveWaitsWhileThereIsOtherWork) {
+  const JaxprRef j = traced([](Array x) {
+    const Array moved = ppermute(x, "i", {{0, 1}});
+    const Array late = sin(moved);
+    const Array other = matmul(x, x);
+    return late + other;
+  });
+  EXPECT_EQ(names(*j), (std::vector<std::string>{"ppermute", "sin", "dot_general", "add"}));
+  EXPECT_EQ(names(*schedule(j)),
+            (std::vector<std::string>{"ppermute", "dot_general", "sin", "add"}));
+}
+
+TEST(Schedule, CollectivesKeepTheirOrder) {
+  const JaxprRef j = traced([](Array x) {
+    const Array late = psum(matmul(x, x), "i");
+    const Array early = pmax(x, "i");
+    return late + early;
+  });
+  const std::vector<std::string> order = names(*schedule(j));
+  const auto at = [&](const std::string& name) {
+    return std::find(order.begin(), order.end(), name) - order.begin();
+  };
+  EXPECT_LT(at("psum"), at("pmax"));
+}
+
+TEST(Schedule, AProgramInOrderIsLeftAsItIs) {
+  const JaxprRef j = traced([](Array x) { return sin(cos(x)); });
+  EXPECT_EQ(schedule(j).get(), j.get());
+}
+
+}  // namespace
+}  // namespace shmap
