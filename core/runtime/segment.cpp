@@ -80,9 +80,14 @@ void Segment::run_steps(std::vector<Array>& values) const {
     const Primitive& primitive = *step.eqn->primitive;
     if (primitive.group) {
       std::vector<StoredNode*> operands;
-      for (Array& x : in) {
-        if (node_of(x)->kind == NodeKind::literal)
+      for (std::size_t i = 0; i < in.size(); ++i) {
+        Array& x = in[i];
+        if (node_of(x)->kind == NodeKind::literal) {
           x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh_);
+        } else if (!(node_of(x)->type == step.in_types[i])) {
+          // An argument of the plan: a global array, whose blocks are what the equation reads.
+          x = relabel(*stored_of(x), step.in_types[i], nullptr, 0, true);
+        }
         operands.push_back(stored_of(x));
       }
       GroupCall call{primitive,        *step.eqn->params,    mesh_, operands, results,

@@ -1,6 +1,6 @@
 // shmap-test: devices
 // shard_map as an equation: its text, what it refuses while it is traced, and that evaluating it
-// gives what calling the function gives.
+// and jit give what calling the function gives.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
@@ -47,7 +47,12 @@ void expect_equal(const std::vector<Array>& got, const std::vector<Array>& want,
 template <class F, class... A>
 void expect_staged_is_eager(F f, const A&... args) {
   const ClosedJaxpr j = make_jaxpr(f)(args...);
-  expect_equal(eval_jaxpr(j, {args...}), {f(args...)}, to_string(j));
+  const Array want = f(args...);
+  expect_equal(eval_jaxpr(j, {args...}), {want}, to_string(j));
+  const auto g = jit(f);
+  for (int call = 0; call < 4; ++call)  // run, captured, replayed
+    expect_equal({g(args...)}, {want},
+                 "jit, call " + std::to_string(call) + ", of " + to_string(j));
 }
 
 TEST(StagedText, MatmulBasic) {
