@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/env.h"
+#include "core/cpu/kernels/gemm.h"
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
 #include "shmap/error.h"
@@ -92,6 +93,11 @@ void CpuBackend::synchronize() {
 
 void CpuBackend::run_parts(int parts, void (*run)(void* args, int part), void* args) {
   executor_.run_parts(parts, run, args, *devices_.front().compute);
+}
+
+void CpuBackend::stop() noexcept {
+  executor_.stop();
+  close_gemm_libraries();
 }
 
 std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index) {

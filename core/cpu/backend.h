@@ -33,7 +33,7 @@ class CpuBackend final : public Backend {
   void run_parts(int parts, void (*run)(void* args, int part), void* args) override;
   int workers() const noexcept override { return executor_.workers(); }
   std::string repro() const override { return executor_.repro(); }
-  void stop() noexcept override { executor_.stop(); }
+  void stop() noexcept override;
 
   Executor& executor() noexcept { return executor_; }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/gemm.h"
 #include "core/ops/dot.h"
@@ -161,6 +162,10 @@ struct Product {
   bool packs() const { return lhs.packed || rhs.packed; }
 };
 
+struct PackedOperands {  // kept for the next product of the thread
+  std::vector<std::byte> left, right;
+};
+
 int dot_parts(const KernelCall& call, int workers) {
   const Product p(call, params_as<DotParams>(call.params));
   if (p.batch >= workers) return workers;
@@ -173,12 +178,11 @@ int dot_parts(const KernelCall& call, int workers) {
 void run_dot(const KernelCall& call) {
   Product p(call, params_as<DotParams>(call.params));
   if (p.batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
-  static thread_local std::vector<std::byte> left,
-      right;  // kept for the next product of this thread
+  PackedOperands& packed = kept_by_thread<PackedOperands>();
   const std::int64_t item_bytes = p.gemm.m * p.gemm.n * itemsize(p.gemm.out);
   const auto set_item = [&](std::int64_t b) {
-    p.gemm.a = p.lhs.matrix(b, left);
-    p.gemm.b = p.rhs.matrix(b, right);
+    p.gemm.a = p.lhs.matrix(b, packed.left);
+    p.gemm.b = p.rhs.matrix(b, packed.right);
     p.gemm.c = static_cast<std::byte*>(call.out[0]) + b * item_bytes;
   };
   if (call.parts > p.batch) {

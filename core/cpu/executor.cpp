@@ -15,6 +15,7 @@
 #include "core/cpu/graph.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/runtime.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
@@ -166,6 +167,8 @@ Executor::~Executor() {
 
 void Executor::start_workers() {
   if (started_.exchange(true)) return;
+  std::lock_guard lock(mutex_);
+  if (stopping_) return;
   try {
     for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { worker(); });
   } catch (const std::system_error& e) {
@@ -178,20 +181,21 @@ void Executor::start_workers() {
 }
 
 void Executor::stop() noexcept {
+  std::vector<std::thread> threads;
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     stopped_.store(true);
+    threads.swap(threads_);
   }
   work_.notify_all();
-  for (std::thread& t : threads_) {
+  for (std::thread& t : threads) {
     if (t.get_id() == std::this_thread::get_id()) {
       t.detach();  // a task that ends the process
     } else {
       t.join();
     }
   }
-  threads_.clear();
 }
 
 std::string Executor::repro() const {
@@ -242,7 +246,11 @@ void Executor::add_edge(Node& before, Node& node, bool data) noexcept {
 void Executor::submit(Node& node) noexcept {
   node.add_ref();
   in_flight_.fetch_add(1);
-  if (options_.mode == Mode::async && !started_.load(std::memory_order_relaxed)) start_workers();
+  if (options_.mode == Mode::async) {
+    if (!detail::thread_state.stops_devices) [[unlikely]]
+      detail::stop_when_main_ends();
+    if (!started_.load(std::memory_order_relaxed)) start_workers();
+  }
   if (node.blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) {
     List ready;
     ready.push(&node);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/base/inline_vector.h"
+#include "core/base/thread_kept.h"
 #include "core/cpu/fused_plan.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/non_temporal.h"
@@ -134,7 +135,7 @@ inline void run_full(const FusedStep& s, const At& at) {
 void run_fused_steps(const FusedStepList& list, std::span<const void* const> operands,
                      std::span<void* const> results, std::int64_t begin, std::int64_t end) {
   if (begin >= end) return;
-  static thread_local Scratch scratch;
+  Scratch& scratch = kept_by_thread<Scratch>();
   InlineVector<std::byte*, 16> bases(kFusedOperands + operands.size() + results.size());
   std::byte** base = bases.data();
   *base++ = reinterpret_cast<std::byte*>(const_cast<std::uint64_t*>(list.constants.data()));

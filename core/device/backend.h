@@ -110,6 +110,7 @@ struct ThreadState {
   const char* task = nullptr;       // the name of the task that runs on this thread
   void* capture = nullptr;          // the capture of this thread
   CaptureMemory* memory = nullptr;  // what it may allocate from while it captures
+  bool stops_devices = false;       // if it is the main thread: when it ends
 };
 extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
 }  // namespace detail

@@ -1,6 +1,7 @@
 #include "core/device/runtime.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <mutex>
@@ -25,6 +26,13 @@ std::string chosen_devices(const Options& options) {
 }
 
 const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
+// Nothing in a forked child, which has no threads but its own.
+void stop_backends() noexcept {
+  if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
+    for (const auto& backend : r->backends()) backend->stop();
+  }
+}
 
 std::mutex& start_mutex() {
   static std::mutex* mutex = new std::mutex;
@@ -97,13 +105,24 @@ Runtime& start_runtime(const Options* options) {
   // Never destroyed: arrays in static variables outlive every other end.
   running = new Runtime(options != nullptr ? *options : Options());
   kept = running;
-  std::atexit([] {
-    if (Runtime* r = the_runtime.load(std::memory_order_acquire)) {
-      for (const auto& backend : r->backends()) backend->stop();
-    }
-  });
+  stop_first_at_exit();
+  stop_when_main_ends();
   the_runtime.store(running, std::memory_order_release);
   return *running;
+}
+
+void stop_first_at_exit() noexcept { std::atexit(stop_backends); }
+
+void stop_when_main_ends() noexcept {
+  // exit() destroys what the calling thread keeps before it calls any handler.
+  struct End {
+    ~End() {
+      if (getpid() == gettid()) stop_backends();
+    }
+  };
+  static thread_local End end;
+  (void)&end;  // which registers its destructor
+  thread_state.stops_devices = true;
 }
 
 }  // namespace detail

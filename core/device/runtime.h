@@ -42,6 +42,16 @@ class Runtime {
 namespace detail {
 extern std::atomic<Runtime*> the_runtime;
 Runtime& start_runtime(const Options* options);
+
+// The backends are stopped, so that no thread of theirs runs a task, before anything is destroyed
+// at exit that tasks may use. What is destroyed then, and in what order, grows as the process runs:
+// variables of libraries that were opened late go first. So there are two ways, both idempotent.
+//
+// Where the main thread leaves: before all of it. Only takes note of the calling thread.
+void stop_when_main_ends() noexcept;
+// Where another thread calls exit(): before all that was registered so far. For whoever opens a
+// library that tasks call, or has it make something new.
+void stop_first_at_exit() noexcept;
 }  // namespace detail
 
 // The runtime, started if it has not been. It is never destroyed. Throws as init(); DeviceError in

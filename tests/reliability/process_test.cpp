@@ -1,5 +1,5 @@
 // What a process as a whole may do wrong: fork after use, environment variables that cannot be
-// read, arrays that live until exit, one core for all. Each case runs in a child, so that this
+// read, one core for all. Each case runs in a child, so that this
 // process never uses a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,8 +21,6 @@ using test::ChildResult;
 using test::in_child;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-Array kept_until_exit;
 
 // 4 * (0 + 1 + … + 63) by way of a body and a collective.
 std::int32_t small_program() {
@@ -75,32 +73,6 @@ TEST(Fork, AfterUseIsAClearErrorInTheChild) {
 }
 
 TEST(Fork, BeforeUseIsFine) { expect_small_program({}); }
-
-TEST(Exit, WithArraysAlive) {
-  for (const char* executor : kExecutors) {
-    SCOPED_TRACE(executor);
-    const ChildResult r = in_child({{"SHMAP_EXECUTOR", executor}}, [] {
-      const Mesh mesh = make_mesh({8}, "i");
-      kept_until_exit = device_put(ones({512, 512}), {mesh, P("i")});
-      static Array in_function = matmul(kept_until_exit, kept_until_exit);
-      static Array unwaited = matmul(in_function, kept_until_exit);  // still running at exit
-      std::printf("done");
-    });
-    EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
-    EXPECT_EQ(r.output, "done");
-  }
-}
-
-TEST(Exit, WithAnErrorNobodyLookedAt) {
-  const ChildResult r =
-      in_child({{"SHMAP_FAULT", "kernel:throw"}, {"SHMAP_EXECUTOR", "async"}}, [] {
-        const Array x = ones({2048, 2048});
-        kept_until_exit = x;
-      });
-  EXPECT_TRUE(r.exit_code == 0 ||
-              (r.exit_code == 1 && r.output.find("fault injected") != r.output.npos))
-      << r.exit_code << r.output << " signal " << r.signal;
-}
 
 TEST(MovedFrom, ArraySaysSo) {
   const ChildResult r = in_child({}, [] {

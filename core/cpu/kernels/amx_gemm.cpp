@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/copy_transpose.h"
 
 namespace shmap::cpu {
@@ -367,9 +368,9 @@ void run_rows(const Gemm& g, Buffers& buffers) {
 }
 
 void run(const Gemm& g) {
-  thread_local Buffers buffers;
+  Buffers& buffers = kept_by_thread<Buffers>();
   if (!g.trans_a) return run_rows(g, buffers);
-  thread_local GemmScratch transposed;
+  GemmScratch& transposed = kept_by_thread<GemmScratch, Buffers>();
   const std::int64_t rows = std::min(g.m, std::max(kPanel, kMaxTransposed / g.k));
   char* const plain = static_cast<char*>(transposed.get(static_cast<std::size_t>(rows * g.k * 2)));
   for (std::int64_t m = 0; m < g.m; m += rows) {

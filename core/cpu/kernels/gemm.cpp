@@ -1,11 +1,13 @@
 #include "core/cpu/kernels/gemm.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <string>
 
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/gemm_engines.h"
+#include "core/device/runtime.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
@@ -19,6 +21,19 @@ void check_types(const Gemm& g) {
     throw TypeError(std::string("matmul: no product of ") + short_name(g.dtype) + " into " +
                     short_name(g.out) +
                     ": the result has the operands' dtype or, for f16 and bf16, f32");
+  }
+}
+
+constinit std::atomic<bool> libraries_closed{false};
+
+// Runs it. What the first product of a kind makes in a library is destroyed at exit too: whoever
+// may run the next must stop before that.
+void run_in(const GemmLibrary& library, GemmEngine engine, const Gemm& g) {
+  library.run(g);
+  static constinit std::atomic<bool> ran[kGemmEngines][kDTypeCount] = {};
+  std::atomic<bool>& before = ran[static_cast<int>(engine)][static_cast<int>(g.dtype)];
+  if (!before.load(std::memory_order_relaxed) && !before.exchange(true)) {
+    detail::stop_first_at_exit();
   }
 }
 
@@ -36,8 +51,17 @@ const GemmLibrary* library_of(GemmEngine engine) {
   return nullptr;
 }
 
+bool is_library(GemmEngine engine) {
+  return engine == GemmEngine::onednn || engine == GemmEngine::openblas;
+}
+
+bool closed(GemmEngine engine) {
+  return is_library(engine) && libraries_closed.load(std::memory_order_relaxed);
+}
+
 bool supports(GemmEngine engine, DType dtype, DType out) {
   if (engine == GemmEngine::own) return true;
+  if (closed(engine)) return false;
   const GemmLibrary* const library = library_of(engine);
   return library != nullptr && library->supports(dtype, out);
 }
@@ -79,10 +103,16 @@ GemmEngine bf16_engine() {
   return engine;
 }
 
+bool has_onednn_bf16() {
+  static const bool has = supports(GemmEngine::onednn, bf16, bf16);
+  return has;
+}
+
 // Whether OpenBLAS is the faster one for small products in f32: its kernels for these need AVX-512.
 bool small_openblas() {
 #if defined(__x86_64__)
-  static const bool small = __builtin_cpu_supports("avx512f") && openblas_gemm() != nullptr;
+  static const bool small =
+      __builtin_cpu_supports("avx512f") && supports(GemmEngine::openblas, f32, f32);
   return small;
 #else
   return false;
@@ -199,8 +229,7 @@ GemmEngine gemm_engine(const Gemm& g) {
       return f64_engine();
     case bf16:
       if (is_small(g, kSmallBf16)) return GemmEngine::own;
-      if (bf16_engine() == GemmEngine::amx && few_rows(g) &&
-          supports(GemmEngine::onednn, bf16, bf16))
+      if (bf16_engine() == GemmEngine::amx && few_rows(g) && has_onednn_bf16())
         return GemmEngine::onednn;
       return bf16_engine() != GemmEngine::own ? bf16_engine() : f32_engine();
     case f16:
@@ -219,7 +248,7 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
   }
   if (engine == GemmEngine::own) return own_gemm(g);
   const GemmLibrary* const library = library_of(engine);
-  if (library != nullptr && library->supports(g.dtype, g.out)) return library->run(g);
+  if (library != nullptr && library->supports(g.dtype, g.out)) return run_in(*library, engine, g);
   if (library != nullptr && is_half(g.dtype) && library->supports(f32, f32)) {
     return half_through_f32(g, *library);
   }
@@ -229,8 +258,12 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
 
 void gemm(const Gemm& g) {
   check_types(g);
-  gemm_with(gemm_engine(g), g);
+  // The choice itself stays what it was: all parts of a product are cut by it.
+  const GemmEngine engine = gemm_engine(g);
+  gemm_with(closed(engine) ? GemmEngine::own : engine, g);
 }
+
+void close_gemm_libraries() noexcept { libraries_closed.store(true); }
 
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
   Gemm part = g;

@@ -43,9 +43,14 @@ void gemm_part(const Gemm& g, int part, int parts);
 
 // The libraries and kernels gemm can choose among; for benchmarks and tests.
 enum class GemmEngine : std::uint8_t { own, amx, onednn, openblas };
+inline constexpr int kGemmEngines = 4;
 const char* to_string(GemmEngine engine);
 bool gemm_engine_available(GemmEngine engine, DType dtype);
 GemmEngine gemm_engine(const Gemm& g);             // what gemm(g) uses
 void gemm_with(GemmEngine engine, const Gemm& g);  // TypeError where it is not available
+
+// For process exit: gemm() calls no library from now on. What a library that was opened late has
+// made is destroyed early, before much that may yet multiply.
+void close_gemm_libraries() noexcept;
 
 }  // namespace shmap::cpu

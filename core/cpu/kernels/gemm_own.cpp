@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/gemm_engines.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
@@ -178,7 +179,7 @@ void blocked(const Gemm& g) {
   constexpr bool direct = std::is_same_v<Compute, Out>;
   constexpr bool same = std::is_same_v<Compute, Stored>;
 
-  thread_local PackBuffers buffers;
+  PackBuffers& buffers = kept_by_thread<PackBuffers>();
   const MicroKernel<Compute> kernel = best_kernel<Compute, kLogical>(g.m);
   const std::int64_t m_block = 16 * kernel.rows;
   const auto* const a = static_cast<const Stored*>(g.a);

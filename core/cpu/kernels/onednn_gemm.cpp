@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/cpu/kernels/copy_transpose.h"
+#include "core/device/runtime.h"
 #include "shmap/error.h"
 
 #define SHMAP_STRING_(x) #x
@@ -75,6 +76,7 @@ Functions open() {
   Functions f;
   void* library = dlopen("libdnnl.so." SHMAP_STRING(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return f;
+  detail::stop_first_at_exit();
   f.complete = true;
 #define SHMAP_LOAD(name)                                               \
   f.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
