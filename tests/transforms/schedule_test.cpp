@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,12 @@ std::vector<std::string> names(const Jaxpr& jaxpr) {
   return out;
 }
 
+// The body of a shard_map over 8 devices, of blocks f32[64,64]{i}.
 template <class F>
 JaxprRef traced(F f) {
-  return make_jaxpr(f)(ShapedArray({64, 64}, f32, "i")).impl().jaxpr;
+  const auto mapped = shard_map(f, AbstractMesh({8}, "i"), P("i"), P("i"));
+  const ClosedJaxpr j = make_jaxpr(mapped)(ShapedArray({512, 64}, f32));
+  return JaxprRef(inner_jaxprs(*j.impl().jaxpr->eqns.at(0).params).at(0));
 }
 
 TEST(Schedule, CollectivesStartBeforeWorkThatDoesNotNeedThem) {
