@@ -26,6 +26,11 @@ class Trace {
   // `out` has one empty Array a result.
   virtual void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                        std::span<Array> out, SourceLine source) = 0;
+  // Evaluates a whole program, where the trace has a better way than equation by equation; false
+  // where it has not, and then nothing was touched. `args` may be consumed.
+  virtual bool evaluate(const Jaxpr&, std::vector<Array>& /*args*/, std::vector<Array>& /*out*/) {
+    return false;
+  }
   // The mesh axes in scope; null outside every shard_map.
   virtual const detail::AxisEnv* axis_env() const { return nullptr; }
   // True where values of this trace have no value yet (staging): reading one on the host is an

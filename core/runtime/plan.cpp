@@ -95,7 +95,7 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
 
   for (std::size_t begin = 0; begin < all.size();) {
     if (all[begin].eqn->primitive->interpret) {
-      parts_.push_back({nullptr, std::move(all[begin])});
+      parts_.push_back({nullptr, std::move(all[begin]), nullptr});
       ++begin;
       continue;
     }
@@ -126,14 +126,16 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
                                 std::make_move_iterator(all.begin() + std::ptrdiff_t(end)));
     parts_.push_back({std::make_unique<Segment>(mesh_, std::move(steps), std::move(in),
                                                 std::move(out), std::move(last_in)),
-                      {}});
+                      {},
+                      nullptr});
     begin = end;
   }
 }
 
 Plan::~Plan() = default;
 
-void Plan::run_control(const PlanStep& step, std::vector<Array>& values) const {
+void Plan::run_control(Part& part, std::vector<Array>& values) const {
+  const PlanStep& step = part.control;
   std::vector<Array> in;
   for (std::size_t i = 0; i < step.in.size(); ++i) {
     const int slot = step.in[i];
@@ -146,7 +148,7 @@ void Plan::run_control(const PlanStep& step, std::vector<Array>& values) const {
     }
   }
   std::vector<Array> out(step.out.size());
-  run_control_fn(*mesh_, *step.eqn, in, out);
+  run_control_fn(*mesh_, *step.eqn, in, out, part.state);
   for (std::size_t o = 0; o < out.size(); ++o)
     if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
 }
@@ -159,11 +161,11 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
   for (std::size_t i = 0; i < args.size(); ++i)
     if (arg_slots_[i] >= 0) values[static_cast<std::size_t>(arg_slots_[i])] = std::move(args[i]);
   args.clear();
-  for (const Part& part : parts_) {
+  for (Part& part : parts_) {
     if (part.segment) {
       part.segment->run(values);
     } else {
-      run_control(part.control, values);
+      run_control(part, values);
     }
   }
   std::vector<Array> results;

@@ -45,8 +45,9 @@ class Plan {
   struct Part {
     std::unique_ptr<Segment> segment;
     PlanStep control;
+    std::shared_ptr<void> state;  // what running the equation keeps from call to call
   };
-  void run_control(const PlanStep& step, std::vector<Array>& values) const;
+  void run_control(Part& part, std::vector<Array>& values) const;
 
   const detail::MeshImpl* mesh_;
   JaxprRef jaxpr_;
@@ -61,10 +62,11 @@ class Plan {
   mutable std::mutex mutex_;
 };
 
-// How an equation with programs inside is run on blocks: by interpreting it, the host deciding. Set
-// by the transforms' registration.
+// How an equation with programs inside is run on blocks: by interpreting it, the host deciding,
+// with plans of the programs inside, which it keeps in `state`. Set by the transforms'
+// registration.
 using RunControlFn = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
-                              std::span<Array> out);
+                              std::span<Array> out, std::shared_ptr<void>& state);
 void set_run_control(RunControlFn fn);
 
 }  // namespace shmap

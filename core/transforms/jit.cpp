@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <mutex>
 
 #include "core/array/tree_paths.h"
@@ -116,24 +117,57 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
   return nullptr;
 }
 
-// ---- control flow inside of plans: interpreted, op by op, on the blocks at hand
+// A program of blocks as it is planned.
+static JaxprRef optimize(const Jaxpr& jaxpr) { return schedule(fuse(simplify(jaxpr))); }
+
+// ---- control flow inside of plans: the host decides, and the programs inside are plans
 namespace {
 
-void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
-                 std::span<Array> out) {
-  PerDeviceTrace trace(&mesh, {false, false});
-  for (Array& x : in) {
-    if (node_of(x)->kind == NodeKind::literal) continue;
-    const StoredNode& node = *stored_of(x);
-    x = relabel(node, node.type, nullptr, trace.id(), true);
+struct BodyPlans {
+  std::map<const Jaxpr*, std::unique_ptr<Plan>> plans;
+};
+
+// Interprets an equation on the blocks at hand; a program inside runs as a plan of its own.
+class PlannedTrace final : public PerDeviceTrace {
+ public:
+  PlannedTrace(const detail::MeshImpl& mesh, BodyPlans& bodies)
+      : PerDeviceTrace(&mesh, {false, false}), bodies_(bodies) {}
+
+  bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
+    std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
+    if (!plan) plan = std::make_unique<Plan>(mesh(), optimize(jaxpr), std::vector<Array>());
+    admit(args, "a program inside", {});
+    for (Array& x : args) {
+      if (node_of(x)->kind == NodeKind::literal)
+        x = materialize(static_cast<const LiteralNode&>(*node_of(x)), mesh());
+    }
+    out = plan->run(std::move(args));
+    for (std::size_t o = 0; o < out.size(); ++o) out[o] = mine(out[o], jaxpr.outs[o].type());
+    return true;
   }
+
+  // The same blocks as a value of this trace.
+  Array mine(const Array& x, const ShapedArray& type) const {
+    return relabel(*stored_of(x), type, nullptr, id(), true);
+  }
+
+ private:
+  BodyPlans& bodies_;
+};
+
+void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
+                 std::span<Array> out, std::shared_ptr<void>& state) {
+  if (!state) state = std::make_shared<BodyPlans>();
+  PlannedTrace trace(mesh, *static_cast<BodyPlans*>(state.get()));
+  for (Array& x : in)
+    if (node_of(x)->kind != NodeKind::literal) x = trace.mine(x, node_of(x)->type);
   TraceScope scope(trace);
   eqn.primitive->interpret(in, *eqn.params, out, eqn.source);
-  for (Array& x : out) {
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    Array& x = out[o];
     if (node_of(x)->kind == NodeKind::literal)
       x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh);
-    const StoredNode& node = *stored_of(x);
-    x = relabel(node, node.type, nullptr, 0, true);
+    x = relabel(*stored_of(x), eqn.out[o]->type, nullptr, 0, true);
   }
 }
 
@@ -338,9 +372,6 @@ const MeshImpl* choose_mesh(const Entry& entry) {
   if (placed && wanted && placed != wanted) return nullptr;
   return placed ? placed : wanted ? wanted : fresh ? fresh : MeshImpl::default_device();
 }
-
-// A program of blocks as it is planned.
-JaxprRef optimize(const Jaxpr& jaxpr) { return schedule(fuse(simplify(jaxpr))); }
 
 void plan_global(Entry& entry, SourceLine source) {
   const MeshImpl* mesh = choose_mesh(entry);

@@ -15,7 +15,7 @@ struct PerDeviceOptions {
   bool auto_pbroadcast = true;  // operands of unlike variance are cast; else that is an error
 };
 
-class PerDeviceTrace final : public Trace {
+class PerDeviceTrace : public Trace {
  public:
   PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options);
 
