@@ -141,11 +141,10 @@ void Plan::run_control(Part& part, std::vector<Array>& values) const {
     const int slot = step.in[i];
     if (slot < 0) {
       in.push_back(step.eqn->in[i].literal());
-    } else if (step.last >> i & 1u) {
-      in.push_back(std::move(values[static_cast<std::size_t>(slot)]));
-    } else {
-      in.push_back(values[static_cast<std::size_t>(slot)]);
+      continue;
     }
+    Array& value = values[static_cast<std::size_t>(slot)];
+    in.push_back(as_block(step.last >> i & 1u ? std::move(value) : value, step.in_types[i]));
   }
   std::vector<Array> out(step.out.size());
   run_control_fn(*mesh_, *step.eqn, in, out, part.state);

@@ -37,6 +37,12 @@ void add_distinct(std::vector<Buffer*>& list, Buffer* buffer) {
 
 }  // namespace
 
+Array as_block(Array x, const ShapedArray& type) {
+  const StoredNode& node = *stored_of(x);
+  if (node.type == type) return x;
+  return relabel(node, type, nullptr, node.trace, true);
+}
+
 bool Segment::OutputSet::is_free() const {
   return std::all_of(buffers.begin(), buffers.end(),
                      [](const BufferRef& b) { return b.use_count() == 1; });
@@ -82,12 +88,9 @@ void Segment::run_steps(std::vector<Array>& values) const {
       std::vector<StoredNode*> operands;
       for (std::size_t i = 0; i < in.size(); ++i) {
         Array& x = in[i];
-        if (node_of(x)->kind == NodeKind::literal) {
-          x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh_);
-        } else if (!(node_of(x)->type == step.in_types[i])) {
-          // An argument of the plan: a global array, whose blocks are what the equation reads.
-          x = relabel(*stored_of(x), step.in_types[i], nullptr, 0, true);
-        }
+        x = node_of(x)->kind == NodeKind::literal
+                ? materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh_)
+                : as_block(std::move(x), step.in_types[i]);
         operands.push_back(stored_of(x));
       }
       GroupCall call{primitive,        *step.eqn->params,    mesh_, operands, results,

@@ -23,6 +23,10 @@ struct PlanStep {
   std::uint32_t varying = 0;  // the mesh axes over which the results vary
 };
 
+// A stored operand under the type of its blocks: arguments of a plan still have that of the whole
+// array.
+Array as_block(Array x, const ShapedArray& type);
+
 class Segment {
  public:
   // in, out: the slots that it reads and that are read after it; last_in: which of `in` are

@@ -133,6 +133,23 @@ TEST(Jit, ShardMapInsideAmongOtherOps) {
   }
 }
 
+// Arguments of a plan are whole arrays, and collectives work on blocks.
+TEST(Jit, CollectivesReadArgumentsThemselves) {
+  const Array x = device_put(numbers({64, 8}), NamedSharding(mesh8(), P("i")));
+  const auto check = [&](auto body, P out) {
+    const auto f = shard_map(body, mesh8(), P("i"), out);
+    const auto jf = jit(f);
+    const std::vector<float> want = f(x).template to_vector<float>();
+    for (int i = 0; i < kCalls; ++i) EXPECT_EQ(jf(x).template to_vector<float>(), want);
+  };
+  check([](Array b) { return psum(b, "i"); }, P());
+  check([](Array b) { return all_gather(b, "i", {.axis = 1, .tiled = true}); }, P("i"));
+  check([](Array b) { return all_gather(b, "i"); }, P("i"));
+  check([](Array b) { return psum_scatter(b, "i", {.tiled = true}); }, P("i"));
+  check([](Array b) { return all_to_all(b, "i", 1, 0, {.tiled = true}); }, P("i"));
+  check([](Array b) { return ppermute(b, "i", {{0, 1}, {1, 0}}); }, P("i"));
+}
+
 TEST(Jit, ReplaysAllocateNothingWhileArraysComeRoundAgain) {
   const auto step = jit(shard_map(
       [](Array x) {
