@@ -1,17 +1,13 @@
 // The library's side of `scripts/bench_vs_peers`, on the public interface alone; the rows and their
-// peers are described in bench/README.md. On `cpu:8` unless SHMAP_DEVICES says otherwise.
-//
-// Beside the arguments of bench_main: `--replicated` prints by how many bytes the process grows for
-// a replicated argument of 64 MiB a device; `--queued N` queues N calls without waiting and prints
-// µs a call and the growth of the resident memory at its peak.
+// peers are described in bench/README.md. On `cpu:8` unless SHMAP_DEVICES says otherwise. A row
+// jit_X is row X under jit.
 #include <shmap/shmap.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -78,16 +74,24 @@ Work eager_op() {
 
 // ----------------------------------------------------------------------- one shard_map call a call
 
-// `f` is a shard_map of one argument; its result is dropped before the next call.
-template <class F>
-Work calls_of(F f, Array x, std::function<std::string(const Array&)> check) {
+enum class Form { eager, jitted };
+
+// The result of a call is dropped before the next one.
+template <class F, class... A>
+Work waited_calls(F f, std::function<std::string(const Array&)> check, A... args) {
   auto result = std::make_shared<Array>();
-  auto call = [f, x, result] {
+  auto call = [f, result, args...] {
     *result = Array();
-    *result = f(x);
+    *result = f(args...);
     result->block_until_ready();
   };
   return {call, [result, check] { return check(*result); }, {}};
+}
+
+// `f` is a shard_map of one argument.
+template <class F>
+Work calls_of(Form form, F f, Array x, std::function<std::string(const Array&)> check) {
+  return form == Form::jitted ? waited_calls(jit(f), check, x) : waited_calls(f, check, x);
 }
 
 Array elementwise_body(Array x) {
@@ -104,8 +108,7 @@ Array elementwise_body(Array x) {
   return psum(y, "i");
 }
 
-Work eager_body() {
-  std::vector<float> values = bench::random_floats(kDevices * 1024, 3);
+std::vector<double> sum_of_bodies(const std::vector<float>& values) {
   std::vector<double> want(1024, 0.0);
   for (std::size_t d = 0; d < kDevices; ++d) {
     for (std::size_t k = 0; k < want.size(); ++k) {
@@ -114,30 +117,47 @@ Work eager_body() {
       want[k] += std::sin(std::sin(w * v) + v) - v;
     }
   }
-  return calls_of(shard_map(elementwise_body, ring_mesh(), P("i"), P()),
+  return want;
+}
+
+Work body_row(Form form) {
+  std::vector<float> values = bench::random_floats(kDevices * 1024, 3);
+  std::vector<double> want = sum_of_bodies(values);
+  return calls_of(form, shard_map(elementwise_body, ring_mesh(), P("i"), P()),
                   on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
                     return bench::difference(y.to_vector<float>(), want, 1e-4);
                   });
 }
 
+// Each call is the first one of a jit: trace, lower, fuse, plan and run.
+Work first_call_of_body() {
+  std::vector<float> values = bench::random_floats(kDevices * 1024, 3);
+  std::vector<double> want = sum_of_bodies(values);
+  auto f = shard_map(elementwise_body, ring_mesh(), P("i"), P());
+  return waited_calls(
+      [f](const Array& x) { return jit(f)(x); },
+      [want](const Array& y) { return bench::difference(y.to_vector<float>(), want, 1e-4); },
+      on_mesh(values, {values.size()}, P("i")));
+}
+
 enum class Kind { psum, all_gather, psum_scatter, all_to_all, ppermute };
 constexpr const char* kNames[] = {"psum", "all_gather", "psum_scatter", "all_to_all", "ppermute"};
 
-Work psum_row(std::size_t n) {
+Work psum_row(Form form, std::size_t n) {
   std::vector<float> values = bench::random_floats(kDevices * n, 4);
   std::vector<double> want = sum_of_blocks(values);
-  return calls_of(shard_map([](Array x) { return psum(x, "i"); }, ring_mesh(), P("i"), P()),
+  return calls_of(form, shard_map([](Array x) { return psum(x, "i"); }, ring_mesh(), P("i"), P()),
                   on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
                     return bench::difference(y.to_vector<float>(), want, 1e-5);
                   });
 }
 
-Work all_gather_row(std::size_t n) {
+Work all_gather_row(Form form, std::size_t n) {
   std::vector<float> values = bench::random_floats(kDevices * n, 5);
   auto gather = [](Array x) { return all_gather(x, "i", {.axis = 0, .tiled = true}); };
   return calls_of(
-      shard_map(gather, ring_mesh(), P("i"), P("i")), on_mesh(values, {values.size()}, P("i")),
-      [values](const Array& y) -> std::string {
+      form, shard_map(gather, ring_mesh(), P("i"), P("i")),
+      on_mesh(values, {values.size()}, P("i")), [values](const Array& y) -> std::string {
         for (const Shard& shard : y.addressable_shards()) {
           std::string fault =
               bench::difference(shard.data.to_vector<float>(), std::span<const float>(values));
@@ -147,18 +167,19 @@ Work all_gather_row(std::size_t n) {
       });
 }
 
-Work psum_scatter_row(std::size_t n) {
+Work psum_scatter_row(Form form, std::size_t n) {
   std::vector<float> values = bench::random_floats(kDevices * n, 6);
   std::vector<double> want = sum_of_blocks(values);
   auto scatter = [](Array x) {
     return psum_scatter(x, "i", {.scatter_dimension = 0, .tiled = true});
   };
-  return calls_of(
-      shard_map(scatter, ring_mesh(), P("i"), P("i")), on_mesh(values, {values.size()}, P("i")),
-      [want](const Array& y) { return bench::difference(y.to_vector<float>(), want, 1e-5); });
+  return calls_of(form, shard_map(scatter, ring_mesh(), P("i"), P("i")),
+                  on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
+                    return bench::difference(y.to_vector<float>(), want, 1e-5);
+                  });
 }
 
-Work all_to_all_row(std::size_t n) {
+Work all_to_all_row(Form form, std::size_t n) {
   std::vector<float> values = bench::random_floats(kDevices * n, 7);
   std::vector<float> want(values.size());
   std::size_t part = n / kDevices;
@@ -166,37 +187,37 @@ Work all_to_all_row(std::size_t n) {
     for (std::size_t to = 0; to < kDevices; ++to)
       std::copy_n(&values[from * n + to * part], part, &want[to * n + from * part]);
   auto exchange = [](Array x) { return all_to_all(x, "i", 0, 0, {.tiled = true}); };
-  return calls_of(shard_map(exchange, ring_mesh(), P("i"), P("i")),
+  return calls_of(form, shard_map(exchange, ring_mesh(), P("i"), P("i")),
                   on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
                     return bench::difference(y.to_vector<float>(), std::span<const float>(want));
                   });
 }
 
-Work ppermute_row(std::size_t n) {
+Work ppermute_row(Form form, std::size_t n) {
   std::vector<float> values = bench::random_floats(kDevices * n, 8);
   std::vector<float> want(values.size());
   std::rotate_copy(values.begin(), values.end() - std::ptrdiff_t(n), values.end(), want.begin());
   auto permute = [pairs = ring(+1)](Array x) { return ppermute(x, "i", pairs); };
-  return calls_of(shard_map(permute, ring_mesh(), P("i"), P("i")),
+  return calls_of(form, shard_map(permute, ring_mesh(), P("i"), P("i")),
                   on_mesh(values, {values.size()}, P("i")), [want](const Array& y) {
                     return bench::difference(y.to_vector<float>(), std::span<const float>(want));
                   });
 }
 
-Work collective_row(Kind kind, std::size_t n) {
+Work collective_row(Form form, Kind kind, std::size_t n) {
   switch (kind) {
     case Kind::psum:
-      return psum_row(n);
+      return psum_row(form, n);
     case Kind::all_gather:
-      return all_gather_row(n);
+      return all_gather_row(form, n);
     case Kind::psum_scatter:
-      return psum_scatter_row(n);
+      return psum_scatter_row(form, n);
     case Kind::all_to_all:
-      return all_to_all_row(n);
+      return all_to_all_row(form, n);
     case Kind::ppermute:
       break;
   }
-  return ppermute_row(n);
+  return ppermute_row(form, n);
 }
 
 // -----------------------------------------------------------------------------------------
@@ -257,89 +278,26 @@ Array matmul_scatter(Array lhs, Array rhs) {
   return total;
 }
 
-struct Product {
-  std::vector<float> a = bench::random_floats(kM * kK, 1), b = bench::random_floats(kK * kN, 2);
-  Array x, y, z;
-};
-
 template <class F>
-Work collective_matmul(F body, P lhs_spec, P rhs_spec, P out_spec) {
-  auto t = std::make_shared<Product>();
-  t->x = on_mesh(t->a, {kM, kK}, lhs_spec);
-  t->y = on_mesh(t->b, {kK, kN}, rhs_spec);
+Work collective_matmul(Form form, F body, P lhs_spec, P rhs_spec, P out_spec) {
+  struct Operands {
+    std::vector<float> a = bench::random_floats(kM * kK, 1), b = bench::random_floats(kK * kN, 2);
+  };
+  auto t = std::make_shared<Operands>();
+  Array x = on_mesh(t->a, {kM, kK}, lhs_spec), y = on_mesh(t->b, {kK, kN}, rhs_spec);
   auto f = shard_map(body, ring_mesh(), {lhs_spec, rhs_spec}, out_spec, {.check_vma = false});
-  auto call = [f, t] {
-    t->z = Array();
-    t->z = f(t->x, t->y);
-    t->z.block_until_ready();
+  auto check = [t](const Array& z) {
+    return bench::product_difference(t->a, t->b, z.to_vector<float>(), kM, kK, kN, 1e-2);
   };
-  auto check = [t] {
-    return bench::product_difference(t->a, t->b, t->z.to_vector<float>(), kM, kK, kN, 1e-2);
-  };
-  return {call, check, {}};
-}
-
-// -------------------------------------------------------------------------------------------
-// memory
-
-std::int64_t resident_bytes() {
-  std::FILE* file = std::fopen("/proc/self/statm", "r");
-  long long total = 0, resident = 0;
-  if (file == nullptr || std::fscanf(file, "%lld %lld", &total, &resident) != 2) resident = 0;
-  if (file != nullptr) std::fclose(file);
-  return resident * sysconf(_SC_PAGESIZE);
-}
-
-int replicated_argument() {
-  auto f = shard_map([](Array x) { return x[range(0, 1)] + 0.f; }, ring_mesh(), P(), P());
-  f(on_mesh(bench::random_floats(1024, 1), {1024}, P())).block_until_ready();
-  std::vector<float> values = bench::random_floats(std::size_t{16} << 20, 2);
-  std::int64_t before = resident_bytes();
-  Array x = on_mesh(values, {values.size()}, P());
-  Array y = f(x);
-  y.block_until_ready();
-  std::int64_t grown = resident_bytes() - before;
-  std::string fault = bench::difference(x.addressable_shards().back().data.to_vector<float>(),
-                                        std::span<const float>(values));
-  if (!fault.empty() || y.to_vector<float>() != std::vector<float>{values[0]}) {
-    std::printf("#wrong replicated argument: %s\n", fault.c_str());
-    return 1;
-  }
-  std::printf("%lld\n", static_cast<long long>(grown));
-  return 0;
-}
-
-int queued_calls(long count) {
-  std::vector<float> values = bench::random_floats(kDevices * 1024, 1);
-  auto f = shard_map([](Array x) { return psum(x, "i"); }, ring_mesh(), P("i"), P());
-  Array x = on_mesh(values, {values.size()}, P("i"));
-  Array y = f(x);
-  y.block_until_ready();
-  std::int64_t before = resident_bytes(), peak = before;
-  auto start = std::chrono::steady_clock::now();
-  for (long k = 0; k < count; ++k) {
-    y = f(x);
-    if (k % 1000 == 999) peak = std::max(peak, resident_bytes());
-  }
-  y.block_until_ready();
-  double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  peak = std::max(peak, resident_bytes());
-  std::string fault = bench::difference(y.to_vector<float>(), sum_of_blocks(values), 1e-5);
-  if (!fault.empty()) {
-    std::printf("#wrong queued calls: %s\n", fault.c_str());
-    return 1;
-  }
-  std::printf("%.4f %lld\n", seconds / double(count) * 1e6, static_cast<long long>(peak - before));
-  return 0;
+  return form == Form::jitted ? waited_calls(jit(f), check, x, y) : waited_calls(f, check, x, y);
 }
 
 // ---------------------------------------------------------------------------------------------
 // rows
 
-std::vector<Row> all_rows() {
-  std::vector<Row> rows;
-  rows.push_back({"eager_op", {}, eager_op});
-  rows.push_back({"eager_body", {}, eager_body});
+// Under both forms; the jitted ones are called jit_….
+void add_shard_map_rows(std::vector<Row>& rows, Form form) {
+  const std::string prefix = form == Form::jitted ? "jit_" : "";
   for (Kind kind :
        {Kind::psum, Kind::all_gather, Kind::psum_scatter, Kind::all_to_all, Kind::ppermute}) {
     const std::pair<const char*, std::size_t> sizes[] = {
@@ -352,12 +310,35 @@ std::vector<Row> all_rows() {
       double factor = kind == Kind::psum       ? 2.0 * (kDevices - 1) / kDevices
                       : kind == Kind::ppermute ? 1.0
                                                : double(kDevices - 1) / kDevices;
-      rows.push_back(
-          {std::string(kNames[int(kind)]) + "_" + size,
-           {.bytes = whole, .bus_factor = factor},
-           [kind, bytes = bytes] { return collective_row(kind, bytes / sizeof(float)); }});
+      rows.push_back({prefix + kNames[int(kind)] + "_" + size,
+                      {.bytes = whole, .bus_factor = factor},
+                      [form, kind, bytes = bytes] {
+                        return collective_row(form, kind, bytes / sizeof(float));
+                      }});
     }
   }
+  double flops = 2.0 * double(kM) * double(kK) * double(kN);
+  rows.push_back({prefix + "cm_seed", {.flops = kDevices * flops}, [form] {
+                    return collective_matmul(form, gather_matmul, P("i", none), P(), P());
+                  }});
+  rows.push_back({prefix + "cm_gather", {.flops = flops}, [form] {
+                    return collective_matmul(form, gather_matmul, P("i", none), P(none, "i"),
+                                             P(none, "i"));
+                  }});
+  rows.push_back({prefix + "cm_scatter", {.flops = flops}, [form] {
+                    return collective_matmul(form, matmul_scatter, P(none, "i"), P("i", none),
+                                             P("i", none));
+                  }});
+}
+
+std::vector<Row> all_rows() {
+  std::vector<Row> rows;
+  rows.push_back({"eager_op", {}, eager_op});
+  rows.push_back({"eager_body", {}, [] { return body_row(Form::eager); }});
+  rows.push_back({"jit_body", {}, [] { return body_row(Form::jitted); }});
+  rows.push_back({"first_call", {}, first_call_of_body});
+  add_shard_map_rows(rows, Form::eager);
+  add_shard_map_rows(rows, Form::jitted);
   for (std::size_t n : {std::size_t{1024}, std::size_t{2048}}) {
     double flops = 2.0 * double(n) * double(n) * double(n);
     std::string size = std::to_string(n);
@@ -365,18 +346,6 @@ std::vector<Row> all_rows() {
     rows.push_back(
         {"bf16_matmul_" + size, {.flops = flops}, [n] { return matmul_row(n, DType::bf16); }});
   }
-  double flops = 2.0 * double(kM) * double(kK) * double(kN);
-  rows.push_back({"cm_seed", {.flops = kDevices * flops}, [] {
-                    return collective_matmul(gather_matmul, P("i", none), P(), P());
-                  }});
-  rows.push_back({"cm_gather", {.flops = flops}, [] {
-                    return collective_matmul(gather_matmul, P("i", none), P(none, "i"),
-                                             P(none, "i"));
-                  }});
-  rows.push_back({"cm_scatter", {.flops = flops}, [] {
-                    return collective_matmul(matmul_scatter, P(none, "i"), P("i", none),
-                                             P("i", none));
-                  }});
   return rows;
 }
 
@@ -385,9 +354,6 @@ std::vector<Row> all_rows() {
 int main(int argc, char** argv) {
   const char* devices = std::getenv("SHMAP_DEVICES");
   init(argc, argv, {.devices = devices == nullptr ? "cpu:8" : devices});
-  std::string mode = argc > 1 ? argv[1] : "";
-  if (mode == "--replicated") return replicated_argument();
-  if (mode == "--queued" && argc > 2) return queued_calls(std::atol(argv[2]));
   return bench::bench_main(argc, argv, "shmap", all_rows(),
                            {{"devices", devices == nullptr ? "cpu:8" : devices}});
 }

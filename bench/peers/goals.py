@@ -32,6 +32,8 @@ def comparisons():
     compare("eager_body", "hand-written loop", [("hand_loop", "eager_body")], 1 / 2, 1 / 1.4)
     compare("eager_body", "JAX jitted", [("jax", "eager_body:jit")], 6, 15)
     compare("eager_body", "JAX eager", [("jax", "eager_body:eager")])
+    compare("jit_body", "JAX jitted", [("jax", "eager_body:jit")], 15, 30)
+    compare("jit_body", "hand-written loop", [("hand_loop", "eager_body")])
 
     collectives = {
         "psum": (("1kb", 100, 500), ("1mb", 4, 8), ("16mb", 4, 8)),
@@ -40,11 +42,14 @@ def comparisons():
         "all_to_all": (("1kb", 50, None), ("1mb", 3, None), ("16mb", 10, None)),
         "ppermute": (("1kb", 50, None), ("1mb", 100, None), ("16mb", 1000, None)),
     }
-    for kind, sizes in collectives.items():
-        for size, must, stretch in sizes:
-            row = f"{kind}_{size}"
-            compare(row, "JAX jit", [("jax", row)], must, stretch)
-            compare(row, "OpenMPI np=8", [("mpi", row)], 1 if kind == "psum" else None)
+    for prefix in ("", "jit_"):
+        for kind, sizes in collectives.items():
+            for size, must, stretch in sizes:
+                row = f"{kind}_{size}"
+                ours = ("shmap", prefix + row)
+                compare(ours[1], "JAX jit", [("jax", row)], must, stretch, ours)
+                compare(ours[1], "OpenMPI np=8", [("mpi", row)], 1 if kind == "psum" else None,
+                        ours=ours)
     for size in ("1mb", "16mb"):
         for threads, must in (("one", 0.9), ("two", None)):
             compare(f"ppermute_{size}_spaces", f"memcpy, {threads} thread{'s' * (threads == 'two')}",
@@ -62,19 +67,43 @@ def comparisons():
         compare(row, "torch", [("torch", row)], 1.2)
         compare(row, "JAX jit", [("jax", row)], 3)
 
-    compare("cm_seed", "eight raw GEMMs", [("onednn", "gemm_cm_x8"), ("openblas", "gemm_cm_x8")],
-            0.90, 0.96)
-    compare("cm_seed", "JAX jit", [("jax", "cm_seed")], 1.25)
-    for kind in ("gather", "scatter"):
-        row = f"cm_{kind}"
-        compare(row, "one raw GEMM", [("onednn", "gemm_cm"), ("openblas", "gemm_cm")], 0.90, 0.96)
-        compare(row, "JAX, its best form",
-                [("jax", f"{row}:{how}") for how in ("overlapped", "serial", "partitioned")], 1.4)
+    raw = lambda row: [("onednn", row), ("openblas", row)]  # noqa: E731
+    for prefix in ("", "jit_"):
+        compare(f"{prefix}cm_seed", "eight raw GEMMs", raw("gemm_cm_x8"), 0.90, 0.96)
+        compare(f"{prefix}cm_seed", "JAX jit", [("jax", "cm_seed")], 1.25)
+        for kind in ("gather", "scatter"):
+            row = f"{prefix}cm_{kind}"
+            compare(row, "one raw GEMM", raw("gemm_cm"), 0.90, 0.96)
+            compare(row, "JAX, its best form",
+                    [("jax", f"cm_{kind}:{how}")
+                     for how in ("overlapped", "serial", "partitioned")], 1.4)
+
+    for row, must in (("fused_chain", 5), ("softmax", 4), ("layer_norm", 4)):
+        ours = ("shmap_jit", row)
+        compare(row, "JAX jit", [("jax", row)], must, 8, ours)
+        compare(row, "torch, compiled or eager",
+                [("torch", f"{row}:compiled"), ("torch", f"{row}:eager")], must, 8, ours)
+    compare("first_call", "JAX jit", [("jax", "first_call")], 100, 400)
+    compare("trace_1000", "JAX make_jaxpr", [("jax", "trace_1000")], 15, 50,
+            ("shmap_jit", "trace_1000"))
+
+    # µs a call and device on so many devices: against itself at 8, and against JAX.
+    for n in DEVICE_COUNTS:
+        for row in ("eager_op_a_device", "jit_psum_a_device"):
+            ours = (f"shmap_on_{n}", row)
+            if n != DEVICE_COUNTS[0]:
+                compare(f"{row}_{n}", "itself on 8", [(f"shmap_on_{DEVICE_COUNTS[0]}", row)], 1,
+                        ours=ours)
+        compare(f"jit_psum_a_device_{n}", "JAX jit", [(f"jax_on_{n}", "jit_psum_a_device")],
+                50 if n == DEVICE_COUNTS[-1] else None, ours=ours)
     return out
 
+
+DEVICE_COUNTS = (8, 64, 512)
 
 # Measured once, not in rounds.
 QUEUED_CALLS = 100_000
 QUEUED_GROWTH_BOUND = 256 << 20  # bytes: what "bounded memory" allows
 REPLICATED_BYTES = 64 << 20  # of the argument, a device
 REPLICATED_SLACK = 1.05
+FIRST_RESULT = (50, 200)  # must, stretch: a process started anew, against Python with JAX

@@ -1,13 +1,14 @@
-"""The rows in JAX on 8 host devices. Every call is waited for: its CPU devices starve each other,
-and abort, once some fifty calls are queued on few cores."""
+"""The rows in JAX on 8 host devices, or as many as BENCH_DEVICES says. Every call is waited for: its
+CPU devices starve each other, and abort, once some fifty calls are queued on few cores."""
 
 import os
 import sys
 import time
 
+DEVICES = int(os.environ.get("BENCH_DEVICES", "8"))
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
+    os.environ.get("XLA_FLAGS", "") + f" --xla_force_host_platform_device_count={DEVICES}"
 )
 
 import jax  # noqa: E402
@@ -18,7 +19,6 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P  # noqa: E4
 
 from protocol import Row, serve  # noqa: E402
 
-DEVICES = 8
 SIZES = {"1kb": 1 << 10, "1mb": 1 << 20, "4mb": 4 << 20, "16mb": 16 << 20}
 M, K, N = 4096, 2048, 1024  # the collective matmul
 
@@ -115,6 +115,79 @@ def shard_map_body(jitted):
     return row
 
 
+def first_call_of_body():
+    """Each call is the first one of a jit: a function that was never seen is traced, compiled, run."""
+    a = random_floats(DEVICES * 1024)
+    x = put(a, "i")
+
+    def first_call(x):
+        return jax.jit(
+            jax.shard_map(lambda x: body(x), mesh=mesh, in_specs=P("i"), out_specs=P()))(x)
+
+    return waited(first_call, (x,), lambda r: close(r, body_reference(a), 1e-4))
+
+
+# --------------------------------------------------------------------------- tracing, fused programs
+
+
+def trace_1000():
+    """By lax's own operations: those of jax.numpy cost more to trace."""
+    pairs, last = 500, []
+
+    def call():
+        def f(x):
+            y = x
+            for _ in range(pairs):
+                y = jax.lax.mul(jax.lax.sin(y), x)
+            return y
+
+        last[:] = [jax.make_jaxpr(f)(jax.ShapeDtypeStruct((1024,), np.float32))]
+
+    def check():
+        names = [e.primitive.name for e in last[0].eqns]
+        if names != ["sin", "mul"] * pairs:
+            return "other equations than 500 sin and 500 mul"
+        x = random_floats(1024)
+        want = x.astype(np.float64)
+        for _ in range(pairs):
+            want = np.sin(want) * x
+        return close(jax.core.eval_jaxpr(last[0].jaxpr, last[0].consts, x)[0], want, 1e-4)
+
+    return Row(call, check)
+
+
+def on_one_device(f, args, want, tolerance):
+    one = jax.devices()[0]
+    args = [jax.device_put(a, one) for a in args]
+    return waited(jax.jit(f), args, lambda r: close(r, want, tolerance))
+
+
+def fused_chain():
+    x = random_floats(1 << 24)
+    v = x.astype(np.float64)
+    want = np.sqrt(np.maximum((v * 1.5 + 0.25) ** 2 - v, 0.125))
+    return on_one_device(
+        lambda x: jnp.sqrt(jnp.maximum(jnp.square(x * 1.5 + 0.25) - x, 0.125)), [x], want, 1e-5)
+
+
+def softmax():
+    x = random_floats(4096, 4096)
+    e = np.exp(x.astype(np.float64))
+    return on_one_device(jax.nn.softmax, [x], e / e.sum(1, keepdims=True), 2e-5)
+
+
+def layer_norm():
+    x, scale, bias = random_floats(4096, 4096), random_floats(4096), random_floats(4096)
+
+    def f(x, scale, bias, np_=jnp):
+        centred = x - np_.mean(x, 1, keepdims=True)
+        variance = np_.mean(np_.square(centred), 1, keepdims=True)
+        return centred / np_.sqrt(variance + 1e-5) * scale + bias
+
+    want = f(x.astype(np.float64), scale, bias, np)
+    return on_one_device(f, [x, scale, bias], want, 2e-5)
+
+
 # -------------------------------------------------------------------------------------- collectives
 
 
@@ -126,7 +199,7 @@ def collective(f, a, out_spec, want, tolerance=0.0):
 def psum(size):
     a = random_floats(DEVICES, size // 4)
     want = a.astype(np.float64).sum(0, keepdims=True)
-    return collective(lambda x: jax.lax.psum(x, "i"), a, P(), want, 1e-5)
+    return collective(lambda x: jax.lax.psum(x, "i"), a, P(), want, 1e-5 if DEVICES == 8 else 1e-4)
 
 
 def all_gather(size):
@@ -158,6 +231,19 @@ def ppermute(size):
     ring = [(k, (k + 1) % DEVICES) for k in range(DEVICES)]
     want = np.roll(a.reshape(DEVICES, n), 1, axis=0).reshape(-1)
     return collective(lambda x: jax.lax.ppermute(x, "i", ring), a, P("i"), want)
+
+
+def psum_a_device():
+    """µs a call and device."""
+    row = psum(1024)
+
+    def time_batch(n):
+        start = time.perf_counter()
+        for _ in range(n):
+            row.call()
+        return (time.perf_counter() - start) / DEVICES
+
+    return Row(check=row.check, time_batch=time_batch)
 
 
 # --------------------------------------------------------------------------------------------- gemm
@@ -279,12 +365,26 @@ def queued_calls(count):
     print("done", flush=True)
 
 
+def first_result():
+    """What a process does that wants one small result: all of it is timed, from outside."""
+    a = random_floats(DEVICES, 256)
+    f = jax.jit(jax.shard_map(lambda x: jax.lax.psum(x, "i"), mesh=mesh, in_specs=P("i"),
+                              out_specs=P()))
+    return close(f(put(a, "i")), a.astype(np.float64).sum(0, keepdims=True), 1e-5)
+
+
 def factories():
     rows = {
         "eager_op:queued": lambda: eager_op(False),
         "eager_op:waited": lambda: eager_op(True),
         "eager_body:eager": lambda: shard_map_body(False),
         "eager_body:jit": lambda: shard_map_body(True),
+        "first_call": first_call_of_body,
+        "trace_1000": trace_1000,
+        "fused_chain": fused_chain,
+        "softmax": softmax,
+        "layer_norm": layer_norm,
+        "jit_psum_a_device": psum_a_device,
         "cm_seed": lambda: collective_matmul("seed"),
     }
     for kind in ("gather", "scatter"):
@@ -302,6 +402,10 @@ def factories():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--queued"]:
         queued_calls(int(sys.argv[2]))
+    elif sys.argv[1:2] == ["--first"]:
+        fault = first_result()
+        if fault:
+            sys.exit(f"#wrong first result: {fault}")
     elif sys.argv[1:2] == ["--replicated"]:
         grown, fault = replicated_memory()
         if fault:

@@ -8,6 +8,7 @@ order reversed every other time; a ratio is taken of each round's pair, and its 
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -19,8 +20,8 @@ import subprocess
 import sys
 import time
 
-from goals import (QUEUED_CALLS, QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK,
-                   comparisons)
+from goals import (DEVICE_COUNTS, FIRST_RESULT, QUEUED_CALLS, QUEUED_GROWTH_BOUND,
+                   REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from stats import summary, verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -131,6 +132,8 @@ def programs(options):
     out = [
         Program("shmap", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_spaces", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8/8"}),
+        Program("shmap_jit", [exe("jit_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
+        Program("once", [exe("once_bench")], {"SHMAP_DEVICES": "cpu:8"}),
         Program("hand_loop", [exe("hand_loop"), "--serve"]),
         Program("memory_floor", [exe("memory_floor"), "--serve"]),
         Program("onednn", [exe("blas_gemm"), "onednn", "--serve"], two),
@@ -141,6 +144,12 @@ def programs(options):
         Program("torch", python(options.torch_python, "torch_peer.py"), two),
         Program("jax", python(options.jax_python, "jax_peer.py")),
     ]
+    for n in DEVICE_COUNTS:
+        out += [
+            Program(f"shmap_on_{n}", [exe("jit_bench"), "--serve"], {"SHMAP_DEVICES": f"cpu:{n}"}),
+            Program(f"jax_on_{n}", python(options.jax_python, "jax_peer.py"),
+                    {"BENCH_DEVICES": str(n)}),
+        ]
     return {p.name: p for p in out}
 
 
@@ -223,10 +232,9 @@ def run_once(command, env=None, timeout=120):
     return done, ""
 
 
-def queued(fleet, options):
-    line = {"row": "queued_calls", "peer": "JAX", "must": None, "stretch": None}
-    done, why = run_once([fleet["shmap"].command[0], "--queued", str(QUEUED_CALLS)],
-                         fleet["shmap"].env, 300)
+def queued(name, mode, fleet, options):
+    line = {"row": name, "peer": "JAX", "must": None, "stretch": None}
+    done, why = run_once([*fleet["once"].command, mode, str(QUEUED_CALLS)], fleet["once"].env, 300)
     if done is None or done.returncode != 0:
         return {**line, "verdict": "not run" if done is None else "missed",
                 "note": why or (done.stdout + done.stderr)[-200:].strip()}
@@ -247,9 +255,35 @@ def queued(fleet, options):
             "verdict": "met" if int(growth) <= QUEUED_GROWTH_BOUND else "missed"}
 
 
+def first_result(fleet, options):
+    """Whole processes, in turns: from their start to their end, with a verified result between."""
+    must, stretch = FIRST_RESULT
+    line = {"row": "first_result", "peer": "JAX, a new Python", "must": must, "stretch": stretch,
+            "unit": "×"}
+    sides = [(fleet["once"], []), (fleet["jax"], [])]
+    for number in range(options.rounds + 1):  # the first one reads the files, and does not count
+        for program, times in sides if number % 2 == 0 else sides[::-1]:
+            if program.command is None:
+                return {**line, "verdict": "not run", "note": f"{program.name}: not installed"}
+            start = time.perf_counter()
+            done, why = run_once([*program.command, "--first"], program.env)
+            seconds = time.perf_counter() - start
+            if done is None or done.returncode != 0:
+                why = why or (done.stdout + done.stderr)[-200:].strip()
+                return {**line, "verdict": "not run", "note": f"{program.name}: {why}"}
+            if number > 0:
+                times.append(seconds * 1e6)
+    ours, theirs = (times for _, times in sides)
+    ratios = [t / o for t, o in zip(theirs, ours)]
+    return {**line, "ours_us": statistics.median(ours), "peer_us": statistics.median(theirs),
+            **summary(ratios), "verdict": verdict(ratios, must),
+            "verdict_stretch": verdict(ratios, stretch),
+            "note": "a small program, from its start to its end"}
+
+
 def replicated(fleet, options):
     line = {"row": "replicated_argument", "peer": "JAX", "must": None, "stretch": None}
-    done, why = run_once([fleet["shmap"].command[0], "--replicated"], fleet["shmap"].env)
+    done, why = run_once([*fleet["once"].command, "--replicated"], fleet["once"].env)
     if done is None or done.returncode != 0:
         return {**line, "verdict": "not run" if done is None else "missed",
                 "note": why or (done.stdout + done.stderr)[-200:].strip()}
@@ -329,7 +363,10 @@ def main():
         options.rounds, options.ms = min(options.rounds, 5), min(options.ms, 30.0)
 
     table = comparisons()
-    single = {"queued_calls": queued, "replicated_argument": replicated}
+    single = {"first_result": first_result,
+              "queued_calls": functools.partial(queued, "queued_calls", "--queued"),
+              "queued_jit_calls": functools.partial(queued, "queued_jit_calls", "--queued-jit"),
+              "replicated_argument": replicated}
     names = list(dict.fromkeys(line.name for line in table)) + list(single)
     chosen = names
     if options.rows:

@@ -46,8 +46,41 @@ def gemm(n, dtype):
     return Row(call, lambda: difference(last[0][rows], want, tolerance))
 
 
+def chain(x):
+    return torch.sqrt(torch.clamp_min(torch.square(x * 1.5 + 0.25) - x, 0.125))
+
+
+def softmax(x):
+    return torch.softmax(x, 1)
+
+
+def layer_norm(x, scale, bias):
+    return torch.nn.functional.layer_norm(x, (x.shape[1],), scale, bias)
+
+
+def function(f, shapes, tolerance, compiled):
+    """f on random data, whose result on doubles is what is wanted. The compiled form needs a C++
+    compiler that the library can use; where it has none the row fails and says so."""
+    args = [torch.rand(shape) * 2 - 1 for shape in shapes]
+    want = f(*(a.double() for a in args))
+    g = torch.compile(f) if compiled else f
+    last = []
+
+    def call():
+        last[:] = [g(*args)]
+
+    return Row(call, lambda: difference(last[0], want, tolerance))
+
+
 def factories():
     rows = {"eager_op": eager_op}
+    square = (4096, 4096)
+    for f, shapes, tolerance in ((chain, [(1 << 24,)], 1e-5), (softmax, [square], 2e-5),
+                                 (layer_norm, [square, (4096,), (4096,)], 2e-5)):
+        name = "fused_chain" if f is chain else f.__name__
+        for how in ("eager", "compiled"):
+            rows[f"{name}:{how}"] = (
+                lambda f=f, s=shapes, t=tolerance, c=how == "compiled": function(f, s, t, c))
     for n in (1024, 2048):
         rows[f"sgemm_{n}"] = lambda n=n: gemm(n, torch.float32)
         rows[f"bf16_matmul_{n}"] = lambda n=n: gemm(n, torch.bfloat16)
