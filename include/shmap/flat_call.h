@@ -16,8 +16,9 @@ namespace shmap::detail {
 // A reference to such a function: given the arguments' leaves, it calls f and gives the result's.
 class BodyRef {
  public:
+  // No copy of a BodyRef, which a reference would bind to better than the copy constructor.
   template <class F>
-  explicit BodyRef(F& f)
+  requires(!std::is_same_v<std::remove_const_t<F>, BodyRef>) explicit BodyRef(F& f)
       : f_(&f), call_([](void* p, std::vector<Array>& leaves, FlatTree& result) {
           (*static_cast<F*>(p))(leaves, result);
         }) {}
@@ -29,7 +30,7 @@ class BodyRef {
 };
 
 // f for arguments of the structure of `args`, which must outlive it. After a call `like()` has the
-// structure of the result and its static members.
+// structure of the result and its static members; its leaves are empty.
 template <class F, class... A>
 class FlatCall {
  public:
@@ -44,7 +45,8 @@ class FlatCall {
         },
         args_);
     like_.emplace(std::apply([&](auto&... in) -> Result { return f_(std::move(in)...); }, inputs));
-    flatten(*like_, result, result.node);
+    // The leaves are moved out, so that whoever has them next may be their only owner.
+    flatten(std::move(*like_), result, result.node);
   }
 
   const Result& like() const { return *like_; }

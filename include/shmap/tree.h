@@ -270,6 +270,16 @@ inline void append_key(FlatTree& flat, const std::string& text) {
 
 Array leaf_of_type(const ShapedArray& type);  // a leaf that has a type and no value (make_jaxpr)
 
+// A part of a tree passed as T&&: moved where the tree is an rvalue.
+template <class T, class Part>
+constexpr decltype(auto) forward_part(Part& part) {
+  if constexpr (std::is_lvalue_reference_v<T>) {
+    return (part);
+  } else {
+    return std::move(part);
+  }
+}
+
 template <class T>
 void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
   using U = std::decay_t<T>;
@@ -285,7 +295,7 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
     for (auto& [key, value] : tree) {
       append_key(flat, key);
       node.keys.push_back(key);
-      flatten(value, flat, node.children.emplace_back());
+      flatten(forward_part<T>(value), flat, node.children.emplace_back());
     }
   } else if constexpr (requires { tree.has_value(); }) {
     append_key(flat, tree.has_value());
@@ -297,17 +307,14 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
   } else if constexpr (requires { tree.begin(); }) {
     node.kind = TreeNode::list;
     append_key(flat, tree.size());
-    for (auto& element : tree) {
-      if constexpr (std::is_lvalue_reference_v<T>) {
-        flatten(element, flat, node.children.emplace_back());
-      } else {
-        flatten(std::move(element), flat, node.children.emplace_back());
-      }
-    }
+    for (auto& element : tree)
+      flatten(forward_part<T>(element), flat, node.children.emplace_back());
   } else if constexpr (requires { std::tuple_size<U>::value; }) {
     node.kind = TreeNode::list;
     std::apply(
-        [&](auto&... element) { (flatten(element, flat, node.children.emplace_back()), ...); },
+        [&](auto&... element) {
+          (flatten(forward_part<T>(element), flat, node.children.emplace_back()), ...);
+        },
         tree);
   } else {
     node.kind = TreeNode::fields;
@@ -320,7 +327,7 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
               if constexpr (StaticMember<M>) {
                 append_key(flat, m);
               } else {
-                flatten(m, flat, node.children.emplace_back());
+                flatten(forward_part<T>(m), flat, node.children.emplace_back());
               }
             };
             (one(member), ...);
