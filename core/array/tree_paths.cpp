@@ -25,4 +25,24 @@ std::vector<std::string> leaf_paths(const TreeNode& tree, const std::string& roo
   return out;
 }
 
+bool same_structure(const TreeNode& a, const TreeNode& b) {
+  if (a.kind != b.kind || a.keys != b.keys || a.children.size() != b.children.size()) return false;
+  for (std::size_t i = 0; i < a.children.size(); ++i)
+    if (!same_structure(a.children[i], b.children[i])) return false;
+  return true;
+}
+
+std::string structure_text(const TreeNode& tree) {
+  if (tree.kind == TreeNode::leaf) return "*";
+  if (tree.kind == TreeNode::absent) return "none";
+  const bool map = tree.kind == TreeNode::map;
+  std::string text = map ? "{" : tree.kind == TreeNode::fields ? "struct(" : "[";
+  for (std::size_t i = 0; i < tree.children.size(); ++i) {
+    if (i) text += ", ";
+    if (map) text += "'" + tree.keys[i] + "': ";
+    text += structure_text(tree.children[i]);
+  }
+  return text + (map ? "}" : tree.kind == TreeNode::fields ? ")" : "]");
+}
+
 }  // namespace shmap

@@ -1,4 +1,4 @@
-// The paths that error texts name the leaves of a tree by.
+// The paths that error texts name the leaves of a tree by, and its structure.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,5 +11,9 @@ namespace shmap {
 std::string child_path(const std::string& path, const detail::TreeNode& node, std::size_t i);
 // "args[1].field(0)['w']": one path a leaf, in order.
 std::vector<std::string> leaf_paths(const detail::TreeNode& tree, const std::string& root);
+// The same containers with the same keys and lengths.
+bool same_structure(const detail::TreeNode& a, const detail::TreeNode& b);
+// "[*, {'w': *}]": a leaf is a star.
+std::string structure_text(const detail::TreeNode& tree);
 
 }  // namespace shmap
