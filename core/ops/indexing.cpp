@@ -72,7 +72,8 @@ class Indexer {
                  : "; convert it with astype") +
             at_line(source_));
       }
-      if (node.kind == NodeKind::literal) {
+      // A host int; what is computed, as the index of a loop, clamps.
+      if (node.kind == NodeKind::literal && node.type.weak()) {
         t.kind = Index::Kind::integer;
         t.integer = convert(t.array, DType::i64, source_).item<std::int64_t>();
       }
