@@ -7,6 +7,7 @@
 #include "core/array/print_array.h"
 #include "core/array/sharding.h"
 #include "core/debug/ascii_sharding.h"
+#include "core/ir/divergence.h"
 #include "core/ir/trace.h"
 #include "core/runtime/host_transfer.h"
 #include "shmap/debug.h"
@@ -120,8 +121,10 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   }
   if (!varying) return fill(format, arguments, 0, source) + "\n";
   std::string lines;
-  for (std::uint32_t p = 0; p < varying->count; ++p)
+  for (std::uint32_t p = 0; p < varying->count; ++p) {
+    if (!is_active_device(p)) continue;  // it did not come this way
     lines += position_text(*varying, p) + " " + fill(format, arguments, p, source) + "\n";
+  }
   return lines;
 }
 

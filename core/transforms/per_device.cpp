@@ -2,6 +2,7 @@
 
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
+#include "core/ir/divergence.h"
 #include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
@@ -71,6 +72,7 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   }
 
   if (primitive.group) {
+    check_divergent_collective(primitive, params, source);
     InlineVector<StoredNode*, 2> operands(in.size());
     for (std::size_t i = 0; i < in.size(); ++i) {
       if (node_of(in[i])->kind == NodeKind::literal) {

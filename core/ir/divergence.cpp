@@ -1,0 +1,61 @@
+#include "core/ir/divergence.h"
+
+#include "core/ir/trace.h"
+
+namespace shmap {
+
+namespace {
+
+thread_local const DivergentScope* innermost = nullptr;
+
+// The mesh axes of a collective: the one parameter of its that is a list of names.
+class NamesFinder final : public ParamFinder {
+ public:
+  using ParamFinder::value;
+  std::vector<std::string> found;
+  void value(std::string_view, const std::vector<std::string>& v) override { found = v; }
+};
+
+void check(const Primitive& primitive, const Params& params, const char* what, const AxisSet& axes,
+           SourceLine source) {
+  if (!primitive.moves_data || axes.empty()) return;
+  NamesFinder names;
+  params.visit(names);
+  for (const std::string& name : names.found) {
+    const int axis = axes.env()->find(name);
+    if (axis < 0 || !(axes.mask() >> axis & 1u)) continue;
+    throw CollectiveError(
+        std::string(primitive.name) + " over " + to_string(Axes(names.found)) + " inside a " +
+        what + " that is decided by a value which varies over '" + name +
+        "': devices would take different ways, and not all of them would come to the collective. "
+        "Move it out of the " +
+        what + ", or make what decides equal over '" + name +
+        "' first (psum, pmax, all_gather_invariant)" + at_line(source));
+  }
+}
+
+}  // namespace
+
+DivergentScope::DivergentScope(const char* what, AxisSet axes, const std::vector<bool>& active)
+    : what_(what), axes_(axes), active_(active), outer_(innermost) {
+  innermost = this;
+}
+DivergentScope::~DivergentScope() { innermost = outer_; }
+
+const DivergentScope* divergence() { return innermost; }
+
+void check_divergent_collective(const Primitive& primitive, const Params& params,
+                                SourceLine source) {
+  for (const DivergentScope* s = innermost; s; s = s->outer())
+    check(primitive, params, s->what(), s->axes(), source);
+}
+
+void check_divergent_program(const Jaxpr& jaxpr, const char* what, const AxisSet& axes) {
+  if (axes.empty()) return;
+  for (const Eqn& e : jaxpr.eqns) {
+    check(*e.primitive, *e.params, what, axes, e.source);
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) check_divergent_program(*inner, what, axes);
+  }
+}
+
+}  // namespace shmap
