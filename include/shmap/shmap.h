@@ -15,6 +15,7 @@
 #include "shmap/array.h"
 #include "shmap/axes.h"
 #include "shmap/collectives.h"
+#include "shmap/control_flow.h"
 #include "shmap/counters.h"
 #include "shmap/debug.h"
 #include "shmap/device.h"

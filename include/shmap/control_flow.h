@@ -1,0 +1,186 @@
+// Loops and branches of programs: fori_loop, while_loop, scan, cond, switch_ (jax.lax's).
+//
+// Called eagerly, also in the body of a shard_map, they run op by op: the function passed is called
+// once a trip, on values that can be printed, and what decides is read by the host. While a program
+// is traced (make_jaxpr, jit) they are one equation with programs inside, and the function is
+// called to be traced, more than once where types of a carry settle only then.
+//
+// Carries are trees. A trip has to give back what it was given: the structure, and each leaf's
+// dtype and shape; a host scalar in `init` takes the dtype that the body makes of it. TypeErrors
+// name the leaf ("carry[1]"), both types and the cast to write.
+//
+// In a shard_map body, a carry varies over all that its init or the body's result varies over, a
+// branch's result over what any branch's does, and both over what the predicate or trip count that
+// decides does; casts are inserted (with auto_pbroadcast off: they are asked for, in a TypeError).
+// Under a predicate that varies each device gets the values of its own branch or of its own last
+// trip; a collective over such an axis there is a CollectiveError. Eagerly, what no device takes is
+// not called: neither its types nor its variance are seen.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shmap/array.h"
+#include "shmap/flat_call.h"
+#include "shmap/tree.h"
+
+namespace shmap {
+
+// length: of the scan where xs is none; -1: that of the leaves of xs. reverse: from the last to the
+// first; ys are stored where their xs were.
+struct ScanOptions {
+  std::int64_t length = -1;
+  bool reverse = false;
+};
+
+namespace detail {
+
+// The functions below, of leaves. Bodies of loops are given the carry's leaves (fori_loop: the
+// index first; scan: one x a leaf after them), and return the new carry's (scan: a list of it and
+// of y).
+std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree init,
+                                    SourceLine source);
+std::vector<Array> while_loop_leaves(BodyRef test, BodyRef body, FlatTree init, SourceLine source);
+struct ScanLeaves {
+  std::vector<Array> carry, ys;
+};
+ScanLeaves scan_leaves(BodyRef body, FlatTree init, FlatTree xs, ScanOptions options,
+                       SourceLine source);
+struct BranchLeaves {
+  std::vector<Array> leaves;
+  std::size_t called;  // a branch that was called, so that it knows its result's structure
+};
+BranchLeaves cond_leaves(Array pred, BodyRef on_true, BodyRef on_false, FlatTree arguments,
+                         SourceLine source);
+BranchLeaves switch_leaves(Array index, std::span<const BodyRef> branches, FlatTree arguments,
+                           SourceLine source);
+
+}  // namespace detail
+
+// init, then carry = body(i, carry) for i = lo, lo + 1, … hi - 1. The bounds are integer scalars,
+// traced ones too; i is an i32 scalar, i64 where a bound has more than 32 bits.
+template <class F, Tree C>
+requires std::invocable<F&, Array, arg_t<C>> &&
+    std::convertible_to<std::invoke_result_t<F&, Array, arg_t<C>>, arg_t<C>>
+        arg_t<C> fori_loop(Operand lo, Operand hi, F&& body, C&& init) {
+  using Init = std::decay_t<C>;
+  auto trip = [&](Array i, arg_t<C> carry) -> arg_t<C> {
+    return body(std::move(i), std::move(carry));
+  };
+  detail::FlatCall<decltype(trip), Array, Init> call(trip, lo.value, init);
+  detail::FlatTree flat;
+  detail::flatten(std::forward<C>(init), flat, flat.node);
+  std::vector<Array> leaves = detail::fori_loop_leaves(
+      lo.value, std::move(hi.value), detail::BodyRef(call), std::move(flat), lo.source);
+  std::size_t next = 0;
+  return detail::rebuild(static_cast<const Init&>(init), leaves, next);
+}
+
+// init, then carry = body(carry) for as long as test(carry), a bool scalar, holds.
+template <class G, class F, Tree C>
+requires std::convertible_to<std::invoke_result_t<G&, arg_t<C>>, Array> &&
+    std::convertible_to<std::invoke_result_t<F&, arg_t<C>>, arg_t<C>>
+        arg_t<C> while_loop(G&& test, F&& body, C&& init,
+                            SourceLine source = SourceLine::current()) {
+  using Init = std::decay_t<C>;
+  auto decide = [&](arg_t<C> carry) -> Array { return test(std::move(carry)); };
+  auto trip = [&](arg_t<C> carry) -> arg_t<C> { return body(std::move(carry)); };
+  detail::FlatCall<decltype(decide), Init> test_call(decide, init);
+  detail::FlatCall<decltype(trip), Init> body_call(trip, init);
+  detail::FlatTree flat;
+  detail::flatten(std::forward<C>(init), flat, flat.node);
+  std::vector<Array> leaves = detail::while_loop_leaves(
+      detail::BodyRef(test_call), detail::BodyRef(body_call), std::move(flat), source);
+  std::size_t next = 0;
+  return detail::rebuild(static_cast<const Init&>(init), leaves, next);
+}
+
+// {carry, ys}: {carry, y} = f(carry, x) for each x of xs, whose leaves are taken apart along their
+// first dim; the y's are stacked along a new first dim.
+template <class F, Tree C, Tree X>
+requires std::invocable<F&, arg_t<C>, arg_t<X>> std::pair<
+    arg_t<C>,
+    arg_t<std::tuple_element_t<1, std::decay_t<std::invoke_result_t<F&, arg_t<C>, arg_t<X>>>>>>
+scan(F&& f, C&& init, X&& xs, ScanOptions options = {}, SourceLine source = SourceLine::current()) {
+  using Init = std::decay_t<C>;
+  using Xs = std::decay_t<X>;
+  using Result = std::decay_t<std::invoke_result_t<F&, arg_t<C>, arg_t<X>>>;
+  using Y = std::tuple_element_t<1, Result>;
+  static_assert(std::tuple_size_v<Result> == 2 &&
+                    std::convertible_to<std::tuple_element_t<0, Result>, arg_t<C>>,
+                "the function of a scan returns a pair of the carry, of init's type, and a y");
+  auto trip = [&](arg_t<C> carry, arg_t<X> x) -> std::pair<arg_t<C>, Y> {
+    Result result = f(std::move(carry), std::move(x));
+    return {std::get<0>(std::move(result)), std::get<1>(std::move(result))};
+  };
+  detail::FlatCall<decltype(trip), Init, Xs> call(trip, init, xs);
+  detail::FlatTree flat_init, flat_xs;
+  detail::flatten(std::forward<C>(init), flat_init, flat_init.node);
+  detail::flatten(std::forward<X>(xs), flat_xs, flat_xs.node);
+  detail::ScanLeaves leaves = detail::scan_leaves(detail::BodyRef(call), std::move(flat_init),
+                                                  std::move(flat_xs), options, source);
+  std::size_t next = 0, next_y = 0;
+  arg_t<C> carry = detail::rebuild(static_cast<const Init&>(init), leaves.carry, next);
+  return {std::move(carry), detail::rebuild(call.like().second, leaves.ys, next_y)};
+}
+
+// t(args…) where the scalar pred is true, else f(args…).
+template <class T, class F, class... A>
+requires Traceable<T, A...> && std::same_as<result_t<T, A...>, result_t<F, A...>> result_t<T, A...>
+cond(Operand pred, T&& t, F&& f, const A&... args) {
+  detail::FlatCall<std::remove_reference_t<T>, A...> on_true(t, args...);
+  detail::FlatCall<std::remove_reference_t<F>, A...> on_false(f, args...);
+  detail::BranchLeaves result = detail::cond_leaves(
+      std::move(pred.value), detail::BodyRef(on_true), detail::BodyRef(on_false),
+      detail::flatten_arguments(args...), pred.source);
+  return result.called == 1 ? on_true.rebuild(std::move(result.leaves))
+                            : on_false.rebuild(std::move(result.leaves));
+}
+
+// branches[index](args…); an index that is too small or too large takes the first or the last.
+// This form is for braces, {f0, f1}: each branch returns one Array, or R where that is written.
+template <class R = Array, class... A>
+R switch_(Operand index, std::vector<std::function<R(arg_t<A>...)>> branches, const A&... args) {
+  std::vector<detail::FlatCall<std::function<R(arg_t<A>...)>, A...>> calls;
+  calls.reserve(branches.size());
+  std::vector<detail::BodyRef> bodies;
+  for (auto& branch : branches) bodies.emplace_back(calls.emplace_back(branch, args...));
+  detail::BranchLeaves result = detail::switch_leaves(
+      std::move(index.value), bodies, detail::flatten_arguments(args...), index.source);
+  return calls[result.called].rebuild(std::move(result.leaves));
+}
+
+// A tuple of branches, for every type of result.
+template <class F0, class... F, class... A>
+requires Traceable<const F0, A...> &&
+    (std::same_as<result_t<const F, A...>, result_t<const F0, A...>>&&...)
+        result_t<const F0, A...> switch_(Operand index, const std::tuple<F0, F...>& branches,
+                                         const A&... args) {
+  return std::apply(
+      [&](const F0& first, const F&... rest) {
+        std::tuple<detail::FlatCall<const F0, A...>, detail::FlatCall<const F, A...>...> calls(
+            detail::FlatCall<const F0, A...>(first, args...),
+            detail::FlatCall<const F, A...>(rest, args...)...);
+        return std::apply(
+            [&](auto&... call) {
+              const detail::BodyRef bodies[] = {detail::BodyRef(call)...};
+              detail::BranchLeaves result = detail::switch_leaves(
+                  std::move(index.value), bodies, detail::flatten_arguments(args...), index.source);
+              std::optional<result_t<const F0, A...>> tree;
+              std::size_t n = 0;
+              ((n++ == result.called ? tree.emplace(call.rebuild(std::move(result.leaves))), 0 : 0),
+               ...);
+              return std::move(*tree);
+            },
+            calls);
+      },
+      branches);
+}
+
+}  // namespace shmap
