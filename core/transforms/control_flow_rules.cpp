@@ -41,7 +41,21 @@ void check_carry(const char* what, const Jaxpr& jaxpr, std::size_t first, std::s
   }
 }
 
+// A copy of the parameters, to be given other programs.
+template <class P>
+std::shared_ptr<P> copy_of(const Params& params) {
+  return std::make_shared<P>(params_as<P>(params));
+}
+
 // ---- while
+
+std::shared_ptr<const Params> with_while_programs(const Params& params,
+                                                  std::span<const JaxprRef> programs) {
+  auto copy = copy_of<WhileParams>(params);
+  copy->body_jaxpr = programs[0];
+  copy->cond_jaxpr = programs[1];
+  return copy;
+}
 
 int while_results(Types in, const Params& params) {
   const auto& p = params_as<WhileParams>(params);
@@ -97,6 +111,15 @@ void interpret_while(std::span<Array> in, const Params& params, std::span<Array>
 
 // ---- scan
 
+std::shared_ptr<const Params> with_scan_program(const Params& params,
+                                                std::span<const JaxprRef> programs) {
+  auto copy = copy_of<ScanLoopParams>(params);
+  copy->jaxpr = programs[0];
+  return copy;
+}
+
+std::int64_t scan_trips(const Params& params) { return params_as<ScanLoopParams>(params).length; }
+
 int scan_results(Types, const Params& params) {
   return static_cast<int>(params_as<ScanLoopParams>(params).jaxpr->outs.size());
 }
@@ -137,6 +160,13 @@ void interpret_scan(std::span<Array> in, const Params& params, std::span<Array> 
 }
 
 // ---- cond
+
+std::shared_ptr<const Params> with_branches(const Params& params,
+                                            std::span<const JaxprRef> programs) {
+  auto copy = copy_of<CondParams>(params);
+  copy->branches.assign(programs.begin(), programs.end());
+  return copy;
+}
 
 int cond_results(Types, const Params& params) {
   return static_cast<int>(params_as<CondParams>(params).branches.at(0)->outs.size());
@@ -226,6 +256,7 @@ constinit Primitive while_p = [] {
   p.variance = vary_while;
   p.interpret = interpret_while;
   p.lower = lower_while;
+  p.with_programs = with_while_programs;
   return p;
 }();
 
@@ -237,6 +268,8 @@ constinit Primitive scan_p = [] {
   p.variance = keep_axes;
   p.interpret = interpret_scan;
   p.lower = lower_scan;
+  p.with_programs = with_scan_program;
+  p.trips = scan_trips;
   return p;
 }();
 
@@ -248,6 +281,8 @@ constinit Primitive cond_p = [] {
   p.variance = vary_cond;
   p.interpret = interpret_cond;
   p.lower = lower_cond;
+  p.with_programs = with_branches;
+  p.runs_one_program = true;
   return p;
 }();
 
