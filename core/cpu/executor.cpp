@@ -29,6 +29,9 @@ using std::chrono::milliseconds;
 // How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
 constexpr auto kSpin = microseconds(30);
 
+// How many tasks of one stream run before those of others that are ready.
+constexpr int kMaxStreak = 8;
+
 // Marks this thread as running a task.
 class TaskScope {
  public:
@@ -258,7 +261,7 @@ void Executor::submit(Node& node) noexcept {
   }
 }
 
-void Executor::push_locked(Node* node) noexcept {
+void Executor::push_locked(Node* node, bool first) noexcept {
   ready_parts_.store(ready_parts_.load(std::memory_order_relaxed) + node->task.parts,
                      std::memory_order_relaxed);
   if (options_.mode == Mode::seeded) {
@@ -266,12 +269,17 @@ void Executor::push_locked(Node* node) noexcept {
     return;
   }
   Queue& queue = node->stream->role() == StreamRole::comm ? comm_ : compute_;
+  if (first && queue.head != nullptr) {
+    node->ready_next = queue.head;
+    queue.head = node;
+    return;
+  }
   node->ready_next = nullptr;
   (queue.head == nullptr ? queue.head : queue.tail->ready_next) = node;
   queue.tail = node;
 }
 
-void Executor::make_ready(List ready) noexcept {
+void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
   List runnable;
   int parts = 0;
   while (Node* node = ready.pop()) {
@@ -295,7 +303,11 @@ void Executor::make_ready(List ready) noexcept {
   int wake = 0;
   {
     std::lock_guard lock(mutex_);
-    while (Node* node = runnable.pop()) push_locked(node);
+    while (Node* node = runnable.pop()) {
+      const bool first = node->stream == hot && streak < kMaxStreak;
+      node->streak = first ? streak + 1 : 0;
+      push_locked(node, first);
+    }
     wake = std::min({parts - spinners_, sleepers_, options_.workers - active_});
   }
   for (; wake > 0; --wake) work_.notify_one();
@@ -401,9 +413,11 @@ void Executor::run_part(const Part& part) noexcept {
     }
   }
   if (node->parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  const Stream* const stream = node->stream;
+  const int streak = node->streak;
   List ready;
   finish(node, ready);
-  if (ready.head != nullptr) make_ready(ready);
+  if (ready.head != nullptr) make_ready(ready, stream, streak);
 }
 
 Ref<Failure> Executor::run_here(const Task& task, Stream& stream,

@@ -57,7 +57,8 @@ class Node final : public Completion {
   std::atomic<std::int32_t> blockers{0};  // unfinished predecessors, and one until it is submitted
   std::atomic<std::int32_t> parts_left{0};  // parts that have not ended
   std::int32_t next_part = 0;               // guarded by the executor's mutex
-  Node* ready_next = nullptr;               // in a ready queue or a list of nodes made ready
+  std::int32_t streak = 0;     // how many before it in its stream went before other streams'
+  Node* ready_next = nullptr;  // in a ready queue or a list of nodes made ready
 
   std::atomic<Edge*> successors{nullptr};  // closed() once it ended
   static Edge* closed() noexcept;

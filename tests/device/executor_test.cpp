@@ -89,6 +89,28 @@ TEST(ExecutorOptions, ReadsItsVariables) {
   }
 }
 
+// One worker, and ten tasks in each of two streams, queued before the first may begin.
+TEST(ExecutorOrder, AStreamGoesOnWhereItsLastTaskEndedButNotForEver) {
+  const auto backend = make(with(Mode::async, 0, 1));
+  std::atomic<bool> go{false};
+  std::string order;
+  auto wait = [&](const TaskContext&) {
+    while (!go) std::this_thread::yield();
+  };
+  auto a = [&](const TaskContext&) { order += 'a'; };
+  auto b = [&](const TaskContext&) { order += 'b'; };
+  const Event gate = enqueue(*backend, backend->devices()[2].compute, task_of(wait));
+  for (int i = 0; i < 10; ++i) {
+    for (auto* stream : {backend->devices()[0].compute, backend->devices()[1].compute}) {
+      const bool first = stream == backend->devices()[0].compute;
+      enqueue(*backend, stream, first ? task_of(a) : task_of(b), {gate});
+    }
+  }
+  go = true;
+  backend->synchronize();
+  EXPECT_EQ(order, "aaaaaaaaabbbbbbbbbab");
+}
+
 // The order in which 40 independent tasks ran.
 std::vector<int> order_of(Mode mode, std::uint64_t seed) {
   const auto backend = make(with(mode, seed));
