@@ -62,6 +62,11 @@ PlanStep make_step(const Eqn& eqn, std::size_t index, Slots& slots) {
   return step;
 }
 
+// The host decides what runs: not so where devices can do it together.
+bool is_control(const PlanStep& step) {
+  return step.eqn->primitive->interpret && !step.eqn->primitive->group;
+}
+
 }  // namespace
 
 void set_run_control(RunControlFn fn) { run_control_fn = fn; }
@@ -94,13 +99,13 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
   slot_count_ = slots.size();
 
   for (std::size_t begin = 0; begin < all.size();) {
-    if (all[begin].eqn->primitive->interpret) {
+    if (is_control(all[begin])) {
       parts_.push_back({nullptr, std::move(all[begin]), nullptr});
       ++begin;
       continue;
     }
     std::size_t end = begin;
-    while (end < all.size() && !all[end].eqn->primitive->interpret) ++end;
+    while (end < all.size() && !is_control(all[end])) ++end;
     std::vector<int> in, out;
     std::vector<bool> last_in, made(slot_count_, false), known(slot_count_, false);
     for (std::size_t e = begin; e < end; ++e) {

@@ -72,7 +72,7 @@ void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const 
   }
   if (env_ && options_.check_variance && !primitive.variance && !primitive.group)
     unify_variance(primitive, in, source);
-  if (primitive.group && !env_) {
+  if (primitive.group && !primitive.interpret && !env_) {
     throw CollectiveError(
         std::string(primitive.name) +
         " was called outside of every shard_map body: unbound axis name; collectives work on the "

@@ -1,0 +1,227 @@
+#include "core/debug/staged_print.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <utility>
+
+#include "core/array/print_array.h"
+#include "core/ir/trace.h"
+#include "core/runtime/kernel.h"
+#include "core/runtime/launch.h"
+#include "core/transforms/lower.h"
+
+namespace shmap {
+
+namespace debug::detail {
+
+namespace {
+
+// Goes through a format: literal(c) for each character that stands for itself, hole(i) for each {}.
+// How many holes there are.
+template <class Literal, class Hole>
+std::size_t walk(std::string_view format, Literal literal, Hole hole) {
+  std::size_t holes = 0;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    const char c = format[i];
+    const char after = i + 1 < format.size() ? format[i + 1] : '\0';
+    if ((c == '{' && after == '{') || (c == '}' && after == '}')) {
+      literal(c);
+      ++i;
+    } else if (c == '{' && after == '}') {
+      hole(holes++);
+      ++i;
+    } else {
+      literal(c);
+    }
+  }
+  return holes;
+}
+
+// As part of a format.
+void append_escaped(std::string& format, char c) {
+  format += c;
+  if (c == '{' || c == '}') format += c;
+}
+
+}  // namespace
+
+void check_holes(std::string_view format, std::size_t arguments, SourceLine source) {
+  const std::size_t holes = walk(
+      format, [](char) {}, [](std::size_t) {});
+  if (holes == arguments) return;
+  throw ValueError("debug::print: the format \"" + std::string(format) + "\" has " +
+                   std::to_string(holes) + " {} and " + std::to_string(arguments) +
+                   " arguments were given" + at_line(source));
+}
+
+std::string fill_holes(std::string_view format, std::span<const std::string> texts) {
+  std::string out;
+  walk(
+      format, [&](char c) { out += c; }, [&](std::size_t i) { out += texts[i]; });
+  return out;
+}
+
+std::string position_text(const shmap::detail::MeshImpl& mesh, std::uint32_t local) {
+  std::string names, values;
+  const std::vector<std::int64_t> at = mesh.coordinates(local);
+  for (std::size_t a = 0; a < at.size(); ++a) {
+    names += (a ? " " : "") + mesh.env()->names[a] + ",";
+    values += (a ? " " : "") + std::to_string(at[a]) + ",";
+  }
+  return "(" + names + ") = (" + values + ")";
+}
+
+void write_out(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+void stage_print(std::string_view format, const std::vector<PrintArgument>& arguments,
+                 SourceLine source) {
+  check_holes(format, arguments.size(), source);
+  PrintParams params;
+  std::vector<Array> operands;
+  walk(
+      format, [&](char c) { append_escaped(params.format, c); },
+      [&](std::size_t i) {
+        if (arguments[i].array.node()) {
+          params.format += "{}";
+          operands.push_back(arguments[i].array);
+        } else {
+          for (char c : arguments[i].text) append_escaped(params.format, c);
+        }
+      });
+  bind_all(debug_print_p, operands, params, source);
+}
+
+}  // namespace debug::detail
+
+namespace {
+
+using debug::detail::PrintArgument;
+
+int no_results(Types, const Params&) { return 0; }
+void eval_nothing(Types, const Params&, std::span<ShapedArray>) {}
+// Operands may vary as they like.
+void vary_nothing(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
+
+void print_now(std::span<Array> in, const Params& params, std::span<Array>, SourceLine source) {
+  std::vector<PrintArgument> arguments;
+  for (Array& x : in) arguments.push_back({std::move(x), {}});
+  debug::detail::write_out(
+      debug::detail::format(params_as<PrintParams>(params).format, arguments, source));
+}
+
+// A global array prints as it is: whole.
+void lower_print(LowerCall& call) {
+  std::vector<Array> blocks;
+  for (const LowerValue& x : call.in) {
+    blocks.push_back(call.lowering
+                         .reshard(x, call.lowering.mesh()->replicated(),
+                                  "debug::print: an argument", call.source)
+                         .block);
+  }
+  TraceScope scope(call.lowering.trace());
+  call.lowering.trace().process(debug_print_p, blocks, call.params, {}, call.source);
+}
+
+// What a task prints; a graph's as often as that is launched.
+class PrintTask {
+ public:
+  explicit PrintTask(const GroupCall& call)
+      : format_(params_as<PrintParams>(call.params).format), mesh_(&call.mesh) {
+    for (const StoredNode* node : call.in) {
+      Operand operand{node->type, {}};
+      for (const Block& b : node->blocks()) operand.blocks.push_back(b.data());
+      varies_ = varies_ || !node->type.axes().empty();
+      operands_.push_back(std::move(operand));
+    }
+  }
+
+  void operator()(int, int, void*) const {
+    std::string lines;
+    const std::uint32_t count = varies_ ? mesh_->local_count() : 1;
+    for (std::uint32_t p = 0; p < count; ++p) {
+      std::vector<std::string> texts;
+      for (const Operand& x : operands_)
+        texts.push_back(detail::format_array(x.blocks[p], x.type.dtype(), x.type.dims()));
+      if (varies_) lines += debug::detail::position_text(*mesh_, p) + " ";
+      lines += debug::detail::fill_holes(format_, texts) + "\n";
+    }
+    debug::detail::write_out(lines);
+  }
+
+ private:
+  struct Operand {
+    ShapedArray type;
+    std::vector<const void*> blocks;  // by local position
+  };
+  std::string format_;
+  const detail::MeshImpl* mesh_;
+  std::vector<Operand> operands_;
+  bool varies_ = false;
+};
+
+// At the end of the process prints that are ready are seen, though nobody waited for them. Where
+// products are pending still, they and what prints of them are let go: the libraries that would
+// compute them may have ended before.
+void print_all_at_exit(Backend& backend) {
+  static std::once_flag once;
+  static Backend* printing = nullptr;
+  std::call_once(once, [&] {
+    printing = &backend;
+    std::atexit([] {
+      try {
+        {
+          std::lock_guard lock(printing->submit_mutex());
+          for (const LocalDevice& device : printing->devices())
+            if (!device.compute->idle()) return;
+        }
+        printing->synchronize();
+      } catch (...) {  // of work that nobody asked for any more
+      }
+    });
+  });
+}
+
+void run_print(GroupCall& call) {
+  print_all_at_exit(call.mesh.backend());
+  std::vector<Buffer*> reads;
+  std::int64_t bytes = 0;
+  for (const StoredNode* node : call.in) {
+    bytes += node->type.nbytes();
+    for (const Block& b : node->blocks())
+      if (std::find(reads.begin(), reads.end(), b.buffer.get()) == reads.end())
+        reads.push_back(b.buffer.get());
+  }
+  LaunchSite site;
+  site.stream = call.mesh.local(0).comm;
+  site.name = "debug_print";
+  site.bytes = bytes;
+  site.cost_ns = 1000 + 10 * bytes;  // text takes its time
+  std::lock_guard lock(call.mesh.backend().submit_mutex());
+  launch(site, reads, {}, PrintTask(call));
+}
+
+}  // namespace
+
+constinit Primitive debug_print_p = [] {
+  Primitive p;
+  p.name = "debug_print";
+  p.abstract_eval = eval_nothing;
+  p.result_count = no_results;
+  p.variance = vary_nothing;
+  p.group = run_print;
+  p.has_effect = true;
+  p.interpret = print_now;
+  p.lower = lower_print;
+  p.jvp = Rule<JvpFn>::none("it has no results");
+  p.transpose = Rule<TransposeFn>::none("it has no results");
+  return p;
+}();
+
+void register_debug_print() { register_primitive(debug_print_p); }
+
+}  // namespace shmap

@@ -1,0 +1,133 @@
+// shmap-test: devices
+// debug::print in programs that are traced: an equation that stays, in its place, and prints what
+// it prints eagerly, however the program is run.
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+
+#include <string>
+
+#include "core/array/mesh_impl.h"
+#include "core/device/backend.h"
+#include "core/transforms/simplify.h"
+#include "tests/support/error_text.h"
+
+namespace shmap {
+namespace {
+
+// What `run` prints, once all that it queued is done.
+template <class F>
+std::string printed(F run) {
+  testing::internal::CaptureStdout();
+  run();
+  detail::MeshImpl::default_device()->backend().synchronize();
+  return testing::internal::GetCapturedStdout();
+}
+
+Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
+
+TEST(StagedPrint, IsAnEquationOfItsOperands) {
+  const ClosedJaxpr j = make_jaxpr([](Array x) {
+    debug::print("{}: x = {}, {{n}} = {}", "first {}", x, 3);
+    debug::print("done");
+    return sin(x);
+  })(ShapedArray({2}, f32));
+  EXPECT_EQ(to_string(j),
+            "{ lambda a:f32[2] .\n"
+            "  let debug_print[fmt=\"first {{}}: x = {}, {{n}} = 3\"] a\n"
+            "      debug_print[fmt=\"done\"]\n"
+            "      b:f32[2] = sin a\n"
+            "  in ( b ) }");
+  EXPECT_EQ(to_string(*simplify(*j.impl().jaxpr)), to_string(j));
+  EXPECT_EQ(printed([&] {
+              eval_jaxpr(j, {array<float>({1, 2}, {2})});
+            }),
+            "first {}: x = [1. 2.], {n} = 3\ndone\n");
+}
+
+TEST(StagedPrint, NothingIsPrintedWhileTracing) {
+  EXPECT_EQ(printed([] {
+              make_jaxpr([](Array x) {
+                debug::print("x = {}", x);
+                return x;
+              })(1.f);
+            }),
+            "");
+}
+
+TEST(StagedPrint, TheFormatIsCheckedWhileTracing) {
+  test::expect_error<ValueError>(
+      [] {
+        make_jaxpr([](Array x) {
+          debug::print("{} {}", x);
+          return x;
+        })(1.f);
+      },
+      {"debug::print", "2 {}", "1 arguments", "staged_print_test.cpp:"});
+}
+
+Array body(Array x) {
+  debug::print("x = {}", x);
+  const Array total = psum(x, axes("i", "j"));
+  debug::print("total = {}", total);
+  debug::print("twice {} and {}", 2.f * total, x - x);
+  return x + total;
+}
+
+TEST(StagedPrint, PrintsInABodyWhatItPrintsEagerly) {
+  const auto f = shard_map(body, mesh42(), P(axes("i", "j")), P(axes("i", "j")));
+  const Array x = device_put(arange(8.f), NamedSharding(mesh42(), P(axes("i", "j"))));
+  const std::string eager = printed([&] { f(x); });
+  EXPECT_NE(eager.find("(i, j,) = (3, 1,) x = [7.]\ntotal = [28.]\n"), std::string::npos) << eager;
+  const ClosedJaxpr j = make_jaxpr(f)(x);
+  EXPECT_EQ(printed([&] { eval_jaxpr(j, {x}); }), eager);
+  const auto g = jit(f);
+  for (int call = 0; call < 5; ++call)  // traced, captured, replayed
+    EXPECT_EQ(printed([&] { g(x); }), eager) << "call " << call;
+  printed([&] { EXPECT_EQ(g(x).to_vector<float>(), f(x).to_vector<float>()); });
+}
+
+TEST(StagedPrint, EachReplayPrintsItsOwnValues) {
+  const auto g = jit([](Array x) {
+    const Array y = x * 2.f;
+    debug::print("y = {}", y);
+    return y + 1.f;
+  });
+  for (int call = 0; call < 5; ++call) {
+    const Array x = full({2}, static_cast<float>(call));
+    const std::string n = std::to_string(2 * call) + ".";
+    EXPECT_EQ(printed([&] { g(x); }), "y = [" + n + " " + n + "]\n");
+  }
+}
+
+TEST(StagedPrint, AGlobalArrayPrintsWhole) {
+  const Array x = device_put(arange(8.f), NamedSharding(mesh42(), P(axes("i", "j"))));
+  const auto f = [](Array x) {
+    debug::print("x = {}", x);
+    debug::print("sum = {}, scalar = {}", sum(x), Array(2.5f));
+    return 2.f * x;
+  };
+  const std::string want = printed([&] { f(x); });
+  EXPECT_EQ(want, "x = [0. 1. 2. 3. 4. 5. 6. 7.]\nsum = 28.0, scalar = 2.5\n");
+  const auto g = jit(f);
+  for (int call = 0; call < 4; ++call) EXPECT_EQ(printed([&] { g(x); }), want) << "call " << call;
+}
+
+TEST(StagedPrint, ManyPrintsKeepTheirOrder) {
+  const auto f = [](Array x) {
+    Array y = x;
+    for (int k = 0; k < 20; ++k) {
+      y = y + 1.f;
+      debug::print("{}: {}", k, k % 2 == 0 ? y : x);
+    }
+    return y;
+  };
+  const Array x = zeros({});
+  std::string want;
+  for (int k = 0; k < 20; ++k)
+    want += std::to_string(k) + ": " + std::to_string(k % 2 == 0 ? k + 1 : 0) + ".0\n";
+  const auto g = jit(f);
+  for (int call = 0; call < 4; ++call) EXPECT_EQ(printed([&] { g(x); }), want) << "call " << call;
+}
+
+}  // namespace
+}  // namespace shmap
