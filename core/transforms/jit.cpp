@@ -10,6 +10,7 @@
 #include "core/base/env.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
+#include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
 #include "core/transforms/fuse.h"
 #include "core/transforms/lower.h"
@@ -62,6 +63,19 @@ void lower_jit(LowerCall& call) {
   std::move(results.begin(), results.end(), call.out.begin());
 }
 
+std::shared_ptr<const Params> with_program(const Params&, std::span<const JaxprRef> programs) {
+  return std::make_shared<JitParams>(programs[0]);
+}
+
+void prune_jit(PruneCall& call) {
+  const JaxprRef& jaxpr = params_as<JitParams>(call.params).jaxpr;
+  PrunedJaxpr pruned = prune_jaxpr(*jaxpr, call.wanted);
+  if (pruned.jaxpr == jaxpr) return;
+  call.pruned = std::make_shared<JitParams>(std::move(pruned.jaxpr));
+  call.kept_in = std::move(pruned.kept);
+  call.kept_out = call.wanted;
+}
+
 void eval_constraint(Types in, const Params& params, std::span<ShapedArray> out) {
   params_as<ConstraintParams>(params).sharding->block_shape(in[0].dims(),
                                                             "with_sharding_constraint");
@@ -91,6 +105,8 @@ constinit Primitive jit_p = [] {
   p.variance = vary_jit;
   p.interpret = interpret_jit;
   p.lower = lower_jit;
+  p.with_programs = with_program;
+  p.prune = prune_jit;
   return p;
 }();
 

@@ -157,6 +157,32 @@ TEST(CostAnalysis, ACollectiveMatmulSendsAllButOneOfItsBlocks) {
   EXPECT_GE(cost.flops, 8 * 2 * 8 * 32 * 16);
 }
 
+TEST(CostAnalysis, LoopsCountAsOftenAsTheyRun) {
+  const AbstractMesh mesh({8}, "i");
+  const auto f = shard_map(
+      [](Array x) {
+        return fori_loop(
+            0, 5,
+            [](Array, Array c) {
+              return sin(ppermute(c, "i", {{0, 1}}));
+            },
+            x);
+      },
+      mesh, P("i"), P("i"));
+  const CostAnalysis cost = cost_analysis(make_jaxpr(f)(ShapedArray({16}, f32)));
+  EXPECT_EQ(count(cost, "ppermute"), 5);
+  EXPECT_GE(cost.flops, 5 * 2);
+  EXPECT_LE(cost.flops, 5 * 3);  // the index may be counted up
+}
+
+TEST(CostAnalysis, OfBranchesTheCostliestCounts) {
+  const ClosedJaxpr j = make_jaxpr([](Array p, Array a) {
+    return cond(
+        p, [](Array x) { return matmul(x, x); }, [](Array x) { return x + x; }, a);
+  })(ShapedArray({}, bool_), ShapedArray({16, 16}, f32));
+  EXPECT_EQ(cost_analysis(j).flops, 2 * 16 * 16 * 16);
+}
+
 TEST(CostAnalysis, TheLossOfDataParallelismNeedsOneScalar) {
   const AbstractMesh mesh({8}, "batch");
   const auto loss =

@@ -276,11 +276,47 @@ TEST(DeadCode, OfABodyPrintsAsOnlyWhatIsLeft) {
             "  in ( b ) }");
 }
 
+TEST(DeadCode, OfANestedJitGoesToo) {
+  const auto inner = jit([](Array x, Array y) { return std::pair{sin(x) + sin(x), exp(y)}; });
+  EXPECT_EQ(simplified_text([&](Array x, Array y) { return inner(x, y).first; }, kF32,
+                            ShapedArray({4}, f32)),
+            "{ lambda a:f32[2,3], b:f32[4] .\n"
+            "  let c:f32[2,3] = jit[jaxpr={ lambda a:f32[2,3] .\n"
+            "                               let b:f32[2,3] = sin a\n"
+            "                                   c:f32[2,3] = add b b\n"
+            "                               in ( c ) }] a\n"
+            "  in ( c ) }");
+}
+
 TEST(DeadCode, ArgumentsThatABodyNeverReadsAreNoOperands) {
   const AbstractMesh mesh({4}, "i");
   const auto f = shard_map([](Array x, Array) { return x + x; }, mesh, P("i"), P("i"));
   const ClosedJaxpr k = simplified(make_jaxpr(f)(ShapedArray({8}, f32), ShapedArray({4}, i32)));
   EXPECT_EQ(k.impl().jaxpr->eqns[0].in.size(), 1u) << k;
+}
+
+std::size_t count_inside(const ClosedJaxpr& j) {
+  std::size_t n = 0;
+  for (const Eqn& e : j.impl().jaxpr->eqns)
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) n += inner->eqns.size();
+  return n;
+}
+
+TEST(Simplify, ProgramsOfLoopsAndBranchesToo) {
+  const Array x = array<float>({1, 2, 3}, {3});
+  const auto check = [&](auto f) {
+    const ClosedJaxpr j = make_jaxpr(f)(x), k = simplified(j);
+    EXPECT_EQ(count_inside(k) + 2, count_inside(j)) << k;
+    EXPECT_EQ(bits(eval_jaxpr(k, {x})[0]), bits(f(x)));
+  };
+  check([](Array x) {
+    return fori_loop(
+        0, 3, [](Array, Array c) { return (sin(c) + sin(c)) * 1.f; }, x);
+  });
+  check([](Array x) {
+    return cond(
+        sum(x) > 0.f, [](Array c) { return cos(c) * cos(c); }, [](Array c) { return c * 1.f; }, x);
+  });
 }
 
 TEST(Simplify, ASimplifiedBodyGivesTheSameValues) {
