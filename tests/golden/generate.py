@@ -13,7 +13,15 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
-TOPICS = ["promotion", "ops_elementwise", "ops_shape", "ops_reduce", "ops_linalg", "shard_map"]
+TOPICS = [
+    "promotion",
+    "ops_elementwise",
+    "ops_shape",
+    "ops_reduce",
+    "ops_linalg",
+    "shard_map",
+    "control_flow",
+]
 
 
 def main(names):
