@@ -1,5 +1,6 @@
 #include "core/transforms/jit.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <fstream>
@@ -8,6 +9,7 @@
 
 #include "core/array/tree_paths.h"
 #include "core/base/env.h"
+#include "core/ir/divergence.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
 #include "core/transforms/dead_code.h"
@@ -150,6 +152,8 @@ class PlannedTrace final : public PerDeviceTrace {
       : PerDeviceTrace(&mesh, {false, false}), bodies_(bodies) {}
 
   bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
+    // What prints shows the devices that came this way, which a captured task would not know.
+    if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
     if (!plan) plan = std::make_unique<Plan>(mesh(), optimize(jaxpr), std::vector<Array>());
     admit(args, "a program inside", {});

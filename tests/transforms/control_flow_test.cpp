@@ -828,7 +828,14 @@ TEST(InABody, PrintsShowTheDevicesThatCameBy) {
   };
   testing::internal::CaptureStdout();
   shard_map(body, mesh_i(), P("i"), P("i"))(arange(8) * 1.f).block_until_ready();
-  EXPECT_EQ(testing::internal::GetCapturedStdout(), "(i,) = (6,) high 6.0\n(i,) = (7,) high 7.0\n");
+  const std::string want = "(i,) = (6,) high 6.0\n(i,) = (7,) high 7.0\n";
+  EXPECT_EQ(testing::internal::GetCapturedStdout(), want);
+  const auto jitted = jit(shard_map(body, mesh_i(), P("i"), P("i")));
+  for (int call = 0; call < 3; ++call) {
+    testing::internal::CaptureStdout();
+    jitted(arange(8) * 1.f).block_until_ready();
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), want) << "call " << call;
+  }
 }
 
 TEST(InABody, EverythingIsUsableAfterAnError) {
