@@ -1,49 +1,26 @@
 #include "core/cpu/executor.h"
 
-#include <sched.h>
-
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <cstdio>
-#include <typeinfo>
 #include <utility>
 
-#include "core/base/env.h"
 #include "core/base/spin_lock.h"
 #include "core/base/warning.h"
 #include "core/cpu/graph.h"
+#include "core/cpu/task_scope.h"
+#include "core/cpu/waiting.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
-#include "shmap/error.h"
 
 namespace shmap::cpu {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::microseconds;
 using std::chrono::milliseconds;
-
-// How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
-constexpr auto kSpin = microseconds(30);
 
 // How many tasks of one stream run before those of others that are ready.
 constexpr int kMaxStreak = 8;
-
-// Marks this thread as running a task.
-class TaskScope {
- public:
-  explicit TaskScope(const char* name) noexcept
-      : outer_(std::exchange(detail::thread_state.task, name)) {}
-  ~TaskScope() { detail::thread_state.task = outer_; }
-  TaskScope(const TaskScope&) = delete;
-  TaskScope& operator=(const TaskScope&) = delete;
-
- private:
-  const char* outer_;
-};
 
 void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
                      std::span<Stream* const> others, std::int64_t begin) noexcept {
@@ -54,101 +31,23 @@ void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
   }
 }
 
-// A debugger stops time: deadlines mean nothing under it.
-bool under_debugger() noexcept {
-  std::FILE* status = std::fopen("/proc/self/status", "re");
-  if (status == nullptr) return false;
-  char line[256];
-  bool traced = false;
-  while (std::fgets(line, sizeof line, status) != nullptr) {
-    int pid = 0;
-    if (std::sscanf(line, "TracerPid: %d", &pid) == 1) traced = pid != 0;
-  }
-  std::fclose(status);
-  return traced;
-}
-
-template <class E>
-std::exception_ptr with_note(const E& e, const std::string& note) {
-  return std::make_exception_ptr(E(e.what() + note));
-}
-
-// The same error, of the same kind, with the note at its end.
-std::exception_ptr annotate(const std::exception_ptr& error, const std::string& note) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const ValueError& e) {
-    return with_note(e, note);
-  } catch (const TypeError& e) {
-    return with_note(e, note);
-  } catch (const DeviceError& e) {
-    return with_note(e, note);
-  } catch (const OutOfMemory& e) {
-    return with_note(e, note);
-  } catch (const CollectiveError& e) {
-    return with_note(e, note);
-  } catch (const Error& e) {
-    return typeid(e) == typeid(Error) ? with_note(e, note) : error;
-  } catch (...) {
-    return error;  // a type of the user's: left as it is
-  }
-}
-
-}  // namespace
-
-int available_cores() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
-ExecutorOptions ExecutorOptions::from_environment() {
-  ExecutorOptions options;
-  const std::string text = env::text(env::Var::executor);
-  const std::string_view mode = text;
-  if (mode == "inline") {
-    options.mode = Mode::inline_;
-  } else if (mode == "seeded" || mode.starts_with("seeded:")) {
-    options.mode = Mode::seeded;
-    if (mode != "seeded") {
-      const std::string_view digits = mode.substr(7);
-      auto [end, error] =
-          std::from_chars(digits.data(), digits.data() + digits.size(), options.seed);
-      if (error != std::errc() || end != digits.data() + digits.size()) {
-        throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
-                         "\": the seed is not a number; accepted are inline, async, seeded, "
-                         "seeded:N");
-      }
-    }
-  } else if (mode != "async") {
-    throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
-                     "\" is no executor; accepted are inline, async, seeded, seeded:N");
-  }
-  if (const std::int64_t n = env::integer(env::Var::workers); n > 0) {
-    options.workers = static_cast<int>(n);
-  }
-  options.warn_sec = env::seconds(env::Var::collective_warn_sec);
-  options.timeout_sec = env::seconds(env::Var::collective_timeout_sec);
-  return options;
-}
-
-// ------------------------------------------------------------------------------------- lifetime
-
-namespace {
 ExecutorOptions completed(ExecutorOptions options) {
   if (options.workers <= 0) options.workers = available_cores();
   options.max_in_flight = std::max(options.max_in_flight, 8);
   return options;
 }
+
 }  // namespace
+
+// ------------------------------------------------------------------------------------- lifetime
 
 Executor::Executor(const ExecutorOptions& options)
     : options_(completed(options)),
       inline_below_ns_(options_.mode == Mode::inline_  ? INT64_MAX
                        : options_.mode == Mode::seeded ? INT64_MIN
                                                        : options_.inline_ns),
-      random_state_(options_.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du) {
+      random_state_(options_.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du),
+      failures_(options_.mode == Mode::seeded ? "\n  repeat with " + repro() : "") {
   watch_forks();
   if (options_.mode == Mode::seeded) reserve_ready(options_.max_in_flight + 64);
 }
@@ -492,42 +391,9 @@ void Executor::worker() noexcept {
 
 // -------------------------------------------------------------------------------------- waiting
 
-// Of a wait: warns once when it takes long, throws when it takes too long.
-struct Executor::Deadline {
-  const Executor& executor;
-  Clock::time_point start = Clock::now();
-  bool warned = false;
-
-  void check(const Node* node, bool may_throw = true) {
-    const ExecutorOptions& o = executor.options_;
-    const double sec = std::chrono::duration<double>(Clock::now() - start).count();
-    if (may_throw && o.timeout_sec > 0 && sec > o.timeout_sec && !under_debugger()) {
-      throw DeviceError(text(node, sec) +
-                        ". Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC); the task goes on.");
-    }
-    if (!warned && o.warn_sec > 0 && sec > o.warn_sec) {
-      warned = true;
-      warn(text(node, sec) + " (SHMAP_COLLECTIVE_WARN_SEC)");
-    }
-  }
-  std::string text(const Node* node, double sec) const {
-    std::string what = "the tasks in flight";
-    if (node != nullptr) {
-      what = std::string("task '") + node->task.name + "' of local device " +
-             std::to_string(node->stream->device_index()) +
-             (node->stream->role() == StreamRole::comm ? ", communication" : ", compute") +
-             " stream, which still waits for " +
-             std::to_string(node->blockers.load(std::memory_order_relaxed)) + " others";
-    }
-    return "waiting for " + what + ", since " + std::to_string(sec) + " s; " +
-           std::to_string(executor.in_flight_.load()) + " tasks are in flight, " +
-           std::to_string(executor.ready_parts_.load()) + " ready";
-  }
-};
-
 void Executor::wait(Node& node) {
   if (forked()) throw_forked();
-  Deadline deadline{*this};
+  Deadline deadline(*this);
   // Without workers nobody else may run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
@@ -558,7 +424,7 @@ void Executor::make_room() {
     }
   }
   if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
-  Deadline deadline{*this};
+  Deadline deadline(*this);
   waiting_for_room_.fetch_add(1);
   while (in_flight_.load() >= low_water()) {
     if (help()) continue;
@@ -589,127 +455,12 @@ void Executor::drain() {
 
 // --------------------------------------------------------------------------------------- errors
 
-Ref<Failure> Executor::make_failure(std::exception_ptr error) noexcept {
-  constexpr std::size_t kMaxKept = 64;
-  Ref<Failure> failure;
-  try {
-    if (options_.mode == Mode::seeded) error = annotate(error, "\n  repeat with " + repro());
-    failure = make_ref<Failure>();
-    failure->error = std::move(error);
-    std::lock_guard lock(failures_mutex_);
-    std::erase_if(failures_, [](const Ref<Failure>& f) { return f->reported.load(); });
-    if (failures_.size() < kMaxKept) failures_.push_back(failure);
-  } catch (const std::bad_alloc&) {
-    // Without memory for the record of it, the error is that there is no memory.
-    static Failure* const out_of_memory = [] {
-      auto* f = new Failure;
-      f->error = std::make_exception_ptr(OutOfMemory("no memory left to keep a task's error in"));
-      f->add_ref();
-      return f;
-    }();
-    if (failure.get() == nullptr) failure = Ref<Failure>(out_of_memory);
-  }
-  return failure;
-}
-
 Event Executor::failed_event(Ref<Failure> failure) {
   Ref<Node> node = Node::make(*this, Task(), nullptr);
   node->fail(std::move(failure));
   node->successors.store(Node::closed(), std::memory_order_relaxed);
   node->conclude();
   return Event(std::move(node));
-}
-
-void Executor::rethrow_unreported() {
-  std::vector<Ref<Failure>> failures;
-  {
-    std::lock_guard lock(failures_mutex_);
-    failures.swap(failures_);
-  }
-  std::exception_ptr first;
-  for (const Ref<Failure>& f : failures) {
-    if (!f->reported.exchange(true) && first == nullptr) first = f->error;
-  }
-  if (first != nullptr) std::rethrow_exception(first);
-}
-
-// ---------------------------------------------------------------------------------------- parts
-
-namespace {
-
-// What run_parts shares with the workers. It outlives the call where a worker comes too late, and
-// then finds no part left.
-struct Parts : RefCounted {
-  Parts(int n, void (*r)(void*, int), void* a) noexcept : count(n), run(r), args(a) {}
-  const int count;
-  void (*const run)(void* args, int part);
-  void* const args;
-  std::atomic<int> next{0}, done{0};
-  SpinLock lock;
-  std::exception_ptr error;
-
-  // Runs parts until none is left; true where it ended the last.
-  bool work() noexcept {
-    bool last = false;
-    for (int part; (part = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
-      try {
-        run(args, part);
-      } catch (...) {
-        std::lock_guard guard(lock);
-        if (error == nullptr) error = std::current_exception();
-      }
-      last = done.fetch_add(1, std::memory_order_acq_rel) + 1 == count;
-    }
-    return last;
-  }
-};
-
-}  // namespace
-
-void Executor::run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream) {
-  if (parts <= 0) return;
-  if (forked()) throw_forked();
-  if (parts == 1 || in_task() || options_.mode != Mode::async || options_.workers == 1) {
-    const TaskScope scope("parallel_for");
-    const bool backwards = options_.mode == Mode::seeded && options_.seed % 2 == 1;
-    for (int i = 0; i < parts; ++i) run(args, backwards ? parts - 1 - i : i);
-    return;
-  }
-  const Ref<Parts> shared = make_ref<Parts>(parts, run, args);
-  struct Helper {
-    Ref<Parts> parts;
-    Executor& executor;
-  };
-  Task task;
-  task.name = "parallel_for";
-  task.args = new Helper{shared, *this};
-  task.parts = std::min(parts, options_.workers) - 1;
-  task.run = [](void* h, const TaskContext&) {
-    auto& helper = *static_cast<Helper*>(h);
-    if (helper.parts->work()) {
-      { std::lock_guard lock(helper.executor.done_mutex_); }
-      helper.executor.done_.notify_all();
-    }
-  };
-  task.drop = [](void* h) noexcept { delete static_cast<Helper*>(h); };
-  submit(*Node::make(*this, task, &stream));
-  {
-    const TaskScope scope(task.name);
-    shared->work();
-  }
-  Deadline deadline{*this};
-  const auto all_done = [&] { return shared->done.load(std::memory_order_acquire) == parts; };
-  const auto until = Clock::now() + kSpin;
-  while (!all_done() && Clock::now() < until) cpu_relax();
-  while (!all_done()) {
-    {
-      std::unique_lock lock(done_mutex_);
-      done_.wait_for(lock, milliseconds(20), all_done);
-    }
-    // Its parts cannot be called back: a late one is warned of, never left behind.
-    deadline.check(nullptr, /*may_throw=*/false);
-  }
-  if (shared->error != nullptr) std::rethrow_exception(shared->error);
 }
 
 }  // namespace shmap::cpu

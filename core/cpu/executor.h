@@ -7,34 +7,14 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "core/cpu/executor_options.h"
+#include "core/cpu/failure_log.h"
 #include "core/cpu/node.h"
 
 namespace shmap::cpu {
-
-enum class Mode : std::uint8_t {
-  inline_,  // each task at enqueue, on the calling thread
-  async,    // on a pool of workers; small ones at enqueue where nothing is before them
-  seeded,   // on the calling threads, in an order drawn from a seed
-};
-
-struct ExecutorOptions {
-  Mode mode = Mode::async;
-  std::uint64_t seed = 0;
-  int workers = 0;  // 0: as many as there are cores that this process may run on
-  double warn_sec = 30, timeout_sec = 600;  // of a wait; 0: never
-  int max_in_flight = 4096;                 // tasks beyond which enqueueing runs some first
-  // Work up to this runs at enqueue: handing it over costs a wake-up, some 20 us to a parked
-  // worker, and in that time it is done.
-  std::int64_t inline_ns = 20'000;
-
-  // From SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_COLLECTIVE_WARN_SEC and …_TIMEOUT_SEC. Throws
-  // ValueError where one cannot be read.
-  static ExecutorOptions from_environment();
-};
-
-int available_cores() noexcept;  // that the affinity mask of this process allows
 
 // Dataflow: a node counts what it waits for, and is ready at zero. Ready communication goes before
 // ready computation. At most `workers` threads run tasks at once, a waiting caller among them.
@@ -49,6 +29,9 @@ class Executor {
   Mode mode() const noexcept { return options_.mode; }
   int workers() const noexcept { return options_.workers; }
   std::string repro() const;
+  // How many tasks are submitted and have not ended, and how many parts of them are ready to run.
+  std::int64_t in_flight() const noexcept { return in_flight_.load(); }
+  int ready_parts() const noexcept { return ready_parts_.load(); }
   // Tasks of at most this cost run at enqueue where their stream and waits allow it.
   std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
 
@@ -62,13 +45,15 @@ class Executor {
   // Runs all of the task here. What it throws is returned. Drops nothing.
   Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others) noexcept;
   // A failure, with the way to repeat it in its text, for synchronize() to report.
-  Ref<Failure> make_failure(std::exception_ptr error) noexcept;
+  Ref<Failure> make_failure(std::exception_ptr error) noexcept {
+    return failures_.add(std::move(error));
+  }
   Event failed_event(Ref<Failure> failure);
 
   void wait(Node& node);
   // Waits until nothing is in flight.
   void drain();
-  void rethrow_unreported();
+  void rethrow_unreported() { failures_.rethrow_unreported(); }
   void run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream);
   // Runs one part of a ready task, or parts until that node ended; false where there is none to
   // run, or enough threads run some.
@@ -113,7 +98,6 @@ class Executor {
   void start_workers();
   void worker() noexcept;
   std::uint64_t random() noexcept;  // holds mutex_
-  struct Deadline;
 
   const ExecutorOptions options_;
   std::int64_t inline_below_ns_;
@@ -140,8 +124,7 @@ class Executor {
   std::mutex done_mutex_;  // of those who sleep until a node ended
   std::condition_variable done_;
 
-  std::mutex failures_mutex_;
-  std::vector<Ref<Failure>> failures_;
+  FailureLog failures_;
 };
 
 }  // namespace shmap::cpu

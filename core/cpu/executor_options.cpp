@@ -1,0 +1,53 @@
+#include "core/cpu/executor_options.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "core/base/env.h"
+#include "shmap/error.h"
+
+namespace shmap::cpu {
+
+int available_cores() noexcept {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+ExecutorOptions ExecutorOptions::from_environment() {
+  ExecutorOptions options;
+  const std::string text = env::text(env::Var::executor);
+  const std::string_view mode = text;
+  if (mode == "inline") {
+    options.mode = Mode::inline_;
+  } else if (mode == "seeded" || mode.starts_with("seeded:")) {
+    options.mode = Mode::seeded;
+    if (mode != "seeded") {
+      const std::string_view digits = mode.substr(7);
+      auto [end, error] =
+          std::from_chars(digits.data(), digits.data() + digits.size(), options.seed);
+      if (error != std::errc() || end != digits.data() + digits.size()) {
+        throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
+                         "\": the seed is not a number; accepted are inline, async, seeded, "
+                         "seeded:N");
+      }
+    }
+  } else if (mode != "async") {
+    throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
+                     "\" is no executor; accepted are inline, async, seeded, seeded:N");
+  }
+  if (const std::int64_t n = env::integer(env::Var::workers); n > 0) {
+    options.workers = static_cast<int>(n);
+  }
+  options.warn_sec = env::seconds(env::Var::collective_warn_sec);
+  options.timeout_sec = env::seconds(env::Var::collective_timeout_sec);
+  return options;
+}
+
+}  // namespace shmap::cpu
