@@ -721,6 +721,60 @@ TEST(InABody, VaryingLoopsInVaryingBranches) {
               ElementsAre(-1, 1, -1, 3, -1, 5, -1, 7));
 }
 
+TEST(InABody, ProgramsInVaryingBranchesAreWidened) {
+  // Loops and branches inside work on values that are cast outside of the branch.
+  const Array w = array({1.f, 2.f}, {2});
+  const auto body = [&](Array x) {
+    return cond(
+        sum(x) > 3.f,
+        [&](Array a) {
+          auto [c, ys] = scan([&](Array s, Array v) { return std::pair{s + w * v, s}; }, w, w);
+          const Array t = while_loop([&](Array s) { return sum(s) < sum(w) * 10.f; },
+                                     [&](Array s) { return s + w; }, c);
+          const Array u = cond(
+              sum(w) > 0.f, [&](Array v) { return pbroadcast(v, "i"); },
+              [&](Array) { return jit([&](Array v) { return v + a; })(w); }, t);
+          return a + sum(u) +
+                 sum(ys) * fori_loop(
+                               0, 2, [&](Array, Array s) { return s + 1.f; }, 0);
+        },
+        [](Array a) { return a; }, x);
+  };
+  // c = w + w + 2 w, t = 10 w, ys = {w, 2 w}.
+  const float more = 30 + 9 * 2;
+  EXPECT_THAT(values(both(body, arange(8) * 1.f, P("i"), P("i"))),
+              ElementsAre(0, 1, 2, 3, 4 + more, 5 + more, 6 + more, 7 + more));
+}
+
+TEST(InABody, OverOtherAxesDevicesMeet) {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const auto mapped = shard_map(
+      [](Array x) {
+        return while_loop([](Array c) { return psum(sum(c), "j") < 20.f; },
+                          [](Array c) {
+                            return cond(
+                                axis_index("i") > 1, [](Array a) { return a + psum(a, "j"); },
+                                [](Array a) { return a + 1.f; }, c);
+                          },
+                          x);
+      },
+      mesh, P("i", "j"), P("i", "j"));
+  const Array x = reshape(arange(8), {4, 2});
+  std::vector<float> want;
+  for (int i = 0; i < 4; ++i) {
+    float a = static_cast<float>(2 * i), b = a + 1;
+    while (a + b < 20) {
+      const float total = a + b;
+      a += i > 1 ? total : 1;
+      b += i > 1 ? total : 1;
+    }
+    want.insert(want.end(), {a, b});
+  }
+  // The condition's psum is over j, and it varies over i alone.
+  EXPECT_EQ(values(mapped(x)), want);
+  EXPECT_EQ(values(staged(mapped, x)[0]), want);
+}
+
 TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
   const auto branch = shard_map(
       [](Array x) {
