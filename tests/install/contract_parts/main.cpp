@@ -135,6 +135,57 @@ void structs(const Mesh& mesh) {
   CHECK(out.extra.size() == 1 && out.extra[0].to_vector<std::int32_t>()[7] == 7);
 }
 
+// Types and values of loops and branches, in the published spelling.
+void loops() {
+  using AA = std::tuple<Array, Array>;
+  using Vec = std::vector<Array>;
+  Array init = arange(3), x = init, w = init + 1;
+  int lo = 0, hi = 8;
+  Array traced = astype(sum(x), i32), index = traced, pred = sum(x) > 0;
+  CHECK(fori_loop(
+            lo, hi, [](Array, auto carry) { return carry; }, init)
+            .shape() == Shape{3});
+  CHECK(fori_loop(
+            0, traced, [](Array i, Array c) { return c + i; }, 0.f)
+            .item<float>() == 3.f);
+  auto [acc, last] = fori_loop(
+      0, 8, [](Array, auto c) { return c; }, std::pair{x, w});
+  CHECK(bool(all(acc == x)) && bool(all(last == w)));
+  AA pair = while_loop([](AA c) { return std::get<0>(c) < 3; },
+                       [](AA c) {
+                         return AA{std::get<0>(c) + 1, std::get<1>(c)};
+                       },
+                       AA{0, w});
+  CHECK(std::get<0>(pair).item<int>() == 3);
+  auto [carry, ys] = scan([](Array c, Array e) { return std::pair{c + e, c}; }, x, w);
+  CHECK(ys.shape() == Shape{3, 3} && carry.shape() == Shape{3});
+  {
+    auto [c, y] = scan(
+        [](AA s, Vec e) {
+          return std::tuple{s, std::tuple{e[0], e[1]}};
+        },
+        AA{x, w}, Vec{x, w});
+    static_assert(std::is_same_v<decltype(c), AA> && std::is_same_v<decltype(y), AA>);
+  }
+  {
+    auto [c, y] = scan([](Array s, auto) { return std::pair{s, s}; }, x, none, {.length = 10});
+    CHECK(y.shape() == Shape{10, 3});
+  }
+  auto f0 = [](Array a) { return a; }, f2 = f0;
+  auto t = [](Array a) { return a * 2; };
+  auto g = [](Array a, Array b) { return std::tuple{a, b}; };
+  CHECK(bool(all(cond(pred, t, f0, x) == x * 2)));
+  CHECK(bool(all(cond(
+                     true, [&] { return x; }, [&] { return w; }) == x)));
+  static_assert(std::is_same_v<AA, decltype(cond(pred, g, g, x, w))>);
+  CHECK(bool(all(switch_(index, {f0, t}, x) == x * 2)));
+  CHECK(bool(all(switch_(0, {f0, f2, t}, x) == x)));
+  CHECK(bool(all(switch_(1, {[](Array a) { return a; }, [](Array a) { return -a; }}, x) == -x)));
+  CHECK(bool(all(switch_(index, std::tuple{f0, t}, x) == x * 2)));
+  static_assert(std::is_same_v<AA, decltype(switch_(index, std::tuple{g, g}, x, w))>);
+  static_assert(std::is_same_v<AA, decltype(switch_<AA>(index, {g, g}, x, w))>);
+}
+
 int main() {
   Mesh mesh = make_mesh({8}, {"i"});
   Array x = arange(8);
@@ -143,6 +194,7 @@ int main() {
   looking(mesh, x);
   rules();
   indexing();
+  loops();
   donation(mesh);
   structs(mesh);
   if (failures == 0) std::cout << "all checks hold\n";
