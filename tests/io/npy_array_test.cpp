@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/base/fault.h"
 #include "tests/support/error_text.h"
+#include "tests/support/memory_use.h"
 
 namespace shmap {
 namespace {
@@ -110,6 +112,37 @@ TEST_F(NpyArray, Errors) {
   expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P(none, "i"))); },
                            {"length", "rank 1"});
   expect_error<ValueError>([&] { save_npy(path("y.npy"), Array()); }, {"save_npy", "empty"});
+}
+
+// Wherever reading goes wrong: the file's name, no memory held, and the next attempt works.
+TEST_F(NpyArray, FaultsOfReadingAreErrors) {
+  const Mesh mesh = make_mesh({8}, "i");
+  const Array x = reshape(arange(1024, i32), {8, 128});
+  save_npy(path("x.npy"), x);
+  const std::vector<std::int64_t> held = test::bytes_in_use();
+  for (const char* action : {"short_read", "throw"}) {
+    SCOPED_TRACE(action);
+    int failures = 0;
+    for (int n = 1;; ++n) {
+      fault::Scoped fault("read#" + std::to_string(n) + ":" + action);
+      try {
+        const Array y = load_npy(path("x.npy"), {mesh, P("i")});
+        EXPECT_LT(fault::reached("read"), n) << "the fault did nothing";
+        EXPECT_EQ(y.to_vector<std::int32_t>(), x.to_vector<std::int32_t>());
+        break;
+      } catch (const Error& e) {
+        ++failures;
+        const std::string text = e.what();
+        if (action == std::string("throw")) {
+          EXPECT_NE(text.find("fault injected at read"), text.npos) << text;
+        } else {
+          EXPECT_NE(text.find("x.npy"), text.npos) << text;
+        }
+      }
+      EXPECT_EQ(test::bytes_in_use(), held) << "read " << n;
+    }
+    EXPECT_EQ(failures, 9);  // the header, and each device's rows
+  }
 }
 
 }  // namespace
