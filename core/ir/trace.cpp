@@ -113,24 +113,42 @@ void throw_escaped(const Node& value, const char* what, SourceLine source) {
                   at_line(source));
 }
 
+namespace {
+
+void process(const Primitive& primitive, std::span<Array> in, const Params& params,
+             std::span<Array> out, SourceLine source) {
+  try {
+    current_trace().process(primitive, in, params, out, source);
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, source);
+  }
+}
+
+}  // namespace
+
+void rethrow_at(const OutOfMemory& e, SourceLine source) {
+  const std::string text = e.what();
+  if (text.find("\n  at ") != std::string::npos) throw;
+  throw OutOfMemory(text + at_line(source));
+}
+
 Array bind(const Primitive& primitive, std::span<Array> in, const Params& params,
            SourceLine source) {
   Array out;
-  current_trace().process(primitive, in, params, std::span<Array>(&out, 1), source);
+  process(primitive, in, params, std::span<Array>(&out, 1), source);
   return out;
 }
 
 Array bind(const Primitive& primitive, Array x, const Params& params, SourceLine source) {
   Array out;
-  current_trace().process(primitive, std::span<Array>(&x, 1), params, std::span<Array>(&out, 1),
-                          source);
+  process(primitive, std::span<Array>(&x, 1), params, std::span<Array>(&out, 1), source);
   return out;
 }
 
 Array bind(const Primitive& primitive, Array a, Array b, const Params& params, SourceLine source) {
   Array in[2] = {std::move(a), std::move(b)};
   Array out;
-  current_trace().process(primitive, in, params, std::span<Array>(&out, 1), source);
+  process(primitive, in, params, std::span<Array>(&out, 1), source);
   return out;
 }
 
@@ -139,7 +157,7 @@ std::vector<Array> bind_all(const Primitive& primitive, std::span<Array> in, con
   std::vector<ShapedArray> types;
   for (const Array& x : in) types.push_back(checked_node(x, primitive.name, source).type);
   std::vector<Array> out(static_cast<std::size_t>(result_count(primitive, types, params)));
-  current_trace().process(primitive, in, params, out, source);
+  process(primitive, in, params, out, source);
   return out;
 }
 

@@ -98,5 +98,7 @@ std::vector<Array> bind_all(const Primitive& primitive, std::span<Array> in, con
 
 // A message's last line: "\n  at file:line", or nothing where the line is not known.
 std::string at_line(SourceLine source);
+// While `e` is handled: throws it again, with the caller's line where it has none.
+[[noreturn]] void rethrow_at(const OutOfMemory& e, SourceLine source);
 
 }  // namespace shmap

@@ -423,6 +423,8 @@ void rethrow_at(SourceLine source) {
     throw ValueError(e.what() + at_line(source));
   } catch (const TypeError& e) {
     throw TypeError(e.what() + at_line(source));
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, source);
   }
 }
 

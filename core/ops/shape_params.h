@@ -78,7 +78,7 @@ FactorRule same_dims_rule(Types in, Types out, std::uint32_t blocked,
                           FactorRule::Localize localize = nullptr);
 
 [[noreturn]] void rethrow_at(SourceLine source);  // what is being handled
-// Runs `f`, with the caller's line added to the errors of values and types that it throws.
+// Runs `f`, with the caller's line added to the errors of values, types and memory that it throws.
 template <class F>
 auto at_source(SourceLine source, F f) -> decltype(f()) {
   try {

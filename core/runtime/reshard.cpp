@@ -167,7 +167,9 @@ Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* s
   return out;
 }
 
-Array reshard(const Array& x, const Sharding* target, const std::string& what, SourceLine source) {
+namespace {
+Array reshard_here(const Array& x, const Sharding* target, const std::string& what,
+                   SourceLine source) {
   Node& base = checked_node(x, what.c_str(), source);
   if (base.kind == NodeKind::literal) {
     target->block_shape(base.type.dims(), what);
@@ -186,6 +188,16 @@ Array reshard(const Array& x, const Sharding* target, const std::string& what, S
   std::lock_guard lock(target->mesh()->backend().submit_mutex());
   for (std::uint32_t p = 0; p < node->count; ++p) mover.fill(p, node->blocks()[p]);
   return out;
+}
+
+}  // namespace
+
+Array reshard(const Array& x, const Sharding* target, const std::string& what, SourceLine source) {
+  try {
+    return reshard_here(x, target, what, source);
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, source);
+  }
 }
 
 }  // namespace shmap
