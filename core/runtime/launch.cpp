@@ -1,5 +1,6 @@
 #include "core/runtime/launch.h"
 
+#include <new>
 #include <string>
 
 #include "shmap/error.h"
@@ -26,7 +27,13 @@ void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writ
 
 void note_launch(const Event& event, std::span<Buffer* const> reads,
                  std::span<Buffer* const> writes) {
-  for (Buffer* b : reads) b->add_use(event);
+  try {
+    for (Buffer* b : reads) b->add_use(event);
+  } catch (const std::bad_alloc&) {
+    // Without memory to note that it reads, nobody may touch those buffers before it has.
+    if (capturing()) throw;
+    event.record()->block();
+  }
   for (Buffer* b : writes) {
     b->clear_uses();
     b->def() = event;

@@ -1,0 +1,164 @@
+// shmap-test: devices
+// The host has no memory: the n-th operator new fails, n = 1, 2, … until the program passes. Each
+// failure is a std::bad_alloc or an error of the library, nothing of the devices' memory is held by
+// what failed, and everything works after it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "shmap/collectives.h"
+#include "shmap/ops.h"
+#include "shmap/shard_map.h"
+#include "tests/support/memory_use.h"
+
+namespace {
+
+// How many more allocations succeed before one fails; negative: none fails.
+std::atomic<long> allocations_left{-1};
+std::atomic<bool> one_failed{false};
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  if (allocations_left.load(std::memory_order_relaxed) >= 0 &&
+      allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) {
+    one_failed = true;
+    throw std::bad_alloc();
+  }
+  const std::size_t rounded =
+      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  void* p = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded)
+                                                  : std::malloc(rounded);
+  if (p == nullptr) throw std::bad_alloc();
+  return p;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
+void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
+void* operator new(std::size_t bytes, std::align_val_t a) {
+  return allocate(bytes, static_cast<std::size_t>(a));
+}
+void* operator new[](std::size_t bytes, std::align_val_t a) {
+  return allocate(bytes, static_cast<std::size_t>(a));
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace shmap {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+const Mesh& mesh() {
+  static const Mesh m = make_mesh({4, 2}, {"i", "j"});
+  return m;
+}
+
+struct Program {
+  const char* name;
+  std::function<Array(Array)> body;  // of i32[2,4] blocks
+};
+
+const std::vector<Program>& programs() {
+  static const std::vector<Program> all = {
+      {"elementwise", [](Array x) { return x * 2 + 1; }},
+      {"psum", [](Array x) { return psum(x, "i") + x; }},
+      {"psum_both", [](Array x) { return psum(x, axes("i", "j")) * x; }},
+      {"pmax", [](Array x) { return pmax(x, "j") - x; }},
+      {"ppermute",
+       [](Array x) {
+         return ppermute(x, "i", {{0, 1}, {1, 2}, {3, 0}});
+       }},
+      {"all_gather", [](Array x) { return sum(all_gather(x, "i"), 0); }},
+      {"psum_scatter",
+       [](Array x) { return psum_scatter(x, "j", {.scatter_dimension = 1, .tiled = true}); }},
+      {"all_to_all", [](Array x) { return all_to_all(x, "j", 0, 1, {.tiled = true}); }},
+      {"matmul", [](Array x) { return matmul(x, matmul(transpose(x), x)); }},
+      {"sort", [](Array x) { return sort(-x, 0) + cumsum(x, 1); }},
+      {"index",
+       [](Array x) {
+         return concatenate({x[{range(), range(1, 4)}], x}, 1) + axis_index("i");
+       }},
+      {"chain",
+       [](Array x) {
+         for (int k = 0; k < 8; ++k) x = where(x > 3, x - 1, -x) + 1;
+         return x;
+       }},
+  };
+  return all;
+}
+
+// Fails the n-th allocation while it lives.
+class FailAt {
+ public:
+  explicit FailAt(long n) {
+    one_failed = false;
+    allocations_left = n - 1;
+  }
+  ~FailAt() { allocations_left = -1; }
+  FailAt(const FailAt&) = delete;
+  FailAt& operator=(const FailAt&) = delete;
+};
+
+TEST(HostMemory, MayEndAnywhere) {
+  const Array x = device_put(reshape(arange(64, i32), {8, 8}), {mesh(), P("i", "j")});
+  const Values given = x.to_vector<std::int32_t>();
+  for (const Program& program : programs()) {
+    SCOPED_TRACE(program.name);
+    const auto run = [&] {
+      return shard_map(program.body, mesh(), {P("i", "j")}, P("i", "j"))(x)
+          .to_vector<std::int32_t>();
+    };
+    const Values wanted = run();
+    const std::vector<std::int64_t> held = test::bytes_in_use();
+    int failures = 0;
+    for (long n = 1;; ++n) {
+      ASSERT_LT(n, 5000) << "the program never passes";
+      bool passed = false;
+      Values got;
+      std::string text;
+      try {
+        FailAt fail(n);
+        got = run();
+        passed = true;
+      } catch (const std::bad_alloc&) {
+      } catch (const Error& e) {  // of a task
+        text = e.what();
+      }
+      const bool reached = one_failed;
+      if (passed) {
+        EXPECT_EQ(got, wanted) << "allocation " << n;
+      } else {
+        EXPECT_TRUE(reached) << "allocation " << n << ": " << text;
+      }
+      failures += !passed;
+      try {  // what a task met that nobody waited for
+        ASSERT_EQ(test::bytes_in_use(), held) << "allocation " << n;
+      } catch (const std::exception& e) {
+        EXPECT_TRUE(reached) << e.what();
+        ASSERT_EQ(test::bytes_in_use(), held) << "allocation " << n;
+      }
+      if (!reached) break;
+    }
+    EXPECT_GT(failures, 5);
+    EXPECT_EQ(run(), wanted);
+    EXPECT_EQ(x.to_vector<std::int32_t>(), given);
+  }
+}
+
+}  // namespace
+}  // namespace shmap
