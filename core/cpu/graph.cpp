@@ -153,7 +153,7 @@ Event CpuGraph::run_in_order() {
   return Event();
 }
 
-Event CpuGraph::launch(std::span<const Event> waits) {
+Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after) {
   // A graph as a whole may run here up to a longer time than one task: handing it over costs each
   // of its nodes a turn in the queues.
   constexpr std::int64_t kInlineFactor = 2;
@@ -164,12 +164,14 @@ Event CpuGraph::launch(std::span<const Event> waits) {
   }
   if (forked()) throw_forked();
   std::size_t pending = 0;
-  for (const Event& e : waits) {
-    if (e.done()) continue;
-    if (e.record()->owner() == &executor_) {
-      ++pending;
-    } else {
-      e.record()->block();
+  for (const std::span<const Event> events : {waits, after}) {
+    for (const Event& e : events) {
+      if (e.done()) continue;
+      if (e.record()->owner() == &executor_) {
+        ++pending;
+      } else {
+        e.record()->block();
+      }
     }
   }
   for (const Event& e : waits) {
@@ -203,6 +205,11 @@ Event CpuGraph::launch(std::span<const Event> waits) {
     } else if (Failure* failure = before.failure(); failure != nullptr) {
       node->fail(Ref<Failure>(failure));
     }
+  }
+  for (const Event& e : after) {
+    if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
+    auto& before = static_cast<Node&>(*e.record());
+    if (before.pending()) executor_.add_edge(before, *node, /*data=*/false);
   }
   executor_.submit(*node);
   executor_.make_room();

@@ -18,9 +18,10 @@ class Graph : public RefCounted {
   virtual std::int64_t cost_ns() const noexcept = 0;  // summed over the nodes
   // Starts after waits and after what is pending on the streams that it was captured from; what is
   // enqueued there later comes after it, so launches of one graph never overlap. Allocates nothing.
-  // The first error of a task fails the event, and the rest of that launch is skipped.
+  // The first error of a task fails the event, and the rest of that launch is skipped; so does an
+  // error of `waits`. What `after` has is waited for too, whether it succeeds or fails.
   // The caller holds the backend's submit mutex.
-  virtual Event launch(std::span<const Event> waits = {}) = 0;
+  virtual Event launch(std::span<const Event> waits = {}, std::span<const Event> after = {}) = 0;
 };
 
 }  // namespace shmap

@@ -272,17 +272,27 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
 void Segment::launch(Executable& executable, std::vector<Array>& inputs,
                      std::vector<Array>& values) {
   executable.last_used = runs_;
-  std::vector<Buffer*> reads, writes;
+  std::vector<Buffer*> reads, writes, outputs;
   for (std::size_t i = 0; i < inputs.size(); ++i)
     for (const Block& b : stored_of(inputs[i])->blocks())
       add_distinct(executable.donated[i] ? writes : reads, b.buffer.get());
-  for (const BufferRef& b : executable.outputs->buffers) writes.push_back(b.get());
+  for (const BufferRef& b : executable.outputs->buffers) outputs.push_back(b.get());
   {
     std::lock_guard lock(mesh_.backend().submit_mutex());
-    std::vector<Event> waits;
+    std::vector<Event> waits, after;
     if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
-    const Event event = executable.graph->launch(waits);
-    if (event.record() != nullptr) detail::note_launch(event, reads, writes);
+    // Who wrote and read the output set before was another run: its errors are not this one's.
+    if (!detail::nothing_pending({}, outputs)) detail::collect_waits({}, outputs, after);
+    const Event event = executable.graph->launch(waits, after);
+    writes.insert(writes.end(), outputs.begin(), outputs.end());
+    if (event.record() != nullptr) {
+      detail::note_launch(event, reads, writes);
+    } else {
+      for (Buffer* b : outputs) {  // all is done: a failure of before is over, too
+        b->def() = Event();
+        b->clear_uses();
+      }
+    }
   }
   executable.counted.add();
   for (std::size_t o = 0; o < out_.size(); ++o) {

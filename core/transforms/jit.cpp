@@ -10,6 +10,7 @@
 #include "core/array/tree_paths.h"
 #include "core/base/env.h"
 #include "core/ir/divergence.h"
+#include "core/runtime/host_transfer.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
 #include "core/transforms/dead_code.h"
@@ -285,7 +286,8 @@ struct Entry {
 std::string describe(const Signature& s) {
   std::string text = to_string(s.type);
   if (s.type.weak()) text += " (weak)";
-  if (s.sharding) text += " " + to_string(NamedSharding(Mesh(s.mesh), s.sharding->spec()));
+  if (s.sharding && s.committed)
+    text += " " + to_string(NamedSharding(Mesh(s.mesh), s.sharding->spec()));
   return text;
 }
 
@@ -406,7 +408,7 @@ void plan_global(Entry& entry, SourceLine source) {
       consts.push_back(reshard(x, mesh->replicated(), "a captured array", source));
     entry.in = std::move(lowered.in);
     entry.out = std::move(lowered.out);
-    entry.committed = !mesh->is_single();
+    entry.committed = !mesh->env()->sizes.empty();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
     entry.plan = std::make_unique<Plan>(mesh, optimize(*lowered.jaxpr), std::move(consts));
   } catch (const OtherMesh&) {  // interpreted instead
@@ -477,6 +479,14 @@ std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scop
   return entry;
 }
 
+// One array, or two alike, as a function makes that fills them with numbers of the host.
+bool is_same_value(const Array& a, const Array& b) {
+  if (a.node() == b.node()) return true;
+  const StoredNode *x = stored_of(a), *y = stored_of(b);
+  return x && y && x->trace == 0 && y->trace == 0 && x->sharding == y->sharding &&
+         copy_to_host(a, "jit") == copy_to_host(b, "jit");
+}
+
 // SHMAP_CHECK_CAPTURES: the program again, which must be the same, constants too.
 void check_captures(const Entry& entry, const JitCache::Call& call, const Scope& scope,
                     const FlatTree& arguments) {
@@ -489,7 +499,7 @@ void check_captures(const Entry& entry, const JitCache::Call& call, const Scope&
         is + "\nTraced before:\n" + was + at_line(call.source));
   }
   for (std::size_t i = 0; i < again->traced.consts.size(); ++i) {
-    if (again->traced.consts[i].node() == entry.traced.consts[i].node()) continue;
+    if (is_same_value(again->traced.consts[i], entry.traced.consts[i])) continue;
     throw ValueError("jit: captured array " + std::to_string(i) + " of type " +
                      to_string(node_of(again->traced.consts[i])->type) +
                      " is another than when the function was traced, and captures are read once: "

@@ -5,8 +5,9 @@
 // fused, planned and, from the second call on, replayed as captured graphs. Results survive later
 // calls. An argument passed as an rvalue is donated.
 //
-// A value asked for while tracing (item, printing with <<, host `if`) is a TypeError that names the
-// op. What the function throws comes out, and nothing is kept of that trace.
+// A value asked for while tracing (item, to_vector, host `if`) is a TypeError that names the op;
+// printing with << gives its type. What the function throws comes out, and nothing is kept of that
+// trace.
 #pragma once
 #include <memory>
 #include <string>
