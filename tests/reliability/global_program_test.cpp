@@ -1,7 +1,7 @@
 // shmap-test: devices
 // Random programs of 1 to 20 ops on sharded arrays, outside of every body: exactly what the same
-// program computes on one device, whatever mesh and specs. SHMAP_TEST_PROGRAMS sets how many run,
-// SHMAP_TEST_SEED which comes first.
+// program computes on one device, whatever mesh and specs; under jit too. SHMAP_TEST_PROGRAMS sets
+// how many run, SHMAP_TEST_SEED which comes first.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
+#include "tests/support/under_jit.h"
 
 namespace shmap {
 namespace {
@@ -405,7 +406,7 @@ class Draw {
 
 std::vector<std::int64_t> host(const Array& x) { return astype(x, i64).to_vector<std::int64_t>(); }
 
-void run_program(std::uint64_t seed) {
+void run_program(std::uint64_t seed, bool under_jit) {
   Random random(seed);
   const Mesh mesh = random_mesh(random);
   Pool split, whole;
@@ -422,6 +423,8 @@ void run_program(std::uint64_t seed) {
     split.push_back(random(0, 5) == 0 ? x : device_put(x, {mesh, spec}));
     listing += "\n  v" + std::to_string(k) + " = " + to_string(x.type()) + " " + to_string(spec);
   }
+  const Pool inputs = split;
+  std::vector<Op> program;
   const std::int64_t length = random(1, 20);
   for (std::int64_t done = 0; done < length; ++done) {
     const Step step = Draw(random, whole).step();
@@ -431,6 +434,7 @@ void run_program(std::uint64_t seed) {
     try {
       whole.push_back(step.run(whole));
       split.push_back(step.run(split));
+      program.push_back(step.run);
     } catch (const std::exception& e) {
       FAIL() << e.what();
     }
@@ -440,6 +444,13 @@ void run_program(std::uint64_t seed) {
     ASSERT_EQ(host(split[k]), host(whole[k]))
         << "v" << k << ", seed " << seed << " (SHMAP_TEST_SEED): " << listing;
   }
+  if (!under_jit) return;
+  SCOPED_TRACE("seed " + std::to_string(seed) + " (SHMAP_TEST_SEED): " + listing);
+  const auto all_values = [&](Pool pool) {
+    for (const Op& op : program) pool.push_back(op(pool));
+    return pool;
+  };
+  test::expect_same_under_jit(all_values, test::Communication::any, inputs);
 }
 
 std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
@@ -450,7 +461,13 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 TEST(GlobalPrograms, EqualOneDevice) {
   const std::uint64_t first = from_environment("SHMAP_TEST_SEED", 1);
   const std::uint64_t count = from_environment("SHMAP_TEST_PROGRAMS", 2000);
-  for (std::uint64_t k = 0; k < count && !HasFatalFailure(); ++k) run_program(first + k);
+  for (std::uint64_t k = 0; k < count && !HasFatalFailure(); ++k) run_program(first + k, false);
+}
+
+TEST(GlobalPrograms, AreTheSameUnderJit) {
+  const std::uint64_t first = from_environment("SHMAP_TEST_SEED", 1);
+  const std::uint64_t count = from_environment("SHMAP_TEST_PROGRAMS", 500);
+  for (std::uint64_t k = 0; k < count && !HasFailure(); ++k) run_program(first + k, true);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // shmap-test: devices
 // Every collective against JAX's values and result types: over one and several axes, in both
-// orders, tiled and untiled, in groups.
+// orders, tiled and untiled, in groups. Eagerly, and the same under jit.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,6 +10,7 @@
 #include "shmap/shard_map.h"
 #include "tests/support/golden_array.h"
 #include "tests/support/golden_mesh.h"
+#include "tests/support/under_jit.h"
 
 namespace shmap {
 namespace {
@@ -84,7 +85,7 @@ const std::map<std::string, Body>& collectives() {
   return ops;
 }
 
-TEST(GoldenCollectives, ValuesAndTypes) {
+void expect_values_and_types(bool under_jit) {
   int count = 0;
   for (const GoldenCase& c : testing::load_golden("shard_map")) {
     if (!c.params.has("op")) continue;
@@ -100,7 +101,9 @@ TEST(GoldenCollectives, ValuesAndTypes) {
       };
       const auto mapped = shard_map(body, testing::case_mesh(c), testing::case_in_specs(c),
                                     testing::case_out_specs(c));
-      const Array out = mapped(testing::to_array(c.inputs.at(0)));
+      const Array x = testing::to_array(c.inputs.at(0));
+      const Array out =
+          under_jit ? test::expect_same_under_jit(mapped, test::Communication::same, x) : mapped(x);
       EXPECT_EQ(testing::golden_diff(c.outputs.at(0), out, 0), "");
       if (c.params.has("types")) {
         EXPECT_EQ(type, c.params.texts("types").at(0));
@@ -111,6 +114,9 @@ TEST(GoldenCollectives, ValuesAndTypes) {
   }
   EXPECT_GT(count, 150);
 }
+
+TEST(GoldenCollectives, ValuesAndTypes) { expect_values_and_types(false); }
+TEST(GoldenCollectives, TheSameUnderJit) { expect_values_and_types(true); }
 
 }  // namespace
 }  // namespace shmap

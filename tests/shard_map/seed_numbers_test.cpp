@@ -1,9 +1,12 @@
 // shmap-test: devices
-// The examples of JEP 14273 with their numbers, which are exact in f32.
+// The examples of JEP 14273 with their numbers, which are exact in f32. Eagerly, and the same under
+// jit.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
 #include <numeric>
+
+#include "tests/support/under_jit.h"
 
 namespace shmap {
 namespace {
@@ -11,6 +14,12 @@ namespace {
 Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
 
 Array iota_f32(Shape shape) { return reshape(arange(shape.num_elements()), shape); }
+
+// f(args...), once it is known to be the same under jit.
+template <class F, class... A>
+auto run(F f, const A&... args) {
+  return test::expect_same_under_jit(f, test::Communication::same, args...);
+}
 
 float at(const Array& x, std::int64_t r, std::int64_t c) { return x[{r, c}].item<float>(); }
 
@@ -28,7 +37,7 @@ TEST(SeedNumbers, MatmulBasic) {
         return c;
       },
       mesh42(), {P("i", "j"), P("j", none)}, P("i", none));
-  const Array c = matmul_basic(a, b);
+  const Array c = run(matmul_basic, a, b);
   EXPECT_EQ(a_type, "f32[2,8]{i,j}");
   EXPECT_EQ(b_type, "f32[8,32]{j}");
   EXPECT_EQ(product_type, "f32[2,32]{i,j}");
@@ -53,7 +62,7 @@ TEST(SeedNumbers, MatmulReduceScatter) {
         return c;
       },
       mesh42(), {P("i", "j"), P("j", none)}, P("i", "j"));
-  const Array c = f(a, b);
+  const Array c = run(f, a, b);
   EXPECT_EQ(block_type, "f32[2,16]{i,j}");
   EXPECT_TRUE(all(c == matmul(a, b)).item<bool>());
   EXPECT_EQ(c.addressable_shards()[0].data.shape(), (Shape{2, 16}));
@@ -68,13 +77,13 @@ TEST(SeedNumbers, F1SplitsRowsAndTilesColumns) {
         return block;
       },
       mesh42(), P("i", none), P("i", "j"));
-  const Array y = f1(x);
+  const Array y = run(f1, x);
   EXPECT_EQ(seen, (Shape{3, 12}));
   EXPECT_EQ(y.shape(), (Shape{12, 24}));
   EXPECT_TRUE(all(y == tile(x, {1, 2})).item<bool>());
 
   auto f2 = shard_map([](Array block) { return block; }, mesh42(), P("i", "j"), P("i", "j"));
-  EXPECT_TRUE(all(f2(tile(x, {1, 2})) == y).item<bool>());
+  EXPECT_TRUE(all(run(f2, tile(x, {1, 2})) == y).item<bool>());
 }
 
 TEST(SeedNumbers, TilingTheOtherWayGivesTheSameBlocks) {
@@ -82,12 +91,12 @@ TEST(SeedNumbers, TilingTheOtherWayGivesTheSameBlocks) {
   auto by_rows = shard_map([](Array b) { return b; }, mesh42(), P("i", none), P("i", "j"));
   auto by_both =
       shard_map([](Array b) { return b; }, mesh42(), P(axes("j", "i"), none), P("i", "j"));
-  EXPECT_TRUE(all(by_rows(x) == by_both(tile(x, {2, 1}))).item<bool>());
+  EXPECT_TRUE(all(run(by_rows, x) == run(by_both, tile(x, {2, 1}))).item<bool>());
 }
 
 TEST(SeedNumbers, F3SumsOverJ) {
   auto f = shard_map([](Array b) { return psum(b, "j"); }, mesh42(), P("i", "j"), P("i", none));
-  const Array y = f(iota_f32({12, 12}));
+  const Array y = run(f, iota_f32({12, 12}));
   ASSERT_EQ(y.shape(), (Shape{12, 6}));
   EXPECT_EQ(at(y, 0, 0), 6);
   EXPECT_EQ(at(y, 11, 5), 280);
@@ -95,7 +104,7 @@ TEST(SeedNumbers, F3SumsOverJ) {
 
 TEST(SeedNumbers, F4SumsOverI) {
   auto f = shard_map([](Array b) { return psum(b, "i"); }, mesh42(), P("i", "j"), P(none, "j"));
-  const Array y = f(iota_f32({12, 12}));
+  const Array y = run(f, iota_f32({12, 12}));
   ASSERT_EQ(y.shape(), (Shape{3, 12}));
   EXPECT_EQ(at(y, 0, 0), 216);
   EXPECT_EQ(at(y, 2, 11), 356);
@@ -107,7 +116,7 @@ TEST(SeedNumbers, F5SumsOverBoth) {
         return psum(b, {"i", "j"});
       },
       mesh42(), P("i", "j"), P(none, none));
-  const Array y = f(iota_f32({12, 12}));
+  const Array y = run(f, iota_f32({12, 12}));
   ASSERT_EQ(y.shape(), (Shape{3, 6}));
   EXPECT_EQ(at(y, 0, 0), 456);
   EXPECT_EQ(at(y, 2, 5), 688);
@@ -115,7 +124,7 @@ TEST(SeedNumbers, F5SumsOverBoth) {
 
 TEST(SeedNumbers, ZeroArgumentsUntileAndTile) {
   const Array x = array<float>({3}, {1, 1});
-  const auto call = [&](P out) { return shard_map([&] { return x; }, mesh42(), {}, out)(); };
+  const auto call = [&](P out) { return run(shard_map([&] { return x; }, mesh42(), {}, out)); };
   EXPECT_TRUE(all(call(P("i", "j")) == tile(x, {4, 2})).item<bool>());
   EXPECT_EQ(call(P("i", "j")).shape(), (Shape{4, 2}));
   EXPECT_EQ(call(P("i", none)).shape(), (Shape{4, 1}));
@@ -126,7 +135,7 @@ TEST(SeedNumbers, ZeroArgumentsUntileAndTile) {
 TEST(SeedNumbers, BlockTranspose) {
   const Array x = iota_f32({12, 12});
   auto f = shard_map([](Array b) { return b; }, mesh42(), P("i", "j"), P("j", "i"));
-  const Array y = f(x);
+  const Array y = run(f, x);
   ASSERT_EQ(y.shape(), (Shape{6, 24}));
   const std::vector<float> got = y.to_vector<float>();
   for (int i = 0; i < 4; ++i)
@@ -164,7 +173,7 @@ TEST(SeedNumbers, CollectiveMatmulWrapsInInt32) {
   };
   // A ppermute's result varies, so the replicated out_spec needs the check off.
   EXPECT_THROW(shard_map(body, ring, {P("i", none), P()}, P())(A, B), ValueError);
-  const Array C = shard_map(body, ring, {P("i", none), P()}, P(), {.check_vma = false})(A, B);
+  const Array C = run(shard_map(body, ring, {P("i", none), P()}, P(), {.check_vma = false}), A, B);
   const auto entry = [&](std::int64_t r, std::int64_t c) { return C[{r, c}].item<std::int32_t>(); };
   EXPECT_EQ(entry(0, 0), 716177408);
   EXPECT_EQ(entry(0, 1), 718273536);

@@ -1,0 +1,48 @@
+#include "tests/support/under_jit.h"
+
+#include "core/array/mesh_impl.h"
+#include "core/ir/node.h"
+#include "shmap/ops.h"
+#include "shmap/partition_spec.h"
+
+namespace shmap::test {
+
+std::vector<Seen> see(const std::vector<Array>& leaves) {
+  std::vector<Seen> all;
+  for (const Array& x : leaves) {
+    Seen seen;
+    seen.type = to_string(x.type()) + (node_of(x)->type.weak() ? " (weak)" : "");
+    // What is not placed goes where jit runs.
+    if (node_of(x)->kind == NodeKind::stored && stored_of(x)->committed) {
+      const NamedSharding sharding = x.sharding();  // on one device specs make no difference
+      seen.sharding =
+          sharding.mesh().size() == 1 ? to_string(sharding.mesh()) : to_string(sharding);
+    }
+    seen.bytes.resize(static_cast<std::size_t>(x.nbytes()));
+    detail::host_copy(x, x.dtype(), seen.bytes.data(), x.size());
+    all.push_back(std::move(seen));
+  }
+  return all;
+}
+
+void expect_same(const std::vector<Seen>& want, const std::vector<Seen>& got,
+                 const std::string& when, bool shardings) {
+  ASSERT_EQ(got.size(), want.size()) << when;
+  for (std::size_t k = 0; k < want.size(); ++k) {
+    EXPECT_EQ(got[k].type, want[k].type) << when << ", leaf " << k;
+    if (shardings && !want[k].sharding.empty()) {
+      EXPECT_EQ(got[k].sharding, want[k].sharding) << when << ", leaf " << k;
+    }
+    EXPECT_TRUE(got[k].bytes == want[k].bytes)
+        << when << ", leaf " << k << " of type " << want[k].type << ": the elements differ";
+  }
+}
+
+Array another_copy(const Array& x) {
+  Array copy = maximum(x, x);
+  if (node_of(x)->kind == NodeKind::stored && stored_of(x)->committed)
+    copy = device_put(copy, x.sharding());
+  return copy;
+}
+
+}  // namespace shmap::test
