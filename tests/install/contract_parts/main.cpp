@@ -186,6 +186,64 @@ void loops() {
   static_assert(std::is_same_v<AA, decltype(switch_<AA>(index, {g, g}, x, w))>);
 }
 
+// Programs: traced, printed, checked, run, jitted.
+template <class Want, class Got>
+void expect_type(Got&&) {
+  static_assert(std::is_same_v<std::decay_t<Got>, Want>);
+}
+#define TYPE(Want, ...) expect_type<Want>(__VA_ARGS__)
+
+void programs(const Mesh& mesh, Array x) {
+  using AA = std::tuple<Array, Array>;
+  using Vec = std::vector<Array>;
+  Array w = x;
+  Vec p{x, w};
+  Layer layer{x, 1.f, "layer", {}};
+  auto f = [](Array a, Array b) { return sum(a * b); };
+  auto f1 = [](Array a) { return sum(a); };
+  auto g = [](auto a, auto b) { return std::tuple{a * b, a}; };
+  auto loss = [](Vec q, Array b) { return sum(q[0] * b); };
+
+  TYPE(Array, jit(f)(x, w));
+  TYPE(AA, jit(g)(x, w));
+  TYPE(Array, jit([] { return zeros({2}); })());
+  TYPE(Layer, jit([](Layer n) { return n; })(layer));
+  TYPE(Array, jit(f)(x, 2.f));
+  auto jf = jit(f);
+  CHECK(jf(x, w).item<float>() == 140.f);
+  TYPE(Array, jit(jit(f))(x, w));
+
+  ClosedJaxpr j = make_jaxpr(f)(x, w);
+  make_jaxpr(f)(ShapedArray({2, 3}, f32), ShapedArray({2, 3}, f32));
+  make_jaxpr([] { return sin(full({}, 3.0, f64)); })();
+  make_jaxpr(loss)(std::vector<ShapedArray>{{{8}, f32}}, x);
+  make_jaxpr(f1)(ShapedArray({}, f64));
+  make_jaxpr([](auto a) { return sum(a); })(ShapedArray({2560, 640}, bf16, "i"));
+  make_jaxpr(f1, {.omnistaging = false})(3.);
+  make_jaxpr([](Array a) { return 2. * a; })(3.);
+  std::string text = to_string(j), numpy = to_string(j, {.dtype_names = DTypeNames::numpy});
+  CHECK(text.find("f32[8]") != std::string::npos && numpy.find("float32[8]") != std::string::npos);
+  typecheck(j);
+  std::cout << typecheck(j) << j << "\n";
+  std::vector<Array> outs = eval_jaxpr(j, {x, w});
+  CHECK(outs.at(0).item<float>() == 140.f);
+  eval_jaxpr(make_jaxpr(f)(2.f, 3.f), {2.f, 3.f});
+
+  TYPE(Array, with_sharding_constraint(x, NamedSharding(mesh, P("i"))));
+  TYPE(Vec, with_sharding_constraint(p, NamedSharding(mesh, P("i"))));
+  TYPE(Layer, with_sharding_constraint(layer, NamedSharding(mesh, P())));
+  Array split = device_put(reshape(arange(64), {8, 8}), NamedSharding(mesh, P("i")));
+  CHECK(jit([](Array a, Array b) { return matmul(a, b); })(split, w).shape() == Shape{8});
+
+  AbstractMesh abstract({256, 64}, {"p", "q"});
+  std::cout << abstract.size() << "\n";
+  make_jaxpr(shard_map(
+      [](Array b) {
+        return psum(sum(b), {"p", "q"});
+      },
+      abstract, P("p", "q"), P()))(ShapedArray({512, 128}, f32));
+}
+
 int main() {
   Mesh mesh = make_mesh({8}, {"i"});
   Array x = arange(8);
@@ -197,6 +255,7 @@ int main() {
   loops();
   donation(mesh);
   structs(mesh);
+  programs(mesh, x);
   if (failures == 0) std::cout << "all checks hold\n";
   return failures == 0 ? 0 : 1;
 }
