@@ -285,6 +285,8 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     if (!detail::nothing_pending({}, outputs)) detail::collect_waits({}, outputs, after);
     const Event event = executable.graph->launch(waits, after);
     writes.insert(writes.end(), outputs.begin(), outputs.end());
+    // Launches over one slab are ordered by their streams; its memory is given back after the last.
+    for (const BufferRef& b : executable.slabs) writes.push_back(b.get());
     if (event.record() != nullptr) {
       detail::note_launch(event, reads, writes);
     } else {

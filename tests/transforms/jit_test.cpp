@@ -323,6 +323,23 @@ TEST(Jit, ThreadsShareAFunction) {
   for (std::thread& t : threads) t.join();
 }
 
+TEST(Jit, MayBeGoneBeforeItsCallsHaveRun) {
+  Array x = device_put(numbers({1 << 12}), NamedSharding(mesh8(), P("i")));
+  {
+    const auto f = jit(shard_map(
+        [](Array y) {
+          for (int i = 0; i < 4; ++i) y = matmul(reshape(y, {16, 32}), ones({32, 32})) / 32.f;
+          return reshape(y, {512});
+        },
+        mesh8(), P("i"), P("i")));
+    for (int i = 0; i < 8; ++i) x = f(x);
+  }
+  const Array other = zeros({1 << 14}) + 1;  // takes whatever memory is free
+  EXPECT_EQ(x.shape(), Shape({1 << 12}));
+  EXPECT_NEAR(sum(x).item<float>() / (1 << 12), 2047.5f, 1.f);
+  EXPECT_EQ(other.to_vector<float>()[0], 1.f);
+}
+
 TEST(Jit, QueuedCallsNeedBoundedMemory) {
   const auto f = jit(shard_map([](Array x) { return pmean(x, "i"); }, mesh8(), P("i"), P("i")));
   Array x = device_put(numbers({8}), NamedSharding(mesh8(), P("i")));
