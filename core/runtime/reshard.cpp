@@ -167,6 +167,18 @@ Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* s
   return out;
 }
 
+Array relabel(Array&& x, const ShapedArray& type, const Sharding* sharding, std::uint64_t trace,
+              bool committed) {
+  StoredNode& node = *stored_of(x);
+  if (node.refs.load(std::memory_order_acquire) != 1)
+    return relabel(std::as_const(node), type, sharding, trace, committed);
+  node.type = type;
+  node.sharding = sharding;
+  node.trace = trace;
+  node.committed = committed;
+  return std::move(x);
+}
+
 namespace {
 Array reshard_here(const Array& x, const Sharding* target, const std::string& what,
                    SourceLine source) {

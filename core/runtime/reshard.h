@@ -20,5 +20,8 @@ Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh);
 // The same blocks under another label: a concrete array's table as seen inside a body, or back.
 Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* sharding,
               std::uint64_t trace, bool committed);
+// The same of a stored value that the caller gives up: x itself where nobody else holds it.
+Array relabel(Array&& x, const ShapedArray& type, const Sharding* sharding, std::uint64_t trace,
+              bool committed);
 
 }  // namespace shmap

@@ -31,8 +31,14 @@ Array with_buffers(const StoredNode& node, Map map) {
   return copy;
 }
 
-void add_distinct(std::vector<Buffer*>& list, Buffer* buffer) {
-  if (std::find(list.begin(), list.end(), buffer) == list.end()) list.push_back(buffer);
+// Blocks of one buffer are mostly neighbours; a buffer that is named again all the same only costs
+// a little time, and looking for it would cost more on many devices.
+void add_buffers(std::vector<Buffer*>& list, std::span<const Block> blocks) {
+  const Buffer* last = nullptr;
+  for (const Block& b : blocks) {
+    if (b.buffer.get() != last) list.push_back(b.buffer.get());
+    last = b.buffer.get();
+  }
 }
 
 }  // namespace
@@ -274,8 +280,7 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
   executable.last_used = runs_;
   std::vector<Buffer*> reads, writes, outputs;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    for (const Block& b : stored_of(inputs[i])->blocks())
-      add_distinct(executable.donated[i] ? writes : reads, b.buffer.get());
+    add_buffers(executable.donated[i] ? writes : reads, stored_of(inputs[i])->blocks());
   for (const BufferRef& b : executable.outputs->buffers) outputs.push_back(b.get());
   {
     std::lock_guard lock(mesh_.backend().submit_mutex());

@@ -428,8 +428,7 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
   }
   std::vector<Array> blocks = entry.plan->run(std::move(leaves));
   for (std::size_t o = 0; o < blocks.size(); ++o)
-    blocks[o] =
-        relabel(*stored_of(blocks[o]), entry.out_types[o], entry.out[o], 0, entry.committed);
+    blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], entry.out[o], 0, entry.committed);
   return blocks;
 }
 
@@ -454,7 +453,7 @@ std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTr
   }
   std::vector<Array> blocks = entry.plan->run(std::move(leaves));
   for (std::size_t o = 0; o < blocks.size(); ++o)
-    blocks[o] = relabel(*stored_of(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
+    blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
   return blocks;
 }
 
