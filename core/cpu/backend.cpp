@@ -64,6 +64,13 @@ Ref<Graph> CpuBackend::end_capture() {
   return make_ref<CpuGraph>(executor_, *capture);
 }
 
+int CpuBackend::captured() const noexcept {
+  const auto* capture = static_cast<const Capture*>(detail::thread_state.capture);
+  return capture != nullptr && capture->executor == &executor_
+             ? static_cast<int>(capture->nodes.size())
+             : 0;
+}
+
 void CpuBackend::abort_capture() noexcept {
   detail::ThreadState& thread = detail::thread_state;
   if (thread.capture == nullptr || static_cast<Capture*>(thread.capture)->executor != &executor_) {

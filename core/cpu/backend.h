@@ -28,6 +28,7 @@ class CpuBackend final : public Backend {
                       std::span<const Event> waits) override;
   void begin_capture() override;
   Ref<Graph> end_capture() override;
+  int captured() const noexcept override;
   void abort_capture() noexcept override;
   void synchronize() override;
   void run_parts(int parts, void (*run)(void* args, int part), void* args) override;

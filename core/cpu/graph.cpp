@@ -118,6 +118,20 @@ CpuGraph::~CpuGraph() {
   }
 }
 
+std::vector<GraphTask> CpuGraph::tasks() const {
+  std::vector<GraphTask> all(places_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Node& node = nodes_[i];
+    all[i].name = node.task.name;
+    all[i].streams.push_back(node.stream);
+    all[i].streams.insert(all[i].streams.end(), node.others.begin(), node.others.end());
+    for (std::int32_t k = places_[i].first_after; k < places_[i].end_after; ++k)
+      all[static_cast<std::size_t>(after_[static_cast<std::size_t>(k)])].after.push_back(
+          static_cast<int>(i));
+  }
+  return all;
+}
+
 void CpuGraph::reset() noexcept {
   left_.store(n_nodes_, std::memory_order_relaxed);
   for (int i = 0; i < n_nodes_; ++i) {

@@ -60,6 +60,7 @@ class CpuGraph final : public Graph {
   int nodes() const noexcept override { return n_nodes_; }
   int edges() const noexcept override { return static_cast<int>(after_.size()); }
   std::int64_t cost_ns() const noexcept override { return cost_ns_; }
+  std::vector<GraphTask> tasks() const override;
   Event launch(std::span<const Event> waits, std::span<const Event> after) override;
 
  private:

@@ -56,6 +56,7 @@ class Backend {
   // done throw Error. Other threads are not affected. The caller does not hold the submit mutex.
   virtual void begin_capture() = 0;
   virtual Ref<Graph> end_capture() = 0;
+  virtual int captured() const noexcept = 0;  // tasks of this thread's capture so far
   virtual void
   abort_capture() noexcept = 0;  // drops what was captured; nothing where not capturing
 

@@ -62,6 +62,16 @@ PlanStep make_step(const Eqn& eqn, std::size_t index, Slots& slots) {
   return step;
 }
 
+std::string indented(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at) + 1;
+    out += "  " + text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+
 // The host decides what runs: not so where devices can do it together.
 bool is_control(const PlanStep& step) {
   return step.eqn->primitive->interpret && !step.eqn->primitive->group;
@@ -181,15 +191,24 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
 std::string Plan::text() const {
   std::lock_guard lock(mutex_);
   std::string text = "plan on " + to_string(Mesh(mesh_)) + "\n";
+  const auto list = [&](const char* what, const std::vector<int>& slots) {
+    text += std::string("  ") + what;
+    for (int slot : slots) text += slot < 0 ? " _" : " %" + std::to_string(slot);
+    text += "\n";
+  };
+  if (!constant_slots_.empty()) list("constants:", constant_slots_);
+  list("arguments:", arg_slots_);
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const Part& part = parts_[i];
+    text += "segment " + std::to_string(i);
     if (part.segment) {
-      text += "segment " + std::to_string(i) + "\n" + part.segment->text();
-    } else {
-      text += "segment " + std::to_string(i) + ": the host decides\n  " +
-              part.control.eqn->primitive->name + "\n";
+      text += "\n" + part.segment->text();
+      continue;
     }
+    text += ", which the host decides\n  " + step_text(part.control) + "\n";
+    if (part.state) text += indented(part.state->text());
   }
+  list("results:", out_slots_);
   return text;
 }
 

@@ -21,6 +21,13 @@
 
 namespace shmap {
 
+// What running an equation that the host decides keeps from call to call.
+class ControlState {
+ public:
+  virtual ~ControlState() = default;
+  virtual std::string text() const = 0;  // the plans inside
+};
+
 class Plan {
  public:
   // consts: the values of the first binders, stored on `mesh` as the arguments are.
@@ -36,8 +43,7 @@ class Plan {
   std::vector<Array> run(std::vector<Array> args);
 
   const Jaxpr& jaxpr() const { return *jaxpr_; }
-  // Steps with their streams, operands and slots; segments with their nodes, edges and bytes, as
-  // far as they have been captured.
+  // For looking at, segment by segment; plans inside of control flow too.
   std::string text() const;
 
  private:
@@ -45,7 +51,7 @@ class Plan {
   struct Part {
     std::unique_ptr<Segment> segment;
     PlanStep control;
-    std::shared_ptr<void> state;  // what running the equation keeps from call to call
+    std::unique_ptr<ControlState> state;
   };
   void run_control(Part& part, std::vector<Array>& values) const;
 
@@ -66,7 +72,7 @@ class Plan {
 // with plans of the programs inside, which it keeps in `state`. Set by the transforms'
 // registration.
 using RunControlFn = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
-                              std::span<Array> out, std::shared_ptr<void>& state);
+                              std::span<Array> out, std::unique_ptr<ControlState>& state);
 void set_run_control(RunControlFn fn);
 
 }  // namespace shmap

@@ -4,7 +4,6 @@
 #include <unordered_map>
 
 #include "core/base/env.h"
-#include "core/base/format_float.h"
 #include "core/device/backend.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
@@ -67,7 +66,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
   for (int slot : out_) out_types_.push_back(*types.at(slot));
 }
 
-void Segment::run_steps(std::vector<Array>& values) const {
+void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captured) const {
   for (const PlanStep& step : steps_) {
     std::vector<Array> in;
     in.reserve(step.in.size());
@@ -112,6 +111,14 @@ void Segment::run_steps(std::vector<Array>& values) const {
       run_step({primitive, *step.eqn->params, mesh_, in, step.in_types, step.varying, given,
                 step.eqn->source},
                step.out_types, results);
+    }
+    if (captured) {
+      Captured& record = captured->emplace_back();
+      record.end = mesh_.backend().captured();
+      for (const StoredNode* node : results) {
+        std::vector<std::int64_t>& slots = record.slots.emplace_back();
+        for (const Block& b : node->blocks()) slots.push_back(tape_index(*b.buffer));
+      }
     }
     for (std::size_t o = 0; o < out.size(); ++o)
       if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
@@ -183,7 +190,7 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
   auto made = std::make_unique<Executable>();
   // The program on proxies of its inputs; those that were not given up have an owner more, so that
   // nothing takes them over.
-  const auto program = [&](std::vector<Array>& values) {
+  const auto program = [&](std::vector<Array>& values, std::vector<Captured>* captured) {
     std::unordered_map<const Buffer*, BufferRef> proxies;
     std::vector<BufferRef> held;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -200,7 +207,7 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
     std::vector<Array> kept;  // inputs that live on, and those that are not to be written
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (!last_in_[i] || !given[i]) kept.push_back(values[static_cast<std::size_t>(in_[i])]);
-    run_steps(values);
+    run_steps(values, captured);
   };
 
   std::vector<Allocation> tape;
@@ -209,7 +216,7 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
     std::vector<Array> values(slots);
     MemoryRehearsal rehearsal;
     CaptureScope capture(backend);
-    program(values);
+    program(values, nullptr);
     for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     tape = rehearsal.finish();
   }
@@ -234,7 +241,7 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
     std::vector<Array> values(slots);
     PlacedMemory memory(made->layout, made->slabs, made->outputs->buffers);
     CaptureScope capture(backend);
-    program(values);
+    program(values, &made->steps);
     for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     memory.finish();
     // Where each result lies: in a buffer of the output set, or where an input does.
@@ -337,54 +344,6 @@ void Segment::run(std::vector<Array>& values) {
     if (last_in_[i]) values[static_cast<std::size_t>(in_[i])] = std::move(inputs[i]);
   inputs.clear();
   run_steps(values);
-}
-
-std::string Segment::text() const {
-  const Executable* latest = nullptr;
-  for (const auto& e : executables_)
-    if (!latest || e->last_used > latest->last_used) latest = e.get();
-  std::string text;
-  for (const PlanStep& step : steps_) {
-    const Primitive& primitive = *step.eqn->primitive;
-    std::string operands, results;
-    for (std::size_t i = 0; i < step.in.size(); ++i) {
-      operands += ' ';
-      if (step.in[i] < 0) {
-        const auto& literal = static_cast<const LiteralNode&>(*node_of(step.eqn->in[i].literal()));
-        operands += detail::format_scalar(literal.value, literal.type.dtype());
-      } else {
-        operands += "%" + std::to_string(step.in[i]) + (step.last >> i & 1u ? "!" : "");
-      }
-    }
-    for (std::size_t o = 0; o < step.out.size(); ++o) {
-      results += (o ? " " : "") +
-                 (step.out[o] < 0 ? std::string("_") : "%" + std::to_string(step.out[o])) + ":" +
-                 to_string(step.out_types[o]);
-    }
-    const std::string params = to_string(*step.eqn->params);
-    const bool runs = !primitive.view || primitive.group;
-    text += std::string("  ") +
-            (primitive.group ? "comm    "
-             : runs          ? "compute "
-                             : "view    ") +
-            results + " = " + primitive.name + (params.empty() ? "" : "[" + params + "]") +
-            operands + "\n";
-  }
-  if (!latest) return text;
-  text += "  graph: " + std::to_string(latest->graph->nodes()) + " nodes, " +
-          std::to_string(latest->graph->edges()) + " edges\n";
-  for (const MemoryLayout::Slab& slab : latest->layout.slabs) {
-    text += "  memory of " + slab.space->name() + ": " + std::to_string(slab.bytes) + " bytes (" +
-            std::to_string(slab.lower_bound) + " alive at once)";
-    for (std::size_t k = 0; k < latest->layout.places.size(); ++k) {
-      const MemoryLayout::Place& place = latest->layout.places[k];
-      if (place.space != slab.space || place.offset == MemoryLayout::kEscapes) continue;
-      text += "\n    slot " + std::to_string(k) + ": " + std::to_string(place.bytes) +
-              " bytes at " + std::to_string(place.offset);
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 }  // namespace shmap

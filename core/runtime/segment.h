@@ -23,6 +23,9 @@ struct PlanStep {
   std::uint32_t varying = 0;  // the mesh axes over which the results vary
 };
 
+// "compute %2:f32[4] = sin %0!": values by slot, each marked where it is mentioned last.
+std::string step_text(const PlanStep& step);
+
 // A stored operand under the type of its blocks: arguments of a plan still have that of the whole
 // array.
 Array as_block(Array x, const ShapedArray& type);
@@ -39,7 +42,8 @@ class Segment {
   void run(std::vector<Array>& values);
 
   const std::vector<PlanStep>& steps() const { return steps_; }
-  // A line a step; then the nodes of the latest graph, and its memory.
+  // For looking at: the steps; of the latest graph each step's tasks, streams and the steps whose
+  // events it waits for, and the memory, with the values that lie in it.
   std::string text() const;
 
  private:
@@ -55,6 +59,11 @@ class Segment {
     std::uint32_t position;  // of the input's table
     std::int64_t offset;     // in the buffer
   };
+  // What a step came to in a graph, for text().
+  struct Captured {
+    int end = 0;  // its tasks are those since the last step's, up to this one
+    std::vector<std::vector<std::int64_t>> slots;  // of each result
+  };
   struct Executable {
     std::vector<const void*> key;
     std::shared_ptr<OutputSet> outputs;  // before the graph: it outlives that
@@ -64,10 +73,12 @@ class Segment {
     std::vector<bool> donated;
     CounterDelta counted;
     MemoryLayout layout;
+    std::vector<Captured> steps;
     std::uint64_t last_used = 0;
   };
 
-  void run_steps(std::vector<Array>& values) const;
+  // `captured`: gets a record of each step.
+  void run_steps(std::vector<Array>& values, std::vector<Captured>* captured = nullptr) const;
   std::vector<bool> donated(const std::vector<Array>& inputs) const;
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
   Executable* find();
@@ -76,6 +87,7 @@ class Segment {
                       std::size_t slots);
   void launch(Executable& executable, std::vector<Array>& inputs, std::vector<Array>& values);
   bool owned_by_sets(const Buffer* buffer) const;
+  std::string graph_text(const Executable& executable) const;
 
   const detail::MeshImpl& mesh_;
   std::vector<PlanStep> steps_;

@@ -142,8 +142,15 @@ static JaxprRef optimize(const Jaxpr& jaxpr) { return schedule(fuse(simplify(jax
 // ---- control flow inside of plans: the host decides, and the programs inside are plans
 namespace {
 
-struct BodyPlans {
+struct BodyPlans final : ControlState {
   std::map<const Jaxpr*, std::unique_ptr<Plan>> plans;
+  std::vector<const Plan*> in_order;  // of their first runs
+
+  std::string text() const override {
+    std::string text;
+    for (const Plan* plan : in_order) text += plan->text();
+    return text;
+  }
 };
 
 // Interprets an equation on the blocks at hand; a program inside runs as a plan of its own.
@@ -156,7 +163,10 @@ class PlannedTrace final : public PerDeviceTrace {
     // What prints shows the devices that came this way, which a captured task would not know.
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
-    if (!plan) plan = std::make_unique<Plan>(mesh(), optimize(jaxpr), std::vector<Array>());
+    if (!plan) {
+      plan = std::make_unique<Plan>(mesh(), optimize(jaxpr), std::vector<Array>());
+      bodies_.in_order.push_back(plan.get());
+    }
     admit(args, "a program inside", {});
     for (Array& x : args) {
       if (node_of(x)->kind == NodeKind::literal)
@@ -177,9 +187,9 @@ class PlannedTrace final : public PerDeviceTrace {
 };
 
 void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
-                 std::span<Array> out, std::shared_ptr<void>& state) {
-  if (!state) state = std::make_shared<BodyPlans>();
-  PlannedTrace trace(mesh, *static_cast<BodyPlans*>(state.get()));
+                 std::span<Array> out, std::unique_ptr<ControlState>& state) {
+  if (!state) state = std::make_unique<BodyPlans>();
+  PlannedTrace trace(mesh, static_cast<BodyPlans&>(*state));
   for (Array& x : in)
     if (node_of(x)->kind != NodeKind::literal) x = trace.mine(x, node_of(x)->type);
   TraceScope scope(trace);

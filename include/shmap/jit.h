@@ -43,7 +43,7 @@ class JitCache {
     const void* like;  // lives as long as the cache
   };
   Result call(const Call& call, FlatTree arguments);
-  // The plan of the latest program that ran here: its steps, streams, slots and bytes.
+  // The plan of the latest program that ran here: its steps, streams, events, slots and bytes.
   std::string plan_text() const;
 
  private:
