@@ -9,7 +9,8 @@ namespace shmap {
 
 namespace {
 const StoredNode& placed(const Array& x, const char* what) {
-  const Node& node = checked_node(x, what);
+  checked_node(x, what);
+  const Node& node = *node_of(primal_of(x));
   if (node.kind == NodeKind::literal) {
     throw TypeError(std::string(what) +
                     ": a host scalar is on no device yet: place it with device_put");
@@ -38,7 +39,8 @@ NamedSharding Array::sharding() const {
 }
 
 bool Array::is_fully_addressable() const {
-  const Node& node = checked_node(*this, "is_fully_addressable");
+  checked_node(*this, "is_fully_addressable");
+  const Node& node = *node_of(primal_of(*this));
   return node.kind != NodeKind::stored ||
          static_cast<const StoredNode&>(node).mesh->fully_addressable();
 }

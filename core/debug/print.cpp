@@ -22,9 +22,11 @@ std::string block_text(const StoredNode& node, std::uint32_t local, std::string_
 
 bool is_block(const Node& node) { return node.kind == NodeKind::stored && node.trace != 0; }
 
-std::string array_text(const Array& x) {
+std::string array_text(const Array& given) {
+  const Array& x = primal_of(given);
   const Node* node = node_of(x);
   if (!node) return "<empty Array>";
+  if (node->kind == NodeKind::batched) return "Batched<" + to_string(node->type) + ">";
   if (node->kind == NodeKind::tracer) return "Traced<" + to_string(node->type) + ">";
   if (!is_block(*node)) {
     if (!x.is_fully_addressable()) {

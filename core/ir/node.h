@@ -4,7 +4,9 @@
 // stored    blocks in device memory: concrete (global view, with a Sharding) or, inside a shard_map
 // body, one device's
 //           block for each local device (with the mesh, and the trace it belongs to)
-// tracer    a value of another trace (jaxpr building, JVP, batching)
+// tracer    a value of a program that is being traced: a variable of it
+// dual      a value and its tangent (JVP)
+// batched   many values as one, along a dim of it (batching)
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +23,7 @@ namespace detail {
 class MeshImpl;
 }
 
-enum class NodeKind : std::uint8_t { literal, stored, tracer };
+enum class NodeKind : std::uint8_t { literal, stored, tracer, dual, batched };
 
 struct Node : detail::NodeBase {
   Node(NodeKind k, const ShapedArray& t) : type(t), kind(k) {}
@@ -74,6 +76,28 @@ struct TracerNode final : Node {
   VarRef var;
 };
 
+// A value under differentiation; its type is the primal's. The tangent is a value of the same type,
+// but where linearize is at work: there it is a variable of the linear program.
+struct DualNode final : Node {
+  DualNode(std::uint64_t trace_id, Array p, Array t)
+      : Node(NodeKind::dual, static_cast<const Node*>(p.node())->type),
+        primal(std::move(p)),
+        tangent(std::move(t)) {
+    trace = trace_id;
+  }
+  Array primal, tangent;
+};
+
+// One of many values: those along dim `dim` of `values`; its type has not that dim.
+struct BatchedNode final : Node {
+  BatchedNode(const ShapedArray& type, std::uint64_t trace_id, Array v, int d)
+      : Node(NodeKind::batched, type), values(std::move(v)), dim(d) {
+    trace = trace_id;
+  }
+  Array values;
+  int dim;
+};
+
 // A type where a value is wanted: an argument of make_jaxpr (its trace is no trace's number).
 struct TypeNode final : Node {
   explicit TypeNode(const ShapedArray& type) : Node(NodeKind::tracer, type) { trace = kTrace; }
@@ -89,6 +113,13 @@ inline Node& checked_node(const Array& x, const char* what, SourceLine source = 
   if (node == nullptr) [[unlikely]]
     throw_empty(what, source);
   return *node;
+}
+// What the host reads of a value under differentiation: its primal, at the lowest level.
+inline const Array& primal_of(const Array& x) {
+  const Array* p = &x;
+  while (p->node() && node_of(*p)->kind == NodeKind::dual)
+    p = &static_cast<const DualNode*>(node_of(*p))->primal;
+  return *p;
 }
 inline StoredNode* stored_of(const Array& x) {  // null where it is not stored
   Node* n = node_of(x);

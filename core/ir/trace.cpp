@@ -41,6 +41,11 @@ Trace::Trace(const char* name)
       name_(name) {}
 Trace::~Trace() = default;
 
+Array Trace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
+  TraceScope scope(*this);
+  return cast_to_varying(x, axes, source);
+}
+
 namespace detail {
 Trace* start_library();  // core/transforms/eval.cpp: registers everything, and gives the base trace
 }

@@ -41,6 +41,11 @@ class Trace {
   virtual bool auto_pbroadcast() const { return true; }
   // Whether an operand of the wrong variance is an error at all (shard_map: check_vma).
   virtual bool checks_variance() const { return true; }
+  // True where values of this trace wrap those of another one (JVP, batching): programs are handed
+  // to it as equations, and not run here.
+  virtual bool transforms() const { return false; }
+  // x cast to vary over these axes too (pbroadcast); one that knows its casts makes each once.
+  virtual Array vary(const Array& x, const AxisSet& axes, SourceLine source);
 
   std::uint64_t id() const { return id_; }  // never 0, never reused
   const char* name() const { return name_; }

@@ -24,6 +24,13 @@ namespace {
       "or a loop of the library instead of host control flow, or call the function without jit");
 }
 
+[[noreturn]] void throw_batched(const Node& node, const char* what) {
+  throw TypeError(
+      std::string(what) + ": a value of type " + to_string(node.type) +
+      " stands for many under vmap, and the host cannot read it as one: use where, cond "
+      "or a loop of the library instead of host control flow");
+}
+
 void wait_for_block(const StoredNode& node, const Block& block) {
   Event def;
   {
@@ -36,18 +43,19 @@ void wait_for_block(const StoredNode& node, const Block& block) {
 }
 
 // The node that the host may read, or a clear error.
-const Node& readable(const Array& x, const char* what) {
-  const Node& node = checked_node(x, what);
+const Node& readable(const Array& given, const char* what) {
+  const Node& outer = checked_node(given, what);
+  if (outer.kind == NodeKind::dual && !is_active(outer.trace)) throw_escaped(outer, what, {});
+  const Array& x = primal_of(given);
+  const Node& node = *node_of(x);
   if (in_task()) {
     throw Error(std::string(what) +
                 ": an array may not be read inside a task on a worker thread; read it before");
   }
   if (node.kind == NodeKind::literal) return node;
-  if (node.kind != NodeKind::stored) {
-    if (node.trace == current_trace().id()) throw_no_value(node, what);
-    throw_escaped(node, what, {});
-  }
-  if (node.trace != 0 && node.trace != current_trace().id()) throw_escaped(node, what, {});
+  if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, {});
+  if (node.kind == NodeKind::batched) throw_batched(node, what);
+  if (node.kind != NodeKind::stored) throw_no_value(node, what);
   if (!node.type.axes().empty()) {
     throw TypeError(std::string(what) + ": a value of type " + to_string(node.type) +
                     " may differ from device to device, and the host can only read one that is the "
@@ -213,7 +221,8 @@ Array::operator bool() const {
 }
 
 const Array& Array::block_until_ready() const {
-  const Node& node = checked_node(*this, "block_until_ready");
+  checked_node(*this, "block_until_ready");
+  const Node& node = *node_of(primal_of(*this));
   if (node.kind == NodeKind::stored) wait_for(static_cast<const StoredNode&>(node));
   return *this;
 }

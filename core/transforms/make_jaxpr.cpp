@@ -42,33 +42,35 @@ void JaxprTrace::unify_variance(const Primitive& primitive, std::span<Array> in,
   for (const Array& x : in) all = all | node_of(x)->type.axes();
   if (all.empty()) return;
   if (!options_.auto_pbroadcast) return require_equal_variance(primitive, in, source);
-  for (Array& x : in) {
-    const Node* node = node_of(x);
-    const std::uint32_t missing = all.mask() & ~node->type.axes().mask();
-    if (missing == 0 || node->kind == NodeKind::literal) continue;
-    x = lift(x, primitive.name, source);
-    const Var* var = static_cast<const TracerNode*>(node_of(x))->var.get();
-    std::vector<Cast>& known = casts_[var];
-    const auto made =
-        std::find_if(known.begin(), known.end(), [&](const Cast& c) { return c.axes == missing; });
-    if (made != known.end()) {
-      x = made->value;
-      continue;
-    }
-    // Casting may rehash the table of casts.
-    const VarRef held = static_cast<const TracerNode*>(node_of(x))->var;
-    x = cast_to_varying(x, AxisSet(env_, missing), source);
-    casts_[held.get()].push_back({missing, x});
-  }
+  for (Array& x : in)
+    if (node_of(x)->kind != NodeKind::literal) x = vary(x, all, source);
+}
+
+Array JaxprTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
+  const Node* node = node_of(x);
+  const std::uint32_t missing = axes.mask() & ~node->type.axes().mask();
+  if (missing == 0) return x;
+  TraceScope scope(*this);
+  const Array mine = lift(x, "pbroadcast", source);
+  // A literal is the same everywhere and goes with any variance; but where a value is wanted, it is
+  // one from here on.
+  if (node_of(mine)->kind == NodeKind::literal)
+    return cast_to_varying(mine, AxisSet(env_, missing), source);
+  const VarRef var = static_cast<const TracerNode*>(node_of(mine))->var;
+  for (const Cast& c : casts_[var.get()])
+    if (c.axes == missing) return c.value;
+  Array cast = cast_to_varying(mine, AxisSet(env_, missing), source);
+  casts_[var.get()].push_back({missing, cast});
+  return cast;
 }
 
 void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                          std::span<Array> out, SourceLine source) {
   for (const Array& x : in) checked_node(x, primitive.name, source);
-  if (!options_.omnistaging &&
-      std::none_of(in.begin(), in.end(), [&](const Array& x) { return is_mine(x); })) {
-    TraceScope below(base_trace());
-    return base_trace().process(primitive, in, params, out, source);
+  if (options_.below &&
+      std::none_of(in.begin(), in.end(), [&](const Array& x) { return is_staged(x); })) {
+    TraceScope below(*options_.below);
+    return options_.below->process(primitive, in, params, out, source);
   }
   if (env_ && options_.check_variance && !primitive.variance && !primitive.group)
     unify_variance(primitive, in, source);
@@ -130,7 +132,7 @@ Traced JaxprTrace::build(std::span<Array> results, const char* what, SourceLine 
   Traced traced;
   VarMap<Array> literals;
   for (Constant& c : constants_) {
-    if (Array literal = as_literal(c.value); literal.node()) {
+    if (Array literal = options_.inline_scalars ? as_literal(c.value) : Array(); literal.node()) {
       literals.emplace(c.var.get(), std::move(literal));
     } else {
       jaxpr->binders.push_back(c.var);

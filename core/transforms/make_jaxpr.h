@@ -12,9 +12,17 @@
 
 namespace shmap {
 
+class JaxprTrace;
+
 struct StagingOptions {
-  // Every op is staged, also one on constants alone; otherwise those run at once.
-  bool omnistaging = true;
+  // Null: every op is staged, also one on constants alone. Otherwise those run at once, in this
+  // trace.
+  Trace* below = nullptr;
+  // Values of this trace are values of the program too: the linear program around that of a mapped
+  // body, whose variables the body closes over.
+  const JaxprTrace* outer = nullptr;
+  // Captured concrete scalars become literals, for which the host reads them.
+  bool inline_scalars = true;
   bool check_variance = true;  // as ShardMapOptions has them
   bool auto_pbroadcast = true;
 };
@@ -42,6 +50,7 @@ class JaxprTrace final : public Trace {
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;
+  Array vary(const Array& x, const AxisSet& axes, SourceLine source) override;
   const detail::AxisEnv* axis_env() const override { return env_; }
   bool staged() const override { return true; }
   bool auto_pbroadcast() const override { return options_.auto_pbroadcast; }
@@ -57,6 +66,9 @@ class JaxprTrace final : public Trace {
   Array tracer(const VarRef& var);
   void unify_variance(const Primitive& primitive, std::span<Array> in, SourceLine source);
   bool is_mine(const Array& x) const { return node_of(x)->trace == id(); }
+  bool is_staged(const Array& x) const {
+    return is_mine(x) || (options_.outer && options_.outer->is_staged(x));
+  }
 
   const detail::AxisEnv* env_;
   StagingOptions options_;

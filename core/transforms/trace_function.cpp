@@ -57,7 +57,7 @@ ClosedJaxpr JaxprCache::get(const void* tag, const FlatTree& arguments, BodyRef 
   }
   FlatTree result;
   StagingOptions staging;
-  staging.omnistaging = options.omnistaging;
+  if (!options.omnistaging) staging.below = &base_trace();
   staging.check_variance = current_trace().checks_variance();
   staging.auto_pbroadcast = current_trace().auto_pbroadcast();
   Traced traced = trace_function("make_jaxpr", types, body, result, staging, source);

@@ -1,0 +1,116 @@
+#include "core/transforms/jvp.h"
+
+#include "core/base/inline_vector.h"
+#include "core/transforms/control_flow.h"
+
+namespace shmap {
+
+JvpTrace::JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag)
+    : Trace(linear ? "linearize" : "jvp"),
+      parent_(parent),
+      linear_(linear),
+      tag_(tag ? tag : id()) {}
+
+std::pair<Array, Array> JvpTrace::split(const Array& x) const {
+  const Node* node = node_of(x);
+  if (node && node->kind == NodeKind::dual && node->trace == tag_) {
+    const auto& dual = static_cast<const DualNode&>(*node);
+    return {dual.primal, dual.tangent};
+  }
+  return {x, Array()};
+}
+
+Array JvpTrace::dual(Array primal, Array tangent, const char* what, SourceLine source) {
+  if (!tangent.node()) return primal;
+  const ShapedArray& type = checked_node(primal, what, source).type;
+  const ShapedArray& given = node_of(tangent)->type;
+  if (given.dtype() != type.dtype() || !(given.dims() == type.dims())) {
+    throw Error(std::string(what) + ": the tangent of a value of type " + to_string(type) +
+                " has type " + to_string(given) + at_line(source));
+  }
+  if (checks_variance() && !given.axes().contains(type.axes()))
+    tangent = (linear_ ? *linear_ : parent_).vary(tangent, type.axes(), source);
+  return Array::first(new DualNode(tag_, std::move(primal), std::move(tangent)));
+}
+
+void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
+                       std::span<Array> out, SourceLine source) {
+  InlineVector<Array, 4> primals(in.size()), tangents(in.size());
+  bool active = false;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    checked_node(in[i], primitive.name, source);
+    std::tie(primals[i], tangents[i]) = split(in[i]);
+    active = active || tangents[i].node();
+    in[i] = Array();  // one that was given up is its owner's no longer
+  }
+  if (!active) {
+    TraceScope scope(parent_);
+    return parent_.process(primitive, primals.span(), params, out, source);
+  }
+  if (!primitive.jvp) {
+    throw TypeError(std::string(primitive.name) +
+                    " cannot be differentiated: " + primitive.jvp.reason() +
+                    ". Keep it from the arguments of the derivative, or give the function around "
+                    "it a rule with custom_jvp or custom_vjp" +
+                    at_line(source));
+  }
+  InlineVector<Array, 2> results(out.size()), derivatives(out.size());
+  JvpCall call{primitive,          params, primals.span(), tangents.span(), results.span(),
+               derivatives.span(), source, linear_,        parent_};
+  {
+    TraceScope scope(linear_ ? static_cast<Trace&>(*linear_) : parent_);
+    primitive.jvp.get()(call);
+  }
+  for (std::size_t o = 0; o < out.size(); ++o)
+    out[o] = dual(std::move(results[o]), std::move(derivatives[o]), primitive.name, source);
+}
+
+Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Array> tangents,
+             detail::FlatTree& result, SourceLine source) {
+  ensure_started();
+  JvpTrace trace(current_trace(), nullptr);
+  std::vector<Array> args;
+  for (std::size_t i = 0; i < primals.size(); ++i)
+    args.push_back(trace.dual(std::move(primals[i]), tangents[i], "jvp: an argument", source));
+  {
+    TraceScope scope(trace);
+    f(args, result);
+    args.clear();
+  }
+  Duals out;
+  for (Array& leaf : result.leaves) {
+    auto [primal, tangent] = trace.split(leaf);
+    out.primals.push_back(std::move(primal));
+    out.tangents.push_back(std::move(tangent));
+  }
+  result.leaves.clear();
+  return out;
+}
+
+JvpProgram jvp_program(const Jaxpr& jaxpr, const std::vector<bool>& active,
+                       const std::vector<bool>& wanted) {
+  StagingOptions options;
+  options.check_variance = jaxpr.checks_variance;
+  JaxprTrace trace("jvp", jaxpr.env, options);
+  std::vector<Array> primals, tangents(jaxpr.binders.size());
+  for (const VarRef& v : jaxpr.binders) primals.push_back(trace.argument(v->type));
+  for (std::size_t i = 0; i < jaxpr.binders.size(); ++i)
+    if (active[i]) tangents[i] = trace.argument(jaxpr.binders[i]->type);
+  TraceScope scope(trace);
+  JaxprBody body(jaxpr, {});
+  detail::FlatTree result;
+  Duals duals = jvp_of(detail::BodyRef(body), std::move(primals), tangents, result, {});
+  JvpProgram program;
+  std::vector<Array> outs = std::move(duals.primals);
+  for (std::size_t o = 0; o < duals.tangents.size(); ++o) {
+    const bool is_active = duals.tangents[o].node() || (!wanted.empty() && wanted[o]);
+    program.active_out.push_back(is_active);
+    if (is_active) outs.push_back(or_zeros(duals.tangents[o], jaxpr.outs[o].type(), {}));
+  }
+  Traced traced = trace.build(outs, "jvp", {});
+  program.jaxpr = std::move(traced.jaxpr);
+  program.consts = std::move(traced.consts);
+  return program;
+}
+
+}  // namespace shmap
