@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/node.h"
+#include "core/ops/elementwise_rules.h"
 #include "core/ops/promote.h"
 #include "shmap/ops.h"
 
@@ -172,13 +173,15 @@ Cost transcendental_cost(Types, const Params&, Types out) {
 
 double one_a_value(Types, const Params&, Types out) { return static_cast<double>(out[0].size()); }
 
-constexpr Primitive elementwise(const char* name, AbstractEvalFn eval) {
+constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, DerivativeRules rules) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
   p.flops = one_a_value;
   p.in_place = true;
   p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
+  p.jvp = rules.jvp;
+  p.transpose = rules.transpose;
   return p;
 }
 
@@ -187,20 +190,25 @@ std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) {
 }  // namespace
 
 // Names as jaxprs print them; C++ reserves `not`.
-#define SHMAP_DEFINE(name, domain) constinit Primitive name##_p = elementwise(#name, eval_##name);
+#define SHMAP_DEFINE(name, domain) \
+  constinit Primitive name##_p = elementwise(#name, eval_##name, elementwise_rules::name);
 SHMAP_UNARY_PRIMITIVES(SHMAP_DEFINE)
 SHMAP_PREDICATE_PRIMITIVES(SHMAP_DEFINE)
 SHMAP_BINARY_PRIMITIVES(SHMAP_DEFINE)
 SHMAP_COMPARE_PRIMITIVES(SHMAP_DEFINE)
-constinit Primitive select_n_p = elementwise("select_n", eval_select_n);
-constinit Primitive clamp_p = elementwise("clamp", eval_clamp);
-constinit Primitive convert_element_type_p = elementwise("convert_element_type", eval_convert);
+constinit Primitive select_n_p =
+    elementwise("select_n", eval_select_n, elementwise_rules::select_n);
+constinit Primitive clamp_p = elementwise("clamp", eval_clamp, elementwise_rules::clamp);
+constinit Primitive convert_element_type_p =
+    elementwise("convert_element_type", eval_convert, elementwise_rules::convert_element_type);
 constinit Primitive bitcast_convert_type_p = [] {
   Primitive p;
   p.name = "bitcast_convert_type";
   p.abstract_eval = eval_bitcast;
   p.sharding = Rule<ShardingRuleFn>(shard_bitcast);
   p.view = same_bytes;
+  p.jvp = elementwise_rules::bitcast_convert_type.jvp;
+  p.transpose = elementwise_rules::bitcast_convert_type.transpose;
   return p;
 }();
 
