@@ -1,10 +1,12 @@
-// gather on the CPU.
+// gather and scatter_add on the CPU.
 #include "core/cpu/kernels/gather.h"
 
 #include <cstring>
 #include <limits>
 
+#include "core/cpu/kernels/scatter.h"
 #include "core/ops/gather_ops.h"
+#include "core/ops/scatter.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -63,7 +65,8 @@ cpu::Gather gather_of(const KernelCall& call) {
 
 void run_gather(const KernelCall& call) {
   cpu::Gather g = gather_of(call);
-  const std::uint64_t fill = fill_value(call.in_types[0].dtype());
+  const bool zero = params_as<GatherParams>(call.params).mode == GatherMode::zero;
+  const std::uint64_t fill = zero ? 0 : fill_value(call.in_types[0].dtype());
   g.fill = &fill;
   cpu::gather_part(g, call.part, call.parts);
 }
@@ -72,10 +75,40 @@ int gather_parts(const KernelCall& call, int workers) {
   return cpu::gather_parts(gather_of(call), workers);
 }
 
+cpu::Scatter scatter_of(const KernelCall& call) {
+  const auto& p = params_as<ScatterParams>(call.params);
+  cpu::Scatter s;
+  s.op = cpu::ScatterOp::add;
+  s.dims = {p.update_window_dims, p.inserted_window_dims, p.scatter_dims_to_operand_dims,
+            p.operand_batching_dims, p.scatter_indices_batching_dims};
+  s.dtype = call.out_types[0].dtype();
+  s.operand_shape = call.in_types[0].dims();
+  s.indices_shape = call.in_types[1].dims();
+  s.updates_shape = call.in_types[2].dims();
+  s.index_dtype = call.in_types[1].dtype();
+  s.mode = p.clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
+  s.operand = call.out[0];
+  s.indices = call.in[1];
+  s.updates = call.in[2];
+  return s;
+}
+
+void run_scatter(const KernelCall& call) {
+  if (call.out_types[0].size() == 0) return;
+  const cpu::Scatter s = scatter_of(call);
+  if (call.in[0] != call.out[0]) cpu::copy_scatter_part(s, call.in[0], call.part, call.parts);
+  cpu::scatter_part(s, call.part, call.parts);
+}
+
+int scatter_parts(const KernelCall& call, int workers) {
+  return call.out_types[0].size() == 0 ? 1 : cpu::scatter_parts(scatter_of(call), workers);
+}
+
 }  // namespace
 
 void register_cpu_gather_kernels() {
   gather_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_gather, gather_parts};
+  scatter_add_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_scatter, scatter_parts};
 }
 
 }  // namespace shmap

@@ -4,7 +4,9 @@
 
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
+#include "core/ops/shape_rules.h"
 #include "shmap/ops.h"
 
 namespace shmap {
@@ -167,6 +169,8 @@ constinit Primitive dot_general_p = [] {
   p.cost = dot_cost;
   p.flops = dot_flops;
   p.sharding = Rule<ShardingRuleFn>(dot_sharding);
+  p.jvp = Rule<JvpFn>(jvp_bilinear);
+  p.transpose = Rule<TransposeFn>(transpose_dot);
   return p;
 }();
 

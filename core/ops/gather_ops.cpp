@@ -6,6 +6,8 @@
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
+#include "core/ops/scatter.h"
 #include "core/ops/shape_params.h"
 #include "shmap/ops.h"
 
@@ -130,6 +132,26 @@ FactorRule shard_gather(Types in, const Params& params, Types out) {
   return rule;
 }
 
+// Linear in the operand; what is filled in does not depend on it.
+GatherParams tangent_params(const Params& params) {
+  GatherParams p = params_as<GatherParams>(params);
+  if (p.mode == GatherMode::fill) p.mode = GatherMode::zero;
+  return p;
+}
+
+void jvp_gather(JvpCall& call) {
+  call.run();
+  call.tangents_out[0] =
+      bind(gather_p, call.tangents[0], call.primals[1], tangent_params(call.params), call.source);
+}
+
+// Each slice's cotangent is added where it was taken from.
+void transpose_gather(TransposeCall& call) {
+  Array in[] = {zeros_of(call.in_types[0], call.source), call.in[1], call.cotangents[0]};
+  call.out[0] =
+      bind(scatter_add_p, in, scatter_of(params_as<GatherParams>(call.params)), call.source);
+}
+
 // x[...] with a trailing dim of one entry: index vectors.
 Array as_vectors(const Array& indices, SourceLine source) {
   Shape shape = indices.shape();
@@ -166,8 +188,22 @@ constinit Primitive gather_p = [] {
   p.abstract_eval = eval_gather;
   p.cost = cost_gather;
   p.sharding = Rule<ShardingRuleFn>(shard_gather);
+  p.jvp = Rule<JvpFn>(jvp_gather);
+  p.transpose = Rule<TransposeFn>(transpose_gather);
   return p;
 }();
+
+std::string_view name_of(GatherMode mode) {
+  switch (mode) {
+    case GatherMode::clip:
+      return "clip";
+    case GatherMode::fill:
+      return "fill";
+    case GatherMode::zero:
+      return "zero";
+  }
+  return "";
+}
 
 void register_gather_ops() { register_primitive(gather_p); }
 

@@ -7,9 +7,11 @@ namespace shmap {
 // Operands: the array, and the indices, whose last dim is the index vector.
 extern Primitive gather_p;
 
-// What becomes of a slice that leaves the operand: it is moved inside, or filled as a whole (NaN,
-// the least signed, the greatest unsigned integer, true).
-enum class GatherMode : std::uint8_t { clip, fill };
+// What becomes of a slice that leaves the operand: it is moved inside; or filled as a whole, with
+// what stands for "none" (NaN, the least signed, the greatest unsigned integer, true) or, as
+// tangents are, with zeros.
+enum class GatherMode : std::uint8_t { clip, fill, zero };
+std::string_view name_of(GatherMode mode);
 
 struct GatherParams : ParamsOf<GatherParams> {
   Dims offset_dims, collapsed_slice_dims, start_index_map;
@@ -18,7 +20,7 @@ struct GatherParams : ParamsOf<GatherParams> {
   GatherMode mode = GatherMode::clip;
   void visit(ParamVisitor& v) const override {
     v.value("collapsed_slice_dims", collapsed_slice_dims);
-    v.value("mode", std::string_view(mode == GatherMode::clip ? "clip" : "fill"));
+    v.value("mode", name_of(mode));
     v.value("offset_dims", offset_dims);
     v.value("operand_batching_dims", operand_batching_dims);
     v.value("slice_sizes", slice_sizes);

@@ -7,6 +7,8 @@
 
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
+#include "core/ops/shape_rules.h"
 
 namespace shmap {
 
@@ -310,11 +312,13 @@ FactorRule shard_iota(Types in, const Params& params, Types out) {
 }
 
 constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
-                         ViewFn view = nullptr) {
+                         TransposeFn transpose, ViewFn view = nullptr) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
   p.sharding = Rule<ShardingRuleFn>(sharding);
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose);
   p.view = view;
   return p;
 }
@@ -322,14 +326,21 @@ constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn s
 }  // namespace
 
 constinit Primitive broadcast_in_dim_p =
-    make("broadcast_in_dim", eval_broadcast, shard_broadcast, view_broadcast);
-constinit Primitive reshape_p = make("reshape", eval_reshape, shard_reshape, view_whole);
+    make("broadcast_in_dim", eval_broadcast, shard_broadcast, transpose_broadcast, view_broadcast);
+constinit Primitive reshape_p =
+    make("reshape", eval_reshape, shard_reshape, transpose_reshape, view_whole);
 constinit Primitive transpose_p =
-    make("transpose", eval_transpose, shard_transpose, view_transpose);
-constinit Primitive rev_p = make("rev", eval_rev, shard_rev);
-constinit Primitive concatenate_p = make("concatenate", eval_concatenate, shard_concatenate);
-constinit Primitive pad_p = make("pad", eval_pad, shard_pad);
-constinit Primitive iota_p = make("iota", eval_iota, shard_iota);
+    make("transpose", eval_transpose, shard_transpose, transpose_transpose, view_transpose);
+constinit Primitive rev_p = make("rev", eval_rev, shard_rev, transpose_rev);
+constinit Primitive concatenate_p =
+    make("concatenate", eval_concatenate, shard_concatenate, transpose_concatenate);
+constinit Primitive pad_p = make("pad", eval_pad, shard_pad, transpose_pad);
+constinit Primitive iota_p = [] {
+  Primitive p = make("iota", eval_iota, shard_iota, nullptr);
+  p.jvp = Rule<JvpFn>::none("it has no operand that could have a tangent");
+  p.transpose = Rule<TransposeFn>::none("it has no operand that it could be linear in");
+  return p;
+}();
 
 void register_shape() {
   for (Primitive* p :

@@ -2,7 +2,9 @@
 
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
+#include "core/ops/shape_rules.h"
 #include "core/runtime/host_transfer.h"
 #include "shmap/ops.h"
 
@@ -138,28 +140,33 @@ FactorRule shard_dynamic_update_slice(Types in, const Params&, Types out) {
   return same_dims_rule(in, out, cut_dims(in[0].dims(), in[1].dims()));
 }
 
-constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding) {
+constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding, JvpFn jvp,
+                         TransposeFn transpose) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
   p.sharding = Rule<ShardingRuleFn>(sharding);
+  p.jvp = Rule<JvpFn>(jvp);
+  p.transpose = Rule<TransposeFn>(transpose);
   return p;
 }
 
 }  // namespace
 
 constinit Primitive slice_p = [] {
-  Primitive p = make("slice", eval_slice, shard_slice);
+  Primitive p = make("slice", eval_slice, shard_slice, jvp_linear, transpose_slice);
   p.view = view_slice;
   return p;
 }();
 constinit Primitive dynamic_slice_p = [] {
-  Primitive p = make("dynamic_slice", eval_dynamic_slice, shard_dynamic_slice);
+  Primitive p = make("dynamic_slice", eval_dynamic_slice, shard_dynamic_slice, jvp_dynamic_slice,
+                     transpose_dynamic_slice);
   p.cost = cost_dynamic_slice;
   return p;
 }();
 constinit Primitive dynamic_update_slice_p = [] {
-  Primitive p = make("dynamic_update_slice", eval_dynamic_update_slice, shard_dynamic_update_slice);
+  Primitive p = make("dynamic_update_slice", eval_dynamic_update_slice, shard_dynamic_update_slice,
+                     jvp_dynamic_update_slice, transpose_dynamic_update_slice);
   p.in_place = true;
   p.in_place_operand = 0;
   return p;

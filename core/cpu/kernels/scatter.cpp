@@ -200,6 +200,22 @@ int scatter_parts(const Scatter& s, int workers) {
   return static_cast<int>(std::clamp<int64_t>(elements / worth_a_part, 1, workers));
 }
 
+void copy_scatter_part(const Scatter& s, const void* original, int part, int parts) {
+  const Plan p = make_plan(s);
+  const int cut = choose_cut(s, p, parts);
+  const bool scalar = s.operand_shape.rank() == 0;
+  const int64_t extent = scalar ? 1 : s.operand_shape[static_cast<std::size_t>(cut)];
+  const int64_t stride = scalar ? itemsize(s.dtype) : p.stride[cut];
+  const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
+  int64_t outer = 1;
+  for (int d = 0; d < cut; ++d) outer *= s.operand_shape[static_cast<std::size_t>(d)];
+  for (int64_t o = 0; o < outer; ++o) {
+    const int64_t at = (o * extent + begin) * stride;
+    copy_bytes(static_cast<char*>(s.operand) + at, static_cast<const char*>(original) + at,
+               (end - begin) * stride);
+  }
+}
+
 void scatter_part(const Scatter& s, int part, int parts) {
   const ReadIndex read = index_reader(s.index_dtype);
   const Combine f = combine_of(s.dtype, s.op);

@@ -39,5 +39,8 @@ void scatter(const Scatter& s);
 // Parts hold disjoint elements of `operand`, so that they may run at once and give the same bits.
 int scatter_parts(const Scatter& s, int workers);
 void scatter_part(const Scatter& s, int part, int parts);
+// Copies what scatter_part of the same part will write to from `original` to s.operand: all parts
+// together copy the whole array.
+void copy_scatter_part(const Scatter& s, const void* original, int part, int parts);
 
 }  // namespace shmap::cpu

@@ -1,0 +1,166 @@
+#include "core/ops/scatter.h"
+
+#include <algorithm>
+
+#include "core/ops/rules.h"
+
+namespace shmap {
+
+namespace {
+
+bool contains(const IntList& list, std::int64_t d) {
+  return std::find(list.begin(), list.end(), d) != list.end();
+}
+
+bool ascending_dims(const IntList& list, int rank) {
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (list[i] < 0 || list[i] >= rank || (i && list[i] <= list[i - 1])) return false;
+  return true;
+}
+
+// Dims of the operand that have a dim of the updates.
+bool is_window(const ScatterParams& p, std::size_t d) {
+  return !contains(p.inserted_window_dims, static_cast<std::int64_t>(d)) &&
+         !contains(p.operand_batching_dims, static_cast<std::int64_t>(d));
+}
+
+void eval_scatter_add(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<ScatterParams>(params);
+  const ShapedArray &operand = in[0], &indices = in[1], &updates = in[2];
+  const auto text = [&] {
+    return "scatter_add: into an operand of type " + to_string(operand) + " at indices of type " +
+           to_string(indices) + " updates of type " + to_string(updates) + ": ";
+  };
+  const auto fail = [&](const std::string& why) { throw ValueError(text() + why); };
+  const auto number = [](DType t) { return is_floating(t) || is_integer(t); };
+  if (operand.dtype() != updates.dtype() || !number(operand.dtype()))
+    throw TypeError(text() + "numbers of one dtype are wanted: convert the updates with astype");
+  if (!is_integer(indices.dtype())) throw TypeError(text() + "the indices have to be integers");
+  if (indices.rank() < 1) fail("the indices have no last dim, which holds the index vectors");
+  const int rank = operand.rank();
+  if (static_cast<std::int64_t>(p.scatter_dims_to_operand_dims.size()) != indices.dims().back())
+    fail("scatter_dims_to_operand_dims has " +
+         std::to_string(p.scatter_dims_to_operand_dims.size()) +
+         " dims, and the index vectors have " + std::to_string(indices.dims().back()) + " entries");
+  for (std::int64_t d : p.scatter_dims_to_operand_dims)
+    if (d < 0 || d >= rank) fail("scatter_dims_to_operand_dims names dim " + std::to_string(d));
+  if (!ascending_dims(p.inserted_window_dims, rank) ||
+      !ascending_dims(p.operand_batching_dims, rank))
+    fail("inserted_window_dims and batching dims must be ascending dims of the operand");
+  std::size_t window = 0, batch = 0;
+  for (std::size_t d = 0; d < operand.dims().size(); ++d)
+    if (is_window(p, d)) ++window;
+  if (p.update_window_dims.size() != window ||
+      !ascending_dims(p.update_window_dims, updates.rank()))
+    fail("update_window_dims must name, ascending, a dim of the updates for each of the " +
+         std::to_string(window) + " dims of a window that are not inserted");
+  if (updates.dims().size() != window + indices.dims().size() - 1)
+    fail("the updates must have the dims of a window and those of the indices but the last");
+  window = 0;
+  for (std::size_t d = 0; d < updates.dims().size(); ++d) {
+    if (contains(p.update_window_dims, static_cast<std::int64_t>(d))) {
+      while (!is_window(p, window)) ++window;
+      if (updates.dims()[d] > operand.dims()[window])
+        fail("dim " + std::to_string(d) + " of the updates does not lie inside dim " +
+             std::to_string(window) + " of the operand");
+      ++window;
+    } else if (updates.dims()[d] != indices.dims()[batch++]) {
+      fail("dim " + std::to_string(d) + " of the updates must have the extent of dim " +
+           std::to_string(batch - 1) + " of the indices");
+    }
+  }
+  out[0] = ShapedArray(operand.dims(), operand.dtype(), operand.weak(), AxisSet());
+}
+
+Cost cost_scatter_add(Types in, const Params&, Types out) {
+  return {static_cast<double>(in[2].size()), 2.0 * static_cast<double>(out[0].nbytes()) +
+                                                 2.0 * static_cast<double>(in[2].nbytes()) +
+                                                 static_cast<double>(in[1].nbytes())};
+}
+double scatter_add_flops(Types in, const Params&, Types) {
+  return static_cast<double>(in[2].size());
+}
+
+// A dim of the operand that windows take whole, and along which no index moves them, is split as
+// the updates' is. Each device has to see all windows of its part.
+FactorRule shard_scatter_add(Types in, const Params& params, Types) {
+  const auto& p = params_as<ScatterParams>(params);
+  FactorRule rule;
+  for (const ShapedArray& t : in) rule.operands.emplace_back(t.dims().size());
+  rule.results.emplace_back(in[0].dims().size());
+  std::size_t window = 0;
+  for (std::size_t k = 0; k < p.update_window_dims.size(); ++k, ++window) {
+    while (!is_window(p, window)) ++window;
+    const auto u = static_cast<std::size_t>(p.update_window_dims[k]);
+    if (in[2].dims()[u] != in[0].dims()[window] ||
+        contains(p.scatter_dims_to_operand_dims, static_cast<std::int64_t>(window)))
+      continue;
+    const int f = static_cast<int>(rule.factors.size());
+    rule.factors.push_back({in[0].dims()[window], FactorKind::pass});
+    rule.operands[0][window].push_back(f);
+    rule.operands[2][u].push_back(f);
+    rule.results[0][window].push_back(f);
+  }
+  return rule;
+}
+
+// Linear in operand and updates together.
+void jvp_scatter_add(JvpCall& call) {
+  call.run();
+  Array in[] = {or_zeros(call.tangents[0], call.type(0), call.source), call.primals[1],
+                or_zeros(call.tangents[2], call.type(2), call.source)};
+  call.tangents_out[0] = bind(scatter_add_p, in, call.params, call.source);
+}
+
+// The operand's is what comes; that of each update is taken from where it went.
+void transpose_scatter_add(TransposeCall& call) {
+  if (call.is_linear(0)) call.out[0] = call.cotangents[0];
+  if (!call.is_linear(2)) return;
+  const auto& p = params_as<ScatterParams>(call.params);
+  GatherParams back;
+  back.offset_dims = p.update_window_dims;
+  back.collapsed_slice_dims = p.inserted_window_dims;
+  back.start_index_map = p.scatter_dims_to_operand_dims;
+  back.operand_batching_dims = p.operand_batching_dims;
+  back.start_indices_batching_dims = p.scatter_indices_batching_dims;
+  back.mode = p.clip ? GatherMode::clip : GatherMode::zero;
+  std::size_t window = 0;
+  for (std::size_t d = 0; d < call.in_types[0].dims().size(); ++d) {
+    back.slice_sizes.push_back(
+        is_window(p, d)
+            ? call.in_types[2].dims()[static_cast<std::size_t>(p.update_window_dims[window++])]
+            : 1);
+  }
+  call.out[2] = bind(gather_p, call.cotangents[0], call.in[1], back, call.source);
+}
+
+}  // namespace
+
+constinit Primitive scatter_add_p = [] {
+  Primitive p;
+  p.name = "scatter_add";
+  p.abstract_eval = eval_scatter_add;
+  p.cost = cost_scatter_add;
+  p.flops = scatter_add_flops;
+  p.sharding = Rule<ShardingRuleFn>(shard_scatter_add);
+  p.in_place = true;
+  p.in_place_operand = 0;
+  p.jvp = Rule<JvpFn>(jvp_scatter_add);
+  p.transpose = Rule<TransposeFn>(transpose_scatter_add);
+  return p;
+}();
+
+ScatterParams scatter_of(const GatherParams& gather) {
+  ScatterParams p;
+  p.update_window_dims = gather.offset_dims;
+  p.inserted_window_dims = gather.collapsed_slice_dims;
+  p.scatter_dims_to_operand_dims = gather.start_index_map;
+  p.operand_batching_dims = gather.operand_batching_dims;
+  p.scatter_indices_batching_dims = gather.start_indices_batching_dims;
+  p.clip = gather.mode == GatherMode::clip;
+  return p;
+}
+
+void register_scatter() { register_primitive(scatter_add_p); }
+
+}  // namespace shmap

@@ -1,0 +1,26 @@
+// How cotangents go back through the shape primitives (core/ops/shape.cpp), slices
+// (core/ops/slicing.cpp) and products (core/ops/dot.cpp). All of these are linear in what is not an
+// index; results have the operands' types.
+#pragma once
+#include "core/ir/rules.h"
+
+namespace shmap {
+
+void transpose_broadcast(TransposeCall& call);
+void transpose_reshape(TransposeCall& call);
+void transpose_transpose(TransposeCall& call);
+void transpose_rev(TransposeCall& call);
+void transpose_concatenate(TransposeCall& call);
+void transpose_pad(TransposeCall& call);
+
+// Linear in the first operands together, of which there are `linear`; the others are indices.
+void jvp_linear_in(JvpCall& call, std::size_t linear);
+void jvp_dynamic_slice(JvpCall& call);
+void jvp_dynamic_update_slice(JvpCall& call);
+void transpose_slice(TransposeCall& call);
+void transpose_dynamic_slice(TransposeCall& call);
+void transpose_dynamic_update_slice(TransposeCall& call);
+
+void transpose_dot(TransposeCall& call);
+
+}  // namespace shmap
