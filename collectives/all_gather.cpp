@@ -4,6 +4,7 @@
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
 
 namespace shmap {
 
@@ -55,6 +56,29 @@ void run_psum_scatter(GroupCall& call) {
                       call.in[0]->type.dtype());
 }
 
+// ---- each the other's transpose
+void transpose_all_gather(TransposeCall& call) {
+  const auto& p = params_as<AllGatherParams>(call.params);
+  ScatterParams dual;
+  dual.axes = p.axes;
+  dual.groups = p.groups;
+  dual.dimension = p.dimension;
+  dual.ranks = p.ranks;
+  dual.tiled = p.tiled;
+  call.out[0] = bind(psum_scatter_p, call.cotangents[0], dual, call.source);
+}
+
+void transpose_psum_scatter(TransposeCall& call) {
+  const auto& p = params_as<ScatterParams>(call.params);
+  AllGatherParams dual;
+  dual.axes = p.axes;
+  dual.groups = p.groups;
+  dual.dimension = p.dimension;
+  dual.ranks = p.ranks;
+  dual.tiled = p.tiled;
+  call.out[0] = bind(all_gather_p, call.cotangents[0], dual, call.source);
+}
+
 }  // namespace
 
 constinit Primitive all_gather_p = [] {
@@ -64,6 +88,8 @@ constinit Primitive all_gather_p = [] {
   p.variance = vary_all_gather;
   p.group = run_all_gather;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_all_gather);
   return p;
 }();
 
@@ -74,6 +100,8 @@ constinit Primitive psum_scatter_p = [] {
   p.variance = vary_psum_scatter;
   p.group = run_psum_scatter;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_psum_scatter);
   return p;
 }();
 

@@ -5,7 +5,12 @@
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
 #include "core/base/inline_vector.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/rules.h"
+#include "core/ops/shape_params.h"
+#include "core/ops/slicing.h"
 #include "core/runtime/launch.h"
+#include "shmap/ops.h"
 
 namespace shmap {
 
@@ -97,6 +102,54 @@ void run_pscatter(GroupCall& call) {
   for (std::size_t i = 0; i < blocks.out.size(); ++i) blocks.out[i] = results[table.slot_of[i]];
 }
 
+// ---- each the other's transpose
+ScatterParams dual_of(const AllGatherParams& p) {
+  ScatterParams dual;
+  dual.axes = p.axes;
+  dual.groups = p.groups;
+  dual.dimension = p.dimension;
+  dual.ranks = p.ranks;
+  dual.tiled = p.tiled;
+  return dual;
+}
+
+// The gathered value is one for all ranks, and so is its cotangent: each takes its piece. Values of
+// groups, and those of untracked variance, may differ: their cotangents are summed.
+void transpose_all_gather_invariant(TransposeCall& call) {
+  const auto& p = params_as<AllGatherParams>(call.params);
+  const bool invariant = p.groups.empty() && current_trace().checks_variance();
+  call.out[0] =
+      bind(invariant ? pscatter_p : psum_scatter_p, call.cotangents[0], dual_of(p), call.source);
+}
+
+// Where variance is not tracked, each rank's own piece among zeros: mapped functions sum there.
+void transpose_pscatter(TransposeCall& call) {
+  const auto& p = params_as<ScatterParams>(call.params);
+  const Array& ct = call.cotangents[0];
+  if (current_trace().checks_variance()) {
+    AllGatherParams dual;
+    dual.axes = p.axes;
+    dual.dimension = p.dimension;
+    dual.ranks = p.ranks;
+    dual.tiled = p.tiled;
+    call.out[0] = bind(all_gather_invariant_p, ct, dual, call.source);
+    return;
+  }
+  const auto d = static_cast<std::size_t>(p.dimension);
+  const ShapedArray& whole = call.in_types[0];
+  Shape piece = whole.dims();
+  piece[d] /= p.ranks;
+  std::vector<Array> in = {zeros(whole.dims(), whole.dtype(), call.source),
+                           bind_reshape(ct, piece, call.source)};
+  const Array rank = bind(axis_index_p, std::span<Array>(), NamesParams(p.axes), call.source);
+  for (std::size_t k = 0; k < piece.size(); ++k) {
+    const int step = k == d ? static_cast<int>(piece[d]) : 0;
+    in.push_back(
+        bind(mul_p, rank, scalar_of(DType::i32, step, call.source), no_params, call.source));
+  }
+  call.out[0] = bind(dynamic_update_slice_p, std::span<Array>(in), no_params, call.source);
+}
+
 }  // namespace
 
 constinit Primitive all_gather_invariant_p = [] {
@@ -106,6 +159,8 @@ constinit Primitive all_gather_invariant_p = [] {
   p.variance = vary_all_gather_invariant;
   p.group = run_all_gather_invariant;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_all_gather_invariant);
   return p;
 }();
 
@@ -115,6 +170,8 @@ constinit Primitive pscatter_p = [] {
   p.abstract_eval = eval_pscatter;
   p.variance = vary_pscatter;
   p.group = run_pscatter;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_pscatter);
   return p;
 }();
 

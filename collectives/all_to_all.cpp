@@ -3,6 +3,7 @@
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "core/ops/rules.h"
 
 namespace shmap {
 
@@ -86,6 +87,12 @@ void run_all_to_all(GroupCall& call) {
       .all_to_all(blocks, make_exchange(call.in[0]->type, call.out[0]->type, p));
 }
 
+void transpose_all_to_all(TransposeCall& call) {
+  AllToAllParams back = params_as<AllToAllParams>(call.params);
+  std::swap(back.split_axis, back.concat_axis);
+  call.out[0] = bind(all_to_all_p, call.cotangents[0], back, call.source);
+}
+
 }  // namespace
 
 constinit Primitive all_to_all_p = [] {
@@ -95,6 +102,8 @@ constinit Primitive all_to_all_p = [] {
   p.variance = vary_all_to_all;
   p.group = run_all_to_all;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_all_to_all);
   return p;
 }();
 

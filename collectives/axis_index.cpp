@@ -46,6 +46,8 @@ void run_axis_index(GroupCall& call) {
 constinit Primitive axis_index_p = [] {
   Primitive p;
   p.name = "axis_index";
+  p.jvp = Rule<JvpFn>::none("it has no operand");
+  p.transpose = Rule<TransposeFn>::none("it has no operand");
   p.abstract_eval = eval_axis_index;
   p.variance = vary_axis_index;
   p.group = run_axis_index;

@@ -2,6 +2,9 @@
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/rules.h"
+#include "core/ops/shape_params.h"
 
 namespace shmap {
 
@@ -21,6 +24,20 @@ void run_broadcast_from(GroupCall& call) {
   communicator(call.mesh, "broadcast_from").broadcast(blocks, static_cast<std::uint32_t>(p.rank));
 }
 
+// The source gets the cotangent; the others' blocks had no part in the result. Where variance is
+// not tracked, the ranks' cotangents are summed.
+void transpose_broadcast_from(TransposeCall& call) {
+  const auto& p = params_as<SourceParams>(call.params);
+  const bool invariant = current_trace().checks_variance();
+  const Array whole =
+      bind(invariant ? pbroadcast_p : psum_p, call.cotangents[0], AxesParams(p.axes), call.source);
+  const Array rank = bind(axis_index_p, std::span<Array>(), NamesParams(p.axes), call.source);
+  Array in[] = {
+      bind(eq_p, rank, scalar_of(DType::i32, p.rank, call.source), no_params, call.source),
+      scalar_of(whole.dtype(), 0, call.source), whole};
+  call.out[0] = bind(select_n_p, std::span<Array>(in), no_params, call.source);
+}
+
 }  // namespace
 
 constinit Primitive broadcast_from_p = [] {
@@ -30,6 +47,8 @@ constinit Primitive broadcast_from_p = [] {
   p.variance = vary_broadcast_from;
   p.group = run_broadcast_from;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_broadcast_from);
   return p;
 }();
 

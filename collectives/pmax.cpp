@@ -2,6 +2,8 @@
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/rules.h"
 
 namespace shmap {
 
@@ -48,6 +50,23 @@ void run(GroupCall& call, Reduction op) {
 void run_pmax(GroupCall& call) { run(call, Reduction::max); }
 void run_pmin(GroupCall& call) { run(call, Reduction::min); }
 
+// The tangent of the rank whose element is the extremum; the mean of theirs where several are.
+void jvp_extremum(JvpCall& call) {
+  call.run();
+  const auto& p = params_as<AxesParams>(call.params);
+  const SourceLine s = call.source;
+  const bool cast = p.groups.empty() && current_trace().checks_variance();
+  const auto everywhere = [&](const Array& x) {
+    return cast ? bind(pbroadcast_p, x, AxesParams(p.axes), s) : x;
+  };
+  const Array is_it = bind(eq_p, call.primals[0], everywhere(call.out[0]), no_params, s);
+  const Array weight = bind(convert_element_type_p, is_it, ConvertParams(call.type(0).dtype()), s);
+  const Array ranks = bind(psum_p, weight, call.params, s);
+  const Array share = bind(div_p, weight, everywhere(ranks), no_params, s);
+  call.tangents_out[0] =
+      bind(psum_p, bind(mul_p, call.tangents[0], share, no_params, s), call.params, s);
+}
+
 constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn variance,
                              GroupFn group) {
   Primitive p;
@@ -56,6 +75,8 @@ constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn v
   p.variance = variance;
   p.group = group;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_extremum);
+  p.transpose = Rule<TransposeFn>::none("an extremum is not linear");
   return p;
 }
 

@@ -5,6 +5,7 @@
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
 #include "core/base/inline_vector.h"
+#include "core/ops/rules.h"
 
 namespace shmap {
 
@@ -25,6 +26,13 @@ void run_ppermute(GroupCall& call) {
   std::fill(source.begin(), source.end(), -1);
   for (const auto& [from, to] : p.perm) source[static_cast<std::size_t>(to)] = from;
   communicator(call.mesh, "ppermute").permute(blocks, source.span());
+}
+
+// What was sent comes back. A rank that sent nothing has no part in the result.
+void transpose_ppermute(TransposeCall& call) {
+  PermuteParams back = params_as<PermuteParams>(call.params);
+  for (auto& [from, to] : back.perm) std::swap(from, to);
+  call.out[0] = bind(ppermute_p, call.cotangents[0], back, call.source);
 }
 
 void check_perm(const std::vector<std::pair<int, int>>& perm, int ranks, const Axes& axes,
@@ -74,6 +82,8 @@ constinit Primitive ppermute_p = [] {
   p.variance = vary_ppermute;
   p.group = run_ppermute;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_ppermute);
   return p;
 }();
 

@@ -5,6 +5,7 @@
 #include "collectives/scope.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
 #include "core/runtime/op_site.h"
 #include "core/transforms/eval.h"
 
@@ -39,6 +40,16 @@ void run_psum(GroupCall& call) {
   communicator(call.mesh, "psum").all_reduce(blocks, Reduction::sum, call.in[0]->type.dtype());
 }
 
+// Each device's operand counts once in the sum, so it gets the sum's cotangent. Sums of groups are
+// values of their groups, and where variance is not tracked a cotangent may differ too: there the
+// cotangents of a group are summed, as pmap does.
+void transpose_psum(TransposeCall& call) {
+  const auto& p = params_as<AxesParams>(call.params);
+  const bool invariant = p.groups.empty() && current_trace().checks_variance();
+  call.out[0] =
+      bind(invariant ? pbroadcast_p : psum_p, call.cotangents[0], call.params, call.source);
+}
+
 // ---- pbroadcast
 void eval_pbroadcast(Types in, const Params&, std::span<ShapedArray> out) { out[0] = in[0]; }
 
@@ -51,6 +62,13 @@ void vary_pbroadcast(Types in, const Params& params, const detail::AxisEnv& env,
 void run_pbroadcast(GroupCall& call) {
   const std::span<const Block> in = call.in[0]->blocks();
   std::copy(in.begin(), in.end(), call.out[0]->blocks().begin());
+}
+
+// Where variance is not tracked it is no boundary: mapped functions sum there.
+void transpose_pbroadcast(TransposeCall& call) {
+  call.out[0] = current_trace().checks_variance()
+                    ? bind(psum_p, call.cotangents[0], call.params, call.source)
+                    : call.cotangents[0];
 }
 
 // Sums, maxima and minima that an op on sharded arrays leaves over (core/transforms/eval.h). The
@@ -95,6 +113,8 @@ constinit Primitive psum_p = [] {
   p.variance = vary_psum;
   p.group = run_psum;
   p.moves_data = true;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_psum);
   return p;
 }();
 
@@ -104,6 +124,8 @@ constinit Primitive pbroadcast_p = [] {
   p.abstract_eval = eval_pbroadcast;
   p.variance = vary_pbroadcast;
   p.group = run_pbroadcast;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_pbroadcast);
   return p;
 }();
 

@@ -1,9 +1,14 @@
 #include "shard_map/primitive.h"
 
+#include "collectives/primitives.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
 #include "core/transforms/dead_code.h"
 #include "core/transforms/lower.h"
 #include "core/transforms/per_device.h"
+#include "core/transforms/transpose.h"
+#include "shard_map/mapped.h"
 
 namespace shmap {
 
@@ -39,6 +44,10 @@ void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
     out[o] =
         ShapedArray(p.out[o]->global_shape(block.dims()), block.dtype(), block.weak(), AxisSet());
   }
+}
+
+Array sum_over(const Array& x, const AxisSet& axes, SourceLine source) {
+  return bind(psum_p, x, AxesParams(Axes(axes.names())), source);
 }
 
 void interpret(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine source) {
@@ -106,6 +115,93 @@ void prune(PruneCall& call) {
   call.pruned = std::move(made);
 }
 
+// ---- derivatives
+// The equation as a call whose body evaluates the program.
+MappedCall as_call(const ShardMapParams& p, SourceLine source) {
+  MappedCall call;
+  call.mesh = p.over;
+  call.options = p.options;
+  call.source = source;
+  call.in_shardings = p.in;
+  call.body = [&p](std::vector<Array> blocks) { return eval_jaxpr(*p.jaxpr, std::move(blocks)); };
+  call.out_shardings = [&p](std::span<const ShapedArray>) { return p.out; };
+  return call;
+}
+
+void jvp_shard_map(JvpCall& call) {
+  MappedCall mapped = as_call(params_as<ShardMapParams>(call.params), call.source);
+  mapped.in.assign(call.primals.begin(), call.primals.end());
+  Duals duals = differentiate_mapped(std::move(mapped), call.tangents, call.linear, call.parent, 0);
+  std::move(duals.primals.begin(), duals.primals.end(), call.out.begin());
+  std::move(duals.tangents.begin(), duals.tangents.end(), call.tangents_out.begin());
+}
+
+double ranks_of(const detail::AxisEnv& env, std::uint32_t axes) {
+  double n = 1;
+  for (std::size_t a = 0; a < env.sizes.size(); ++a)
+    if (axes >> a & 1u) n *= static_cast<double>(env.sizes[a]);
+  return n;
+}
+
+// Specs of operands and results change places, and the body is transposed (JEP 17111). A result
+// whose spec mentions axes over which the body's value does not vary was many equal blocks: their
+// cotangents are summed. Where variance is not tracked, as pmap did it: the cotangent of a result
+// is shared out over the axes that its spec leaves out, and an operand's summed over them.
+void transpose_shard_map(TransposeCall& call) {
+  const auto& p = params_as<ShardMapParams>(call.params);
+  const detail::AxisEnv& env = *p.over->env();
+  const SourceLine source = call.source;
+  const auto all = static_cast<std::uint32_t>((std::uint64_t{1} << env.sizes.size()) - 1);
+  MappedCall mapped = as_call(p, source);
+  mapped.in_shardings.clear();
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    if (call.is_linear(i)) continue;
+    mapped.in.push_back(call.in[i]);
+    mapped.in_shardings.push_back(p.in[i]);
+  }
+  const std::size_t n_known = mapped.in.size();
+  for (std::size_t o = 0; o < call.cotangents.size(); ++o) {
+    if (!call.cotangents[o].node()) continue;
+    mapped.in.push_back(call.cotangents[o]);
+    mapped.in_shardings.push_back(p.out[o]);
+  }
+  std::vector<std::size_t> given;  // the operands whose cotangent is not zero
+  mapped.body = [&](std::vector<Array> blocks) {
+    std::vector<Array> args(call.in.size()), cotangents(call.cotangents.size());
+    for (std::size_t i = 0, next = 0; i < args.size(); ++i)
+      if (!call.is_linear(i)) args[i] = std::move(blocks[next++]);
+    for (std::size_t o = 0, next = n_known; o < cotangents.size(); ++o) {
+      if (!call.cotangents[o].node()) continue;
+      Array ct = std::move(blocks[next++]);
+      if (p.options.check_vma) {
+        const std::uint32_t more = p.out[o]->mentioned() & ~p.jaxpr->outs[o].type().axes().mask();
+        if (more) ct = sum_over(ct, AxisSet(&env, more), source);
+      } else if (const double n = ranks_of(env, all & ~p.out[o]->mentioned()); n > 1) {
+        ct = bind(div_p, ct, scalar_of(ct.dtype(), n, source), no_params, source);
+      }
+      cotangents[o] = std::move(ct);
+    }
+    std::vector<Array> found = backward_pass(*p.jaxpr, std::move(args), std::move(cotangents));
+    std::vector<Array> results;
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      if (!found[i].node()) continue;
+      given.push_back(i);
+      const std::uint32_t rest = all & ~p.in[i]->mentioned();
+      if (!p.options.check_vma && ranks_of(env, rest) > 1)
+        found[i] = sum_over(found[i], AxisSet(&env, rest), source);
+      results.push_back(std::move(found[i]));
+    }
+    return results;
+  };
+  mapped.out_shardings = [&](std::span<const ShapedArray>) {
+    std::vector<const Sharding*> out;
+    for (const std::size_t i : given) out.push_back(p.in[i]);
+    return out;
+  };
+  std::vector<Array> results = map_over(std::move(mapped));
+  for (std::size_t k = 0; k < given.size(); ++k) call.out[given[k]] = std::move(results[k]);
+}
+
 }  // namespace
 
 void ShardMapParams::visit(ParamVisitor& v) const {
@@ -138,6 +234,8 @@ constinit Primitive shard_map_p = [] {
   p.lower = lower_shard_map;
   p.with_programs = with_body;
   p.prune = prune;
+  p.jvp = Rule<JvpFn>(jvp_shard_map);
+  p.transpose = Rule<TransposeFn>(transpose_shard_map);
   return p;
 }();
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/runtime/reshard.h"
-#include "core/transforms/make_jaxpr.h"
-#include "core/transforms/per_device.h"
+#include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 #include "shard_map/spec_tree.h"
 
@@ -120,22 +118,23 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
 
 // The sharding of each leaf of the result, from the types of its blocks.
 std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapInfo& info,
-                                           const FlatTree& result) {
+                                           const TreeNode& result,
+                                           std::span<const ShapedArray> types) {
   std::vector<LeafSpec> leaf_specs;
   try {
-    leaf_specs = match_specs(info.out_specs, result.node, "out_specs", "the result");
+    leaf_specs = match_specs(info.out_specs, result, "out_specs", "the result");
   } catch (const ValueError& e) {
     throw ValueError("shard_map: " + std::string(e.what()) + made_at(info));
   }
   std::vector<std::string> rank_problems, variance_problems;
   std::vector<const Sharding*> shardings;
-  for (std::size_t i = 0; i < result.leaves.size(); ++i) {
-    const ShapedArray& type = node_of(result.leaves[i])->type;
+  for (std::size_t i = 0; i < types.size(); ++i) {
+    const ShapedArray& type = types[i];
     const PartitionSpec& spec = *leaf_specs[i].spec;
     const Sharding* sharding = mesh->sharding(spec);
     shardings.push_back(sharding);
     const auto path = [&] {
-      return leaf_paths(result.node, "the result")[i] + " (" + leaf_specs[i].spec_path + ")";
+      return leaf_paths(result, "the result")[i] + " (" + leaf_specs[i].spec_path + ")";
     };
     if (spec.size() > type.dims().size()) {
       rank_problems.push_back(
@@ -164,95 +163,42 @@ std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapI
   return shardings;
 }
 
-// Runs the body now, op by op.
-std::vector<Array> run_eagerly(const MeshImpl* mesh, const ShardMapInfo& info, FlatTree arguments,
-                               BodyRef body) {
-  PerDeviceTrace trace(mesh, {info.options.check_vma, info.options.auto_pbroadcast});
-  const std::vector<const Sharding*> in = check_arguments(mesh, info, arguments);
-  std::vector<Array> blocks;
-  blocks.reserve(arguments.leaves.size());
-  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
-    // Each argument is let go as it enters, so that one given up by its caller can be written in
-    // place in the body.
-    Array argument = std::move(arguments.leaves[i]);
-    if (node_of(argument)->trace != 0)
-      throw_escaped(*node_of(argument), "shard_map: an argument", info.source);
-    blocks.push_back(trace.enter(argument, in[i], "an argument"));
-  }
-  FlatTree result;
-  {
-    TraceScope scope(trace);
-    body(blocks, result);
-  }
-  trace.admit(result.leaves, "the result of a shard_map body", info.source);
-  for (Array& leaf : result.leaves) {
-    if (node_of(leaf)->kind == NodeKind::literal)
-      leaf = materialize(static_cast<const LiteralNode&>(*node_of(leaf)), mesh);
-  }
-  const std::vector<const Sharding*> out = check_results(mesh, info, result);
-  std::vector<Array> results;
-  for (std::size_t i = 0; i < result.leaves.size(); ++i)
-    results.push_back(leave_body(result.leaves[i], out[i]));
-  return results;
-}
-
-// Traces the body, and leaves an equation of it.
-std::vector<Array> stage(const MeshImpl* mesh, const ShardMapInfo& info, FlatTree arguments,
-                         BodyRef body) {
-  ShardMapParams params;
-  params.over = mesh;
-  params.options = info.options;
-  const std::vector<const Sharding*> in = check_arguments(mesh, info, arguments);
-  StagingOptions staging;
-  staging.check_variance = info.options.check_vma;
-  staging.auto_pbroadcast = info.options.auto_pbroadcast;
-  JaxprTrace trace("shard_map", mesh->env(), staging);
-  std::vector<Array> blocks;
-  for (std::size_t i = 0; i < in.size(); ++i) {
-    blocks.push_back(
-        trace.argument(block_type(node_of(arguments.leaves[i])->type, in[i], "an argument")));
-  }
-  FlatTree result;
-  Traced traced;
-  {
-    TraceScope scope(trace);
-    body(blocks, result);
-    blocks.clear();
-    for (Array& leaf : result.leaves)
-      leaf = trace.lift(leaf, "the result of a shard_map body", info.source);
-    params.out = check_results(mesh, info, result);
-    traced = trace.build(result.leaves, "the result of a shard_map body", info.source);
-  }
-  // What the body closes over is an argument with the spec P().
-  params.in.assign(traced.consts.size(), mesh->replicated());
-  params.in.insert(params.in.end(), in.begin(), in.end());
-  params.jaxpr = std::move(traced.jaxpr);
-  std::vector<Array> operands = std::move(traced.consts);
-  for (Array& x : arguments.leaves) operands.push_back(std::move(x));
-  return bind_all(shard_map_p, operands, params, info.source);
-}
-
 }  // namespace
 
 std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, BodyRef body) {
-  const bool staged = current_trace().staged();
-  if (!info.mesh.mesh() && !staged) {
+  const Trace& trace = current_trace();
+  if (!info.mesh.mesh() && !trace.staged()) {
     throw DeviceError(
         "shard_map: the mesh " + describe_axes(*info.mesh.env()) +
         " is abstract and has no devices, so the function cannot run: map it over a Mesh, or trace "
         "it with make_jaxpr" +
         made_at(info));
   }
-  if (current_trace().axis_env() != nullptr) {
+  if (trace.axis_env() != nullptr) {
     throw ValueError(
         "shard_map: called inside the body of another shard_map: mapped functions do not nest; "
         "give the "
         "outer mesh all the axes" +
         made_at(info));
   }
-  const MeshImpl* mesh = info.mesh.mesh() ? info.mesh.mesh() : MeshImpl::abstract(info.mesh.env());
-  return staged ? stage(mesh, info, std::move(arguments), body)
-                : run_eagerly(mesh, info, std::move(arguments), body);
+  MappedCall call;
+  call.mesh = info.mesh.mesh() ? info.mesh.mesh() : MeshImpl::abstract(info.mesh.env());
+  call.options = info.options;
+  call.source = info.source;
+  call.in_shardings = check_arguments(call.mesh, info, arguments);
+  call.in = std::move(arguments.leaves);
+  TreeNode structure;
+  call.body = [&](std::vector<Array> blocks) {
+    FlatTree result;
+    body(blocks, result);
+    structure = std::move(result.node);
+    return std::move(result.leaves);
+  };
+  const MeshImpl* mesh = call.mesh;
+  call.out_shardings = [&structure, &info, mesh](std::span<const ShapedArray> types) {
+    return check_results(mesh, info, structure, types);
+  };
+  return map_over(std::move(call));
 }
 
 }  // namespace shmap::detail

@@ -16,6 +16,7 @@
 #include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
 #include "core/transforms/fuse.h"
+#include "core/transforms/jit_rules.h"
 #include "core/transforms/lower.h"
 #include "core/transforms/per_device.h"
 #include "core/transforms/schedule.h"
@@ -110,6 +111,8 @@ constinit Primitive jit_p = [] {
   p.lower = lower_jit;
   p.with_programs = with_program;
   p.prune = prune_jit;
+  p.jvp = Rule<JvpFn>(jvp_jit);
+  p.transpose = Rule<TransposeFn>(transpose_jit);
   return p;
 }();
 
@@ -119,6 +122,8 @@ constinit Primitive sharding_constraint_p = [] {
   p.abstract_eval = eval_constraint;
   p.interpret = interpret_constraint;
   p.lower = lower_constraint;
+  p.jvp = Rule<JvpFn>(jvp_linear);
+  p.transpose = Rule<TransposeFn>(transpose_constraint);
   return p;
 }();
 
@@ -242,7 +247,7 @@ Scope scope_here() {
   scope.env = trace.axis_env();
   scope.check_variance = trace.checks_variance();
   scope.auto_pbroadcast = trace.auto_pbroadcast();
-  if (trace.staged()) {
+  if (trace.staged() || trace.transforms()) {
     scope.kind = Scope::staged;
   } else if (const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace)) {
     scope.kind = Scope::body;
@@ -536,14 +541,18 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
     if (scope.kind == Scope::eager) plan_global(*entry, call.source);
     if (body) plan_body(*entry, *body);
     dump(*entry);
+    // One that closes over values of a trace around is of no use after that trace.
+    const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
+                                       [](const Array& x) { return node_of(x)->trace == 0; });
     std::lock_guard lock(impl_->mutex);
-    impl_->entries.insert(impl_->entries.begin(), entry);
+    if (is_closed) impl_->entries.insert(impl_->entries.begin(), entry);
     if (entry->plan) impl_->latest_plan = entry;
   } else if (checks_captures) {
     check_captures(*entry, call, scope, arguments);
   }
   Result result;
   result.like = entry->like.get();
+  if (scope.kind == Scope::staged) result.kept = entry->like;
   if (scope.kind == Scope::staged) {
     std::vector<Array> operands = entry->traced.consts;
     for (Array& x : arguments.leaves) operands.push_back(std::move(x));

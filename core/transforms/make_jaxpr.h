@@ -56,6 +56,10 @@ class JaxprTrace final : public Trace {
   bool auto_pbroadcast() const override { return options_.auto_pbroadcast; }
   bool checks_variance() const override { return options_.check_variance; }
 
+  // Whether it is a value of this program, or of one around it (StagingOptions::outer).
+  bool is_staged(const Array& x) const {
+    return is_mine(x) || (options_.outer && options_.outer->is_staged(x));
+  }
   // The variable or literal that stands for a value here. TypeError where it belongs to a trace
   // that is not active.
   Atom atom(const Array& x, const char* what, SourceLine source);
@@ -66,9 +70,6 @@ class JaxprTrace final : public Trace {
   Array tracer(const VarRef& var);
   void unify_variance(const Primitive& primitive, std::span<Array> in, SourceLine source);
   bool is_mine(const Array& x) const { return node_of(x)->trace == id(); }
-  bool is_staged(const Array& x) const {
-    return is_mine(x) || (options_.outer && options_.outer->is_staged(x));
-  }
 
   const detail::AxisEnv* env_;
   StagingOptions options_;

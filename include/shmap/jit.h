@@ -40,7 +40,8 @@ class JitCache {
   };
   struct Result {
     std::vector<Array> leaves;
-    const void* like;  // lives as long as the cache
+    const void* like;  // lives as long as the cache, or as
+    std::shared_ptr<const void> kept;
   };
   Result call(const Call& call, FlatTree arguments);
   // The plan of the latest program that ran here: its steps, streams, events, slots and bytes.

@@ -1,0 +1,106 @@
+#include "shard_map/mapped.h"
+
+#include "core/runtime/reshard.h"
+#include "core/transforms/per_device.h"
+#include "shard_map/primitive.h"
+
+namespace shmap {
+
+namespace {
+
+// Runs the body now, op by op.
+std::vector<Array> run_mapped(MappedCall call) {
+  PerDeviceTrace trace(call.mesh, {call.options.check_vma, call.options.auto_pbroadcast});
+  std::vector<Array> blocks;
+  blocks.reserve(call.in.size());
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    // Each argument is let go as it enters, so that one given up by its caller can be written in
+    // place in the body.
+    const Array argument = std::move(call.in[i]);
+    if (node_of(argument)->trace != 0)
+      throw_escaped(*node_of(argument), "shard_map: an argument", call.source);
+    blocks.push_back(trace.enter(argument, call.in_shardings[i], "an argument"));
+  }
+  std::vector<Array> results;
+  {
+    TraceScope scope(trace);
+    results = call.body(std::move(blocks));
+  }
+  trace.admit(results, "the result of a shard_map body", call.source);
+  std::vector<ShapedArray> types;
+  for (Array& x : results) {
+    if (node_of(x)->kind == NodeKind::literal)
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), call.mesh);
+    types.push_back(node_of(x)->type);
+  }
+  const std::vector<const Sharding*> out = call.out_shardings(types);
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    const Array block = std::move(results[o]);
+    results[o] = leave_body(block, out[o]);
+  }
+  return results;
+}
+
+// Traces the body, and leaves an equation of it.
+std::vector<Array> stage_mapped(MappedCall call) {
+  ShardMapParams params;
+  params.over = call.mesh;
+  params.options = call.options;
+  StagingOptions staging;
+  staging.check_variance = call.options.check_vma;
+  staging.auto_pbroadcast = call.options.auto_pbroadcast;
+  JaxprTrace trace("shard_map", call.mesh->env(), staging);
+  std::vector<Array> blocks;
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    blocks.push_back(
+        trace.argument(block_type(node_of(call.in[i])->type, call.in_shardings[i], "an argument")));
+  }
+  Traced traced;
+  {
+    TraceScope scope(trace);
+    std::vector<Array> results = call.body(std::move(blocks));
+    std::vector<ShapedArray> types;
+    for (Array& x : results) {
+      x = trace.lift(x, "the result of a shard_map body", call.source);
+      types.push_back(node_of(x)->type);
+    }
+    params.out = call.out_shardings(types);
+    traced = trace.build(results, "the result of a shard_map body", call.source);
+  }
+  // What the body closes over is an argument with the spec P().
+  params.in.assign(traced.consts.size(), call.mesh->replicated());
+  params.in.insert(params.in.end(), call.in_shardings.begin(), call.in_shardings.end());
+  params.jaxpr = std::move(traced.jaxpr);
+  std::vector<Array> operands = std::move(traced.consts);
+  for (Array& x : call.in) operands.push_back(std::move(x));
+  return bind_all(shard_map_p, operands, params, call.source);
+}
+
+}  // namespace
+
+std::vector<Array> map_over(MappedCall call) {
+  Trace& trace = current_trace();
+  if (auto* duals = dynamic_cast<JvpTrace*>(&trace)) {
+    std::vector<Array> tangents;
+    for (Array& x : call.in) {
+      auto [primal, tangent] = duals->split(x);
+      x = std::move(primal);
+      tangents.push_back(std::move(tangent));
+    }
+    const SourceLine source = call.source;
+    Duals out = differentiate_mapped(std::move(call), tangents, duals->linear(), duals->parent(),
+                                     duals->tag());
+    for (std::size_t o = 0; o < out.primals.size(); ++o)
+      out.primals[o] =
+          duals->dual(std::move(out.primals[o]), std::move(out.tangents[o]), "shard_map", source);
+    return std::move(out.primals);
+  }
+  return trace.staged() ? stage_mapped(std::move(call)) : run_mapped(std::move(call));
+}
+
+const Sharding* sharding_by_variance(const detail::MeshImpl* mesh, const AxisSet& axes) {
+  if (axes.empty()) return mesh->replicated();
+  return mesh->sharding(PartitionSpec(PartitionSpec::Entry(Axes(axes.names()))));
+}
+
+}  // namespace shmap

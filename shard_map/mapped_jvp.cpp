@@ -1,0 +1,201 @@
+// Differentiating a mapped function: its body runs once, under the trace below, with a JVP around
+// it. In linearize the tangents' part of the body becomes a linear program of blocks, and that a
+// linear shard_map equation, which takes the residuals beside the tangents.
+#include "core/ops/shape_params.h"
+#include "core/transforms/derived.h"
+#include "shard_map/mapped.h"
+#include "shard_map/primitive.h"
+
+namespace shmap {
+
+namespace {
+
+// Splits results of a body into primals, which stay, and the tangents that are not zero.
+std::vector<Array> take_tangents(const JvpTrace& trace, std::vector<Array>& results,
+                                 std::vector<bool>& active) {
+  std::vector<Array> tangents;
+  for (Array& x : results) {
+    auto [primal, tangent] = trace.split(x);
+    active.push_back(tangent.node() != nullptr);
+    if (tangent.node()) tangents.push_back(std::move(tangent));
+    x = std::move(primal);
+  }
+  return tangents;
+}
+
+// The shardings of the results that have a tangent.
+std::vector<const Sharding*> chosen(const std::vector<const Sharding*>& all,
+                                    const std::vector<bool>& active) {
+  std::vector<const Sharding*> some;
+  for (std::size_t o = 0; o < all.size(); ++o)
+    if (active[o]) some.push_back(all[o]);
+  return some;
+}
+
+Duals side_by_side(MappedCall call, std::span<const Array> tangents, Trace& parent,
+                   std::uint64_t tag) {
+  const std::size_t n = call.in.size();
+  const std::vector<bool> active_in = given_mask(tangents);
+  std::vector<bool> active;
+  MappedCall both = call;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!active_in[i]) continue;
+    both.in.push_back(tangents[i]);
+    both.in_shardings.push_back(call.in_shardings[i]);
+  }
+  both.body = [&](std::vector<Array> blocks) {
+    JvpTrace trace(current_trace(), nullptr, tag);
+    std::vector<Array> args;
+    for (std::size_t i = 0, next = n; i < n; ++i)
+      args.push_back(active_in[i] ? trace.dual(blocks[i], blocks[next++], "shard_map", call.source)
+                                  : std::move(blocks[i]));
+    blocks.clear();
+    std::vector<Array> results;
+    {
+      TraceScope scope(trace);
+      results = call.body(std::move(args));
+    }
+    for (Array& t : take_tangents(trace, results, active)) results.push_back(std::move(t));
+    return results;
+  };
+  both.out_shardings = [&](std::span<const ShapedArray> types) {
+    std::vector<const Sharding*> out = call.out_shardings(types.first(active.size()));
+    for (const Sharding* s : chosen(out, active)) out.push_back(s);
+    return out;
+  };
+  TraceScope scope(parent);
+  std::vector<Array> results = map_over(both);
+  Duals out;
+  for (std::size_t o = 0, next = active.size(); o < active.size(); ++o) {
+    out.primals.push_back(std::move(results[o]));
+    out.tangents.push_back(active[o] ? std::move(results[next++]) : Array());
+  }
+  return out;
+}
+
+// A residual that leaves the body: a scalar that differs between devices goes as a vector of one,
+// since blocks are put together along a dim.
+bool goes_as_vector(const ShapedArray& type) { return type.rank() == 0 && !type.axes().empty(); }
+
+// The program with a binder of shape [1] in the place of the scalar `binder`.
+void take_vector(Jaxpr& program, std::size_t binder) {
+  const VarRef scalar = program.binders[binder];
+  const ShapedArray& t = scalar->type;
+  program.binders[binder] =
+      make_ref<const Var>(ShapedArray(Shape({1}), t.dtype(), t.weak(), t.axes()));
+  Eqn eqn{
+      &reshape_p, {Atom(program.binders[binder])}, std::make_shared<ReshapeParams>(), {scalar}, {}};
+  program.eqns.insert(program.eqns.begin(), std::move(eqn));
+}
+
+}  // namespace
+
+Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, JaxprTrace* linear,
+                           Trace& parent, std::uint64_t tag) {
+  const std::vector<bool> active_in = given_mask(tangents);
+  if (!linear) return side_by_side(std::move(call), tangents, parent, tag);
+
+  // What the linear program of blocks reads beside tangents: a result of the primal call, or a
+  // value from outside of the body.
+  struct Residual {
+    Array outside;       // empty: result `result`
+    std::size_t result;  // of the primal call
+    const Sharding* sharding;
+  };
+  std::vector<bool> active;
+  std::vector<Residual> residuals;
+  std::vector<const Sharding*> shardings;  // of the results
+  auto program = make_ref<Jaxpr>();
+
+  MappedCall primal = call;
+  primal.body = [&](std::vector<Array> blocks) {
+    Trace& here = current_trace();
+    StagingOptions options;
+    options.below = &here;
+    options.outer = linear;
+    options.inline_scalars = false;
+    options.check_variance = call.options.check_vma;
+    JaxprTrace inner("linearize", call.mesh->env(), options);
+    JvpTrace trace(here, &inner, tag);
+    std::vector<Array> args;
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      const Array block = std::move(blocks[i]);
+      args.push_back(
+          active_in[i] ? trace.dual(block,
+                                    inner.argument(block_type(node_of(call.in[i])->type,
+                                                              call.in_shardings[i], "an argument")),
+                                    "shard_map", call.source)
+                       : block);
+    }
+    std::vector<Array> results;
+    {
+      TraceScope scope(trace);
+      results = call.body(std::move(args));
+    }
+    std::vector<Array> outs = take_tangents(trace, results, active);
+    Traced traced = inner.build(outs, "the tangents of a shard_map body", call.source);
+    program->binders = traced.jaxpr->binders;
+    program->eqns = traced.jaxpr->eqns;
+    program->outs = traced.jaxpr->outs;
+    program->env = traced.jaxpr->env;
+    program->checks_variance = traced.jaxpr->checks_variance;
+    for (std::size_t k = 0; k < traced.consts.size(); ++k) {
+      Array& x = traced.consts[k];
+      const Node& node = *node_of(x);
+      if (node.trace == 0 || linear->is_staged(x)) {
+        residuals.push_back({x, 0, call.mesh->replicated()});
+        continue;
+      }
+      residuals.push_back(
+          {Array(), results.size(), sharding_by_variance(call.mesh, node.type.axes())});
+      if (goes_as_vector(node.type)) {
+        take_vector(*program, k);
+        x = bind_reshape(x, Shape({1}), call.source);
+      }
+      results.push_back(std::move(x));
+    }
+    return results;
+  };
+  primal.out_shardings = [&](std::span<const ShapedArray> types) {
+    shardings = call.out_shardings(types.first(active.size()));
+    std::vector<const Sharding*> out = shardings;
+    for (const Residual& r : residuals)
+      if (!r.outside.node()) out.push_back(r.sharding);
+    return out;
+  };
+  Duals out;
+  {
+    TraceScope scope(parent);
+    std::vector<Array> results = map_over(primal);
+    for (Residual& r : residuals)
+      if (!r.outside.node()) r.outside = results[r.result];
+    results.resize(active.size());
+    out.primals = std::move(results);
+  }
+
+  ShardMapParams params;
+  params.over = call.mesh;
+  params.options = call.options;
+  params.out = chosen(shardings, active);
+  params.jaxpr = program;
+  std::vector<Array> operands;
+  for (Residual& r : residuals) {
+    params.in.push_back(r.sharding);
+    operands.push_back(std::move(r.outside));
+  }
+  for (std::size_t i = 0; i < tangents.size(); ++i) {
+    if (!active_in[i]) continue;
+    params.in.push_back(call.in_shardings[i]);
+    operands.push_back(tangents[i]);
+  }
+  out.tangents.resize(active.size());
+  if (params.out.empty()) return out;
+  check_pass(*program, "linearize");
+  TraceScope scope(*linear);
+  std::vector<Array> derivatives = bind_all(shard_map_p, operands, params, call.source);
+  for (std::size_t o = 0, next = 0; o < active.size(); ++o)
+    if (active[o]) out.tangents[o] = std::move(derivatives[next++]);
+  return out;
+}
+
+}  // namespace shmap
