@@ -43,61 +43,95 @@ class Scratch {
   std::int64_t size_ = 0;
 };
 
-// The block at hand.
+// The tile at hand, or some columns of it.
 struct At {
   std::byte* const* bases;
-  std::int64_t row, col;  // the tile's first row, the block's first column
+  std::int64_t row, col;  // its first
   std::int64_t rows, cols;
 
-  std::byte* of(const FusedPlace& p, std::int64_t r = 0) const {
-    return bases[p.base] + p.offset + row * p.row_stride + r * p.tile_stride + col * p.col_stride;
+  std::byte* of(const FusedPlace& p) const {
+    return bases[p.base] + p.offset + row * p.row_stride + col * p.col_stride;
   }
 };
 
-// n elements from row r of the tile on.
-inline void run_step(const FusedStep& s, const At& at, std::int64_t r, std::int64_t n) {
-  std::byte* const out = at.of(s.out, r);
-  switch (s.kind) {
-    case FusedStep::unary:
-      return s.one(at.of(s.a, r), out, n);
-    case FusedStep::binary:
-      return s.two(at.of(s.a, r), s.a.scalar, at.of(s.b, r), s.b.scalar, out, n);
-    case FusedStep::select:
-      return select(at.of(s.a, r), s.a.scalar, at.of(s.c, r), s.c.scalar, at.of(s.b, r), s.b.scalar,
-                    out, s.itemsize, n);
-    case FusedStep::clamp:
-      return clamp(s.dtype, at.of(s.a, r), s.a.scalar, at.of(s.b, r), at.of(s.c, r), s.c.scalar,
-                   out, n);
-    case FusedStep::expand_one:
-      return fill(out, at.of(s.a), s.itemsize, n);
-    case FusedStep::store:
-      std::memcpy(out, at.of(s.a, r), static_cast<std::size_t>(n * s.itemsize));
-      return;
-    case FusedStep::store_around:
-      return store_non_temporal(out, at.of(s.a, r), n * s.itemsize);
-    default:
-      return;
-  }
-}
+// A step with its addresses in the block at hand.
+struct BoundStep {
+  const FusedStep* step;
+  std::byte *a, *b, *c, *out;
+  std::int64_t next_a, next_b, next_c, next_out;  // to the next block
 
-void run_expand(const FusedStep& s, const At& at) {
-  std::byte* const out = at.of(s.out);
-  const std::byte* const in = at.of(s.a);
-  if (s.kind == FusedStep::expand_col) {
-    const std::int64_t bytes = at.cols * s.itemsize;
-    for (std::int64_t r = 0; r < at.rows; ++r)
-      std::memcpy(out + r * bytes, in, static_cast<std::size_t>(bytes));
-    return;
+  BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
+      : step(&s),
+        a(at.of(s.a)),
+        b(at.of(s.b)),
+        c(at.of(s.c)),
+        out(at.of(s.out)),
+        next_a(s.a.col_stride * block_cols),
+        next_b(s.b.col_stride * block_cols),
+        next_c(s.c.col_stride * block_cols),
+        next_out(s.out.col_stride * block_cols) {}
+  void advance() {
+    a += next_a;
+    b += next_b;
+    c += next_c;
+    out += next_out;
   }
-  s.expand(in, out, at.rows, at.cols);
-}
 
-// Brings what the next unit reads from memory into the second cache, some lines a step of this one.
+  // n elements from row r of the tile on.
+  void run(std::int64_t r, std::int64_t n) const {
+    const FusedStep& s = *step;
+    run(a + r * s.a.tile_stride, b + r * s.b.tile_stride, c + r * s.c.tile_stride,
+        out + r * s.out.tile_stride, n);
+  }
+  void run(const std::byte* a, const std::byte* b, const std::byte* c, std::byte* out,
+           std::int64_t n) const {
+    const FusedStep& s = *step;
+    switch (s.kind) {
+      case FusedStep::unary:
+        return s.one(a, out, n);
+      case FusedStep::binary:
+        return s.two(a, s.a.scalar, b, s.b.scalar, out, n);
+      case FusedStep::select:
+        return select(a, s.a.scalar, c, s.c.scalar, b, s.b.scalar, out, s.itemsize, n);
+      case FusedStep::clamp:
+        return clamp(s.dtype, a, s.a.scalar, b, c, s.c.scalar, out, n);
+      case FusedStep::expand_one:
+        return fill(out, a, s.itemsize, n);
+      case FusedStep::store:
+        std::memcpy(out, a, static_cast<std::size_t>(n * s.itemsize));
+        return;
+      case FusedStep::store_around:
+        return store_non_temporal(out, a, n * s.itemsize);
+      default:
+        return;
+    }
+  }
+  // All of the block.
+  void run_full(std::int64_t rows, std::int64_t cols) const {
+    const FusedStep& s = *step;
+    if (s.kind == FusedStep::expand_row) return s.expand(a, out, rows, cols);
+    if (s.kind == FusedStep::expand_col) {
+      const std::int64_t bytes = cols * s.itemsize;
+      for (std::int64_t r = 0; r < rows; ++r)
+        std::memcpy(out + r * bytes, a, static_cast<std::size_t>(bytes));
+      return;
+    }
+    if (!s.by_row) return run(a, b, c, out, rows * cols);
+    for (std::int64_t r = 0; r < rows; ++r) run(r, cols);
+  }
+};
+
+// Of the stage at hand; kept by a thread from one run to the next.
+struct BoundSteps {
+  std::vector<BoundStep> steps;
+};
+
+// Brings what the next tile reads from memory into the second cache, some lines a step of this one.
 class Prefetch {
  public:
   Prefetch(const FusedStepList& list, std::byte* const* bases) : list_(list), bases_(bases) {}
 
-  // The unit that is to come is full operands' elements [first, first + n).
+  // The tile that is to come is full operands' elements [first, first + n).
   void aim(std::int64_t first, std::int64_t n) {
     first_ = first;
     n_ = n;
@@ -124,12 +158,6 @@ class Prefetch {
   std::int64_t first_ = 0, n_ = 0, at_ = 0;
 };
 
-inline void run_full(const FusedStep& s, const At& at) {
-  if (s.kind == FusedStep::expand_row || s.kind == FusedStep::expand_col) return run_expand(s, at);
-  if (!s.by_row) return run_step(s, at, 0, at.rows * at.cols);
-  for (std::int64_t r = 0; r < at.rows; ++r) run_step(s, at, r, at.cols);
-}
-
 }  // namespace
 
 void run_fused_steps(const FusedStepList& list, std::span<const void* const> operands,
@@ -147,12 +175,14 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
   for (std::size_t i = 0; i < list.prologue.size(); ++i) {
     const FusedStep& s = list.prologue[i];
     if (list.prologue_size[i] == 0) continue;
+    const BoundStep bound(s, at, 0);
     if (s.kind == FusedStep::expand_col)
-      run_expand(s, at);
+      bound.run_full(at.rows, at.cols);
     else
-      run_step(s, at, 0, list.prologue_size[i]);
+      bound.run(0, list.prologue_size[i]);
   }
 
+  std::vector<BoundStep>& bound = kept_by_thread<BoundSteps>().steps;
   Prefetch prefetch(list, bases.data());
   const std::int64_t blocks = list.split ? list.blocks : 1;
   const FusedStep* const steps = list.steps.data();
@@ -164,7 +194,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
     at.row = tile * list.tile_rows;
     at.rows = std::min(list.tile_rows, list.rows - at.row);
     const bool ahead = !list.prefetch.empty();
-    if (ahead && !list.by_block) {
+    if (ahead) {
       const std::int64_t next = at.row + at.rows;
       prefetch.aim(next * list.cols,
                    unit < end ? std::min(list.tile_rows, list.rows - next) * list.cols : 0);
@@ -180,20 +210,19 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
             s->reducer(at.of(s->a), at.of(s->out), at.rows, list.cols, 1);
             if (ahead) prefetch.step();
           } else {
-            run_step(*s, at, 0, at.rows);
+            BoundStep(*s, at, 0).run(0, at.rows);
           }
         }
         continue;
       }
-      for (std::int64_t b = first; b < last; ++b) {
-        at.col = b * list.block_cols;
+      at.col = first * list.block_cols;
+      bound.clear();
+      for (const FusedStep* s = from; s != to; ++s) bound.emplace_back(*s, at, list.block_cols);
+      for (std::int64_t b = first; b < last; ++b, at.col += list.block_cols) {
         at.cols = std::min(list.block_cols, list.cols - at.col);
-        if (ahead && list.by_block) {
-          const std::int64_t next = at.row * list.cols + at.col + at.cols;
-          prefetch.aim(next, std::min(list.block_cols, list.rows * list.cols - next));
-        }
-        for (const FusedStep* s = from; s != to; ++s) {
-          run_full(*s, at);
+        for (BoundStep& s : bound) {
+          s.run_full(at.rows, at.cols);
+          s.advance();
           if (ahead) prefetch.step();
         }
       }

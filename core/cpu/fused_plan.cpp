@@ -13,8 +13,13 @@ namespace shmap::cpu {
 
 namespace {
 
-// Some values of a block, operands among them, fit in the first cache (32 to 48 KB).
-constexpr std::int64_t kBlockBytes = 8192;
+// Short rows are taken together, some values of them fit in the first cache (32 to 48 KB).
+constexpr std::int64_t kTileBytes = 8192;
+// Longer ones are cut in blocks. Where every value is there for its block alone, the loops of its
+// kernels are so short that the processor sees through several of them at once: it divides for one
+// while it loads for the next, and knows when each ends. What is kept for a whole row wants longer
+// ones.
+constexpr std::int64_t kStreamBytes = 1024, kBlockBytes = 2048;
 // Rows of fewer elements are not worth a call each.
 constexpr std::int64_t kShortRow = 48;
 constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands that no near cache holds
@@ -73,12 +78,13 @@ class Lowering {
     }
     list_.rows = rows_matter ? p_.rows() : 1;
     list_.cols = rows_matter ? p_.cols() : p_.rows() * p_.cols();
-    const std::int64_t block = kBlockBytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
+    const std::int64_t tile = kTileBytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
+    const std::int64_t block = (rows_matter ? kBlockBytes : kStreamBytes) / widest;
     list_.tile_rows = 1;
     list_.block_cols = cols;
-    if (cols < block) {
+    if (cols < (rows_matter ? tile : block)) {
       list_.tile_rows =
-          std::clamp<std::int64_t>(block / cols, 1, std::max<std::int64_t>(list_.rows, 1));
+          std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
     } else {
       const std::int64_t blocks = (cols + block - 1) / block, even = (cols + blocks - 1) / blocks;
       list_.block_cols = (even + 63) / 64 * 64;
@@ -397,20 +403,17 @@ class Lowering {
       width += size;
     }
     bytes = list_.rows * list_.cols * width;
-    list_.by_block = list_.tile_rows == 1 && list_.stages.size() <= 3 && list_.blocks > 1;
+    // Blocks that follow one another are what the processor itself prefetches.
+    const bool by_block = list_.tile_rows == 1 && list_.stages.size() <= 3 && list_.blocks > 1;
     for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
       const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
       for (std::int32_t i = begin; i < end; ++i) {
         const bool reduces = list_.steps[static_cast<std::size_t>(i)].kind == FusedStep::reduce;
-        if (stage % 2 == 0)
-          calls += reduces;
-        else
-          calls += list_.by_block ? 1 : list_.blocks;
+        calls += stage % 2 == 1 ? list_.blocks : reduces;
       }
     }
-    if (bytes < kFromMemory || calls == 0) return list_.prefetch.clear();
-    const std::int64_t ahead =
-        width * (list_.by_block ? list_.block_cols : list_.tile_rows * list_.cols);
+    if (bytes < kFromMemory || calls == 0 || by_block) return list_.prefetch.clear();
+    const std::int64_t ahead = width * list_.tile_rows * list_.cols;
     list_.prefetch_bytes = ((ahead + calls - 1) / calls + 63) / 64 * 64;
   }
 

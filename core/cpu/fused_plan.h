@@ -66,15 +66,13 @@ struct FusedStepList {
   std::vector<std::int32_t> stages;  // where each stage begins in `steps`, and the end
   std::vector<std::uint64_t> constants;
   bool stores_around = false;
-  // Full operands that come from memory, and how many bytes of the next tile (or of the next block,
-  // where tiles have one stage) each step asks for.
+  // Full operands that come from memory, and how many bytes of the next tile each step asks for.
   struct Prefetch {
     std::int32_t base;
     std::int32_t itemsize;
   };
   std::vector<Prefetch> prefetch;
   std::int64_t prefetch_bytes = 0;
-  bool by_block = false;
   // Operands which result 0 may overwrite where it is written as it is made.
   std::vector<bool> may_overwrite;
 };
