@@ -76,7 +76,7 @@ int gather_parts(const KernelCall& call, int workers) {
 }
 
 cpu::Scatter scatter_of(const KernelCall& call) {
-  const auto& p = params_as<ScatterParams>(call.params);
+  const auto& p = params_as<ScatterAddParams>(call.params);
   cpu::Scatter s;
   s.op = cpu::ScatterOp::add;
   s.dims = {p.update_window_dims, p.inserted_window_dims, p.scatter_dims_to_operand_dims,

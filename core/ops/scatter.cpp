@@ -19,13 +19,13 @@ bool ascending_dims(const IntList& list, int rank) {
 }
 
 // Dims of the operand that have a dim of the updates.
-bool is_window(const ScatterParams& p, std::size_t d) {
+bool is_window(const ScatterAddParams& p, std::size_t d) {
   return !contains(p.inserted_window_dims, static_cast<std::int64_t>(d)) &&
          !contains(p.operand_batching_dims, static_cast<std::int64_t>(d));
 }
 
 void eval_scatter_add(Types in, const Params& params, std::span<ShapedArray> out) {
-  const auto& p = params_as<ScatterParams>(params);
+  const auto& p = params_as<ScatterAddParams>(params);
   const ShapedArray &operand = in[0], &indices = in[1], &updates = in[2];
   const auto text = [&] {
     return "scatter_add: into an operand of type " + to_string(operand) + " at indices of type " +
@@ -84,7 +84,7 @@ double scatter_add_flops(Types in, const Params&, Types) {
 // A dim of the operand that windows take whole, and along which no index moves them, is split as
 // the updates' is. Each device has to see all windows of its part.
 FactorRule shard_scatter_add(Types in, const Params& params, Types) {
-  const auto& p = params_as<ScatterParams>(params);
+  const auto& p = params_as<ScatterAddParams>(params);
   FactorRule rule;
   for (const ShapedArray& t : in) rule.operands.emplace_back(t.dims().size());
   rule.results.emplace_back(in[0].dims().size());
@@ -116,7 +116,7 @@ void jvp_scatter_add(JvpCall& call) {
 void transpose_scatter_add(TransposeCall& call) {
   if (call.is_linear(0)) call.out[0] = call.cotangents[0];
   if (!call.is_linear(2)) return;
-  const auto& p = params_as<ScatterParams>(call.params);
+  const auto& p = params_as<ScatterAddParams>(call.params);
   GatherParams back;
   back.offset_dims = p.update_window_dims;
   back.collapsed_slice_dims = p.inserted_window_dims;
@@ -150,8 +150,8 @@ constinit Primitive scatter_add_p = [] {
   return p;
 }();
 
-ScatterParams scatter_of(const GatherParams& gather) {
-  ScatterParams p;
+ScatterAddParams scatter_of(const GatherParams& gather) {
+  ScatterAddParams p;
   p.update_window_dims = gather.offset_dims;
   p.inserted_window_dims = gather.collapsed_slice_dims;
   p.scatter_dims_to_operand_dims = gather.start_index_map;

@@ -11,7 +11,7 @@ namespace shmap {
 // every run. f16 and bf16 are rounded after every addition.
 extern Primitive scatter_add_p;
 
-struct ScatterParams : ParamsOf<ScatterParams> {
+struct ScatterAddParams : ParamsOf<ScatterAddParams> {
   Dims update_window_dims;            // of the updates, ascending: dims of a window
   Dims inserted_window_dims;          // of the operand, ascending: a window is one item there
   Dims scatter_dims_to_operand_dims;  // the operand's dim of each entry of an index vector
@@ -28,6 +28,6 @@ struct ScatterParams : ParamsOf<ScatterParams> {
 };
 
 // The scatter that puts back what this gather takes.
-ScatterParams scatter_of(const GatherParams& gather);
+ScatterAddParams scatter_of(const GatherParams& gather);
 
 }  // namespace shmap
