@@ -61,6 +61,16 @@ class FlatCall {
   std::optional<Result> like_;
 };
 
+// A tree without its values: every leaf is empty. What trees of that structure are rebuilt from.
+template <class T>
+arg_t<T> structure_of(const T& tree) {
+  FlatTree flat;
+  flatten(tree, flat, flat.node);
+  std::vector<Array> empty(flat.leaves.size());
+  std::size_t next = 0;
+  return rebuild(tree, empty, next);
+}
+
 // One child of the root an argument. An rvalue is moved in, which is what donates its buffers.
 template <class... A>
 FlatTree flatten_arguments(A&&... args) {

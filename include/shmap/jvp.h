@@ -1,0 +1,47 @@
+// jvp: a function's value and its derivative along a direction (jax.jvp), in one run, eagerly where
+// the function is eager: printing, host `if` and item() see the primal values.
+//
+// Tangents are trees of the primals' structure; a leaf has the shape and dtype of its primal (a
+// host scalar is converted to the dtype), and `none` in the place of a leaf or subtree is zero.
+// Integers and bools have no derivative: their tangents, given and returned, are zeros of the same
+// dtype, and those given are not looked at. In a shard_map body a tangent that varies less than its
+// primal is cast. TypeErrors name the leaf ("tangents[1]['w']"), both types and the remedy.
+#pragma once
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shmap/flat_call.h"
+
+namespace shmap {
+
+namespace detail {
+
+struct DualLeaves {
+  std::vector<Array> primals, tangents;  // of the results
+};
+DualLeaves jvp_leaves(BodyRef f, FlatTree primals, const FlatTree& tangents, SourceLine source);
+
+}  // namespace detail
+
+// {f(primals…), the derivative of f there along the tangents}.
+template <class F, class... A, class... D>
+requires Traceable<F, A...> &&(sizeof...(A) == sizeof...(D) && (Tree<D> && ...))
+    std::pair<result_t<F, A...>, result_t<F, A...>> jvp(F&& f, const std::tuple<A...>& primals,
+                                                        const std::tuple<D...>& tangents,
+                                                        SourceLine source = SourceLine::current()) {
+  return std::apply(
+      [&](const A&... args) -> std::pair<result_t<F, A...>, result_t<F, A...>> {
+        detail::FlatCall<std::remove_reference_t<F>, A...> call(f, args...);
+        detail::FlatTree given;
+        detail::flatten(tangents, given, given.node);
+        detail::DualLeaves out = detail::jvp_leaves(
+            detail::BodyRef(call), detail::flatten_arguments(args...), given, source);
+        return {call.rebuild(std::move(out.primals)), call.rebuild(std::move(out.tangents))};
+      },
+      primals);
+}
+
+}  // namespace shmap
