@@ -53,17 +53,10 @@ std::optional<double> host_number(const Array& x, SourceLine source) {
   return convert(x, DType::f64, source).item<double>();
 }
 
-// 1 where `wins` has a over b, a half where they are equal, else 0; of NaNs 0.
-Array share(const RuleOps& op, const Primitive& wins, const Array& a, const Array& b,
-            const Array& like) {
-  const Array tied = op.select(op(eq_p, a, b), op.number(0.5, like), op.number(0, like));
-  return op.select(op(wins, a, b), op.number(1, like), tied);
-}
-
 void jvp_extremum(JvpCall& call, const Primitive& wins) {
   const Joint op(call);
   for (std::size_t i = 0; i < 2; ++i)
-    if (op.has(i)) op.times(i, share(op, wins, op.in(i), op.in(1 - i), op.y()));
+    if (op.has(i)) op.times(i, winner_share(op, wins, op.in(i), op.in(1 - i)));
 }
 
 }  // namespace
@@ -214,7 +207,7 @@ void jvp_select_n(JvpCall& call) {
   const Array zero = op.number(0, op.in(1));
   op.add(op.select(op.in(0), op.has(2) ? op.t(2) : zero, op.has(1) ? op.t(1) : zero));
 }
-// At a bound it is the bound's; the upper one wins over the lower.
+// At a bound x has no part. The upper bound wins over the lower one.
 void jvp_clamp(JvpCall& call) {
   const Joint op(call);
   const Array &lo = op.in(0), &x = op.in(1), &hi = op.in(2);
@@ -223,7 +216,7 @@ void jvp_clamp(JvpCall& call) {
   };
   if (op.has(0)) part(0, op(bit_and_p, op(gt_p, lo, x), op(lt_p, lo, hi)));
   if (op.has(1)) part(1, op(bit_and_p, op(gt_p, x, lo), op(lt_p, x, hi)));
-  if (op.has(2)) part(2, op(lt_p, hi, x));
+  if (op.has(2)) part(2, op(bit_or_p, op(lt_p, hi, x), op(lt_p, hi, lo)));
 }
 void jvp_convert(JvpCall& call) {
   call.run();

@@ -5,6 +5,7 @@
 
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
+#include "core/ops/reduce_rules.h"
 #include "shmap/ops.h"
 
 namespace shmap {
@@ -121,12 +122,19 @@ FactorRule arg_sharding(Types in, const Params& params, Types) {
   return reduction_rule(in[0], params_as<ArgReduceParams>(params).axes, FactorKind::blocked);
 }
 
-constexpr Primitive reduction(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding) {
+constexpr Rule<TransposeFn> kNotLinear = Rule<TransposeFn>::none("it is not linear");
+constexpr Rule<JvpFn> kOfBits =
+    Rule<JvpFn>::none("it works on bits, and integers and bools have no tangents");
+
+constexpr Primitive reduction(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
+                              Rule<JvpFn> jvp, Rule<TransposeFn> transpose = kNotLinear) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
   p.flops = [](Types in, const Params&, Types) { return static_cast<double>(in[0].size()); };
   p.sharding = Rule<ShardingRuleFn>(sharding);
+  p.jvp = jvp;
+  p.transpose = transpose;
   return p;
 }
 
@@ -141,17 +149,18 @@ Shape reduced_shape(const Shape& dims, const Dims& axes) {
 }
 
 constinit Primitive reduce_sum_p =
-    reduction("reduce_sum", eval_reduce_sum, reduce_sharding<FactorKind::sum>);
-constinit Primitive reduce_prod_p =
-    reduction("reduce_prod", eval_reduce_prod, reduce_sharding<FactorKind::blocked>);
+    reduction("reduce_sum", eval_reduce_sum, reduce_sharding<FactorKind::sum>, jvp_linear,
+              transpose_reduce_sum);
+constinit Primitive reduce_prod_p = reduction(
+    "reduce_prod", eval_reduce_prod, reduce_sharding<FactorKind::blocked>, jvp_reduce_prod);
 constinit Primitive reduce_max_p =
-    reduction("reduce_max", eval_reduce_max, reduce_sharding<FactorKind::max>);
+    reduction("reduce_max", eval_reduce_max, reduce_sharding<FactorKind::max>, jvp_reduce_extremum);
 constinit Primitive reduce_min_p =
-    reduction("reduce_min", eval_reduce_min, reduce_sharding<FactorKind::min>);
-constinit Primitive reduce_and_p = reduction("reduce_and", eval_reduce_and, and_sharding);
-constinit Primitive reduce_or_p = reduction("reduce_or", eval_reduce_or, or_sharding);
-constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding);
-constinit Primitive argmin_p = reduction("argmin", eval_argmin, arg_sharding);
+    reduction("reduce_min", eval_reduce_min, reduce_sharding<FactorKind::min>, jvp_reduce_extremum);
+constinit Primitive reduce_and_p = reduction("reduce_and", eval_reduce_and, and_sharding, kOfBits);
+constinit Primitive reduce_or_p = reduction("reduce_or", eval_reduce_or, or_sharding, kOfBits);
+constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding, jvp_zero);
+constinit Primitive argmin_p = reduction("argmin", eval_argmin, arg_sharding, jvp_zero);
 
 void register_reduce() {
   for (Primitive* p : {&reduce_sum_p, &reduce_prod_p, &reduce_max_p, &reduce_min_p, &reduce_and_p,

@@ -33,6 +33,11 @@ Array RuleOps::spread(const Array& x, const Shape& dims, const Dims& axes) const
   return bind_broadcast(x, dims, kept, source_);
 }
 
+Array winner_share(const RuleOps& op, const Primitive& wins, const Array& a, const Array& b) {
+  const Array tied = op.select(op(eq_p, a, b), op.number(0.5, a), op.number(0, a));
+  return op.select(op(wins, a, b), op.number(1, a), tied);
+}
+
 void throw_not_linear(const TransposeCall& call, const char* which) {
   throw TypeError(std::string(call.primitive.name) + " cannot be transposed: " + which +
                   " depends on an argument in which the function has to be linear. For a "

@@ -29,6 +29,10 @@ class RuleOps {
   SourceLine source_;
 };
 
+// 1 where a wins over b (`wins`: gt or lt), a half where they are equal, else 0; with NaNs 0. In
+// the dtype of both.
+Array winner_share(const RuleOps& op, const Primitive& wins, const Array& a, const Array& b);
+
 // The TypeError for an equation of which two operands that are multiplied are both linear, or a
 // divisor, a predicate is.
 [[noreturn]] void throw_not_linear(const TransposeCall& call, const char* which);

@@ -1,6 +1,7 @@
 #include "core/ops/scan.h"
 
 #include "core/ops/promote.h"
+#include "core/ops/scan_rules.h"
 #include "shmap/ops.h"
 
 namespace shmap {
@@ -53,7 +54,9 @@ FactorRule scan_sharding(Types in, const Params& params, Types) {
   return rule;
 }
 
-constexpr Primitive cumulative(const char* name, AbstractEvalFn eval) {
+constexpr Primitive cumulative(
+    const char* name, AbstractEvalFn eval, JvpFn jvp,
+    Rule<TransposeFn> transpose = Rule<TransposeFn>::none("it is not linear")) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
@@ -61,16 +64,19 @@ constexpr Primitive cumulative(const char* name, AbstractEvalFn eval) {
   p.flops = [](Types in, const Params&, Types) { return static_cast<double>(in[0].size()); };
   p.in_place = true;
   p.sharding = Rule<ShardingRuleFn>(scan_sharding);
+  p.jvp = jvp;
+  p.transpose = transpose;
   return p;
 }
 
 }  // namespace
 
-constinit Primitive cumsum_p = cumulative("cumsum", eval_cumsum);
-constinit Primitive cumprod_p = cumulative("cumprod", eval_cumprod);
-constinit Primitive cummax_p = cumulative("cummax", eval_cummax);
-constinit Primitive cummin_p = cumulative("cummin", eval_cummin);
-constinit Primitive cumlogsumexp_p = cumulative("cumlogsumexp", eval_cumlogsumexp);
+constinit Primitive cumsum_p = cumulative("cumsum", eval_cumsum, jvp_linear, transpose_cumsum);
+constinit Primitive cumprod_p = cumulative("cumprod", eval_cumprod, jvp_cumprod);
+constinit Primitive cummax_p = cumulative("cummax", eval_cummax, jvp_cummax);
+constinit Primitive cummin_p = cumulative("cummin", eval_cummin, jvp_cummin);
+constinit Primitive cumlogsumexp_p =
+    cumulative("cumlogsumexp", eval_cumlogsumexp, jvp_cumlogsumexp);
 
 void register_scan() {
   for (Primitive* p : {&cumsum_p, &cumprod_p, &cummax_p, &cummin_p, &cumlogsumexp_p})

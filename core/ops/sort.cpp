@@ -5,6 +5,7 @@
 
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
+#include "core/ops/sort_rules.h"
 #include "shmap/ops.h"
 
 namespace shmap {
@@ -134,6 +135,8 @@ constinit Primitive sort_p = [] {
   p.cost = sort_cost;
   p.flops = sort_flops;
   p.sharding = Rule<ShardingRuleFn>(sort_sharding);
+  p.jvp = jvp_sort;
+  p.transpose = Rule<TransposeFn>::none("it is not linear: where elements go depends on them");
   return p;
 }();
 constinit Primitive top_k_p = [] {
@@ -144,6 +147,8 @@ constinit Primitive top_k_p = [] {
   p.cost = top_k_cost;
   p.flops = top_k_flops;
   p.sharding = Rule<ShardingRuleFn>(top_k_sharding);
+  p.jvp = jvp_top_k;
+  p.transpose = Rule<TransposeFn>::none("it is not linear: where elements go depends on them");
   return p;
 }();
 

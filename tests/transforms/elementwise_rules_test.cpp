@@ -46,5 +46,104 @@ TEST(ElementwiseRules, OfOneOperand) {
   }
 }
 
+struct BinaryCase {
+  const Primitive* p;
+  double lo[2], hi[2];
+};
+
+TEST(ElementwiseRules, OfTwoOperands) {
+  const BinaryCase cases[] = {
+      {&add_p, {-2, -2}, {2, 2}},       {&sub_p, {-2, -2}, {2, 2}},
+      {&mul_p, {-2, -2}, {2, 2}},       {&div_p, {-2, 0.5}, {2, 2}},
+      {&div_p, {-2, -2}, {2, -0.5}},    {&rem_p, {7.1, 2}, {7.9, 2.3}},  // 7.1 = 3 * 2.3 + 0.2
+      {&rem_p, {-7.9, 2}, {-7.1, 2.3}}, {&pow_p, {0.5, -2}, {3, 2}},
+      {&max_p, {-2, 0.1}, {0, 2}},      {&max_p, {0.1, -2}, {2, 0}},
+      {&min_p, {-2, 0.1}, {0, 2}},      {&atan2_p, {0.5, -2}, {2, 2}},
+      {&atan2_p, {-2, 0.5}, {2, 2}},
+  };
+  const std::pair<Shape, Shape> shapes[] = {{{5}, {5}}, {{5}, {}},        {{}, {5}},
+                                            {{}, {}},   {{0}, {0}},       {{}, {0}},
+                                            {{1}, {1}}, {{2, 3}, {2, 3}}, {{2, 3}, {}}};
+  for (const BinaryCase& c : cases) {
+    for (const auto& [a, b] : shapes) {
+      const RuleCase rule{
+          c.p->name,
+          op(*c.p),
+          {spread_values(1, a, c.lo[0], c.hi[0]), spread_values(2, b, c.lo[1], c.hi[1])}};
+      EXPECT_EQ(check_rules(rule), "") << to_string(a) << to_string(b);
+    }
+  }
+}
+
+// Each with a host scalar in place of an operand, which goes with every dtype.
+TEST(ElementwiseRules, OfAHostScalar) {
+  const Array x = spread_values(1, {5}, 0.5, 3);
+  const std::pair<const char*, ArrayFn> cases[] = {
+      {"x + 2", [](const Arrays& a) { return Arrays{a[0] + 2}; }},
+      {"2 - x", [](const Arrays& a) { return Arrays{2 - a[0]}; }},
+      {"x * 3", [](const Arrays& a) { return Arrays{a[0] * 3}; }},
+      {"x / 4", [](const Arrays& a) { return Arrays{a[0] / 4}; }},
+      {"4 / x", [](const Arrays& a) { return Arrays{4 / a[0]}; }},
+      {"x^0", [](const Arrays& a) { return Arrays{pow(a[0], 0)}; }},
+      {"x^1", [](const Arrays& a) { return Arrays{pow(a[0], 1)}; }},
+      {"x^2", [](const Arrays& a) { return Arrays{pow(a[0], 2)}; }},
+      {"x^3", [](const Arrays& a) { return Arrays{pow(a[0], 3)}; }},
+      {"x^-1.5", [](const Arrays& a) { return Arrays{pow(a[0], -1.5)}; }},
+      {"2^x", [](const Arrays& a) { return Arrays{pow(2, a[0])}; }},
+      {"max(x, 1)", [](const Arrays& a) { return Arrays{maximum(a[0], 0.25)}; }},
+      {"clip(x)", [](const Arrays& a) { return Arrays{clip(a[0], 1.1, 2.2)}; }},
+      {"reciprocal", [](const Arrays& a) { return Arrays{reciprocal(a[0])}; }},
+      {"x % 7", [](const Arrays& a) { return Arrays{a[0] % 7}; }},
+  };
+  for (const auto& [name, f] : cases) EXPECT_EQ(check_rules({name, f, {x}}), "");
+}
+
+TEST(ElementwiseRules, Selection) {
+  const Array pred = array({true, false, true, true, false}, {5});
+  const Array a = spread_values(1, {5}, -1, 1), b = spread_values(2, {5}, -1, 1);
+  const Array one = spread_values(3, {}, -1, 1), yes = array({true}, {1})[0];
+  for (const Arrays& at : {Arrays{pred, a, b}, Arrays{yes, a, b}, Arrays{pred, one, b},
+                           Arrays{pred, a, one}, Arrays{pred, one, one}, Arrays{yes, one, one}})
+    EXPECT_EQ(check_rules({"select_n", op(select_n_p), at}), "");
+}
+
+TEST(ElementwiseRules, Clamp) {
+  // Below, inside, above; and where the bounds are the wrong way round, the upper one wins.
+  const Array lo = array({-1., -1., -1., 1., 1., 1.}, {6});
+  const Array hi = array({1., 1., 1., -1., -1., -1.}, {6});
+  const Array x = array({-2., 0.25, 2., -2., 0.25, 2.}, {6});
+  const Array low = spread_values(1, {}, -0.6, -0.5), high = spread_values(1, {}, 0.5, 0.6);
+  for (const Arrays& at :
+       {Arrays{lo, x, hi}, Arrays{low, x, high}, Arrays{lo, x, high}, Arrays{low, low + 0.5, high}})
+    EXPECT_EQ(check_rules({"clamp", op(clamp_p), at}), "");
+}
+
+TEST(ElementwiseRules, Conversions) {
+  const Array x = spread_values(1, {5}, -2, 2);
+  const auto through = [](DType t) {
+    return
+        [t](const Arrays& in) { return Arrays{astype(astype(in[0] * in[0], t), in[0].dtype())}; };
+  };
+  // To f64 and back nothing is lost; to integers everything.
+  EXPECT_EQ(check_rules({"through f64", through(f64), {x}}), "");
+  EXPECT_EQ(check_rules({"through i32", through(i32), {spread_values(1, {5}, 0.6, 0.9)}}), "");
+  const auto bits = [](const Arrays& in) {
+    return Arrays{in[0] * astype(bitcast(astype(in[0], f32), i32) * 0, in[0].dtype()) + in[0]};
+  };
+  EXPECT_EQ(check_rules({"bitcast", bits, {x}}), "");
+  const auto compared = [](const Arrays& in) {
+    return Arrays{astype(in[0] < in[1], in[0].dtype()) + in[0] * 0, isfinite(in[0])};
+  };
+  EXPECT_EQ(check_rules({"compared", compared, {x, x + 0.5}}), "");
+}
+
+TEST(ElementwiseRules, OfIntegersThereIsNoTangent) {
+  const Array n = array({1, 2, 3}, {3});
+  const auto f = [](const Arrays& in) {
+    return Arrays{in[0] * astype(abs(in[1]) + (in[1] ^ 5), in[0].dtype()), in[1] * 2};
+  };
+  EXPECT_EQ(check_rules({"integers", f, {spread_values(1, {3}, -1, 1), n}}), "");
+}
+
 }  // namespace
 }  // namespace shmap

@@ -1,0 +1,71 @@
+#include "core/ops/reduce_rules.h"
+
+#include "core/ops/elementwise.h"
+#include "core/ops/promote.h"
+#include "core/ops/reduce.h"
+#include "core/ops/rule_ops.h"
+#include "core/ops/scan.h"
+#include "core/ops/shape_params.h"
+
+namespace shmap {
+
+namespace {
+
+Array reduce_over(const RuleOps& op, const Primitive& p, const Array& x, const Dims& axes) {
+  return bind(p, x, ReduceParams(axes), op.source());
+}
+
+// Of each element along a dim the product of those before it: of none 1.
+Array product_before(const RuleOps& op, const Array& x, std::int64_t dim, bool from_end) {
+  const Array products = bind(cumprod_p, x, ScanParams(dim, from_end), op.source());
+  PadParams shift;
+  for (int d = 0; d < node_of(x)->type.rank(); ++d) {
+    const std::int64_t by = d == dim ? (from_end ? -1 : 1) : 0;
+    shift.low.push_back(by);
+    shift.high.push_back(-by);
+    shift.interior.push_back(0);
+  }
+  return bind(pad_p, products, op.number(1, x), shift, op.source());
+}
+
+}  // namespace
+
+// One dim after the other: the change of each factor times all others, which need no division, so
+// that zeros do no harm.
+void jvp_reduce_prod(JvpCall& call) {
+  call.run();
+  const RuleOps op(call.source);
+  const Dims& axes = params_as<ReduceParams>(call.params).axes;
+  if (call.type(0).size() == 0) return;  // a product of nothing is 1; of others there are none
+  Array x = call.primals[0], t = call.tangents[0];
+  for (std::size_t k = axes.size(); k-- > 0;) {
+    const Dims dim{axes[k]};
+    const Array others =
+        op(mul_p, product_before(op, x, axes[k], false), product_before(op, x, axes[k], true));
+    t = reduce_over(op, reduce_sum_p, op(mul_p, t, others), dim);
+    if (k > 0) x = reduce_over(op, reduce_prod_p, x, dim);
+  }
+  call.tangents_out[0] = t;
+}
+
+void jvp_reduce_extremum(JvpCall& call) {
+  call.run();
+  const RuleOps op(call.source);
+  const ShapedArray& type = call.type(0);
+  const Dims& axes = params_as<ReduceParams>(call.params).axes;
+  if (type.size() == 0) return;  // of nothing it is a constant
+  const Array &x = call.primals[0], &t = call.tangents[0];
+  const Array is_it = op(eq_p, x, op.spread(call.out[0], type.dims(), axes));
+  const Array count =
+      reduce_over(op, reduce_sum_p, convert(is_it, type.dtype(), call.source), axes);
+  const Array total = reduce_over(op, reduce_sum_p, op.select(is_it, t, op.number(0, t)), axes);
+  call.tangents_out[0] = op(div_p, total, count);
+}
+
+void transpose_reduce_sum(TransposeCall& call) {
+  const RuleOps op(call.source);
+  call.out[0] = op.spread(call.cotangents[0], call.in_types[0].dims(),
+                          params_as<ReduceParams>(call.params).axes);
+}
+
+}  // namespace shmap

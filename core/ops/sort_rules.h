@@ -1,0 +1,10 @@
+// Derivatives of sorting: tangents go where their elements go.
+#pragma once
+#include "core/ops/rules.h"
+
+namespace shmap {
+
+void jvp_sort(JvpCall& call);
+void jvp_top_k(JvpCall& call);
+
+}  // namespace shmap
