@@ -1,4 +1,5 @@
 // all_gather and psum_scatter (varying -> varying), each the other's transpose.
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
@@ -87,6 +88,7 @@ constinit Primitive all_gather_p = [] {
   p.abstract_eval = eval_all_gather;
   p.variance = vary_all_gather;
   p.group = run_all_gather;
+  p.batching = Rule<BatchFn>(batch_gather_blocks);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_all_gather);
@@ -99,6 +101,7 @@ constinit Primitive psum_scatter_p = [] {
   p.abstract_eval = eval_psum_scatter;
   p.variance = vary_psum_scatter;
   p.group = run_psum_scatter;
+  p.batching = Rule<BatchFn>(batch_scatter_blocks);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_psum_scatter);

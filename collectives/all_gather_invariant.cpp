@@ -1,5 +1,6 @@
 // all_gather_invariant (varying -> invariant) and pscatter (invariant -> varying), each the other's
 // transpose.
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
@@ -158,6 +159,7 @@ constinit Primitive all_gather_invariant_p = [] {
   p.abstract_eval = eval_all_gather_invariant;
   p.variance = vary_all_gather_invariant;
   p.group = run_all_gather_invariant;
+  p.batching = Rule<BatchFn>(batch_gather_blocks);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_all_gather_invariant);
@@ -172,6 +174,7 @@ constinit Primitive pscatter_p = [] {
   p.group = run_pscatter;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_pscatter);
+  p.batching = Rule<BatchFn>(batch_scatter_blocks);
   return p;
 }();
 

@@ -1,4 +1,5 @@
 // all_to_all (varying -> varying), its own transpose with split and concat axes swapped; pswapaxes.
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
@@ -101,6 +102,7 @@ constinit Primitive all_to_all_p = [] {
   p.abstract_eval = eval_all_to_all;
   p.variance = vary_all_to_all;
   p.group = run_all_to_all;
+  p.batching = Rule<BatchFn>(batch_all_to_all);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_all_to_all);

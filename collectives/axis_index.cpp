@@ -1,4 +1,5 @@
 // axis_index: a device's own rank.
+#include "collectives/batch_rules.h"
 #include "collectives/clique_table.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -51,6 +52,7 @@ constinit Primitive axis_index_p = [] {
   p.abstract_eval = eval_axis_index;
   p.variance = vary_axis_index;
   p.group = run_axis_index;
+  p.batching = Rule<BatchFn>::none("it has no operands, and so is one for all");
   return p;
 }();
 

@@ -1,4 +1,5 @@
 // broadcast_from (varying -> invariant): the block of one rank on all of them.
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -46,6 +47,7 @@ constinit Primitive broadcast_from_p = [] {
   p.abstract_eval = eval_broadcast_from;
   p.variance = vary_broadcast_from;
   p.group = run_broadcast_from;
+  p.batching = Rule<BatchFn>(batch_in_place);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_broadcast_from);

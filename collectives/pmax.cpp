@@ -1,4 +1,5 @@
 // pmax and pmin (varying -> invariant).
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -74,6 +75,7 @@ constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn v
   p.abstract_eval = eval;
   p.variance = variance;
   p.group = group;
+  p.batching = Rule<BatchFn>(batch_in_place);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_extremum);
   p.transpose = Rule<TransposeFn>::none("an extremum is not linear");

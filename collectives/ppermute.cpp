@@ -1,6 +1,7 @@
 // ppermute (varying -> varying), whose transpose is the inverse permutation; pshuffle.
 #include <algorithm>
 
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -81,6 +82,7 @@ constinit Primitive ppermute_p = [] {
   p.abstract_eval = eval_ppermute;
   p.variance = vary_ppermute;
   p.group = run_ppermute;
+  p.batching = Rule<BatchFn>(batch_in_place);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_ppermute);

@@ -1,5 +1,6 @@
 // psum (varying -> invariant) beside its transpose pbroadcast (invariant -> varying), and psum's
 // mean.
+#include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -112,6 +113,7 @@ constinit Primitive psum_p = [] {
   p.abstract_eval = eval_psum;
   p.variance = vary_psum;
   p.group = run_psum;
+  p.batching = Rule<BatchFn>(batch_in_place);
   p.moves_data = true;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_psum);
@@ -126,6 +128,7 @@ constinit Primitive pbroadcast_p = [] {
   p.group = run_pbroadcast;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_pbroadcast);
+  p.batching = Rule<BatchFn>(batch_in_place);
   return p;
 }();
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
@@ -171,6 +172,7 @@ constinit Primitive dot_general_p = [] {
   p.sharding = Rule<ShardingRuleFn>(dot_sharding);
   p.jvp = Rule<JvpFn>(jvp_bilinear);
   p.transpose = Rule<TransposeFn>(transpose_dot);
+  p.batching = Rule<BatchFn>(batch_dot);
   return p;
 }();
 

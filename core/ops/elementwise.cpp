@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/node.h"
+#include "core/ops/batch_rules.h"
 #include "core/ops/elementwise_rules.h"
 #include "core/ops/promote.h"
 #include "shmap/ops.h"
@@ -182,6 +183,7 @@ constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, Derivativ
   p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
   p.jvp = rules.jvp;
   p.transpose = rules.transpose;
+  p.batching = Rule<BatchFn>(batch_elementwise);
   return p;
 }
 
@@ -206,6 +208,7 @@ constinit Primitive bitcast_convert_type_p = [] {
   p.name = "bitcast_convert_type";
   p.abstract_eval = eval_bitcast;
   p.sharding = Rule<ShardingRuleFn>(shard_bitcast);
+  p.batching = Rule<BatchFn>(batch_bitcast);
   p.view = same_bytes;
   p.jvp = elementwise_rules::bitcast_convert_type.jvp;
   p.transpose = elementwise_rules::bitcast_convert_type.transpose;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/ir/node.h"
+#include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
@@ -190,6 +191,7 @@ constinit Primitive gather_p = [] {
   p.sharding = Rule<ShardingRuleFn>(shard_gather);
   p.jvp = Rule<JvpFn>(jvp_gather);
   p.transpose = Rule<TransposeFn>(transpose_gather);
+  p.batching = Rule<BatchFn>(batch_gather);
   return p;
 }();
 

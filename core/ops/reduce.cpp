@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/reduce_rules.h"
@@ -135,6 +136,7 @@ constexpr Primitive reduction(const char* name, AbstractEvalFn eval, ShardingRul
   p.sharding = Rule<ShardingRuleFn>(sharding);
   p.jvp = jvp;
   p.transpose = transpose;
+  p.batching = Rule<BatchFn>(batch_reduce);
   return p;
 }
 
@@ -163,6 +165,7 @@ constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding, jv
 constinit Primitive argmin_p = reduction("argmin", eval_argmin, arg_sharding, jvp_zero);
 
 void register_reduce() {
+  for (Primitive* p : {&argmax_p, &argmin_p}) p->batching = Rule<BatchFn>(batch_arg_reduce);
   for (Primitive* p : {&reduce_sum_p, &reduce_prod_p, &reduce_max_p, &reduce_min_p, &reduce_and_p,
                        &reduce_or_p, &argmax_p, &argmin_p})
     register_primitive(*p);

@@ -1,5 +1,6 @@
 #include "core/ops/scan.h"
 
+#include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/scan_rules.h"
 #include "shmap/ops.h"
@@ -66,6 +67,7 @@ constexpr Primitive cumulative(
   p.sharding = Rule<ShardingRuleFn>(scan_sharding);
   p.jvp = jvp;
   p.transpose = transpose;
+  p.batching = Rule<BatchFn>(batch_cumulative);
   return p;
 }
 

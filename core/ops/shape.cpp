@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/ir/node.h"
+#include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
 #include "core/ops/shape_rules.h"
@@ -343,6 +344,13 @@ constinit Primitive iota_p = [] {
 }();
 
 void register_shape() {
+  broadcast_in_dim_p.batching = Rule<BatchFn>(batch_broadcast);
+  reshape_p.batching = Rule<BatchFn>(batch_reshape);
+  transpose_p.batching = Rule<BatchFn>(batch_transpose);
+  rev_p.batching = Rule<BatchFn>(batch_rev);
+  concatenate_p.batching = Rule<BatchFn>(batch_concatenate);
+  pad_p.batching = Rule<BatchFn>(batch_pad);
+  iota_p.batching = Rule<BatchFn>::none("it has no operands, and so is one for all");
   for (Primitive* p :
        {&broadcast_in_dim_p, &reshape_p, &transpose_p, &rev_p, &concatenate_p, &pad_p, &iota_p})
     register_primitive(*p);

@@ -1,6 +1,7 @@
 #include "core/ops/slicing.h"
 
 #include "core/ir/node.h"
+#include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
@@ -173,6 +174,9 @@ constinit Primitive dynamic_update_slice_p = [] {
 }();
 
 void register_slicing() {
+  slice_p.batching = Rule<BatchFn>(batch_slice);
+  dynamic_slice_p.batching = Rule<BatchFn>(batch_dynamic_slice);
+  dynamic_update_slice_p.batching = Rule<BatchFn>(batch_dynamic_update_slice);
   for (Primitive* p : {&slice_p, &dynamic_slice_p, &dynamic_update_slice_p}) register_primitive(*p);
 }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/sort_rules.h"
@@ -137,6 +138,7 @@ constinit Primitive sort_p = [] {
   p.sharding = Rule<ShardingRuleFn>(sort_sharding);
   p.jvp = jvp_sort;
   p.transpose = Rule<TransposeFn>::none("it is not linear: where elements go depends on them");
+  p.batching = Rule<BatchFn>(batch_sort);
   return p;
 }();
 constinit Primitive top_k_p = [] {
@@ -149,6 +151,7 @@ constinit Primitive top_k_p = [] {
   p.sharding = Rule<ShardingRuleFn>(top_k_sharding);
   p.jvp = jvp_top_k;
   p.transpose = Rule<TransposeFn>::none("it is not linear: where elements go depends on them");
+  p.batching = Rule<BatchFn>(batch_top_k);
   return p;
 }();
 

@@ -129,4 +129,9 @@ void lower_while(LowerCall& call);
 void lower_scan(LowerCall& call);
 void lower_cond(LowerCall& call);
 
+// ---- for many at a time (control_flow_batch.cpp)
+void batch_while(BatchCall& call);
+void batch_scan(BatchCall& call);
+void batch_cond(BatchCall& call);
+
 }  // namespace shmap

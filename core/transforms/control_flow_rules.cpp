@@ -256,6 +256,7 @@ constinit Primitive while_p = [] {
   p.variance = vary_while;
   p.interpret = interpret_while;
   p.lower = lower_while;
+  p.batching = Rule<BatchFn>(batch_while);
   p.with_programs = with_while_programs;
   return p;
 }();
@@ -268,6 +269,7 @@ constinit Primitive scan_p = [] {
   p.variance = keep_axes;
   p.interpret = interpret_scan;
   p.lower = lower_scan;
+  p.batching = Rule<BatchFn>(batch_scan);
   p.with_programs = with_scan_program;
   p.trips = scan_trips;
   return p;
@@ -281,6 +283,7 @@ constinit Primitive cond_p = [] {
   p.variance = vary_cond;
   p.interpret = interpret_cond;
   p.lower = lower_cond;
+  p.batching = Rule<BatchFn>(batch_cond);
   p.with_programs = with_branches;
   p.runs_one_program = true;
   return p;

@@ -109,6 +109,7 @@ constinit Primitive jit_p = [] {
   p.variance = vary_jit;
   p.interpret = interpret_jit;
   p.lower = lower_jit;
+  p.batching = Rule<BatchFn>(batch_jit);
   p.with_programs = with_program;
   p.prune = prune_jit;
   p.jvp = Rule<JvpFn>(jvp_jit);
@@ -124,6 +125,7 @@ constinit Primitive sharding_constraint_p = [] {
   p.lower = lower_constraint;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_constraint);
+  p.batching = Rule<BatchFn>(batch_constraint);
   return p;
 }();
 

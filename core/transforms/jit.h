@@ -8,6 +8,11 @@ namespace shmap {
 extern Primitive jit_p;                  // JitParams: a program inside, called
 extern Primitive sharding_constraint_p;  // ConstraintParams
 
+// For many at a time (jit_batch.cpp): a program of many; and a constraint under which the new dim
+// is not split.
+void batch_jit(BatchCall& call);
+void batch_constraint(BatchCall& call);
+
 struct JitParams : ParamsOf<JitParams> {
   explicit JitParams(JaxprRef j) : jaxpr(std::move(j)) {}
   JaxprRef jaxpr;

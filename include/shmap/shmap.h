@@ -38,3 +38,4 @@
 #include "shmap/shard_map.h"
 #include "shmap/slice.h"
 #include "shmap/tree.h"
+#include "shmap/vmap.h"

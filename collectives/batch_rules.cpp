@@ -1,0 +1,54 @@
+#include "collectives/batch_rules.h"
+
+#include "collectives/primitives.h"
+
+namespace shmap {
+
+namespace {
+
+// Where a dim `at` of the elements comes in beside the many along `dim`, and where these are then.
+struct Placed {
+  int at, dim;
+};
+Placed put_in(int at, int dim) { return at <= dim ? Placed{at, dim + 1} : Placed{at + 1, dim}; }
+
+}  // namespace
+
+void batch_gather_blocks(BatchCall& call) {
+  AllGatherParams params(params_as<AllGatherParams>(call.params));
+  int dim = call.dims[0];
+  if (params.tiled) {
+    params.dimension = static_cast<int>(past(params.dimension, dim));
+  } else {
+    const Placed placed = put_in(params.dimension, dim);
+    params.dimension = placed.at;
+    dim = placed.dim;
+  }
+  give(call, call.in[0], params, dim);
+}
+
+void batch_scatter_blocks(BatchCall& call) {
+  ScatterParams params(params_as<ScatterParams>(call.params));
+  int dim = call.dims[0];
+  params.dimension = static_cast<int>(past(params.dimension, dim));
+  if (!params.tiled && params.dimension < dim) --dim;
+  give(call, call.in[0], params, dim);
+}
+
+void batch_all_to_all(BatchCall& call) {
+  AllToAllParams params(params_as<AllToAllParams>(call.params));
+  int dim = call.dims[0];
+  params.split_axis = static_cast<int>(past(params.split_axis, dim));
+  if (params.tiled) {
+    params.concat_axis = static_cast<int>(past(params.concat_axis, dim));
+  } else {
+    // The split dim goes, and then another comes in.
+    if (params.split_axis < dim) --dim;
+    const Placed placed = put_in(params.concat_axis, dim);
+    params.concat_axis = placed.at;
+    dim = placed.dim;
+  }
+  give(call, call.in[0], params, dim);
+}
+
+}  // namespace shmap

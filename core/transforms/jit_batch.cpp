@@ -1,0 +1,29 @@
+#include "core/transforms/batch.h"
+#include "core/transforms/jit.h"
+
+namespace shmap {
+
+void batch_jit(BatchCall& call) {
+  std::vector<bool> batched;
+  for (std::size_t i = 0; i < call.in.size(); ++i) batched.push_back(call.is_batched(i));
+  BatchedProgram program =
+      batch_program(*params_as<JitParams>(call.params).jaxpr, call.size, batched);
+  std::vector<Array> in = std::move(program.consts);
+  for (std::size_t i = 0; i < call.in.size(); ++i)
+    in.push_back(batched[i] ? many_at(call, i, 0) : call.in[i]);
+  give(call, in, JitParams(std::move(program.jaxpr)), 0);
+  for (std::size_t o = 0; o < call.out.size(); ++o)
+    if (!program.batched_out[o]) call.out_dims[o] = -1;
+}
+
+void batch_constraint(BatchCall& call) {
+  const Sharding* sharding = params_as<ConstraintParams>(call.params).sharding;
+  const auto dim = static_cast<std::size_t>(call.dims[0]);
+  std::vector<PartitionSpec::Entry> entries = sharding->spec().entries();
+  if (dim < entries.size())
+    entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(dim), none);
+  const ConstraintParams params(sharding->mesh()->sharding(PartitionSpec(std::move(entries))));
+  give(call, call.in[0], params, call.dims[0]);
+}
+
+}  // namespace shmap

@@ -1,0 +1,83 @@
+// vmap: a function of one, on many at a time (jax.vmap). The function is called once and sees one
+// of the many: shapes without the mapped dim. Ops run on all of them together; so a loop over them
+// and vmap give the same values, and vmap makes one product of matrices where the loop makes many
+// of vectors.
+//
+// Called eagerly, ops run at once; a value that stands for many has no value that the host could
+// read (item, host `if`: TypeError), and debug::print writes a line for each of them. vmap nests,
+// and goes with jit, make_jaxpr, shard_map bodies and derivatives in any order.
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "shmap/axes.h"
+#include "shmap/flat_call.h"
+
+namespace shmap {
+
+// Which dim of each array is mapped: an int (a negative one counts from the end), none (the array
+// is the same for all), or a list of these: an entry an argument, or one for each part of a tree,
+// whose parts are the elements of containers, the fields of structs, and the values of maps in the
+// order of their keys. An entry stands for all arrays of the part that it meets.
+class InAxes {
+ public:
+  enum Kind : std::uint8_t { axis, absent, list };
+  InAxes(int dim) : axis_(dim) {}
+  InAxes(none_t) : kind_(absent) {}
+  InAxes(std::initializer_list<InAxes> entries) : kind_(list), entries_(entries) {}
+  Kind kind() const { return kind_; }
+  int dim() const { return axis_; }  // of kind axis
+  std::size_t size() const { return entries_.size(); }
+  const InAxes& operator[](std::size_t i) const { return entries_[i]; }
+
+ private:
+  Kind kind_ = axis;
+  int axis_ = 0;
+  std::vector<InAxes> entries_;
+};
+std::string to_string(const InAxes& axes);  // "{0, none}"
+
+namespace detail {
+
+struct VmapInfo {
+  InAxes in_axes, out_axes;
+  SourceLine source;
+};
+
+// `arguments` has one child an argument. Returns the result's leaves.
+std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef body);
+
+template <class F>
+class Vmapped {
+ public:
+  Vmapped(F f, VmapInfo info) : f_(std::move(f)), info_(std::move(info)) {}
+
+  template <class... A>
+  requires Traceable<F, A...> result_t<F, A...>
+  operator()(A&&... args) const {
+    FlatCall<F, std::decay_t<A>...> call(f_, args...);
+    FlatTree flat = flatten_arguments(std::forward<A>(args)...);
+    return call.rebuild(call_vmap(info_, std::move(flat), BodyRef(call)));
+  }
+
+ private:
+  mutable F f_;
+  VmapInfo info_;
+};
+
+}  // namespace detail
+
+// in_axes: which dims of the arguments are taken apart; all have one size. At least one is mapped.
+// out_axes: at which dims of the results the many are put together, which mirrors what f returns;
+// none: it is one, and the same for all (a ValueError where it is not). A result that is one is
+// repeated where its out_axes is an int. ValueErrors name the argument, its type and its axis.
+template <class F>
+detail::Vmapped<std::decay_t<F>> vmap(F&& f, InAxes in_axes = 0, InAxes out_axes = 0,
+                                      SourceLine source = SourceLine::current()) {
+  return {std::forward<F>(f), {std::move(in_axes), std::move(out_axes), source}};
+}
+
+}  // namespace shmap
