@@ -87,6 +87,9 @@ def comparisons():
     compare("trace_1000", "JAX make_jaxpr", [("jax", "trace_1000")], 15, 50,
             ("shmap_jit", "trace_1000"))
 
+    for row, must, stretch in (("transformer", 1.6, 2.2), ("transformer_first_call", 100, 400)):
+        compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_layer", row))
+
     # µs a call and device on so many devices: against itself at 8, and against JAX.
     for n in DEVICE_COUNTS:
         for row in ("eager_op_a_device", "jit_psum_a_device"):
@@ -106,4 +109,5 @@ QUEUED_CALLS = 100_000
 QUEUED_GROWTH_BOUND = 256 << 20  # bytes: what "bounded memory" allows
 REPLICATED_BYTES = 64 << 20  # of the argument, a device
 REPLICATED_SLACK = 1.05
+LAYER_MEMORY = (1, 0.5)  # must, stretch: of what JAX reports
 FIRST_RESULT = (50, 200)  # must, stretch: a process started anew, against Python with JAX

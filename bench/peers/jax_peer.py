@@ -329,6 +329,92 @@ def collective_matmul(form):
     return waited(f, args, check)
 
 
+# ------------------------------------------------------------------------------- transformer layer
+
+LAYER = dict(B=8, S=128, E=512, H=8, D=64, F=2048)
+
+
+def layer_body(x, w):
+    """One device's part of transformer_bench's layer: 2D weight-gathered."""
+    gathered = lambda part, axis: jax.lax.all_gather(  # noqa: E731
+        part, "i", axis=axis, tiled=True)
+    h = jax.lax.all_gather(x, "j", axis=2, tiled=True)
+    h = h * jax.lax.rsqrt(jnp.mean(jnp.square(h), -1, keepdims=True) + 1e-6) * w["scale"]
+    q, k, v = (jnp.einsum("bse,ehd->bshd", h, gathered(w[n], 0)) for n in ("wq", "wk", "wv"))
+    scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(LAYER["D"])
+    position = jnp.arange(LAYER["S"])
+    scores = jnp.where(position[:, None] >= position, scores, -1e30)
+    mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
+    attended = jnp.einsum("bshd,hde->bse", mixed, gathered(w["wo"], 2))
+    hidden = jax.nn.silu(h @ gathered(w["w_in"], 0))
+    out = attended + hidden @ gathered(w["w_out"], 1)
+    return x + jax.lax.psum_scatter(out, "j", scatter_dimension=2, tiled=True)
+
+
+def layer_reference(x, w):
+    """In double, of one sequence."""
+    x, w = x.astype(np.float64), {n: v.astype(np.float64) for n, v in w.items()}
+    h = x / np.sqrt(np.mean(x * x, -1, keepdims=True) + 1e-6) * w["scale"]
+    q, k, v = (np.einsum("se,ehd->shd", h, w[n]) for n in ("wq", "wk", "wv"))
+    scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(LAYER["D"])
+    scores = np.where(np.tri(LAYER["S"], dtype=bool), scores, -np.inf)
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    mixed = np.einsum("hqk,khd->qhd", scores / scores.sum(-1, keepdims=True), v)
+    hidden = h @ w["w_in"]
+    hidden = hidden / (1 + np.exp(-hidden))
+    return x + np.einsum("shd,hde->se", mixed, w["wo"]) + hidden @ w["w_out"]
+
+
+def layer():
+    """(the mapped function, its arguments, the check of a result)"""
+    B, S, E, H, D, F = LAYER.values()
+    shapes = {"scale": (E,), "wq": (E, H, D), "wk": (E, H, D), "wv": (E, H, D), "wo": (H, D, E),
+              "w_in": (E, F), "w_out": (F, E)}
+    specs = {"scale": P(), "wq": P("i", "j"), "wk": P("i", "j"), "wv": P("i", "j"),
+             "wo": P("j", None, "i"), "w_in": P("i", "j"), "w_out": P("j", "i")}
+    size = {"scale": 1, "w_out": 0.04}
+    x = random_floats(B, S, E)
+    w = {n: random_floats(*shape) * np.float32(size.get(n, 0.08)) for n, shape in shapes.items()}
+    grid = jax.make_mesh((4, 2), ("i", "j"), axis_types=(AxisType.Auto,) * 2)
+    of_x = P("i", None, "j")
+    mapped = jax.shard_map(layer_body, mesh=grid, in_specs=(of_x, specs), out_specs=of_x)
+    args = (jax.device_put(x, NamedSharding(grid, of_x)),
+            {n: jax.device_put(v, NamedSharding(grid, specs[n])) for n, v in w.items()})
+    checked, want = 5, layer_reference(x[5], w)
+    return mapped, args, lambda r: close(np.asarray(r)[checked], want, 1e-4)
+
+
+def transformer():
+    mapped, args, check = layer()
+    return waited(jax.jit(mapped), args, check)
+
+
+def transformer_first_call():
+    """Tracing and compiling; the run that verifies the program is not timed."""
+    mapped, args, check = layer()
+    last = []
+
+    def time_batch(n):
+        seconds = 0.0
+        for _ in range(n):
+            start = time.perf_counter()
+            last[:] = [jax.jit(lambda x, w: mapped(x, w)).lower(*args).compile()]
+            seconds += time.perf_counter() - start
+        return seconds
+
+    return Row(check=lambda: check(jax.block_until_ready(last[0](*args))), time_batch=time_batch)
+
+
+def transformer_memory():
+    """Bytes that the compiler says the layer takes on all devices, and '' or what was wrong."""
+    mapped, args, check = layer()
+    compiled = jax.jit(mapped).lower(*args).compile()
+    use = compiled.memory_analysis()
+    total = (use.argument_size_in_bytes + use.output_size_in_bytes + use.temp_size_in_bytes
+             - use.alias_size_in_bytes)
+    return DEVICES * total, check(jax.block_until_ready(compiled(*args)))
+
+
 # --------------------------------------------------------------------------- memory, queued calls
 
 
@@ -385,6 +471,8 @@ def factories():
         "softmax": softmax,
         "layer_norm": layer_norm,
         "jit_psum_a_device": psum_a_device,
+        "transformer": transformer,
+        "transformer_first_call": transformer_first_call,
         "cm_seed": lambda: collective_matmul("seed"),
     }
     for kind in ("gather", "scatter"):
@@ -406,10 +494,11 @@ if __name__ == "__main__":
         fault = first_result()
         if fault:
             sys.exit(f"#wrong first result: {fault}")
-    elif sys.argv[1:2] == ["--replicated"]:
-        grown, fault = replicated_memory()
+    elif sys.argv[1:2] in (["--replicated"], ["--transformer-memory"]):
+        measure = replicated_memory if sys.argv[1] == "--replicated" else transformer_memory
+        taken, fault = measure()
         if fault:
-            sys.exit(f"#wrong replicated argument: {fault}")
-        print(grown)
+            sys.exit(f"#wrong {sys.argv[1]}: {fault}")
+        print(taken)
     else:
         sys.exit(serve("jax", {"jax": jax.__version__, "jaxlib": jaxlib.__version__}, factories()))

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from goals import (DEVICE_COUNTS, FIRST_RESULT, QUEUED_CALLS, QUEUED_GROWTH_BOUND,
+from goals import (DEVICE_COUNTS, FIRST_RESULT, LAYER_MEMORY, QUEUED_CALLS, QUEUED_GROWTH_BOUND,
                    REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from stats import summary, verdict
 
@@ -133,6 +133,7 @@ def programs(options):
         Program("shmap", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_spaces", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8/8"}),
         Program("shmap_jit", [exe("jit_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
+        Program("shmap_layer", [exe("transformer_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("once", [exe("once_bench")], {"SHMAP_DEVICES": "cpu:8"}),
         Program("hand_loop", [exe("hand_loop"), "--serve"]),
         Program("memory_floor", [exe("memory_floor"), "--serve"]),
@@ -299,6 +300,25 @@ def replicated(fleet, options):
             "verdict": "met" if ours <= REPLICATED_BYTES * REPLICATED_SLACK else "missed"}
 
 
+def layer_memory(fleet, options):
+    must, stretch = LAYER_MEMORY
+    line = {"row": "transformer_memory", "peer": "JAX's report", "must": None, "stretch": None}
+    ours, why = run_once([fleet["shmap_layer"].command[0], "--memory"], fleet["shmap_layer"].env)
+    if ours is None or ours.returncode != 0:
+        return {**line, "verdict": "not run", "note": why or (ours.stdout + ours.stderr)[-200:]}
+    if not fleet["jax"].command:
+        return {**line, "verdict": "not run", "note": "jax: not installed"}
+    theirs, why = run_once([*fleet["jax"].command, "--transformer-memory"])
+    if theirs is None or theirs.returncode != 0:
+        return {**line, "verdict": "not run", "note": why or (theirs.stdout + theirs.stderr)[-200:]}
+    share = int(ours.stdout) / int(theirs.stdout)
+    judge_ = lambda bound: "met" if share <= bound else "missed"  # noqa: E731
+    return {**line, "verdict": judge_(must), "verdict_stretch": judge_(stretch),
+            "note": f"{int(ours.stdout) / 2**20:.1f} MiB on all devices, JAX "
+                    f"{int(theirs.stdout) / 2**20:.1f}: {share:.2f} of it; must ≤ {must}, "
+                    f"stretch ≤ {stretch}"}
+
+
 def number(value):
     if value is None:
         return ""
@@ -366,7 +386,8 @@ def main():
     single = {"first_result": first_result,
               "queued_calls": functools.partial(queued, "queued_calls", "--queued"),
               "queued_jit_calls": functools.partial(queued, "queued_jit_calls", "--queued-jit"),
-              "replicated_argument": replicated}
+              "replicated_argument": replicated,
+              "transformer_memory": layer_memory}
     names = list(dict.fromkeys(line.name for line in table)) + list(single)
     chosen = names
     if options.rows:
