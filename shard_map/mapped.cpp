@@ -95,6 +95,18 @@ std::vector<Array> map_over(MappedCall call) {
           duals->dual(std::move(out.primals[o]), std::move(out.tangents[o]), "shard_map", source);
     return std::move(out.primals);
   }
+  if (auto* batch = dynamic_cast<BatchTrace*>(&trace)) {
+    std::vector<int> dims;
+    for (Array& x : call.in) {
+      auto [values, dim] = batch->split(x);
+      x = std::move(values);
+      dims.push_back(dim);
+    }
+    Batch out = batch_mapped(std::move(call), dims, batch->size(), batch->parent(), batch->tag());
+    for (std::size_t o = 0; o < out.values.size(); ++o)
+      out.values[o] = batch->wrap(std::move(out.values[o]), out.dims[o]);
+    return std::move(out.values);
+  }
   return trace.staged() ? stage_mapped(std::move(call)) : run_mapped(std::move(call));
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/array/sharding.h"
+#include "core/transforms/batch.h"
 #include "core/transforms/jvp.h"
 #include "shmap/shard_map.h"
 
@@ -33,6 +34,11 @@ std::vector<Array> map_over(MappedCall call);
 // its variance implies. `tag`: of the trace around, whose values the body may close over.
 Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, JaxprTrace* linear,
                            Trace& parent, std::uint64_t tag);
+
+// The call's results, of which those of operands that are many along a dim of `dims` are many too.
+// `size`: how many; `tag`: as above.
+Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size, Trace& parent,
+                   std::uint64_t tag);
 
 // The spec that a value's variance implies: blocks that differ are put together along dim 0.
 const Sharding* sharding_by_variance(const detail::MeshImpl* mesh, const AxisSet& axes);

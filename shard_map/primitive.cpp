@@ -202,6 +202,14 @@ void transpose_shard_map(TransposeCall& call) {
   for (std::size_t k = 0; k < given.size(); ++k) call.out[given[k]] = std::move(results[k]);
 }
 
+void batch_shard_map(BatchCall& call) {
+  MappedCall mapped = as_call(params_as<ShardMapParams>(call.params), call.source);
+  mapped.in.assign(call.in.begin(), call.in.end());
+  Batch out = batch_mapped(std::move(mapped), call.dims, call.size, current_trace(), 0);
+  std::move(out.values.begin(), out.values.end(), call.out.begin());
+  std::copy(out.dims.begin(), out.dims.end(), call.out_dims.begin());
+}
+
 }  // namespace
 
 void ShardMapParams::visit(ParamVisitor& v) const {
@@ -236,6 +244,7 @@ constinit Primitive shard_map_p = [] {
   p.prune = prune;
   p.jvp = Rule<JvpFn>(jvp_shard_map);
   p.transpose = Rule<TransposeFn>(transpose_shard_map);
+  p.batching = Rule<BatchFn>(batch_shard_map);
   return p;
 }();
 

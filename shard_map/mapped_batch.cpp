@@ -1,0 +1,66 @@
+// Mapping a mapped function over many values: the body runs once, under the trace below, on blocks
+// of many; the many are not split over the mesh, whose specs get a dim more that names no axis.
+#include "core/transforms/batch.h"
+#include "shard_map/mapped.h"
+#include "shard_map/primitive.h"
+
+namespace shmap {
+
+namespace {
+
+// The sharding of an array with a dim more, at `dim`, which is whole on each device.
+const Sharding* with_whole_dim(const Sharding* sharding, int dim) {
+  if (dim < 0) return sharding;
+  std::vector<PartitionSpec::Entry> entries = sharding->spec().entries();
+  const auto at = static_cast<std::size_t>(dim);
+  if (at < entries.size()) entries.insert(entries.begin() + dim, PartitionSpec::Entry(none));
+  return sharding->mesh()->sharding(PartitionSpec(std::move(entries)));
+}
+
+// A type without dim `dim`.
+ShapedArray element_of(const ShapedArray& many, int dim) {
+  Shape shape;
+  for (int d = 0; d < many.rank(); ++d)
+    if (d != dim) shape.push_back(many.dims()[static_cast<std::size_t>(d)]);
+  return ShapedArray(shape, many.dtype(), many.weak(), many.axes());
+}
+
+}  // namespace
+
+Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size, Trace& parent,
+                   std::uint64_t tag) {
+  Batch out;
+  MappedCall many = call;
+  for (std::size_t i = 0; i < dims.size(); ++i)
+    many.in_shardings[i] = with_whole_dim(call.in_shardings[i], dims[i]);
+  many.body = [&](std::vector<Array> blocks) {
+    BatchTrace trace(current_trace(), size, tag);
+    for (std::size_t i = 0; i < blocks.size(); ++i)
+      blocks[i] = trace.wrap(std::move(blocks[i]), dims[i]);
+    std::vector<Array> results;
+    {
+      TraceScope scope(trace);
+      results = call.body(std::move(blocks));
+    }
+    for (Array& x : results) {
+      auto [values, dim] = trace.split(x);
+      x = std::move(values);
+      out.dims.push_back(dim);
+    }
+    return results;
+  };
+  many.out_shardings = [&](std::span<const ShapedArray> types) {
+    std::vector<ShapedArray> elements;
+    for (std::size_t o = 0; o < types.size(); ++o)
+      elements.push_back(out.dims[o] < 0 ? types[o] : element_of(types[o], out.dims[o]));
+    std::vector<const Sharding*> shardings = call.out_shardings(elements);
+    for (std::size_t o = 0; o < types.size(); ++o)
+      shardings[o] = with_whole_dim(shardings[o], out.dims[o]);
+    return shardings;
+  };
+  TraceScope scope(parent);
+  out.values = map_over(std::move(many));
+  return out;
+}
+
+}  // namespace shmap
