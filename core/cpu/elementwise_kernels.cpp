@@ -112,6 +112,7 @@ void register_cpu_elementwise_kernels() {
   set(clamp_p, run_clamp);
   set(convert_element_type_p, run_convert);
   set(bitcast_convert_type_p, run_bitcast);
+  set(stop_gradient_p, run_bitcast);
 }
 
 }  // namespace shmap

@@ -68,7 +68,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   check_holes(format, arguments.size(), source);
   const StoredNode* varying = nullptr;
   for (const PrintArgument& a : arguments) {
-    const Node* node = node_of(a.array);
+    const Node* node = node_of(primal_of(a.array));
     if (node && is_block(*node) && !node->type.axes().empty())
       varying = static_cast<const StoredNode*>(node);
   }
@@ -76,7 +76,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   const auto line = [&](std::uint32_t local) {
     std::vector<std::string> texts;
     for (const PrintArgument& a : arguments) {
-      const Node* node = node_of(a.array);
+      const Node* node = node_of(primal_of(a.array));
       texts.push_back(!node             ? a.text
                       : is_block(*node) ? block_text(static_cast<const StoredNode&>(*node), local)
                                         : array_text(a.array));

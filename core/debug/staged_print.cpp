@@ -8,6 +8,7 @@
 
 #include "core/array/print_array.h"
 #include "core/ir/trace.h"
+#include "core/ops/rules.h"
 #include "core/runtime/kernel.h"
 #include "core/runtime/launch.h"
 #include "core/transforms/lower.h"
@@ -217,8 +218,8 @@ constinit Primitive debug_print_p = [] {
   p.has_effect = true;
   p.interpret = print_now;
   p.lower = lower_print;
-  p.jvp = Rule<JvpFn>::none("it has no results");
-  p.transpose = Rule<TransposeFn>::none("it has no results");
+  p.jvp = jvp_zero;
+  p.transpose = Rule<TransposeFn>::none("it has no results, and so no cotangents");
   return p;
 }();
 

@@ -151,6 +151,10 @@ void eval_bitcast(Types in, const Params& params, std::span<ShapedArray> out) {
   out[0] = ShapedArray(shape, p.new_dtype, false, AxisSet());
 }
 
+void eval_stop_gradient(Types in, const Params&, std::span<ShapedArray> out) {
+  out[0] = in[0].with_axes(AxisSet());
+}
+
 // The dims that both have are the same; the last one that one of them has more is not split.
 FactorRule shard_bitcast(Types in, const Params&, Types out) {
   FactorRule rule;
@@ -214,6 +218,13 @@ constinit Primitive bitcast_convert_type_p = [] {
   p.transpose = elementwise_rules::bitcast_convert_type.transpose;
   return p;
 }();
+constinit Primitive stop_gradient_p = [] {
+  Primitive p = elementwise("stop_gradient", eval_stop_gradient, elementwise_rules::stop_gradient);
+  p.flops = nullptr;
+  p.in_place = false;
+  p.view = same_bytes;
+  return p;
+}();
 
 void register_elementwise() {
   not__p.name = "not";
@@ -230,7 +241,8 @@ void register_elementwise() {
   SHMAP_PREDICATE_PRIMITIVES(SHMAP_REGISTER)
   SHMAP_BINARY_PRIMITIVES(SHMAP_REGISTER)
   SHMAP_COMPARE_PRIMITIVES(SHMAP_REGISTER)
-  for (Primitive* p : {&select_n_p, &clamp_p, &convert_element_type_p, &bitcast_convert_type_p})
+  for (Primitive* p :
+       {&select_n_p, &clamp_p, &convert_element_type_p, &bitcast_convert_type_p, &stop_gradient_p})
     register_primitive(*p);
 }
 
@@ -510,6 +522,12 @@ Array bitcast(Operand x, DType dtype) {
                     ": use extend::random_unwrap and random_wrap" + at_line(x.source));
   }
   return bind(bitcast_convert_type_p, std::move(x.value), ConvertParams(dtype), x.source);
+}
+// A value that is computed already has no tangent.
+Array stop_gradient(Operand x) {
+  const NodeKind kind = checked_node(x.value, "stop_gradient", x.source).kind;
+  if (kind == NodeKind::literal || kind == NodeKind::stored) return std::move(x.value);
+  return bind(stop_gradient_p, std::move(x.value), no_params, x.source);
 }
 
 // ----------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ extern Primitive convert_element_type_p;  // ConvertParams
 // ConvertParams. A view; to elements of another size with a last dim more or less, which holds one
 // wider element's narrow ones.
 extern Primitive bitcast_convert_type_p;
+extern Primitive stop_gradient_p;  // its operand, without the tangent: a view
 
 struct ConvertParams : ParamsOf<ConvertParams> {
   explicit ConvertParams(DType dtype, bool is_weak = false)

@@ -116,6 +116,8 @@ inline constexpr DerivativeRules select_n = {jvp_select_n, transpose_select_n};
 inline constexpr DerivativeRules clamp = {jvp_clamp};
 inline constexpr DerivativeRules convert_element_type = {jvp_convert, transpose_convert};
 inline constexpr DerivativeRules bitcast_convert_type = kSteps;
+inline constexpr DerivativeRules stop_gradient = {
+    jvp_zero, Rule<TransposeFn>::none("its result counts as a constant")};
 
 }  // namespace elementwise_rules
 }  // namespace shmap

@@ -1,5 +1,6 @@
 // Layers, as compositions of primitives: f16 and bf16 are worked on in f32 where more than one
 // rounding would show.
+#include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/reduce.h"
@@ -26,9 +27,10 @@ Array number(double value, const Array& x, SourceLine s) {
   return convert(Array(value), x.dtype(), s);
 }
 
-// x less its greatest element along the axes.
+// x less its greatest element along the axes, which counts as a constant to derivatives: it drops
+// out of what the difference is used for.
 Array shifted(Operand&& x, const Dims& axes) {
-  Array most = reduce(reduce_max_p, x.value, axes, true, x.source);
+  Array most = reduce(reduce_max_p, stop_gradient(x), axes, true, x.source);
   return sub(std::move(x.value), std::move(most), x.source);
 }
 
@@ -90,7 +92,12 @@ Array relu(Operand x) {
   const SourceLine s = x.source;
   type_of(x, "relu");
   Array zero = number(0, x.value, s);
-  return bind(max_p, std::move(x.value), std::move(zero), no_params, s);
+  const NodeKind kind = node_of(x.value)->kind;
+  if (kind == NodeKind::literal || kind == NodeKind::stored)
+    return bind(max_p, std::move(x.value), std::move(zero), no_params, s);
+  // The same, but that the derivative at 0 is 0: a maximum's there is a half.
+  Array in[3] = {bind(le_p, x.value, zero, no_params, s), x.value, zero};
+  return bind(select_n_p, in, no_params, s);
 }
 
 Array silu(Operand x) {

@@ -283,12 +283,13 @@ Array var_over(Operand&& x, const Dims* axis, bool keepdims) {
   return convert(mean_of(std::move(squares), axes, keepdims, s), dtype, s);
 }
 
-// log(sum(exp(x - m))) + m with m the greatest, or 0 where that is not finite.
+// log(sum(exp(x - m))) + m with m the greatest, or 0 where that is not finite. It does not matter
+// which m: so it counts as a constant to derivatives.
 Array logsumexp_over(Operand&& x, const Dims* axis, bool keepdims) {
   const SourceLine s = x.source;
   const Dims axes = reduction_axes(axis, type_of(x, "logsumexp").rank(), "logsumexp", s);
   promote_inexact(x, "logsumexp");
-  const Array most = reduce(reduce_max_p, x.value, axes, true, s);
+  const Array most = reduce(reduce_max_p, stop_gradient(x), axes, true, s);
   const Array zero = convert(Array(0.0), most.dtype(), s);
   Array in[3] = {bind(is_finite_p, most, no_params, s), zero, most};
   const Array shift = bind(select_n_p, in, no_params, s);

@@ -266,6 +266,9 @@ std::string FusedProgram::text() const {
 
 void FusedParams::visit(ParamVisitor& v) const { v.value("program", program->text()); }
 
+static constexpr const char* kLate =
+    "it is made when programs are compiled, after all that transforms them";
+
 constinit Primitive fused_p = [] {
   Primitive p;
   p.name = "fused";
@@ -274,6 +277,9 @@ constinit Primitive fused_p = [] {
   p.cost = fused_cost;
   p.flops = fused_flops;
   p.in_place = true;
+  p.jvp = Rule<JvpFn>::none(kLate);
+  p.transpose = Rule<TransposeFn>::none(kLate);
+  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 

@@ -69,7 +69,7 @@ const Atom* identity_of(const Eqn& e) {
   const Atom* same = nullptr;
   if (p == &mul_p || p == &div_p || p == &sub_p || p == &add_p) {
     same = without_neutral(e);
-  } else if (p == &convert_element_type_p || p == &reshape_p) {
+  } else if (p == &convert_element_type_p || p == &reshape_p || p == &stop_gradient_p) {
     same = &e.in[0];
   } else if (p == &transpose_p) {
     if (is_identity(params_as<TransposeParams>(*e.params).permutation)) same = &e.in[0];

@@ -5,8 +5,8 @@
 namespace shmap {
 
 // The operand that an equation's only result equals, in type too; null where there is none: x * 1,
-// x / 1, x - 0 (x + 0 of integers alone: of floats it turns -0.0 to 0.0), and conversions,
-// reshapes, transpositions and broadcasts that change nothing.
+// x / 1, x - 0 (x + 0 of integers alone: of floats it turns -0.0 to 0.0), stop_gradient,
+// and conversions, reshapes, transpositions and broadcasts that change nothing.
 const Atom* identity_of(const Eqn& eqn);
 
 // Whether two equations of it in a row are one: transpositions, reshapes and broadcasts.

@@ -124,6 +124,7 @@ Array select(Operand pred, Operand on_true,
              Operand on_false);  // lax.select: shapes equal, pred may be a scalar
 Array astype(Operand x, DType dtype);
 Array bitcast(Operand x, DType dtype);
+Array stop_gradient(Operand x);  // x, and a constant to derivatives
 
 // ---- shape
 Array reshape(Operand x, Shape shape);  // one extent may be -1

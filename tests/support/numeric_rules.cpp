@@ -268,7 +268,6 @@ std::string check_in_body(const RuleCase& c, const std::vector<bool>& varying, s
 
 std::string check_in_bodies(const RuleCase& c) {
   std::string wrong = check_in_body(c, std::vector<bool>(c.at.size(), true), "all operands");
-  if (!find_primitive("pbroadcast")->transpose) return wrong;  // of invariant operands
   for (std::size_t i = 0; c.at.size() > 1 && i < c.at.size(); ++i) {
     std::vector<bool> varying(c.at.size());
     varying[i] = true;
