@@ -15,14 +15,16 @@ class Row:
     """Data made, `call` runs and waits for one call, `check` names what is wrong or returns ''.
 
     With `time_batch(n)` the row times a batch of n calls itself (seconds), for instance where the
-    loop must not pay for a Python call. `max_calls` bounds the calls of one round.
+    loop must not pay for a Python call. `max_calls` bounds the calls of one round; `parts` is what
+    a call's time is divided by.
     """
 
-    def __init__(self, call=None, check=None, time_batch=None, max_calls=None):
+    def __init__(self, call=None, check=None, time_batch=None, max_calls=None, parts=1):
         self.call = call
         self.check = check
         self.time_batch = time_batch or self._time_batch
         self.max_calls = max_calls
+        self.parts = parts
         self.batch = 1
 
     def _time_batch(self, n):
@@ -60,7 +62,7 @@ class Row:
             if self.max_calls is not None and calls >= self.max_calls:
                 break
         faults = (page_faults() - faults) / calls
-        return {"us": statistics.median(times) * 1e6, "calls": calls, "faults": faults}
+        return {"us": statistics.median(times) / self.parts * 1e6, "calls": calls, "faults": faults}
 
 
 def page_faults():

@@ -147,7 +147,7 @@ Figure Prepared::round(double milliseconds) {
     figure.calls += batch_;
     times.push_back(seconds / static_cast<double>(batch_));
   } while (spent < milliseconds * 1e-3);
-  figure.us = median(times) * 1e6;
+  figure.us = median(times) / work_.parts * 1e6;
   figure.faults = (page_faults() - faults) / static_cast<double>(figure.calls);
   verify();
   return figure;

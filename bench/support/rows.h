@@ -41,6 +41,7 @@ struct Work {
   // Times n calls in seconds, in place of a loop over `call`; for work too short for a
   // std::function a call, or timed in other processes too.
   std::function<double(std::int64_t n)> time_batch;
+  double parts = 1;  // that a call's time is divided by: "µs a call and device"
 };
 
 struct Row {
