@@ -94,6 +94,17 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
 
 void print(std::string_view text, const std::vector<PrintArgument>& arguments, SourceLine source) {
   if (current_trace().staged()) return stage_print(text, arguments, source);
+  if (current_trace().transforms()) {
+    // What stands for many is printed as many, which its trace knows how to do.
+    std::vector<PrintArgument> values = arguments;
+    bool many = false;
+    for (PrintArgument& a : values) {
+      if (!a.array.node()) continue;
+      a.array = Array(primal_of(a.array));
+      many = many || node_of(a.array)->kind == NodeKind::batched;
+    }
+    if (many) return stage_print(text, values, source);
+  }
   write_out(format(text, arguments, source));
 }
 

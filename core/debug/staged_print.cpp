@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "core/array/print_array.h"
-#include "core/ir/trace.h"
+#include "core/ir/rules.h"
 #include "core/ops/rules.h"
+#include "core/ops/shape_params.h"
+#include "core/ops/slicing.h"
 #include "core/runtime/kernel.h"
 #include "core/runtime/launch.h"
 #include "core/transforms/lower.h"
@@ -113,6 +115,27 @@ void print_now(std::span<Array> in, const Params& params, std::span<Array>, Sour
   for (Array& x : in) arguments.push_back({std::move(x), {}});
   debug::detail::write_out(
       debug::detail::format(params_as<PrintParams>(params).format, arguments, source));
+}
+
+// A line for each of the many.
+void batch_print(BatchCall& call) {
+  for (std::int64_t k = 0; k < call.size; ++k) {
+    std::vector<Array> one;
+    for (std::size_t i = 0; i < call.in.size(); ++i) {
+      const Array& x = call.in[i];
+      const int dim = call.dims[i];
+      if (dim < 0) {
+        one.push_back(x);
+        continue;
+      }
+      const Shape& whole = node_of(x)->type.dims();
+      Shape shape;
+      for (int d = 0; d < whole.rank(); ++d)
+        if (d != dim) shape.push_back(whole[static_cast<std::size_t>(d)]);
+      one.push_back(bind_reshape(slice_dim(x, dim, k, k + 1, call.source), shape, call.source));
+    }
+    current_trace().process(call.primitive, one, call.params, {}, call.source);
+  }
 }
 
 // A global array prints as it is: whole.
@@ -220,6 +243,7 @@ constinit Primitive debug_print_p = [] {
   p.lower = lower_print;
   p.jvp = jvp_zero;
   p.transpose = Rule<TransposeFn>::none("it has no results, and so no cotangents");
+  p.batching = Rule<BatchFn>(batch_print);
   return p;
 }();
 

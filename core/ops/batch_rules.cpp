@@ -106,6 +106,16 @@ void batch_elementwise(BatchCall& call) {
   give(call, in, call.params, dim);
 }
 
+// What is clamped has the result's shape, also where one value has many bounds.
+void batch_clamp(BatchCall& call) {
+  if (call.is_batched(1)) return batch_elementwise(call);
+  const Array in[] = {call.in[0], many_at(call, 1, 0), call.in[2]};
+  const int dims[] = {call.dims[0], 0, call.dims[2]};
+  BatchCall with_many{call.primitive, call.params,   in,         dims, call.size,
+                      call.out,       call.out_dims, call.source};
+  batch_elementwise(with_many);
+}
+
 void batch_in_place(BatchCall& call) { give(call, call.in[0], call.params, call.dims[0]); }
 
 void batch_bitcast(BatchCall& call) {

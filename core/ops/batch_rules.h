@@ -29,6 +29,7 @@ void give_nothing(BatchCall& call);
 // ---- elementwise (batch_rules.cpp)
 // Operands of one shape, or scalars.
 void batch_elementwise(BatchCall& call);
+void batch_clamp(BatchCall& call);
 // One operand, and parameters that name no dims: the many stay where they are.
 void batch_in_place(BatchCall& call);
 void batch_bitcast(BatchCall& call);
@@ -55,6 +56,7 @@ void batch_dynamic_slice(BatchCall& call);
 // Starts that differ: each element of the operand is taken from the update or kept.
 void batch_dynamic_update_slice(BatchCall& call);
 void batch_gather(BatchCall& call);
+void batch_scatter_add(BatchCall& call);
 
 // ---- products (dot_batch.cpp)
 void batch_dot(BatchCall& call);

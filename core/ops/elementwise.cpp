@@ -119,6 +119,11 @@ void eval_select_n(Types in, const Params&, std::span<ShapedArray> out) {
 
 void eval_clamp(Types in, const Params&, std::span<ShapedArray> out) {
   eval_same(in, out, "clamp", Domain::plain);
+  if (!(in[1].dims() == out[0].dims())) {
+    throw ValueError("clamp: an operand of type " + to_string(in[1]) + " and bounds of types " +
+                     to_string(in[0]) + " and " + to_string(in[2]) +
+                     ": a bound is a scalar or has the operand's shape; broadcast the operand");
+  }
 }
 
 void eval_convert(Types in, const Params& params, std::span<ShapedArray> out) {
@@ -227,6 +232,7 @@ constinit Primitive stop_gradient_p = [] {
 }();
 
 void register_elementwise() {
+  clamp_p.batching = Rule<BatchFn>(batch_clamp);
   not__p.name = "not";
   bit_and_p.name = "and";
   bit_or_p.name = "or";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ops/batch_rules.h"
 #include "core/ops/rules.h"
 
 namespace shmap {
@@ -143,6 +144,7 @@ constinit Primitive scatter_add_p = [] {
   p.cost = cost_scatter_add;
   p.flops = scatter_add_flops;
   p.sharding = Rule<ShardingRuleFn>(shard_scatter_add);
+  p.batching = Rule<BatchFn>(batch_scatter_add);
   p.in_place = true;
   p.in_place_operand = 0;
   p.jvp = Rule<JvpFn>(jvp_scatter_add);

@@ -5,6 +5,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/promote.h"
+#include "core/ops/scatter.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
 
@@ -199,6 +200,27 @@ void batch_gather(BatchCall& call) {
   }
   Array in[] = {call.is_batched(0) ? many_at(call, 0, 0) : call.in[0],
                 call.is_batched(1) ? many_at(call, 1, 0) : call.in[1]};
+  give(call, in, params, 0);
+}
+
+void batch_scatter_add(BatchCall& call) {
+  if (call.size == 0) return give_nothing(call);
+  // The result's many come first. Where indices are one for all, they are a dim of the windows,
+  // which are taken whole along it.
+  const bool whole = !call.is_batched(1);
+  ScatterAddParams params(params_as<ScatterAddParams>(call.params));
+  params.update_window_dims = all_past_front(params.update_window_dims);
+  params.inserted_window_dims = all_past_front(params.inserted_window_dims);
+  params.scatter_dims_to_operand_dims = all_past_front(params.scatter_dims_to_operand_dims);
+  params.operand_batching_dims = all_past_front(params.operand_batching_dims);
+  if (whole) {
+    params.update_window_dims = with_item(params.update_window_dims, 0, 0);
+  } else {
+    params.operand_batching_dims = with_item(params.operand_batching_dims, 0, 0);
+    params.scatter_indices_batching_dims =
+        with_item(all_past_front(params.scatter_indices_batching_dims), 0, 0);
+  }
+  Array in[] = {many_at(call, 0, 0), whole ? call.in[1] : many_at(call, 1, 0), many_at(call, 2, 0)};
   give(call, in, params, 0);
 }
 

@@ -83,7 +83,8 @@ std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree i
   auto checked =
       checked_body(site, init, body, [](const TreeNode& n) -> const TreeNode& { return n; });
   const bool staged = current_trace().staged();
-  const bool varies = !node_of(lo)->type.axes().empty() || !node_of(hi)->type.axes().empty();
+  const bool varies = !node_of(lo)->type.axes().empty() || !node_of(hi)->type.axes().empty() ||
+                      is_beyond_host(lo) || is_beyond_host(hi);
   std::vector<Array> carry = std::move(init.leaves);
   if (!staged && !varies) {
     const std::int64_t from = read_bound(lo), trips = trip_count(lo, hi);

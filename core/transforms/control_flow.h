@@ -103,6 +103,9 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
 // Results: the carry, then ys.
 std::vector<Array> run_scan(const FlowSite& site, BodyRef body, std::vector<Array> carry,
                             std::vector<Array> xs, std::int64_t length, bool reverse);
+// Whether the host cannot decide by this value, since a transform at work here has more to it: one
+// of many (vmap), or blocks that differ from device to device. Then an equation is left for it.
+bool is_beyond_host(const Array& x);
 // names: of the branches, for errors.
 detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
                               std::span<const BodyRef> branches, std::span<const std::string> names,

@@ -139,7 +139,10 @@ std::vector<Array> no_ys(const FlowSite& site, BodyRef body, const std::vector<A
   for (std::size_t o = carry.size(); o < traced.jaxpr->outs.size(); ++o) {
     const ShapedArray type = stacked_type(traced.jaxpr->outs[o].type(), 0);
     Array empty = zeros(type.dims(), type.dtype(), site.source);
-    if (!type.axes().empty()) empty = vary(empty, type.axes(), site.source);
+    if (!type.axes().empty()) {
+      empty = current_trace().transforms() ? cast_to_varying(empty, type.axes(), site.source)
+                                           : vary(empty, type.axes(), site.source);
+    }
     ys.push_back(std::move(empty));
   }
   return ys;
@@ -186,6 +189,12 @@ std::vector<Array> run_scan(const FlowSite& site, BodyRef body, std::vector<Arra
   return carry;
 }
 
+bool is_beyond_host(const Array& x) {
+  const Node* node = node_of(x);
+  if (!node || !current_trace().transforms()) return false;
+  return node_of(primal_of(x))->kind == NodeKind::batched || !node->type.axes().empty();
+}
+
 std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
                              std::vector<Array> carry) {
   std::vector<bool> active;  // of the local devices, once some may have ended before others
@@ -195,6 +204,8 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
     std::vector<Array> answer = call(test, leaves);
     check_predicate(site, "what the condition returns",
                     checked_node(answer[0], site.what, site.source).type);
+    // The rest of the loop, from the carry as it is now.
+    if (is_beyond_host(answer[0])) return stage_while(site, test, body, std::move(carry));
     const Decision go = decide(answer[0], "the condition of a loop", site.source);
     answer.clear();
     if (go.varies()) {
@@ -241,6 +252,8 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
 detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
                               std::span<const BodyRef> branches, std::span<const std::string> names,
                               std::vector<Array> arguments) {
+  if (is_beyond_host(index))
+    return {stage_cond(site, index, branches, names, std::move(arguments)), 0};
   Decision chosen = decide(index, site.what, site.source);
   const auto last = static_cast<std::int64_t>(branches.size()) - 1;
   std::vector<std::size_t> choice;
