@@ -75,6 +75,7 @@ std::vector<VmapCase> elementwise_cases() {
           all.push_back(op(clamp_p, {type(a), type(b), type(c)}));
       }
   for (const Shape& s : {full, none}) {
+    all.push_back(op(stop_gradient_p, {type(s)}));
     all.push_back(op(convert_element_type_p, ConvertParams(f64), {type(s, i32)}));
     all.push_back(op(bitcast_convert_type_p, ConvertParams(i32), {type(s)}));
     all.push_back(op(bitcast_convert_type_p, ConvertParams(u8), {type(s, u32)}));
