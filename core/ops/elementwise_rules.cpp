@@ -62,9 +62,10 @@ void jvp_extremum(JvpCall& call, const Primitive& wins) {
 }  // namespace
 
 // ---- one operand
+// At 0 as on the right of it.
 void jvp_abs(JvpCall& call) {
   const Unary op(call);
-  op.times(op(sign_p, op.x));
+  op.times(op.select(op(ge_p, op.x, op.number(0)), op.number(1), op.number(-1)));
 }
 void jvp_square(JvpCall& call) {
   const Unary op(call);

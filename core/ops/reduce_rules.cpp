@@ -48,6 +48,7 @@ void jvp_reduce_prod(JvpCall& call) {
   call.tangents_out[0] = t;
 }
 
+// Equal ones share. Where the result is NaN nothing is equal to it, and all shares are NaN.
 void jvp_reduce_extremum(JvpCall& call) {
   call.run();
   const RuleOps op(call.source);
@@ -55,11 +56,11 @@ void jvp_reduce_extremum(JvpCall& call) {
   const Dims& axes = params_as<ReduceParams>(call.params).axes;
   if (type.size() == 0) return;  // of nothing it is a constant
   const Array &x = call.primals[0], &t = call.tangents[0];
-  const Array is_it = op(eq_p, x, op.spread(call.out[0], type.dims(), axes));
-  const Array count =
-      reduce_over(op, reduce_sum_p, convert(is_it, type.dtype(), call.source), axes);
-  const Array total = reduce_over(op, reduce_sum_p, op.select(is_it, t, op.number(0, t)), axes);
-  call.tangents_out[0] = op(div_p, total, count);
+  const Array found = op(eq_p, x, op.spread(call.out[0], type.dims(), axes));
+  const Array is_it = convert(found, type.dtype(), call.source);
+  const Array count = reduce_over(op, reduce_sum_p, is_it, axes);
+  const Array share = op(div_p, is_it, op.spread(count, type.dims(), axes));
+  call.tangents_out[0] = reduce_over(op, reduce_sum_p, op(mul_p, t, share), axes);
 }
 
 void transpose_reduce_sum(TransposeCall& call) {

@@ -21,6 +21,7 @@ TOPICS = [
     "ops_linalg",
     "shard_map",
     "control_flow",
+    "derivatives",
 ]
 
 
