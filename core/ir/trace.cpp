@@ -42,8 +42,10 @@ Trace::Trace(const char* name)
 Trace::~Trace() = default;
 
 Array Trace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
+  const std::uint32_t missing = axes.mask() & ~node_of(x)->type.axes().mask();
+  if (missing == 0) return x;
   TraceScope scope(*this);
-  return cast_to_varying(x, axes, source);
+  return cast_to_varying(x, AxisSet(axes.env(), missing), source);
 }
 
 namespace detail {

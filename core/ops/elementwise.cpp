@@ -505,8 +505,11 @@ Array where(Operand pred, Operand on_true, Operand on_false) {
   const Shape shapes[] = {type_of(pred, "where").dims(), type_of(on_true, "where").dims(),
                           type_of(on_false, "where").dims()};
   const Shape shape = broadcast_shapes(shapes, "where", s);
+  AxisSet axes;
+  for (const Operand* x : {&pred, &on_true, &on_false})
+    axes = axes | node_of(x->value)->type.axes();
   for (Operand* x : {&pred, &on_true, &on_false}) {
-    if (x->value.ndim() != 0) x->value = broadcast_array(std::move(x->value), shape, s);
+    if (x->value.ndim() != 0) x->value = vary_and_broadcast(std::move(x->value), shape, axes, s);
   }
   return bind_where(std::move(pred.value), std::move(on_true.value), std::move(on_false.value), s);
 }

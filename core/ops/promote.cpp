@@ -314,14 +314,24 @@ Array broadcast_array(Array x, const Shape& shape, SourceLine source) {
   return bind(broadcast_in_dim_p, std::move(x), params, source);
 }
 
+Array vary_and_broadcast(Array x, const Shape& shape, const AxisSet& axes, SourceLine source) {
+  const ShapedArray& type = node_of(x)->type;
+  Trace& trace = current_trace();
+  if (!(type.dims() == shape) && !type.axes().contains(axes) && trace.checks_variance() &&
+      trace.auto_pbroadcast())
+    x = trace.vary(x, axes, source);
+  return broadcast_array(std::move(x), shape, source);
+}
+
 void broadcast(Operand& a, Operand& b, const char* what) {
   const ShapedArray& ta = type_of(a, what);
   const ShapedArray& tb = type_of(b, what);
   if (ta.dims() == tb.dims() || ta.rank() == 0 || tb.rank() == 0) return;
   const Shape shapes[] = {ta.dims(), tb.dims()};
   const Shape shape = broadcast_shapes(shapes, what, a.source);
-  a.value = broadcast_array(std::move(a.value), shape, a.source);
-  b.value = broadcast_array(std::move(b.value), shape, b.source);
+  const AxisSet axes = ta.axes() | tb.axes();
+  a.value = vary_and_broadcast(std::move(a.value), shape, axes, a.source);
+  b.value = vary_and_broadcast(std::move(b.value), shape, axes, b.source);
 }
 
 }  // namespace shmap

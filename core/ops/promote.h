@@ -33,5 +33,8 @@ void broadcast(Operand& a, Operand& b, const char* what);
 // The broadcast shape of several.
 Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source);
 Array broadcast_array(Array x, const Shape& shape, SourceLine source);
+// The same for an op whose other operands vary over these axes: a cast that the op needs is made
+// before x is repeated, so that the transpose sums x's size over devices and not the result's.
+Array vary_and_broadcast(Array x, const Shape& shape, const AxisSet& axes, SourceLine source);
 
 }  // namespace shmap

@@ -51,6 +51,11 @@ Array BatchTrace::wrap(Array values, int dim) const {
   return Array::first(new BatchedNode(element, tag_, std::move(values), dim));
 }
 
+Array BatchTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
+  const auto [values, dim] = split(x);
+  return wrap(parent_.vary(values, axes, source), dim);
+}
+
 void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                          std::span<Array> out, SourceLine source) {
   InlineVector<Array, 4> values(in.size());

@@ -23,6 +23,7 @@ class BatchTrace final : public Trace {
   // TypeError where the primitive has no rule.
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;
+  Array vary(const Array& x, const AxisSet& axes, SourceLine source) override;
   const detail::AxisEnv* axis_env() const override { return parent_.axis_env(); }
   bool staged() const override { return parent_.staged(); }
   bool auto_pbroadcast() const override { return parent_.auto_pbroadcast(); }

@@ -29,16 +29,24 @@ Array JvpTrace::dual(Array primal, Array tangent, const char* what, SourceLine s
                 " has type " + to_string(given) + at_line(source));
   }
   if (checks_variance() && !given.axes().contains(type.axes()))
-    tangent = (linear_ ? *linear_ : parent_).vary(tangent, type.axes(), source);
+    tangent = below().vary(tangent, type.axes(), source);
   return Array::first(new DualNode(tag_, std::move(primal), std::move(tangent)));
+}
+
+Array JvpTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
+  auto [primal, tangent] = split(x);
+  primal = parent_.vary(primal, axes, source);
+  if (tangent.node()) tangent = below().vary(tangent, axes, source);
+  return dual(std::move(primal), std::move(tangent), "pbroadcast", source);
 }
 
 void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                        std::span<Array> out, SourceLine source) {
   InlineVector<Array, 4> primals(in.size()), tangents(in.size());
   bool active = false;
+  AxisSet axes;
   for (std::size_t i = 0; i < in.size(); ++i) {
-    checked_node(in[i], primitive.name, source);
+    axes = axes | checked_node(in[i], primitive.name, source).type.axes();
     std::tie(primals[i], tangents[i]) = split(in[i]);
     active = active || tangents[i].node();
     in[i] = Array();  // one that was given up is its owner's no longer
@@ -54,11 +62,16 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
                     "it a rule with custom_jvp or custom_vjp" +
                     at_line(source));
   }
+  if (!axes.empty() && checks_variance() && !primitive.variance && !primitive.group) {
+    // Tangents are cast as they come, once each, and not after the op has made them larger.
+    for (Array& t : tangents)
+      if (t.node() && !node_of(t)->type.axes().contains(axes)) t = below().vary(t, axes, source);
+  }
   InlineVector<Array, 2> results(out.size()), derivatives(out.size());
   JvpCall call{primitive,          params, primals.span(), tangents.span(), results.span(),
                derivatives.span(), source, linear_,        parent_};
   {
-    TraceScope scope(linear_ ? static_cast<Trace&>(*linear_) : parent_);
+    TraceScope scope(below());
     primitive.jvp.get()(call);
   }
   for (std::size_t o = 0; o < out.size(); ++o)

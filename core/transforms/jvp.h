@@ -19,6 +19,7 @@ class JvpTrace final : public Trace {
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;
+  Array vary(const Array& x, const AxisSet& axes, SourceLine source) override;
   const detail::AxisEnv* axis_env() const override { return parent_.axis_env(); }
   bool staged() const override { return parent_.staged(); }
   bool auto_pbroadcast() const override { return parent_.auto_pbroadcast(); }
@@ -36,6 +37,8 @@ class JvpTrace final : public Trace {
   std::uint64_t tag() const { return tag_; }
 
  private:
+  Trace& below() const { return linear_ ? static_cast<Trace&>(*linear_) : parent_; }
+
   Trace& parent_;
   JaxprTrace* linear_;
   std::uint64_t tag_;

@@ -2,6 +2,8 @@
 // texts, in values, and counted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "shmap/shmap.h"
 #include "tests/support/leaves.h"
 
@@ -78,6 +80,27 @@ TEST(TransposeShardMap, FanOutSumsOnce) {
   reset_counters();
   EXPECT_EQ(t({arange(8)})[0].to_vector<float>(), std::vector<float>{28});
   EXPECT_EQ(counters().collectives, 1);
+}
+
+// A parameter that is repeated to the size of the batch is summed over devices at its own size.
+TEST(TransposeShardMap, CotangentsAreSummedAtTheSizeOfTheParameter) {
+  const auto loss = shard_map(
+      [](Array w, Array b, Array s, Array x) {
+        const Array y = matmul(x, w);
+        return pmean(mean(square(where(y > 0, b, y + b) * b + s)), "i");
+      },
+      mesh8(), {P(), P(), P(), P("i")}, P());
+  const auto types = [](Shape s) { return ShapedArray(s, f32); };
+  const ClosedJaxpr jaxpr =
+      make_jaxpr(grad<0, 1, 2>(loss))(types({16, 32}), types({32}), types({}), types({64, 16}));
+  std::vector<std::int64_t> bytes;
+  for (const CollectiveCost& c : cost_analysis(jaxpr).collectives) {
+    EXPECT_EQ(c.primitive, "psum");
+    bytes.push_back(c.bytes);
+  }
+  std::sort(bytes.begin(), bytes.end());
+  // The loss, s, b and w: each once.
+  EXPECT_EQ(bytes, (std::vector<std::int64_t>{4, 4, 32 * 4, 16 * 32 * 4}));
 }
 
 // As pmap did it: the same numbers, and more communication.
