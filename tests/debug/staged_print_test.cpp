@@ -65,6 +65,37 @@ TEST(StagedPrint, TheFormatIsCheckedWhileTracing) {
       {"debug::print", "2 {}", "1 arguments", "staged_print_test.cpp:"});
 }
 
+// Once, and the value: of the tangent nothing is seen.
+TEST(StagedPrint, UnderDifferentiation) {
+  const auto f = [](Array x) {
+    debug::print("x = {}", x);
+    return sum(x * x);
+  };
+  const Array x = array<float>({1, 2}, {2});
+  const std::string once = "x = [1. 2.]\n";
+  EXPECT_EQ(printed([&] { jvp(f, std::tuple{x}, std::tuple{x}); }), once);
+  EXPECT_EQ(printed([&] { grad(f)(x); }), once);
+  EXPECT_EQ(printed([&] { jit(grad(f))(x).block_until_ready(); }), once);
+  EXPECT_EQ(printed([&] { grad(jit(f))(x).block_until_ready(); }), once);
+}
+
+TEST(StagedPrint, OfABodyUnderDifferentiation) {
+  const auto total = [](bool staged) {
+    const auto body = [](Array b) {
+      debug::print("b = {}", b);
+      return psum(sum(b * b), "i");
+    };
+    return [=](Array x) {
+      const auto mapped = shard_map(body, make_mesh({2}, {"i"}), P("i"), P());
+      return staged ? jit(mapped)(x) : mapped(x);
+    };
+  };
+  const Array x = array<float>({1, 2}, {2});
+  const std::string both = "(i,) = (0,) b = [1.]\n(i,) = (1,) b = [2.]\n";
+  EXPECT_EQ(printed([&] { grad(total(false))(x); }), both);
+  EXPECT_EQ(printed([&] { grad(total(true))(x).block_until_ready(); }), both);
+}
+
 Array body(Array x) {
   debug::print("x = {}", x);
   const Array total = psum(x, axes("i", "j"));

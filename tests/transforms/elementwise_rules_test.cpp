@@ -1,6 +1,8 @@
 // Derivatives of the elementwise primitives, by numbers.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "core/ops/elementwise.h"
 #include "core/ops/rule_ops.h"
 #include "shmap/shmap.h"
@@ -143,6 +145,54 @@ TEST(ElementwiseRules, OfIntegersThereIsNoTangent) {
     return Arrays{in[0] * astype(abs(in[1]) + (in[1] ^ 5), in[0].dtype()), in[1] * 2};
   };
   EXPECT_EQ(check_rules({"integers", f, {spread_values(1, {3}, -1, 1), n}}), "");
+}
+
+TEST(StopGradient, IsTheValueWithoutATangent) {
+  const auto f = [](const Arrays& in) {
+    return Arrays{stop_gradient(in[0]) * in[0] + stop_gradient(in[1])};
+  };
+  const Array x = spread_values(1, {4}, -2, 2), y = spread_values(2, {4}, -2, 2);
+  const auto [value, slope] = jvp(
+      [&](Array a, Array b) {
+        return f({a, b})[0];
+      },
+      std::tuple{x, y}, std::tuple{ones({4}, f64), ones({4}, f64)});
+  EXPECT_EQ(value.to_vector<double>(), (x * x + y).to_vector<double>());
+  EXPECT_EQ(slope.to_vector<double>(), x.to_vector<double>());
+  // At every level: of the derivative nothing is left but the constant 1.
+  const auto second = grad(grad([](Array a) { return stop_gradient(a) * sin(a); }));
+  const double at = 0.5;
+  EXPECT_DOUBLE_EQ(second(Array(at)).item<double>(), -at * std::sin(at));
+}
+
+TEST(StopGradient, LivesOnInPrograms) {
+  const auto f = [](Array a) { return sum(stop_gradient(a) * a); };
+  const Array x = array({1.f, 2.f, 3.f}, {3});
+  EXPECT_EQ(grad(jit(f))(x).to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(jit(grad(f))(x).to_vector<float>(), x.to_vector<float>());
+  const ClosedJaxpr j = make_jaxpr(f)(x);
+  EXPECT_EQ(to_string(j),
+            "{ lambda a:f32[3] .\n"
+            "  let b:f32[3] = stop_gradient a\n"
+            "      c:f32[3] = mul b a\n"
+            "      d:f32[] = reduce_sum[axes=(0,)] c\n"
+            "  in ( d ) }");
+  EXPECT_EQ(eval_jaxpr(j, {x})[0].item<float>(), 14.f);
+  // A host scalar goes through too.
+  const ClosedJaxpr s = make_jaxpr([](Array a) { return stop_gradient(a); })(Array(2.f));
+  EXPECT_EQ(eval_jaxpr(s, {Array(2.f)})[0].item<float>(), 2.f);
+}
+
+// What softmax and logsumexp subtract costs derivatives nothing.
+TEST(StopGradient, TheGreatestOfASoftmaxIsAConstant) {
+  const std::string text = to_string(make_jaxpr([](Array x) {
+    return jvp(
+        [](Array a) {
+          return std::tuple{softmax(a), logsumexp(a, 0)};
+        },
+        std::tuple{x}, std::tuple{x});
+  })(ShapedArray({4}, f32)));
+  EXPECT_EQ(text.find(" eq "), std::string::npos) << text;
 }
 
 }  // namespace
