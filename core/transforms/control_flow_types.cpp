@@ -144,7 +144,8 @@ Array fit(Array x, const ShapedArray& type, SourceLine source) {
   const std::uint32_t missing = type.axes().mask() & ~node->type.axes().mask();
   if (missing == 0 || !current_trace().checks_variance()) return x;
   // At once, a literal is the same everywhere and goes with any.
-  if (node->kind == NodeKind::literal && !current_trace().staged()) return x;
+  const bool at_once = !current_trace().staged() && !current_trace().transforms();
+  if (node->kind == NodeKind::literal && at_once) return x;
   return cast_to_varying(x, AxisSet(type.axes().env(), missing), source);
 }
 

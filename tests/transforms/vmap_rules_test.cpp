@@ -272,7 +272,7 @@ TEST(VmapRules, Products) {
 TEST(VmapRules, EveryPrimitiveHasARuleOrAReason) {
   std::set<std::string> covered;
   for (const VmapCase& c : all_cases()) covered.insert(c.name);
-  // In vmap_test.cpp and in tests/shard_map/vmap_test.cpp.
+  // In vmap_test.cpp and in tests/shard_map.
   for (const char* name :
        {"jit", "sharding_constraint", "while", "scan", "cond", "debug_print", "shard_map", "psum",
         "pmax", "pmin", "pbroadcast", "ppermute", "all_gather", "psum_scatter",
