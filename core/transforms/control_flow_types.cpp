@@ -34,9 +34,12 @@ bool join_dtypes(const ShapedArray& a, const ShapedArray& b, Promoted& joint) {
 }  // namespace
 
 std::string FlowSite::path(std::size_t leaf, const char* root) const {
-  if (!tree) return std::string(root) + " leaf " + std::to_string(leaf);
   if (leaf < hidden) return "the loop index";
-  return leaf_paths(*tree, root)[leaf - hidden];
+  // The results of a program have no tree.
+  const std::vector<std::string> paths =
+      tree ? leaf_paths(*tree, root) : std::vector<std::string>();
+  if (leaf - hidden < paths.size()) return paths[leaf - hidden];
+  return std::string(root) + " leaf " + std::to_string(leaf - hidden);
 }
 
 std::vector<CarryType> carry_types(std::span<const Array> carry) {

@@ -24,7 +24,7 @@ Atom JaxprTrace::atom(const Array& x, const char* what, SourceLine source) {
   const Node& node = checked_node(x, what, source);
   if (node.trace == id()) return Atom(static_cast<const TracerNode&>(node).var);
   if (node.kind == NodeKind::literal) return Atom(x);
-  if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, source);
+  if (node.trace != 0 && !is_staged(x) && !is_active(node.trace)) throw_escaped(node, what, source);
   const auto [it, fresh] = constant_of_.try_emplace(x.node(), constants_.size());
   if (fresh) constants_.push_back({x, make_ref<const Var>(node.type)});
   return Atom(constants_[it->second].var);
