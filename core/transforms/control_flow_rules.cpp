@@ -1,6 +1,7 @@
 // The primitives of control flow: their types, and how the interpreter runs them.
 #include "core/ir/divergence.h"
 #include "core/transforms/control_flow.h"
+#include "core/transforms/control_flow_derivatives.h"
 
 namespace shmap {
 
@@ -258,6 +259,10 @@ constinit Primitive while_p = [] {
   p.lower = lower_while;
   p.batching = Rule<BatchFn>(batch_while);
   p.with_programs = with_while_programs;
+  p.jvp = Rule<JvpFn>(jvp_while);
+  p.transpose = Rule<TransposeFn>::none(
+      "reverse mode needs to know the number of trips: use scan, or fori_loop with bounds that are "
+      "host integers");
   return p;
 }();
 
@@ -271,6 +276,8 @@ constinit Primitive scan_p = [] {
   p.lower = lower_scan;
   p.batching = Rule<BatchFn>(batch_scan);
   p.with_programs = with_scan_program;
+  p.jvp = Rule<JvpFn>(jvp_scan);
+  p.transpose = Rule<TransposeFn>(transpose_scan);
   p.trips = scan_trips;
   return p;
 }();
@@ -285,6 +292,8 @@ constinit Primitive cond_p = [] {
   p.lower = lower_cond;
   p.batching = Rule<BatchFn>(batch_cond);
   p.with_programs = with_branches;
+  p.jvp = Rule<JvpFn>(jvp_cond);
+  p.transpose = Rule<TransposeFn>(transpose_cond);
   p.runs_one_program = true;
   return p;
 }();

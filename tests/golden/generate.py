@@ -22,6 +22,7 @@ TOPICS = [
     "shard_map",
     "control_flow",
     "derivatives",
+    "control_flow_grad",
 ]
 
 

@@ -24,6 +24,9 @@ struct RuleCase {
   int order = 2;
   // Of f32 and halves, in units of their epsilon: how far they may be from f64.
   double low_precision = 32;
+  // False where not every result varies over devices as soon as one operand does, which the checks
+  // in a shard_map body take for granted.
+  bool in_bodies = true;
 };
 
 // Jv of f at `at` along v (of the f64 operands, in order; an empty one: zero), for its floating
