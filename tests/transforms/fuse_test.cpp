@@ -15,6 +15,7 @@
 #include "core/ops/elementwise.h"
 #include "core/runtime/fused_program.h"
 #include "core/transforms/make_jaxpr.h"
+#include "core/transforms/simplify.h"
 #include "shmap/shmap.h"
 
 namespace shmap {
@@ -22,8 +23,9 @@ namespace {
 
 using testing::ElementsAre;
 
+// As jit has it: of a program that is simplified.
 ClosedJaxpr fused(const ClosedJaxpr& j) {
-  const JaxprRef made = fuse(j.impl().jaxpr);
+  const JaxprRef made = fuse(simplify(*j.impl().jaxpr));
   typecheck_jaxpr(*made);
   return close_jaxpr(made, j.consts());
 }
