@@ -21,6 +21,7 @@ TOPICS = [
     "ops_linalg",
     "shard_map",
     "control_flow",
+    "vmap",
     "derivatives",
     "control_flow_grad",
 ]
