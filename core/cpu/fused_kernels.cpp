@@ -59,6 +59,7 @@ struct BoundStep {
   const FusedStep* step;
   std::byte *a, *b, *c, *out;
   std::int64_t next_a, next_b, next_c, next_out;  // to the next block
+  ChainOp* links = nullptr;
 
   BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
       : step(&s),
@@ -70,7 +71,19 @@ struct BoundStep {
         next_b(s.b.col_stride * block_cols),
         next_c(s.c.col_stride * block_cols),
         next_out(s.out.col_stride * block_cols) {}
-  void advance() {
+  // A chain's operations at the block; `of_list` has room for those of all its chains.
+  void bind_chain(const FusedStepList& list, const At& at, ChainOp* of_list) {
+    links = of_list + step->chain_begin;
+    for (std::int32_t k = 0; k < step->chain_count; ++k) {
+      const FusedChainOp& link = list.chain_ops[static_cast<std::size_t>(step->chain_begin + k)];
+      links[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
+    }
+  }
+  void advance(const FusedStepList& list, std::int64_t block_cols) {
+    for (std::int32_t k = 0; k < step->chain_count; ++k) {
+      const FusedChainOp& link = list.chain_ops[static_cast<std::size_t>(step->chain_begin + k)];
+      links[k].other += link.other.col_stride / std::int64_t{sizeof(float)} * block_cols;
+    }
     a += next_a;
     b += next_b;
     c += next_c;
@@ -102,6 +115,9 @@ struct BoundStep {
         return;
       case FusedStep::store_around:
         return store_non_temporal(out, a, n * s.itemsize);
+      case FusedStep::chain:
+        return s.chained(links, s.chain_count, reinterpret_cast<const float*>(a),
+                         reinterpret_cast<float*>(out), s.around, n);
       default:
         return;
     }
@@ -124,6 +140,7 @@ struct BoundStep {
 // Of the stage at hand; kept by a thread from one run to the next.
 struct BoundSteps {
   std::vector<BoundStep> steps;
+  std::vector<ChainOp> links;
 };
 
 // Brings what the next tile reads from memory into the second cache, some lines a step of this one.
@@ -182,7 +199,8 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
       bound.run(0, list.prologue_size[i]);
   }
 
-  std::vector<BoundStep>& bound = kept_by_thread<BoundSteps>().steps;
+  auto& [bound, links] = kept_by_thread<BoundSteps>();
+  if (links.size() < list.chain_ops.size()) links.resize(list.chain_ops.size());
   Prefetch prefetch(list, bases.data());
   const std::int64_t blocks = list.split ? list.blocks : 1;
   const FusedStep* const steps = list.steps.data();
@@ -217,12 +235,15 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
       }
       at.col = first * list.block_cols;
       bound.clear();
-      for (const FusedStep* s = from; s != to; ++s) bound.emplace_back(*s, at, list.block_cols);
+      for (const FusedStep* s = from; s != to; ++s) {
+        bound.emplace_back(*s, at, list.block_cols);
+        if (s->chain_count > 0) bound.back().bind_chain(list, at, links.data());
+      }
       for (std::int64_t b = first; b < last; ++b, at.col += list.block_cols) {
         at.cols = std::min(list.block_cols, list.cols - at.col);
         for (BoundStep& s : bound) {
           s.run_full(at.rows, at.cols);
-          s.advance();
+          s.advance(list, list.block_cols);
           if (ahead) prefetch.step();
         }
       }

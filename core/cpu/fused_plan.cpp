@@ -340,10 +340,61 @@ class Lowering {
     return place;
   }
 
+  // Where operations of f32 follow one another, and each reads what nobody but its successor reads,
+  // they are one step. One past the last of those that begin at i, with a store past the caches at
+  // the end.
+  std::size_t chain_end(std::size_t i) {
+    const auto links = [&](const LoweredOp& op) {
+      return op.step.code != ChainCode::none && !op.step.by_row && op.kind == FusedKind::full &&
+             op.stage != kPrologue;
+    };
+    if (!links(ops_[i])) return i + 1;
+    std::size_t end = i + 1;
+    for (; end < ops_.size() && end - i < kMostChainOps; ++end) {
+      const LoweredOp& op = ops_[end];
+      const int before = ops_[end - 1].result;
+      const bool stores = op.step.kind == FusedStep::store_around && op.operands[0] == before &&
+                          (list_.rows == 1 || list_.cols % 16 == 0);
+      if (op.stage != ops_[i].stage || (!links(op) && !stores) || value(before).result >= 0 ||
+          value(before).last_use != static_cast<int>(end) ||
+          (op.operands[0] != before && op.operands[1] != before))
+        break;
+      if (stores) return end + 1;
+    }
+    return end;
+  }
+
+  FusedStep chain_step(std::size_t begin, std::size_t end) {
+    FusedStep step;
+    step.kind = FusedStep::chain;
+    step.chained = chain_kernel();
+    step.chain_begin = static_cast<std::int32_t>(list_.chain_ops.size());
+    int v = -1;  // what comes down the chain
+    for (std::size_t i = begin; i < end && ops_[i].to < 0; ++i) {
+      const LoweredOp& op = ops_[i];
+      const FusedPlace first = place_of(op.operands[0], op.kind);
+      if (v < 0) v = first.scalar ? op.operands[1] : op.operands[0];
+      if (i == begin) step.a = place_of(v, op.kind);
+      FusedChainOp link{op.step.code, ChainForm::self, {}};
+      if (op.operands[1] >= 0 && op.operands[0] != op.operands[1]) {
+        const bool leads = op.operands[0] == v;
+        link.other = leads ? place_of(op.operands[1], op.kind) : first;
+        link.form = link.other.scalar ? (leads ? ChainForm::scalar : ChainForm::scalar_first)
+                                      : (leads ? ChainForm::vector : ChainForm::vector_first);
+      }
+      list_.chain_ops.push_back(link);
+      v = op.result;
+    }
+    step.chain_count = static_cast<std::int32_t>(list_.chain_ops.size()) - step.chain_begin;
+    return step;
+  }
+
   void emit() {
     int stage = 0;
     bool writes_rows = false;
-    for (LoweredOp& op : ops_) {
+    for (std::size_t i = 0, end = 0; i < ops_.size(); i = end) {
+      end = chain_end(i);
+      const LoweredOp& op = ops_[end - 1];
       FusedStep step = op.step;
       const FusedKind use = step.kind == FusedStep::reduce ? FusedKind::row : op.kind;
       step.a = place_of(op.operands[0], use);
@@ -357,6 +408,12 @@ class Lowering {
         writes_rows |= op.kind == FusedKind::row;
       }
       writes_rows |= step.kind == FusedStep::reduce;
+      if (end - i > 1) {
+        FusedStep chain = chain_step(i, end);
+        chain.out = step.out;
+        chain.around = step.kind == FusedStep::store_around;
+        step = chain;
+      }
       if (op.stage == kPrologue) {
         list_.prologue.push_back(step);
         const Value& x = value(op.result);

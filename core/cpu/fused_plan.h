@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/cpu/kernels/binary.h"
+#include "core/cpu/kernels/chain.h"
 #include "core/cpu/kernels/expand.h"
 #include "core/cpu/kernels/reduce.h"
 #include "core/cpu/kernels/unary.h"
@@ -38,18 +39,29 @@ struct FusedStep {
     expand_one,
     store,         // a copy
     store_around,  // a copy past the caches
+    chain,         // of a: several operations in one pass; `chain_ops` has the others' operands
   };
   Kind kind = unary;
   bool by_row = false;  // one call for each row of the tile
+  bool around = false;  // of a chain: its result goes past the caches
   std::int8_t itemsize = 0;
   DType dtype = DType::f32;
+  ChainCode code = ChainCode::none;  // which operation of a chain it may be
+  std::int32_t chain_begin = 0, chain_count = 0;
   union {
     UnaryFn one = nullptr;
     BinaryFn two;
     ReduceFn reducer;
     ExpandFn expand;
+    ChainFn chained;
   };
   FusedPlace a, b, c, out;
+};
+
+struct FusedChainOp {
+  ChainCode code;
+  ChainForm form;
+  FusedPlace other;
 };
 
 struct FusedStepList {
@@ -63,6 +75,7 @@ struct FusedStepList {
   std::vector<FusedStep> prologue;          // once a call: values of columns, and scalars
   std::vector<std::int64_t> prologue_size;  // elements of each
   std::vector<FusedStep> steps;
+  std::vector<FusedChainOp> chain_ops;
   std::vector<std::int32_t> stages;  // where each stage begins in `steps`, and the end
   std::vector<std::uint64_t> constants;
   bool stores_around = false;

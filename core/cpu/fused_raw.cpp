@@ -29,6 +29,20 @@ FusedStep binary_step(BinaryFn kernel) {
   return step;
 }
 
+ChainCode chain_code(const Primitive& primitive) {
+  if (&primitive == &add_p) return ChainCode::add;
+  if (&primitive == &sub_p) return ChainCode::sub;
+  if (&primitive == &mul_p) return ChainCode::mul;
+  if (&primitive == &div_p) return ChainCode::div;
+  if (&primitive == &max_p) return ChainCode::max;
+  if (&primitive == &min_p) return ChainCode::min;
+  if (&primitive == &square_p) return ChainCode::square;
+  if (&primitive == &sqrt_p) return ChainCode::sqrt;
+  if (&primitive == &neg_p) return ChainCode::neg;
+  if (&primitive == &abs_p) return ChainCode::abs;
+  return ChainCode::none;
+}
+
 }  // namespace
 
 FusedStep raw_step(const Primitive& primitive, const Params& params, DType operand, DType result) {
@@ -36,6 +50,8 @@ FusedStep raw_step(const Primitive& primitive, const Params& params, DType opera
   const auto found = [&](FusedStep made) {
     if (!made.one) throw_no_step(primitive, operand);
     made.dtype = result;
+    if (operand == DType::f32 && result == DType::f32 && chain_kernel())
+      made.code = chain_code(primitive);
     made.itemsize = static_cast<std::int8_t>(itemsize(result));
     return made;
   };

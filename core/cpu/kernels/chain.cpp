@@ -1,0 +1,157 @@
+#include "core/cpu/kernels/chain.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/chain.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
+namespace {
+
+#if SHMAP_VECTORS
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+constexpr std::int64_t kStep = hn::MaxLanes(D{});
+constexpr std::int64_t kGroup = 8 * kStep;  // elements in registers at once
+
+// As the kernels of two operands have them: a NaN in b fails the comparison, one in a is asked for.
+HWY_INLINE V larger(V a, V b) {
+  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Gt(a, b), a, b));
+}
+HWY_INLINE V smaller(V a, V b) {
+  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Lt(a, b), a, b));
+}
+
+constexpr int packed(ChainCode code, ChainForm form) {
+  return 8 * static_cast<int>(code) + static_cast<int>(form);
+}
+
+// n is a multiple of kGroup. Each case handles the eight vectors of a group, one after another, so
+// that there is one jump an operation and group.
+template <bool around>
+void run_groups(const ChainOp* ops, int count, const float* in, float* out, std::int64_t n) {
+  const D d;
+  for (std::int64_t i = 0; i < n; i += kGroup) {
+    V a0 = hn::LoadU(d, in + i), a1 = hn::LoadU(d, in + i + kStep);
+    V a2 = hn::LoadU(d, in + i + 2 * kStep), a3 = hn::LoadU(d, in + i + 3 * kStep);
+    V a4 = hn::LoadU(d, in + i + 4 * kStep), a5 = hn::LoadU(d, in + i + 5 * kStep);
+    V a6 = hn::LoadU(d, in + i + 6 * kStep), a7 = hn::LoadU(d, in + i + 7 * kStep);
+    for (const ChainOp* op = ops; op != ops + count; ++op) {
+      const float* const other = op->other;
+#define SHMAP_VALUE(a, k) a
+#define SHMAP_VECTOR(a, k) hn::LoadU(d, other + i + k * kStep)
+#define SHMAP_SCALAR(a, k) scalar
+#define SHMAP_EACH(f, left, right)   \
+  a0 = f(left(a0, 0), right(a0, 0)); \
+  a1 = f(left(a1, 1), right(a1, 1)); \
+  a2 = f(left(a2, 2), right(a2, 2)); \
+  a3 = f(left(a3, 3), right(a3, 3)); \
+  a4 = f(left(a4, 4), right(a4, 4)); \
+  a5 = f(left(a5, 5), right(a5, 5)); \
+  a6 = f(left(a6, 6), right(a6, 6)); \
+  a7 = f(left(a7, 7), right(a7, 7)); \
+  break
+#define SHMAP_FORMS(code, f)                               \
+  case packed(ChainCode::code, ChainForm::vector): {       \
+    SHMAP_EACH(f, SHMAP_VALUE, SHMAP_VECTOR);              \
+  }                                                        \
+  case packed(ChainCode::code, ChainForm::scalar): {       \
+    const V scalar = hn::Set(d, *other);                   \
+    SHMAP_EACH(f, SHMAP_VALUE, SHMAP_SCALAR);              \
+  }                                                        \
+  case packed(ChainCode::code, ChainForm::vector_first): { \
+    SHMAP_EACH(f, SHMAP_VECTOR, SHMAP_VALUE);              \
+  }                                                        \
+  case packed(ChainCode::code, ChainForm::scalar_first): { \
+    const V scalar = hn::Set(d, *other);                   \
+    SHMAP_EACH(f, SHMAP_SCALAR, SHMAP_VALUE);              \
+  }                                                        \
+  case packed(ChainCode::code, ChainForm::self): {         \
+    SHMAP_EACH(f, SHMAP_VALUE, SHMAP_VALUE);               \
+  }
+#define SHMAP_ONE(code, f)                          \
+  case packed(ChainCode::code, ChainForm::self): {  \
+    a0 = f(a0), a1 = f(a1), a2 = f(a2), a3 = f(a3); \
+    a4 = f(a4), a5 = f(a5), a6 = f(a6), a7 = f(a7); \
+    break;                                          \
+  }
+      switch (packed(op->code, op->form)) {
+        SHMAP_FORMS(add, hn::Add)
+        SHMAP_FORMS(sub, hn::Sub)
+        SHMAP_FORMS(mul, hn::Mul)
+        SHMAP_FORMS(div, hn::Div)
+        SHMAP_FORMS(max, larger)
+        SHMAP_FORMS(min, smaller)
+        case packed(ChainCode::square, ChainForm::self): {
+          SHMAP_EACH(hn::Mul, SHMAP_VALUE, SHMAP_VALUE);
+        }
+          SHMAP_ONE(sqrt, hn::Sqrt)
+          SHMAP_ONE(neg, hn::Neg)
+          SHMAP_ONE(abs, hn::Abs)
+        default:
+          break;
+      }
+#undef SHMAP_ONE
+#undef SHMAP_FORMS
+#undef SHMAP_EACH
+#undef SHMAP_SCALAR
+#undef SHMAP_VECTOR
+#undef SHMAP_VALUE
+    }
+    const auto put = [&](V a, std::int64_t k) HWY_ATTR {
+      if constexpr (around)
+        hn::Stream(a, d, out + i + k * kStep);
+      else
+        hn::StoreU(a, d, out + i + k * kStep);
+    };
+    put(a0, 0), put(a1, 1), put(a2, 2), put(a3, 3);
+    put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
+  }
+}
+
+void run(const ChainOp* ops, int count, const float* in, float* out, bool around, std::int64_t n) {
+  const std::int64_t whole = n / kGroup * kGroup;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
+  if (around && aligned)
+    run_groups<true>(ops, count, in, out, whole);
+  else
+    run_groups<false>(ops, count, in, out, whole);
+  if (whole == n) return;
+  // The rest as a group of its own, filled up with ones.
+  const auto rest = static_cast<std::size_t>(n - whole);
+  float filled[kMostChainOps + 1][kGroup];
+  ChainOp rest_ops[kMostChainOps];
+  const auto fill_up = [&](const float* from, float* to) {
+    std::memcpy(to, from + whole, rest * sizeof(float));
+    std::fill(to + rest, to + kGroup, 1.f);
+  };
+  for (int k = 0; k < count; ++k) {
+    rest_ops[k] = ops[k];
+    if (ops[k].form != ChainForm::vector && ops[k].form != ChainForm::vector_first) continue;
+    fill_up(ops[k].other, filled[k]);
+    rest_ops[k].other = filled[k];
+  }
+  fill_up(in, filled[count]);
+  run_groups<false>(rest_ops, count, filled[count], filled[count], kGroup);
+  std::memcpy(out + whole, filled[count], rest * sizeof(float));
+}
+
+ChainFn find_chain() { return run; }
+#else
+ChainFn find_chain() { return nullptr; }
+#endif
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_chain);
+ChainFn chain_kernel() { return SHMAP_BEST(find_chain)(); }
+}  // namespace shmap::cpu
+#endif

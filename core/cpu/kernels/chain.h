@@ -1,0 +1,48 @@
+// Chains: elementwise operations of f32 one after another in one pass, which hand their values on
+// in registers.
+#pragma once
+#include <cstdint>
+
+namespace shmap::cpu {
+
+enum class ChainCode : std::uint8_t {
+  none,
+  add,
+  sub,
+  mul,
+  div,
+  max,
+  min,
+  square,  // of one operand from here on
+  sqrt,
+  neg,
+  abs,
+};
+
+// What an operation reads beside the value that comes down the chain.
+enum class ChainForm : std::uint8_t {
+  vector,        // value op other[i]
+  scalar,        // value op *other
+  vector_first,  // other[i] op value
+  scalar_first,  // *other op value
+  self,          // value op value; and those of one operand
+};
+
+struct ChainOp {
+  ChainCode code;
+  ChainForm form;
+  const float* other;
+};
+
+inline constexpr int kMostChainOps = 16;
+
+// out[i] = the last operation's value, of in[i]; the bits are those of the kernels one by one.
+// `out` may be `in` or an `other`. around: written past the caches, where out is the start of a
+// cache line (a non_temporal_fence() has to follow).
+using ChainFn = void (*)(const ChainOp* ops, int count, const float* in, float* out, bool around,
+                         std::int64_t n);
+
+// Null where this machine has no kernel of them.
+ChainFn chain_kernel();
+
+}  // namespace shmap::cpu
