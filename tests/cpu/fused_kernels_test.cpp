@@ -358,6 +358,69 @@ TEST(FusedKernels, LargePrograms) {
   }
 }
 
+// Every operation of a chain in every form, one after another.
+TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
+  Random random(7);
+  const std::vector<const Primitive*> binary = {&add_p, &sub_p, &mul_p, &div_p, &max_p, &min_p};
+  const std::vector<const Primitive*> unary = {&neg_p, &abs_p, &square_p, &sqrt_p};
+  for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 1}, {1, 63}, {1, 64}, {1, 127}, {1, 128}, {1, 1025}, {3, 4096}, {5, 2050}}) {
+    for (const Primitive* only : binary) {
+      Case c;
+      c.program = std::make_shared<FusedProgram>(rows, cols);
+      FusedProgram& p = *c.program;
+      const Shape shape = {rows, cols};
+      const auto input = [&](FusedKind kind, const Shape& of) {
+        c.operands.push_back(random.values(f32, of));
+        return std::pair{p.add_input(f32, kind), c.operands.back()};
+      };
+      std::pair<int, Array> y = input(FusedKind::full, shape);
+      const auto full = input(FusedKind::full, shape), one = input(FusedKind::scalar, {1, 1});
+      const auto apply = [&](const Primitive& primitive, std::pair<int, Array> a,
+                             std::pair<int, Array> b) {
+        y.first = p.add_map(primitive, {a.first, b.first});
+        y.second = bind(primitive, broadcast_to(a.second, shape), broadcast_to(b.second, shape),
+                        no_params, {});
+      };
+      for (const Primitive* other : {only, binary[std::size_t(random.below(6))]}) {
+        apply(*other, y, full);
+        apply(*only, one, y);
+        apply(*other, y, y);
+        apply(*only, full, y);
+        apply(*other, y, one);
+        const Primitive& next = *random.one_of(unary);
+        y.first = p.add_map(next, {y.first});
+        y.second = bind(next, y.second, no_params, {});
+      }
+      p.add_output(y.first, ShapedArray(shape, f32));
+      c.results.push_back(y.second);
+      check(c);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST(FusedKernels, LongChainsAreCut) {
+  constexpr int kLinks = 2 * cpu::kMostChainOps + 3;
+  Case c;
+  c.program = std::make_shared<FusedProgram>(1, 1000);
+  Random random(8);
+  c.operands.push_back(random.values(f32, {1, 1000}));
+  int y = c.program->add_input(f32, FusedKind::full);
+  const float step = 0.37f;
+  const int literal = c.program->add_literal(f32, &step);
+  Array want = c.operands[0];
+  for (int k = 0; k < kLinks; ++k) {
+    y = c.program->add_map(k % 2 ? add_p : mul_p, {y, literal});
+    want = k % 2 ? want + step : want * step;
+  }
+  c.program->add_output(y, ShapedArray({1, 1000}, f32));
+  c.results.push_back(want);
+  check(c);
+  const cpu::FusedStepList list = cpu::make_fused_steps(*c.program, cpu::FusedWrite::plain);
+  EXPECT_EQ(list.steps.size(), cpu::chain_kernel() ? 3u : std::size_t{kLinks});
+}
+
 TEST(FusedKernels, AChainTakesTheMemoryOfADonatedOperand) {
   FusedProgram program(1, 1000);
   const int x = program.add_input(f32, FusedKind::full);
