@@ -15,11 +15,9 @@ namespace {
 
 // Short rows are taken together, some values of them fit in the first cache (32 to 48 KB).
 constexpr std::int64_t kTileBytes = 8192;
-// Longer ones are cut in blocks. Where every value is there for its block alone, the loops of its
-// kernels are so short that the processor sees through several of them at once: it divides for one
-// while it loads for the next, and knows when each ends. What is kept for a whole row wants longer
-// ones.
-constexpr std::int64_t kStreamBytes = 1024, kBlockBytes = 2048;
+// Longer ones are cut in blocks, so short that the loops of some kernels are before the processor's
+// eyes at once: it divides in one while it loads for the next, and knows when each ends.
+constexpr std::int64_t kBlockBytes = 2048;
 // Rows of fewer elements are not worth a call each.
 constexpr std::int64_t kShortRow = 48;
 constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands that no near cache holds
@@ -79,7 +77,7 @@ class Lowering {
     list_.rows = rows_matter ? p_.rows() : 1;
     list_.cols = rows_matter ? p_.cols() : p_.rows() * p_.cols();
     const std::int64_t tile = kTileBytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
-    const std::int64_t block = (rows_matter ? kBlockBytes : kStreamBytes) / widest;
+    const std::int64_t block = kBlockBytes / widest;
     list_.tile_rows = 1;
     list_.block_cols = cols;
     if (cols < (rows_matter ? tile : block)) {
