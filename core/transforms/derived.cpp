@@ -49,6 +49,7 @@ class Made {
   static bool reusable(const JvpProgram& p) { return are_concrete(p.consts); }
   static bool reusable(const LinearizedProgram& p) { return are_concrete(p.primal_consts); }
   static bool reusable(const TransposedProgram& p) { return are_concrete(p.consts); }
+  static bool reusable(const BatchedProgram& p) { return are_concrete(p.consts); }
 
   std::mutex mutex_;
   std::list<Entry> entries_;
@@ -79,6 +80,14 @@ std::shared_ptr<const TransposedProgram> derived_transpose(const JaxprRef& jaxpr
                                                            const std::vector<bool>& given) {
   return made<TransposedProgram>().get(jaxpr, linear, given,
                                        [&] { return transpose_program(*jaxpr, linear, given); });
+}
+
+std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::int64_t size,
+                                                    const std::vector<bool>& batched) {
+  std::vector<bool> bits;
+  for (std::int64_t rest = size; rest > 0; rest >>= 1) bits.push_back(rest & 1);
+  return made<BatchedProgram>().get(jaxpr, batched, bits,
+                                    [&] { return batch_program(*jaxpr, size, batched); });
 }
 
 std::vector<bool> given_mask(std::span<const Array> values) {

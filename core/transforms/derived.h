@@ -1,8 +1,9 @@
-// Derivatives of programs, each made once: differentiating the same program again, as a training
-// loop does at every step, finds it made. Usable from several threads.
+// Derivatives of programs, and programs of many, each made once: differentiating the same program
+// again, as a training loop does at every step, finds it made. Usable from several threads.
 #pragma once
 #include <memory>
 
+#include "core/transforms/batch.h"
 #include "core/transforms/jvp.h"
 #include "core/transforms/linearize.h"
 #include "core/transforms/transpose.h"
@@ -16,6 +17,8 @@ std::shared_ptr<const LinearizedProgram> derived_linearization(const JaxprRef& j
 std::shared_ptr<const TransposedProgram> derived_transpose(const JaxprRef& jaxpr,
                                                            const std::vector<bool>& linear,
                                                            const std::vector<bool>& given);
+std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::int64_t size,
+                                                    const std::vector<bool>& batched);
 
 // Which of the values are not empty.
 std::vector<bool> given_mask(std::span<const Array> values);

@@ -311,6 +311,68 @@ TEST(Vmap, DerivativesInAnyOrder) {
   EXPECT_EQ(array_diff(sum(gx), dy, 1e-4), "");
 }
 
+// Scalar functions of x and of an index, in which what decides, starts and orders differ among the
+// many.
+std::vector<std::pair<const char*, std::function<Array(Array, Array)>>> indexed_functions() {
+  return {
+      {"take",
+       [](Array x, Array k) {
+         return sum(take(x * x, stack({k, k + 1})));
+       }},
+      {"index", [](Array x, Array k) { return sin(x)[k] * x[0]; }},
+      {"dynamic_slice", [](Array x, Array k) { return sum(square(dynamic_slice(x, {k}, {2}))); }},
+      {"dynamic_update_slice",
+       [](Array x, Array k) {
+         return sum(square(dynamic_update_slice(x, slice(x, {0}, {2}) * 2.f, {k})));
+       }},
+      {"sort", [](Array x, Array k) { return sum(sort(x) * arange(4)) * astype(k, f32); }},
+      {"cond",
+       [](Array x, Array k) {
+         return cond(
+             k > 1, [](Array a) { return sum(a * a); }, [](Array a) { return prod(a); }, x);
+       }},
+      {"switch",
+       [](Array x, Array k) {
+         return switch_(k,
+                        {[](Array a) { return sum(a * a); }, [](Array a) { return a[1]; },
+                         [](Array a) { return logsumexp(a); }},
+                        x);
+       }},
+      {"scan",
+       [](Array x, Array k) {
+         return scan(
+                    [&](Array c, Array v) {
+                      return std::pair{c * v + astype(k, f32), c};
+                    },
+                    x[0], x)
+             .first;
+       }},
+      {"jit",
+       [](Array x, Array k) {
+         return jit([](Array a, Array i) { return sum(tanh(a) * astype(i, f32)); })(x, k);
+       }},
+  };
+}
+
+TEST(Vmap, DerivativesOfWhatDiffersAmongTheMany) {
+  const Array xs = values({5, 4}), ks = array({0, 3, 1, 2, 1}, {5});
+  for (const auto& [name, f] : indexed_functions()) {
+    const auto g = f;
+    const auto gradient = [g](const Arrays& a) { return Arrays{grad(g)(a[0], a[1])}; };
+    EXPECT_EQ(check_vmap({name, gradient, {ShapedArray({4}, f32), ShapedArray({}, i32)}, 1e-5}),
+              "");
+    const auto total = [g, ks](Array x) { return sum(vmap(g)(x, ks)); };
+    const Array want = vmap(grad(g))(xs, ks);
+    EXPECT_EQ(array_diff(want, grad(total)(xs), 1e-5), "") << name;
+    EXPECT_EQ(array_diff(want, jit(grad(total))(xs), 1e-5), "") << name;
+    EXPECT_EQ(array_diff(want, grad(jit(total))(xs), 1e-5), "") << name;
+    EXPECT_EQ(
+        array_diff(sum(want), jvp(total, std::tuple{xs}, std::tuple{ones({5, 4})}).second, 1e-4),
+        "")
+        << name;
+  }
+}
+
 // ---- what the host sees
 
 TEST(Vmap, PrintsTypesAndALineForEach) {
