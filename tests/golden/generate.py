@@ -24,6 +24,7 @@ TOPICS = [
     "vmap",
     "derivatives",
     "control_flow_grad",
+    "gradients",
 ]
 
 
