@@ -90,6 +90,12 @@ def comparisons():
     for row, must, stretch in (("transformer", 1.6, 2.2), ("transformer_first_call", 100, 400)):
         compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_layer", row))
 
+    for row, must, stretch in (("transformer_grad", 1.6, 2.2),
+                               ("transformer_grad_first_call", 100, 400), ("mlp_grad", 1.6, None)):
+        compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_grad", row))
+    compare("grad_1000", "JAX make_jaxpr", [("jax", "grad_1000")], 30, 50,
+            ("shmap_grad", "grad_1000"))
+
     # µs a call and device on so many devices: against itself at 8, and against JAX.
     for n in DEVICE_COUNTS:
         for row in ("eager_op_a_device", "jit_psum_a_device"):

@@ -12,6 +12,7 @@ os.environ["XLA_FLAGS"] = (
 )
 
 import jax  # noqa: E402
+import jax.extend.core  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import jaxlib  # noqa: E402
 import numpy as np  # noqa: E402
@@ -398,14 +399,129 @@ def transformer_first_call():
     return Row(check=lambda: check(jax.block_until_ready(last[0](*args))), time_batch=time_batch)
 
 
-def transformer_memory():
-    """Bytes that the compiler says the layer takes on all devices, and '' or what was wrong."""
-    mapped, args, check = layer()
-    compiled = jax.jit(mapped).lower(*args).compile()
+def compiled_memory(f, args, check):
+    """Bytes that the compiler says f takes on all devices, and '' or what was wrong."""
+    compiled = jax.jit(f).lower(*args).compile()
     use = compiled.memory_analysis()
     total = (use.argument_size_in_bytes + use.output_size_in_bytes + use.temp_size_in_bytes
              - use.alias_size_in_bytes)
     return DEVICES * total, check(jax.block_until_ready(compiled(*args)))
+
+
+def transformer_memory():
+    return compiled_memory(*layer())
+
+
+# ----------------------------------------------------------------------------------- derivatives
+
+
+def layer_gradient():
+    """(the gradient function of weights and input, its arguments, the check of a result)
+
+    The loss is the layer's output on the checked sequence, weighed by random numbers; what is
+    checked is its slope, in double, along a random direction over all weights.
+    """
+    mapped, (x, w), _ = layer()
+    B, S, E = (LAYER[n] for n in "BSE")
+    checked = 5
+    c = np.zeros((B, S, E), np.float32)
+    c[checked] = random_floats(S, E)
+    c_on_devices = jax.device_put(c, x.sharding)
+    gradient = jax.grad(lambda w, x: jnp.sum(mapped(x, w) * c_on_devices), argnums=(0, 1))
+
+    host = {n: np.asarray(v, np.float64) for n, v in w.items()}
+    one = np.asarray(x)[checked]
+    step = {n: np.random.default_rng(k).uniform(-1, 1, v.shape) * np.std(v) / 64
+            for k, (n, v) in enumerate(host.items())}
+    value = lambda sign: np.sum(  # noqa: E731
+        layer_reference(one, {n: host[n] + sign * step[n] for n in host}) * c[checked])
+    slope = (value(1) - value(-1)) / 2
+
+    def check(result):
+        got = sum(np.sum(np.asarray(result[0][n], np.float64) * step[n]) for n in host)
+        return "" if abs(got - slope) <= 2e-3 * abs(slope) else f"slope {got}, should be {slope}"
+
+    return gradient, (w, x), check
+
+
+def transformer_grad():
+    gradient, args, check = layer_gradient()
+    return waited(jax.jit(gradient), args, check)
+
+
+def transformer_grad_first_call():
+    gradient, args, check = layer_gradient()
+    last = []
+
+    def time_batch(n):
+        seconds = 0.0
+        for _ in range(n):
+            start = time.perf_counter()
+            last[:] = [jax.jit(lambda w, x: gradient(w, x)).lower(*args).compile()]
+            seconds += time.perf_counter() - start
+        return seconds
+
+    return Row(check=lambda: check(jax.block_until_ready(last[0](*args))), time_batch=time_batch)
+
+
+def transformer_grad_memory():
+    gradient, args, check = layer_gradient()
+    return compiled_memory(gradient, args, check)
+
+
+def mlp_grad():
+    """grad_bench's perceptron, data parallel: value and gradient."""
+    sizes, batch = (256, 512, 512, 64), 1024
+    net = [(random_floats(m, n) * np.float32(0.1), random_floats(n))
+           for m, n in zip(sizes, sizes[1:])]
+    x, target = random_floats(batch, sizes[0]), random_floats(batch, sizes[-1])
+
+    def predict(net, x):
+        for w, b in net[:-1]:
+            x = jnp.tanh(x @ w + b)
+        return x @ net[-1][0] + net[-1][1]
+
+    def loss(net, x, target):
+        return jax.lax.pmean(jnp.mean(jnp.square(predict(net, x) - target)), "i")
+
+    mapped = jax.shard_map(loss, mesh=mesh, in_specs=(P(), P("i"), P("i")), out_specs=P())
+    args = (jax.device_put(net, NamedSharding(mesh, P())), put(x, "i"), put(target, "i"))
+
+    def first_gradient():
+        a = [x.astype(np.float64)]
+        for k, (w, b) in enumerate(net):
+            y = a[-1] @ w.astype(np.float64) + b
+            a.append(np.tanh(y) if k < 2 else y)
+        bar = 2 * (a[-1] - target) / a[-1].size
+        for k in (2, 1):
+            bar = bar @ net[k][0].astype(np.float64).T * (1 - a[k] ** 2)
+        return a[0].T @ bar
+
+    want = first_gradient()
+    return waited(jax.jit(jax.value_and_grad(mapped)), args,
+                  lambda r: close(r[1][0][0], want, 1e-6))
+
+
+def grad_1000():
+    last = []
+
+    def call():
+        def f(x):
+            y = x
+            for _ in range(500):
+                y = jnp.sin(y) * x
+            return jnp.sum(y)
+
+        last[:] = [jax.make_jaxpr(jax.grad(f))(jax.ShapeDtypeStruct((1024,), np.float32))]
+
+    def check():
+        x = random_floats(1024)
+        y, slope = x.astype(np.float64), np.ones(1024)
+        for _ in range(500):
+            y, slope = np.sin(y) * x, np.cos(y) * slope * x + np.sin(y)
+        return close(jax.extend.core.jaxpr_as_fun(last[0])(x)[0], slope, 1e-3)
+
+    return Row(call, check)
 
 
 # --------------------------------------------------------------------------- memory, queued calls
@@ -466,6 +582,10 @@ def factories():
         "jit_psum_a_device": psum_a_device,
         "transformer": transformer,
         "transformer_first_call": transformer_first_call,
+        "transformer_grad": transformer_grad,
+        "transformer_grad_first_call": transformer_grad_first_call,
+        "mlp_grad": mlp_grad,
+        "grad_1000": grad_1000,
         "cm_seed": lambda: collective_matmul("seed"),
     }
     for kind in ("gather", "scatter"):
@@ -480,6 +600,12 @@ def factories():
     return rows
 
 
+MEASURES = {
+    "--replicated": replicated_memory,
+    "--transformer-memory": transformer_memory,
+    "--transformer-grad-memory": transformer_grad_memory,
+}
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--queued"]:
         queued_calls(int(sys.argv[2]))
@@ -487,8 +613,8 @@ if __name__ == "__main__":
         fault = first_result()
         if fault:
             sys.exit(f"#wrong first result: {fault}")
-    elif sys.argv[1:2] in (["--replicated"], ["--transformer-memory"]):
-        measure = replicated_memory if sys.argv[1] == "--replicated" else transformer_memory
+    elif sys.argv[1:2] and sys.argv[1] in MEASURES:
+        measure = MEASURES[sys.argv[1]]
         taken, fault = measure()
         if fault:
             sys.exit(f"#wrong {sys.argv[1]}: {fault}")

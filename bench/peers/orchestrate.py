@@ -134,6 +134,7 @@ def programs(options):
         Program("shmap_spaces", [exe("shmap_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8/8"}),
         Program("shmap_jit", [exe("jit_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("shmap_layer", [exe("transformer_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
+        Program("shmap_grad", [exe("grad_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
         Program("once", [exe("once_bench")], {"SHMAP_DEVICES": "cpu:8"}),
         Program("hand_loop", [exe("hand_loop"), "--serve"]),
         Program("memory_floor", [exe("memory_floor"), "--serve"]),
@@ -301,14 +302,22 @@ def replicated(fleet, options):
 
 
 def layer_memory(fleet, options):
+    return peak_memory(fleet, "transformer_memory", "shmap_layer", "--transformer-memory")
+
+
+def layer_grad_memory(fleet, options):
+    return peak_memory(fleet, "transformer_grad_memory", "shmap_grad", "--transformer-grad-memory")
+
+
+def peak_memory(fleet, row, program, of_jax):
     must, stretch = LAYER_MEMORY
-    line = {"row": "transformer_memory", "peer": "JAX's report", "must": None, "stretch": None}
-    ours, why = run_once([fleet["shmap_layer"].command[0], "--memory"], fleet["shmap_layer"].env)
+    line = {"row": row, "peer": "JAX's report", "must": None, "stretch": None}
+    ours, why = run_once([fleet[program].command[0], "--memory"], fleet[program].env)
     if ours is None or ours.returncode != 0:
         return {**line, "verdict": "not run", "note": why or (ours.stdout + ours.stderr)[-200:]}
     if not fleet["jax"].command:
         return {**line, "verdict": "not run", "note": "jax: not installed"}
-    theirs, why = run_once([*fleet["jax"].command, "--transformer-memory"])
+    theirs, why = run_once([*fleet["jax"].command, of_jax])
     if theirs is None or theirs.returncode != 0:
         return {**line, "verdict": "not run", "note": why or (theirs.stdout + theirs.stderr)[-200:]}
     share = int(ours.stdout) / int(theirs.stdout)
@@ -387,7 +396,7 @@ def main():
               "queued_calls": functools.partial(queued, "queued_calls", "--queued"),
               "queued_jit_calls": functools.partial(queued, "queued_jit_calls", "--queued-jit"),
               "replicated_argument": replicated,
-              "transformer_memory": layer_memory}
+              "transformer_memory": layer_memory, "transformer_grad_memory": layer_grad_memory}
     names = list(dict.fromkeys(line.name for line in table)) + list(single)
     chosen = names
     if options.rows:

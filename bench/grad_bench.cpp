@@ -1,0 +1,314 @@
+// Rows of derivatives: gradients under jit on 8 devices, what tracing them takes, an eager one.
+// Every gradient is checked in the run: against plain backpropagation in double, or against the
+// slope of the loss, in double, along a random direction.
+//
+//   grad_bench --memory   prints the bytes that the layer's gradient took at their peak, under jit:
+//                         arguments, results, everything between; one memory space
+#include <shmap/shmap.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/support/rows.h"
+#include "bench/support/transformer_layer.h"
+#include "core/device/backend.h"
+#include "core/device/memory_space.h"
+#include "core/device/runtime.h"
+
+namespace {
+
+using namespace shmap;
+using bench::Row;
+using bench::Work;
+using Values = std::vector<float>;
+using Doubles = std::vector<double>;
+
+std::string off_by(const std::string& what, double got, double want, double tolerance) {
+  if (std::abs(got - want) <= tolerance * std::abs(want)) return "";
+  return what + " is " + std::to_string(got) + ", and should be " + std::to_string(want);
+}
+
+// ------------------------------------------------------------------ a perceptron, data parallel
+
+struct Layer {
+  Array w, b;
+};
+struct Net {
+  Layer first, second, last;
+};
+
+Array mlp_loss(Net net, Array x, Array target) {
+  Array h = tanh(matmul(x, net.first.w) + net.first.b);
+  h = tanh(matmul(h, net.second.w) + net.second.b);
+  return mean(square(matmul(h, net.last.w) + net.last.b - target));
+}
+
+struct Mlp {
+  static constexpr std::size_t kBatch = 1024;
+  static constexpr std::size_t kSizes[] = {256, 512, 512, 64};
+  Values w[3], b[3], x, target;
+
+  Mlp() {
+    for (std::size_t k = 0; k < 3; ++k) {
+      w[k] = bench::random_floats(kSizes[k] * kSizes[k + 1], 10 + k);
+      for (float& v : w[k]) v *= 0.1f;
+      b[k] = bench::random_floats(kSizes[k + 1], 20 + k);
+    }
+    x = bench::random_floats(kBatch * kSizes[0], 30);
+    target = bench::random_floats(kBatch * kSizes[3], 31);
+  }
+  Net net(const Mesh& mesh) const {
+    const NamedSharding whole(mesh, P());
+    const auto layer = [&](std::size_t k) {
+      return Layer{device_put(array<float>(w[k], {kSizes[k], kSizes[k + 1]}), whole),
+                   device_put(array<float>(b[k], {kSizes[k + 1]}), whole)};
+    };
+    return {layer(0), layer(1), layer(2)};
+  }
+  Array rows(const Values& values, std::size_t columns, const Mesh& mesh) const {
+    return device_put(array<float>(values, {kBatch, columns}), NamedSharding(mesh, P("i")));
+  }
+
+  // The gradient of the first layer's weights, by hand.
+  Doubles first_gradient() const {
+    Doubles a[4];
+    a[0].assign(x.begin(), x.end());
+    for (std::size_t k = 0; k < 3; ++k) {
+      const std::size_t in = kSizes[k], out = kSizes[k + 1];
+      a[k + 1].assign(kBatch * out, 0.0);
+      for (std::size_t r = 0; r < kBatch; ++r) {
+        double* y = &a[k + 1][r * out];
+        for (std::size_t j = 0; j < out; ++j) y[j] = b[k][j];
+        for (std::size_t i = 0; i < in; ++i)
+          for (std::size_t j = 0; j < out; ++j) y[j] += a[k][r * in + i] * w[k][i * out + j];
+        if (k < 2)
+          for (std::size_t j = 0; j < out; ++j) y[j] = std::tanh(y[j]);
+      }
+    }
+    Doubles bar(a[3].size());
+    for (std::size_t n = 0; n < bar.size(); ++n)
+      bar[n] = 2 * (a[3][n] - target[n]) / static_cast<double>(bar.size());
+    for (std::size_t k = 3; k-- > 1;) {
+      const std::size_t in = kSizes[k], out = kSizes[k + 1];
+      Doubles before(kBatch * in, 0.0);
+      for (std::size_t r = 0; r < kBatch; ++r) {
+        for (std::size_t i = 0; i < in; ++i) {
+          double s = 0;
+          for (std::size_t j = 0; j < out; ++j) s += bar[r * out + j] * w[k][i * out + j];
+          const double h = a[k][r * in + i];
+          before[r * in + i] = s * (1 - h * h);
+        }
+      }
+      bar = std::move(before);
+    }
+    const std::size_t in = kSizes[0], out = kSizes[1];
+    Doubles g(in * out, 0.0);
+    for (std::size_t r = 0; r < kBatch; ++r)
+      for (std::size_t i = 0; i < in; ++i)
+        for (std::size_t j = 0; j < out; ++j) g[i * out + j] += a[0][r * in + i] * bar[r * out + j];
+    return g;
+  }
+};
+
+Work mlp_grad() {
+  auto t = std::make_shared<Mlp>();
+  auto want = std::make_shared<Doubles>(t->first_gradient());
+  const Mesh mesh = make_mesh({8}, {"i"});
+  auto loss =
+      shard_map([](Net net, Array x, Array target) { return pmean(mlp_loss(net, x, target), "i"); },
+                mesh, {P(), P("i"), P("i")}, P());
+  auto result = std::make_shared<Net>();
+  auto call = [result, f = jit(value_and_grad(loss)), net = t->net(mesh),
+               x = t->rows(t->x, Mlp::kSizes[0], mesh),
+               target = t->rows(t->target, Mlp::kSizes[3], mesh)] {
+    *result = Net();
+    auto [value, gradient] = f(net, x, target);
+    *result = gradient;
+    for (const Layer* l : {&result->first, &result->second, &result->last}) {
+      l->w.block_until_ready();
+      l->b.block_until_ready();
+    }
+  };
+  return {
+      call, [=] { return bench::difference(result->first.w.to_vector<float>(), *want, 1e-6); }, {}};
+}
+
+// ------------------------------------------------------------------------- a long chain, traced
+
+constexpr int kPairs = 500;
+
+Work grad_1000() {
+  auto latest = std::make_shared<std::optional<ClosedJaxpr>>();
+  auto call = [latest] {
+    // What it captures makes it another function at each call: it is traced anew.
+    int pairs = kPairs;
+    *latest = make_jaxpr([pairs](Array x) {
+      return grad([pairs](Array x) {
+        Array y = x;
+        for (int k = 0; k < pairs; ++k) y = sin(y) * x;
+        return sum(y);
+      })(x);
+    })(ShapedArray({1024}, f32));
+  };
+  auto check = [latest]() -> std::string {
+    const Values values = bench::random_floats(1024, 6);
+    Doubles want;
+    for (const float v : values) {
+      double y = v, slope = 1;
+      for (int k = 0; k < kPairs; ++k) {
+        slope = std::cos(y) * slope * v + std::sin(y);
+        y = std::sin(y) * v;
+      }
+      want.push_back(slope);
+    }
+    const std::vector<Array> out = eval_jaxpr(**latest, {array<float>(values, {1024})});
+    return bench::difference(out.at(0).to_vector<float>(), want, 1e-3);
+  };
+  return {call, check, {}};
+}
+
+// ------------------------------------------------------------------------ the transformer layer
+
+namespace layer = bench::transformer;
+
+constexpr double kStep = 1.0 / 64;  // of a weight's own size
+
+// The layer's loss: its output on the checked sequence, weighed by random numbers.
+struct LayerLoss {
+  layer::Data data;
+  Values weights = bench::random_floats(layer::S * layer::E, 40);
+  double slope = 0;  // of the loss, along `direction`
+  Values direction[7];
+
+  LayerLoss() {
+    layer::Data ahead = data, behind = data;
+    Values* a[] = {&ahead.scale, &ahead.wq,   &ahead.wk,   &ahead.wv,
+                   &ahead.wo,    &ahead.w_in, &ahead.w_out};
+    Values* b[] = {&behind.scale, &behind.wq,   &behind.wk,   &behind.wv,
+                   &behind.wo,    &behind.w_in, &behind.w_out};
+    for (std::size_t k = 0; k < 7; ++k) {
+      const Values v = bench::random_floats(a[k]->size(), 50 + k);
+      for (std::size_t n = 0; n < v.size(); ++n) {
+        const float step = v[n] * static_cast<float>(kStep) * (k == 0 ? 1.f : 0.08f);
+        (*a[k])[n] += step;
+        (*b[k])[n] -= step;
+        // As rounded.
+        direction[k].push_back(((*a[k])[n] - (*b[k])[n]) / 2);
+      }
+    }
+    slope = (value(ahead) - value(behind)) / 2;
+  }
+  double value(const layer::Data& at) const {
+    const Doubles y = layer::reference(at, layer::kChecked);
+    double sum = 0;
+    for (std::size_t n = 0; n < y.size(); ++n) sum += y[n] * weights[n];
+    return sum;
+  }
+  Array mask() const {
+    Values all(layer::B * layer::S * layer::E);
+    std::copy(weights.begin(), weights.end(),
+              all.begin() + static_cast<std::ptrdiff_t>(layer::kChecked * weights.size()));
+    return data.put(all, {layer::B, layer::S, layer::E}, P("i", none, "j"));
+  }
+  auto loss() const {
+    return [mapped = data.mapped(), mask = mask()](layer::Layer w, Array x) {
+      return sum(mapped(x, w) * mask);
+    };
+  }
+  std::string check(const layer::Layer& g) const {
+    double got = 0;
+    std::size_t k = 0;
+    for (const Array* leaf : {&g.scale, &g.wq, &g.wk, &g.wv, &g.wo, &g.w_in, &g.w_out}) {
+      const Values values = leaf->to_vector<float>();
+      for (std::size_t n = 0; n < values.size(); ++n)
+        got += static_cast<double>(values[n]) * direction[k][n];
+      ++k;
+    }
+    return off_by("the loss's slope along a random direction", got, slope, 2e-3);
+  }
+};
+
+void wait_for(const layer::Layer& g) {
+  for (const Array* leaf : {&g.scale, &g.wq, &g.wk, &g.wv, &g.wo, &g.w_in, &g.w_out})
+    leaf->block_until_ready();
+}
+
+Work transformer_grad() {
+  auto t = std::make_shared<LayerLoss>();
+  auto result = std::make_shared<layer::Layer>();
+  auto call = [result, f = jit(grad<0, 1>(t->loss())), w = t->data.weights(), x = t->data.input()] {
+    *result = layer::Layer();
+    auto [of_w, of_x] = f(w, x);
+    *result = of_w;
+    wait_for(*result);
+    of_x.block_until_ready();
+  };
+  return {call, [=] { return t->check(*result); }, {}};
+}
+
+// Until the first call returns: its work is queued by then, and awaited outside of the time.
+Work first_call() {
+  auto t = std::make_shared<LayerLoss>();
+  auto result = std::make_shared<layer::Layer>();
+  auto time_batch = [t, result, w = t->data.weights(), x = t->data.input()](std::int64_t n) {
+    double seconds = 0;
+    for (std::int64_t k = 0; k < n; ++k) {
+      *result = layer::Layer();
+      auto f = jit([loss = t->loss()](layer::Layer w, Array x) { return grad<0, 1>(loss)(w, x); });
+      const auto start = std::chrono::steady_clock::now();
+      auto [of_w, of_x] = f(w, x);
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      *result = of_w;
+      wait_for(*result);
+      of_x.block_until_ready();
+    }
+    return seconds;
+  };
+  return {{}, [=] { return t->check(*result); }, time_batch};
+}
+
+// Prints the peak over replays: what the memory spaces hold for anybody.
+int print_memory() {
+  const LayerLoss t;
+  const layer::Layer w = t.data.weights();
+  const Array x = t.data.input();
+  const auto f = jit(grad<0, 1>(t.loss()));
+  layer::Layer result;
+  std::int64_t peak = 0;
+  for (int k = 0; k < 6; ++k) {
+    if (k == 3)
+      for (MemorySpace* space : runtime().backend().spaces()) space->reset_peak();
+    result = layer::Layer();
+    auto [of_w, of_x] = f(w, x);
+    result = of_w;
+    wait_for(result);
+    of_x.block_until_ready();
+  }
+  for (MemorySpace* space : runtime().backend().spaces()) peak += space->peak_bytes();
+  const std::string fault = t.check(result);
+  if (!fault.empty()) std::printf("#wrong transformer layer's gradient: %s\n", fault.c_str());
+  std::printf("%lld\n", static_cast<long long>(peak));
+  return fault.empty() ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* devices = std::getenv("SHMAP_DEVICES");
+  init(argc, argv, {.devices = devices == nullptr ? "cpu:8" : devices});
+  if (argc > 1 && std::strcmp(argv[1], "--memory") == 0) return print_memory();
+  return bench::bench_main(
+      argc, argv, "shmap_grad",
+      {{"mlp_grad", {}, mlp_grad},
+       {"grad_1000", {}, grad_1000},
+       {"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad},
+       {"transformer_grad_first_call", {}, first_call}},
+      {{"devices", devices == nullptr ? "cpu:8" : devices}});
+}
