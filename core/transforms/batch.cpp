@@ -108,9 +108,9 @@ void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const 
 }
 
 Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTree& result,
-               SourceLine source) {
+               SourceLine source, std::uint64_t tag) {
   ensure_started();
-  BatchTrace trace(current_trace(), size);
+  BatchTrace trace(current_trace(), size, tag);
   std::vector<Array> leaves;
   for (std::size_t i = 0; i < args.values.size(); ++i)
     leaves.push_back(trace.wrap(std::move(args.values[i]), args.dims[i]));

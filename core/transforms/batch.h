@@ -52,9 +52,9 @@ struct Batch {
   std::vector<int> dims;
 };
 // f on batched arguments, under the current trace. `result` gets the structure of what f returns;
-// its leaves are moved out.
+// its leaves are moved out. tag: as of a BatchTrace.
 Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTree& result,
-               SourceLine source);
+               SourceLine source, std::uint64_t tag = 0);
 
 // The program of many: operands in `batched` and results in `batched_out` have a first dim more.
 // Values that it captures come first, as `consts`.

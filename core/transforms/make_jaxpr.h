@@ -56,6 +56,8 @@ class JaxprTrace final : public Trace {
   bool auto_pbroadcast() const override { return options_.auto_pbroadcast; }
   bool checks_variance() const override { return options_.check_variance; }
 
+  // StagingOptions::below.
+  Trace* below() const { return options_.below; }
   // Whether it is a value of this program, or of one around it (StagingOptions::outer).
   bool is_staged(const Array& x) const {
     return is_mine(x) || (options_.outer && options_.outer->is_staged(x));

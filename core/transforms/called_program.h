@@ -1,0 +1,39 @@
+// What primitives have in common whose program stands for them: checkpoint, custom_jvp_call,
+// custom_vjp_call. Run or lowered, the program takes the equation's place.
+#pragma once
+#include "core/ir/jaxpr.h"
+
+namespace shmap {
+
+struct CalledParams : Params {
+  JaxprRef jaxpr;
+};
+template <class Derived>
+struct CalledParamsOf : CalledParams {
+  std::unique_ptr<Params> clone() const override {
+    return std::make_unique<Derived>(static_cast<const Derived&>(*this));
+  }
+};
+
+int count_called(Types in, const Params& params);
+void eval_called(Types in, const Params& params, std::span<ShapedArray> out);
+void vary_called(Types in, const Params& params, const detail::AxisEnv& env,
+                 std::span<ShapedArray> out);
+void interpret_called(std::span<Array> in, const Params& params, std::span<Array> out,
+                      SourceLine source);
+void lower_called(LowerCall& call);
+// In the equation's place: its program, transposed.
+void transpose_called(TransposeCall& call);
+
+constexpr Primitive called_primitive(const char* name) {
+  Primitive p;
+  p.name = name;
+  p.abstract_eval = eval_called;
+  p.result_count = count_called;
+  p.variance = vary_called;
+  p.interpret = interpret_called;
+  p.lower = lower_called;
+  return p;
+}
+
+}  // namespace shmap
