@@ -39,8 +39,7 @@ void vary_called(Types in, const Params& params, const detail::AxisEnv&, std::sp
       throw_operand(i, in[i], jaxpr.binders[i]->type);
 }
 
-void interpret_called(std::span<Array> in, const Params& params, std::span<Array> out,
-                      SourceLine) {
+void interpret_called(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine) {
   std::vector<Array> args(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
   std::vector<Array> results = eval_jaxpr(called(params), std::move(args));
   std::move(results.begin(), results.end(), out.begin());
@@ -53,9 +52,8 @@ void lower_called(LowerCall& call) {
 }
 
 void transpose_called(TransposeCall& call) {
-  std::vector<Array> results =
-      backward_pass(called(call.params), {call.in.begin(), call.in.end()},
-                    {call.cotangents.begin(), call.cotangents.end()});
+  std::vector<Array> results = backward_pass(called(call.params), {call.in.begin(), call.in.end()},
+                                             {call.cotangents.begin(), call.cotangents.end()});
   std::move(results.begin(), results.end(), call.out.begin());
 }
 

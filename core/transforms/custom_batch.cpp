@@ -107,15 +107,14 @@ struct ManyForward {
 RuleCode batched_jvp_rule(RuleCode rule, std::vector<bool> batched, std::int64_t size) {
   const std::vector<bool> primals = batched;
   batched.insert(batched.end(), primals.begin(), primals.end());
-  return {std::make_shared<ManyJvpRule>(
-              ManyJvpRule{std::move(rule), std::move(batched), size}),
+  return {std::make_shared<ManyJvpRule>(ManyJvpRule{std::move(rule), std::move(batched), size}),
           ManyJvpRule::call};
 }
 
 ForwardCode batched_vjp_rule(ForwardCode rule, std::vector<bool> batched, TreeNode arguments,
                              std::int64_t size) {
-  return {std::make_shared<ManyForward>(ManyForward{std::move(rule), std::move(batched),
-                                                    std::move(arguments), size}),
+  return {std::make_shared<ManyForward>(
+              ManyForward{std::move(rule), std::move(batched), std::move(arguments), size}),
           ManyForward::call};
 }
 

@@ -20,8 +20,8 @@ struct RuleResult {
 // The rule at primals along tangents (empty: zero), under the current trace; its result checked.
 // wanted: the types of the function's result, where they are known.
 RuleResult call_rule(const RuleCode& rule, void* like, std::span<const Array> primals,
-                     std::span<const Array> tangents, const Types* wanted,
-                     const JaxprTrace* linear, SourceLine made) {
+                     std::span<const Array> tangents, const Types* wanted, const JaxprTrace* linear,
+                     SourceLine made) {
   std::vector<Array> leaves(primals.begin(), primals.end());
   for (std::size_t i = 0; i < primals.size(); ++i)
     leaves.push_back(or_zeros(tangents[i], node_of(primals[i])->type, made));
@@ -118,8 +118,7 @@ std::vector<Array> call_custom_jvp(BodyRef f, const RuleCode& rule, void* like,
       std::vector<Array> out;
       {
         TraceScope scope(batch.parent());
-        out = call_custom_jvp(BodyRef(body),
-                              batched_jvp_rule(rule, many.batched, batch.size()),
+        out = call_custom_jvp(BodyRef(body), batched_jvp_rule(rule, many.batched, batch.size()),
                               like, std::move(many.leaves), made);
       }
       for (Array& x : out) x = batch.wrap(std::move(x), 0);

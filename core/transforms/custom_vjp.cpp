@@ -18,12 +18,12 @@ using detail::TreeNode;
 
 namespace {
 
+constexpr const char* kReverseOnly =
+    "the function has a rule for reverse mode alone, and forward mode (jvp, jacfwd, the map that "
+    "linearize gives) was asked of it: use vjp, grad or jacrev, or give it a rule with custom_jvp";
+
 [[noreturn]] void throw_forward(SourceLine made) {
-  throw TypeError(
-      "custom_vjp: the function has a rule for reverse mode alone, and forward mode (jvp, jacfwd, "
-      "the map that linearize gives) was asked of it: use vjp, grad or jacrev, or give it a rule "
-      "with custom_jvp" +
-      at_line(made));
+  throw TypeError(std::string("custom_vjp: ") + kReverseOnly + at_line(made));
 }
 
 struct VjpSite {
@@ -90,9 +90,8 @@ void jvp_custom_vjp(JvpCall& call) {
   std::vector<ShapedArray> types;
   for (const Atom& a : p.jaxpr->outs) types.push_back(a.type());
   const Types wanted = types;
-  Forward made =
-      call_forward(p.rule, nullptr, {p.arguments, p.made}, call.primals.subspan(n),
-                   call.tangents.subspan(n), &wanted, call.linear, call.parent);
+  Forward made = call_forward(p.rule, nullptr, {p.arguments, p.made}, call.primals.subspan(n),
+                              call.tangents.subspan(n), &wanted, call.linear, call.parent);
   std::move(made.y.begin(), made.y.end(), call.out.begin());
   std::move(made.y_dot.begin(), made.y_dot.end(), call.tangents_out.begin());
 }
@@ -150,9 +149,9 @@ void transpose_linear(TransposeCall& call) {
   }
   FlatTree result;
   p.backward.call(p.backward.object.get(), leaves, result, nullptr);
-  std::vector<Array> bars =
-      fit_derivatives({"custom_vjp: what its second rule returns", "args", kCotangentRemedy, p.made},
-                      result, p.arguments, p.in_types);
+  std::vector<Array> bars = fit_derivatives(
+      {"custom_vjp: what its second rule returns", "args", kCotangentRemedy, p.made}, result,
+      p.arguments, p.in_types);
   std::size_t next = n;
   for (std::size_t i = 0; i < bars.size(); ++i)
     if (p.active[i]) call.out[next++] = std::move(bars[i]);
@@ -181,8 +180,8 @@ std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* lik
         primals.push_back(std::move(primal));
         tangents.push_back(std::move(tangent));
       }
-      Forward out = call_forward(rule, like, site, primals, tangents, nullptr, jvp.linear(),
-                                 jvp.parent());
+      Forward out =
+          call_forward(rule, like, site, primals, tangents, nullptr, jvp.linear(), jvp.parent());
       for (std::size_t o = 0; o < out.y.size(); ++o)
         out.y[o] = jvp.dual(std::move(out.y[o]), std::move(out.y_dot[o]), "custom_vjp", site.made);
       return std::move(out.y);
@@ -194,9 +193,9 @@ std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* lik
       std::vector<Array> out;
       {
         TraceScope scope(batch.parent());
-        out = call_custom_vjp(
-            BodyRef(body), batched_vjp_rule(rule, many.batched, site.arguments, batch.size()),
-            like, site, std::move(many.leaves));
+        out = call_custom_vjp(BodyRef(body),
+                              batched_vjp_rule(rule, many.batched, site.arguments, batch.size()),
+                              like, site, std::move(many.leaves));
       }
       for (Array& x : out) x = batch.wrap(std::move(x), 0);
       return out;
@@ -245,10 +244,9 @@ constinit Primitive custom_vjp_linear_p = [] {
   p.variance = vary_linear;
   p.interpret = interpret_linear;
   p.lower = lower_linear;
-  p.jvp = Rule<JvpFn>::none("it stands for a rule of reverse mode, which forward mode cannot use");
+  p.jvp = Rule<JvpFn>::none(kReverseOnly);
   p.transpose = Rule<TransposeFn>(transpose_linear);
-  p.batching =
-      Rule<BatchFn>::none("it stands for a rule of reverse mode, and is never run itself");
+  p.batching = Rule<BatchFn>::none(kReverseOnly);
   return p;
 }();
 

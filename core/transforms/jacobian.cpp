@@ -30,7 +30,8 @@ std::vector<Array> at_basis(const ShapedArray& type, Linear linear, SourceLine s
     result.leaves = linear(leaves[0]);
   };
   FlatTree result;
-  Batch outs = batch_of(BodyRef(body), {{basis_of(type, source)}, {0}}, type.size(), result, source);
+  Batch outs =
+      batch_of(BodyRef(body), {{basis_of(type, source)}, {0}}, type.size(), result, source);
   for (std::size_t o = 0; o < outs.values.size(); ++o)
     outs.values[o] = many_at(outs.values[o], outs.dims[o], 0, type.size(), source);
   return std::move(outs.values);
@@ -46,8 +47,7 @@ void require_floating(const char* what, const std::string& path, const ShapedArr
 
 }  // namespace
 
-std::vector<Array> jacobian_leaves(bool forward, BodyRef f, FlatTree arguments,
-                                   SourceLine source) {
+std::vector<Array> jacobian_leaves(bool forward, BodyRef f, FlatTree arguments, SourceLine source) {
   ensure_started();
   const char* what = forward ? "jacfwd" : "jacrev";
   const std::vector<ShapedArray> types = argument_types(what, arguments, source);

@@ -67,7 +67,8 @@ struct jac<std::pair<A, B>, X> {
 // For each leaf of the result, one for each leaf of the first argument.
 std::vector<Array> jacobian_leaves(bool forward, BodyRef f, FlatTree arguments, SourceLine source);
 
-// The tree of `y` with one of the structure of `x` for every array, whose leaves are taken in order.
+// The tree of `y` with one of the structure of `x` for every array, whose leaves are taken in
+// order.
 template <class Y, class X>
 jac_t<Y, X> rebuild_jacobian(const Y& y, const X& x, std::vector<Array>& leaves,
                              std::size_t& next) {
