@@ -9,6 +9,7 @@
 #include "core/base/pointer_map.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
+#include "core/ops/shape_params.h"
 #include "core/runtime/host_transfer.h"
 #include "core/transforms/algebra.h"
 #include "core/transforms/dead_code.h"
@@ -169,6 +170,7 @@ class Forward {
         changed_ = true;
       }
     }
+    if (e.in.size() > 1 && is_elementwise(*e.primitive)) take_scalars(e);
     if (const Atom* same = identity_of(e)) return become(e.out[0], *same);
     if (is_constant(e)) {
       const std::vector<Atom> values = evaluate(e);
@@ -179,6 +181,32 @@ class Forward {
     const std::uint32_t earlier = table_.find_or_add(e, number);
     if (earlier == number) return keep(std::move(e));
     for (std::size_t o = 0; o < e.out.size(); ++o) become(e.out[o], Atom(made_[earlier].out[o]));
+  }
+
+  // The host scalar that an operand is made of by repetition; null where it is not.
+  const Atom* repeated_scalar(const Atom& a) const {
+    if (a.is_literal()) return nullptr;
+    const std::uint32_t* made_by = views_.find(a.var());
+    if (!made_by) return nullptr;
+    const Eqn& e = made_[*made_by];
+    if (e.primitive != &broadcast_in_dim_p || !e.in[0].is_literal()) return nullptr;
+    const ShapedArray& scalar = e.in[0].type();
+    return scalar.rank() == 0 && scalar.weak() == a.type().weak() ? &e.in[0] : nullptr;
+  }
+
+  // One operand has to give the result its shape.
+  void take_scalars(Eqn& e) {
+    const int rank = e.out[0]->type.rank();
+    const bool shaped = std::any_of(e.in.begin(), e.in.end(), [&](const Atom& a) {
+      return a.type().rank() == rank && !repeated_scalar(a);
+    });
+    if (rank == 0 || !shaped) return;
+    for (Atom& a : e.in) {
+      if (const Atom* scalar = repeated_scalar(a)) {
+        a = Atom(*scalar);
+        changed_ = true;
+      }
+    }
   }
 
   void keep(Eqn e) {

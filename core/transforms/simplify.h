@@ -11,6 +11,7 @@ namespace shmap {
 //   constants              ops on host scalars alone run now, and leave their value
 //   algebra                what only renames a value goes: x * 1, a conversion to x's own dtype,
 //                          a transposition of a transposition …
+//   scalars                an elementwise op's operand that repeats a host scalar is that scalar
 //   dead code              (core/transforms/dead_code.h)
 //
 // Time is linear in the number of equations. Gives back the program itself where nothing changes.

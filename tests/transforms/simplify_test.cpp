@@ -153,6 +153,24 @@ TEST(Simplify, NeutralElementsGoWhereTheyChangeNoBit) {
   EXPECT_EQ(count([](Array x) { return x / 1; }, kF32), 0u);
 }
 
+TEST(Simplify, ARepeatedHostScalarIsAnOperandItself) {
+  // Of two that give no shape but together, one stays.
+  EXPECT_EQ(simplified_text(
+                [](Array x) {
+                  const Array two = full({2, 3}, 2.f), one = full({2, 3}, 1.f);
+                  return std::tuple{x / two, x * one, where(x < two, one, x), two + one};
+                },
+                kF32),
+            "{ lambda a:f32[2,3] .\n"
+            "  let b:f32[2,3] = broadcast_in_dim[broadcast_dimensions=() shape=(2, 3)] 2.0\n"
+            "      c:f32[2,3] = broadcast_in_dim[broadcast_dimensions=() shape=(2, 3)] 1.0\n"
+            "      d:f32[2,3] = div a 2.0\n"
+            "      e:bool[2,3] = lt a 2.0\n"
+            "      f:f32[2,3] = select_n e a 1.0\n"
+            "      g:f32[2,3] = add b c\n"
+            "  in ( d, a, f, g ) }");
+}
+
 TEST(Simplify, NoBitOfAValueChanges) {
   const float inf = std::numeric_limits<float>::infinity();
   const Array x = array<float>({-0.f, 0.f, 1e-42f, -3.5f, inf, -inf}, {2, 3});
