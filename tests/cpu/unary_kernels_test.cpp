@@ -140,6 +140,31 @@ TEST(UnaryKernels, SinAndCosReduceHugeArguments) {
   }
 }
 
+// Around where the exponential becomes subnormal and then 0, alone and among other elements.
+template <class T>
+void check_vanishing_exp(T from, T to, T zero) {
+  std::vector<T> in;
+  for (T x = from; x > to; x -= T(0.0137)) {
+    in.push_back(x);
+    if (in.size() % 5 == 0) in.push_back(-x / 64);
+    if (in.size() % 7 == 0) in.push_back(-std::numeric_limits<T>::infinity());
+    if (in.size() % 11 == 0) in.push_back(T(-1e30));
+  }
+  std::vector<T> out(in.size());
+  unary_kernel(UnaryOp::exp, dtype_of<T>)(in.data(), out.data(), std::int64_t(in.size()));
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const long double want = std::exp(static_cast<long double>(in[i]));
+    ASSERT_LE(ulps(out[i], want), 4) << "of " << in[i];
+    if (in[i] < zero) {
+      ASSERT_EQ(out[i], T(0)) << "of " << in[i];
+    }
+  }
+}
+TEST(UnaryKernels, TheExponentialOfWhatVanishesIsZero) {
+  check_vanishing_exp<float>(-80, -130, -104);
+  check_vanishing_exp<double>(-700, -760, -745.2);
+}
+
 template <class T>
 void check_integers() {
   SCOPED_TRACE(to_string(dtype_of<T>));
