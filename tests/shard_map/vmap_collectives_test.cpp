@@ -146,6 +146,57 @@ TEST(VmapCollectives, JitInABody) {
   expect_as_loop("jit", [](Array x) { return jit([](Array a) { return psum(a, "i") * a; })(x); });
 }
 
+// Gradients of bodies that map, of mapped functions under vmap, and of both.
+TEST(VmapCollectives, Derivatives) {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const auto one = [](Array a, Array w) {
+    return psum(tanh(a * w) * all_gather(sum(a), "j", {.tiled = false})[0], "i");
+  };
+  const auto mapping = shard_map(
+      [=](Array x, Array w) {
+        return psum(sum(vmap(one, {0, none})(x, w)), {"i", "j"});
+      },
+      mesh, {P(none, "i", "j"), P("i", "j")}, P());
+  const auto looping = shard_map(
+      [=](Array x, Array w) {
+        Array total = 0.f;
+        for (int k = 0; k < 3; ++k) total = total + sum(one(item_along(x, 0, k), w));
+        return psum(total, {"i", "j"});
+      },
+      mesh, {P(none, "i", "j"), P("i", "j")}, P());
+  const Array x = test_values(ShapedArray({3, 8, 4}, f32), 1);
+  const Array w = test_values(ShapedArray({8, 4}, f32), 2);
+  const auto [want_x, want_w] = grad<0, 1>(looping)(x, w);
+  const auto expect_same = [&](const std::tuple<Array, Array>& got) {
+    EXPECT_EQ(array_diff(want_x, std::get<0>(got), 1e-4), "");
+    EXPECT_EQ(array_diff(want_w, std::get<1>(got), 1e-4), "");
+  };
+  expect_same(grad<0, 1>(mapping)(x, w));
+  expect_same(jit(grad<0, 1>(mapping))(x, w));
+  expect_same(grad<0, 1>(jit(mapping))(x, w));
+  // vmap around the gradient, of many weights.
+  const Array ws = test_values(ShapedArray({2, 8, 4}, f32), 3);
+  const auto gradients = vmap(grad<1>(mapping), {none, 0});
+  for (const Array& got : {gradients(x, ws), jit(gradients)(x, ws)})
+    for (int k = 0; k < 2; ++k) EXPECT_EQ(array_diff(grad<1>(looping)(x, ws[k]), got[k], 1e-4), "");
+}
+
+TEST(VmapCollectives, WithoutCasts) {
+  const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+  const auto body = [](Array x) {
+    return vmap([](Array a) { return pbroadcast(psum(a, "i"), "i") + a; })(x);
+  };
+  const auto f = shard_map(body, mesh, P("i", "j"), P("i", "j"), {.auto_pbroadcast = false});
+  const auto casting = shard_map(body, mesh, P("i", "j"), P("i", "j"));
+  const Array x = test_values(ShapedArray({8, 4}, f32), 1);
+  EXPECT_EQ(array_diff(casting(x), f(x), 0), "");
+  EXPECT_EQ(array_diff(casting(x), jit(f)(x), 0), "");
+  const auto mixed =
+      shard_map([](Array x) { return vmap([](Array a) { return psum(a, "i") + a; })(x); }, mesh,
+                P("i", "j"), P("i", "j"), {.auto_pbroadcast = false});
+  EXPECT_THROW(mixed(x), TypeError);
+}
+
 TEST(VmapCollectives, CommunicateOnceForAll) {
   const Mesh mesh = make_mesh({8}, {"i"});
   const auto f = shard_map([](Array x) { return vmap([](Array a) { return psum(a, "i"); })(x); },

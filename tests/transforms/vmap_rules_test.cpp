@@ -272,11 +272,27 @@ TEST(VmapRules, Products) {
 TEST(VmapRules, EveryPrimitiveHasARuleOrAReason) {
   std::set<std::string> covered;
   for (const VmapCase& c : all_cases()) covered.insert(c.name);
-  // In vmap_test.cpp and in tests/shard_map.
-  for (const char* name :
-       {"jit", "sharding_constraint", "while", "scan", "cond", "debug_print", "shard_map", "psum",
-        "pmax", "pmin", "pbroadcast", "ppermute", "all_gather", "psum_scatter",
-        "all_gather_invariant", "pscatter", "all_to_all", "broadcast_from"})
+  // In vmap_test.cpp, in custom_rules_test.cpp and in tests/shard_map.
+  for (const char* name : {"jit",
+                           "custom_jvp_call",
+                           "custom_vjp_call",
+                           "sharding_constraint",
+                           "while",
+                           "scan",
+                           "cond",
+                           "debug_print",
+                           "shard_map",
+                           "psum",
+                           "pmax",
+                           "pmin",
+                           "pbroadcast",
+                           "ppermute",
+                           "all_gather",
+                           "psum_scatter",
+                           "all_gather_invariant",
+                           "pscatter",
+                           "all_to_all",
+                           "broadcast_from"})
     covered.insert(name);
   const std::string unwritten = Rule<BatchFn>().reason();
   for (const Primitive* p : all_primitives()) {
