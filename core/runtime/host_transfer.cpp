@@ -107,10 +107,24 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what) 
 }  // namespace
 
 void wait_for(const StoredNode& node) {
+  // Neighbours are often one buffer, or the work of one launch: they are asked once.
+  std::vector<Event> pending;
+  {
+    std::lock_guard lock(node.mesh->backend().submit_mutex());
+    const Buffer* last = nullptr;
+    for (const Block& b : node.blocks()) {
+      if (b.buffer.get() == last) continue;
+      last = b.buffer.get();
+      const Event& def = last->def();
+      if (def.record() == nullptr) continue;
+      if (pending.empty() || pending.back().record() != def.record()) pending.push_back(def);
+    }
+  }
   std::exception_ptr error;
-  for (const Block& b : node.blocks()) {
+  for (const Event& def : pending) {
+    count(Counter::syncs);
     try {
-      wait_for_block(node, b);
+      def.wait();
     } catch (...) {  // nothing of it is to be running when the caller hears of the first
       if (!error) error = std::current_exception();
     }
