@@ -8,7 +8,7 @@
 //                   the gather is the reduce-scatter of the gradients
 //
 //   data_parallel [--images X.npy --labels Y.npy] [--devices cpu:8] [--epochs N] [--batch N]
-//                 [--hidden N] [--rate R] [--quiet]
+//                 [--hidden N] [--rate R] [--quiet] [--trace step.json]
 //
 // The exit code is 1 where the losses differ by more than 1e-3 of themselves.
 #include <shmap/shmap.h>
@@ -92,7 +92,7 @@ auto train_step(Loss loss, float rate) {
 struct Arguments {
   std::string images = SHMAP_EXAMPLE_DATA "/digits_images.npy";
   std::string labels = SHMAP_EXAMPLE_DATA "/digits_labels.npy";
-  std::string devices;
+  std::string devices, trace;
   int epochs = 20, batch = 256, hidden = 128;
   float rate = 0.2f;
   bool quiet = false;
@@ -115,7 +115,7 @@ struct Outcome {
 
 template <class Step, class Place>
 Outcome train(const char* name, Step step, Net net, const Array& images, const Array& labels,
-              Place place, const Arguments& args) {
+              Place place, const Arguments& args, const std::string& trace = "") {
   const auto batches = static_cast<int>(images.shape()[0] / args.batch);
   const int steps = args.epochs * batches;
   Outcome outcome;
@@ -128,6 +128,11 @@ Outcome train(const char* name, Step step, Net net, const Array& images, const A
     net = std::move(next);
     outcome.loss = loss.template item<float>();
     if (!args.quiet) progress(name, n + 1, steps, outcome.loss);
+  }
+  if (!trace.empty()) {
+    const Batch batch = place(Batch{images[range(0, args.batch)], labels[range(0, args.batch)]});
+    profiler::Trace timeline(trace);
+    step(net, batch).first.block_until_ready();
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return outcome;
@@ -144,6 +149,9 @@ int run(int argc, char** argv) {
   app.add_option("--hidden", args.hidden, "units of the hidden layer")->check(CLI::PositiveNumber);
   app.add_option("--rate", args.rate, "learning rate")->check(CLI::PositiveNumber);
   app.add_flag("--quiet", args.quiet, "no progress bar");
+  app.add_option("--trace", args.trace,
+                 "write the timeline of a data-parallel step here (Perfetto): sums of gradients "
+                 "beside the products of earlier layers");
   CLI11_PARSE(app, argc, argv);
   init(argc, argv, {.devices = args.devices});
 
@@ -165,7 +173,7 @@ int run(int argc, char** argv) {
   const Outcome one =
       train("one device", train_step(plain_loss, args.rate), start, images, labels, whole, args);
   const Outcome dp = train("data parallel", train_step(data_parallel_loss(ring), args.rate), start,
-                           images, labels, on(ring), args);
+                           images, labels, on(ring), args, args.trace);
   const Outcome split = train("fsdp x tensor", train_step(sharded_loss(grid), args.rate), start,
                               images, labels, on(grid), args);
 

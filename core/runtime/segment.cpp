@@ -1,6 +1,7 @@
 #include "core/runtime/segment.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 
 #include "core/base/env.h"
@@ -29,6 +30,36 @@ Array with_buffers(const StoredNode& node, Map map) {
   for (Block& b : stored_of(copy)->blocks()) b.buffer = map(b.buffer);
   return copy;
 }
+
+// What the latest collectives read, held a little longer than they need it. Given back at once, the
+// memory would be the next product's, which would wait for the transfer instead of running beside
+// it. Two, since that many are under way where a product stands between collectives; more would
+// cost memory for nothing.
+class HeldOperands {
+ public:
+  // Before step `step` runs.
+  void before(const PlanStep& step) {
+    // Whoever reads a collective's result waits for it.
+    for (Held& h : held_) {
+      for (const int slot : step.in)
+        if (std::find(h.results.begin(), h.results.end(), slot) != h.results.end())
+          h.arrays.clear();
+    }
+  }
+  void hold(const PlanStep& step, std::vector<Array>& operands) {
+    if (!step.eqn->primitive->moves_data) return;
+    held_[next_] = {std::move(operands), step.out};
+    next_ = (next_ + 1) % held_.size();
+  }
+
+ private:
+  struct Held {
+    std::vector<Array> arrays;
+    std::vector<int> results;
+  };
+  std::array<Held, 2> held_;
+  std::size_t next_ = 0;
+};
 
 // Blocks of one buffer are mostly neighbours; a buffer that is named again all the same only costs
 // a little time, and looking for it would cost more on many devices.
@@ -67,7 +98,9 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
 }
 
 void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captured) const {
+  HeldOperands held;
   for (const PlanStep& step : steps_) {
+    held.before(step);
     std::vector<Array> in;
     in.reserve(step.in.size());
     for (std::size_t i = 0; i < step.in.size(); ++i) {
@@ -102,6 +135,7 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captu
                      step.eqn->source, OpSite::next_number()};
       primitive.group(call);
       check_nans({&primitive, &mesh_, 0, call.number, step.eqn->source}, results);
+      held.hold(step, in);
     } else {
       std::uint32_t given = 0;
       if (primitive.in_place) {
