@@ -424,5 +424,157 @@ TEST(LoopsInBodies, AsOnOneDevice) {
   near(grad<1>(jit(many))(x, ws));
 }
 
+// ---- modes of variance, and other transforms
+
+// With casts written out, and without variance types at all.
+TEST(LoopsInBodies, InEveryMode) {
+  const Array x = arange(4), w = array<float>({2}, Shape({}));
+  const float want = (0 + 1 + 2 + 3) * 5 * 16;
+  for (const ShardMapOptions options :
+       {ShardMapOptions{}, ShardMapOptions{.auto_pbroadcast = false},
+        ShardMapOptions{.check_vma = false}}) {
+    const bool explicit_casts = options.check_vma;
+    const auto loss = [=](Array a, Array v) {
+      const auto body = [=](Array b, Array p) {
+        if (explicit_casts) p = pbroadcast(p, "i");
+        const Array last = fori_loop(
+            0, 5, [&](Array, Array c) { return c * p; }, b);
+        return psum(sum(last), "i");
+      };
+      return shard_map(body, mesh_i(), {P("i"), P()}, P(), options)(a, v);
+    };
+    EXPECT_EQ(grad<1>(loss)(x, w).item<float>(), want);
+    EXPECT_EQ(jit(grad<1>(loss))(x, w).item<float>(), want);
+    EXPECT_EQ(grad<1>(jit(loss))(x, w).item<float>(), want);
+  }
+}
+
+TEST(VaryingDecisions, InEveryMode) {
+  const Array x = arange(8), w = array<float>({10, 20}, {2});
+  for (const ShardMapOptions options :
+       {ShardMapOptions{}, ShardMapOptions{.auto_pbroadcast = false},
+        ShardMapOptions{.check_vma = false}}) {
+    const bool explicit_casts = options.check_vma;
+    const auto loss = [=](Array a, Array v) {
+      const auto body = [=](Array b, Array p) {
+        if (explicit_casts) p = pbroadcast(p, "i");
+        return cond(
+            sum(b) > 3.f, [&](Array c) { return c * p; }, [](Array c) { return c * c; }, b);
+      };
+      return sum(shard_map(body, mesh_i(), {P("i"), P()}, P("i"), options)(a, v));
+    };
+    const auto check_values = [&](const std::tuple<Array, Array>& g) {
+      EXPECT_EQ(std::get<0>(g).to_vector<float>(), decided_gradient_of_x());
+      EXPECT_EQ(std::get<1>(g).to_vector<float>(), decided_gradient_of_w());
+    };
+    check_values(grad<0, 1>(loss)(x, w));
+    check_values(jit(grad<0, 1>(loss))(x, w));
+    check_values(grad<0, 1>(jit(loss))(x, w));
+  }
+}
+
+// A cast written in a branch: its transpose, a sum over devices that take different ways, comes
+// after the branches.
+TEST(VaryingDecisions, CastsInsideOfABranch) {
+  const Array x = arange(8), w = array<float>({10, 20}, {2});
+  for (const bool auto_pbroadcast : {true, false}) {
+    const auto loss = [=](Array a, Array v) {
+      const auto body = [](Array b, Array p) {
+        return cond(
+            sum(b) > 3.f, [&](Array c) { return c * pbroadcast(p, "i"); },
+            [](Array c) { return c * c; }, b);
+      };
+      return sum(shard_map(body, mesh_i(), {P("i"), P()}, P("i"),
+                           {.auto_pbroadcast = auto_pbroadcast})(a, v));
+    };
+    const auto check_values = [&](const std::tuple<Array, Array>& g) {
+      EXPECT_EQ(std::get<0>(g).to_vector<float>(), decided_gradient_of_x());
+      EXPECT_EQ(std::get<1>(g).to_vector<float>(), decided_gradient_of_w());
+    };
+    check_values(grad<0, 1>(loss)(x, w));
+    check_values(jit(grad<0, 1>(loss))(x, w));
+    check_values(grad<0, 1>(jit(loss))(x, w));
+  }
+}
+
+// Along an axis on which the decision does not vary, devices may meet in the branches.
+TEST(VaryingDecisions, CollectivesOverAnotherAxisStayInTheBranches) {
+  const Mesh mesh = make_mesh({2, 2}, {"i", "j"});
+  const Array w = array<float>({1, 2}, {2});
+  const auto loss = [&](Array x, Array v) {
+    const auto body = [](Array b, Array p) {
+      return cond(
+          axis_index("i") > 0, [&](Array c) { return psum(c * p, "j"); },
+          [&](Array c) { return psum(c, "j") * 2.f; }, b);
+    };
+    return sum(shard_map(body, mesh, {P(axes("i", "j")), P("j")}, P("i"))(x, v));
+  };
+  const Array x = arange(4);
+  const auto check_values = [&](const std::tuple<Array, Array>& g) {
+    EXPECT_EQ(std::get<0>(g).to_vector<float>(), (std::vector<float>{2, 2, 1, 2}));
+    EXPECT_EQ(std::get<1>(g).to_vector<float>(), (std::vector<float>{2, 3}));
+  };
+  check_values(grad<0, 1>(loss)(x, w));
+  check_values(jit(grad<0, 1>(loss))(x, w));
+  check_values(grad<0, 1>(jit(loss))(x, w));
+}
+
+TEST(ScanDerivatives, WeakAndLiteralCarries) {
+  const auto f = [](Array x) {
+    const auto out = fori_loop(
+        0, 4,
+        [&](Array i, std::pair<Array, Array> c) {
+          return std::pair{c.first + x * astype(i, f32), c.second * 2};
+        },
+        std::pair{Array(0), Array(1.f)});
+    return out.first * out.second;
+  };
+  const Array x = Array(3.f) + 0.f;
+  EXPECT_EQ(grad(f)(x).item<float>(), 6 * 16);
+  EXPECT_EQ(jit(grad(f))(x).item<float>(), 6 * 16);
+  EXPECT_EQ(grad(jit(f))(x).item<float>(), 6 * 16);
+}
+
+TEST(ScanDerivatives, OfManyAndTwice) {
+  const auto f = [](Array x) {
+    return sum(scan(
+                   [](Array c, Array v) {
+                     const Array n = c * v + c;
+                     return std::pair{n, n * n};
+                   },
+                   ones({}), x)
+                   .second);
+  };
+  const Array x = reshape(arange(6), {2, 3});
+  const Array each = vmap(grad(jit(f)))(x);
+  // A product with the Hessian: of the gradient, and along a tangent.
+  const Array v = array<float>({1, -2, 3}, {3});
+  const auto product = [v](auto g) { return [v, g](Array y) { return sum(grad(g)(y) * v); }; };
+  for (int row : {0, 1}) {
+    EXPECT_EQ(each[row].to_vector<float>(), grad(f)(x[row]).to_vector<float>());
+    const std::vector<float> want = grad(product(f))(x[row]).to_vector<float>();
+    EXPECT_EQ(jit(grad(product(f)))(x[row]).to_vector<float>(), want);
+    EXPECT_EQ(grad(product(jit(f)))(x[row]).to_vector<float>(), want);
+    EXPECT_EQ(jvp(grad(jit(f)), std::tuple{x[row]}, std::tuple{v}).second.to_vector<float>(), want);
+  }
+}
+
+// Each trip's residuals lie in one array a value, split as the values are: nothing is moved.
+TEST(ScanDerivatives, ShardedCarriesStaySharded) {
+  const Array x = device_put(reshape(arange(16), {8, 2}), NamedSharding(mesh_i(), P("i")));
+  const auto f = [](Array c) {
+    return sum(fori_loop(
+        0, 3, [](Array, Array v) { return sin(v) * v; }, c));
+  };
+  const auto jitted = jit(grad(f));
+  const Array g = jitted(x);
+  EXPECT_EQ(g.sharding(), x.sharding());
+  reset_counters();
+  jitted(x).block_until_ready();
+  EXPECT_EQ(counters().collective_bytes, 0);
+  const std::vector<float> got = g.to_vector<float>(), want = grad(f)(x).to_vector<float>();
+  for (std::size_t k = 0; k < got.size(); ++k) EXPECT_NEAR(got[k], want[k], 1e-4f);
+}
+
 }  // namespace
 }  // namespace shmap
