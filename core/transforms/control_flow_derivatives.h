@@ -30,6 +30,48 @@ void transpose_cond(TransposeCall& call);
 // ---- what these are written with
 using Flags = std::vector<bool>;
 
+// Where a linear program is built (control_flow_linearize.cpp).
+void linearize_scan(JvpCall& call, const ScanLoopParams& p);
+void linearize_cond(JvpCall& call, const CondParams& p);
+
+FlowSite site_of(const JvpCall& call);
+// Which of the operands from `first` on have tangents.
+Flags active_operands(const JvpCall& call, std::size_t first);
+// results: those of the primals, or none where they have been given; and the tangents of the active
+// ones.
+void give_results(JvpCall& call, const Flags& active_out, std::span<const Array> primals,
+                  std::span<const Array> tangents);
+// The derivative of a body, made until the carries that have tangents are those that it gives
+// tangents to. active: of its arguments, of which the carry begins at `first`.
+template <class Make>
+auto settle(Flags& active, std::size_t first, std::size_t carries, std::size_t results, Make make) {
+  for (;;) {
+    Flags wanted(results);
+    for (std::size_t k = 0; k < carries; ++k) wanted[k] = active[first + k];
+    auto made = make(active, wanted);
+    bool grew = false;
+    for (std::size_t k = 0; k < carries; ++k) {
+      if (!made.active_out[k] || active[first + k]) continue;
+      active[first + k] = grew = true;
+    }
+    if (!grew) return made;
+  }
+}
+// One derivative a branch, all with the same active results.
+template <class Program, class Make>
+std::vector<Program> join_active(const std::vector<JaxprRef>& branches, Make make) {
+  std::vector<Program> made;
+  Flags joint;
+  for (const JaxprRef& b : branches) {
+    made.push_back(make(*b, Flags()));
+    joint.resize(made.back().active_out.size());
+    for (std::size_t o = 0; o < joint.size(); ++o) joint[o] = joint[o] || made.back().active_out[o];
+  }
+  for (std::size_t b = 0; b < branches.size(); ++b)
+    if (made[b].active_out != joint) made[b] = make(*branches[b], joint);
+  return made;
+}
+
 // A program whose first arguments are given.
 struct ClosedBody {
   JaxprRef jaxpr;
