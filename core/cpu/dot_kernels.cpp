@@ -175,8 +175,9 @@ int dot_parts(const KernelCall& call, int workers) {
   return static_cast<int>(p.batch) * cpu::gemm_parts(p.gemm, share);
 }
 
-void run_dot(const KernelCall& call) {
+void run_product(const KernelCall& call, bool accumulate) {
   Product p(call, params_as<DotParams>(call.params));
+  p.gemm.accumulate = accumulate;
   if (p.batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
   PackedOperands& packed = kept_by_thread<PackedOperands>();
   const std::int64_t item_bytes = p.gemm.m * p.gemm.n * itemsize(p.gemm.out);
@@ -197,10 +198,19 @@ void run_dot(const KernelCall& call) {
   }
 }
 
+void run_dot(const KernelCall& call) { run_product(call, /*accumulate=*/false); }
+void add_dot(const KernelCall& call) { run_product(call, /*accumulate=*/true); }
+bool adds_exactly(const KernelCall& call) {
+  return cpu::gemm_accumulates_exactly(Product(call, params_as<DotParams>(call.params)).gemm);
+}
+
 }  // namespace
 
 void register_cpu_dot_kernels() {
-  dot_general_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_dot, dot_parts};
+  Kernel& kernel = dot_general_p.kernels[static_cast<int>(BackendKind::cpu)];
+  kernel = {run_dot, dot_parts};
+  kernel.accumulate = add_dot;
+  kernel.accumulates = adds_exactly;
 }
 
 }  // namespace shmap

@@ -108,6 +108,7 @@ void register_cpu_elementwise_kernels() {
   SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
   SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
   SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
+  add_p.kernels[static_cast<int>(BackendKind::cpu)].adds = true;
   set(select_n_p, run_select_n);
   set(clamp_p, run_clamp);
   set(convert_element_type_p, run_convert);

@@ -191,7 +191,7 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
       graph.launch_ = node;
       for (std::int32_t root : graph.roots_) ready.push(&graph.nodes_[root]);
       if (graph.n_nodes_ == 0) finish(node, ready);
-    } else if (node->task.run == nullptr) {
+    } else if (node->task.run == nullptr || node->joined) {
       finish(node, ready);
     } else {
       runnable.push(node);
@@ -285,11 +285,10 @@ bool Executor::take_part(Part& part) noexcept {
     const bool comm = comm_.head != nullptr && (share || compute_.head == nullptr);
     part.comm = comm;
     active_comm_ += comm;
-    Queue& queue = comm ? comm_ : compute_;
-    Node* node = queue.head;
+    Node* node = comm ? comm_.head : next_to_compute();
     part.node = node;
     part.part = node->next_part++;
-    if (node->next_part == node->task.parts) queue.head = node->ready_next;
+    if (comm && node->next_part == node->task.parts) comm_.head = node->ready_next;
   }
   ready_parts_.store(available - 1, std::memory_order_relaxed);
   ++active_;
@@ -306,7 +305,7 @@ void Executor::run_part(const Part& part) noexcept {
     }
     const TaskScope scope(node->task.name);
     try {
-      node->task.run(node->task.args, {part.part, node->task.parts, *node->stream, nullptr});
+      run_task(*node, part.part);
     } catch (...) {
       carrier->fail(make_failure(std::current_exception()));
     }

@@ -87,8 +87,19 @@ class Executor {
     bool comm = false;  // of a communication stream
   };
 
+  // The task that may run as one with this one (Task::join), and whether it waits for nothing else.
+  struct Joiner {
+    Node* node = nullptr;
+    bool ready = false;
+  };
+  static Joiner joiner_of(const Node& node) noexcept;
+
   bool take_part(Part& part) noexcept;  // holds mutex_
+  Node*
+  next_to_compute() noexcept;  // holds mutex_; takes it from compute_ if this is its last part
   void run_part(const Part& part) noexcept;
+  // What a part does: the task's run, or the join of the task after it.
+  static void run_task(Node& node, int part);
   // Ends what needs no running, queues the rest. What goes on in the stream `hot`, whose last task
   // this thread has just ended, goes first, since what it reads is in this core's cache: up to
   // kMaxStreak tasks in a row, of which `streak` were.

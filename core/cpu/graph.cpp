@@ -139,6 +139,7 @@ void CpuGraph::reset() noexcept {
     node.blockers.store(places_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
     node.parts_left.store(node.task.parts, std::memory_order_relaxed);
     node.next_part = 0;
+    node.joined = false;
     node.begin_ns.store(0, std::memory_order_relaxed);
   }
 }

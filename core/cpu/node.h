@@ -59,6 +59,7 @@ class Node final : public Completion {
   std::int32_t next_part = 0;               // guarded by the executor's mutex
   std::int32_t streak = 0;     // how many before it in its stream went before other streams'
   Node* ready_next = nullptr;  // in a ready queue or a list of nodes made ready
+  bool joined = false;         // the task before it did its work: written by that one's thread
 
   std::atomic<Edge*> successors{nullptr};  // closed() once it ended
   static Edge* closed() noexcept;

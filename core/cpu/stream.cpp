@@ -44,11 +44,19 @@ bool CpuStream::runs_at_once(std::int64_t cost_ns) noexcept {
          cost_ns <= executor_.inline_below_ns() && quiet() && !forked();
 }
 
+bool CpuStream::overtakes(std::int64_t cost_ns) noexcept {
+  constexpr std::int64_t kTiny = 100;
+  const detail::ThreadState& thread = detail::thread_state;
+  return cost_ns <= kTiny && thread.capture == nullptr && thread.task == nullptr &&
+         cost_ns <= executor_.inline_below_ns() && !forked();
+}
+
 Event CpuStream::run_at_once(const Task& task) {
-  CpuStream* self = this;
-  if (timeline_sink() != nullptr) [[unlikely]]
-    return enqueue_slow(executor_, {&self, 1}, task, {});
   const Dropper dropper(task);
+  if (timeline_sink() != nullptr) [[unlikely]] {
+    Ref<Failure> failure = executor_.run_here(task, *this, {});
+    return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
+  }
   detail::ThreadState& thread = detail::thread_state;
   thread.task = task.name;
   try {

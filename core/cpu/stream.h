@@ -16,6 +16,7 @@ class CpuStream final : public Stream {
   Event record() override;
   bool idle() noexcept override;
   bool runs_at_once(std::int64_t cost_ns) noexcept override;
+  bool overtakes(std::int64_t cost_ns) noexcept override;
   Event run_at_once(const Task& task) override;
 
   // The event of the last task, which may fail; done where there is none pending.

@@ -30,6 +30,14 @@ struct Task {
   std::int64_t cost_ns = 0;  // estimate of the whole work on one core
   const char* name = "";     // static text, for timelines and errors
   std::int64_t bytes = 0;    // moved, for timelines
+
+  // Two tasks as one. A task with `join` `takes` the memory that an earlier one, of one part,
+  // `makes` and nobody else reads. Where that is all it still waits for, an executor may call join
+  // with it, instead of running the two: it does the work of both, or returns false and has done
+  // nothing.
+  const void* makes = nullptr;
+  const void* takes = nullptr;
+  bool (*join)(void* args, const Task& before, const TaskContext& context) = nullptr;
 };
 
 class Stream {
@@ -49,8 +57,11 @@ class Stream {
   // True where enqueue() of a task of that cost, with nothing to wait for, would run it before it
   // returns: the args of such a task may lie on the stack. The caller holds the submit mutex.
   virtual bool runs_at_once(std::int64_t /*cost_ns*/) noexcept { return false; }
-  // enqueue() without waits of a task of which runs_at_once() has just said so, and cheaper: runs
-  // it, and returns a done or failed event.
+  // The same of a task that only its waits order, and not what is pending here: true where it is so
+  // small that putting it into the queue would cost more.
+  virtual bool overtakes(std::int64_t /*cost_ns*/) noexcept { return false; }
+  // enqueue() without waits of a task of which one of these has just said so, and cheaper: runs it,
+  // and returns a done or failed event.
   virtual Event run_at_once(const Task& task) { return enqueue(task, {}); }
   // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
   virtual Event record() = 0;

@@ -64,6 +64,11 @@ using FlopsFn = double (*)(Types in, const Params&, Types out);
 // Where the result is a contiguous part of operand 0: its byte offset. -1: it is not.
 using ViewFn = std::int64_t (*)(const ShapedArray& in, const Params&, const ShapedArray& out);
 
+// The same where the place depends on operands: `data` has all of them but the first, which is
+// null.
+using DynamicViewFn = std::int64_t (*)(Types in, std::span<const void* const> data, const Params&,
+                                       const ShapedArray& out);
+
 // A kernel of one backend, called once a device (or once for several devices where the value is
 // invariant).
 using KernelFn = void (*)(const KernelCall&);
@@ -78,6 +83,11 @@ struct Kernel {
   // all parts, makes the results of them. Not together with in_place.
   ScratchFn scratch = nullptr;
   KernelFn finish = nullptr;
+  // Adds its result to what result 0 holds. Called only where `accumulates` says that the bits are
+  // those of a run and an addition after it.
+  KernelFn accumulate = nullptr;
+  bool (*accumulates)(const KernelCall&) = nullptr;
+  bool adds = false;  // result 0 is operand 0 plus operand 1
 };
 // What a collective does: it is handed all local devices at once (collectives/).
 using GroupFn = void (*)(GroupCall&);
@@ -116,6 +126,7 @@ struct Primitive {
   CostFn cost = nullptr;
   FlopsFn flops = nullptr;  // null: it moves data and computes nothing
   ViewFn view = nullptr;
+  DynamicViewFn dynamic_view = nullptr;
   Kernel kernels[kBackendKinds] = {};
   GroupFn group = nullptr;  // collectives only
   bool moves_data = false;  // between devices: of collectives all but casts, pieces and indices

@@ -1,5 +1,7 @@
 #include "core/ops/slicing.h"
 
+#include <cstring>
+
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
@@ -116,6 +118,26 @@ Cost cost_dynamic_slice(Types, const Params&, Types out) {
   return {0, 2.0 * static_cast<double>(out[0].nbytes())};
 }
 
+std::int64_t read_start(const void* data, DType dtype) {
+  std::int64_t v = 0;
+  const int bytes = itemsize(dtype);
+  std::memcpy(&v, data, static_cast<std::size_t>(bytes));  // little-endian
+  if (bytes == 8 || is_unsigned_int(dtype)) return v;
+  const int shift = 64 - 8 * bytes;
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(v) << shift) >> shift;
+}
+
+std::int64_t view_dynamic_slice(Types in, std::span<const void* const> data, const Params&,
+                                const ShapedArray& out) {
+  SliceParams p;
+  for (std::size_t d = 0; d < in[0].dims().size(); ++d) {
+    const std::int64_t start = read_start(data[d + 1], in[d + 1].dtype());
+    p.start_indices.push_back(clamp_start(start, in[0].dims()[d], out.dims()[d]));
+    p.strides.push_back(1);
+  }
+  return view_slice(in[0], p, out);
+}
+
 FactorRule shard_dynamic_slice(Types in, const Params&, Types out) {
   const auto localize = [](const Params&, Types, Types local) -> std::unique_ptr<Params> {
     auto mine = std::make_unique<DynamicSliceParams>();
@@ -163,6 +185,7 @@ constinit Primitive dynamic_slice_p = [] {
   Primitive p = make("dynamic_slice", eval_dynamic_slice, shard_dynamic_slice, jvp_dynamic_slice,
                      transpose_dynamic_slice);
   p.cost = cost_dynamic_slice;
+  p.dynamic_view = view_dynamic_slice;
   return p;
 }();
 constinit Primitive dynamic_update_slice_p = [] {

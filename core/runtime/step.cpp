@@ -38,20 +38,39 @@ struct OwnedCall {
   std::vector<ShapedArray> types;  // operands, then results
   std::vector<std::uint64_t> literals;
   void* scratch = nullptr;
+  KernelFn accumulate = nullptr;  // of a call that an addition may take in
+
+  Types in_types() const { return Types(types).first(in.size()); }
+  Types out_types() const { return Types(types).subspan(in.size()); }
 };
 
 // As a task: runs the OwnedCall that its arguments are.
 void run_owned(void* args, const TaskContext& context) {
   auto* self = static_cast<OwnedCall*>(args);
-  const std::size_t n = self->in.size();
-  KernelCall c{self->in, self->out, Types(self->types).first(n), Types(self->types).subspan(n),
-               *self->params};
+  KernelCall c{self->in, self->out, self->in_types(), self->out_types(), *self->params};
   c.part = context.part;
   c.parts = context.parts;
   c.native = context.native;
   c.scratch = self->scratch;
   run_kernel(self->run, c, self->site);
 }
+// As Task::join of an addition in place: what the task before would have made to be added is added
+// while it is made. Either call reaches its fault point and names its own site.
+bool join_owned(void* args, const Task& before, const TaskContext& context) {
+  const auto* self = static_cast<OwnedCall*>(args);
+  if (before.run != run_owned) return false;
+  const auto* made = static_cast<OwnedCall*>(before.args);
+  const ShapedArray &term = made->out_types()[0], &sum = self->out_types()[0];
+  if (made->accumulate == nullptr || term.dtype() != sum.dtype() || term.nbytes() != sum.nbytes())
+    return false;
+  KernelCall c{made->in, self->out, made->in_types(), made->out_types(), *made->params};
+  c.native = context.native;
+  run_kernel(made->accumulate, c, made->site);
+  const KernelCall added{self->in, self->out, self->in_types(), self->out_types(), *self->params};
+  run_kernel([](const KernelCall&) {}, added, self->site);
+  return true;
+}
+
 void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 
 // What happens in one leader's place of the table: run() for each of them in turn.
@@ -84,7 +103,7 @@ class LeaderLaunch {
     site_.position = position;
     std::vector<Event> waits;
     if (!detail::nothing_pending(reads(), writes_)) detail::collect_waits(reads(), writes_, waits);
-    if (waits.empty() && stream.runs_at_once(task_.cost_ns)) {
+    if (waits.empty() && (stream.runs_at_once(task_.cost_ns) || stream.overtakes(task_.cost_ns))) {
       Task task = task_;
       task.args = this;
       task.run = run_here;
@@ -105,6 +124,7 @@ class LeaderLaunch {
   // Takes the addresses of the operands, and gives the results their buffers.
   void bind_blocks(std::uint32_t position, MemorySpace& space) {
     const int reused = may_reuse_ ? find_reusable(position) : -1;
+    term_ = kernel_.adds && reused >= 0 ? find_term(position, 1 - reused) : -1;
     n_reads_ = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const Node* node = node_of(step_.in[i]);
@@ -154,7 +174,16 @@ class LeaderLaunch {
         return;
       }
     }
-    task.args = own(kernel_.run, nullptr);
+    OwnedCall* const owned = own(kernel_.run, nullptr);
+    task.args = owned;
+    if (task.parts == 1 && kernel_.accumulate && kernel_.accumulates(call_)) {
+      owned->accumulate = kernel_.accumulate;
+      task.makes = results_[0];
+    }
+    if (term_ >= 0) {
+      task.takes = in_[static_cast<std::size_t>(term_)];
+      task.join = join_owned;
+    }
     finish(stream.enqueue(task, waits), reads(), writes_);
   }
 
@@ -198,25 +227,43 @@ class LeaderLaunch {
       // Behind a reader that is still to run the result would have to wait, and fail where that
       // one fails, which it has nothing to do with. (A captured graph fails as a whole, and there
       // all readers are still to run.)
-      const auto reads = block.buffer->uses();
-      if (!capturing() &&
-          !std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); }))
-        continue;
-      const std::int32_t owners = block.buffer.use_count();
-      std::int32_t own_entries = 0;
-      if (owners == 1) {
-        own_entries = 1;
-      } else {
-        for (std::uint32_t p = 0; p < node->count; ++p) {
-          if (cohorts_.leader[p] != position) continue;
-          const Block& other = node->blocks()[p];
-          if (other.buffer == block.buffer && other.offset == block.offset) ++own_entries;
-        }
-      }
-      if (own_entries != owners) continue;
+      if (!capturing() && !all_read(*block.buffer)) continue;
+      if (!owned_alone(*node, position)) continue;
       return static_cast<int>(i);
     }
     return -1;
+  }
+
+  // Of an addition in place: `i`, where that operand is given up too, and neither it nor the other
+  // one has readers that are still to run. Then what makes it may as well add it.
+  int find_term(std::uint32_t position, int i) const {
+    const auto index = static_cast<std::size_t>(i);
+    if (!(step_.donated >> i & 1u) || step_.in_types[index].nbytes() != out_types_[0].nbytes())
+      return -1;
+    const StoredNode *term = stored_of(step_.in[index]), *sum = stored_of(step_.in[1 - index]);
+    if (!term || !owned_alone(*term, position) || !all_read(*term->blocks()[position].buffer) ||
+        !all_read(*sum->blocks()[position].buffer))
+      return -1;
+    return i;
+  }
+
+  static bool all_read(const Buffer& buffer) {
+    const auto reads = buffer.uses();
+    return std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); });
+  }
+
+  // Whether nobody but the entries of this cohort in this one table names the buffer.
+  bool owned_alone(const StoredNode& node, std::uint32_t position) const {
+    const Block& block = node.blocks()[position];
+    const std::int32_t owners = block.buffer.use_count();
+    if (owners == 1) return true;
+    std::int32_t own_entries = 0;
+    for (std::uint32_t p = 0; p < node.count; ++p) {
+      if (cohorts_.leader[p] != position) continue;
+      const Block& other = node.blocks()[p];
+      if (other.buffer == block.buffer && other.offset == block.offset) ++own_entries;
+    }
+    return own_entries == owners;
   }
 
   OwnedCall* own(KernelFn run, void* scratch) const {
@@ -251,6 +298,7 @@ class LeaderLaunch {
   InlineVector<Buffer*, 4> reads_;
   InlineVector<Buffer*, 2> writes_;
   std::size_t n_reads_ = 0;
+  int term_ = -1;  // of an addition in place: the operand that ends with it, or -1
   KernelCall call_;
   OpSite site_;
   Task task_;
@@ -270,12 +318,51 @@ bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const>
   return true;
 }
 
+// The same where the place depends on scalars that are there already, as computed indices mostly
+// are. Of operands alone that could not be overwritten in place anyway, since another table, as
+// that of a body's argument, names their memory; and of no small part, since it keeps the whole
+// alive.
+bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
+  constexpr std::int64_t kLeastPart = 16;
+  if (!step.primitive.dynamic_view || capturing()) return false;
+  const StoredNode* whole = stored_of(step.in[0]);
+  if (!whole || out_types[0].nbytes() * kLeastPart < step.in_types[0].nbytes()) return false;
+  InlineVector<const void*, 4> data(step.in.size());
+  std::lock_guard lock(step.mesh.backend().submit_mutex());
+  for (std::uint32_t p = 0; p < whole->count; ++p) {
+    const Block& block = whole->blocks()[p];
+    std::int32_t entries = 0;
+    for (const Block& other : whole->blocks()) entries += other.buffer == block.buffer;
+    if (block.buffer->use_count() == entries) return false;
+    for (std::size_t i = 1; i < step.in.size(); ++i) {
+      const Node* node = node_of(step.in[i]);
+      if (node->kind == NodeKind::literal) {
+        data[i] = static_cast<const LiteralNode*>(node)->value;
+        continue;
+      }
+      const Block& scalar = static_cast<const StoredNode*>(node)->blocks()[p];
+      if (!detail::settled(scalar.buffer->def())) return false;
+      data[i] = scalar.data();
+    }
+    const std::int64_t offset =
+        step.primitive.dynamic_view(step.in_types, data.span(), step.params, out_types[0]);
+    if (offset < 0) return false;
+    out[0]->blocks()[p] = block;
+    out[0]->blocks()[p].offset += offset;
+  }
+  return true;
+}
+
 }  // namespace
 
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   detail::refuse_in_task(step.primitive.name);
   if (run_as_view(step, out_types, out)) return;
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
+  if (run_as_dynamic_view(step, out_types, out)) {
+    // Whether it was there in time is chance; the counter does not show it.
+    return count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()));
+  }
   LeaderLaunch leader(step, out_types, out, cohorts);
   {
     std::lock_guard lock(step.mesh.backend().submit_mutex());

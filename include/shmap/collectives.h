@@ -146,12 +146,27 @@ arg_t<T> ppermute(const T& x, const Axes& axes, const std::vector<std::pair<int,
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::ppermute_leaf(leaf, axes, perm, source); });
 }
+// Of values given up: inside a memory space the receiver then owns the block alone.
+template <ArrayTree T>
+requires(!std::is_reference_v<T>) arg_t<T> ppermute(T&& x, const Axes& axes,
+                                                    const std::vector<std::pair<int, int>>& perm,
+                                                    SourceLine source = SourceLine::current()) {
+  const T given = std::move(x);
+  return ppermute(given, axes, perm, source);
+}
 // Rank r gets the block of rank perm[r].
 template <ArrayTree T>
 arg_t<T> pshuffle(const T& x, const Axes& axes, const std::vector<int>& perm,
                   SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::pshuffle_leaf(leaf, axes, perm, source); });
+}
+template <ArrayTree T>
+requires(!std::is_reference_v<T>) arg_t<T> pshuffle(T&& x, const Axes& axes,
+                                                    const std::vector<int>& perm,
+                                                    SourceLine source = SourceLine::current()) {
+  const T given = std::move(x);
+  return pshuffle(given, axes, perm, source);
 }
 
 // ---- gathers and their transposes. f32[2] -> f32[8,2] over 8 ranks, or f32[16] where tiled.

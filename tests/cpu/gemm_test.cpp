@@ -330,6 +330,58 @@ TEST(Gemm, RunsOnSeveralThreadsAtOnceWithTheSameBits) {
   for (const auto& c : got) EXPECT_EQ(0, std::memcmp(c.data(), want.data(), sizeof(float) * m * n));
 }
 
+// `given` + a · b, by an addition after the product or by accumulation: the same bits.
+void check_accumulation(Gemm g, bool in_parts, Rng& rng) {
+  std::uniform_real_distribution<float> uniform(-1.f, 1.f);
+  const auto floats = [&](std::int64_t count) {
+    std::vector<float> v(static_cast<std::size_t>(count));
+    for (float& x : v) x = uniform(rng);
+    return v;
+  };
+  const std::vector<float> a = floats(g.m * g.k), b = floats(g.k * g.n), given = floats(g.m * g.n);
+  g.lda = g.trans_a ? g.m : g.k, g.ldb = g.trans_b ? g.k : g.n, g.ldc = g.n;
+  g.a = a.data(), g.b = b.data();
+  const auto run = [&](std::vector<float>& c, bool accumulate) {
+    g.c = c.data();
+    g.accumulate = accumulate;
+    const int parts = in_parts ? 2 : 1;
+    for (int part = 0; part < parts; ++part) gemm_part(g, part, parts);
+  };
+  std::vector<float> product(given.size()), got = given;
+  run(product, false);
+  for (std::size_t i = 0; i < product.size(); ++i) product[i] += given[i];
+  run(got, true);
+  EXPECT_EQ(got, product) << g.m << "x" << g.n << "x" << g.k << " trans " << g.trans_a << g.trans_b;
+}
+
+TEST(Gemm, AccumulatesWithTheBitsOfAnAdditionWhereItSaysSo) {
+  Rng rng(23);
+  int exact = 0;
+  for (const std::int64_t k : {1, 2, 31, 64, 100, 193, 256, 257, 512}) {
+    for (const std::int64_t m : {1, 2, 3, 16, 48, 100, 512}) {
+      for (const std::int64_t n : {1, 2, 5, 64, 100, 256, 500, 1024}) {
+        Gemm g;
+        g.m = m, g.n = n, g.k = k;
+        g.trans_a = (rng() & 1u) != 0, g.trans_b = (rng() & 1u) != 0;
+        if (!gemm_accumulates_exactly(g)) continue;
+        ++exact;
+        check_accumulation(g, false, rng);
+        check_accumulation(g, true, rng);
+      }
+    }
+  }
+  Gemm plain;
+  plain.m = plain.n = plain.k = 64;
+  EXPECT_EQ(exact, gemm_engine(plain) == GemmEngine::own ? 0 : 7 * 6 * 7);
+  plain.k = 1024;  // summed in pieces
+  EXPECT_FALSE(gemm_accumulates_exactly(plain));
+  plain.k = 64;
+  plain.dtype = plain.out = bf16;  // the product is rounded
+  EXPECT_FALSE(gemm_accumulates_exactly(plain));
+  plain.dtype = plain.out = i32;
+  EXPECT_TRUE(gemm_accumulates_exactly(plain));
+}
+
 TEST(Gemm, RefusesOtherDtypes) {
   Gemm g;
   g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 1;

@@ -265,6 +265,14 @@ void gemm(const Gemm& g) {
 
 void close_gemm_libraries() noexcept { libraries_closed.store(true); }
 
+bool gemm_accumulates_exactly(const Gemm& g) {
+  if (is_integer(g.dtype)) return true;
+  // Measured: the libraries cut longer sums, and some that are products of a matrix and a vector.
+  constexpr std::int64_t uncut = 256;
+  return g.dtype == f32 && g.out == f32 && is_library(gemm_engine(g)) && g.k <= uncut && g.m > 1 &&
+         g.n > 1;
+}
+
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {
   Gemm part = g;
   part.m = m1 - m0;

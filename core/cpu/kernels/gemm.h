@@ -36,6 +36,11 @@ struct Gemm {
 // above.
 void gemm(const Gemm& g);
 
+// Whether the product with `accumulate` has the bits of one without it that is added afterwards, as
+// a whole or in parts: no sum over k is cut in pieces. (Where all of a sum underflows OpenBLAS may
+// give a zero of the other sign.)
+bool gemm_accumulates_exactly(const Gemm& g);
+
 // In how many parts the product is best cut for `workers` threads: 1 where it is too small to gain.
 int gemm_parts(const Gemm& g, int workers);
 // Part `part` of `parts`, 0 <= part < parts; every element of C belongs to exactly one part.
