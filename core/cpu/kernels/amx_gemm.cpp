@@ -110,12 +110,10 @@ inline void fetch(const Ahead& ahead, std::int64_t s) {
   }
 }
 
-// sums (four tiles) = or, unless `first`, += the product of `steps` tiles of a panel of a and a
-// panel of b. With one_a or one_b the second tiles of that panel are left out. Only a is meant to
-// stay in the first cache.
+// The four tiles of sums, from memory or, where they are the `first`, zeros; and back. With one_a
+// or one_b the second tiles of that panel are left out.
 template <bool one_a, bool one_b>
-SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool first,
-                        const Ahead& ahead, float* sums) {
+SHMAP_AMX inline void load_sums(const float* sums, bool first) {
   constexpr int tile = kTile * kTile;
   __asm__ volatile("" : : : "memory");
   if (first) {
@@ -129,6 +127,23 @@ SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool f
     if constexpr (!one_a) _tile_stream_loadd(2, sums + 2 * tile, 64);
     if constexpr (!one_a && !one_b) _tile_stream_loadd(3, sums + 3 * tile, 64);
   }
+}
+template <bool one_a, bool one_b>
+SHMAP_AMX inline void store_sums(float* sums) {
+  constexpr int tile = kTile * kTile;
+  _tile_stored(0, sums, 64);
+  if constexpr (!one_b) _tile_stored(1, sums + tile, 64);
+  if constexpr (!one_a) _tile_stored(2, sums + 2 * tile, 64);
+  if constexpr (!one_a && !one_b) _tile_stored(3, sums + 3 * tile, 64);
+  __asm__ volatile("" : : : "memory");
+}
+
+// sums (four tiles) = or, unless `first`, += the product of `steps` tiles of a panel of a and a
+// panel of b. Only a is meant to stay in the first cache.
+template <bool one_a, bool one_b>
+SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool first,
+                        const Ahead& ahead, float* sums) {
+  load_sums<one_a, one_b>(sums, first);
   for (std::int64_t s = 0; s < steps; ++s, a += kStepBytes, b += kStepBytes) {
     _tile_loadd(4, a, 64);
     _tile_stream_loadd(6, b, 64);
@@ -144,11 +159,29 @@ SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool f
     }
     fetch(ahead, s);
   }
-  _tile_stored(0, sums, 64);
-  if constexpr (!one_b) _tile_stored(1, sums + tile, 64);
-  if constexpr (!one_a) _tile_stored(2, sums + 2 * tile, 64);
-  if constexpr (!one_a && !one_b) _tile_stored(3, sums + 3 * tile, 64);
-  __asm__ volatile("" : : : "memory");
+  store_sums<one_a, one_b>(sums);
+}
+
+// The same by whole panels, of a whose 32 rows lie ld elements apart: packs them on the way, in
+// the shadow of the products.
+SHMAP_AMX void multiply_and_pack(const std::uint16_t* a, std::int64_t ld, const char* b,
+                                 std::int64_t steps, bool first, const Ahead& ahead, float* sums,
+                                 char* panel) {
+  load_sums<false, false>(sums, first);
+  for (std::int64_t s = 0; s < steps; ++s, a += kStep, b += kStepBytes, panel += kStepBytes) {
+    _tile_stream_loadd(4, a, ld * 2);
+    _tile_stream_loadd(6, b, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_stream_loadd(5, a + kTile * ld, ld * 2);
+    _tile_stored(4, panel, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_stream_loadd(7, b + kTileBytes, 64);
+    _tile_stored(5, panel + kTileBytes, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(3, 5, 7);
+    fetch(ahead, s);
+  }
+  store_sums<false, false>(sums);
 }
 
 using Multiply = void (*)(const char*, const char*, std::int64_t, bool, const Ahead&, float*);
@@ -278,7 +311,7 @@ const std::uint16_t* at(const void* base, std::int64_t offset) {
 std::uintptr_t address(const void* p) { return reinterpret_cast<std::uintptr_t>(p); }
 
 struct Buffers {
-  GemmScratch a, b, sums, partial;
+  GemmScratch packed, partial;
 };
 
 // C[m0 …, n0 …] of mb × nb += or = the product over k0 … of kb elements.
@@ -296,7 +329,9 @@ void multiply_block(const Gemm& g, const Block& block, char* hot, const char* pa
     const std::uint16_t* const a = at(g.a, (block.m0 + i) * g.lda + block.k0);
     for (std::int64_t s = 0; s < steps; s += kHotSteps) {
       const std::int64_t here = std::min(kHotSteps, steps - s);
-      pack_rows(a + s * kStep, g.lda, rows, std::min(here * kStep, block.kb - s * kStep), hot);
+      const std::int64_t kb = std::min(here * kStep, block.kb - s * kStep);
+      const bool whole_panels = rows == kPanel && kb == here * kStep && block.nb > kTile;
+      if (!whole_panels) pack_rows(a + s * kStep, g.lda, rows, kb, hot);
       const bool last = s + here == steps;
       Ahead ahead;
       ahead.a = address(last ? a + kPanel * g.lda : a + (s + kHotSteps) * kStep);
@@ -311,7 +346,10 @@ void multiply_block(const Gemm& g, const Block& block, char* hot, const char* pa
           ahead.out_row = static_cast<std::uintptr_t>(g.ldc * out_size);
         }
         const char* const b = packed_b + (j / kPanel * steps + s) * kStepBytes;
-        kMultiply[rows <= kTile][cols <= kTile](hot, b, here, s == 0, ahead, tiles);
+        if (j == 0 && whole_panels)
+          multiply_and_pack(a + s * kStep, g.lda, b, here, s == 0, ahead, tiles, hot);
+        else
+          kMultiply[rows <= kTile][cols <= kTile](hot, b, here, s == 0, ahead, tiles);
         if (!last) continue;
         Target to;
         to.ld = g.ldc;
@@ -345,9 +383,12 @@ void run_rows(const Gemm& g, Buffers& buffers) {
   const auto get = [](GemmScratch& s, std::int64_t bytes) {
     return static_cast<char*>(s.get(static_cast<std::size_t>(bytes)));
   };
-  char* const hot = get(buffers.a, kHotSteps * kStepBytes);
-  char* const packed_b = get(buffers.b, n_block / kPanel * steps * kStepBytes);
-  auto* const sums = reinterpret_cast<float*>(get(buffers.sums, n_block / kPanel * kSums * 4));
+  // Side by side: in huge pages no two parts of them meet in the second cache.
+  const std::int64_t panels = n_block / kPanel, hot_bytes = kHotSteps * kStepBytes;
+  const std::int64_t sums_bytes = panels * kSums * 4;
+  char* const hot = get(buffers.packed, hot_bytes + sums_bytes + panels * steps * kStepBytes);
+  auto* const sums = reinterpret_cast<float*>(hot + hot_bytes);
+  char* const packed_b = hot + hot_bytes + sums_bytes;
   float* partial = nullptr;
   if (split && g.out == bf16)
     partial = reinterpret_cast<float*>(get(buffers.partial, m_block * n_block * 4));

@@ -1,6 +1,8 @@
 // What gemm.cpp chooses among: the blocked kernel of this library, its kernel for AMX and, where
 // they were compiled in and can be opened, oneDNN and OpenBLAS. Each library stays inside one .cpp.
 #pragma once
+#include <sys/mman.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -28,7 +30,8 @@ void own_gemm(const Gemm& g);
 // C[m0 : m1, n0 : n1] as a product of its own.
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1);
 
-// Memory that a thread keeps from one product to the next: it only grows, up to the next page.
+// Memory that a thread keeps from one product to the next: it only grows, up to the next page; from
+// half a huge page on in huge ones, where there are any.
 class GemmScratch {
  public:
   GemmScratch() = default;
@@ -41,9 +44,12 @@ class GemmScratch {
       std::free(data_);
       data_ = nullptr;
       size_ = 0;
-      const std::size_t rounded = (bytes + 4095) / 4096 * 4096;
-      data_ = std::aligned_alloc(4096, rounded);
+      constexpr std::size_t huge = std::size_t{2} << 20;
+      const std::size_t page = bytes >= huge / 2 ? huge : 4096;
+      const std::size_t rounded = (bytes + page - 1) / page * page;
+      data_ = std::aligned_alloc(page, rounded);
       if (data_ == nullptr) throw std::bad_alloc();
+      if (page == huge) madvise(data_, rounded, MADV_HUGEPAGE);  // refused, it is still memory
       size_ = rounded;
     }
     return data_;
