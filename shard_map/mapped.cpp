@@ -19,7 +19,7 @@ std::vector<Array> run_mapped(MappedCall call) {
     const Array argument = std::move(call.in[i]);
     if (node_of(argument)->trace != 0)
       throw_escaped(*node_of(argument), "shard_map: an argument", call.source);
-    blocks.push_back(trace.enter(argument, call.in_shardings[i], "an argument"));
+    blocks.push_back(trace.enter(argument, call.in_shardings[i], "an argument", call.source));
   }
   std::vector<Array> results;
   {

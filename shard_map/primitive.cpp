@@ -61,7 +61,7 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
   std::vector<Array> blocks;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Array x = std::move(in[i]);
-    blocks.push_back(trace.enter(x, p.in[i], "an argument"));
+    blocks.push_back(trace.enter(x, p.in[i], "an argument", source));
   }
   TraceScope scope(trace);
   std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));

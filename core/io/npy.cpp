@@ -52,14 +52,22 @@ Array load(const io::NpyFile& file, const Sharding* sharding, bool committed) {
 
 }  // namespace
 
-Array load_npy(const std::string& path) {
+Array load_npy(const std::string& path, SourceLine source) {
   const io::NpyFile file(path);
-  return load(file, detail::MeshImpl::default_device()->replicated(), false);
+  try {
+    return load(file, detail::MeshImpl::default_device()->replicated(), false);
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, source);
+  }
 }
 
-Array load_npy(const std::string& path, const NamedSharding& sharding) {
+Array load_npy(const std::string& path, const NamedSharding& sharding, SourceLine source) {
   const io::NpyFile file(path);
-  return load(file, sharding.mesh().impl()->sharding(sharding.spec()), true);
+  try {
+    return load(file, sharding.mesh().impl()->sharding(sharding.spec()), true);
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, source);
+  }
 }
 
 void save_npy(const std::string& path, const Array& x) {

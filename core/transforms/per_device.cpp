@@ -19,8 +19,9 @@ bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_ac
 PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options)
     : Trace("shard_map"), mesh_(mesh), options_(options) {}
 
-Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what) {
-  const Array placed = reshard(x, sharding, what);
+Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,
+                            SourceLine source) {
+  const Array placed = reshard(x, sharding, what, source);
   const StoredNode& node = *stored_of(placed);
   const ShapedArray& t = node.type;
   const ShapedArray block(sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
@@ -28,10 +29,10 @@ Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std:
   return relabel(node, block, nullptr, id(), true);
 }
 
-Array PerDeviceTrace::close_over(const Array& x, SourceLine) {
+Array PerDeviceTrace::close_over(const Array& x, SourceLine source) {
   const auto it = closed_.find(x.node());
   if (it != closed_.end()) return it->second.block;
-  Array block = enter(x, mesh_->replicated(), "a value that the body closes over");
+  Array block = enter(x, mesh_->replicated(), "a value that the body closes over", source);
   closed_.emplace(x.node(), Closed{x, block});
   return block;
 }

@@ -30,7 +30,7 @@ class PerDeviceTrace : public Trace {
 
   // A concrete array as the block of each device under a sharding of this mesh: no data moves but
   // what placement needs. Its variance is what the sharding mentions. `what` names it in errors.
-  Array enter(const Array& x, const Sharding* sharding, const std::string& what);
+  Array enter(const Array& x, const Sharding* sharding, const std::string& what, SourceLine source);
   // A value used in the body but made outside of it: as an argument with the spec P(), once for
   // each array.
   Array close_over(const Array& x, SourceLine source);

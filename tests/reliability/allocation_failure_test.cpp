@@ -218,11 +218,7 @@ TEST(AllocationFailure, IsCleanWhereverItComes) {
       } catch (const OutOfMemory& e) {
         ++failures;
         EXPECT_THAT(e.what(), ::testing::HasSubstr("out of memory on CpuDevice(id="));
-        // Reading a file takes no line, nor does calling a mapped function, which may place anew.
-        const std::string name = program.name;
-        if (name != "npy" && name != "body_reshard" && name != "pscatter") {
-          EXPECT_THAT(e.what(), ::testing::HasSubstr("allocation_failure_test.cpp:"));
-        }
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("allocation_failure_test.cpp:"));
       }
       ASSERT_EQ(test::bytes_in_use(), held) << "allocation " << n << " failed, and memory leaked";
       if (passed && reached < n) break;
