@@ -22,11 +22,13 @@ inline GroupBlocks group_blocks(const GroupCall& call, const Axes& axes, const G
           call.number};
 }
 
-// Counts a collective. True where its cliques have one rank each, so that every result is the
-// operand, whose blocks it then shares.
+// Counts a collective. Where its cliques have one rank each nothing is counted, and true returned:
+// every result is the operand, whose blocks it then shares.
 inline bool begin_collective(const GroupBlocks& blocks) {
-  count(Counter::collectives);
-  if (blocks.cliques.ranks != 1) return false;
+  if (blocks.cliques.ranks != 1) {
+    count(Counter::collectives);
+    return false;
+  }
   std::copy(blocks.in.begin(), blocks.in.end(), blocks.out.begin());
   return true;
 }

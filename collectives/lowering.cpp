@@ -1,6 +1,7 @@
-// The collectives that lowering writes out for programs of global arrays.
-#include "core/transforms/lower.h"
+// The collectives that lowering writes out for programs of global arrays, and that reshard arrays.
+#include "core/transforms/reshard_blocks.h"
 
+#include "core/ir/trace.h"
 #include "shmap/collectives.h"
 
 namespace shmap {
@@ -28,6 +29,13 @@ Array scatter_block(const Array& block, const std::vector<int>& axes, int dim, S
   return detail::pscatter_leaf(block, names(axes), options, source);
 }
 
+Array exchange_blocks(const Array& block, const std::vector<int>& axes, int split, int concat,
+                      SourceLine source) {
+  AllToAllOptions options;
+  options.tiled = true;
+  return detail::all_to_all_leaf(block, names(axes), split, concat, options, source);
+}
+
 Array combine_blocks(const Array& block, const std::vector<int>& axes, FactorKind kind,
                      SourceLine source) {
   switch (kind) {
@@ -43,7 +51,7 @@ Array combine_blocks(const Array& block, const std::vector<int>& axes, FactorKin
 }  // namespace
 
 void register_lowering_collectives() {
-  set_lowering_collectives({gather_block, scatter_block, combine_blocks});
+  set_lowering_collectives({gather_block, scatter_block, exchange_blocks, combine_blocks});
 }
 
 }  // namespace shmap

@@ -22,7 +22,7 @@ void vary_ppermute(Types in, const Params& params, const detail::AxisEnv& env,
 void run_ppermute(GroupCall& call) {
   const auto& p = params_as<PermuteParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, {});
-  count(Counter::collectives);
+  if (blocks.cliques.ranks != 1) count(Counter::collectives);
   InlineVector<int, 32> source(blocks.cliques.ranks);
   std::fill(source.begin(), source.end(), -1);
   for (const auto& [from, to] : p.perm) source[static_cast<std::size_t>(to)] = from;

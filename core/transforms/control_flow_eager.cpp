@@ -15,6 +15,7 @@
 #include "core/runtime/reshard.h"
 #include "core/transforms/control_flow.h"
 #include "core/transforms/per_device.h"
+#include "core/transforms/reshard_blocks.h"
 #include "core/transforms/trace_function.h"
 #include "shmap/ops.h"
 
@@ -160,7 +161,7 @@ std::vector<Array> run_scan(const FlowSite& site, BodyRef body, std::vector<Arra
   for (Array& x : xs) {
     const StoredNode* node = stored_of(x);
     if (node && node->sharding && node->sharding->parts(0) > 1)
-      x = reshard(x, whole_in_front(node->sharding), "scan: xs", site.source);
+      x = reshard_array(x, whole_in_front(node->sharding), "scan: xs", site.source);
   }
   std::vector<std::vector<Array>> ys;  // by leaf, by trip
   std::vector<ShapedArray> y_types;

@@ -7,6 +7,7 @@
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
 #include "core/transforms/partition.h"
+#include "core/transforms/reshard_blocks.h"
 
 namespace shmap {
 
@@ -114,8 +115,8 @@ void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_t
       local_in.push_back(in_types[i]);
       continue;
     }
-    in[i] = reshard(in[i], plan.operands[i],
-                    std::string(primitive.name) + ": operand " + std::to_string(i), source);
+    in[i] = reshard_array(in[i], plan.operands[i],
+                          std::string(primitive.name) + ": operand " + std::to_string(i), source);
     local_in.emplace_back(plan.operands[i]->block_shape(in_types[i].dims(), primitive.name),
                           in_types[i].dtype(), in_types[i].weak(), AxisSet());
     varying |= plan.operands[i]->mentioned();

@@ -88,8 +88,8 @@ void eval_constraint(Types in, const Params& params, std::span<ShapedArray> out)
 
 void interpret_constraint(std::span<Array> in, const Params& params, std::span<Array> out,
                           SourceLine source) {
-  out[0] = reshard(in[0], params_as<ConstraintParams>(params).sharding, "with_sharding_constraint",
-                   source);
+  out[0] = reshard_array(in[0], params_as<ConstraintParams>(params).sharding,
+                         "with_sharding_constraint", source);
 }
 
 void lower_constraint(LowerCall& call) {
@@ -419,7 +419,8 @@ void plan_global(Entry& entry, SourceLine source) {
   for (const Signature& s : entry.arguments)
     shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : mesh->replicated());
   try {
-    Lowered lowered = lower(*simplify(*entry.traced.jaxpr), entry.traced.consts, mesh, shardings);
+    Lowered lowered =
+        lower(*simplify_global(*entry.traced.jaxpr), entry.traced.consts, mesh, shardings);
     std::vector<Array> consts;
     for (const Array& x : lowered.consts)
       consts.push_back(reshard(x, mesh->replicated(), "a captured array", source));

@@ -8,8 +8,6 @@ namespace shmap {
 
 namespace {
 
-LoweringCollectives collectives;
-
 // Blocks are what they are: nothing is cast, and nothing refused that was accepted when the global
 // program was traced.
 StagingOptions inferred() {
@@ -19,19 +17,7 @@ StagingOptions inferred() {
   return options;
 }
 
-std::vector<int> axes_of(const Sharding* s, std::size_t dim) {
-  return dim < s->dims().size() ? s->dims()[dim] : std::vector<int>();
-}
-
-std::size_t common_prefix(const std::vector<int>& a, const std::vector<int>& b) {
-  std::size_t n = 0;
-  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
-  return n;
-}
-
 }  // namespace
-
-void set_lowering_collectives(const LoweringCollectives& c) { collectives = c; }
 
 void throw_other_mesh(const detail::MeshImpl* wanted, const detail::MeshImpl* mesh,
                       SourceLine source) {
@@ -57,24 +43,7 @@ LowerValue Lowering::reshard(const LowerValue& x, const Sharding* target, const 
   if (!x.sharding || x.sharding == target) return x;
   target->block_shape(x.type.dims(), what);
   TraceScope scope(trace_);
-  Array block = x.block;
-  const std::size_t rank = x.type.dims().size();
-  for (std::size_t d = 0; d < rank; ++d) {
-    const std::vector<int> from = axes_of(x.sharding, d), to = axes_of(target, d);
-    const auto kept = static_cast<std::ptrdiff_t>(common_prefix(from, to));
-    if (std::size_t(kept) < from.size()) {
-      block = collectives.all_gather(block, {from.begin() + kept, from.end()}, static_cast<int>(d),
-                                     source);
-    }
-  }
-  for (std::size_t d = 0; d < rank; ++d) {
-    const std::vector<int> from = axes_of(x.sharding, d), to = axes_of(target, d);
-    const auto kept = static_cast<std::ptrdiff_t>(common_prefix(from, to));
-    if (std::size_t(kept) < to.size())
-      block =
-          collectives.scatter(block, {to.begin() + kept, to.end()}, static_cast<int>(d), source);
-  }
-  return {block, target, x.type};
+  return {reshard_block(x.block, x.sharding, target, x.type.dims().size(), source), target, x.type};
 }
 
 std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<LowerValue> in,
@@ -108,7 +77,7 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
     for (const auto& [axes, kind] :
          {std::pair(&plan.sum_axes, FactorKind::sum), std::pair(&plan.max_axes, FactorKind::max),
           std::pair(&plan.min_axes, FactorKind::min)}) {
-      if (!axes->empty()) local[o] = collectives.combine(local[o], *axes, kind, source);
+      if (!axes->empty()) local[o] = lowering_collectives().combine(local[o], *axes, kind, source);
     }
     results[o].block = std::move(local[o]);
     results[o].sharding = plan.results[o];

@@ -10,6 +10,7 @@
 
 #include "core/array/sharding.h"
 #include "core/transforms/make_jaxpr.h"
+#include "core/transforms/reshard_blocks.h"
 
 namespace shmap {
 
@@ -33,8 +34,7 @@ class Lowering {
   // A new argument of the program: a global array with this sharding. Literals have none.
   LowerValue argument(const ShapedArray& type, const Sharding* sharding);
   LowerValue literal(const Array& literal) const;
-  // The value under another sharding, by all_gather_invariant where it becomes less split, by
-  // pscatter where it becomes more, by both otherwise. ValueError naming `what` where a dim is not
+  // The value under another sharding (reshard_block). ValueError naming `what` where a dim is not
   // divisible.
   LowerValue reshard(const LowerValue& x, const Sharding* target, const std::string& what,
                      SourceLine source);
@@ -78,17 +78,5 @@ struct Lowered {
 // `shardings`: one for each argument, of `mesh`.
 Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
               std::span<const Sharding* const> shardings);
-
-// Collectives that lowering inserts; set by the collectives' registration.
-struct LoweringCollectives {
-  // A block of dim `dim` gathered over these axes (major first), the same on every device after.
-  Array (*all_gather)(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
-  // This device's piece of dim `dim` of a block that is the same over these axes.
-  Array (*scatter)(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
-  // Partial values combined.
-  Array (*combine)(const Array& block, const std::vector<int>& axes, FactorKind kind,
-                   SourceLine source);
-};
-void set_lowering_collectives(const LoweringCollectives& collectives);
 
 }  // namespace shmap

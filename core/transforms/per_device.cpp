@@ -6,6 +6,7 @@
 #include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
+#include "core/transforms/reshard_blocks.h"
 
 namespace shmap {
 
@@ -21,7 +22,7 @@ PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions op
 
 Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,
                             SourceLine source) {
-  const Array placed = reshard(x, sharding, what, source);
+  const Array placed = reshard_array(x, sharding, what, source);
   const StoredNode& node = *stored_of(placed);
   const ShapedArray& t = node.type;
   const ShapedArray block(sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),

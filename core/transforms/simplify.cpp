@@ -126,8 +126,11 @@ std::vector<Atom> evaluate(const Eqn& e) {
   return results;
 }
 
-// What a program inside becomes: the same for each equation that holds it.
-using Programs = PointerMap<JaxprRef>;
+struct Programs {
+  // What a program inside becomes: the same for each equation that holds it.
+  PointerMap<JaxprRef> known;
+  bool global = false;  // programs outside of mapped bodies keep their shardings
+};
 JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs);
 
 // From the first equation to the last: each reads what its operands have become, and either
@@ -135,7 +138,10 @@ JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs);
 class Forward {
  public:
   Forward(const Jaxpr& jaxpr, Programs& programs)
-      : old_(jaxpr), programs_(programs), table_(jaxpr.eqns.size()) {}
+      : old_(jaxpr),
+        programs_(programs),
+        algebra_(!programs.global || jaxpr.env != nullptr),
+        table_(jaxpr.eqns.size()) {}
 
   // Null where nothing changed.
   Ref<Jaxpr> run() {
@@ -163,15 +169,15 @@ class Forward {
     } else if (e.primitive->has_effect) {
       return keep(std::move(e));
     }
-    if (composes(*e.primitive) && !e.in[0].is_literal()) {
+    if (algebra_ && composes(*e.primitive) && !e.in[0].is_literal()) {
       const std::uint32_t* first = views_.find(e.in[0].var());
       if (first && made_[*first].primitive == e.primitive) {
         compose(e, made_[*first]);
         changed_ = true;
       }
     }
-    if (e.in.size() > 1 && is_elementwise(*e.primitive)) take_scalars(e);
-    if (const Atom* same = identity_of(e)) return become(e.out[0], *same);
+    if (algebra_ && e.in.size() > 1 && is_elementwise(*e.primitive)) take_scalars(e);
+    if (const Atom* same = algebra_ ? identity_of(e) : nullptr) return become(e.out[0], *same);
     if (is_constant(e)) {
       const std::vector<Atom> values = evaluate(e);
       for (std::size_t o = 0; o < values.size(); ++o) become(e.out[o], values[o]);
@@ -238,6 +244,7 @@ class Forward {
 
   const Jaxpr& old_;
   Programs& programs_;
+  const bool algebra_;
   EqnTable table_;
   std::vector<Eqn> made_;
   PointerMap<std::uint32_t> names_;  // of variables that are gone: their values' places
@@ -247,11 +254,11 @@ class Forward {
 };
 
 JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs) {
-  if (const JaxprRef* known = programs.find(&jaxpr)) return *known;
+  if (const JaxprRef* known = programs.known.find(&jaxpr)) return *known;
   const Ref<Jaxpr> forward = Forward(jaxpr, programs).run();
   if (forward) check_pass(*forward, "simplify");
   JaxprRef made = remove_dead_code(forward ? *forward : jaxpr);
-  programs[&jaxpr] = made;
+  programs.known[&jaxpr] = made;
   return made;
 }
 
@@ -259,6 +266,12 @@ JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs) {
 
 JaxprRef simplify(const Jaxpr& jaxpr) {
   Programs programs;
+  return simplify_with(jaxpr, programs);
+}
+
+JaxprRef simplify_global(const Jaxpr& jaxpr) {
+  Programs programs;
+  programs.global = true;
   return simplify_with(jaxpr, programs);
 }
 

@@ -17,4 +17,9 @@ namespace shmap {
 // Time is linear in the number of equations. Gives back the program itself where nothing changes.
 JaxprRef simplify(const Jaxpr& jaxpr);
 
+// Of a program of global arrays, which is to be lowered: without algebra outside of mapped bodies,
+// so that every equation stays that decides how its result is split. An op of two in one's place
+// may split otherwise than the two would.
+JaxprRef simplify_global(const Jaxpr& jaxpr);
+
 }  // namespace shmap

@@ -11,16 +11,27 @@ namespace {
 
 const char* const kHere = "collective_errors_test.cpp";
 
-// Runs body on blocks f32[2,6]{i,j} of a 4 × 2 mesh.
+// Runs body on blocks f32[2,6]{i,j} of a 4 × 2 mesh, eagerly and under jit: what is thrown must be
+// the same.
 std::function<void()> in_body(std::function<Array(Array)> body) {
   return [body = std::move(body)] {
     const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
-    shard_map(
+    const auto mapped = shard_map(
         [&](Array x) {
           body(x);
           return x;
         },
-        mesh, P(axes("i", "j")), P(axes("i", "j")))(zeros({16, 6}));
+        mesh, P(axes("i", "j")), P(axes("i", "j")));
+    const auto text_of = [](const auto& f) -> std::string {
+      try {
+        f(zeros({16, 6}));
+      } catch (const std::exception& e) {
+        return e.what();
+      }
+      return "nothing was thrown";
+    };
+    EXPECT_EQ(text_of(jit(mapped)), text_of(mapped));
+    mapped(zeros({16, 6}));
   };
 }
 

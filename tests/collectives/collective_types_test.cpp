@@ -7,6 +7,7 @@
 
 #include "tests/collectives/blocks.h"
 #include "tests/support/error_text.h"
+#include "tests/support/under_jit.h"
 
 namespace shmap::test {
 namespace {
@@ -14,17 +15,22 @@ namespace {
 Mesh mesh81() { return make_mesh({8, 1}, {"i", "j"}); }
 Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
 
-// The type of body(block), where x is placed by `spec`.
+// The type of body(block), where x is placed by `spec`, eagerly; checked to be the same when
+// traced.
 std::string type_in(const Mesh& mesh, const Array& x, const P& spec,
                     const std::function<Array(Array)>& body, ShardMapOptions options = {}) {
   std::string type;
-  shard_map(
+  const auto mapped = shard_map(
       [&](Array block) {
         type = to_string(body(block).type());
         return block;
       },
-      mesh, spec, spec, options)(x);
-  return type;
+      mesh, spec, spec, options);
+  mapped(x);
+  const std::string eager = std::exchange(type, "");
+  jit(mapped)(x);
+  EXPECT_EQ(type, eager) << "under jit";
+  return eager;
 }
 
 TEST(CollectiveTypes, TheTypingTable) {
@@ -207,14 +213,12 @@ TEST(CollectiveTypes, UncheckedNothingIsRefused) {
     EXPECT_EQ(of([](Array b) { return pbroadcast(b, "i"); }), "f32[2]{i}");
     EXPECT_EQ(of([](Array b) { return pbroadcast(b, {"i", "j"}); }), "f32[2]{i,j}");
     EXPECT_EQ(of([](Array b) { return ppermute(psum(b, "i"), "i", {{0, 1}}); }), "f32[2]{i}");
-    std::vector<float> sums;
-    of([&](Array b) {
-      const Array s = psum(psum(b, "i"), "i");
-      sums = s.to_vector<float>();
-      return s;
-    });
-    EXPECT_EQ(sums, std::vector<float>({48, 64}));
-    of([&](Array b) {  // each device takes its own part of its own value
+    const auto twice = [](Array b) { return psum(psum(b, "i"), "i"); };
+    const Array sums = expect_same_under_jit(shard_map(twice, mesh42(), P("i"), P(), loose),
+                                             Communication::same, x);
+    EXPECT_EQ(sums.to_vector<float>(), std::vector<float>({48, 64}));
+    const auto look_at = [&](auto body) { shard_map(body, mesh42(), P("i"), P("i"), loose)(x); };
+    look_at([&](Array b) {  // each device takes its own part of its own value
       const Array part = pscatter(all_gather(b, "i", {.tiled = true}), "i", {.tiled = true});
       for (std::uint32_t d = 0; d < 8; ++d)
         EXPECT_EQ(block_values<float>(part, d), block_values<float>(b, d));

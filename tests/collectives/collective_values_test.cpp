@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tests/collectives/blocks.h"
+#include "tests/support/under_jit.h"
 
 namespace shmap::test {
 namespace {
@@ -73,16 +74,41 @@ struct Case {
 using Body = std::function<Array(const Array&)>;
 using Reference = std::function<HostArray(const Blocks&, std::int64_t device)>;
 
-// The body's blocks on every device, without the specs' help.
+// Each device's block of the result of `mapped`, which returns them stacked in order of devices.
+Blocks blocks_of(const Array& stacked) {
+  Blocks out;
+  const Shape shape = stacked.shape();
+  const Extents extents(shape.begin() + 1, shape.end());
+  const std::vector<std::int32_t> values = stacked.to_vector<std::int32_t>();
+  const std::size_t devices = static_cast<std::size_t>(shape[0]), n = values.size() / devices;
+  for (std::size_t d = 0; d < devices; ++d) {
+    const auto begin = values.begin() + static_cast<std::ptrdiff_t>(d * n);
+    out.push_back({extents, {begin, begin + static_cast<std::ptrdiff_t>(n)}});
+  }
+  return out;
+}
+
+// A block under the spec that splits over all axes, whatever it varies over.
+Array row(const Case& c, Array x) {
+  std::vector<std::string> missing;
+  const std::vector<std::string> varying = x.vma();
+  for (const std::string& name : c.mesh.names)
+    if (std::find(varying.begin(), varying.end(), name) == varying.end()) missing.push_back(name);
+  return expand_dims(missing.empty() ? x : pbroadcast(x, Axes(missing)), 0);
+}
+
+// The body's blocks on every device; eagerly, captured and replayed they are the same.
 Blocks run(const Case& c, const Blocks& in, const Body& body) {
-  Blocks got;
-  const auto mapped = shard_map(
-      [&](Array x) {
-        got = host_blocks(body(x));
-        return x;
-      },
-      c.mesh.mesh(), c.mesh.split(), c.mesh.split());
-  mapped(global_array(in));
+  const auto mapped = shard_map([&](Array x) { return row(c, body(x)); }, c.mesh.mesh(),
+                                c.mesh.split(), c.mesh.split());
+  const Array x = global_array(in);
+  Blocks got = blocks_of(mapped(x));
+  const auto jitted = jit(mapped);
+  for (int call = 0; call < 3; ++call) {
+    const Blocks again = blocks_of(jitted(x));
+    for (std::size_t d = 0; d < got.size(); ++d)
+      EXPECT_EQ(again[d].values, got[d].values) << c.text() << ", call " << call << " of jit";
+  }
   return got;
 }
 
@@ -356,14 +382,13 @@ TEST(Collectives, Scalars) {
     for (std::int64_t d = 0; d < c.mesh.host().devices(); ++d)
       in.push_back({{}, {static_cast<std::int32_t>(7 * c.mesh.host().rank(d, every) - 3)}});
     const auto check_scalar = [&](const Body& body, const Reference& reference, const char* what) {
-      Blocks got;
-      shard_map(
-          [&] {
-            const Array x = body(axis_index(all) * 7 - 3);
-            got = host_blocks(x);
-            return 0.f;
-          },
-          c.mesh.mesh(), Specs{}, P())();
+      const auto mapped =
+          shard_map([&] { return row(c, astype(body(axis_index(all) * 7 - 3), i32)); },
+                    c.mesh.mesh(), Specs{}, c.mesh.split());
+      const Blocks got = blocks_of(mapped());
+      const auto jitted = jit(mapped);
+      for (int call = 0; call < 3; ++call)
+        expect_same(c, in, blocks_of(jitted()), reference, std::string(what) + " under jit");
       expect_same(c, in, got, reference, what);
     };
     check_scalar(
@@ -419,6 +444,16 @@ TEST(Collectives, OperandsThatVaryOverSomeAxes) {
     return b;
   };
   shard_map(body, mesh.mesh(), P("i"), P("i"))(x);
+  expect_same_under_jit(
+      shard_map(
+          [](Array b) {
+            return std::tuple{
+                psum(b, "i"), psum(b, "j"), all_gather(b, axes("j", "i"), {.tiled = true}),
+                ppermute(b, "i", {{0, 1}, {1, 0}, {3, 3}}),
+                psum_scatter(all_gather(b, "i", {.tiled = true}), "i", {.tiled = true})};
+          },
+          mesh.mesh(), P("i"), {P(), P("i"), P(axes("i", "j")), P("i"), P("i")}),
+      Communication::same, x);
 }
 
 // Large blocks are moved in parts, and past the caches.
@@ -463,6 +498,15 @@ TEST(Collectives, LargeBlocks) {
     return x;
   };
   shard_map(body, make_mesh({8}, "i"), P("i"), P("i"))(arange(8 * n, i32));
+  expect_same_under_jit(shard_map(
+                            [](Array x) {
+                              return std::tuple{
+                                  all_to_all(x, "i", 0, 0, {.tiled = true}),
+                                  all_to_all(reshape(x, {32, n / 32}), "i", 1, 0, {.tiled = true}),
+                                  psum(x, "i"), psum_scatter(x, "i", {.tiled = true})};
+                            },
+                            make_mesh({8}, "i"), P("i"), {P("i"), P("i"), P(), P("i")}),
+                        Communication::same, arange(8 * n, i32));
 }
 
 TEST(Collectives, OverNoAxes) {
@@ -516,7 +560,17 @@ TEST(Collectives, AReductionIsAScatterAndAGather) {
     }
     return x;
   };
-  shard_map(body, mesh.mesh(), mesh.split(), mesh.split())(array<float>(values, {8 * 16, 3}));
+  const Array x = array<float>(values, {8 * 16, 3});
+  shard_map(body, mesh.mesh(), mesh.split(), mesh.split())(x);
+  const auto both = shard_map(
+      [](Array x) {
+        return std::pair{psum(x, {"j", "i"}),
+                         all_gather_invariant(psum_scatter(x, axes("j", "i"), {.tiled = true}),
+                                              axes("j", "i"), {.tiled = true})};
+      },
+      mesh.mesh(), mesh.split(), P());
+  const auto [sum, again] = expect_same_under_jit(both, Communication::same, x);
+  EXPECT_EQ(sum.to_vector<float>(), again.to_vector<float>());
 }
 
 }  // namespace

@@ -228,7 +228,10 @@ Arrays run(const GoldenCase& c, const Arrays& in) {
 
 TEST(GoldenShape, PlainArrays) { expect_golden("ops_shape", run); }
 
-TEST(GoldenShape, SplitOverAMesh) { expect_golden("ops_shape", run, testing::split_over_mesh); }
+// Eagerly an operand that several operations gather is gathered for each of them.
+TEST(GoldenShape, SplitOverAMesh) {
+  expect_golden("ops_shape", run, testing::split_over_mesh, test::Communication::no_more);
+}
 
 }  // namespace
 }  // namespace shmap

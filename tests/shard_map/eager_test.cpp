@@ -1,11 +1,13 @@
 // shmap-test: devices
 // A body runs eagerly: what it sees, what moves and what does not, printing, host control flow.
-// Rows A2 to A4.
+// Rows A2 to A4. Bodies that only compute give the same under jit.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
 #include <functional>
 #include <sstream>
+
+#include "tests/support/under_jit.h"
 
 namespace shmap {
 namespace {
@@ -13,6 +15,14 @@ namespace {
 Mesh mesh42() { return make_mesh({4, 2}, {"i", "j"}); }
 Array iota_f32(Shape shape) { return reshape(arange(shape.num_elements()), shape); }
 Array identity(Array x) { return x; }
+
+// shard_map of what does nothing but compute: the same under jit, captured and replayed.
+template <class F>
+auto mapped(F f, const Mesh& mesh, Specs in, Specs out, ShardMapOptions options = {}) {
+  return [g = shard_map(f, mesh, in, out, options)](const auto&... args) {
+    return test::expect_same_under_jit(g, test::Communication::same, args...);
+  };
+}
 
 TEST(Inputs, AreSplitAsConcatenationIsUndone) {
   const Mesh m = make_mesh({4}, "i");
@@ -22,7 +32,7 @@ TEST(Inputs, AreSplitAsConcatenationIsUndone) {
     seen = block.shape();
     return concatenate({block, block, block}, 0) * 2;
   };
-  const Array got = shard_map(f, m, P("i"), P("i"))(y);
+  const Array got = mapped(f, m, P("i"), P("i"))(y);
   EXPECT_EQ(seen, (Shape{2, 5}));
   std::vector<Array> parts;
   for (const Array& block : split(y, 4)) parts.push_back(concatenate({block, block, block}, 0) * 2);
@@ -31,7 +41,7 @@ TEST(Inputs, AreSplitAsConcatenationIsUndone) {
 
 TEST(Inputs, SpecOfABatchGivesBlocksWithoutReshapes) {
   Shape seen;
-  shard_map(
+  mapped(
       [&](Array x) {
         seen = x.shape();
         return x;
@@ -67,9 +77,9 @@ TEST(Outputs, NeverMove) {
 
 TEST(Outputs, AreFirstClassArrays) {
   const Array x = iota_f32({8, 4});
-  const Array y = shard_map([](Array b) { return b + 1; }, mesh42(), P("i", "j"), P("i", "j"))(x);
+  const Array y = mapped([](Array b) { return b + 1; }, mesh42(), P("i", "j"), P("i", "j"))(x);
   EXPECT_EQ(y.sharding(), NamedSharding(mesh42(), P("i", "j")));
-  const Array z = shard_map([](Array b) { return b * 2; }, mesh42(), P("i", "j"), P("i", "j"))(y);
+  const Array z = mapped([](Array b) { return b * 2; }, mesh42(), P("i", "j"), P("i", "j"))(y);
   EXPECT_EQ(z.to_vector<float>(), ((x + 1) * 2).to_vector<float>());
   EXPECT_EQ((y * y).to_vector<float>(), ((x + 1) * (x + 1)).to_vector<float>());
   EXPECT_EQ((y * y).sharding(), y.sharding());
@@ -77,21 +87,21 @@ TEST(Outputs, AreFirstClassArrays) {
 
 TEST(Arguments, HostScalarsClosuresAndNoneAtAll) {
   const auto scaled =
-      shard_map([](Array x, Array s) { return x * s; }, mesh42(), {P("i"), P()}, P("i"));
-  EXPECT_EQ(scaled(arange(8), 2.f).to_vector<float>()[7], 14);
+      mapped([](Array x, Array s) { return x * s; }, mesh42(), {P("i"), P()}, P("i"));
+  EXPECT_EQ(scaled(arange(8), Array(2.f)).to_vector<float>()[7], 14);
   const Array w = arange(2);
-  const auto closure = shard_map([&](Array x) { return x + w; }, mesh42(), P("i"), P("i"));
+  const auto closure = mapped([&](Array x) { return x + w; }, mesh42(), P("i"), P("i"));
   const auto argument =
-      shard_map([](Array x, Array v) { return x + v; }, mesh42(), {P("i"), P(none)}, P("i"));
+      mapped([](Array x, Array v) { return x + v; }, mesh42(), {P("i"), P(none)}, P("i"));
   EXPECT_EQ(closure(arange(8)).to_vector<float>(), argument(arange(8), w).to_vector<float>());
-  EXPECT_EQ(shard_map([] { return ones({2}); }, mesh42(), {}, P())().to_vector<float>(),
+  EXPECT_EQ(mapped([] { return ones({2}); }, mesh42(), {}, P())().to_vector<float>(),
             (std::vector<float>{1, 1}));
 }
 
 TEST(Arguments, AClosedOverValueIsInvariant) {
   std::string type;
   const Array w = arange(2);
-  shard_map(
+  mapped(
       [&](Array x) {
         type = to_string((w * 2).type());
         return x;
@@ -120,7 +130,7 @@ struct Tagged {
 
 TEST(Trees, StructsWithoutRegistration) {
   const Net net{{arange(8), {arange(8), ones({8})}}, {{"a", arange(8)}, {"b", zeros({4})}}, {}};
-  const auto f = shard_map(
+  const auto f = mapped(
       [](Net n) {
         n.first.w = n.first.w * 2;
         n.heads["b"] = n.heads["b"] + n.heads["a"].shape()[0];
@@ -137,7 +147,7 @@ TEST(Trees, StructsWithoutRegistration) {
 
 TEST(Trees, StaticMembersPassThrough) {
   const Tagged t{arange(8), 2.f, 3, Kind::sparse, "w"};
-  const Tagged out = shard_map(
+  const Tagged out = mapped(
       [](Tagged u) {
         u.w = u.w * u.scale;
         return u;
@@ -151,7 +161,7 @@ TEST(Trees, StaticMembersPassThrough) {
 
 TEST(Trees, ContainersAndPrefixes) {
   using Vec = std::vector<Array>;
-  const auto f = shard_map(
+  const auto f = mapped(
       [](Vec v, std::tuple<Array, std::pair<Array, Array>> t) {
         return std::pair{v, t};
       },
@@ -172,7 +182,7 @@ TEST(Body, AnyCallable) {
       mesh42(), P("i"), P("i"));
   EXPECT_EQ(counting(zeros({4})).to_vector<float>()[0], 1);
   EXPECT_EQ(counting(zeros({4})).to_vector<float>()[0], 2);
-  const auto generic = shard_map([](auto a, auto b) { return a + b; }, mesh42(), P("i"), P("i"));
+  const auto generic = mapped([](auto a, auto b) { return a + b; }, mesh42(), P("i"), P("i"));
   EXPECT_EQ(generic(arange(4), arange(4)).to_vector<float>()[3], 6);
   const std::function<Array(Array)> erased = shard_map(identity, mesh42(), P("i"), P("i"));
   EXPECT_EQ(erased(arange(4)).to_vector<float>()[3], 3);
@@ -237,7 +247,7 @@ TEST(Body, PsumOfAnAxisIndexDecides) {
 
 TEST(Body, UnmentionedInputsAreOneValue) {
   const Array x = arange(8);
-  const auto f = shard_map([](Array b) { return pvary(b, "i"); }, make_mesh({4}, "i"), P(), P("i"));
+  const auto f = mapped([](Array b) { return pvary(b, "i"); }, make_mesh({4}, "i"), P(), P("i"));
   const Array y = f(x);
   EXPECT_EQ(y.shape(), (Shape{32}));
   EXPECT_EQ(y.to_vector<float>(), tile(x, 4).to_vector<float>());
@@ -276,7 +286,7 @@ TEST(Donation, WritesInPlaceInABody) {
 
 TEST(Donation, NeverThroughASharedBuffer) {
   const Array x = arange(4);
-  const auto f = shard_map(
+  const auto f = mapped(
       [](Array b) {
         Array y = pvary(b * 1, "i");  // stored once, typed as varying
         y = std::move(y) + axis_index("i");

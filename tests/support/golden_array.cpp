@@ -22,7 +22,8 @@ std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, 
   return golden_diff(want, bytes.data(), got.dtype(), got.shape(), max_ulp, atol);
 }
 
-void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place) {
+void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place,
+                   test::Communication communication) {
   const std::vector<GoldenCase> cases = load_golden(topic);
   ASSERT_FALSE(cases.empty());
   for (const GoldenCase& c : cases) {
@@ -31,7 +32,9 @@ void expect_golden(const std::string& topic, const CaseRunner& run, const Placer
       std::vector<Array> inputs;
       for (const GoldenArray& x : c.inputs)
         inputs.push_back(place ? place(to_array(x)) : to_array(x));
-      const std::vector<Array> got = run(c, inputs);
+      const auto of_this_case = [&](const std::vector<Array>& in) { return run(c, in); };
+      const std::vector<Array> got =
+          test::expect_same_under_jit(of_this_case, communication, inputs);
       ASSERT_EQ(got.size(), c.outputs.size());
       const int ulp = static_cast<int>(c.params.integer_or("ulp", 0));
       const double atol = c.params.has("atol") ? c.params.number("atol") : 0;

@@ -6,6 +6,7 @@
 
 #include "shmap/array.h"
 #include "tests/support/golden.h"
+#include "tests/support/under_jit.h"
 
 namespace shmap::testing {
 
@@ -16,10 +17,11 @@ std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, 
 
 // The inputs of every case of the topic through `run`, results beside the outputs with the case's
 // tolerances (parameters ulp and atol). Reports a GoogleTest failure for each case that differs or
-// throws. `place` is called on each input first.
+// throws, or that is not the same under jit. `place` is called on each input first.
 using CaseRunner = std::function<std::vector<Array>(const GoldenCase&, const std::vector<Array>&)>;
 using Placer = std::function<Array(const Array&)>;
-void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place = {});
+void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place = {},
+                   test::Communication communication = test::Communication::same);
 
 // x split over the devices of a mesh of two axes, along its dims whose extents allow it: what ops
 // outside a shard_map body get.

@@ -26,11 +26,11 @@ std::vector<Seen> see(const std::vector<Array>& leaves) {
 }
 
 void expect_same(const std::vector<Seen>& want, const std::vector<Seen>& got,
-                 const std::string& when, bool shardings) {
+                 const std::string& when) {
   ASSERT_EQ(got.size(), want.size()) << when;
   for (std::size_t k = 0; k < want.size(); ++k) {
     EXPECT_EQ(got[k].type, want[k].type) << when << ", leaf " << k;
-    if (shardings && !want[k].sharding.empty()) {
+    if (!want[k].sharding.empty()) {
       EXPECT_EQ(got[k].sharding, want[k].sharding) << when << ", leaf " << k;
     }
     EXPECT_TRUE(got[k].bytes == want[k].bytes)

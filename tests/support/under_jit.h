@@ -21,9 +21,9 @@ struct Seen {
 };
 std::vector<Seen> see(const std::vector<Array>& leaves);
 
-// Reports each leaf that is not the same, bit for bit; its sharding too, where that is to be told.
+// Reports each leaf that is not the same, bit for bit, or split otherwise.
 void expect_same(const std::vector<Seen>& want, const std::vector<Seen>& got,
-                 const std::string& when, bool shardings = true);
+                 const std::string& when);
 
 // The same values in memory of their own.
 Array another_copy(const Array& x);
@@ -43,9 +43,9 @@ T with_own_memory(const T& tree) {
   return detail::rebuild(tree, leaves, next);
 }
 
-// How many collectives and bytes of theirs the calls of jit may have, beside the eager run's. Where
-// that is any, results may be split otherwise too, since the program is simplified first.
-enum class Communication { same, no_more, any };
+// How many collectives and bytes of theirs the calls of jit may have, beside the eager run's: what
+// is computed twice in an eager program, jit computes once, and what nobody reads not at all.
+enum class Communication { same, no_more };
 
 // f(args...) eagerly and at five calls of jit(f): traced, captured, replayed, replayed on other
 // arrays of the same values, replayed on the first ones again. All results are kept until the end,
@@ -53,7 +53,6 @@ enum class Communication { same, no_more, any };
 template <class F, class... A>
 auto expect_same_under_jit(F f, Communication communication, const A&... args) {
   const std::vector<Seen> given = see(leaves_of(std::tuple<A...>(args...)));
-  const bool shardings = communication != Communication::any;
   reset_counters();
   auto want = f(args...);
   const std::vector<Seen> wanted = see(leaves_of(want));
@@ -65,8 +64,7 @@ auto expect_same_under_jit(F f, Communication communication, const A&... args) {
     reset_counters();
     kept.push_back(call == 3 ? std::apply(jitted, others) : jitted(args...));
     const std::string when = "call " + std::to_string(call) + " of jit";
-    expect_same(wanted, see(leaves_of(kept.back())), when, shardings);
-    if (!shardings) continue;
+    expect_same(wanted, see(leaves_of(kept.back())), when);
     const Counters here = counters();
     EXPECT_LE(here.collectives, eager.collectives) << when;
     EXPECT_LE(here.collective_bytes, eager.collective_bytes) << when;
@@ -75,7 +73,7 @@ auto expect_same_under_jit(F f, Communication communication, const A&... args) {
     EXPECT_EQ(here.collective_bytes, eager.collective_bytes) << when;
   }
   for (const auto& result : kept)
-    expect_same(wanted, see(leaves_of(result)), "after all calls of jit", shardings);
+    expect_same(wanted, see(leaves_of(result)), "after all calls of jit");
   expect_same(given, see(leaves_of(std::tuple<A...>(args...))), "the arguments, after all calls");
   return want;
 }

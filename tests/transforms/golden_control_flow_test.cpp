@@ -86,40 +86,22 @@ const Program& program_of(const std::map<std::string, Program>& all, const std::
   return all.at(name.substr(0, name.find('/')));
 }
 
-TEST(GoldenControlFlow, Eager) {
-  const auto all = programs();
-  testing::expect_golden("control_flow", [&](const testing::GoldenCase& c, const Arrays& in) {
-    return program_of(all, c.name)(in);
-  });
+Arrays run(const testing::GoldenCase& c, const Arrays& in) {
+  static const auto all = programs();
+  return program_of(all, c.name)(in);
 }
+
+TEST(GoldenControlFlow, PlainArrays) { testing::expect_golden("control_flow", run); }
 
 TEST(GoldenControlFlow, Staged) {
-  const auto all = programs();
   testing::expect_golden("control_flow", [&](const testing::GoldenCase& c, const Arrays& in) {
-    return eval_jaxpr(make_jaxpr(program_of(all, c.name))(in), in);
+    return eval_jaxpr(make_jaxpr([&](const Arrays& x) { return run(c, x); })(in), in);
   });
 }
 
-TEST(GoldenControlFlow, Replayed) {
-  const auto all = programs();
-  testing::expect_golden("control_flow", [&](const testing::GoldenCase& c, const Arrays& in) {
-    const auto f = jit(program_of(all, c.name));
-    f(in);
-    f(in);
-    return f(in);
-  });
-}
-
-TEST(GoldenControlFlow, Split) {
-  const auto all = programs();
-  testing::expect_golden(
-      "control_flow",
-      [&](const testing::GoldenCase& c, const Arrays& in) {
-        const auto f = jit(program_of(all, c.name));
-        f(in);
-        return f(in);
-      },
-      testing::split_over_mesh);
+TEST(GoldenControlFlow, SplitOverAMesh) {
+  testing::expect_golden("control_flow", run, testing::split_over_mesh,
+                         test::Communication::no_more);
 }
 
 }  // namespace
