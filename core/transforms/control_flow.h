@@ -126,6 +126,12 @@ std::vector<std::string> branch_names(const ShapedArray& index, std::size_t coun
 // out of it, as far as they can.
 JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results);
 
+// ---- without what nobody uses (control_flow_prune.cpp)
+struct PruneCall;
+void prune_while(PruneCall& call);
+void prune_scan(PruneCall& call);
+void prune_cond(PruneCall& call);
+
 // ---- lowered (control_flow_lower.cpp)
 struct LowerCall;
 void lower_while(LowerCall& call);

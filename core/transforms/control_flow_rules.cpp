@@ -263,6 +263,7 @@ constinit Primitive while_p = [] {
   p.transpose = Rule<TransposeFn>::none(
       "reverse mode needs to know the number of trips: use scan, or fori_loop with bounds that are "
       "host integers");
+  p.prune = prune_while;
   return p;
 }();
 
@@ -278,6 +279,7 @@ constinit Primitive scan_p = [] {
   p.with_programs = with_scan_program;
   p.jvp = Rule<JvpFn>(jvp_scan);
   p.transpose = Rule<TransposeFn>(transpose_scan);
+  p.prune = prune_scan;
   p.trips = scan_trips;
   return p;
 }();
@@ -294,6 +296,7 @@ constinit Primitive cond_p = [] {
   p.with_programs = with_branches;
   p.jvp = Rule<JvpFn>(jvp_cond);
   p.transpose = Rule<TransposeFn>(transpose_cond);
+  p.prune = prune_cond;
   p.runs_one_program = true;
   return p;
 }();

@@ -22,6 +22,7 @@
 #include "core/transforms/schedule.h"
 #include "core/transforms/simplify.h"
 #include "core/transforms/trace_function.h"
+#include "core/transforms/unroll.h"
 #include "shmap/jit.h"
 
 namespace shmap {
@@ -144,7 +145,11 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
 }
 
 // A program of blocks as it is planned.
-static JaxprRef optimize(const Jaxpr& jaxpr) { return schedule(fuse(simplify(jaxpr))); }
+static JaxprRef optimize(const Jaxpr& jaxpr) {
+  const JaxprRef simple = simplify(jaxpr);
+  const JaxprRef unrolled = unroll(simple);
+  return schedule(fuse(unrolled == simple ? simple : simplify(*unrolled)));
+}
 
 // ---- control flow inside of plans: the host decides, and the programs inside are plans
 namespace {

@@ -13,6 +13,7 @@
 
 #include "core/ir/node.h"
 #include "core/ops/shape_params.h"
+#include "core/transforms/control_flow.h"
 #include "core/transforms/dead_code.h"
 #include "shard_map/primitive.h"
 #include "shmap/shmap.h"
@@ -322,19 +323,170 @@ std::size_t count_inside(const ClosedJaxpr& j) {
 
 TEST(Simplify, ProgramsOfLoopsAndBranchesToo) {
   const Array x = array<float>({1, 2, 3}, {3});
-  const auto check = [&](auto f) {
+  const auto check = [&](auto f, std::size_t fewer) {
     const ClosedJaxpr j = make_jaxpr(f)(x), k = simplified(j);
-    EXPECT_EQ(count_inside(k) + 2, count_inside(j)) << k;
+    EXPECT_EQ(count_inside(k) + fewer, count_inside(j)) << k;
     EXPECT_EQ(bits(eval_jaxpr(k, {x})[0]), bits(f(x)));
   };
-  check([](Array x) {
-    return fori_loop(
-        0, 3, [](Array, Array c) { return (sin(c) + sin(c)) * 1.f; }, x);
-  });
-  check([](Array x) {
+  check(
+      [](Array x) {
+        return fori_loop(
+            0, 3, [](Array, Array c) { return (sin(c) + sin(c)) * 1.f; }, x);
+      },
+      3);  // the index goes too
+  check(
+      [](Array x) {
+        return cond(
+            sum(x) > 0.f, [](Array c) { return cos(c) * cos(c); }, [](Array c) { return c * 1.f; },
+            x);
+      },
+      2);
+}
+
+// A carry stays where its result is read, or where one that stays is computed from it.
+TEST(DeadCode, OfAScanGoesWithItsCarriesXsAndYs) {
+  const auto f = [](Array a, Array b, Array c, Array xs, Array zs) {
+    const auto [carry, ys] = scan(
+        [&](std::tuple<Array, Array, Array> v, std::tuple<Array, Array> x) {
+          const auto [u, w, t] = v;
+          return std::pair{std::tuple{u + w, w * 2.f, t + std::get<1>(x)},
+                           std::pair{u + std::get<0>(x), t * c}};
+        },
+        std::tuple{a, b, a}, std::tuple{xs, zs});
+    return std::tuple{std::get<0>(carry), std::get<1>(carry), std::get<2>(carry), ys.first,
+                      ys.second};
+  };
+  const ShapedArray scalar({}, f32), row({4}, f32);
+  const ClosedJaxpr j = make_jaxpr(f)(scalar, scalar, scalar, row, row);
+  struct Case {
+    std::vector<bool> wanted, kept;  // arguments: a, b, c, xs, zs
+    int num_consts, num_carry;
+    std::size_t eqns;
+  };
+  for (const Case& c :
+       {Case{{true, true, true, true, true}, {true, true, true, true, true}, 1, 3, 5},
+        Case{{false, true, false, false, false}, {false, true, false, false, false}, 0, 1, 1},
+        Case{{true, false, false, false, false}, {true, true, false, false, false}, 0, 2, 2},
+        Case{{false, false, true, false, false}, {true, false, false, false, true}, 0, 1, 1},
+        Case{{false, false, false, true, false}, {true, true, false, true, false}, 0, 2, 3},
+        Case{{false, false, false, false, true}, {true, false, true, false, true}, 1, 1, 2}}) {
+    const PrunedJaxpr pruned = prune_jaxpr(*j.impl().jaxpr, c.wanted);
+    typecheck_jaxpr(*pruned.jaxpr);
+    EXPECT_EQ(pruned.kept, c.kept) << to_string(*pruned.jaxpr);
+    ASSERT_EQ(pruned.jaxpr->eqns.size(), 1u);
+    const auto& p = params_as<ScanLoopParams>(*pruned.jaxpr->eqns[0].params);
+    EXPECT_EQ(p.num_consts, c.num_consts);
+    EXPECT_EQ(p.num_carry, c.num_carry);
+    EXPECT_EQ(p.jaxpr->eqns.size(), c.eqns) << to_string(*pruned.jaxpr);
+    const std::vector<Array> all = {2.f, 3.f, 5.f, arange(4), arange(4) + 1.f};
+    std::vector<Array> args, wanted = eval_jaxpr(j, all);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (c.kept[i]) args.push_back(all[i]);
+    const std::vector<Array> got = eval_jaxpr(close_jaxpr(pruned.jaxpr, {}), args);
+    for (std::size_t o = 0, g = 0; o < wanted.size(); ++o) {
+      if (c.wanted[o]) {
+        EXPECT_EQ(bits(got[g++]), bits(wanted[o]));
+      }
+    }
+  }
+  EXPECT_TRUE(
+      prune_jaxpr(*j.impl().jaxpr, {false, false, false, false, false}).jaxpr->eqns.empty());
+}
+
+TEST(DeadCode, ACarryThatIsOnlyOverwrittenKeepsItsInit) {
+  const auto f = [](Array a, Array b) {
+    return scan(
+               [](std::pair<Array, Array> v, auto) {
+                 return std::pair{std::pair{v.second, v.second}, Array(0.f)};
+               },
+               std::pair{a, b}, none, {.length = 2})
+        .first.first;
+  };
+  const ClosedJaxpr k = simplified(make_jaxpr(f)(ShapedArray({}, f32), ShapedArray({}, f32)));
+  EXPECT_EQ(params_as<ScanLoopParams>(*k.impl().jaxpr->eqns[0].params).num_carry, 2);
+  EXPECT_EQ(eval_jaxpr(k, {1.f, 2.f})[0].item<float>(), 2.f);
+}
+
+TEST(DeadCode, OfAWhileStaysWhatDecides) {
+  const auto f = [](Array x, Array y) {
+    const auto [i, v, w, u] =
+        while_loop([](std::tuple<Array, Array, Array, Array> c) { return std::get<0>(c) < 10.f; },
+                   [&](std::tuple<Array, Array, Array, Array> c) {
+                     const auto [i, v, w, u] = c;
+                     return std::tuple{i + w, v * y, w, u + v};
+                   },
+                   std::tuple{Array(0.f), x, Array(2.f), x});
+    return std::tuple{v, u, i};
+  };
+  const ClosedJaxpr j = make_jaxpr(f)(ShapedArray({}, f32), ShapedArray({}, f32));
+  const auto carries = [&](std::vector<bool> wanted) {
+    const PrunedJaxpr pruned = prune_jaxpr(*j.impl().jaxpr, wanted);
+    typecheck_jaxpr(*pruned.jaxpr);
+    return pruned.jaxpr->eqns.at(0).out.size();
+  };
+  EXPECT_EQ(carries({true, true, true}), 4u);
+  EXPECT_EQ(carries({true, false, false}), 3u);
+  EXPECT_EQ(carries({false, true, false}), 4u);
+  const PrunedJaxpr index = prune_jaxpr(*j.impl().jaxpr, {false, false, true});
+  EXPECT_EQ(index.jaxpr->eqns.at(0).out.size(), 2u) << to_string(*index.jaxpr);
+  EXPECT_EQ(index.kept, (std::vector<bool>{false, false}));
+  EXPECT_EQ(eval_jaxpr(close_jaxpr(index.jaxpr, {}), {})[0].item<float>(), 10.f);
+  EXPECT_TRUE(prune_jaxpr(*j.impl().jaxpr, {false, false, false}).jaxpr->eqns.empty());
+}
+
+TEST(DeadCode, OfBranchesGoesInAllOfThem) {
+  const auto f = [](Array p, Array x, Array y, Array z) {
     return cond(
-        sum(x) > 0.f, [](Array c) { return cos(c) * cos(c); }, [](Array c) { return c * 1.f; }, x);
-  });
+        p,
+        [](Array a, Array b, Array c) {
+          return std::tuple{a + b, c * 2.f, sin(a)};
+        },
+        [](Array a, Array b, Array c) {
+          return std::tuple{b, c + a, cos(b)};
+        },
+        x, y, z);
+  };
+  const ShapedArray scalar({}, f32);
+  const ClosedJaxpr j = make_jaxpr(f)(ShapedArray({}, bool_), scalar, scalar, scalar);
+  struct Case {
+    std::vector<bool> wanted, kept;
+  };
+  for (const Case& c : {Case{{true, false, false}, {true, true, true, false}},
+                        Case{{false, true, false}, {true, true, false, true}},
+                        Case{{false, false, true}, {true, true, true, false}}}) {
+    const PrunedJaxpr pruned = prune_jaxpr(*j.impl().jaxpr, c.wanted);
+    typecheck_jaxpr(*pruned.jaxpr);
+    EXPECT_EQ(pruned.kept, c.kept) << to_string(*pruned.jaxpr);
+    for (const bool p : {false, true}) {
+      const std::vector<Array> all = {p, 2.f, 3.f, 5.f};
+      const std::vector<Array> want = eval_jaxpr(j, all);
+      std::vector<Array> args;
+      for (std::size_t i = 0; i < all.size(); ++i)
+        if (c.kept[i]) args.push_back(all[i]);
+      const Array got = eval_jaxpr(close_jaxpr(pruned.jaxpr, {}), args).at(0);
+      for (std::size_t o = 0; o < want.size(); ++o) {
+        if (c.wanted[o]) {
+          EXPECT_EQ(bits(got), bits(want[o]));
+        }
+      }
+    }
+  }
+}
+
+TEST(DeadCode, ALoopThatPrintsStaysWithoutItsResults) {
+  const auto f = [](Array x) {
+    fori_loop(
+        0, 2,
+        [](Array i, std::pair<Array, Array> c) {
+          debug::print("{}", i);
+          return std::pair{c.first + 1.f, c.second * 2.f};
+        },
+        std::pair{x, x});
+    return x;
+  };
+  const ClosedJaxpr k = simplified(make_jaxpr(f)(ShapedArray({}, f32)));
+  ASSERT_EQ(k.impl().jaxpr->eqns.size(), 1u);
+  EXPECT_EQ(params_as<ScanLoopParams>(*k.impl().jaxpr->eqns[0].params).num_carry, 1) << k;
 }
 
 TEST(Simplify, ASimplifiedBodyGivesTheSameValues) {
