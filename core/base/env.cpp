@@ -43,6 +43,8 @@ constexpr Variable kTable[] = {
      "jit says on standard error why it traces again", 0, 1},
     {Var::dump, "SHMAP_DUMP", Kind::text, "", "a folder", "jit writes its programs and plans there",
      0, 0},
+    {Var::jit_cache, "SHMAP_JIT_CACHE", Kind::integer, "256", "a count from 1 to 1000000",
+     "how many programs each jit function keeps: those that were called last", 1, 1e6},
 };
 
 const Variable& row(Var var) {

@@ -18,6 +18,7 @@ enum class Var : std::uint8_t {
   check_captures,
   explain_retrace,
   dump,
+  jit_cache,
 };
 
 enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };

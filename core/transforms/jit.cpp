@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <fstream>
 #include <map>
-#include <mutex>
 
-#include "core/array/tree_paths.h"
 #include "core/base/env.h"
 #include "core/ir/divergence.h"
 #include "core/runtime/host_transfer.h"
@@ -16,6 +13,7 @@
 #include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
 #include "core/transforms/fuse.h"
+#include "core/transforms/jit_cache.h"
 #include "core/transforms/jit_rules.h"
 #include "core/transforms/lower.h"
 #include "core/transforms/per_device.h"
@@ -239,142 +237,6 @@ Array constrain_sharding(const Array& x, const NamedSharding& sharding, SourceLi
 
 namespace {
 
-// What a program depends on beside the types: where it is traced.
-struct Scope {
-  enum Kind : std::uint8_t { eager, body, staged } kind = eager;
-  const AxisEnv* env = nullptr;
-  const MeshImpl* mesh = nullptr;  // of a body that runs now
-  bool check_variance = true, auto_pbroadcast = true;
-  friend bool operator==(const Scope&, const Scope&) = default;
-};
-
-Scope scope_here() {
-  const Trace& trace = current_trace();
-  Scope scope;
-  scope.env = trace.axis_env();
-  scope.check_variance = trace.checks_variance();
-  scope.auto_pbroadcast = trace.auto_pbroadcast();
-  if (trace.staged() || trace.transforms()) {
-    scope.kind = Scope::staged;
-  } else if (const auto* body = dynamic_cast<const PerDeviceTrace*>(&trace)) {
-    scope.kind = Scope::body;
-    scope.mesh = body->mesh();
-  }
-  return scope;
-}
-
-// One argument, as far as programs depend on it.
-struct Signature {
-  ShapedArray type;
-  const MeshImpl* mesh = nullptr;  // where it is placed; null for host scalars and traced values
-  const Sharding* sharding = nullptr;
-  bool committed = false;
-
-  bool matches(const Node& node) const {
-    if (!(node.type == type) || node.type.weak() != type.weak()) return false;
-    if (node.kind != NodeKind::stored) return mesh == nullptr;
-    const auto& stored = static_cast<const StoredNode&>(node);
-    return stored.mesh == mesh && stored.sharding == sharding && stored.committed == committed;
-  }
-};
-
-Signature signature_of(const Node& node) {
-  Signature s;
-  s.type = node.type;
-  if (node.kind == NodeKind::stored) {
-    const auto& stored = static_cast<const StoredNode&>(node);
-    s.mesh = stored.mesh;
-    s.sharding = stored.sharding;
-    s.committed = stored.committed;
-  }
-  return s;
-}
-
-struct Entry {
-  const void* tag;
-  Scope scope;
-  std::string key;
-  std::vector<Signature> arguments;
-
-  Traced traced;
-  std::shared_ptr<const void> like;
-  std::vector<ShapedArray> out_types;
-  // What runs; null where the program is staged into another, or interpreted.
-  std::unique_ptr<Plan> plan;
-  std::vector<const Sharding*> in, out;
-  bool committed = false;  // the results
-};
-
-std::string describe(const Signature& s) {
-  std::string text = to_string(s.type);
-  if (s.type.weak()) text += " (weak)";
-  if (s.sharding && s.committed)
-    text += " " + to_string(NamedSharding(Mesh(s.mesh), s.sharding->spec()));
-  return text;
-}
-
-}  // namespace
-
-struct JitCacheImpl {
-  std::mutex mutex;
-  std::vector<std::shared_ptr<Entry>> entries;  // the latest found first
-  std::shared_ptr<Entry> latest_plan;
-
-  std::shared_ptr<Entry> find(const void* tag, const Scope& scope, const FlatTree& arguments) {
-    std::lock_guard lock(mutex);
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const Entry& e = *entries[i];
-      if (e.tag != tag || e.arguments.size() != arguments.leaves.size() || e.key != arguments.key ||
-          !(e.scope == scope))
-        continue;
-      bool same = true;
-      for (std::size_t a = 0; a < e.arguments.size() && same; ++a)
-        same = e.arguments[a].matches(*node_of(arguments.leaves[a]));
-      if (!same) continue;
-      if (i != 0) std::swap(entries[0], entries[i]);
-      return entries[0];
-    }
-    return nullptr;
-  }
-
-  // Says why nothing was found.
-  void explain(const FlatTree& arguments, const Scope& scope, SourceLine source) {
-    std::lock_guard lock(mutex);
-    std::string text = "shmap: jit" + at_line(source) + "\n  is traced";
-    if (entries.empty()) {
-      text += ": its first call\n";
-    } else {
-      const Entry& e = *entries.front();
-      text += " again:\n";
-      if (!(e.scope == scope)) text += "  it is called in another scope\n";
-      if (e.key != arguments.key) text += "  static members or sizes of containers differ\n";
-      if (e.arguments.size() != arguments.leaves.size()) {
-        text += "  the number of arrays differs: " + std::to_string(arguments.leaves.size()) +
-                " now, " + std::to_string(e.arguments.size()) + " before\n";
-      }
-      const std::vector<std::string> paths = leaf_paths(arguments.node, "args");
-      for (std::size_t a = 0; a < e.arguments.size() && a < arguments.leaves.size(); ++a) {
-        const Node& node = *node_of(arguments.leaves[a]);
-        if (e.arguments[a].matches(node)) continue;
-        text += "  " + paths[a] + " is " + describe(signature_of(node)) + " now, and was " +
-                describe(e.arguments[a]) + " before\n";
-      }
-    }
-    std::fwrite(text.data(), 1, text.size(), stderr);
-  }
-};
-
-JitCache::JitCache() : impl_(std::make_unique<JitCacheImpl>()) {}
-JitCache::~JitCache() = default;
-
-std::string JitCache::plan_text() const {
-  std::lock_guard lock(impl_->mutex);
-  const Entry* e = impl_->latest_plan.get();
-  return e && e->plan ? e->plan->text() : "no plan: nothing was called, or it is interpreted\n";
-}
-
-namespace {
-
 void dump(const Entry& entry) {
   static const std::string folder = env::text(env::Var::dump);
   if (folder.empty()) return;
@@ -552,15 +414,12 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
     // One that closes over values of a trace around is of no use after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
                                        [](const Array& x) { return node_of(x)->trace == 0; });
-    std::lock_guard lock(impl_->mutex);
-    if (is_closed) impl_->entries.insert(impl_->entries.begin(), entry);
-    if (entry->plan) impl_->latest_plan = entry;
+    if (is_closed) impl_->insert(entry);
   } else if (checks_captures) {
     check_captures(*entry, call, scope, arguments);
   }
   Result result;
-  result.like = entry->like.get();
-  if (scope.kind == Scope::staged) result.kept = entry->like;
+  result.like = entry->like;
   if (scope.kind == Scope::staged) {
     std::vector<Array> operands = entry->traced.consts;
     for (Array& x : arguments.leaves) operands.push_back(std::move(x));

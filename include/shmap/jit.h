@@ -3,7 +3,8 @@
 // Traced once per the types and shardings of the arguments, the structure of their trees and their
 // static members; captured arrays are read once, when traced. The program is checked, simplified,
 // fused, planned and, from the second call on, replayed as captured graphs. Results survive later
-// calls. An argument passed as an rvalue is donated.
+// calls. A function keeps SHMAP_JIT_CACHE programs (256), those that were called last. An argument
+// passed as an rvalue is donated.
 //
 // A value asked for while tracing (item, to_vector, host `if`) is a TypeError that names the op;
 // printing with << gives its type. What the function throws comes out, and nothing is kept of that
@@ -21,7 +22,7 @@ namespace shmap {
 
 namespace detail {
 
-struct JitCacheImpl;
+class JitCacheImpl;
 class JitCache {
  public:
   JitCache();
@@ -40,8 +41,7 @@ class JitCache {
   };
   struct Result {
     std::vector<Array> leaves;
-    const void* like;  // lives as long as the cache, or as
-    std::shared_ptr<const void> kept;
+    std::shared_ptr<const void> like;
   };
   Result call(const Call& call, FlatTree arguments);
   // The plan of the latest program that ran here: its steps, streams, events, slots and bytes.
@@ -69,7 +69,8 @@ class Jitted {
         cache_->call({&type_tag<arg_t<A>...>, BodyRef(call), &call, like, source_},
                      flatten_arguments(std::forward<A>(args)...));
     std::size_t next = 0;
-    return rebuild(*static_cast<const typename Flat::Result*>(result.like), result.leaves, next);
+    return rebuild(*static_cast<const typename Flat::Result*>(result.like.get()), result.leaves,
+                   next);
   }
 
   // What was planned for the latest call: for looking at.

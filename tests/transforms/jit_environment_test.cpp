@@ -10,6 +10,7 @@
 
 #include "shmap/shmap.h"
 #include "tests/support/child_process.h"
+#include "tests/support/memory_use.h"
 
 namespace shmap {
 namespace {
@@ -136,6 +137,51 @@ TEST(Dump, WritesAFileForEachProgram) {
       in_child({{"SHMAP_DUMP", "/no/such/folder"}}, [] { jit([](Array x) { return x; })(1.f); });
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_THAT(none.output, HasSubstr("SHMAP_DUMP: cannot write /no/such/folder/"));
+}
+
+TEST(JitCache, KeepsTheProgramsThatWereCalledLast) {
+  const ChildResult r = in_child({{"SHMAP_JIT_CACHE", "3"}}, [] {
+    int traces = 0;
+    const auto f = jit([&](Array x) {
+      ++traces;
+      return x + 1;
+    });
+    const auto traced_by = [&](int n) {
+      const int before = traces;
+      f(zeros({n}));
+      return traces - before;
+    };
+    for (int n : {1, 2, 3}) traced_by(n);
+    std::string seen;
+    for (int n : {1, 2, 3, 1, 4, 1, 3, 2, 1, 3, 4})
+      seen += std::to_string(n) + (traced_by(n) ? "t " : " ");
+    if (seen != "1 2 3 1 4t 1 3 2t 1 3 4t ") throw Error(seen);
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output;
+}
+
+// Calls with ever new shapes: plans that go give their memory back, while their last calls may
+// still be queued.
+TEST(JitCache, IsOfBoundedMemory) {
+  const ChildResult r = in_child({{"SHMAP_JIT_CACHE", "4"}, {"SHMAP_DEVICES", "cpu:8/8"}}, [] {
+    const auto f = jit(shard_map([](Array x) { return psum(sort(x * 2.f), "i") + sort(x); },
+                                 mesh8(), P("i"), P("i")));
+    std::vector<std::int64_t> held;
+    float last = 0;
+    for (int n = 1; n <= 200; ++n) {
+      const Array x =
+          device_put(full({8 * (1000 + n)}, static_cast<float>(n)), NamedSharding(mesh8(), P("i")));
+      Array y;
+      for (int call = 0; call < 3; ++call) y = f(x);
+      if (n % 20 == 0) last = y[8].item<float>();
+      y = Array();
+      if (n == 10 || n == 200) held.push_back(test::bytes_in_use().at(3));
+    }
+    if (last != 17.f * 200) throw Error("a wrong value: " + std::to_string(last));
+    if (held[1] > 2 * held[0])
+      throw Error("grew from " + std::to_string(held[0]) + " to " + std::to_string(held[1]));
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output;
 }
 
 TEST(CheckNans, NamesTheOpUnderJit) {
