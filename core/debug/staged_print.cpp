@@ -2,15 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <utility>
 
 #include "core/array/print_array.h"
+#include "core/device/runtime.h"
 #include "core/ir/rules.h"
 #include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
+#include "core/runtime/device_ops.h"
 #include "core/runtime/kernel.h"
 #include "core/runtime/launch.h"
 #include "core/transforms/lower.h"
@@ -169,8 +170,11 @@ class PrintTask {
     const std::uint32_t count = varies_ ? mesh_->local_count() : 1;
     for (std::uint32_t p = 0; p < count; ++p) {
       std::vector<std::string> texts;
-      for (const Operand& x : operands_)
-        texts.push_back(detail::format_array(x.blocks[p], x.type.dtype(), x.type.dims()));
+      for (const Operand& x : operands_) {
+        std::vector<std::byte> host(static_cast<std::size_t>(x.type.nbytes()));
+        if (!host.empty()) device_ops().device_to_host(host.data(), x.blocks[p], x.type.nbytes());
+        texts.push_back(detail::format_array(host.data(), x.type.dtype(), x.type.dims()));
+      }
       if (varies_) lines += debug::detail::position_text(*mesh_, p) + " ";
       lines += debug::detail::fill_holes(format_, texts) + "\n";
     }
@@ -188,30 +192,48 @@ class PrintTask {
   bool varies_ = false;
 };
 
-// At the end of the process prints that are ready are seen, though nobody waited for them. Where
-// products are pending still, they and what prints of them are let go: the libraries that would
-// compute them may have ended before.
-void print_all_at_exit(Backend& backend) {
-  static std::once_flag once;
-  static Backend* printing = nullptr;
-  std::call_once(once, [&] {
-    printing = &backend;
-    std::atexit([] {
-      try {
-        {
-          std::lock_guard lock(printing->submit_mutex());
-          for (const LocalDevice& device : printing->devices())
-            if (!device.compute->idle()) return;
-        }
-        printing->synchronize();
-      } catch (...) {  // of work that nobody asked for any more
+// The streams that prints were enqueued to.
+struct PrintStreams {
+  std::mutex mutex;
+  std::vector<std::pair<Backend*, Stream*>> list;
+};
+PrintStreams& print_streams() {
+  static auto* streams = new PrintStreams;  // never destroyed: it is read at exit
+  return *streams;
+}
+
+// At the end of the process prints are seen, though nobody waited for them; so what they print is
+// computed first.
+void print_all_at_exit() noexcept {
+  try {
+    std::vector<std::pair<Backend*, Stream*>> list;
+    {
+      std::lock_guard lock(print_streams().mutex);
+      list = print_streams().list;
+    }
+    for (const auto& [backend, stream] : list) {
+      Event last;
+      {
+        std::lock_guard lock(backend->submit_mutex());
+        last = stream->record();
       }
-    });
-  });
+      last.wait();
+    }
+  } catch (...) {  // of work that nobody asked for, while the process leaves
+  }
+}
+
+void note_stream(Backend& backend, Stream* stream) {
+  std::lock_guard lock(print_streams().mutex);
+  auto& list = print_streams().list;
+  const std::pair entry(&backend, stream);
+  if (std::find(list.begin(), list.end(), entry) != list.end()) return;
+  list.push_back(entry);
+  detail::call_before_stop(print_all_at_exit);
 }
 
 void run_print(GroupCall& call) {
-  print_all_at_exit(call.mesh.backend());
+  note_stream(call.mesh.backend(), call.mesh.local(0).comm);
   std::vector<Buffer*> reads;
   std::int64_t bytes = 0;
   for (const StoredNode* node : call.in) {

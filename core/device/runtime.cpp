@@ -3,9 +3,11 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <ostream>
+#include <vector>
 
 #include "core/base/env.h"
 #include "core/base/fault.h"
@@ -27,9 +29,24 @@ std::string chosen_devices(const Options& options) {
 
 const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
 
+struct BeforeStop {
+  std::mutex mutex;
+  std::vector<void (*)() noexcept> run;
+};
+BeforeStop& before_stop() {
+  static auto* list = new BeforeStop;  // never destroyed: it is read at exit
+  return *list;
+}
+
 // Nothing in a forked child, which has no threads but its own.
 void stop_backends() noexcept {
   if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
+    std::vector<void (*)() noexcept> list;
+    {
+      std::lock_guard lock(before_stop().mutex);
+      list = before_stop().run;
+    }
+    for (void (*run)() noexcept : list) run();
     for (const auto& backend : r->backends()) backend->stop();
   }
 }
@@ -112,6 +129,12 @@ Runtime& start_runtime(const Options* options) {
 }
 
 void stop_first_at_exit() noexcept { std::atexit(stop_backends); }
+
+void call_before_stop(void (*run)() noexcept) {
+  std::lock_guard lock(before_stop().mutex);
+  std::vector<void (*)() noexcept>& list = before_stop().run;
+  if (std::find(list.begin(), list.end(), run) == list.end()) list.push_back(run);
+}
 
 void stop_when_main_ends() noexcept {
   // exit() destroys what the calling thread keeps before it calls any handler.

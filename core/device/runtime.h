@@ -52,6 +52,10 @@ void stop_when_main_ends() noexcept;
 // Where another thread calls exit(): before all that was registered so far. For whoever opens a
 // library that tasks call, or has it make something new.
 void stop_first_at_exit() noexcept;
+// `run` is called before the backends are stopped, while all that tasks use is still there, on the
+// thread that leaves: for what has to be seen that nobody waited for. It may be called more than
+// once. Any thread; each function is taken once.
+void call_before_stop(void (*run)() noexcept);
 }  // namespace detail
 
 // The runtime, started if it has not been. It is never destroyed. Throws as init(); DeviceError in

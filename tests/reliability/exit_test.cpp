@@ -10,8 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "shmap/ops.h"
-#include "shmap/shard_map.h"
+#include "shmap/shmap.h"
 #include "tests/support/child_process.h"
 
 namespace shmap {
@@ -146,6 +145,34 @@ TEST(Exit, TheFirstProductOfAll) {
                            last.x = split_ones(f32, 128);
                          }),
                 "1 129");
+  }
+}
+
+// What a program prints is seen, though nobody waits for it and it is not computed yet.
+TEST(Exit, PrintsWhatIsStillBeingComputed) {
+  for (const char* executor : kExecutors) {
+    for (const bool elsewhere : {false, true}) {
+      SCOPED_TRACE(std::string(executor) + (elsewhere ? ", from another thread" : ""));
+      expect_left(in_child({{"SHMAP_EXECUTOR", executor}, {"SHMAP_WORKERS", "2"}},
+                           [&] {
+                             const auto f = jit([](Array x) {
+                               Array y = x;
+                               for (int k = 0; k < 3; ++k) y = matmul(y, x) * (1.f / 512);
+                               debug::print("max {}", max(y));
+                               return y;
+                             });
+                             const Array x = split_ones(f32, 512);
+                             const auto calls = [&] {
+                               for (int call = 0; call < 3; ++call) kept_until_exit = f(x);
+                             };
+                             if (!elsewhere) return calls();
+                             std::thread([&] {
+                               calls();
+                               std::exit(0);
+                             }).join();
+                           }),
+                  "max 1.0\nmax 1.0\nmax 1.0\n");
+    }
   }
 }
 
