@@ -125,6 +125,9 @@ std::vector<std::string> branch_names(const ShapedArray& index, std::size_t coun
 // The program with arguments that vary over these axes too, and results of these types: casts move
 // out of it, as far as they can.
 JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results);
+// Stages a program that was traced outside of every body, in a body: control flow inside is traced
+// anew for operands that vary there.
+std::vector<Array> stage_in_body(const Jaxpr& jaxpr, std::vector<Array> args);
 
 // ---- without what nobody uses (control_flow_prune.cpp)
 struct PruneCall;

@@ -378,6 +378,10 @@ class Widener {
 
 }  // namespace
 
+std::vector<Array> stage_in_body(const Jaxpr& jaxpr, std::vector<Array> args) {
+  return Widener(jaxpr).run(args);
+}
+
 JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results) {
   StagingOptions options;
   options.check_variance = jaxpr.checks_variance;

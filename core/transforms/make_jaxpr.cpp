@@ -5,6 +5,7 @@
 #include "core/base/inline_vector.h"
 #include "core/ops/promote.h"
 #include "core/runtime/host_transfer.h"
+#include "core/transforms/control_flow.h"
 
 namespace shmap {
 
@@ -166,6 +167,8 @@ const detail::AxisEnv* env_for(std::span<const ShapedArray> types) {
 std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args) {
   std::vector<Array> whole;
   if (current_trace().evaluate(jaxpr, args, whole)) return whole;
+  if (!jaxpr.env && current_trace().staged() && current_trace().axis_env())
+    return stage_in_body(jaxpr, std::move(args));
   // The last equation that reads a variable; results are kept to the end.
   VarMap<std::size_t> last;
   for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e)

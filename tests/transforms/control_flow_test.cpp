@@ -892,6 +892,58 @@ TEST(InABody, PrintsShowTheDevicesThatCameBy) {
   }
 }
 
+// A program that was traced outside says nothing of variance: in a body it takes its operands'.
+TEST(InABody, ProgramsThatWereTracedOutside) {
+  const auto loops = [](Array x, Array w) {
+    const Array a = fori_loop(
+        0, 3, [&](Array, Array c) { return c * 2.f + w; }, x);
+    const auto [b, ys] = scan([&](Array c, Array v) { return std::pair{c + v, c * w}; },
+                              Array(0.f), stack({x, a}));
+    return std::tuple{a, b, ys};
+  };
+  const auto decisions = [](Array x, Array w) {
+    const Array a = while_loop([](Array c) { return c < 100.f; },
+                               [&](Array c) { return c * 2.f + w; }, x);
+    const Array b = cond(
+        x > 3.f, [&](Array c) { return c + w; }, [](Array c) { return c * 2.f; }, x);
+    return std::tuple{a, b, jit([](Array c, Array d) { return c - d; })(x, w)};
+  };
+  const auto check = [](auto f) {
+    const ClosedJaxpr outside = make_jaxpr(f)(ShapedArray({}, f32), ShapedArray({}, f32));
+    std::vector<std::string> types;
+    const auto in_body = [&](auto inner) {
+      return shard_map(
+          [&types, inner](Array x) {
+            const std::vector<Array> out = inner(x[0], Array(2.f) + 1.f);
+            types.clear();
+            for (const Array& y : out) types.push_back(to_string(y.type()));
+            return std::vector<Array>{reshape(out[0], {1}), reshape(out[1], {1}),
+                                      reshape(out[2], {-1})};
+          },
+          mesh_i(), P("i"), P("i"));
+    };
+    const auto evaluated = in_body(
+        [&](Array x, Array w) { return eval_jaxpr(outside, {std::move(x), std::move(w)}); });
+    const auto called = in_body([&](Array x, Array w) {
+      const auto [a, b, c] = f(x, w);
+      return std::vector<Array>{a, b, c};
+    });
+    const Array x = split_i(arange(8));
+    const std::vector<Array> want = called(x);
+    const std::vector<std::string> wanted = types;
+    const auto expect_alike = [&](const std::vector<Array>& got) {
+      EXPECT_EQ(types, wanted);
+      for (std::size_t k = 0; k < want.size(); ++k)
+        EXPECT_EQ(values<float>(got[k]), values<float>(want[k])) << k;
+    };
+    expect_alike(evaluated(x));
+    const auto jitted = jit(evaluated);
+    for (int call = 0; call < 3; ++call) expect_alike(jitted(x));
+  };
+  check(loops);
+  check(decisions);
+}
+
 TEST(InABody, EverythingIsUsableAfterAnError) {
   const auto bad = shard_map(
       [](Array x) {
