@@ -897,13 +897,16 @@ TEST(InABody, ProgramsThatWereTracedOutside) {
   const auto loops = [](Array x, Array w) {
     const Array a = fori_loop(
         0, 3, [&](Array, Array c) { return c * 2.f + w; }, x);
-    const auto [b, ys] = scan([&](Array c, Array v) { return std::pair{c + v, c * w}; },
-                              Array(0.f), stack({x, a}));
+    const auto [b, ys] = scan(
+        [&](Array c, Array v) {
+          return std::pair{c + v, c * w};
+        },
+        Array(0.f), stack({x, a}));
     return std::tuple{a, b, ys};
   };
   const auto decisions = [](Array x, Array w) {
-    const Array a = while_loop([](Array c) { return c < 100.f; },
-                               [&](Array c) { return c * 2.f + w; }, x);
+    const Array a =
+        while_loop([](Array c) { return c < 100.f; }, [&](Array c) { return c * 2.f + w; }, x);
     const Array b = cond(
         x > 3.f, [&](Array c) { return c + w; }, [](Array c) { return c * 2.f; }, x);
     return std::tuple{a, b, jit([](Array c, Array d) { return c - d; })(x, w)};
@@ -922,8 +925,9 @@ TEST(InABody, ProgramsThatWereTracedOutside) {
           },
           mesh_i(), P("i"), P("i"));
     };
-    const auto evaluated = in_body(
-        [&](Array x, Array w) { return eval_jaxpr(outside, {std::move(x), std::move(w)}); });
+    const auto evaluated = in_body([&](Array x, Array w) {
+      return eval_jaxpr(outside, {std::move(x), std::move(w)});
+    });
     const auto called = in_body([&](Array x, Array w) {
       const auto [a, b, c] = f(x, w);
       return std::vector<Array>{a, b, c};
