@@ -83,7 +83,7 @@ Arrays derivatives(const GoldenCase& c, const Arrays& in) {
 TEST(GoldenDerivatives, PlainArrays) { expect_golden("derivatives", derivatives); }
 
 TEST(GoldenDerivatives, SplitOverAMesh) {
-  expect_golden("derivatives", derivatives, testing::split_over_mesh);
+  expect_golden("derivatives", derivatives, testing::split_over_mesh, test::Communication::no_more);
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(GoldenVmap, OfShardedArrays) {
   const auto all = programs();
   testing::expect_golden(
       "vmap", [&](const testing::GoldenCase& c, const Arrays& in) { return all.at(c.name)(in); },
-      testing::split_over_mesh);
+      testing::split_over_mesh, test::Communication::no_more);
 }
 
 }  // namespace
