@@ -71,7 +71,7 @@ TraceScope::~TraceScope() {
 
 bool is_active(std::uint64_t trace) {
   for (const TraceScope* s = innermost; s; s = s->below_)
-    if (s->trace_->id() == trace) return true;
+    if (s->trace_->id() == trace || s->trace_->reads(trace)) return true;
   return false;
 }
 

@@ -44,6 +44,8 @@ class Trace {
   // True where values of this trace wrap those of another one (JVP, batching): programs are handed
   // to it as equations, and not run here.
   virtual bool transforms() const { return false; }
+  // Whether values of the trace of that number are values of this one too.
+  virtual bool reads(std::uint64_t /*trace*/) const { return false; }
   // x cast to vary over these axes too (pbroadcast); one that knows its casts makes each once.
   virtual Array vary(const Array& x, const AxisSet& axes, SourceLine source);
 
@@ -75,7 +77,8 @@ class TraceScope {
   Trace* trace_;
   const TraceScope* below_;
 };
-// Whether the trace of that number is current on this thread, or works below the current one.
+// Whether the trace of that number is current on this thread, or works below the current one, or
+// has its values read by one that does.
 bool is_active(std::uint64_t trace);
 
 // Casts a value to vary over more mesh axes (pbroadcast); set by the collectives' registration.

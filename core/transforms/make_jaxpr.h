@@ -55,6 +55,9 @@ class JaxprTrace final : public Trace {
   bool staged() const override { return true; }
   bool auto_pbroadcast() const override { return options_.auto_pbroadcast; }
   bool checks_variance() const override { return options_.check_variance; }
+  bool reads(std::uint64_t trace) const override {
+    return options_.outer && (options_.outer->id() == trace || options_.outer->reads(trace));
+  }
 
   // StagingOptions::below.
   Trace* below() const { return options_.below; }

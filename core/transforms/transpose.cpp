@@ -135,6 +135,18 @@ std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
   return pass.results();
 }
 
+namespace {
+
+// Where variance is not tracked, the cotangent of a value that is the same on all devices may
+// differ between them: each has its part of the sum.
+ShapedArray cotangent_type(const Jaxpr& jaxpr, const ShapedArray& type) {
+  if (jaxpr.checks_variance || !jaxpr.env) return type;
+  const std::uint64_t all = (std::uint64_t{1} << jaxpr.env->names.size()) - 1;
+  return type.with_axes(AxisSet(jaxpr.env, static_cast<std::uint32_t>(all)));
+}
+
+}  // namespace
+
 TransposedProgram transpose_program(const Jaxpr& jaxpr, const std::vector<bool>& linear,
                                     const std::vector<bool>& given,
                                     const std::vector<bool>& wanted) {
@@ -145,7 +157,7 @@ TransposedProgram transpose_program(const Jaxpr& jaxpr, const std::vector<bool>&
   for (std::size_t i = 0; i < args.size(); ++i)
     if (!linear[i]) args[i] = trace.argument(jaxpr.binders[i]->type);
   for (std::size_t o = 0; o < cotangents.size(); ++o)
-    if (given[o]) cotangents[o] = trace.argument(jaxpr.outs[o].type());
+    if (given[o]) cotangents[o] = trace.argument(cotangent_type(jaxpr, jaxpr.outs[o].type()));
   TraceScope scope(trace);
   std::vector<Array> results = backward_pass(jaxpr, std::move(args), std::move(cotangents)), outs;
   TransposedProgram program;

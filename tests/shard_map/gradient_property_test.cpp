@@ -150,7 +150,7 @@ class Generator {
     const std::int64_t all = ranks(axes);
     const std::string of = " %" + std::to_string(a);
     const auto same = [](const Array& v) { return v; };
-    switch (pick(24)) {
+    switch (pick(30)) {
       case 0:
         return push_local("sin" + of, x, a, [](const Array& v) { return sin(v); }), true;
       case 1:
@@ -323,6 +323,75 @@ class Generator {
             "pbroadcast" + of, {x.shape, x.varying | over}, a,
             [named](const Array& v) { return pbroadcast(v, named); }, same);
         return true;
+      case 22: {
+        // A loop with a sum over devices in it, or without.
+        const bool sums = coin();
+        push_group(
+            std::string("fori_loop") + (sums ? " of psum" : "") + of, x, a,
+            [named, sums](const Array& v) {
+              return fori_loop(
+                  0, 3,
+                  [&](Array, Array c) { return tanh(sums ? c + .1 * psum(c, named) : c * c + c); },
+                  v);
+            },
+            [sums](const Array& v) {
+              Array c = v;
+              for (int k = 0; k < 3; ++k) c = tanh(sums ? c + .1 * c : c * c + c);
+              return c;
+            });
+        return true;
+      }
+      case 23: {
+        // A scan over rows that closes over another value.
+        const std::size_t b = pick(known.size());
+        const Known& y = known[b];
+        if (rank == 0 || !y.shape.empty()) return false;
+        const auto f = [a, b](const Values& v) {
+          const Array scale = v[b];
+          return scan(
+                     [scale](Array c, Array row) {
+                       const Array next = sin(c * scale) + row;
+                       return std::pair{next, next * c};
+                     },
+                     zeros_like(v[a][0]), v[a])
+              .second;
+        };
+        push("scan" + of + " %" + std::to_string(b), {x.shape, x.varying | y.varying}, f, f);
+        return true;
+      }
+      case 24:
+      case 25: {
+        // Branches close over other values; what decides may differ between devices.
+        const std::size_t b = pick(known.size());
+        const Known& y = known[b];
+        if (y.shape != x.shape) return false;
+        const bool alike = coin();
+        std::vector<int> every(sizes.size());
+        std::iota(every.begin(), every.end(), 0);
+        const Axes all_axes = names(every);
+        const auto branches = [a, b](const Array& decides, const Values& v) {
+          const Array p = v[a], q = v[b];
+          return cond(
+              sum(decides) > 0., [p, q](Array r) { return r * sin(q) + p; },
+              [q](Array r) { return q * q - r; }, p);
+        };
+        push(
+            std::string(alike ? "cond" : "varying cond") + of + " %" + std::to_string(b),
+            {x.shape, x.varying | y.varying},
+            [a, alike, all_axes, branches](const Values& v) {
+              return branches(alike ? psum(v[a], all_axes) : v[a], v);
+            },
+            [a, branches](const Values& v) { return branches(v[a], v); });
+        return true;
+      }
+      case 26:
+        push_group(
+            "jit" + of, {x.shape, x.varying & ~over}, a,
+            [named](const Array& v) {
+              return jit([named](Array u) { return psum(u * sin(u), named); })(v);
+            },
+            [](const Array& v) { return v * sin(v); });
+        return true;
       default: {
         std::vector<int> to(static_cast<std::size_t>(all));
         std::iota(to.begin(), to.end(), 0);
@@ -370,10 +439,16 @@ void expect_near(const char* what, const Values& got, const Values& want, double
   }
 }
 
+Values moved(const Values& at, const Values& v, double step) {
+  Values out;
+  for (std::size_t k = 0; k < at.size(); ++k) out.push_back(at[k] + v[k] * step);
+  return out;
+}
+
 // What all of them must agree on: two scalar functions of a list, and a direction.
 template <class F, class G>
 void check_gradient(const F& typed, const G& legacy, const Values& at, const Values& v,
-                    bool legacy_jit) {
+                    bool legacy_jit, bool second_order) {
   const auto [value, gradient] = value_and_grad(typed)(at);
   const double y = value.template item<double>();
   const auto [old_value, old_gradient] = value_and_grad(legacy)(at);
@@ -390,14 +465,23 @@ void check_gradient(const F& typed, const G& legacy, const Values& at, const Val
   for (std::size_t k = 0; k < v.size(); ++k) scale += greatest({gradient[k]}) * v[k].size();
   EXPECT_NEAR(along, slope, 1e-10 * scale) << "jvp against <gradient, v>";
   constexpr double h = 1e-5;
-  Values above, below;
-  for (std::size_t k = 0; k < at.size(); ++k) {
-    above.push_back(at[k] + v[k] * h);
-    below.push_back(at[k] - v[k] * h);
-  }
-  const double difference =
-      (typed(above).template item<double>() - typed(below).template item<double>()) / (2 * h);
+  const double difference = (typed(moved(at, v, h)).template item<double>() -
+                             typed(moved(at, v, -h)).template item<double>()) /
+                            (2 * h);
   EXPECT_NEAR(difference, slope, 2e-6 * scale) << "central difference against <gradient, v>";
+  if (!second_order) return;
+  // The derivative of the gradient along v, forwards over backwards.
+  for (const bool checked : {true, false}) {
+    const auto gradient_of = [&](const Values& x) {
+      return checked ? grad(typed)(x) : grad(legacy)(x);
+    };
+    const Values bend = jvp(gradient_of, std::tuple{at}, std::tuple{v}).second;
+    const Values high = gradient_of(moved(at, v, h)), low = gradient_of(moved(at, v, -h));
+    Values want;
+    for (std::size_t k = 0; k < at.size(); ++k) want.push_back((high[k] - low[k]) / (2 * h));
+    expect_near(checked ? "second order" : "second order, legacy", bend, want,
+                1e-5 * (1 + greatest(gradient)));
+  }
 }
 
 // One random body with its mesh, specs and arguments: some go through the specs, others are
@@ -471,7 +555,8 @@ void run_case(unsigned number) {
     };
   };
   try {
-    check_gradient(loss({}), loss({.check_vma = false}), arguments, directions, number % 4 == 0);
+    check_gradient(loss({}), loss({.check_vma = false}), arguments, directions, number % 4 == 0,
+                   number % 5 == 0);
     if (mesh.size() > 1) return;
     const auto plain = [&](const Values& args) { return weighed(run_body(args, true)); };
     expect_near("without a mesh", grad(loss({}))(arguments), grad(plain)(arguments), 1e-10);
@@ -558,7 +643,8 @@ void run_network(unsigned number) {
     };
   };
   try {
-    check_gradient(loss({}), loss({.check_vma = false}), arguments, directions, true);
+    check_gradient(loss({}), loss({.check_vma = false}), arguments, directions, true,
+                   number % 4 == 0);
     const auto plain = [&](const Values& args) { return network(args, false); };
     expect_near("without a mesh", grad(loss({}))(arguments), grad(plain)(arguments), 1e-12);
   } catch (const std::exception& e) {
