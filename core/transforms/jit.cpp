@@ -13,6 +13,7 @@
 #include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
 #include "core/transforms/fuse.h"
+#include "core/transforms/inline_calls.h"
 #include "core/transforms/jit_cache.h"
 #include "core/transforms/jit_rules.h"
 #include "core/transforms/lower.h"
@@ -144,6 +145,7 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
 
 // A program of blocks as it is planned.
 static JaxprRef optimize(const Jaxpr& jaxpr) {
+  return schedule(fuse(simplify(*inline_calls(jaxpr))));
   const JaxprRef simple = simplify(jaxpr);
   const JaxprRef unrolled = unroll(simple);
   return schedule(fuse(unrolled == simple ? simple : simplify(*unrolled)));

@@ -14,6 +14,7 @@
 
 #include "shmap/array.h"
 #include "shmap/axes.h"
+#include "shmap/checkpoint.h"
 #include "shmap/collectives.h"
 #include "shmap/control_flow.h"
 #include "shmap/counters.h"

@@ -25,6 +25,7 @@ TOPICS = [
     "derivatives",
     "control_flow_grad",
     "gradients",
+    "losses",
 ]
 
 

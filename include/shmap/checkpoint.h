@@ -1,0 +1,44 @@
+// checkpoint: a function whose derivative computes it again, instead of keeping what it computed
+// (jax.checkpoint): the inputs are saved and nothing else, collectives' results neither, which are
+// communicated again.
+//
+// Where nothing is differentiated or traced, the function is called as it is. Else it is traced: a
+// value asked for inside (item, host `if`) is a TypeError there, also under an eager grad.
+#pragma once
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "shmap/flat_call.h"
+
+namespace shmap {
+
+namespace detail {
+
+std::vector<Array> checkpoint_leaves(BodyRef f, FlatTree arguments, SourceLine source);
+
+template <class F>
+class Checkpointed {
+ public:
+  Checkpointed(F f, SourceLine source) : f_(std::move(f)), source_(source) {}
+
+  template <class... A>
+  requires Traceable<F, A...> result_t<F, A...>
+  operator()(const A&... args) const {
+    FlatCall<F, A...> call(f_, args...);
+    return call.rebuild(checkpoint_leaves(BodyRef(call), flatten_arguments(args...), source_));
+  }
+
+ private:
+  mutable F f_;
+  SourceLine source_;
+};
+
+}  // namespace detail
+
+template <class F>
+detail::Checkpointed<std::decay_t<F>> checkpoint(F&& f, SourceLine source = SourceLine::current()) {
+  return {std::forward<F>(f), source};
+}
+
+}  // namespace shmap
