@@ -244,6 +244,115 @@ void programs(const Mesh& mesh, Array x) {
       abstract, P("p", "q"), P()))(ShapedArray({512, 128}, f32));
 }
 
+// Derivatives, in the published spelling.
+struct NetLayer {
+  Array w;
+  std::vector<Array> extra;
+};
+struct Net {
+  NetLayer first;
+  std::map<std::string, Array> heads;
+  std::optional<Array> bias;
+};
+
+void derivatives() {
+  using AA = std::tuple<Array, Array>;
+  using A1 = std::tuple<Array>;
+  using Vec = std::vector<Array>;
+  Array x = arange(8), w = x, x_dot = x, w_dot = x, y_bar = sum(x);
+  Vec p{x, w};
+  Net net{{x, {}}, {{"q", w}}, {}};
+  auto f = [](Array a, Array b) { return sum(a * b); };
+  auto f1 = [](Array a) { return sum(a); };
+  auto g = [](auto a, auto b) { return std::tuple{a * b, a}; };
+  auto loss = [](Vec q, Array b) { return sum(q[0] * b); };
+  auto net_loss = [](Net n) { return sum(n.first.w); };
+  make_jaxpr(value_and_grad(loss))(p, x);
+
+  auto [y, y_dot] = jvp(f, std::tuple{x, w}, std::tuple{x_dot, w_dot});
+  CHECK(y_dot.item<float>() == 2 * y.item<float>());
+  auto [yl, f_lin] = linearize(f, x, w);
+  TYPE(Array, f_lin(x_dot, w_dot));
+  {
+    auto [y, pullback] = vjp(f, x, w);
+    auto [x_bar, w_bar] = pullback(y_bar);
+    CHECK(bool(all(w_bar == x * y_bar)) && x_bar.shape() == Shape{8});
+    pullback(1.f);
+  }
+  {
+    auto [y, pullback] = vjp(g, x, w);
+    auto [x_bar, w_bar] = pullback({x, w});
+    TYPE(AA, y);
+    pullback(std::tuple{x, w});
+    CHECK(bool(all(x_bar == x * w + w)) && w_bar.shape() == Shape{8});
+  }
+  {
+    auto [y, pullback] = vjp(loss, p, x);
+    auto [p_bar, x_bar] = pullback(1.f);
+    TYPE(Vec, p_bar);
+    TYPE(Array, x_bar);
+  }
+  {
+    auto [y, pullback] = vjp(f1, x);
+    TYPE(A1, pullback(y));
+  }
+  auto [x_bar] = linear_transpose(f1, x)(y_bar);
+  CHECK(x_bar.to_vector<float>()[0] == 28.f);
+
+  using Arr2 = std::array<Array, 2>;
+  using Arr1 = std::array<Array, 1>;
+  using VA = std::tuple<Vec, Array>;
+  TYPE(Array, grad(f)(x, w));
+  TYPE(Vec, grad(loss)(p, x));
+  TYPE(Net, grad(net_loss)(net));
+  TYPE(Array, grad(f1)(2.f));
+  TYPE(Arr2, grad(f, {0, 1})(x, w));
+  TYPE(Arr1, grad(f, {0})(x, w));
+  TYPE(Array, grad(f, 1)(x, w));
+  TYPE(Array, grad<1>(f)(x, w));
+  TYPE(AA, grad<0, 1>(f)(x, w));
+  TYPE(VA, grad<0, 1>(loss)(p, x));
+  TYPE(Array, grad<1>(loss)(p, x));
+  auto [value, gradient] = value_and_grad(loss)(p, x);
+  TYPE(Vec, gradient);
+  CHECK(value.item<float>() == 140.f);
+  auto [v2, g2] = value_and_grad(f, {0, 1})(x, w);
+  auto [ga, gb] = g2;
+  CHECK(bool(all(ga == w)) && bool(all(gb == x)) && v2.item<float>() == 140.f);
+  auto aux = [](Array a) { return std::pair{sum(a), std::tuple{a, a}}; };
+  auto [ag, extra] = grad(aux, has_aux)(x);
+  TYPE(Array, ag);
+  TYPE(AA, extra);
+  auto [both, ag2] = value_and_grad(aux, has_aux)(x);
+  TYPE(AA, both.second);
+  TYPE(Array, ag2);
+  TYPE(Array, jacfwd(f1)(x));
+  TYPE(Array, jacrev(f1)(x));
+  TYPE(Array, hessian(f1)(x));
+  TYPE(Vec, jacrev(loss)(p, x));
+  TYPE(std::vector<Vec>, hessian(loss)(p, x));
+  TYPE(Net, jacfwd(net_loss)(net));
+  TYPE(Array, grad([&](Array b) { return checkpoint([&](Array c) { return f(x, c); })(b); })(w));
+  TYPE(Array, grad(grad([](Array a) { return a * a; }))(2.f));
+  TYPE(Array, jit(grad(f))(x, w));
+  TYPE(Array, vmap(grad(f1))(reshape(arange(8), {2, 4})));
+  TYPE(Array, checkpoint(f)(x, w));
+  auto cj = custom_jvp(f1, [](A1 primals, A1 tangents) {
+    auto [a] = primals;
+    auto [t] = tangents;
+    return std::pair{sum(a), sum(t)};
+  });
+  TYPE(Array, cj(x));
+  auto cv = custom_vjp(
+      f1,
+      [](Array a) {
+        return std::pair{sum(a), a};
+      },
+      [](Array residual, Array ct) { return std::tuple{residual * ct}; });
+  TYPE(Array, cv(x));
+  CHECK(bool(all(grad(cv)(x) == x)));
+}
+
 int main() {
   Mesh mesh = make_mesh({8}, {"i"});
   Array x = arange(8);
@@ -256,6 +365,7 @@ int main() {
   donation(mesh);
   structs(mesh);
   programs(mesh, x);
+  derivatives();
   if (failures == 0) std::cout << "all checks hold\n";
   return failures == 0 ? 0 : 1;
 }
