@@ -104,7 +104,7 @@ TEST(GoldenLosses, OfShardedArrays) {
   const auto all = programs(as_it_is);
   testing::expect_golden(
       "losses", [&](const testing::GoldenCase& c, const Arrays& in) { return of(all, c)(in); },
-      testing::split_over_mesh);
+      testing::split_over_mesh, test::Communication::no_more);
 }
 
 }  // namespace
