@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "core/base/env.h"
 #include "core/device/backend.h"
@@ -46,8 +47,17 @@ class HeldOperands {
           h.arrays.clear();
     }
   }
-  void hold(const PlanStep& step, std::vector<Array>& operands) {
+  void hold(const PlanStep& step, std::vector<Array>& operands,
+            std::span<StoredNode* const> results) {
     if (!step.eqn->primitive->moves_data) return;
+    // Where a result is an operand's memory (a permutation in one space), nothing is under way, and
+    // one more owner would keep the result from being written in place.
+    std::unordered_set<const Buffer*> read;
+    for (const Array& x : operands)
+      for (const Block& b : stored_of(x)->blocks()) read.insert(b.buffer.get());
+    for (const StoredNode* node : results)
+      for (const Block& b : node->blocks())
+        if (read.count(b.buffer.get())) return;
     held_[next_] = {std::move(operands), step.out};
     next_ = (next_ + 1) % held_.size();
   }
@@ -135,7 +145,7 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captu
                      step.eqn->source, OpSite::next_number()};
       primitive.group(call);
       check_nans({&primitive, &mesh_, 0, call.number, step.eqn->source}, results);
-      held.hold(step, in);
+      held.hold(step, in, results);
     } else {
       std::uint32_t given = 0;
       if (primitive.in_place) {

@@ -55,12 +55,6 @@ void vary_jit(Types in, const Params& params, const detail::AxisEnv&, std::span<
   }
 }
 
-void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine) {
-  std::vector<Array> args(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
-  std::vector<Array> results = eval_jaxpr(*params_as<JitParams>(params).jaxpr, std::move(args));
-  std::move(results.begin(), results.end(), out.begin());
-}
-
 void lower_jit(LowerCall& call) {
   std::vector<LowerValue> results = call.lowering.program(*params_as<JitParams>(call.params).jaxpr,
                                                           {call.in.begin(), call.in.end()});
@@ -100,6 +94,10 @@ void lower_constraint(LowerCall& call) {
 }
 
 }  // namespace
+
+// With the calls, below.
+static void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
+                          SourceLine source);
 
 constinit Primitive jit_p = [] {
   Primitive p;
@@ -435,4 +433,54 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
 }
 
 }  // namespace detail
+
+namespace {
+
+// Programs that are called where ops run at once, by their identity: what a transform makes of a
+// function under jit (grad(jit(f))) is planned as that function is.
+detail::JitCacheImpl& called_programs() {
+  static auto* programs = new detail::JitCacheImpl();  // arrays may be used until the very end
+  return *programs;
+}
+
+}  // namespace
+
+static void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
+                          SourceLine source) {
+  const JaxprRef& jaxpr = params_as<JitParams>(params).jaxpr;
+  detail::FlatTree arguments;
+  arguments.leaves.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
+  const detail::Scope scope = detail::scope_here();
+  std::vector<Array> results;
+  // Among devices that went different ways, and where a program is looked at op by op, no plan.
+  const bool planned =
+      !divergence() && (scope.kind == detail::Scope::eager || scope.kind == detail::Scope::body);
+  if (!planned) {
+    results = eval_jaxpr(*jaxpr, std::move(arguments.leaves));
+  } else {
+    auto* body = scope.kind == detail::Scope::body ? &static_cast<PerDeviceTrace&>(current_trace())
+                                                   : nullptr;
+    if (body) body->admit(arguments.leaves, "jit: an argument", source);
+    std::shared_ptr<detail::Entry> entry = called_programs().find(jaxpr.get(), scope, arguments);
+    if (!entry) {
+      entry = std::make_shared<detail::Entry>();
+      entry->tag = jaxpr.get();
+      entry->scope = scope;
+      for (const Array& x : arguments.leaves)
+        entry->arguments.push_back(detail::signature_of(*node_of(x)));
+      entry->traced.jaxpr = jaxpr;
+      for (const Atom& a : jaxpr->outs) entry->out_types.push_back(a.type());
+      if (body) {
+        detail::plan_body(*entry, *body);
+      } else {
+        detail::plan_global(*entry, source);
+      }
+      called_programs().insert(entry);
+    }
+    results = body ? detail::run_body(*entry, std::move(arguments.leaves), *body, source)
+                   : detail::run_global(*entry, std::move(arguments.leaves), source);
+  }
+  std::move(results.begin(), results.end(), out.begin());
+}
+
 }  // namespace shmap
