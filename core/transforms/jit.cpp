@@ -143,8 +143,7 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
 
 // A program of blocks as it is planned.
 static JaxprRef optimize(const Jaxpr& jaxpr) {
-  return schedule(fuse(simplify(*inline_calls(jaxpr))));
-  const JaxprRef simple = simplify(jaxpr);
+  const JaxprRef simple = simplify(*inline_calls(jaxpr));
   const JaxprRef unrolled = unroll(simple);
   return schedule(fuse(unrolled == simple ? simple : simplify(*unrolled)));
 }
@@ -452,9 +451,12 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
   arguments.leaves.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
   const detail::Scope scope = detail::scope_here();
   std::vector<Array> results;
-  // Among devices that went different ways, and where a program is looked at op by op, no plan.
-  const bool planned =
-      !divergence() && (scope.kind == detail::Scope::eager || scope.kind == detail::Scope::body);
+  // No plan among devices that went different ways, nor for operands that vary otherwise than the
+  // program was traced for (outside of a body, say): its types are not theirs.
+  bool planned = !divergence() && scope.kind != detail::Scope::staged;
+  for (std::size_t i = 0; i < jaxpr->binders.size(); ++i)
+    planned =
+        planned && node_of(arguments.leaves[i])->type.axes() == jaxpr->binders[i]->type.axes();
   if (!planned) {
     results = eval_jaxpr(*jaxpr, std::move(arguments.leaves));
   } else {
