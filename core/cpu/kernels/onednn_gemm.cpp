@@ -72,11 +72,30 @@ struct Functions {
   bool complete = false;
 };
 
+// The first products make static variables of the library, kernels among them, whose destructors
+// exit() would run before the handler that stops the workers, which may still be in such a product.
+// So they are run here, one of each kind of kernel, before the handler is registered.
+void warm_up(const Functions& f) {
+  const int threads = f.omp_get_max_threads ? f.omp_get_max_threads() : 1;
+  if (threads != 1 && f.omp_set_num_threads) f.omp_set_num_threads(1);
+  constexpr dnnl_dim_t kMost = 192;
+  const std::vector<float> operand(kMost * kMost, 1.f);
+  std::vector<float> product(kMost * kMost);
+  for (const dnnl_dim_t n : {dnnl_dim_t{1}, dnnl_dim_t{64}, kMost}) {
+    for (const char a : {'N', 'T'}) {
+      for (const char b : {'N', 'T'}) {
+        f.dnnl_sgemm(a, b, n, n, n, 1.f, operand.data(), n, operand.data(), n, 0.f, product.data(),
+                     n);
+      }
+    }
+  }
+  if (threads != 1 && f.omp_set_num_threads) f.omp_set_num_threads(threads);
+}
+
 Functions open() {
   Functions f;
   void* library = dlopen("libdnnl.so." SHMAP_STRING(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return f;
-  detail::stop_first_at_exit();
   f.complete = true;
 #define SHMAP_LOAD(name)                                               \
   f.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
@@ -86,6 +105,8 @@ Functions open() {
   f.omp_set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "omp_set_num_threads"));
   f.omp_get_max_threads = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
   if (f.complete) f.complete = f.dnnl_engine_create(&f.engine, dnnl_cpu, 0) == dnnl_success;
+  if (f.complete) warm_up(f);
+  detail::stop_first_at_exit();
   return f;
 }
 
