@@ -301,7 +301,8 @@ void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) 
 }
 
 Communicator& communicator(const detail::MeshImpl& mesh, const char* what) {
-  static InProcessCommunicator in_process;
+  // Never destroyed: static variables may still compute while the process leaves.
+  static auto& in_process = *new InProcessCommunicator();
   if (!mesh.fully_addressable()) {
     throw CollectiveError(std::string(what) + ": the mesh " + to_string(Mesh(&mesh)) +
                           " has devices of other processes, and there is no communicator between "

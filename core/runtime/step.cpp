@@ -174,9 +174,11 @@ class LeaderLaunch {
         return;
       }
     }
+    // Asked first: nothing may fail between own() and enqueue(), which takes the args over.
+    const bool accumulates = task.parts == 1 && kernel_.accumulate && kernel_.accumulates(call_);
     OwnedCall* const owned = own(kernel_.run, nullptr);
     task.args = owned;
-    if (task.parts == 1 && kernel_.accumulate && kernel_.accumulates(call_)) {
+    if (accumulates) {
       owned->accumulate = kernel_.accumulate;
       task.makes = results_[0];
     }
@@ -204,7 +206,12 @@ class LeaderLaunch {
   static void enqueue_after(Stream& stream, const Task& task, std::span<Buffer* const> reads,
                             std::span<Buffer* const> writes) {
     std::vector<Event> waits;
-    detail::collect_waits(reads, writes, waits);
+    try {
+      detail::collect_waits(reads, writes, waits);
+    } catch (...) {
+      task.drop(task.args);  // which enqueue() would have taken over
+      throw;
+    }
     finish(stream.enqueue(task, waits), reads, writes);
   }
 
