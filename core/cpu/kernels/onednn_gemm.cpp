@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/cpu/kernels/copy_transpose.h"
@@ -105,7 +106,8 @@ Functions open() {
   f.omp_set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "omp_set_num_threads"));
   f.omp_get_max_threads = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
   if (f.complete) f.complete = f.dnnl_engine_create(&f.engine, dnnl_cpu, 0) == dnnl_success;
-  if (f.complete) warm_up(f);
+  // On a thread of its own, which takes along what the OpenMP runtime keeps of each caller.
+  if (f.complete) std::thread([&f] { warm_up(f); }).join();
   detail::stop_first_at_exit();
   return f;
 }
