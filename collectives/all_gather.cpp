@@ -59,24 +59,12 @@ void run_psum_scatter(GroupCall& call) {
 
 // ---- each the other's transpose
 void transpose_all_gather(TransposeCall& call) {
-  const auto& p = params_as<AllGatherParams>(call.params);
-  ScatterParams dual;
-  dual.axes = p.axes;
-  dual.groups = p.groups;
-  dual.dimension = p.dimension;
-  dual.ranks = p.ranks;
-  dual.tiled = p.tiled;
+  const ScatterParams dual = dual_of(params_as<AllGatherParams>(call.params));
   call.out[0] = bind(psum_scatter_p, call.cotangents[0], dual, call.source);
 }
 
 void transpose_psum_scatter(TransposeCall& call) {
-  const auto& p = params_as<ScatterParams>(call.params);
-  AllGatherParams dual;
-  dual.axes = p.axes;
-  dual.groups = p.groups;
-  dual.dimension = p.dimension;
-  dual.ranks = p.ranks;
-  dual.tiled = p.tiled;
+  const AllGatherParams dual = dual_of(params_as<ScatterParams>(call.params));
   call.out[0] = bind(all_gather_p, call.cotangents[0], dual, call.source);
 }
 

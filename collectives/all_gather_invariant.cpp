@@ -104,16 +104,6 @@ void run_pscatter(GroupCall& call) {
 }
 
 // ---- each the other's transpose
-ScatterParams dual_of(const AllGatherParams& p) {
-  ScatterParams dual;
-  dual.axes = p.axes;
-  dual.groups = p.groups;
-  dual.dimension = p.dimension;
-  dual.ranks = p.ranks;
-  dual.tiled = p.tiled;
-  return dual;
-}
-
 // The gathered value is one for all ranks, and so is its cotangent: each takes its piece. Values of
 // groups, and those of untracked variance, may differ: their cotangents are summed.
 void transpose_all_gather_invariant(TransposeCall& call) {
@@ -128,12 +118,7 @@ void transpose_pscatter(TransposeCall& call) {
   const auto& p = params_as<ScatterParams>(call.params);
   const Array& ct = call.cotangents[0];
   if (current_trace().checks_variance()) {
-    AllGatherParams dual;
-    dual.axes = p.axes;
-    dual.dimension = p.dimension;
-    dual.ranks = p.ranks;
-    dual.tiled = p.tiled;
-    call.out[0] = bind(all_gather_invariant_p, ct, dual, call.source);
+    call.out[0] = bind(all_gather_invariant_p, ct, dual_of(p), call.source);
     return;
   }
   const auto d = static_cast<std::size_t>(p.dimension);

@@ -68,6 +68,27 @@ struct ScatterParams : ParamsOf<ScatterParams> {
   }
 };
 
+// all_gather and psum_scatter, all_gather_invariant and pscatter, each the other's transpose: the
+// parameters of one from those of the other.
+inline ScatterParams dual_of(const AllGatherParams& p) {
+  ScatterParams dual;
+  dual.axes = p.axes;
+  dual.groups = p.groups;
+  dual.dimension = p.dimension;
+  dual.ranks = p.ranks;
+  dual.tiled = p.tiled;
+  return dual;
+}
+inline AllGatherParams dual_of(const ScatterParams& p) {
+  AllGatherParams dual;
+  dual.axes = p.axes;
+  dual.groups = p.groups;
+  dual.dimension = p.dimension;
+  dual.ranks = p.ranks;
+  dual.tiled = p.tiled;
+  return dual;
+}
+
 struct AllToAllParams : ParamsOf<AllToAllParams> {
   Axes axes;
   Groups groups;

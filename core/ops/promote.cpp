@@ -317,8 +317,10 @@ Array broadcast_array(Array x, const Shape& shape, SourceLine source) {
 Array vary_and_broadcast(Array x, const Shape& shape, const AxisSet& axes, SourceLine source) {
   const ShapedArray& type = node_of(x)->type;
   Trace& trace = current_trace();
-  if (!(type.dims() == shape) && !type.axes().contains(axes) && trace.checks_variance() &&
-      trace.auto_pbroadcast())
+  // Of ops that only run there is no transpose, and one value for all devices is computed once.
+  const bool is_kept = trace.staged() || trace.transforms();
+  if (is_kept && !(type.dims() == shape) && !type.axes().contains(axes) &&
+      trace.checks_variance() && trace.auto_pbroadcast())
     x = trace.vary(x, axes, source);
   return broadcast_array(std::move(x), shape, source);
 }
