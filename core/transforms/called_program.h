@@ -15,6 +15,15 @@ struct CalledParamsOf : CalledParams {
   }
 };
 
+// Primitive::with_programs of one of them.
+template <class P>
+std::shared_ptr<const Params> with_called_program(const Params& params,
+                                                  std::span<const JaxprRef> programs) {
+  auto copy = std::make_shared<P>(params_as<P>(params));
+  copy->jaxpr = programs[0];
+  return copy;
+}
+
 int count_called(Types in, const Params& params);
 void eval_called(Types in, const Params& params, std::span<ShapedArray> out);
 void vary_called(Types in, const Params& params, const detail::AxisEnv& env,

@@ -127,12 +127,6 @@ void lower_checkpoint(LowerCall& call) {
   std::move(results.begin(), results.end(), call.out.begin());
 }
 
-std::shared_ptr<const Params> with_program(const Params& params,
-                                           std::span<const JaxprRef> programs) {
-  return std::make_shared<CheckpointParams>(
-      params_of(programs[0], params_as<CheckpointParams>(params).differentiated));
-}
-
 void prune_checkpoint(PruneCall& call) {
   const auto& p = params_as<CheckpointParams>(call.params);
   PrunedJaxpr pruned = prune_jaxpr(*p.jaxpr, call.wanted);
@@ -166,7 +160,7 @@ void BarrierParams::visit(ParamVisitor& v) const { v.value("id", id); }
 constinit Primitive checkpoint_p = [] {
   Primitive p = called_primitive("checkpoint");
   p.lower = lower_checkpoint;
-  p.with_programs = with_program;
+  p.with_programs = with_called_program<CheckpointParams>;
   p.prune = prune_checkpoint;
   p.jvp = Rule<JvpFn>(jvp_checkpoint);
   p.transpose = Rule<TransposeFn>(transpose_checkpoint);

@@ -53,22 +53,13 @@ RuleResult call_rule(const RuleCode& rule, void* like, std::span<const Array> pr
 void jvp_custom_jvp(JvpCall& call) {
   const auto& p = params_as<CustomJvpParams>(call.params);
   const auto n = static_cast<std::size_t>(p.num_consts);
-  for (std::size_t i = 0; i < n; ++i)
-    if (call.has_tangent(i)) throw_closed_over("custom_jvp", call.type(i), p.made);
-  std::vector<ShapedArray> types;
-  for (const Atom& a : p.jaxpr->outs) types.push_back(a.type());
+  const std::vector<ShapedArray> types =
+      called_results("custom_jvp", call, *p.jaxpr, p.num_consts, p.made);
   const Types wanted = types;
   RuleResult made = call_rule(p.rule, nullptr, call.primals.subspan(n), call.tangents.subspan(n),
                               &wanted, call.linear, p.made);
   std::move(made.y.begin(), made.y.end(), call.out.begin());
   std::move(made.y_dot.begin(), made.y_dot.end(), call.tangents_out.begin());
-}
-
-std::shared_ptr<const Params> with_program(const Params& params,
-                                           std::span<const JaxprRef> programs) {
-  auto copy = std::make_shared<CustomJvpParams>(params_as<CustomJvpParams>(params));
-  copy->jaxpr = programs[0];
-  return copy;
 }
 
 void batch_custom_jvp(BatchCall& call) {
@@ -147,7 +138,7 @@ void CustomJvpParams::visit(ParamVisitor& v) const {
 
 constinit Primitive custom_jvp_call_p = [] {
   Primitive p = called_primitive("custom_jvp_call");
-  p.with_programs = with_program;
+  p.with_programs = with_called_program<CustomJvpParams>;
   p.jvp = Rule<JvpFn>(jvp_custom_jvp);
   p.transpose = Rule<TransposeFn>(transpose_called);
   p.batching = Rule<BatchFn>(batch_custom_jvp);

@@ -28,12 +28,19 @@ void fit_y(const char* what, const TreeNode& node, std::span<Array> y, Types wan
     y[o] = fit_derivative(site, paths[o], std::move(y[o]), wanted[o]);
 }
 
-void throw_closed_over(const char* what, const ShapedArray& type, SourceLine made) {
-  throw TypeError(std::string(what) + ": the function closes over a value of type " +
-                  to_string(type) +
-                  " that is differentiated, and its rule knows nothing of it: pass it as an "
-                  "argument, or close over stop_gradient of it" +
-                  at_line(made));
+std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
+                                        int n, SourceLine made) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    if (!call.has_tangent(i)) continue;
+    throw TypeError(std::string(what) + ": the function closes over a value of type " +
+                    to_string(call.type(i)) +
+                    " that is differentiated, and its rule knows nothing of it: pass it as an "
+                    "argument, or close over stop_gradient of it" +
+                    at_line(made));
+  }
+  std::vector<ShapedArray> types;
+  for (const Atom& a : jaxpr.outs) types.push_back(a.type());
+  return types;
 }
 
 RulePlace rule_place(std::span<const Array> leaves) {

@@ -10,6 +10,8 @@
 
 namespace shmap {
 
+struct JvpCall;
+
 // Operands: what the program closes over, then the function's arguments.
 extern Primitive custom_jvp_call_p;
 struct CustomJvpParams : CalledParamsOf<CustomJvpParams> {
@@ -48,8 +50,10 @@ struct CustomVjpLinearParams : ParamsOf<CustomVjpLinearParams> {
 void fit_y(const char* what, const detail::TreeNode& node, std::span<Array> y, Types wanted,
            SourceLine made);
 std::size_t leaf_count(const detail::TreeNode& node);
-// The error for a tangent of what a function closes over.
-[[noreturn]] void throw_closed_over(const char* what, const ShapedArray& type, SourceLine made);
+// The types of a called function's results, to which its rule is held; TypeError where one of the
+// first n operands, which the function closes over, has a tangent.
+std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
+                                        int n, SourceLine made);
 // Which trace interprets a call on these values.
 enum class RuleSite { here, below, jvp, batch, staged };
 struct RulePlace {

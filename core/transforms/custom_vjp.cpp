@@ -85,22 +85,13 @@ Forward call_forward(const ForwardCode& rule, void* like, const VjpSite& site,
 void jvp_custom_vjp(JvpCall& call) {
   const auto& p = params_as<CustomVjpParams>(call.params);
   const auto n = static_cast<std::size_t>(p.num_consts);
-  for (std::size_t i = 0; i < n; ++i)
-    if (call.has_tangent(i)) throw_closed_over("custom_vjp", call.type(i), p.made);
-  std::vector<ShapedArray> types;
-  for (const Atom& a : p.jaxpr->outs) types.push_back(a.type());
+  const std::vector<ShapedArray> types =
+      called_results("custom_vjp", call, *p.jaxpr, p.num_consts, p.made);
   const Types wanted = types;
   Forward made = call_forward(p.rule, nullptr, {p.arguments, p.made}, call.primals.subspan(n),
                               call.tangents.subspan(n), &wanted, call.linear, call.parent);
   std::move(made.y.begin(), made.y.end(), call.out.begin());
   std::move(made.y_dot.begin(), made.y_dot.end(), call.tangents_out.begin());
-}
-
-std::shared_ptr<const Params> with_program(const Params& params,
-                                           std::span<const JaxprRef> programs) {
-  auto copy = std::make_shared<CustomVjpParams>(params_as<CustomVjpParams>(params));
-  copy->jaxpr = programs[0];
-  return copy;
 }
 
 void batch_custom_vjp(BatchCall& call) {
@@ -229,7 +220,7 @@ void CustomVjpLinearParams::visit(ParamVisitor& v) const {
 
 constinit Primitive custom_vjp_call_p = [] {
   Primitive p = called_primitive("custom_vjp_call");
-  p.with_programs = with_program;
+  p.with_programs = with_called_program<CustomVjpParams>;
   p.jvp = Rule<JvpFn>(jvp_custom_vjp);
   p.transpose = Rule<TransposeFn>(transpose_called);
   p.batching = Rule<BatchFn>(batch_custom_vjp);
