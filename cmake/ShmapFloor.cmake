@@ -1,8 +1,16 @@
-# shmap_floor([features...]): the sources of the current folder become the object library
-# shmap_<folder> (core/base: shmap_core_base), which libshmap is put together from. A folder
-# without sources makes no target. The features are the shmap_feature_<name> that it may use.
+# shmap_floor([features...] [SOURCES more...]): the sources of the current folder become the object
+# library shmap_<folder> (core/base: shmap_core_base), which libshmap is put together from. A folder
+# without sources makes no target; a folder inside that has a CMakeLists.txt of its own is left to
+# that. The features are the shmap_feature_<name> that it may use.
 function(shmap_floor)
+  cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
+  file(GLOB_RECURSE inner "${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt")
+  foreach(file IN LISTS inner)
+    get_filename_component(folder "${file}" DIRECTORY)
+    list(FILTER sources EXCLUDE REGEX "^${folder}/")
+  endforeach()
+  list(APPEND sources ${arg_SOURCES})
   if(NOT sources)
     return()
   endif()
@@ -10,7 +18,7 @@ function(shmap_floor)
   string(REPLACE "/" "_" name "shmap_${folder}")
   add_library(${name} OBJECT ${sources})
   shmap_internal(${name})
-  foreach(feature IN LISTS ARGN)
+  foreach(feature IN LISTS arg_UNPARSED_ARGUMENTS)
     target_link_libraries(${name} PRIVATE shmap_feature_${feature})
   endforeach()
   set_property(GLOBAL APPEND PROPERTY SHMAP_FLOORS ${name})

@@ -58,13 +58,12 @@ check_cxx_compiler_flag(-Wdangling-reference SHMAP_HAS_DANGLING_REFERENCE)
 add_library(shmap_build_flags INTERFACE)
 target_compile_options(
   shmap_build_flags
-  INTERFACE -Wall
-            -Wextra
-            -fvisibility-inlines-hidden
-            -fno-math-errno
-            $<$<BOOL:${SHMAP_HAS_DANGLING_REFERENCE}>:-Wno-dangling-reference>
-            $<$<BOOL:${SHMAP_WERROR}>:-Werror>
-            $<$<BOOL:${SHMAP_HAS_NO_SEMANTIC_INTERPOSITION}>:-fno-semantic-interposition>)
+  INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-fvisibility-inlines-hidden;-fno-math-errno>"
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHMAP_HAS_DANGLING_REFERENCE}>>:-Wno-dangling-reference>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHMAP_WERROR}>>:-Werror>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHMAP_HAS_NO_SEMANTIC_INTERPOSITION}>>:-fno-semantic-interposition>
+)
 target_compile_features(shmap_build_flags INTERFACE cxx_std_20)
 if(SHMAP_CHECK_JAXPRS)
   target_compile_definitions(shmap_build_flags INTERFACE SHMAP_CHECK_JAXPRS)

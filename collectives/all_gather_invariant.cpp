@@ -93,9 +93,11 @@ void run_pscatter(GroupCall& call) {
       at.cost_ns = static_cast<std::int64_t>(static_cast<double>(blocks.out_bytes) / kBytesPerNs);
       Buffer* reads[] = {from.buffer.get()};
       Buffer* writes[] = {results[i].buffer.get()};
-      launch(at, reads, writes, [box](int part, int part_count, void* native) {
-        device_ops().copy_box(box, part, part_count, native);
-      });
+      launch(
+          at, reads, writes,
+          [box, ops = &device_ops(blocks.mesh.backend())](int part, int part_count, void* native) {
+            ops->copy_box(box, part, part_count, native);
+          });
       count(Counter::copies);
       count(Counter::copied_bytes, blocks.out_bytes);
     }

@@ -22,6 +22,8 @@ constexpr std::int64_t kPartBytes = 256 << 10;
 using Site = CliqueTable::Site;
 using Slot = CliqueTable::Slot;
 
+const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend()); }
+
 std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
 // The blocks that a site reads, in some order of ranks.
@@ -106,10 +108,10 @@ Block copy_block(const GroupBlocks& g, const Block& from, std::uint32_t position
   Buffer* reads[] = {from.buffer.get()};
   Buffer* writes[] = {to.buffer.get()};
   enqueue(g, position, g.out_bytes, reads, writes,
-          [src = address(from), dst = address(to), bytes = g.out_bytes](int part, int parts,
-                                                                        void* native) {
+          [ops = &ops_of(g), src = address(from), dst = address(to), bytes = g.out_bytes](
+              int part, int parts, void* native) {
             const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
-            if (begin < end) device_ops().copy(dst + begin, src + begin, end - begin, native);
+            if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
           });
   count(Counter::collective_bytes, g.out_bytes);
   return to;
@@ -131,11 +133,11 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
       Sources sources(g, site.folded);
       Buffer* writes[] = {results[s].buffer.get()};
       enqueue(g, site.position, g.in_bytes * ranks, sources.reads(), writes,
-              [op, dtype, ranks, n, out = address(results[s]), from = std::move(sources.from)](
-                  int part, int parts, void* native) {
+              [ops = &ops_of(g), op, dtype, ranks, n, out = address(results[s]),
+               from = std::move(sources.from)](int part, int parts, void* native) {
                 const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
                 if (begin == end) return;
-                device_ops().combine(op, dtype, from.data(), ranks, out, begin, end, native);
+                ops->combine(op, dtype, from.data(), ranks, out, begin, end, native);
               });
     }
   }
@@ -155,8 +157,8 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       Sources sources(g, site.members);
       Buffer* writes[] = {results[s].buffer.get()};
       enqueue(g, site.position, g.out_bytes, sources.reads(), writes,
-              [layout, ranks = table.ranks, out = address(results[s]),
-               copy = copy_for(layout.piece, g.out_bytes),
+              [ops = &ops_of(g), layout, ranks = table.ranks, out = address(results[s]),
+               copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
                from = std::move(sources.from)](int part, int parts, void* native) {
                 if (layout.outer == 1) {
                   const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
@@ -177,7 +179,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
                 for (std::uint32_t r = 0; r < ranks; ++r) {
                   box.src = from[r];
                   box.dst = out + r * layout.piece;
-                  device_ops().copy_box(box, part, parts, native);
+                  ops->copy_box(box, part, parts, native);
                 }
               });
     }
@@ -196,7 +198,8 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
       Results out(g, site, results.span());
       if (g.out_bytes == 0) continue;
       Sources sources(g, site.folded);
-      ReduceScatter work{op,
+      ReduceScatter work{&ops_of(g),
+                         op,
                          dtype,
                          layout,
                          static_cast<int>(table.ranks),
@@ -216,7 +219,7 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
 
 void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
   const CliqueTable& table = g.cliques;
-  PieceCopy piece(exchange.box);
+  PieceCopy piece(ops_of(g), exchange.box);
   InlineVector<Block, 16> results(table.slots.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
@@ -259,9 +262,10 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       if (g.out_bytes != 0) {
         Buffer* writes[] = {block.buffer.get()};
         enqueue(g, position, g.out_bytes, {}, writes,
-                [dst = address(block), bytes = g.out_bytes](int part, int parts, void* native) {
+                [ops = &ops_of(g), dst = address(block), bytes = g.out_bytes](int part, int parts,
+                                                                              void* native) {
                   const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
-                  if (begin < end) device_ops().zero(dst + begin, end - begin, native);
+                  if (begin < end) ops->zero(dst + begin, end - begin, native);
                 });
       }
       return zeros.emplace_back(device.space, std::move(block)).second;

@@ -39,8 +39,7 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, 
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
-CopyFn copy_for(std::int64_t piece, std::int64_t total) {
-  const DeviceOps& ops = device_ops();
+CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total) {
   return piece >= kStreamPiece && total >= kStreamBytes ? ops.copy_streaming : ops.copy;
 }
 
@@ -49,11 +48,23 @@ void ReduceScatter::shift(InlineVector<const void*, 64>& at, std::int64_t offset
 }
 
 void ReduceScatter::run(int part, int part_count, void* native) const {
+  if (ops->combine_rows) return reduce_at_once(native);
   const bool few = 2 * slots.size() <= static_cast<std::size_t>(ranks);
   if (parts.piece >= (few ? kFewRowBytes : kRowBytes) || (few && parts.outer == 1)) {
     reduce_pieces(part, part_count, native);
   } else {
     reduce_rows(part, part_count, native);
+  }
+}
+
+// One call for each result.
+void ReduceScatter::reduce_at_once(void* native) const {
+  InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
+  const std::int64_t length = parts.piece / parts.itemsize;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    shift(at, slots[i].rank * parts.piece);
+    ops->combine_rows(op, dtype, at.data(), ranks, to[i], parts.outer, length, ranks * length,
+                      native);
   }
 }
 
@@ -68,8 +79,8 @@ void ReduceScatter::reduce_pieces(int part, int part_count, void* native) const 
       const std::int64_t row = at_row / length;
       const std::int64_t stop = std::min(end, (row + 1) * length);
       shift(at, (row * ranks + slots[i].rank) * parts.piece);
-      device_ops().combine(op, dtype, at.data(), ranks, to[i] + row * parts.piece,
-                           at_row - row * length, stop - row * length, native);
+      ops->combine(op, dtype, at.data(), ranks, to[i] + row * parts.piece, at_row - row * length,
+                   stop - row * length, native);
       at_row = stop;
     }
   }
@@ -90,8 +101,8 @@ void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
   for (std::int64_t row = begin; row < end; row += tile) {
     const std::int64_t rows = std::min(tile, end - row);
     shift(at, row * row_bytes);
-    device_ops().combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / parts.itemsize,
-                         native);
+    ops->combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / parts.itemsize,
+                 native);
     BoxCopy box;
     box.rank = 2;
     box.itemsize = parts.itemsize;
@@ -104,15 +115,15 @@ void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
       box.src = scratch + slots[i].rank * parts.piece;
       box.dst = to[i] + row * parts.piece;
       if (rows == 1) {
-        device_ops().copy(box.dst, box.src, parts.piece, native);
+        ops->copy(box.dst, box.src, parts.piece, native);
       } else {
-        device_ops().copy_box(box, 0, 1, native);
+        ops->copy_box(box, 0, 1, native);
       }
     }
   }
 }
 
-PieceCopy::PieceCopy(const BoxCopy& box) : box_(box) {
+PieceCopy::PieceCopy(const DeviceOps& ops, const BoxCopy& box) : ops_(&ops), box_(box) {
   merge_dims(box_);
   const int inner = box_.rank - 1;
   run_ = box_.itemsize;
@@ -126,8 +137,8 @@ PieceCopy::PieceCopy(const BoxCopy& box) : box_(box) {
 }
 
 void PieceCopy::choose(std::int64_t total) {
-  copy_ = copy_for(run_, total);
-  by_runs_ = rows_ == 1 || (rows_ > 1 && copy_ == device_ops().copy_streaming);
+  copy_ = copy_for(*ops_, run_, total);
+  by_runs_ = rows_ == 1 || (rows_ > 1 && copy_ == ops_->copy_streaming);
 }
 
 void PieceCopy::run(const std::byte* src, std::byte* dst, void* native) const {
@@ -135,7 +146,7 @@ void PieceCopy::run(const std::byte* src, std::byte* dst, void* native) const {
     BoxCopy box = box_;
     box.src = src;
     box.dst = dst;
-    device_ops().copy_box(box, 0, 1, native);
+    ops_->copy_box(box, 0, 1, native);
     return;
   }
   for (std::int64_t row = 0; row < rows_; ++row) {

@@ -39,10 +39,11 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, 
 
 // How pieces of `piece` bytes are copied where all results have `total`.
 using CopyFn = decltype(DeviceOps::copy);
-CopyFn copy_for(std::int64_t piece, std::int64_t total);
+CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total);
 
 // A reduce_scatter of one site, in parts.
 struct ReduceScatter {
+  const DeviceOps* ops;
   Reduction op;
   DType dtype;
   Interleaved parts;
@@ -55,6 +56,7 @@ struct ReduceScatter {
  private:
   // from[r] + offset for all r.
   void shift(InlineVector<const void*, 64>& at, std::int64_t offset) const;
+  void reduce_at_once(void* native) const;
   void reduce_pieces(int part, int part_count, void* native) const;
   void reduce_rows(int part, int part_count, void* native) const;
 };
@@ -63,11 +65,12 @@ struct ReduceScatter {
 // as the box that it is.
 class PieceCopy {
  public:
-  explicit PieceCopy(const BoxCopy& box);
+  PieceCopy(const DeviceOps& ops, const BoxCopy& box);
   void choose(std::int64_t total);  // the bytes of all results
   void run(const std::byte* src, std::byte* dst, void* native) const;
 
  private:
+  const DeviceOps* ops_;
   BoxCopy box_;
   std::int64_t run_;       // bytes that lie side by side in both places
   std::int64_t rows_ = 1;  // how many runs; 0 where they are no row of runs

@@ -198,7 +198,9 @@ void check() {
     const std::string_view line(*entry);
     if (!line.starts_with("SHMAP_")) continue;
     const std::string_view name = line.substr(0, line.find('='));
-    if (name.starts_with("SHMAP_TEST_") || name.starts_with("SHMAP_BENCH_")) continue;
+    if (name.starts_with("SHMAP_TEST_") || name.starts_with("SHMAP_BENCH_") ||
+        name.starts_with("SHMAP_SIM_"))
+      continue;
     if (std::ranges::any_of(kTable, [&](const Variable& v) { return name == v.name; })) continue;
     const std::string_view shown = name.substr(0, 80);
     const Variable& nearest = *std::ranges::min_element(

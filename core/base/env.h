@@ -44,8 +44,8 @@ std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 where unset
 double seconds(Var);
 
 // Throws ValueError where the environment holds a SHMAP_ variable that is not in the table (naming
-// the nearest that is) or a value that cannot be read. SHMAP_TEST_ and SHMAP_BENCH_ are not the
-// library's: they are left alone.
+// the nearest that is) or a value that cannot be read. SHMAP_TEST_, SHMAP_BENCH_ and SHMAP_SIM_
+// are not the library's: they are left alone.
 void check();
 
 }  // namespace shmap::env

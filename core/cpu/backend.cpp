@@ -114,3 +114,11 @@ std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int 
 }
 
 }  // namespace shmap::cpu
+
+namespace shmap {
+
+BackendFactory cpu_backend() {
+  return {DeviceKind::cpu, cpu::make_backend, [] { return "cpu:8"; }};
+}
+
+}  // namespace shmap

@@ -21,6 +21,8 @@ class CpuBackend final : public Backend {
   // Finishes the work. Its buffers and graphs must be gone.
   ~CpuBackend() override;
 
+  DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
+  bool host_addressable() const noexcept override { return true; }
   const char* name() const noexcept override { return "cpu"; }
   std::span<const LocalDevice> devices() const noexcept override { return devices_; }
   std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }

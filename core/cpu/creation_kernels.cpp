@@ -90,9 +90,9 @@ int iota_parts(const KernelCall& call, int workers) {
 }  // namespace
 
 void register_cpu_creation_kernels() {
-  const int cpu = static_cast<int>(BackendKind::cpu);
-  broadcast_in_dim_p.kernels[cpu] = {run_broadcast, broadcast_parts};
-  iota_p.kernels[cpu] = {run_iota, iota_parts};
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  broadcast_in_dim_p.kernel(cpu) = {run_broadcast, broadcast_parts};
+  iota_p.kernel(cpu) = {run_iota, iota_parts};
 }
 
 }  // namespace shmap

@@ -62,8 +62,14 @@ void host_copy(void* dst, const void* src, std::int64_t bytes) { cpu::copy_bytes
 }  // namespace
 
 void register_cpu_device_ops() {
-  device_ops(BackendKind::cpu) = {copy_box,       combine,   zero,     copy,
-                                  copy_streaming, host_copy, host_copy};
+  DeviceOps& ops = device_ops(DeviceKind::cpu);
+  ops.copy_box = copy_box;
+  ops.combine = combine;
+  ops.zero = zero;
+  ops.copy = copy;
+  ops.copy_streaming = copy_streaming;
+  ops.host_to_device = host_copy;
+  ops.device_to_host = host_copy;
 }
 
 }  // namespace shmap

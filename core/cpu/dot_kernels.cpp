@@ -207,7 +207,7 @@ bool adds_exactly(const KernelCall& call) {
 }  // namespace
 
 void register_cpu_dot_kernels() {
-  Kernel& kernel = dot_general_p.kernels[static_cast<int>(BackendKind::cpu)];
+  Kernel& kernel = dot_general_p.kernel(DeviceKind::cpu);
   kernel = {run_dot, dot_parts};
   kernel.accumulate = add_dot;
   kernel.accumulates = adds_exactly;

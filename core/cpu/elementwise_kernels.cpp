@@ -94,9 +94,7 @@ void run_bitcast(const KernelCall& call) {  // only of literals: otherwise it is
   __builtin_memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
 }
 
-void set(Primitive& p, KernelFn run) {
-  p.kernels[static_cast<int>(BackendKind::cpu)] = {run, elementwise_parts};
-}
+void set(Primitive& p, KernelFn run) { p.kernel(DeviceKind::cpu) = {run, elementwise_parts}; }
 
 }  // namespace
 
@@ -108,7 +106,7 @@ void register_cpu_elementwise_kernels() {
   SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
   SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
   SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
-  add_p.kernels[static_cast<int>(BackendKind::cpu)].adds = true;
+  add_p.kernel(DeviceKind::cpu).adds = true;
   set(select_n_p, run_select_n);
   set(clamp_p, run_clamp);
   set(convert_element_type_p, run_convert);

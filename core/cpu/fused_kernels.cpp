@@ -295,7 +295,7 @@ class CpuFusedPlan final : public FusedPlan {
 const CpuFusedPlan& plan_of(const KernelCall& call) {
   const FusedProgram& program = *params_as<FusedParams>(call.params).program;
   return static_cast<const CpuFusedPlan&>(
-      program.plan(BackendKind::cpu, [](const FusedProgram& p) -> std::unique_ptr<const FusedPlan> {
+      program.plan(DeviceKind::cpu, [](const FusedProgram& p) -> std::unique_ptr<const FusedPlan> {
         return std::make_unique<const CpuFusedPlan>(p);
       }));
 }
@@ -344,8 +344,6 @@ void run_fused(const KernelCall& call) {
 
 }  // namespace
 
-void register_cpu_fused_kernels() {
-  fused_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_fused, fused_parts};
-}
+void register_cpu_fused_kernels() { fused_p.kernel(DeviceKind::cpu) = {run_fused, fused_parts}; }
 
 }  // namespace shmap

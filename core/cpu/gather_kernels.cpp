@@ -107,8 +107,8 @@ int scatter_parts(const KernelCall& call, int workers) {
 }  // namespace
 
 void register_cpu_gather_kernels() {
-  gather_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_gather, gather_parts};
-  scatter_add_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_scatter, scatter_parts};
+  gather_p.kernel(DeviceKind::cpu) = {run_gather, gather_parts};
+  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter, scatter_parts};
 }
 
 }  // namespace shmap

@@ -302,12 +302,11 @@ int arg_reduce_parts(const KernelCall& call, int workers) {
 
 template <cpu::ReduceOp op>
 void set(Primitive& p) {
-  p.kernels[static_cast<int>(BackendKind::cpu)] = {run_reduce<op>, reduce_parts, reduce_scratch,
-                                                   finish_reduce<op>};
+  p.kernel(DeviceKind::cpu) = {run_reduce<op>, reduce_parts, reduce_scratch, finish_reduce<op>};
 }
 template <cpu::ArgReduceOp op>
 void set(Primitive& p) {
-  p.kernels[static_cast<int>(BackendKind::cpu)] = {run_arg_reduce<op>, arg_reduce_parts};
+  p.kernel(DeviceKind::cpu) = {run_arg_reduce<op>, arg_reduce_parts};
 }
 
 }  // namespace

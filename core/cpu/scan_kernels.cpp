@@ -44,7 +44,7 @@ void run_scan(const KernelCall& call) {
 
 template <cpu::ScanOp op>
 void set(Primitive& p) {
-  p.kernels[static_cast<int>(BackendKind::cpu)] = {run_scan<op>, scan_parts};
+  p.kernel(DeviceKind::cpu) = {run_scan<op>, scan_parts};
 }
 
 }  // namespace

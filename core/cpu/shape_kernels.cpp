@@ -123,12 +123,12 @@ int pad_parts(const KernelCall& call, int workers) { return cpu::pad_parts(pad_o
 }  // namespace
 
 void register_cpu_shape_kernels() {
-  const int cpu = static_cast<int>(BackendKind::cpu);
-  reshape_p.kernels[cpu] = {run_reshape, nullptr};
-  transpose_p.kernels[cpu] = {run_copy<transpose_copy>, parts_of_copy<transpose_copy>};
-  rev_p.kernels[cpu] = {run_copy<rev_copy>, parts_of_copy<rev_copy>};
-  concatenate_p.kernels[cpu] = {run_concatenate, concatenate_parts};
-  pad_p.kernels[cpu] = {run_pad, pad_parts};
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  reshape_p.kernel(cpu) = {run_reshape, nullptr};
+  transpose_p.kernel(cpu) = {run_copy<transpose_copy>, parts_of_copy<transpose_copy>};
+  rev_p.kernel(cpu) = {run_copy<rev_copy>, parts_of_copy<rev_copy>};
+  concatenate_p.kernel(cpu) = {run_concatenate, concatenate_parts};
+  pad_p.kernel(cpu) = {run_pad, pad_parts};
 }
 
 }  // namespace shmap

@@ -120,10 +120,10 @@ int dynamic_update_slice_parts(const KernelCall& call, int workers) {
 }  // namespace
 
 void register_cpu_slicing_kernels() {
-  const int cpu = static_cast<int>(BackendKind::cpu);
-  slice_p.kernels[cpu] = {run_copy<slice_copy>, parts_of_copy};
-  dynamic_slice_p.kernels[cpu] = {run_copy<dynamic_slice_copy>, parts_of_copy};
-  dynamic_update_slice_p.kernels[cpu] = {run_dynamic_update_slice, dynamic_update_slice_parts};
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  slice_p.kernel(cpu) = {run_copy<slice_copy>, parts_of_copy};
+  dynamic_slice_p.kernel(cpu) = {run_copy<dynamic_slice_copy>, parts_of_copy};
+  dynamic_update_slice_p.kernel(cpu) = {run_dynamic_update_slice, dynamic_update_slice_parts};
 }
 
 }  // namespace shmap

@@ -67,8 +67,8 @@ void run_top_k(const KernelCall& call) { cpu::top_k_part(top_k_of(call), call.pa
 }  // namespace
 
 void register_cpu_sort_kernels() {
-  sort_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_sort, sort_parts};
-  top_k_p.kernels[static_cast<int>(BackendKind::cpu)] = {run_top_k, top_k_parts};
+  sort_p.kernel(DeviceKind::cpu) = {run_sort, sort_parts};
+  top_k_p.kernel(DeviceKind::cpu) = {run_top_k, top_k_parts};
 }
 
 }  // namespace shmap

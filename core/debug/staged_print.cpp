@@ -172,7 +172,9 @@ class PrintTask {
       std::vector<std::string> texts;
       for (const Operand& x : operands_) {
         std::vector<std::byte> host(static_cast<std::size_t>(x.type.nbytes()));
-        if (!host.empty()) device_ops().device_to_host(host.data(), x.blocks[p], x.type.nbytes());
+        if (!host.empty()) {
+          device_ops(mesh_->backend()).device_to_host(host.data(), x.blocks[p], x.type.nbytes());
+        }
         texts.push_back(detail::format_array(host.data(), x.type.dtype(), x.type.dims()));
       }
       if (varies_) lines += debug::detail::position_text(*mesh_, p) + " ";

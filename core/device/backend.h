@@ -36,7 +36,10 @@ struct LocalDevice {
 class Backend {
  public:
   virtual ~Backend() = default;
+  virtual DeviceKind kind() const noexcept = 0;
   virtual const char* name() const noexcept = 0;  // "cpu", "cuda"
+  // True where host code may read and write the devices' memory, as quiet() allows, by its address.
+  virtual bool host_addressable() const noexcept = 0;
   virtual std::span<const LocalDevice> devices() const noexcept = 0;
   virtual std::span<MemorySpace* const> spaces() const noexcept = 0;
 

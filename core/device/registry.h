@@ -16,7 +16,8 @@ struct BackendFactory {
   const char* (*default_devices)();
 };
 
-// In order of preference. Defined beside the backends, above this floor.
+// Those of this build, in order of preference. A folder with a backend defines
+// `BackendFactory <name>_backend()`; the list of them is made by CMake.
 std::span<const BackendFactory> built_in_backends();
 
 }  // namespace shmap

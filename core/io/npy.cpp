@@ -45,7 +45,7 @@ Array load(const io::NpyFile& file, const Sharding* sharding, bool committed) {
     b.buffer = mesh->local(p).space->allocate(bytes);
     if (bytes == 0) continue;
     file.read_box(box, host.data());
-    device_ops().host_to_device(b.data(), host.data(), bytes);
+    device_ops(mesh->backend()).host_to_device(b.data(), host.data(), bytes);
   }
   return out;
 }

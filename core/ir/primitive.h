@@ -115,8 +115,7 @@ using PruneFn = void (*)(PruneCall&);
 // How often the programs inside run, as far as that is known; of a while_loop: once.
 using TripsFn = std::int64_t (*)(const Params&);
 
-enum class BackendKind : std::uint8_t { cpu, cuda };
-inline constexpr int kBackendKinds = 2;
+inline constexpr int kDeviceKinds = 2;
 
 struct Primitive {
   const char* name = "";
@@ -127,8 +126,8 @@ struct Primitive {
   FlopsFn flops = nullptr;  // null: it moves data and computes nothing
   ViewFn view = nullptr;
   DynamicViewFn dynamic_view = nullptr;
-  Kernel kernels[kBackendKinds] = {};
-  GroupFn group = nullptr;  // collectives only
+  Kernel kernels[kDeviceKinds] = {};  // see kernel()
+  GroupFn group = nullptr;            // collectives only
   bool moves_data = false;  // between devices: of collectives all but casts, pieces and indices
   // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: which one, or -1
   // for any.
@@ -147,6 +146,10 @@ struct Primitive {
   Rule<JvpFn> jvp;
   Rule<TransposeFn> transpose;
   Rule<BatchFn> batching;
+
+  // What runs it on the devices of a kind; without `run` where nothing does.
+  Kernel& kernel(DeviceKind kind) { return kernels[static_cast<int>(kind)]; }
+  const Kernel& kernel(DeviceKind kind) const { return kernels[static_cast<int>(kind)]; }
 };
 
 // Every primitive by name, for printing, for the coverage test and for users' look-ups.

@@ -2,8 +2,8 @@
 
 namespace shmap {
 
-DeviceOps& device_ops(BackendKind kind) {
-  static DeviceOps tables[kBackendKinds];
+DeviceOps& device_ops(DeviceKind kind) {
+  static DeviceOps tables[kDeviceKinds];
   return tables[static_cast<int>(kind)];
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/device/backend.h"
 #include "core/ir/primitive.h"
 #include "shmap/dtype.h"
 #include "shmap/shape.h"
@@ -31,6 +32,12 @@ struct DeviceOps {
   // be one of the ranks.
   void (*combine)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                   std::int64_t begin, std::int64_t end, void* native) = nullptr;
+  // The same of `rows` rows that lie apart in the ranks' memory: out[row * length + i] = the tree
+  // over ranks[r][row * stride + i], in elements. Null: there combine() a row at a time serves as
+  // well.
+  void (*combine_rows)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
+                       std::int64_t rows, std::int64_t length, std::int64_t stride,
+                       void* native) = nullptr;
   void (*zero)(void* dst, std::int64_t bytes, void* native) = nullptr;
   void (*copy)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
   // A copy of a part of so much that no cache will hold it: written past them.
@@ -40,8 +47,8 @@ struct DeviceOps {
   void (*device_to_host)(void* dst, const void* src, std::int64_t bytes) = nullptr;
 };
 
-DeviceOps& device_ops(BackendKind kind);
-inline const DeviceOps& device_ops() { return device_ops(BackendKind::cpu); }
+DeviceOps& device_ops(DeviceKind kind);
+inline const DeviceOps& device_ops(const Backend& backend) { return device_ops(backend.kind()); }
 
 // A contiguous row-major box inside another: sets extents and strides.
 void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, const Shape& src_shape,

@@ -98,8 +98,8 @@ class FusedProgram {
 
   // The plan of a backend; made by `make`, once, on the first thread that asks.
   template <class Make>
-  const FusedPlan& plan(BackendKind backend, Make make) const {
-    std::atomic<const FusedPlan*>& slot = plans_[static_cast<int>(backend)];
+  const FusedPlan& plan(DeviceKind kind, Make make) const {
+    std::atomic<const FusedPlan*>& slot = plans_[static_cast<int>(kind)];
     if (const FusedPlan* ready = slot.load(std::memory_order_acquire)) [[likely]]
       return *ready;
     std::unique_ptr<const FusedPlan> made = make(*this);
@@ -129,7 +129,7 @@ class FusedProgram {
   std::vector<Output> outputs_;
   std::vector<Value> values_;
   std::vector<int> op_values_;
-  mutable std::atomic<const FusedPlan*> plans_[kBackendKinds] = {};
+  mutable std::atomic<const FusedPlan*> plans_[kDeviceKinds] = {};
 };
 
 // Operands: the program's inputs that are no literals, in order. Results: its outputs, with the

@@ -12,14 +12,15 @@ namespace shmap {
 void write_constant(Backend& backend, const LocalDevice& device, Buffer& to, const void* from,
                     std::int64_t bytes) {
   if (bytes == 0) return;
-  if (!capturing()) return device_ops().host_to_device(to.data(), from, bytes);
+  if (!capturing()) return device_ops(backend).host_to_device(to.data(), from, bytes);
   const auto* first = static_cast<const std::byte*>(from);
   std::vector<std::byte> kept(first, first + bytes);
   Buffer* const writes[] = {&to};
   std::lock_guard lock(backend.submit_mutex());
   launch({device.compute, "constant", 0, bytes}, {}, writes,
-         [kept = std::move(kept), data = to.data()](int, int, void* native) {
-           device_ops().copy(data, kept.data(), static_cast<std::int64_t>(kept.size()), native);
+         [kept = std::move(kept), data = to.data(), ops = &device_ops(backend)](int, int,
+                                                                                void* native) {
+           ops->copy(data, kept.data(), static_cast<std::int64_t>(kept.size()), native);
          });
 }
 

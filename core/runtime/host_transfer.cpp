@@ -153,7 +153,8 @@ std::vector<std::byte> block_to_host(const StoredNode& node, std::uint32_t local
   const Block& block = node.blocks()[local];
   wait_for_block(node, block);
   if (!out.empty()) {
-    device_ops().device_to_host(out.data(), block.data(), static_cast<std::int64_t>(out.size()));
+    device_ops(node.mesh->backend())
+        .device_to_host(out.data(), block.data(), static_cast<std::int64_t>(out.size()));
   }
   return out;
 }

@@ -23,7 +23,9 @@ struct KernelCall {
   // Independent parts [0, parts) of the work, where Kernel::parts said so; otherwise 0 of 1.
   int part = 0;
   int parts = 1;
-  void* native = nullptr;   // the backend's stream; null on the CPU
+  void* native = nullptr;  // the backend's stream; null on the CPU
+  // Bit i: operand i is a literal. Its address is one of host memory, good during the call alone.
+  std::uint32_t literals = 0;
   void* scratch = nullptr;  // shared by the parts and finish, where Kernel::scratch asked for it
 
   // This part's share [begin, end) of n items, in multiples of `grain`.

@@ -120,9 +120,10 @@ class Mover {
     site.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kCopyBytesPerNs);
     Buffer* reads[] = {from.buffer.get()};
     Buffer* writes[] = {to.buffer.get()};
-    launch(site, reads, writes, [copy](int part, int parts, void* native) {
-      device_ops().copy_box(copy, part, parts, native);
-    });
+    launch(site, reads, writes,
+           [copy, ops = &device_ops(from_.mesh->backend())](int part, int parts, void* native) {
+             ops->copy_box(copy, part, parts, native);
+           });
     count(Counter::copies);
     count(Counter::copied_bytes, bytes);
   }

@@ -37,6 +37,7 @@ struct OwnedCall {
   std::vector<void*> out;
   std::vector<ShapedArray> types;  // operands, then results
   std::vector<std::uint64_t> literals;
+  std::uint32_t literal_mask = 0;
   void* scratch = nullptr;
   KernelFn accumulate = nullptr;  // of a call that an addition may take in
 
@@ -52,6 +53,7 @@ void run_owned(void* args, const TaskContext& context) {
   c.parts = context.parts;
   c.native = context.native;
   c.scratch = self->scratch;
+  c.literals = self->literal_mask;
   run_kernel(self->run, c, self->site);
 }
 // As Task::join of an addition in place: what the task before would have made to be added is added
@@ -65,6 +67,7 @@ bool join_owned(void* args, const Task& before, const TaskContext& context) {
     return false;
   KernelCall c{made->in, self->out, made->in_types(), made->out_types(), *made->params};
   c.native = context.native;
+  c.literals = made->literal_mask;
   run_kernel(made->accumulate, c, made->site);
   const KernelCall added{self->in, self->out, self->in_types(), self->out_types(), *self->params};
   run_kernel([](const KernelCall&) {}, added, self->site);
@@ -130,6 +133,7 @@ class LeaderLaunch {
       const Node* node = node_of(step_.in[i]);
       if (node->kind == NodeKind::literal) {
         in_[i] = static_cast<const LiteralNode*>(node)->value;
+        call_.literals |= 1u << i;
         continue;
       }
       const Block& block = static_cast<const StoredNode*>(node)->blocks()[position];
@@ -190,7 +194,7 @@ class LeaderLaunch {
   }
 
   static const Kernel& kernel_of(const Step& step) {
-    const Kernel& kernel = step.primitive.kernels[static_cast<int>(BackendKind::cpu)];
+    const Kernel& kernel = step.primitive.kernel(step.mesh.backend().kind());
     if (!kernel.run) {
       throw DeviceError(std::string(step.primitive.name) + " has no kernel for the backend '" +
                         step.mesh.backend().name() + "'");
@@ -284,6 +288,7 @@ class LeaderLaunch {
     owned->types.assign(call_.in_types.begin(), call_.in_types.end());
     owned->types.insert(owned->types.end(), call_.out_types.begin(), call_.out_types.end());
     owned->literals.resize(step_.in.size());
+    owned->literal_mask = call_.literals;
     for (std::size_t i = 0; i < step_.in.size(); ++i) {
       const Node* node = node_of(step_.in[i]);
       if (node->kind != NodeKind::literal) continue;
@@ -331,7 +336,8 @@ bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const>
 // alive.
 bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   constexpr std::int64_t kLeastPart = 16;
-  if (!step.primitive.dynamic_view || capturing()) return false;
+  if (!step.primitive.dynamic_view || capturing() || !step.mesh.backend().host_addressable())
+    return false;
   const StoredNode* whole = stored_of(step.in[0]);
   if (!whole || out_types[0].nbytes() * kLeastPart < step.in_types[0].nbytes()) return false;
   InlineVector<const void*, 4> data(step.in.size());

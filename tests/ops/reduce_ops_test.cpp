@@ -157,7 +157,7 @@ TEST(Reduce, PartsDoNotShow) {
     const ShapedArray in_type[1] = {ShapedArray(c.shape, f32)};
     ShapedArray out_type[1];
     infer_types(reduce_sum_p, in_type, params, nullptr, out_type);
-    const Kernel& kernel = reduce_sum_p.kernels[static_cast<int>(BackendKind::cpu)];
+    const Kernel& kernel = reduce_sum_p.kernel(DeviceKind::cpu);
     std::vector<std::vector<float>> results;
     for (int parts : {1, 2, 3, 7, 16}) {
       std::vector<float> out(static_cast<std::size_t>(out_type[0].size()), kNaN);

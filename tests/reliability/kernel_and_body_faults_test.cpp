@@ -143,7 +143,7 @@ const Primitive& thrower() {
     Primitive p;
     p.name = "thrower";
     p.abstract_eval = same_type;
-    p.kernels[static_cast<int>(BackendKind::cpu)].run = [](const KernelCall&) { throw Thrown(); };
+    p.kernel(DeviceKind::cpu).run = [](const KernelCall&) { throw Thrown(); };
     return p;
   }();
   return primitive;
