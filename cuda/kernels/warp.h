@@ -1,0 +1,87 @@
+// Exchange among the 32 lanes of a warp, all of which take part. For the .cu files.
+//
+// T has 1, 2, 4 or 8 bytes and is trivially copyable: an integer, a float or a storage type.
+#pragma once
+#include <cuda_runtime.h>
+
+#include "cuda/kernels/scalar.h"
+
+namespace shmap::cuda {
+
+inline constexpr int kWarp = 32;
+inline constexpr unsigned kAllLanes = 0xffffffffu;
+
+namespace warp_detail {
+
+// A value in the bits of one or two registers, which is what the hardware exchanges.
+template <int bytes>
+struct Register {
+  using type = unsigned int;
+};
+template <>
+struct Register<8> {
+  using type = unsigned long long;
+};
+template <class T>
+__device__ __forceinline__ auto to_register(T value) {
+  typename Register<sizeof(T)>::type bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(T));
+  return bits;
+}
+template <class T>
+__device__ __forceinline__ T from_register(typename Register<sizeof(T)>::type bits) {
+  T value;
+  __builtin_memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace warp_detail
+
+// The value of lane `lane`.
+template <class T>
+__device__ __forceinline__ T shuffle(T value, int lane) {
+  return warp_detail::from_register<T>(
+      __shfl_sync(kAllLanes, warp_detail::to_register(value), lane));
+}
+// The value of the lane whose number differs by these bits.
+template <class T>
+__device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
+  return warp_detail::from_register<T>(
+      __shfl_xor_sync(kAllLanes, warp_detail::to_register(value), lane_bits));
+}
+// The value of the lane `distance` below or above; its own where there is none.
+template <class T>
+__device__ __forceinline__ T shuffle_up(T value, int distance) {
+  return warp_detail::from_register<T>(
+      __shfl_up_sync(kAllLanes, warp_detail::to_register(value), static_cast<unsigned>(distance)));
+}
+template <class T>
+__device__ __forceinline__ T shuffle_down(T value, int distance) {
+  return warp_detail::from_register<T>(__shfl_down_sync(kAllLanes, warp_detail::to_register(value),
+                                                        static_cast<unsigned>(distance)));
+}
+
+// op over the warp's values in a balanced tree of neighbours at distance 1, 2, 4, …, in every lane.
+// op is called with the lower lane's value first, so that all lanes get the same bits.
+template <class T, class Op>
+__device__ __forceinline__ T reduce_warp(T value, Op op) {
+  const int lane = static_cast<int>(threadIdx.x) & (kWarp - 1);
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const T other = shuffle_xor(value, distance);
+    value = (lane & distance) != 0 ? op(other, value) : op(value, other);
+  }
+  return value;
+}
+
+// Lane i gets op over the values of lanes 0 … i.
+template <class T, class Op>
+__device__ __forceinline__ T scan_warp(T value, Op op) {
+  const int lane = static_cast<int>(threadIdx.x) & (kWarp - 1);
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const T other = shuffle_up(value, distance);
+    if (lane >= distance) value = op(other, value);
+  }
+  return value;
+}
+
+}  // namespace shmap::cuda
