@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -16,11 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/peak_memory.h"
 #include "bench/support/rows.h"
 #include "bench/support/transformer_layer.h"
-#include "core/device/backend.h"
-#include "core/device/memory_space.h"
-#include "core/device/runtime.h"
 
 namespace {
 
@@ -281,21 +278,15 @@ int print_memory() {
   const Array x = t.data.input();
   const auto f = jit(grad<0, 1>(t.loss()));
   layer::Layer result;
-  std::int64_t peak = 0;
-  for (int k = 0; k < 6; ++k) {
-    if (k == 3)
-      for (MemorySpace* space : runtime().backend().spaces()) space->reset_peak();
+  const auto call = [&] {
     result = layer::Layer();
     auto [of_w, of_x] = f(w, x);
     result = of_w;
     wait_for(result);
     of_x.block_until_ready();
-  }
-  for (MemorySpace* space : runtime().backend().spaces()) peak += space->peak_bytes();
-  const std::string fault = t.check(result);
-  if (!fault.empty()) std::printf("#wrong transformer layer's gradient: %s\n", fault.c_str());
-  std::printf("%lld\n", static_cast<long long>(peak));
-  return fault.empty() ? 0 : 1;
+  };
+  return bench::print_peak_memory("transformer layer's gradient", call,
+                                  [&] { return t.check(result); });
 }
 
 }  // namespace

@@ -6,18 +6,15 @@
 #include <shmap/shmap.h>
 
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/support/peak_memory.h"
 #include "bench/support/rows.h"
 #include "bench/support/transformer_layer.h"
-#include "core/device/backend.h"
-#include "core/device/memory_space.h"
-#include "core/device/runtime.h"
 
 namespace {
 
@@ -72,19 +69,13 @@ int print_memory() {
   const Layer w = t.weights();
   const auto f = jit(t.mapped());
   Array result;
-  std::int64_t peak = 0;
-  for (int k = 0; k < 6; ++k) {
-    if (k == 3)
-      for (MemorySpace* space : runtime().backend().spaces()) space->reset_peak();
+  const auto call = [&] {
     result = Array();
     result = f(x, w);
     result.block_until_ready();
-  }
-  for (MemorySpace* space : runtime().backend().spaces()) peak += space->peak_bytes();
-  const std::string fault = compare(result, reference(t, kChecked));
-  if (!fault.empty()) std::printf("#wrong transformer layer: %s\n", fault.c_str());
-  std::printf("%lld\n", static_cast<long long>(peak));
-  return fault.empty() ? 0 : 1;
+  };
+  return bench::print_peak_memory("transformer layer", call,
+                                  [&] { return compare(result, reference(t, kChecked)); });
 }
 
 }  // namespace
