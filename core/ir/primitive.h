@@ -74,13 +74,14 @@ using DynamicViewFn = std::int64_t (*)(Types in, std::span<const void* const> da
 using KernelFn = void (*)(const KernelCall&);
 // In how many independent parts a call may be split, given so many workers. Null: one.
 using PartsFn = int (*)(const KernelCall&, int workers);
-// How many bytes of KernelCall::scratch a call in call.parts > 1 parts shares; 0: none.
+// How many bytes of KernelCall::scratch a call in call.parts > 1 parts shares, or, of a kernel that
+// is never split (without `parts`), the call has; 0: none.
 using ScratchFn = std::int64_t (*)(const KernelCall&);
 struct Kernel {
   KernelFn run = nullptr;
   PartsFn parts = nullptr;
-  // Where parts give partial results: `run` leaves them in scratch, and `finish`, called once after
-  // all parts, makes the results of them. Not together with in_place.
+  // Of a kernel with parts, where those give partial results: `run` leaves them in scratch, and
+  // `finish`, called once after all parts, makes the results of them. Not together with in_place.
   ScratchFn scratch = nullptr;
   KernelFn finish = nullptr;
   // Adds its result to what result 0 holds. Called only where `accumulates` says that the bits are

@@ -26,7 +26,7 @@ struct KernelCall {
   void* native = nullptr;  // the backend's stream; null on the CPU
   // Bit i: operand i is a literal. Its address is one of host memory, good during the call alone.
   std::uint32_t literals = 0;
-  void* scratch = nullptr;  // shared by the parts and finish, where Kernel::scratch asked for it
+  void* scratch = nullptr;  // where Kernel::scratch asked for it; shared by parts and finish
 
   // This part's share [begin, end) of n items, in multiples of `grain`.
   struct Share {

@@ -90,7 +90,7 @@ class LeaderLaunch {
         in_(step.in.size()),
         results_(out.size()),
         reads_(step.in.size()),
-        writes_(out.size()),
+        writes_(out.size() + 1),
         call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
         site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
     task_.cost_ns = estimate_ns(step, out_types);
@@ -105,12 +105,13 @@ class LeaderLaunch {
     bind_blocks(position, *device.space);
     site_.position = position;
     std::vector<Event> waits;
-    if (!detail::nothing_pending(reads(), writes_)) detail::collect_waits(reads(), writes_, waits);
+    if (!detail::nothing_pending(reads(), writes()))
+      detail::collect_waits(reads(), writes(), waits);
     if (waits.empty() && (stream.runs_at_once(task_.cost_ns) || stream.overtakes(task_.cost_ns))) {
       Task task = task_;
       task.args = this;
       task.run = run_here;
-      return finish(stream.run_at_once(task), reads(), writes_);
+      return finish(stream.run_at_once(task), reads(), writes());
     }
     enqueue(device, stream, waits);
   }
@@ -123,6 +124,7 @@ class LeaderLaunch {
   }
 
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
+  std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
   // Takes the addresses of the operands, and gives the results their buffers.
   void bind_blocks(std::uint32_t position, MemorySpace& space) {
@@ -151,6 +153,16 @@ class LeaderLaunch {
       results_[o] = block.data();
       writes_[o] = block.buffer.get();
     }
+    n_writes_ = results_.size();
+    if (kernel_.scratch && !kernel_.parts) add_scratch(space);
+  }
+
+  // Of a kernel that is never split: the call's own.
+  void add_scratch(MemorySpace& space) {
+    const std::int64_t bytes = kernel_.scratch(call_);
+    scratch_ = bytes != 0 ? space.allocate(bytes) : BufferRef();
+    call_.scratch = bytes != 0 ? scratch_->data() : nullptr;
+    if (bytes != 0) writes_[n_writes_++] = scratch_.get();
   }
 
   // As a task of its own, after what is pending.
@@ -174,13 +186,13 @@ class LeaderLaunch {
         task.parts = 1;
         task.cost_ns = 0;
         task.args = own(kernel_.finish, scratch->data());
-        enqueue_after(stream, task, shared, writes_);
+        enqueue_after(stream, task, shared, writes());
         return;
       }
     }
     // Asked first: nothing may fail between own() and enqueue(), which takes the args over.
     const bool accumulates = task.parts == 1 && kernel_.accumulate && kernel_.accumulates(call_);
-    OwnedCall* const owned = own(kernel_.run, nullptr);
+    OwnedCall* const owned = own(kernel_.run, call_.scratch);
     task.args = owned;
     if (accumulates) {
       owned->accumulate = kernel_.accumulate;
@@ -190,7 +202,7 @@ class LeaderLaunch {
       task.takes = in_[static_cast<std::size_t>(term_)];
       task.join = join_owned;
     }
-    finish(stream.enqueue(task, waits), reads(), writes_);
+    finish(stream.enqueue(task, waits), reads(), writes());
   }
 
   static const Kernel& kernel_of(const Step& step) {
@@ -308,8 +320,9 @@ class LeaderLaunch {
   InlineVector<const void*, 4> in_;
   InlineVector<void*, 2> results_;
   InlineVector<Buffer*, 4> reads_;
-  InlineVector<Buffer*, 2> writes_;
-  std::size_t n_reads_ = 0;
+  InlineVector<Buffer*, 3> writes_;  // the results', and scratch
+  std::size_t n_reads_ = 0, n_writes_ = 0;
+  BufferRef scratch_;
   int term_ = -1;  // of an addition in place: the operand that ends with it, or -1
   KernelCall call_;
   OpSite site_;
