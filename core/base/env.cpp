@@ -17,6 +17,7 @@ namespace {
 
 constexpr double kNoLimit = 9.0e18;
 constexpr const char* kFlagForms = "1, true, on, yes, or 0, false, off, no";
+constexpr const char* kPathForms = "a path or a library's name";
 constexpr const char* kSecondsForms = "seconds, as 30 or 0.5; 0 for never";
 
 constexpr Variable kTable[] = {
@@ -45,6 +46,18 @@ constexpr Variable kTable[] = {
      0, 0},
     {Var::jit_cache, "SHMAP_JIT_CACHE", Kind::integer, "256", "a count from 1 to 1000000",
      "how many programs each jit function keeps: those that were called last", 1, 1e6},
+    {Var::cublaslt_path, "SHMAP_CUBLASLT_PATH", Kind::text, "", kPathForms,
+     "the cuBLASLt that GPUs' matrix products are done by; unset: the system's", 0, 0},
+    {Var::nccl_path, "SHMAP_NCCL_PATH", Kind::text, "", kPathForms,
+     "the NCCL that GPUs communicate by; unset: the system's", 0, 0},
+    {Var::nvrtc_path, "SHMAP_NVRTC_PATH", Kind::text, "", kPathForms,
+     "the NVRTC that compiles fused kernels; unset: the system's", 0, 0},
+    {Var::communicator, "SHMAP_COMMUNICATOR", Kind::text, "auto", "auto, in_process, nccl",
+     "what carries collectives; auto: by the devices and the operation", 0, 0},
+    {Var::tf32, "SHMAP_TF32", Kind::flag, "0", kFlagForms,
+     "GPUs' matrix products of f32 round their operands to TF32", 0, 1},
+    {Var::time_gemms, "SHMAP_TIME_GEMMS", Kind::flag, "1", kFlagForms,
+     "a GPU's first product of each size measures a few algorithms; off: it takes the first", 0, 1},
 };
 
 const Variable& row(Var var) {

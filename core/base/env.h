@@ -19,6 +19,12 @@ enum class Var : std::uint8_t {
   explain_retrace,
   dump,
   jit_cache,
+  cublaslt_path,
+  nccl_path,
+  nvrtc_path,
+  communicator,
+  tf32,
+  time_gemms,
 };
 
 enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };
