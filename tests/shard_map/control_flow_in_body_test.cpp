@@ -249,7 +249,7 @@ TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
       mesh_i(), P("i"), P("i"));
   const auto want = {"psum over 'i' inside a cond that is decided by a value which varies over 'i'",
                      "Move it out of the cond", "psum, pmax, all_gather_invariant",
-                     "control_flow_test.cpp"};
+                     "control_flow_in_body_test.cpp"};
   expect_error<CollectiveError>([&] { branch(arange(8) * 1.f); }, want);
   expect_error<CollectiveError>([&] { make_jaxpr(branch)(arange(8) * 1.f); }, want);
   const auto loop = shard_map(

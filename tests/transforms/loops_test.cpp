@@ -245,7 +245,7 @@ TEST(WhileLoop, TheConditionIsABoolScalar) {
     return while_loop([](Array c) { return c; }, [](Array c) { return c; }, x);
   };
   const auto want = {"while_loop: what the condition returns has type f32[2]",
-                     "a bool scalar is wanted", "any(…) or all(…)", "control_flow_test.cpp"};
+                     "a bool scalar is wanted", "any(…) or all(…)", "loops_test.cpp"};
   expect_error<TypeError>([&] { f(zeros({2})); }, want);
   expect_error<TypeError>([&] { make_jaxpr(f)(zeros({2})); }, want);
 }
