@@ -5,6 +5,13 @@
 
 #include <cstdint>
 
+// Before a loop of a number of iterations that is known: take it apart.
+#if defined(__CUDACC__)
+#define SHMAP_UNROLL _Pragma("unroll")
+#else
+#define SHMAP_UNROLL
+#endif
+
 namespace shmap::cuda {
 
 // Throws DeviceError naming the kernel. `status`: a cudaError_t.

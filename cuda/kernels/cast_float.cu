@@ -1,0 +1,11 @@
+#include "cuda/kernels/cast.h"
+
+namespace shmap::cuda {
+
+UnaryFn cast_float_kernel(DType from, DType to) {
+  UnaryFn kernel = nullptr;
+  with_float(from, [&]<class From>() { kernel = find_cast<From>(to); });
+  return kernel;
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,12 @@
+#include "cuda/kernels/cast.h"
+
+namespace shmap::cuda {
+
+UnaryFn cast_integer_kernel(DType from, DType to) {
+  if (from == DType::bool_) return find_cast<std::uint8_t>(to);
+  UnaryFn kernel = nullptr;
+  with_integer(from, [&]<class From>() { kernel = find_cast<From>(to); });
+  return kernel;
+}
+
+}  // namespace shmap::cuda
