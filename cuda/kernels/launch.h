@@ -5,17 +5,20 @@
 
 #include <cstdint>
 
-// Before a loop of a number of iterations that is known: take it apart.
+// SHMAP_UNROLL, before a loop of a known number of iterations: take it apart. SHMAP_CONSTANT, of a
+// kernel's parameter: it stays where it was handed over, however it is indexed.
 #if defined(__CUDACC__)
 #define SHMAP_UNROLL _Pragma("unroll")
+#define SHMAP_CONSTANT __grid_constant__
 #else
 #define SHMAP_UNROLL
+#define SHMAP_CONSTANT
 #endif
 
 namespace shmap::cuda {
 
-// Throws DeviceError naming the kernel. `status`: a cudaError_t.
-[[noreturn]] void throw_launch_error(const char* kernel, int status);
+// Throws DeviceError naming what could not be enqueued. `status`: a cudaError_t.
+[[noreturn]] void throw_launch_error(const char* what, int status);
 
 // Threads a block where a kernel has no reason for another number.
 inline constexpr int kThreads = 256;

@@ -6,11 +6,12 @@
 namespace shmap::cuda {
 namespace {
 
+// clang-format off
 #define SHMAP_LIGHT(X) X(neg) X(abs) X(sign) X(square) X(floor) X(ceil) X(round) X(sqrt) X(rsqrt)
-#define SHMAP_HEAVY(X)                                                                          \
-  X(exp)                                                                                        \
-  X(expm1) X(log) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(asin) X(acos) X(atan) X(sinh) X(cosh) \
-      X(cbrt) X(logistic) X(erf) X(erf_inv)
+#define SHMAP_HEAVY(X)                                                                  \
+  X(exp) X(expm1) X(log) X(log1p) X(sin) X(cos) X(tan) X(tanh) X(asin) X(acos) X(atan)  \
+  X(sinh) X(cosh) X(cbrt) X(logistic) X(erf) X(erf_inv)
+// clang-format on
 SHMAP_LIGHT(SHMAP_UNARY_OP)
 SHMAP_HEAVY(SHMAP_UNARY_OP)
 

@@ -1,0 +1,25 @@
+// An operand of a KernelCall as the kernels of cuda/kernels take it.
+#pragma once
+#include "core/runtime/kernel.h"
+#include "cuda/kernels/operand.h"
+
+namespace shmap::cuda {
+
+inline bool is_literal(const KernelCall& call, std::size_t i) {
+  return (call.literals >> i & 1u) != 0;
+}
+
+// Of an elementwise primitive, whose operands of rank 0 stand for an array of the result's shape.
+inline Operand operand_of(const KernelCall& call, std::size_t i) {
+  const bool scalar = call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
+  return {call.in[i], is_literal(call, i) ? Operand::literal
+                      : scalar            ? Operand::scalar
+                                          : Operand::whole};
+}
+
+// One element, of which the kernel reads one only.
+inline Operand element_of(const KernelCall& call, std::size_t i) {
+  return {call.in[i], is_literal(call, i) ? Operand::literal : Operand::scalar};
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,30 @@
+// The arithmetic of reducing collectives, enqueued on a stream: elementwise over the ranks.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap::cuda {
+
+enum class CombineOp : std::uint8_t {
+  sum,  // integers and floats; integers wrap
+  prod,
+  max,  // bool too; NaN if any is
+  min,
+  any,  // bitwise or: bool and integers
+  all,  // bitwise and
+};
+
+// The most ranks that one call takes.
+inline constexpr int kMaxRanks = 480;
+
+// out[row * length + i] = op over r of ranks[r][row * stride + i], for row < rows and i < length.
+// The order is one balanced binary tree, a function of n alone: with p the largest power of two up
+// to n, rank p + i folds into rank i first, then neighbours at distance 1, 2, 4, … combine. f16 and
+// bf16 go through the whole tree in f32 and are rounded once. Those are the CPU's bits. `out` may
+// be one of the ranks where stride is length. TypeError where the dtype has no such op, ValueError
+// for more than kMaxRanks ranks. All memory can be reached from the stream's device.
+void combine_ranks(CombineOp op, DType dtype, const void* const* ranks, int n, void* out,
+                   std::int64_t rows, std::int64_t length, std::int64_t stride, void* stream);
+
+}  // namespace shmap::cuda

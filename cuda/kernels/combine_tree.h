@@ -1,0 +1,113 @@
+// The kernel of combine_ranks, for the .cu files that each make some of its ops.
+#pragma once
+#include "cuda/kernels/combine.h"
+#include "cuda/kernels/combine_parts.h"
+#include "cuda/kernels/dispatch.h"
+#include "cuda/kernels/map.h"
+
+namespace shmap::cuda {
+namespace {
+
+// By value, in the kernel's parameters.
+template <int capacity>
+struct Ranks {
+  const void* at[capacity];
+};
+
+template <class Op, class T, int count, int capacity>
+__global__ void __launch_bounds__(kThreads)
+    combine_kernel(const SHMAP_CONSTANT Ranks<capacity> ranks, int n, int leaves, T* out,
+                   std::int64_t rows, std::int64_t length, std::int64_t stride, bool packed) {
+  using C = scalar::Compute<T>;
+  constexpr int kLevels = 9;  // of up to 2^9 - 1 ranks
+  const std::int64_t packs = (length + count - 1) / count,
+                     step = std::int64_t{gridDim.x} * kThreads;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * packs;
+       i += step) {
+    const std::int64_t row = rows == 1 ? 0 : i / packs, begin = (i - row * packs) * count;
+    const std::int64_t rest = length - begin, from = row * stride + begin;
+    const auto load = [&](int rank) {
+      const Source<T> source{static_cast<const T*>(ranks.at[rank]), {}, Operand::whole};
+      const Pack<T, count> given = load_pack<count>(source, from, rest, packed);
+      Pack<C, count> result;
+      SHMAP_UNROLL
+      for (int k = 0; k < count; ++k) result.item[k] = scalar::widen(given.item[k]);
+      return result;
+    };
+    const auto fold = [](const Pack<C, count>& a, const Pack<C, count>& b) {
+      Pack<C, count> result;
+      SHMAP_UNROLL
+      for (int k = 0; k < count; ++k) result.item[k] = Op::run(a.item[k], b.item[k]);
+      return result;
+    };
+    // Of each level the subtree that waits for its right neighbour. Which one that is, is known
+    // from the leaf's number, the same in all threads.
+    Pack<C, count> left[kLevels], value;
+    for (int leaf = 0; leaf < leaves; ++leaf) {
+      value = load(leaf);
+      if (leaf + leaves < n) value = fold(value, load(leaf + leaves));
+      bool climbs = true;
+      SHMAP_UNROLL
+      for (int level = 0; level < kLevels; ++level) {
+        if (!climbs) continue;
+        if ((leaf >> level & 1) != 0) {
+          value = fold(left[level], value);
+        } else {
+          left[level] = value;
+          climbs = false;
+        }
+      }
+    }
+    T* const to = out + row * length + begin;
+    Pack<T, count> result;
+    SHMAP_UNROLL
+    for (int k = 0; k < count; ++k) result.item[k] = scalar::narrow<T>(value.item[k]);
+    if (packed && rest >= count) {
+      *reinterpret_cast<Pack<T, count>*>(to) = result;
+    } else {
+      SHMAP_UNROLL
+      for (int k = 0; k < count; ++k)
+        if (k < rest) to[k] = result.item[k];
+    }
+  }
+}
+
+template <class Op, class T, int capacity>
+void run_combine(const CombineCall& call) {
+  constexpr int count = 16 / static_cast<int>(sizeof(T));
+  Ranks<capacity> ranks;
+  const bool many = call.rows > 1;
+  bool packed =
+      aligned_to<16>(call.out) && (!many || (call.length % count == 0 && call.stride % count == 0));
+  for (int r = 0; r < call.n; ++r) {
+    ranks.at[r] = call.ranks[r];
+    packed = packed && aligned_to<16>(call.ranks[r]);
+  }
+  for (int r = call.n; r < capacity; ++r) ranks.at[r] = nullptr;
+  int leaves = 1;
+  while (2 * leaves <= call.n) leaves *= 2;
+  const std::int64_t packs = (call.length + count - 1) / count;
+  launch("combine_ranks", combine_kernel<Op, T, count, capacity>, grid_for(call.rows * packs),
+         dim3(kThreads), call.stream, ranks, call.n, leaves, static_cast<T*>(call.out), call.rows,
+         call.length, call.stride, packed);
+}
+
+template <class Op, class T>
+void run_combine(const CombineCall& call) {
+  if (call.n <= 16)
+    run_combine<Op, T, 16>(call);
+  else
+    run_combine<Op, T, kMaxRanks>(call);
+}
+
+// Defines name##_op of what elements are computed in.
+#define SHMAP_FOLD_OP(name)                             \
+  struct name##_op {                                    \
+    template <class C>                                  \
+    static __device__ __forceinline__ C run(C a, C b) { \
+      return scalar::name(a, b);                        \
+    }                                                   \
+  };
+
+}  // namespace
+}  // namespace shmap::cuda

@@ -1,0 +1,19 @@
+// Constant and linear contents, enqueued on a stream.
+#pragma once
+#include <cstdint>
+
+#include "cuda/kernels/operand.h"
+#include "shmap/dtype.h"
+
+namespace shmap::cuda {
+
+// Writes n elements of `itemsize` bytes (1, 2, 4 or 8), each a copy of the one at `value`, a scalar
+// or a literal.
+void fill(void* out, Operand value, int itemsize, std::int64_t n, void* stream);
+
+// Writes the array [outer, n, inner] whose elements are their index along the second dim: reduced
+// to an integer dtype modulo its width, or rounded once to a float dtype.
+void iota(DType dtype, void* out, std::int64_t outer, std::int64_t n, std::int64_t inner,
+          void* stream);
+
+}  // namespace shmap::cuda

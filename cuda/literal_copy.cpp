@@ -1,0 +1,17 @@
+#include "cuda/literal_copy.h"
+
+#include "cuda/call_operand.h"
+#include "cuda/kernels/copy.h"
+#include "cuda/kernels/fill.h"
+
+namespace shmap::cuda {
+
+void run_literal_copy(const KernelCall& call) {
+  const std::int64_t bytes = call.out_types[0].nbytes();
+  if (is_literal(call, 0))
+    fill(call.out[0], element_of(call, 0), static_cast<int>(bytes), 1, call.native);
+  else
+    copy_bytes(call.out[0], call.in[0], bytes, call.native);
+}
+
+}  // namespace shmap::cuda
