@@ -28,7 +28,7 @@ void run_all_gather(GroupCall& call) {
   const auto& p = params_as<AllGatherParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, "all_gather")
+  communicator(blocks, CollectiveKind::all_gather)
       .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
 }
 
@@ -52,7 +52,7 @@ void run_psum_scatter(GroupCall& call) {
   const auto& p = params_as<ScatterParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, "psum_scatter")
+  communicator(blocks, CollectiveKind::reduce_scatter)
       .reduce_scatter(blocks, interleaved(call.out[0]->type, p.dimension), Reduction::sum,
                       call.in[0]->type.dtype());
 }

@@ -37,7 +37,7 @@ void run_all_gather_invariant(GroupCall& call) {
   const auto& p = params_as<AllGatherParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, "all_gather_invariant")
+  communicator(blocks, CollectiveKind::all_gather)
       .all_gather(blocks, interleaved(call.in[0]->type, p.dimension));
 }
 

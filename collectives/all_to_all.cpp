@@ -84,7 +84,7 @@ void run_all_to_all(GroupCall& call) {
   const auto& p = params_as<AllToAllParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, "all_to_all")
+  communicator(blocks, CollectiveKind::all_to_all)
       .all_to_all(blocks, make_exchange(call.in[0]->type, call.out[0]->type, p));
 }
 

@@ -22,7 +22,8 @@ void run_broadcast_from(GroupCall& call) {
   const auto& p = params_as<SourceParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, {});
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, "broadcast_from").broadcast(blocks, static_cast<std::uint32_t>(p.rank));
+  communicator(blocks, CollectiveKind::broadcast)
+      .broadcast(blocks, static_cast<std::uint32_t>(p.rank));
 }
 
 // The source gets the cotangent; the others' blocks had no part in the result. Where variance is

@@ -31,6 +31,7 @@ class Builder {
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) place(p);
     make_slots();
     for (CliqueTable::Site& site : table_.sites) make_members(site);
+    list_cliques();
     return std::move(table_);
   }
 
@@ -115,6 +116,16 @@ class Builder {
       return false;
     };
     std::sort(site.folded.begin(), site.folded.end(), before);
+  }
+
+  void list_cliques() {
+    const std::size_t groups = std::max<std::size_t>(groups_.size(), 1);
+    table_.cliques.assign(cliques_.members.size() * groups,
+                          std::vector<std::uint32_t>(table_.ranks));
+    for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) {
+      const Rank rank = rank_of(p);
+      table_.cliques[cliques_.clique_of[p] * groups + rank.group][rank.rank] = p;
+    }
   }
 
   const detail::MeshImpl& mesh_;

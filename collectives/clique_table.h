@@ -35,6 +35,9 @@ struct CliqueTable {
   std::vector<Slot> slots;             // by site
   std::vector<std::uint32_t> site_of;  // by position
   std::vector<std::uint32_t> slot_of;  // by position
+  // All of them, whatever the operand varies over: [clique][rank] -> position. Each position is in
+  // one.
+  std::vector<std::vector<std::uint32_t>> cliques;
 };
 
 // `varying`: the mask of mesh axes over which the operand varies. axes: names, all of them the

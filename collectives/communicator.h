@@ -43,8 +43,9 @@ struct Exchange {
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  // out = the ranks' blocks combined elementwise, by one tree whose shape and order depend on the
-  // clique alone.
+  // out = the ranks' blocks combined elementwise. In process by one balanced tree whose shape and
+  // order depend on the clique alone; a library's sums of floats have the order that it takes, the
+  // same on all ranks.
   virtual void all_reduce(const GroupBlocks& blocks, Reduction op, DType dtype) = 0;
   // out = the ranks' blocks, interleaved in order of rank.
   virtual void all_gather(const GroupBlocks& blocks, const Interleaved& parts) = 0;
@@ -58,7 +59,19 @@ class Communicator {
   virtual void broadcast(const GroupBlocks& blocks, std::uint32_t rank) = 0;
 };
 
-// The one for this mesh's devices. CollectiveError where there is none that reaches all of them.
-Communicator& communicator(const detail::MeshImpl& mesh, const char* what);
+// Which of the calls above.
+enum class CollectiveKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  permute,
+  broadcast
+};
+
+// The one for this call: by the devices of its cliques and by its kind, never by a timing, so that
+// every run of a program takes the same (collectives/choose.h). CollectiveError where there is none
+// that reaches all of them, or where SHMAP_COMMUNICATOR asks for one that cannot.
+Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind);
 
 }  // namespace shmap

@@ -8,7 +8,6 @@
 #include "collectives/piece_work.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
-#include "core/ir/trace.h"
 #include "core/runtime/launch.h"
 
 namespace shmap {
@@ -302,17 +301,6 @@ void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) 
     }
   }
   share_sites(g, results.span());
-}
-
-Communicator& communicator(const detail::MeshImpl& mesh, const char* what) {
-  // Never destroyed: static variables may still compute while the process leaves.
-  static auto& in_process = *new InProcessCommunicator();
-  if (!mesh.fully_addressable()) {
-    throw CollectiveError(std::string(what) + ": the mesh " + to_string(Mesh(&mesh)) +
-                          " has devices of other processes, and there is no communicator between "
-                          "processes in this build");
-  }
-  return in_process;
 }
 
 }  // namespace shmap

@@ -46,7 +46,7 @@ void run(GroupCall& call, Reduction op) {
   const auto& p = params_as<AxesParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, call.primitive.name).all_reduce(blocks, op, call.in[0]->type.dtype());
+  communicator(blocks, CollectiveKind::all_reduce).all_reduce(blocks, op, call.in[0]->type.dtype());
 }
 void run_pmax(GroupCall& call) { run(call, Reduction::max); }
 void run_pmin(GroupCall& call) { run(call, Reduction::min); }

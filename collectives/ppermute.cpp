@@ -26,7 +26,7 @@ void run_ppermute(GroupCall& call) {
   InlineVector<int, 32> source(blocks.cliques.ranks);
   std::fill(source.begin(), source.end(), -1);
   for (const auto& [from, to] : p.perm) source[static_cast<std::size_t>(to)] = from;
-  communicator(call.mesh, "ppermute").permute(blocks, source.span());
+  communicator(blocks, CollectiveKind::permute).permute(blocks, source.span());
 }
 
 // What was sent comes back. A rank that sent nothing has no part in the result.

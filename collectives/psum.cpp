@@ -38,7 +38,8 @@ void run_psum(GroupCall& call) {
   const auto& p = params_as<AxesParams>(call.params);
   const GroupBlocks blocks = group_blocks(call, p.axes, p.groups);
   if (begin_collective(blocks)) return;
-  communicator(call.mesh, "psum").all_reduce(blocks, Reduction::sum, call.in[0]->type.dtype());
+  communicator(blocks, CollectiveKind::all_reduce)
+      .all_reduce(blocks, Reduction::sum, call.in[0]->type.dtype());
 }
 
 // Each device's operand counts once in the sum, so it gets the sum's cotangent. Sums of groups are
@@ -97,7 +98,7 @@ Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind k
   const Reduction op = kind == FactorKind::sum   ? Reduction::sum
                        : kind == FactorKind::max ? Reduction::max
                                                  : Reduction::min;
-  communicator(*in.mesh, primitive.name).all_reduce(blocks, op, in.type.dtype());
+  communicator(blocks, CollectiveKind::all_reduce).all_reduce(blocks, op, in.type.dtype());
   return out;
 }
 

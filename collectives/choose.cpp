@@ -1,0 +1,58 @@
+#include "collectives/choose.h"
+
+#include <vector>
+
+#include "collectives/in_process.h"
+#include "core/base/env.h"
+
+namespace shmap {
+
+namespace {
+
+std::vector<CommunicatorOption>& options() {
+  static auto* list = new std::vector<CommunicatorOption>();  // lives for ever, as the choices do
+  return *list;
+}
+
+// Null: the choice is free. In process: an option without `find`.
+const CommunicatorOption* demanded() {
+  const std::string name = env::text(env::Var::communicator);
+  if (name == "auto") return nullptr;
+  static constexpr CommunicatorOption kInProcess = {"in_process", nullptr};
+  if (name == kInProcess.name) return &kInProcess;
+  std::string known = "auto, in_process";
+  for (const CommunicatorOption& option : options()) {
+    if (name == option.name) return &option;
+    known += std::string(", ") + option.name;
+  }
+  throw ValueError("SHMAP_COMMUNICATOR=\"" + name + "\": this build has " + known);
+}
+
+}  // namespace
+
+void register_communicator(const CommunicatorOption& option) { options().push_back(option); }
+
+Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
+  // Never destroyed: static variables may still compute while the process leaves.
+  static auto& in_process = *new InProcessCommunicator();
+  static const CommunicatorOption* const only = demanded();
+  if (!blocks.mesh.fully_addressable()) {
+    throw CollectiveError(std::string(blocks.primitive.name) + ": the mesh " +
+                          to_string(Mesh(&blocks.mesh)) +
+                          " has devices of other processes, and there is no communicator between "
+                          "processes in this build");
+  }
+  // A permutation of one rank moves nothing.
+  if (blocks.cliques.ranks == 1 || (only != nullptr && only->find == nullptr)) return in_process;
+  if (only != nullptr) {
+    std::string why_not;
+    if (Communicator* found = only->find(blocks, kind, /*demanded=*/true, &why_not)) return *found;
+    throw CollectiveError(std::string(blocks.primitive.name) + ": SHMAP_COMMUNICATOR=" +
+                          only->name + ", which cannot carry it: " + why_not);
+  }
+  for (const CommunicatorOption& option : options())
+    if (Communicator* found = option.find(blocks, kind, /*demanded=*/false, nullptr)) return *found;
+  return in_process;
+}
+
+}  // namespace shmap
