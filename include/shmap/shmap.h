@@ -23,6 +23,7 @@
 #include "shmap/device.h"
 #include "shmap/dtype.h"
 #include "shmap/error.h"
+#include "shmap/extend.h"
 #include "shmap/grad.h"
 #include "shmap/half.h"
 #include "shmap/io.h"

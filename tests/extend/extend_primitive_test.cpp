@@ -1,0 +1,236 @@
+// shmap-test: devices
+// Users' primitives: eagerly, in bodies, in programs, differentiated and mapped, by rules and
+// kernels of their own; and what is said where one is missing.
+#include "shmap/extend.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+
+#include "tests/support/error_text.h"
+
+namespace shmap {
+namespace {
+
+using extend::Arrays;
+using extend::ArrayTypes;
+using extend::KernelArgs;
+using test::expect_error;
+using testing::ElementsAre;
+
+Mesh mesh_i() { return make_mesh({8}, {"i"}); }
+
+ShapedArray same(const ShapedArray& a) { return a; }
+
+template <class T>
+void mul_add_elements(const KernelArgs& k) {
+  const auto at = [&](std::size_t i, std::int64_t e) {
+    return k.input<T>(i)[k.in_types[i].dims().num_elements() == 1 ? 0 : e];
+  };
+  for (std::int64_t e = 0; e < k.out_types[0].dims().num_elements(); ++e)
+    k.output<T>()[e] = at(0, e) * at(1, e) + at(2, e);
+}
+
+// x y + z by a kernel on the CPU, and by its impl elsewhere.
+extend::Primitive mul_add_with_kernel() {
+  extend::Primitive p("mul_add");
+  p.def_abstract_eval([](ShapedArray a, ShapedArray, ShapedArray) { return a; })
+      .def_impl([](Array x, Array y, Array z) { return x * y + z; })
+      .def_cpu_kernel([](const KernelArgs& k) {
+        k.in_types[0].dtype() == f32 ? mul_add_elements<float>(k)
+                                     : mul_add_elements<std::int32_t>(k);
+      })
+      .def_jvp([p](Arrays x, Arrays dx) {
+        return std::pair{p.bind(x[0], x[1], x[2]), dx[0] * x[1] + x[0] * dx[1] + dx[2]};
+      })
+      .def_batching([p](Arrays x, std::vector<int> dims) {
+        for (std::size_t i = 0; i < x.size(); ++i) EXPECT_LE(dims[i], 0);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+          if (dims[i] < 0) {
+            for (std::size_t j = 0; j < x.size(); ++j)
+              if (dims[j] >= 0) x[i] = broadcast_to(x[i], x[j].shape());
+          }
+        }
+        return std::pair{p.bind(x[0], x[1], x[2]), 0};
+      })
+      .def_sharding_rule([](ArrayTypes in, ArrayTypes) {
+        const std::string dims =
+            std::string("abcdefgh").substr(0, static_cast<std::size_t>(in[0].rank()));
+        return dims + "," + dims + "," + dims + "->" + dims;
+      });
+  return p;
+}
+// The same of other ops alone.
+extend::Primitive mul_add_of_ops() {
+  extend::Primitive p("mul_add");
+  p.def_impl([](Array x, Array y, Array z) {
+     return x * y + z;
+   }).def_abstract_eval([](ShapedArray a, ShapedArray, ShapedArray) { return a; });
+  return p;
+}
+
+class Both : public testing::TestWithParam<bool> {
+ protected:
+  extend::Primitive mul_add = GetParam() ? mul_add_with_kernel() : mul_add_of_ops();
+};
+INSTANTIATE_TEST_SUITE_P(ExtendPrimitive, Both, testing::Bool(),
+                         [](const auto& info) { return info.param ? "Kernel" : "Impl"; });
+
+TEST_P(Both, RunsOnHostScalars) {
+  EXPECT_EQ(mul_add.bind(2, 3, 4).item<std::int32_t>(), 10);
+  EXPECT_EQ(mul_add.name(), "mul_add");
+}
+
+TEST_P(Both, RunsOnArraysAndUnderJit) {
+  const Array x = arange(4) + 1.f, y = full({4}, 2.f), z = full({4}, 0.5f);
+  EXPECT_THAT(mul_add.bind(x, y, z).to_vector<float>(), ElementsAre(2.5f, 4.5f, 6.5f, 8.5f));
+  const auto f = jit([p = mul_add](Array x, Array y, Array z) { return p.bind(x, y, z) * 2.f; });
+  for (int call = 0; call < 3; ++call)
+    EXPECT_THAT(f(x, y, z).to_vector<float>(), ElementsAre(5, 9, 13, 17)) << call;
+  EXPECT_EQ(jit([p = mul_add](Array x) { return p.bind(x, x, x); })(2).item<std::int32_t>(), 6);
+}
+
+TEST_P(Both, StandsInPrograms) {
+  const auto program = make_jaxpr([p = mul_add](Array x, Array y) { return p.bind(x, y, 1.f); })(
+      zeros({3}), zeros({3}));
+  EXPECT_EQ(to_string(program),
+            "{ lambda a:f32[3], b:f32[3] .\n  let c:f32[3] = mul_add a b 1.0\n  in ( c ) }");
+}
+
+TEST_P(Both, RunsInBodiesAndVariesAsItsOperands) {
+  const auto body = [p = mul_add](Array x, Array w) {
+    Array y = p.bind(x, w, x);
+    EXPECT_EQ(y.vma(), std::vector<std::string>{"i"});
+    return psum(y, "i");
+  };
+  const auto mapped = shard_map(body, mesh_i(), {P("i"), P()}, P());
+  const Array x = arange(16) * 1.f, w = full({2}, 3.f);
+  EXPECT_THAT(mapped(x, w).to_vector<float>(), ElementsAre(4 * 56, 4 * 64));
+  const auto staged = jit(mapped);
+  for (int call = 0; call < 3; ++call)
+    EXPECT_THAT(staged(x, w).to_vector<float>(), ElementsAre(4 * 56, 4 * 64)) << call;
+}
+
+TEST_P(Both, TakesSplitArrays) {
+  const NamedSharding rows(mesh_i(), P("i"));
+  const Array x = device_put(arange(16) * 1.f, rows);
+  const Array y = mul_add.bind(x, x, x);
+  for (std::int64_t k = 0; k < 16; ++k)
+    EXPECT_EQ(y.to_vector<float>()[static_cast<std::size_t>(k)], static_cast<float>(k * k + k));
+  EXPECT_EQ(y.sharding(), rows);
+}
+
+TEST(ExtendPrimitive, IsDifferentiatedAndMapped) {
+  const extend::Primitive mul_add = mul_add_with_kernel();
+  const auto f = [p = mul_add](Array x, Array y) { return sum(p.bind(x, y, x)); };
+  const Array x = arange(3) + 1.f, y = arange(3) * 2.f;
+  EXPECT_THAT(grad(f)(x, y).to_vector<float>(), ElementsAre(1, 3, 5));
+  EXPECT_THAT(grad<1>(f)(x, y).to_vector<float>(), ElementsAre(1, 2, 3));
+  EXPECT_THAT(jit(grad(f))(x, y).to_vector<float>(), ElementsAre(1, 3, 5));
+  const Array xs = reshape(arange(6) * 1.f, {2, 3});
+  EXPECT_THAT(vmap(f, {0, none})(xs, y).to_vector<float>(), ElementsAre(13, 40));
+  EXPECT_THAT(vmap(grad(f), {0, none})(xs, y).to_vector<float>(), ElementsAre(1, 3, 5, 1, 3, 5));
+}
+
+TEST(ExtendPrimitive, IsTransposedByItsRule) {
+  extend::Primitive thrice("thrice");
+  thrice.def_abstract_eval(same)
+      .def_impl([](Array x) { return x * 3.f; })
+      .def_jvp([thrice](Arrays x, Arrays dx) {
+        return std::pair{thrice.bind(x[0]), thrice.bind(dx[0])};
+      })
+      .def_transpose([thrice](Arrays bars, Arrays operands) {
+        EXPECT_EQ(operands[0].node(), nullptr);
+        return thrice.bind(bars[0]);
+      });
+  EXPECT_EQ(grad([thrice](Array x) { return thrice.bind(x) * x; })(2.f).item<float>(), 12);
+}
+
+TEST(ExtendPrimitive, OfSeveralResults) {
+  extend::Primitive both("sum_and_difference");
+  both.def_abstract_eval([](ShapedArray a, ShapedArray) {
+        return ArrayTypes{a, a};
+      })
+      .def_impl([](Arrays x) {
+        return Arrays{x[0] + x[1], x[0] - x[1]};
+      });
+  const auto f = [both](Array x, Array y) {
+    Arrays out = both.bind_all({x, y});
+    return std::pair{out[0], out[1]};
+  };
+  for (int call = 0; call < 3; ++call) {
+    auto [s, d] = call == 0 ? f(5.f, 2.f) : jit(f)(5.f, 2.f);
+    EXPECT_EQ(s.item<float>(), 7);
+    EXPECT_EQ(d.item<float>(), 3);
+  }
+  expect_error<TypeError>([&] { both.bind(1, 2); }, {"sum_and_difference", "has 2", "bind_all"});
+}
+
+TEST(ExtendPrimitive, SaysWhichRuleIsMissing) {
+  const extend::Primitive bare("bare");
+  expect_error<TypeError>([&] { bare.bind(1); }, {"bare has no def_abstract_eval"});
+  extend::Primitive typed("typed");
+  typed.def_abstract_eval(same);
+  expect_error<TypeError>([&] { typed.bind(1); }, {"typed has neither a def_impl nor a kernel"});
+  extend::Primitive value("value");
+  value.def_impl([](Array x) { return x + 1; });
+  EXPECT_EQ(value.bind(1).item<std::int32_t>(), 2);
+  expect_error<TypeError>([&] { jit([&](Array x) { return value.bind(x); })(1); },
+                          {"value has no def_abstract_eval"});
+  const extend::Primitive plain = mul_add_of_ops();
+  expect_error<TypeError>([&] { grad([&](Array x) { return plain.bind(x, x, x); })(1.f); },
+                          {"mul_add", "no rule has been written for it"});
+}
+
+// Functions that cannot be called as the rule wants are accepted, and said to be wrong when needed.
+TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
+  extend::Primitive p("p");
+  p.def_abstract_eval([](ShapedArray a) { return a; })
+      .def_impl([](Array x) { return x; })
+      .def_cuda_kernel([] {})
+      .def_jvp([] {})
+      .def_transpose([] {})
+      .def_batching([] {})
+      .def_sharding_rule([] {});
+  EXPECT_EQ(p.bind(1).item<std::int32_t>(), 1);
+  expect_error<TypeError>([&] { p.bind(1, 2); }, {"def_abstract_eval", "2 operands"});
+  expect_error<TypeError>([&] { grad([&](Array x) { return p.bind(x); })(1.f); }, {"def_jvp"});
+  expect_error<TypeError>([&] { vmap([&](Array x) { return p.bind(x); })(zeros({2})); },
+                          {"def_batching"});
+  expect_error<Error>([&] { p.def_jvp([](Arrays x, Arrays dx) {
+                              return std::pair{x, dx};
+                            }); },
+                      {"p:", "after the first bind"});
+}
+
+TEST(ExtendPrimitive, ItsKernelsErrorsNameIt) {
+  if (devices()[0].kind() != DeviceKind::cpu) GTEST_SKIP() << "a kernel of CPU devices";
+  extend::Primitive p("fails");
+  p.def_abstract_eval(same).def_cpu_kernel(
+      [](const KernelArgs&) { throw std::runtime_error("no luck"); });
+  expect_error<DeviceError>([&] { p.bind(ones({2})).block_until_ready(); },
+                            {"no luck", "fails", "CpuDevice"});
+  EXPECT_EQ((ones({2}) + 1.f).to_vector<float>()[0], 2);
+}
+
+TEST(ExtendPrimitive, ShardingRulesAreChecked) {
+  const Array x = device_put(zeros({8, 2}), NamedSharding(mesh_i(), P("i")));
+  const auto with = [](const char* rule) {
+    extend::Primitive p("ruled");
+    p.def_abstract_eval(same)
+        .def_impl([](Array x) { return x; })
+        .def_cpu_kernel([](const KernelArgs& k) {
+          std::copy_n(k.input<float>(0), k.in_types[0].dims().num_elements(), k.output<float>());
+        });
+    p.def_sharding_rule(rule);
+    return p;
+  };
+  EXPECT_EQ(with("ab->ab").bind(x).sharding(), x.sharding());
+  expect_error<ValueError>([&] { with("ab").bind(x); }, {"\"ab\"", "has no '->'"});
+  expect_error<ValueError>([&] { with("a->a").bind(x); }, {"gives 1 dims", "f32[8,2]"});
+  expect_error<ValueError>([&] { with("ab,ab->ab").bind(x); }, {"has 2 operands", "there are 1"});
+  expect_error<ValueError>([&] { with("aa->aa").bind(x); }, {"one letter to dims of 8 and 2"});
+}
+
+}  // namespace
+}  // namespace shmap
