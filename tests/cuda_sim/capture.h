@@ -1,0 +1,57 @@
+// Capture and graph: what streams record instead of running.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "op.h"
+
+namespace shmap_sim {
+struct Graph;
+}
+
+struct CUgraphNode_st {
+  shmap_sim::Graph* graph;
+  int index;
+};
+
+namespace shmap_sim {
+
+struct Node {
+  std::shared_ptr<const Work> work;
+  std::vector<int> after;  // ascending; all below the node's own index
+  std::unique_ptr<CUgraphNode_st> handle;
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+};
+
+struct Capture {
+  std::uint64_t id = 0;
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
+  std::thread::id thread;
+  Stream* origin = nullptr;
+  std::vector<std::shared_ptr<Stream>> streams;  // the origin and those that joined
+  std::shared_ptr<Graph> graph;
+  bool invalid = false;
+  bool ended = false;
+};
+
+// An instantiated graph. A launch keeps the plan that it started with.
+struct Exec {
+  std::shared_ptr<const Graph> graph;
+  std::vector<std::vector<int>> before;  // successors of each node
+  std::shared_ptr<Op> last;              // launch; the next one waits for it
+};
+
+// One launch under way.
+struct GraphRun {
+  std::shared_ptr<const Graph> graph;
+  std::vector<int> blockers;  // left, of each node
+  std::vector<int> ready;
+  std::vector<std::vector<int>> before;
+};
+
+}  // namespace shmap_sim

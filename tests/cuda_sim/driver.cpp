@@ -1,0 +1,202 @@
+// The module API: images are paths of shared objects, and kernels what those export. README.md.
+#include <dlfcn.h>
+
+#include <cstring>
+
+#include "cuda.h"
+#include "cuda_sim.h"
+#include "runtime.h"
+
+struct CUmod_st {
+  void* library;
+};
+struct CUfunc_st {
+  shmap_sim::KernelEntry entry;
+  std::string name;
+};
+
+namespace shmap_sim {
+namespace {
+
+struct Modules {
+  std::unordered_map<CUmodule, std::vector<std::unique_ptr<CUfunc_st>>> loaded;
+};
+// Under the runtime's mutex.
+Modules& modules() {
+  static Modules* const all = new Modules;
+  return *all;
+}
+
+template <class Body>
+CUresult driver_api(const char* function, unsigned flags, Body&& body) {
+  // The driver's codes are the runtime's numbers, but for those that both lists name differently.
+  const cudaError_t before = this_thread.last_error;
+  const cudaError_t error = api(function, flags, body);
+  this_thread.last_error = before;  // the driver API leaves the runtime's last error alone
+  return static_cast<CUresult>(error == cudaErrorInvalidConfiguration ? cudaErrorInvalidValue
+                                                                      : error);
+}
+
+CUresult load(const char* function, CUmodule* module, const void* image) {
+  return driver_api(function, kUnsafe, [&](Runtime&, Lock& lock) {
+    if (module == nullptr || image == nullptr) return cudaErrorInvalidValue;
+    const auto* path = static_cast<const char*>(image);
+    if (std::strchr(path, '/') == nullptr) return cudaErrorInvalidKernelImage;
+    lock.unlock();  // the image's initialisers may do as they like
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) complain(std::string("an image can't be loaded: ") + dlerror());
+    lock.lock();
+    if (library == nullptr) return cudaErrorInvalidKernelImage;
+    *module = new CUmod_st{library};
+    modules().loaded[*module];
+    return cudaSuccess;
+  });
+}
+
+bool is_function(CUfunction f) {
+  for (const auto& [module, functions] : modules().loaded) {
+    for (const auto& function : functions) {
+      if (function.get() == f) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace shmap_sim
+
+using namespace shmap_sim;
+
+extern "C" {
+
+static CUresult sim_cuModuleLoadData(CUmodule* module, const void* image) {
+  return load("cuModuleLoadData", module, image);
+}
+
+static CUresult sim_cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*,
+                                       void**) {
+  return load("cuModuleLoadDataEx", module, image);
+}
+
+static CUresult sim_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const char* name) {
+  return driver_api("cuModuleGetFunction", 0, [&](Runtime&, Lock&) {
+    if (hfunc == nullptr || name == nullptr) return cudaErrorInvalidValue;
+    const auto module = modules().loaded.find(hmod);
+    if (module == modules().loaded.end()) return cudaErrorInvalidResourceHandle;
+    void* symbol = dlsym(hmod->library, (std::string("shmap_sim_kernel_") + name).c_str());
+    if (symbol == nullptr) return cudaErrorSymbolNotFound;
+    const KernelEntry entry = reinterpret_cast<KernelEntry (*)()>(symbol)();
+    module->second.push_back(std::make_unique<CUfunc_st>(CUfunc_st{entry, name}));
+    *hfunc = module->second.back().get();
+    return cudaSuccess;
+  });
+}
+
+// Waits for all work: a kernel of the image may be queued. (Those in graphs are the caller's care.)
+static CUresult sim_cuModuleUnload(CUmodule hmod) {
+  return driver_api("cuModuleUnload", kUnsafe, [&](Runtime& r, Lock& lock) {
+    if (modules().loaded.count(hmod) == 0) return cudaErrorInvalidResourceHandle;
+    for (int d = 0; d < static_cast<int>(r.devices.size()); ++d) wait_for(r, lock, pending(r, d));
+    for (const auto& function : modules().loaded[hmod]) r.kernels.erase(function->entry.function);
+    modules().loaded.erase(hmod);
+    dlclose(hmod->library);
+    delete hmod;
+    return cudaSuccess;
+  });
+}
+
+static CUresult sim_cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                                   unsigned by, unsigned bz, unsigned shared, CUstream stream,
+                                   void** params, void** extra) {
+  return driver_api("cuLaunchKernel", 0, [&](Runtime& r, Lock& lock) {
+    if (!is_function(f)) return cudaErrorInvalidResourceHandle;
+    if (extra != nullptr) return cudaErrorInvalidValue;
+    const cudaLaunchConfig_t config{dim3(gx, gy, gz), dim3(bx, by, bz), shared, stream, nullptr, 0};
+    return enqueue_kernel(r, lock, config, f->entry.function, f->entry.type, params,
+                          f->name.c_str());
+  });
+}
+
+static CUresult sim_cuFuncGetAttribute(int* pi, CUfunction_attribute attrib, CUfunction hfunc) {
+  return driver_api("cuFuncGetAttribute", 0, [&](Runtime&, Lock&) {
+    if (!is_function(hfunc)) return cudaErrorInvalidResourceHandle;
+    if (pi == nullptr) return cudaErrorInvalidValue;
+    *pi = attrib == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK           ? 1024
+          : attrib == CU_FUNC_ATTRIBUTE_NUM_REGS                      ? 32
+          : attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ? 49152
+                                                                      : 0;
+    return cudaSuccess;
+  });
+}
+
+static CUresult sim_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
+  return driver_api("cuFuncSetAttribute", 0, [&](Runtime&, Lock&) {
+    if (!is_function(hfunc)) return cudaErrorInvalidResourceHandle;
+    return attrib == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value >= 0 &&
+                   value <= 232448
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
+  });
+}
+
+static CUresult sim_cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction func,
+                                                                int block_size, size_t shared) {
+  const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+      blocks, static_cast<const void*>(func), block_size, shared);
+  return static_cast<CUresult>(error);
+}
+
+static CUresult sim_cuGetErrorString(CUresult error, const char** text) {
+  if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *text = cudaGetErrorString(static_cast<cudaError_t>(error));
+  return CUDA_SUCCESS;
+}
+
+static CUresult sim_cuGetErrorName(CUresult error, const char** text) {
+  if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *text = cudaGetErrorName(static_cast<cudaError_t>(error));
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"
+
+cudaError_t cudaGetDriverEntryPoint(const char* symbol, void** funcPtr, unsigned long long,
+                                    enum cudaDriverEntryPointQueryResult* driverStatus) {
+  return api("cudaGetDriverEntryPoint", kEvenIfLost, [&](Runtime&, Lock&) {
+    if (symbol == nullptr || funcPtr == nullptr) return cudaErrorInvalidValue;
+    struct Entry {
+      const char* name;
+      void* function;
+    };
+#define SHMAP_SIM_ENTRY(name) \
+  { #name, reinterpret_cast < void*>(&sim_##name) }
+    static const Entry entries[] = {
+        SHMAP_SIM_ENTRY(cuModuleLoadData),
+        SHMAP_SIM_ENTRY(cuModuleLoadDataEx),
+        SHMAP_SIM_ENTRY(cuModuleGetFunction),
+        SHMAP_SIM_ENTRY(cuModuleUnload),
+        SHMAP_SIM_ENTRY(cuLaunchKernel),
+        SHMAP_SIM_ENTRY(cuFuncGetAttribute),
+        SHMAP_SIM_ENTRY(cuFuncSetAttribute),
+        SHMAP_SIM_ENTRY(cuOccupancyMaxActiveBlocksPerMultiprocessor),
+        SHMAP_SIM_ENTRY(cuGetErrorString),
+        SHMAP_SIM_ENTRY(cuGetErrorName),
+    };
+#undef SHMAP_SIM_ENTRY
+    *funcPtr = nullptr;
+    for (const Entry& entry : entries) {
+      if (std::strcmp(entry.name, symbol) == 0) *funcPtr = entry.function;
+    }
+    const bool found = *funcPtr != nullptr;
+    if (driverStatus != nullptr) {
+      *driverStatus = found ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    }
+    return found || driverStatus != nullptr ? cudaSuccess : cudaErrorSymbolNotFound;
+  });
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** funcPtr, unsigned int,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult* driverStatus) {
+  return cudaGetDriverEntryPoint(symbol, funcPtr, flags, driverStatus);
+}

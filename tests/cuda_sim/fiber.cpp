@@ -1,0 +1,135 @@
+#include "fiber.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#if !defined(__x86_64__)
+#include <ucontext.h>
+#endif
+
+namespace shmap_sim {
+namespace {
+
+constexpr std::size_t kStack = std::size_t{256} << 10;
+
+std::size_t page() {
+  static const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return size;
+}
+
+}  // namespace
+
+#if defined(__x86_64__)
+
+// Saves what the ABI asks a callee to keep on the old stack and takes it from the new one.
+// (swapcontext would make two system calls each time.)
+asm(R"(
+.text
+.p2align 4
+.globl shmap_sim_switch
+.hidden shmap_sim_switch
+.type shmap_sim_switch, @function
+shmap_sim_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+.size shmap_sim_switch, .-shmap_sim_switch
+.globl shmap_sim_enter
+.hidden shmap_sim_enter
+.type shmap_sim_enter, @function
+shmap_sim_enter:
+  movq %r12, %rdi
+  callq *%r13
+  ud2
+.size shmap_sim_enter, .-shmap_sim_enter
+)");
+extern "C" {
+void shmap_sim_switch(void** save, void* to) __attribute__((visibility("hidden")));
+void shmap_sim_enter() __attribute__((visibility("hidden")));
+}
+
+struct Fiber::Context {
+  void* inside;   // stack pointer of the fiber while it is suspended
+  void* outside;  // of who resumed it
+};
+
+void Fiber::start(void (*entry)(void*), void* argument) {
+  auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + page() + kStack);
+  *--top = 0;  // keeps the stack aligned to 16 bytes at the call in shmap_sim_enter
+  *--top = 0;
+  *--top = reinterpret_cast<std::uintptr_t>(&shmap_sim_enter);
+  *--top = 0;                                           // rbp
+  *--top = 0;                                           // rbx
+  *--top = reinterpret_cast<std::uintptr_t>(argument);  // r12
+  *--top = reinterpret_cast<std::uintptr_t>(entry);     // r13
+  *--top = 0;                                           // r14
+  *--top = 0;                                           // r15
+  context_->inside = top;
+}
+
+void Fiber::resume() { shmap_sim_switch(&context_->outside, context_->inside); }
+void Fiber::suspend() { shmap_sim_switch(&context_->inside, context_->outside); }
+
+#else
+
+struct Fiber::Context {
+  ucontext_t inside;
+  ucontext_t outside;
+  void (*entry)(void*);
+  void* argument;
+};
+
+void Fiber::start(void (*entry)(void*), void* argument) {
+  context_->entry = entry;
+  context_->argument = argument;
+  getcontext(&context_->inside);
+  context_->inside.uc_stack.ss_sp = stack_ + page();
+  context_->inside.uc_stack.ss_size = kStack;
+  context_->inside.uc_link = nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(context_);
+  makecontext(&context_->inside, reinterpret_cast<void (*)()>(+[](unsigned high, unsigned low) {
+    auto* context = reinterpret_cast<Context*>((static_cast<std::uintptr_t>(high) << 32) |
+                                               static_cast<std::uintptr_t>(low));
+    context->entry(context->argument);
+  }),
+              2, static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
+}
+
+void Fiber::resume() { swapcontext(&context_->outside, &context_->inside); }
+void Fiber::suspend() { swapcontext(&context_->inside, &context_->outside); }
+
+#endif
+
+Fiber::Fiber() : context_(new Context), stack_(nullptr) {
+  void* memory = mmap(nullptr, page() + kStack, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    delete context_;
+    throw std::bad_alloc();
+  }
+  stack_ = static_cast<char*>(memory);
+  mprotect(stack_, page(), PROT_NONE);  // an overrun of the stack is a crash
+}
+
+Fiber::~Fiber() {
+  munmap(stack_, page() + kStack);
+  delete context_;
+}
+
+}  // namespace shmap_sim

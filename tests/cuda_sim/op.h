@@ -1,0 +1,60 @@
+// Op: one piece of work in a stream, and the queues that they stand in.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "driver_types.h"
+
+namespace shmap_sim {
+
+struct Stream;
+struct GraphRun;
+
+// What a piece of work does: copied into each launch of a graph.
+struct Work {
+  enum class Kind { kernel, memcpy, memset, host, custom, marker };
+  Kind kind = Kind::marker;
+  int device = 0;
+  std::string name;
+  std::function<cudaError_t()> run;  // null: nothing to do; its error is the device's fate
+  const void* function = nullptr;    // of a kernel
+};
+
+struct Op {
+  enum class State { queued, running, done };
+  State state = State::queued;
+  std::shared_ptr<const Work> work;
+  std::vector<std::shared_ptr<Op>> waits;  // besides the earlier ones of its stream
+  std::weak_ptr<Stream> stream;
+  std::shared_ptr<GraphRun> graph;             // a launch of a graph: node by node
+  std::chrono::steady_clock::time_point time;  // when it was done
+};
+
+struct Capture;
+
+struct Stream : std::enable_shared_from_this<Stream> {
+  std::uint64_t id = 0;
+  int device = 0;
+  unsigned flags = 0;
+  int priority = 0;
+  bool legacy = false;
+  bool active = false;  // in the list of those with work
+  std::deque<std::shared_ptr<Op>> queue;
+  std::shared_ptr<Capture> capture;
+  std::vector<int> tails;  // nodes of the capture that the next one comes after
+};
+
+struct Event {
+  int device = 0;
+  unsigned flags = 0;
+  std::shared_ptr<Op> op;            // of the last record; null: never recorded
+  std::shared_ptr<Capture> capture;  // where it was recorded in one
+  std::vector<int> tails;
+};
+
+}  // namespace shmap_sim
