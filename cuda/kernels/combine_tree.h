@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::int64_t row = rows == 1 ? 0 : i / packs, begin = (i - row * packs) * count;
     const std::int64_t rest = length - begin, from = row * stride + begin;
     const auto load = [&](int rank) {
-      const Source<T> source{static_cast<const T*>(ranks.at[rank]), {}, Operand::whole};
+      const Source<T> source{static_cast<const T*>(ranks.at[rank]), {}, Operand::whole, {}};
       const Pack<T, count> given = load_pack<count>(source, from, rest, packed);
       Pack<C, count> result;
       SHMAP_UNROLL

@@ -30,7 +30,7 @@ void with_item(int itemsize, F&& f) {
 // Dims as a kernel walks over them.
 template <class Index>
 struct Walk {
-  int rank;
+  std::int64_t rank;
   FastDiv<Index> extent[CopyPlan::kMaxDims];
   std::int64_t dst_stride[CopyPlan::kMaxDims];
   std::int64_t src_stride[CopyPlan::kMaxDims];

@@ -21,6 +21,7 @@ struct Source {
   const T* data;
   T value;
   Operand::Kind kind;
+  unsigned char unused[15 - sizeof(T)];  // all of a parameter's bytes are set
 };
 template <class T>
 Source<T> source_of(const Operand& operand) {

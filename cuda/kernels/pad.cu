@@ -10,7 +10,7 @@ namespace {
 // From the innermost dim to the outermost.
 template <class Index>
 struct PadDims {
-  int rank = 0;
+  std::int64_t rank = 0;
   FastDiv<Index> padded[kMaxRank], step[kMaxRank];
   std::int64_t low[kMaxRank], extent[kMaxRank], src_stride[kMaxRank];  // strides in items
 };
