@@ -1,11 +1,11 @@
-// The software CUDA runtime itself: execution, ordering freedom, streams.
-#include "cuda_sim.h"
-
+// The software CUDA runtime itself: execution, ordering freedom, streams, memory, faults.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <vector>
+
+#include "cuda_sim.h"
 
 namespace {
 
