@@ -1,6 +1,7 @@
 #include "cuda/kernels/copy.h"
 
 #include "cuda/kernels/copy_plan.h"
+#include "cuda/kernels/dispatch.h"
 #include "cuda/kernels/fast_div.h"
 #include "cuda/kernels/launch.h"
 
@@ -13,18 +14,7 @@ struct alignas(16) Item16 {
 
 template <class F>
 void with_item(int itemsize, F&& f) {
-  switch (itemsize) {
-    case 1:
-      return f(std::uint8_t{});
-    case 2:
-      return f(std::uint16_t{});
-    case 4:
-      return f(std::uint32_t{});
-    case 8:
-      return f(std::uint64_t{});
-    default:
-      return f(Item16{});
-  }
+  if (!with_bits(itemsize, f)) f.template operator()<Item16>();
 }
 
 // Dims as a kernel walks over them.
@@ -64,37 +54,37 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Two dims change places: rows of src run along y, those of dst along x. A block takes tiles of
-// kTile × kTile items through shared memory, so that both sides are touched in rows.
-constexpr int kTile = 32;
-constexpr int kTileRows = kThreads / kTile;
+// Two dims change places: rows of src run along y, those of dst along x. A block takes square tiles
+// of items through shared memory, so that both sides are touched in rows.
+template <class Item>
+inline constexpr int kTile = sizeof(Item) <= 2 ? 64 : 32;
 
 struct Tiles {
-  std::int64_t x, y;  // extents
-  std::int64_t src_x,
-      dst_y;  // strides of the slow directions, bytes; those of the fast ones: one item
-  std::int64_t along_x, along_y;  // tiles
+  std::int64_t x, y;              // extents
+  std::int64_t src_x, dst_y;      // the strides that are not an item's
+  std::int64_t along_x, along_y;  // numbers of tiles
 };
 
 template <class Item>
 __global__ void __launch_bounds__(kThreads)
     copy_tiles(std::int64_t count, const char* src, char* dst, Tiles tiles,
                const SHMAP_CONSTANT Walk<std::int64_t> outer) {
-  __shared__ Item tile[kTile][kTile + 1];  // a column more: no two rows begin in one bank
-  const int lane = static_cast<int>(threadIdx.x) % kTile;
-  const int row = static_cast<int>(threadIdx.x) / kTile;
+  constexpr int kSide = kTile<Item>, kRows = kThreads / kSide;
+  __shared__ Item tile[kSide][kSide + 1];  // a column more: neighbouring rows begin in other banks
+  const int lane = static_cast<int>(threadIdx.x) % kSide;
+  const int row = static_cast<int>(threadIdx.x) / kSide;
   for (std::int64_t t = blockIdx.x; t < count; t += gridDim.x) {
     const std::int64_t tile_x = t % tiles.along_x, others = t / tiles.along_x;
-    const std::int64_t x0 = tile_x * kTile, y0 = others % tiles.along_y * kTile;
+    const std::int64_t x0 = tile_x * kSide, y0 = others % tiles.along_y * kSide;
     const char* from = src;
     char* to = dst;
     outer.move(others / tiles.along_y, from, to);
-    for (int k = row; k < kTile; k += kTileRows) {
+    for (int k = row; k < kSide; k += kRows) {
       if (x0 + k < tiles.x && y0 + lane < tiles.y)
         tile[k][lane] = reinterpret_cast<const Item*>(from + (x0 + k) * tiles.src_x)[y0 + lane];
     }
     __syncthreads();
-    for (int k = row; k < kTile; k += kTileRows) {
+    for (int k = row; k < kSide; k += kRows) {
       if (y0 + k < tiles.y && x0 + lane < tiles.x)
         reinterpret_cast<Item*>(to + (y0 + k) * tiles.dst_y)[x0 + lane] = tile[lane][k];
     }
@@ -103,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 void run_items(const CopyPlan& plan, void* stream) {
-  with_item(plan.itemsize, [&]<class Item>(Item) {
+  with_item(plan.itemsize, [&]<class Item>() {
     with_index(plan.items, [&]<class Index>(Index) {
       Walk<Index> dims{};
       for (int d = 0; d < plan.rank; ++d) dims.add(plan, d);
@@ -124,14 +114,15 @@ int tiled_dim(const CopyPlan& plan) {
   return 0;
 }
 
+template <class Item>
 void run_tiles(const CopyPlan& plan, int y, void* stream) {
   Tiles tiles;
   tiles.x = plan.extent[0];
   tiles.y = plan.extent[y];
   tiles.src_x = plan.src_stride[0];
   tiles.dst_y = plan.dst_stride[y];
-  tiles.along_x = (tiles.x + kTile - 1) / kTile;
-  tiles.along_y = (tiles.y + kTile - 1) / kTile;
+  tiles.along_x = (tiles.x + kTile<Item> - 1) / kTile<Item>;
+  tiles.along_y = (tiles.y + kTile<Item> - 1) / kTile<Item>;
   Walk<std::int64_t> outer{};
   std::int64_t count = tiles.along_x * tiles.along_y;
   for (int d = 1; d < plan.rank; ++d) {
@@ -139,12 +130,8 @@ void run_tiles(const CopyPlan& plan, int y, void* stream) {
     outer.add(plan, d);
     count *= plan.extent[d];
   }
-  with_item(plan.itemsize, [&]<class Item>(Item) {
-    if constexpr (sizeof(Item) <= 8) {
-      launch("copy_tiles", copy_tiles<Item>, grid_for(count, 1), dim3(kThreads), stream, count,
-             plan.src, plan.dst, tiles, outer);
-    }
-  });
+  launch("copy_tiles", copy_tiles<Item>, grid_for(count, 1), dim3(kThreads), stream, count,
+         plan.src, plan.dst, tiles, outer);
 }
 
 }  // namespace
@@ -170,7 +157,7 @@ void copy_strided(const StridedCopy& copy, void* stream) {
   if (plan.contiguous())
     copy_bytes(plan.dst, plan.src, plan.items * plan.itemsize, stream);
   else if (const int y = tiled_dim(plan))
-    run_tiles(plan, y, stream);
+    with_bits(plan.itemsize, [&]<class Item>() { run_tiles<Item>(plan, y, stream); });
   else
     run_items(plan, stream);
 }
