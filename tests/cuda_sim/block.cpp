@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "access_guard.h"
 #include "cuda_sim.h"
 #include "fiber.h"
 #include "runtime.h"
@@ -53,7 +54,8 @@ class Block {
                   const LaunchShape& shape, void* const* args);
   std::uint64_t wait(Wait kind, unsigned mask, std::uint64_t value, int source, bool predicate);
   unsigned lanes_of_this_warp() const;
-  [[noreturn]] void fail(const std::string& why);
+  std::string thread() const;  // that runs
+  [[noreturn]] void fail(const std::string& why, cudaError_t error);
 
  private:
   static void enter(void* self) { static_cast<Block*>(self)->run_threads(); }
@@ -75,6 +77,7 @@ class Block {
   unsigned waiting_ = 0;
   bool backwards_ = false;
   bool failed_ = false;
+  cudaError_t error_ = cudaSuccess;
   std::string why_;
   int current_ = 0;
   Fiber* fiber_ = nullptr;  // that runs
@@ -145,8 +148,9 @@ std::uint64_t Block::wait(Wait kind, unsigned mask, std::uint64_t value, int sou
   return threads_[thread].result;
 }
 
-void Block::fail(const std::string& why) {
+void Block::fail(const std::string& why, cudaError_t error) {
   failed_ = true;
+  error_ = error;
   why_ = why;
   fiber_->suspend();
   __builtin_unreachable();
@@ -155,6 +159,11 @@ void Block::fail(const std::string& why) {
 unsigned Block::lanes_of_this_warp() const {
   const unsigned first = static_cast<unsigned>(current_) & ~31u;
   return n_ - first >= 32 ? 0xffffffffu : (1u << (n_ - first)) - 1;
+}
+
+std::string Block::thread() const {
+  return "thread " + std::to_string(current_) + " of block (" + std::to_string(blockIdx.x) + ", " +
+         std::to_string(blockIdx.y) + ", " + std::to_string(blockIdx.z) + ")";
 }
 
 bool Block::release_barrier() {
@@ -252,6 +261,7 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
   type_ = &type;
   args_ = args;
   failed_ = false;
+  error_ = cudaErrorLaunchFailure;
   blockDim = shape.block;
   gridDim = shape.grid;
   n_ = shape.block.x * shape.block.y * shape.block.z;
@@ -269,7 +279,7 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
     complain("kernel '" + name + "': " + why_);
     free_.clear();  // the fibers of those that wait are given up as they are
     for (const auto& fiber : fibers_) free_.push_back(fiber.get());
-    return cudaErrorLaunchFailure;
+    return error_;
   }
   return cudaSuccess;
 }
@@ -278,6 +288,9 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
 
 cudaError_t run_kernel(const std::string& name, const void* function, const KernelType& type,
                        const LaunchShape& shape, void* const* args) {
+  const AccessGuard guard([] {
+    block().fail(block().thread() + " touches memory that it can't reach", cudaErrorIllegalAddress);
+  });
   return block().run(name, function, type, shape, args);
 }
 
@@ -298,6 +311,6 @@ void sync_warp(unsigned mask) { block().wait(Wait::warp, mask, 0, 0, false); }
 
 unsigned active_lanes() { return block().lanes_of_this_warp(); }
 
-void trap() { block().fail("thread trapped"); }
+void trap() { block().fail(block().thread() + " trapped", cudaErrorLaunchFailure); }
 
 }  // namespace shmap_sim

@@ -15,7 +15,8 @@ struct LaunchShape {
   std::uint64_t order;  // a random number that says in what order blocks and threads run
 };
 
-// cudaErrorLaunchFailure, with a text on stderr, where threads wait for others that don't come.
+// cudaErrorLaunchFailure, with a text on stderr, where threads wait for others that don't come;
+// cudaErrorIllegalAddress where one touches memory that is not there.
 // The caller is the one thread that runs kernels.
 cudaError_t run_kernel(const std::string& name, const void* function, const KernelType& type,
                        const LaunchShape& shape, void* const* args);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <thread>
 #include <vector>
 
 #include "cuda_sim.h"
@@ -165,6 +166,70 @@ TEST_F(CudaSim, DivergentBarriersAndMissingLanesLoseTheDevice) {
     CHECK_CUDA(cudaSetDevice(1));
     EXPECT_NE(new_array<int>(1), nullptr);  // the other one lives
   }
+}
+
+TEST_F(CudaSim, IllegalAccessesLoseTheDevice) {
+  cudaStream_t stream = new_stream();
+  CHECK_CUDA(run(1, 1, stream, add_one, static_cast<int*>(nullptr)));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
+  shmap_sim::reset();  // the next kernel runs as if nothing had happened
+  stream = new_stream();
+  int* y = new_array<int>(1024);
+  int* sums = new_array<int>(4);
+  CHECK_CUDA(cudaMemset(y, 0, 4096));
+  CHECK_CUDA(run(4, 256, stream, block_sum, y, sums));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  EXPECT_EQ(read(sums, 1)[0], 0);
+}
+
+// With SHMAP_SIM_PROTECT device memory is out of the host's reach, and of other GPUs'.
+TEST_F(CudaSim, ProtectsDeviceMemory) {
+  setenv("SHMAP_SIM_PROTECT", "1", 1);
+  shmap_sim::reset();
+  unsetenv("SHMAP_SIM_PROTECT");
+  int* x = new_array<int>(1);
+  EXPECT_DEATH(*x = 1, "");
+  CHECK_CUDA(cudaMemset(x, 0, 4));
+  CHECK_CUDA(run(1, 1, nullptr, add_one, x));
+  EXPECT_EQ(read(x, 1)[0], 1);
+  CHECK_CUDA(cudaSetDevice(1));
+  CHECK_CUDA(cudaDeviceEnablePeerAccess(0, 0));
+  CHECK_CUDA(run(1, 1, nullptr, add_one, x));
+  CHECK_CUDA(cudaDeviceSynchronize());
+  CHECK_CUDA(cudaDeviceDisablePeerAccess(0));
+  CHECK_CUDA(run(1, 1, nullptr, add_one, x));
+  EXPECT_EQ(cudaDeviceSynchronize(), cudaErrorIllegalAddress);
+  CHECK_CUDA(cudaSetDevice(0));
+  EXPECT_EQ(read(x, 1)[0], 2);
+  shmap_sim::reset();
+}
+
+TEST_F(CudaSim, ThreadsShareIt) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      EXPECT_EQ(cudaSetDevice(t % 2), cudaSuccess);
+      cudaStream_t stream = new_stream();
+      int* x = new_array<int>(1);
+      int* y = new_array<int>(1024);
+      int* sums = new_array<int>(4);
+      EXPECT_EQ(cudaMemsetAsync(x, 0, 4, stream), cudaSuccess);
+      for (int i = 0; i < 200; ++i) {
+        EXPECT_EQ(run(1, 1, stream, add_one, x), cudaSuccess);
+        if (i % 7 == 0) {
+          EXPECT_EQ(run(4, 256, stream, block_sum, y, sums), cudaSuccess);
+        }
+        if (i % 11 == 0) {
+          EXPECT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+        }
+      }
+      int got = 0;
+      EXPECT_EQ(cudaMemcpyAsync(&got, x, 4, cudaMemcpyDeviceToHost, stream), cudaSuccess);
+      EXPECT_EQ(got, 200);  // pageable: there on return
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST_F(CudaSim, ChecksLaunches) {

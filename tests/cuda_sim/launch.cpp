@@ -56,10 +56,8 @@ Parameters copy_parameters(const Runtime& r, const KernelType& type, void** args
       std::memcpy(&word, p.bytes.data() + offset + at, sizeof(word));
       const auto value = reinterpret_cast<std::uintptr_t>(word);
       const bool on_stack = value + (64 << 10) > stack && value < stack + (8 << 20);
-      if (!on_stack &&
-          (!type.pointers[i] || word == nullptr || device_at(r, word) >= 0 || is_pinned(r, word))) {
-        continue;
-      }
+      if (!on_stack && (!type.pointers[i] || word == nullptr)) continue;
+      if (device_at(r, word) >= 0 || is_pinned(r, word)) continue;
       complain("parameter " + std::to_string(i) + " of kernel '" + name +
                "' has an address of host memory");
       p.host_address = true;
