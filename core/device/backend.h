@@ -41,6 +41,8 @@ class Backend {
   // True where host code may read and write the devices' memory, as quiet() allows, by its address.
   virtual bool host_addressable() const noexcept = 0;
   virtual std::span<const LocalDevice> devices() const noexcept = 0;
+  // The number of the hardware behind a device, as its own interface counts (CUDA's ordinal).
+  virtual int native_number(int /*index*/) const noexcept { return 0; }
   virtual std::span<MemorySpace* const> spaces() const noexcept = 0;
 
   // Held while enqueueing, for a whole step over all devices, so that steps of two threads don't

@@ -21,6 +21,7 @@
 #include "shmap/custom_rules.h"
 #include "shmap/debug.h"
 #include "shmap/device.h"
+#include "shmap/dlpack.h"
 #include "shmap/dtype.h"
 #include "shmap/error.h"
 #include "shmap/extend.h"
