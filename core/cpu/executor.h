@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/cpu/executor_options.h"
-#include "core/cpu/failure_log.h"
 #include "core/cpu/node.h"
+#include "core/device/failure_log.h"
 
 namespace shmap::cpu {
 

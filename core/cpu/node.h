@@ -2,12 +2,12 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <exception>
 #include <memory>
 #include <vector>
 
 #include "core/base/intrusive.h"
 #include "core/device/event.h"
+#include "core/device/failure_log.h"
 #include "core/device/graph.h"
 #include "core/device/stream.h"
 
@@ -16,12 +16,6 @@ namespace shmap::cpu {
 class CpuGraph;
 class Executor;
 class Node;
-
-// An error, shared by the task that threw it and all that inherited it.
-struct Failure : RefCounted {
-  std::exception_ptr error;
-  std::atomic<bool> reported{false};
-};
 
 // A link from a task to one that waits for it. Lives in the waiting node.
 struct Edge {

@@ -1,39 +1,23 @@
 #include "core/cpu/waiting.h"
 
-#include <cstdio>
-
 #include "core/base/warning.h"
 #include "core/cpu/executor.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
-namespace {
 
-bool under_debugger() noexcept {
-  std::FILE* status = std::fopen("/proc/self/status", "re");
-  if (status == nullptr) return false;
-  char line[256];
-  bool traced = false;
-  while (std::fgets(line, sizeof line, status) != nullptr) {
-    int pid = 0;
-    if (std::sscanf(line, "TracerPid: %d", &pid) == 1) traced = pid != 0;
-  }
-  std::fclose(status);
-  return traced;
-}
-
-}  // namespace
+Deadline::Deadline(const Executor& executor) noexcept
+    : executor_(executor), clock_(executor.options().warn_sec, executor.options().timeout_sec) {}
 
 void Deadline::check(const Node* node, bool may_throw) {
-  const ExecutorOptions& o = executor_.options();
-  const double sec = std::chrono::duration<double>(Clock::now() - start_).count();
-  if (may_throw && o.timeout_sec > 0 && sec > o.timeout_sec && !under_debugger()) {
-    throw DeviceError(text(node, sec) +
-                      ". Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC); the task goes on.");
-  }
-  if (!warned_ && o.warn_sec > 0 && sec > o.warn_sec) {
-    warned_ = true;
-    warn(text(node, sec) + " (SHMAP_COLLECTIVE_WARN_SEC)");
+  switch (clock_.look(may_throw)) {
+    case WaitClock::Due::nothing:
+      return;
+    case WaitClock::Due::warning:
+      return warn(text(node, clock_.seconds()) + " (SHMAP_COLLECTIVE_WARN_SEC)");
+    case WaitClock::Due::failure:
+      throw DeviceError(text(node, clock_.seconds()) +
+                        ". Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC); the task goes on.");
   }
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "core/cpu/node.h"
+#include "core/device/wait_clock.h"
 
 namespace shmap::cpu {
 
@@ -16,7 +17,7 @@ constexpr auto kSpin = std::chrono::microseconds(30);
 // long.
 class Deadline {
  public:
-  explicit Deadline(const Executor& executor) noexcept : executor_(executor) {}
+  explicit Deadline(const Executor& executor) noexcept;
   // Called now and then by the thread that waits; `node` is what for, null where for all tasks.
   // Throws DeviceError where it may and time is up, unless under a debugger, which stops time.
   void check(const Node* node, bool may_throw = true);
@@ -25,8 +26,7 @@ class Deadline {
   std::string text(const Node* node, double sec) const;
 
   const Executor& executor_;
-  const Clock::time_point start_ = Clock::now();
-  bool warned_ = false;
+  WaitClock clock_;
 };
 
 }  // namespace shmap::cpu

@@ -27,6 +27,9 @@ class Completion : public RefCounted {
   virtual void dispose() noexcept { delete this; }
   // What the task threw; valid once failed, and the same object for every task that inherited it.
   std::exception_ptr error() const noexcept { return error_; }
+  // False where a device that waits for it before it computes might do nothing meanwhile: of copies
+  // between devices, say.
+  virtual bool on_compute_stream() const noexcept { return true; }
   // Somebody saw the error: a synchronize() need not report it again.
   virtual void mark_reported() noexcept {}
   const void* owner() const noexcept { return owner_; }  // the executor that completes it

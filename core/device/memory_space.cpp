@@ -28,12 +28,10 @@
 namespace shmap {
 namespace {
 
-// Memory that was freed, but is still held by queued work, is waited for beyond this: it bounds
-// what a caller that runs ahead of the devices can pile up.
-constexpr std::int64_t kMaxPendingBytes = std::int64_t{256} << 20;
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 55;
 // From this size on a slightly larger cached block is taken rather than mapping a new one.
 constexpr std::int64_t kLargeBytes = std::int64_t{1} << 20;
+constexpr int kClassesBeyond = 2;
 
 struct SizeClass {
   int index;
@@ -90,7 +88,7 @@ std::int64_t MemorySpace::rounded(std::int64_t bytes) noexcept {
   return bytes > kMaxBytes ? bytes : size_class(bytes).bytes;
 }
 
-BufferRef MemorySpace::allocate(std::int64_t bytes) {
+BufferRef MemorySpace::allocate(std::int64_t bytes, For whom) {
   if (capturing()) [[unlikely]]
     return allocate_captured(bytes);
   if (forked()) [[unlikely]]
@@ -118,7 +116,7 @@ BufferRef MemorySpace::allocate(std::int64_t bytes) {
     lock_.unlock();
   } else {
     lock_.unlock();
-    buffer = take_fresh(bytes, size.index);
+    buffer = take_fresh(bytes, size.index, whom);
   }
   if (foreign != nullptr) [[unlikely]]
     destroy_list(foreign);
@@ -138,9 +136,13 @@ BufferRef MemorySpace::allocate_captured(std::int64_t bytes) {
   return memory->allocate(*this, bytes);
 }
 
-Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
+Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For whom) {
   const std::int64_t size = size_class(bytes).bytes;
   const bool may_wait = !in_task();
+  const bool reuses = reuses_pending_ && whom == For::tasks;
+  if (reuses) {
+    if (Buffer* buffer = take_pending(size_class_index, size_class_index, false)) return buffer;
+  }
   // Each round either takes a block, or makes room and comes back; room is made at most as often
   // as there are pending buffers.
   for (bool trimmed = false;;) {
@@ -149,7 +151,8 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
     bool room = false;
     {
       std::lock_guard lock(lock_);
-      const int last = std::min(size_class_index + (size >= kLargeBytes ? 2 : 0), kClasses - 1);
+      const int last =
+          std::min(size_class_index + (size >= kLargeBytes ? kClassesBeyond : 0), kClasses - 1);
       for (int c = size_class_index; c <= last && free_ != nullptr && buffer == nullptr; ++c) {
         if ((buffer = free_[c]) == nullptr) continue;
         free_[c] = buffer->next_;
@@ -158,7 +161,7 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
       const std::int64_t limit = limit_;
       room = buffer != nullptr ||
              ((limit < 0 || size <= limit - in_use_ - cached_) &&
-              (pending_ + size <= kMaxPendingBytes || pending_head_ == nullptr || !may_wait));
+              (pending_ + size <= max_pending_ || pending_head_ == nullptr || !may_wait));
       if (room) {  // reserved now, so that two threads don't pass the limit together
         in_use_ += buffer != nullptr ? buffer->capacity_ : size;
         if (in_use_ > peak_) peak_ = in_use_.load();
@@ -166,6 +169,10 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
       }
     }
     if (buffer != nullptr) return buffer;
+    if (!room && reuses) {  // better that the device waits than the host
+      const int last = std::min(size_class_index + kClassesBeyond, kClasses - 1);
+      if ((buffer = take_pending(size_class_index, last, true)) != nullptr) return buffer;
+    }
     if (room) {
       void* data = map(size);
       if (data != nullptr) {
@@ -198,6 +205,45 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index) {
       trimmed = false;
     }
   }
+}
+
+Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
+  constexpr int kLooks = 64;  // the list may be long, and those that fit are among the oldest
+  const auto fits = [&](const Buffer& b) {
+    if (b.capacity_ == 0 || b.size_class_ < first_class || b.size_class_ > last_class) return false;
+    const auto computes = [](const Event& e) {
+      return e.record() == nullptr || e.record()->on_compute_stream();
+    };
+    return any || (computes(b.def_) && std::ranges::all_of(b.uses(), computes));
+  };
+  Buffer* taken = nullptr;
+  {
+    std::lock_guard lock(lock_);
+    Buffer* before = nullptr;
+    Buffer* buffer = pending_head_;
+    for (int looks = 0; buffer != nullptr && !fits(*buffer); ++looks) {
+      if (looks == kLooks) return nullptr;
+      before = buffer;
+      buffer = buffer->next_;
+    }
+    if (buffer == nullptr) return nullptr;
+    (before == nullptr ? pending_head_ : before->next_) = buffer->next_;
+    if (pending_tail_ == buffer) pending_tail_ = before;
+    pending_ -= buffer->capacity_;
+    taken = buffer;
+  }
+  // A writer that nobody read yet.
+  Event def = std::exchange(taken->def_, Event());
+  if (!def.done()) {
+    try {
+      taken->add_use(def);
+    } catch (...) {  // no memory for its note: it goes back to where it was
+      taken->def_ = std::move(def);
+      give_back(taken);
+      throw;
+    }
+  }
+  return taken;
 }
 
 BufferRef MemorySpace::wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,

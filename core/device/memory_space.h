@@ -14,6 +14,10 @@ namespace shmap {
 // cached when freed; a buffer freed with work pending waits in a list until that work is done.
 class MemorySpace {
  public:
+  // Who touches the memory that is asked for: anybody, or nobody but tasks that wait for the
+  // buffer's uses().
+  enum class For : std::uint8_t { anybody, tasks };
+
   // limit: the most bytes that may be held, in use and cached together; -1 for none.
   // name: the devices that it serves, for error texts, "CpuDevice(id=0..7)".
   MemorySpace(int id, std::string name, std::int64_t limit, std::int64_t cache_limit);
@@ -28,7 +32,10 @@ class MemorySpace {
   // wait for pending work, and give cached blocks back, where the limit is near. Throws
   // OutOfMemory, ValueError for bytes < 0, Error while this thread captures and neither rehearses
   // nor places memory (core/device/plan_memory.h). A cached block costs some 20 ns.
-  BufferRef allocate(std::int64_t bytes);
+  //
+  // For tasks alone, a space whose tasks are ordered on the device may hand out memory that was
+  // freed with work pending: what is pending are uses() of the new buffer.
+  BufferRef allocate(std::int64_t bytes, For whom = For::anybody);
   // Wraps memory of someone else, which stays valid until deleter(context) is called: when the last
   // owner went and the work is done. It does not count as in use.
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
@@ -51,6 +58,13 @@ class MemorySpace {
   static std::int64_t rounded(std::int64_t bytes) noexcept;
 
  protected:
+  // Memory that was freed with work pending may be handed out for tasks before that is done. From
+  // the constructor of a derived space. max_pending: what may be freed ahead of the device before
+  // allocating takes what will be free last, or waits.
+  void reuse_pending(std::int64_t max_pending) noexcept {
+    reuses_pending_ = true;
+    max_pending_ = max_pending;
+  }
   // Memory from the system, 64-byte aligned; null where there is none. Any thread.
   virtual void* map(std::int64_t bytes) noexcept = 0;
   virtual void unmap(void* data, std::int64_t bytes) noexcept = 0;
@@ -64,7 +78,10 @@ class MemorySpace {
   // Polls the head of the pending list. Returns foreign buffers, to be destroyed without the lock.
   [[nodiscard]] Buffer* reclaim_locked(int at_most) noexcept;
   BufferRef allocate_captured(std::int64_t bytes);
-  Buffer* take_fresh(std::int64_t bytes, int size_class);
+  Buffer* take_fresh(std::int64_t bytes, int size_class, For whom);
+  // The oldest pending block of these classes whose work is on computing streams, or any; null
+  // where there is none. Its events become uses.
+  Buffer* take_pending(int first_class, int last_class, bool any);
   bool wait_for_pending();  // waits for the oldest; false where there is none
   void destroy(Buffer* buffer) noexcept;
   void destroy_list(Buffer* buffers) noexcept;  // linked by next_
@@ -76,6 +93,10 @@ class MemorySpace {
   const std::string name_;
   std::atomic<std::int64_t> limit_;
   const std::int64_t cache_limit_;
+  bool reuses_pending_ = false;
+  // Beyond this, memory that was freed and is still held by queued work is waited for: it bounds
+  // what a caller that runs ahead of the devices can pile up.
+  std::int64_t max_pending_ = std::int64_t{256} << 20;
   mutable SpinLock lock_;  // guards all below; the numbers are atomic for their readers alone
   std::unique_ptr<Buffer*[]> free_;  // by class; made at first use, since there may be 4096 spaces
   Buffer* pending_head_ = nullptr;   // freed, oldest first

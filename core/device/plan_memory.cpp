@@ -29,6 +29,7 @@ std::string describe(const MemorySpace& space, std::int64_t bytes) {
 
 class Rehearsed final : public detail::CaptureMemory {
  public:
+  bool rehearses() const noexcept override { return true; }
   BufferRef allocate(MemorySpace& space, std::int64_t bytes) override {
     if (over_) throw Error("allocating " + describe(space, bytes) + " after the rehearsal ended");
     constexpr std::int64_t kMost = std::int64_t{1} << 61;

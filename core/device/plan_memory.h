@@ -83,6 +83,8 @@ class CaptureMemory : public RefCounted {
  public:
   virtual ~CaptureMemory() = default;
   virtual BufferRef allocate(MemorySpace& space, std::int64_t bytes) = 0;
+  // True where nothing of the capture will ever run: its addresses are no memory.
+  virtual bool rehearses() const noexcept { return false; }
   // The last owner of its index-th buffer went; its events are still there, unless all are done.
   virtual void let_go(const Buffer& buffer, std::int64_t index) noexcept = 0;
 };

@@ -1,14 +1,21 @@
 // FailureLog: the errors of tasks, kept until somebody has seen them.
 #pragma once
+#include <atomic>
 #include <exception>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "core/cpu/node.h"
+#include "core/base/intrusive.h"
 
-namespace shmap::cpu {
+namespace shmap {
+
+// An error, shared by the task that threw it and all that inherited it.
+struct Failure : RefCounted {
+  std::exception_ptr error;
+  std::atomic<bool> reported{false};
+};
 
 // May be used by several threads at once.
 class FailureLog {
@@ -26,4 +33,4 @@ class FailureLog {
   std::vector<Ref<Failure>> failures_;
 };
 
-}  // namespace shmap::cpu
+}  // namespace shmap

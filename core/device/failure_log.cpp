@@ -1,4 +1,4 @@
-#include "core/cpu/failure_log.h"
+#include "core/device/failure_log.h"
 
 #include <new>
 #include <typeinfo>
@@ -6,7 +6,7 @@
 
 #include "shmap/error.h"
 
-namespace shmap::cpu {
+namespace shmap {
 namespace {
 
 template <class E>
@@ -73,4 +73,4 @@ void FailureLog::rethrow_unreported() {
   if (first != nullptr) std::rethrow_exception(first);
 }
 
-}  // namespace shmap::cpu
+}  // namespace shmap

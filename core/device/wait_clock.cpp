@@ -1,0 +1,35 @@
+#include "core/device/wait_clock.h"
+
+#include <cstdio>
+
+namespace shmap {
+namespace {
+
+bool under_debugger() noexcept {
+  std::FILE* status = std::fopen("/proc/self/status", "re");
+  if (status == nullptr) return false;
+  char line[256];
+  bool traced = false;
+  while (std::fgets(line, sizeof line, status) != nullptr) {
+    int pid = 0;
+    if (std::sscanf(line, "TracerPid: %d", &pid) == 1) traced = pid != 0;
+  }
+  std::fclose(status);
+  return traced;
+}
+
+}  // namespace
+
+double WaitClock::seconds() const noexcept {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+WaitClock::Due WaitClock::look(bool may_fail) noexcept {
+  const double sec = seconds();
+  if (may_fail && timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) return Due::failure;
+  if (warned_ || warn_sec_ <= 0 || sec <= warn_sec_) return Due::nothing;
+  warned_ = true;
+  return Due::warning;
+}
+
+}  // namespace shmap

@@ -1,0 +1,25 @@
+// WaitClock: when a wait has taken long, and when too long.
+#pragma once
+#include <chrono>
+#include <cstdint>
+
+namespace shmap {
+
+// Of one wait. The limits are seconds; 0: never.
+class WaitClock {
+ public:
+  WaitClock(double warn_sec, double timeout_sec) noexcept
+      : warn_sec_(warn_sec), timeout_sec_(timeout_sec) {}
+
+  enum class Due : std::uint8_t { nothing, warning, failure };
+  // What is due now: a warning once, a failure unless under a debugger, which stops time.
+  Due look(bool may_fail = true) noexcept;
+  double seconds() const noexcept;  // since it was made
+
+ private:
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double warn_sec_, timeout_sec_;
+  bool warned_ = false;
+};
+
+}  // namespace shmap

@@ -1,0 +1,80 @@
+// CudaBackend: GPUs, or virtual devices on one.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/device/failure_log.h"
+#include "core/device/spec.h"
+#include "cuda/capture.h"
+#include "cuda/event_pool.h"
+#include "cuda/health.h"
+#include "cuda/memory.h"
+#include "cuda/queue.h"
+#include "cuda/stream.h"
+
+namespace shmap::cuda {
+
+class CudaBackend final : public Backend {
+ public:
+  // memory_limit: of each space; -1: what is free, shared among the spaces of a GPU. Throws
+  // DeviceError where the GPUs are not there, or too small for so many devices.
+  CudaBackend(const DeviceSpec& spec, int first_id, int process_index, std::int64_t memory_limit);
+  // Waits for the work. Its buffers and graphs must be gone.
+  ~CudaBackend() override;
+
+  DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+  const char* name() const noexcept override { return "cuda"; }
+  bool host_addressable() const noexcept override { return false; }
+  std::span<const LocalDevice> devices() const noexcept override { return devices_; }
+  std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }
+  Event enqueue_group(std::span<Stream* const> streams, const Task& task,
+                      std::span<const Event> waits) override;
+  void begin_capture() override;
+  Ref<Graph> end_capture() override;
+  int captured() const noexcept override;
+  void abort_capture() noexcept override;
+  void synchronize() override;
+  void run_parts(int parts, void (*run)(void* args, int part), void* args) override;
+  int workers() const noexcept override { return 1; }
+  std::string repro() const override { return ""; }
+  void stop() noexcept override;
+
+  Health& health() const noexcept { return *health_; }
+  // What the streams have in common: for the streams, captures and graphs of this backend.
+  Event submit(std::span<CudaStream* const> streams, const Task& task,
+               std::span<const Event> waits);
+  Queue& launch_queue(int device_index);  // where graphs are launched that begin there
+  ShadowStreams& shadows() noexcept { return shadows_; }
+  Ref<Failure> add_failure(std::exception_ptr error) noexcept {
+    return failures_.add(std::move(error));
+  }
+  // Waits of `queue` for those events; counts those that are pending. Others' are waited for here.
+  int add_waits(Queue& queue, std::span<const Event> waits);
+  // Calls task.run for each part; null, or what it threw or left behind as the last CUDA error.
+  Ref<Failure> run(const Task& task, Stream& stream, cudaStream_t native) noexcept;
+
+ private:
+  void make_spaces(const DeviceSpec& spec, const std::vector<int>& gpus, int first_id,
+                   std::int64_t memory_limit);
+  static std::string unfinished(const void* backend);
+
+  Ref<Health> health_;
+  FailureLog failures_{""};
+  double warn_sec_, timeout_sec_;
+  std::map<int, Ref<EventPool>> events_;  // by GPU
+  std::map<int, Ref<Queue>> launch_queues_;
+  ShadowStreams shadows_;
+  std::deque<CudaMemorySpace> spaces_;
+  std::vector<MemorySpace*> space_list_;
+  std::deque<CudaStream> streams_;
+  std::vector<LocalDevice> devices_;
+  std::vector<int> gpu_of_;  // by device index
+};
+
+std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index);
+
+}  // namespace shmap::cuda

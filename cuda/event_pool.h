@@ -1,0 +1,49 @@
+// Mark: a cudaEvent that was recorded at some point of a queue. EventPool: where they come from.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/base/intrusive.h"
+#include "core/base/spin_lock.h"
+
+namespace shmap::cuda {
+
+// The events of one GPU, without timing. Any thread.
+class EventPool : public RefCounted {
+ public:
+  explicit EventPool(int gpu) noexcept : gpu_(gpu) {}
+  ~EventPool();
+  // Throws DeviceError.
+  cudaEvent_t take();
+  void give(cudaEvent_t event) noexcept;
+  int gpu() const noexcept { return gpu_; }
+  std::int64_t made() const noexcept { return made_; }  // for tests: how far it has grown
+
+ private:
+  const int gpu_;
+  SpinLock lock_;
+  std::vector<cudaEvent_t> free_;
+  std::int64_t made_ = 0;
+};
+
+// Recorded once; the event goes back when nobody asks for it any more.
+class Mark : public RefCounted {
+ public:
+  Mark(Ref<EventPool> pool, std::uint64_t number)
+      : pool_(std::move(pool)), event_(pool_->take()), number_(number) {}
+  ~Mark() { pool_->give(event_); }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+  cudaEvent_t event() const noexcept { return event_; }
+  // It is done once the queue's tasks up to this one are.
+  std::uint64_t number() const noexcept { return number_; }
+
+ private:
+  Ref<EventPool> pool_;
+  cudaEvent_t event_;
+  const std::uint64_t number_;
+};
+
+}  // namespace shmap::cuda

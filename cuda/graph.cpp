@@ -1,0 +1,103 @@
+#include "cuda/graph.h"
+
+#include <string>
+#include <utility>
+
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "cuda/backend.h"
+#include "cuda/completion.h"
+#include "cuda/error.h"
+#include "cuda/gpus.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+
+CudaGraph::CudaGraph(Capture& capture)
+    : backend_(capture.backend()),
+      streams_(capture.streams()),
+      queue_(&backend_.launch_queue(streams_.empty() ? 0 : streams_.front()->device_index())) {
+  tasks_.reserve(capture.nodes().size());
+  for (Capture::Captured& node : capture.nodes()) {
+    edges_ += static_cast<int>(node.before.size());
+    cost_ns_ += node.task.cost_ns;
+    tasks_.push_back({node.task, std::move(node.streams), std::move(node.before)});
+    tasks_.back().task.drop = nullptr;
+  }
+  rehearsed_ = !tasks_.empty() && !capture.recorded();
+  if (cudaGraph_t graph = capture.finish()) {
+    const GpuScope gpu(queue_->gpu());
+    const cudaError_t code =
+        cudaGraphInstantiate(&exec_, graph, cudaGraphInstantiateFlagUseNodePriority);
+    note(cudaGraphDestroy(graph));
+    check(code, "cudaGraphInstantiate");
+  }
+  kept_ = std::move(capture.kept());
+  for (std::size_t i = 0; i < tasks_.size(); ++i) {  // nothing fails from here on
+    tasks_[i].task.drop = std::exchange(capture.nodes()[i].task.drop, nullptr);
+  }
+}
+
+CudaGraph::~CudaGraph() {
+  if (forked()) return;
+  try {
+    queue_->wait_here(launched_);  // what runs may read the args
+  } catch (...) {
+    (void)new std::vector<Ref<Kept>>(std::move(kept_));  // it goes on: what it uses stays
+    return;
+  }
+  if (exec_ != nullptr) note(cudaGraphExecDestroy(exec_));
+  for (const Captured& task : tasks_) {
+    if (task.task.drop != nullptr) task.task.drop(task.task.args);
+  }
+}
+
+std::vector<GraphTask> CudaGraph::tasks() const {
+  std::vector<GraphTask> all;
+  all.reserve(tasks_.size());
+  for (const Captured& task : tasks_) {
+    all.push_back({task.task.name,
+                   {task.streams.begin(), task.streams.end()},
+                   {task.before.begin(), task.before.end()}});
+  }
+  return all;
+}
+
+Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> after) {
+  if (capturing()) throw Error("launching a graph while this thread captures another");
+  if (in_task()) {
+    throw Error("launching a graph inside the task '" + std::string(detail::thread_state.task) +
+                "'");
+  }
+  if (forked()) throw_forked();
+  if (rehearsed_) throw Error("launching a graph that was captured in a rehearsal of its memory");
+  backend_.health().check("launching a graph");
+  Ref<Failure> failure = inherited_failure(&backend_, waits);
+  const bool runs = !failure;
+  const int pending = backend_.add_waits(*queue_, waits) + backend_.add_waits(*queue_, after);
+  if (pending == 0) {
+    if (!runs) return TaskCompletion::failed(&backend_, std::move(failure));
+    if (tasks_.empty()) return Event();
+  }
+  if (runs) {
+    for (CudaStream* s : streams_) s->queue().be_awaited_by(*queue_);
+    if (exec_ != nullptr) {
+      const GpuScope gpu(queue_->gpu());
+      const cudaError_t code = cudaGraphLaunch(exec_, queue_->stream());
+      if (code != cudaSuccess) {
+        try {
+          throw_cuda_error(code, "cudaGraphLaunch");
+        } catch (...) {
+          failure = backend_.add_failure(std::current_exception());
+        }
+      }
+    }
+  }
+  launched_ = queue_->append("graph");
+  if (runs) {
+    for (CudaStream* s : streams_) s->queue().close_gate(*queue_, launched_);
+  }
+  return TaskCompletion::make(&backend_, Ref<Queue>(queue_), launched_, std::move(failure));
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,17 @@
+// Copies between the host's memory and a GPU's, through page-locked memory.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "core/runtime/device_ops.h"
+
+namespace shmap::cuda {
+
+// As DeviceOps has them: blocking, for memory that nothing pending touches. A large copy goes in
+// pieces: while the GPU moves one, the host copies the next. Any thread, but for one that captures.
+// Throw DeviceError, OutOfMemory.
+void host_to_device(void* dst, const void* src, std::int64_t bytes);
+void device_to_host(void* dst, const void* src, std::int64_t bytes);
+
+}  // namespace shmap::cuda

@@ -1,0 +1,45 @@
+#include "cuda/memory.h"
+
+#include <cuda_runtime_api.h>
+
+#include <limits>
+
+#include "cuda/error.h"
+#include "cuda/gpus.h"
+
+namespace shmap::cuda {
+namespace {
+// What the host may have freed ahead of the GPU before allocation waits for it.
+constexpr std::int64_t kMaxPendingBytes = std::int64_t{1} << 30;
+}  // namespace
+
+// Blocks are not given back to the driver before memory is short: cudaFree waits for the GPU.
+CudaMemorySpace::CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit)
+    : MemorySpace(id, std::move(name), limit, std::numeric_limits<std::int64_t>::max()), gpu_(gpu) {
+  reuse_pending(kMaxPendingBytes);
+}
+
+CudaMemorySpace::~CudaMemorySpace() {
+  reclaim();
+  trim();
+}
+
+void* CudaMemorySpace::map(std::int64_t bytes) noexcept {
+  try {
+    const GpuScope gpu(gpu_);
+    const UncapturedCalls uncaptured;
+    void* data = nullptr;
+    const cudaError_t code = cudaMalloc(&data, static_cast<std::size_t>(bytes));
+    if (code == cudaSuccess) return data;
+    note(code);
+  } catch (...) {  // a GPU that is lost has no memory either; whoever uses it hears why
+  }
+  return nullptr;
+}
+
+void CudaMemorySpace::unmap(void* data, std::int64_t) noexcept {
+  const UncapturedCalls uncaptured;
+  note(cudaFree(data));
+}
+
+}  // namespace shmap::cuda
