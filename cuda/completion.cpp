@@ -79,7 +79,7 @@ Completion::State TaskCompletion::conclude(const Failure* failure) noexcept {
 Completion::State TaskCompletion::query() noexcept {
   if (const State now = state(); now != pending) return now;
   if (queue_->done(number_)) return conclude(failure_.get());
-  if (queue_->health().poisoned()) return conclude(queue_->health().failure().get());
+  if (queue_->health().poisoned()) return conclude(queue_->health().failure());
   return pending;
 }
 
@@ -93,9 +93,7 @@ void TaskCompletion::dispose() noexcept { pool().give(this); }
 
 void TaskCompletion::mark_reported() noexcept {
   if (failure_) failure_->reported.store(true, std::memory_order_relaxed);
-  if (queue_ && queue_->health().poisoned()) {
-    queue_->health().failure()->reported.store(true, std::memory_order_relaxed);
-  }
+  if (queue_ && queue_->health().poisoned()) queue_->health().mark_reported();
 }
 
 bool TaskCompletion::on_compute_stream() const noexcept {

@@ -20,7 +20,6 @@ const char* remedy(cudaError_t code) noexcept {
       return ". A kernel did what it may not: compute-sanitizer finds it, CUDA_LAUNCH_BLOCKING=1 "
              "makes it fail where it is launched";
     case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
       return ". The hardware reports damage: see nvidia-smi -q";
     case cudaErrorInsufficientDriver:
       return ". Install a newer NVIDIA driver, or set SHMAP_DEVICES=cpu:8";
@@ -51,11 +50,8 @@ bool is_sticky(cudaError_t code) noexcept {
     case cudaErrorInvalidPc:
     case cudaErrorLaunchFailure:
     case cudaErrorECCUncorrectable:
-    case cudaErrorNvlinkUncorrectable:
     case cudaErrorContextIsDestroyed:
     case cudaErrorDevicesUnavailable:
-    case cudaErrorMpsClientTerminated:
-    case cudaErrorExternalDevice:
     case cudaErrorUnknown:
       return true;
     default:

@@ -23,7 +23,8 @@ class Health : public RefCounted {
 
   bool poisoned() const noexcept { return poisoned_.load(std::memory_order_acquire); }
   // The one DeviceError of a poisoned one, shared by all that failed by it.
-  Ref<Failure> failure() const noexcept { return failure_; }
+  Failure* failure() const noexcept { return failure_.get(); }
+  void mark_reported() const noexcept { failure_->reported.store(true, std::memory_order_relaxed); }
   // Throws where poisoned; `what` is what was about to be done.
   void check(const char* what) const;
   // The first call poisons. `where`: what the host did when it saw the error.
