@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/device/runtime.h"
+#include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
 
 namespace shmap::cuda::testing {
@@ -17,6 +18,7 @@ namespace shmap::cuda::testing {
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
+    ensure_started();  // which registers what devices do
     if (runtime().backend().kind() != DeviceKind::cuda)
       GTEST_SKIP() << "the devices are " << runtime().device_string() << ", no GPUs";
   }
