@@ -82,6 +82,8 @@ class Block {
   int current_ = 0;
   Fiber* fiber_ = nullptr;  // that runs
   std::vector<Thread> threads_;
+  std::vector<uint3> indices_;                  // threadIdx of each
+  std::vector<int> at_warp_op_;                 // of each warp: its threads that wait for lanes
   std::vector<std::unique_ptr<Fiber>> fibers_;  // all
   std::vector<Fiber*> free_;
 };
@@ -94,10 +96,7 @@ Block& block() {
 
 void Block::place(int thread) {
   current_ = thread;
-  const unsigned t = static_cast<unsigned>(thread);
-  threadIdx.x = t % blockDim.x;
-  threadIdx.y = t / blockDim.x % blockDim.y;
-  threadIdx.z = t / (blockDim.x * blockDim.y);
+  threadIdx = indices_[thread];
 }
 
 Fiber* Block::take_fiber() {
@@ -127,6 +126,7 @@ void Block::run_threads() {
 void Block::resume(int thread) {
   Thread& t = threads_[thread];
   --waiting_;
+  if (t.wait != Wait::barrier) --at_warp_op_[thread / 32];
   t.wait = Wait::none;
   place(thread);
   fiber_ = t.fiber;
@@ -144,6 +144,7 @@ std::uint64_t Block::wait(Wait kind, unsigned mask, std::uint64_t value, int sou
   t.predicate = predicate;
   t.fiber = fiber_;
   ++waiting_;
+  if (kind != Wait::barrier) ++at_warp_op_[thread / 32];
   fiber_->suspend();
   return threads_[thread].result;
 }
@@ -244,7 +245,7 @@ bool Block::run_block() {
   while (waiting_ > 0 && !failed_) {
     bool moved = false;
     for (int warp = 0; warp < warps && !failed_; ++warp) {
-      while (!failed_ && release_warp(warp)) moved = true;
+      while (!failed_ && at_warp_op_[warp] > 0 && release_warp(warp)) moved = true;
     }
     if (!failed_ && waiting_ == n_ && release_barrier()) moved = true;
     if (!moved) {
@@ -267,6 +268,12 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
   n_ = shape.block.x * shape.block.y * shape.block.z;
   backwards_ = (shape.order & 1) != 0;
   threads_.assign(n_, Thread{});
+  at_warp_op_.assign((n_ + 31) / 32, 0);
+  indices_.clear();
+  for (unsigned t = 0; t < n_; ++t) {
+    indices_.push_back(
+        {t % blockDim.x, t / blockDim.x % blockDim.y, t / (blockDim.x * blockDim.y)});
+  }
   const std::uint64_t blocks =
       static_cast<std::uint64_t>(shape.grid.x) * shape.grid.y * shape.grid.z;
   const bool from_end = (shape.order & 2) != 0;
