@@ -17,7 +17,7 @@
 
 #include "bench/support/peak_memory.h"
 #include "bench/support/rows.h"
-#include "bench/support/transformer_layer.h"
+#include "bench/support/transformer_loss.h"
 
 namespace {
 
@@ -26,11 +26,6 @@ using bench::Row;
 using bench::Work;
 using Values = std::vector<float>;
 using Doubles = std::vector<double>;
-
-std::string off_by(const std::string& what, double got, double want, double tolerance) {
-  if (std::abs(got - want) <= tolerance * std::abs(want)) return "";
-  return what + " is " + std::to_string(got) + ", and should be " + std::to_string(want);
-}
 
 // ------------------------------------------------------------------ a perceptron, data parallel
 
@@ -174,68 +169,8 @@ Work grad_1000() {
 // ------------------------------------------------------------------------ the transformer layer
 
 namespace layer = bench::transformer;
-
-constexpr double kStep = 1.0 / 64;  // of a weight's own size
-
-// The layer's loss: its output on the checked sequence, weighed by random numbers.
-struct LayerLoss {
-  layer::Data data;
-  Values weights = bench::random_floats(layer::S * layer::E, 40);
-  double slope = 0;  // of the loss, along `direction`
-  Values direction[7];
-
-  LayerLoss() {
-    layer::Data ahead = data, behind = data;
-    Values* a[] = {&ahead.scale, &ahead.wq,   &ahead.wk,   &ahead.wv,
-                   &ahead.wo,    &ahead.w_in, &ahead.w_out};
-    Values* b[] = {&behind.scale, &behind.wq,   &behind.wk,   &behind.wv,
-                   &behind.wo,    &behind.w_in, &behind.w_out};
-    for (std::size_t k = 0; k < 7; ++k) {
-      const Values v = bench::random_floats(a[k]->size(), 50 + k);
-      for (std::size_t n = 0; n < v.size(); ++n) {
-        const float step = v[n] * static_cast<float>(kStep) * (k == 0 ? 1.f : 0.08f);
-        (*a[k])[n] += step;
-        (*b[k])[n] -= step;
-        // As rounded.
-        direction[k].push_back(((*a[k])[n] - (*b[k])[n]) / 2);
-      }
-    }
-    slope = (value(ahead) - value(behind)) / 2;
-  }
-  double value(const layer::Data& at) const {
-    const Doubles y = layer::reference(at, layer::kChecked);
-    double sum = 0;
-    for (std::size_t n = 0; n < y.size(); ++n) sum += y[n] * weights[n];
-    return sum;
-  }
-  Array mask() const {
-    Values all(layer::B * layer::S * layer::E);
-    std::copy(weights.begin(), weights.end(),
-              all.begin() + static_cast<std::ptrdiff_t>(layer::kChecked * weights.size()));
-    return data.put(all, {layer::B, layer::S, layer::E}, P("i", none, "j"));
-  }
-  auto loss() const {
-    return [mapped = data.mapped(), mask = mask()](layer::Layer w, Array x) {
-      return sum(mapped(x, w) * mask);
-    };
-  }
-  std::string check(const layer::Layer& g) const {
-    double got = 0;
-    std::size_t k = 0;
-    for (const Array* leaf : {&g.scale, &g.wq, &g.wk, &g.wv, &g.wo, &g.w_in, &g.w_out}) {
-      const Values values = leaf->to_vector<float>();
-      for (std::size_t n = 0; n < values.size(); ++n)
-        got += static_cast<double>(values[n]) * direction[k][n];
-      ++k;
-    }
-    return off_by("the loss's slope along a random direction", got, slope, 2e-3);
-  }
-};
-
-void wait_for(const layer::Layer& g) {
-  for (const Array* leaf : {&g.scale, &g.wq, &g.wk, &g.wv, &g.wo, &g.w_in, &g.w_out})
-    leaf->block_until_ready();
-}
+using layer::LayerLoss;
+using layer::wait_for;
 
 Work transformer_grad() {
   auto t = std::make_shared<LayerLoss>();

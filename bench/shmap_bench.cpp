@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/support/collective_matmul.h"
 #include "bench/support/data.h"
 #include "bench/support/rows.h"
 
@@ -250,20 +251,6 @@ Work matmul_row(std::size_t n, DType dtype) {
   return {call, check, {}};
 }
 
-// All-gather collective matmul: each shard of lhs is multiplied while the next one travels.
-Array gather_matmul(Array lhs, Array rhs) {
-  int n = axis_size("i");
-  Array index = axis_index("i");
-  std::int64_t rows = lhs.shape()[0];
-  Array out = zeros({rows * n, rhs.shape()[1]});
-  for (int step = 0; step < n; ++step) {
-    Array update = matmul(lhs, rhs);
-    if (step + 1 < n) lhs = ppermute(lhs, "i", ring(-1));
-    out = dynamic_update_slice(std::move(out), update, {((index + step) % n) * rows, 0});
-  }
-  return out;
-}
-
 // Matmul reduce-scatter: the sum for a device travels round the ring and grows at every stop. By
 // kParts of the columns: in planned memory a small product is still in the cache when it is added,
 // while eagerly each product has memory of its own, and one part is faster.
@@ -328,10 +315,10 @@ void add_shard_map_rows(std::vector<Row>& rows, Form form) {
   }
   double flops = 2.0 * double(kM) * double(kK) * double(kN);
   rows.push_back({prefix + "cm_seed", {.flops = kDevices * flops}, [form] {
-                    return collective_matmul(form, gather_matmul, P("i", none), P(), P());
+                    return collective_matmul(form, bench::gather_matmul, P("i", none), P(), P());
                   }});
   rows.push_back({prefix + "cm_gather", {.flops = flops}, [form] {
-                    return collective_matmul(form, gather_matmul, P("i", none), P(none, "i"),
+                    return collective_matmul(form, bench::gather_matmul, P("i", none), P(none, "i"),
                                              P(none, "i"));
                   }});
   rows.push_back({prefix + "cm_scatter", {.flops = flops}, [form] {

@@ -15,6 +15,8 @@ class Comparison:
     theirs: list = field(default_factory=list)  # (program, row) pairs; empty: a bound in µs
     must: float | None = None  # least ratio, or most µs where `theirs` is empty
     stretch: float | None = None
+    added: bool = False  # what is judged is ours less theirs, in µs; the bounds are the most
+    missing: str = ""  # why the row cannot be run yet; it is not tried
 
 
 def comparisons():

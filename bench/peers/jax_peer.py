@@ -369,7 +369,8 @@ def layer():
     size = {"scale": 1, "w_out": 0.04}
     x = random_floats(B, S, E)
     w = {n: random_floats(*shape) * np.float32(size.get(n, 0.08)) for n, shape in shapes.items()}
-    grid = jax.make_mesh((4, 2), ("i", "j"), axis_types=(AxisType.Auto,) * 2)
+    shape = (4, 2) if DEVICES > 1 else (1, 1)
+    grid = jax.make_mesh(shape, ("i", "j"), axis_types=(AxisType.Auto,) * 2)
     of_x = P("i", None, "j")
     mapped = jax.shard_map(layer_body, mesh=grid, in_specs=(of_x, specs), out_specs=of_x)
     args = (jax.device_put(x, NamedSharding(grid, of_x)),

@@ -7,9 +7,11 @@ order reversed every other time; a ratio is taken of each round's pair, and its 
 """
 
 import argparse
+import dataclasses
 import datetime
 import functools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -18,53 +20,89 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 from goals import (DEVICE_COUNTS, FIRST_RESULT, LAYER_MEMORY, QUEUED_CALLS, QUEUED_GROWTH_BOUND,
                    REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
+from gpu_goals import gpu_comparisons
 from stats import summary, verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
 SETTLE_SECONDS = 0.04  # thread teams of the program timed before spin for tens of milliseconds
+GPU_SETTLE_SECONDS = 0.005
 REPLY_SECONDS = 300
 OPENBLAS_CORES = (None, "SkylakeX", "Cooperlake", "SapphireRapids", "Zen", "Haswell")
 
 
 class Failure(Exception):
-    """A program that is missing, died, or answered with an error or a wrong result."""
+    """A program that is missing, died, or answered with an error or a wrong result. One line."""
+
+    def __init__(self, why):
+        super().__init__(" ".join(why.split())[:240])
 
 
 class Program:
-    """One process that serves rounds; started at its first use."""
+    """One process that serves rounds; started at its first use, and again after it died. With
+    `fresh`, an error ends it too: after a fault a GPU serves a process no more."""
 
-    def __init__(self, name, command, env=None):
-        self.name, self.command, self.env = name, command, env or {}
+    def __init__(self, name, command, env=None, fresh=False):
+        self.name, self.command, self.env, self.fresh = name, command, env or {}, fresh
         self.process = None
+        self.ready = False
         self.failure = None
         self.versions = {}
+        self.deadline = math.inf  # of every answer, as time.monotonic() counts
 
-    def start(self):
+    def launch(self):
+        """Starts it without waiting until it is ready."""
         if self.failure:
             raise Failure(self.failure)
         if self.process:
             return
         if self.command is None or not shutil.which(self.command[0]):
             self.fail("not built or not installed")
+        self.log = tempfile.TemporaryFile()
         try:
             self.process = subprocess.Popen(
                 self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=sys.stderr, env={**os.environ, **self.env}, bufsize=0)
+                stderr=self.log, env={**os.environ, **self.env}, bufsize=0)
         except OSError as error:
             self.fail(str(error))
         self.buffer = b""
-        self.versions = self.read()["versions"]
+
+    def start(self):
+        self.launch()
+        if not self.ready:
+            self.versions = self.read()["versions"]
+            self.ready = True
 
     def fail(self, why):
         self.failure = why
         raise Failure(why)
 
+    def died(self):
+        """For good, where it was never ready."""
+        status = self.process.wait()
+        last = self.close_log()
+        why = f"ended with status {status}" + (f": {last}" if last else "")
+        if not self.ready:
+            self.fail(why)
+        self.process, self.ready = None, False
+        raise Failure(why)
+
+    def close_log(self):
+        """Passes on what it wrote on standard error, and gives the last line."""
+        self.log.seek(0)
+        text = self.log.read().decode(errors="replace").strip()
+        self.log.close()
+        if text:
+            print(text, file=sys.stderr, flush=True)
+        return text.rpartition("\n")[2][-300:]
+
     def read(self):
-        deadline = time.monotonic() + REPLY_SECONDS
+        start = time.monotonic()
+        deadline = min(start + REPLY_SECONDS, self.deadline)
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while True:
@@ -76,10 +114,13 @@ class Program:
                     continue
                 if not selector.select(max(0.0, deadline - time.monotonic())):
                     self.process.kill()
-                    self.fail(f"no answer in {REPLY_SECONDS} s")
+                    self.process.wait()
+                    self.close_log()
+                    self.process, self.ready = None, False
+                    raise Failure(f"no answer in {deadline - start:.0f} s")
                 data = self.process.stdout.read(1 << 16)
                 if not data:
-                    self.fail(f"ended with status {self.process.wait()}")
+                    self.died()
                 self.buffer += data
 
     def ask(self, *words):
@@ -87,22 +128,29 @@ class Program:
         try:
             self.process.stdin.write((" ".join(map(str, words)) + "\n").encode())
         except BrokenPipeError:
-            self.fail(f"ended with status {self.process.wait()}")
+            self.died()
         answer = self.read()
         if "wrong" in answer:
             raise Failure("#wrong: " + answer["wrong"])
         if "error" in answer:
+            if self.fresh:
+                self.stop()
+                self.process, self.ready = None, False
             raise Failure(answer["error"])
         return answer
 
     def stop(self):
-        if self.process and self.process.poll() is None:
+        if self.process is None:
+            return
+        if self.process.poll() is None:
             try:
                 self.process.stdin.write(b"quit\n")
                 self.process.stdin.close()
                 self.process.wait(20)
             except (OSError, subprocess.TimeoutExpired):
                 self.process.kill()
+        if not self.log.closed:
+            self.close_log()
 
 
 def tuned_openblas(binary):
@@ -155,6 +203,21 @@ def programs(options):
     return {p.name: p for p in out}
 
 
+def gpu_programs(options):
+    bin_ = pathlib.Path(options.build) / "bin"
+    one, spaces = {"SHMAP_DEVICES": "cuda:0x8"}, {"SHMAP_DEVICES": "cuda:0x8/8"}
+    python = lambda path, script: [path, str(HERE / script)] if path else None  # noqa: E731
+    out = [
+        Program("gpu", [str(bin_ / "gpu_bench"), "--serve"], one, fresh=True),
+        Program("gpu_matmul", [str(bin_ / "gpu_matmul_bench"), "--serve"], one, fresh=True),
+        Program("gpu_matmul_spaces", [str(bin_ / "gpu_matmul_bench"), "--serve"], spaces, fresh=True),
+        Program("floor", [str(bin_ / "cuda_floor"), "--serve"], fresh=True),
+        Program("torch", python(options.torch_python, "torch_gpu_peer.py")),
+        Program("jax", python(options.jax_python, "jax_gpu_peer.py")),
+    ]
+    return {p.name: p for p in out}
+
+
 def measure(row, lines, fleet, options):
     """Times one row. Gives {(program, row): {"us": [...], "faults": [...]} or {"failure": why}}."""
     pairs = list(dict.fromkeys(pair for line in lines for pair in [line.ours, *line.theirs]))
@@ -169,7 +232,7 @@ def measure(row, lines, fleet, options):
             samples[pair] = {"failure": str(failure)}
     for number in range(options.rounds):
         for pair in live[:] if number % 2 == 0 else live[::-1]:
-            time.sleep(SETTLE_SECONDS)
+            time.sleep(options.settle)
             try:
                 answer = fleet[pair[0]].ask("round", pair[1], options.ms)
                 samples[pair]["us"].append(answer["us"])
@@ -190,9 +253,12 @@ def measure(row, lines, fleet, options):
 
 def judge(line, samples):
     """One line of the table, from the samples of its row."""
-    ours = samples[line.ours]
+    unit = "µs more" if line.added else "×" if line.theirs else "µs"
     out = {"row": line.name, "peer": line.peer, "must": line.must, "stretch": line.stretch,
-           "unit": "×" if line.theirs else "µs"}
+           "unit": unit}
+    if line.missing:
+        return {**out, "verdict": "not run", "note": line.missing}
+    ours = samples[line.ours]
     there = [pair for pair in line.theirs if "failure" not in samples[pair]]
     best = min(there, key=lambda pair: statistics.median(samples[pair]["us"]), default=None)
     if best:
@@ -210,10 +276,11 @@ def judge(line, samples):
     if not best:
         return {**out, "verdict": "not run", "note": "; ".join(failures)}
     theirs = samples[best]
-    ratios = [t / o for t, o in zip(theirs["us"], ours["us"])]
-    out.update(summary(ratios))
-    out["verdict"] = verdict(ratios, line.must)
-    out["verdict_stretch"] = verdict(ratios, line.stretch)
+    pairs = zip(theirs["us"], ours["us"])
+    values = [o - t if line.added else t / o for t, o in pairs]
+    out.update(summary(values))
+    out["verdict"] = verdict(values, line.must, at_most=line.added)
+    out["verdict_stretch"] = verdict(values, line.stretch, at_most=line.added)
     notes = failures
     faults = statistics.median(theirs["faults"])
     if len(line.theirs) > 1:
@@ -339,7 +406,7 @@ def cells(line):
     if "median" in line:
         ratio = (f"{number(line['median'])} {line['unit']} "
                  f"[{number(line['low'])}, {number(line['high'])}]")
-    sign = "≤ " if line.get("unit") == "µs" else "≥ "
+    sign = "≤ " if line.get("unit", "").startswith("µs") else "≥ "
     bound = lambda v: "" if v is None else sign + number(v)  # noqa: E731
     verdicts = line.get("verdict", "")
     return [line["row"], number(line.get("ours_us")), line["peer"], number(line.get("peer_us")),
@@ -375,13 +442,31 @@ def machine():
             "date": datetime.date.today().isoformat()}
 
 
+def start_all(programs_, end):
+    """Starts programs that take seconds to be ready side by side."""
+    for program in programs_:
+        program.deadline = end + 20
+        try:
+            program.launch()
+        except Failure:
+            pass  # the rows that need it say so
+    for program in programs_:
+        try:
+            program.start()
+        except Failure:
+            pass
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True, help="the build folder, with bin/")
     parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
+    parser.add_argument("--gpu", action="store_true", help="the rows on one GPU, in place of CPUs'")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--ms", type=float, default=100, help="milliseconds a round")
+    parser.add_argument("--ms", type=float, help="milliseconds a round: 100, on a GPU 15")
+    parser.add_argument("--seconds", type=float, default=math.inf,
+                        help="start no row after so long, and wait for no answer much longer")
     parser.add_argument("--quick", action="store_true", help="5 rounds of 30 ms: no verdicts")
     parser.add_argument("--json", help="write every sample to this file")
     parser.add_argument("--markdown", help="write the table as Markdown to this file")
@@ -389,10 +474,13 @@ def main():
     parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.ms = min(options.rounds, 5), min(options.ms, 30.0)
+        options.rounds, options.ms = min(options.rounds, 5), min(options.ms or 30.0, 30.0)
+    options.ms = options.ms or (15 if options.gpu else 100)
+    options.settle = GPU_SETTLE_SECONDS if options.gpu else SETTLE_SECONDS
+    end = time.monotonic() + options.seconds
 
-    table = comparisons()
-    single = {"first_result": first_result,
+    table = gpu_comparisons() if options.gpu else comparisons()
+    single = {} if options.gpu else {"first_result": first_result,
               "queued_calls": functools.partial(queued, "queued_calls", "--queued"),
               "queued_jit_calls": functools.partial(queued, "queued_jit_calls", "--queued-jit"),
               "replicated_argument": replicated,
@@ -407,9 +495,11 @@ def main():
         if unknown:
             sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
 
-    fleet = programs(options)
+    fleet = gpu_programs(options) if options.gpu else programs(options)
     needed = {pair[0] for line in table if line.name in chosen
-              for pair in [line.ours, *line.theirs]}
+              for pair in [line.ours, *line.theirs] if not line.missing}
+    if options.gpu:
+        start_all([fleet[name] for name in needed], end)
     if "openblas" in needed and shutil.which(fleet["openblas"].command[0]):
         fleet["openblas"].command[1] = tuned_openblas(fleet["openblas"].command[0])
     load_before = os.getloadavg()[0]
@@ -424,7 +514,10 @@ def main():
                                    "verdict": "not run", "note": str(error)})
                 continue
             lines = [line for line in table if line.name == name]
-            samples = measure(name, lines, fleet, options)
+            if time.monotonic() > end:
+                lines = [dataclasses.replace(
+                    line, missing=line.missing or "the time allowed was over") for line in lines]
+            samples = measure(name, [line for line in lines if not line.missing], fleet, options)
             everything[name] = {":".join(pair): s for pair, s in samples.items()}
             judged += [judge(line, samples) for line in lines]
     finally:

@@ -115,12 +115,14 @@ int serve(const std::string& program, const std::vector<Row>& rows,
 Prepared::Prepared(const Row& row) : work_(row.make()) {
   double spent = time_batch(1);
   verify();
-  while (spent < kWarmSeconds) spent += time_batch(1);
-  while (batch_ < kMostCalls) {
+  const std::int64_t most = work_.max_calls > 0 ? work_.max_calls : kMostCalls;
+  for (std::int64_t k = 1; k < most && spent < kWarmSeconds; ++k) spent += time_batch(1);
+  while (2 * batch_ <= most) {
     double seconds = time_batch(batch_);
     if (seconds >= kBatchSeconds) break;
     double scale = 0.5 * kBatchSeconds / std::max(seconds, 1e-8);
-    batch_ = std::max<std::int64_t>(2 * batch_, static_cast<std::int64_t>(scale * batch_));
+    batch_ = std::max(2 * batch_, static_cast<std::int64_t>(scale * double(batch_)));
+    batch_ = std::min(batch_, most);
   }
 }
 
@@ -146,6 +148,7 @@ Figure Prepared::round(double milliseconds) {
     spent += seconds;
     figure.calls += batch_;
     times.push_back(seconds / static_cast<double>(batch_));
+    if (work_.max_calls > 0 && figure.calls >= work_.max_calls) break;
   } while (spent < milliseconds * 1e-3);
   figure.us = median(times) / work_.parts * 1e6;
   figure.faults = (page_faults() - faults) / static_cast<double>(figure.calls);

@@ -42,6 +42,9 @@ struct Work {
   // std::function a call, or timed in other processes too.
   std::function<double(std::int64_t n)> time_batch;
   double parts = 1;  // that a call's time is divided by: "µs a call and device"
+  // Calls of one round at most, and of the warm-up; 0: as many as fit. For work of which a small
+  // share is timed.
+  std::int64_t max_calls = 0;
 };
 
 struct Row {

@@ -1,0 +1,282 @@
+// Our side of the rows on one GPU but for products (gpu_matmul_bench.cpp), on the public interface
+// alone; bench/README.md describes the rows and their peers. On `cuda:0x8` unless SHMAP_DEVICES
+// says otherwise; SHMAP_BENCH_SCALE=16 makes the sizes small, for a look at whether it runs.
+#include <shmap/shmap.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/support/data.h"
+#include "bench/support/gpu_sizes.h"
+#include "bench/support/queued.h"
+#include "bench/support/rows.h"
+#include "bench/support/transformer_loss.h"
+
+namespace shmap::bench::transformer {
+
+using Gradient = std::pair<Layer, Array>;
+inline void wait(const Gradient& g) {
+  wait_for(g.first);
+  g.second.block_until_ready();
+}
+
+}  // namespace shmap::bench::transformer
+
+namespace {
+
+using namespace shmap;
+using bench::Row;
+using bench::scaled;
+using bench::Work;
+using Values = std::vector<float>;
+using Doubles = std::vector<double>;
+
+// ------------------------------------------------------------------------------- one eager op
+
+enum class Timed { queued, host };
+
+template <class F, class Check>
+Work timed(Timed how, F f, Check check) {
+  return how == Timed::queued ? bench::queued(f, check) : bench::host_time(f, check);
+}
+
+Work eager_op(Timed how) {
+  const Values a = bench::random_floats(1024, 1), b = bench::random_floats(1024, 2);
+  Values want(a.size());
+  for (std::size_t k = 0; k < want.size(); ++k) want[k] = a[k] + b[k];
+  return timed(
+      how, [x = array<float>(a, {1024}), y = array<float>(b, {1024})] { return x + y; },
+      [want](const Array& z) {
+        return bench::difference(z.to_vector<float>(), std::span<const float>(want));
+      });
+}
+
+// ------------------------------------------------------ replays of many operations that are small
+
+constexpr std::size_t kSide = 64;  // small products: nothing fuses them
+
+Array chained(Array x, Array w, int n) {
+  for (int k = 0; k < n; ++k) x = matmul(x, w);
+  return x;
+}
+
+// A rotation, the product of two reflections, so that a long chain neither grows nor fades.
+struct Rotation {
+  Values w = Values(kSide * kSide);
+
+  Rotation() {
+    Doubles product(kSide * kSide);
+    for (std::size_t k = 0; k < kSide; ++k) product[k * kSide + k] = 1;
+    for (const std::uint64_t seed : {7, 8}) {
+      const Values v = bench::random_floats(kSide, seed);
+      double power = 0;
+      for (const float value : v) power += double(value) * value;
+      for (std::size_t r = 0; r < kSide; ++r) {
+        double along = 0;
+        for (std::size_t k = 0; k < kSide; ++k) along += product[r * kSide + k] * v[k];
+        for (std::size_t k = 0; k < kSide; ++k) product[r * kSide + k] -= 2 * along / power * v[k];
+      }
+    }
+    std::copy(product.begin(), product.end(), w.begin());
+  }
+  // x times its n-th power; x has rows of kSide.
+  Doubles after(const Values& x, int n) const {
+    Doubles now(x.begin(), x.end()), next(x.size());
+    for (int step = 0; step < n; ++step) {
+      std::fill(next.begin(), next.end(), 0.0);
+      for (std::size_t r = 0; r < x.size() / kSide; ++r)
+        for (std::size_t k = 0; k < kSide; ++k)
+          for (std::size_t c = 0; c < kSide; ++c)
+            next[r * kSide + c] += now[r * kSide + k] * w[k * kSide + c];
+      now.swap(next);
+    }
+    return now;
+  }
+};
+
+auto close_to(Doubles want, double tolerance) {
+  return [want = std::move(want), tolerance](const Array& got) {
+    return bench::difference(got.to_vector<float>(), want, tolerance);
+  };
+}
+
+// `n` operations in a line, on one device.
+Work replayed_line(Timed how, int n) {
+  const Rotation rotation;
+  const Values values = bench::random_floats(kSide * kSide, 9);
+  auto f = jit([n](Array x, Array w) { return chained(x, w, n); });
+  return timed(
+      how,
+      [f, x = array<float>(values, {kSide, kSide}), w = array<float>(rotation.w, {kSide, kSide})] {
+        return f(x, w);
+      },
+      close_to(rotation.after(values, n), 1e-3));
+}
+
+// A line on each of the virtual devices.
+Work replayed_branches(Timed how) {
+  const Rotation rotation;
+  const Values values = bench::random_floats(bench::kBranches * kSide * kSide, 9);
+  const Mesh mesh = make_mesh({bench::kBranches}, {"i"});
+  auto f = jit(shard_map([](Array x, Array w) { return chained(x, w, bench::kChained); }, mesh,
+                         {P("i"), P()}, P("i")));
+  const Array x = array<float>(values, {bench::kBranches * kSide, kSide});
+  const Array w = array<float>(rotation.w, {kSide, kSide});
+  return timed(
+      how,
+      [f, x = device_put(x, NamedSharding(mesh, P("i"))),
+       w = device_put(w, NamedSharding(mesh, P()))] { return f(x, w); },
+      close_to(rotation.after(values, bench::kChained), 1e-3));
+}
+
+// ----------------------------------------------------------------------- bound by memory, jitted
+
+constexpr std::size_t kColumns = bench::kColumns;
+
+// f(x) for a matrix x of so many rows, four of which are compared with `reference`, which turns a
+// row of x into doubles.
+template <class F, class Reference>
+Work matrix_function(std::int64_t full_rows, F f, Reference reference) {
+  const auto rows = std::size_t(scaled(full_rows));
+  const Values values = bench::random_floats(rows * kColumns, 3);
+  std::vector<std::pair<std::int64_t, Doubles>> want;
+  for (std::size_t part = 0; part < 4; ++part) {
+    const std::size_t row = part * (rows - 1) / 3;
+    Doubles of_row(kColumns);
+    reference(std::span(values).subspan(row * kColumns, kColumns), of_row);
+    want.push_back({std::int64_t(row), of_row});
+  }
+  return bench::queued([f, x = array<float>(values, {rows, kColumns})] { return f(x); },
+                       [want](const Array& y) {
+                         for (const auto& [row, of_row] : want) {
+                           const Array got = y[row];
+                           const std::string fault =
+                               bench::difference(got.to_vector<float>(), of_row, 2e-5);
+                           if (!fault.empty()) return "row " + std::to_string(row) + ": " + fault;
+                         }
+                         return std::string();
+                       });
+}
+
+Work fused_chain(std::int64_t rows) {
+  return matrix_function(
+      rows, jit([](Array x) { return sqrt(maximum(square(x * 1.5f + 0.25f) - x, 0.125f)); }),
+      [](std::span<const float> x, Doubles& want) {
+        for (std::size_t k = 0; k < x.size(); ++k) {
+          const double v = x[k], s = v * 1.5 + 0.25;
+          want[k] = std::sqrt(std::max(s * s - v, 0.125));
+        }
+      });
+}
+
+Work softmax_row(std::int64_t rows) {
+  return matrix_function(rows, jit([](Array x) { return softmax(x); }),
+                         [](std::span<const float> x, Doubles& want) {
+                           double sum = 0;
+                           for (std::size_t k = 0; k < x.size(); ++k)
+                             sum += want[k] = std::exp(double(x[k]));
+                           for (double& value : want) value /= sum;
+                         });
+}
+
+Work rms_norm_row(std::int64_t rows) {
+  const Values scale = bench::random_floats(kColumns, 4);
+  auto f = jit([](Array x, Array scale) { return rms_norm(x, scale); });
+  return matrix_function(
+      rows, [f, s = array<float>(scale, {kColumns})](Array x) { return f(x, s); },
+      [scale](std::span<const float> x, Doubles& want) {
+        double power = 0;
+        for (const float v : x) power += double(v) * v;
+        const double factor = 1 / std::sqrt(power / double(x.size()) + 1e-6);
+        for (std::size_t k = 0; k < x.size(); ++k) want[k] = x[k] * factor * scale[k];
+      });
+}
+
+Work psum_row() {
+  const auto n = std::size_t(scaled(bench::kSummandFloats));
+  const Values values = bench::random_floats(bench::kSummands * n, 5);
+  const std::size_t part = std::min<std::size_t>(n, 4096), middle = (n - part) / 2;
+  Doubles want(part, 0.0);
+  for (std::size_t d = 0; d < std::size_t(bench::kSummands); ++d)
+    for (std::size_t k = 0; k < part; ++k) want[k] += values[d * n + middle + k];
+  const Mesh mesh = make_mesh({bench::kSummands}, {"i"});
+  auto f = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, P("i"), P()));
+  return bench::queued(
+      [f, x = device_put(array<float>(values, {values.size()}), NamedSharding(mesh, P("i")))] {
+        return f(x);
+      },
+      [=](const Array& y) {
+        return bench::difference(y[{range(middle, middle + part)}].to_vector<float>(), want, 1e-5);
+      });
+}
+
+// ------------------------------------------------------------------------- a transformer layer
+
+namespace layer = bench::transformer;
+
+Work transformer() {
+  const layer::Data data;
+  return bench::queued(
+      [f = jit(data.mapped()), x = data.input(), w = data.weights()] { return f(x, w); },
+      [want = layer::reference(data, layer::kChecked)](const Array& y) {
+        return layer::compare(y, want);
+      });
+}
+
+Work transformer_grad() {
+  auto loss = std::make_shared<layer::LayerLoss>();
+  return bench::queued(
+      [f = jit(grad<0, 1>(loss->loss())), x = loss->data.input(), w = loss->data.weights()] {
+        auto [of_w, of_x] = f(w, x);
+        return layer::Gradient(of_w, of_x);
+      },
+      [loss](const layer::Gradient& g) { return loss->check(g.first); });
+}
+
+std::vector<Row> all_rows() {
+  using bench::kBranches, bench::kChained;
+  std::vector<Row> rows = {
+      {"eager_op", {}, [] { return eager_op(Timed::queued); }},
+      {"eager_op:host", {}, [] { return eager_op(Timed::host); }},
+      {"replay_line", {}, [] { return replayed_line(Timed::queued, kChained); }},
+      {"replay_line:host", {}, [] { return replayed_line(Timed::host, kChained); }},
+      {"replay_branches", {}, [] { return replayed_branches(Timed::queued); }},
+      {"replay_branches:host", {}, [] { return replayed_branches(Timed::host); }},
+      {"replay_serial", {}, [] { return replayed_line(Timed::queued, kBranches * kChained); }},
+  };
+  for (const std::int64_t n : bench::matrix_rows()) {
+    const bench::Units units{.bytes = 8.0 * double(scaled(n)) * kColumns};
+    const std::string size = "_" + std::to_string(n);
+    rows.push_back({"fused_chain" + size, units, [n] { return fused_chain(n); }});
+    rows.push_back({"softmax" + size, units, [n] { return softmax_row(n); }});
+    rows.push_back({"rms_norm" + size, units, [n] { return rms_norm_row(n); }});
+  }
+  rows.push_back({"psum_64mb",
+                  {.bytes = 4.0 * double(scaled(bench::kSummandFloats)), .bus_factor = 2.0 * 7 / 8},
+                  psum_row});
+  rows.push_back({"transformer", {.flops = layer::kForwardFlops}, transformer});
+  rows.push_back({"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad});
+  return rows;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* devices = std::getenv("SHMAP_DEVICES");
+  if (devices == nullptr) devices = "cuda:0x8";
+  try {
+    init(argc, argv, {.devices = devices});
+    return bench::bench_main(argc, argv, "gpu", all_rows(), {{"devices", devices}});
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "gpu_bench: %s\n", e.what());
+    return 1;
+  }
+}

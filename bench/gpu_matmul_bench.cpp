@@ -1,0 +1,100 @@
+// Products on one GPU, bf16: of single arrays, and over a ring of its virtual devices. On
+// `cuda:0x8` unless SHMAP_DEVICES says otherwise; bench/README.md describes the rows.
+#include <shmap/shmap.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/support/collective_matmul.h"
+#include "bench/support/gpu_sizes.h"
+#include "bench/support/product_sample.h"
+#include "bench/support/queued.h"
+#include "bench/support/rows.h"
+
+namespace {
+
+using namespace shmap;
+using bench::ProductSample;
+using bench::ProductSize;
+using bench::RingProduct;
+using bench::Row;
+using bench::Work;
+
+// Random factors on the host, and what their product is to be.
+struct Factors {
+  ProductSize size;
+  std::vector<bfloat16> a, b;
+  ProductSample sample;
+
+  explicit Factors(const ProductSize& full)
+      : size(full.small()),
+        a(bench::random_bf16(std::size_t(size.m * size.k), 1)),
+        b(bench::random_bf16(std::size_t(size.k * size.n), 2)),
+        sample(a, b, size.m, size.k, size.n) {}
+  Array lhs() const { return array<bfloat16>(a, {size.m, size.k}); }
+  Array rhs() const { return array<bfloat16>(b, {size.k, size.n}); }
+};
+
+std::string check_product(const ProductSample& sample, const Array& c) {
+  return sample.difference([&](std::int64_t row) { return c[row].to_vector<bfloat16>(); });
+}
+
+Work product(const ProductSize& size) {
+  const Factors factors(size);
+  return bench::queued([a = factors.lhs(), b = factors.rhs()] { return matmul(a, b); },
+                       [sample = factors.sample](const Array& c) {
+                         if (c.dtype() != bf16) return std::string("the product has another dtype");
+                         return check_product(sample, c);
+                       });
+}
+
+// Rows of A and columns of B split over the first devices, under jit, replayed.
+template <class Body>
+Work ring_product(const RingProduct& ring, Body body) {
+  const Factors factors(ring.whole());
+  const std::vector<Device> all = devices();
+  if (std::int64_t(all.size()) < ring.devices)
+    throw ValueError("this row takes " + std::to_string(ring.devices) + " devices, and there are " +
+                     std::to_string(all.size()));
+  const Mesh mesh = make_mesh({ring.devices}, {"i"}, {all.begin(), all.begin() + ring.devices});
+  const P rows("i", none), columns(none, "i");
+  auto f = jit(shard_map(body, mesh, {rows, columns}, columns, {.check_vma = false}));
+  return bench::queued(
+      [f, a = device_put(factors.lhs(), NamedSharding(mesh, rows)),
+       b = device_put(factors.rhs(), NamedSharding(mesh, columns))] { return f(a, b); },
+      [sample = factors.sample](const Array& c) { return check_product(sample, c); });
+}
+
+std::vector<Row> all_rows() {
+  std::vector<Row> rows;
+  for (const std::vector<ProductSize>& sizes : {bench::square_products(), bench::odd_products()})
+    for (const ProductSize& size : sizes)
+      rows.push_back(
+          {size.name(), {.flops = size.small().flops()}, [size] { return product(size); }});
+  for (const RingProduct& ring : bench::ring_products()) {
+    const bench::Units units{.flops = ring.whole().small().flops()};
+    rows.push_back(
+        {ring.name(), units, [ring] { return ring_product(ring, bench::gather_matmul); }});
+    rows.push_back({ring.name() + ":serial", units,
+                    [ring] { return ring_product(ring, bench::gathered_then_multiplied); }});
+  }
+  return rows;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* devices = std::getenv("SHMAP_DEVICES");
+  if (devices == nullptr) devices = "cuda:0x8";
+  try {
+    init(argc, argv, {.devices = devices});
+    return bench::bench_main(argc, argv, "gpu_matmul", all_rows(), {{"devices", devices}});
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "gpu_matmul_bench: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,74 @@
+"""What is compared with what on one GPU; `goals.py` says how to read it."""
+
+from goals import Comparison
+from gpu_sizes import MATRIX_ROWS, ODD, RINGS, SQUARE, product_name
+
+NO_STAGED_LINK = ("there is no link between memory spaces that is staged through pinned host memory "
+                  "yet")
+NO_ATTENTION = "the library has no attention operation yet"
+
+
+def gpu_comparisons():
+    out = []
+
+    def compare(name, peer, theirs, must=None, stretch=None, ours=None, **more):
+        out.append(Comparison(name, ours or ("gpu", name), peer, theirs, must, stretch, **more))
+
+    compare("eager_op", "empty launches", [("floor", "launch")], 0.5, 0.2, added=True)
+    compare("eager_op", "torch, Python", [("torch", "eager_op")], 2)
+    compare("eager_op", "JAX eager", [("jax", "eager_op")])
+    compare("eager_op:host", "of the host alone", [])
+
+    compare("replay_line:host", "a bound, of the host alone", [], 4)
+    compare("replay_line:host", "empty kernels, raw graph", [("floor", "replay_line:host")])
+    compare("replay_line", "torch CUDA graph", [("torch", "replay_line")])
+    compare("replay_line", "JAX jit", [("jax", "replay_line")], 1.5)
+    compare("replay_line", "empty kernels, raw graph", [("floor", "replay_line")])
+    compare("replay_branches", "torch CUDA graph", [("torch", "replay_branches")], 1 / 1.1)
+    compare("replay_branches", "JAX jit", [("jax", "replay_branches")], 1.5)
+    compare("replay_branches", "as many in one line", [("gpu", "replay_serial")], None, 1 / 0.4)
+    compare("replay_branches", "empty kernels, raw graph", [("floor", "replay_branches")])
+    compare("replay_branches:host", "empty kernels, raw graph",
+            [("floor", "replay_branches:host")])
+
+    def product(size, stretch):
+        name = product_name(*size)
+        ours = ("gpu_matmul", name)
+        compare(name, "cuBLASLt, best of 24", [("floor", name)], 0.98, ours=ours)
+        compare(name, "torch", [("torch", name)], 1, stretch, ours)
+
+    for size in SQUARE:
+        product(size, None)
+
+    def bound_by_memory(n):
+        for row, must, stretch in (("fused_chain", 0.90, 0.95), ("softmax", 0.85, 0.92),
+                                   ("rms_norm", 0.85, 0.92)):
+            name = f"{row}_{n}"
+            compare(name, "copy of the bytes", [("floor", f"copy_{n}")], must, stretch)
+            compare(name, "best of torch and JAX",
+                    [("torch", f"{name}:compiled"), ("torch", f"{name}:eager"), ("jax", name)], 1)
+
+    bound_by_memory(MATRIX_ROWS[0])
+    compare("psum_64mb", "one pass over memory", [("floor", "psum_64mb")], 0.8)
+
+    for devices, rows in RINGS:
+        name = f"cm_{devices}_{rows}"
+        ours = ("gpu_matmul", name)
+        compare(name, "one product, cuBLASLt", [("floor", name)], 0.93, 0.98, ours)
+        compare(name, "gathered, then multiplied", [("gpu_matmul", f"{name}:serial")], 0.98,
+                ours=ours)
+    compare("cm_8_1024_spaces", "gathered, then multiplied",
+            [("gpu_matmul_spaces", "cm_8_1024:serial")], ours=("gpu_matmul_spaces", "cm_8_1024"))
+    compare("overlap_staged", "the serial form", [("gpu_matmul_spaces", "staged:serial")], 0.85,
+            0.95, missing=NO_STAGED_LINK)
+    compare("attention", "torch SDPA", [("torch", "attention")], 0.6, 0.9, missing=NO_ATTENTION)
+    compare("attention", "JAX", [("jax", "attention")], 0.6, 0.9, missing=NO_ATTENTION)
+
+    for row in ("transformer", "transformer_grad"):
+        compare(row, "JAX jit", [("jax", row)], 1, 1.3)
+        compare(row, "torch.compile", [("torch", f"{row}:compiled")], 1, 1.3)
+    for size in ODD:
+        product(size, 1.03)
+    for n in MATRIX_ROWS[1:]:
+        bound_by_memory(n)
+    return out

@@ -1,0 +1,143 @@
+"""The rows in JAX on one GPU. Calls are queued, and waited for once a batch."""
+
+import math
+import os
+import sys
+import time
+
+os.environ.setdefault("JAX_PLATFORMS", "cuda")
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others share the GPU's memory
+os.environ["BENCH_DEVICES"] = "1"
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import jaxlib  # noqa: E402
+import numpy as np  # noqa: E402
+
+import gpu_sizes as sizes  # noqa: E402
+import jax_peer  # noqa: E402
+from jax_peer import close, random_floats  # noqa: E402
+from protocol import Row, serve  # noqa: E402
+
+# Products of f32 are f32, as the others' are, not TF32.
+jax.config.update("jax_default_matmul_precision", "highest")
+
+
+def queued(f, args, check):
+    last = []
+
+    def time_batch(n):
+        start = time.perf_counter()
+        for _ in range(n):
+            result = f(*args)
+        jax.block_until_ready(result)
+        seconds = time.perf_counter() - start
+        last[:] = [result]
+        return seconds
+
+    return Row(check=lambda: check(last[0]), time_batch=time_batch)
+
+
+def random(seed, *shape):
+    return jax.random.uniform(jax.random.key(seed), shape, minval=-1, maxval=1)
+
+
+def rows_of(x):
+    return np.asarray(x[np.array(sizes.sampled_rows(x.shape[0]))], np.float64)
+
+
+def eager_op():
+    a, b = random_floats(1024), random_floats(1024)
+    return queued(lambda x, y: x + y, (jnp.asarray(a), jnp.asarray(b)),
+                  lambda z: close(z, a + b, 0))
+
+
+# ---------------------------------------------------------------------------------------- replays
+
+
+def replay(branches):
+    w = np.linalg.qr(np.random.default_rng(7).standard_normal((sizes.SIDE, sizes.SIDE)))[0]
+    w = w.astype(np.float32)
+    lines = [random_floats(sizes.SIDE, sizes.SIDE) for _ in range(branches)]
+    power = np.linalg.matrix_power(w.astype(np.float64), sizes.CHAINED)
+
+    def f(lines, w):
+        out = []
+        for x in lines:
+            for _ in range(sizes.CHAINED):
+                x = x @ w
+            out.append(x)
+        return out
+
+    def check(results):
+        faults = [close(got, x @ power, 1e-3) for got, x in zip(results, lines)]
+        return next((fault for fault in faults if fault), "")
+
+    return queued(jax.jit(f), ([jnp.asarray(x) for x in lines], jnp.asarray(w)), check)
+
+
+# -------------------------------------------------------------------------------- bound by memory
+
+
+def chain(x, np_=jnp):
+    return np_.sqrt(np_.maximum(np_.square(x * 1.5 + 0.25) - x, 0.125))
+
+
+def softmax(x, np_=jnp):
+    if np_ is jnp:
+        return jax.nn.softmax(x)
+    e = np.exp(x)
+    return e / e.sum(1, keepdims=True)
+
+
+def rms_norm(x, scale, np_=jnp):
+    return x / np_.sqrt(np_.mean(np_.square(x), 1, keepdims=True) + 1e-6) * scale
+
+
+def matrix_function(f, n):
+    x = random(3, sizes.scaled(n), sizes.COLUMNS)
+    more = [random(4, sizes.COLUMNS)] if f is rms_norm else []
+    want = f(rows_of(x), *(np.asarray(a, np.float64) for a in more), np_=np)
+    return queued(jax.jit(f), (x, *more), lambda y: close(rows_of(y), want, 2e-5))
+
+
+# ------------------------------------------------------------------------------ attention, a layer
+
+
+def attention():
+    batch, heads, length, d = sizes.ATTENTION
+    length = sizes.scaled(length)
+    q, k, v = (random(s, batch, length, heads, d).astype(jnp.bfloat16) for s in (5, 6, 7))
+    how = "cudnn" if jax.default_backend() == "gpu" else "xla"
+    f = jax.jit(lambda q, k, v: jax.nn.dot_product_attention(q, k, v, implementation=how))
+    q0, k0, v0 = (np.asarray(a[0, :, 0], np.float64) for a in (q, k, v))
+    scores = np.exp(q0 @ k0.T / math.sqrt(d))
+    want = scores / scores.sum(1, keepdims=True) @ v0
+    return queued(f, (q, k, v),
+                  lambda y: close(np.asarray(y[0, :, 0], np.float64), want, 2e-2))
+
+
+def transformer():
+    mapped, args, check = jax_peer.layer()
+    return queued(jax.jit(mapped), args, check)
+
+
+def transformer_grad():
+    gradient, args, check = jax_peer.layer_gradient()
+    return queued(jax.jit(gradient), args, check)
+
+
+def factories():
+    rows = {"eager_op": eager_op, "attention": attention, "transformer": transformer,
+            "transformer_grad": transformer_grad, "replay_line": lambda: replay(1),
+            "replay_branches": lambda: replay(sizes.BRANCHES)}
+    for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):
+        for n in sizes.MATRIX_ROWS:
+            rows[f"{name}_{n}"] = lambda f=f, n=n: matrix_function(f, n)
+    return rows
+
+
+if __name__ == "__main__":
+    versions = {"jax": jax.__version__, "jaxlib": jaxlib.__version__,
+                "device": jax.devices()[0].device_kind}
+    sys.exit(serve("jax", versions, factories()))

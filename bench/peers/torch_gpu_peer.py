@@ -1,0 +1,197 @@
+"""The rows in torch on one GPU. Calls are queued, and waited for once a batch."""
+
+import math
+import os
+import sys
+import time
+
+import torch
+
+import gpu_sizes as sizes
+from protocol import Row, serve
+from torch_peer import chain, difference, softmax
+
+DEVICE = os.environ.get("BENCH_TORCH_DEVICE", "cuda")  # `cpu`: to look, not to measure
+torch.set_default_device(DEVICE)
+torch.set_grad_enabled(False)
+torch.manual_seed(7)
+
+
+def synchronize():
+    if DEVICE == "cuda":
+        torch.cuda.synchronize()
+
+
+def random(*shape):
+    return torch.rand(shape) * 2 - 1
+
+
+def queued(call, check):
+    last = []
+
+    def time_batch(n):
+        start = time.perf_counter()
+        for _ in range(n):
+            result = call()
+        synchronize()
+        seconds = time.perf_counter() - start
+        last[:] = [result]
+        return seconds
+
+    return Row(check=lambda: check(last[0]), time_batch=time_batch)
+
+
+def rows_of(x):
+    return x[sizes.sampled_rows(x.shape[0])]
+
+
+def eager_op():
+    x, y = random(1024), random(1024)
+    want = x.double() + y.double()
+    return queued(lambda: x + y, lambda z: difference(z, want, 1e-6))
+
+
+# ---------------------------------------------------------------------------------------- replays
+
+
+def rotation(n):
+    return torch.linalg.qr(torch.randn(n, n, dtype=torch.float64))[0].float()
+
+
+def chained(x, w):
+    for _ in range(sizes.CHAINED):
+        x = x @ w
+    return x
+
+
+def replay(branches):
+    """A captured graph of lines of products, each on a stream of its own."""
+    w = rotation(sizes.SIDE)
+    lines = [random(sizes.SIDE, sizes.SIDE) for _ in range(branches)]
+    want = [chained(x.double(), w.double()) for x in lines]
+    streams = [torch.cuda.Stream() for _ in lines]
+    for stream in streams:  # the libraries' handles, before the capture
+        with torch.cuda.stream(stream):
+            chained(lines[0], w)
+    synchronize()
+    graph, results = torch.cuda.CUDAGraph(), []
+    with torch.cuda.graph(graph):
+        capturing = torch.cuda.current_stream()
+        for stream, x in zip(streams, lines):
+            stream.wait_stream(capturing)
+            with torch.cuda.stream(stream):
+                results.append(chained(x, w))
+        for stream in streams:
+            capturing.wait_stream(stream)
+
+    def check(_):
+        faults = [difference(got, right, 1e-3) for got, right in zip(results, want)]
+        return next((fault for fault in faults if fault), "")
+
+    return queued(graph.replay, check)
+
+
+# --------------------------------------------------------------------------------------- products
+
+
+def product(m, k, n):
+    m, k, n = (sizes.scaled(extent) for extent in (m, k, n))
+    a, b = random(m, k).bfloat16(), random(k, n).bfloat16()
+    want = rows_of(a).double() @ b.double()
+    tolerance = math.sqrt(k) / 64
+    return queued(lambda: a @ b, lambda c: difference(rows_of(c), want, tolerance))
+
+
+# -------------------------------------------------------------------------------- bound by memory
+
+
+def rms_norm(x, scale):
+    return torch.nn.functional.rms_norm(x, (x.shape[1],), scale, 1e-6)
+
+
+def matrix_function(f, n, compiled, scale=False):
+    x = random(sizes.scaled(n), sizes.COLUMNS)
+    more = [random(sizes.COLUMNS)] if scale else []
+    want = f(rows_of(x).double(), *(a.double() for a in more))
+    g = torch.compile(f, dynamic=False) if compiled else f
+    return queued(lambda: g(x, *more), lambda y: difference(rows_of(y), want, 2e-5))
+
+
+# ------------------------------------------------------------------------------ attention, a layer
+
+
+def attention():
+    shape = [*sizes.ATTENTION[:2], sizes.scaled(sizes.ATTENTION[2]), sizes.ATTENTION[3]]
+    q, k, v = (random(*shape).bfloat16() for _ in range(3))
+    f = torch.nn.functional.scaled_dot_product_attention
+    want = f(q[:1, :1].double(), k[:1, :1].double(), v[:1, :1].double())
+    return queued(lambda: f(q, k, v), lambda y: difference(y[:1, :1], want, 2e-2))
+
+
+B, S, E, H, D, F = 8, 128, 512, 8, 64, 2048  # of bench/support/transformer_layer.h
+
+
+def layer(x, scale, wq, wk, wv, wo, w_in, w_out):
+    h = x * torch.rsqrt(torch.mean(torch.square(x), -1, keepdim=True) + 1e-6) * scale
+    q, k, v = (torch.einsum("bse,ehd->bshd", h, w) for w in (wq, wk, wv))
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) * (1 / math.sqrt(D))
+    position = torch.arange(S, device=x.device)
+    scores = torch.where(position[:, None] >= position, scores, -1e30)
+    mixed = torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores, -1), v)
+    attended = torch.einsum("bshd,hde->bse", mixed, wo)
+    return x + attended + torch.nn.functional.silu(h @ w_in) @ w_out
+
+
+def layer_arguments():
+    shapes = [(B, S, E), (E,), (E, H, D), (E, H, D), (E, H, D), (H, D, E), (E, F), (F, E)]
+    factors = [1, 1, 0.08, 0.08, 0.08, 0.08, 0.08, 0.04]
+    return [random(*shape) * factor for shape, factor in zip(shapes, factors)]
+
+
+def transformer(compiled):
+    args = layer_arguments()
+    want = layer(*(a.double() for a in args))
+    f = torch.compile(layer, dynamic=False) if compiled else layer
+    return queued(lambda: f(*args), lambda y: difference(y, want, 1e-4))
+
+
+def transformer_grad(compiled):
+    """Of the output weighed by random numbers, with respect to weights and input."""
+    args, mask = layer_arguments(), random(B, S, E)
+
+    def gradient(f, args, mask):
+        with torch.enable_grad():
+            args = [a.detach().requires_grad_() for a in args]
+            return torch.autograd.grad((f(*args) * mask).sum(), args)
+
+    want = gradient(layer, [a.double() for a in args], mask.double())
+    f = torch.compile(layer, dynamic=False) if compiled else layer
+
+    def check(got):
+        faults = [difference(g, w, 1e-4 * float(w.abs().max())) for g, w in zip(got, want)]
+        return next((fault for fault in faults if fault), "")
+
+    return queued(lambda: gradient(f, args, mask), check)
+
+
+def factories():
+    rows = {"eager_op": eager_op, "attention": attention,
+            "replay_line": lambda: replay(1), "replay_branches": lambda: replay(sizes.BRANCHES)}
+    for size in sizes.SQUARE + sizes.ODD:
+        rows[sizes.product_name(*size)] = lambda s=size: product(*s)
+    for how in ("eager", "compiled"):
+        compiled = how == "compiled"
+        rows[f"transformer:{how}"] = lambda c=compiled: transformer(c)
+        rows[f"transformer_grad:{how}"] = lambda c=compiled: transformer_grad(c)
+        for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):
+            for n in sizes.MATRIX_ROWS:
+                rows[f"{name}_{n}:{how}"] = lambda f=f, n=n, c=compiled: matrix_function(
+                    f, n, c, scale=f is rms_norm)
+    return rows
+
+
+if __name__ == "__main__":
+    versions = {"torch": torch.__version__}
+    if DEVICE == "cuda":
+        versions.update(cuda=str(torch.version.cuda), gpu=torch.cuda.get_device_name())
+    sys.exit(serve("torch", versions, factories()))

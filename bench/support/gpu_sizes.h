@@ -1,0 +1,40 @@
+// Sizes of the rows on one GPU, which our programs and the floor of raw CUDA calls share.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shmap::bench {
+
+// An extent divided by SHMAP_BENCH_SCALE (1), and at least 16 where it was: for a look at whether
+// the programs run, on machines that are slow. Throws std::runtime_error where the variable is no
+// whole number from 1 on.
+std::int64_t scaled(std::int64_t extent);
+
+struct ProductSize {
+  std::int64_t m, k, n;
+  std::string name() const;  // "matmul_4096x1024x512": m, k, n, unscaled
+  double flops() const { return 2.0 * double(m) * double(k) * double(n); }
+  ProductSize small() const { return {scaled(m), scaled(k), scaled(n)}; }
+};
+
+std::vector<ProductSize> square_products();  // 4096, 8192, 16384
+std::vector<ProductSize> odd_products();     // 20 that no tile divides, or long in one direction
+
+// The collective matmul: `devices` shards of `rows` × kInner, and kInner columns a device.
+struct RingProduct {
+  std::int64_t devices, rows;
+  static constexpr std::int64_t kInner = 4096;
+  std::string name() const;  // "cm_8_1024": devices, rows
+  ProductSize whole() const { return {devices * rows, kInner, devices * kInner}; }
+};
+std::vector<RingProduct> ring_products();  // 2, 4, 8 devices by 1024, 2048, 4096 rows
+
+// Memory-bound rows: matrices of float with kColumns columns.
+constexpr std::int64_t kColumns = 4096;
+std::vector<std::int64_t> matrix_rows();  // 4096, 8192, 16384
+
+constexpr std::int64_t kSummands = 8, kSummandFloats = std::int64_t{16} << 20;  // psum, 64 MB each
+constexpr int kChained = 100, kBranches = 8;                                    // of the replays
+
+}  // namespace shmap::bench
