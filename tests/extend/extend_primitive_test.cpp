@@ -209,7 +209,7 @@ TEST(ExtendPrimitive, ItsKernelsErrorsNameIt) {
   p.def_abstract_eval(same).def_cpu_kernel(
       [](const KernelArgs&) { throw std::runtime_error("no luck"); });
   expect_error<DeviceError>([&] { p.bind(ones({2})).block_until_ready(); },
-                            {"no luck", "fails", "CpuDevice"});
+                            {"no luck", "fails", "Device(id=0)"});
   EXPECT_EQ((ones({2}) + 1.f).to_vector<float>()[0], 2);
 }
 

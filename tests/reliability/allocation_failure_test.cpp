@@ -217,7 +217,7 @@ TEST(AllocationFailure, IsCleanWhereverItComes) {
         EXPECT_EQ(got, wanted) << "with allocation " << n << " failing";
       } catch (const OutOfMemory& e) {
         ++failures;
-        EXPECT_THAT(e.what(), ::testing::HasSubstr("out of memory on CpuDevice(id="));
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("out of memory on "));
         EXPECT_THAT(e.what(), ::testing::HasSubstr("allocation_failure_test.cpp:"));
       }
       ASSERT_EQ(test::bytes_in_use(), held) << "allocation " << n << " failed, and memory leaked";
@@ -270,8 +270,8 @@ TEST(MemoryLimit, IsAnErrorThatSaysWhatIsHeld) {
     for (int attempt = 0; attempt < 100; ++attempt) {
       test::expect_error<OutOfMemory>(
           [&] { (x + 1).block_until_ready(); },
-          {"out of memory on CpuDevice(id=", "256.0 KiB (262144 bytes) asked for",
-           "SHMAP_MEMORY_LIMIT", "in use by", "cached", "limit", "largest free block",
+          {"out of memory on ", "256.0 KiB (262144 bytes) asked for", "SHMAP_MEMORY_LIMIT",
+           "in use by", "cached", "limit", "largest free block",
            "largest live arrays: ", "256.0 KiB", "Let go of arrays"});
     }
     EXPECT_EQ(test::bytes_in_use(), held);

@@ -45,7 +45,7 @@ TEST(JitFaults, OfAKernelComeOutOfTheWaitingCall) {
         failed = true;
         EXPECT_THAT(e.what(), HasSubstr("fault injected at kernel of device"));
         EXPECT_THAT(e.what(), HasSubstr("(op "));
-        EXPECT_THAT(e.what(), HasSubstr("CpuDevice(id=" + std::to_string(device) + ")"));
+        EXPECT_THAT(e.what(), HasSubstr("Device(id=" + std::to_string(device) + ")"));
         EXPECT_THAT(e.what(), HasSubstr("jit_faults_test.cpp:"));
       }
       EXPECT_TRUE(failed) << "device " << device;
@@ -100,7 +100,7 @@ TEST(JitFaults, OfAllocationsAreCleanWhereverTheyCome) {
         } catch (const OutOfMemory& e) {
           passed = false;
           ++failures;
-          EXPECT_THAT(e.what(), HasSubstr("out of memory on CpuDevice(id="));
+          EXPECT_THAT(e.what(), HasSubstr("out of memory on "));
         }
       }
       reached = fault::reached("allocate");
@@ -137,7 +137,7 @@ TEST(JitFaults, OfTheMemoryLimitSayWhatIsHeld) {
     Limits limits(100'000);
     for (int k = 0; k < 20; ++k) {
       test::expect_error<OutOfMemory>([&] { f(x).block_until_ready(); },
-                                      {"out of memory on CpuDevice(id=", "SHMAP_MEMORY_LIMIT"});
+                                      {"out of memory on ", "SHMAP_MEMORY_LIMIT"});
     }
   };
   expect_refused();  // traced

@@ -196,11 +196,12 @@ TEST(Body, PrintsEveryBlockWithItsPlace) {
         return x;
       },
       make_mesh({2, 2}, {"i", "j"}), P("i", "j"), P("i", "j"))(iota_f32({2, 4}));
-  EXPECT_EQ(out.str(),
-            "On CpuDevice(id=0) at mesh coordinates (i, j,) = (0, 0,):\n[[0. 1.]]\n"
-            "On CpuDevice(id=1) at mesh coordinates (i, j,) = (0, 1,):\n[[2. 3.]]\n"
-            "On CpuDevice(id=2) at mesh coordinates (i, j,) = (1, 0,):\n[[4. 5.]]\n"
-            "On CpuDevice(id=3) at mesh coordinates (i, j,) = (1, 1,):\n[[6. 7.]]\n");
+  std::string want;
+  const char* places[] = {"(0, 0,):\n[[0. 1.]]", "(0, 1,):\n[[2. 3.]]", "(1, 0,):\n[[4. 5.]]",
+                          "(1, 1,):\n[[6. 7.]]"};
+  for (std::size_t d = 0; d < 4; ++d)
+    want += "On " + devices()[d].str() + " at mesh coordinates (i, j,) = " + places[d] + "\n";
+  EXPECT_EQ(out.str(), want);
 }
 
 TEST(Body, DebugPrintKeepsProgramOrder) {
