@@ -1,9 +1,6 @@
 // gather and scatter_add on the CPU.
 #include "core/cpu/kernels/gather.h"
 
-#include <cstring>
-#include <limits>
-
 #include "core/cpu/kernels/scatter.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/scatter.h"
@@ -12,39 +9,6 @@
 namespace shmap {
 
 namespace {
-
-template <class T>
-std::uint64_t bits_of(T value) {
-  std::uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof value);
-  return bits;
-}
-
-// One item that stands for "there is none" (JAX's mode "fill").
-std::uint64_t fill_value(DType t) {
-  switch (t) {
-    case DType::bool_:
-      return 1;
-    case DType::i8:
-      return bits_of(std::numeric_limits<std::int8_t>::min());
-    case DType::i16:
-      return bits_of(std::numeric_limits<std::int16_t>::min());
-    case DType::i32:
-      return bits_of(std::numeric_limits<std::int32_t>::min());
-    case DType::i64:
-      return bits_of(std::numeric_limits<std::int64_t>::min());
-    case DType::f16:
-      return 0x7e00;
-    case DType::bf16:
-      return 0x7fc0;
-    case DType::f32:
-      return bits_of(std::numeric_limits<float>::quiet_NaN());
-    case DType::f64:
-      return bits_of(std::numeric_limits<double>::quiet_NaN());
-    default:
-      return ~std::uint64_t{0};
-  }
-}
 
 cpu::Gather gather_of(const KernelCall& call) {
   const auto& p = params_as<GatherParams>(call.params);
@@ -66,7 +30,7 @@ cpu::Gather gather_of(const KernelCall& call) {
 void run_gather(const KernelCall& call) {
   cpu::Gather g = gather_of(call);
   const bool zero = params_as<GatherParams>(call.params).mode == GatherMode::zero;
-  const std::uint64_t fill = zero ? 0 : fill_value(call.in_types[0].dtype());
+  const std::uint64_t fill = zero ? 0 : none_bits(call.in_types[0].dtype());
   g.fill = &fill;
   cpu::gather_part(g, call.part, call.parts);
 }

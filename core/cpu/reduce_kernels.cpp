@@ -9,6 +9,7 @@
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce.h"
+#include "core/ops/reduce_groups.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -19,45 +20,9 @@ constexpr std::int64_t kPartElements = 64 * 1024;   // less is not worth another
 constexpr std::int64_t kScratchBytes = 256 * 1024;  // of partial results, which stay in cache
 constexpr std::int64_t kCallElements = 4096;        // fewer are not worth a call of a raw kernel
 constexpr std::int64_t kSmallSlab = 16 * 1024;      // elements that stay in the nearest cache
-constexpr int kGroups = kMaxRank / 2 + 1;
+constexpr int kGroups = ReduceGroups::kMost;
 
-// The dims as runs that are kept and reduced in turns: kept[0], reduced[0], kept[1], …,
-// kept[count]. Extents of 1 join any run.
-struct Groups {
-  int count = 0;
-  std::int64_t kept[kGroups] = {1};
-  std::int64_t reduced[kGroups] = {};
-
-  Groups(const Shape& dims, const Dims& axes) {
-    std::size_t next = 0;
-    bool in_reduced = false;
-    for (std::size_t d = 0; d < dims.size(); ++d) {
-      const bool gone = next < axes.size() && axes[next] == static_cast<std::int64_t>(d);
-      next += gone;
-      if (dims[d] == 1) continue;
-      if (gone && in_reduced) {
-        reduced[count - 1] *= dims[d];
-      } else if (gone) {
-        reduced[count] = dims[d];
-        kept[++count] = 1;
-      } else {
-        kept[count] *= dims[d];
-      }
-      in_reduced = gone;
-    }
-  }
-
-  std::int64_t kept_from(int g) const {
-    std::int64_t n = 1;
-    for (; g <= count; ++g) n *= kept[g];
-    return n;
-  }
-  std::int64_t reduced_from(int g) const {
-    std::int64_t n = 1;
-    for (; g < count; ++g) n *= reduced[g];
-    return n;
-  }
-};
+using Groups = ReduceGroups;
 
 template <class Byte>
 Byte* at(Byte* p, std::int64_t i, DType t) {

@@ -195,6 +195,24 @@ constinit Primitive gather_p = [] {
   return p;
 }();
 
+std::uint64_t none_bits(DType t) {
+  if (is_signed_int(t)) return std::uint64_t{1} << (8 * itemsize(t) - 1);
+  switch (t) {
+    case DType::bool_:
+      return 1;
+    case DType::f16:
+      return 0x7e00;
+    case DType::bf16:
+      return 0x7fc0;
+    case DType::f32:
+      return 0x7fc00000;
+    case DType::f64:
+      return 0x7ff8000000000000;
+    default:
+      return ~std::uint64_t{0};
+  }
+}
+
 std::string_view name_of(GatherMode mode) {
   switch (mode) {
     case GatherMode::clip:

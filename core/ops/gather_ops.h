@@ -12,6 +12,8 @@ extern Primitive gather_p;
 // tangents are, with zeros.
 enum class GatherMode : std::uint8_t { clip, fill, zero };
 std::string_view name_of(GatherMode mode);
+// The bits of that "none", in the lowest bytes.
+std::uint64_t none_bits(DType dtype);
 
 struct GatherParams : ParamsOf<GatherParams> {
   Dims offset_dims, collapsed_slice_dims, start_index_map;

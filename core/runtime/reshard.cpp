@@ -76,8 +76,7 @@ class Mover {
       return shared;
     }
     Block fresh;
-    fresh.buffer =
-        device.space->allocate(checked_bytes(to_block_, itemsize_), MemorySpace::For::tasks);
+    fresh.buffer = device.space->allocate(checked_bytes(to_block_, itemsize_));
     copy_pieces(device, box, fresh);
     return fresh;
   }

@@ -1,0 +1,48 @@
+// A reduction's dims as kernels take them.
+#pragma once
+#include <cstdint>
+
+#include "shmap/shape.h"
+
+namespace shmap {
+
+// The dims as runs that are kept and reduced in turns: kept[0], reduced[0], kept[1], …,
+// kept[count]. Extents of 1 join any run.
+struct ReduceGroups {
+  static constexpr int kMost = kMaxRank / 2 + 1;
+  int count = 0;
+  std::int64_t kept[kMost] = {1};
+  std::int64_t reduced[kMost] = {};
+
+  ReduceGroups(const Shape& dims, const Dims& axes) {
+    std::size_t next = 0;
+    bool in_reduced = false;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      const bool gone = next < axes.size() && axes[next] == static_cast<std::int64_t>(d);
+      next += gone;
+      if (dims[d] == 1) continue;
+      if (gone && in_reduced) {
+        reduced[count - 1] *= dims[d];
+      } else if (gone) {
+        reduced[count] = dims[d];
+        kept[++count] = 1;
+      } else {
+        kept[count] *= dims[d];
+      }
+      in_reduced = gone;
+    }
+  }
+
+  std::int64_t kept_from(int g) const {
+    std::int64_t n = 1;
+    for (; g <= count; ++g) n *= kept[g];
+    return n;
+  }
+  std::int64_t reduced_from(int g) const {
+    std::int64_t n = 1;
+    for (; g < count; ++g) n *= reduced[g];
+    return n;
+  }
+};
+
+}  // namespace shmap
