@@ -1,0 +1,49 @@
+// Where each item of a gather's output, or of a scatter's updates, belongs in the operand.
+#pragma once
+#include <cstdint>
+
+#include "cuda/kernels/gather.h"
+#include "cuda/kernels/index_read.h"
+
+namespace shmap::cuda {
+
+// A dim of the slices: how far a step along it moves in the operand, and in rows of the indices.
+struct SlicePlanDim {
+  std::int64_t extent, operand_stride, row_stride;
+  std::int64_t slices_stride;
+  bool window;  // of a slice, not of the batch
+  bool moves;   // along it, an index vector decides where in the operand it lies
+};
+
+// The starts that index vectors hold.
+struct SliceStarts {
+  const void* indices = nullptr;
+  std::int64_t dtype = 0, clip = 0;
+  std::int64_t size = 0;  // entries of an index vector
+  std::int64_t last[kMaxRank] = {}, stride[kMaxRank] = {};
+
+  // Adds to `offset` where the slices of a row begin; false where they leave the operand.
+  SHMAP_FN bool add(std::int64_t row, std::int64_t& offset) const {
+    bool inside = true;
+    for (std::int64_t k = 0; k < size; ++k) {
+      std::int64_t start = read_index(indices, static_cast<DType>(dtype), row * size + k);
+      if (clip != 0)
+        start = start < 0 ? 0 : start > last[k] ? last[k] : start;
+      else
+        inside = inside && start >= 0 && start <= last[k];
+      offset += start * stride[k];
+    }
+    return inside;
+  }
+};
+
+// All dims of the slices, and the starts; strides in items.
+struct SlicePlan {
+  int rank = 0;
+  SlicePlanDim dim[kMaxRank];
+  SliceStarts starts;
+
+  explicit SlicePlan(const Slices& s);
+};
+
+}  // namespace shmap::cuda

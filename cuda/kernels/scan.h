@@ -1,0 +1,36 @@
+// Cumulative operations on a GPU.
+//
+// Results are put together in an order that depends on the extents alone: the same bits on every
+// run. Sums and products of floats are accumulated in f64, those of integers wrap.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap::cuda {
+
+enum class ScanOp : std::uint8_t {
+  cumsum,  // integers and floats
+  cumprod,
+  cummax,  // bool, integers and floats; NaN from the first NaN on
+  cummin,
+  cumlogsumexp,  // floats
+};
+
+// in[outer, len, inner], row-major -> out of the same shape: running results along `len`, from its
+// end where `reverse`.
+struct Scan {
+  ScanOp op = ScanOp::cumsum;
+  DType dtype = DType::f32;
+  std::int64_t outer = 0, len = 0, inner = 1;
+  bool reverse = false;
+  const void* in = nullptr;
+  void* out = nullptr;  // may be `in`
+};
+
+// Bytes of scratch: the totals of parts of long lines. Addresses are not looked at.
+std::int64_t scan_scratch(const Scan& s);
+// TypeError where the dtype has no such operation. `stream` is a cudaStream_t.
+void scan(const Scan& s, void* scratch, void* stream);
+
+}  // namespace shmap::cuda

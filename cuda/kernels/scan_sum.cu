@@ -1,0 +1,63 @@
+// Cumulative sums and products, and sums of exponentials.
+#include "cuda/kernels/dispatch.h"
+#include "cuda/kernels/scan_kernel.h"
+
+namespace shmap::cuda {
+namespace {
+
+// Floats in f64; integers in an unsigned type, of at least 32 bits.
+template <class T, bool floating = scalar::is_float<scalar::Compute<T>>>
+struct ScanAccumulator {
+  using type = scalar::Wide<scalar::Compute<T>>;
+};
+template <class T>
+struct ScanAccumulator<T, true> {
+  using type = double;
+};
+
+struct CumulativeSum {
+  template <class T>
+  using Acc = typename ScanAccumulator<T>::type;
+  template <class A>
+  static SHMAP_FN A run(A a, A b) {
+    return a + b;
+  }
+};
+struct CumulativeProduct {
+  template <class T>
+  using Acc = typename ScanAccumulator<T>::type;
+  template <class A>
+  static SHMAP_FN A run(A a, A b) {
+    return a * b;
+  }
+};
+struct CumulativeLogSumExp {
+  template <class T>
+  using Acc = double;
+  static SHMAP_FN double run(double a, double b) {
+    if (a == b) return a + 0.693147180559945309417;  // also two infinities
+    const double larger = scalar::max(a, b);
+    if (larger - larger != 0) return larger;  // infinite, or no number
+    return larger + scalar::log1p(scalar::exp(-scalar::abs(a - b)));
+  }
+};
+
+}  // namespace
+
+bool scan_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  const auto run = [&]<class T>() {
+    if (s.op == ScanOp::cumsum)
+      scan_type<CumulativeSum, T>(plan, s.in, s.out, scratch, stream);
+    else
+      scan_type<CumulativeProduct, T>(plan, s.in, s.out, scratch, stream);
+  };
+  return is_integer(s.dtype) ? with_bits(itemsize(s.dtype), run) : with_float(s.dtype, run);
+}
+
+bool scan_log_sum_exp(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  return with_float(s.dtype, [&]<class T>() {
+    scan_type<CumulativeLogSumExp, T>(plan, s.in, s.out, scratch, stream);
+  });
+}
+
+}  // namespace shmap::cuda

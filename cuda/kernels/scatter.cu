@@ -1,0 +1,185 @@
+#include <string>
+
+#include "cuda/kernels/dispatch.h"
+#include "cuda/kernels/gather.h"
+#include "cuda/kernels/gather_plan.h"
+#include "cuda/kernels/launch.h"
+#include "cuda/kernels/sort_lines.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+namespace {
+
+constexpr std::int64_t kMostEntries = std::int64_t{1} << 32;
+
+// Dims of the updates that are walked together; strides in items.
+struct ScatterDims {
+  std::int64_t rank = 0, count = 1;
+  std::int64_t extent[kMaxRank] = {}, update[kMaxRank] = {}, operand[kMaxRank] = {};
+  std::int64_t row[kMaxRank] = {};
+
+  void add(const SlicePlanDim& d) {
+    count *= d.extent;
+    if (d.extent == 1) return;
+    const std::int64_t last = rank - 1;
+    if (last >= 0 && update[last] == d.extent * d.slices_stride &&
+        operand[last] == d.extent * d.operand_stride && row[last] == d.extent * d.row_stride) {
+      extent[last] *= d.extent;
+      update[last] = d.slices_stride;
+      operand[last] = d.operand_stride;
+      row[last] = d.row_stride;
+      return;
+    }
+    extent[rank] = d.extent;
+    update[rank] = d.slices_stride;
+    operand[rank] = d.operand_stride;
+    row[rank++] = d.row_stride;
+  }
+
+  struct Place {
+    std::int64_t update, operand, row;
+  };
+  SHMAP_FN Place at(std::int64_t i) const {
+    Place p = {0, 0, 0};
+    for (std::int64_t d = rank - 1; d >= 0; --d) {
+      const std::int64_t above = i / extent[d], here = i - above * extent[d];
+      p.update += here * update[d];
+      p.operand += here * operand[d];
+      p.row += here * row[d];
+      i = above;
+    }
+    return p;
+  }
+};
+
+// Entries are what an index vector moves: two of them go to the same items of the operand, or to
+// different ones altogether. Their items lie along dims in which the operand has one place for
+// them.
+struct ScatterPlan {
+  ScatterDims entries, items;
+  SliceStarts starts;
+  int key_bytes = 4;
+  int bits = 1;  // of the keys: where an entry goes, or, all ones, nowhere
+
+  explicit ScatterPlan(const ScatterAdd& s) {
+    const SlicePlan plan(s.slices);
+    starts = plan.starts;
+    // The batch first: in its order, entries are added.
+    for (const bool window : {false, true}) {
+      for (int d = 0; d < plan.rank; ++d)
+        if (plan.dim[d].window == window) (plan.dim[d].moves ? entries : items).add(plan.dim[d]);
+    }
+    while (std::int64_t{1} << bits <= s.slices.operand_shape.num_elements()) ++bits;
+    if (bits > 32) key_bytes = 8;
+    if (entries.count < kMostEntries) return;
+    throw ValueError("scatter: " + std::to_string(entries.count) +
+                     " slices; at most 2^32 - 1 can be told apart: scatter parts of them in turn");
+  }
+
+  SortLines sort() const {
+    SortLines sort;
+    sort.key_bytes = key_bytes;
+    sort.bits = bits;
+    sort.lines = 1;
+    sort.len = entries.count;
+    return sort;
+  }
+};
+
+template <class Key>
+__global__ void __launch_bounds__(kThreads)
+    place_entries(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT SliceStarts starts,
+                  Key nowhere, Key* keys, std::uint32_t* order) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       e < entries.count; e += step) {
+    const ScatterDims::Place place = entries.at(e);
+    std::int64_t to = place.operand;
+    const bool inside = starts.add(place.row, to);
+    keys[e] = inside ? static_cast<Key>(to) : nowhere;
+    order[e] = static_cast<std::uint32_t>(e);
+  }
+}
+
+template <class T>
+SHMAP_FN T added(T sum, T term) {
+  return scalar::narrow<T>(scalar::add(scalar::widen(sum), scalar::widen(term)));
+}
+template <>
+SHMAP_FN Boolean added(Boolean sum, Boolean term) {
+  return {static_cast<unsigned char>(sum.value | term.value)};
+}
+
+// A thread an item of an entry; those of the first of equal entries take in all of them.
+template <class T, class Key>
+__global__ void __launch_bounds__(kThreads)
+    add_entries(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT ScatterDims items,
+                Key nowhere, const Key* keys, const std::uint32_t* order, const T* updates,
+                T literal, T* operand) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t n = entries.count * items.count;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += step) {
+    std::int64_t p = i / items.count;
+    const Key key = keys[p];
+    if (key == nowhere || (p > 0 && keys[p - 1] == key)) continue;
+    const ScatterDims::Place item = items.at(i - p * items.count);
+    T* const to = operand + static_cast<std::int64_t>(key) + item.operand;
+    T sum = *to;
+    for (; p < entries.count && keys[p] == key; ++p) {
+      const T term =
+          updates != nullptr ? updates[entries.at(order[p]).update + item.update] : literal;
+      sum = added(sum, term);
+    }
+    *to = sum;
+  }
+}
+
+std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
+
+template <class Key>
+void run(const ScatterAdd& s, const ScatterPlan& plan, char* scratch, void* stream) {
+  const std::int64_t n = plan.entries.count;
+  const Key nowhere = static_cast<Key>((std::uint64_t{2} << (plan.bits - 1)) - 1);
+  SortLines sort = plan.sort();
+  auto* const keys = reinterpret_cast<Key*>(scratch);
+  auto* const order = reinterpret_cast<std::uint32_t*>(scratch + rounded(n * plan.key_bytes));
+  sort.keys = keys;
+  sort.values = order;
+  launch("scatter: places", place_entries<Key>, grid_for(n), dim3(kThreads), stream, plan.entries,
+         plan.starts, nowhere, keys, order);
+  const void* sorted = keys;
+  if (n > 1) sorted = sort_lines(sort, reinterpret_cast<char*>(order) + rounded(n * 4), stream);
+  with_type(s.dtype, [&]<class T>() {
+    T literal;
+    __builtin_memcpy(&literal, &s.literal, sizeof(T));
+    launch("scatter", add_entries<T, Key>, grid_for(n * plan.items.count), dim3(kThreads), stream,
+           plan.entries, plan.items, nowhere, static_cast<const Key*>(sorted), order,
+           static_cast<const T*>(s.updates), literal, static_cast<T*>(s.operand));
+  });
+}
+
+bool adds_nothing(const ScatterAdd& s, const ScatterPlan& plan) {
+  return plan.entries.count * plan.items.count == 0 || s.slices.operand_shape.num_elements() == 0;
+}
+
+}  // namespace
+
+std::int64_t scatter_scratch(const ScatterAdd& s) {
+  const ScatterPlan plan(s);
+  if (adds_nothing(s, plan)) return 0;
+  const std::int64_t n = plan.entries.count;
+  return rounded(n * plan.key_bytes) + rounded(n * 4) + sort_lines_scratch(plan.sort());
+}
+
+void scatter_add(const ScatterAdd& s, void* scratch, void* stream) {
+  if (s.dtype == DType::prng_key) throw TypeError("scatter: keys cannot be added");
+  const ScatterPlan plan(s);
+  if (adds_nothing(s, plan)) return;
+  if (plan.key_bytes == 8)
+    run<std::uint64_t>(s, plan, static_cast<char*>(scratch), stream);
+  else
+    run<std::uint32_t>(s, plan, static_cast<char*>(scratch), stream);
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,50 @@
+// Elements as unsigned integers in the order that sort promises. For the .cu files.
+#pragma once
+#include <cstdint>
+
+#include "cuda/kernels/scalar.h"
+#include "shmap/dtype.h"
+
+namespace shmap::cuda {
+namespace {
+
+// How the bits of a dtype become a key.
+struct KeyRule {
+  enum Kind : std::uint64_t { as_is, flip_sign, floating } kind = as_is;
+  std::uint64_t infinity = 0;  // its bits, of a floating one
+
+  explicit KeyRule(DType t) {
+    if (is_signed_int(t)) kind = flip_sign;
+    if (!is_floating(t)) return;
+    kind = floating;
+    infinity = t == DType::f16    ? 0x7c00u
+               : t == DType::bf16 ? 0x7f80u
+               : t == DType::f32  ? 0x7f800000u
+                                  : 0x7ff0000000000000u;
+  }
+
+  // -0 with 0, NaNs equal and last.
+  template <class Bits>
+  SHMAP_FN Bits key(Bits bits) const {
+    constexpr Bits top = static_cast<Bits>(Bits{1} << (scalar::bit_width<Bits> - 1));
+    if (kind == as_is) return bits;
+    if (kind == flip_sign) return static_cast<Bits>(bits ^ top);
+    const Bits magnitude = static_cast<Bits>(bits & static_cast<Bits>(top - 1));
+    if (magnitude > infinity) return static_cast<Bits>(~Bits{0});
+    if (magnitude == 0) return top;
+    return static_cast<Bits>((bits & top) != 0 ? ~bits : bits | top);
+  }
+};
+
+// The keys of up to 32 bits are sorted as u32.
+template <class Bits>
+struct WideKey {
+  using type = std::uint32_t;
+};
+template <>
+struct WideKey<std::uint64_t> {
+  using type = std::uint64_t;
+};
+
+}  // namespace
+}  // namespace shmap::cuda
