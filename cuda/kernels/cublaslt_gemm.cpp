@@ -1,0 +1,373 @@
+#include "cuda/kernels/cublaslt_gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/base/env.h"
+#include "cuda/cublaslt_api.h"
+#include "cuda/error.h"
+#include "cuda/gpus.h"
+#include "cuda/stream.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+
+namespace {
+
+// What NVIDIA advises for Hopper; older GPUs' algorithms ask for less.
+constexpr std::size_t kWorkspaceBytes = 32 << 20;
+constexpr int kCandidates = 4;
+constexpr int kTimedRuns = 3;
+// A later candidate must be this much faster than an earlier one: what differs by less is noise.
+constexpr float kWorthwhile = 0.97f;
+// Addresses and strides with more zero bits than this are not asked about.
+constexpr std::uint64_t kAlignment = 16;
+
+struct Destroy {
+  void operator()(cublasLtMatmulDesc_t d) const { cublaslt().desc_destroy(d); }
+  void operator()(cublasLtMatrixLayout_t l) const { cublaslt().layout_destroy(l); }
+  void operator()(cublasLtMatmulPreference_t p) const { cublaslt().preference_destroy(p); }
+};
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f16:
+      return CUDA_R_16F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::f64:
+      return CUDA_R_64F;
+    default:
+      throw TypeError(std::string("cuBLASLt multiplies no matrices of ") + short_name(dtype));
+  }
+}
+
+std::uint32_t alignment(const void* address) {
+  const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(address) | kAlignment;
+  return static_cast<std::uint32_t>(bits & (~bits + 1));
+}
+
+// A kind of GPU: two that differ in none of these run the same algorithms as fast.
+struct GpuKind {
+  int major = 0, minor = 0, processors = 0;
+};
+
+GpuKind kind_of(int gpu) {
+  GpuKind kind;
+  check(cudaDeviceGetAttribute(&kind.major, cudaDevAttrComputeCapabilityMajor, gpu),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&kind.minor, cudaDevAttrComputeCapabilityMinor, gpu),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&kind.processors, cudaDevAttrMultiProcessorCount, gpu),
+        "cudaDeviceGetAttribute");
+  return kind;
+}
+
+struct Gpu {
+  GpuKind kind;
+  cublasLtHandle_t handle;
+};
+
+// Everything that decides about the algorithm.
+using Key = std::array<std::int64_t, 20>;
+
+Key key_of(const LtGemm& g, const GpuKind& kind) {
+  const auto align = [&](const void* p) { return static_cast<std::int64_t>(alignment(p)); };
+  const bool many = g.batch != 1;
+  return {static_cast<std::int64_t>(g.dtype),
+          static_cast<std::int64_t>(g.out),
+          g.trans_a | g.trans_b << 1 | g.tf32 << 2,
+          g.m,
+          g.n,
+          g.k,
+          g.lda,
+          g.ldb,
+          g.ldc,
+          g.batch,
+          many ? g.stride_a : 0,
+          many ? g.stride_b : 0,
+          many ? g.stride_c : 0,
+          align(g.a),
+          align(g.b),
+          align(g.c),
+          kind.major,
+          kind.minor,
+          kind.processors};
+}
+
+std::string describe(const LtGemm& g) {
+  const auto text = [](std::int64_t v) { return std::to_string(v); };
+  return std::string(short_name(g.dtype)) + "[" + text(g.m) + "," + text(g.k) + "]" +
+         (g.trans_a ? "ᵀ" : "") + " · " + short_name(g.dtype) + "[" + text(g.k) + "," + text(g.n) +
+         "]" + (g.trans_b ? "ᵀ" : "") + " -> " + short_name(g.out) + ", batch " + text(g.batch) +
+         ", rows of " + text(g.lda) + ", " + text(g.ldb) + ", " + text(g.ldc);
+}
+
+// cuBLASLt thinks in columns, to which a row-major matrix is its transpose: it is told to compute
+// Cᵀ = op(B)ᵀ · op(A)ᵀ, so its first operand is b.
+class Plan {
+ public:
+  explicit Plan(const LtGemm& g) {
+    const CublasLtApi& lt = cublaslt();
+    const bool wide = g.dtype == DType::f64;
+    const cublasComputeType_t compute = wide ? CUBLAS_COMPUTE_64F
+                                        : g.tf32 && g.dtype == DType::f32
+                                            ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                            : CUBLAS_COMPUTE_32F;
+    cublasLtMatmulDesc_t desc;
+    check(lt.desc_create(&desc, compute, wide ? CUDA_R_64F : CUDA_R_32F),
+          "cublasLtMatmulDescCreate");
+    desc_.reset(desc);
+    set(CUBLASLT_MATMUL_DESC_TRANSA, g.trans_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, g.trans_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+    first_ = layout(g, g.dtype, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb, g.stride_b);
+    second_ = layout(g, g.dtype, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda, g.stride_a);
+    result_ = layout(g, g.out, g.n, g.m, g.ldc, g.stride_c);
+    wide_ = wide;
+  }
+
+  // What cuBLASLt would try, the likeliest first; at least one.
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtGemm& g, const Gpu& gpu) const {
+    const CublasLtApi& lt = cublaslt();
+    cublasLtMatmulPreference_t made;
+    check(lt.preference_create(&made), "cublasLtMatmulPreferenceCreate");
+    const Owned<cublasLtMatmulPreference_t> preference(made);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t what, const auto& value) {
+      check(lt.preference_set(made, what, &value, sizeof(value)),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
+    // Sums over parts of k are added in f32 and in an order: neither rounded on the way to bf16,
+    // nor by atomic additions.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(g.a));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.c));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(g.c));
+    std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
+    int count = 0;
+    const cublasStatus_t status =
+        lt.heuristic(gpu.handle, desc_.get(), first_.get(), second_.get(), result_.get(),
+                     result_.get(), made, kCandidates, found.data(), &count);
+    found.resize(static_cast<std::size_t>(status == CUBLAS_STATUS_SUCCESS ? count : 0));
+    std::erase_if(found, [](const auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; });
+    if (found.empty()) {
+      throw DeviceError("cuBLASLt has no algorithm for the product " + describe(g) + ": " +
+                        lt.status_string(status));
+    }
+    return found;
+  }
+
+  void take(const cublasLtMatmulHeuristicResult_t& chosen) {
+    algorithm_ = chosen.algo;
+    workspace_bytes_ = chosen.workspaceSize;
+  }
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+
+  cublasStatus_t run(const LtGemm& g, const Gpu& gpu, void* workspace, cudaStream_t stream) const {
+    constexpr double kOne = 1, kZero = 0;
+    constexpr float kOneF = 1, kZeroF = 0;
+    const void* one = wide_ ? static_cast<const void*>(&kOne) : &kOneF;
+    const void* zero = wide_ ? static_cast<const void*>(&kZero) : &kZeroF;
+    return cublaslt().matmul(gpu.handle, desc_.get(), one, g.b, first_.get(), g.a, second_.get(),
+                             zero, g.c, result_.get(), g.c, result_.get(), &algorithm_, workspace,
+                             workspace_bytes_, stream);
+  }
+
+ private:
+  void set(cublasLtMatmulDescAttributes_t what, cublasOperation_t value) {
+    const auto number = static_cast<std::int32_t>(value);
+    check(cublaslt().desc_set(desc_.get(), what, &number, sizeof(number)),
+          "cublasLtMatmulDescSetAttribute");
+  }
+
+  static Owned<cublasLtMatrixLayout_t> layout(const LtGemm& g, DType dtype, std::int64_t rows,
+                                              std::int64_t columns, std::int64_t ld,
+                                              std::int64_t stride) {
+    const CublasLtApi& lt = cublaslt();
+    cublasLtMatrixLayout_t made;
+    check(lt.layout_create(&made, type_of(dtype), static_cast<std::uint64_t>(rows),
+                           static_cast<std::uint64_t>(columns), ld),
+          "cublasLtMatrixLayoutCreate");
+    Owned<cublasLtMatrixLayout_t> owned(made);
+    if (g.batch == 1) return owned;
+    const auto count = static_cast<std::int32_t>(g.batch);
+    check(lt.layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
+          "cublasLtMatrixLayoutSetAttribute");
+    check(lt.layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride)),
+          "cublasLtMatrixLayoutSetAttribute");
+    return owned;
+  }
+
+  Owned<cublasLtMatmulDesc_t> desc_;
+  Owned<cublasLtMatrixLayout_t> first_, second_, result_;
+  cublasLtMatmulAlgo_t algorithm_ = {};
+  std::size_t workspace_bytes_ = 0;
+  bool wide_ = false;
+};
+
+// Memory that a graph keeps.
+struct Workspace final : Kept {
+  explicit Workspace(std::size_t size) : bytes(size) {
+    const UncapturedCalls uncaptured;
+    check(cudaMalloc(&data, size), "cudaMalloc of cuBLASLt's workspace");
+  }
+  ~Workspace() override { note(cudaFree(data)); }
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  void* data = nullptr;
+  std::size_t bytes;
+};
+
+// The plans, and the workspaces of streams; never destroyed: what is captured or static may
+// multiply to the end.
+class Gemms {
+ public:
+  static Gemms& get() {
+    static auto* gemms = new Gemms;
+    return *gemms;
+  }
+
+  void run(const LtGemm& g, cudaStream_t stream) {
+    if (g.batch > INT32_MAX) {
+      throw ValueError("matmul: a batch of " + std::to_string(g.batch) +
+                       " passes the limit of cuBLASLt, " + std::to_string(INT32_MAX));
+    }
+    int index = 0;
+    check(cudaGetDevice(&index), "cudaGetDevice");
+    std::lock_guard lock(mutex_);
+    const Gpu& gpu = gpu_at(index);
+    const Key key = key_of(g, gpu.kind);
+    auto it = plans_.find(key);
+    if (it == plans_.end()) it = plans_.emplace(key, make(g, gpu, index, stream)).first;
+    const Plan& plan = it->second;
+    void* workspace = workspace_of(plan, index, stream);
+    const cublasStatus_t status = plan.run(g, gpu, workspace, stream);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      check(cudaPeekAtLastError(), "cublasLtMatmul");  // a lost GPU says more than cuBLASLt does
+      throw DeviceError("cublasLtMatmul of " + describe(g) + ": " +
+                        cublaslt().status_string(status));
+    }
+  }
+
+  void drop(cudaStream_t stream) noexcept {
+    std::lock_guard lock(mutex_);
+    std::erase_if(workspaces_, [&](const auto& entry) { return entry.first.second == stream; });
+  }
+
+ private:
+  const Gpu& gpu_at(int index) {
+    const auto it = gpus_.find(index);
+    if (it != gpus_.end()) return it->second;
+    const UncapturedCalls uncaptured;  // the handle has memory of its own
+    Gpu gpu{kind_of(index), nullptr};
+    check(cublaslt().create(&gpu.handle), "cublasLtCreate");
+    return gpus_.emplace(index, gpu).first->second;
+  }
+
+  // For a product that wants so much, on that stream: null where it wants none. What is captured
+  // has memory of its graph: the stream that it is captured in is nobody's order once it runs.
+  void* workspace_of(const Plan& plan, int gpu, cudaStream_t stream) {
+    if (plan.workspace_bytes() == 0) return nullptr;
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    unsigned long long capture = 0;
+    check(cudaStreamGetCaptureInfo(stream, &status, &capture), "cudaStreamGetCaptureInfo");
+    if (status == cudaStreamCaptureStatusNone) {
+      Ref<Workspace>& own = workspaces_[{gpu, stream}];
+      if (!own) own = make_ref<Workspace>(kWorkspaceBytes);
+      return own->data;
+    }
+    Captured& captured = captured_[{gpu, stream}];
+    if (captured.capture != capture || captured.bytes < plan.workspace_bytes()) {
+      const auto made = make_ref<Workspace>(plan.workspace_bytes());
+      if (!keep_with_graph(made)) throw Error("matmul: in a capture that is none of the backend's");
+      captured = {capture, made->data, made->bytes};
+    }
+    return captured.data;
+  }
+
+  Plan make(const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream) {
+    Plan plan(g);
+    const auto candidates = plan.candidates(g, gpu);
+    plan.take(candidates.front());
+    if (candidates.size() == 1 || !env::flag(env::Var::time_gemms)) return plan;
+    cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &captured), "cudaStreamIsCapturing");
+    if (captured != cudaStreamCaptureStatusNone) return plan;
+    const cublasLtMatmulHeuristicResult_t* best = nullptr;
+    float least = 0;
+    for (const auto& candidate : candidates) {
+      plan.take(candidate);
+      const float time = measure(plan, g, gpu, index, stream);
+      if (time < 0 || (best != nullptr && time > least * kWorthwhile)) continue;
+      best = &candidate;
+      least = time;
+    }
+    plan.take(best != nullptr ? *best : candidates.front());
+    return plan;
+  }
+
+  // Milliseconds of a few runs, each of which writes the result; negative where it does not run.
+  float measure(const Plan& plan, const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream) {
+    void* workspace = workspace_of(plan, index, stream);
+    if (plan.run(g, gpu, workspace, stream) != CUBLAS_STATUS_SUCCESS) return -1;
+    struct Timer {
+      cudaEvent_t event = nullptr;
+      Timer() { check(cudaEventCreate(&event), "cudaEventCreate"); }
+      ~Timer() { note(cudaEventDestroy(event)); }
+      Timer(const Timer&) = delete;
+      Timer& operator=(const Timer&) = delete;
+    } start, stop;
+    check(cudaEventRecord(start.event, stream), "cudaEventRecord");
+    for (int i = 0; i < kTimedRuns; ++i)
+      if (plan.run(g, gpu, workspace, stream) != CUBLAS_STATUS_SUCCESS) return -1;
+    check(cudaEventRecord(stop.event, stream), "cudaEventRecord");
+    check(cudaEventSynchronize(stop.event), "cudaEventSynchronize after timing a product");
+    float time = 0;
+    check(cudaEventElapsedTime(&time, start.event, stop.event), "cudaEventElapsedTime");
+    return time;
+  }
+
+  std::mutex mutex_;
+  std::map<int, Gpu> gpus_;
+  std::map<Key, Plan> plans_;
+  std::map<std::pair<int, cudaStream_t>, Ref<Workspace>> workspaces_;
+  // The last of a stream's captures; the memory is the graph's.
+  struct Captured {
+    unsigned long long capture = 0;
+    void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  std::map<std::pair<int, cudaStream_t>, Captured> captured_;
+};
+
+}  // namespace
+
+void cublaslt_gemm(const LtGemm& gemm, void* native_stream) {
+  const bool fits =
+      gemm.out == gemm.dtype || (gemm.out == f32 && (gemm.dtype == f16 || gemm.dtype == bf16));
+  if (!fits) {
+    throw TypeError(std::string("cuBLASLt makes no ") + short_name(gemm.out) + " of a product of " +
+                    short_name(gemm.dtype));
+  }
+  Gemms::get().run(gemm, static_cast<cudaStream_t>(native_stream));
+}
+
+void drop_gemm_workspace(void* native_stream) noexcept {
+  Gemms::get().drop(static_cast<cudaStream_t>(native_stream));
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,113 @@
+// What cuBLASLt is asked for products of arrays: candidates are timed once, captured products
+// never, batches in as few calls as their strides allow, and nothing is copied that can be read.
+#include <cuda_sim.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+
+#include <cstdlib>
+
+#include "tests/support/error_text.h"
+
+namespace shmap {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Lines = std::vector<std::string>;
+
+bool is_product(const std::string& line) { return line.starts_with("cublasLtMatmul "); }
+
+// The products that f asks for, and how many copies of boxes ran.
+struct Asked {
+  Lines products;
+  int copies = 0;
+};
+template <class F>
+Asked asked(F f) {
+  shmap_sim::record_calls(true);
+  f().block_until_ready();
+  Asked out;
+  for (const std::string& line : shmap_sim::calls())
+    if (is_product(line)) out.products.push_back(line);
+  for (const std::string& name : shmap_sim::executed())
+    out.copies += name.find("copy") != std::string::npos;
+  shmap_sim::record_calls(false);
+  return out;
+}
+
+Array some(Shape shape) {
+  const std::int64_t n = shape.num_elements();
+  return reshape(arange(n) % 7, shape).block_until_ready();
+}
+
+// Sizes that no other test has.
+TEST(CublasLtCalls, CandidatesAreTimedOnce) {
+  const Array a = some({17, 31}), b = some({31, 13});
+  const auto product = [&] { return matmul(a, b); };
+  // Three candidates: one run and three timed ones each, then the product.
+  EXPECT_EQ(asked(product).products.size(), 3u * 4 + 1);
+  const Lines again = asked(product).products;
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_EQ(asked(product).products, again);
+}
+
+TEST(CublasLtCalls, ACapturedProductIsNotTimed) {
+  const Array a = some({19, 37}), b = some({37, 11});
+  auto f = jit([](Array x, Array y) { return matmul(x, y) + 1; });
+  const std::vector<float> wanted = (matmul(a, b) + 1).to_vector<float>();
+  EXPECT_EQ(f(a, b).to_vector<float>(), wanted);
+  EXPECT_LE(asked([&] { return f(a, b); }).products.size(), 1u);    // captures
+  EXPECT_THAT(asked([&] { return f(a, b); }).products, IsEmpty());  // replays
+  EXPECT_EQ(f(a, b).to_vector<float>(), wanted);
+}
+
+class Untimed : public ::testing::Test {
+ protected:
+  void SetUp() override { setenv("SHMAP_TIME_GEMMS", "0", 1); }
+  void TearDown() override { unsetenv("SHMAP_TIME_GEMMS"); }
+};
+
+TEST_F(Untimed, TheFirstAlgorithmIsTaken) {
+  const Array a = some({5, 29}), b = some({29, 3});
+  EXPECT_THAT(asked([&] { return matmul(a, b); }).products,
+              ElementsAre("cublasLtMatmul 3x5x29 batch 1 algorithm 0"));
+}
+
+TEST_F(Untimed, TransposedOperandsAreReadWhereTheyLie) {
+  const auto dot = [](Shape l, Shape r, std::vector<int> lc, std::vector<int> rc,
+                      std::vector<int> lb = {}, std::vector<int> rb = {}) {
+    return asked([=] {
+      return dot_general(some(l), some(r), {.contracting = {lc, rc}, .batch = {lb, rb}});
+    });
+  };
+  const Asked transposed = dot({23, 5}, {3, 23}, {0}, {1});
+  EXPECT_THAT(transposed.products, ElementsAre("cublasLtMatmul 3x5x23 batch 1 algorithm 0"));
+  // [b, q, h, d] and [b, k, h, d]: h is inside of q, so b is a call each, of h products.
+  const Asked heads = dot({2, 5, 4, 7}, {2, 3, 4, 7}, {3}, {3}, {0, 2}, {0, 2});
+  EXPECT_THAT(heads.products, ElementsAre("cublasLtMatmul 3x5x7 batch 4 algorithm 0",
+                                          "cublasLtMatmul 3x5x7 batch 4 algorithm 0"));
+  const Asked batches = dot({2, 4, 5, 7}, {2, 4, 7, 3}, {3}, {2}, {0, 1}, {0, 1});
+  EXPECT_THAT(batches.products, ElementsAre("cublasLtMatmul 3x5x7 batch 8 algorithm 0"));
+}
+
+TEST_F(Untimed, Tf32IsAskedFor) {
+  // 1 + 2^-12 is no TF32 number.
+  const float x = 1 + 1.f / 4096;
+  const Array a = full({3, 1}, x), b = full({1, 2}, 1.f);
+  EXPECT_EQ(matmul(a, b).to_vector<float>(), std::vector<float>(6, x));
+  setenv("SHMAP_TF32", "1", 1);
+  EXPECT_EQ(matmul(a, b).to_vector<float>(), std::vector<float>(6, 1.f));
+  unsetenv("SHMAP_TF32");
+}
+
+TEST_F(Untimed, ARefusalNamesTheProduct) {
+  shmap_sim::inject("cublasLtMatmul", cudaErrorUnknown);
+  const Array a = some({9, 41}), b = some({41, 2});
+  test::expect_error<DeviceError>([&] { matmul(a, b).block_until_ready(); },
+                                  {"cublasLtMatmul", "f32[9,41]", "f32[41,2]", "dot_general"});
+  EXPECT_EQ(matmul(a, b).shape(), (Shape{9, 2}));
+}
+
+}  // namespace
+}  // namespace shmap

@@ -1,0 +1,305 @@
+// In place of cuBLASLt: products by plain loops, when the stream comes to them. It is as strict as
+// the library is about sizes, alignment and workspaces, and its algorithms differ in the bits of
+// their results: the second sums the halves of k apart, in the workspace.
+#include <cublasLt.h>
+#include <cuda_sim.h>
+
+#include <cstring>
+#include <string>
+
+#include "shmap/half.h"
+
+struct cublasLtContext {
+  int device = 0;
+};
+struct cublasLtMatmulDescOpaque_t {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  bool transpose_a = false, transpose_b = false;
+};
+struct cublasLtMatrixLayoutOpaque_t {
+  cudaDataType type;
+  std::int64_t rows, columns, ld;
+  std::int64_t batch = 1, stride = 0;
+};
+struct cublasLtMatmulPreferenceOpaque_t {
+  std::uint64_t workspace = 0;
+  std::uint32_t reductions = 7, alignment[4] = {256, 256, 256, 256};
+};
+
+namespace {
+
+constexpr int kAlgorithms = 3;
+// Of each algorithm.
+constexpr std::size_t kWorkspace[kAlgorithms] = {0, 1 << 20, 0};
+
+double load(const void* at, cudaDataType type, std::int64_t i) {
+  switch (type) {
+    case CUDA_R_64F:
+      return static_cast<const double*>(at)[i];
+    case CUDA_R_32F:
+      return static_cast<const float*>(at)[i];
+    case CUDA_R_16F:
+      return static_cast<float>(static_cast<const shmap::float16*>(at)[i]);
+    default:
+      return static_cast<float>(static_cast<const shmap::bfloat16*>(at)[i]);
+  }
+}
+
+void store(void* at, cudaDataType type, std::int64_t i, double value) {
+  switch (type) {
+    case CUDA_R_64F:
+      static_cast<double*>(at)[i] = value;
+      return;
+    case CUDA_R_32F:
+      static_cast<float*>(at)[i] = static_cast<float>(value);
+      return;
+    case CUDA_R_16F:
+      static_cast<shmap::float16*>(at)[i] = shmap::float16(static_cast<float>(value));
+      return;
+    default:
+      static_cast<shmap::bfloat16*>(at)[i] = shmap::bfloat16(static_cast<float>(value));
+  }
+}
+
+// TF32 keeps ten bits of the fraction.
+double rounded(double value, cublasComputeType_t compute) {
+  if (compute != CUBLAS_COMPUTE_32F_FAST_TF32) return value;
+  const auto narrow = static_cast<float>(value);
+  std::uint32_t bits;
+  std::memcpy(&bits, &narrow, 4);
+  if ((bits >> 23 & 255u) == 255u) return value;
+  bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
+  float kept;
+  std::memcpy(&kept, &bits, 4);
+  return kept;
+}
+
+struct Product {
+  cublasLtMatmulDescOpaque_t desc;
+  cublasLtMatrixLayoutOpaque_t a, b, d;
+  const void *first, *second;
+  void* result;
+  double alpha;
+  int algorithm;
+  void* workspace;
+
+  std::int64_t k() const { return desc.transpose_a ? a.rows : a.columns; }
+  double at(const void* data, const cublasLtMatrixLayoutOpaque_t& m, bool transposed,
+            std::int64_t row, std::int64_t column, std::int64_t item) const {
+    return rounded(load(data, m.type,
+                        item * m.stride + (transposed ? column + row * m.ld : row + column * m.ld)),
+                   desc.compute);
+  }
+  double sum(std::int64_t item, std::int64_t i, std::int64_t j, std::int64_t from,
+             std::int64_t to) const {
+    const bool wide = desc.compute == CUBLAS_COMPUTE_64F;
+    double wide_sum = 0;
+    float narrow_sum = 0;
+    for (std::int64_t l = from; l < to; ++l) {
+      const double term =
+          at(first, a, desc.transpose_a, i, l, item) * at(second, b, desc.transpose_b, l, j, item);
+      if (wide)
+        wide_sum += term;
+      else
+        narrow_sum = static_cast<float>(narrow_sum + term);
+    }
+    return wide ? wide_sum : narrow_sum;
+  }
+  void run() const {
+    if (workspace != nullptr) std::memset(workspace, 0x5a, kWorkspace[algorithm]);
+    for (std::int64_t item = 0; item < d.batch; ++item)
+      for (std::int64_t j = 0; j < d.columns; ++j)
+        for (std::int64_t i = 0; i < d.rows; ++i) {
+          double value;
+          if (algorithm == 1) {
+            auto* parts = static_cast<double*>(workspace);
+            parts[0] = sum(item, i, j, 0, k() / 2);
+            parts[1] = sum(item, i, j, k() / 2, k());
+            value = parts[0] + parts[1];
+            if (desc.compute != CUBLAS_COMPUTE_64F) value = static_cast<float>(value);
+          } else {
+            value = sum(item, i, j, 0, k());
+          }
+          store(result, d.type, item * d.stride + i + j * d.ld, alpha * value);
+        }
+  }
+};
+
+bool aligned(const void* p, std::size_t to) {
+  return reinterpret_cast<std::uintptr_t>(p) % to == 0;
+}
+
+bool fits(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaque_t& a,
+          const cublasLtMatrixLayoutOpaque_t& b, const cublasLtMatrixLayoutOpaque_t& d) {
+  const std::int64_t m = desc.transpose_a ? a.columns : a.rows;
+  const std::int64_t k = desc.transpose_a ? a.rows : a.columns;
+  const std::int64_t k2 = desc.transpose_b ? b.columns : b.rows;
+  const std::int64_t n = desc.transpose_b ? b.rows : b.columns;
+  for (const auto* x : {&a, &b, &d})
+    if (x->rows < 1 || x->columns < 1 || x->ld < x->rows || x->batch != d.batch) return false;
+  if (m != d.rows || n != d.columns || k != k2 || a.type != b.type) return false;
+  if (d.batch > 1 && d.stride < d.ld * (d.columns - 1) + d.rows) return false;
+  const bool half = a.type == CUDA_R_16F || a.type == CUDA_R_16BF;
+  if (d.type != a.type && !(half && d.type == CUDA_R_32F)) return false;
+  return (a.type == CUDA_R_64F) == (desc.compute == CUBLAS_COMPUTE_64F) &&
+         (a.type == CUDA_R_64F) == (desc.scale == CUDA_R_64F) &&
+         (desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || a.type == CUDA_R_32F);
+}
+
+template <class T>
+cublasStatus_t take(T& into, const void* from, std::size_t bytes) {
+  if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&into, from, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t asked(const char* function) {
+  return shmap_sim::injected(function) == cudaSuccess ? CUBLAS_STATUS_SUCCESS
+                                                      : CUBLAS_STATUS_INTERNAL_ERROR;
+}
+
+}  // namespace
+
+size_t cublasLtGetVersion() { return 120405; }
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return "the cuBLASLt of the simulator: success";
+    case CUBLAS_STATUS_INVALID_VALUE:
+      return "the cuBLASLt of the simulator: an unsupported value";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+      return "the cuBLASLt of the simulator: not supported";
+    default:
+      return "the cuBLASLt of the simulator: an error";
+  }
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = new cublasLtContext;
+  return cudaGetDevice(&(*handle)->device) == cudaSuccess ? asked("cublasLtCreate")
+                                                          : CUBLAS_STATUS_NOT_INITIALIZED;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  *desc = new cublasLtMatmulDescOpaque_t{compute, scale};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  delete desc;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t what,
+                                              const void* value, size_t bytes) {
+  std::int32_t op = 0;
+  const cublasStatus_t status = take(op, value, bytes);
+  (what == CUBLASLT_MATMUL_DESC_TRANSA ? desc->transpose_a : desc->transpose_b) = op == CUBLAS_OP_T;
+  return status;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+  *layout = new cublasLtMatrixLayoutOpaque_t{type, static_cast<std::int64_t>(rows),
+                                             static_cast<std::int64_t>(columns), ld};
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  delete layout;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t what,
+                                                const void* value, size_t bytes) {
+  if (what == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET)
+    return take(layout->stride, value, bytes);
+  std::int32_t count = 0;
+  const cublasStatus_t status = take(count, value, bytes);
+  layout->batch = count;
+  return status;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  *preference = new cublasLtMatmulPreferenceOpaque_t;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  delete preference;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t what,
+                                                    const void* value, size_t bytes) {
+  switch (what) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return take(preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return take(preference->reductions, value, bytes);
+    default:
+      return take(preference->alignment[what - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value,
+                  bytes);
+  }
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* count) {
+  *count = 0;
+  if (const cublasStatus_t status = asked("cublasLtMatmulAlgoGetHeuristic")) return status;
+  if (!fits(*desc, *a, *b, *d)) return CUBLAS_STATUS_INVALID_VALUE;
+  for (int i = 0; i < kAlgorithms && *count < wanted; ++i) {
+    const bool splits = i == 1;
+    if (kWorkspace[i] > preference->workspace ||
+        (splits && (preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0))
+      continue;
+    cublasLtMatmulHeuristicResult_t& found = results[(*count)++];
+    found = {};
+    found.algo.data[0] = static_cast<std::uint64_t>(i) + 1;
+    found.algo.data[1] = preference->alignment[0];
+    found.algo.data[2] = preference->alignment[1];
+    found.algo.data[3] = preference->alignment[3];
+    found.workspaceSize = kWorkspace[i];
+    found.state = CUBLAS_STATUS_SUCCESS;
+  }
+  return *count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
+  if (const cublasStatus_t status = asked("cublasLtMatmul")) return status;
+  const int algorithm = static_cast<int>(algo->data[0]) - 1;
+  const auto scale = [&](const void* at) {
+    return desc->scale == CUDA_R_64F ? *static_cast<const double*>(at)
+                                     : static_cast<double>(*static_cast<const float*>(at));
+  };
+  if (algorithm < 0 || algorithm >= kAlgorithms || !fits(*desc, *a_layout, *b_layout, *d_layout) ||
+      c != d || c_layout != d_layout || scale(beta) != 0 || !aligned(a, algo->data[1]) ||
+      !aligned(b, algo->data[2]) || !aligned(d, algo->data[3]) ||
+      workspace_bytes < kWorkspace[algorithm] || !aligned(workspace, 16) ||
+      (kWorkspace[algorithm] != 0 && !shmap_sim::is_device_memory(workspace)) ||
+      shmap_sim::device_of(stream) != handle->device)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const Product product{
+      *desc, *a_layout, *b_layout,    *d_layout, a,
+      b,     d,         scale(alpha), algorithm, kWorkspace[algorithm] == 0 ? nullptr : workspace};
+  shmap_sim::log_call("cublasLtMatmul " + std::to_string(d_layout->rows) + "x" +
+                      std::to_string(d_layout->columns) + "x" + std::to_string(product.k()) +
+                      " batch " + std::to_string(d_layout->batch) + " algorithm " +
+                      std::to_string(algorithm));
+  const cudaError_t error =
+      shmap_sim::enqueue(stream, "cublasLtMatmul", [product] { product.run(); });
+  return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
+}
