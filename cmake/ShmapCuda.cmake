@@ -75,6 +75,30 @@ if(SHMAP_CUDA_BACKEND)
   endif()
 endif()
 
+# NCCL is opened on first use: only its header is wanted.
+set(nccl_gives "collectives among distinct GPUs, opened on first use")
+if(SHMAP_CUDA_BACKEND STREQUAL "sim")
+  add_library(shmap_feature_nccl INTERFACE) # its header stands beside the simulator's
+  shmap_feature_row(nccl "simulated" "${nccl_gives}")
+elseif(SHMAP_CUDA_BACKEND)
+  find_path(SHMAP_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  mark_as_advanced(SHMAP_NCCL_INCLUDE)
+  set(nccl_version "")
+  if(SHMAP_NCCL_INCLUDE)
+    shmap_header_version("${SHMAP_NCCL_INCLUDE}" nccl.h "NCCL_(MAJOR|MINOR|PATCH) +([0-9]+)"
+                         nccl_version)
+  endif()
+  if(NOT SHMAP_NCCL_INCLUDE)
+    shmap_feature_row(nccl "not found" "${nccl_gives} (libnccl-dev)")
+  elseif(nccl_version VERSION_LESS 2.22)
+    shmap_feature_row(nccl "${nccl_version}" "not used: 2.22 or newer is wanted (libnccl-dev)")
+  else()
+    add_library(shmap_feature_nccl INTERFACE)
+    target_include_directories(shmap_feature_nccl SYSTEM INTERFACE "${SHMAP_NCCL_INCLUDE}")
+    shmap_feature_row(nccl "${nccl_version}" "${nccl_gives}")
+  endif()
+endif()
+
 # shmap_cuda_floor(): as shmap_floor, of a folder with .cu files.
 #
 # In the simulator .cu files are plain C++. Those that only nvcc can compile, since they use a

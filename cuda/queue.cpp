@@ -11,6 +11,8 @@
 #include "core/device/wait_clock.h"
 #include "cuda/error.h"
 #include "cuda/gpus.h"
+#include "cuda/kernels/cublaslt_gemm.h"
+#include "cuda/wait_check.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -41,7 +43,9 @@ void Queue::close() noexcept {
   completed_.store(tail(), std::memory_order_release);
   marks_.clear();
   gate_ = Point();
-  if (stream_ != nullptr && !forked()) note(cudaStreamDestroy(stream_));
+  if (stream_ == nullptr || forked()) return;
+  drop_gemm_workspace(stream_);
+  note(cudaStreamDestroy(stream_));
 }
 
 cudaStream_t Queue::stream() {
@@ -222,6 +226,7 @@ void Queue::wait_here(std::uint64_t number) {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(turn < 2 * kSpins ? 20 : 100));
     if (turn % kLooks != 0) continue;
+    check_wait();
     const auto text = [&] {
       return "waiting for " + name_of(number) + ", since " + std::to_string(clock.seconds()) +
              " s; the GPU has done " + std::to_string(completed()) + " of the " +

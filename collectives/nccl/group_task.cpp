@@ -1,0 +1,93 @@
+#include "collectives/nccl/group_task.h"
+
+#include "core/runtime/launch.h"
+#include "cuda/stream.h"
+
+namespace shmap::nccl {
+
+namespace {
+
+int gpu_of(const Stream& stream) {
+  return static_cast<const cuda::CudaStream&>(stream).queue().gpu();
+}
+
+}  // namespace
+
+std::vector<int> gpus_of(const detail::MeshImpl& mesh) {
+  std::vector<int> gpus;
+  for (std::uint32_t p = 0; p < mesh.local_count(); ++p)
+    gpus.push_back(gpu_of(*mesh.local(p).comm));
+  return gpus;
+}
+
+GroupTask::GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique,
+                     Ref<CommSet> comms)
+    : g_(blocks), clique_(clique), args_(std::make_unique<Args>()) {
+  args_->site = {{&blocks.primitive, &blocks.mesh, clique[0], blocks.number, blocks.source},
+                 &blocks.cliques};
+  args_->comms = std::move(comms);
+  args_->ranks.reserve(clique.size());  // add() hands out references
+}
+
+Rank& GroupTask::add(std::uint32_t rank) {
+  const std::uint32_t p = clique_[rank];
+  Stream* stream = g_.mesh.local(p).comm;
+  args_->streams.push_back(stream);
+  Rank& r = args_->ranks.emplace_back();
+  r.position = p;
+  r.gpu = gpu_of(*stream);
+  r.comm = args_->comms->comm(p);
+  return r;
+}
+
+Block GroupTask::write(const Rank& rank, std::int64_t bytes) {
+  Block block;
+  block.buffer = g_.mesh.local(rank.position).space->allocate(bytes);
+  writes_.push_back(block.buffer.get());
+  return block;
+}
+
+void GroupTask::make_scratch(std::byte* Rank::*what, std::int64_t bytes) {
+  for (Rank& rank : args_->ranks) {
+    scratch_.push_back(write(rank, bytes).buffer);
+    rank.*what = static_cast<std::byte*>(scratch_.back()->data());
+  }
+}
+
+void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
+  if (args_->ranks.empty()) return;
+  std::vector<Event> waits;
+  detail::collect_waits(reads_, writes_, waits);
+  args_->body = std::move(body);
+  Task task;
+  task.run = run;
+  task.drop = [](void* args) noexcept { delete static_cast<Args*>(args); };
+  task.name = g_.primitive.name;
+  task.bytes = bytes;
+  const std::vector<Stream*> streams = args_->streams;
+  task.args = args_.release();  // which enqueue_group takes over in every case
+  const Event done = g_.mesh.backend().enqueue_group(streams, task, waits);
+  if (done.record() != nullptr) detail::note_launch(done, reads_, writes_);
+}
+
+void GroupTask::run(void* args, const TaskContext& context) {
+  Args& self = *static_cast<Args*>(args);
+  for (Rank& rank : self.ranks) {
+    CollectiveSite site = self.site;
+    site.op.position = rank.position;
+    try {
+      reach_collective(site, context.part);
+    } catch (...) {
+      rethrow_from(site);
+    }
+  }
+  try {
+    for (std::size_t i = 0; i < self.ranks.size(); ++i)
+      self.ranks[i].stream = cuda::native_in_group(*self.streams[i]);
+    self.body->run(self.ranks);
+  } catch (...) {
+    rethrow_from(self.site);
+  }
+}
+
+}  // namespace shmap::nccl

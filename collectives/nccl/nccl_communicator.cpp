@@ -1,0 +1,417 @@
+#include "collectives/nccl/nccl_communicator.h"
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "collectives/nccl/group_task.h"
+#include "collectives/nccl/nccl_api.h"
+#include "core/base/counters.h"
+#include "core/base/inline_vector.h"
+#include "cuda/gpus.h"
+
+namespace shmap::nccl {
+
+namespace {
+
+using Clique = std::vector<std::uint32_t>;
+
+std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
+const DeviceOps& ops() { return device_ops(DeviceKind::cuda); }
+std::size_t count_of(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+void count_bytes(const GroupBlocks& g) {
+  count(Counter::collective_bytes, g.in_bytes * g.mesh.local_count());
+}
+
+struct ReduceType {
+  ncclDataType_t type;
+  ncclRedOp_t op;
+};
+
+// How NCCL does this reduction, where its result is this library's.
+std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
+  ReduceType t{};
+  switch (dtype) {
+    case DType::bool_:
+    case DType::u8:
+      t.type = ncclUint8;
+      break;
+    case DType::i8:
+      t.type = ncclInt8;
+      break;
+    case DType::i32:
+      t.type = ncclInt32;
+      break;
+    case DType::u32:
+      t.type = ncclUint32;
+      break;
+    case DType::i64:
+      t.type = ncclInt64;
+      break;
+    case DType::u64:
+      t.type = ncclUint64;
+      break;
+    case DType::f16:
+      t.type = ncclFloat16;
+      break;
+    case DType::bf16:
+      t.type = ncclBfloat16;
+      break;
+    case DType::f32:
+      t.type = ncclFloat32;
+      break;
+    case DType::f64:
+      t.type = ncclFloat64;
+      break;
+    default:
+      return std::nullopt;
+  }
+  switch (op) {
+    case Reduction::sum:
+      t.op = ncclSum;
+      break;
+    case Reduction::prod:
+      t.op = ncclProd;
+      break;
+    case Reduction::max:
+    case Reduction::any:  // bools are 0 or 1
+      t.op = ncclMax;
+      break;
+    case Reduction::min:
+    case Reduction::all:
+      t.op = ncclMin;
+      break;
+  }
+  if (is_floating(dtype) && (t.op == ncclMax || t.op == ncclMin)) return std::nullopt;
+  if (dtype == DType::bool_ && (t.op == ncclSum || t.op == ncclProd)) return std::nullopt;
+  return t;
+}
+
+// A call for every clique, with its communicators at hand and the submit mutex held.
+template <class Each>
+void each_clique(const GroupBlocks& g, Each each) {
+  const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques);
+  comms->check();
+  std::lock_guard lock(g.mesh.backend().submit_mutex());
+  for (const Clique& clique : g.cliques.cliques) each(clique, comms);
+}
+
+// All ranks of the clique, with operands and fresh results; true where there is work.
+bool add_all(const GroupBlocks& g, const Clique& clique, GroupTask& task) {
+  for (std::uint32_t r = 0; r < clique.size(); ++r) {
+    Rank& rank = task.add(r);
+    const Block& in = g.in[rank.position];
+    g.out[rank.position] = task.write(rank, g.out_bytes);
+    rank.in = address(in);
+    rank.out = address(g.out[rank.position]);
+    task.reads(in);
+  }
+  return g.out_bytes != 0;
+}
+
+// The ranks of a clique in mesh order, which is the order of reductions.
+std::vector<std::uint32_t> mesh_order(const Clique& clique) {
+  std::vector<std::uint32_t> order(clique.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::sort(order.begin(), order.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return clique[a] < clique[b]; });
+  return order;
+}
+
+// out[0, n) = the tree over what rank `rank` has gathered, `step` bytes from one rank's to the
+// next.
+void combine_gathered(const Rank& rank, Reduction op, DType dtype, std::int64_t n,
+                      std::int64_t step, const std::vector<std::uint32_t>& order) {
+  InlineVector<const void*, 64> from(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) from[i] = rank.gathered + order[i] * step;
+  const cuda::GpuScope gpu(rank.gpu);
+  ops().combine(op, dtype, from.data(), static_cast<int>(order.size()), rank.out, 0, n,
+                rank.stream);
+}
+
+// Between [outer][rank][piece] and [rank][outer][piece]: one rank's pieces as a box.
+BoxCopy pieces_box(const Interleaved& parts, std::int64_t ranks, bool interleaved_src) {
+  BoxCopy box;
+  box.rank = 2;
+  box.itemsize = parts.itemsize;
+  box.extent[0] = parts.outer;
+  box.extent[1] = parts.piece / parts.itemsize;
+  box.src_stride[0] = interleaved_src ? parts.piece * ranks : parts.piece;
+  box.dst_stride[0] = interleaved_src ? parts.piece : parts.piece * ranks;
+  box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
+  return box;
+}
+
+void copy_box(BoxCopy box, const std::byte* src, std::byte* dst, const Rank& rank) {
+  box.src = src;
+  box.dst = dst;
+  ops().copy_box(box, 0, 1, rank.stream);
+}
+
+// Whether elements lie side by side under these strides.
+bool is_dense(const BoxCopy& box, const std::int64_t* strides) {
+  std::int64_t stride = box.itemsize;
+  for (int d = box.rank; d-- > 0;) {
+    if (box.extent[d] != 1 && strides[d] != stride) return false;
+    stride *= box.extent[d];
+  }
+  return true;
+}
+
+std::int64_t bytes_of(const BoxCopy& box) {
+  std::int64_t bytes = box.itemsize;
+  for (int d = 0; d < box.rank; ++d) bytes *= box.extent[d];
+  return bytes;
+}
+
+void send(const void* from, std::int64_t bytes, int peer, const Rank& rank) {
+  check(api().send(from, count_of(bytes), ncclUint8, peer, rank.comm, rank.stream), "ncclSend",
+        rank.comm);
+}
+void recv(void* to, std::int64_t bytes, int peer, const Rank& rank) {
+  check(api().recv(to, count_of(bytes), ncclUint8, peer, rank.comm, rank.stream), "ncclRecv",
+        rank.comm);
+}
+// All pieces of all ranks: the one from q for r lies at from(q) + r × from_step, and goes to
+// to(r) + q × to_step.
+template <class From, class To>
+void exchange_pieces(const std::vector<Rank>& ranks, std::int64_t bytes, From from,
+                     std::int64_t from_step, To to, std::int64_t to_step) {
+  Group group;
+  for (const Rank& r : ranks) {
+    for (int q = 0; q < static_cast<int>(ranks.size()); ++q) {
+      send(from(r) + q * from_step, bytes, q, r);
+      recv(to(r) + q * to_step, bytes, q, r);
+    }
+  }
+  group.end();
+}
+
+void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte* Rank::*to) {
+  Group group;
+  for (const Rank& r : ranks) {
+    check(api().all_gather(r.in, r.*to, count_of(bytes), ncclUint8, r.comm, r.stream),
+          "ncclAllGather", r.comm);
+  }
+  group.end();
+}
+
+}  // namespace
+
+void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
+  const std::int64_t n = g.out_bytes / itemsize(dtype);
+  const std::optional<ReduceType> type = reduce_type(op, dtype);
+  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
+    GroupTask task(g, clique, comms);
+    if (!add_all(g, clique, task)) return;
+    const auto ranks = static_cast<std::int64_t>(clique.size());
+    if (type) {
+      task.enqueue(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
+        Group group;
+        for (const Rank& r : ranks) {
+          check(api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm, r.stream),
+                "ncclAllReduce", r.comm);
+        }
+        group.end();
+      });
+      return;
+    }
+    task.gather_into_scratch(g.in_bytes * ranks);
+    task.enqueue(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
+                                      order = mesh_order(clique)](std::vector<Rank>& ranks) {
+      gather_bytes(ranks, bytes, &Rank::gathered);
+      for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
+    });
+  });
+  count_bytes(g);
+}
+
+void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
+  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
+    GroupTask task(g, clique, comms);
+    if (!add_all(g, clique, task)) return;
+    const auto ranks = static_cast<std::int64_t>(clique.size());
+    if (parts.outer == 1) {
+      task.enqueue(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
+        gather_bytes(ranks, bytes, &Rank::out);
+      });
+      return;
+    }
+    task.gather_into_scratch(g.out_bytes);
+    task.enqueue(g.out_bytes * ranks, [parts, bytes = g.in_bytes](std::vector<Rank>& ranks) {
+      gather_bytes(ranks, bytes, &Rank::gathered);
+      const auto n = static_cast<std::int64_t>(ranks.size());
+      const BoxCopy box = pieces_box(parts, n, /*interleaved_src=*/false);
+      for (const Rank& r : ranks) {
+        const cuda::GpuScope gpu(r.gpu);
+        for (std::int64_t q = 0; q < n; ++q)
+          copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
+      }
+    });
+  });
+  count_bytes(g);
+}
+
+void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
+                                      DType dtype) {
+  const std::int64_t n = g.out_bytes / itemsize(dtype);
+  const std::optional<ReduceType> type = reduce_type(op, dtype);
+  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
+    GroupTask task(g, clique, comms);
+    if (!add_all(g, clique, task)) return;
+    const bool packs = parts.outer != 1;
+    if (packs) task.pack_into_scratch(g.in_bytes);
+    if (!type) task.gather_into_scratch(g.in_bytes);
+    task.enqueue(g.in_bytes * static_cast<std::int64_t>(clique.size()),
+                 [=, bytes = g.out_bytes, order = mesh_order(clique)](std::vector<Rank>& ranks) {
+                   if (packs) {
+                     const auto size = static_cast<std::int64_t>(ranks.size());
+                     const BoxCopy box = pieces_box(parts, size, /*interleaved_src=*/true);
+                     for (const Rank& r : ranks) {
+                       const cuda::GpuScope gpu(r.gpu);
+                       for (std::int64_t q = 0; q < size; ++q)
+                         copy_box(box, r.in + q * parts.piece, r.packed + q * bytes, r);
+                     }
+                   }
+                   const auto from = [packs](const Rank& r) { return packs ? r.packed : r.in; };
+                   if (!type) {
+                     exchange_pieces(
+                         ranks, bytes, from, bytes, [](const Rank& r) { return r.gathered; },
+                         bytes);
+                     for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
+                     return;
+                   }
+                   Group group;
+                   for (const Rank& r : ranks) {
+                     check(api().reduce_scatter(from(r), r.out, count_of(n), type->type, type->op,
+                                                r.comm, r.stream),
+                           "ncclReduceScatter", r.comm);
+                   }
+                   group.end();
+                 });
+  });
+  count_bytes(g);
+}
+
+void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
+  const bool packs = !is_dense(exchange.box, exchange.box.src_stride);
+  const bool unpacks = !is_dense(exchange.box, exchange.box.dst_stride);
+  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
+    GroupTask task(g, clique, comms);
+    if (!add_all(g, clique, task)) return;
+    if (packs) task.pack_into_scratch(g.in_bytes);
+    if (unpacks) task.gather_into_scratch(g.out_bytes);
+    task.enqueue(g.out_bytes * static_cast<std::int64_t>(clique.size()),
+                 [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
+                   const auto size = static_cast<std::int64_t>(ranks.size());
+                   BoxCopy out = exchange.box, in = exchange.box;
+                   std::int64_t stride = out.itemsize;
+                   for (int d = out.rank; d-- > 0;) {
+                     out.dst_stride[d] = in.src_stride[d] = stride;
+                     stride *= out.extent[d];
+                   }
+                   for (const Rank& r : ranks) {
+                     if (!packs) break;
+                     const cuda::GpuScope gpu(r.gpu);
+                     for (std::int64_t q = 0; q < size; ++q)
+                       copy_box(out, r.in + q * exchange.src_step, r.packed + q * bytes, r);
+                   }
+                   exchange_pieces(
+                       ranks, bytes, [packs](const Rank& r) { return packs ? r.packed : r.in; },
+                       packs ? bytes : exchange.src_step,
+                       [unpacks](const Rank& r) { return unpacks ? r.gathered : r.out; },
+                       unpacks ? bytes : exchange.dst_step);
+                   for (const Rank& r : ranks) {
+                     if (!unpacks) break;
+                     const cuda::GpuScope gpu(r.gpu);
+                     for (std::int64_t q = 0; q < size; ++q)
+                       copy_box(in, r.gathered + q * bytes, r.out + q * exchange.dst_step, r);
+                   }
+                 });
+  });
+  count_bytes(g);
+}
+
+// A rank that keeps its own block shares it, and takes no part.
+void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source) {
+  std::vector<int> target(source.size(), -1);
+  std::int64_t moves = 0;
+  for (std::size_t r = 0; r < source.size(); ++r) {
+    if (source[r] < 0 || source[r] == static_cast<int>(r)) continue;
+    target[static_cast<std::size_t>(source[r])] = static_cast<int>(r);
+    ++moves;
+  }
+  struct Peers {
+    int from, to;  // -1: none
+  };
+  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
+    GroupTask task(g, clique, comms);
+    std::vector<Peers> peers;
+    for (std::uint32_t r = 0; r < clique.size(); ++r) {
+      const std::uint32_t p = clique[r];
+      if (source[r] == static_cast<int>(r)) {
+        g.out[p] = g.in[p];
+        continue;
+      }
+      Rank& rank = task.add(r);
+      g.out[p] = task.write(rank, g.out_bytes);
+      rank.out = address(g.out[p]);
+      if (target[r] >= 0) {
+        task.reads(g.in[p]);
+        rank.in = address(g.in[p]);
+      }
+      peers.push_back({source[r], target[r]});
+    }
+    if (g.out_bytes == 0) return;
+    task.enqueue(g.out_bytes * moves,
+                 [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                   for (std::size_t i = 0; i < ranks.size(); ++i)
+                     if (peers[i].from < 0) ops().zero(ranks[i].out, bytes, ranks[i].stream);
+                   if (moves == 0) return;
+                   Group group;
+                   for (std::size_t i = 0; i < ranks.size(); ++i) {
+                     const auto [from, to] = peers[i];
+                     if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
+                     if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
+                   }
+                   group.end();
+                 });
+  });
+  count(Counter::collective_bytes,
+        g.out_bytes * moves * static_cast<std::int64_t>(g.cliques.cliques.size()));
+}
+
+// The source's result is its operand.
+void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
+  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
+    GroupTask task(g, clique, comms);
+    for (std::uint32_t r = 0; r < clique.size(); ++r) {
+      Rank& rank = task.add(r);
+      if (r == root) {
+        g.out[rank.position] = g.in[rank.position];
+        task.reads(g.in[rank.position]);
+      } else {
+        g.out[rank.position] = task.write(rank, g.out_bytes);
+      }
+      rank.out = address(g.out[rank.position]);
+    }
+    if (g.out_bytes == 0) return;
+    task.enqueue(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
+                 [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                   Group group;
+                   for (const Rank& r : ranks) {
+                     check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
+                                           static_cast<int>(root), r.comm, r.stream),
+                           "ncclBroadcast", r.comm);
+                   }
+                   group.end();
+                 });
+  });
+  count(Counter::collective_bytes,
+        g.out_bytes * static_cast<std::int64_t>((g.cliques.ranks - 1) * g.cliques.cliques.size()));
+}
+
+}  // namespace shmap::nccl
