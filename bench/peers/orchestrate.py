@@ -117,7 +117,7 @@ class Program:
                     self.process.wait()
                     self.close_log()
                     self.process, self.ready = None, False
-                    raise Failure(f"no answer in {deadline - start:.0f} s")
+                    raise Failure("no answer in the time allowed")
                 data = self.process.stdout.read(1 << 16)
                 if not data:
                     self.died()
@@ -146,7 +146,7 @@ class Program:
             try:
                 self.process.stdin.write(b"quit\n")
                 self.process.stdin.close()
-                self.process.wait(20)
+                self.process.wait(5)
             except (OSError, subprocess.TimeoutExpired):
                 self.process.kill()
         if not self.log.closed:
@@ -220,16 +220,29 @@ def gpu_programs(options):
 
 def measure(row, lines, fleet, options):
     """Times one row. Gives {(program, row): {"us": [...], "faults": [...]} or {"failure": why}}."""
-    pairs = list(dict.fromkeys(pair for line in lines for pair in [line.ours, *line.theirs]))
     samples = {}
     live = []
-    for pair in pairs:
+
+    def prepare(pair):
+        if pair in samples:
+            return
         try:
             fleet[pair[0]].ask("prepare", pair[1])
             samples[pair] = {"us": [], "faults": []}
             live.append(pair)
         except Failure as failure:
             samples[pair] = {"failure": str(failure)}
+            if not fleet[pair[0]].ready:  # it took along what it had prepared before
+                for other in [other for other in live if other[0] == pair[0]]:
+                    live.remove(other)
+                    del samples[other]
+                    prepare(other)
+
+    for line in lines:
+        prepare(line.ours)
+        if line.ours in live:  # else there is nothing to compare
+            for pair in line.theirs:
+                prepare(pair)
     for number in range(options.rounds):
         for pair in live[:] if number % 2 == 0 else live[::-1]:
             time.sleep(options.settle)
@@ -245,9 +258,10 @@ def measure(row, lines, fleet, options):
             fleet[pair[0]].ask("release", pair[1])
         except Failure:
             pass
-    print(f"  {row}: " + ", ".join(
-        f"{p}:{r} " + (s.get("failure") or f"{statistics.median(s['us']):.4g} µs")
-        for (p, r), s in samples.items()), file=sys.stderr, flush=True)
+    if samples:
+        print(f"  {row}: " + ", ".join(
+            f"{p}:{r} " + (s.get("failure") or f"{statistics.median(s['us']):.4g} µs")
+            for (p, r), s in samples.items()), file=sys.stderr, flush=True)
     return samples
 
 
@@ -259,12 +273,13 @@ def judge(line, samples):
     if line.missing:
         return {**out, "verdict": "not run", "note": line.missing}
     ours = samples[line.ours]
-    there = [pair for pair in line.theirs if "failure" not in samples[pair]]
+    there = [pair for pair in line.theirs if pair in samples and "failure" not in samples[pair]]
     best = min(there, key=lambda pair: statistics.median(samples[pair]["us"]), default=None)
     if best:
         out.update(peer_row=":".join(best), peer_us=statistics.median(samples[best]["us"]))
     if "failure" in ours:
-        return {**out, "verdict": "not run", "note": f"{line.ours[0]}: {ours['failure']}"}
+        return {**out, "verdict": "not run", "ours_failed": True,
+                "note": f"{line.ours[0]}: {ours['failure']}"}
     out["ours_us"] = statistics.median(ours["us"])
     if not line.theirs:
         out.update(summary(ours["us"]))
