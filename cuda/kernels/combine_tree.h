@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
     combine_kernel(const SHMAP_CONSTANT Ranks<capacity> ranks, int n, int leaves, T* out,
                    std::int64_t rows, std::int64_t length, std::int64_t stride, bool packed) {
   using C = scalar::Compute<T>;
-  constexpr int kLevels = 9;  // of up to 2^9 - 1 ranks
+  constexpr int kLevels = capacity <= 16 ? 3 : 7;  // quads of leaves: up to 2^(kLevels - 1)
   const std::int64_t packs = (length + count - 1) / count,
                      step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * packs;
@@ -40,17 +40,22 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < count; ++k) result.item[k] = Op::run(a.item[k], b.item[k]);
       return result;
     };
-    // Of each level the subtree that waits for its right neighbour. Which one that is, is known
-    // from the leaf's number, the same in all threads.
-    Pack<C, count> left[kLevels], value;
-    for (int leaf = 0; leaf < leaves; ++leaf) {
-      value = load(leaf);
-      if (leaf + leaves < n) value = fold(value, load(leaf + leaves));
+    const auto leaf = [&](int r) {
+      return r + leaves < n ? fold(load(r), load(r + leaves)) : load(r);
+    };
+    // Four leaves are under way at once. Of each level the subtree that waits for its right
+    // neighbour is kept; which one that is follows from the leaf's number, the same in all threads.
+    Pack<C, count> left[kLevels], value = leaf(0);
+    if (leaves == 2) value = fold(value, leaf(1));
+    for (int first = 0; leaves > 2 && first < leaves; first += 4) {
+      const Pack<C, count> a = first == 0 ? value : leaf(first), b = leaf(first + 1);
+      const Pack<C, count> c = leaf(first + 2), d = leaf(first + 3);
+      value = fold(fold(a, b), fold(c, d));
       bool climbs = true;
       SHMAP_UNROLL
       for (int level = 0; level < kLevels; ++level) {
         if (!climbs) continue;
-        if ((leaf >> level & 1) != 0) {
+        if ((first >> (level + 2) & 1) != 0) {
           value = fold(left[level], value);
         } else {
           left[level] = value;
@@ -74,14 +79,17 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Op, class T, int capacity>
 void run_combine(const CombineCall& call) {
-  constexpr int count = 16 / static_cast<int>(sizeof(T));
+  // Of many ranks less at a time: subtrees that wait are to stay in registers.
+  constexpr int count = std::min(16 / static_cast<int>(sizeof(T)), capacity <= 16 ? 16 : 4);
+  constexpr int bytes = count * static_cast<int>(sizeof(T));
+  static_assert(kMaxRanks < 512);
   Ranks<capacity> ranks;
   const bool many = call.rows > 1;
-  bool packed =
-      aligned_to<16>(call.out) && (!many || (call.length % count == 0 && call.stride % count == 0));
+  bool packed = aligned_to<bytes>(call.out) &&
+                (!many || (call.length % count == 0 && call.stride % count == 0));
   for (int r = 0; r < call.n; ++r) {
     ranks.at[r] = call.ranks[r];
-    packed = packed && aligned_to<16>(call.ranks[r]);
+    packed = packed && aligned_to<bytes>(call.ranks[r]);
   }
   for (int r = call.n; r < capacity; ++r) ranks.at[r] = nullptr;
   int leaves = 1;
