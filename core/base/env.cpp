@@ -52,6 +52,8 @@ constexpr Variable kTable[] = {
      "the NCCL that GPUs communicate by; unset: the system's", 0, 0},
     {Var::nvrtc_path, "SHMAP_NVRTC_PATH", Kind::text, "", kPathForms,
      "the NVRTC that compiles fused kernels; unset: the system's", 0, 0},
+    {Var::cache_dir, "SHMAP_CACHE_DIR", Kind::text, "", "a folder, or off",
+     "where compiled kernels are kept for the next process; unset: ~/.cache/shmap", 0, 0},
     {Var::communicator, "SHMAP_COMMUNICATOR", Kind::text, "auto", "auto, in_process, nccl",
      "what carries collectives; auto: by the devices and the operation", 0, 0},
     {Var::tf32, "SHMAP_TF32", Kind::flag, "0", kFlagForms,

@@ -22,6 +22,7 @@ enum class Var : std::uint8_t {
   cublaslt_path,
   nccl_path,
   nvrtc_path,
+  cache_dir,
   communicator,
   tf32,
   time_gemms,

@@ -266,6 +266,17 @@ std::string FusedProgram::text() const {
 
 void FusedParams::visit(ParamVisitor& v) const { v.value("program", program->text()); }
 
+using FusedCheck = bool (*)();
+static constinit FusedCheck fused_checks[kDeviceKinds] = {};
+
+bool can_run_fused(DeviceKind kind) {
+  const FusedCheck check = fused_checks[static_cast<int>(kind)];
+  return check == nullptr || check();
+}
+void set_fused_check(DeviceKind kind, bool (*check)()) {
+  fused_checks[static_cast<int>(kind)] = check;
+}
+
 static constexpr const char* kLate =
     "it is made when programs are compiled, after all that transforms them";
 

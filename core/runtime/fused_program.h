@@ -132,6 +132,11 @@ class FusedProgram {
   mutable std::atomic<const FusedPlan*> plans_[kDeviceKinds] = {};
 };
 
+// Whether the devices of a kind can run `fused` on this machine, which programs are asked before
+// they are fused. A backend sets `check` when it registers its kernel; without one they can.
+bool can_run_fused(DeviceKind kind);
+void set_fused_check(DeviceKind kind, bool (*check)());
+
 // Operands: the program's inputs that are no literals, in order. Results: its outputs, with the
 // values that the operations one by one would have given, to the last bit.
 extern Primitive fused_p;

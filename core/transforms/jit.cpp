@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/ir/divergence.h"
+#include "core/runtime/fused_program.h"
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
@@ -141,11 +142,12 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
   return nullptr;
 }
 
-// A program of blocks as it is planned.
-static JaxprRef optimize(const Jaxpr& jaxpr) {
+// A program of blocks as it is planned for those devices.
+static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   const JaxprRef simple = simplify(*inline_calls(jaxpr));
   const JaxprRef unrolled = unroll(simple);
-  return schedule(fuse(unrolled == simple ? simple : simplify(*unrolled)));
+  const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
+  return schedule(can_run_fused(mesh->backend().kind()) ? fuse(written_out) : written_out);
 }
 
 // ---- control flow inside of plans: the host decides, and the programs inside are plans
@@ -173,7 +175,7 @@ class PlannedTrace final : public PerDeviceTrace {
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
     if (!plan) {
-      plan = std::make_unique<Plan>(mesh(), optimize(jaxpr), std::vector<Array>());
+      plan = std::make_unique<Plan>(mesh(), optimize(jaxpr, mesh()), std::vector<Array>());
       bodies_.in_order.push_back(plan.get());
     }
     admit(args, "a program inside", {});
@@ -294,7 +296,7 @@ void plan_global(Entry& entry, SourceLine source) {
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->env()->sizes.empty();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
-    entry.plan = std::make_unique<Plan>(mesh, optimize(*lowered.jaxpr), std::move(consts));
+    entry.plan = std::make_unique<Plan>(mesh, optimize(*lowered.jaxpr, mesh), std::move(consts));
   } catch (const OtherMesh&) {  // interpreted instead
   }
 }
@@ -319,8 +321,8 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
 void plan_body(Entry& entry, PerDeviceTrace& trace) {
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
-  entry.plan =
-      std::make_unique<Plan>(trace.mesh(), optimize(*entry.traced.jaxpr), std::move(consts));
+  entry.plan = std::make_unique<Plan>(trace.mesh(), optimize(*entry.traced.jaxpr, trace.mesh()),
+                                      std::move(consts));
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
