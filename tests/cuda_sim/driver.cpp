@@ -1,5 +1,9 @@
-// The module API: images are paths of shared objects, and kernels what those export. README.md.
+// The module API: images are shared objects, or paths of such, and kernels what those export.
+// README.md.
 #include <dlfcn.h>
+#include <elf.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -37,14 +41,46 @@ CUresult driver_api(const char* function, unsigned flags, Body&& body) {
                                                                       : error);
 }
 
+// A shared object in memory, as a file; "" where it could not be written. Its section headers end
+// it.
+std::string written(const void* image) {
+  Elf64_Ehdr header;
+  std::memcpy(&header, image, sizeof header);
+  const auto* from = static_cast<const char*>(image);
+  std::size_t left = header.e_shoff + std::size_t{header.e_shentsize} * header.e_shnum;
+  const char* folder = std::getenv("TMPDIR");
+  std::string path = std::string(folder != nullptr ? folder : "/tmp") + "/shmap_sim_image_XXXXXX";
+  const int file = mkstemp(path.data());
+  if (file < 0) return {};
+  while (left > 0) {
+    const ssize_t n = ::write(file, from, left);
+    if (n <= 0) break;
+    from += n;
+    left -= static_cast<std::size_t>(n);
+  }
+  ::close(file);
+  if (left == 0) return path;
+  ::unlink(path.c_str());
+  return {};
+}
+
+void* open_image(const void* image) {
+  const bool in_memory = std::memcmp(image, ELFMAG, SELFMAG) == 0;
+  const std::string path = in_memory ? written(image) : static_cast<const char*>(image);
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) complain(std::string("an image can't be loaded: ") + dlerror());
+  if (in_memory) ::unlink(path.c_str());
+  return library;
+}
+
 CUresult load(const char* function, CUmodule* module, const void* image) {
   return driver_api(function, kUnsafe, [&](Runtime&, Lock& lock) {
     if (module == nullptr || image == nullptr) return cudaErrorInvalidValue;
     const auto* path = static_cast<const char*>(image);
-    if (std::strchr(path, '/') == nullptr) return cudaErrorInvalidKernelImage;
+    if (std::memcmp(path, ELFMAG, SELFMAG) != 0 && std::strchr(path, '/') == nullptr)
+      return cudaErrorInvalidKernelImage;
     lock.unlock();  // the image's initialisers may do as they like
-    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) complain(std::string("an image can't be loaded: ") + dlerror());
+    void* library = open_image(image);
     lock.lock();
     if (library == nullptr) return cudaErrorInvalidKernelImage;
     *module = new CUmod_st{library};
