@@ -1,8 +1,12 @@
-// Exchange among the 32 lanes of a warp, all of which take part. For the .cu files.
+// Exchange among the 32 lanes of a warp, all of which take part. For the .cu files, and, as text,
+// at run time.
 //
 // T has 1, 2, 4 or 8 bytes and is trivially copyable: an integer, a float or a storage type.
 #pragma once
+#if !defined(__CUDACC_RTC__)
 #include <cuda_runtime.h>
+#include <string.h>
+#endif
 
 #include "cuda/kernels/scalar.h"
 
@@ -25,13 +29,13 @@ struct Register<8> {
 template <class T>
 __device__ __forceinline__ auto to_register(T value) {
   typename Register<sizeof(T)>::type bits = 0;
-  __builtin_memcpy(&bits, &value, sizeof(T));
+  memcpy(&bits, &value, sizeof(T));
   return bits;
 }
 template <class T>
 __device__ __forceinline__ T from_register(typename Register<sizeof(T)>::type bits) {
   T value;
-  __builtin_memcpy(&value, &bits, sizeof(T));
+  memcpy(&value, &bits, sizeof(T));
   return value;
 }
 

@@ -1,0 +1,30 @@
+// The functions of NVRTC that this library calls. For the .cpp files that call them.
+#pragma once
+#include <nvrtc.h>
+
+namespace shmap::cuda {
+
+struct NvrtcApi {
+  int major, minor;  // its version
+  decltype(&nvrtcGetErrorString) error_string;
+  decltype(&nvrtcGetNumSupportedArchs) arch_count;
+  decltype(&nvrtcGetSupportedArchs) archs;
+  decltype(&nvrtcCreateProgram) create_program;
+  decltype(&nvrtcDestroyProgram) destroy_program;
+  decltype(&nvrtcCompileProgram) compile_program;
+  decltype(&nvrtcGetProgramLogSize) log_size;
+  decltype(&nvrtcGetProgramLog) log;
+  decltype(&nvrtcGetCUBINSize) cubin_size;
+  decltype(&nvrtcGetCUBIN) cubin;
+  decltype(&nvrtcGetPTXSize) ptx_size;
+  decltype(&nvrtcGetPTX) ptx;
+};
+
+// Opened at the first call. DeviceError, the same each time, where it is absent or unfit. Any
+// thread.
+const NvrtcApi& nvrtc();
+
+// Throws DeviceError where `status` is no success: `what` is the function.
+void check(nvrtcResult status, const char* what);
+
+}  // namespace shmap::cuda
