@@ -1,0 +1,176 @@
+// `fused` on a GPU: programs against the same operations one by one, to the last bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "core/ir/trace.h"
+#include "core/runtime/kernel.h"
+#include "shmap/shmap.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/cuda/fused_programs.h"
+#include "tests/support/fused_cases.h"
+
+namespace shmap::cuda {
+namespace {
+
+using namespace testing;
+using shmap::testing::FusedCase;
+using shmap::testing::random_fused_case;
+using shmap::testing::run_fused_case;
+
+class CudaFused : public OnGpu {};
+
+TEST_F(CudaFused, RandomProgramsGiveWhatTheirOperationsGive) {
+  const std::vector<std::pair<std::int64_t, std::int64_t>> spaces = {
+      {5, 0}, {1, 1}, {1, 7}, {7, 1}, {60, 4}, {13, 17}, {97, 31}, {9, 200}, {5, 1000}, {2, 2049}};
+  const std::vector<std::vector<DType>> dtypes = {
+      {f32, f32, bool_}, {f32, f64, i32}, {bf16, f32},   {f16, f32, bool_},
+      {i32, i64, bool_}, {u8, i16, f32},  {f64, i8, u64}};
+  std::uint64_t seed = 1;
+  for (const auto& [rows, cols] : spaces) {
+    for (const int ops : {4, 12}) {
+      const std::vector<DType>& types = dtypes[seed % dtypes.size()];
+      // Sums of longer rows are put together in another order than by reductions alone.
+      const bool sums = cols <= 200;
+      EXPECT_EQ(run_fused_case(random_fused_case(seed, {rows, cols, types, ops, sums})), "")
+          << "seed " << seed;
+      ++seed;
+    }
+  }
+}
+
+// Rows of every form: some a warp, a warp each, a block each, and read again by every step. Sums of
+// longer rows are near those of reductions alone, those of short ones the same.
+TEST_F(CudaFused, SoftmaxOfRowsOfAnyLength) {
+  shmap::testing::Random random(5);
+  for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {3, 1}, {37, 10}, {9, 64}, {5, 512}, {3, 1000}, {2, 4096}, {2, 40001}}) {
+    const Array x = random.values(f32, {rows, cols});
+    const Array finite = where(isfinite(x), x, 0.5f);
+    const Array e = exp(finite - max(finite, -1, true));
+    const Array want = e / sum(e, -1, true);
+    Array in[] = {finite};
+    const Array got = bind_all(fused_p, in, FusedParams(softmax_program(rows, cols)), {})[0];
+    const std::vector<float> a = got.to_vector<float>(), b = want.to_vector<float>();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (cols <= 768)
+        ASSERT_EQ(a[i], b[i]) << cols << " columns, element " << i;
+      else
+        ASSERT_NEAR(a[i], b[i], 1e-5 * std::abs(b[i])) << cols << " columns, element " << i;
+    }
+  }
+}
+
+TEST_F(CudaFused, EveryPrimitiveOfEveryDType) {
+  for (const DType dtype : kFusedDTypes) {
+    const Program p = every_map_program(dtype, 70);
+    shmap::testing::Random random(17);
+    const Array x = random.values(dtype, {70}), y = random.values(dtype, {70});
+    // One by one, as the program has them.
+    std::vector<Array> values;
+    for (int v = 0; v < p->value_count(); ++v) {
+      if (p->is_input(v)) {
+        values.push_back(v == 0 ? x : y);
+        continue;
+      }
+      const FusedProgram::Op& op = p->ops()[static_cast<std::size_t>(p->index(v))];
+      std::vector<Array> in;
+      for (int o : op.operands) in.push_back(values[static_cast<std::size_t>(o)]);
+      values.push_back(bind_all(*op.primitive, in, op.params ? *op.params : no_params, {})[0]);
+    }
+    Array in[] = {x, y};
+    const Array got = bind_all(fused_p, in, FusedParams(p), {})[0];
+    EXPECT_EQ(got.to_vector<bool>(), values.back().to_vector<bool>()) << dtype;
+  }
+}
+
+KernelCall call_of(const FusedParams& params, std::span<const void* const> in,
+                   std::span<void* const> out, Types in_types, Types out_types, void* native) {
+  KernelCall call{in, out, in_types, out_types, params};
+  call.native = native;
+  return call;
+}
+
+// Where addresses are not those of vectors, and an operand is on the host.
+TEST_F(CudaFused, OperandsAtAnyAddressAndOnTheHost) {
+  constexpr std::size_t n = 1003;
+  std::vector<float> x(n), y(n), want(n);
+  const float a = 0.25f;
+  for (std::size_t i = 0; i < n; ++i) {
+    x[i] = static_cast<float>(i) / 64;
+    y[i] = 3 - static_cast<float>(i % 7);
+  }
+  const FusedParams params(map_program(n));
+  const ShapedArray type({n}, f32), one({}, f32);
+  const ShapedArray in_types[] = {type, type, one}, out_types[] = {type};
+  std::vector<float> results[2];
+  for (const std::int64_t offset : {0, 4}) {
+    const DeviceBytes dx(x, offset), dy(y, offset), out(4 * n, offset);
+    const void* in[] = {dx.data(), dy.data(), &a};
+    void* to[] = {out.data()};
+    on_stream([&](void* native) {
+      KernelCall call = call_of(params, in, to, in_types, out_types, native);
+      call.literals = 1u << 2;
+      fused_p.kernel(DeviceKind::cuda).run(call);
+    });
+    results[offset != 0] = out.read<float>();
+  }
+  EXPECT_EQ(results[0], results[1]);
+  for (std::size_t i = 0; i < n; ++i)
+    EXPECT_NEAR(results[0][i], std::tanh((x[i] * 1.5f + y[i]) * a), 1e-6) << i;
+}
+
+// A result of rows in the memory of an operand of columns, which every row reads.
+TEST_F(CudaFused, AnOperandOfColumnsIsKeptFromTheResult) {
+  constexpr std::int64_t n = 200;
+  const auto program = std::make_shared<FusedProgram>(n, n);
+  const int x = program->add_input(i32, FusedKind::full),
+            scale = program->add_input(i32, FusedKind::col);
+  program->add_output(program->add_reduce(reduce_sum_p, program->add_map(mul_p, {x, scale})),
+                      ShapedArray({n}, i32));
+  std::vector<std::int32_t> full(n * n), cols(n), want(n, 0);
+  for (std::int64_t c = 0; c < n; ++c) cols[std::size_t(c)] = static_cast<std::int32_t>(c % 11 - 5);
+  for (std::int64_t i = 0; i < n * n; ++i) {
+    full[std::size_t(i)] = static_cast<std::int32_t>(i % 97);
+    want[std::size_t(i / n)] += full[std::size_t(i)] * cols[std::size_t(i % n)];
+  }
+  const DeviceBytes dx(full), shared(cols);
+  const FusedParams params(program);
+  const ShapedArray in_types[] = {ShapedArray({n, n}, i32), ShapedArray({n}, i32)},
+                    out_types[] = {ShapedArray({n}, i32)};
+  const void* in[] = {dx.data(), shared.data()};
+  void* to[] = {shared.data()};
+  KernelCall call = call_of(params, in, to, in_types, out_types, nullptr);
+  const std::int64_t bytes = fused_p.kernel(DeviceKind::cuda).scratch(call);
+  ASSERT_EQ(bytes, 4 * n);
+  const DeviceBytes scratch(bytes);
+  on_stream([&](void* native) {
+    call.native = native;
+    call.scratch = scratch.data();
+    fused_p.kernel(DeviceKind::cuda).run(call);
+  });
+  EXPECT_EQ(shared.read<std::int32_t>(), want);
+}
+
+// Under jit, where the kernel is launched by a graph from the third call on.
+TEST_F(CudaFused, LayersUnderJit) {
+  const Array x = reshape(arange(8 * 48), {8, 48}) / 100.f, scale = ones({48}) * 0.5f,
+              bias = arange(48) / 10.f;
+  const auto f = [](Array a, Array s, Array b) {
+    return std::pair{softmax(a), layer_norm(gelu(a), s, b)};
+  };
+  const auto [want_soft, want_norm] = f(x, scale, bias);
+  const auto step = jit(f);
+  for (int k = 0; k < 4; ++k) {
+    const auto [soft, norm] = step(x, scale, bias);
+    EXPECT_EQ(soft.to_vector<float>(), want_soft.to_vector<float>()) << "call " << k;
+    EXPECT_EQ(norm.to_vector<float>(), want_norm.to_vector<float>()) << "call " << k;
+  }
+  EXPECT_NE(step.plan_text().find("fused"), std::string::npos) << step.plan_text();
+}
+
+}  // namespace
+}  // namespace shmap::cuda
