@@ -73,7 +73,7 @@ void run_pscatter(GroupCall& call) {
     for (std::size_t i = 0; i < results.size(); ++i) {
       const CliqueTable::Slot& slot = table.slots[i];
       const LocalDevice& device = call.mesh.local(slot.position);
-      results[i].buffer = device.space->allocate(blocks.out_bytes);
+      results[i].buffer = device.space->allocate(blocks.out_bytes, MemorySpace::For::tasks);
       if (blocks.out_bytes == 0) continue;
       const Block& from = blocks.in[slot.position];
       BoxCopy box;

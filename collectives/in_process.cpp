@@ -45,7 +45,7 @@ struct Sources {
 
 Block fresh_block(MemorySpace* space, std::int64_t bytes) {
   Block block;
-  block.buffer = space->allocate(bytes);
+  block.buffer = space->allocate(bytes, MemorySpace::For::tasks);
   return block;
 }
 

@@ -38,7 +38,7 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
                          std::int64_t memory_limit)
     : warn_sec_(env::seconds(env::Var::collective_warn_sec)),
       timeout_sec_(env::seconds(env::Var::collective_timeout_sec)) {
-  const std::vector<int> gpus = chosen_gpus(spec);
+  const std::vector<int> gpus = chosen_gpus(spec, present_gpus());
   health_ = make_ref<Health>(unfinished, this);
   enable_peer_access(gpus);
   make_spaces(spec, gpus, first_id, memory_limit);
@@ -193,6 +193,7 @@ void CudaBackend::synchronize() {
     throw Error("synchronize inside the task '" + std::string(detail::thread_state.task) + "'");
   }
   if (forked()) throw_forked();
+  health_->check("synchronize");
   std::vector<Point> last;
   {
     std::lock_guard lock(submit_mutex_);
@@ -203,7 +204,7 @@ void CudaBackend::synchronize() {
   }
   for (const Point& p : last) p.queue->wait_here(p.number);
   health_->check("synchronize");
-  failures_.rethrow_unreported();
+  health_->failures().rethrow_unreported();
 }
 
 void CudaBackend::run_parts(int parts, void (*run)(void* args, int part), void* args) {

@@ -50,7 +50,7 @@ class CudaBackend final : public Backend {
   Queue& launch_queue(int device_index);  // where graphs are launched that begin there
   ShadowStreams& shadows() noexcept { return shadows_; }
   Ref<Failure> add_failure(std::exception_ptr error) noexcept {
-    return failures_.add(std::move(error));
+    return health_->failures().add(std::move(error));
   }
   // Waits of `queue` for those events; counts those that are pending. Others' are waited for here.
   int add_waits(Queue& queue, std::span<const Event> waits);
@@ -63,7 +63,6 @@ class CudaBackend final : public Backend {
   static std::string unfinished(const void* backend);
 
   Ref<Health> health_;
-  FailureLog failures_{""};
   double warn_sec_, timeout_sec_;
   std::map<int, Ref<EventPool>> events_;  // by GPU
   std::map<int, Ref<Queue>> launch_queues_;

@@ -132,6 +132,7 @@ void Capture::record_task(Captured& node) {
   node.lane = lane_of(*node.streams.front());
   come_after(node.lane, node.before);
   members_.assign(1, node.lane);
+  const GpuScope gpu(node.streams.front()->queue().gpu());
   const Ref<Failure> failure =
       backend_->run(node.task, *node.streams.front(), lane(node.lane).shadow);
   for (std::size_t m = 1; m < members_.size(); ++m) come_after(node.lane, *mark(members_[m]));

@@ -16,6 +16,8 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+}  // namespace
+
 GpuCount count_gpus() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   GpuCount found;
@@ -43,8 +45,6 @@ GpuCount count_gpus() {
   return found;
 }
 
-}  // namespace
-
 const GpuCount& present_gpus() {
   static const auto* const count = new GpuCount(count_gpus());
   return *count;
@@ -56,8 +56,7 @@ const char* default_gpus() {
   return found.gpus > 0 ? "cuda" : "";
 }
 
-std::vector<int> chosen_gpus(const DeviceSpec& spec) {
-  const GpuCount& found = present_gpus();
+std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found) {
   std::vector<int> gpus = spec.gpus;
   if (gpus.empty()) {
     gpus.resize(static_cast<std::size_t>(found.gpus));

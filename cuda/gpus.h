@@ -17,9 +17,11 @@ struct GpuCount {
   std::string why;
   bool too_old = false;  // the driver is there, but older than this build needs
 };
-// Asks the driver, once a process. Before that it sets CUDA_DEVICE_MAX_CONNECTIONS=32 where unset:
-// the driver reads it when it starts, and has 8 queues to the GPU otherwise, on which streams wait
-// for each other without need.
+// Asks the driver. Before that it sets CUDA_DEVICE_MAX_CONNECTIONS=32 where unset: the driver reads
+// it when it starts, and has 8 queues to the GPU otherwise, on which streams wait for each other
+// without need.
+GpuCount count_gpus();
+// The answer when this process first asked.
 const GpuCount& present_gpus();
 
 // "cuda" where a GPU answers, else "". Warns where the driver is too old.
@@ -27,7 +29,7 @@ const char* default_gpus();
 
 // The GPUs that the devices of `spec` lie on, in order. Throws DeviceError: no driver, a driver
 // that is too old, a GPU that is not there.
-std::vector<int> chosen_gpus(const DeviceSpec& spec);
+std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found);
 
 // Lets each of them read and write the memory of each other where the machine can.
 void enable_peer_access(std::span<const int> gpus);

@@ -25,6 +25,8 @@ class Health : public RefCounted {
   // The one DeviceError of a poisoned one, shared by all that failed by it.
   Failure* failure() const noexcept { return failure_.get(); }
   void mark_reported() const noexcept { failure_->reported.store(true, std::memory_order_relaxed); }
+  // The errors of its tasks.
+  FailureLog& failures() noexcept { return failures_; }
   // Throws where poisoned; `what` is what was about to be done.
   void check(const char* what) const;
   // The first call poisons. `where`: what the host did when it saw the error.
@@ -38,6 +40,7 @@ class Health : public RefCounted {
   mutable std::mutex mutex_;
   Unfinished unfinished_;
   const void* context_;
+  FailureLog failures_{""};
   Ref<Failure> failure_;  // made beforehand; its error is set before poisoned_ is
 };
 

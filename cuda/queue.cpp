@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t kMarkEvery = 64;
 // How many tasks get a mark each after one was missed.
 constexpr int kPrompt = 64;
-constexpr std::size_t kManyMarks = 128;
+constexpr std::size_t kManyMarks = 64;
 // A host that asks this often whether the newest task is done, while none is added, is waiting.
 constexpr int kPollsBeforeMark = 4;
 
@@ -196,7 +196,7 @@ bool Queue::done(std::uint64_t number) noexcept {
 }
 
 void Queue::wait_here(std::uint64_t number) {
-  if (completed() >= number) return;
+  if (completed() >= number || health_->poisoned()) return;
   if (forked()) throw_forked();
   Ref<Mark> mark;
   {

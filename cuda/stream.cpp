@@ -71,6 +71,8 @@ class GroupRun {
 
 thread_local constinit GroupRun* GroupRun::running = nullptr;
 
+thread_local constinit Health* running_health = nullptr;
+
 Capture* capture_of_thread() noexcept {
   return static_cast<Capture*>(detail::thread_state.capture);
 }
@@ -82,6 +84,11 @@ cudaStream_t native_in_group(Stream& member) {
   if (Capture* capture = capture_of_thread()) return capture->member(stream);
   if (GroupRun::running != nullptr) return GroupRun::running->member(stream.queue());
   throw Error("native_in_group: this thread runs no group task");
+}
+
+Ref<Health> health_of_task() {
+  if (running_health == nullptr) throw Error("health_of_task: this thread runs no task");
+  return Ref<Health>(running_health);
 }
 
 bool keep_with_graph(Ref<Kept> object) {
@@ -186,6 +193,7 @@ int CudaBackend::add_waits(Queue& queue, std::span<const Event> waits) {
 
 Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t native) noexcept {
   const char* outer = std::exchange(detail::thread_state.task, task.name);
+  Health* const outer_health = std::exchange(running_health, health_.get());
   Ref<Failure> failure;
   try {
     for (int part = 0; part < task.parts; ++part) {
@@ -193,7 +201,7 @@ Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t nat
     }
     check(cudaGetLastError(), "a CUDA call of the task");
   } catch (...) {
-    failure = failures_.add(std::current_exception());
+    failure = health_->failures().add(std::current_exception());
     if (detail::thread_state.capture == nullptr) {
       // Whether it cost us the GPU, or was that task's alone.
       const cudaError_t code = cudaStreamQuery(native);
@@ -203,6 +211,7 @@ Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t nat
       if (code != cudaSuccess) cudaGetLastError();
     }
   }
+  running_health = outer_health;
   detail::thread_state.task = outer;
   return failure;
 }

@@ -44,4 +44,7 @@ cudaStream_t native_in_group(Stream& member);
 // then what the caller enqueues runs once.
 bool keep_with_graph(Ref<Kept> object);
 
+// In the run of a task: of the backend that runs it. Throws Error elsewhere.
+Ref<Health> health_of_task();
+
 }  // namespace shmap::cuda

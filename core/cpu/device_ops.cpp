@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/cpu/kernels/combine.h"
 #include "core/cpu/kernels/copy.h"
@@ -57,6 +58,11 @@ void copy(void* dst, const void* src, std::int64_t bytes, void*) {
 void copy_streaming(void* dst, const void* src, std::int64_t bytes, void*) {
   cpu::copy_non_temporal(dst, src, bytes);
 }
+void read_on_host(std::span<const HostRead> values, const Ref<HostReader>& reader, void*) {
+  std::vector<const void*> at;
+  for (const HostRead& value : values) at.push_back(value.from);
+  reader->read(at);
+}
 void host_copy(void* dst, const void* src, std::int64_t bytes) { cpu::copy_bytes(dst, src, bytes); }
 
 }  // namespace
@@ -70,6 +76,7 @@ void register_cpu_device_ops() {
   ops.copy_streaming = copy_streaming;
   ops.host_to_device = host_copy;
   ops.device_to_host = host_copy;
+  ops.read_on_host = read_on_host;
 }
 
 }  // namespace shmap

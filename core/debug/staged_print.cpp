@@ -153,29 +153,30 @@ void lower_print(LowerCall& call) {
 }
 
 // What a task prints; a graph's as often as that is launched.
-class PrintTask {
+class PrintReader final : public HostReader {
  public:
-  explicit PrintTask(const GroupCall& call)
+  explicit PrintReader(const GroupCall& call)
       : format_(params_as<PrintParams>(call.params).format), mesh_(&call.mesh) {
-    for (const StoredNode* node : call.in) {
-      Operand operand{node->type, {}};
-      for (const Block& b : node->blocks()) operand.blocks.push_back(b.data());
-      varies_ = varies_ || !node->type.axes().empty();
-      operands_.push_back(std::move(operand));
+    bool varies = false;
+    for (const StoredNode* node : call.in) varies = varies || !node->type.axes().empty();
+    lines_ = varies ? mesh_->local_count() : 1;
+    varies_ = varies;
+    for (const StoredNode* node : call.in) types_.push_back(node->type);
+    for (std::uint32_t p = 0; p < lines_; ++p) {
+      for (const StoredNode* node : call.in)
+        values_.push_back({node->blocks()[p].data(), node->type.nbytes()});
     }
   }
 
-  void operator()(int, int, void*) const {
+  std::span<const HostRead> values() const { return values_; }
+
+  void read(std::span<const void* const> values) const override {
     std::string lines;
-    const std::uint32_t count = varies_ ? mesh_->local_count() : 1;
-    for (std::uint32_t p = 0; p < count; ++p) {
+    for (std::uint32_t p = 0; p < lines_; ++p) {
       std::vector<std::string> texts;
-      for (const Operand& x : operands_) {
-        std::vector<std::byte> host(static_cast<std::size_t>(x.type.nbytes()));
-        if (!host.empty()) {
-          device_ops(mesh_->backend()).device_to_host(host.data(), x.blocks[p], x.type.nbytes());
-        }
-        texts.push_back(detail::format_array(host.data(), x.type.dtype(), x.type.dims()));
+      for (std::size_t i = 0; i < types_.size(); ++i) {
+        texts.push_back(detail::format_array(values[p * types_.size() + i], types_[i].dtype(),
+                                             types_[i].dims()));
       }
       if (varies_) lines += debug::detail::position_text(*mesh_, p) + " ";
       lines += debug::detail::fill_holes(format_, texts) + "\n";
@@ -184,13 +185,11 @@ class PrintTask {
   }
 
  private:
-  struct Operand {
-    ShapedArray type;
-    std::vector<const void*> blocks;  // by local position
-  };
   std::string format_;
   const detail::MeshImpl* mesh_;
-  std::vector<Operand> operands_;
+  std::vector<ShapedArray> types_;
+  std::vector<HostRead> values_;  // line by line
+  std::uint32_t lines_ = 1;
   bool varies_ = false;
 };
 
@@ -250,7 +249,9 @@ void run_print(GroupCall& call) {
   site.bytes = bytes;
   site.cost_ns = 1000 + 10 * bytes;  // text takes its time
   std::lock_guard lock(call.mesh.backend().submit_mutex());
-  launch(site, reads, {}, PrintTask(call));
+  launch(site, reads, {},
+         [ops = &device_ops(call.mesh.backend()), reader = make_ref<PrintReader>(call)](
+             int, int, void* native) { ops->read_on_host(reader->values(), reader, native); });
 }
 
 }  // namespace

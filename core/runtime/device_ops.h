@@ -2,7 +2,9 @@
 // registration.
 #pragma once
 #include <cstdint>
+#include <span>
 
+#include "core/base/intrusive.h"
 #include "core/device/backend.h"
 #include "core/ir/primitive.h"
 #include "shmap/dtype.h"
@@ -23,6 +25,20 @@ struct BoxCopy {
 
 // How ranks' values become one.
 enum class Reduction : std::uint8_t { sum, prod, max, min, any, all };
+
+// What looks at values on the host as a part of a stream's work.
+class HostReader : public RefCounted {
+ public:
+  virtual ~HostReader() = default;
+  // `values`: the bytes of each that was asked for, good during the call. Comes when the stream
+  // does, on a thread of whoever runs it, and for each launch of a graph that recorded it. Must not
+  // enqueue, wait or allocate.
+  virtual void read(std::span<const void* const> values) const = 0;
+};
+struct HostRead {
+  const void* from = nullptr;  // on the device
+  std::int64_t bytes = 0;
+};
 
 struct DeviceOps {
   // Part `part` of `parts`.
@@ -45,6 +61,10 @@ struct DeviceOps {
   // Blocking; for memory that nothing pending touches.
   void (*host_to_device)(void* dst, const void* src, std::int64_t bytes) = nullptr;
   void (*device_to_host)(void* dst, const void* src, std::int64_t bytes) = nullptr;
+  // For a task: in its stream, shows the values to the reader. What that throws fails the task, or
+  // is rethrown by Backend::synchronize() where the task has ended by then.
+  void (*read_on_host)(std::span<const HostRead> values, const Ref<HostReader>& reader,
+                       void* native) = nullptr;
 };
 
 DeviceOps& device_ops(DeviceKind kind);

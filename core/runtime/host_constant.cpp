@@ -12,7 +12,12 @@ namespace shmap {
 void write_constant(Backend& backend, const LocalDevice& device, Buffer& to, const void* from,
                     std::int64_t bytes) {
   if (bytes == 0) return;
-  if (!capturing()) return device_ops(backend).host_to_device(to.data(), from, bytes);
+  // Where the host has to be copied from, a few bytes go in order with the device's other work,
+  // so that nobody waits for them.
+  constexpr std::int64_t kFew = 4096;
+  if (!capturing() && (backend.host_addressable() || bytes > kFew)) {
+    return device_ops(backend).host_to_device(to.data(), from, bytes);
+  }
   const auto* first = static_cast<const std::byte*>(from);
   std::vector<std::byte> kept(first, first + bytes);
   Buffer* const writes[] = {&to};

@@ -76,7 +76,8 @@ class Mover {
       return shared;
     }
     Block fresh;
-    fresh.buffer = device.space->allocate(checked_bytes(to_block_, itemsize_));
+    fresh.buffer =
+        device.space->allocate(checked_bytes(to_block_, itemsize_), MemorySpace::For::tasks);
     copy_pieces(device, box, fresh);
     return fresh;
   }

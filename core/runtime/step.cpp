@@ -147,7 +147,7 @@ class LeaderLaunch {
       if (o == 0 && reused >= 0) {
         block = stored_of(step_.in[static_cast<std::size_t>(reused)])->blocks()[position];
       } else {
-        block.buffer = space.allocate(out_types_[o].nbytes());
+        block.buffer = space.allocate(out_types_[o].nbytes(), MemorySpace::For::tasks);
         block.offset = 0;
       }
       results_[o] = block.data();
@@ -160,7 +160,7 @@ class LeaderLaunch {
   // Of a kernel that is never split: the call's own.
   void add_scratch(MemorySpace& space) {
     const std::int64_t bytes = kernel_.scratch(call_);
-    scratch_ = bytes != 0 ? space.allocate(bytes) : BufferRef();
+    scratch_ = bytes != 0 ? space.allocate(bytes, MemorySpace::For::tasks) : BufferRef();
     call_.scratch = bytes != 0 ? scratch_->data() : nullptr;
     if (bytes != 0) writes_[n_writes_++] = scratch_.get();
   }
@@ -179,7 +179,7 @@ class LeaderLaunch {
       KernelCall split = call_;
       split.parts = task.parts;
       if (const std::int64_t bytes = kernel_.scratch(split)) {
-        const BufferRef scratch = device.space->allocate(bytes);
+        const BufferRef scratch = device.space->allocate(bytes, MemorySpace::For::tasks);
         Buffer* const shared[] = {scratch.get()};
         task.args = own(kernel_.run, scratch->data());
         enqueue_after(stream, task, reads(), shared);
