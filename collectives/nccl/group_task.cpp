@@ -42,7 +42,7 @@ Rank& GroupTask::add(std::uint32_t rank) {
 
 Block GroupTask::write(const Rank& rank, std::int64_t bytes) {
   Block block;
-  block.buffer = g_.mesh.local(rank.position).space->allocate(bytes);
+  block.buffer = g_.mesh.local(rank.position).space->allocate(bytes, MemorySpace::For::tasks);
   writes_.push_back(block.buffer.get());
   return block;
 }
@@ -82,7 +82,8 @@ void GroupTask::run(void* args, const TaskContext& context) {
     }
   }
   try {
-    for (std::size_t i = 0; i < self.ranks.size(); ++i)
+    self.ranks[0].stream = static_cast<cudaStream_t>(context.native);
+    for (std::size_t i = 1; i < self.ranks.size(); ++i)
       self.ranks[i].stream = cuda::native_in_group(*self.streams[i]);
     self.body->run(self.ranks);
   } catch (...) {
