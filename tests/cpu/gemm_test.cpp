@@ -224,6 +224,27 @@ TEST(Gemm, AmxMatchesReference) {
   }
 }
 
+TEST(Gemm, Avx512MatchesReference) {
+  if (!gemm_engine_available(GemmEngine::avx512, f32))
+    GTEST_SKIP() << "no products by AVX-512 on this CPU";
+  constexpr Multiply run = run_with<GemmEngine::avx512>;
+  check_many<float>(run);
+  Rng rng(6);
+  for (const auto [m, n, k] : {std::array<int, 3>{20, 1100, 300},  // several blocks of columns
+                               {40, 70, 1300},                     // and of k, summed in parts
+                               {43, 530, 1025},
+                               {14, 32, 512},
+                               {15, 33, 513},
+                               {27, 31, 17}}) {
+    for (int flags = 0; flags < 8; ++flags) {
+      const Case c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
+      check_case<float>(c, run, rng);
+    }
+  }
+  for (int m = 1; m <= 30; ++m)  // every height of a tile
+    check_case<float>({m, 32, 20, false, false, m % 2 != 0, 1}, run, rng);
+}
+
 TEST(Gemm, AmxPassesInfinitiesAndNans) {
   if (!gemm_engine_available(GemmEngine::amx, bf16))
     GTEST_SKIP() << "this CPU has no AMX tiles for bf16, or the system does not let them be used";
@@ -270,7 +291,8 @@ TEST(Gemm, HalfTypesRoundOnceAndLargeSizesCrossEveryBlock) {
 TEST(Gemm, InfinitiesAndNansPass) {
   const float inf = INFINITY;
   std::vector<float> a = {inf, 1.f, 0.f, -inf}, b = {1.f, 0.f, 2.f, 3.f}, c(4, 9.f);
-  for (const auto engine : {GemmEngine::own, GemmEngine::onednn, GemmEngine::openblas}) {
+  for (const auto engine :
+       {GemmEngine::own, GemmEngine::avx512, GemmEngine::onednn, GemmEngine::openblas}) {
     if (!gemm_engine_available(engine, f32)) continue;
     Gemm g;
     g.m = g.n = g.k = g.lda = g.ldb = g.ldc = 2;
@@ -369,6 +391,14 @@ TEST(Gemm, AccumulatesWithTheBitsOfAnAdditionWhereItSaysSo) {
         check_accumulation(g, true, rng);
       }
     }
+  }
+  Gemm large;  // by AVX-512, where there is any
+  large.m = 512, large.n = 1024, large.k = 256;
+  if (gemm_engine_available(GemmEngine::avx512, f32)) {
+    EXPECT_EQ(gemm_engine(large), GemmEngine::avx512);
+    EXPECT_TRUE(gemm_accumulates_exactly(large));
+    check_accumulation(large, false, rng);
+    check_accumulation(large, true, rng);
   }
   Gemm plain;
   plain.m = plain.n = plain.k = 64;

@@ -41,6 +41,8 @@ const GemmLibrary* library_of(GemmEngine engine) {
   switch (engine) {
     case GemmEngine::amx:
       return amx_gemm();
+    case GemmEngine::avx512:
+      return avx512_gemm();
     case GemmEngine::onednn:
       return onednn_gemm();
     case GemmEngine::openblas:
@@ -128,6 +130,19 @@ bool is_small(const Gemm& g, std::int64_t limit) {
          g.m * g.n * g.k <= limit;
 }
 
+// Whether the kernel for AVX-512 is the faster one in f32: where all of the sums are done in one
+// pass over c, of large matrices that lie as it reads them.
+bool wide_and_short(const Gemm& g) {
+  constexpr std::int64_t edge = 256, least = 128, most = 256, volume = 1 << 26;
+  return !g.trans_a && !g.trans_b && g.k >= least && g.k <= most && g.m >= edge && g.n >= edge &&
+         g.m * g.n >= volume / g.k;
+}
+
+bool has_avx512() {
+  static const bool has = supports(GemmEngine::avx512, f32, f32);
+  return has;
+}
+
 // Where oneDNN is the faster one with AMX, since packing a large b costs more than the product.
 bool few_rows(const Gemm& g) {
   return g.m <= 64 && g.n > (1 << 17) / std::max<std::int64_t>(g.k, 1);
@@ -207,6 +222,8 @@ const char* to_string(GemmEngine engine) {
   switch (engine) {
     case GemmEngine::amx:
       return "AMX";
+    case GemmEngine::avx512:
+      return "AVX-512";
     case GemmEngine::onednn:
       return "oneDNN";
     case GemmEngine::openblas:
@@ -224,6 +241,7 @@ bool gemm_engine_available(GemmEngine engine, DType dtype) {
 GemmEngine gemm_engine(const Gemm& g) {
   switch (g.dtype) {
     case f32:
+      if (wide_and_short(g) && has_avx512()) return GemmEngine::avx512;
       return is_small(g, kSmallF32) && small_openblas() ? GemmEngine::openblas : f32_engine();
     case f64:
       return f64_engine();
@@ -267,10 +285,12 @@ void close_gemm_libraries() noexcept { libraries_closed.store(true); }
 
 bool gemm_accumulates_exactly(const Gemm& g) {
   if (is_integer(g.dtype)) return true;
-  // Measured: the libraries cut longer sums, and some that are products of a matrix and a vector.
+  // Measured: the libraries cut longer sums, and some that are products of a
+  // matrix and a vector.
   constexpr std::int64_t uncut = 256;
-  return g.dtype == f32 && g.out == f32 && is_library(gemm_engine(g)) && g.k <= uncut && g.m > 1 &&
-         g.n > 1;
+  if (g.dtype != f32 || g.out != f32 || g.k > uncut || g.m <= 1 || g.n <= 1) return false;
+  const GemmEngine engine = gemm_engine(g);
+  return is_library(engine) || engine == GemmEngine::avx512;
 }
 
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1) {

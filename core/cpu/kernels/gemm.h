@@ -47,8 +47,8 @@ int gemm_parts(const Gemm& g, int workers);
 void gemm_part(const Gemm& g, int part, int parts);
 
 // The libraries and kernels gemm can choose among; for benchmarks and tests.
-enum class GemmEngine : std::uint8_t { own, amx, onednn, openblas };
-inline constexpr int kGemmEngines = 4;
+enum class GemmEngine : std::uint8_t { own, amx, avx512, onednn, openblas };
+inline constexpr int kGemmEngines = 5;
 const char* to_string(GemmEngine engine);
 bool gemm_engine_available(GemmEngine engine, DType dtype);
 GemmEngine gemm_engine(const Gemm& g);             // what gemm(g) uses

@@ -1,5 +1,6 @@
-// What gemm.cpp chooses among: the blocked kernel of this library, its kernel for AMX and, where
-// they were compiled in and can be opened, oneDNN and OpenBLAS. Each library stays inside one .cpp.
+// What gemm.cpp chooses among: the blocked kernel of this library, its kernels for AMX and AVX-512
+// and, where they were compiled in and can be opened, oneDNN and OpenBLAS. Each library stays
+// inside one .cpp.
 #pragma once
 #include <sys/mman.h>
 
@@ -21,8 +22,10 @@ struct GemmLibrary {
 const GemmLibrary* onednn_gemm();
 const GemmLibrary* openblas_gemm();
 
-// This library's own products in AMX tiles; nullptr where they can't be compiled.
+// This library's own products in AMX tiles, of bf16, and by AVX-512, of f32; nullptr where they
+// can't be compiled.
 const GemmLibrary* amx_gemm();
+const GemmLibrary* avx512_gemm();
 
 // Every pair of dtypes that gemm takes. m, n > 0, k >= 0.
 void own_gemm(const Gemm& g);
