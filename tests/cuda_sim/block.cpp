@@ -54,8 +54,8 @@ class Block {
                   const LaunchShape& shape, void* const* args);
   std::uint64_t wait(Wait kind, unsigned mask, std::uint64_t value, int source, bool predicate);
   unsigned lanes_of_this_warp() const;
-  std::string thread() const;  // that runs
-  [[noreturn]] void fail(const std::string& why, cudaError_t error);
+  std::string thread() const;                                   // that runs
+  [[noreturn]] void fail(const char* what, cudaError_t error);  // the running thread did that
 
  private:
   static void enter(void* self) { static_cast<Block*>(self)->run_threads(); }
@@ -149,10 +149,10 @@ std::uint64_t Block::wait(Wait kind, unsigned mask, std::uint64_t value, int sou
   return threads_[thread].result;
 }
 
-void Block::fail(const std::string& why, cudaError_t error) {
+void Block::fail(const char* what, cudaError_t error) {
   failed_ = true;
   error_ = error;
-  why_ = why;
+  why_ = thread() + what;
   fiber_->suspend();
   __builtin_unreachable();
 }
@@ -295,9 +295,8 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
 
 cudaError_t run_kernel(const std::string& name, const void* function, const KernelType& type,
                        const LaunchShape& shape, void* const* args) {
-  const AccessGuard guard([] {
-    block().fail(block().thread() + " touches memory that it can't reach", cudaErrorIllegalAddress);
-  });
+  const AccessGuard guard(
+      [] { block().fail(" touches memory that it can't reach", cudaErrorIllegalAddress); });
   return block().run(name, function, type, shape, args);
 }
 
@@ -318,6 +317,6 @@ void sync_warp(unsigned mask) { block().wait(Wait::warp, mask, 0, 0, false); }
 
 unsigned active_lanes() { return block().lanes_of_this_warp(); }
 
-void trap() { block().fail(block().thread() + " trapped", cudaErrorLaunchFailure); }
+void trap() { block().fail(" trapped", cudaErrorLaunchFailure); }
 
 }  // namespace shmap_sim

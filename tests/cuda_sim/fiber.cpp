@@ -11,6 +11,13 @@
 #include <ucontext.h>
 #endif
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#elif defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace shmap_sim {
 namespace {
 
@@ -20,6 +27,58 @@ std::size_t page() {
   static const std::size_t size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   return size;
 }
+
+// Tells a sanitizer, where there is one, which stack is in use.
+struct Sanitizer {
+#if defined(__SANITIZE_ADDRESS__)
+  void start(char* stack, std::size_t bytes) {
+    stack_ = stack;
+    bytes_ = bytes;
+    __asan_unpoison_memory_region(stack, bytes);
+    inside_ = nullptr;
+  }
+  void before_resume() { __sanitizer_start_switch_fiber(&outside_, stack_, bytes_); }
+  void after_resume() { __sanitizer_finish_switch_fiber(outside_, nullptr, nullptr); }
+  void inside() { __sanitizer_finish_switch_fiber(inside_, &outer_stack_, &outer_bytes_); }
+  void before_suspend() { __sanitizer_start_switch_fiber(&inside_, outer_stack_, outer_bytes_); }
+
+ private:
+  char* stack_ = nullptr;
+  std::size_t bytes_ = 0;
+  void* inside_ = nullptr;
+  void* outside_ = nullptr;
+  const void* outer_stack_ = nullptr;
+  std::size_t outer_bytes_ = 0;
+#elif defined(__SANITIZE_THREAD__)
+  ~Sanitizer() {
+    if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
+  }
+  // Making one is slow. Each start leaves a few frames behind, so it is not kept for ever either.
+  void start(char*, std::size_t) {
+    if (starts_++ % 1000 != 0) return;
+    if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
+    fiber_ = __tsan_create_fiber(0);
+  }
+  void before_resume() {
+    outer_ = __tsan_get_current_fiber();
+    __tsan_switch_to_fiber(fiber_, 0);
+  }
+  void after_resume() {}
+  void inside() {}
+  void before_suspend() { __tsan_switch_to_fiber(outer_, 0); }
+
+ private:
+  void* fiber_ = nullptr;
+  void* outer_ = nullptr;
+  unsigned starts_ = 0;
+#else
+  void start(char*, std::size_t) {}
+  void before_resume() {}
+  void after_resume() {}
+  void inside() {}
+  void before_suspend() {}
+#endif
+};
 
 }  // namespace
 
@@ -67,9 +126,10 @@ void shmap_sim_enter() __attribute__((visibility("hidden")));
 struct Fiber::Context {
   void* inside;   // stack pointer of the fiber while it is suspended
   void* outside;  // of who resumed it
+  Sanitizer sanitizer;
 };
 
-void Fiber::start(void (*entry)(void*), void* argument) {
+void Fiber::prepare(void (*entry)(void*), void* argument) {
   auto* top = reinterpret_cast<std::uintptr_t*>(stack_ + page() + kStack);
   *--top = 0;  // keeps the stack aligned to 16 bytes at the call in shmap_sim_enter
   *--top = 0;
@@ -83,8 +143,8 @@ void Fiber::start(void (*entry)(void*), void* argument) {
   context_->inside = top;
 }
 
-void Fiber::resume() { shmap_sim_switch(&context_->outside, context_->inside); }
-void Fiber::suspend() { shmap_sim_switch(&context_->inside, context_->outside); }
+void Fiber::leave_outside() { shmap_sim_switch(&context_->outside, context_->inside); }
+void Fiber::leave_inside() { shmap_sim_switch(&context_->inside, context_->outside); }
 
 #else
 
@@ -93,9 +153,10 @@ struct Fiber::Context {
   ucontext_t outside;
   void (*entry)(void*);
   void* argument;
+  Sanitizer sanitizer;
 };
 
-void Fiber::start(void (*entry)(void*), void* argument) {
+void Fiber::prepare(void (*entry)(void*), void* argument) {
   context_->entry = entry;
   context_->argument = argument;
   getcontext(&context_->inside);
@@ -111,10 +172,35 @@ void Fiber::start(void (*entry)(void*), void* argument) {
               2, static_cast<unsigned>(address >> 32), static_cast<unsigned>(address));
 }
 
-void Fiber::resume() { swapcontext(&context_->outside, &context_->inside); }
-void Fiber::suspend() { swapcontext(&context_->inside, &context_->outside); }
+void Fiber::leave_outside() { swapcontext(&context_->outside, &context_->inside); }
+void Fiber::leave_inside() { swapcontext(&context_->inside, &context_->outside); }
 
 #endif
+
+void Fiber::start(void (*entry)(void*), void* argument) {
+  entry_ = entry;
+  argument_ = argument;
+  context_->sanitizer.start(stack_ + page(), kStack);
+  prepare(
+      [](void* self) {
+        auto* fiber = static_cast<Fiber*>(self);
+        fiber->context_->sanitizer.inside();
+        fiber->entry_(fiber->argument_);
+      },
+      this);
+}
+
+void Fiber::resume() {
+  context_->sanitizer.before_resume();
+  leave_outside();
+  context_->sanitizer.after_resume();
+}
+
+void Fiber::suspend() {
+  context_->sanitizer.before_suspend();
+  leave_inside();
+  context_->sanitizer.inside();
+}
 
 Fiber::Fiber() : context_(new Context), stack_(nullptr) {
   void* memory = mmap(nullptr, page() + kStack, PROT_READ | PROT_WRITE,

@@ -19,8 +19,14 @@ class Fiber {
 
  private:
   struct Context;
+  void prepare(void (*entry)(void*), void* argument);
+  void leave_outside();
+  void leave_inside();
+
   Context* context_;
   char* stack_;
+  void (*entry_)(void*) = nullptr;
+  void* argument_ = nullptr;
 };
 
 }  // namespace shmap_sim
