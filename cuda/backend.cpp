@@ -123,6 +123,7 @@ CudaBackend::~CudaBackend() {
   for (CudaStream& s : streams_) s.queue().close();
   for (auto& [gpu, queue] : launch_queues_) queue->close();
   shadows_.close();
+  spans_.close();
   health_->detach();
 }
 
@@ -204,7 +205,23 @@ void CudaBackend::synchronize() {
   }
   for (const Point& p : last) p.queue->wait_here(p.number);
   health_->check("synchronize");
+  {
+    std::lock_guard lock(untold_mutex_);
+    for (CudaGraph* graph : untold_) graph->tell();
+    untold_.clear();
+    spans_.deliver();
+  }
   health_->failures().rethrow_unreported();
+}
+
+void CudaBackend::note_untold(CudaGraph& graph) {
+  std::lock_guard lock(untold_mutex_);
+  untold_.push_back(&graph);
+}
+
+void CudaBackend::forget_untold(CudaGraph& graph) noexcept {
+  std::lock_guard lock(untold_mutex_);
+  std::erase(untold_, &graph);
 }
 
 void CudaBackend::run_parts(int parts, void (*run)(void* args, int part), void* args) {

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,12 @@
 #include "cuda/health.h"
 #include "cuda/memory.h"
 #include "cuda/queue.h"
+#include "cuda/span_log.h"
 #include "cuda/stream.h"
 
 namespace shmap::cuda {
+
+class CudaGraph;
 
 class CudaBackend final : public Backend {
  public:
@@ -56,6 +60,10 @@ class CudaBackend final : public Backend {
   int add_waits(Queue& queue, std::span<const Event> waits);
   // Calls task.run for each part; null, or what it threw or left behind as the last CUDA error.
   Ref<Failure> run(const Task& task, Stream& stream, cudaStream_t native) noexcept;
+  SpanLog& spans() noexcept { return spans_; }
+  // The timeline has not been told of the graph's last launch; or has, or never will be.
+  void note_untold(CudaGraph& graph);
+  void forget_untold(CudaGraph& graph) noexcept;
 
  private:
   void make_spaces(const DeviceSpec& spec, const std::vector<int>& gpus, int first_id,
@@ -67,6 +75,9 @@ class CudaBackend final : public Backend {
   std::map<int, Ref<EventPool>> events_;  // by GPU
   std::map<int, Ref<Queue>> launch_queues_;
   ShadowStreams shadows_;
+  SpanLog spans_;
+  std::mutex untold_mutex_;
+  std::vector<CudaGraph*> untold_;
   std::deque<CudaMemorySpace> spaces_;
   std::vector<MemorySpace*> space_list_;
   std::deque<CudaStream> streams_;

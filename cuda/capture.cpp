@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/plan_memory.h"
+#include "core/device/timeline.h"
 #include "cuda/backend.h"
 #include "cuda/error.h"
 #include "cuda/gpus.h"
@@ -72,6 +74,7 @@ Capture::~Capture() {
   for (Captured& node : nodes_) {
     if (node.task.drop != nullptr) node.task.drop(node.task.args);
     if (node.event) node.event->end_of_capture();
+    if (node.span.begin != nullptr) backend_->spans().give_back(node.span);
   }
 }
 
@@ -133,11 +136,15 @@ void Capture::record_task(Captured& node) {
   come_after(node.lane, node.before);
   members_.assign(1, node.lane);
   const GpuScope gpu(node.streams.front()->queue().gpu());
-  const Ref<Failure> failure =
-      backend_->run(node.task, *node.streams.front(), lane(node.lane).shadow);
+  const bool timed = timeline_sink() != nullptr;
+  cudaStream_t native = lane(node.lane).shadow;
+  if (timed) node.span = backend_->spans().begin(node.task, node.streams, native, true);
+  const Ref<Failure> failure = backend_->run(node.task, *node.streams.front(), native);
   for (std::size_t m = 1; m < members_.size(); ++m) come_after(node.lane, *mark(members_[m]));
   members_.clear();
+  if (timed) backend_->spans().end(node.span, native, true);
   if (failure) {
+    if (timed) backend_->spans().give_back(std::exchange(node.span, Span()));
     failure->reported.store(true, std::memory_order_relaxed);
     std::rethrow_exception(failure->error);
   }

@@ -14,6 +14,7 @@
 #include "core/device/graph.h"
 #include "core/device/stream.h"
 #include "cuda/event_pool.h"
+#include "cuda/span_log.h"
 
 namespace shmap::cuda {
 
@@ -65,6 +66,7 @@ class Capture {
     Ref<CapturedEvent> event;
     std::int32_t lane = -1;  // where it was recorded
     Ref<Mark> mark;          // after it
+    Span span;               // where the timeline is on
   };
 
   explicit Capture(CudaBackend& backend) noexcept : backend_(&backend) {}

@@ -5,6 +5,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
 #include "cuda/backend.h"
 #include "cuda/completion.h"
 #include "cuda/error.h"
@@ -33,19 +34,31 @@ CudaGraph::CudaGraph(Capture& capture)
     check(code, "cudaGraphInstantiate");
   }
   kept_ = std::move(capture.kept());
+  spans_.reserve(tasks_.size());
   for (std::size_t i = 0; i < tasks_.size(); ++i) {  // nothing fails from here on
     tasks_[i].task.drop = std::exchange(capture.nodes()[i].task.drop, nullptr);
+    if (capture.nodes()[i].span.begin != nullptr) {
+      spans_.push_back(std::exchange(capture.nodes()[i].span, Span()));
+    }
   }
 }
 
 CudaGraph::~CudaGraph() {
   if (forked()) return;
+  backend_.forget_untold(*this);
   try {
     queue_->wait_here(launched_);  // what runs may read the args
   } catch (...) {
     (void)new std::vector<Ref<Kept>>(std::move(kept_));  // it goes on: what it uses stays
     return;
   }
+  if (untold_) {
+    try {
+      tell();
+    } catch (...) {  // a trace that lacks a launch is all that is lost
+    }
+  }
+  for (const Span& span : spans_) backend_.spans().give_back(span);
   if (exec_ != nullptr) note(cudaGraphExecDestroy(exec_));
   for (const Captured& task : tasks_) {
     if (task.task.drop != nullptr) task.task.drop(task.task.args);
@@ -61,6 +74,11 @@ std::vector<GraphTask> CudaGraph::tasks() const {
                    {task.before.begin(), task.before.end()}});
   }
   return all;
+}
+
+void CudaGraph::tell() {
+  untold_ = false;
+  for (const Span& span : spans_) backend_.spans().tell(span);
 }
 
 Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> after) {
@@ -83,7 +101,26 @@ Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> aft
     for (CudaStream* s : streams_) s->queue().be_awaited_by(*queue_);
     if (exec_ != nullptr) {
       const GpuScope gpu(queue_->gpu());
+      const bool timed = timeline_sink() != nullptr;
+      Span whole;
+      if (timed && !spans_.empty()) {
+        if (untold_) {
+          queue_->wait_here(launched_);
+          tell();
+        } else {
+          backend_.note_untold(*this);
+        }
+        untold_ = true;
+      } else if (timed) {
+        Task task;
+        task.name = "graph";
+        whole = backend_.spans().begin(task, streams_, queue_->stream(), /*captured=*/false);
+      }
       const cudaError_t code = cudaGraphLaunch(exec_, queue_->stream());
+      if (whole.begin != nullptr) {
+        backend_.spans().end(whole, queue_->stream(), /*captured=*/false);
+        backend_.spans().add(std::move(whole));
+      }
       if (code != cudaSuccess) {
         try {
           throw_cuda_error(code, "cudaGraphLaunch");

@@ -25,6 +25,8 @@ class CudaGraph final : public Graph {
   std::int64_t cost_ns() const noexcept override { return cost_ns_; }
   std::vector<GraphTask> tasks() const override;
   Event launch(std::span<const Event> waits, std::span<const Event> after) override;
+  // The last launch is done: tells the timeline when its tasks ran.
+  void tell();
 
  private:
   struct Captured {
@@ -41,6 +43,10 @@ class CudaGraph final : public Graph {
   std::int64_t cost_ns_ = 0;
   bool rehearsed_ = false;
   cudaGraphExec_t exec_ = nullptr;
+  // Of each task, where the timeline was on at the capture. While it is on, a launch waits for the
+  // one before it, whose times it would overwrite; else it is one span as a whole.
+  std::vector<Span> spans_;
+  bool untold_ = false;
   std::uint64_t launched_ = 0;  // the number of the last launch, in queue_
 };
 

@@ -4,6 +4,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
 #include "cuda/backend.h"
 #include "cuda/completion.h"
 #include "cuda/error.h"
@@ -163,12 +164,19 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
   for (CudaStream* s : streams.subspan(1)) s->queue().be_awaited_by(queue);
   if (!failure && task.run != nullptr) {
     const GpuScope gpu(queue.gpu());
+    const bool timed = timeline_sink() != nullptr;
+    Span span;
+    if (timed) span = spans_.begin(task, streams, queue.stream(), /*captured=*/false);
     if (streams.size() == 1) {
       failure = run(task, *streams.front(), queue.stream());
     } else {
       GroupRun group(queue);
       failure = run(task, *streams.front(), queue.stream());
       group.join();
+    }
+    if (timed) {
+      spans_.end(span, queue.stream(), /*captured=*/false);
+      spans_.add(std::move(span));
     }
   }
   const std::uint64_t number = queue.append(task.name);

@@ -4,13 +4,16 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/device/timeline.h"
 #include "core/runtime/device_ops.h"
 #include "cuda/backend.h"
 #include "cuda/gpus.h"
@@ -433,6 +436,43 @@ TEST_F(CudaDeviceLayer, ReadersSeeTheValuesOfTheirTurn) {
   read();
   EXPECT_THROW(backend->synchronize(), ValueError);
   EXPECT_NO_THROW(backend->synchronize());
+}
+
+TEST_F(CudaDeviceLayer, TheTimelineHasTheTasksOfStreamsAndGraphs) {
+  open("cuda:0x4");
+  run(device().compute, [] {}).wait();
+  TimelineRecorder recorder;
+  set_timeline_sink(&recorder);
+  const auto nap = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
+  const std::int64_t begin = timeline_now();
+  run(device(2).comm, nap, {}, "eager");
+  Ref<Graph> graph;
+  {
+    CaptureScope capture(*backend);
+    const Event e = run(device(0).compute, nap, {}, "first");
+    run(device(1).comm, nap, {e}, "second");
+    graph = capture.end();
+  }
+  for (int i = 0; i < 3; ++i) launch(*graph);
+  backend->synchronize();
+  set_timeline_sink(nullptr);
+  constexpr std::int64_t kSlack = 5'000'000;  // of the two clocks
+  const std::int64_t end = timeline_now() + kSlack;
+  std::int64_t last_end = 0;
+  std::map<std::string, int> seen;
+  for (const TimelineEvent& e : recorder.take()) {
+    ++seen[e.name];
+    EXPECT_GE(e.begin_ns, begin - kSlack);
+    EXPECT_LE(e.end_ns, end);
+    EXPECT_GE(e.end_ns - e.begin_ns, 150'000);
+    if (std::string_view(e.name) == "second") {
+      EXPECT_EQ(e.device, 1);
+      EXPECT_EQ(e.role, StreamRole::comm);
+      EXPECT_GE(e.begin_ns, last_end - 1000);  // rounding of the runtime's milliseconds
+    }
+    last_end = e.end_ns;
+  }
+  EXPECT_EQ(seen, (std::map<std::string, int>{{"eager", 1}, {"first", 3}, {"second", 3}}));
 }
 
 // --------------------------------------------------------------------------------------- errors

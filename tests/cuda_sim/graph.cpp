@@ -220,6 +220,9 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* p
       case Work::Kind::host:
         *pType = cudaGraphNodeTypeHost;
         break;
+      case Work::Kind::event:
+        *pType = cudaGraphNodeTypeEventRecord;
+        break;
       case Work::Kind::marker:
         *pType = cudaGraphNodeTypeEmpty;
         break;

@@ -14,15 +14,17 @@ namespace shmap_sim {
 
 struct Stream;
 struct GraphRun;
+struct Event;
 
 // What a piece of work does: copied into each launch of a graph.
 struct Work {
-  enum class Kind { kernel, memcpy, memset, host, custom, marker };
+  enum class Kind { kernel, memcpy, memset, host, custom, marker, event };
   Kind kind = Kind::marker;
   int device = 0;
   std::string name;
   std::function<cudaError_t()> run;  // null: nothing to do; its error is the device's fate
   const void* function = nullptr;    // of a kernel
+  std::weak_ptr<Event> event;        // that a graph's node records
 };
 
 struct Op {

@@ -241,6 +241,24 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   });
 }
 
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags) {
+  if (flags == cudaEventRecordDefault) return cudaEventRecord(event, stream);
+  return api("cudaEventRecordWithFlags", 0, [&](Runtime& r, Lock&) {
+    Stream* s = stream_of(r, stream);
+    const auto found = r.events.find(event);
+    if (s == nullptr || found == r.events.end() || s->device != found->second->device) {
+      return cudaErrorInvalidResourceHandle;
+    }
+    if (flags != cudaEventRecordExternal || s->capture == nullptr) return cudaErrorInvalidValue;
+    Work work;
+    work.kind = Work::Kind::event;
+    work.device = s->device;
+    work.name = "event";
+    work.event = found->second;
+    return submit(r, *s, std::move(work));
+  });
+}
+
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   return api("cudaEventQuery", kUnsafe, [&](Runtime& r, Lock& lock) {
     Event* e = event_of(r, event);

@@ -270,6 +270,7 @@ TEST(ToolkitSpelling, EveryFunction) {
   OK(cudaEventQuery(end));
   float ms = -1;
   OK(cudaEventElapsedTime(&ms, start, end));
+  OK(cudaEventRecordWithFlags(end, stream, cudaEventRecordDefault));
   EXPECT_GE(ms, 0);
   OK(cudaStreamSynchronize(stream));
   OK(cudaStreamQuery(stream));

@@ -93,6 +93,7 @@ typedef void (*cudaHostFn_t)(void* userData);
 #define cudaEventBlockingSync 0x01
 #define cudaEventDisableTiming 0x02
 #define cudaEventRecordDefault 0x00
+#define cudaEventRecordExternal 0x01
 #define cudaEventWaitDefault 0x00
 
 enum cudaMemcpyKind {
