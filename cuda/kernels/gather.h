@@ -35,8 +35,9 @@ void gather(const Slices& slices, int itemsize, const void* operand, std::uint64
 
 // operand += updates, in place: in row-major order of the dims of `updates` that are no window's,
 // also where windows overlap, and f16 and bf16 rounded after every addition: the very bits of the
-// CPU, on every run. What is added to one element is added by one thread: entries are sorted by
-// where they go, and the first of equal ones takes in the others.
+// CPU, on every run. What is added to one element is added by one thread: slices are sorted by
+// where they go, and the first of equal ones takes in the others. (The order of integers of 32 and
+// 64 bits cannot be seen: they are added atomically.)
 struct ScatterAdd {
   Slices slices;
   DType dtype = DType::f32;  // of operand and updates; bool_ adds as "or"

@@ -135,6 +135,34 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// Integers of 32 and 64 bits, whose sums are the same in any order: all at once.
+template <class Word>
+__global__ void __launch_bounds__(kThreads)
+    add_words(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT ScatterDims items,
+              const SHMAP_CONSTANT SliceStarts starts, const Word* updates, Word literal,
+              Word* operand) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  const std::int64_t n = entries.count * items.count;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += step) {
+    const std::int64_t e = i / items.count;
+    const ScatterDims::Place entry = entries.at(e), item = items.at(i - e * items.count);
+    std::int64_t to = entry.operand + item.operand;
+    if (!starts.add(entry.row, to)) continue;
+    atomicAdd(operand + to, updates != nullptr ? updates[entry.update + item.update] : literal);
+  }
+}
+
+bool adds_in_any_order(DType dtype) { return is_integer(dtype) && itemsize(dtype) >= 4; }
+
+template <class Word>
+void run_words(const ScatterAdd& s, const ScatterPlan& plan, void* stream) {
+  launch("scatter", add_words<Word>, grid_for(plan.entries.count * plan.items.count),
+         dim3(kThreads), stream, plan.entries, plan.items, plan.starts,
+         static_cast<const Word*>(s.updates), static_cast<Word>(s.literal),
+         static_cast<Word*>(s.operand));
+}
+
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <class Key>
@@ -167,7 +195,7 @@ bool adds_nothing(const ScatterAdd& s, const ScatterPlan& plan) {
 
 std::int64_t scatter_scratch(const ScatterAdd& s) {
   const ScatterPlan plan(s);
-  if (adds_nothing(s, plan)) return 0;
+  if (adds_nothing(s, plan) || adds_in_any_order(s.dtype)) return 0;
   const std::int64_t n = plan.entries.count;
   return rounded(n * plan.key_bytes) + rounded(n * 4) + sort_lines_scratch(plan.sort());
 }
@@ -176,6 +204,10 @@ void scatter_add(const ScatterAdd& s, void* scratch, void* stream) {
   if (s.dtype == DType::prng_key) throw TypeError("scatter: keys cannot be added");
   const ScatterPlan plan(s);
   if (adds_nothing(s, plan)) return;
+  if (adds_in_any_order(s.dtype)) {
+    return itemsize(s.dtype) == 8 ? run_words<unsigned long long>(s, plan, stream)
+                                  : run_words<unsigned>(s, plan, stream);
+  }
   if (plan.key_bytes == 8)
     run<std::uint64_t>(s, plan, static_cast<char*>(scratch), stream);
   else

@@ -127,6 +127,7 @@ void sort(const Sort& s, void* scratch, void* stream) {
 namespace {
 
 constexpr int kDigits = 256;
+constexpr int kAhead = 4;  // items that a thread reads before it looks at the first
 
 // keys[i] = ~key of the row's items: ascending order puts the largest first.
 template <class Bits>
@@ -185,10 +186,16 @@ __global__ void top_k_long(const Bits* in, KeyRule rule, Bits* values, std::int3
   for (int shift = scalar::bit_width<Bits> - 8; shift >= 0; shift -= 8) {
     for (int d = t; d < kDigits; d += kThreads) counts[d] = 0;
     __syncthreads();
-    for (std::int64_t i = t; i < len; i += kThreads) {
-      const Bits own = static_cast<Bits>(~rule.key(in[i]));
-      if (static_cast<Bits>(own & mask) == prefix)
-        atomicAdd(&counts[static_cast<unsigned>(own >> shift) & 255u], 1u);
+    for (std::int64_t i = t; i < len; i += kAhead * kThreads) {
+      Bits item[kAhead];
+      for (int a = 0; a < kAhead; ++a)
+        if (i + a * kThreads < len) item[a] = in[i + a * kThreads];
+      for (int a = 0; a < kAhead; ++a) {
+        if (i + a * kThreads >= len) break;
+        const Bits own = static_cast<Bits>(~rule.key(item[a]));
+        if (static_cast<Bits>(own & mask) == prefix)
+          atomicAdd(&counts[static_cast<unsigned>(own >> shift) & 255u], 1u);
+      }
     }
     __syncthreads();
     if (t == 0) {
