@@ -26,8 +26,8 @@ F driver(const char* name) {
 
 // What a compiler at run time would do: the path of the image, or "" without a compiler.
 std::string build_image(const std::string& program) {
-  const std::string source = __FILE__;
-  const std::string include = source.substr(0, source.rfind('/')) + "/include";
+  // The one folder of the tests whose full path is known: __FILE__ may be relative.
+  const std::string include = SHMAP_GOLDEN_DIR "/../cuda_sim/include";
   const std::string stem = testing::TempDir() + "shmap_sim_image" + std::to_string(getpid());
   std::ofstream(stem + ".cpp") << program;
   const std::string command = "c++ -std=c++20 -O1 -shared -fPIC -I '" + include + "' -o '" + stem +
