@@ -13,10 +13,12 @@ namespace shmap::cuda {
 namespace {
 
 constexpr int kVectorBytes = 16;
-constexpr int kCellThreads = 256;        // of flat and of cells
-constexpr int kRowThreads = 128;         // where several rows share a block
-constexpr std::int64_t kMostWords = 32;  // of a row in one thread's registers
-constexpr std::int64_t kMostWork = 512;  // operations that are written out for one thread
+constexpr int kCellThreads = 256;            // of flat and of cells
+constexpr int kRowThreads = 128;             // where several rows share a block
+constexpr std::int64_t kShortRow = 24 * 32;  // elements: in the order of a reduction alone
+constexpr std::int64_t kShortWords = 96;     // of a short row in one thread's registers
+constexpr std::int64_t kMostWords = 32;      // of a longer one, in a block of any size
+constexpr std::int64_t kMostWork = 512;      // operations that are written out for one thread
 
 std::string number(std::int64_t n) { return std::to_string(n); }
 
@@ -70,14 +72,15 @@ class Writer {
       group_ = summed > 0 ? kVectorBytes / summed : whole;
       made_.vector = std::min(whole, group_);
       while (made_.lanes < 32 && made_.lanes < groups()) made_.lanes *= 2;
-      if (steps() > 8 || !resident(kMostWords * 3 / 4)) {
+      const bool is_short = p_.cols() <= kShortRow;
+      if (!is_short) {
         group_ = made_.vector = whole;
         made_.lanes = 64;
         while (made_.lanes < 1024 && made_.lanes < groups() &&
                (steps() > 4 || !resident(kMostWords / 2) || elements() * stages_.ops() > kMostWork))
           made_.lanes *= 2;
       }
-      made_.resident = resident(kMostWords) &&
+      made_.resident = resident(is_short ? kShortWords : kMostWords) &&
                        (stages_.kept_words() == 0 || elements() * stages_.ops() <= 4 * kMostWork);
     }
     // A single loop keeps nothing: it need not be written out.

@@ -3,7 +3,9 @@
 // Every operation is the function of its name in cuda/kernels/scalar.h, and each result is rounded
 // to its dtype before the next operation reads it, so that a kernel gives the bits of the
 // operations one by one. What is reduced along a row is put together in an order that depends on
-// the program alone: each thread its elements in their order, then a balanced tree over threads.
+// the program alone: for rows of up to 768 elements that of a reduction alone
+// (cuda/kernels/reduce_plan.h), for longer ones each thread its elements in their order, then a
+// balanced tree over threads.
 //
 // There are three forms:
 // - flat: values are full or scalar; the shape is of no concern, and one source serves all sizes;
