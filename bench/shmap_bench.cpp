@@ -251,27 +251,18 @@ Work matmul_row(std::size_t n, DType dtype) {
   return {call, check, {}};
 }
 
-// Matmul reduce-scatter: the sum for a device travels round the ring and grows at every stop. By
-// kParts of the columns: in planned memory a small product is still in the cache when it is added,
-// while eagerly each product has memory of its own, and one part is faster.
-template <int kParts>
+// Matmul reduce-scatter: the sum for a device travels round the ring and grows at every stop.
 Array matmul_scatter(Array lhs, Array rhs) {
   int n = axis_size("i");
   Array index = axis_index("i");
-  std::int64_t rows = lhs.shape()[0] / n, columns = rhs.shape()[1] / kParts;
-  std::vector<Array> parts, totals(kParts);
-  for (int p = 0; p < kParts; ++p)
-    parts.push_back(rhs[{range(), range(p * columns, (p + 1) * columns)}]);
+  std::int64_t rows = lhs.shape()[0] / n;
+  Array total;
   for (int step = 0; step < n; ++step) {
     Array at = ((index - step - 1) % n) * rows;
-    Array block = dynamic_slice(lhs, {at, 0}, {rows, lhs.shape()[1]});
-    for (int p = 0; p < kParts; ++p) {
-      Array product = matmul(block, parts[p]);
-      totals[p] =
-          step == 0 ? product : ppermute(std::move(totals[p]), "i", ring(+1)) + std::move(product);
-    }
+    Array product = matmul(dynamic_slice(lhs, {at, 0}, {rows, lhs.shape()[1]}), rhs);
+    total = step == 0 ? product : ppermute(std::move(total), "i", ring(+1)) + std::move(product);
   }
-  return kParts == 1 ? totals[0] : concatenate(totals, 1);
+  return total;
 }
 
 template <class F>
@@ -322,8 +313,8 @@ void add_shard_map_rows(std::vector<Row>& rows, Form form) {
                                              P(none, "i"));
                   }});
   rows.push_back({prefix + "cm_scatter", {.flops = flops}, [form] {
-                    auto body = form == Form::jitted ? matmul_scatter<2> : matmul_scatter<1>;
-                    return collective_matmul(form, body, P(none, "i"), P("i", none), P("i", none));
+                    return collective_matmul(form, matmul_scatter, P(none, "i"), P("i", none),
+                                             P("i", none));
                   }});
 }
 

@@ -19,8 +19,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How many tasks of one stream run before those of others that are ready.
-constexpr int kMaxStreak = 8;
+// How many more tasks of a stream run before those of others that are ready. With many of them a
+// ring of devices ends with the tasks of one that was left behind, one after another on one worker.
+constexpr int kMaxStreak = 2;
 
 void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
                      std::span<Stream* const> others, std::int64_t begin) noexcept {

@@ -108,7 +108,7 @@ TEST(ExecutorOrder, AStreamGoesOnWhereItsLastTaskEndedButNotForEver) {
   }
   go = true;
   backend->synchronize();
-  EXPECT_EQ(order, "aaaaaaaaabbbbbbbbbab");
+  EXPECT_EQ(order, "aaabbbaaabbbaaabbbab");
 }
 
 // The order in which 40 independent tasks ran.
