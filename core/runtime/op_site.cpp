@@ -7,6 +7,7 @@
 #include "core/base/env.h"
 #include "core/base/fault.h"
 #include "core/ir/trace.h"
+#include "core/runtime/device_ops.h"
 #include "core/runtime/host_transfer.h"
 
 namespace shmap {
@@ -33,11 +34,12 @@ std::int64_t find_nan(const std::byte* data, DType dtype, std::int64_t n) {
   return -1;
 }
 
-void poison(const KernelCall& call) {
+void poison(const KernelCall& call, const Backend& backend) {
+  // All ones is a NaN in each dtype. Static: a captured copy reads it at every replay.
+  static const std::uint64_t kOnes = ~std::uint64_t{0};
   const DType t = call.out_types[0].dtype();
   if (!is_floating(t) || call.out_types[0].size() == 0) return;
-  std::memset(call.out[0], 0xff,
-              static_cast<std::size_t>(itemsize(t)));  // all ones is a NaN in each of them
+  device_ops(backend).copy(call.out[0], &kOnes, itemsize(t), call.native);
 }
 
 bool checking_nans() {
@@ -67,7 +69,7 @@ void run_kernel(KernelFn run, const KernelCall& call, const OpSite& site) {
     const fault::Action action = fault::point("kernel", site.mesh->local(site.position).index);
     run(call);
     if (action == fault::Action::nan) [[unlikely]]
-      poison(call);
+      poison(call, site.mesh->backend());
   } catch (const ValueError& e) {
     throw ValueError(context(e.what()));
   } catch (const TypeError& e) {

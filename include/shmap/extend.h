@@ -5,8 +5,8 @@
 //   extend::Primitive mul_add("mul_add");
 //   mul_add.def_abstract_eval([](ShapedArray a, ShapedArray, ShapedArray) { return a; })
 //       .def_cpu_kernel([](const extend::KernelArgs& k) { … })
-//       .def_cuda_kernel([](const extend::KernelArgs& k) { my_kernel<<<…, k.cuda_stream()>>>(…); })
-//       .def_jvp(…);
+//       .def_cuda_kernel([](const extend::KernelArgs& k) { my_kernel<<<…,
+//       cudaStream_t(k.stream)>>>(…); }) .def_jvp(…);
 //   Array r = mul_add.bind(x, y, z);
 //
 // Rules are given before the first bind; afterwards def_… throws Error. A Primitive is a handle;
@@ -143,15 +143,17 @@ class Primitive {
     };
     return *this;
   }
-  // void(const KernelArgs&)
+  // void(const KernelArgs&); a function that cannot be called so is as none.
   template <class F>
   Primitive& def_cpu_kernel(F&& f) {
-    rules().cpu_kernel = kernel("def_cpu_kernel", std::forward<F>(f));
+    if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>)
+      rules().cpu_kernel = std::forward<F>(f);
     return *this;
   }
   template <class F>
   Primitive& def_cuda_kernel(F&& f) {
-    rules().cuda_kernel = kernel("def_cuda_kernel", std::forward<F>(f));
+    if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>)
+      rules().cuda_kernel = std::forward<F>(f);
     return *this;
   }
   // std::pair{results, tangents}(Arrays primals, Arrays tangents): each an Array, or Arrays where
@@ -238,16 +240,6 @@ class Primitive {
   const std::string& name() const;
 
  private:
-  template <class F>
-  static std::function<void(const KernelArgs&)> kernel(const char* rule, F&& f) {
-    return [rule, f = std::decay_t<F>(std::forward<F>(f))](const KernelArgs& args) mutable {
-      if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>) {
-        f(args);
-      } else {
-        shmap::detail::throw_unusable_rule(rule, args.in.size());
-      }
-    };
-  }
   Array bind_one(Arrays operands) const;
   shmap::detail::ExtendRules& rules();  // throws Error after the first bind
 

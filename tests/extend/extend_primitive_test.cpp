@@ -214,6 +214,7 @@ TEST(ExtendPrimitive, ItsKernelsErrorsNameIt) {
 }
 
 TEST(ExtendPrimitive, ShardingRulesAreChecked) {
+  if (devices()[0].kind() != DeviceKind::cpu) GTEST_SKIP() << "a kernel of CPU devices";
   const Array x = device_put(zeros({8, 2}), NamedSharding(mesh_i(), P("i")));
   const auto with = [](const char* rule) {
     extend::Primitive p("ruled");

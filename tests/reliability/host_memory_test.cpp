@@ -115,6 +115,8 @@ class FailAt {
 };
 
 TEST(HostMemory, MayEndAnywhere) {
+  if (devices()[0].kind() != DeviceKind::cpu)
+    GTEST_SKIP() << "the driver, or what simulates it, allocates too, and is lost where it cannot";
   const Array x = device_put(reshape(arange(64, i32), {8, 8}), {mesh(), P("i", "j")});
   const Values given = x.to_vector<std::int32_t>();
   for (const Program& program : programs()) {

@@ -143,7 +143,8 @@ const Primitive& thrower() {
     Primitive p;
     p.name = "thrower";
     p.abstract_eval = same_type;
-    p.kernel(DeviceKind::cpu).run = [](const KernelCall&) { throw Thrown(); };
+    for (DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda})
+      p.kernel(kind).run = [](const KernelCall&) { throw Thrown(); };
     return p;
   }();
   return primitive;
