@@ -198,6 +198,7 @@ bool Queue::done(std::uint64_t number) noexcept {
 void Queue::wait_here(std::uint64_t number) {
   if (completed() >= number || health_->poisoned()) return;
   if (forked()) throw_forked();
+  const UncapturedCalls uncaptured;  // a graph may be let go while its thread captures another
   Ref<Mark> mark;
   {
     std::lock_guard lock(mutex_);
