@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "shmap/half.h"
 
@@ -85,44 +86,51 @@ struct Product {
   void* workspace;
 
   std::int64_t k() const { return desc.transpose_a ? a.rows : a.columns; }
-  double at(const void* data, const cublasLtMatrixLayoutOpaque_t& m, bool transposed,
-            std::int64_t row, std::int64_t column, std::int64_t item) const {
-    return rounded(load(data, m.type,
-                        item * m.stride + (transposed ? column + row * m.ld : row + column * m.ld)),
-                   desc.compute);
+  // One item's operand as rows of k numbers each.
+  std::vector<double> rows(const void* data, const cublasLtMatrixLayoutOpaque_t& m, bool k_is_first,
+                           std::int64_t item) const {
+    const std::int64_t n = k_is_first ? m.columns : m.rows;
+    std::vector<double> out(static_cast<std::size_t>(n * k()));
+    for (std::int64_t i = 0; i < n; ++i)
+      for (std::int64_t l = 0; l < k(); ++l)
+        out[static_cast<std::size_t>(i * k() + l)] = rounded(
+            load(data, m.type, item * m.stride + (k_is_first ? l + i * m.ld : i + l * m.ld)),
+            desc.compute);
+    return out;
   }
-  double sum(std::int64_t item, std::int64_t i, std::int64_t j, std::int64_t from,
-             std::int64_t to) const {
-    const bool wide = desc.compute == CUBLAS_COMPUTE_64F;
+  double sum(const double* x, const double* y, std::int64_t n) const {
     double wide_sum = 0;
     float narrow_sum = 0;
-    for (std::int64_t l = from; l < to; ++l) {
-      const double term =
-          at(first, a, desc.transpose_a, i, l, item) * at(second, b, desc.transpose_b, l, j, item);
-      if (wide)
-        wide_sum += term;
-      else
-        narrow_sum = static_cast<float>(narrow_sum + term);
+    if (desc.compute == CUBLAS_COMPUTE_64F) {
+      for (std::int64_t l = 0; l < n; ++l) wide_sum += x[l] * y[l];
+      return wide_sum;
     }
-    return wide ? wide_sum : narrow_sum;
+    for (std::int64_t l = 0; l < n; ++l) narrow_sum = static_cast<float>(narrow_sum + x[l] * y[l]);
+    return narrow_sum;
   }
   void run() const {
     if (workspace != nullptr) std::memset(workspace, 0x5a, kWorkspace[algorithm]);
-    for (std::int64_t item = 0; item < d.batch; ++item)
-      for (std::int64_t j = 0; j < d.columns; ++j)
+    for (std::int64_t item = 0; item < d.batch; ++item) {
+      const std::vector<double> left = rows(first, a, desc.transpose_a, item);
+      const std::vector<double> right = rows(second, b, !desc.transpose_b, item);
+      for (std::int64_t j = 0; j < d.columns; ++j) {
         for (std::int64_t i = 0; i < d.rows; ++i) {
+          const double *x = left.data() + i * k(), *y = right.data() + j * k();
           double value;
           if (algorithm == 1) {
+            const std::int64_t half = k() / 2;
             auto* parts = static_cast<double*>(workspace);
-            parts[0] = sum(item, i, j, 0, k() / 2);
-            parts[1] = sum(item, i, j, k() / 2, k());
+            parts[0] = sum(x, y, half);
+            parts[1] = sum(x + half, y + half, k() - half);
             value = parts[0] + parts[1];
             if (desc.compute != CUBLAS_COMPUTE_64F) value = static_cast<float>(value);
           } else {
-            value = sum(item, i, j, 0, k());
+            value = sum(x, y, k());
           }
           store(result, d.type, item * d.stride + i + j * d.ld, alpha * value);
         }
+      }
+    }
   }
 };
 
