@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "core/device/registry.h"
 #include "core/device/spec.h"
 #include "shmap/error.h"
 
@@ -82,12 +83,20 @@ TEST(DeviceSpec, RefusesEverythingElseByNameAndForm) {
   }
 }
 
-TEST(Runtime, CudaIsNotInThisBuild) {
+TEST(Runtime, SaysWhyThereIsNoGpu) {
+  bool built_in = false;
+  for (const BackendFactory& factory : built_in_backends()) {
+    if (factory.kind != DeviceKind::cuda) continue;
+    built_in = true;
+    if (factory.default_devices()[0] != '\0') GTEST_SKIP() << "there is one";
+  }
   try {
     Runtime r(Options{"cuda:0x4"});
     FAIL();
   } catch (const DeviceError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("cuda is not built into this library (it has cpu)"));
+    EXPECT_THAT(e.what(), HasSubstr(built_in ? "GPU 0 were asked for"
+                                             : "cuda is not built into this library (it has cpu)"));
+    EXPECT_THAT(e.what(), HasSubstr("SHMAP_DEVICES=cpu:8"));
   }
 }
 
