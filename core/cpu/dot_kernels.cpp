@@ -58,8 +58,17 @@ struct Product {
   }
 };
 
+// Asked by the thread that enqueues, before a worker may run the product: the library that it takes
+// is opened there. Opened by a worker, it could be while the process leaves from another thread,
+// which would take apart what the opening has just made.
+cpu::Gemm prepared(const Product& p) {
+  (void)cpu::gemm_engine(p.gemm);
+  return p.gemm;
+}
+
 int dot_parts(const KernelCall& call, int workers) {
   const Product p(call);
+  prepared(p);
   const std::int64_t batch = p.layout.batch;
   if (batch >= workers) return workers;
   // A part that had to pack would pack what the others pack too.
@@ -89,7 +98,7 @@ void run_product(const KernelCall& call, bool accumulate) {
 void run_dot(const KernelCall& call) { run_product(call, /*accumulate=*/false); }
 void add_dot(const KernelCall& call) { run_product(call, /*accumulate=*/true); }
 bool adds_exactly(const KernelCall& call) {
-  return cpu::gemm_accumulates_exactly(Product(call).gemm);
+  return cpu::gemm_accumulates_exactly(prepared(Product(call)));
 }
 
 }  // namespace
