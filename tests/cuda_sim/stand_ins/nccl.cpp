@@ -343,9 +343,10 @@ ncclResult_t end_group() {
   if (const ncclResult_t r = run_inits(group.inits)) return r;
   std::vector<std::pair<std::shared_ptr<Clique>, std::vector<Call>>> by_clique;
   for (const auto& [comm, call] : group.calls) {
-    const auto same = [&](const auto& entry) { return entry.first == comm->clique; };
+    const auto& clique = comm->clique;
+    const auto same = [&clique](const auto& entry) { return entry.first == clique; };
     auto it = std::find_if(by_clique.begin(), by_clique.end(), same);
-    if (it == by_clique.end()) it = by_clique.insert(it, {comm->clique, {}});
+    if (it == by_clique.end()) it = by_clique.insert(it, {clique, {}});
     it->second.push_back(call);
   }
   for (const auto& [clique, calls] : by_clique)
