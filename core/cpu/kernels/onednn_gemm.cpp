@@ -97,9 +97,6 @@ Functions open() {
   Functions f;
   void* library = dlopen("libdnnl.so." SHMAP_STRING(DNNL_VERSION_MAJOR), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return f;
-  // Where the process leaves from now on, on whichever thread, the workers end what they run, the
-  // warm-up below among it, before the library's own variables go.
-  detail::stop_first_at_exit();
   f.complete = true;
 #define SHMAP_LOAD(name)                                               \
   f.name = reinterpret_cast<decltype(&::name)>(dlsym(library, #name)); \
@@ -111,7 +108,7 @@ Functions open() {
   if (f.complete) f.complete = f.dnnl_engine_create(&f.engine, dnnl_cpu, 0) == dnnl_success;
   // On a thread of its own, which takes along what the OpenMP runtime keeps of each caller.
   if (f.complete) std::thread([&f] { warm_up(f); }).join();
-  detail::stop_first_at_exit();  // before what the warm-up made
+  detail::stop_first_at_exit();
   return f;
 }
 
