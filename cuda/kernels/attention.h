@@ -1,0 +1,55 @@
+// Attention, softmax(scale · q kᵀ + bias, masked) v, whose scores stay on the chip: keys and values
+// are read block by block, with the greatest score and the sum of each row carried along (Dao et
+// al., FlashAttention; Milakov and Gimelshein, Online normalizer calculation for softmax).
+//
+// Operands are [outer, inner, rows, depth], as [batch, heads, sequence, features]: any strides but
+// for the last dim, which lies together. Scores, exponentials and sums are f32; the exponentials of
+// f16 and bf16 are rounded to the dtype before they multiply v. The order in which a result is
+// summed depends on the extents and dtypes alone. NaNs, infinities and rows in which nothing is
+// left of the mask give what the operations one by one give: a NaN where that is one.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap::cuda {
+
+struct AttentionOperand {
+  const void* data = nullptr;
+  std::int64_t outer = 0, inner = 0, row = 0;  // strides, in elements
+};
+
+// One element for each score, or for several of them: a stride of 0 broadcasts.
+struct ScoreOperand {
+  const void* data = nullptr;  // null: there is none
+  std::int64_t outer = 0, inner = 0, row = 0, column = 0;
+};
+
+struct Attention {
+  DType dtype = bf16;      // of q, k and v: f16, bf16, f32
+  DType out_dtype = bf16;  // dtype, or f32
+  DType bias_dtype = f32;  // dtype, or f32
+  std::int64_t outer = 1, inner = 1;
+  std::int64_t q_rows = 0, k_rows = 0;  // at least 1
+  std::int64_t depth = 0, v_depth = 0;  // of q and k; of v and the result
+  AttentionOperand q, k, v;
+  void* out = nullptr;  // strides below
+  std::int64_t out_outer = 0, out_inner = 0, out_row = 0;
+  float scale = 1;
+  ScoreOperand bias;  // is added to the scaled scores
+  ScoreOperand mask;  // bools, a byte each: where false, the score is `masked` in place of all that
+  float masked = 0;   // may be -infinity
+  // Scores of columns beyond row + causal_offset are `masked` too, and where that is -infinity or
+  // so small that its exponential vanishes, they are not computed.
+  bool causal = false;
+  std::int64_t causal_offset = 0;
+};
+
+// Whether attention() takes these dtypes and extents. Looks at no address and no stride.
+bool takes_attention(const Attention& attention);
+
+// Enqueues it on `native_stream`, a cudaStream_t of the current GPU. TypeError where
+// takes_attention() says no.
+void attention(const Attention& attention, void* native_stream);
+
+}  // namespace shmap::cuda
