@@ -41,6 +41,9 @@ else()
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
       set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
     endif()
+    # Debian's nvcc brings an older g++. Its folder would come before that of the C++ compiler, which
+    # links the library and has to find its own runtime library.
+    list(FILTER CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES EXCLUDE REGEX "/gcc/")
     find_package(CUDAToolkit 12.4)
   endif()
   if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND)
