@@ -101,7 +101,7 @@ void CudaBackend::make_spaces(const DeviceSpec& spec, const std::vector<int>& gp
     const int first = first_id + s * per_space;
     std::string name = "CudaDevice(id=" + std::to_string(first);
     if (per_space > 1) name += ".." + std::to_string(first + per_space - 1);
-    spaces_.emplace_back(s, name + ")", gpu, limit);
+    spaces_.emplace_back(s, name + ")", gpu, limit, health_);
     space_list_.push_back(&spaces_.back());
   }
 }

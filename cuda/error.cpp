@@ -22,6 +22,8 @@ const char* remedy(cudaError_t code) noexcept {
     case cudaErrorECCUncorrectable:
       return ". The hardware reports damage: see nvidia-smi -q";
     case cudaErrorInsufficientDriver:
+    case cudaErrorCallRequiresNewerDriver:
+    case cudaErrorUnsupportedPtxVersion:
       return ". Install a newer NVIDIA driver, or set SHMAP_DEVICES=cpu:8";
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorInvalidDeviceFunction:

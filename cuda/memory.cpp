@@ -3,9 +3,11 @@
 #include <cuda_runtime_api.h>
 
 #include <limits>
+#include <utility>
 
 #include "cuda/error.h"
 #include "cuda/gpus.h"
+#include "shmap/error.h"
 
 namespace shmap::cuda {
 namespace {
@@ -14,8 +16,11 @@ constexpr std::int64_t kMaxPendingBytes = std::int64_t{1} << 30;
 }  // namespace
 
 // Blocks are not given back to the driver before memory is short: cudaFree waits for the GPU.
-CudaMemorySpace::CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit)
-    : MemorySpace(id, std::move(name), limit, std::numeric_limits<std::int64_t>::max()), gpu_(gpu) {
+CudaMemorySpace::CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit,
+                                 Ref<Health> health)
+    : MemorySpace(id, std::move(name), limit, std::numeric_limits<std::int64_t>::max()),
+      gpu_(gpu),
+      health_(std::move(health)) {
   reuse_pending(kMaxPendingBytes);
 }
 
@@ -24,7 +29,7 @@ CudaMemorySpace::~CudaMemorySpace() {
   trim();
 }
 
-void* CudaMemorySpace::map(std::int64_t bytes) noexcept {
+void* CudaMemorySpace::map(std::int64_t bytes) {
   try {
     const GpuScope gpu(gpu_);
     const UncapturedCalls uncaptured;
@@ -32,8 +37,9 @@ void* CudaMemorySpace::map(std::int64_t bytes) noexcept {
     const cudaError_t code = cudaMalloc(&data, static_cast<std::size_t>(bytes));
     if (code == cudaSuccess) return data;
     note(code);
-  } catch (...) {  // a GPU that is lost has no memory either; whoever uses it hears why
+  } catch (const DeviceError&) {  // the GPU does not answer
   }
+  health_->check("allocating memory");  // memory is not what a lost GPU lacks
   return nullptr;
 }
 

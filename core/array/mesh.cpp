@@ -64,6 +64,12 @@ Mesh::Mesh(NdArray<Device> devices, Axes axis_names) {
   const detail::AxisEnv* env = make_env(devices.shape(), axis_names, "Mesh");
   std::set<int> seen;
   for (const Device& d : devices.values()) {
+    const Device& first = devices.values().front();
+    if (d.kind() != first.kind()) {
+      throw ValueError("Mesh: " + first.str() + " and " + d.str() +
+                       " cannot be in one mesh: its devices are all CPUs or all GPUs. Take those "
+                       "of one kind (devices() has one, that of SHMAP_DEVICES)");
+    }
     if (!seen.insert(d.id()).second) {
       throw ValueError("Mesh: device " + std::to_string(d.id()) +
                        " is given twice: a device has one place in a mesh");

@@ -174,7 +174,14 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
       if ((buffer = take_pending(size_class_index, last, true)) != nullptr) return buffer;
     }
     if (room) {
-      void* data = map(size);
+      void* data = nullptr;
+      try {
+        data = map(size);
+      } catch (...) {
+        std::lock_guard lock(lock_);
+        in_use_ -= size;
+        throw;
+      }
       if (data != nullptr) {
         buffer = new (std::nothrow) Buffer;
         if (buffer == nullptr) unmap(data, size);

@@ -65,8 +65,9 @@ class MemorySpace {
     reuses_pending_ = true;
     max_pending_ = max_pending;
   }
-  // Memory from the system, 64-byte aligned; null where there is none. Any thread.
-  virtual void* map(std::int64_t bytes) noexcept = 0;
+  // Memory from the system, 64-byte aligned; null where there is none, DeviceError where there is
+  // no device any more. Any thread.
+  virtual void* map(std::int64_t bytes) = 0;
   virtual void unmap(void* data, std::int64_t bytes) noexcept = 0;
 
  private:

@@ -82,7 +82,7 @@ Runtime::~Runtime() = default;
 const LocalDevice& Runtime::local_device(const Device& device) const {
   const auto local = local_devices();
   const int index = device.id() - local.front().device.id();
-  if (index < 0 || index >= static_cast<int>(local.size())) {
+  if (device.kind() != backend().kind() || index < 0 || index >= static_cast<int>(local.size())) {
     throw DeviceError(device.str() + " is not driven by this process (" +
                       std::to_string(process_index_) + " of " + std::to_string(process_count_) +
                       "), whose devices are " + local.front().device.str() + " to " +

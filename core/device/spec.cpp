@@ -55,6 +55,9 @@ void take_spaces(DeviceSpec& spec, std::string_view& rest, std::string_view text
 
 DeviceSpec DeviceSpec::parse(std::string_view text) {
   DeviceSpec spec;
+  if (text.find("cpu") != text.npos && text.find("cuda") != text.npos) {
+    refuse(text, "CPU and GPU devices do not mix: a process has devices of one kind");
+  }
   const std::size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   std::string_view rest = colon == std::string_view::npos ? "" : text.substr(colon + 1);

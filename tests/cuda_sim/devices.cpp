@@ -13,7 +13,6 @@ constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kSharedPerMultiprocessor = 233472;
 constexpr int kSharedPerBlock = 49152;
 constexpr int kSharedPerBlockOptin = 232448;
-constexpr int kDriverVersion = 13000;
 
 bool exists(const Runtime& r, int device) {
   return device >= 0 && device < static_cast<int>(r.devices.size());
@@ -181,7 +180,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
 cudaError_t cudaDriverGetVersion(int* driverVersion) {
   return api("cudaDriverGetVersion", kNoDriver, [&](Runtime& r, Lock&) {
     if (driverVersion == nullptr) return cudaErrorInvalidValue;
-    *driverVersion = r.driver ? kDriverVersion : 0;
+    *driverVersion = r.driver;
     return cudaSuccess;
   });
 }

@@ -18,7 +18,9 @@ std::uint64_t number(const char* variable, std::uint64_t otherwise) {
 
 void configure(Runtime& r) {
   const char* gpus = std::getenv("SHMAP_SIM_GPUS");
-  r.driver = gpus != nullptr && *gpus != '\0';
+  r.driver = gpus != nullptr && *gpus != '\0'
+                 ? static_cast<int>(number("SHMAP_SIM_DRIVER", CUDART_VERSION))
+                 : 0;
   r.peer = number("SHMAP_SIM_PEER", 1) != 0;
   r.protect = number("SHMAP_SIM_PROTECT", 0) != 0;
   r.random = number("SHMAP_SIM_SEED", 1) * 0x9e3779b97f4a7c15ULL | 1;
@@ -53,7 +55,7 @@ cudaError_t enter(const char* function, unsigned flags, Runtime& r) {
     if (const cudaError_t error = fault_of_call(r, function); error != cudaSuccess) return error;
   }
   if ((flags & kNoDriver) != 0) return cudaSuccess;
-  if (!r.driver) return cudaErrorInsufficientDriver;
+  if (r.driver / 1000 < CUDART_VERSION / 1000) return cudaErrorInsufficientDriver;
   if (r.devices.empty()) return cudaErrorNoDevice;
   const cudaError_t lost = r.devices[this_thread.device]->lost;
   if (lost != cudaSuccess && (flags & kEvenIfLost) == 0) return lost;

@@ -54,7 +54,7 @@ struct Runtime {
   std::condition_variable progress;
 
   // Settings.
-  bool driver = false;
+  int driver = 0;  // its version, as the toolkit writes it; 0: there is none
   bool peer = true;
   bool protect = false;
   std::uint64_t random = 1;
