@@ -37,7 +37,8 @@ std::int64_t free_memory(int gpu) {
 CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index,
                          std::int64_t memory_limit)
     : warn_sec_(env::seconds(env::Var::collective_warn_sec)),
-      timeout_sec_(env::seconds(env::Var::collective_timeout_sec)) {
+      timeout_sec_(env::seconds(env::Var::collective_timeout_sec)),
+      graphs_of_(demanded_graphs()) {
   const std::vector<int> gpus = chosen_gpus(spec, present_gpus());
   health_ = make_ref<Health>(unfinished, this);
   enable_peer_access(gpus);
@@ -149,6 +150,27 @@ Queue& CudaBackend::launch_queue(int device_index) {
   return *launch_queues_.at(gpu_of_[static_cast<std::size_t>(device_index)]);
 }
 
+LaunchThread* CudaBackend::launch_thread(int gpu) {
+  std::lock_guard lock(graphs_mutex_);
+  if (stopped_) return nullptr;
+  std::unique_ptr<LaunchThread>& thread = launch_threads_[gpu];
+  if (!thread) thread = std::make_unique<LaunchThread>(gpu);
+  return thread.get();
+}
+
+bool CudaBackend::graph_of_each_gpu() {
+  if (launch_queues_.size() == 1) return false;
+  std::lock_guard lock(graphs_mutex_);
+  if (graphs_of_ == GraphsOf::unknown) {
+    const std::size_t last = spaces_.size() - 1;
+    graphs_of_ = take_graphs_of_several_gpus(spaces_[0], launch_queues_.begin()->first,
+                                             spaces_[last], launch_queues_.rbegin()->first)
+                     ? GraphsOf::all_gpus
+                     : GraphsOf::each_gpu;
+  }
+  return graphs_of_ == GraphsOf::each_gpu;
+}
+
 void CudaBackend::begin_capture() {
   detail::ThreadState& thread = detail::thread_state;
   if (thread.capture != nullptr) throw Error("begin_capture: this thread captures already");
@@ -157,7 +179,7 @@ void CudaBackend::begin_capture() {
   }
   if (forked()) throw_forked();
   health_->check("begin_capture");
-  thread.capture = new Capture(*this);
+  thread.capture = new Capture(*this, graph_of_each_gpu());
 }
 
 Ref<Graph> CudaBackend::end_capture() {
@@ -234,8 +256,13 @@ void CudaBackend::run_parts(int parts, void (*run)(void* args, int part), void* 
   for (int part = 0; part < parts; ++part) run(args, part);
 }
 
-// The driver ends with the process; there are no threads of ours.
-void CudaBackend::stop() noexcept {}
+// The driver ends with the process. What is launched later is launched by its caller.
+void CudaBackend::stop() noexcept {
+  if (forked()) return;
+  std::lock_guard lock(graphs_mutex_);
+  stopped_ = true;
+  for (auto& [gpu, thread] : launch_threads_) thread->stop();
+}
 
 std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index) {
   return std::make_unique<CudaBackend>(spec, first_id, process_index,

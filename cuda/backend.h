@@ -12,7 +12,9 @@
 #include "core/device/spec.h"
 #include "cuda/capture.h"
 #include "cuda/event_pool.h"
+#include "cuda/graph_choice.h"
 #include "cuda/health.h"
+#include "cuda/launch_thread.h"
 #include "cuda/memory.h"
 #include "cuda/queue.h"
 #include "cuda/span_log.h"
@@ -52,6 +54,9 @@ class CudaBackend final : public Backend {
   Event submit(std::span<CudaStream* const> streams, const Task& task,
                std::span<const Event> waits);
   Queue& launch_queue(int device_index);  // where graphs are launched that begin there
+  Queue& launch_queue_of(int gpu) { return *launch_queues_.at(gpu); }
+  // Null once the process is leaving. Throws std::system_error.
+  LaunchThread* launch_thread(int gpu);
   ShadowStreams& shadows() noexcept { return shadows_; }
   Ref<Failure> add_failure(std::exception_ptr error) noexcept {
     return health_->failures().add(std::move(error));
@@ -60,6 +65,8 @@ class CudaBackend final : public Backend {
   int add_waits(Queue& queue, std::span<const Event> waits);
   // Calls task.run for each part; null, or what it threw or left behind as the last CUDA error.
   Ref<Failure> run(const Task& task, Stream& stream, cudaStream_t native) noexcept;
+  // Outside of a capture: the run of a task that is in those streams.
+  Ref<Failure> run_in(std::span<CudaStream* const> streams, const Task& task);
   SpanLog& spans() noexcept { return spans_; }
   // The timeline has not been told of the graph's last launch; or has, or never will be.
   void note_untold(CudaGraph& graph);
@@ -69,6 +76,7 @@ class CudaBackend final : public Backend {
   void make_spaces(const DeviceSpec& spec, const std::vector<int>& gpus, int first_id,
                    std::int64_t memory_limit);
   static std::string unfinished(const void* backend);
+  bool graph_of_each_gpu();
 
   Ref<Health> health_;
   double warn_sec_, timeout_sec_;
@@ -83,6 +91,10 @@ class CudaBackend final : public Backend {
   std::deque<CudaStream> streams_;
   std::vector<LocalDevice> devices_;
   std::vector<int> gpu_of_;  // by device index
+  std::mutex graphs_mutex_;  // guards what follows
+  GraphsOf graphs_of_;
+  std::map<int, std::unique_ptr<LaunchThread>> launch_threads_;  // by GPU
+  bool stopped_ = false;
 };
 
 std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index);

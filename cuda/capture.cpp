@@ -70,7 +70,7 @@ void CapturedEvent::block() {
 }
 
 Capture::~Capture() {
-  abandon();
+  parts_.clear();
   for (Captured& node : nodes_) {
     if (node.task.drop != nullptr) node.task.drop(node.task.args);
     if (node.event) node.event->end_of_capture();
@@ -112,7 +112,11 @@ Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
     node.task = task;
     node.task.drop = nullptr;
     const detail::CaptureMemory* memory = detail::thread_state.memory;
-    if (memory == nullptr || !memory->rehearses()) record_task(node);
+    if (memory == nullptr || !memory->rehearses()) {
+      record_task(node);
+    } else {
+      rehearsed_ = true;
+    }
     last_.reserve(last_.size() + streams.size());
     nodes_.push_back(std::move(node));
   } catch (...) {
@@ -131,124 +135,74 @@ Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
   return Event(nodes_.back().event);
 }
 
+// A GPU's tasks come in the phases in which they were captured: what was captured after a task
+// that waits for another GPU is not put before it, where that one would wait for it too.
+Place Capture::place_of(const Captured& node) {
+  Place place;
+  int gpu = -1;
+  if (graph_of_each_gpu_) {
+    gpu = node.streams.front()->queue().gpu();
+    bool several = false;
+    for (CudaStream* s : node.streams) {
+      several |= s->queue().gpu() != gpu;
+      place.phase = std::max(place.phase, phase_of_gpu_[s->queue().gpu()]);
+    }
+    for (std::int32_t task : node.before) {
+      const Captured& before = nodes_[static_cast<std::size_t>(task)];
+      const bool inside =
+          !several && !before.place.runs_directly() && before.streams.front()->queue().gpu() == gpu;
+      place.phase = std::max(place.phase, before.place.phase + (inside ? 0 : 1));
+    }
+    for (CudaStream* s : node.streams) phase_of_gpu_[s->queue().gpu()] = place.phase;
+    if (several) return place;
+  }
+  const auto known = std::ranges::find_if(
+      parts_, [&](const Part& part) { return part.gpu == gpu && part.phase == place.phase; });
+  place.part = static_cast<std::int32_t>(known - parts_.begin());
+  if (known == parts_.end()) {
+    parts_.push_back({gpu, place.phase, std::make_unique<Recording>(*backend_)});
+  }
+  return place;
+}
+
 void Capture::record_task(Captured& node) {
-  node.lane = lane_of(*node.streams.front());
-  come_after(node.lane, node.before);
-  members_.assign(1, node.lane);
+  node.place = place_of(node);
+  if (node.place.runs_directly()) return;
+  Recording& recording = *parts_[static_cast<std::size_t>(node.place.part)].recording;
+  const std::int32_t lane = node.place.lane = recording.lane_of(*node.streams.front());
+  for (std::int32_t task : node.before) {
+    const Captured& before = nodes_[static_cast<std::size_t>(task)];
+    if (before.place.part == node.place.part && before.place.lane != lane) {
+      recording.come_after(lane, *before.mark);
+    }
+  }
+  recording.begin_task(lane);
   const GpuScope gpu(node.streams.front()->queue().gpu());
   const bool timed = timeline_sink() != nullptr;
-  cudaStream_t native = lane(node.lane).shadow;
+  cudaStream_t native = recording.native(lane);
   if (timed) node.span = backend_->spans().begin(node.task, node.streams, native, true);
+  Recording* const outer = std::exchange(running_, &recording);
   const Ref<Failure> failure = backend_->run(node.task, *node.streams.front(), native);
-  for (std::size_t m = 1; m < members_.size(); ++m) come_after(node.lane, *mark(members_[m]));
-  members_.clear();
+  running_ = outer;
+  recording.end_task();
   if (timed) backend_->spans().end(node.span, native, true);
   if (failure) {
     if (timed) backend_->spans().give_back(std::exchange(node.span, Span()));
     failure->reported.store(true, std::memory_order_relaxed);
     std::rethrow_exception(failure->error);
   }
-  node.mark = mark(node.lane);
-}
-
-std::int32_t Capture::lane_of(CudaStream& stream) {
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].stream == &stream) return static_cast<std::int32_t>(i);
-  }
-  const Queue& queue = stream.queue();
-  lanes_.reserve(lanes_.size() + 1);
-  cudaStream_t shadow = backend_->shadows().take(queue.gpu(), queue.priority());
-  const auto index = static_cast<std::int32_t>(lanes_.size());
-  try {
-    if (index == 0) {
-      check(cudaStreamBeginCapture(shadow, cudaStreamCaptureModeThreadLocal),
-            "cudaStreamBeginCapture");
-    }
-  } catch (...) {
-    backend_->shadows().give(queue.gpu(), queue.priority(), shadow);
-    throw;
-  }
-  lanes_.push_back({&stream, shadow});
-  if (index == 0) {
-    start_ = mark(0);
-  } else {
-    come_after(index, *start_);
-  }
-  return index;
-}
-
-Ref<Mark> Capture::mark(std::int32_t at) {
-  const Lane& from = lane(at);
-  auto mark = make_ref<Mark>(Ref<EventPool>(&from.stream->queue().events()), 0u);
-  check(cudaEventRecord(mark->event(), from.shadow), "cudaEventRecord in a capture");
-  return mark;
-}
-
-void Capture::come_after(std::int32_t at, const Mark& mark) {
-  check(cudaStreamWaitEvent(lane(at).shadow, mark.event(), 0), "cudaStreamWaitEvent in a capture");
-}
-
-void Capture::come_after(std::int32_t at, const std::vector<std::int32_t>& tasks) {
-  for (std::int32_t task : tasks) {
-    const Captured& before = nodes_[static_cast<std::size_t>(task)];
-    if (before.lane != at) come_after(at, *before.mark);
-  }
+  node.mark = recording.mark(lane);
 }
 
 cudaStream_t Capture::member(CudaStream& stream) {
-  const std::int32_t at = lane_of(stream);
-  if (std::ranges::find(members_, at) == members_.end()) {
-    come_after(at, *mark(members_.front()));
-    members_.push_back(at);
-  }
-  return lane(at).shadow;
+  if (running_ == nullptr) throw Error("native_in_group: this thread runs no group task");
+  return running_->member(stream);
 }
 
 Event Capture::record(CudaStream& stream) {
   const auto known = std::ranges::find(last_, &stream, &Last::stream);
   return known == last_.end() ? Event()
                               : Event(nodes_[static_cast<std::size_t>(known->index)].event);
-}
-
-cudaGraph_t Capture::finish() {
-  if (ended_ || lanes_.empty()) return nullptr;
-  for (std::size_t i = 1; i < lanes_.size(); ++i) {
-    come_after(0, *mark(static_cast<std::int32_t>(i)));
-  }
-  cudaGraph_t graph = nullptr;
-  const cudaError_t code = end_recording(&graph);
-  if (code != cudaSuccess) {
-    if (graph != nullptr) note(cudaGraphDestroy(graph));
-    throw_cuda_error(code, "cudaStreamEndCapture");
-  }
-  return graph;
-}
-
-cudaError_t Capture::end_recording(cudaGraph_t* graph) noexcept {
-  ended_ = true;
-  const cudaError_t code = cudaStreamEndCapture(lanes_.front().shadow, graph);
-  if (code != cudaSuccess) cudaGetLastError();
-  for (const Lane& l : lanes_) {
-    const Queue& queue = l.stream->queue();
-    backend_->shadows().give(queue.gpu(), queue.priority(), l.shadow);
-  }
-  start_.reset();
-  for (Captured& node : nodes_) node.mark.reset();
-  return code;
-}
-
-void Capture::abandon() noexcept {
-  if (ended_ || lanes_.empty()) return;
-  try {
-    // Streams that never came back would not leave the capture.
-    for (std::size_t i = 1; i < lanes_.size(); ++i) {
-      come_after(0, *mark(static_cast<std::int32_t>(i)));
-    }
-  } catch (...) {  // a capture that an error has ended already
-  }
-  cudaGraph_t graph = nullptr;
-  note(end_recording(&graph));
-  if (graph != nullptr) note(cudaGraphDestroy(graph));
 }
 
 }  // namespace shmap::cuda

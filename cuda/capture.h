@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "core/device/graph.h"
 #include "core/device/stream.h"
 #include "cuda/event_pool.h"
+#include "cuda/recording.h"
 #include "cuda/span_log.h"
 
 namespace shmap::cuda {
@@ -54,6 +56,19 @@ class CapturedEvent final : public Completion {
   const std::int32_t index_;
 };
 
+// Where a task of a capture is recorded: in the graph of all, or, where each GPU has graphs of its
+// own, in one of those. The tasks are then cut into phases: a task comes a phase after the tasks
+// of other GPUs that it waits for, so that the graphs of one phase know nothing of each other.
+struct Place {
+  static constexpr std::int32_t kNone = -1;
+  std::int32_t phase = 0;
+  std::int32_t part = kNone;  // an index of Capture::parts()
+  std::int32_t lane = kNone;  // of that recording
+
+  // A task of several GPUs. It is no graph's: it is run anew at each launch.
+  bool runs_directly() const noexcept { return part == kNone; }
+};
+
 // A task is run when it is captured: what it puts into the stream is recorded. In a rehearsal
 // (core/device/plan_memory.h) it is not, since its addresses are no memory; such a capture has the
 // tasks and their order, but cannot be launched.
@@ -64,17 +79,25 @@ class Capture {
     std::vector<CudaStream*> streams;
     std::vector<std::int32_t> before;  // indices of what it waits for, ascending, each once
     Ref<CapturedEvent> event;
-    std::int32_t lane = -1;  // where it was recorded
-    Ref<Mark> mark;          // after it
-    Span span;               // where the timeline is on
+    Place place;
+    Ref<Mark> mark;  // after it
+    Span span;       // where the timeline is on
+  };
+  struct Part {
+    int gpu;  // -1: of all
+    std::int32_t phase;
+    std::unique_ptr<Recording> recording;
   };
 
-  explicit Capture(CudaBackend& backend) noexcept : backend_(&backend) {}
+  // graph_of_each_gpu: see Place.
+  Capture(CudaBackend& backend, bool graph_of_each_gpu) noexcept
+      : backend_(&backend), graph_of_each_gpu_(graph_of_each_gpu) {}
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
   ~Capture();  // abandons the recording; drops the args that no graph took, and ends the events
 
   CudaBackend& backend() const noexcept { return *backend_; }
+  bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
   // Takes over args in every case. Throws what task.run throws.
   Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
   Event record(CudaStream& stream);
@@ -85,37 +108,27 @@ class Capture {
   std::vector<Captured>& nodes() noexcept { return nodes_; }
   std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
   std::vector<CudaStream*> streams() const;
-  bool recorded() const noexcept { return !lanes_.empty(); }
-  // Ends the recording; the caller owns what it made. Throws DeviceError.
-  cudaGraph_t finish();
+  bool rehearsed() const noexcept { return rehearsed_; }
+  // The recordings, each of some tasks: at most one where a graph may have all GPUs.
+  std::vector<Part>& parts() noexcept { return parts_; }
 
  private:
-  // A stream that was used, and what stands for it.
-  struct Lane {
-    CudaStream* stream;
-    cudaStream_t shadow;
-  };
   struct Last {
     CudaStream* stream;
     std::int32_t index;
   };
-  std::int32_t lane_of(CudaStream& stream);
-  Lane& lane(std::int32_t i) { return lanes_[static_cast<std::size_t>(i)]; }
-  void come_after(std::int32_t lane, const std::vector<std::int32_t>& tasks);
-  void come_after(std::int32_t lane, const Mark& mark);
-  Ref<Mark> mark(std::int32_t lane);
+  Place place_of(const Captured& node);
   void record_task(Captured& node);
-  cudaError_t end_recording(cudaGraph_t* graph) noexcept;
-  void abandon() noexcept;
 
   CudaBackend* backend_;
+  const bool graph_of_each_gpu_;
+  bool rehearsed_ = false;
   std::vector<Captured> nodes_;
-  std::vector<Last> last_;   // by stream; the streams that were used
-  std::vector<Lane> lanes_;  // the first is where the capture began
-  Ref<Mark> start_;
+  std::vector<Last> last_;  // by stream; the streams that were used
+  std::vector<Part> parts_;
+  std::map<int, std::int32_t> phase_of_gpu_;  // the latest that it has a task in
+  Recording* running_ = nullptr;              // where the task that runs is recorded
   std::vector<Ref<Kept>> kept_;
-  std::vector<std::int32_t> members_;  // the lanes of the group task that is running, its own first
-  bool ended_ = false;
 };
 
 }  // namespace shmap::cuda

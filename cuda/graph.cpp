@@ -19,14 +19,17 @@ CudaGraph::CudaGraph(Capture& capture)
       streams_(capture.streams()),
       queue_(&backend_.launch_queue(streams_.empty() ? 0 : streams_.front()->device_index())) {
   tasks_.reserve(capture.nodes().size());
-  for (Capture::Captured& node : capture.nodes()) {
+  for (const Capture::Captured& node : capture.nodes()) {
     edges_ += static_cast<int>(node.before.size());
     cost_ns_ += node.task.cost_ns;
-    tasks_.push_back({node.task, std::move(node.streams), std::move(node.before)});
+    tasks_.push_back({node.task, node.streams, node.before});
     tasks_.back().task.drop = nullptr;
   }
-  rehearsed_ = !tasks_.empty() && !capture.recorded();
-  if (cudaGraph_t graph = capture.finish()) {
+  rehearsed_ = capture.rehearsed();
+  if (capture.graph_of_each_gpu() && !rehearsed_ && !tasks_.empty()) {
+    parts_ = std::make_unique<GraphParts>(backend_, capture, *queue_);
+  } else if (cudaGraph_t graph =
+                 capture.parts().empty() ? nullptr : capture.parts()[0].recording->finish()) {
     const GpuScope gpu(queue_->gpu());
     const cudaError_t code =
         cudaGraphInstantiate(&exec_, graph, cudaGraphInstantiateFlagUseNodePriority);
@@ -60,6 +63,7 @@ CudaGraph::~CudaGraph() {
   }
   for (const Span& span : spans_) backend_.spans().give_back(span);
   if (exec_ != nullptr) note(cudaGraphExecDestroy(exec_));
+  parts_.reset();
   for (const Captured& task : tasks_) {
     if (task.task.drop != nullptr) task.task.drop(task.task.args);
   }
@@ -81,6 +85,45 @@ void CudaGraph::tell() {
   for (const Span& span : spans_) backend_.spans().tell(span);
 }
 
+Ref<Failure> CudaGraph::launch_here() {
+  if (exec_ == nullptr && !parts_) return Ref<Failure>();
+  const GpuScope gpu(queue_->gpu());
+  const bool timed = timeline_sink() != nullptr;
+  Span whole;
+  if (timed && !spans_.empty()) {
+    if (untold_) {
+      queue_->wait_here(launched_);
+      tell();
+    } else {
+      backend_.note_untold(*this);
+    }
+    untold_ = true;
+  } else if (timed) {
+    Task task;
+    task.name = "graph";
+    whole = backend_.spans().begin(task, streams_, queue_->stream(), /*captured=*/false);
+  }
+  Ref<Failure> failure;
+  cudaError_t code = cudaSuccess;
+  if (exec_ != nullptr) [[likely]] {
+    code = cudaGraphLaunch(exec_, queue_->stream());
+  } else {
+    failure = parts_->launch();
+  }
+  if (whole.begin != nullptr) {
+    backend_.spans().end(whole, queue_->stream(), /*captured=*/false);
+    backend_.spans().add(std::move(whole));
+  }
+  if (code != cudaSuccess) {
+    try {
+      throw_cuda_error(code, "cudaGraphLaunch");
+    } catch (...) {
+      failure = backend_.add_failure(std::current_exception());
+    }
+  }
+  return failure;
+}
+
 Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> after) {
   if (capturing()) throw Error("launching a graph while this thread captures another");
   if (in_task()) {
@@ -99,36 +142,7 @@ Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> aft
   }
   if (runs) {
     for (CudaStream* s : streams_) s->queue().be_awaited_by(*queue_);
-    if (exec_ != nullptr) {
-      const GpuScope gpu(queue_->gpu());
-      const bool timed = timeline_sink() != nullptr;
-      Span whole;
-      if (timed && !spans_.empty()) {
-        if (untold_) {
-          queue_->wait_here(launched_);
-          tell();
-        } else {
-          backend_.note_untold(*this);
-        }
-        untold_ = true;
-      } else if (timed) {
-        Task task;
-        task.name = "graph";
-        whole = backend_.spans().begin(task, streams_, queue_->stream(), /*captured=*/false);
-      }
-      const cudaError_t code = cudaGraphLaunch(exec_, queue_->stream());
-      if (whole.begin != nullptr) {
-        backend_.spans().end(whole, queue_->stream(), /*captured=*/false);
-        backend_.spans().add(std::move(whole));
-      }
-      if (code != cudaSuccess) {
-        try {
-          throw_cuda_error(code, "cudaGraphLaunch");
-        } catch (...) {
-          failure = backend_.add_failure(std::current_exception());
-        }
-      }
-    }
+    failure = launch_here();
   }
   launched_ = queue_->append("graph");
   if (runs) {

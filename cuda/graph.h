@@ -1,12 +1,15 @@
-// CudaGraph: a captured program, over one cudaGraph of all its GPUs.
+// CudaGraph: a captured program, over one cudaGraph of all its GPUs, or graphs of each
+// (cuda/graph_parts.h).
 #pragma once
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/device/graph.h"
 #include "cuda/capture.h"
+#include "cuda/graph_parts.h"
 
 namespace shmap::cuda {
 
@@ -29,6 +32,8 @@ class CudaGraph final : public Graph {
   void tell();
 
  private:
+  // Puts a run of it into queue_. Null, or what failed.
+  Ref<Failure> launch_here();
   struct Captured {
     Task task;
     std::vector<CudaStream*> streams;
@@ -43,6 +48,7 @@ class CudaGraph final : public Graph {
   std::int64_t cost_ns_ = 0;
   bool rehearsed_ = false;
   cudaGraphExec_t exec_ = nullptr;
+  std::unique_ptr<GraphParts> parts_;  // in its place
   // Of each task, where the timeline was on at the capture. While it is on, a launch waits for the
   // one before it, whose times it would overwrite; else it is one span as a whole.
   std::vector<Span> spans_;

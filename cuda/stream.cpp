@@ -180,26 +180,31 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
   const int pending = add_waits(queue, waits);
   if (failure && pending == 0) return TaskCompletion::failed(this, std::move(failure));
   for (CudaStream* s : streams.subspan(1)) s->queue().be_awaited_by(queue);
-  if (!failure && task.run != nullptr) {
-    const GpuScope gpu(queue.gpu());
-    const bool timed = timeline_sink() != nullptr;
-    Span span;
-    if (timed) span = spans_.begin(task, streams, queue.stream(), /*captured=*/false);
-    if (streams.size() == 1) {
-      failure = run(task, *streams.front(), queue.stream());
-    } else {
-      GroupRun group(queue);
-      failure = run(task, *streams.front(), queue.stream());
-      group.join();
-    }
-    if (timed) {
-      spans_.end(span, queue.stream(), /*captured=*/false);
-      spans_.add(std::move(span));
-    }
-  }
+  if (!failure && task.run != nullptr) failure = run_in(streams, task);
   const std::uint64_t number = queue.append(task.name);
   for (CudaStream* s : streams.subspan(1)) s->queue().close_gate(queue, number);
   return TaskCompletion::make(this, Ref<Queue>(&queue), number, std::move(failure));
+}
+
+Ref<Failure> CudaBackend::run_in(std::span<CudaStream* const> streams, const Task& task) {
+  Queue& queue = streams.front()->queue();
+  const GpuScope gpu(queue.gpu());
+  const bool timed = timeline_sink() != nullptr;
+  Span span;
+  if (timed) span = spans_.begin(task, streams, queue.stream(), /*captured=*/false);
+  Ref<Failure> failure;
+  if (streams.size() == 1) {
+    failure = run(task, *streams.front(), queue.stream());
+  } else {
+    GroupRun group(queue);
+    failure = run(task, *streams.front(), queue.stream());
+    group.join();
+  }
+  if (timed) {
+    spans_.end(span, queue.stream(), /*captured=*/false);
+    spans_.add(std::move(span));
+  }
+  return failure;
 }
 
 int CudaBackend::add_waits(Queue& queue, std::span<const Event> waits) {

@@ -56,6 +56,10 @@ constexpr Variable kTable[] = {
      "where compiled kernels are kept for the next process; unset: ~/.cache/shmap", 0, 0},
     {Var::communicator, "SHMAP_COMMUNICATOR", Kind::text, "auto", "auto, in_process, nccl",
      "what carries collectives; auto: by the devices and the operation", 0, 0},
+    {Var::graphs, "SHMAP_GRAPHS", Kind::text, "auto", "auto, one, per_gpu",
+     "what a plan of several GPUs is replayed as: one graph of all, or one for each GPU; auto: one "
+     "where the driver takes it",
+     0, 0},
     {Var::tf32, "SHMAP_TF32", Kind::flag, "0", kFlagForms,
      "GPUs' matrix products of f32 round their operands to TF32", 0, 1},
     {Var::time_gemms, "SHMAP_TIME_GEMMS", Kind::flag, "1", kFlagForms,

@@ -24,6 +24,7 @@ enum class Var : std::uint8_t {
   nvrtc_path,
   cache_dir,
   communicator,
+  graphs,
   tf32,
   time_gemms,
 };

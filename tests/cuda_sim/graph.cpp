@@ -38,9 +38,16 @@ std::shared_ptr<const Graph> copy(const Graph& graph) {
   return result;
 }
 
+bool spans_gpus(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const Node& node) {
+    return node.work->device != graph.nodes.front().work->device;
+  });
+}
+
 cudaError_t instantiate(Runtime& r, cudaGraphExec_t* handle, cudaGraph_t graph) {
   const Graph* g = graph_of(r, graph);
   if (handle == nullptr || g == nullptr) return cudaErrorInvalidValue;
+  if (r.graphs_of_one_gpu && spans_gpus(*g)) return cudaErrorNotSupported;
   auto exec = std::make_shared<Exec>();
   exec->graph = copy(*g);
   exec->before = successors(*g);

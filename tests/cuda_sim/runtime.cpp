@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "cuda_sim.h"
 
@@ -23,6 +24,8 @@ void configure(Runtime& r) {
                  : 0;
   r.peer = number("SHMAP_SIM_PEER", 1) != 0;
   r.protect = number("SHMAP_SIM_PROTECT", 0) != 0;
+  const char* graphs = std::getenv("SHMAP_SIM_GRAPHS");
+  r.graphs_of_one_gpu = graphs != nullptr && std::strcmp(graphs, "one_gpu") == 0;
   r.random = number("SHMAP_SIM_SEED", 1) * 0x9e3779b97f4a7c15ULL | 1;
   const std::size_t count = number("SHMAP_SIM_GPUS", 0);
   for (std::size_t i = 0; i < count; ++i) {

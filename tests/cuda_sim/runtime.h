@@ -57,6 +57,7 @@ struct Runtime {
   int driver = 0;  // its version, as the toolkit writes it; 0: there is none
   bool peer = true;
   bool protect = false;
+  bool graphs_of_one_gpu = false;  // no others are instantiated
   std::uint64_t random = 1;
   std::vector<std::unique_ptr<Device>> devices;
 

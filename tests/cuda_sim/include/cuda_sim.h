@@ -16,6 +16,8 @@ namespace shmap_sim {
 //   SHMAP_SIM_MEMORY  bytes of memory of each (default 4 GiB)
 //   SHMAP_SIM_SEED    of the order of all that CUDA leaves open (default 1)
 //   SHMAP_SIM_PEER    0: no GPU can reach another's memory (default 1)
+//   SHMAP_SIM_GRAPHS  one_gpu: a graph with work of several GPUs is refused when it is instantiated
+//                     (cudaErrorNotSupported)
 //   SHMAP_SIM_PROTECT 1: host code that touches device memory, and kernels that touch memory of a
 //                     GPU that they have no access to, crash (slow; default 0)
 // reset() waits for nothing: all streams, events, graphs and allocations are gone, also poison.

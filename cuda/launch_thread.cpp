@@ -1,0 +1,101 @@
+#include "cuda/launch_thread.h"
+
+#include <signal.h>
+
+#include <utility>
+
+#include "core/base/spin_lock.h"
+#include "core/device/fork_guard.h"
+
+namespace shmap::cuda {
+namespace {
+
+// Launches follow each other within microseconds; a thread that sleeps takes longer to come back.
+constexpr int kSpins = 2000;
+// Where there are fewer cores than this, another thread needs the one that would be spun on.
+constexpr unsigned kCoresToSpinOn = 16;
+
+int spins() {
+  static const int count = std::thread::hardware_concurrency() >= kCoresToSpinOn ? kSpins : 0;
+  return count;
+}
+
+void wait_while(const std::atomic<std::uint32_t>& state, std::uint32_t value) noexcept {
+  for (int i = spins(); i > 0; --i) {
+    if (state.load(std::memory_order_acquire) != value) return;
+    cpu_relax();
+  }
+  while (state.load(std::memory_order_acquire) == value) {
+    state.wait(value, std::memory_order_acquire);
+  }
+}
+
+}  // namespace
+
+LaunchThread::LaunchThread(int gpu) : gpu_(gpu) {
+  // Signals are for the program's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (...) {
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+LaunchThread::~LaunchThread() {
+  if (forked()) {
+    (void)new std::thread(std::move(thread_));
+    return;
+  }
+  stop();
+}
+
+bool LaunchThread::start(Work work, void* args) noexcept {
+  if (state_.load(std::memory_order_acquire) != idle) return false;
+  work_ = work;
+  args_ = args;
+  std::uint32_t expected = idle;
+  if (!state_.compare_exchange_strong(expected, given, std::memory_order_acq_rel)) return false;
+  state_.notify_all();
+  return true;
+}
+
+cudaError_t LaunchThread::wait() noexcept {
+  wait_while(state_, given);
+  const cudaError_t result = result_;
+  state_.store(idle, std::memory_order_release);
+  state_.notify_all();
+  return result;
+}
+
+void LaunchThread::stop() noexcept {
+  for (std::uint32_t now = state_.load(std::memory_order_acquire); now != stopping;) {
+    if (now != idle) {
+      wait_while(state_, now);
+      now = state_.load(std::memory_order_acquire);
+    } else if (state_.compare_exchange_weak(now, stopping, std::memory_order_acq_rel)) {
+      break;
+    }
+  }
+  state_.notify_all();
+  if (!joined_.exchange(true)) thread_.join();
+}
+
+void LaunchThread::loop() {
+  const cudaError_t chosen = cudaSetDevice(gpu_);
+  for (std::uint32_t now = idle;;) {
+    wait_while(state_, now);
+    now = state_.load(std::memory_order_acquire);
+    if (now == stopping) return;
+    if (now != given) continue;
+    result_ = chosen == cudaSuccess ? work_(args_) : chosen;
+    state_.store(now = done, std::memory_order_release);
+    state_.notify_all();
+  }
+}
+
+}  // namespace shmap::cuda
