@@ -64,6 +64,8 @@ constexpr Variable kTable[] = {
      "GPUs' matrix products of f32 round their operands to TF32", 0, 1},
     {Var::time_gemms, "SHMAP_TIME_GEMMS", Kind::flag, "1", kFlagForms,
      "a GPU's first product of each size measures a few algorithms; off: it takes the first", 0, 1},
+    {Var::attention, "SHMAP_ATTENTION", Kind::flag, "1", kFlagForms,
+     "jit makes attention one kernel, where the devices have it; off: operations one by one", 0, 1},
 };
 
 const Variable& row(Var var) {

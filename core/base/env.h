@@ -27,6 +27,7 @@ enum class Var : std::uint8_t {
   graphs,
   tf32,
   time_gemms,
+  attention,
 };
 
 enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };

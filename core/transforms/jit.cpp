@@ -13,6 +13,7 @@
 #include "core/runtime/reshard.h"
 #include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
+#include "core/transforms/find_attention.h"
 #include "core/transforms/fuse.h"
 #include "core/transforms/inline_calls.h"
 #include "core/transforms/jit_cache.h"
@@ -147,7 +148,9 @@ static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   const JaxprRef simple = simplify(*inline_calls(jaxpr));
   const JaxprRef unrolled = unroll(simple);
   const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
-  return schedule(can_run_fused(mesh->backend().kind()) ? fuse(written_out) : written_out);
+  const DeviceKind kind = mesh->backend().kind();
+  const JaxprRef attending = find_attention(written_out, attention_check(kind));
+  return schedule(can_run_fused(kind) ? fuse(attending) : attending);
 }
 
 // ---- control flow inside of plans: the host decides, and the programs inside are plans

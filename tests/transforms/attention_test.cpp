@@ -1,0 +1,551 @@
+// shmap-test: devices
+// Attention in programs: what is found and what is left alone, and what planned programs compute.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/ops/attention.h"
+#include "core/transforms/find_attention.h"
+#include "core/transforms/make_jaxpr.h"
+#include "core/transforms/simplify.h"
+#include "shmap/shmap.h"
+
+namespace shmap {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+bool takes_all(const AttentionForm&) { return true; }
+bool takes_eights(const AttentionForm& form) {
+  return form.dtype == f32 || (form.depth % 8 == 0 && form.v_depth % 8 == 0);
+}
+
+// As jit has it, of a function of operands of these types.
+template <class F>
+JaxprRef simplified(F f, const std::vector<ShapedArray>& t) {
+  const ClosedJaxpr j = t.size() == 3 ? make_jaxpr([&](Array q, Array k, Array v) {
+    return f({q, k, v});
+  })(t[0], t[1], t[2])
+                        : t.size() == 4
+                            ? make_jaxpr([&](Array q, Array k, Array v, Array x) {
+                                return f({q, k, v, x});
+                              })(t[0], t[1], t[2], t[3])
+                            : make_jaxpr([&](Array q, Array k, Array v, Array x, Array y) {
+                                return f({q, k, v, x, y});
+                              })(t[0], t[1], t[2], t[3], t[4]);
+  return simplify(*j.impl().jaxpr);
+}
+
+using Arrays = std::vector<Array>;
+
+// What is left of a program of one attention: its equations, one a line.
+template <class F>
+std::string found(F f, const std::vector<ShapedArray>& types, AttentionCheck takes = takes_all) {
+  const JaxprRef made = find_attention(simplified(f, types), takes);
+  typecheck_jaxpr(*made);
+  std::string text;
+  for (const Eqn& e : made->eqns)
+    text += (text.empty() ? "" : "; ") + std::string(e.primitive->name) + "[" +
+            to_string(*e.params) + "]";
+  return text;
+}
+
+template <class F>
+bool finds_none(F f, const std::vector<ShapedArray>& types, AttentionCheck takes = takes_all) {
+  const JaxprRef before = simplified(f, types);
+  return find_attention(before, takes) == before;
+}
+
+std::vector<ShapedArray> three(const Shape& shape, DType dtype = f32) {
+  return std::vector<ShapedArray>(3, ShapedArray(shape, dtype));
+}
+std::vector<ShapedArray> and_also(std::vector<ShapedArray> types, const ShapedArray& t) {
+  types.push_back(t);
+  return types;
+}
+
+Array columns(int n) { return arange(n); }
+Array rows(int n) { return reshape(arange(n), {n, 1}); }
+
+// ---- what is found
+
+TEST(FindAttention, AsTransformersWriteIt) {
+  const auto f = [](const Arrays& x) {
+    Array s = einsum("bqhd,bkhd->bhqk", x[0], x[1]) * 0.25f;
+    s = where(rows(24) >= columns(24), s, -1e30f);
+    return einsum("bhqk,bkhd->bqhd", softmax(s), x[2]);
+  };
+  EXPECT_EQ(found(f, three({2, 24, 4, 16})),
+            "attention[causal_offset=0 k_dims=(0, 2, 1, 3) masked=-1e+30 out_dims=(0, 2, 1, 3) "
+            "out_dtype=float32 q_dims=(0, 2, 1, 3) scale=0.25 v_dims=(0, 2, 1, 3)]");
+  EXPECT_THAT(found(f, three({2, 24, 4, 16}, bf16)), HasSubstr("out_dtype=bfloat16"));
+  EXPECT_THAT(found(f, three({2, 24, 4, 16}, f16)), HasSubstr("masked=-inf"));  // of f16
+}
+
+TEST(FindAttention, HeadsBeforeRows) {
+  EXPECT_EQ(found(
+                [](const Arrays& x) {
+                  const Array s = einsum("bhqd,bhkd->bhqk", x[0], x[1]) / 4.f;
+                  return einsum("bhqk,bhkd->bhqd", softmax(s), x[2]);
+                },
+                three({2, 4, 24, 16}, bf16)),
+            "attention[k_dims=(0, 1, 2, 3) out_dims=(0, 1, 2, 3) out_dtype=bfloat16 "
+            "q_dims=(0, 1, 2, 3) scale=0.25 v_dims=(0, 1, 2, 3)]");
+}
+
+// Transpositions of operands and of the result go; so does the f32 between products of halves.
+TEST(FindAttention, ProductsOfMatricesWithConversions) {
+  EXPECT_EQ(found(
+                [](const Arrays& x) {
+                  const Array q = swapaxes(x[0], 1, 2), k = swapaxes(x[1], 1, 2),
+                              v = swapaxes(x[2], 1, 2);
+                  Array s = astype(matmul(q, swapaxes(k, -1, -2)), f32) * 0.25f;
+                  return swapaxes(matmul(astype(softmax(s), bf16), v), 1, 2);
+                },
+                three({2, 24, 4, 16}, bf16)),
+            "attention[k_dims=(0, 2, 1, 3) out_dims=(0, 2, 1, 3) out_dtype=bfloat16 "
+            "q_dims=(0, 2, 1, 3) scale=0.25 v_dims=(0, 2, 1, 3)]");
+}
+
+TEST(FindAttention, WithoutBatchDimsAndWrittenByHand) {
+  const auto with_most = [](const Arrays& x) {
+    const Array s = matmul(x[0], transpose(x[1]));
+    const Array e = exp(s - stop_gradient(max(s, -1, true)));
+    return matmul(e / sum(e, -1, true), x[2]);
+  };
+  const auto without = [](const Arrays& x) {
+    const Array e = exp(matmul(x[0], transpose(x[1])));
+    return matmul(e / sum(e, -1, true), x[2]);
+  };
+  const std::string want =
+      "attention[k_dims=(0, 1) out_dims=(0, 1) out_dtype=float32 q_dims=(0, 1) scale=1 "
+      "v_dims=(0, 1)]";
+  EXPECT_EQ(found(with_most, three({24, 16})), want);
+  EXPECT_EQ(found(without, three({24, 16})), want);
+}
+
+// k first, and the weights on the right: what lies how is said by dims alone.
+TEST(FindAttention, OperandsOfProductsTheOtherWayRound) {
+  EXPECT_EQ(
+      found(
+          [](const Arrays& x) {
+            const Array s = einsum("kd,qd->kq", x[1], x[0]) * 2.f;
+            return transpose(einsum("kd,kq->dq", x[2], softmax(s, 0)));
+          },
+          {ShapedArray({24, 16}, f32), ShapedArray({40, 16}, f32), ShapedArray({40, 8}, f32)}),
+      "attention[k_dims=(0, 1) out_dims=(0, 1) out_dtype=float32 q_dims=(0, 1) scale=2 "
+      "v_dims=(0, 1)]");
+}
+
+TEST(FindAttention, ABiasAndAMaskWithoutWhatRepeatsThem) {
+  const auto f = [](const Arrays& x) {
+    Array s = einsum("bqhd,bkhd->bhqk", x[0], x[1]) * 0.25f + x[3];
+    s = where(x[4], s, -kInf);
+    return einsum("bhqk,bkhd->bqhd", softmax(s), x[2]);
+  };
+  std::vector<ShapedArray> t = and_also(three({2, 24, 4, 16}), ShapedArray({4, 1, 24}, f32));
+  t = and_also(t, ShapedArray({2, 1, 1, 24}, bool_));
+  EXPECT_EQ(found(f, t),
+            "attention[bias_dims=(-1, 0, -1, 2) k_dims=(0, 2, 1, 3) mask_dims=(0, -1, -1, 3) "
+            "masked=-inf out_dims=(0, 2, 1, 3) out_dtype=float32 q_dims=(0, 2, 1, 3) scale=0.25 "
+            "v_dims=(0, 2, 1, 3)]");
+}
+
+TEST(FindAttention, MasksOfPositions) {
+  const auto with = [](auto mask) {
+    return [mask](const Arrays& x) {
+      const Array s = matmul(x[0], transpose(x[1]));
+      return matmul(softmax(mask(s)), x[2]);
+    };
+  };
+  const auto text = [&](auto mask) { return found(with(mask), three({24, 16})); };
+  EXPECT_THAT(text([](Array s) { return where(rows(24) + 3 >= columns(24), s, -kInf); }),
+              HasSubstr("causal_offset=3 "));
+  EXPECT_THAT(text([](Array s) { return where(columns(24) < rows(24) - 1.f, s, -kInf); }),
+              HasSubstr("causal_offset=-2 "));
+  EXPECT_THAT(text([](Array s) { return where(columns(24) > rows(24), -1e9f, s); }),
+              HasSubstr("causal_offset=0 "));
+  EXPECT_THAT(text([](Array s) {
+                const Array i = arange(24);
+                return where(logical_not(expand_dims(i, 0) - expand_dims(i, 1) > 0), s, -1e9f);
+              }),
+              HasSubstr("causal_offset=0 "));
+  // Of another kind: read, as any mask.
+  EXPECT_THAT(text([](Array s) { return where(rows(24) <= columns(24), s, -kInf); }),
+              HasSubstr("mask_dims=(0, 1)"));
+  EXPECT_THAT(text([](Array s) { return where(columns(24) < 20.f, s, -kInf); }),
+              HasSubstr("mask_dims=(-1, 0)"));
+  EXPECT_THAT(text([](Array s) { return where(rows(24) * 2.f >= columns(24), s, -kInf); }),
+              HasSubstr("mask_dims=(0, 1)"));
+}
+
+TEST(FindAttention, ACausalMaskAndAnother) {
+  const auto t = and_also(three({2, 24, 4, 16}), ShapedArray({2, 24}, bool_));
+  const auto with = [](auto mask) {
+    return [mask](const Arrays& x) {
+      const Array s = einsum("bqhd,bkhd->bhqk", x[0], x[1]);
+      const Array padding = expand_dims(x[3], {1, 2});
+      return einsum("bhqk,bkhd->bqhd", softmax(mask(s, padding)), x[2]);
+    };
+  };
+  for (const std::string& text :
+       {found(with([](Array s, Array padding) {
+                return where(logical_and(rows(24) >= columns(24), padding), s, -1e30f);
+              }),
+              t),
+        found(with([](Array s, Array padding) {
+                return where(padding, where(rows(24) >= columns(24), s, -1e30f), -1e30f);
+              }),
+              t)}) {
+    EXPECT_THAT(text, HasSubstr("causal_offset=0 "));
+    EXPECT_THAT(text, HasSubstr("mask_dims=(0, -1, -1, 1)"));
+    EXPECT_THAT(text, Not(HasSubstr("select_n")));
+  }
+}
+
+TEST(FindAttention, MoreBatchDimsThanTwoThatLieOneInTheOther) {
+  const auto f = vmap([](Array q, Array k, Array v) {
+    const Array s = einsum("bqhd,bkhd->bhqk", q, k);
+    return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+  });
+  EXPECT_THAT(found([&](const Arrays& x) { return f(x[0], x[1], x[2]); }, three({3, 2, 24, 4, 16})),
+              HasSubstr("q_dims=(0, 1, 3, 2, 4)"));
+}
+
+TEST(FindAttention, EachOfSeveral) {
+  const auto attend = [](Array q, Array k, Array v) {
+    return matmul(softmax(matmul(q, transpose(k))), v);
+  };
+  const std::string text = found(
+      [&](const Arrays& x) {
+        const Array y = attend(x[0], x[1], x[2]);
+        return attend(tanh(y), attend(y, x[1], x[1]), x[2]);
+      },
+      three({24, 16}));
+  EXPECT_EQ(text.find("dot_general"), std::string::npos) << text;
+}
+
+// ---- near misses
+
+Array attend(Array q, Array k, Array v) {
+  return matmul(softmax(matmul(q, swapaxes(k, -1, -2))), v);
+}
+
+TEST(FindAttention, NotWhereScoresOrWeightsAreUsedElsewhere) {
+  const auto t = three({24, 16});
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        const Array s = matmul(x[0], transpose(x[1]));
+        return std::pair{matmul(softmax(s), x[2]), s};
+      },
+      t));
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        const Array p = softmax(matmul(x[0], transpose(x[1])));
+        return std::pair{matmul(p, x[2]), sum(p)};
+      },
+      t));
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        const Array s = matmul(x[0], transpose(x[1]));
+        const Array most = max(s, -1, true), e = exp(s - most);
+        return std::pair{matmul(e / sum(e, -1, true), x[2]), most};
+      },
+      t));
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        return grad([&](Array q) { return sum(attend(q, x[1], x[2])); })(x[0]);
+      },
+      t));
+}
+
+TEST(FindAttention, NotOfAnotherSoftmax) {
+  const auto t = three({24, 16});
+  const auto none = [&](auto weights) {
+    return finds_none(
+        [&](const Arrays& x) { return matmul(weights(matmul(x[0], transpose(x[1]))), x[2]); }, t);
+  };
+  EXPECT_FALSE(none([](Array s) { return softmax(s); }));
+  EXPECT_TRUE(none([](Array s) { return softmax(s, 0); }));
+  EXPECT_TRUE(none([](Array s) { return softmax(s, {0, 1}); }));
+  EXPECT_TRUE(none([](Array s) { return exp(log_softmax(s)); }));
+  EXPECT_TRUE(none([](Array s) {
+    const Array e = exp(s - min(s, -1, true));
+    return e / sum(e, -1, true);
+  }));
+  EXPECT_TRUE(none([](Array s) {
+    const Array e = exp(s - max(s, -1, true));
+    return e / sum(e, 0, true);
+  }));
+  EXPECT_TRUE(none([](Array s) {
+    const Array e = exp(s);
+    return e / sum(s, -1, true);
+  }));
+  EXPECT_TRUE(none([](Array s) { return tanh(softmax(s)); }));
+  EXPECT_TRUE(none([](Array s) { return softmax(tanh(s)); }));
+}
+
+TEST(FindAttention, NotWhereScalesBiasesAndMasksAreInAnotherOrder) {
+  std::vector<ShapedArray> t = and_also(three({24, 16}), ShapedArray({24, 24}, f32));
+  t = and_also(t, ShapedArray({24, 24}, bool_));
+  const auto none = [&](auto change) {
+    return finds_none(
+        [&](const Arrays& x) {
+          return matmul(softmax(change(matmul(x[0], transpose(x[1])), x[3], x[4])), x[2]);
+        },
+        t);
+  };
+  EXPECT_FALSE(none([](Array s, Array b, Array m) { return where(m, s * 2.f + b, -1.f); }));
+  EXPECT_TRUE(none([](Array s, Array b, Array) { return (s + b) * 2.f; }));
+  EXPECT_TRUE(none([](Array s, Array b, Array) { return s + b + transpose(b); }));
+  EXPECT_TRUE(none([](Array s, Array b, Array m) { return where(m, s, -1.f) + b; }));
+  EXPECT_TRUE(none([](Array s, Array, Array m) { return where(m, s, -1.f) * 2.f; }));
+  EXPECT_TRUE(none([](Array s, Array b, Array m) { return where(m, s, b); }));
+  EXPECT_TRUE(none([](Array s, Array, Array m) { return where(m, -1.f, s); }));
+  EXPECT_TRUE(
+      none([](Array s, Array, Array m) { return where(m, where(transpose(m), s, -1.f), -2.f); }));
+  EXPECT_TRUE(none([](Array s, Array, Array) { return s * -2.f; }));
+  EXPECT_TRUE(none([](Array s, Array b, Array) { return s * b; }));
+}
+
+TEST(FindAttention, NotOfOtherDtypesAndDepths) {
+  const auto f = [](const Arrays& x) { return attend(x[0], x[1], x[2]); };
+  EXPECT_TRUE(finds_none(f, three({24, 16}, f64)));
+  EXPECT_TRUE(finds_none(f, three({24, 16}, i32)));
+  EXPECT_TRUE(finds_none(f, three({24, 12}, bf16), takes_eights));
+  EXPECT_FALSE(finds_none(f, three({24, 16}, bf16), takes_eights));
+  EXPECT_TRUE(finds_none(f, three({24, 16}), nullptr));
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        const Array p = softmax(matmul(x[0], transpose(x[1])));
+        return matmul(astype(p, f32), x[2]);
+      },
+      {ShapedArray({24, 16}, bf16), ShapedArray({24, 16}, bf16), ShapedArray({24, 16}, f32)}));
+  EXPECT_TRUE(finds_none(f, three({0, 16})));
+}
+
+TEST(FindAttention, NotWhereOperandsDoNotLieAsKernelsReadThem) {
+  // Queries of groups of heads that share keys.
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        const Array s = einsum("bqhgd,bkhd->bhgqk", x[0], x[1]);
+        return einsum("bhgqk,bkhd->bqhgd", softmax(s), x[2]);
+      },
+      {ShapedArray({2, 24, 2, 3, 16}, f32), ShapedArray({2, 24, 2, 16}, f32),
+       ShapedArray({2, 24, 2, 16}, f32)}));
+  // Three batch dims apart.
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        const Array s = einsum("aqbrcd,akbrcd->abcrqk", x[0], x[1]);
+        return einsum("abcrqk,akbrcd->aqbrcd", softmax(s), x[2]);
+      },
+      three({2, 24, 2, 3, 2, 16})));
+  // Features apart.
+  EXPECT_TRUE(finds_none(
+      [](const Arrays& x) {
+        return einsum("qk,dk->qd", softmax(einsum("dq,dk->qk", x[0], x[1])), x[2]);
+      },
+      three({16, 24})));
+}
+
+// ---- what planned programs compute
+
+Array numbers(const Shape& shape, DType dtype, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<double> out(static_cast<std::size_t>(shape.num_elements()));
+  for (double& x : out) x = std::uniform_real_distribution<>(-1.5, 1.5)(engine);
+  return astype(array<double>(out, shape), dtype);
+}
+
+bool has_kernel() { return attention_check(devices()[0].kind()) != nullptr; }
+
+bool attends(const std::string& plan) { return plan.find("attention[") != std::string::npos; }
+
+double tolerance(DType dtype) { return dtype == f32 ? 2e-5 : dtype == f16 ? 4e-3 : 3e-2; }
+
+void expect_near(const Array& got, const Array& want, double tolerance) {
+  ASSERT_EQ(got.shape(), want.shape());
+  const std::vector<double> a = astype(got, f64).to_vector<double>(),
+                            b = astype(want, f64).to_vector<double>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    ASSERT_NEAR(a[i], b[i], tolerance) << "element " << i;
+  }
+}
+
+// f under jit, against f eagerly, on operands as f32.
+template <class F, class... A>
+void expect_attention(F f, DType dtype, const A&... args) {
+  const auto planned = jit(f);
+  const auto wide = [](const Array& x) { return x.dtype() == bool_ ? x : astype(x, f32); };
+  const Array want = f(wide(args)...);
+  for (int call = 0; call < 3; ++call) expect_near(planned(args...), want, tolerance(dtype));
+  EXPECT_EQ(attends(planned.plan_text()), has_kernel()) << planned.plan_text();
+}
+
+TEST(PlannedAttention, OfEachDtypeAndForm) {
+  for (const DType dtype : {f32, bf16, f16}) {
+    const Array q = numbers({2, 20, 3, 16}, dtype, 1), k = numbers({2, 36, 3, 16}, dtype, 2),
+                v = numbers({2, 36, 3, 8}, dtype, 3);
+    const Array bias = numbers({3, 20, 36}, dtype, 4);
+    const Array keep = numbers({2, 1, 1, 36}, f32, 5) > -1.f;
+    expect_attention(
+        [](Array q, Array k, Array v) {
+          const Array s = einsum("bqhd,bkhd->bhqk", q, k) * 0.25f;
+          return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+        },
+        dtype, q, k, v);
+    expect_attention(
+        [](Array q, Array k, Array v, Array bias, Array keep) {
+          Array s = einsum("bqhd,bkhd->bhqk", q, k) * 0.25f + bias;
+          s = where(keep, s, -kInf);
+          return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+        },
+        dtype, q, k, v, bias, keep);
+    expect_attention(
+        [](Array q, Array k, Array v) {
+          Array s = einsum("bqhd,bkhd->bhqk", q, k) / 4.f;
+          s = where(rows(20) + 16 >= columns(36), s, -1e30f);
+          return einsum("bhqk,bkhd->bhqd", softmax(s), v);
+        },
+        dtype, q, k, v);
+  }
+}
+
+TEST(PlannedAttention, HeadsBeforeRowsAndOneRow) {
+  const auto f = [](Array q, Array k, Array v) {
+    return matmul(softmax(matmul(q, swapaxes(k, -1, -2)) * 0.25f), v);
+  };
+  for (const int n : {1, 20})
+    expect_attention(f, bf16, numbers({2, 3, n, 16}, bf16, 1), numbers({2, 3, 36, 16}, bf16, 2),
+                     numbers({2, 3, 36, 16}, bf16, 3));
+  expect_attention(f, f32, numbers({20, 16}, f32, 1), numbers({36, 16}, f32, 2),
+                   numbers({36, 16}, f32, 3));
+}
+
+// Rows of which nothing is left: a mean of v, or NaN, as operation by operation.
+TEST(PlannedAttention, RowsThatAreMaskedWhole) {
+  const Array q = numbers({20, 16}, f32, 1), k = numbers({36, 16}, f32, 2),
+              v = numbers({36, 16}, f32, 3);
+  for (const float masked : {-1e30f, -kInf}) {
+    expect_attention(
+        [masked](Array q, Array k, Array v) {
+          const Array s = where(rows(20) - 5 >= columns(36), matmul(q, transpose(k)), masked);
+          return matmul(softmax(s), v);
+        },
+        f32, q, k, v);
+  }
+}
+
+TEST(PlannedAttention, BlocksOfAMappedFunction) {
+  const Mesh mesh = make_mesh({2, 4}, {"i", "j"});
+  const auto body = [](Array q, Array k, Array v) {
+    Array s = einsum("bqhd,bkhd->bhqk", q, k) * 0.25f;
+    s = where(rows(12) >= columns(12), s, -1e30f);
+    return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+  };
+  const P spec("i", none, "j");
+  const Array q = numbers({4, 12, 8, 16}, f32, 1), k = numbers({4, 12, 8, 16}, f32, 2),
+              v = numbers({4, 12, 8, 16}, f32, 3);
+  expect_attention(shard_map(body, mesh, {spec, spec, spec}, spec), f32, q, k, v);
+  // Of global arrays that are split so.
+  const auto put = [&](const Array& x) { return device_put(x, NamedSharding(mesh, spec)); };
+  const auto planned = jit(body);
+  const Array want = body(q, k, v);
+  for (int call = 0; call < 3; ++call) expect_near(planned(put(q), put(k), put(v)), want, 2e-5);
+  EXPECT_EQ(planned.plan_text().find("attention[causal_offset=0") != std::string::npos,
+            has_kernel());
+}
+
+TEST(PlannedAttention, OfManyAndInALoop) {
+  const auto one = [](Array q, Array k, Array v) {
+    return einsum("hqk,khd->qhd", softmax(einsum("qhd,khd->hqk", q, k)), v);
+  };
+  const Array q = numbers({2, 12, 3, 16}, f32, 1), k = numbers({2, 12, 3, 16}, f32, 2),
+              v = numbers({2, 12, 3, 16}, f32, 3);
+  expect_attention(vmap(one), f32, q, k, v);
+  expect_attention(vmap(vmap(one)), f32, expand_dims(q, 0), expand_dims(k, 0), expand_dims(v, 0));
+  // Too many trips to be written out: the body has a plan of its own.
+  expect_attention(
+      [&](Array q, Array k, Array v) {
+        return fori_loop(
+            0, 200, [&](Array, Array x) { return one(tanh(x), k, v); }, q);
+      },
+      f32, q[0], k[0], v[0]);
+}
+
+TEST(PlannedAttention, DerivativesKeepTheirEquations) {
+  const Array q = numbers({12, 16}, f32, 1), k = numbers({12, 16}, f32, 2),
+              v = numbers({12, 16}, f32, 3);
+  const auto gradient =
+      grad<0, 1, 2>([](Array q, Array k, Array v) { return sum(square(attend(q, k, v))); });
+  const auto planned = jit(gradient);
+  const auto [dq, dk, dv] = gradient(q, k, v);
+  for (int call = 0; call < 3; ++call) {
+    const auto [a, b, c] = planned(q, k, v);
+    expect_near(a, dq, 2e-4);
+    expect_near(b, dk, 2e-4);
+    expect_near(c, dv, 2e-4);
+  }
+  EXPECT_FALSE(attends(planned.plan_text()));
+}
+
+// The largest of the plan's memory spaces, in bytes.
+std::int64_t planned_bytes(const std::string& plan) {
+  std::int64_t most = -1;
+  std::istringstream lines(plan);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("  memory of ");
+    if (at == std::string::npos) continue;
+    most = std::max(most, std::int64_t{std::stoll(line.substr(line.find(": ", at) + 2))});
+  }
+  return most;
+}
+
+TEST(PlannedAttention, ScoresAreNoArray) {
+  // What it captures gives each function under jit plans of its own.
+  const float scale = 0.25f;
+  const auto f = [scale](Array q, Array k, Array v) {
+    Array s = einsum("qhd,khd->hqk", q, k) * scale;
+    s = where(rows(96) >= columns(96), s, -1e30f);
+    return sum(einsum("hqk,khd->qhd", softmax(s), v), 0);
+  };
+  const Array q = numbers({96, 2, 8}, f32, 1), k = numbers({96, 2, 8}, f32, 2),
+              v = numbers({96, 2, 8}, f32, 3);
+  const std::int64_t scores = 2 * 96 * 96 * 4, mask = 96 * 96;
+  const auto bytes = [&] {
+    const auto planned = jit(f);
+    for (int call = 0; call < 3; ++call) planned(q, k, v);
+    return planned_bytes(planned.plan_text());
+  };
+  const std::int64_t with = bytes();
+  ASSERT_GE(with, 0);
+  EXPECT_EQ(with < 96 * 2 * 8 * 4 + mask, has_kernel()) << with;
+  ASSERT_EQ(setenv("SHMAP_ATTENTION", "0", 1), 0);
+  EXPECT_FALSE(has_kernel());
+  const std::int64_t without = bytes();
+  unsetenv("SHMAP_ATTENTION");
+  EXPECT_GE(without, scores);
+}
+
+TEST(PlannedAttention, IsTurnedOff) {
+  ASSERT_EQ(setenv("SHMAP_ATTENTION", "0", 1), 0);
+  const auto planned = jit([](Array q, Array k, Array v) { return attend(q, k, v); });
+  const Array q = numbers({12, 16}, f32, 1);
+  expect_near(planned(q, q, q), attend(q, q, q), 2e-5);
+  unsetenv("SHMAP_ATTENTION");
+  EXPECT_FALSE(attends(planned.plan_text()));
+}
+
+}  // namespace
+}  // namespace shmap
