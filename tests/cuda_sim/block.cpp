@@ -54,13 +54,16 @@ class Block {
                   const LaunchShape& shape, void* const* args);
   std::uint64_t wait(Wait kind, unsigned mask, std::uint64_t value, int source, bool predicate);
   unsigned lanes_of_this_warp() const;
-  std::string thread() const;                                   // that runs
+  std::string thread() const;  // that runs
+  unsigned char* dynamic_shared() { return shared_; }
   [[noreturn]] void fail(const char* what, cudaError_t error);  // the running thread did that
 
  private:
   static void enter(void* self) { static_cast<Block*>(self)->run_threads(); }
   void run_threads();
   bool run_block();
+  void make_shared(std::size_t bytes);
+  bool wrote_beyond_shared() const;
   bool release_barrier();
   bool release_warp(int warp);
   void resume(int thread);
@@ -86,7 +89,13 @@ class Block {
   std::vector<int> at_warp_op_;                 // of each warp: its threads that wait for lanes
   std::vector<std::unique_ptr<Fiber>> fibers_;  // all
   std::vector<Fiber*> free_;
+  std::vector<unsigned char> shared_bytes_;
+  unsigned char* shared_ = nullptr;  // dynamic shared memory, and a guard behind it
+  std::size_t shared_size_ = 0;
 };
+
+constexpr std::size_t kSharedAlign = 1024, kSharedGuard = 256;
+constexpr unsigned char kSharedFill = 0xa5;
 
 // One a process: kernels run one at a time.
 Block& block() {
@@ -256,6 +265,18 @@ bool Block::run_block() {
   return !failed_;
 }
 
+void Block::make_shared(std::size_t bytes) {
+  shared_size_ = bytes;
+  shared_bytes_.assign(bytes + kSharedGuard + kSharedAlign, kSharedFill);
+  const auto at = reinterpret_cast<std::uintptr_t>(shared_bytes_.data());
+  shared_ = shared_bytes_.data() + (kSharedAlign - at % kSharedAlign) % kSharedAlign;
+}
+
+bool Block::wrote_beyond_shared() const {
+  const unsigned char* const guard = shared_ + shared_size_;
+  return std::any_of(guard, guard + kSharedGuard, [](unsigned char c) { return c != kSharedFill; });
+}
+
 cudaError_t Block::run(const std::string& name, const void* function, const KernelType& type,
                        const LaunchShape& shape, void* const* args) {
   function_ = function;
@@ -268,6 +289,7 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
   n_ = shape.block.x * shape.block.y * shape.block.z;
   backwards_ = (shape.order & 1) != 0;
   threads_.assign(n_, Thread{});
+  make_shared(shape.dynamic_shared);
   at_warp_op_.assign((n_ + 31) / 32, 0);
   indices_.clear();
   for (unsigned t = 0; t < n_; ++t) {
@@ -282,7 +304,12 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
     blockIdx.x = static_cast<unsigned>(b % shape.grid.x);
     blockIdx.y = static_cast<unsigned>(b / shape.grid.x % shape.grid.y);
     blockIdx.z = static_cast<unsigned>(b / shape.grid.x / shape.grid.y);
-    if (run_block()) continue;
+    if (run_block()) {
+      if (!wrote_beyond_shared()) continue;
+      why_ = "block " + std::to_string(b) + " wrote beyond its dynamic shared memory of " +
+             std::to_string(shared_size_) + " bytes";
+      error_ = cudaErrorIllegalAddress;
+    }
     complain("kernel '" + name + "': " + why_);
     free_.clear();  // the fibers of those that wait are given up as they are
     for (const auto& fiber : fibers_) free_.push_back(fiber.get());
@@ -314,6 +341,8 @@ unsigned vote(unsigned mask, bool predicate) {
 }
 
 void sync_warp(unsigned mask) { block().wait(Wait::warp, mask, 0, 0, false); }
+
+void* dynamic_shared() { return block().dynamic_shared(); }
 
 unsigned active_lanes() { return block().lanes_of_this_warp(); }
 

@@ -82,6 +82,15 @@ __global__ void missing_lane(int* x) {
   if (threadIdx.x != 3) *x = __shfl_down_sync(0xffffffffu, 1, 1);
 }
 
+// Reverses a block's part of x by way of dynamic shared memory of which it uses `from` on.
+__global__ void reverse(int* x, int from) {
+  int* const part = static_cast<int*>(shmap_sim::dynamic_shared()) + from;
+  const unsigned t = threadIdx.x, n = blockDim.x;
+  part[n - 1 - t] = x[blockIdx.x * n + t];
+  __syncthreads();
+  x[blockIdx.x * n + t] = part[t];
+}
+
 TEST_F(CudaSim, RunsPlainKernels) {
   float* x = new_array<float>(1000);
   CHECK_CUDA(run(4, 256, nullptr, scale, x, 1000, 0.5));
@@ -246,6 +255,36 @@ TEST_F(CudaSim, ChecksLaunches) {
   CHECK_CUDA(cudaStreamCreate(&other));
   CHECK_CUDA(cudaSetDevice(0));
   EXPECT_EQ(run(1, 1, other, add_one, x), cudaErrorInvalidResourceHandle);
+}
+
+TEST_F(CudaSim, DynamicSharedMemoryIsAskedForAndGuarded) {
+  cudaStream_t stream = new_stream();
+  std::vector<int> host(512);
+  for (int i = 0; i < 512; ++i) host[i] = i;
+  int* x = new_array<int>(512);
+  CHECK_CUDA(cudaMemcpy(x, host.data(), 2048, cudaMemcpyHostToDevice));
+  constexpr int kBytes = 64 << 10, kLast = kBytes / 4 - 256;
+  const auto launch = [&](int bytes, int from) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 2;
+    config.blockDim = 256;
+    config.dynamicSmemBytes = bytes;
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, reverse, x, from);
+  };
+  const auto ask = [&](int bytes) {
+    return cudaFuncSetAttribute(reverse, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+  };
+  EXPECT_EQ(launch(kBytes, 0), cudaErrorInvalidValue);  // not asked for
+  EXPECT_EQ(ask(1 << 20), cudaErrorInvalidValue);
+  CHECK_CUDA(ask(kBytes));
+  EXPECT_EQ(launch(kBytes + 4, 0), cudaErrorInvalidValue);
+  CHECK_CUDA(launch(kBytes, kLast));
+  CHECK_CUDA(cudaStreamSynchronize(stream));
+  const std::vector<int> got = read(x, 512);
+  for (int i = 0; i < 512; ++i) ASSERT_EQ(got[i], i < 256 ? 255 - i : 767 - i);
+  CHECK_CUDA(launch(kBytes, kLast + 1));
+  EXPECT_EQ(cudaStreamSynchronize(stream), cudaErrorIllegalAddress);
 }
 
 TEST_F(CudaSim, HostAddressesAreNoKernelParameters) {

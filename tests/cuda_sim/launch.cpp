@@ -9,6 +9,7 @@ namespace shmap_sim {
 namespace {
 
 constexpr std::size_t kMostShared = 232448;
+constexpr std::size_t kSharedUnasked = 49152;  // of a kernel that did not ask for more
 constexpr std::size_t kMostParameterBytes = 4096;
 
 cudaError_t check_shape(const cudaLaunchConfig_t& config) {
@@ -97,13 +98,14 @@ cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& con
   auto parameters = std::make_shared<const Parameters>(copy_parameters(r, *type, args, work.name));
   const dim3 grid = config.gridDim;
   const dim3 block = config.blockDim;
-  work.run = [name = work.name, function, type, parameters, grid, block, order = r.draw()] {
+  work.run = [name = work.name, function, type, parameters, grid, block, order = r.draw(),
+              shared = config.dynamicSmemBytes] {
     if (parameters->host_address) return cudaErrorIllegalAddress;
     std::vector<void*> addresses;
     for (const std::size_t offset : parameters->offsets) {
       addresses.push_back(const_cast<unsigned char*>(parameters->bytes.data()) + offset);
     }
-    return run_kernel(name, function, *type, {grid, block, order}, addresses.data());
+    return run_kernel(name, function, *type, {grid, block, order, shared}, addresses.data());
   };
   const cudaError_t error = submit(r, *stream, std::move(work));
   drain_if_full(r, lock);
@@ -114,6 +116,9 @@ cudaError_t launch(const cudaLaunchConfig_t* config, const void* function, const
                    void** args) {
   return api("cudaLaunchKernelExC", 0, [&](Runtime& r, Lock& lock) {
     if (config == nullptr) return cudaErrorInvalidValue;
+    const auto asked = r.most_shared.find({this_thread.device, function});
+    const std::size_t most = asked == r.most_shared.end() ? kSharedUnasked : asked->second;
+    if (config->dynamicSmemBytes > most) return cudaErrorInvalidValue;
     return enqueue_kernel(r, lock, *config, function, type, args, nullptr);
   });
 }
@@ -133,11 +138,12 @@ cudaError_t cudaLaunchKernel(const void* func, dim3 gridDim, dim3 blockDim, void
 }
 
 cudaError_t cudaFuncSetAttribute(const void* func, enum cudaFuncAttribute attr, int value) {
-  return api("cudaFuncSetAttribute", 0, [&](Runtime&, Lock&) {
+  return api("cudaFuncSetAttribute", 0, [&](Runtime& r, Lock&) {
     if (func == nullptr) return cudaErrorInvalidDeviceFunction;
     if (attr == cudaFuncAttributeMaxDynamicSharedMemorySize) {
-      return value >= 0 && static_cast<std::size_t>(value) <= kMostShared ? cudaSuccess
-                                                                          : cudaErrorInvalidValue;
+      if (value < 0 || static_cast<std::size_t>(value) > kMostShared) return cudaErrorInvalidValue;
+      r.most_shared[{this_thread.device, func}] = static_cast<std::size_t>(value);
+      return cudaSuccess;
     }
     return attr == cudaFuncAttributePreferredSharedMemoryCarveout && value >= -1 && value <= 100
                ? cudaSuccess

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "capture.h"
@@ -69,6 +70,8 @@ struct Runtime {
   std::map<const char*, std::size_t> pinned;      // host memory that copies need not stage
   std::map<const char*, std::size_t> registered;  // of it, what the caller owns
   std::unordered_map<const void*, const KernelType*> kernels;
+  std::map<std::pair<int, const void*>, std::size_t>
+      most_shared;  // dynamic, that kernels asked for
   std::uint64_t next_id = 1;
 
   // The scheduler.

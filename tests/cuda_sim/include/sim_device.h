@@ -35,6 +35,7 @@ unsigned vote(unsigned mask, bool predicate);  // bit i: lane i's predicate; 0 o
 void sync_warp(unsigned mask);
 unsigned active_lanes();  // of this thread's warp: those that exist
 [[noreturn]] void trap();
+void* dynamic_shared();  // what extern __shared__ names; aligned to 1024 bytes
 }  // namespace shmap_sim
 #pragma GCC visibility pop
 
