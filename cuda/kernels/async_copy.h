@@ -1,0 +1,61 @@
+// Copies from global to shared memory that run while the thread goes on. For the .cu files.
+#pragma once
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <cstring>
+#if !defined(__CUDACC__)
+#include <vector>
+#endif
+
+#include "cuda/kernels/launch.h"
+
+namespace shmap::cuda {
+
+// Of one thread. What it copied is there for the thread itself after wait(), and for the others of
+// its block after a barrier behind that.
+class AsyncCopies {
+ public:
+  // 16 bytes, both addresses multiples of 16; `real` false: zeros, and `from` is not read.
+  __device__ __forceinline__ void copy16(void* to_shared, const void* from, bool real) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const auto to = static_cast<unsigned>(__cvta_generic_to_shared(to_shared));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
+                 "r"(real ? 16 : 0)
+                 : "memory");
+#elif defined(__CUDACC__)
+    if (real)
+      *static_cast<uint4*>(to_shared) = *static_cast<const uint4*>(from);
+    else
+      *static_cast<uint4*>(to_shared) = uint4{0, 0, 0, 0};
+#else
+    pending_.push_back({to_shared, real ? from : nullptr});  // shows a wait that is missing
+#endif
+  }
+
+  // For all that this thread has begun.
+  __device__ __forceinline__ void wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#elif !defined(__CUDACC__)
+    for (const Pending& p : pending_) {
+      if (p.from != nullptr)
+        std::memcpy(p.to, p.from, 16);
+      else
+        std::memset(p.to, 0, 16);
+    }
+    pending_.clear();
+#endif
+  }
+
+ private:
+#if !defined(__CUDACC__)
+  struct Pending {
+    void* to;
+    const void* from;
+  };
+  std::vector<Pending> pending_;
+#endif
+};
+
+}  // namespace shmap::cuda

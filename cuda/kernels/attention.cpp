@@ -1,0 +1,86 @@
+#include "cuda/kernels/attention.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include "cuda/kernels/attention_parts.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+
+namespace {
+
+constexpr std::int64_t kMostDepth = 256;
+constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // rows are counted in 32 bits
+constexpr std::int64_t kLeastTile = 32;                    // rows of a block, in any kernel
+constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+
+struct Strides {
+  const void* data;
+  std::int64_t outer, inner, row, depth, rows;
+};
+
+// Whether all rows begin at multiples of `bytes` and are whole pieces of so many.
+bool lies_in_pieces(const Attention& a, const Strides& s, int item, int bytes) {
+  const auto whole = [&](std::int64_t extent, std::int64_t stride) {
+    return extent <= 1 || stride * item % bytes == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(s.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
+         s.depth * item % bytes == 0 && whole(a.outer, s.outer) && whole(a.inner, s.inner) &&
+         whole(s.rows, s.row);
+}
+
+}  // namespace
+
+bool takes_attention(const Attention& a) {
+  const bool dtypes = (a.dtype == f16 || a.dtype == bf16 || a.dtype == f32) &&
+                      (a.out_dtype == a.dtype || a.out_dtype == f32) &&
+                      (a.bias_dtype == a.dtype || a.bias_dtype == f32);
+  const bool extents = a.outer >= 0 && a.inner >= 0 && a.q_rows >= 1 && a.q_rows <= kMostRows &&
+                       a.k_rows >= 1 && a.k_rows <= kMostRows && a.depth >= 1 &&
+                       a.depth <= kMostDepth && a.v_depth >= 1 && a.v_depth <= kMostDepth;
+  if (!dtypes || !extents) return false;
+  const std::int64_t tiles = (a.q_rows + kLeastTile - 1) / kLeastTile;
+  return a.outer == 0 || a.inner == 0 ||
+         (a.outer <= kMostBlocks && a.inner <= kMostBlocks / a.outer / tiles);
+}
+
+void attention(const Attention& a, void* native_stream) {
+  if (!takes_attention(a)) {
+    throw TypeError("attention: no kernel takes " + to_string(a.dtype) + " of depth " +
+                    std::to_string(a.depth) + " and " + std::to_string(a.v_depth) + ", with " +
+                    std::to_string(a.q_rows) + " queries and " + std::to_string(a.k_rows) +
+                    " keys, a result of " + to_string(a.out_dtype) + " and a bias of " +
+                    to_string(a.bias_dtype) +
+                    "; it is made for f16, bf16 and f32, and a depth of at most 256");
+  }
+  if (a.outer == 0 || a.inner == 0) return;
+  constexpr float kLog2e = 1.44269504088896340736f;
+  AttentionCall call;
+  call.a = a;
+  call.plain =
+      a.bias.data == nullptr && a.mask.data == nullptr && a.scale > 0.0f && a.scale <= 1.0f;
+  call.factor = call.plain ? a.scale * kLog2e : kLog2e;
+  call.masked = a.masked;
+  // A finite score stays finite: a row that has nothing else is a mean of v.
+  if (call.plain && std::isfinite(a.masked)) {
+    constexpr float most = std::numeric_limits<float>::max();
+    call.masked = std::fmin(std::fmax(a.masked / a.scale, -most), most);
+  }
+  const int item = static_cast<int>(itemsize(a.dtype));
+  const auto lies_well = [&](const AttentionOperand& x, std::int64_t depth, std::int64_t rows) {
+    return lies_in_pieces(a, {x.data, x.outer, x.inner, x.row, depth, rows}, item, 16);
+  };
+  call.q_lies_well = lies_well(a.q, a.depth, a.q_rows);
+  call.k_lies_well = lies_well(a.k, a.depth, a.k_rows);
+  call.v_lies_well = lies_well(a.v, a.v_depth, a.k_rows);
+  const int out_item = static_cast<int>(itemsize(a.out_dtype));
+  call.out_in_pairs = lies_in_pieces(
+      a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth, a.q_rows}, out_item, 2 * out_item);
+  if (a.dtype == f16) return attention_f16(call, native_stream);
+  if (a.dtype == bf16) return attention_bf16(call, native_stream);
+  attention_f32(call, native_stream);
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,194 @@
+// Attention of f32 by multiply-adds. Sixteen lanes have four rows of q: of a block of keys each
+// lane has the scores of every sixteenth column, and of the result every sixteenth group of four
+// columns. q and the block of keys, then of values, lie in shared memory, in rows four floats
+// longer than they are, so that lanes that read one column of neighbouring rows read from all
+// banks; so do the exponentials, on their way from the lane that has them to the others.
+#include "cuda/kernels/async_copy.h"
+#include "cuda/kernels/attention_scores.h"
+#include "cuda/kernels/dynamic_shared.h"
+
+namespace shmap::cuda {
+
+namespace {
+
+constexpr int kLanes = 16, kOwnRows = 4;
+
+template <int kDepth>
+struct FloatTiles {
+  static constexpr int kRows = kDepth > 128 ? 32 : 64;
+  static constexpr int kColumns = kRows;
+  static constexpr int kThreads = kRows / kOwnRows * kLanes;
+  static constexpr int kStride = kDepth + 4;  // of q, k and v
+  static constexpr int kWeightStride = kColumns + 4;
+  static constexpr int kSharedBytes = 4 * ((kRows + kColumns) * kStride + kRows * kWeightStride);
+};
+
+// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
+template <int kDepth>
+__device__ __forceinline__ void load_rows(AsyncCopies& copies, float* to, const float* from,
+                                          std::int64_t stride, int first, int rows, int depth,
+                                          bool lies_well) {
+  using Tiles = FloatTiles<kDepth>;
+  constexpr int kPieces = kDepth / 4;
+  SHMAP_KEEP_LOOP
+  for (int i = static_cast<int>(threadIdx.x); i < Tiles::kRows * kPieces; i += Tiles::kThreads) {
+    const int row = i / kPieces, column = i % kPieces * 4;
+    const bool inside = first + row < rows && column < depth;
+    const float* source = inside ? from + (first + row) * stride + column : from;
+    float* const place = to + row * Tiles::kStride + column;
+    if (lies_well) {
+      copies.copy16(place, source, inside);
+    } else {
+      for (int e = 0; e < 4; ++e) place[e] = inside && column + e < depth ? source[e] : 0.0f;
+    }
+  }
+}
+
+__device__ __forceinline__ float4 read4(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+__device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
+  return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmaf_rn(a.x, b.x, sum))));
+}
+
+template <int kDepth>
+__global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
+    attend(const SHMAP_CONSTANT AttentionCall call) {
+  using Tiles = FloatTiles<kDepth>;
+  constexpr int kOwnColumns = Tiles::kColumns / kLanes, kOwnGroups = kDepth / (4 * kLanes);
+  SHMAP_DYNAMIC_SHARED(shared);
+  __shared__ AttentionBlock block;
+  const Attention& a = call.a;
+  if (threadIdx.x == 0) block = find_block<float>(a, Tiles::kRows, Tiles::kColumns);
+  __syncthreads();
+  float* const q = reinterpret_cast<float*>(shared);
+  float* const keys_or_values = q + Tiles::kRows * Tiles::kStride;
+  float* const weights = keys_or_values + Tiles::kColumns * Tiles::kStride;
+  const int lane = static_cast<int>(threadIdx.x) % kLanes;
+  const int own = static_cast<int>(threadIdx.x) / kLanes * kOwnRows;      // the first of its rows
+  const bool works = block.row + (own & ~(2 * kOwnRows - 1)) < a.q_rows;  // the same for its warp
+  const int depth = static_cast<int>(a.depth), v_depth = static_cast<int>(a.v_depth);
+  const int k_rows = static_cast<int>(a.k_rows);
+  AsyncCopies copies;
+  load_rows<kDepth>(copies, q, static_cast<const float*>(block.q), a.q.row, block.row,
+                    static_cast<int>(a.q_rows), depth, call.q_lies_well);
+  RunningRow running[kOwnRows];
+  float4 out[kOwnRows][kOwnGroups] = {};
+  // First what causality leaves. The rest follows if some row has so little there that masked
+  // scores count.
+  for (int first = 0, last = block.visible;; first = last, last = block.all) {
+    SHMAP_KEEP_LOOP
+    for (int j = first; j < last; ++j) {
+      const int column = j * Tiles::kColumns;
+      load_rows<kDepth>(copies, keys_or_values, static_cast<const float*>(block.k), a.k.row, column,
+                        k_rows, depth, call.k_lies_well);
+      copies.wait();
+      __syncthreads();
+      if (works) {
+        float scores[kOwnRows][kOwnColumns] = {};
+        for (int d = 0; d < kDepth; d += 4) {
+          float4 row[kOwnRows];
+          SHMAP_UNROLL
+          for (int r = 0; r < kOwnRows; ++r) row[r] = read4(q + (own + r) * Tiles::kStride + d);
+          SHMAP_UNROLL
+          for (int c = 0; c < kOwnColumns; ++c) {
+            const float4 key = read4(keys_or_values + (lane + c * kLanes) * Tiles::kStride + d);
+            SHMAP_UNROLL
+            for (int r = 0; r < kOwnRows; ++r) scores[r][c] = dot4(row[r], key, scores[r][c]);
+          }
+        }
+        SHMAP_UNROLL
+        for (int r = 0; r < kOwnRows; ++r) {
+          const ScoreRow<float> score(call, block, block.row + own + r);
+          float greatest = kNoScore;
+          SHMAP_UNROLL
+          for (int c = 0; c < kOwnColumns; ++c) {
+            const int at = column + lane + c * kLanes;
+            scores[r][c] = call.plain ? score.held<true>(scores[r][c], at)
+                                      : score.held<false>(scores[r][c], at);
+            greatest = fmaxf(greatest, scores[r][c]);
+          }
+          const float by = running[r].take(greatest_of<kLanes>(greatest), call.factor);
+          SHMAP_UNROLL
+          for (int n = 0; n < kOwnGroups; ++n) {
+            float4& o = out[r][n];
+            o = float4{o.x * by, o.y * by, o.z * by, o.w * by};
+          }
+          SHMAP_UNROLL
+          for (int c = 0; c < kOwnColumns; ++c) {
+            const float weight = fast_exp2((scores[r][c] - running[r].base()) * call.factor);
+            running[r].sum += weight;
+            weights[(own + r) * Tiles::kWeightStride + lane + c * kLanes] = weight;
+          }
+        }
+      }
+      __syncthreads();
+      load_rows<kDepth>(copies, keys_or_values, static_cast<const float*>(block.v), a.v.row, column,
+                        k_rows, v_depth, call.v_lies_well);
+      copies.wait();
+      __syncthreads();
+      if (works) {
+        for (int c = 0; c < Tiles::kColumns; ++c) {
+          float weight[kOwnRows];
+          SHMAP_UNROLL
+          for (int r = 0; r < kOwnRows; ++r)
+            weight[r] = weights[(own + r) * Tiles::kWeightStride + c];
+          SHMAP_UNROLL
+          for (int n = 0; n < kOwnGroups; ++n) {
+            const float4 value =
+                read4(keys_or_values + c * Tiles::kStride + 4 * (lane + n * kLanes));
+            SHMAP_UNROLL
+            for (int r = 0; r < kOwnRows; ++r) {
+              float4& o = out[r][n];
+              o.x = __fmaf_rn(weight[r], value.x, o.x);
+              o.y = __fmaf_rn(weight[r], value.y, o.y);
+              o.z = __fmaf_rn(weight[r], value.z, o.z);
+              o.w = __fmaf_rn(weight[r], value.w, o.w);
+            }
+          }
+        }
+      }
+      __syncthreads();
+    }
+    if (last == block.all || call.masked == kNoScore) break;
+    bool felt = false;
+    for (int r = 0; r < kOwnRows; ++r)
+      felt = felt || (block.row + own + r < a.q_rows && running[r].feels(call.masked, call.factor));
+    if (__syncthreads_or(felt) == 0) break;
+  }
+  if (!works) return;
+  SHMAP_UNROLL
+  for (int r = 0; r < kOwnRows; ++r) {
+    const float by = 1.0f / sum_of<kLanes>(running[r].sum);
+    const int row = block.row + own + r;
+    if (row >= a.q_rows) continue;
+    const std::int64_t start =
+        block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
+    SHMAP_UNROLL
+    for (int n = 0; n < kOwnGroups; ++n) {
+      const float4 o = out[r][n];
+      const int column = 4 * (lane + n * kLanes);
+      store_pair<float>(call, start, column, o.x * by, o.y * by);
+      store_pair<float>(call, start, column + 2, o.z * by, o.w * by);
+    }
+  }
+}
+
+}  // namespace
+
+void attention_f32(const AttentionCall& call, void* native_stream) {
+  const Attention& a = call.a;
+  const auto run = [&]<int kDepth>() {
+    using Tiles = FloatTiles<kDepth>;
+    const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
+    launch_with_shared("attention", attend<kDepth>,
+                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner)),
+                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+  };
+  const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;
+  if (depth <= 64) return run.template operator()<64>();
+  if (depth <= 128) return run.template operator()<128>();
+  run.template operator()<256>();
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,347 @@
+// Attention of 16-bit floats on tensor cores. For attention_f16.cu and attention_bf16.cu.
+//
+// Four warps have a tile of rows of q; a warp has 16 or 32 of them, whose scores, exponentials and
+// results stay in its registers in the layouts of cuda/kernels/mma.h: a tile of scores as it is
+// summed is a tile of exponentials as it is multiplied. Blocks of k and v come to shared memory one
+// ahead of the one that is computed with, one barrier each.
+//
+// A row of shared memory is 16-byte pieces, of which piece c of row r lies in place c ^ (r mod 8):
+// eight rows of one column of pieces, which load_tiles reads at a time, lie in all banks.
+#pragma once
+#include "cuda/kernels/async_copy.h"
+#include "cuda/kernels/attention_scores.h"
+#include "cuda/kernels/dynamic_shared.h"
+#include "cuda/kernels/mma.h"
+
+namespace shmap::cuda {
+
+template <int kDepth>
+struct HalfTiles {
+  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kRowTiles = kDepth > 128 ? 1 : 2;  // of 16 rows, of a warp
+  static constexpr int kRows = 16 * kRowTiles * kWarps;
+  static constexpr int kColumns = kDepth > 128 ? 32 : 64;  // rows of k and v at a time
+  static constexpr int kRowBytes = 2 * kDepth;
+  static constexpr int kBlockBytes = kColumns * kRowBytes;
+  // q, then two stages of k and v.
+  static constexpr int kSharedBytes = kRows * kRowBytes + 4 * kBlockBytes;
+};
+
+// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
+template <class T, int kDepth, int kRows>
+__device__ __forceinline__ void load_rows(AsyncCopies& copies, unsigned char* to, const T* from,
+                                          std::int64_t stride, int first, int rows, int depth,
+                                          bool lies_well) {
+  constexpr int kThreads = HalfTiles<kDepth>::kThreads, kPieces = kDepth / 8;
+  constexpr int kStep = kThreads / kPieces;  // rows that the block's threads take at a time
+  const int thread = thread_now();
+  const int piece = thread % kPieces;
+  int row = thread / kPieces;
+  if (lies_well) {
+    const bool inside = piece * 8 < depth;
+    const T* source = from + (first + row) * stride + piece * 8;
+    SHMAP_UNROLL
+    for (int i = 0; i < kRows / kStep; ++i) {
+      copies.copy16(to + row * 2 * kDepth + ((piece ^ (row & 7)) << 4), source,
+                    inside && first + row < rows);
+      row += kStep;
+      source += kStep * stride;
+    }
+    return;
+  }
+  SHMAP_KEEP_LOOP
+  for (; row < kRows; row += kStep) {
+    std::uint32_t words[4] = {};
+    if (first + row < rows) {
+      const T* source = from + (first + row) * stride + piece * 8;
+      SHMAP_UNROLL
+      for (int e = 0; e < 8; ++e)
+        if (piece * 8 + e < depth)
+          words[e / 2] |= static_cast<std::uint32_t>(source[e].bits) << (16 * (e % 2));
+    }
+    *reinterpret_cast<uint4*>(to + row * 2 * kDepth + ((piece ^ (row & 7)) << 4)) =
+        uint4{words[0], words[1], words[2], words[3]};
+  }
+}
+
+// A warp's rows: their results so far.
+template <class T, int kDepth, bool kPlain>
+class HalfRows {
+  using Tiles = HalfTiles<kDepth>;
+  static constexpr int kRowTiles = Tiles::kRowTiles;
+  static constexpr int kScoreTiles = Tiles::kColumns / 8;
+  static constexpr int kRowBytes = Tiles::kRowBytes;
+
+ public:
+  __device__ __forceinline__ explicit HalfRows(int first_row) : first_row_(first_row) {
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int n = 0; n < kDepth / 8; ++n) out_[m][n] = TileC{{0.0f, 0.0f, 0.0f, 0.0f}};
+    }
+  }
+
+  // Goes on with the columns from `column` on. q: the warp's rows.
+  __device__ __forceinline__ void take(const AttentionCall& call, const AttentionBlock& block,
+                                       const unsigned char* q, const unsigned char* k,
+                                       const unsigned char* v, int column) {
+    TileC scores[kRowTiles][kScoreTiles];
+    multiply_keys(scores, q, k);
+    if (!kPlain || column + Tiles::kColumns > columns_left(call.a, first_row_))
+      mask(scores, call, block, column);
+    exponentiate(scores, call.factor);
+    multiply_values(scores, v);
+  }
+
+  __device__ __forceinline__ bool feels(const AttentionCall& call) const {
+    bool any = false;
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half)
+        any = any || (row_of(m, half) < call.a.q_rows &&
+                      running_[m][half].feels(call.masked, call.factor));
+    }
+    return any;
+  }
+
+  __device__ __forceinline__ void store(const AttentionCall& call, const AttentionBlock& block) {
+    const Attention& a = call.a;
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const float by = 1.0f / sum_of<4>(running_[m][half].sum);
+        const int row = row_of(m, half), column = 2 * (lane() % 4);
+        if (row >= a.q_rows) continue;
+        const std::int64_t start =
+            block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
+        SHMAP_UNROLL
+        for (int n = 0; n < kDepth / 8; ++n) {
+          const float* value = out_[m][n].value + 2 * half;
+          store_pair<T>(call, start, 8 * n + column, value[0] * by, value[1] * by);
+        }
+      }
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ int lane() { return thread_now() & 31; }
+  __device__ __forceinline__ int row_of(int m, int half) const {
+    return first_row_ + 16 * m + 8 * half + lane() / 4;
+  }
+
+  // Where this lane's row of four tiles begins: rows 0 … 15 of two columns of pieces, below each
+  // other first (q and v), or side by side first (k).
+  static __device__ __forceinline__ int below() {
+    const int at = lane();
+    return (at & 15) * kRowBytes + (((at >> 4) ^ (at & 7)) << 4);
+  }
+  static __device__ __forceinline__ int beside() {
+    const int at = lane();
+    return ((at >> 4) * 8 + (at & 7)) * kRowBytes + ((((at >> 3) & 1) ^ (at & 7)) << 4);
+  }
+
+  // From there to where it begins `pieces` (an even number) further on. The constant beyond eight
+  // is one that an instruction holds.
+  static __device__ __forceinline__ int further(int at, int pieces) {
+    return (at ^ ((pieces & 7) << 4)) + ((pieces & ~7) << 4);
+  }
+
+  static __device__ __forceinline__ void multiply_keys(TileC (&scores)[kRowTiles][kScoreTiles],
+                                                       const unsigned char* q,
+                                                       const unsigned char* k) {
+    const int q_at = below(), k_at = beside();
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int n = 0; n < kScoreTiles; ++n) scores[m][n] = TileC{{0.0f, 0.0f, 0.0f, 0.0f}};
+    }
+    SHMAP_UNROLL
+    for (int d = 0; d < kDepth / 16; ++d) {
+      TileA rows[kRowTiles];
+      SHMAP_UNROLL
+      for (int m = 0; m < kRowTiles; ++m)
+        load_tiles(rows[m].word, q + m * 16 * kRowBytes + further(q_at, 2 * d));
+      SHMAP_UNROLL
+      for (int n = 0; n < kScoreTiles; n += 2) {
+        std::uint32_t words[4];
+        load_tiles(words, k + n * 8 * kRowBytes + further(k_at, 2 * d));
+        SHMAP_UNROLL
+        for (int m = 0; m < kRowTiles; ++m) {
+          multiply_add<T>(scores[m][n], rows[m], TileB{{words[0], words[1]}});
+          multiply_add<T>(scores[m][n + 1], rows[m], TileB{{words[2], words[3]}});
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void mask(TileC (&scores)[kRowTiles][kScoreTiles],
+                                       const AttentionCall& call, const AttentionBlock& block,
+                                       int column) const {
+    column += 2 * (lane() % 4);
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const ScoreRow<T> row(call, block, row_of(m, half));
+        SHMAP_UNROLL
+        for (int n = 0; n < kScoreTiles; ++n) {
+          SHMAP_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            float& score = scores[m][n].value[2 * half + i];
+            score = row.template held<kPlain>(score, column + 8 * n + i);
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void exponentiate(TileC (&scores)[kRowTiles][kScoreTiles],
+                                               float factor) {
+    float by[kRowTiles][2];
+    bool changed = false;
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        float greatest = kNoScore;
+        SHMAP_UNROLL
+        for (int n = 0; n < kScoreTiles; ++n) {
+          const float* value = scores[m][n].value + 2 * half;
+          greatest = fmaxf(greatest, fmaxf(value[0], value[1]));
+        }
+        by[m][half] = running_[m][half].take(greatest_of<4>(greatest), factor);
+        changed = changed || by[m][half] != 1.0f;
+      }
+    }
+    // Most blocks have no row's greatest score.
+    if (__any_sync(kAllLanes, changed)) {
+      SHMAP_UNROLL
+      for (int m = 0; m < kRowTiles; ++m) {
+        SHMAP_UNROLL
+        for (int n = 0; n < kDepth / 8; ++n) {
+          SHMAP_UNROLL
+          for (int i = 0; i < 4; ++i) out_[m][n].value[i] *= by[m][i / 2];
+        }
+      }
+    }
+    SHMAP_UNROLL
+    for (int m = 0; m < kRowTiles; ++m) {
+      SHMAP_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        RunningRow& row = running_[m][half];
+        const float base = row.base();
+        SHMAP_UNROLL
+        for (int n = 0; n < kScoreTiles; ++n) {
+          SHMAP_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            float& value = scores[m][n].value[2 * half + i];
+            value = fast_exp2((value - base) * factor);
+            row.sum += value;
+          }
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ void multiply_values(const TileC (&scores)[kRowTiles][kScoreTiles],
+                                                  const unsigned char* v) {
+    const int v_at = below();
+    SHMAP_UNROLL
+    for (int c = 0; c < kScoreTiles; c += 2) {
+      TileA weights[kRowTiles];
+      SHMAP_UNROLL
+      for (int m = 0; m < kRowTiles; ++m) {
+        SHMAP_UNROLL
+        for (int w = 0; w < 4; ++w) {
+          const float* value = scores[m][c + w / 2].value + 2 * (w % 2);
+          weights[m].word[w] = round_pair<T>(value[0], value[1]);
+        }
+      }
+      SHMAP_UNROLL
+      for (int n = 0; n < kDepth / 8; n += 2) {
+        std::uint32_t words[4];
+        load_tiles_transposed(words, v + c * 8 * kRowBytes + further(v_at, n));
+        SHMAP_UNROLL
+        for (int m = 0; m < kRowTiles; ++m) {
+          multiply_add<T>(out_[m][n], weights[m], TileB{{words[0], words[1]}});
+          multiply_add<T>(out_[m][n + 1], weights[m], TileB{{words[2], words[3]}});
+        }
+      }
+    }
+  }
+
+  int first_row_;
+  RunningRow running_[kRowTiles][2];
+  TileC out_[kRowTiles][kDepth / 8];
+};
+
+template <class T, int kDepth, bool kPlain>
+__global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
+    attend_half(const SHMAP_CONSTANT AttentionCall call) {
+  using Tiles = HalfTiles<kDepth>;
+  SHMAP_DYNAMIC_SHARED(shared);
+  const Attention& a = call.a;
+  __shared__ AttentionBlock block;
+  if (threadIdx.x == 0) block = find_block<T>(a, Tiles::kRows, Tiles::kColumns);
+  __syncthreads();
+  const int k_rows = static_cast<int>(a.k_rows), q_rows = static_cast<int>(a.q_rows);
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * Tiles::kRowTiles;
+  const bool works = block.row + warp_row < q_rows;
+  unsigned char* const stages = shared + Tiles::kRows * Tiles::kRowBytes;
+  AsyncCopies copies;
+  load_rows<T, kDepth, Tiles::kRows>(copies, shared, static_cast<const T*>(block.q), a.q.row,
+                                     block.row, q_rows, static_cast<int>(a.depth),
+                                     call.q_lies_well);
+  HalfRows<T, kDepth, kPlain> rows(block.row + warp_row);
+  // First what causality leaves. The rest follows if some row has so little there that masked
+  // scores count.
+  int last = block.visible;
+  for (int first = 0;; first = last, last = block.all) {
+    // The first turn only begins to load.
+    SHMAP_KEEP_LOOP
+    for (int j = first - 1; j < last; ++j) {
+      if (j >= 0) {
+        copies.wait();
+        __syncthreads();
+      }
+      if (j + 1 < last) {
+        unsigned char* const to = stages + ((j + 1) & 1) * 2 * Tiles::kBlockBytes;
+        const int row = (j + 1) * Tiles::kColumns;
+        load_rows<T, kDepth, Tiles::kColumns>(copies, to, static_cast<const T*>(block.k), a.k.row,
+                                              row, k_rows, static_cast<int>(a.depth),
+                                              call.k_lies_well);
+        load_rows<T, kDepth, Tiles::kColumns>(copies, to + Tiles::kBlockBytes,
+                                              static_cast<const T*>(block.v), a.v.row, row, k_rows,
+                                              static_cast<int>(a.v_depth), call.v_lies_well);
+      }
+      if (j < first || !works) continue;
+      const unsigned char* const k = stages + (j & 1) * 2 * Tiles::kBlockBytes;
+      rows.take(call, block, shared + warp_row * Tiles::kRowBytes, k, k + Tiles::kBlockBytes,
+                j * Tiles::kColumns);
+    }
+    if (last == block.all || call.masked == kNoScore) break;
+    if (__syncthreads_or(works && rows.feels(call)) == 0) break;
+  }
+  if (works) rows.store(call, block);
+}
+
+template <class T>
+void attention_half(const AttentionCall& call, void* native_stream) {
+  const Attention& a = call.a;
+  const auto run = [&]<int kDepth>() {
+    using Tiles = HalfTiles<kDepth>;
+    const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
+    launch_with_shared("attention",
+                       call.plain ? attend_half<T, kDepth, true> : attend_half<T, kDepth, false>,
+                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner)),
+                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+  };
+  const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;
+  if (depth <= 64) return run.template operator()<64>();
+  if (depth <= 128) return run.template operator()<128>();
+  run.template operator()<256>();
+}
+
+}  // namespace shmap::cuda

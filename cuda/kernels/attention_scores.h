@@ -1,0 +1,195 @@
+// What the kernels of attention share: which rows and columns a block has, what becomes of a
+// product q kᵀ before the softmax, and the softmax's running sums. For the .cu files.
+//
+// The greatest score of a row may be −infinity, as long as all that was seen of it is masked so;
+// its exponentials are then 0 rather than NaN, and so is their sum at the end, of which 0 / 0 makes
+// the NaN that a softmax of such a row is. A NaN among the scores is passed over by the maximum and
+// reaches the sum, and so the whole row; so does +infinity, whose difference from itself is one.
+#pragma once
+#include <cuda_runtime.h>
+#include <math.h>
+
+#include <cstdint>
+
+#include "cuda/kernels/attention_parts.h"
+#include "cuda/kernels/scalar.h"
+#include "cuda/kernels/warp.h"
+
+// Before a loop: it is not to be taken apart.
+#if defined(__CUDACC__)
+#define SHMAP_KEEP_LOOP _Pragma("unroll 1")
+#else
+#define SHMAP_KEEP_LOOP
+#endif
+
+namespace shmap::cuda {
+
+inline constexpr float kNoScore = -HUGE_VALF;  // -infinity
+
+// 2^x, to 2 units in the last place; what would be subnormal is 0.
+__device__ __forceinline__ float fast_exp2(float x) {
+#if defined(__CUDA_ARCH__)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  const float y = exp2f(x);
+  return y < 1.17549435e-38f ? 0.0f : y;
+#endif
+}
+
+// threadIdx.x, read anew each time, so that what follows from it is computed where it is used
+// rather than kept in registers throughout a loop.
+__device__ __forceinline__ int thread_now() {
+#if defined(__CUDA_ARCH__)
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+#else
+  return static_cast<int>(threadIdx.x);
+#endif
+}
+
+// How many columns causality leaves to a row, counted from the first.
+__device__ __forceinline__ int columns_left(const Attention& a, int row) {
+  if (!a.causal) return static_cast<int>(a.k_rows);
+  return static_cast<int>(max(std::int64_t{0}, min(a.k_rows, row + a.causal_offset + 1)));
+}
+
+// The rows of a block of threads and the columns that it visits, in key blocks of kColumns. Kernels
+// have it in shared memory, where it takes no registers.
+struct AttentionBlock {
+  const void *q, *k, *v;  // the first row of each
+  int outer, inner;
+  int row;      // the first
+  int visible;  // key blocks with a column that causality leaves to some row
+  int all;      // key blocks
+};
+
+// The block of blockIdx.x; of each head the rows that have the most work come first.
+template <class T>
+__device__ __forceinline__ AttentionBlock find_block(const Attention& a, int rows, int columns) {
+  AttentionBlock block;
+  const int q_rows = static_cast<int>(a.q_rows), k_rows = static_cast<int>(a.k_rows);
+  const int tiles = (q_rows + rows - 1) / rows;
+  const int tile = static_cast<int>(blockIdx.x) % tiles;
+  const int head = static_cast<int>(blockIdx.x) / tiles;
+  block.outer = head / static_cast<int>(a.inner);
+  block.inner = head % static_cast<int>(a.inner);
+  const auto start = [&](const AttentionOperand& x) {
+    return static_cast<const T*>(x.data) + block.outer * x.outer + block.inner * x.inner;
+  };
+  block.q = start(a.q);
+  block.k = start(a.k);
+  block.v = start(a.v);
+  block.row = (a.causal ? tiles - 1 - tile : tile) * rows;
+  block.all = block.visible = (k_rows + columns - 1) / columns;
+  if (a.causal) {
+    const int last = min(block.row + rows, q_rows) - 1;
+    block.visible = (columns_left(a, last) + columns - 1) / columns;
+  }
+  return block;
+}
+
+// What is added to the scores of one row, and which of them are masked. T: the dtype of q.
+template <class T>
+class ScoreRow {
+ public:
+  // `row` may lie beyond the last, whose bias and mask it then has.
+  __device__ __forceinline__ ScoreRow(const AttentionCall& call, const AttentionBlock& block,
+                                      int row)
+      : call_(call), left_(columns_left(call.a, row)) {
+    const Attention& a = call.a;
+    const std::int64_t at = min(static_cast<std::int64_t>(row), a.q_rows - 1);
+    bias_ = block.outer * a.bias.outer + block.inner * a.bias.inner + at * a.bias.row;
+    mask_ = block.outer * a.mask.outer + block.inner * a.mask.inner + at * a.mask.row;
+  }
+
+  // What is held of the score of `column`, whose product is given.
+  template <bool kPlain>
+  __device__ __forceinline__ float held(float product, int column) const {
+    const Attention& a = call_.a;
+    if (column >= static_cast<int>(a.k_rows)) return kNoScore;
+    if (column >= left_) return call_.masked;
+    if constexpr (kPlain) return product;
+    if (a.mask.data != nullptr &&
+        static_cast<const std::uint8_t*>(a.mask.data)[mask_ + column * a.mask.column] == 0)
+      return call_.masked;
+    float score = product * a.scale;
+    if (a.bias.data != nullptr) {
+      const std::int64_t at = bias_ + column * a.bias.column;
+      score += a.bias_dtype == DType::f32
+                   ? static_cast<const float*>(a.bias.data)[at]
+                   : static_cast<float>(scalar::widen(static_cast<const T*>(a.bias.data)[at]));
+    }
+    return score;
+  }
+
+ private:
+  const AttentionCall& call_;
+  int left_;
+  std::int64_t bias_, mask_;
+};
+
+// The softmax of a row as far as it has come, of which a thread has a part of the columns.
+struct RunningRow {
+  float greatest = kNoScore;  // of the row
+  float sum = 0.0f;           // of this thread's exponentials
+
+  // Takes in the greatest score of more columns, and says what everything summed before is to be
+  // multiplied by. The exponential of a score is then fast_exp2((score - base()) * factor).
+  __device__ __forceinline__ float take(float more, float factor) {
+    const float before = greatest;
+    greatest = fmaxf(before, more);
+    const float by = fast_exp2((before - base()) * factor);
+    sum *= by;
+    return by;
+  }
+  __device__ __forceinline__ float base() const { return greatest == kNoScore ? 0.0f : greatest; }
+  // Whether a masked score counts beside the greatest.
+  __device__ __forceinline__ bool feels(float masked, float factor) const {
+    return fast_exp2((masked - greatest) * factor) > 0.0f;
+  }
+};
+
+// The greatest of, and the sum over, `lanes` neighbouring lanes (a power of two), in all of them.
+template <int lanes>
+__device__ __forceinline__ float greatest_of(float value) {
+  SHMAP_UNROLL
+  for (int distance = 1; distance < lanes; distance *= 2)
+    value = fmaxf(value, shuffle_xor(value, distance));
+  return value;
+}
+template <int lanes>
+__device__ __forceinline__ float sum_of(float value) {
+  SHMAP_UNROLL
+  for (int distance = 1; distance < lanes; distance *= 2) value += shuffle_xor(value, distance);
+  return value;
+}
+
+// Two neighbours of the result, where `column` is even; what lies beyond v_depth is left out.
+template <class T>
+__device__ __forceinline__ void store_pair(const AttentionCall& call, std::int64_t row_start,
+                                           int column, float low, float high) {
+  const Attention& a = call.a;
+  const int depth = static_cast<int>(a.v_depth);
+  if (column >= depth) return;
+  const auto store = [&]<class Out>(Out* out, Out first, Out second) {
+    struct alignas(2 * sizeof(Out)) Pair {
+      Out first, second;
+    };
+    out += row_start + column;
+    if (call.out_in_pairs) {
+      *reinterpret_cast<Pair*>(out) = {first, second};
+      return;
+    }
+    out[0] = first;
+    if (column + 1 < depth) out[1] = second;
+  };
+  if (a.out_dtype == DType::f32)
+    store(static_cast<float*>(a.out), low, high);
+  else
+    store(static_cast<T*>(a.out), scalar::narrow<T>(low), scalar::narrow<T>(high));
+}
+
+}  // namespace shmap::cuda
