@@ -34,6 +34,8 @@ class EqnTable {
     raw(e.primitive);
     raw(e.in.size());
     for (const Atom& a : e.in) add(a);
+    // Where variance is not checked, they may declare more axes than they have, and not the same.
+    for (const VarRef& v : e.out) raw(v->type.axes().mask());
     if (e.params.get() != &no_params) append_key(*e.params, bytes_);
     const std::size_t size = bytes_.size() - begin;
     const std::uint64_t hash = hash_of(bytes_.data() + begin, size);
