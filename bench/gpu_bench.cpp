@@ -5,9 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +12,7 @@
 #include <vector>
 
 #include "bench/support/data.h"
+#include "bench/support/gpu_main.h"
 #include "bench/support/gpu_sizes.h"
 #include "bench/support/queued.h"
 #include "bench/support/rows.h"
@@ -269,14 +267,4 @@ std::vector<Row> all_rows() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const char* devices = std::getenv("SHMAP_DEVICES");
-  if (devices == nullptr) devices = "cuda:0x8";
-  try {
-    init(argc, argv, {.devices = devices});
-    return bench::bench_main(argc, argv, "gpu", all_rows(), {{"devices", devices}});
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "gpu_bench: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::gpu_main(argc, argv, "gpu", all_rows); }

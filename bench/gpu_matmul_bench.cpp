@@ -2,14 +2,12 @@
 // `cuda:0x8` unless SHMAP_DEVICES says otherwise; bench/README.md describes the rows.
 #include <shmap/shmap.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "bench/support/collective_matmul.h"
+#include "bench/support/gpu_main.h"
 #include "bench/support/gpu_sizes.h"
 #include "bench/support/product_sample.h"
 #include "bench/support/queued.h"
@@ -87,14 +85,4 @@ std::vector<Row> all_rows() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  const char* devices = std::getenv("SHMAP_DEVICES");
-  if (devices == nullptr) devices = "cuda:0x8";
-  try {
-    init(argc, argv, {.devices = devices});
-    return bench::bench_main(argc, argv, "gpu_matmul", all_rows(), {{"devices", devices}});
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "gpu_matmul_bench: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return bench::gpu_main(argc, argv, "gpu_matmul", all_rows); }
