@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "cuda/host_reads.h"
 #include "cuda_sim.h"
 #include "shmap/error.h"
+#include "tests/support/timeline_scope.h"
 
 namespace shmap::cuda {
 namespace {
@@ -442,7 +444,8 @@ TEST_F(CudaDeviceLayer, TheTimelineHasTheTasksOfStreamsAndGraphs) {
   open("cuda:0x4");
   run(device().compute, [] {}).wait();
   TimelineRecorder recorder;
-  set_timeline_sink(&recorder);
+  std::optional<test::TimelineScope> recording;
+  recording.emplace(recorder, *backend);
   const auto nap = [] { std::this_thread::sleep_for(std::chrono::microseconds(200)); };
   const std::int64_t begin = timeline_now();
   run(device(2).comm, nap, {}, "eager");
@@ -455,7 +458,7 @@ TEST_F(CudaDeviceLayer, TheTimelineHasTheTasksOfStreamsAndGraphs) {
   }
   for (int i = 0; i < 3; ++i) launch(*graph);
   backend->synchronize();
-  set_timeline_sink(nullptr);
+  recording.reset();
   constexpr std::int64_t kSlack = 5'000'000;  // of the two clocks
   const std::int64_t end = timeline_now() + kSlack;
   std::int64_t last_end = 0;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
+#include "tests/support/timeline_scope.h"
 
 namespace shmap::cpu {
 namespace {
@@ -325,7 +327,8 @@ TEST(Timeline, HasEveryTaskOnce) {
     const auto backend = make(with(mode));
     TimelineRecorder recorder;
     auto nothing = [](const TaskContext&) {};
-    set_timeline_sink(&recorder);
+    std::optional<test::TimelineScope> recording;
+    recording.emplace(recorder, *backend);
     for (int i = 0; i < 10; ++i) {
       const LocalDevice& d = backend->devices()[static_cast<std::size_t>(i) % 8];
       Task task = task_of(nothing, i % 2 == 0 ? 0 : kLarge, 1 + i % 3);
@@ -341,7 +344,7 @@ TEST(Timeline, HasEveryTaskOnce) {
       backend->enqueue_group(both, task, {});
     }
     backend->synchronize();
-    set_timeline_sink(nullptr);
+    recording.reset();
     enqueue(*backend, backend->devices()[0].compute, task_of(nothing)).wait();
     const std::vector<TimelineEvent> events = recorder.take();
     ASSERT_EQ(events.size(), 12u);

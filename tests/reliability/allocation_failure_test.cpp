@@ -243,30 +243,12 @@ TEST(AllocationFailure, NamesTheMemorySpace) {
   EXPECT_EQ((in.split + 1).to_vector<std::int32_t>().back(), 64);
 }
 
-class Limits {  // of every memory space: what it holds and `more` bytes; restored at the end
- public:
-  explicit Limits(std::int64_t more) {
-    for (MemorySpace* space : runtime().backend().spaces()) {
-      before_.push_back(space->limit());
-      space->trim();
-      space->set_limit(space->bytes_in_use() + more);
-    }
-  }
-  ~Limits() {
-    std::size_t i = 0;
-    for (MemorySpace* space : runtime().backend().spaces()) space->set_limit(before_[i++]);
-  }
-
- private:
-  std::vector<std::int64_t> before_;
-};
-
 TEST(MemoryLimit, IsAnErrorThatSaysWhatIsHeld) {
   const Array x = device_put(zeros({512, 1024}, i32), {mesh(), P("i", "j")});  // 256 KiB a device
   x.block_until_ready();
   const std::vector<std::int64_t> held = test::bytes_in_use();
   {
-    Limits limits(100'000);
+    test::MemoryLimits limits(100'000);
     for (int attempt = 0; attempt < 100; ++attempt) {
       test::expect_error<OutOfMemory>(
           [&] { (x + 1).block_until_ready(); },
@@ -289,7 +271,7 @@ TEST(MemoryLimit, HoldsInsideABody) {
       shard_map([](Array b) { return psum(b + 1, "i"); }, mesh(), {P("i", "j")}, P(none, "j"));
   const std::vector<std::int64_t> held = test::bytes_in_use();
   {
-    Limits limits(100'000);
+    test::MemoryLimits limits(100'000);
     for (int attempt = 0; attempt < 100; ++attempt)
       EXPECT_THROW(f(x).block_until_ready(), OutOfMemory);
   }

@@ -115,30 +115,12 @@ TEST(JitFaults, OfAllocationsAreCleanWhereverTheyCome) {
   EXPECT_GT(failures, 10);
 }
 
-class Limits {  // of every memory space: what it holds and `more` bytes; restored at the end
- public:
-  explicit Limits(std::int64_t more) {
-    for (MemorySpace* space : runtime().backend().spaces()) {
-      before_.push_back(space->limit());
-      space->trim();
-      space->set_limit(space->bytes_in_use() + more);
-    }
-  }
-  ~Limits() {
-    std::size_t i = 0;
-    for (MemorySpace* space : runtime().backend().spaces()) space->set_limit(before_[i++]);
-  }
-
- private:
-  std::vector<std::int64_t> before_;
-};
-
 TEST(JitFaults, OfTheMemoryLimitSayWhatIsHeld) {
   const Array x = device_put(ones({512, 1024}, i32), {mesh(), P("i", "j")});  // 256 KiB a device
   x.block_until_ready();
   const auto f = jit([](Array a) { return cumsum(a, 0) + 1; });
   const auto expect_refused = [&] {
-    Limits limits(100'000);
+    test::MemoryLimits limits(100'000);
     for (int k = 0; k < 20; ++k) {
       test::expect_error<OutOfMemory>([&] { f(x).block_until_ready(); },
                                       {"out of memory on ", "SHMAP_MEMORY_LIMIT"});
@@ -154,7 +136,7 @@ TEST(JitFaults, OfTheMemoryLimitSayWhatIsHeld) {
   expect_refused();  // replayed, where every result is held
   kept.clear();
   {
-    Limits limits(100'000);
+    test::MemoryLimits limits(100'000);
     for (int k = 0; k < 20; ++k) EXPECT_EQ(f(x).to_vector<std::int32_t>(), wanted);
   }
   EXPECT_EQ(y.to_vector<std::int32_t>(), wanted);

@@ -10,6 +10,7 @@
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
 #include "tests/support/child_process.h"
+#include "tests/support/timeline_scope.h"
 
 namespace shmap {
 namespace {
@@ -52,10 +53,11 @@ Events events_of(Array (*body)(Array, Array), int columns_of_rhs) {
   Backend& backend = runtime().backend();
   backend.synchronize();
   TimelineRecorder recorder;
-  set_timeline_sink(&recorder);
-  const Array out = shard_map(body, mesh, {P("i"), P()}, P("i"))(lhs, rhs);
-  backend.synchronize();
-  set_timeline_sink(nullptr);
+  {
+    const test::TimelineScope recording(recorder, backend);
+    const Array out = shard_map(body, mesh, {P("i"), P()}, P("i"))(lhs, rhs);
+    backend.synchronize();
+  }
   if (recorder.lost() != 0) throw Error("events were lost");
   return recorder.take();
 }

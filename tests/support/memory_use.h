@@ -1,4 +1,4 @@
-// What the memory spaces hold, for tests that nothing leaks.
+// What the memory spaces hold, for tests that nothing leaks, and how much they may hold.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -15,5 +15,26 @@ inline std::vector<std::int64_t> bytes_in_use() {
   for (MemorySpace* space : backend.spaces()) bytes.push_back(space->bytes_in_use());
   return bytes;
 }
+
+// The limit of every memory space is what it holds and `more` bytes, until the scope ends.
+class MemoryLimits {
+ public:
+  explicit MemoryLimits(std::int64_t more) {
+    for (MemorySpace* space : runtime().backend().spaces()) {
+      before_.push_back(space->limit());
+      space->trim();
+      space->set_limit(space->bytes_in_use() + more);
+    }
+  }
+  ~MemoryLimits() {
+    std::size_t i = 0;
+    for (MemorySpace* space : runtime().backend().spaces()) space->set_limit(before_[i++]);
+  }
+  MemoryLimits(const MemoryLimits&) = delete;
+  MemoryLimits& operator=(const MemoryLimits&) = delete;
+
+ private:
+  std::vector<std::int64_t> before_;
+};
 
 }  // namespace shmap::test
