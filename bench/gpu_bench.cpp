@@ -216,6 +216,56 @@ Work psum_row() {
       });
 }
 
+// ----------------------------------------------------------------------------------- attention
+
+// Of bf16, as one writes it; of the first head four rows are compared.
+Work attention() {
+  const bench::AttentionSize size = bench::attention_size();
+  const auto rows = std::size_t(size.rows), depth = std::size_t(size.depth);
+  const Shape shape{std::size_t(size.batch), std::size_t(size.heads), rows, depth};
+  const std::size_t items = std::size_t(size.batch * size.heads) * rows * depth;
+  const auto draw = [&](std::uint64_t seed) {
+    return bench::rounded_to_bf16(bench::random_floats(items, seed));
+  };
+  const Values q = draw(5), k = draw(6), v = draw(7);
+  const double scale = 1 / std::sqrt(double(depth));
+  std::vector<std::pair<std::int64_t, Doubles>> want;
+  for (std::size_t part = 0; part < 4; ++part) {
+    const std::size_t row = part * (rows - 1) / 3;
+    Doubles result(depth);
+    double sum = 0;
+    for (std::size_t c = 0; c < rows; ++c) {
+      double score = 0;
+      for (std::size_t d = 0; d < depth; ++d)
+        score += double(q[row * depth + d]) * k[c * depth + d];
+      const double weight = std::exp(score * scale);
+      sum += weight;
+      for (std::size_t d = 0; d < depth; ++d) result[d] += weight * v[c * depth + d];
+    }
+    for (double& value : result) value /= sum;
+    want.push_back({std::int64_t(row), result});
+  }
+  const auto upload = [&](const Values& values) {
+    return astype(array<float>(values, shape), bf16);
+  };
+  auto f = jit([scale = float(scale)](Array q, Array k, Array v) {
+    const Array scores = einsum("bhqd,bhkd->bhqk", q, k) * scale;
+    return einsum("bhqk,bhkd->bhqd", softmax(scores), v);
+  });
+  // Means of so many random values are small.
+  const double tolerance = 0.05 / std::sqrt(double(rows));
+  return bench::queued([f, q = upload(q), k = upload(k), v = upload(v)] { return f(q, k, v); },
+                       [want, tolerance](const Array& y) {
+                         for (const auto& [row, of_row] : want) {
+                           const Array got = astype(y[{0, 0, row}], f32);
+                           const std::string fault =
+                               bench::difference(got.to_vector<float>(), of_row, tolerance);
+                           if (!fault.empty()) return "row " + std::to_string(row) + ": " + fault;
+                         }
+                         return std::string();
+                       });
+}
+
 // ------------------------------------------------------------------------- a transformer layer
 
 namespace layer = bench::transformer;
@@ -260,6 +310,7 @@ std::vector<Row> all_rows() {
   rows.push_back({"psum_64mb",
                   {.bytes = 4.0 * double(scaled(bench::kSummandFloats)), .bus_factor = 2.0 * 7 / 8},
                   psum_row});
+  rows.push_back({"attention", {.flops = bench::attention_size().flops()}, attention});
   rows.push_back({"transformer", {.flops = layer::kForwardFlops}, transformer});
   rows.push_back({"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad});
   return rows;

@@ -47,6 +47,8 @@ std::vector<RingProduct> ring_products() {
   return all;
 }
 
+AttentionSize attention_size() { return {4, 16, scaled(4096), 128}; }
+
 std::vector<std::int64_t> matrix_rows() { return {4096, 8192, 16384}; }
 
 }  // namespace shmap::bench

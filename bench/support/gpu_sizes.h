@@ -34,6 +34,13 @@ std::vector<RingProduct> ring_products();  // 2, 4, 8 devices by 1024, 2048, 409
 constexpr std::int64_t kColumns = 4096;
 std::vector<std::int64_t> matrix_rows();  // 4096, 8192, 16384
 
+// Attention: batch, heads, rows of q and of k, features of each.
+struct AttentionSize {
+  std::int64_t batch, heads, rows, depth;
+  double flops() const { return 4.0 * double(batch * heads) * double(rows) * double(rows * depth); }
+};
+AttentionSize attention_size();  // 4, 16, 4096, 128; the rows scaled
+
 constexpr std::int64_t kSummands = 8, kSummandFloats = std::int64_t{16} << 20;  // psum, 64 MB each
 constexpr int kChained = 100, kBranches = 8;                                    // of the replays
 
