@@ -18,7 +18,7 @@ std::vector<CommunicatorOption>& options() {
 const CommunicatorOption* demanded() {
   const std::string name = env::text(env::Var::communicator);
   if (name == "auto") return nullptr;
-  static constexpr CommunicatorOption kInProcess = {"in_process", nullptr};
+  static constexpr CommunicatorOption kInProcess = {"in_process", nullptr, nullptr};
   if (name == kInProcess.name) return &kInProcess;
   std::string known = "auto, in_process";
   for (const CommunicatorOption& option : options()) {
@@ -42,16 +42,25 @@ Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
                           " has devices of other processes, and there is no communicator between "
                           "processes in this build");
   }
-  // A permutation of one rank moves nothing.
-  if (blocks.cliques.ranks == 1 || (only != nullptr && only->find == nullptr)) return in_process;
-  if (only != nullptr) {
+  if (blocks.cliques.ranks == 1) return in_process;  // a permutation of one rank moves nothing
+  if (only != nullptr && only->find != nullptr) {
     std::string why_not;
     if (Communicator* found = only->find(blocks, kind, /*demanded=*/true, &why_not)) return *found;
     throw CollectiveError(std::string(blocks.primitive.name) + ": SHMAP_COMMUNICATOR=" +
                           only->name + ", which cannot carry it: " + why_not);
   }
-  for (const CommunicatorOption& option : options())
-    if (Communicator* found = option.find(blocks, kind, /*demanded=*/false, nullptr)) return *found;
+  if (only == nullptr) {
+    for (const CommunicatorOption& option : options())
+      if (Communicator* found = option.find(blocks, kind, false, nullptr)) return *found;
+  }
+  for (const CommunicatorOption& option : options()) {
+    if (option.in_process_cannot == nullptr) continue;
+    const std::string why_not = option.in_process_cannot(blocks, kind);
+    if (!why_not.empty()) {
+      throw CollectiveError(std::string(blocks.primitive.name) +
+                            ": no communicator carries it: " + why_not);
+    }
+  }
   return in_process;
 }
 

@@ -69,9 +69,9 @@ enum class CollectiveKind : std::uint8_t {
   broadcast
 };
 
-// The one for this call: by the devices of its cliques and by its kind, never by a timing, so that
-// every run of a program takes the same (collectives/choose.h). CollectiveError where there is none
-// that reaches all of them, or where SHMAP_COMMUNICATOR asks for one that cannot.
+// The one for this call: by the devices of its cliques, its kind and its bytes, never by a timing,
+// so that every run of a program takes the same (collectives/choose.h). CollectiveError where there
+// is none that reaches all of them, or where SHMAP_COMMUNICATOR asks for one that cannot.
 Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind);
 
 }  // namespace shmap

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "collectives/choose.h"
+#include "collectives/link_model.h"
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
 #include "collectives/nccl/nccl_communicator.h"
@@ -74,21 +75,31 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
   const Cliques& cliques = cliques_of(g);
   // Virtual devices of one GPU have nothing to send: their tables say where a block is.
   if (!demanded && !cliques.distinct) return nullptr;
-  // A block that moves as it is, between GPUs that reach each other, is moved by copy engines: the
-  // processors go on computing.
-  const bool moves = kind == CollectiveKind::permute || kind == CollectiveKind::broadcast;
-  if (!demanded && moves && cliques.peers) return nullptr;
+  if (!demanded && cliques.peers &&
+      goes_in_process(kind, static_cast<int>(g.cliques.ranks), g.in_bytes, g.out_bytes))
+    return nullptr;
   const Api* api = find(why_not);
   if (api == nullptr) return nullptr;
   if (!cliques.distinct && !gpus_may_be_shared(*api, why_not)) return nullptr;
   return &communicator;
 }
 
+// Copies between GPUs that do not reach each other's memory are the driver's affair, which leads
+// them through the host. A kernel would read what it may not.
+std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
+  if (kind == CollectiveKind::permute || kind == CollectiveKind::broadcast) return "";
+  if (g.mesh.backend().kind() != DeviceKind::cuda || cliques_of(g).peers) return "";
+  std::string why_not;
+  const bool found = find(&why_not) != nullptr;
+  return "its GPUs do not reach each other's memory, and only NCCL can lead it through the host; " +
+         (found ? std::string("unset SHMAP_COMMUNICATOR") : why_not);
+}
+
 }  // namespace
 }  // namespace nccl
 
 void register_nccl_communicator() {
-  register_communicator({"nccl", nccl::find_communicator});
+  register_communicator({"nccl", nccl::find_communicator, nccl::in_process_cannot});
   cuda::set_wait_check(nccl::check_all);
 }
 

@@ -161,9 +161,9 @@ bool is_pinned(const Runtime& r, const void* p) {
 
 void expose_memory(Runtime& r, int device) {
   ++r.exposed;
-  const Device& own = *r.devices[device];
   for (std::size_t i = 0; i < r.devices.size(); ++i) {
-    if (static_cast<int>(i) != device && !own.peers[i]) continue;
+    const bool own = device < 0 || static_cast<int>(i) == device;
+    if (!own && !r.devices[device]->peers[i]) continue;
     const Arena& arena = r.devices[i]->arena;
     mprotect(arena.base, arena.size, PROT_READ | PROT_WRITE);
   }

@@ -162,7 +162,7 @@ int device_at(const Runtime& r, const void* p);  // -1: none
 // True where [p, p + bytes) lies within one allocation of that device.
 bool within_allocation(const Runtime& r, int device, const void* p, std::size_t bytes);
 bool is_pinned(const Runtime& r, const void* p);
-// Around work of a device, where device memory is protected from the host.
+// Around work of a device (-1: of all), where device memory is protected from the host.
 void expose_memory(Runtime& r, int device);
 void hide_memory(Runtime& r);
 

@@ -74,7 +74,9 @@ void run_work(Runtime& r, Lock& lock, const Work& work) {
     const bool on_host = work.kind == Work::Kind::host;
     if (!on_host) {
       r.executing = true;
-      if (r.protect) expose_memory(r, device);
+      // Drivers copy between GPUs that do not reach each other through the host, and so does NCCL.
+      const bool everywhere = work.kind == Work::Kind::memcpy || work.kind == Work::Kind::custom;
+      if (r.protect) expose_memory(r, everywhere ? -1 : device);
     }
     if (work.kind == Work::Kind::kernel) ++r.launches;
     ++r.running;
