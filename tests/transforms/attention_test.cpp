@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <random>
 #include <sstream>
 #include <string>
@@ -101,6 +103,29 @@ TEST(FindAttention, HeadsBeforeRows) {
                 three({2, 4, 24, 16}, bf16)),
             "attention[k_dims=(0, 1, 2, 3) out_dims=(0, 1, 2, 3) out_dtype=bfloat16 "
             "q_dims=(0, 1, 2, 3) scale=0.25 v_dims=(0, 1, 2, 3)]");
+}
+
+// The types of a mapped body vary, and the mask is cast to what it is selected from.
+TEST(FindAttention, BlocksThatVary) {
+  const Mesh mesh = make_mesh({2, 4}, {"i", "j"});
+  const P spec("i", none, "j");
+  const auto mapped = shard_map(
+      [](Array q, Array k, Array v, Array bias, Array keep) {
+        Array s = einsum("bqhd,bkhd->bhqk", q, k) + bias;
+        s = where(keep, where(rows(12) >= columns(12), s, -kInf), -kInf);
+        return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+      },
+      mesh, {spec, spec, spec, P(), P("i")}, spec);
+  const ShapedArray t({4, 12, 8, 16}, f32);
+  const ClosedJaxpr j =
+      make_jaxpr(mapped)(t, t, t, ShapedArray({12}, f32), ShapedArray({4, 1, 1, 12}, bool_));
+  const std::vector<const Jaxpr*> bodies = inner_jaxprs(*j.impl().jaxpr->eqns.at(0).params);
+  const JaxprRef made = find_attention(simplify(*bodies.at(0)), takes_all);
+  typecheck_jaxpr(*made);
+  const std::string text = to_string(*made);
+  EXPECT_THAT(text, HasSubstr("attention[bias_dims=(-1, -1, -1, 0) causal_offset=0"));
+  EXPECT_THAT(text, HasSubstr("mask_dims=(0, -1, -1, 3)"));
+  EXPECT_THAT(text, Not(HasSubstr("iota")));
 }
 
 // Transpositions of operands and of the result go; so does the f32 between products of halves.
@@ -433,17 +458,56 @@ TEST(PlannedAttention, HeadsBeforeRowsAndOneRow) {
                    numbers({36, 16}, f32, 3));
 }
 
+// Dims of operands, scores and results in any order but for features, products either way round, a
+// bias and a mask of some of the scores' dims.
+TEST(PlannedAttention, LayoutsAtRandom) {
+  const std::map<char, int> extents = {{'b', 2}, {'h', 3}, {'q', 5}, {'k', 9}, {'d', 8}, {'e', 4}};
+  std::mt19937 engine(7);
+  const auto shuffled = [&](std::string labels) {
+    std::shuffle(labels.begin(), labels.end(), engine);
+    return labels;
+  };
+  const auto drawn = [&](const std::string& labels, bool some) {
+    Shape shape;
+    for (char c : labels) shape.push_back(some && engine() % 2 ? 1 : extents.at(c));
+    return numbers(shape, f32, static_cast<unsigned>(engine()));
+  };
+  for (int trial = 0; trial < 24; ++trial) {
+    const std::string q = shuffled("bqh") + "d", k = shuffled("bkh") + "d",
+                      v = shuffled("bkh") + "e", s = shuffled("bhqk"), y = shuffled("bqh") + "e";
+    const bool k_first = engine() % 2, v_first = engine() % 2, biased = engine() % 2,
+               masked = engine() % 2;
+    const int softened = static_cast<int>(s.find('k'));
+    SCOPED_TRACE(q + " " + k + " " + v + " " + s + " " + y);
+    const auto product = [](const std::string& a, const std::string& b, const std::string& to,
+                            bool swapped, Array x, Array z) {
+      return swapped ? einsum(b + "," + a + "->" + to, z, x)
+                     : einsum(a + "," + b + "->" + to, x, z);
+    };
+    expect_attention(
+        [=](Array x, Array z, Array w, Array bias, Array keep) {
+          Array scores = product(q, k, s, k_first, x, z) * 0.5f;
+          if (biased) scores = scores + bias;
+          if (masked) scores = where(keep > -1.f, scores, -1e30f);
+          return product(s, v, y, v_first, softmax(scores, softened), w);
+        },
+        f32, drawn(q, false), drawn(k, false), drawn(v, false), drawn(s, true), drawn(s, true));
+  }
+}
+
 // Rows of which nothing is left: a mean of v, or NaN, as operation by operation.
 TEST(PlannedAttention, RowsThatAreMaskedWhole) {
   const Array q = numbers({20, 16}, f32, 1), k = numbers({36, 16}, f32, 2),
               v = numbers({36, 16}, f32, 3);
   for (const float masked : {-1e30f, -kInf}) {
-    expect_attention(
-        [masked](Array q, Array k, Array v) {
-          const Array s = where(rows(20) - 5 >= columns(36), matmul(q, transpose(k)), masked);
-          return matmul(softmax(s), v);
-        },
-        f32, q, k, v);
+    for (const int offset : {-1000000, -20, -5, 1000000}) {
+      expect_attention(
+          [masked, offset](Array q, Array k, Array v) {
+            const Array s = matmul(q, transpose(k));
+            return matmul(softmax(where(rows(20) + offset >= columns(36), s, masked)), v);
+          },
+          f32, q, k, v);
+    }
   }
 }
 
