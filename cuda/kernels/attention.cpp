@@ -18,17 +18,18 @@ constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
 struct Strides {
   const void* data;
-  std::int64_t outer, inner, row, depth, rows;
+  std::int64_t outer, inner, row, depth;
 };
 
-// Whether all rows begin at multiples of `bytes` and are whole pieces of so many.
+// Whether all rows begin at multiples of `bytes`, also where there would be more of them, and are
+// whole pieces of so many.
 bool lies_in_pieces(const Attention& a, const Strides& s, int item, int bytes) {
   const auto whole = [&](std::int64_t extent, std::int64_t stride) {
-    return extent <= 1 || stride * item % bytes == 0;
+    return extent == 1 || stride * item % bytes == 0;
   };
   return reinterpret_cast<std::uintptr_t>(s.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
          s.depth * item % bytes == 0 && whole(a.outer, s.outer) && whole(a.inner, s.inner) &&
-         whole(s.rows, s.row);
+         s.row * item % bytes == 0;
 }
 
 }  // namespace
@@ -69,15 +70,15 @@ void attention(const Attention& a, void* native_stream) {
     call.masked = std::fmin(std::fmax(a.masked / a.scale, -most), most);
   }
   const int item = static_cast<int>(itemsize(a.dtype));
-  const auto lies_well = [&](const AttentionOperand& x, std::int64_t depth, std::int64_t rows) {
-    return lies_in_pieces(a, {x.data, x.outer, x.inner, x.row, depth, rows}, item, 16);
+  const auto lies_well = [&](const AttentionOperand& x, std::int64_t depth) {
+    return lies_in_pieces(a, {x.data, x.outer, x.inner, x.row, depth}, item, 16);
   };
-  call.q_lies_well = lies_well(a.q, a.depth, a.q_rows);
-  call.k_lies_well = lies_well(a.k, a.depth, a.k_rows);
-  call.v_lies_well = lies_well(a.v, a.v_depth, a.k_rows);
+  call.q_lies_well = lies_well(a.q, a.depth);
+  call.k_lies_well = lies_well(a.k, a.depth);
+  call.v_lies_well = lies_well(a.v, a.v_depth);
   const int out_item = static_cast<int>(itemsize(a.out_dtype));
   call.out_in_pairs = lies_in_pieces(
-      a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth, a.q_rows}, out_item, 2 * out_item);
+      a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth}, out_item, 2 * out_item);
   if (a.dtype == f16) return attention_f16(call, native_stream);
   if (a.dtype == bf16) return attention_bf16(call, native_stream);
   attention_f32(call, native_stream);
