@@ -77,8 +77,8 @@ void attention(const Attention& a, void* native_stream) {
   call.k_lies_well = lies_well(a.k, a.depth);
   call.v_lies_well = lies_well(a.v, a.v_depth);
   const int out_item = static_cast<int>(itemsize(a.out_dtype));
-  call.out_in_pairs = lies_in_pieces(
-      a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth}, out_item, 2 * out_item);
+  call.out_in_pairs = lies_in_pieces(a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth},
+                                     out_item, 2 * out_item);
   if (a.dtype == f16) return attention_f16(call, native_stream);
   if (a.dtype == bf16) return attention_bf16(call, native_stream);
   attention_f32(call, native_stream);
