@@ -69,7 +69,7 @@ std::string find_name(const void* function) {
   struct link_map* map = nullptr;
   if (dladdr1(function, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0) return "";
   if (info.dli_sname != nullptr && info.dli_saddr == function) return demangle(info.dli_sname);
-  static std::map<std::string, Symbols> files;
+  static auto& files = *new std::map<std::string, Symbols>;  // kernels may run to the very end
   const std::string path = map == nullptr || *map->l_name == '\0' ? "/proc/self/exe" : map->l_name;
   auto known = files.find(path);
   if (known == files.end()) known = files.emplace(path, read_symbols(path)).first;
@@ -83,7 +83,7 @@ std::string find_name(const void* function) {
 
 // The caller holds the runtime's mutex.
 std::string name_of_function(const void* function) {
-  static std::unordered_map<const void*, std::string> names;
+  static auto& names = *new std::unordered_map<const void*, std::string>;
   const auto known = names.find(function);
   if (known != names.end()) return known->second;
   std::string name = find_name(function);

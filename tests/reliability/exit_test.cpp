@@ -1,3 +1,4 @@
+// shmap-test: gpu
 // Leaving the process while arrays live and tasks run: no crash, no hang, and the program's own
 // exit code. Libraries that are opened late are destroyed early at exit, while a worker may be
 // inside.
@@ -17,11 +18,13 @@ namespace shmap {
 namespace {
 
 using test::ChildResult;
+using test::executors;
 using test::in_child;
 
-const char* const kExecutors[] = {"inline", "async", "seeded:3"};
-
 Array kept_until_exit;
+
+// An extent of a product: the simulator's take their time.
+std::int64_t extent(std::int64_t n) { return test::gpus_are_simulated() ? n / 4 : n; }
 
 void expect_left(const ChildResult& r, const std::string& output) {
   EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
@@ -29,16 +32,16 @@ void expect_left(const ChildResult& r, const std::string& output) {
 }
 
 // Ones over all devices: a product of them is work for the workers, on all of them.
-Array split_ones(DType dtype, int n) {
+Array split_ones(DType dtype, std::int64_t n) {
   return device_put(ones({n, n}, dtype), {make_mesh({8}, "i"), P("i")});
 }
 
 TEST(Exit, WithArraysAlive) {
-  for (const char* executor : kExecutors) {
+  for (const char* executor : executors()) {
     SCOPED_TRACE(executor);
     expect_left(in_child({{"SHMAP_EXECUTOR", executor}},
                          [] {
-                           kept_until_exit = split_ones(f32, 512);
+                           kept_until_exit = split_ones(f32, extent(512));
                            static Array product = matmul(kept_until_exit, kept_until_exit);
                            static Array unwaited = matmul(product, kept_until_exit);
                            std::printf("done");
@@ -65,7 +68,7 @@ TEST(Exit, WhileTheFirstProductRuns) {
     SCOPED_TRACE(k);
     expect_left(in_child({{"SHMAP_EXECUTOR", "async"}, {"SHMAP_WORKERS", "4"}},
                          [&] {
-                           const Array x = split_ones(dtypes[k % 3], 128);
+                           const Array x = split_ones(dtypes[k % 3], extent(128));
                            kept_until_exit = matmul(x, x);
                            std::this_thread::sleep_for(std::chrono::microseconds(250 * k));
                            std::printf("done");
@@ -79,7 +82,7 @@ TEST(Exit, FromAnotherThreadWhileTheFirstProductRuns) {
     SCOPED_TRACE(k);
     expect_left(in_child({{"SHMAP_EXECUTOR", "async"}, {"SHMAP_WORKERS", "4"}},
                          [&] {
-                           const Array x = split_ones(f32, 128);
+                           const Array x = split_ones(f32, extent(128));
                            std::thread([&] {
                              kept_until_exit = matmul(x, x);
                              std::this_thread::sleep_for(std::chrono::microseconds(500 * k));
@@ -93,6 +96,8 @@ TEST(Exit, FromAnotherThreadWhileTheFirstProductRuns) {
 
 // What is queued and nobody reads is never run: it would take a core half a minute.
 TEST(Exit, LeavesWhatIsQueued) {
+  if (test::gpus_are_simulated())
+    GTEST_SKIP() << "a simulated GPU computes when it is asked how far it is";
   const auto start = std::chrono::steady_clock::now();
   expect_left(in_child({{"SHMAP_EXECUTOR", "async"}, {"SHMAP_WORKERS", "1"}},
                        [] {
@@ -118,7 +123,7 @@ struct ReadsAtExit {
 };
 
 TEST(Exit, StaticVariablesMayReadAndCompute) {
-  for (const char* executor : kExecutors) {
+  for (const char* executor : executors()) {
     SCOPED_TRACE(executor);
     for (int k = 0; k < 6; ++k) {
       const int value = 2 << k;
@@ -137,7 +142,7 @@ TEST(Exit, StaticVariablesMayReadAndCompute) {
 
 // A destructor of a static variable is the first to multiply.
 TEST(Exit, TheFirstProductOfAll) {
-  for (const char* executor : kExecutors) {
+  for (const char* executor : executors()) {
     SCOPED_TRACE(executor);
     expect_left(in_child({{"SHMAP_EXECUTOR", executor}},
                          [] {
@@ -150,18 +155,20 @@ TEST(Exit, TheFirstProductOfAll) {
 
 // What a program prints is seen, though nobody waits for it and it is not computed yet.
 TEST(Exit, PrintsWhatIsStillBeingComputed) {
-  for (const char* executor : kExecutors) {
+  for (const char* executor : executors()) {
     for (const bool elsewhere : {false, true}) {
       SCOPED_TRACE(std::string(executor) + (elsewhere ? ", from another thread" : ""));
       expect_left(in_child({{"SHMAP_EXECUTOR", executor}, {"SHMAP_WORKERS", "2"}},
                            [&] {
-                             const auto f = jit([](Array x) {
+                             const std::int64_t n = extent(512);
+                             const auto f = jit([n](Array x) {
                                Array y = x;
-                               for (int k = 0; k < 3; ++k) y = matmul(y, x) * (1.f / 512);
+                               for (int k = 0; k < 3; ++k)
+                                 y = matmul(y, x) * (1.f / static_cast<float>(n));
                                debug::print("max {}", max(y));
                                return y;
                              });
-                             const Array x = split_ones(f32, 512);
+                             const Array x = split_ones(f32, n);
                              const auto calls = [&] {
                                for (int call = 0; call < 3; ++call) kept_until_exit = f(x);
                              };

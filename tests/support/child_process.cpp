@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <stdexcept>
+#include <string_view>
 
 namespace {
 bool is_child = false;
@@ -54,6 +55,17 @@ ChildResult in_child(const std::vector<std::pair<std::string, std::string>>& env
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) result.signal = WTERMSIG(status);
   return result;
+}
+
+bool asks_for_gpus() {
+  const char* const devices = std::getenv("SHMAP_DEVICES");
+  return devices != nullptr && std::string_view(devices).starts_with("cuda");
+}
+
+bool gpus_are_simulated() { return std::getenv("SHMAP_SIM_GPUS") != nullptr; }
+
+std::vector<const char*> executors() {
+  return asks_for_gpus() ? std::vector{"inline"} : std::vector{"inline", "async", "seeded:3"};
 }
 
 }  // namespace shmap::test
