@@ -74,6 +74,13 @@ void eval_attention(Types in, const Params& params, std::span<ShapedArray> out) 
   out[0] = ShapedArray(shape, p.out_dtype, false, AxisSet());
 }
 
+// A bias or a mask that is the same on some of the devices is read as it is.
+void vary_attention(Types in, const Params&, const detail::AxisEnv&, std::span<ShapedArray> out) {
+  AxisSet all;
+  for (const ShapedArray& t : in) all = all | t.axes();
+  out[0] = out[0].with_axes(all);
+}
+
 // As of the equations that it is made of: two products, and for each score a scale, the
 // exponential, sums, the quotient.
 double attention_flops(Types in, const Params& params, Types) {
@@ -202,6 +209,7 @@ constinit Primitive attention_p = [] {
   Primitive p;
   p.name = "attention";
   p.abstract_eval = eval_attention;
+  p.variance = vary_attention;
   p.cost = attention_cost;
   p.flops = attention_flops;
   p.jvp = Rule<JvpFn>::none(kLate);

@@ -213,14 +213,18 @@ class Matcher {
     return true;
   }
 
-  // What a value is a view of, as far back as that can be read where it lies.
+  // What a value repeats, as far back as that can be read where it lies.
   const Atom* source_of(const Atom& a, IntList* places) const {
-    const Atom* now = &a;
+    const Atom *now = &a, *source = now;
+    IntList inside = *places;
     for (int i = program_.maker(*now); i >= 0; i = program_.maker(*now)) {
-      if (!go_through_view(program_.eqn(i), places)) break;
+      if (!go_through_repetition(program_.eqn(i), &inside)) break;
       now = &program_.eqn(i).in[0];
+      if (std::find(inside.begin(), inside.end(), kApart) != inside.end()) continue;
+      source = now;
+      *places = inside;
     }
-    return now;
+    return source;
   }
 
   // ---- which dims are what
@@ -370,8 +374,6 @@ class Matcher {
     for (const Atom& a : match.eqn.in) {
       if (a.is_literal()) return std::nullopt;
       types.push_back(a.type());
-      // Operands vary alike where that is checked.
-      if (!(a.type().axes() == q_->type().axes())) return std::nullopt;
     }
     const auto form = attention_form(types, p);
     if (!form || !takes(*form)) return std::nullopt;

@@ -1,7 +1,6 @@
 #include "core/transforms/causal_mask.h"
 
 #include <cmath>
-#include <string_view>
 
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
@@ -10,8 +9,6 @@ namespace shmap {
 
 namespace {
 
-// A place that is no one dim: of a part of an array of which elements differ along it.
-constexpr std::int64_t kApart = -2;
 // Positions and constants that every dtype here holds exactly, sums of two too.
 constexpr double kMostExact = 1 << 22;
 
@@ -45,7 +42,7 @@ class Positions {
       return combined(*x, *y, e.primitive == &add_p ? 1 : -1);
     }
     IntList inside = places;
-    if (!go_through(e, &inside)) return std::nullopt;
+    if (!go_through_repetition(e, &inside)) return std::nullopt;
     return of(e.in[0], inside);
   }
 
@@ -55,18 +52,6 @@ class Positions {
     const auto left = of(x, places_of(x, places)), right = of(y, places_of(y, places));
     if (!left || !right) return std::nullopt;
     return combined(*left, *right, -1);
-  }
-
-  // Views, casts to more mesh axes, and parts along dims where all elements are alike.
-  static bool go_through(const Eqn& e, IntList* places) {
-    const std::string_view name = e.primitive->name;
-    if (name == "pbroadcast") return true;
-    if (name != "pscatter") return go_through_view(e, places);
-    const Shape &from = e.in[0].type().dims(), &to = e.out[0]->type.dims();
-    if (from.size() != to.size()) return false;
-    for (std::size_t d = 0; d < from.size(); ++d)
-      if (from[d] != to[d]) (*places)[d] = kApart;
-    return true;
   }
 
  private:
@@ -117,7 +102,7 @@ std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Ato
   const Primitive* p = e.primitive;
   if (p != &ge_p && p != &gt_p && p != &le_p && p != &lt_p) {
     IntList inside = places;
-    if (!Positions::go_through(e, &inside)) return std::nullopt;
+    if (!go_through_repetition(e, &inside)) return std::nullopt;
     return causal_offset(program, e.in[0], inside, row, column, inverted);
   }
   // As greater - less >= 0, or > 0 where they may not be equal.

@@ -1,6 +1,7 @@
 #include "core/transforms/program_index.h"
 
 #include <cstring>
+#include <string_view>
 
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
@@ -99,6 +100,18 @@ bool go_through_view(const Eqn& e, IntList* places) {
     return false;
   }
   *places = made;
+  return true;
+}
+
+bool go_through_repetition(const Eqn& e, IntList* places) {
+  const std::string_view name = e.primitive->name;
+  if (e.in.empty() || e.in[0].is_literal()) return false;
+  if (name == "pbroadcast") return true;
+  if (name != "pscatter") return go_through_view(e, places);
+  const Shape &from = e.in[0].type().dims(), &to = e.out[0]->type.dims();
+  if (from.size() != to.size()) return false;
+  for (std::size_t d = 0; d < from.size(); ++d)
+    if (from[d] != to[d]) (*places)[d] = kApart;
   return true;
 }
 

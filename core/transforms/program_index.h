@@ -40,6 +40,14 @@ class ProgramIndex {
 // Whether `e` only moves or repeats elements (a transposition, a broadcast, a reshape to other
 // extents of 1); if so, `places` of its result becomes that of its operand.
 bool go_through_view(const Eqn& e, IntList* places);
+
+// The place of a dim of which each device has another part.
+inline constexpr std::int64_t kApart = -2;
+// The same, and through what devices do to hold blocks that vary: casts, and parts along dims,
+// whose place is kApart then. An operand that has none of those left is the same as its result,
+// repeated.
+bool go_through_repetition(const Eqn& e, IntList* places);
+
 // 0, 1 … n - 1.
 IntList own_places(int n);
 

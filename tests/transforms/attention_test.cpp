@@ -531,6 +531,30 @@ TEST(PlannedAttention, BlocksOfAMappedFunction) {
             has_kernel());
 }
 
+// What is the same on all devices is neither repeated nor cut into parts.
+TEST(PlannedAttention, ABiasAndAMaskThatDevicesShare) {
+  const Mesh mesh = make_mesh({2, 4}, {"i", "j"});
+  const P spec("i", none, "j");
+  const auto put = [&](const Array& x) { return device_put(x, NamedSharding(mesh, spec)); };
+  const auto body = [](Array q, Array k, Array v, Array bias, Array keep) {
+    const Array s = einsum("bqhd,bkhd->bhqk", q, k) * 0.25f + bias;
+    return einsum("bhqk,bkhd->bqhd", softmax(where(keep, s, -1e30f)), v);
+  };
+  const Array q = numbers({4, 12, 8, 16}, f32, 1), k = numbers({4, 12, 8, 16}, f32, 2),
+              v = numbers({4, 12, 8, 16}, f32, 3), bias = numbers({12, 12}, f32, 4),
+              keep = numbers({12}, f32, 5) > -1.f;
+  expect_attention(shard_map(body, mesh, {spec, spec, spec, P(), P()}, spec), f32, q, k, v, bias,
+                   keep);
+  const auto planned = jit(body);
+  const Array want = body(q, k, v, bias, keep);
+  for (int call = 0; call < 3; ++call)
+    expect_near(planned(put(q), put(k), put(v), bias, keep), want, 2e-5);
+  const std::string plan = planned.plan_text();
+  EXPECT_EQ(plan.find("bias_dims=(-1, -1, 0, 1)") != std::string::npos, has_kernel()) << plan;
+  EXPECT_EQ(plan.find("mask_dims=(-1, -1, -1, 0)") != std::string::npos, has_kernel()) << plan;
+  EXPECT_EQ(plan.find("broadcast_in_dim") == std::string::npos, has_kernel()) << plan;
+}
+
 TEST(PlannedAttention, OfManyAndInALoop) {
   const auto one = [](Array q, Array k, Array v) {
     return einsum("hqk,khd->qhd", softmax(einsum("qhd,khd->hqk", q, k)), v);
