@@ -49,13 +49,21 @@ void run_attention(const KernelCall& call) {
   a.masked = static_cast<float>(p.masked);
   a.causal = p.causal;
   a.causal_offset = p.causal_offset;
+  a.scratch = call.scratch;
   cuda::attention(a, call.native);
+}
+
+std::int64_t attention_scratch(const KernelCall& call) {
+  const auto& p = params_as<AttentionParams>(call.params);
+  return cuda::attention_scratch(described(attention_form(call.in_types, p).value()));
 }
 
 }  // namespace
 
 void register_cuda_attention_kernels() {
-  attention_p.kernel(DeviceKind::cuda).run = run_attention;
+  Kernel& kernel = attention_p.kernel(DeviceKind::cuda);
+  kernel.run = run_attention;
+  kernel.scratch = attention_scratch;
   set_attention_check(DeviceKind::cuda, takes);
 }
 

@@ -1,5 +1,6 @@
 #include "cuda/kernels/attention.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -32,6 +33,26 @@ bool lies_in_pieces(const Attention& a, const Strides& s, int item, int bytes) {
          s.row * item % bytes == 0;
 }
 
+// Shares the keys out until there are about two blocks for each processor of a large GPU, four key
+// blocks or more to each.
+struct Sharing {
+  std::int64_t parts, blocks;  // blocks of keys of each part
+
+  explicit Sharing(const Attention& a) {
+    const std::int64_t most = std::max(a.depth, a.v_depth);
+    const int depth = most <= 64 ? 64 : most <= 128 ? 128 : 256;
+    const AttentionTiles tiles =
+        a.dtype == f32 ? f32_attention_tiles(depth) : half_attention_tiles(depth);
+    const std::int64_t rows = (a.q_rows + tiles.rows - 1) / tiles.rows * a.outer * a.inner;
+    const std::int64_t all = (a.k_rows + tiles.columns - 1) / tiles.columns;
+    constexpr std::int64_t kWanted = 256, kLeastBlocks = 4;
+    const std::int64_t want =
+        rows >= kWanted / 2 ? 1 : std::min((kWanted + rows - 1) / rows, all / kLeastBlocks);
+    blocks = (all + std::max<std::int64_t>(want, 1) - 1) / std::max<std::int64_t>(want, 1);
+    parts = (all + blocks - 1) / blocks;
+  }
+};
+
 }  // namespace
 
 bool takes_attention(const Attention& a) {
@@ -45,6 +66,12 @@ bool takes_attention(const Attention& a) {
   const std::int64_t tiles = (a.q_rows + kLeastTile - 1) / kLeastTile;
   return a.outer == 0 || a.inner == 0 ||
          (a.outer <= kMostBlocks && a.inner <= kMostBlocks / a.outer / tiles);
+}
+
+std::int64_t attention_scratch(const Attention& a) {
+  if (!takes_attention(a) || a.outer == 0 || a.inner == 0) return 0;
+  const std::int64_t parts = Sharing(a).parts;
+  return parts == 1 ? 0 : parts * a.outer * a.inner * a.q_rows * (a.v_depth + 2) * 4;
 }
 
 void attention(const Attention& a, void* native_stream) {
@@ -79,9 +106,15 @@ void attention(const Attention& a, void* native_stream) {
   const int out_item = static_cast<int>(itemsize(a.out_dtype));
   call.out_in_pairs = lies_in_pieces(a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth},
                                      out_item, 2 * out_item);
-  if (a.dtype == f16) return attention_f16(call, native_stream);
-  if (a.dtype == bf16) return attention_bf16(call, native_stream);
-  attention_f32(call, native_stream);
+  const Sharing sharing(a);
+  const bool shared = a.scratch != nullptr && sharing.parts > 1;
+  call.parts = shared ? static_cast<int>(sharing.parts) : 1;
+  call.part_blocks = shared ? static_cast<int>(sharing.blocks) : std::numeric_limits<int>::max();
+  const auto run = a.dtype == f16    ? attention_f16
+                   : a.dtype == bf16 ? attention_bf16
+                                     : attention_f32;
+  run(call, native_stream);
+  if (shared) attention_join(call, native_stream);
 }
 
 }  // namespace shmap::cuda

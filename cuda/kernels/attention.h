@@ -43,10 +43,17 @@ struct Attention {
   // so small that its exponential vanishes, they are not computed.
   bool causal = false;
   std::int64_t causal_offset = 0;
+  // attention_scratch() bytes of the GPU's memory, at a multiple of 16. Null where that says 0, and
+  // where keys are not to be shared out though they might be, which sums them in another order.
+  void* scratch = nullptr;
 };
 
 // Whether attention() takes these dtypes and extents. Looks at no address and no stride.
 bool takes_attention(const Attention& attention);
+
+// Bytes for `scratch`: where rows of q and heads are few, several blocks of threads share the keys
+// of a row, and leave partial results there. Looks at dtypes and extents alone.
+std::int64_t attention_scratch(const Attention& attention);
 
 // Enqueues it on `native_stream`, a cudaStream_t of the current GPU. TypeError where
 // takes_attention() says no.

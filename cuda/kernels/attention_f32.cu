@@ -15,8 +15,9 @@ constexpr int kLanes = 16, kOwnRows = 4;
 
 template <int kDepth>
 struct FloatTiles {
-  static constexpr int kRows = kDepth > 128 ? 32 : 64;
-  static constexpr int kColumns = kRows;
+  static constexpr int kRows = f32_attention_tiles(kDepth).rows;
+  static constexpr int kColumns = f32_attention_tiles(kDepth).columns;
+  static_assert(kRows == kColumns);
   static constexpr int kThreads = kRows / kOwnRows * kLanes;
   static constexpr int kStride = kDepth + 4;  // of q, k and v
   static constexpr int kWeightStride = kColumns + 4;
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
   SHMAP_DYNAMIC_SHARED(shared);
   __shared__ AttentionBlock block;
   const Attention& a = call.a;
-  if (threadIdx.x == 0) block = find_block<float>(a, Tiles::kRows, Tiles::kColumns);
+  if (threadIdx.x == 0) block = find_block<float>(call, Tiles::kRows, Tiles::kColumns);
   __syncthreads();
   float* const q = reinterpret_cast<float*>(shared);
   float* const keys_or_values = q + Tiles::kRows * Tiles::kStride;
@@ -76,7 +77,8 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
   float4 out[kOwnRows][kOwnGroups] = {};
   // First what causality leaves. The rest follows if some row has so little there that masked
   // scores count.
-  for (int first = 0, last = block.visible;; first = last, last = block.all) {
+  int last = block.visible;
+  for (int first = block.begin;; first = last, last = block.end) {
     SHMAP_KEEP_LOOP
     for (int j = first; j < last; ++j) {
       const int column = j * Tiles::kColumns;
@@ -150,7 +152,7 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       }
       __syncthreads();
     }
-    if (last == block.all || call.masked == kNoScore) break;
+    if (last == block.end || call.masked == kNoScore) break;
     bool felt = false;
     for (int r = 0; r < kOwnRows; ++r)
       felt = felt || (block.row + own + r < a.q_rows && running[r].feels(call.masked, call.factor));
@@ -159,9 +161,22 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
   if (!works) return;
   SHMAP_UNROLL
   for (int r = 0; r < kOwnRows; ++r) {
-    const float by = 1.0f / sum_of<kLanes>(running[r].sum);
+    const float sum = sum_of<kLanes>(running[r].sum);
     const int row = block.row + own + r;
     if (row >= a.q_rows) continue;
+    if (call.parts > 1) {
+      const PartialRow partial(call, block, row);
+      if (lane == 0) partial.store(running[r].greatest, sum);
+      SHMAP_UNROLL
+      for (int n = 0; n < kOwnGroups; ++n) {
+        const float4 o = out[r][n];
+        const int column = 4 * (lane + n * kLanes);
+        partial.store_pair(call, column, o.x, o.y);
+        partial.store_pair(call, column + 2, o.z, o.w);
+      }
+      continue;
+    }
+    const float by = 1.0f / sum;
     const std::int64_t start =
         block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
     SHMAP_UNROLL
@@ -182,7 +197,7 @@ void attention_f32(const AttentionCall& call, void* native_stream) {
     using Tiles = FloatTiles<kDepth>;
     const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
     launch_with_shared("attention", attend<kDepth>,
-                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner)),
+                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner * call.parts)),
                        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;

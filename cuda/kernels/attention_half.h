@@ -20,7 +20,8 @@ struct HalfTiles {
   static constexpr int kWarps = 4, kThreads = 32 * kWarps;
   static constexpr int kRowTiles = kDepth > 128 ? 1 : 2;  // of 16 rows, of a warp
   static constexpr int kRows = 16 * kRowTiles * kWarps;
-  static constexpr int kColumns = kDepth > 128 ? 32 : 64;  // rows of k and v at a time
+  static_assert(kRows == half_attention_tiles(kDepth).rows);
+  static constexpr int kColumns = half_attention_tiles(kDepth).columns;
   static constexpr int kRowBytes = 2 * kDepth;
   static constexpr int kBlockBytes = kColumns * kRowBytes;
   // q, then two stages of k and v.
@@ -111,9 +112,20 @@ class HalfRows {
     for (int m = 0; m < kRowTiles; ++m) {
       SHMAP_UNROLL
       for (int half = 0; half < 2; ++half) {
-        const float by = 1.0f / sum_of<4>(running_[m][half].sum);
+        const float sum = sum_of<4>(running_[m][half].sum);
         const int row = row_of(m, half), column = 2 * (lane() % 4);
         if (row >= a.q_rows) continue;
+        if (call.parts > 1) {
+          const PartialRow partial(call, block, row);
+          if (column == 0) partial.store(running_[m][half].greatest, sum);
+          SHMAP_UNROLL
+          for (int n = 0; n < kDepth / 8; ++n) {
+            const float* value = out_[m][n].value + 2 * half;
+            partial.store_pair(call, 8 * n + column, value[0], value[1]);
+          }
+          continue;
+        }
+        const float by = 1.0f / sum;
         const std::int64_t start =
             block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
         SHMAP_UNROLL
@@ -284,7 +296,7 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
   SHMAP_DYNAMIC_SHARED(shared);
   const Attention& a = call.a;
   __shared__ AttentionBlock block;
-  if (threadIdx.x == 0) block = find_block<T>(a, Tiles::kRows, Tiles::kColumns);
+  if (threadIdx.x == 0) block = find_block<T>(call, Tiles::kRows, Tiles::kColumns);
   __syncthreads();
   const int k_rows = static_cast<int>(a.k_rows), q_rows = static_cast<int>(a.q_rows);
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16 * Tiles::kRowTiles;
@@ -298,11 +310,11 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
   // First what causality leaves. The rest follows if some row has so little there that masked
   // scores count.
   int last = block.visible;
-  for (int first = 0;; first = last, last = block.all) {
+  for (int first = block.begin;; first = last, last = block.end) {
     // The first turn only begins to load.
     SHMAP_KEEP_LOOP
     for (int j = first - 1; j < last; ++j) {
-      if (j >= 0) {
+      if (j >= block.begin) {
         copies.wait();
         __syncthreads();
       }
@@ -321,7 +333,7 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
       rows.take(call, block, shared + warp_row * Tiles::kRowBytes, k, k + Tiles::kBlockBytes,
                 j * Tiles::kColumns);
     }
-    if (last == block.all || call.masked == kNoScore) break;
+    if (last == block.end || call.masked == kNoScore) break;
     if (__syncthreads_or(works && rows.feels(call)) == 0) break;
   }
   if (works) rows.store(call, block);
@@ -335,7 +347,7 @@ void attention_half(const AttentionCall& call, void* native_stream) {
     const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
     launch_with_shared("attention",
                        call.plain ? attend_half<T, kDepth, true> : attend_half<T, kDepth, false>,
-                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner)),
+                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner * call.parts)),
                        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;

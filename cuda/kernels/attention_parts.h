@@ -6,6 +6,18 @@
 
 namespace shmap::cuda {
 
+// Rows of q that a block of threads has, and rows of k and v that it reads at a time, where the
+// greater of the depths is padded to `depth`: 64, 128 or 256.
+struct AttentionTiles {
+  int rows, columns;
+};
+constexpr AttentionTiles half_attention_tiles(int depth) {
+  return depth > 128 ? AttentionTiles{64, 32} : AttentionTiles{128, 64};
+}
+constexpr AttentionTiles f32_attention_tiles(int depth) {
+  return depth > 128 ? AttentionTiles{32, 32} : AttentionTiles{64, 64};
+}
+
 // Scores are held in one of two units. Where nothing is added to them and the scale is one that
 // shrinks, they are held as the products q kᵀ, and the scale is part of the exponential's factor;
 // else they are scaled, biased and masked first.
@@ -18,10 +30,16 @@ struct AttentionCall {
   bool k_lies_well;
   bool v_lies_well;
   bool out_in_pairs;  // two neighbours of the result are one aligned access
+  // How many blocks of threads share the keys of a row, and how many key blocks each has. With more
+  // than one, scratch gets [parts, rows of all heads, v_depth] unnormalised results, and then
+  // [parts, rows of all heads, 2] greatest scores, as held, and sums.
+  int parts, part_blocks;
 };
 
 void attention_f16(const AttentionCall& call, void* native_stream);
 void attention_bf16(const AttentionCall& call, void* native_stream);
 void attention_f32(const AttentionCall& call, void* native_stream);
+// The result from what the parts left in scratch.
+void attention_join(const AttentionCall& call, void* native_stream);
 
 }  // namespace shmap::cuda

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "cuda/kernels/attention_parts.h"
+#include "cuda/kernels/launch.h"
 #include "cuda/kernels/scalar.h"
 #include "cuda/kernels/warp.h"
 
@@ -56,24 +57,29 @@ __device__ __forceinline__ int columns_left(const Attention& a, int row) {
   return static_cast<int>(max(std::int64_t{0}, min(a.k_rows, row + a.causal_offset + 1)));
 }
 
-// The rows of a block of threads and the columns that it visits, in key blocks of kColumns. Kernels
-// have it in shared memory, where it takes no registers.
+// The rows of a block of threads and the columns that it visits, in key blocks. Kernels have it in
+// shared memory, where it takes no registers.
 struct AttentionBlock {
   const void *q, *k, *v;  // the first row of each
   int outer, inner;
-  int row;      // the first
-  int visible;  // key blocks with a column that causality leaves to some row
-  int all;      // key blocks
+  int row;  // the first
+  // Its key blocks are begin … end - 1, and to those before `visible` causality leaves a column of
+  // some row.
+  int begin, visible, end;
+  int part;
 };
 
 // The block of blockIdx.x; of each head the rows that have the most work come first.
 template <class T>
-__device__ __forceinline__ AttentionBlock find_block(const Attention& a, int rows, int columns) {
+__device__ __forceinline__ AttentionBlock find_block(const AttentionCall& call, int rows,
+                                                     int columns) {
+  const Attention& a = call.a;
   AttentionBlock block;
   const int q_rows = static_cast<int>(a.q_rows), k_rows = static_cast<int>(a.k_rows);
   const int tiles = (q_rows + rows - 1) / rows;
-  const int tile = static_cast<int>(blockIdx.x) % tiles;
-  const int head = static_cast<int>(blockIdx.x) / tiles;
+  block.part = static_cast<int>(blockIdx.x) % call.parts;
+  const int tile = static_cast<int>(blockIdx.x) / call.parts % tiles;
+  const int head = static_cast<int>(blockIdx.x) / call.parts / tiles;
   block.outer = head / static_cast<int>(a.inner);
   block.inner = head % static_cast<int>(a.inner);
   const auto start = [&](const AttentionOperand& x) {
@@ -83,10 +89,14 @@ __device__ __forceinline__ AttentionBlock find_block(const Attention& a, int row
   block.k = start(a.k);
   block.v = start(a.v);
   block.row = (a.causal ? tiles - 1 - tile : tile) * rows;
-  block.all = block.visible = (k_rows + columns - 1) / columns;
-  if (a.causal) {
+  const int blocks = (k_rows + columns - 1) / columns;
+  block.begin = block.part * call.part_blocks;
+  block.end = block.visible = min(blocks - block.begin, call.part_blocks) + block.begin;
+  // A part does not know whether masked scores count beside those of another.
+  if (a.causal && (call.parts == 1 || call.masked == kNoScore)) {
     const int last = min(block.row + rows, q_rows) - 1;
-    block.visible = (columns_left(a, last) + columns - 1) / columns;
+    const int visible = (columns_left(a, last) + columns - 1) / columns;
+    block.visible = max(block.begin, min(block.end, visible));
   }
   return block;
 }
@@ -166,6 +176,34 @@ __device__ __forceinline__ float sum_of(float value) {
   for (int distance = 1; distance < lanes; distance *= 2) value += shuffle_xor(value, distance);
   return value;
 }
+
+// Where a part leaves its results of a row (numbered as a row of the call), and what they are of.
+struct PartialRow {
+  float* values;  // v_depth of them
+  float* greatest_and_sum;
+
+  __device__ __forceinline__ PartialRow(const AttentionCall& call, int part, std::int64_t row) {
+    const Attention& a = call.a;
+    const std::int64_t rows = a.outer * a.inner * a.q_rows, at = part * rows + row;
+    float* const scratch = static_cast<float*>(a.scratch);
+    values = scratch + at * a.v_depth;
+    greatest_and_sum = scratch + call.parts * rows * a.v_depth + 2 * at;
+  }
+  __device__ __forceinline__ PartialRow(const AttentionCall& call, const AttentionBlock& block,
+                                        int row)
+      : PartialRow(call, block.part,
+                   (block.outer * call.a.inner + block.inner) * call.a.q_rows + row) {}
+  // Two neighbours; what lies beyond v_depth is left out.
+  __device__ __forceinline__ void store_pair(const AttentionCall& call, int column, float low,
+                                             float high) const {
+    if (column < call.a.v_depth) values[column] = low;
+    if (column + 1 < call.a.v_depth) values[column + 1] = high;
+  }
+  __device__ __forceinline__ void store(float greatest, float sum) const {
+    greatest_and_sum[0] = greatest;
+    greatest_and_sum[1] = sum;
+  }
+};
 
 // Two neighbours of the result, where `column` is even; what lies beyond v_depth is left out.
 template <class T>

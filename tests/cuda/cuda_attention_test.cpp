@@ -66,6 +66,7 @@ struct Problem {
   std::int64_t gap = 0;            // items between rows
   float most = 1.0f;               // of the items of q and k
   float scores = 10.0f;            // of which size scores are, as rounded in f32
+  bool shares_keys = true;         // among blocks of threads, where they would be
   std::vector<float> q, k, v, bias;
   std::vector<std::uint8_t> mask;
   std::int64_t out_items = 0;
@@ -151,9 +152,12 @@ std::vector<float> computed(const Problem& p) {
   a.k.data = k.data();
   a.v.data = v.data();
   a.out = out.data();
+  const DeviceBytes scratch(attention_scratch(a));
+  if (p.shares_keys) a.scratch = scratch.data();
   if (!p.bias.empty()) a.bias.data = bias.data();
   if (!p.mask.empty()) a.mask.data = mask.data();
   on_stream([&](void* stream) { attention(a, stream); });
+  scratch.read<float>();
   const std::vector<float> all = floats_from(a.out_dtype, out.read<std::uint8_t>());
   std::vector<float> result;
   for (std::int64_t o = 0; o < a.outer; ++o)
@@ -356,6 +360,51 @@ TEST_F(CudaAttention, Causal) {
     p.fill().with_mask(true, true, true, true).with_bias(true, false, true, true);
     for (std::size_t c = 0; c < 150; ++c) p.mask[c] = 0;  // row 0 is a mean of all
     expect_attention(p, "with a mask and a bias");
+  }
+}
+
+// Few rows of few heads: several blocks of threads have parts of the keys.
+TEST_F(CudaAttention, SharesKeysOut) {
+  for (const DType dtype : kDTypes) {
+    Problem p(dtype, 3, 1100, 32);
+    p.a.outer = 1;
+    p.a.v_depth = 41;
+    p.fill();
+    ASSERT_GT(attention_scratch(p.a), 0);
+    expect_attention(p, "shared");
+    p.shares_keys = false;
+    expect_attention(p, "not shared");
+    p.shares_keys = true;
+    EXPECT_EQ(computed(p), computed(p));
+    for (const float masked : {-kInf, kLowest, -2.0f}) {
+      Problem hidden = p;
+      hidden.a.masked = masked;
+      hidden.with_mask(false, true, true, true);
+      for (std::size_t c = 0; c < 1100; ++c) {
+        hidden.mask[c] = c > 1050;             // row 0 has the last part alone
+        hidden.mask[1100 + c] = 0;             // row 1 has nothing
+        hidden.mask[2200 + c] = c / 300 == 1;  // row 2 has the middle
+      }
+      expect_attention(hidden, "masked by " + std::to_string(masked));
+      for (const std::int64_t offset : {1097, 500, -1, -2000}) {
+        Problem causal = p;
+        causal.a.masked = masked;
+        causal.a.causal = true;
+        causal.a.causal_offset = offset;
+        expect_attention(causal, "causal, offset " + std::to_string(offset) + ", masked by " +
+                                     std::to_string(masked));
+      }
+    }
+    Problem growing = p;
+    growing.a.bias_dtype = f32;
+    growing.scores = 200.0f;
+    growing.with_bias(false, false, true, true, 90.0f);
+    growing.bias[2 * 1100 + 700] = kInf;
+    growing.bias[1100 + 900] = NAN;
+    expect_attention(growing, "with a bias, an infinity and a NaN");
+    Problem wide(dtype, 1, 600, 136);
+    wide.a.out_dtype = f32;
+    expect_attention(wide.fill(), "one query of depth 136");
   }
 }
 

@@ -1,0 +1,48 @@
+// The second step of attention whose keys are shared out: the results of the parts, each relative
+// to its own greatest score, become one, in the order of the parts.
+#include "cuda/kernels/attention_scores.h"
+#include "cuda/kernels/launch.h"
+
+namespace shmap::cuda {
+
+namespace {
+
+template <class T>
+__global__ void join(const SHMAP_CONSTANT AttentionCall call) {
+  const Attention& a = call.a;
+  const std::int64_t items = a.outer * a.inner * a.q_rows * a.v_depth;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < items;
+       i += step) {
+    const std::int64_t row = i / a.v_depth, column = i % a.v_depth;
+    RunningRow running;  // of all parts so far
+    float value = 0.0f;
+    for (int part = 0; part < call.parts; ++part) {
+      const PartialRow partial(call, part, row);
+      const float greatest = partial.greatest_and_sum[0];
+      value *= running.take(greatest, call.factor);
+      const float weight = fast_exp2((greatest - running.base()) * call.factor);
+      running.sum = __fmaf_rn(weight, partial.greatest_and_sum[1], running.sum);
+      value = __fmaf_rn(weight, partial.values[column], value);
+    }
+    const std::int64_t head = row / a.q_rows;
+    const std::int64_t at = head / a.inner * a.out_outer + head % a.inner * a.out_inner +
+                            row % a.q_rows * a.out_row + column;
+    const float result = value * (1.0f / running.sum);
+    if (a.out_dtype == DType::f32)
+      static_cast<float*>(a.out)[at] = result;
+    else
+      static_cast<T*>(a.out)[at] = scalar::narrow<T>(result);
+  }
+}
+
+}  // namespace
+
+void attention_join(const AttentionCall& call, void* native_stream) {
+  const Attention& a = call.a;
+  const auto kernel = a.dtype == f16 ? join<F16> : a.dtype == bf16 ? join<Bf16> : join<float>;
+  launch("attention_join", kernel, grid_for(a.outer * a.inner * a.q_rows * a.v_depth),
+         dim3(kThreads), native_stream, call);
+}
+
+}  // namespace shmap::cuda
