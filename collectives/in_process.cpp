@@ -25,6 +25,15 @@ const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend
 
 std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
+// Which ranks' blocks come to a site from other memory spaces, where such copies have a way of
+// their own; else empty.
+std::vector<bool> from_other_spaces(const GroupBlocks& g, const Site& site) {
+  std::vector<bool> others;
+  if (ops_of(g).copy_between_spaces == nullptr) return others;
+  for (std::uint32_t p : site.members) others.push_back(g.mesh.local(p).space != site.space);
+  return others;
+}
+
 // The blocks that a site reads, in some order of ranks.
 struct Sources {
   Sources(const GroupBlocks& g, const std::vector<std::uint32_t>& members)
@@ -109,6 +118,8 @@ Block copy_block(const GroupBlocks& g, const Block& from, std::uint32_t position
   enqueue(g, position, g.out_bytes, reads, writes,
           [ops = &ops_of(g), src = address(from), dst = address(to), bytes = g.out_bytes](
               int part, int parts, void* native) {
+            if (ops->copy_between_spaces != nullptr && parts == 1)
+              return ops->copy_between_spaces(dst, src, bytes, native);
             const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
             if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
           });
@@ -158,11 +169,17 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       enqueue(g, site.position, g.out_bytes, sources.reads(), writes,
               [ops = &ops_of(g), layout, ranks = table.ranks, out = address(results[s]),
                copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
+               others = from_other_spaces(g, site),
                from = std::move(sources.from)](int part, int parts, void* native) {
                 if (layout.outer == 1) {
                   const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
                   if (begin == end) return;
                   for (std::uint32_t r = 0; r < ranks; ++r) {
+                    if (!others.empty() && others[r] && parts == 1) {
+                      ops->copy_between_spaces(out + r * layout.piece, from[r], layout.piece,
+                                               native);
+                      continue;
+                    }
                     copy(out + r * layout.piece + begin, from[r] + begin, end - begin, native);
                   }
                   return;

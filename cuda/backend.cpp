@@ -10,6 +10,7 @@
 #include "cuda/error.h"
 #include "cuda/gpus.h"
 #include "cuda/graph.h"
+#include "cuda/staged_link.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -39,6 +40,7 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
     : warn_sec_(env::seconds(env::Var::collective_warn_sec)),
       timeout_sec_(env::seconds(env::Var::collective_timeout_sec)),
       graphs_of_(demanded_graphs()) {
+  link_is_staged();  // a value that cannot be read is known at the start
   const std::vector<int> gpus = chosen_gpus(spec, present_gpus());
   health_ = make_ref<Health>(unfinished, this);
   enable_peer_access(gpus);

@@ -7,6 +7,7 @@
 #include "cuda/host_copy.h"
 #include "cuda/kernels/combine.h"
 #include "cuda/kernels/copy.h"
+#include "cuda/staged_link.h"
 
 namespace shmap {
 
@@ -68,6 +69,7 @@ void register_cuda_device_ops() {
   ops.zero = cuda::zero_bytes;
   ops.copy = cuda::copy_bytes;
   ops.copy_streaming = cuda::copy_bytes;
+  ops.copy_between_spaces = cuda::copy_between_spaces;
   ops.host_to_device = cuda::host_to_device;
   ops.device_to_host = cuda::device_to_host;
 }

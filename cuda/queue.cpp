@@ -12,6 +12,7 @@
 #include "cuda/error.h"
 #include "cuda/gpus.h"
 #include "cuda/kernels/cublaslt_gemm.h"
+#include "cuda/staged_link.h"
 #include "cuda/wait_check.h"
 #include "shmap/error.h"
 
@@ -45,6 +46,7 @@ void Queue::close() noexcept {
   gate_ = Point();
   if (stream_ == nullptr || forked()) return;
   drop_gemm_workspace(stream_);
+  drop_link(stream_);
   note(cudaStreamDestroy(stream_));
 }
 

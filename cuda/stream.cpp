@@ -117,6 +117,11 @@ bool keep_with_graph(Ref<Kept> object) {
   return true;
 }
 
+bool captures_graph_of_one_gpu() noexcept {
+  const Capture* capture = capture_of_thread();
+  return capture != nullptr && capture->graph_of_each_gpu();
+}
+
 Event CudaStream::enqueue(const Task& task, std::span<const Event> waits) {
   CudaStream* self = this;
   return backend_.submit({&self, 1}, task, waits);

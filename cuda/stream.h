@@ -44,6 +44,9 @@ cudaStream_t native_in_group(Stream& member);
 // then what the caller enqueues runs once.
 bool keep_with_graph(Ref<Kept> object);
 
+// True where this thread captures a program whose graphs are of one GPU each.
+bool captures_graph_of_one_gpu() noexcept;
+
 // In the run of a task: of the backend that runs it. Throws Error elsewhere.
 Ref<Health> health_of_task();
 

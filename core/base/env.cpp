@@ -60,6 +60,8 @@ constexpr Variable kTable[] = {
      "what a plan of several GPUs is replayed as: one graph of all, or one for each GPU; auto: one "
      "where the driver takes it",
      0, 0},
+    {Var::link, "SHMAP_LINK", Kind::text, "direct", "direct, staged",
+     "how copies go between memory spaces of GPUs: directly, or through pinned host memory", 0, 0},
     {Var::tf32, "SHMAP_TF32", Kind::flag, "0", kFlagForms,
      "GPUs' matrix products of f32 round their operands to TF32", 0, 1},
     {Var::time_gemms, "SHMAP_TIME_GEMMS", Kind::flag, "1", kFlagForms,

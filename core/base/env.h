@@ -25,6 +25,7 @@ enum class Var : std::uint8_t {
   cache_dir,
   communicator,
   graphs,
+  link,
   tf32,
   time_gemms,
   attention,

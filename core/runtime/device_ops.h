@@ -58,6 +58,9 @@ struct DeviceOps {
   void (*copy)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
   // A copy of a part of so much that no cache will hold it: written past them.
   void (*copy_streaming)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
+  // A copy of a block of another memory space, as a whole. Null: copy() serves as well.
+  void (*copy_between_spaces)(void* dst, const void* src, std::int64_t bytes,
+                              void* native) = nullptr;
   // Blocking; for memory that nothing pending touches.
   void (*host_to_device)(void* dst, const void* src, std::int64_t bytes) = nullptr;
   void (*device_to_host)(void* dst, const void* src, std::int64_t bytes) = nullptr;
