@@ -456,6 +456,10 @@ TEST(PlannedAttention, HeadsBeforeRowsAndOneRow) {
                      numbers({2, 3, 36, 16}, bf16, 3));
   expect_attention(f, f32, numbers({20, 16}, f32, 1), numbers({36, 16}, f32, 2),
                    numbers({36, 16}, f32, 3));
+  // So few that several blocks of threads share the keys, and leave partial results in scratch.
+  for (const DType dtype : {f32, bf16})
+    expect_attention(f, dtype, numbers({2, 1, 16}, dtype, 1), numbers({2, 1500, 16}, dtype, 2),
+                     numbers({2, 1500, 16}, dtype, 3));
 }
 
 // Dims of operands, scores and results in any order but for features, products either way round, a
