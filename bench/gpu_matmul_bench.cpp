@@ -67,6 +67,41 @@ Work ring_product(const RingProduct& ring, Body body) {
       [sample = factors.sample](const Array& c) { return check_product(sample, c); });
 }
 
+// Mesh, data and specs of the ring over a slow link.
+struct StagedData {
+  Factors factors{bench::StagedRing::whole()};
+  Mesh mesh = make_mesh({bench::StagedRing::kDevices}, "i");
+  P rows{"i", none}, columns{none, "i"};
+  Array lhs(const P& spec) const { return device_put(factors.lhs(), NamedSharding(mesh, spec)); }
+  Array rhs() const { return device_put(factors.rhs(), NamedSharding(mesh, columns)); }
+};
+
+// The product of both, where lhs lies as `lhs` says.
+template <class Body>
+Work staged_product(Body body, bool lhs_is_split) {
+  const StagedData data;
+  const P spec = lhs_is_split ? data.rows : P();
+  auto f =
+      jit(shard_map(body, data.mesh, {spec, data.columns}, data.columns, {.check_vma = false}));
+  return bench::queued(
+      [f, a = data.lhs(spec), b = data.rhs()] { return f(a, b); },
+      [sample = data.factors.sample](const Array& c) { return check_product(sample, c); });
+}
+
+// The ring's copies alone.
+Work staged_copies() {
+  const StagedData data;
+  auto f = jit(shard_map(bench::ring_gather, data.mesh, data.rows, P(), {.check_vma = false}));
+  const Array a = data.lhs(data.rows);
+  return bench::queued([f, a] { return f(a); },
+                       [a](const Array& all) {
+                         for (const std::int64_t row : {std::int64_t{0}, a.shape()[0] / 2 + 1})
+                           if (all[row].to_vector<bfloat16>() != a[row].to_vector<bfloat16>())
+                             return std::string("a row that was gathered is another");
+                         return std::string();
+                       });
+}
+
 std::vector<Row> all_rows() {
   std::vector<Row> rows;
   for (const std::vector<ProductSize>& sizes : {bench::square_products(), bench::odd_products()})
@@ -80,6 +115,15 @@ std::vector<Row> all_rows() {
     rows.push_back({ring.name() + ":serial", units,
                     [ring] { return ring_product(ring, bench::gathered_then_multiplied); }});
   }
+  const bench::Units units{.flops = bench::StagedRing::whole().small().flops()};
+  rows.push_back(
+      {"overlap_staged", units, [] { return staged_product(bench::gather_matmul, true); }});
+  rows.push_back({"staged:serial", units,
+                  [] { return staged_product(bench::ring_gathered_then_multiplied, true); }});
+  rows.push_back({"staged:products", units, [] {
+                    return staged_product([](Array a, Array b) { return matmul(a, b); }, false);
+                  }});
+  rows.push_back({"staged:copies", {}, [] { return staged_copies(); }});
   return rows;
 }
 

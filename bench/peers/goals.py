@@ -16,6 +16,9 @@ class Comparison:
     must: float | None = None  # least ratio, or most µs where `theirs` is empty
     stretch: float | None = None
     added: bool = False  # what is judged is ours less theirs, in µs; the bounds are the most
+    # What is judged is (serial - ours) / min(copies, products), where `theirs` are these three, in
+    # this order: the share of what could be hidden that is.
+    overlap: bool = False
     missing: str = ""  # why the row cannot be run yet; it is not tried
 
 

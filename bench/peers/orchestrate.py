@@ -211,6 +211,8 @@ def gpu_programs(options):
         Program("gpu", [str(bin_ / "gpu_bench"), "--serve"], one, fresh=True),
         Program("gpu_matmul", [str(bin_ / "gpu_matmul_bench"), "--serve"], one, fresh=True),
         Program("gpu_matmul_spaces", [str(bin_ / "gpu_matmul_bench"), "--serve"], spaces, fresh=True),
+        Program("gpu_matmul_staged", [str(bin_ / "gpu_matmul_bench"), "--serve"],
+                {**spaces, "SHMAP_LINK": "staged"}, fresh=True),
         Program("floor", [str(bin_ / "cuda_floor"), "--serve"], fresh=True),
         Program("torch", python(options.torch_python, "torch_gpu_peer.py")),
         Program("jax", python(options.jax_python, "jax_gpu_peer.py")),
@@ -288,8 +290,10 @@ def judge(line, samples):
         return out
     failures = [f"{p}:{r}: {samples[p, r]['failure']}" for p, r in line.theirs
                 if "failure" in samples[p, r]]
-    if not best:
+    if not best or line.overlap and failures:
         return {**out, "verdict": "not run", "note": "; ".join(failures)}
+    if line.overlap:
+        return {**out, **overlap(line, samples)}
     theirs = samples[best]
     pairs = zip(theirs["us"], ours["us"])
     values = [o - t if line.added else t / o for t, o in pairs]
@@ -305,6 +309,18 @@ def judge(line, samples):
         notes.append(f"the peer faults in {faults:.0f} fresh pages a call, ours {own:.0f}")
     out["note"] = "; ".join(notes)
     return out
+
+
+def overlap(line, samples):
+    """The rest of a line whose peers are the serial form, its copies and its products."""
+    serial, copies, products = (samples[pair]["us"] for pair in line.theirs)
+    values = [(s - o) / min(c, p)
+              for o, s, c, p in zip(samples[line.ours]["us"], serial, copies, products)]
+    medians = [statistics.median(us) for us in (serial, copies, products)]
+    return {"unit": "of the shorter", "peer_us": medians[0], "peer_row": ":".join(line.theirs[0]),
+            **summary(values), "verdict": verdict(values, line.must),
+            "verdict_stretch": verdict(values, line.stretch),
+            "note": f"copies alone {medians[1]:.4g} µs, products alone {medians[2]:.4g}"}
 
 
 def run_once(command, env=None, timeout=120):

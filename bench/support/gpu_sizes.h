@@ -30,6 +30,13 @@ struct RingProduct {
 };
 std::vector<RingProduct> ring_products();  // 2, 4, 8 devices by 1024, 2048, 4096 rows
 
+// The ring whose copies take about as long as its products where they go over PCIe: every GPU's
+// block of lhs moves 4 MiB a step, and is multiplied with many columns.
+struct StagedRing {
+  static constexpr std::int64_t kDevices = 8, kRows = 1024, kInner = 2048, kColumns = 16384;
+  static ProductSize whole() { return {kDevices * kRows, kInner, kDevices * kColumns}; }
+};
+
 // Memory-bound rows: matrices of float with kColumns columns.
 constexpr std::int64_t kColumns = 4096;
 std::vector<std::int64_t> matrix_rows();  // 4096, 8192, 16384
