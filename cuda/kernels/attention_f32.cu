@@ -102,14 +102,15 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
         SHMAP_UNROLL
         for (int r = 0; r < kOwnRows; ++r) {
           const ScoreRow<float> score(call, block, block.row + own + r);
+          const auto of = [&](int c) -> float& { return scores[r][c]; };
+          const auto at = [&](int c) { return column + lane + c * kLanes; };
+          if (call.plain)
+            score.hold<true, kOwnColumns>(of, at, true);
+          else
+            score.hold<false, kOwnColumns>(of, at, true);
           float greatest = kNoScore;
           SHMAP_UNROLL
-          for (int c = 0; c < kOwnColumns; ++c) {
-            const int at = column + lane + c * kLanes;
-            scores[r][c] = call.plain ? score.held<true>(scores[r][c], at)
-                                      : score.held<false>(scores[r][c], at);
-            greatest = fmaxf(greatest, scores[r][c]);
-          }
+          for (int c = 0; c < kOwnColumns; ++c) greatest = fmaxf(greatest, scores[r][c]);
           const float by = running[r].take(greatest_of<kLanes>(greatest), call.factor);
           SHMAP_UNROLL
           for (int n = 0; n < kOwnGroups; ++n) {
@@ -179,13 +180,13 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
     const float by = 1.0f / sum;
     const std::int64_t start =
         block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
-    SHMAP_UNROLL
-    for (int n = 0; n < kOwnGroups; ++n) {
-      const float4 o = out[r][n];
-      const int column = 4 * (lane + n * kLanes);
-      store_pair<float>(call, start, column, o.x * by, o.y * by);
-      store_pair<float>(call, start, column + 2, o.z * by, o.w * by);
-    }
+    store_row<float, 2 * kOwnGroups>(
+        call, start,
+        [&](int n, int i) {
+          const float4& o = out[r][n / 2];
+          return (n % 2 == 0 ? (i == 0 ? o.x : o.y) : (i == 0 ? o.z : o.w)) * by;
+        },
+        [&](int n) { return 4 * (lane + n / 2 * kLanes) + n % 2 * 2; });
   }
 }
 

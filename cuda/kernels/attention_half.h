@@ -88,8 +88,8 @@ class HalfRows {
                                        const unsigned char* v, int column) {
     TileC scores[kRowTiles][kScoreTiles];
     multiply_keys(scores, q, k);
-    if (!kPlain || column + Tiles::kColumns > columns_left(call.a, first_row_))
-      mask(scores, call, block, column);
+    const bool hides = column + Tiles::kColumns > columns_left(call.a, first_row_);
+    if (!kPlain || hides) hold(scores, call, block, column, hides);
     exponentiate(scores, call.factor);
     multiply_values(scores, v);
   }
@@ -128,11 +128,9 @@ class HalfRows {
         const float by = 1.0f / sum;
         const std::int64_t start =
             block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
-        SHMAP_UNROLL
-        for (int n = 0; n < kDepth / 8; ++n) {
-          const float* value = out_[m][n].value + 2 * half;
-          store_pair<T>(call, start, 8 * n + column, value[0] * by, value[1] * by);
-        }
+        store_row<T, kDepth / 8>(
+            call, start, [&](int n, int i) { return out_[m][n].value[2 * half + i] * by; },
+            [&](int n) { return 8 * n + column; });
       }
     }
   }
@@ -188,23 +186,18 @@ class HalfRows {
     }
   }
 
-  __device__ __forceinline__ void mask(TileC (&scores)[kRowTiles][kScoreTiles],
+  __device__ __forceinline__ void hold(TileC (&scores)[kRowTiles][kScoreTiles],
                                        const AttentionCall& call, const AttentionBlock& block,
-                                       int column) const {
+                                       int column, bool hides) const {
     column += 2 * (lane() % 4);
     SHMAP_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       SHMAP_UNROLL
       for (int half = 0; half < 2; ++half) {
         const ScoreRow<T> row(call, block, row_of(m, half));
-        SHMAP_UNROLL
-        for (int n = 0; n < kScoreTiles; ++n) {
-          SHMAP_UNROLL
-          for (int i = 0; i < 2; ++i) {
-            float& score = scores[m][n].value[2 * half + i];
-            score = row.template held<kPlain>(score, column + 8 * n + i);
-          }
-        }
+        row.template hold<kPlain, 2 * kScoreTiles>(
+            [&](int e) -> float& { return scores[m][e / 2].value[2 * half + e % 2]; },
+            [&](int e) { return column + e / 2 * 8 + e % 2; }, hides);
       }
     }
   }

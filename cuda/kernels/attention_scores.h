@@ -115,24 +115,38 @@ class ScoreRow {
     mask_ = block.outer * a.mask.outer + block.inner * a.mask.inner + at * a.mask.row;
   }
 
-  // What is held of the score of `column`, whose product is given.
-  template <bool kPlain>
-  __device__ __forceinline__ float held(float product, int column) const {
+  // Makes n products of the row what is held of their scores: score(e) is that of column(e).
+  // `hides`: some of the columns may be hidden by causality, or not be there at all. A step at a
+  // time for all of them, so that what is read is under way together.
+  template <bool kPlain, int n, class Score, class Column>
+  __device__ __forceinline__ void hold(Score score, Column column, bool hides) const {
     const Attention& a = call_.a;
-    if (column >= static_cast<int>(a.k_rows)) return kNoScore;
-    if (column >= left_) return call_.masked;
-    if constexpr (kPlain) return product;
-    if (a.mask.data != nullptr &&
-        static_cast<const std::uint8_t*>(a.mask.data)[mask_ + column * a.mask.column] == 0)
-      return call_.masked;
-    float score = product * a.scale;
-    if (a.bias.data != nullptr) {
-      const std::int64_t at = bias_ + column * a.bias.column;
-      score += a.bias_dtype == DType::f32
-                   ? static_cast<const float*>(a.bias.data)[at]
-                   : static_cast<float>(scalar::widen(static_cast<const T*>(a.bias.data)[at]));
+    const int last = static_cast<int>(a.k_rows) - 1;
+    if constexpr (!kPlain) {
+      SHMAP_UNROLL
+      for (int e = 0; e < n; ++e) score(e) *= a.scale;
+      const auto add = [&](const auto* bias) {
+        SHMAP_UNROLL
+        for (int e = 0; e < n; ++e)
+          score(e) += scalar::widen(bias[bias_ + min(column(e), last) * a.bias.column]);
+      };
+      if (a.bias.data != nullptr) {
+        if (a.bias_dtype == DType::f32)
+          add(static_cast<const float*>(a.bias.data));
+        else
+          add(static_cast<const T*>(a.bias.data));
+      }
+      if (a.mask.data != nullptr) {
+        const auto* const mask = static_cast<const std::uint8_t*>(a.mask.data) + mask_;
+        SHMAP_UNROLL
+        for (int e = 0; e < n; ++e)
+          if (mask[min(column(e), last) * a.mask.column] == 0) score(e) = call_.masked;
+      }
     }
-    return score;
+    if (!hides) return;
+    SHMAP_UNROLL
+    for (int e = 0; e < n; ++e)
+      score(e) = column(e) > last ? kNoScore : column(e) >= left_ ? call_.masked : score(e);
   }
 
  private:
@@ -205,29 +219,35 @@ struct PartialRow {
   }
 };
 
-// Two neighbours of the result, where `column` is even; what lies beyond v_depth is left out.
-template <class T>
-__device__ __forceinline__ void store_pair(const AttentionCall& call, std::int64_t row_start,
-                                           int column, float low, float high) {
-  const Attention& a = call.a;
-  const int depth = static_cast<int>(a.v_depth);
-  if (column >= depth) return;
-  const auto store = [&]<class Out>(Out* out, Out first, Out second) {
+// n pairs of neighbours of the row of the result that begins at `start`: value(e, 0) and value(e,
+// 1) at column(e), which is even. What lies beyond v_depth is left out.
+template <class T, int n, class Value, class Column>
+__device__ __forceinline__ void store_row(const AttentionCall& call, std::int64_t start,
+                                          Value value, Column column) {
+  const int depth = static_cast<int>(call.a.v_depth);
+  const auto store = [&]<class Out>(Out* out) {
     struct alignas(2 * sizeof(Out)) Pair {
       Out first, second;
     };
-    out += row_start + column;
     if (call.out_in_pairs) {
-      *reinterpret_cast<Pair*>(out) = {first, second};
-      return;
+      SHMAP_UNROLL
+      for (int e = 0; e < n; ++e) {
+        if (column(e) < depth)
+          *reinterpret_cast<Pair*>(out + column(e)) = {scalar::narrow<Out>(value(e, 0)),
+                                                       scalar::narrow<Out>(value(e, 1))};
+      }
+    } else {
+      SHMAP_UNROLL
+      for (int e = 0; e < n; ++e) {
+        if (column(e) < depth) out[column(e)] = scalar::narrow<Out>(value(e, 0));
+        if (column(e) + 1 < depth) out[column(e) + 1] = scalar::narrow<Out>(value(e, 1));
+      }
     }
-    out[0] = first;
-    if (column + 1 < depth) out[1] = second;
   };
-  if (a.out_dtype == DType::f32)
-    store(static_cast<float*>(a.out), low, high);
-  else
-    store(static_cast<T*>(a.out), scalar::narrow<T>(low), scalar::narrow<T>(high));
+  if (call.a.out_dtype == DType::f32)
+    store(static_cast<float*>(call.a.out) + start);
+  else if constexpr (sizeof(T) == 2)
+    store(static_cast<T*>(call.a.out) + start);
 }
 
 }  // namespace shmap::cuda
