@@ -87,6 +87,8 @@ void attention(const Attention& a, void* native_stream) {
   constexpr float kLog2e = 1.44269504088896340736f;
   AttentionCall call;
   call.a = a;
+  // Beyond these nothing changes, and sums of rows and offsets fit.
+  call.a.causal_offset = std::clamp(a.causal_offset, -kMostRows - 1, kMostRows);
   call.plain =
       a.bias.data == nullptr && a.mask.data == nullptr && a.scale > 0.0f && a.scale <= 1.0f;
   call.factor = call.plain ? a.scale * kLog2e : kLog2e;

@@ -187,7 +187,7 @@ std::vector<double> expected(const Problem& p) {
           score *= a.scale;
           if (!p.bias.empty()) score += get(p.bias, p.at(a.bias, o, i, r, c));
           const bool masked = (!p.mask.empty() && get(p.mask, p.at(a.mask, o, i, r, c)) == 0) ||
-                              (a.causal && c > r + a.causal_offset);
+                              (a.causal && c - r > a.causal_offset);
           if (masked) score = a.masked;
           weights.push_back(score);
           if (score > greatest) greatest = score;
@@ -341,7 +341,9 @@ TEST_F(CudaAttention, RowsThatAreMaskedWhole) {
 TEST_F(CudaAttention, Causal) {
   for (const DType dtype : kDTypes) {
     for (const float masked : {-kInf, kLowest, -1e9f, -2.0f}) {
-      for (const std::int64_t offset : {0, 60, -50, 1000, -1000}) {
+      for (const std::int64_t offset : {std::int64_t{0}, std::int64_t{60}, std::int64_t{-50},
+                                        std::numeric_limits<std::int64_t>::max(),
+                                        std::numeric_limits<std::int64_t>::lowest()}) {
         // -50: the first rows see nothing, and are a mean of all where `masked` is finite.
         Problem p(dtype, 140, 150, 32);
         p.a.outer = 1;
