@@ -7,6 +7,7 @@
 #include "core/base/inline_vector.h"
 #include "core/runtime/host_constant.h"
 #include "core/runtime/kernel.h"
+#include "core/transforms/known_scalars.h"
 
 namespace shmap {
 
@@ -56,7 +57,15 @@ constinit Primitive axis_index_p = [] {
   return p;
 }();
 
-void register_collectives_axis_index() { register_primitive(axis_index_p); }
+void register_collectives_axis_index() {
+  register_primitive(axis_index_p);
+  set_host_scalar(axis_index_p, [](const Params& params, const detail::MeshImpl& mesh,
+                                   std::uint32_t position, std::span<const std::uint64_t>) {
+    const Axes& axes = params_as<NamesParams>(params).axes;
+    const CliqueTable& table = clique_table(mesh, axes.names(), {}, 0);
+    return static_cast<std::uint64_t>(table.slots[table.slot_of[position]].rank);
+  });
+}
 
 Array axis_index(const Axes& axes, SourceLine source) {
   const AxesInScope scope(axes, "axis_index", source);

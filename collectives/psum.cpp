@@ -9,6 +9,7 @@
 #include "core/ops/rules.h"
 #include "core/runtime/op_site.h"
 #include "core/transforms/eval.h"
+#include "core/transforms/known_scalars.h"
 
 namespace shmap {
 
@@ -138,6 +139,8 @@ void register_collectives_psum() {
   register_primitive(pbroadcast_p);
   set_combine_partial(combine_partial);
   set_cast_to_varying(cast_by_pbroadcast);
+  set_host_scalar(pbroadcast_p, [](const Params&, const detail::MeshImpl&, std::uint32_t,
+                                   std::span<const std::uint64_t> in) { return in[0]; });
 }
 
 // ---- user functions

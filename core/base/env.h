@@ -29,6 +29,7 @@ enum class Var : std::uint8_t {
   tf32,
   time_gemms,
   attention,
+  fuse_products,
 };
 
 enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };

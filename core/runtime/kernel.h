@@ -27,6 +27,8 @@ struct KernelCall {
   // Bit i: operand i is a literal. Its address is one of host memory, good during the call alone.
   std::uint32_t literals = 0;
   void* scratch = nullptr;  // where Kernel::scratch asked for it; shared by parts and finish
+  // Of the device among the mesh's local ones; of several that share the result, the first's.
+  std::uint32_t position = 0;
 
   // This part's share [begin, end) of n items, in multiples of `grain`.
   struct Share {

@@ -54,6 +54,7 @@ void run_owned(void* args, const TaskContext& context) {
   c.native = context.native;
   c.scratch = self->scratch;
   c.literals = self->literal_mask;
+  c.position = self->site.position;
   run_kernel(self->run, c, self->site);
 }
 // As Task::join of an addition in place: what the task before would have made to be added is added
@@ -68,6 +69,7 @@ bool join_owned(void* args, const Task& before, const TaskContext& context) {
   KernelCall c{made->in, self->out, made->in_types(), made->out_types(), *made->params};
   c.native = context.native;
   c.literals = made->literal_mask;
+  c.position = made->site.position;
   run_kernel(made->accumulate, c, made->site);
   const KernelCall added{self->in, self->out, self->in_types(), self->out_types(), *self->params};
   run_kernel([](const KernelCall&) {}, added, self->site);
@@ -102,8 +104,8 @@ class LeaderLaunch {
   void run(std::uint32_t position) {
     const LocalDevice& device = step_.mesh.local(position);
     Stream& stream = *device.compute;
+    site_.position = call_.position = position;
     bind_blocks(position, *device.space);
-    site_.position = position;
     std::vector<Event> waits;
     if (!detail::nothing_pending(reads(), writes()))
       detail::collect_waits(reads(), writes(), waits);

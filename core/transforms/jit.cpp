@@ -15,6 +15,7 @@
 #include "core/transforms/eval.h"
 #include "core/transforms/find_attention.h"
 #include "core/transforms/fuse.h"
+#include "core/transforms/fuse_products.h"
 #include "core/transforms/inline_calls.h"
 #include "core/transforms/jit_cache.h"
 #include "core/transforms/jit_rules.h"
@@ -149,8 +150,9 @@ static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   const JaxprRef unrolled = unroll(simple);
   const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
   const DeviceKind kind = mesh->backend().kind();
-  const JaxprRef attending = find_attention(written_out, attention_check(kind));
-  return schedule(can_run_fused(kind) ? fuse(attending) : attending);
+  JaxprRef made = find_attention(written_out, attention_check(kind));
+  if (can_fuse_products(kind)) made = fuse_products(made, *mesh);
+  return schedule(can_run_fused(kind) ? fuse(made) : made);
 }
 
 // ---- control flow inside of plans: the host decides, and the programs inside are plans

@@ -15,6 +15,7 @@
 #include "cuda/cublaslt_api.h"
 #include "cuda/error.h"
 #include "cuda/gpus.h"
+#include "cuda/kernels/product_tail.h"
 #include "cuda/stream.h"
 #include "shmap/error.h"
 
@@ -81,11 +82,12 @@ struct Gpu {
 };
 
 // Everything that decides about the algorithm.
-using Key = std::array<std::int64_t, 20>;
+using Key = std::array<std::int64_t, 24>;
 
 Key key_of(const LtGemm& g, const GpuKind& kind) {
   const auto align = [&](const void* p) { return static_cast<std::int64_t>(alignment(p)); };
   const bool many = g.batch != 1;
+  const bool apart = g.d != nullptr && g.d != g.c;
   return {static_cast<std::int64_t>(g.dtype),
           static_cast<std::int64_t>(g.out),
           g.trans_a | g.trans_b << 1 | g.tf32 << 2,
@@ -102,6 +104,13 @@ Key key_of(const LtGemm& g, const GpuKind& kind) {
           align(g.a),
           align(g.b),
           align(g.c),
+          g.d == nullptr ? 0
+          : apart        ? align(g.d)
+                         : -1,
+          apart ? g.ldd : 0,
+          apart && many ? g.stride_d : 0,
+          g.bias == nullptr ? 0 : align(g.bias),
+          static_cast<std::int64_t>(g.function),
           kind.major,
           kind.minor,
           kind.processors};
@@ -112,11 +121,30 @@ std::string describe(const LtGemm& g) {
   return std::string(short_name(g.dtype)) + "[" + text(g.m) + "," + text(g.k) + "]" +
          (g.trans_a ? "ᵀ" : "") + " · " + short_name(g.dtype) + "[" + text(g.k) + "," + text(g.n) +
          "]" + (g.trans_b ? "ᵀ" : "") + " -> " + short_name(g.out) + ", batch " + text(g.batch) +
-         ", rows of " + text(g.lda) + ", " + text(g.ldb) + ", " + text(g.ldc);
+         ", rows of " + text(g.lda) + ", " + text(g.ldb) + ", " + text(g.ldc) +
+         (g.d ? ", added to rows of " + text(g.ldd) : "") + (g.bias ? ", with a bias" : "") +
+         (g.function == LtFunction::relu   ? ", relu"
+          : g.function == LtFunction::gelu ? ", gelu"
+                                           : "");
+}
+
+bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != LtFunction::none; }
+
+cublasLtEpilogue_t epilogue_of(const LtGemm& g) {
+  const bool bias = g.bias != nullptr;
+  switch (g.function) {
+    case LtFunction::relu:
+      return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case LtFunction::gelu:
+      return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default:
+      return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
 }
 
 // cuBLASLt thinks in columns, to which a row-major matrix is its transpose: it is told to compute
-// Cᵀ = op(B)ᵀ · op(A)ᵀ, so its first operand is b.
+// Cᵀ = op(B)ᵀ · op(A)ᵀ, so its first operand is b, and a number for each of its rows, which its
+// bias is, one for each of our columns.
 class Plan {
  public:
   explicit Plan(const LtGemm& g) {
@@ -135,10 +163,22 @@ class Plan {
     first_ = layout(g, g.dtype, g.trans_b ? g.k : g.n, g.trans_b ? g.n : g.k, g.ldb, g.stride_b);
     second_ = layout(g, g.dtype, g.trans_a ? g.m : g.k, g.trans_a ? g.k : g.m, g.lda, g.stride_a);
     result_ = layout(g, g.out, g.n, g.m, g.ldc, g.stride_c);
+    if (g.d != nullptr && g.d != g.c) added_ = layout(g, g.out, g.n, g.m, g.ldd, g.stride_d);
+    if (const cublasLtEpilogue_t epilogue = epilogue_of(g); epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+      const auto number = static_cast<std::uint32_t>(epilogue);
+      check(lt.desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &number, sizeof(number)),
+            "cublasLtMatmulDescSetAttribute");
+      // The heuristics read its alignment, of which no more than this may be taken for granted.
+      if (g.bias != nullptr) {
+        const void* as_aligned = reinterpret_cast<const void*>(std::uintptr_t{alignment(g.bias)});
+        check(point_to_bias(as_aligned), "cublasLtMatmulDescSetAttribute");
+      }
+    }
     wide_ = wide;
   }
 
-  // What cuBLASLt would try, the likeliest first; at least one.
+  // What cuBLASLt would try, the likeliest first; of a product without bias and function at least
+  // one.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtGemm& g, const Gpu& gpu) const {
     const CublasLtApi& lt = cublaslt();
     cublasLtMatmulPreference_t made;
@@ -155,16 +195,16 @@ class Plan {
            static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(g.a));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.c));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.d != nullptr ? g.d : g.c));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment(g.c));
     std::vector<cublasLtMatmulHeuristicResult_t> found(kCandidates);
     int count = 0;
     const cublasStatus_t status =
-        lt.heuristic(gpu.handle, desc_.get(), first_.get(), second_.get(), result_.get(),
-                     result_.get(), made, kCandidates, found.data(), &count);
+        lt.heuristic(gpu.handle, desc_.get(), first_.get(), second_.get(), added(), result_.get(),
+                     made, kCandidates, found.data(), &count);
     found.resize(static_cast<std::size_t>(status == CUBLAS_STATUS_SUCCESS ? count : 0));
     std::erase_if(found, [](const auto& f) { return f.state != CUBLAS_STATUS_SUCCESS; });
-    if (found.empty()) {
+    if (found.empty() && !has_tail(g)) {
       throw DeviceError("cuBLASLt has no algorithm for the product " + describe(g) + ": " +
                         lt.status_string(status));
     }
@@ -174,7 +214,9 @@ class Plan {
   void take(const cublasLtMatmulHeuristicResult_t& chosen) {
     algorithm_ = chosen.algo;
     workspace_bytes_ = chosen.workspaceSize;
+    is_empty_ = false;
   }
+  bool is_empty() const { return is_empty_; }  // without an algorithm
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   cublasStatus_t run(const LtGemm& g, const Gpu& gpu, void* workspace, cudaStream_t stream) const {
@@ -182,12 +224,19 @@ class Plan {
     constexpr float kOneF = 1, kZeroF = 0;
     const void* one = wide_ ? static_cast<const void*>(&kOne) : &kOneF;
     const void* zero = wide_ ? static_cast<const void*>(&kZero) : &kZeroF;
+    if (g.bias != nullptr)
+      if (const cublasStatus_t status = point_to_bias(g.bias)) return status;
     return cublaslt().matmul(gpu.handle, desc_.get(), one, g.b, first_.get(), g.a, second_.get(),
-                             zero, g.c, result_.get(), g.c, result_.get(), &algorithm_, workspace,
-                             workspace_bytes_, stream);
+                             g.d != nullptr ? one : zero, g.d != nullptr ? g.d : g.c, added(), g.c,
+                             result_.get(), &algorithm_, workspace, workspace_bytes_, stream);
   }
 
  private:
+  cublasLtMatrixLayout_t added() const { return added_ ? added_.get() : result_.get(); }
+  // Read when the product is enqueued: under the lock of the plans, one call after the other.
+  cublasStatus_t point_to_bias(const void* bias) const {
+    return cublaslt().desc_set(desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
+  }
   void set(cublasLtMatmulDescAttributes_t what, cublasOperation_t value) {
     const auto number = static_cast<std::int32_t>(value);
     check(cublaslt().desc_set(desc_.get(), what, &number, sizeof(number)),
@@ -214,9 +263,11 @@ class Plan {
 
   Owned<cublasLtMatmulDesc_t> desc_;
   Owned<cublasLtMatrixLayout_t> first_, second_, result_;
+  Owned<cublasLtMatrixLayout_t> added_;  // null: as the result
   cublasLtMatmulAlgo_t algorithm_ = {};
   std::size_t workspace_bytes_ = 0;
   bool wide_ = false;
+  bool is_empty_ = true;
 };
 
 // Memory that a graph keeps.
@@ -249,18 +300,12 @@ class Gemms {
     int index = 0;
     check(cudaGetDevice(&index), "cudaGetDevice");
     std::lock_guard lock(mutex_);
-    const Gpu& gpu = gpu_at(index);
-    const Key key = key_of(g, gpu.kind);
-    auto it = plans_.find(key);
-    if (it == plans_.end()) it = plans_.emplace(key, make(g, gpu, index, stream)).first;
-    const Plan& plan = it->second;
-    void* workspace = workspace_of(plan, index, stream);
-    const cublasStatus_t status = plan.run(g, gpu, workspace, stream);
-    if (status != CUBLAS_STATUS_SUCCESS) {
-      check(cudaPeekAtLastError(), "cublasLtMatmul");  // a lost GPU says more than cuBLASLt does
-      throw DeviceError("cublasLtMatmul of " + describe(g) + ": " +
-                        cublaslt().status_string(status));
-    }
+    if (run_whole(g, index, stream)) return;
+    LtGemm plain = g;
+    plain.bias = nullptr;
+    plain.function = LtFunction::none;
+    run_whole(plain, index, stream);
+    product_tail(g, stream);
   }
 
   void drop(cudaStream_t stream) noexcept {
@@ -269,6 +314,24 @@ class Gemms {
   }
 
  private:
+  // False, and nothing enqueued, where cuBLASLt has no algorithm that does all of it.
+  bool run_whole(const LtGemm& g, int index, cudaStream_t stream) {
+    const Gpu& gpu = gpu_at(index);
+    const Key key = key_of(g, gpu.kind);
+    auto it = plans_.find(key);
+    if (it == plans_.end()) it = plans_.emplace(key, make(g, gpu, index, stream)).first;
+    const Plan& plan = it->second;
+    if (plan.is_empty()) return false;
+    void* workspace = workspace_of(plan, index, stream);
+    const cublasStatus_t status = plan.run(g, gpu, workspace, stream);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+      check(cudaPeekAtLastError(), "cublasLtMatmul");  // a lost GPU says more than cuBLASLt does
+      throw DeviceError("cublasLtMatmul of " + describe(g) + ": " +
+                        cublaslt().status_string(status));
+    }
+    return true;
+  }
+
   const Gpu& gpu_at(int index) {
     const auto it = gpus_.find(index);
     if (it != gpus_.end()) return it->second;
@@ -302,8 +365,10 @@ class Gemms {
   Plan make(const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream) {
     Plan plan(g);
     const auto candidates = plan.candidates(g, gpu);
+    if (candidates.empty()) return plan;
     plan.take(candidates.front());
-    if (candidates.size() == 1 || !env::flag(env::Var::time_gemms)) return plan;
+    const bool once = g.d != nullptr && g.d == g.c;  // each run adds again
+    if (candidates.size() == 1 || once || !env::flag(env::Var::time_gemms)) return plan;
     cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &captured), "cudaStreamIsCapturing");
     if (captured != cudaStreamCaptureStatusNone) return plan;
@@ -363,6 +428,8 @@ void cublaslt_gemm(const LtGemm& gemm, void* native_stream) {
     throw TypeError(std::string("cuBLASLt makes no ") + short_name(gemm.out) + " of a product of " +
                     short_name(gemm.dtype));
   }
+  if (gemm.dtype == f64 && (gemm.bias != nullptr || gemm.function != LtFunction::none))
+    throw TypeError("cuBLASLt has no bias and no function for products of f64");
   Gemms::get().run(gemm, static_cast<cudaStream_t>(native_stream));
 }
 

@@ -1,21 +1,30 @@
-// Matrix products by cuBLASLt: C = op(A) · op(B) of row-major matrices, a batch of them one stride
-// apart. op(A) is m × k, op(B) k × n, C m × n; lda, ldb, ldc count elements from one stored row to
-// the next, and strides elements from one batch item to the next.
+// Matrix products by cuBLASLt: C = f(op(A) · op(B) + D + bias) of row-major matrices, a batch of
+// them one stride apart; D, the bias and the function f where they are asked for. op(A) is m × k,
+// op(B) k × n, C and D m × n, the bias a number for each of the n columns, the same for all items;
+// lda, ldb, ldc, ldd count elements from one stored row to the next, and strides elements from one
+// batch item to the next. D may be C itself, and then lies as it does. A NaN passes relu and gelu
+// if the library lets it.
 //
 // Element types:
 //   f32, f64      out = dtype
 //   f16, bf16     accumulated in f32 and rounded once; out = dtype or f32
+// D and the bias are of C's. f64 has neither bias nor function. Where cuBLASLt has no algorithm for
+// a product with them, they are a kernel of ours after it (cuda/kernels/product_tail.h), and what
+// is between is rounded to C's type.
 //
 // Which algorithm runs is decided once for each problem (everything below but the addresses, of
 // which only the alignment counts) and kind of GPU. Where SHMAP_TIME_GEMMS is on, a few that
 // cuBLASLt names are measured at the first call outside of a capture, which waits for the stream;
-// under capture, and where it is off, the first is taken. Later calls take the same one.
+// under capture, and where it is off, the first is taken, as where D is C, which no run may change
+// but one. Later calls take the same one.
 #pragma once
 #include <cstdint>
 
 #include "shmap/dtype.h"
 
 namespace shmap::cuda {
+
+enum class LtFunction : std::uint8_t { none, relu, gelu };  // gelu: of its form with tanh
 
 struct LtGemm {
   DType dtype = f32;                      // of a and b
@@ -29,6 +38,10 @@ struct LtGemm {
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
+  const void* d = nullptr;  // null: nothing is added
+  std::int64_t ldd = 0, stride_d = 0;
+  const void* bias = nullptr;  // null: none
+  LtFunction function = LtFunction::none;
 };
 
 // Enqueues it on `native_stream`, a cudaStream_t of the current GPU. TypeError where the dtypes are

@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_sim.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -17,6 +18,10 @@ struct cublasLtMatmulDescOpaque_t {
   cublasComputeType_t compute;
   cudaDataType_t scale;
   bool transpose_a = false, transpose_b = false;
+  std::uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+
+  bool has_bias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
 };
 struct cublasLtMatrixLayoutOpaque_t {
   cudaDataType type;
@@ -80,8 +85,10 @@ struct Product {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, d;
   const void *first, *second;
+  const void* added;  // null where beta is 0
+  cublasLtMatrixLayoutOpaque_t c;
   void* result;
-  double alpha;
+  double alpha, beta;
   int algorithm;
   void* workspace;
 
@@ -108,6 +115,15 @@ struct Product {
     for (std::int64_t l = 0; l < n; ++l) narrow_sum = static_cast<float>(narrow_sum + x[l] * y[l]);
     return narrow_sum;
   }
+  double narrow(double x) const {
+    return desc.compute == CUBLAS_COMPUTE_64F ? x : static_cast<float>(x);
+  }
+  double activated(double x) const {
+    if (desc.epilogue & CUBLASLT_EPILOGUE_RELU) return x < 0 ? 0 : x;
+    if (!(desc.epilogue & CUBLASLT_EPILOGUE_GELU)) return x;
+    constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+    return 0.5 * x * (1 + std::tanh(kSqrtTwoOverPi * (x + 0.044715 * x * x * x)));
+  }
   void run() const {
     if (workspace != nullptr) std::memset(workspace, 0x5a, kWorkspace[algorithm]);
     for (std::int64_t item = 0; item < d.batch; ++item) {
@@ -127,7 +143,11 @@ struct Product {
           } else {
             value = sum(x, y, k());
           }
-          store(result, d.type, item * d.stride + i + j * d.ld, alpha * value);
+          value *= alpha;
+          if (added != nullptr)
+            value = narrow(value + beta * load(added, c.type, item * c.stride + i + j * c.ld));
+          if (desc.has_bias()) value = narrow(value + load(desc.bias, d.type, i));
+          store(result, d.type, item * d.stride + i + j * d.ld, activated(value));
         }
       }
     }
@@ -153,6 +173,34 @@ bool fits(const cublasLtMatmulDescOpaque_t& desc, const cublasLtMatrixLayoutOpaq
   return (a.type == CUDA_R_64F) == (desc.compute == CUBLAS_COMPUTE_64F) &&
          (a.type == CUDA_R_64F) == (desc.scale == CUDA_R_64F) &&
          (desc.compute != CUBLAS_COMPUTE_32F_FAST_TF32 || a.type == CUDA_R_32F);
+}
+
+bool same(const cublasLtMatrixLayoutOpaque_t& a, const cublasLtMatrixLayoutOpaque_t& b) {
+  return a.type == b.type && a.rows == b.rows && a.columns == b.columns && a.ld == b.ld &&
+         a.batch == b.batch && (a.batch == 1 || a.stride == b.stride);
+}
+
+// What is added to the product is of the result's type and extents.
+bool is_added(const cublasLtMatrixLayoutOpaque_t& c, const cublasLtMatrixLayoutOpaque_t& d) {
+  return c.type == d.type && c.rows == d.rows && c.columns == d.columns && c.batch == d.batch &&
+         c.ld >= c.rows && (c.batch == 1 || c.stride >= c.ld * (c.columns - 1) + c.rows);
+}
+
+// Epilogues that there are, for products in f32, and a bias where one wants it.
+bool has_epilogue(const cublasLtMatmulDescOpaque_t& desc) {
+  switch (desc.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+      return true;
+    case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_GELU:
+      return desc.compute != CUBLAS_COMPUTE_64F;
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+    case CUBLASLT_EPILOGUE_GELU_BIAS:
+      return desc.compute != CUBLAS_COMPUTE_64F && desc.bias != nullptr;
+    default:
+      return false;
+  }
 }
 
 template <class T>
@@ -206,6 +254,10 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               cublasLtMatmulDescAttributes_t what,
                                               const void* value, size_t bytes) {
+  if (what == CUBLASLT_MATMUL_DESC_EPILOGUE) return take(desc->epilogue, value, bytes);
+  if (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER) return take(desc->bias, value, bytes);
+  if (what != CUBLASLT_MATMUL_DESC_TRANSA && what != CUBLASLT_MATMUL_DESC_TRANSB)
+    return CUBLAS_STATUS_INVALID_VALUE;
   std::int32_t op = 0;
   const cublasStatus_t status = take(op, value, bytes);
   (what == CUBLASLT_MATMUL_DESC_TRANSA ? desc->transpose_a : desc->transpose_b) = op == CUBLAS_OP_T;
@@ -257,13 +309,14 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference, int wanted,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* count) {
   *count = 0;
   if (const cublasStatus_t status = asked("cublasLtMatmulAlgoGetHeuristic")) return status;
-  if (!fits(*desc, *a, *b, *d)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!fits(*desc, *a, *b, *d) || !is_added(*c, *d)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (!has_epilogue(*desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < kAlgorithms && *count < wanted; ++i) {
     const bool splits = i == 1;
     if (kWorkspace[i] > preference->workspace ||
@@ -275,6 +328,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     found.algo.data[1] = preference->alignment[0];
     found.algo.data[2] = preference->alignment[1];
     found.algo.data[3] = preference->alignment[3];
+    found.algo.data[4] = preference->alignment[2];
+    // Of the bias: what its address shows.
+    const auto address = reinterpret_cast<std::uintptr_t>(desc->bias);
+    found.algo.data[5] = desc->has_bias() ? address & (~address + 1) : 1;
     found.workspaceSize = kWorkspace[i];
     found.state = CUBLAS_STATUS_SUCCESS;
   }
@@ -294,19 +351,39 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                                      : static_cast<double>(*static_cast<const float*>(at));
   };
   if (algorithm < 0 || algorithm >= kAlgorithms || !fits(*desc, *a_layout, *b_layout, *d_layout) ||
-      c != d || c_layout != d_layout || scale(beta) != 0 || !aligned(a, algo->data[1]) ||
-      !aligned(b, algo->data[2]) || !aligned(d, algo->data[3]) ||
+      !is_added(*c_layout, *d_layout) || (c == d && !same(*c_layout, *d_layout)) ||
+      !has_epilogue(*desc) || (scale(beta) != 0 && !aligned(c, algo->data[4])) ||
+      (desc->has_bias() &&
+       (!aligned(desc->bias, algo->data[5]) || !shmap_sim::is_device_memory(desc->bias))) ||
+      !aligned(a, algo->data[1]) || !aligned(b, algo->data[2]) || !aligned(d, algo->data[3]) ||
       workspace_bytes < kWorkspace[algorithm] || !aligned(workspace, 16) ||
       (kWorkspace[algorithm] != 0 && !shmap_sim::is_device_memory(workspace)) ||
       shmap_sim::device_of(stream) != handle->device)
     return CUBLAS_STATUS_INVALID_VALUE;
-  const Product product{
-      *desc, *a_layout, *b_layout,    *d_layout, a,
-      b,     d,         scale(alpha), algorithm, kWorkspace[algorithm] == 0 ? nullptr : workspace};
-  shmap_sim::log_call("cublasLtMatmul " + std::to_string(d_layout->rows) + "x" +
-                      std::to_string(d_layout->columns) + "x" + std::to_string(product.k()) +
-                      " batch " + std::to_string(d_layout->batch) + " algorithm " +
-                      std::to_string(algorithm));
+  const bool adds = scale(beta) != 0;
+  const Product product{*desc,
+                        *a_layout,
+                        *b_layout,
+                        *d_layout,
+                        a,
+                        b,
+                        adds ? c : nullptr,
+                        *c_layout,
+                        d,
+                        scale(alpha),
+                        scale(beta),
+                        algorithm,
+                        kWorkspace[algorithm] == 0 ? nullptr : workspace};
+  std::string line = "cublasLtMatmul " + std::to_string(d_layout->rows) + "x" +
+                     std::to_string(d_layout->columns) + "x" + std::to_string(product.k()) +
+                     " batch " + std::to_string(d_layout->batch) + " algorithm " +
+                     std::to_string(algorithm);
+  if (d_layout->ld != d_layout->rows) line += " ld " + std::to_string(d_layout->ld);
+  if (adds) line += c == d ? " adds in place" : " adds";
+  if (desc->has_bias()) line += " bias";
+  if (desc->epilogue & CUBLASLT_EPILOGUE_RELU) line += " relu";
+  if (desc->epilogue & CUBLASLT_EPILOGUE_GELU) line += " gelu";
+  shmap_sim::log_call(line);
   const cudaError_t error =
       shmap_sim::enqueue(stream, "cublasLtMatmul", [product] { product.run(); });
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
