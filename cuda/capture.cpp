@@ -135,25 +135,48 @@ Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
   return Event(nodes_.back().event);
 }
 
-// A GPU's tasks come in the phases in which they were captured: what was captured after a task
-// that waits for another GPU is not put before it, where that one would wait for it too.
+// Communication comes in the first phase that it can be in. Arithmetic is spread over the phases
+// that it may be in, up to the last that this GPU communicates in: in a phase that has as much
+// already, it would only keep the communication of the next one waiting.
+std::int32_t Capture::balanced(const Captured& node, std::int32_t earliest) {
+  constexpr std::int64_t kNegligible = 8;  // so many times less than what is there
+  GpuPhases& gpu = phases_of_gpu_[node.streams.front()->queue().gpu()];
+  const std::int64_t cost = std::max<std::int64_t>(node.task.cost_ns, 1);
+  std::int32_t best = earliest;
+  for (std::int32_t p = earliest; p <= std::max(gpu.communicates, earliest); ++p) {
+    const auto at = static_cast<std::size_t>(p);
+    if (gpu.cost.size() <= at) gpu.cost.resize(at + 1, 0);
+    if (gpu.cost[at] < gpu.cost[static_cast<std::size_t>(best)]) best = p;
+    if (gpu.cost[at] < cost || cost < gpu.cost[at] / kNegligible) {
+      best = p;
+      break;
+    }
+  }
+  gpu.cost[static_cast<std::size_t>(best)] += cost;
+  return best;
+}
+
 Place Capture::place_of(const Captured& node) {
   Place place;
   int gpu = -1;
   if (graph_of_each_gpu_) {
     gpu = node.streams.front()->queue().gpu();
-    bool several = false;
-    for (CudaStream* s : node.streams) {
-      several |= s->queue().gpu() != gpu;
-      place.phase = std::max(place.phase, phase_of_gpu_[s->queue().gpu()]);
-    }
+    const bool several =
+        std::ranges::any_of(node.streams, [&](CudaStream* s) { return s->queue().gpu() != gpu; });
     for (std::int32_t task : node.before) {
       const Captured& before = nodes_[static_cast<std::size_t>(task)];
       const bool inside =
           !several && !before.place.runs_directly() && before.streams.front()->queue().gpu() == gpu;
       place.phase = std::max(place.phase, before.place.phase + (inside ? 0 : 1));
     }
-    for (CudaStream* s : node.streams) phase_of_gpu_[s->queue().gpu()] = place.phase;
+    if (!several && node.streams.front()->role() == StreamRole::compute) {
+      place.phase = balanced(node, place.phase);
+    } else {
+      for (CudaStream* s : node.streams) {
+        GpuPhases& of = phases_of_gpu_[s->queue().gpu()];
+        of.communicates = std::max(of.communicates, place.phase);
+      }
+    }
     if (several) return place;
   }
   const auto known = std::ranges::find_if(

@@ -118,6 +118,7 @@ class Capture {
     std::int32_t index;
   };
   Place place_of(const Captured& node);
+  std::int32_t balanced(const Captured& node, std::int32_t earliest);
   void record_task(Captured& node);
 
   CudaBackend* backend_;
@@ -126,8 +127,12 @@ class Capture {
   std::vector<Captured> nodes_;
   std::vector<Last> last_;  // by stream; the streams that were used
   std::vector<Part> parts_;
-  std::map<int, std::int32_t> phase_of_gpu_;  // the latest that it has a task in
-  Recording* running_ = nullptr;              // where the task that runs is recorded
+  struct GpuPhases {
+    std::int32_t communicates = 0;   // the latest that it communicates in
+    std::vector<std::int64_t> cost;  // of the arithmetic of each
+  };
+  std::map<int, GpuPhases> phases_of_gpu_;
+  Recording* running_ = nullptr;  // where the task that runs is recorded
   std::vector<Ref<Kept>> kept_;
 };
 

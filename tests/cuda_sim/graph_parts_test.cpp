@@ -202,6 +202,47 @@ TEST_F(GraphPartsTest, ARingIsAPhaseAStep) {
   for (int s : sum) EXPECT_EQ(s, 20 * 15);
 }
 
+// As a plan has it: all copies first. A phase has one of the products, not all of them.
+TEST_F(GraphPartsTest, ProductsAreSpreadOverThePhasesOfTheCopies) {
+  constexpr std::size_t kSteps = 4;
+  const auto name = [](const char* what, std::size_t step, std::size_t gpu) {
+    return std::string(what) + " " + std::to_string(step) + " of " + std::to_string(gpu);
+  };
+  std::vector<std::string> names;  // which tasks point to
+  names.reserve(2 * kSteps * kGpus);
+  CaptureScope capture(*backend);
+  std::vector<std::vector<Event>> here(kSteps + 1, std::vector<Event>(kGpus));
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    for (std::size_t g = 0; g < kGpus; ++g) {
+      names.push_back(name("copy", step, g));
+      const Event from = here[step][(g + 1) % kGpus];
+      here[step + 1][g] = run(
+          device(g).comm, [] {}, {from}, names.back().c_str());
+    }
+  }
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    for (std::size_t g = 0; g < kGpus; ++g) {
+      names.push_back(name("product", step, g));
+      run(
+          device(g).compute, [] {}, {here[step][g]}, names.back().c_str());
+    }
+  }
+  const Ref<Graph> graph = capture.end();
+  shmap_sim::record_calls(true);
+  launch(*graph).wait();
+  backend->synchronize();
+  EXPECT_EQ(calls_of("cudaGraphLaunch"), kGpus * static_cast<int>(kSteps));
+  const std::vector<std::string> ran = shmap_sim::executed();
+  const auto at = [&](const std::string& task) {
+    return std::find(ran.begin(), ran.end(), task) - ran.begin();
+  };
+  for (std::size_t g = 0; g < kGpus; ++g) {
+    EXPECT_LT(at(name("product", kSteps - 1, g)), static_cast<std::ptrdiff_t>(ran.size()));
+    for (std::size_t step = 1; step < kSteps; ++step)
+      EXPECT_LT(at(name("product", step - 1, g)), at(name("copy", step, g)));
+  }
+}
+
 // Whatever the edges are, what is recorded waits for what it read.
 TEST_F(GraphPartsTest, ProgramsAtRandomKeepTheirOrder) {
   for (unsigned seed = 1; seed <= 40; ++seed) {
