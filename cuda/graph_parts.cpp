@@ -1,6 +1,7 @@
 #include "cuda/graph_parts.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <utility>
 
@@ -196,9 +197,15 @@ cudaError_t GraphParts::launch_part(void* arg) noexcept {
 cudaError_t GraphParts::launch_parts(Phase& phase) {
   std::vector<Part>& parts = phase.parts;
   // The first one here: this thread would only wait.
-  const auto here = [](Part& part) {
-    const GpuScope gpu(part.queue->gpu());
-    return launch_part(&part);
+  std::exception_ptr thrown;
+  const auto here = [&](Part& part) {
+    try {
+      const GpuScope gpu(part.queue->gpu());
+      return launch_part(&part);
+    } catch (...) {
+      if (!thrown) thrown = std::current_exception();
+      return cudaSuccess;
+    }
   };
   std::uint64_t started = 0;
   cudaError_t first = cudaSuccess;
@@ -216,6 +223,7 @@ cudaError_t GraphParts::launch_parts(Phase& phase) {
   for (std::size_t i = 1; i < std::min<std::size_t>(parts.size(), 64); ++i) {
     if ((started >> i & 1) != 0) heed(parts[i].thread->wait());
   }
+  if (thrown) std::rethrow_exception(thrown);
   return first;
 }
 

@@ -67,14 +67,15 @@ bool LaunchThread::start(Work work, void* args) noexcept {
 cudaError_t LaunchThread::wait() noexcept {
   wait_while(state_, given);
   const cudaError_t result = result_;
-  state_.store(idle, std::memory_order_release);
+  std::uint32_t expected = done;  // unless it is to stop by now
+  state_.compare_exchange_strong(expected, idle, std::memory_order_acq_rel);
   state_.notify_all();
   return result;
 }
 
 void LaunchThread::stop() noexcept {
   for (std::uint32_t now = state_.load(std::memory_order_acquire); now != stopping;) {
-    if (now != idle) {
+    if (now == given) {
       wait_while(state_, now);
       now = state_.load(std::memory_order_acquire);
     } else if (state_.compare_exchange_weak(now, stopping, std::memory_order_acq_rel)) {

@@ -494,6 +494,8 @@ TEST(LaunchThread, DoesWhatItIsGivenAndStops) {
   }
   ASSERT_TRUE(thread.start([](void*) { return cudaErrorInvalidValue; }, nullptr));
   EXPECT_EQ(thread.wait(), cudaErrorInvalidValue);
+  // Also where nobody waited for the last.
+  ASSERT_TRUE(thread.start([](void* p) { return cudaGetDevice(static_cast<int*>(p)); }, &gpu));
   thread.stop();
   EXPECT_FALSE(thread.start([](void*) { return cudaSuccess; }, nullptr));
   thread.stop();
