@@ -55,14 +55,14 @@ __global__ void scale(float* x, int n, float by) {
 }
 
 __global__ void block_sum(const int* x, int* sums) {
-  __shared__ int part[256];
+  __shared__ unsigned part[256];  // sums of memory that was never written wrap
   const int t = static_cast<int>(threadIdx.x);
-  part[t] = x[blockIdx.x * blockDim.x + threadIdx.x];
+  part[t] = static_cast<unsigned>(x[blockIdx.x * blockDim.x + threadIdx.x]);
   for (int step = 128; step > 0; step /= 2) {
     __syncthreads();
     if (t < step) part[t] += part[t + step];
   }
-  if (t == 0) sums[blockIdx.x] = part[0];
+  if (t == 0) sums[blockIdx.x] = static_cast<int>(part[0]);
 }
 
 __global__ void warp_sums(const double* x, double* sums) {
@@ -71,8 +71,12 @@ __global__ void warp_sums(const double* x, double* sums) {
   sums[threadIdx.x] = value;
 }
 
-__global__ void add_one(int* x) { *x += 1; }
+// It is given what it can't reach, too: that is for the simulator to see, not for a sanitizer.
+__attribute__((no_sanitize("null"))) __global__ void add_one(int* x) { *x += 1; }
 __global__ void set_to(int* x, int value) { *x = value; }
+
+// Beyond what is allocated; a sanitizer does not look.
+__attribute__((no_sanitize("address"))) void write_unseen(char* p) { *p = 0; }
 __global__ void copy_one(int* to, const int* from) { *to = *from; }
 __global__ void divergent(int* x) {
   if (threadIdx.x < 32) __syncthreads();
@@ -313,11 +317,32 @@ TEST_F(CudaSim, AccountsForMemory) {
   EXPECT_EQ(free, (1u << 20) - 1);
   EXPECT_EQ(cudaFree(static_cast<char*>(all) + 512), cudaErrorInvalidValue);
   CHECK_CUDA(cudaFree(all));
-  static_cast<char*>(more)[1] = 0;
+  write_unseen(static_cast<char*>(more) + 1);
   CHECK_CUDA(cudaFree(more));
   EXPECT_TRUE(shmap_sim::overrun_seen());
   EXPECT_EQ(shmap_sim::counts().allocations, 0u);
 }
+
+#if defined(__SANITIZE_ADDRESS__)
+using CudaSimDeathTest = CudaSim;
+TEST_F(CudaSimDeathTest, AddressSanitizerKnowsDeviceMemory) {
+  int* x = new_array<int>(4);
+  cudaStream_t stream = new_stream();
+  EXPECT_DEATH(
+      {
+        run(1, 1, stream, set_to, x + 4, 1);
+        cudaStreamSynchronize(stream);
+      },
+      "use-after-poison");
+  EXPECT_DEATH(
+      {
+        cudaFree(x);
+        run(1, 1, stream, set_to, x, 1);
+        cudaStreamSynchronize(stream);
+      },
+      "use-after-poison");
+}
+#endif
 
 TEST_F(CudaSim, ChecksCopies) {
   char host[16] = {};

@@ -6,8 +6,31 @@
 
 #include "runtime.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SHMAP_SIM_POISON 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHMAP_SIM_POISON 1
+#endif
+#endif
+#ifdef SHMAP_SIM_POISON
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace shmap_sim {
 namespace {
+
+// With AddressSanitizer, what is freed, and the guard zones, are out of bounds.
+void put_out_of_bounds([[maybe_unused]] char* address, [[maybe_unused]] std::size_t bytes) {
+#ifdef SHMAP_SIM_POISON
+  ASAN_POISON_MEMORY_REGION(address, bytes);
+#endif
+}
+void put_in_bounds([[maybe_unused]] char* address, [[maybe_unused]] std::size_t bytes) {
+#ifdef SHMAP_SIM_POISON
+  ASAN_UNPOISON_MEMORY_REGION(address, bytes);
+#endif
+}
 
 constexpr std::size_t kAlign = 512;
 constexpr std::size_t kGuard = 64;
@@ -26,8 +49,10 @@ char* take(Arena& arena, std::size_t bytes) {
     arena.pieces[offset] = {bytes, taken};
     arena.used += bytes;
     char* address = arena.base + offset;
+    put_in_bounds(address, taken);
     std::memset(address, kPoison, bytes < kMostPoison ? bytes : kMostPoison);
     std::memset(address + bytes, kGuardByte, kGuard);
+    put_out_of_bounds(address + bytes, taken - bytes);
     return address;
   }
   return nullptr;
@@ -38,6 +63,7 @@ bool give_back(Runtime& r, Arena& arena, const void* p) {
   if (found == arena.pieces.end()) return false;
   auto [offset, piece] = *found;
   char* address = arena.base + offset;
+  put_in_bounds(address, piece.taken);
   for (std::size_t i = 0; i < kGuard; ++i) {
     if (static_cast<unsigned char>(address[piece.asked + i]) == kGuardByte) continue;
     r.overrun = true;
@@ -50,6 +76,7 @@ bool give_back(Runtime& r, Arena& arena, const void* p) {
   } else {
     std::memset(address, kPoison, piece.taken);  // so that use after free shows
   }
+  put_out_of_bounds(address, piece.taken);
   arena.used -= piece.asked;
   std::size_t size = piece.taken;
   arena.pieces.erase(found);
@@ -139,7 +166,10 @@ void open_arenas(Runtime& r, std::size_t bytes) {
 }
 
 void close_arenas(Runtime& r) {
-  for (auto& device : r.devices) munmap(device->arena.base, device->arena.size);
+  for (auto& device : r.devices) {
+    put_in_bounds(device->arena.base, device->arena.size);  // for who is given these addresses next
+    munmap(device->arena.base, device->arena.size);
+  }
 }
 
 int device_at(const Runtime& r, const void* p) {
