@@ -12,6 +12,7 @@ struct Tail {
   T* c;
   const T* bias;
   LtFunction function;
+  unsigned char unused[7];  // all of a parameter's bytes are set
 };
 
 SHMAP_FN float activated(float x, LtFunction function) {
@@ -43,7 +44,8 @@ void run(const LtGemm& g, void* native_stream) {
                      g.stride_c,
                      static_cast<T*>(g.c),
                      static_cast<const T*>(g.bias),
-                     g.function};
+                     g.function,
+                     {}};
   launch("product", finish<T>, grid_for(t.elements), dim3(kThreads), native_stream, t);
 }
 
