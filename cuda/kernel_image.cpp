@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <vector>
 
-#include "cuda/image_cache.h"
+#include "core/base/disk_cache.h"
+#include "core/base/sha256.h"
 #include "cuda/kernel_texts.h"
 #include "cuda/nvrtc_api.h"
 #include "shmap/error.h"
@@ -102,15 +103,15 @@ std::string image_key(const std::string& source, const std::string& architecture
   std::string key = "NVRTC " + std::to_string(nvrtc().major) + "." + std::to_string(nvrtc().minor) +
                     " " + architecture;
   for (const char* option : kOptions) key += std::string(" ") + option;
-  std::uint64_t headers = hash_text("");
+  std::string headers;
   for (const KernelText& header : kernel_texts())
-    headers = hash_text(header.text, hash_text(header.name, headers));
-  return key + " headers " + std::to_string(headers) + "\n" + source;
+    headers += std::string(header.name) + " " + sha256_hex(header.text) + "\n";
+  return key + " headers " + sha256_hex(headers) + "\n" + source;
 }
 
 KernelImage compile_kernel(const std::string& source, const std::string& architecture) {
   const std::string key = image_key(source, architecture);
-  const ImageCache cache;
+  const DiskCache cache("kernel", DiskCache::default_folder());
   KernelImage image;
   if (cache.load(key, &image)) return image;
   image = compile(source, architecture);

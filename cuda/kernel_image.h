@@ -16,8 +16,8 @@ bool can_compile_kernels();
 std::string architecture(int major, int minor);
 
 // The image of that source, which may include the headers of cuda/kernels/fused.h. Taken from the
-// disk (cuda/image_cache.h) where it was compiled before. Blocks for tens of milliseconds. Throws
-// DeviceError with the compiler's log and the source where it does not compile.
+// disk (core/base/disk_cache.h) where it was compiled before. Blocks for tens of milliseconds.
+// Throws DeviceError with the compiler's log and the source where it does not compile.
 KernelImage compile_kernel(const std::string& source, const std::string& architecture);
 
 // All that an image depends on: versions, options, headers and the source.

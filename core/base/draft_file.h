@@ -1,0 +1,48 @@
+// DraftFile: a file that takes its name only once it is whole.
+//
+// It begins under a random name in the folder where it will stand, so that the name of a draft that
+// a killed process left behind is in nobody's way, nobody can plant a file or link where the next
+// draft comes, and the last rename stays within one file system. Its process holds a lock on it:
+// drafts of this user that nobody holds and nobody has written to for a minute are of processes
+// that died, and whoever makes the next draft in that folder removes them. (A minute, for file
+// systems that several machines share without sharing locks.)
+#pragma once
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "core/base/file_descriptor.h"
+
+namespace shmap {
+
+class DraftFile {
+ public:
+  // In the open folder, which stays the caller's and open. `mode`: the permissions; those that the
+  // umask withholds come with `exact` only. `what` starts the messages: "npy file 'x.npy'". Throws
+  // Error where the system refuses.
+  DraftFile(int folder, mode_t mode, bool exact, std::string what);
+  DraftFile(const DraftFile&) = delete;
+  DraftFile& operator=(const DraftFile&) = delete;
+  ~DraftFile();  // removes it, unless it was committed
+
+  int fd() const noexcept { return fd_.get(); }
+  // All of them, at that offset; throws Error where the system refuses.
+  void write(std::int64_t offset, const std::byte* src, std::int64_t count);
+  // Renames it to `name` in the folder, in place of what stands there; `durable`: and returns once
+  // both the file and its name would survive a loss of power. Throws Error where the system
+  // refuses.
+  void commit(const std::string& name, bool durable);
+
+  // True for names of drafts.
+  static bool is_draft_name(const char* name) noexcept;
+
+ private:
+  int folder_;
+  std::string what_;
+  std::string name_;  // empty once committed
+  FileDescriptor fd_;
+};
+
+}  // namespace shmap
