@@ -12,6 +12,12 @@ void throw_rank_limit(std::size_t rank) {
                    " was asked for, and the limit is " + std::to_string(kMaxRank) +
                    " dims: merge dims with reshape");
 }
+void throw_no_such_extent(std::int64_t index, std::size_t count) {
+  const std::string n = std::to_string(count);
+  throw ValueError("extent " + std::to_string(index) + " of a shape that has " + n +
+                   (count == 0 ? ": a scalar has none"
+                               : ": wanted -" + n + " ... " + std::to_string(count - 1)));
+}
 }  // namespace detail
 
 std::string to_string(const Shape& shape) {

@@ -2,11 +2,18 @@
 #include <mutex>
 #include <ostream>
 
+#include "shmap/error.h"
 #include "shmap/shaped_array.h"
 
 namespace shmap {
 
 namespace detail {
+
+void throw_null_name() {
+  throw ValueError(
+      "the name of a mesh axis is a null pointer: give a string, or `none` for a dim that is not "
+      "split");
+}
 
 int AxisEnv::find(std::string_view name) const {
   for (std::size_t i = 0; i < names.size(); ++i)

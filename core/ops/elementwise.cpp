@@ -586,7 +586,7 @@ Operand give_up(Array& x, const Operand& b, const char* what) {
 
 // In two statements: the order in which arguments are made is open, and b is moved from.
 #define SHMAP_ASSIGNMENT(op, name)               \
-  Array& Array::operator op##=(Operand b) {      \
+  Array& Array::operator op##=(Operand b)& {     \
     Operand a = give_up(*this, b, name);         \
     return *this = std::move(a) op std::move(b); \
   }

@@ -33,7 +33,7 @@ class Indexer {
                        to_string(type_) + ", which has " + std::to_string(type_.rank()) +
                        ": leave some out" + at_line(source_));
     }
-    while (dims_ < type_.rank()) terms_.push_back({Index::Kind::range, dims_++, 0, {}, {}});
+    while (dims_ < type_.rank()) terms_.push_back({Index::Kind::range, dims_++, 0, range(), {}});
   }
 
   Array run() {
@@ -109,7 +109,7 @@ class Indexer {
           first = 0;
           end = n;
         }
-      } else if (t.kind == Index::Kind::range && !t.range.whole) {
+      } else if (t.kind == Index::Kind::range) {
         step = clip_range(t.range, n, first, end);
         if (step < 0) rev.dimensions.push_back(t.dim);
       }

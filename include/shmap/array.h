@@ -43,6 +43,13 @@ Array literal(DType dtype, const void* value);  // a weakly typed host scalar
 void host_copy(const Array& x, DType wanted, void* out, std::int64_t count);
 void item_copy(const Array& x, DType wanted, void* out);
 void destroy(NodeBase* node) noexcept;
+template <class T>
+constexpr void no_assignment_to_elements() {
+  static_assert(!sizeof(T*),
+                "x[...] is a new array, and assigning to it would change nothing: arrays are "
+                "immutable. Make a changed one: x = dynamic_update_slice(x, update, starts), or "
+                "x = where(mask, y, x)");
+}
 }  // namespace detail
 
 class Array {
@@ -56,15 +63,20 @@ class Array {
     if (node_) node_->refs.fetch_add(1, std::memory_order_relaxed);
   }
   Array(Array&& o) noexcept : node_(std::exchange(o.node_, nullptr)) {}
-  Array& operator=(const Array& o) noexcept {
+  Array& operator=(const Array& o) & noexcept {
     Array copy(o);
     std::swap(node_, copy.node_);
     return *this;
   }
-  Array& operator=(Array&& o) noexcept {
+  Array& operator=(Array&& o) & noexcept {
     std::swap(node_, o.node_);
     o.reset();
     return *this;
+  }
+  // x[0] = y and x[0] += y would change a temporary and be lost: they do not compile.
+  template <class T>
+  void operator=(T&&) && {
+    detail::no_assignment_to_elements<T>();
   }
   ~Array() { reset(); }
 
@@ -110,10 +122,26 @@ class Array {
   friend Array operator<=(Operand a, Operand b);
   friend Array operator>(Operand a, Operand b);
   friend Array operator>=(Operand a, Operand b);
-  Array& operator+=(Operand b);
-  Array& operator-=(Operand b);
-  Array& operator*=(Operand b);
-  Array& operator/=(Operand b);
+  Array& operator+=(Operand b) &;
+  Array& operator-=(Operand b) &;
+  Array& operator*=(Operand b) &;
+  Array& operator/=(Operand b) &;
+  template <class T>
+  void operator+=(T&&) && {
+    detail::no_assignment_to_elements<T>();
+  }
+  template <class T>
+  void operator-=(T&&) && {
+    detail::no_assignment_to_elements<T>();
+  }
+  template <class T>
+  void operator*=(T&&) && {
+    detail::no_assignment_to_elements<T>();
+  }
+  template <class T>
+  void operator/=(T&&) && {
+    detail::no_assignment_to_elements<T>();
+  }
   friend std::ostream& operator<<(std::ostream& out, const Array& x);
 
   // For the library: the node, and a handle on one (taking a reference).
@@ -168,14 +196,16 @@ struct Shard {
   Array data;
 };
 
-struct Range {  // start : stop : step of an index, NumPy's; whole is ":"
-  std::int64_t start = 0, stop = -1, step = 1;
-  bool whole = true;
+// start : stop : step of an index, with NumPy's meaning: both ends may be counted from the back,
+// and are cut to the extent. Without members it is the whole dim, NumPy's ":".
+struct Range {
+  static constexpr std::int64_t kEnd = INT64_MAX;
+  std::int64_t start = 0, stop = kEnd, step = 1;
 };
 constexpr Range range() { return {}; }
 template <std::integral A, std::integral B>
 constexpr Range range(A start, B stop, std::int64_t step = 1) {
-  return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step, false};
+  return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step};
 }
 
 // One entry of x[…]: an int, a scalar or integer array, a range, or none (a new dim).

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace shmap {
@@ -16,11 +17,24 @@ inline constexpr none_t none;  // in a spec: this dim is not split; in an index:
 // A name is taken by a template, never by a std::string or string_view parameter: {{"i", "j"}}
 // would otherwise bind to their iterator-pair constructors, compile, and be undefined behaviour.
 template <class S>
-concept NameLike = std::convertible_to<const S&, std::string_view>;
+concept NameLike = std::convertible_to<const S&, std::string_view> &&
+    !std::same_as<std::remove_cv_t<S>, std::nullptr_t>;
+
+namespace detail {
+[[noreturn]] void throw_null_name();
+// ValueError for a null pointer, which a string_view would read through.
+template <NameLike S>
+constexpr std::string_view name_view(const S& name) {
+  if constexpr (std::is_pointer_v<S>) {
+    if (!name) throw_null_name();
+  }
+  return name;
+}
+}  // namespace detail
 
 struct AxisName {
   template <NameLike S>
-  constexpr AxisName(const S& name) : view(name) {}
+  constexpr AxisName(const S& name) : view(detail::name_view(name)) {}
   std::string_view view;
 };
 
@@ -29,7 +43,7 @@ class Axes {
   Axes() = default;
   template <NameLike S>
   Axes(const S& name) {
-    names_.emplace_back(std::string_view(name));
+    names_.emplace_back(detail::name_view(name));
   }
   Axes(std::initializer_list<AxisName> names) {
     names_.reserve(names.size());

@@ -28,6 +28,10 @@ class Checkpointed {
     FlatCall<F, A...> call(f_, args...);
     return call.rebuild(checkpoint_leaves(BodyRef(call), flatten_arguments(args...), source_));
   }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(const A&...) const {
+    return explain_untraceable<F, A...>();
+  }
 
  private:
   mutable F f_;

@@ -61,14 +61,24 @@ BranchLeaves cond_leaves(Array pred, BodyRef on_true, BodyRef on_false, FlatTree
 BranchLeaves switch_leaves(Array index, std::span<const BodyRef> branches, FlatTree arguments,
                            SourceLine source);
 
+// What the functions below may be given; where they do not hold, overloads say what is wanted.
+template <class F, class C, class... A>
+concept CarryBody = std::invocable<F&, A..., arg_t<C>> &&
+    std::convertible_to<std::invoke_result_t<F&, A..., arg_t<C>>, arg_t<C>>;
+template <class G, class C>
+concept CarryTest =
+    std::invocable<G&, arg_t<C>> && std::convertible_to<std::invoke_result_t<G&, arg_t<C>>, Array>;
+template <class T, class F, class... A>
+concept Branches =
+    Traceable<T, A...> && Traceable<F, A...> && std::same_as<result_t<T, A...>, result_t<F, A...>>;
+
 }  // namespace detail
 
 // init, then carry = body(i, carry) for i = lo, lo + 1, … hi - 1. The bounds are integer scalars,
 // traced ones too; i is an i32 scalar, i64 where a bound has more than 32 bits.
 template <class F, Tree C>
-requires std::invocable<F&, Array, arg_t<C>> &&
-    std::convertible_to<std::invoke_result_t<F&, Array, arg_t<C>>, arg_t<C>>
-        arg_t<C> fori_loop(Operand lo, Operand hi, F&& body, C&& init) {
+requires detail::CarryBody<F, C, Array> arg_t<C> fori_loop(Operand lo, Operand hi, F&& body,
+                                                           C&& init) {
   using Init = std::decay_t<C>;
   auto trip = [&](Array i, arg_t<C> carry) -> arg_t<C> {
     return body(std::move(i), std::move(carry));
@@ -81,13 +91,19 @@ requires std::invocable<F&, Array, arg_t<C>> &&
   std::size_t next = 0;
   return detail::rebuild(static_cast<const Init&>(init), leaves, next);
 }
+template <class F, class C>
+requires(!Tree<C> || !detail::CarryBody<F, C, Array>) auto fori_loop(Operand, Operand, F&&, C&&) {
+  detail::explain_argument<std::decay_t<C>>();
+  static_assert(!Tree<C> || detail::CarryBody<F, C, Array>,
+                "the body of a fori_loop is called as body(i, carry), i an Array and the carry of "
+                "init's type (a host scalar as Array), and returns the carry");
+  return detail::Untraceable{};
+}
 
 // init, then carry = body(carry) for as long as test(carry), a bool scalar, holds.
 template <class G, class F, Tree C>
-requires std::convertible_to<std::invoke_result_t<G&, arg_t<C>>, Array> &&
-    std::convertible_to<std::invoke_result_t<F&, arg_t<C>>, arg_t<C>>
-        arg_t<C> while_loop(G&& test, F&& body, C&& init,
-                            SourceLine source = SourceLine::current()) {
+requires detail::CarryTest<G, C> && detail::CarryBody<F, C> arg_t<C> while_loop(
+    G&& test, F&& body, C&& init, SourceLine source = SourceLine::current()) {
   using Init = std::decay_t<C>;
   auto decide = [&](arg_t<C> carry) -> Array { return test(std::move(carry)); };
   auto trip = [&](arg_t<C> carry) -> arg_t<C> { return body(std::move(carry)); };
@@ -99,6 +115,20 @@ requires std::convertible_to<std::invoke_result_t<G&, arg_t<C>>, Array> &&
       detail::BodyRef(test_call), detail::BodyRef(body_call), std::move(flat), source);
   std::size_t next = 0;
   return detail::rebuild(static_cast<const Init&>(init), leaves, next);
+}
+template <class G, class F, class C>
+requires(!Tree<C> || !detail::CarryTest<G, C> || !detail::CarryBody<F, C>) auto while_loop(G&&, F&&,
+                                                                                           C&&) {
+  detail::explain_argument<std::decay_t<C>>();
+  if constexpr (Tree<C>) {
+    static_assert(detail::CarryTest<G, C>,
+                  "the test of a while_loop is called with the carry, of init's type (a host "
+                  "scalar as Array), and returns a bool Array");
+    static_assert(detail::CarryBody<F, C>,
+                  "the body of a while_loop is called with the carry, of init's type (a host "
+                  "scalar as Array), and returns it");
+  }
+  return detail::Untraceable{};
 }
 
 // {carry, ys}: {carry, y} = f(carry, x) for each x of xs, whose leaves are taken apart along their
@@ -129,11 +159,21 @@ scan(F&& f, C&& init, X&& xs, ScanOptions options = {}, SourceLine source = Sour
   arg_t<C> carry = detail::rebuild(static_cast<const Init&>(init), leaves.carry, next);
   return {std::move(carry), detail::rebuild(call.like().second, leaves.ys, next_y)};
 }
+template <class F, class C, class X>
+requires(!Tree<C> || !Tree<X> ||
+         !std::invocable<F&, arg_t<C>, arg_t<X>>) auto scan(F&&, C&&, X&&, ScanOptions = {}) {
+  detail::explain_argument<std::decay_t<C>>();
+  detail::explain_argument<std::decay_t<X>>();
+  static_assert(!Tree<C> || !Tree<X> || std::invocable<F&, arg_t<C>, arg_t<X>>,
+                "the function of a scan is called as f(carry, x): the carry of init's type (a host "
+                "scalar as Array), x one item of xs, and none_t where xs is `none`");
+  return detail::Untraceable{};
+}
 
 // t(args…) where the scalar pred is true, else f(args…).
 template <class T, class F, class... A>
-requires Traceable<T, A...> && std::same_as<result_t<T, A...>, result_t<F, A...>> result_t<T, A...>
-cond(Operand pred, T&& t, F&& f, const A&... args) {
+requires detail::Branches<T, F, A...> result_t<T, A...> cond(Operand pred, T&& t, F&& f,
+                                                             const A&... args) {
   detail::FlatCall<std::remove_reference_t<T>, A...> on_true(t, args...);
   detail::FlatCall<std::remove_reference_t<F>, A...> on_false(f, args...);
   detail::BranchLeaves result = detail::cond_leaves(
@@ -141,6 +181,19 @@ cond(Operand pred, T&& t, F&& f, const A&... args) {
       detail::flatten_arguments(args...), pred.source);
   return result.called == 1 ? on_true.rebuild(std::move(result.leaves))
                             : on_false.rebuild(std::move(result.leaves));
+}
+template <class T, class F, class... A>
+requires(!detail::Branches<T, F, A...>) auto cond(Operand, T&&, F&&, const A&...) {
+  if constexpr (!Traceable<T, A...>) {
+    return detail::explain_untraceable<T, A...>();
+  } else if constexpr (!Traceable<F, A...>) {
+    return detail::explain_untraceable<F, A...>();
+  } else {
+    static_assert(detail::Branches<T, F, A...>,
+                  "the branches of a cond return values of one type: Array where one of them "
+                  "returns a host scalar");
+    return detail::Untraceable{};
+  }
 }
 
 // branches[index](args…); an index that is too small or too large takes the first or the last.
@@ -158,10 +211,11 @@ R switch_(Operand index, std::vector<std::function<R(arg_t<A>...)>> branches, co
 
 // A tuple of branches, for every type of result.
 template <class F0, class... F, class... A>
-requires Traceable<const F0, A...> &&
-    (std::same_as<result_t<const F, A...>, result_t<const F0, A...>>&&...)
-        result_t<const F0, A...> switch_(Operand index, const std::tuple<F0, F...>& branches,
-                                         const A&... args) {
+requires(Traceable<const F0, A...> &&
+         (detail::Branches<const F0, const F, A...> &&
+          ...)) result_t<const F0, A...> switch_(Operand index,
+                                                 const std::tuple<F0, F...>& branches,
+                                                 const A&... args) {
   return std::apply(
       [&](const F0& first, const F&... rest) {
         std::tuple<detail::FlatCall<const F0, A...>, detail::FlatCall<const F, A...>...> calls(
@@ -181,6 +235,19 @@ requires Traceable<const F0, A...> &&
             calls);
       },
       branches);
+}
+template <class F0, class... F, class... A>
+requires(!(Traceable<const F0, A...> && (detail::Branches<const F0, const F, A...> &&
+                                         ...))) auto switch_(Operand, const std::tuple<F0, F...>&,
+                                                             const A&...) {
+  if constexpr (!Traceable<const F0, A...>) {
+    return detail::explain_untraceable<const F0, A...>();
+  } else {
+    static_assert((detail::Branches<const F0, const F, A...> && ...),
+                  "the branches of a switch_ can all be called with the arguments, and return "
+                  "values of one type: Array where one of them returns a host scalar");
+    return detail::Untraceable{};
+  }
 }
 
 }  // namespace shmap

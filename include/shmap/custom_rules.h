@@ -155,6 +155,10 @@ class CustomRule {
     std::size_t next = 0;
     return rebuild(*like, leaves, next);
   }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(const A&...) const {
+    return explain_untraceable<F, A...>();
+  }
 
  private:
   mutable F f_;

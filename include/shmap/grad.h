@@ -46,13 +46,23 @@ struct tuple_or_one<G> {
   using type = G;
 };
 
+// The type of an argument; void where there is no such argument, which `fits` says.
+template <int I, class Arguments>
+struct argument_type {
+  using type = void;
+};
+template <int I, class... A>
+requires(I >= 0 && I < static_cast<int>(sizeof...(A))) struct argument_type<I, std::tuple<A...>> {
+  using type = std::tuple_element_t<I, std::tuple<A...>>;
+};
+
 // ---- which arguments
 template <int... I>
 struct StaticArgnums {
   template <class... A>
   static constexpr bool fits = ((I >= 0 && I < static_cast<int>(sizeof...(A))) && ...);
   template <class... A>
-  struct result : tuple_or_one<std::tuple_element_t<I, std::tuple<arg_t<A>...>>...> {};
+  struct result : tuple_or_one<typename argument_type<I, std::tuple<arg_t<A>...>>::type...> {};
   static constexpr int list[] = {I...};
   std::span<const int> numbers() const { return list; }
   template <class G, class... A>
@@ -148,6 +158,17 @@ class Grad {
     } else {
       return gradient;
     }
+  }
+  template <class... A>
+  requires(sizeof...(A) == 0 || !Which::template fits<A...> || !Traceable<F, A...>) auto operator()(
+      const A&...) const {
+    static_assert(sizeof...(A) > 0, "grad needs an argument to differentiate with respect to");
+    if constexpr (sizeof...(A) > 0 && !Which::template fits<A...>) {
+      static_assert(Which::template fits<A...>,
+                    "grad<n>: there are fewer arguments than that, or, with grad(f, n), arguments "
+                    "of different types: say grad<n>(f) then");
+    }
+    return explain_untraceable<F, A...>();
   }
 
  private:

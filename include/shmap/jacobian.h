@@ -117,6 +117,12 @@ class Jacobian {
     std::size_t next = 0;
     return rebuild_jacobian(structure_of(call.like()), structure_of(first), leaves, next);
   }
+  template <class... A>
+  requires(sizeof...(A) == 0 || !Traceable<F, A...>) auto operator()(const A&...) const {
+    static_assert(sizeof...(A) > 0,
+                  "jacfwd, jacrev and hessian need an argument to differentiate with respect to");
+    return explain_untraceable<F, A...>();
+  }
 
  private:
   mutable F f_;

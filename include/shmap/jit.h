@@ -72,6 +72,10 @@ class Jitted {
     return rebuild(*static_cast<const typename Flat::Result*>(result.like.get()), result.leaves,
                    next);
   }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(A&&...) const {
+    return explain_untraceable<F, std::decay_t<A>...>();
+  }
 
   // What was planned for the latest call: for looking at.
   std::string plan_text() const { return cache_->plan_text(); }

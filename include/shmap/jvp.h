@@ -43,5 +43,13 @@ requires Traceable<F, A...> &&(sizeof...(A) == sizeof...(D) && (Tree<D> && ...))
       },
       primals);
 }
+template <class F, class... A, class... D>
+requires(!(Traceable<F, A...> && sizeof...(A) == sizeof...(D) &&
+           (Tree<D> && ...))) auto jvp(F&&, const std::tuple<A...>&, const std::tuple<D...>&,
+                                       SourceLine source = SourceLine::current()) {
+  static_assert(sizeof...(A) == sizeof...(D), "jvp wants one tangent for each primal");
+  (detail::explain_argument<D>(), ...);
+  return detail::explain_untraceable<F, A...>();
+}
 
 }  // namespace shmap

@@ -98,6 +98,11 @@ auto linearize(F&& f, const A&... args)
           {std::move(out.linear), detail::structure_of(call.like())}};
 }
 
+template <class F, class... A>
+requires(!Traceable<F, A...>) auto linearize(F&&, const A&...) {
+  return detail::explain_untraceable<F, A...>();
+}
+
 // {f(args…), pullback}: pullback(cotangent) is the tuple of the arguments' cotangents.
 template <class F, class... A>
 requires Traceable<F, A...>
@@ -110,6 +115,11 @@ auto vjp(F&& f, const A&... args)
           {std::move(out.linear), detail::structure_of(args)...}};
 }
 
+template <class F, class... A>
+requires(!Traceable<F, A...>) auto vjp(F&&, const A&...) {
+  return detail::explain_untraceable<F, A...>();
+}
+
 // The transpose of a function that is linear in its arguments, of which only the types count
 // (ShapedArrays will do). TypeError where it is called and an op turns out not to be linear.
 template <class F, class... A>
@@ -119,6 +129,10 @@ requires Traceable<F, A...> Pullback<result_t<F, A...>, arg_t<A>...> linear_tran
   detail::LinearFunction linear = detail::linear_transpose_leaves(
       detail::BodyRef(call), detail::flatten_arguments(args...), {});
   return {std::move(linear), detail::structure_of(args)...};
+}
+template <class F, class... A>
+requires(!Traceable<F, A...>) auto linear_transpose(F&&, const A&...) {
+  return detail::explain_untraceable<F, A...>();
 }
 
 }  // namespace shmap

@@ -47,6 +47,10 @@ class JaxprMaker {
     return cache_->get(&type_tag<arg_t<A>...>, flatten_arguments(args...), BodyRef(call), options_,
                        source_);
   }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(const A&...) const {
+    return explain_untraceable<F, A...>();
+  }
 
  private:
   mutable F f_;

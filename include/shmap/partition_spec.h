@@ -24,6 +24,10 @@ class PartitionSpec {
     Entry(const S& name) : axes(name) {}
     Entry(const Axes& names) : axes(names) {}
     Entry(none_t) {}
+    template <std::same_as<std::nullptr_t> N>
+    Entry(N) {
+      static_assert(!sizeof(N*), "nullptr names no mesh axis: a dim that is not split is `none`");
+    }
     Axes axes;
     friend bool operator==(const Entry&, const Entry&) = default;
   };
@@ -95,7 +99,7 @@ class Specs {
   std::vector<std::string> keys_;
 };
 template <NameLike K>
-Specs::Field::Field(const K& k, const Specs& v) : key(std::string_view(k)), value{v} {}
+Specs::Field::Field(const K& k, const Specs& v) : key(detail::name_view(k)), value{v} {}
 std::string to_string(const Specs& specs);
 
 class NamedSharding {
@@ -126,7 +130,7 @@ class AxisRules {
   };
   struct Rule {
     template <NameLike S>
-    Rule(const S& n, const Value& v) : name(std::string_view(n)), value(v) {}
+    Rule(const S& n, const Value& v) : name(detail::name_view(n)), value(v) {}
     std::string name;
     Value value;
   };

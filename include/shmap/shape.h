@@ -25,9 +25,17 @@ struct Extent {
 
 namespace detail {
 [[noreturn]] void throw_rank_limit(std::size_t rank);
+[[noreturn]] void throw_no_such_extent(std::int64_t index, std::size_t count);
+template <class T>
+constexpr void no_iterators_of_temporaries() {
+  static_assert(!sizeof(T*),
+                "begin, end and data of a temporary shape would point to what is gone after this "
+                "expression: keep the shape in a variable, as in `Shape shape = x.shape();`");
 }
+}  // namespace detail
 
-// A short list of 64-bit integers held inline: what Shape and Dims are made of.
+// A short list of 64-bit integers held inline: what Shape and Dims are made of. An index counts
+// from the back where it is negative; one out of range is a ValueError.
 class IntList {
  public:
   constexpr IntList() = default;
@@ -39,13 +47,34 @@ class IntList {
   }
   constexpr std::size_t size() const { return n_; }
   constexpr bool empty() const { return n_ == 0; }
-  constexpr std::int64_t operator[](std::size_t i) const { return v_[i]; }
-  constexpr std::int64_t& operator[](std::size_t i) { return v_[i]; }
-  constexpr std::int64_t front() const { return v_[0]; }
-  constexpr std::int64_t back() const { return v_[n_ - 1]; }
-  constexpr const std::int64_t* begin() const { return v_; }
-  constexpr const std::int64_t* end() const { return v_ + n_; }
-  constexpr const std::int64_t* data() const { return v_; }
+  template <std::integral I>
+  constexpr std::int64_t operator[](I i) const {
+    return v_[position(static_cast<std::int64_t>(i))];
+  }
+  template <std::integral I>
+  constexpr std::int64_t& operator[](I i) {
+    return v_[position(static_cast<std::int64_t>(i))];
+  }
+  constexpr std::int64_t front() const { return v_[position(0)]; }
+  constexpr std::int64_t back() const { return v_[position(-1)]; }
+  constexpr const std::int64_t* begin() const& { return v_; }
+  constexpr const std::int64_t* end() const& { return v_ + n_; }
+  constexpr const std::int64_t* data() const& { return v_; }
+  template <class T = void>
+  const std::int64_t* begin() const&& {
+    detail::no_iterators_of_temporaries<T>();
+    return nullptr;
+  }
+  template <class T = void>
+  const std::int64_t* end() const&& {
+    detail::no_iterators_of_temporaries<T>();
+    return nullptr;
+  }
+  template <class T = void>
+  const std::int64_t* data() const&& {
+    detail::no_iterators_of_temporaries<T>();
+    return nullptr;
+  }
   constexpr void push_back(std::int64_t v) {
     if (n_ >= kMaxRank) detail::throw_rank_limit(n_ + 1u);
     v_[n_++] = v;
@@ -63,6 +92,12 @@ class IntList {
   }
 
  protected:
+  constexpr std::size_t position(std::int64_t i) const {
+    if (static_cast<std::uint64_t>(i) < n_) [[likely]]
+      return static_cast<std::size_t>(i);
+    if (i >= 0 || i + n_ < 0) detail::throw_no_such_extent(i, n_);
+    return static_cast<std::size_t>(i + n_);
+  }
   constexpr void copy(const IntList& o) {
     // By fours, twos and one: a plain loop becomes a string instruction, slow to start.
     const std::size_t n = o.n_;

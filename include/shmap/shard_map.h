@@ -49,6 +49,10 @@ class ShardMapped {
     FlatTree flat = flatten_arguments(std::forward<A>(args)...);
     return call.rebuild(call_shard_map(info_, std::move(flat), BodyRef(call)));
   }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(A&&...) const {
+    return explain_untraceable<F, std::decay_t<A>...>();
+  }
 
  private:
   mutable F f_;  // a mutable lambda may be mapped too

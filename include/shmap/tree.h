@@ -1,8 +1,10 @@
 // Trees: what a mapped or traced function takes and returns. Leaves are Arrays; containers are
 // std::vector, tuple, pair, array, optional, map<std::string, …>, and any aggregate struct of these
 // without registration (JAX's pytrees). Host scalars are leaves that become Arrays. In a struct,
-// arithmetic, enum and string members are static: they pass through unchanged and are part of jit's
-// key. A struct with a base class or a C array member is a compile-time error.
+// members that hold host values alone (arithmetic, enum and string ones, and containers of these)
+// are static: they pass through unchanged and are part of jit's key. A struct with a base class or
+// a C array member is a compile-time error, and so is a member that mixes arrays and host values in
+// one container.
 #pragma once
 #include <array>
 #include <concepts>
@@ -178,17 +180,47 @@ constexpr decltype(auto) with_fields(T& t, F&& f) {
 template <class T>
 concept TreeLeaf = std::same_as<T, Array> || std::same_as<T, ShapedArray> || Scalar<T> ||
     std::same_as<T, float16> || std::same_as<T, bfloat16>;
+// Members of structs that hold host values alone.
 template <class T>
-concept StaticMember = Scalar<T> || std::is_enum_v<T> || std::same_as<T, std::string>;
+inline constexpr bool is_static = Scalar<T> || std::is_enum_v<T> || std::same_as<T, std::string> ||
+                                  std::same_as<T, float16> || std::same_as<T, bfloat16>;
+template <class T>
+inline constexpr bool is_static<std::vector<T>> = is_static<T>;
+template <class T>
+inline constexpr bool is_static<std::optional<T>> = is_static<T>;
+template <class T, std::size_t N>
+inline constexpr bool is_static<std::array<T, N>> = is_static<T>;
+template <class T>
+inline constexpr bool is_static<std::map<std::string, T>> = is_static<T>;
+template <class... T>
+inline constexpr bool is_static<std::tuple<T...>> = (is_static<T> && ...);
+template <class A, class B>
+inline constexpr bool is_static<std::pair<A, B>> = is_static<A>&& is_static<B>;
+template <class T>
+concept StaticMember = is_static<T>;
 
 template <class T>
 struct IsTree;
+// A member of a struct keeps its type inside of a function, where host values in a container of
+// arrays would become arrays.
+template <class T>
+constexpr bool fits_struct() {
+  if constexpr (is_static<T>) {
+    return true;
+  } else if constexpr (!IsTree<T>::value) {
+    return false;
+  } else {
+    static_assert(std::same_as<arg_t<T>, T>,
+                  "a struct's member mixes arrays with host values or abstract types in one "
+                  "container: make the container a struct, or its elements Arrays");
+    return std::same_as<arg_t<T>, T>;
+  }
+}
 template <class Tuple>
 struct AllFields;
 template <class... T>
 struct AllFields<std::tuple<T...>> {
-  static constexpr bool value =
-      ((IsTree<std::remove_cvref_t<T>>::value || StaticMember<std::remove_cvref_t<T>>)&&...);
+  static constexpr bool value = (fits_struct<std::remove_cvref_t<T>>() && ...);
 };
 struct FieldTypes {
   template <class Tuple>
@@ -259,13 +291,23 @@ struct FlatTree {
   // of static members. Trees of one type and one key differ in their leaves only.
   std::string key;
 };
+// A static value as bytes: sizes before elements, so that no two values have one key.
 template <class T>
 void append_key(FlatTree& flat, const T& value) {
-  flat.key.append(reinterpret_cast<const char*>(&value), sizeof value);
-}
-inline void append_key(FlatTree& flat, const std::string& text) {
-  append_key(flat, text.size());
-  flat.key += text;
+  if constexpr (std::same_as<T, std::string>) {
+    append_key(flat, value.size());
+    flat.key += value;
+  } else if constexpr (requires { value.has_value(); }) {
+    append_key(flat, value.has_value());
+    if (value.has_value()) append_key(flat, *value);
+  } else if constexpr (requires { value.begin(); }) {
+    append_key(flat, value.size());
+    for (const typename T::value_type& element : value) append_key(flat, element);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](const auto&... element) { (append_key(flat, element), ...); }, value);
+  } else {
+    flat.key.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
 }
 
 Array leaf_of_type(const ShapedArray& type);  // a leaf that has a type and no value (make_jaxpr)
@@ -399,5 +441,58 @@ template <class F, class... A>
 using result_t = arg_t<std::invoke_result_t<F&, arg_t<A>...>>;
 template <class F, class... A>
 concept Traceable = (Tree<A> && ...) && std::invocable<F&, arg_t<A>...>&& Tree<result_t<F, A...>>;
+
+namespace detail {
+
+#define SHMAP_TREES                                                                                \
+  "an Array, a host scalar, a std::vector, tuple, pair, array, optional or map<std::string, ...> " \
+  "of these, or a plain struct of these"
+
+// What stands for the result of a call that does not compile: the compiler has said why, and says
+// no more of it.
+struct Untraceable {
+  template <class T>
+  operator T() const;
+};
+template <>
+struct IsTree<Untraceable> : std::false_type {};
+
+template <class T>
+constexpr void explain_argument() {
+  static_assert(
+      Tree<T>,
+      "an argument has a type that no traced function takes. What it may be: " SHMAP_TREES);
+}
+template <class R>
+constexpr void explain_result() {
+  if constexpr (std::is_void_v<R>) {
+    static_assert(!std::is_void_v<R>,
+                  "the function returns nothing: it has to return what it computes (return an "
+                  "argument where there is nothing else)");
+  } else if constexpr (!std::is_same_v<R, Untraceable>) {
+    static_assert(Tree<arg_t<R>>,
+                  "the function returns what cannot be traced. What it may be: " SHMAP_TREES);
+  }
+}
+
+// What is called where Traceable<F, A...> does not hold: the sentence that says why. Callers return
+// it under `auto`, so that it is said of the innermost of several functions in each other.
+template <class F, class... A>
+auto explain_untraceable() {
+  (explain_argument<A>(), ...);
+  if constexpr ((Tree<A> && ...)) {
+    if constexpr (!std::invocable<F&, arg_t<A>...>) {
+      static_assert(std::invocable<F&, arg_t<A>...>,
+                    "the function cannot be called with these arguments. It has to take as many as "
+                    "it is given, arrays and host scalars as Array, containers and structs as they "
+                    "are, `none` as none_t");
+    } else {
+      explain_result<std::invoke_result_t<F&, arg_t<A>...>>();
+    }
+  }
+  return Untraceable{};
+}
+
+}  // namespace detail
 
 }  // namespace shmap

@@ -62,6 +62,10 @@ class Vmapped {
     FlatTree flat = flatten_arguments(std::forward<A>(args)...);
     return call.rebuild(call_vmap(info_, std::move(flat), BodyRef(call)));
   }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(A&&...) const {
+    return explain_untraceable<F, std::decay_t<A>...>();
+  }
 
  private:
   mutable F f_;

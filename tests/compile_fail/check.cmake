@@ -9,7 +9,11 @@ if(status EQUAL 0)
   message(FATAL_ERROR "${SOURCE} compiles")
 endif()
 # A GCC says "static assertion failed: <text>", a clang "static_assert failed … "<text>"".
-string(REGEX MATCH "error: static[^\n]*" error "${text}")
+# Nothing else comes before it.
+string(REGEX MATCH "error: [^\n]*" error "${text}")
+if(NOT error MATCHES "^error: static")
+  message(FATAL_ERROR "the first error is not a static assertion, but ${error}:\n${text}")
+endif()
 string(FIND "${error}" "${WANTED}" position)
 if(position LESS 0)
   message(FATAL_ERROR "the error is not \"${WANTED}\":\n${text}")

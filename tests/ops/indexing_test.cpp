@@ -147,6 +147,15 @@ TEST(BasicIndex, FollowsNumPy) {
   }
 }
 
+TEST(BasicIndex, RangesWrittenAsAggregates) {
+  const Array x = arange(6, i32);
+  EXPECT_THAT(x[(Range{1, 3})].to_vector<std::int32_t>(), ElementsAre(1, 2));
+  EXPECT_THAT(x[(Range{.start = 4})].to_vector<std::int32_t>(), ElementsAre(4, 5));
+  EXPECT_THAT(x[(Range{.step = 4})].to_vector<std::int32_t>(), ElementsAre(0, 4));
+  EXPECT_THAT(x[Range()].to_vector<std::int32_t>(), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_EQ(zeros({0, 2})[range()].shape(), Shape({0, 2}));
+}
+
 TEST(BasicIndex, NamesWhatIsOutOfRange) {
   const Array x = zeros({2, 3});
   expect_error<ValueError>([&] { x[2]; },

@@ -107,6 +107,39 @@ TEST(Jit, StaticMembersAndSizesArePartOfTheKey) {
   EXPECT_EQ(traces, 3);
 }
 
+struct Schedule {
+  Array x;
+  std::vector<int> powers;
+  std::optional<float> scale;
+  std::map<std::string, std::pair<bool, std::string>> options;
+};
+
+TEST(Jit, ContainersOfHostValuesInStructsAreStatic) {
+  int traces = 0;
+  const auto f = jit([&](Schedule s) {
+    ++traces;
+    for (const int power : s.powers) s.x = s.x * static_cast<float>(power);
+    if (s.scale) s.x = s.x * *s.scale;
+    s.options["seen"] = {true, s.options.at("name").second};
+    return s;
+  });
+  const Array x = array<float>({1, 2}, {2});
+  const Schedule given{x, {2, 3}, 0.5f, {{"name", {false, "a"}}}};
+  for (int k = 0; k < kCalls; ++k) {
+    const Schedule out = f(given);
+    EXPECT_EQ(out.x.to_vector<float>(), (std::vector<float>{3, 6}));
+    EXPECT_EQ(out.powers, given.powers);
+    EXPECT_EQ(out.options.at("seen").second, "a");
+  }
+  EXPECT_EQ(traces, 1);
+  EXPECT_EQ(f(Schedule{x, {2}, 3.f, {{"name", {false, "a"}}}}).x.to_vector<float>(),
+            (std::vector<float>{6, 12}));
+  EXPECT_EQ(f(Schedule{x, {2, 3}, {}, {{"name", {false, "a"}}}}).x.to_vector<float>(),
+            (std::vector<float>{6, 12}));
+  EXPECT_EQ(f(Schedule{x, {2, 3}, 0.5f, {{"name", {false, "b"}}}}).options.at("seen").second, "b");
+  EXPECT_EQ(traces, 4);
+}
+
 TEST(Jit, ShardMapInsideAmongOtherOps) {
   const Mesh mesh = mesh42();
   const auto product = shard_map([](Array a, Array b) { return psum(matmul(a, b), "j"); }, mesh,
