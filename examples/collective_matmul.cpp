@@ -5,8 +5,7 @@
 // have been gathered.
 //
 //   collective_matmul [--lhs A.npy --rhs B.npy] [--out C.npy] [--devices cpu:8/8] [--shard-rhs]
-//   [--reps N]
-//                     [--trace overlap.json]
+//                     [--reps N] [--trace overlap.json]
 #include <shmap/shmap.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +18,8 @@
 #include <random>
 #include <string>
 #include <vector>
+
+#include "support/terminal.h"
 
 namespace {
 
@@ -59,18 +60,28 @@ Array random_matrix(std::int64_t rows, std::int64_t columns, unsigned seed) {
 }
 
 template <class F>
-double median_us(int reps, F&& run) {
+double median_seconds(int reps, F&& run) {
   std::vector<double> times;
   run();  // the first run brings memory in
   for (int r = 0; r < reps; ++r) {
     const auto begin = std::chrono::steady_clock::now();
     run();
     times.push_back(
-        std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
-            .count());
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   std::nth_element(times.begin(), times.begin() + reps / 2, times.end());
   return times[static_cast<std::size_t>(reps / 2)];
+}
+
+// Its type, how it is split, and where its parts are.
+void show(const char* name, const Array& x) {
+  std::cout << name << "  " << x.type() << "  " << x.sharding().spec();
+  if (x.sharding().spec() == P()) {
+    std::cout << "  on every device, all of it\n";
+  } else {
+    std::cout << "\n";
+    debug::visualize_array_sharding(x);
+  }
 }
 
 void require(bool condition, const std::string& text) {
@@ -117,45 +128,44 @@ int run(int argc, char** argv) {
       shard_map(matmul_allgather, mesh, {rows, columns}, columns, {.check_vma = args.shard_rhs});
 
   std::cout << mesh << " on " << devices().front() << " … " << devices().back() << "\n";
-  std::cout << "A " << A.type() << "  " << A.sharding().spec() << "\n";
-  debug::visualize_array_sharding(A);
-  std::cout << "B " << B.type() << "  " << B.sharding().spec() << "\n";
-  debug::visualize_array_sharding(B);
-
+  show("A", A);
+  show("B", B);
   const Array C = multiply(A, B);
   C.block_until_ready();
-  std::cout << "C " << C.type() << "  " << C.sharding().spec() << "\n";
-  debug::visualize_array_sharding(C);
+  show("C", C);
+  std::cout << examples::virtual_devices_note();
 
   reset_counters();
   multiply(A, B).block_until_ready();
   const Counters moved = counters();
 
-  const double us = median_us(args.reps, [&] { multiply(A, B).block_until_ready(); });
+  const double seconds = median_seconds(args.reps, [&] { multiply(A, B).block_until_ready(); });
   // The same FLOPs as plain products on one device: one of all of A by all of B for each device
   // that does all the work.
   const Array a = device_put(A, devices()[0]), b = device_put(B, devices()[0]);
   const int products = args.shard_rhs ? 1 : n;
-  const double raw_us = median_us(args.reps, [&] {
+  const double raw_seconds = median_seconds(args.reps, [&] {
     for (int p = 0; p < products; ++p) matmul(a, b).block_until_ready();
   });
   const double gflop =
       2e-9 * static_cast<double>(M) * static_cast<double>(K) * static_cast<double>(N) * products;
-  std::printf("time            %12.0f us   (median of %d)\n", us, args.reps);
-  std::printf("rate            %12.1f GFLOP/s   (%.1f GFLOP in all, %d device(s) doing them)\n",
-              gflop / us * 1e6, gflop, n);
-  std::printf("of raw products %12.1f %%   (%d plain product(s) of the same FLOPs: %.0f us)\n",
-              100 * raw_us / us, products, raw_us);
+  using examples::bytes_text, examples::time_text;
+  std::printf("time            %10s   (median of %d)\n", time_text(seconds).c_str(), args.reps);
+  std::printf("rate            %10.1f   GFLOP/s (%.1f GFLOP in all, done by %d device(s))\n",
+              gflop / seconds, gflop, n);
+  std::printf("of raw products %10.1f %% (%d plain product(s) of the same FLOPs: %s)\n",
+              100 * raw_seconds / seconds, products, time_text(raw_seconds).c_str());
   std::printf(
-      "bytes moved     %12lld   between memory spaces, by %lld collectives; %lld in other copies\n",
-      static_cast<long long>(moved.collective_bytes), static_cast<long long>(moved.collectives),
-      static_cast<long long>(moved.copied_bytes));
+      "bytes moved     %10s   between memory spaces, by %lld collectives; %s in other copies\n",
+      bytes_text(static_cast<double>(moved.collective_bytes)).c_str(),
+      static_cast<long long>(moved.collectives),
+      bytes_text(static_cast<double>(moved.copied_bytes)).c_str());
 
   // The largest error against a plain product, in f64.
   const Array want = matmul(astype(a, f64), astype(b, f64));
   const Array error = max(abs(astype(device_put(C, devices()[0]), f64) - want));
   std::printf(
-      "largest error   %12.3g   against a plain product in f64, whose largest entry is %.3g\n",
+      "largest error   %10.3g   against a plain product in f64, whose largest entry is %.3g\n",
       error.item<double>(), max(abs(want)).item<double>());
 
   const std::string path = args.trace.empty() ? "/dev/null" : args.trace;
@@ -171,9 +181,10 @@ int run(int argc, char** argv) {
         << "overlap                  -   the devices share one memory space: nothing has to move\n";
   } else {
     std::printf(
-        "overlap         %12.1f %%   of %.0f us of communication ran while a device computed\n",
+        "overlap         %10.1f %% of %s of communication (of all devices together) ran while a "
+        "device computed\n",
         100 * overlap.overlapped_us / std::max(overlap.communication_us, 1e-9),
-        overlap.communication_us);
+        time_text(overlap.communication_us * 1e-6).c_str());
   }
   std::cout << trace.timeline();
   if (!args.trace.empty())

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "core/debug/timeline_text.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
@@ -174,44 +175,7 @@ void Trace::close() {
   if (failed) std::rethrow_exception(failed);
 }
 
-std::string Trace::timeline(int columns) const {
-  const std::vector<TimelineEvent>& events = state_->events;
-  if (events.empty()) return "no device did anything\n";
-  std::int64_t begin = events.front().begin_ns, end = begin + 1;
-  int devices = 0;
-  for (const TimelineEvent& e : events) {
-    end = std::max(end, e.end_ns);
-    devices = std::max(devices, e.device + 1);
-  }
-  char head[96];
-  std::snprintf(head, sizeof head, "%.0f us a column, %.0f us in all; # compute  ~ communication\n",
-                static_cast<double>(end - begin) / 1000 / columns,
-                static_cast<double>(end - begin) / 1000);
-  std::string out = head;
-  for (int d = 0; d < devices; ++d) {
-    for (StreamRole role : {StreamRole::compute, StreamRole::comm}) {
-      std::string row(static_cast<std::size_t>(columns), '.');
-      bool any = false;
-      for (const TimelineEvent& e : events) {
-        if (e.device != d || e.role != role) continue;
-        any = true;
-        const auto column = [&](std::int64_t ns) {
-          return static_cast<int>(static_cast<double>(ns - begin) /
-                                  static_cast<double>(end - begin) * columns);
-        };
-        const int last = std::clamp(column(e.end_ns - 1), 0, columns - 1);
-        for (int c = std::clamp(column(e.begin_ns), 0, columns - 1); c <= last; ++c)
-          row[static_cast<std::size_t>(c)] = role == StreamRole::comm ? '~' : '#';
-      }
-      if (!any) continue;
-      char label[48];
-      std::snprintf(label, sizeof label, "%3d %-7s |", d,
-                    role == StreamRole::comm ? "comm" : "compute");
-      out += label + row + "|\n";
-    }
-  }
-  return out;
-}
+std::string Trace::timeline(int columns) const { return draw_timeline(state_->events, columns); }
 
 Overlap Trace::overlap() const {
   Overlap out;

@@ -103,9 +103,9 @@ arg_t<T> map_leaves(const T& tree, const F& f) {
 
 }  // namespace detail
 
-// ---- reductions: the sum, mean, maximum or minimum over the ranks, elementwise. A sum is one
-// balanced binary tree over the ranks in mesh order, so its bits depend on nothing else. psum of
-// bools counts them in i32; pmean is psum / ranks; the mean of integers is floating.
+// ---- reductions: the sum, mean, maximum or minimum over the ranks, elementwise. Floats are added
+// in one balanced binary tree over the ranks in mesh order, except by NCCL, which has its own. psum
+// of bools counts them in i32; pmean is psum / ranks; the mean of integers is floating.
 template <ArrayTree T>
 arg_t<T> psum(const T& x, const Axes& axes, const PsumOptions& options = {},
               SourceLine source = SourceLine::current()) {

@@ -5,8 +5,8 @@
 //   extend::Primitive mul_add("mul_add");
 //   mul_add.def_abstract_eval([](ShapedArray a, ShapedArray, ShapedArray) { return a; })
 //       .def_cpu_kernel([](const extend::KernelArgs& k) { … })
-//       .def_cuda_kernel([](const extend::KernelArgs& k) { my_kernel<<<…,
-//       cudaStream_t(k.stream)>>>(…); }) .def_jvp(…);
+//       .def_cuda_kernel([](const extend::KernelArgs& k) { … })  // launches on k.stream
+//       .def_jvp(…);
 //   Array r = mul_add.bind(x, y, z);
 //
 // Rules are given before the first bind; afterwards def_… throws Error. A Primitive is a handle;

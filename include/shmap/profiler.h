@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// Names the work that this scope enqueues: a span of its own in traces.
+// A span on the host's line of traces. In a function under jit: only while it is traced.
 struct named_scope {
   explicit named_scope(std::string_view name);
   ~named_scope();
@@ -40,8 +40,8 @@ class Trace {
 
   // Waits for the devices, stops recording and writes the file. Error where that fails.
   void close();
-  // After close(): the streams' work as text, one line a stream, `columns` wide: '#' computing, '~'
-  // communicating.
+  // After close(): the streams' work as text over an axis of time, one line a stream, `columns`
+  // wide: '#' computing, '~' communicating.
   std::string timeline(int columns = 72) const;
   Overlap overlap() const;
 

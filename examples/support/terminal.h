@@ -1,0 +1,80 @@
+// What the examples print for people: quantities with units that can be read, and a progress bar.
+#pragma once
+#include <shmap/device.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <thread>
+
+namespace examples {
+
+// Three digits: "0.512", "43.8", "2160".
+inline std::string three_digits(double x) {
+  const int decimals = x < 10 ? 2 : x < 100 ? 1 : 0;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.*f", decimals, x);
+  return text;
+}
+inline std::string time_text(double seconds) {
+  if (seconds >= 1) return three_digits(seconds) + " s";
+  if (seconds >= 1e-3) return three_digits(seconds * 1e3) + " ms";
+  return three_digits(seconds * 1e6) + " us";
+}
+inline std::string bytes_text(double bytes) {
+  const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 4; ++unit) bytes /= 1024;
+  return (bytes == std::floor(bytes) ? std::to_string(static_cast<long long>(bytes))
+                                     : three_digits(bytes)) +
+         " " + units[unit];
+}
+
+// "", or what has to be known to read times that were taken on virtual devices.
+inline std::string virtual_devices_note() {
+  const std::size_t n = shmap::devices().size(), cores = std::thread::hardware_concurrency();
+  if (shmap::devices()[0].kind() != shmap::DeviceKind::cpu || n < 2) return "";
+  return "The " + std::to_string(n) + " devices are virtual and share " + std::to_string(cores) +
+         (cores == 1 ? " core" : " cores") +
+         ": they show what a program computes and communicates; more\nof them make nothing faster, "
+         "since one device may use all cores already.\n";
+}
+
+// A bar on standard error, if that is a terminal: how far, how long yet, and a text of the
+// caller's.
+class Progress {
+ public:
+  Progress(std::string name, int steps, bool wanted = true)
+      : name_(std::move(name)), steps_(steps), shown_(wanted && isatty(STDERR_FILENO)) {}
+  ~Progress() {
+    if (shown_) std::fprintf(stderr, "\r\033[K");  // what was done is printed by others
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  bool shown() const { return shown_; }
+  // After so many steps. Draws at most ten times a second.
+  void at(int step, const std::string& text) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!shown_ || step < 1 || now - drawn_ < std::chrono::milliseconds(100)) return;
+    drawn_ = now;
+    const double passed = std::chrono::duration<double>(now - begin_).count();
+    constexpr int kWidth = 30;
+    const int full = kWidth * step / steps_;
+    std::fprintf(stderr, "\r%-14s [%s%s] step %d/%d  %s  %s left\033[K", name_.c_str(),
+                 std::string(full, '=').c_str(), std::string(kWidth - full, ' ').c_str(), step,
+                 steps_, text.c_str(), time_text(passed / step * (steps_ - step)).c_str());
+    std::fflush(stderr);
+  }
+
+ private:
+  std::string name_;
+  int steps_;
+  bool shown_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), drawn_ = {};
+};
+
+}  // namespace examples
