@@ -25,3 +25,12 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/shmapConfigVersion.cmake
 install(FILES "${PROJECT_BINARY_DIR}/shmapConfig.cmake"
               "${PROJECT_BINARY_DIR}/shmapConfigVersion.cmake"
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/shmap)
+
+# For programs built without CMake. Of a static library only the package above knows what else it
+# needs. The folder is found from where the file lies, since `cmake --install --prefix` may choose it.
+if(BUILD_SHARED_LIBS)
+  file(RELATIVE_PATH SHMAP_PREFIX_FROM_PC "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  string(REGEX REPLACE "/$" "" SHMAP_PREFIX_FROM_PC "${SHMAP_PREFIX_FROM_PC}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/shmap.pc.in" "${PROJECT_BINARY_DIR}/shmap.pc" @ONLY)
+  install(FILES "${PROJECT_BINARY_DIR}/shmap.pc" DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <map>
 #include <set>
 #include <string>
 
@@ -53,6 +55,40 @@ TEST_F(EnvTest, TheTableIsWhole) {
     }
   }
   EXPECT_NO_THROW(check());
+}
+
+// The rows of docs/environment.md, "| `NAME` | `default` | text |", by name; the defaults without
+// the quotes. A cell that lists several names, or forms of a value, is not one.
+std::map<std::string, std::string> documented() {
+  std::map<std::string, std::string> rows;
+  std::ifstream file(SHMAP_ENVIRONMENT_PAGE);
+  EXPECT_TRUE(file.is_open()) << SHMAP_ENVIRONMENT_PAGE;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("| `SHMAP_")) continue;
+    const std::size_t name_end = line.find("` |"), default_end = line.find(" |", name_end + 3);
+    if (name_end == std::string::npos || default_end == std::string::npos) {
+      ADD_FAILURE() << "cannot be read: " << line;
+      continue;
+    }
+    std::string value = line.substr(name_end + 3, default_end - name_end - 3);
+    std::erase_if(value, [](char c) { return c == ' ' || c == '`'; });
+    EXPECT_TRUE(rows.emplace(line.substr(3, name_end - 3), value).second) << line;
+  }
+  return rows;
+}
+
+TEST_F(EnvTest, ThePageHasARowForEachVariable) {
+  std::map<std::string, std::string> rows = documented();
+  for (const Variable& v : table()) {
+    const auto row = rows.find(v.name);
+    if (row == rows.end()) {
+      ADD_FAILURE() << v.name << " has no row in docs/environment.md";
+      continue;
+    }
+    EXPECT_EQ(row->second, v.default_value) << "the default of " << v.name;
+    rows.erase(row);
+  }
+  for (const auto& [name, value] : rows) ADD_FAILURE() << name << " is no variable of the library";
 }
 
 TEST_F(EnvTest, ReadsEachKind) {
