@@ -32,6 +32,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SETTLE_SECONDS = 0.04  # thread teams of the program timed before spin for tens of milliseconds
 GPU_SETTLE_SECONDS = 0.005
 REPLY_SECONDS = 300
+GPU_REPLY_SECONDS = 60
 OPENBLAS_CORES = (None, "SkylakeX", "Cooperlake", "SapphireRapids", "Zen", "Haswell")
 
 
@@ -53,6 +54,7 @@ class Program:
         self.failure = None
         self.versions = {}
         self.deadline = math.inf  # of every answer, as time.monotonic() counts
+        self.reply_seconds = REPLY_SECONDS
 
     def launch(self):
         """Starts it without waiting until it is ready."""
@@ -102,7 +104,7 @@ class Program:
 
     def read(self):
         start = time.monotonic()
-        deadline = min(start + REPLY_SECONDS, self.deadline)
+        deadline = min(start + self.reply_seconds, self.deadline)
         with selectors.DefaultSelector() as selector:
             selector.register(self.process.stdout, selectors.EVENT_READ)
             while True:
@@ -207,6 +209,10 @@ def gpu_programs(options):
     bin_ = pathlib.Path(options.build) / "bin"
     one, spaces = {"SHMAP_DEVICES": "cuda:0x8"}, {"SHMAP_DEVICES": "cuda:0x8/8"}
     python = lambda path, script: [path, str(HERE / script)] if path else None  # noqa: E731
+    # What our programs find their libraries by would replace those that the peers bring.
+    peers = {}
+    if "PEER_LD_LIBRARY_PATH" in os.environ:
+        peers["LD_LIBRARY_PATH"] = os.environ["PEER_LD_LIBRARY_PATH"]
     out = [
         Program("gpu", [str(bin_ / "gpu_bench"), "--serve"], one, fresh=True),
         Program("gpu_matmul", [str(bin_ / "gpu_matmul_bench"), "--serve"], one, fresh=True),
@@ -214,9 +220,11 @@ def gpu_programs(options):
         Program("gpu_matmul_staged", [str(bin_ / "gpu_matmul_bench"), "--serve"],
                 {**spaces, "SHMAP_LINK": "staged"}, fresh=True),
         Program("floor", [str(bin_ / "cuda_floor"), "--serve"], fresh=True),
-        Program("torch", python(options.torch_python, "torch_gpu_peer.py")),
-        Program("jax", python(options.jax_python, "jax_gpu_peer.py")),
+        Program("torch", python(options.torch_python, "torch_gpu_peer.py"), peers),
+        Program("jax", python(options.jax_python, "jax_gpu_peer.py"), peers),
     ]
+    for program in out:
+        program.reply_seconds = GPU_REPLY_SECONDS
     return {p.name: p for p in out}
 
 
@@ -488,6 +496,28 @@ def start_all(programs_, end):
             pass
 
 
+def replace_text(path, text):
+    """The file has the old text or the new one, whenever this process ends."""
+    draft = pathlib.Path(f"{path}.draft")
+    draft.write_text(text)
+    draft.replace(path)
+
+
+def write_results(options, about, judged, samples):
+    """The files that were asked for, with the rows that there are so far."""
+    if options.json:
+        replace_text(options.json, json.dumps({"about": about, "lines": judged, "samples": samples},
+                                              indent=1))
+    if options.markdown:
+        versions = "; ".join(
+            f"{name}: " + ", ".join(f"{k} {v}" for k, v in found.items())
+            for name, found in about["versions"].items())
+        replace_text(options.markdown,
+                     f"{about['cpu']}, {about['cores']} cores, {about['system']}, {about['date']}; "
+                     f"{options.rounds} rounds of {options.ms:g} ms.\n\n{markdown_table(judged)}\n\n"
+                     f"Versions: {versions}.\n")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -499,8 +529,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=math.inf,
                         help="start no row after so long, and wait for no answer much longer")
     parser.add_argument("--quick", action="store_true", help="5 rounds of 30 ms: no verdicts")
-    parser.add_argument("--json", help="write every sample to this file")
-    parser.add_argument("--markdown", help="write the table as Markdown to this file")
+    parser.add_argument("--json", help="write every sample to this file, after every row")
+    parser.add_argument("--markdown", help="write the table as Markdown to this file, likewise")
     parser.add_argument("--jax-python", help="a Python with the jax of requirements.txt")
     parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
     options = parser.parse_args()
@@ -526,6 +556,10 @@ def main():
         if unknown:
             sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
 
+    if options.gpu:  # time on a GPU is short: first what has a bound to keep
+        bound = {line.name for line in table if line.must is not None}
+        chosen.sort(key=lambda name: name not in bound)
+
     fleet = gpu_programs(options) if options.gpu else programs(options)
     needed = {pair[0] for line in table if line.name in chosen
               for pair in [line.ours, *line.theirs] if not line.missing}
@@ -535,8 +569,13 @@ def main():
         fleet["openblas"].command[1] = tuned_openblas(fleet["openblas"].command[0])
     load_before = os.getloadavg()[0]
     judged, everything = [], {}
+    about = lambda: {  # noqa: E731  versions come as programs start
+        **machine(), "rounds": options.rounds, "milliseconds": options.ms,
+        "load_before": load_before,
+        "versions": {p.name: p.versions for p in fleet.values() if p.versions}}
     try:
         for name in chosen:
+            write_results(options, about(), judged, everything)
             if name in single:
                 try:
                     judged.append(single[name](fleet, options))
@@ -555,22 +594,9 @@ def main():
         for program in fleet.values():
             program.stop()
 
-    about = {**machine(), "rounds": options.rounds, "milliseconds": options.ms,
-             "load_before": load_before,
-             "versions": {p.name: p.versions for p in fleet.values() if p.versions}}
     print(text_table(judged))
-    print("; ".join(f"{k}: {v}" for k, v in about.items()))
-    if options.json:
-        pathlib.Path(options.json).write_text(
-            json.dumps({"about": about, "lines": judged, "samples": everything}, indent=1))
-    if options.markdown:
-        versions = "; ".join(
-            f"{name}: " + ", ".join(f"{k} {v}" for k, v in found.items())
-            for name, found in about["versions"].items())
-        pathlib.Path(options.markdown).write_text(
-            f"{about['cpu']}, {about['cores']} cores, {about['system']}, {about['date']}; "
-            f"{options.rounds} rounds of {options.ms:g} ms.\n\n{markdown_table(judged)}\n\n"
-            f"Versions: {versions}.\n")
+    print("; ".join(f"{k}: {v}" for k, v in about().items()))
+    write_results(options, about(), judged, everything)
     wrong = any("#wrong" in line.get("note", "") for line in judged)
     return 1 if wrong else 0
 
