@@ -34,6 +34,57 @@ std::vector<bool> from_other_spaces(const GroupBlocks& g, const Site& site) {
   return others;
 }
 
+// Whether one kernel may copy all the pieces that a site takes from its ranks: they are on its GPU.
+// (Between GPUs copy engines do it, and leave the processors to other work.)
+bool in_one_piece_of_work(const GroupBlocks& g, const Site& site) {
+  if (ops_of(g).copy_boxes == nullptr) return false;
+  const auto number = [&](std::uint32_t position) {
+    return g.mesh.backend().native_number(g.mesh.local(position).index);
+  };
+  return std::all_of(site.members.begin(), site.members.end(),
+                     [&](std::uint32_t p) { return number(p) == number(site.position); });
+}
+
+bool in_one_space(const GroupBlocks& g, const Site& site) {
+  return std::all_of(site.members.begin(), site.members.end(),
+                     [&](std::uint32_t p) { return g.mesh.local(p).space == site.space; });
+}
+
+// A rank's pieces on their way to where they lie among those of all.
+BoxCopy gathered_piece(const Interleaved& layout, std::uint32_t ranks) {
+  BoxCopy box;
+  box.rank = 2;
+  box.itemsize = layout.itemsize;
+  box.extent[0] = layout.outer;
+  box.extent[1] = layout.piece / layout.itemsize;
+  box.src_stride[0] = layout.piece;
+  box.dst_stride[0] = layout.piece * ranks;
+  box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
+  return box;
+}
+
+void gather_at_once(const DeviceOps& ops, const Interleaved& layout, std::uint32_t ranks,
+                    const Addresses& from, std::byte* out, void* native) {
+  InlineVector<void*, 64> to(ranks);
+  for (std::uint32_t r = 0; r < ranks; ++r) to[r] = out + r * layout.piece;
+  ops.copy_boxes(gathered_piece(layout, ranks), from.data(), to.data(), static_cast<int>(ranks),
+                 native);
+}
+
+void exchange_at_once(const DeviceOps& ops, const BoxCopy& box, std::span<const Slot> slots,
+                      std::int64_t src_step, std::int64_t dst_step, std::uint32_t ranks,
+                      const Addresses& from, const Addresses& to, void* native) {
+  const std::size_t pairs = slots.size() * ranks;
+  InlineVector<const void*, 64> src(pairs);
+  InlineVector<void*, 64> dst(pairs);
+  for (std::size_t pair = 0; pair < pairs; ++pair) {
+    const std::size_t i = pair / ranks, sender = pair % ranks;
+    src[pair] = from[sender] + slots[i].rank * src_step;
+    dst[pair] = to[i] + static_cast<std::int64_t>(sender) * dst_step;
+  }
+  ops.copy_boxes(box, src.data(), dst.data(), static_cast<int>(pairs), native);
+}
+
 // The blocks that a site reads, in some order of ranks.
 struct Sources {
   Sources(const GroupBlocks& g, const std::vector<std::uint32_t>& members)
@@ -168,9 +219,14 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       Buffer* writes[] = {results[s].buffer.get()};
       enqueue(g, site.position, g.out_bytes, sources.reads(), writes,
               [ops = &ops_of(g), layout, ranks = table.ranks, out = address(results[s]),
+               at_once = in_one_piece_of_work(g, site) && in_one_space(g, site),
                copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
                others = from_other_spaces(g, site),
                from = std::move(sources.from)](int part, int parts, void* native) {
+                if (at_once) {
+                  if (part == 0) gather_at_once(*ops, layout, ranks, from, out, native);
+                  return;
+                }
                 if (layout.outer == 1) {
                   const auto [begin, end] = share(layout.piece, kGrainBytes, part, parts);
                   if (begin == end) return;
@@ -184,14 +240,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
                   }
                   return;
                 }
-                BoxCopy box;
-                box.rank = 2;
-                box.itemsize = layout.itemsize;
-                box.extent[0] = layout.outer;
-                box.extent[1] = layout.piece / layout.itemsize;
-                box.src_stride[0] = layout.piece;
-                box.dst_stride[0] = layout.piece * ranks;
-                box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
+                BoxCopy box = gathered_piece(layout, ranks);
                 for (std::uint32_t r = 0; r < ranks; ++r) {
                   box.src = from[r];
                   box.dst = out + r * layout.piece;
@@ -244,6 +293,17 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
       if (g.out_bytes == 0) continue;
       Sources sources(g, site.members);
       const auto slots = std::span(table.slots).subspan(site.first_slot, site.slot_count);
+      if (in_one_piece_of_work(g, site)) {
+        enqueue(g, site.position, g.out_bytes * site.slot_count, sources.reads(),
+                out.buffers.span(),
+                [ops = &ops_of(g), box = exchange.box, slots, src_step = exchange.src_step,
+                 dst_step = exchange.dst_step, ranks = table.ranks, from = std::move(sources.from),
+                 to = std::move(out.to)](int part, int, void* native) {
+                  if (part == 0)
+                    exchange_at_once(*ops, box, slots, src_step, dst_step, ranks, from, to, native);
+                });
+        continue;
+      }
       piece.choose(g.out_bytes * site.slot_count);
       enqueue(g, site.position, g.out_bytes * site.slot_count, sources.reads(), out.buffers.span(),
               [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,

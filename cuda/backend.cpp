@@ -80,6 +80,7 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
 void CudaBackend::make_spaces(const DeviceSpec& spec, const std::vector<int>& gpus, int first_id,
                               std::int64_t memory_limit) {
   const int n = spec.count > 0 ? spec.spaces : static_cast<int>(gpus.size());
+  std::int64_t bytes = 0;  // that a space may come to
   const int per_space = spec.count > 0 ? spec.count / n : 1;
   for (int s = 0; s < n; ++s) {
     const int gpu = spec.count > 0 ? gpus.front() : gpus[static_cast<std::size_t>(s)];
@@ -100,11 +101,12 @@ void CudaBackend::make_spaces(const DeviceSpec& spec, const std::vector<int>& gp
       // Of spaces on one GPU none may take what is the others'. A single one has what there is.
       if (on_gpu > 1 && memory_limit < 0) memory_limit = shared / on_gpu;
       limit = memory_limit;
+      bytes = limit < 0 ? free : std::min(limit, free);
     }
     const int first = first_id + s * per_space;
     std::string name = "CudaDevice(id=" + std::to_string(first);
     if (per_space > 1) name += ".." + std::to_string(first + per_space - 1);
-    spaces_.emplace_back(s, name + ")", gpu, limit, health_);
+    spaces_.emplace_back(s, name + ")", gpu, limit, bytes, health_);
     space_list_.push_back(&spaces_.back());
   }
 }

@@ -101,9 +101,9 @@ Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
         node.before.push_back(static_cast<const CapturedEvent&>(*e.record()).index());
         continue;
       }
-      // Enqueued before the capture: what is recorded comes after it if the host waits for it now.
-      e.record()->block();
-      if (e.failed()) std::rethrow_exception(e.error());
+      throw Error("capturing '" + std::string(task.name) +
+                  "', which waits for work that was enqueued before the capture and is not done: "
+                  "synchronize before begin_capture");
     }
     std::ranges::sort(node.before);
     node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());

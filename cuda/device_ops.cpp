@@ -13,8 +13,7 @@ namespace shmap {
 
 namespace {
 
-void copy_box(const BoxCopy& box, int part, int, void* native) {
-  if (part != 0) return;  // one kernel has all of the parts
+cuda::StridedCopy strided(const BoxCopy& box) {
   cuda::StridedCopy copy;
   copy.rank = box.rank;
   std::copy_n(box.extent, box.rank, copy.extent);
@@ -23,7 +22,15 @@ void copy_box(const BoxCopy& box, int part, int, void* native) {
   copy.itemsize = box.itemsize;
   copy.src = box.src;
   copy.dst = box.dst;
-  cuda::copy_strided(copy, native);
+  return copy;
+}
+
+void copy_box(const BoxCopy& box, int part, int, void* native) {
+  if (part == 0) cuda::copy_strided(strided(box), native);  // one kernel has all of the parts
+}
+
+void copy_boxes(const BoxCopy& box, const void* const* from, void* const* to, int n, void* native) {
+  cuda::copy_strided_boxes(strided(box), from, to, n, native);
 }
 
 cuda::CombineOp combine_op(Reduction op) {
@@ -64,6 +71,7 @@ void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* o
 void register_cuda_device_ops() {
   DeviceOps& ops = device_ops(DeviceKind::cuda);
   ops.copy_box = copy_box;
+  ops.copy_boxes = copy_boxes;
   ops.combine = combine;
   ops.combine_rows = combine_rows;
   ops.zero = cuda::zero_bytes;

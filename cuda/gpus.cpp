@@ -98,12 +98,16 @@ void enable_peer_access(std::span<const int> gpus) {
   }
 }
 
+// A thread that never chose a GPU has number 0 as its current one, but no context, until some call
+// of the runtime makes one; calls of the driver don't.
 GpuScope::GpuScope(int gpu) {
+  static thread_local bool has_context = false;
   int current = -1;
   check(cudaGetDevice(&current), "cudaGetDevice");
-  if (current == gpu) return;
+  if (current == gpu && has_context) return;
   check(cudaSetDevice(gpu), "cudaSetDevice");
-  before_ = current;
+  has_context = true;
+  if (current != gpu) before_ = current;
 }
 
 GpuScope::~GpuScope() {

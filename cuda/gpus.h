@@ -34,8 +34,8 @@ std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found);
 // Lets each of them read and write the memory of each other where the machine can.
 void enable_peer_access(std::span<const int> gpus);
 
-// Makes the GPU the calling thread's current one, and puts back what was before. Throws
-// DeviceError.
+// Makes the GPU the calling thread's current one, and puts back what was before; the thread has a
+// context then, which calls of the driver want and a new thread lacks. Throws DeviceError.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);

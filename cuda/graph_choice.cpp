@@ -64,7 +64,10 @@ bool take_graphs_of_several_gpus(MemorySpace& space, int gpu, MemorySpace& other
   then([&] { return cudaMemsetAsync(memory->data(), 0, kBytes, t.stream); });
   then([&] { return cudaEventRecord(t.fork, t.stream); });
   then([&] { return cudaStreamWaitEvent(t.other, t.fork, 0); });
-  then([&] { return cudaMemsetAsync(other_memory->data(), 0, kBytes, t.other); });
+  then([&] {
+    const GpuScope other(other_gpu);  // a memset, unlike a copy, goes to a stream of this GPU
+    return cudaMemsetAsync(other_memory->data(), 0, kBytes, t.other);
+  });
   then([&] { return cudaEventRecord(t.join, t.other); });
   then([&] { return cudaStreamWaitEvent(t.stream, t.join, 0); });
   const cudaError_t ended = cudaStreamEndCapture(t.stream, &t.graph);  // in every case

@@ -11,17 +11,18 @@
 
 namespace shmap::cuda {
 namespace {
-// What the host may have freed ahead of the GPU before allocation waits for it.
-constexpr std::int64_t kMaxPendingBytes = std::int64_t{1} << 30;
+// What the host may have freed ahead of the GPU before allocation waits for it: that share of the
+// memory that there is. A host that waits more often does not keep large arrays' tasks coming.
+constexpr std::int64_t kPendingShare = 4;
 }  // namespace
 
 // Blocks are not given back to the driver before memory is short: cudaFree waits for the GPU.
 CudaMemorySpace::CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit,
-                                 Ref<Health> health)
+                                 std::int64_t bytes, Ref<Health> health)
     : MemorySpace(id, std::move(name), limit, std::numeric_limits<std::int64_t>::max()),
       gpu_(gpu),
       health_(std::move(health)) {
-  reuse_pending(kMaxPendingBytes);
+  reuse_pending(bytes / kPendingShare);
 }
 
 CudaMemorySpace::~CudaMemorySpace() {

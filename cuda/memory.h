@@ -10,8 +10,9 @@ namespace shmap::cuda {
 
 class CudaMemorySpace final : public MemorySpace {
  public:
-  // limit: -1 for none but the GPU's own.
-  CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit, Ref<Health> health);
+  // limit: -1 for none but the GPU's own. bytes: what it may come to.
+  CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit, std::int64_t bytes,
+                  Ref<Health> health);
   ~CudaMemorySpace() override;
   int gpu() const noexcept { return gpu_; }
 

@@ -212,8 +212,12 @@ void Queue::wait_here(std::uint64_t number) {
     }
   }
   WaitClock clock(options_.warn_sec, options_.timeout_sec);
-  // Short waits are spun through, as the runtime would; in long ones the core is left to others.
-  constexpr int kSpins = 2000, kLooks = 64;
+  // Waits are spun through, as the runtime would: whoever sleeps hears of the end some 70
+  // microseconds late. In long ones the core is left to others.
+  constexpr int kLooks = 64;
+  constexpr auto kSpin = std::chrono::milliseconds(20);
+  const auto begin = std::chrono::steady_clock::now();
+  bool spins = true;
   for (int turn = 0;; ++turn) {
     const cudaError_t code = cudaEventQuery(mark->event());
     if (code == cudaSuccess || is_unloading(code)) break;
@@ -222,12 +226,14 @@ void Queue::wait_here(std::uint64_t number) {
       health_->poison(code, ("the wait for " + name_of(number)).c_str());
       return;
     }
-    if (turn < kSpins) {
+    if (spins) {
       cpu_relax();
-      if (turn % kLooks == kLooks - 1) std::this_thread::yield();
+      if (turn % kLooks != kLooks - 1) continue;
+      std::this_thread::yield();
+      spins = std::chrono::steady_clock::now() - begin < kSpin;
       continue;
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(turn < 2 * kSpins ? 20 : 100));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (turn % kLooks != 0) continue;
     check_wait();
     const auto text = [&] {

@@ -10,6 +10,10 @@
 
 namespace shmap::cuda {
 
+TimeBase::~TimeBase() {
+  if (!forked()) note(cudaEventDestroy(event));
+}
+
 SpanLog::~SpanLog() { close(); }
 
 void SpanLog::close() noexcept {
@@ -21,7 +25,6 @@ void SpanLog::close() noexcept {
   for (const auto& [gpu, events] : free_) {
     for (cudaEvent_t event : events) note(cudaEventDestroy(event));
   }
-  for (const auto& [gpu, base] : bases_) note(cudaEventDestroy(base.event));
   spans_.clear();
   free_.clear();
   bases_.clear();
@@ -44,24 +47,25 @@ cudaEvent_t SpanLog::take(int gpu) {
   return event;
 }
 
-const SpanLog::Base& SpanLog::base(int gpu) {
+std::shared_ptr<const TimeBase> SpanLog::base(int gpu) {
   {
     std::lock_guard lock(mutex_);
-    if (const auto known = bases_.find(gpu); known != bases_.end()) return known->second;
+    const auto known = bases_.find(gpu);
+    if (known != bases_.end() && timeline_now() - known->second->host_ns < base_ns_)
+      return known->second;
   }
-  Base base;
-  base.event = take(gpu);
+  const auto made = std::make_shared<TimeBase>(take(gpu));
   const GpuScope scope(gpu);
   const UncapturedCalls uncaptured;
   cudaStream_t idle = nullptr;  // a stream without work, so that the host's time is the event's
   check(cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  cudaError_t code = cudaEventRecord(base.event, idle);
-  if (code == cudaSuccess) code = cudaEventSynchronize(base.event);
-  base.host_ns = timeline_now();
+  cudaError_t code = cudaEventRecord(made->event, idle);
+  if (code == cudaSuccess) code = cudaEventSynchronize(made->event);
+  made->host_ns = timeline_now();
   note(cudaStreamDestroy(idle));
   check(code, "cudaEventSynchronize");
   std::lock_guard lock(mutex_);
-  return bases_.insert_or_assign(gpu, base).first->second;
+  return bases_.insert_or_assign(gpu, made).first->second;
 }
 
 Span SpanLog::begin(const Task& task, std::span<CudaStream* const> streams, cudaStream_t native,
@@ -71,7 +75,8 @@ Span SpanLog::begin(const Task& task, std::span<CudaStream* const> streams, cuda
   span.bytes = task.bytes;
   span.gpu = streams.front()->queue().gpu();
   for (const CudaStream* s : streams) span.places.emplace_back(s->device_index(), s->role());
-  base(span.gpu);  // before anything that it is the base of
+  auto from = base(span.gpu);
+  if (!captured) span.base = std::move(from);
   span.begin = take(span.gpu);
   span.end = take(span.gpu);
   check(cudaEventRecordWithFlags(span.begin, native,
@@ -94,11 +99,11 @@ void SpanLog::add(Span span) {
 void SpanLog::tell(const Span& span) {
   TimelineSink* const sink = timeline_sink();
   if (sink == nullptr) return;
-  const Base& from = base(span.gpu);
+  const std::shared_ptr<const TimeBase> from = span.base ? span.base : base(span.gpu);
   const auto time = [&](cudaEvent_t event) {
     float ms = 0;
-    check(cudaEventElapsedTime(&ms, from.event, event), "cudaEventElapsedTime");
-    return from.host_ns + std::llround(static_cast<double>(ms) * 1e6);
+    check(cudaEventElapsedTime(&ms, from->event, event), "cudaEventElapsedTime");
+    return from->host_ns + std::llround(static_cast<double>(ms) * 1e6);
   };
   const std::int64_t begin = time(span.begin), end = time(span.end);
   for (const auto& [device, role] : span.places) {

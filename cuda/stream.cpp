@@ -127,8 +127,10 @@ Event CudaStream::enqueue(const Task& task, std::span<const Event> waits) {
   return backend_.submit({&self, 1}, task, waits);
 }
 
+bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/) noexcept { return calls_at_enqueue(); }
+
 // Not while this thread captures: a graph's nodes may read what the args hold.
-bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/) noexcept {
+bool CudaStream::calls_at_enqueue() noexcept {
   const detail::ThreadState& thread = detail::thread_state;
   return thread.capture == nullptr && thread.task == nullptr && !forked();
 }

@@ -24,6 +24,7 @@ class CudaStream final : public Stream {
   // nodes may read host memory of theirs, and an error of task.run is thrown from here.
   Event enqueue(const Task& task, std::span<const Event> waits) override;
   bool runs_at_once(std::int64_t cost_ns) noexcept override;
+  bool calls_at_enqueue() noexcept override;
   Event record() override;
   bool idle() noexcept override;
 

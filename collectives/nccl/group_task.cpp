@@ -56,7 +56,7 @@ void GroupTask::make_scratch(std::byte* Rank::*what, std::int64_t bytes) {
 
 void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   if (args_->ranks.empty()) return;
-  std::vector<Event> waits;
+  Waits waits;
   detail::collect_waits(reads_, writes_, waits);
   args_->body = std::move(body);
   Task task;

@@ -77,7 +77,7 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
       t.op = ncclProd;
       break;
     case Reduction::max:
-    case Reduction::any:  // bools are 0 or 1
+    case Reduction::any:
       t.op = ncclMax;
       break;
     case Reduction::min:
@@ -85,6 +85,8 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
       t.op = ncclMin;
       break;
   }
+  // Bools are 0 or 1; of integers these two are bitwise.
+  if ((op == Reduction::any || op == Reduction::all) && dtype != DType::bool_) return std::nullopt;
   if (is_floating(dtype) && (t.op == ncclMax || t.op == ncclMin)) return std::nullopt;
   if (dtype == DType::bool_ && (t.op == ncclSum || t.op == ncclProd)) return std::nullopt;
   return t;
@@ -368,8 +370,11 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
     if (g.out_bytes == 0) return;
     task.enqueue(g.out_bytes * moves,
                  [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                   for (std::size_t i = 0; i < ranks.size(); ++i)
-                     if (peers[i].from < 0) ops().zero(ranks[i].out, bytes, ranks[i].stream);
+                   for (std::size_t i = 0; i < ranks.size(); ++i) {
+                     if (peers[i].from >= 0) continue;
+                     const cuda::GpuScope gpu(ranks[i].gpu);
+                     ops().zero(ranks[i].out, bytes, ranks[i].stream);
+                   }
                    if (moves == 0) return;
                    Group group;
                    for (std::size_t i = 0; i < ranks.size(); ++i) {

@@ -60,8 +60,12 @@ class Stream {
   // The same of a task that only its waits order, and not what is pending here: true where it is so
   // small that putting it into the queue would cost more.
   virtual bool overtakes(std::int64_t /*cost_ns*/) noexcept { return false; }
-  // enqueue() without waits of a task of which one of these has just said so, and cheaper: runs it,
-  // and returns a done or failed event.
+  // True where enqueue() calls a task before it returns, whatever the task waits for, since what it
+  // calls only puts work into a queue of the hardware, which does the waiting: then the args of
+  // every task may lie on the stack. The caller holds the submit mutex.
+  virtual bool calls_at_enqueue() noexcept { return false; }
+  // enqueue() without waits of a task of which one of the first two has just said so, and cheaper:
+  // runs it, and returns a done or failed event.
   virtual Event run_at_once(const Task& task) { return enqueue(task, {}); }
   // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
   virtual Event record() = 0;

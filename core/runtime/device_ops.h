@@ -43,6 +43,10 @@ struct HostRead {
 struct DeviceOps {
   // Part `part` of `parts`.
   void (*copy_box)(const BoxCopy& copy, int part, int parts, void* native) = nullptr;
+  // The same copy between `n` pairs of places, from[i] to to[i], in one piece of work; box.src and
+  // box.dst are not read. Null: a copy for each serves as well.
+  void (*copy_boxes)(const BoxCopy& box, const void* const* from, void* const* to, int n,
+                     void* native) = nullptr;
   // out[begin, end) = the balanced binary tree over `n` ranks, in order (distance 1, 2, 4, …; ranks
   // past the last power of two fold in first): the same bits whatever the process layout. out may
   // be one of the ranks.

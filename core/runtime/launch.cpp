@@ -14,8 +14,7 @@ void throw_in_task(const char* what) {
               "the memory that it is given");
 }
 
-void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,
-                   std::vector<Event>& waits) {
+void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes, Waits& waits) {
   for (Buffer* b : reads)
     if (!settled(b->def())) waits.push_back(b->def());
   for (Buffer* b : writes) {

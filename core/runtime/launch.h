@@ -20,6 +20,30 @@ struct LaunchSite {
   int parts = 1;
 };
 
+// The events that a task waits for. A few of them touch no heap.
+class Waits {
+ public:
+  void push_back(const Event& event) {
+    if (n_ < kFew) {
+      few_[n_] = event;
+    } else {
+      if (n_ == kFew) more_.assign(few_, few_ + kFew);
+      more_.push_back(event);
+    }
+    ++n_;
+  }
+  bool empty() const noexcept { return n_ == 0; }
+  operator std::span<const Event>() const noexcept {
+    return {n_ <= kFew ? few_ : more_.data(), n_};
+  }
+
+ private:
+  static constexpr std::size_t kFew = 8;
+  std::size_t n_ = 0;
+  Event few_[kFew];
+  std::vector<Event> more_;  // all of them, once there are more than a few
+};
+
 namespace detail {
 // True where nothing of `event` is pending and it did not fail; forgets a finished one.
 inline bool settled(Event& event) {
@@ -45,20 +69,20 @@ inline void refuse_in_task(const char* what) {
     throw_in_task(what);
 }
 // What a task that reads and writes these buffers has to wait for.
-void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes,
-                   std::vector<Event>& waits);
+void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes, Waits& waits);
 void note_launch(const Event& event, std::span<Buffer* const> reads,
                  std::span<Buffer* const> writes);
 }  // namespace detail
 
 // Runs work(part, parts, native) as one task: after the definitions of `reads`, and the definitions
 // and uses of `writes`; it becomes a use of the former and the definition of the latter. Small work
-// with nothing pending runs at once and touches no heap; otherwise `work` is moved into the task.
+// with nothing pending runs at once, and all work does where the stream calls tasks when they are
+// enqueued: then no heap is touched. Otherwise `work` is moved into the task.
 // The caller holds the backend's submit mutex.
 template <class Work>
 void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
             Work work) {
-  std::vector<Event> waits;
+  Waits waits;
   if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
   Task task;
   task.parts = site.parts;
@@ -72,6 +96,9 @@ void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Bu
   if (waits.empty() && site.stream->runs_at_once(site.cost_ns)) {
     task.args = &work;
     event = site.stream->run_at_once(task);
+  } else if (site.stream->calls_at_enqueue()) {
+    task.args = &work;
+    event = site.stream->enqueue(task, waits);
   } else {
     task.args = new Work(std::move(work));
     task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <string>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "core/base/env.h"
+#include "core/base/warning.h"
 #include "core/device/backend.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
@@ -21,6 +24,15 @@ namespace {
 // more of them.
 constexpr std::size_t kMaxExecutables = 8;
 constexpr std::size_t kMaxOutputSets = 8;
+// Addresses that come back are worth a graph of their own, in the place of one that was not used
+// for longer: so often, among so many others. To capture costs as much as some such calls.
+constexpr int kWorthCapturing = 8;
+constexpr std::size_t kRemembered = 4;
+// More than this is not copied at each call: then the work is so large that running its steps one
+// by one costs little in comparison.
+constexpr std::int64_t kMaxPlaceBytes = std::int64_t{64} << 20;
+
+std::atomic<std::int64_t> captured_graphs{0};
 
 bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
 
@@ -81,6 +93,18 @@ void add_buffers(std::vector<Buffer*>& list, std::span<const Block> blocks) {
   }
 }
 
+// Of the values that a segment reads: the type under which its steps do.
+std::vector<ShapedArray> types_read(const std::vector<PlanStep>& steps,
+                                    const std::vector<int>& slots) {
+  std::unordered_map<int, const ShapedArray*> types;
+  for (const PlanStep& step : steps)
+    for (std::size_t i = 0; i < step.in.size(); ++i)
+      types.try_emplace(step.in[i], &step.in_types[i]);
+  std::vector<ShapedArray> read;
+  for (int slot : slots) read.push_back(*types.at(slot));
+  return read;
+}
+
 }  // namespace
 
 Array as_block(Array x, const ShapedArray& type) {
@@ -88,6 +112,8 @@ Array as_block(Array x, const ShapedArray& type) {
   if (node.type == type) return x;
   return relabel(node, type, nullptr, node.trace, true);
 }
+
+std::int64_t graphs_captured() noexcept { return captured_graphs.load(); }
 
 bool Segment::OutputSet::is_free() const {
   return std::all_of(buffers.begin(), buffers.end(),
@@ -100,7 +126,8 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
       steps_(std::move(steps)),
       in_(std::move(in)),
       out_(std::move(out)),
-      last_in_(std::move(last_in)) {
+      last_in_(std::move(last_in)),
+      places_(*mesh, types_read(steps_, in_)) {
   std::unordered_map<int, const ShapedArray*> types;
   for (const PlanStep& step : steps_)
     for (std::size_t o = 0; o < step.out.size(); ++o) types[step.out[o]] = &step.out_types[o];
@@ -200,10 +227,113 @@ void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>
   }
 }
 
-Segment::Executable* Segment::find() {
-  for (const auto& e : executables_)
-    if (e->key == key_ && e->outputs->is_free()) return e.get();
+bool Segment::serves(const Executable& e, const std::vector<Array>& inputs) const {
+  if (!e.in_places) return e.key == key_;
+  const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const auto begin = static_cast<std::ptrdiff_t>(i * width);
+    const auto end = begin + static_cast<std::ptrdiff_t>(width);
+    const bool same = places_.has(i) ? places_.fit(i, inputs[i])
+                                     : std::equal(key_.begin() + begin, key_.begin() + end,
+                                                  e.key.begin() + begin);
+    if (!same) return false;
+  }
+  return true;
+}
+
+Segment::Executable* Segment::find(const Executables& among,
+                                   const std::vector<Array>& inputs) const {
+  for (const auto& e : among)
+    if (e->outputs->is_free() && serves(*e, inputs)) return e.get();
   return nullptr;
+}
+
+bool Segment::pays_to_capture() {
+  for (Missed& m : missed_) {
+    if (m.key != key_) continue;
+    m.last = runs_;
+    return ++m.times % kWorthCapturing == 0;
+  }
+  if (missed_.size() < kRemembered) {
+    missed_.push_back({key_, 1, runs_});
+  } else {
+    *std::min_element(missed_.begin(), missed_.end(), [](const Missed& a, const Missed& b) {
+      return a.last < b.last;
+    }) = {key_, 1, runs_};
+  }
+  return false;
+}
+
+// Those that differ from what the most similar graph was captured with. With as many graphs as may
+// be of the places that there are, and no more that differ, it is what they leave their results in
+// that is taken, or the order in which addresses come together that is ever new: then all.
+bool Segment::add_places(const std::vector<Array>& inputs) {
+  const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
+  const auto same = [&](const Executable& e, std::size_t i) {
+    const auto at = static_cast<std::ptrdiff_t>(i * width);
+    return std::equal(key_.begin() + at, key_.begin() + at + static_cast<std::ptrdiff_t>(width),
+                      e.key.begin() + at);
+  };
+  std::vector<bool> chosen(inputs.size(), false);
+  std::int64_t most = -1;
+  for (const Executables* all : {&executables_, &in_places_}) {
+    for (const auto& e : *all) {
+      std::int64_t alike = 0;
+      std::vector<bool> differs(inputs.size(), false);
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (places_.has(i)) continue;
+        differs[i] = !same(*e, i);
+        if (!differs[i]) alike += 1 + places_.bytes(i, inputs[i]);
+      }
+      if (alike <= most) continue;
+      most = alike;
+      chosen = std::move(differs);
+    }
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (places_.has(i) && !places_.fit(i, inputs[i])) chosen[i] = true;
+  if (std::find(chosen.begin(), chosen.end(), true) == chosen.end() &&
+      in_places_.size() >= kMaxExecutables) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) chosen[i] = !places_.has(i);
+  }
+  std::int64_t bytes = places_.bytes();
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (chosen[i]) bytes += places_.bytes(i, inputs[i]);
+  if (bytes > kMaxPlaceBytes) return false;
+  if (std::find(chosen.begin(), chosen.end(), true) != chosen.end()) in_places_.clear();
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (chosen[i]) places_.add(i, inputs[i]);
+  return true;
+}
+
+Segment::Executable* Segment::find_or_make_place(const std::vector<Array>& inputs,
+                                                 std::vector<bool> given, std::size_t slots) {
+  if (all_sets_are_taken()) return nullptr;
+  if (pays_to_capture()) return capture(executables_, inputs, given, slots);
+  Executable* executable = find(in_places_, inputs);
+  if (!executable) {
+    if (!add_places(inputs)) {
+      if (!std::exchange(warned_, true)) {
+        warn("a program under jit keeps being called with arrays at new addresses, of more than " +
+             std::to_string(kMaxPlaceBytes >> 20) +
+             " MiB; it is run step by step, since a graph is of the addresses that it was captured "
+             "with. Call it with the same arrays, or give up the old ones (std::move) before new "
+             "ones are made");
+      }
+      return nullptr;
+    }
+  }
+  places_.fill(inputs);
+  if (executable) return executable;
+  // What is in a place is not its caller's to give up.
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (places_.has(i)) given[i] = false;
+  return capture(in_places_, places_.in_place_of(inputs), given, slots);
+}
+
+bool Segment::all_sets_are_taken() const {
+  return sets_.size() >= kMaxOutputSets &&
+         std::none_of(sets_.begin(), sets_.end(), [](const auto& s) { return s->is_free(); });
 }
 
 std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout) {
@@ -228,8 +358,9 @@ std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout
   return set;
 }
 
-Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
+Segment::Executable* Segment::capture(Executables& into, const std::vector<Array>& inputs,
                                       const std::vector<bool>& given, std::size_t slots) {
+  if (all_sets_are_taken()) return nullptr;
   Backend& backend = mesh_.backend();
   auto made = std::make_unique<Executable>();
   // The program on proxies of its inputs; those that were not given up have an owner more, so that
@@ -306,7 +437,8 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
           places.push_back({Place::output, it->second, 0, b.offset});
         } else {
           const auto [input, position] = from.at(real.get());
-          places.push_back({Place::input, input, position, b.offset});
+          const Block& at = stored_of(inputs[input])->blocks()[position];
+          places.push_back({Place::input, input, position, b.offset - at.offset});
         }
       }
     }
@@ -314,28 +446,33 @@ Segment::Executable* Segment::capture(const std::vector<Array>& inputs,
     values.clear();
     made->graph = capture.end();
   }
+  captured_graphs.fetch_add(1);
   made->key = key_;
+  made->in_places = &into == &in_places_;
   made->donated = given;
-  if (executables_.size() >= kMaxExecutables) {
+  if (into.size() >= kMaxExecutables) {
     const auto oldest =
-        std::min_element(executables_.begin(), executables_.end(),
+        std::min_element(into.begin(), into.end(),
                          [](const auto& a, const auto& b) { return a->last_used < b->last_used; });
-    executables_.erase(oldest);
+    into.erase(oldest);
   }
-  executables_.push_back(std::move(made));
-  return executables_.back().get();
+  into.push_back(std::move(made));
+  return into.back().get();
 }
 
 void Segment::launch(Executable& executable, std::vector<Array>& inputs,
                      std::vector<Array>& values) {
   executable.last_used = runs_;
   std::vector<Buffer*> reads, writes, outputs;
-  for (std::size_t i = 0; i < inputs.size(); ++i)
-    add_buffers(executable.donated[i] ? writes : reads, stored_of(inputs[i])->blocks());
+  const std::vector<Array> placed =
+      executable.in_places ? places_.in_place_of(inputs) : std::vector<Array>();
+  const std::vector<Array>& used = executable.in_places ? placed : inputs;
+  for (std::size_t i = 0; i < used.size(); ++i)
+    add_buffers(executable.donated[i] ? writes : reads, stored_of(used[i])->blocks());
   for (const BufferRef& b : executable.outputs->buffers) outputs.push_back(b.get());
   {
     std::lock_guard lock(mesh_.backend().submit_mutex());
-    std::vector<Event> waits, after;
+    Waits waits, after;
     if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
     // Who wrote and read the output set before was another run: its errors are not this one's.
     if (!detail::nothing_pending({}, outputs)) detail::collect_waits({}, outputs, after);
@@ -361,10 +498,14 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     for (std::uint32_t p = 0; p < places.size(); ++p) {
       const Place& at = places[p];
       Block& b = node->blocks()[p];
-      b.buffer = at.kind == Place::output
-                     ? executable.outputs->buffers[at.index]
-                     : stored_of(inputs[at.index])->blocks()[at.position].buffer;
-      b.offset = at.offset;
+      if (at.kind == Place::output) {
+        b.buffer = executable.outputs->buffers[at.index];
+        b.offset = at.offset;
+      } else {
+        const Block& input = stored_of(inputs[at.index])->blocks()[at.position];
+        b.buffer = input.buffer;
+        b.offset = input.offset + at.offset;
+      }
     }
     values[static_cast<std::size_t>(out_[o])] = std::move(result);
   }
@@ -381,8 +522,12 @@ void Segment::run(std::vector<Array>& values) {
   }
   const std::vector<bool> given = donated(inputs);
   make_key(inputs, given);
-  Executable* executable = find();
-  if (!executable) executable = capture(inputs, given, values.size());
+  Executable* executable = find(executables_, inputs);
+  if (!executable) {
+    executable = executables_.size() < kMaxExecutables
+                     ? capture(executables_, inputs, given, values.size())
+                     : find_or_make_place(inputs, given, values.size());
+  }
   if (executable) return launch(*executable, inputs, values);
   for (std::size_t i = 0; i < in_.size(); ++i)
     if (last_in_[i]) values[static_cast<std::size_t>(in_[i])] = std::move(inputs[i]);

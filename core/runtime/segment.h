@@ -1,4 +1,9 @@
 // Segment: a straight piece of a plan, which is captured into graphs.
+//
+// A graph is of the addresses of its inputs, and leaves its results in one set of buffers; so a
+// segment keeps a few. Calls with more sets of addresses than that, as of a loop whose batches are
+// ever new, capture no more: what changes from call to call is copied to fixed places (a graph of
+// those serves every call), or, where that is too much to copy, the steps run one by one.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,6 +14,7 @@
 #include "core/device/graph.h"
 #include "core/device/plan_memory.h"
 #include "core/ir/jaxpr.h"
+#include "core/runtime/fixed_places.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -29,6 +35,9 @@ std::string step_text(const PlanStep& step);
 // A stored operand under the type of its blocks: arguments of a plan still have that of the whole
 // array.
 Array as_block(Array x, const ShapedArray& type);
+
+// How many graphs this process has captured. Exact; for tests.
+std::int64_t graphs_captured() noexcept;
 
 class Segment {
  public:
@@ -57,7 +66,7 @@ class Segment {
     enum Kind : std::uint8_t { output, input } kind;
     std::uint32_t index;     // of the output buffer, or of the input
     std::uint32_t position;  // of the input's table
-    std::int64_t offset;     // in the buffer
+    std::int64_t offset;     // in the buffer, or from the input's block
   };
   // What a step came to in a graph, for text().
   struct Captured {
@@ -66,6 +75,7 @@ class Segment {
   };
   struct Executable {
     std::vector<const void*> key;
+    bool in_places = false;              // captured with inputs in places_
     std::shared_ptr<OutputSet> outputs;  // before the graph: it outlives that
     std::vector<BufferRef> slabs;
     Ref<Graph> graph;
@@ -76,15 +86,33 @@ class Segment {
     std::vector<Captured> steps;
     std::uint64_t last_used = 0;
   };
+  using Executables = std::vector<std::unique_ptr<Executable>>;
+  // Addresses that no graph was of, and how often they came.
+  struct Missed {
+    std::vector<const void*> key;
+    int times = 0;
+    std::uint64_t last = 0;
+  };
 
   // `captured`: gets a record of each step.
   void run_steps(std::vector<Array>& values, std::vector<Captured>* captured = nullptr) const;
   std::vector<bool> donated(const std::vector<Array>& inputs) const;
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
-  Executable* find();
+  // True where the call at hand may run the graph.
+  bool serves(const Executable& e, const std::vector<Array>& inputs) const;
+  Executable* find(const Executables& among, const std::vector<Array>& inputs) const;
+  // Of a call that none was found for while there are as many as may be: one that serves it, with
+  // fixed places or not; null where its steps should run one by one.
+  Executable* find_or_make_place(const std::vector<Array>& inputs, std::vector<bool> given,
+                                 std::size_t slots);
+  bool pays_to_capture();
+  // Gives places to more of the inputs; false where that would take too much memory.
+  bool add_places(const std::vector<Array>& inputs);
+  bool all_sets_are_taken() const;
   std::shared_ptr<OutputSet> free_set(const MemoryLayout& layout);
-  Executable* capture(const std::vector<Array>& inputs, const std::vector<bool>& given,
-                      std::size_t slots);
+  // Null where all output sets are taken.
+  Executable* capture(Executables& into, const std::vector<Array>& inputs,
+                      const std::vector<bool>& given, std::size_t slots);
   void launch(Executable& executable, std::vector<Array>& inputs, std::vector<Array>& values);
   bool owned_by_sets(const Buffer* buffer) const;
   std::string graph_text(const Executable& executable) const;
@@ -97,8 +125,12 @@ class Segment {
   std::uint64_t runs_ = 0;
   std::vector<std::shared_ptr<OutputSet>> sets_;
   std::vector<BufferRef> slabs_;  // the largest so far, for graphs to come
-  std::vector<std::unique_ptr<Executable>> executables_;
-  std::vector<const void*> key_;  // of the call at hand
+  Executables executables_;
+  Executables in_places_;  // those captured with inputs in places_
+  FixedPlaces places_;
+  std::vector<Missed> missed_;
+  bool warned_ = false;
+  std::vector<const void*> key_;  // of the call at hand: of each input a mark, and its addresses
 };
 
 }  // namespace shmap

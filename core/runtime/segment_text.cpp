@@ -143,8 +143,9 @@ std::string Segment::graph_text(const Executable& executable) const {
 
 std::string Segment::text() const {
   const Executable* latest = nullptr;
-  for (const auto& e : executables_)
-    if (!latest || e->last_used > latest->last_used) latest = e.get();
+  for (const Executables* all : {&executables_, &in_places_})
+    for (const auto& e : *all)
+      if (!latest || e->last_used > latest->last_used) latest = e.get();
   std::vector<GraphTask> tasks;
   std::vector<int> step_of;
   if (latest) {

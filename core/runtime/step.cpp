@@ -106,14 +106,17 @@ class LeaderLaunch {
     Stream& stream = *device.compute;
     site_.position = call_.position = position;
     bind_blocks(position, *device.space);
-    std::vector<Event> waits;
+    Waits waits;
     if (!detail::nothing_pending(reads(), writes()))
       detail::collect_waits(reads(), writes(), waits);
-    if (waits.empty() && (stream.runs_at_once(task_.cost_ns) || stream.overtakes(task_.cost_ns))) {
+    const bool at_once =
+        waits.empty() && (stream.runs_at_once(task_.cost_ns) || stream.overtakes(task_.cost_ns));
+    if (at_once || stream.calls_at_enqueue()) {
       Task task = task_;
       task.args = this;
       task.run = run_here;
-      return finish(stream.run_at_once(task), reads(), writes());
+      return finish(at_once ? stream.run_at_once(task) : stream.enqueue(task, waits), reads(),
+                    writes());
     }
     enqueue(device, stream, waits);
   }
@@ -223,7 +226,7 @@ class LeaderLaunch {
 
   static void enqueue_after(Stream& stream, const Task& task, std::span<Buffer* const> reads,
                             std::span<Buffer* const> writes) {
-    std::vector<Event> waits;
+    Waits waits;
     try {
       detail::collect_waits(reads, writes, waits);
     } catch (...) {

@@ -54,31 +54,52 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+// The same between several pairs of places, a row of blocks for each.
+constexpr int kMostBoxes = 64;
+struct Places {
+  const char* src[kMostBoxes];
+  char* dst[kMostBoxes];
+};
+template <class Item, class Index>
+__global__ void __launch_bounds__(kThreads)
+    copy_items_of_boxes(Index items, const SHMAP_CONSTANT Places places,
+                        const SHMAP_CONSTANT Walk<Index> dims) {
+  for (Index i = blockIdx.x * Index{kThreads} + threadIdx.x; i < items;
+       i += gridDim.x * Index{kThreads}) {
+    const char* from = places.src[blockIdx.y];
+    char* to = places.dst[blockIdx.y];
+    dims.move(i, from, to);
+    *reinterpret_cast<Item*>(to) = *reinterpret_cast<const Item*>(from);
+  }
+}
+
 // Two dims change places: rows of src run along y, those of dst along x. A block takes square tiles
 // of items through shared memory, so that both sides are touched in rows.
-template <class Item>
-inline constexpr int kTile = sizeof(Item) <= 2 ? 64 : 32;
-
+template <class Index>
 struct Tiles {
-  std::int64_t x, y;              // extents
-  std::int64_t src_x, dst_y;      // the strides that are not an item's
-  std::int64_t along_x, along_y;  // numbers of tiles
+  std::int64_t x, y;                // extents
+  std::int64_t src_x, dst_y;        // the strides that are not an item's
+  FastDiv<Index> along_x, along_y;  // numbers of tiles
 };
 
 template <class Item>
+inline constexpr int kTile = sizeof(Item) <= 2 ? 64 : 32;
+
+template <class Item, class Index>
 __global__ void __launch_bounds__(kThreads)
-    copy_tiles(std::int64_t count, const char* src, char* dst, Tiles tiles,
-               const SHMAP_CONSTANT Walk<std::int64_t> outer) {
+    copy_tiles(Index count, const char* src, char* dst, Tiles<Index> tiles,
+               const SHMAP_CONSTANT Walk<Index> outer) {
   constexpr int kSide = kTile<Item>, kRows = kThreads / kSide;
   __shared__ Item tile[kSide][kSide + 1];  // a column more: neighbouring rows begin in other banks
   const int lane = static_cast<int>(threadIdx.x) % kSide;
   const int row = static_cast<int>(threadIdx.x) / kSide;
-  for (std::int64_t t = blockIdx.x; t < count; t += gridDim.x) {
-    const std::int64_t tile_x = t % tiles.along_x, others = t / tiles.along_x;
-    const std::int64_t x0 = tile_x * kSide, y0 = others % tiles.along_y * kSide;
+  for (Index t = blockIdx.x; t < count; t += gridDim.x) {
+    Index others = t;
+    const std::int64_t x0 = std::int64_t{tiles.along_x.split(others)} * kSide;
+    const std::int64_t y0 = std::int64_t{tiles.along_y.split(others)} * kSide;
     const char* from = src;
     char* to = dst;
-    outer.move(others / tiles.along_y, from, to);
+    outer.move(others, from, to);
     for (int k = row; k < kSide; k += kRows) {
       if (x0 + k < tiles.x && y0 + lane < tiles.y)
         tile[k][lane] = reinterpret_cast<const Item*>(from + (x0 + k) * tiles.src_x)[y0 + lane];
@@ -87,6 +108,49 @@ __global__ void __launch_bounds__(kThreads)
     for (int k = row; k < kSide; k += kRows) {
       if (y0 + k < tiles.y && x0 + lane < tiles.x)
         reinterpret_cast<Item*>(to + (y0 + k) * tiles.dst_y)[x0 + lane] = tile[lane][k];
+    }
+    __syncthreads();
+  }
+}
+
+// The same of items of two bytes, two a word on both sides: extents are even, and everything lies
+// at words. A thread turns squares of two by two.
+template <class Index>
+__global__ void __launch_bounds__(kThreads)
+    copy_tiles_of_pairs(Index count, const char* src, char* dst, Tiles<Index> tiles,
+                        const SHMAP_CONSTANT Walk<Index> outer) {
+  constexpr int kSide = kTile<std::uint16_t>, kWords = kSide / 2, kWarps = kThreads / kWords;
+  __shared__ std::uint32_t words[kSide][kWords + 1];
+  const int lane = static_cast<int>(threadIdx.x) % kWords;
+  const int warp = static_cast<int>(threadIdx.x) / kWords;
+  // Rows 2 lane of the first half of the lanes, and 2 lane + 1 of the second, begin in different
+  // banks; with the other half of the rows it is the other way round.
+  const int second = lane >= kWords / 2 ? 1 : 0;
+  for (Index t = blockIdx.x; t < count; t += gridDim.x) {
+    Index others = t;
+    const std::int64_t x0 = std::int64_t{tiles.along_x.split(others)} * kSide;
+    const std::int64_t y0 = std::int64_t{tiles.along_y.split(others)} * kSide;
+    const char* from = src;
+    char* to = dst;
+    outer.move(others, from, to);
+    SHMAP_UNROLL
+    for (int i = warp; i < kWords; i += kWarps) {
+      const std::int64_t x = x0 + 2 * i, y = y0 + 2 * lane;
+      if (x >= tiles.x || y >= tiles.y) continue;
+      const char* const at = from + x * tiles.src_x + 2 * y;
+      const auto left = *reinterpret_cast<const std::uint32_t*>(at);
+      const auto right = *reinterpret_cast<const std::uint32_t*>(at + tiles.src_x);
+      const std::uint32_t upper = (left & 0xffffu) | right << 16;
+      const std::uint32_t lower = left >> 16 | (right & 0xffff0000u);
+      words[2 * lane + second][i] = second != 0 ? lower : upper;
+      words[2 * lane + 1 - second][i] = second != 0 ? upper : lower;
+    }
+    __syncthreads();
+    SHMAP_UNROLL
+    for (int k = warp; k < kSide; k += kWarps) {
+      const std::int64_t x = x0 + 2 * lane, y = y0 + k;
+      if (x < tiles.x && y < tiles.y)
+        *reinterpret_cast<std::uint32_t*>(to + y * tiles.dst_y + 2 * x) = words[k][lane];
     }
     __syncthreads();
   }
@@ -114,24 +178,66 @@ int tiled_dim(const CopyPlan& plan) {
   return 0;
 }
 
+// Whether two items of two bytes may be taken as one word everywhere.
+bool in_pairs(const CopyPlan& plan, int y) {
+  std::uint64_t all = reinterpret_cast<std::uintptr_t>(plan.src) |
+                      reinterpret_cast<std::uintptr_t>(plan.dst) |
+                      static_cast<std::uint64_t>(2 * plan.extent[0]) |
+                      static_cast<std::uint64_t>(2 * plan.extent[y]);
+  for (int d = 0; d < plan.rank; ++d) {
+    if (d != 0) all |= static_cast<std::uint64_t>(plan.dst_stride[d]);
+    if (d != y) all |= static_cast<std::uint64_t>(plan.src_stride[d]);
+  }
+  return plan.itemsize == 2 && all % 4 == 0;
+}
+
 template <class Item>
 void run_tiles(const CopyPlan& plan, int y, void* stream) {
-  Tiles tiles;
-  tiles.x = plan.extent[0];
-  tiles.y = plan.extent[y];
-  tiles.src_x = plan.src_stride[0];
-  tiles.dst_y = plan.dst_stride[y];
-  tiles.along_x = (tiles.x + kTile<Item> - 1) / kTile<Item>;
-  tiles.along_y = (tiles.y + kTile<Item> - 1) / kTile<Item>;
-  Walk<std::int64_t> outer{};
-  std::int64_t count = tiles.along_x * tiles.along_y;
-  for (int d = 1; d < plan.rank; ++d) {
-    if (d == y) continue;
-    outer.add(plan, d);
-    count *= plan.extent[d];
+  const auto tiles_of = [](std::int64_t n) { return (n + kTile<Item> - 1) / kTile<Item>; };
+  const std::int64_t along_x = tiles_of(plan.extent[0]), along_y = tiles_of(plan.extent[y]);
+  std::int64_t count = along_x * along_y;
+  for (int d = 1; d < plan.rank; ++d)
+    if (d != y) count *= plan.extent[d];
+  with_index(count, [&]<class Index>(Index) {
+    Tiles<Index> tiles;
+    tiles.x = plan.extent[0];
+    tiles.y = plan.extent[y];
+    tiles.src_x = plan.src_stride[0];
+    tiles.dst_y = plan.dst_stride[y];
+    tiles.along_x = FastDiv<Index>(along_x);
+    tiles.along_y = FastDiv<Index>(along_y);
+    Walk<Index> outer{};
+    for (int d = 1; d < plan.rank; ++d)
+      if (d != y) outer.add(plan, d);
+    const auto run = [&](const char* name, auto kernel) {
+      launch(name, kernel, grid_for(count, 1), dim3(kThreads), stream, static_cast<Index>(count),
+             plan.src, plan.dst, tiles, outer);
+    };
+    if constexpr (sizeof(Item) == 2) {
+      if (in_pairs(plan, y)) return run("copy_tiles_of_pairs", copy_tiles_of_pairs<Index>);
+    }
+    run("copy_tiles", copy_tiles<Item, Index>);
+  });
+}
+
+// Up to kMostBoxes of them.
+void run_boxes(const CopyPlan& plan, const void* const* src, void* const* dst, int n,
+               void* stream) {
+  Places places{};
+  for (int i = 0; i < n; ++i) {
+    places.src[i] = static_cast<const char*>(src[i]);
+    places.dst[i] = static_cast<char*>(dst[i]);
   }
-  launch("copy_tiles", copy_tiles<Item>, grid_for(count, 1), dim3(kThreads), stream, count,
-         plan.src, plan.dst, tiles, outer);
+  with_item(plan.itemsize, [&]<class Item>() {
+    with_index(plan.items, [&]<class Index>(Index) {
+      Walk<Index> dims{};
+      for (int d = 0; d < plan.rank; ++d) dims.add(plan, d);
+      dim3 grid = grid_for(plan.items);
+      grid.y = static_cast<unsigned>(n);
+      launch("copy_items_of_boxes", copy_items_of_boxes<Item, Index>, grid, dim3(kThreads), stream,
+             static_cast<Index>(plan.items), places, dims);
+    });
+  });
 }
 
 }  // namespace
@@ -160,6 +266,32 @@ void copy_strided(const StridedCopy& copy, void* stream) {
     with_bits(plan.itemsize, [&]<class Item>() { run_tiles<Item>(plan, y, stream); });
   else
     run_items(plan, stream);
+}
+
+void copy_strided_boxes(const StridedCopy& box, const void* const* src, void* const* dst, int n,
+                        void* stream) {
+  for (int d = 0; d < box.rank; ++d)
+    if (box.extent[d] == 0) return;
+  // Addresses matter to a plan for what they are multiples of: all of them together.
+  StridedCopy copy = box;
+  std::uintptr_t from = 0, to = 0;
+  for (int i = 0; i < n; ++i) {
+    from |= reinterpret_cast<std::uintptr_t>(src[i]);
+    to |= reinterpret_cast<std::uintptr_t>(dst[i]);
+  }
+  copy.src = reinterpret_cast<const void*>(from);
+  copy.dst = reinterpret_cast<void*>(to);
+  const CopyPlan plan = plan_copy(copy);
+  if (tiled_dim(plan) != 0) {
+    for (int i = 0; i < n; ++i) {
+      copy.src = src[i];
+      copy.dst = dst[i];
+      copy_strided(copy, stream);
+    }
+    return;
+  }
+  for (int i = 0; i < n; i += kMostBoxes)
+    run_boxes(plan, src + i, dst + i, n - i < kMostBoxes ? n - i : kMostBoxes, stream);
 }
 
 }  // namespace shmap::cuda

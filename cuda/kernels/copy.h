@@ -24,6 +24,10 @@ struct StridedCopy {
 };
 
 void copy_strided(const StridedCopy& copy, void* stream);
+// The same copy between n pairs of places, from src[i] to dst[i], in few kernels; those of `box`
+// are not read.
+void copy_strided_boxes(const StridedCopy& box, const void* const* src, void* const* dst, int n,
+                        void* stream);
 
 // `bytes` contiguous bytes.
 void copy_bytes(void* dst, const void* src, std::int64_t bytes, void* stream);

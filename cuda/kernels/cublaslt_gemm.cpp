@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/base/disk_cache.h"
 #include "core/base/env.h"
 #include "cuda/cublaslt_api.h"
 #include "cuda/error.h"
@@ -23,12 +25,18 @@ namespace shmap::cuda {
 
 namespace {
 
-// What NVIDIA advises for Hopper; older GPUs' algorithms ask for less.
-constexpr std::size_t kWorkspaceBytes = 32 << 20;
-constexpr int kCandidates = 4;
-constexpr int kTimedRuns = 3;
+// The most that an algorithm may ask for. NVIDIA advises half of it for Hopper.
+constexpr std::size_t kWorkspaceBytes = 64 << 20;
+constexpr std::size_t kLeastWorkspace = 4 << 20;
+constexpr int kCandidates = 24;
+// A candidate is run for so long, but not less often than the one nor more often than the other,
+// so that a difference of one in a hundred shows; and where that would take too long, less often.
+constexpr float kTimedMs = 2, kMostTimedMs = 20;
+constexpr int kFewestRuns = 10, kMostRuns = 400;
+// What takes so many times as long as the best in a single run is not looked at any closer.
+constexpr float kHopeless = 1.5f;
 // A later candidate must be this much faster than an earlier one: what differs by less is noise.
-constexpr float kWorthwhile = 0.97f;
+constexpr float kWorthwhile = 0.99f;
 // Addresses and strides with more zero bits than this are not asked about.
 constexpr std::uint64_t kAlignment = 16;
 
@@ -79,6 +87,7 @@ GpuKind kind_of(int gpu) {
 struct Gpu {
   GpuKind kind;
   cublasLtHandle_t handle;
+  std::string name;
 };
 
 // Everything that decides about the algorithm.
@@ -126,6 +135,23 @@ std::string describe(const LtGemm& g) {
          (g.function == LtFunction::relu   ? ", relu"
           : g.function == LtFunction::gelu ? ", gelu"
                                            : "");
+}
+
+// What is kept on disk of a choice: the algorithm's bytes, which are only ever compared with those
+// that the library names, so that nothing runs that it did not name now.
+std::string choice_text(const cublasLtMatmulHeuristicResult_t& chosen) {
+  const std::uint64_t workspace = chosen.workspaceSize;
+  std::string text(sizeof chosen.algo + sizeof workspace, '\0');
+  std::memcpy(text.data(), &chosen.algo, sizeof chosen.algo);
+  std::memcpy(text.data() + sizeof chosen.algo, &workspace, sizeof workspace);
+  return text;
+}
+
+std::string choice_key(const Key& key, const Gpu& gpu) {
+  std::string text = "product, cuBLASLt " + std::to_string(cublaslt().get_version()) + ", " +
+                     gpu.name + ", workspace " + std::to_string(kWorkspaceBytes) + ":";
+  for (const std::int64_t part : key) text += " " + std::to_string(part);
+  return text;
 }
 
 bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != LtFunction::none; }
@@ -178,7 +204,7 @@ class Plan {
   }
 
   // What cuBLASLt would try, the likeliest first; of a product without bias and function at least
-  // one.
+  // one. All of them add in an order that is the same each time.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtGemm& g, const Gpu& gpu) const {
     const CublasLtApi& lt = cublaslt();
     cublasLtMatmulPreference_t made;
@@ -189,10 +215,6 @@ class Plan {
             "cublasLtMatmulPreferenceSetAttribute");
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-    // Sums over parts of k are added in f32 and in an order: neither rounded on the way to bf16,
-    // nor by atomic additions.
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(g.b));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(g.a));
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(g.d != nullptr ? g.d : g.c));
@@ -276,7 +298,10 @@ struct Workspace final : Kept {
     const UncapturedCalls uncaptured;
     check(cudaMalloc(&data, size), "cudaMalloc of cuBLASLt's workspace");
   }
-  ~Workspace() override { note(cudaFree(data)); }
+  ~Workspace() override {
+    const UncapturedCalls uncaptured;  // a graph may be let go while its thread captures another
+    note(cudaFree(data));
+  }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
   void* data = nullptr;
@@ -300,6 +325,9 @@ class Gemms {
     int index = 0;
     check(cudaGetDevice(&index), "cudaGetDevice");
     std::lock_guard lock(mutex_);
+    // The library makes its handle, and loads the code of its heuristics and of each algorithm,
+    // when they are first needed, which may be in a capture.
+    const UncapturedCalls uncaptured;
     if (run_whole(g, index, stream)) return;
     LtGemm plain = g;
     plain.bias = nullptr;
@@ -319,7 +347,7 @@ class Gemms {
     const Gpu& gpu = gpu_at(index);
     const Key key = key_of(g, gpu.kind);
     auto it = plans_.find(key);
-    if (it == plans_.end()) it = plans_.emplace(key, make(g, gpu, index, stream)).first;
+    if (it == plans_.end()) it = plans_.emplace(key, make(g, key, gpu, index, stream)).first;
     const Plan& plan = it->second;
     if (plan.is_empty()) return false;
     void* workspace = workspace_of(plan, index, stream);
@@ -335,8 +363,10 @@ class Gemms {
   const Gpu& gpu_at(int index) {
     const auto it = gpus_.find(index);
     if (it != gpus_.end()) return it->second;
-    const UncapturedCalls uncaptured;  // the handle has memory of its own
-    Gpu gpu{kind_of(index), nullptr};
+    Gpu gpu{kind_of(index), nullptr, {}};
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+    gpu.name = properties.name;
     check(cublaslt().create(&gpu.handle), "cublasLtCreate");
     return gpus_.emplace(index, gpu).first->second;
   }
@@ -350,7 +380,10 @@ class Gemms {
     check(cudaStreamGetCaptureInfo(stream, &status, &capture), "cudaStreamGetCaptureInfo");
     if (status == cudaStreamCaptureStatusNone) {
       Ref<Workspace>& own = workspaces_[{gpu, stream}];
-      if (!own) own = make_ref<Workspace>(kWorkspaceBytes);
+      if (!own || own->bytes < plan.workspace_bytes()) {
+        own.reset();  // which waits for the products that are under way in it
+        own = make_ref<Workspace>(std::bit_ceil(std::max(plan.workspace_bytes(), kLeastWorkspace)));
+      }
       return own->data;
     }
     Captured& captured = captured_[{gpu, stream}];
@@ -362,13 +395,22 @@ class Gemms {
     return captured.data;
   }
 
-  Plan make(const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream) {
+  Plan make(const LtGemm& g, const Key& key, const Gpu& gpu, int index, cudaStream_t stream) {
     Plan plan(g);
     const auto candidates = plan.candidates(g, gpu);
     if (candidates.empty()) return plan;
     plan.take(candidates.front());
     const bool once = g.d != nullptr && g.d == g.c;  // each run adds again
     if (candidates.size() == 1 || once || !env::flag(env::Var::time_gemms)) return plan;
+    const DiskCache cache("gemm", DiskCache::default_folder());
+    const std::string on_disk = choice_key(key, gpu);
+    if (std::string known; cache.load(on_disk, &known)) {
+      const auto chosen = std::ranges::find(candidates, known, choice_text);
+      if (chosen != candidates.end()) {
+        plan.take(*chosen);
+        return plan;
+      }
+    }
     cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
     check(cudaStreamIsCapturing(stream, &captured), "cudaStreamIsCapturing");
     if (captured != cudaStreamCaptureStatusNone) return plan;
@@ -376,19 +418,22 @@ class Gemms {
     float least = 0;
     for (const auto& candidate : candidates) {
       plan.take(candidate);
-      const float time = measure(plan, g, gpu, index, stream);
+      const float most = best != nullptr ? least * kHopeless : 0;
+      const float time = measure(plan, g, gpu, index, stream, most);
       if (time < 0 || (best != nullptr && time > least * kWorthwhile)) continue;
       best = &candidate;
       least = time;
     }
     plan.take(best != nullptr ? *best : candidates.front());
+    if (best != nullptr) cache.store(on_disk, choice_text(*best));
     return plan;
   }
 
-  // Milliseconds of a few runs, each of which writes the result; negative where it does not run.
-  float measure(const Plan& plan, const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream) {
+  // Milliseconds of a run, each of which writes the result; negative where it does not run. `most`:
+  // what takes longer is of no interest; 0: everything is.
+  float measure(const Plan& plan, const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream,
+                float most) {
     void* workspace = workspace_of(plan, index, stream);
-    if (plan.run(g, gpu, workspace, stream) != CUBLAS_STATUS_SUCCESS) return -1;
     struct Timer {
       cudaEvent_t event = nullptr;
       Timer() { check(cudaEventCreate(&event), "cudaEventCreate"); }
@@ -396,14 +441,24 @@ class Gemms {
       Timer(const Timer&) = delete;
       Timer& operator=(const Timer&) = delete;
     } start, stop;
-    check(cudaEventRecord(start.event, stream), "cudaEventRecord");
-    for (int i = 0; i < kTimedRuns; ++i)
-      if (plan.run(g, gpu, workspace, stream) != CUBLAS_STATUS_SUCCESS) return -1;
-    check(cudaEventRecord(stop.event, stream), "cudaEventRecord");
-    check(cudaEventSynchronize(stop.event), "cudaEventSynchronize after timing a product");
-    float time = 0;
-    check(cudaEventElapsedTime(&time, start.event, stop.event), "cudaEventElapsedTime");
-    return time;
+    const auto time_of = [&](int runs) -> float {
+      check(cudaEventRecord(start.event, stream), "cudaEventRecord");
+      for (int i = 0; i < runs; ++i)
+        if (plan.run(g, gpu, workspace, stream) != CUBLAS_STATUS_SUCCESS) return -1;
+      check(cudaEventRecord(stop.event, stream), "cudaEventRecord");
+      check(cudaEventSynchronize(stop.event), "cudaEventSynchronize after timing a product");
+      float time = 0;
+      check(cudaEventElapsedTime(&time, start.event, stop.event), "cudaEventElapsedTime");
+      return time / static_cast<float>(runs);
+    };
+    if (time_of(1) < 0) return -1;  // which loads its code
+    const float once = time_of(1);
+    if (once < 0 || (most > 0 && once > most)) return once;
+    const float of_least = std::max(once, 1e-3f);
+    const int runs =
+        static_cast<int>(std::min(std::clamp<float>(kTimedMs / of_least, kFewestRuns, kMostRuns),
+                                  std::max(1.f, kMostTimedMs / of_least)));
+    return time_of(runs);
   }
 
   std::mutex mutex_;

@@ -7,16 +7,18 @@
 //
 // Element types:
 //   f32, f64      out = dtype
-//   f16, bf16     accumulated in f32 and rounded once; out = dtype or f32
+//   f16, bf16     accumulated in f32; out = dtype or f32. Where the library adds up parts of k, it
+//                 may round each to C's type before
 // D and the bias are of C's. f64 has neither bias nor function. Where cuBLASLt has no algorithm for
 // a product with them, they are a kernel of ours after it (cuda/kernels/product_tail.h), and what
 // is between is rounded to C's type.
 //
 // Which algorithm runs is decided once for each problem (everything below but the addresses, of
-// which only the alignment counts) and kind of GPU. Where SHMAP_TIME_GEMMS is on, a few that
-// cuBLASLt names are measured at the first call outside of a capture, which waits for the stream;
-// under capture, and where it is off, the first is taken, as where D is C, which no run may change
-// but one. Later calls take the same one.
+// which only the alignment counts) and kind of GPU, and kept on disk for that version of cuBLASLt
+// (core/base/disk_cache.h). Where SHMAP_TIME_GEMMS is on, what cuBLASLt names is measured at the
+// first call outside of a capture, which waits for the stream; under capture, and where it is off,
+// the first is taken, as where D is C, which no run may change but one. Later calls take the same
+// one.
 #pragma once
 #include <cstdint>
 

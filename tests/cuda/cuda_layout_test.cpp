@@ -93,6 +93,8 @@ TEST_F(CudaLayout, TransposesOfEveryOrder) {
     for (const std::vector<std::int64_t>& extent : {std::vector<std::int64_t>{33, 70},
                                                     {8, 8},
                                                     {64, 32},
+                                                    {130, 66},
+                                                    {3, 66, 130},
                                                     {5, 40, 9},
                                                     {2, 3, 4, 5},
                                                     {7},
@@ -104,6 +106,49 @@ TEST_F(CudaLayout, TransposesOfEveryOrder) {
         check_copy(permuted(extent, order, itemsize), rng);
       } while (std::next_permutation(order.begin(), order.end()));
     }
+  }
+}
+
+// Odd addresses, and even extents: no two items are one word.
+TEST_F(CudaLayout, TransposesOfItemsBetweenWords) {
+  std::mt19937 rng(7);
+  for (const std::int64_t misalignment : {0, 2})
+    check_copy(permuted({130, 66}, {1, 0}, 2), rng, misalignment);
+  check_copy(permuted({131, 66}, {1, 0}, 2), rng);
+  check_copy(permuted({130, 67}, {1, 0}, 2), rng);
+}
+
+TEST_F(CudaLayout, BoxesBetweenManyPlaces) {
+  std::mt19937 rng(8);
+  struct Case {
+    Box box;
+    int n;
+    std::int64_t step;  // bytes from one place to the next
+  };
+  Box row;
+  row.extent = {60};
+  row.dst_stride = row.src_stride = {4};
+  row.src_bytes = row.dst_bytes = 240;
+  for (const Case& c :
+       {Case{row, 3, 240}, Case{row, 130, 256}, Case{permuted({3, 5, 4}, {1, 0, 2}, 4), 70, 240},
+        Case{permuted({33, 20}, {1, 0}, 2), 5, 1320}}) {
+    const std::int64_t bytes = c.n * c.step;
+    const Bytes src = random_bytes(bytes, rng);
+    Bytes want = random_bytes(bytes, rng);
+    const DeviceBytes from(src, 0), to(want, 0);
+    std::vector<const void*> reads;
+    std::vector<void*> writes;
+    for (int i = 0; i < c.n; ++i) {
+      const std::int64_t at = i * c.step, other = (c.n - 1 - i) * c.step;
+      cpu::copy_strided(copy_of<cpu::StridedCopy>(c.box, want.data() + at, src.data() + other));
+      writes.push_back(static_cast<std::byte*>(to.data()) + at);
+      reads.push_back(static_cast<const std::byte*>(from.data()) + other);
+    }
+    on_stream([&](void* s) {
+      copy_strided_boxes(copy_of<StridedCopy>(c.box, nullptr, nullptr), reads.data(), writes.data(),
+                         c.n, s);
+    });
+    EXPECT_EQ(to.read<std::uint8_t>(), want) << c.n;
   }
 }
 

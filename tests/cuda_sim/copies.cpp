@@ -104,7 +104,10 @@ cudaError_t enqueue_fill(Runtime& r, Lock& lock, void* dst, std::size_t pitch, i
                          std::size_t width, std::size_t height, cudaStream_t handle,
                          bool blocking) {
   Stream* stream = stream_of(r, handle);
-  if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+  // A copy may go to a stream of another GPU than the current one; the guide promises it of nothing
+  // else.
+  if (stream == nullptr || stream->device != this_thread.device)
+    return cudaErrorInvalidResourceHandle;
   if (r.logging) r.calls.back() += " " + std::to_string(width * height);
   if (width == 0 || height == 0) return cudaSuccess;
   if (dst == nullptr || (height > 1 && width > pitch)) return cudaErrorInvalidValue;

@@ -31,11 +31,14 @@ Modules& modules() {
   return *all;
 }
 
+// Unlike the runtime, the driver gives no thread a context.
 template <class Body>
 CUresult driver_api(const char* function, unsigned flags, Body&& body) {
   // The driver's codes are the runtime's numbers, but for those that both lists name differently.
   const cudaError_t before = this_thread.last_error;
-  const cudaError_t error = api(function, flags, body);
+  const cudaError_t error = api(function, flags | kNoContext, [&](Runtime& r, Lock& lock) {
+    return this_thread.has_context ? body(r, lock) : cudaErrorDeviceUninitialized;
+  });
   this_thread.last_error = before;  // the driver API leaves the runtime's last error alone
   return static_cast<CUresult>(error == cudaErrorInvalidConfiguration ? cudaErrorInvalidValue
                                                                       : error);

@@ -62,6 +62,7 @@ cudaError_t enter(const char* function, unsigned flags, Runtime& r) {
   if (r.devices.empty()) return cudaErrorNoDevice;
   const cudaError_t lost = r.devices[this_thread.device]->lost;
   if (lost != cudaSuccess && (flags & kEvenIfLost) == 0) return lost;
+  if ((flags & (kEvenIfLost | kNoContext)) == 0) this_thread.has_context = true;
   return (flags & kUnsafe) != 0 && !r.captures.empty() ? check_unsafe(r) : cudaSuccess;
 }
 

@@ -107,6 +107,7 @@ Runtime& runtime();  // made at the first call, from the environment; never dest
 // Of this host thread.
 struct ThreadState {
   int device = 0;
+  bool has_context = false;  // some call has given it one: cudaSetDevice, or one that needs it
   cudaError_t last_error = cudaSuccess;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   bool in_callback = false;  // inside a host function or a stand-in's work
@@ -168,9 +169,10 @@ void hide_memory(Runtime& r);
 
 // --- the frame of a call ---
 enum : unsigned {
-  kNoDriver = 1,   // works without a driver, and on a lost device
-  kUnsafe = 2,     // must not happen while certain captures are under way
-  kEvenIfLost = 4  // works on a lost device
+  kNoDriver = 1,    // works without a driver, and on a lost device
+  kUnsafe = 2,      // must not happen while certain captures are under way
+  kEvenIfLost = 4,  // works on a lost device; gives the thread no context
+  kNoContext = 8    // may not give the thread one either
 };
 
 // Counts the call, meets injected faults, refuses it on a lost device; then body(runtime, lock).

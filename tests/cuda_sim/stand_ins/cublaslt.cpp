@@ -4,7 +4,9 @@
 #include <cublasLt.h>
 #include <cuda_sim.h>
 
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -36,8 +38,10 @@ struct cublasLtMatmulPreferenceOpaque_t {
 namespace {
 
 constexpr int kAlgorithms = 3;
-// Of each algorithm.
-constexpr std::size_t kWorkspace[kAlgorithms] = {0, 1 << 20, 0};
+// Of each algorithm; for tests all of them may want one.
+std::size_t workspace_of(int algorithm) {
+  return algorithm == 1 || std::getenv("SHMAP_SIM_LT_WORKSPACE") != nullptr ? 1 << 20 : 0;
+}
 
 double load(const void* at, cudaDataType type, std::int64_t i) {
   switch (type) {
@@ -125,7 +129,7 @@ struct Product {
     return 0.5 * x * (1 + std::tanh(kSqrtTwoOverPi * (x + 0.044715 * x * x * x)));
   }
   void run() const {
-    if (workspace != nullptr) std::memset(workspace, 0x5a, kWorkspace[algorithm]);
+    if (workspace != nullptr) std::memset(workspace, 0x5a, workspace_of(algorithm));
     for (std::int64_t item = 0; item < d.batch; ++item) {
       const std::vector<double> left = rows(first, a, desc.transpose_a, item);
       const std::vector<double> right = rows(second, b, !desc.transpose_b, item);
@@ -208,6 +212,17 @@ cublasStatus_t take(T& into, const void* from, std::size_t bytes) {
   if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&into, from, bytes);
   return CUBLAS_STATUS_SUCCESS;
+}
+
+// The library loads code when it first needs it: of its heuristics, and of each algorithm. That is
+// nothing that a capture allows, unless its thread says that it is none of the capture's business.
+constexpr int kHeuristics = kAlgorithms;
+bool loads(int part) {
+  static std::atomic<bool> loaded[kAlgorithms + 1];
+  if (loaded[part].load()) return true;
+  if (cudaFree(nullptr) != cudaSuccess) return false;
+  loaded[part].store(true);
+  return true;
 }
 
 cublasStatus_t asked(const char* function) {
@@ -315,11 +330,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               int* count) {
   *count = 0;
   if (const cublasStatus_t status = asked("cublasLtMatmulAlgoGetHeuristic")) return status;
+  if (!loads(kHeuristics)) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (!fits(*desc, *a, *b, *d) || !is_added(*c, *d)) return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_epilogue(*desc)) return CUBLAS_STATUS_NOT_SUPPORTED;
   for (int i = 0; i < kAlgorithms && *count < wanted; ++i) {
     const bool splits = i == 1;
-    if (kWorkspace[i] > preference->workspace ||
+    if (workspace_of(i) > preference->workspace ||
         (splits && (preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0))
       continue;
     cublasLtMatmulHeuristicResult_t& found = results[(*count)++];
@@ -332,7 +348,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     // Of the bias: what its address shows.
     const auto address = reinterpret_cast<std::uintptr_t>(desc->bias);
     found.algo.data[5] = desc->has_bias() ? address & (~address + 1) : 1;
-    found.workspaceSize = kWorkspace[i];
+    found.workspaceSize = workspace_of(i);
     found.state = CUBLAS_STATUS_SUCCESS;
   }
   return *count == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
@@ -356,10 +372,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
       (desc->has_bias() &&
        (!aligned(desc->bias, algo->data[5]) || !shmap_sim::is_device_memory(desc->bias))) ||
       !aligned(a, algo->data[1]) || !aligned(b, algo->data[2]) || !aligned(d, algo->data[3]) ||
-      workspace_bytes < kWorkspace[algorithm] || !aligned(workspace, 16) ||
-      (kWorkspace[algorithm] != 0 && !shmap_sim::is_device_memory(workspace)) ||
+      workspace_bytes < workspace_of(algorithm) || !aligned(workspace, 16) ||
+      (workspace_of(algorithm) != 0 && !shmap_sim::is_device_memory(workspace)) ||
       shmap_sim::device_of(stream) != handle->device)
     return CUBLAS_STATUS_INVALID_VALUE;
+  if (!loads(algorithm)) return CUBLAS_STATUS_EXECUTION_FAILED;
   const bool adds = scale(beta) != 0;
   const Product product{*desc,
                         *a_layout,
@@ -373,7 +390,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                         scale(alpha),
                         scale(beta),
                         algorithm,
-                        kWorkspace[algorithm] == 0 ? nullptr : workspace};
+                        workspace_of(algorithm) == 0 ? nullptr : workspace};
   std::string line = "cublasLtMatmul " + std::to_string(d_layout->rows) + "x" +
                      std::to_string(d_layout->columns) + "x" + std::to_string(product.k()) +
                      " batch " + std::to_string(d_layout->batch) + " algorithm " +

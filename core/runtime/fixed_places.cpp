@@ -1,0 +1,116 @@
+#include "core/runtime/fixed_places.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "core/array/mesh_impl.h"
+#include "core/base/counters.h"
+#include "core/runtime/device_ops.h"
+#include "core/runtime/launch.h"
+#include "core/runtime/reshard.h"
+
+namespace shmap {
+
+namespace {
+
+// Estimates of one core; whether a copy is queued, and in how many parts, hangs on them.
+constexpr double kBytesPerNs = 10;
+constexpr std::int64_t kPartBytes = 256 << 10;
+
+}  // namespace
+
+FixedPlaces::FixedPlaces(const detail::MeshImpl& mesh, std::vector<ShapedArray> block_types)
+    : mesh_(mesh), block_types_(std::move(block_types)), places_(block_types_.size()) {}
+
+std::vector<std::uint32_t> FixedPlaces::leaders(const Array& value) const {
+  const std::span<const Block> blocks = stored_of(value)->blocks();
+  std::vector<std::uint32_t> leaders(blocks.size());
+  for (std::uint32_t p = 0; p < blocks.size(); ++p) {
+    const auto first = std::find_if(blocks.begin(), blocks.begin() + p,
+                                    [&](const Block& b) { return b.data() == blocks[p].data(); });
+    leaders[p] = static_cast<std::uint32_t>(first - blocks.begin());
+  }
+  return leaders;
+}
+
+std::int64_t FixedPlaces::bytes(std::size_t input, const Array& value) const {
+  const std::vector<std::uint32_t> leader = leaders(value);
+  std::int64_t distinct = 0;
+  for (std::uint32_t p = 0; p < leader.size(); ++p) distinct += leader[p] == p;
+  return distinct * block_types_[input].nbytes();
+}
+
+void FixedPlaces::add(std::size_t input, const Array& value) {
+  const StoredNode& node = *stored_of(value);
+  Place place;
+  place.leader = leaders(value);
+  if (places_[input].is_there)
+    for (std::uint32_t p = 0; p < place.leader.size(); ++p) place.leader[p] = p;
+  place.value = relabel(node, node.type, node.sharding, node.trace, node.committed);
+  const std::span<Block> blocks = stored_of(place.value)->blocks();
+  const std::int64_t block_bytes = block_types_[input].nbytes();
+  for (std::uint32_t p = 0; p < blocks.size(); ++p) {
+    if (place.leader[p] != p) {
+      blocks[p] = blocks[place.leader[p]];
+      continue;
+    }
+    blocks[p].buffer = mesh_.local(p).space->allocate(block_bytes);
+    blocks[p].offset = 0;
+    place.bytes += block_bytes;
+  }
+  bytes_ += place.bytes - places_[input].bytes;
+  place.is_there = true;
+  places_[input] = std::move(place);
+}
+
+bool FixedPlaces::fit(std::size_t input, const Array& value) const {
+  const std::vector<std::uint32_t>& leader = places_[input].leader;
+  const std::span<const Block> blocks = stored_of(value)->blocks();
+  for (std::uint32_t p = 0; p < blocks.size(); ++p)
+    if (blocks[p].data() != blocks[leader[p]].data()) return false;
+  return true;
+}
+
+void FixedPlaces::fill(const std::vector<Array>& inputs) {
+  const DeviceOps& ops = device_ops(mesh_.backend());
+  const std::int64_t workers = std::max(mesh_.backend().workers(), 1);
+  std::lock_guard lock(mesh_.backend().submit_mutex());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!places_[i].is_there || block_types_[i].nbytes() == 0) continue;
+    const std::span<Block> from = stored_of(inputs[i])->blocks();
+    const std::span<Block> to = stored_of(places_[i].value)->blocks();
+    const std::int64_t bytes = block_types_[i].nbytes();
+    for (std::uint32_t p = 0; p < to.size(); ++p) {
+      if (places_[i].leader[p] != p) continue;
+      Buffer* reads[] = {from[p].buffer.get()};
+      Buffer* writes[] = {to[p].buffer.get()};
+      LaunchSite site;
+      site.stream = mesh_.local(p).compute;
+      site.name = "copy to a fixed place";
+      site.bytes = bytes;
+      site.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
+      site.parts = static_cast<int>(std::clamp(bytes / kPartBytes, std::int64_t{1}, workers));
+      launch(
+          site, reads, writes,
+          [&ops, src = static_cast<const std::byte*>(from[p].data()),
+           dst = static_cast<std::byte*>(to[p].data()), bytes](int part, int parts, void* native) {
+            const std::int64_t begin = bytes / 64 * part / parts * 64;
+            const std::int64_t end =
+                part + 1 == parts ? bytes : bytes / 64 * (part + 1) / parts * 64;
+            if (begin < end) ops.copy(dst + begin, src + begin, end - begin, native);
+          });
+      count(Counter::copies);
+      count(Counter::copied_bytes, bytes);
+    }
+  }
+}
+
+std::vector<Array> FixedPlaces::in_place_of(const std::vector<Array>& inputs) const {
+  std::vector<Array> all = inputs;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (places_[i].is_there) all[i] = places_[i].value;
+  return all;
+}
+
+}  // namespace shmap
