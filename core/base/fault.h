@@ -24,6 +24,9 @@ inline Action point(const char* site, int device = -1) {
   return detail::reach(site, device);
 }
 
+// Whether any is.
+inline bool armed() noexcept { return detail::armed.load(std::memory_order_relaxed); }
+
 // Arms the faults of a SHMAP_FAULT text, instead of those armed before; "" disarms. A fault is
 //   site[@device][#n]:action    throw, stop, sleep or sleep=MILLISECONDS, nan, oom, short_read
 // n-th: only the n-th time that the site is reached, from 1 (each time, without). Several are

@@ -103,8 +103,8 @@ void CpuBackend::run_parts(int parts, void (*run)(void* args, int part), void* a
 }
 
 void CpuBackend::stop() noexcept {
-  executor_.stop();
-  close_gemm_libraries();
+  // A worker that was left behind may be inside one of them.
+  if (executor_.stop()) close_gemm_libraries();
 }
 
 std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index) {

@@ -1,12 +1,17 @@
 #include "core/cpu/executor.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "core/base/spin_lock.h"
 #include "core/base/warning.h"
 #include "core/cpu/graph.h"
+#include "core/cpu/running.h"
 #include "core/cpu/task_scope.h"
 #include "core/cpu/waiting.h"
 #include "core/device/backend.h"
@@ -61,7 +66,7 @@ void Executor::reserve_ready(int more) {
 
 Executor::~Executor() {
   if (forked()) {
-    for (std::thread& t : threads_) t.detach();
+    for (Worker& w : threads_) w.thread.detach();
     return;
   }
   drain();
@@ -73,8 +78,13 @@ void Executor::start_workers() {
   std::lock_guard lock(mutex_);
   if (stopping_) return;
   try {
-    for (int i = 0; i < options_.workers; ++i) threads_.emplace_back([this] { worker(); });
+    threads_.reserve(static_cast<std::size_t>(options_.workers));
+    for (int i = 0; i < options_.workers; ++i) {
+      Worker& w = threads_.emplace_back();
+      w.thread = std::thread([this, &w] { worker(w); });
+    }
   } catch (const std::system_error& e) {
+    threads_.pop_back();
     // Fewer will do; none would leave what nobody waits for undone.
     if (threads_.empty()) {
       warn(std::string("no worker thread could be started (") + e.what() +
@@ -83,21 +93,59 @@ void Executor::start_workers() {
   }
 }
 
-void Executor::stop() noexcept {
-  std::vector<std::thread> threads;
+bool Executor::stop() noexcept {
+  callers_.stop();
+  std::vector<Worker> workers;
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
     stopped_.store(true);
-    threads.swap(threads_);
+    workers.swap(threads_);
   }
   work_.notify_all();
-  for (std::thread& t : threads) {
-    if (t.get_id() == std::this_thread::get_id()) {
-      t.detach();  // a task that ends the process
-    } else {
-      t.join();
+  wait_for_workers(workers);
+  bool all_left = true;
+  std::unique_lock lock(mutex_);
+  for (Worker& w : workers) {
+    const bool self = w.thread.get_id() == std::this_thread::get_id();  // a task ends the process
+    if (!w.left) {
+      all_left = all_left && self;
+      // Its place among the workers is its own from now on.
+      w.thread.detach();
     }
+  }
+  lock.unlock();
+  for (Worker& w : workers) {
+    if (w.thread.joinable()) w.thread.join();
+  }
+  if (!all_left) new std::vector<Worker>(std::move(workers));  // a worker holds on to its place
+  return all_left;
+}
+
+void Executor::wait_for_workers(const std::vector<Worker>& workers) noexcept {
+  const auto all_left = [&] {
+    return std::ranges::all_of(workers, [](const Worker& w) {
+      return w.left || w.thread.get_id() == std::this_thread::get_id();
+    });
+  };
+  WaitClock clock(options_.warn_sec, options_.timeout_sec);
+  std::unique_lock lock(mutex_);
+  while (!left_.wait_for(lock, milliseconds(50), all_left)) {
+    const WaitClock::Due due = clock.look();
+    if (due == WaitClock::Due::nothing) continue;
+    const bool late = due == WaitClock::Due::failure;
+    if (late) abandoned_.store(true);
+    lock.unlock();
+    try {
+      warn("the process is about to end, and waits for its workers since " +
+           fmt::format("{:.1f}", clock.seconds()) + " s" + running_tasks(*this) +
+           (late ? "\n  It ends without them now (SHMAP_COLLECTIVE_TIMEOUT_SEC)."
+                 : " (SHMAP_COLLECTIVE_WARN_SEC)"));
+    } catch (const std::bad_alloc&) {
+      warn("the process is about to end, and a worker's task has not ended");
+    }
+    lock.lock();
+    if (late) return;
   }
 }
 
@@ -267,7 +315,7 @@ std::uint64_t Executor::random() noexcept {  // SplitMix64
   return z ^ (z >> 31);
 }
 
-bool Executor::take_part(Part& part) noexcept {
+bool Executor::take_part(Part& part, bool helps) noexcept {
   const int available = ready_parts_.load(std::memory_order_relaxed);
   if (available == 0) return false;
   if (options_.mode == Mode::seeded) {
@@ -284,9 +332,10 @@ bool Executor::take_part(Part& part) noexcept {
     // it is there to be hidden behind that, as copy engines would.
     const bool share = 2 * active_comm_ < options_.workers;
     const bool comm = comm_.head != nullptr && (share || compute_.head == nullptr);
+    Node* node = comm ? comm_.head : next_to_compute(helps && !threads_.empty());
+    if (node == nullptr) return false;
     part.comm = comm;
     active_comm_ += comm;
-    Node* node = comm ? comm_.head : next_to_compute();
     part.node = node;
     part.part = node->next_part++;
     if (comm && node->next_part == node->task.parts) comm_.head = node->ready_next;
@@ -296,7 +345,7 @@ bool Executor::take_part(Part& part) noexcept {
   return true;
 }
 
-void Executor::run_part(const Part& part) noexcept {
+void Executor::run_part(const Part& part, bool on_worker) noexcept {
   Node* node = part.node;
   Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
   if (carrier->failure() == nullptr) {
@@ -304,12 +353,19 @@ void Executor::run_part(const Part& part) noexcept {
       std::int64_t none = 0;
       node->begin_ns.compare_exchange_strong(none, timeline_now(), std::memory_order_relaxed);
     }
+    RunningTask running{this, &node->task, node->stream};
+    if (!on_worker) running.on_worker = false;
+    if (!on_worker && node->task.foreign) running.begin_ns = timeline_now();
+    const RunningScope noted(running);
+    if (running.begin_ns != 0) callers_.begin();
     const TaskScope scope(node->task.name);
     try {
       run_task(*node, part.part);
     } catch (...) {
       carrier->fail(make_failure(std::current_exception()));
     }
+    // Much of what follows may be destroyed already.
+    while (abandoned_.load(std::memory_order_relaxed)) [[unlikely]] pause();
   }
   if (node->parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const Stream* const stream = node->stream;
@@ -326,6 +382,13 @@ Ref<Failure> Executor::run_here(const Task& task, Stream& stream,
   const std::int64_t begin = sink != nullptr ? timeline_now() : 0;
   Ref<Failure> failure;
   {
+    RunningTask running{this, &task, &stream, 0, /*on_worker=*/false};
+    std::optional<RunningScope> noted;
+    if (task.foreign) {
+      running.begin_ns = timeline_now();
+      noted.emplace(running);
+      callers_.begin();
+    }
     const TaskScope scope(task.name);
     try {
       for (int part = 0; part < task.parts; ++part) {
@@ -344,10 +407,10 @@ bool Executor::help(const Node* until) {
   bool helped = false;
   bool wake = false;
   std::unique_lock lock(mutex_);
-  for (Part part; (!helped || (until != nullptr && until->pending())) && take_part(part);) {
+  for (Part part; (!helped || (until != nullptr && until->pending())) && take_part(part, true);) {
     helped = true;
     lock.unlock();
-    run_part(part);
+    run_part(part, /*on_worker=*/false);
     lock.lock();
     --active_;
     active_comm_ -= part.comm;
@@ -359,14 +422,14 @@ bool Executor::help(const Node* until) {
   return helped;
 }
 
-void Executor::worker() noexcept {
+void Executor::worker(Worker& self) noexcept {
   const int max_spinners = std::min(options_.workers, available_cores()) - 1;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     Part part;
-    if (take_part(part)) {
+    if (take_part(part, false)) {
       lock.unlock();
-      run_part(part);
+      run_part(part, /*on_worker=*/true);
       lock.lock();
       --active_;
       active_comm_ -= part.comm;
@@ -387,6 +450,8 @@ void Executor::worker() noexcept {
     work_.wait(lock);
     --sleepers_;
   }
+  self.left = true;
+  left_.notify_all();
 }
 
 // -------------------------------------------------------------------------------------- waiting

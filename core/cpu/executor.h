@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cpu/caller_watch.h"
 #include "core/cpu/executor_options.h"
 #include "core/cpu/node.h"
 #include "core/device/failure_log.h"
@@ -61,8 +62,10 @@ class Executor {
 
   // Where seeded: room for that many more ready nodes.
   void reserve_ready(int more);
-  // For process exit: the workers finish what they run, and take no more.
-  void stop() noexcept;
+  // For process exit: the workers finish what they run, and take no more. One that has not come
+  // back by the deadline of a wait is left behind, with a warning that names its task: false then.
+  // It touches nothing more of the library's.
+  bool stop() noexcept;
 
  private:
   friend class CpuGraph;
@@ -94,10 +97,16 @@ class Executor {
   };
   static Joiner joiner_of(const Node& node) noexcept;
 
-  bool take_part(Part& part) noexcept;  // holds mutex_
-  Node*
-  next_to_compute() noexcept;  // holds mutex_; takes it from compute_ if this is its last part
-  void run_part(const Part& part) noexcept;
+  struct Worker {
+    std::thread thread;
+    bool left = false;  // guarded by mutex_: it runs no more tasks, and is about to end
+  };
+
+  // Both hold mutex_. `helps`: on a thread that waits, which leaves foreign tasks to the workers.
+  bool take_part(Part& part, bool helps) noexcept;
+  // Takes it from compute_ if this is its last part; null where there is none for this thread.
+  Node* next_to_compute(bool helps) noexcept;
+  void run_part(const Part& part, bool on_worker) noexcept;
   // What a part does: the task's run, or the join of the task after it.
   static void run_task(Node& node, int part);
   // Ends what needs no running, queues the rest. What goes on in the stream `hot`, whose last task
@@ -107,7 +116,8 @@ class Executor {
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
   void start_workers();
-  void worker() noexcept;
+  void worker(Worker& self) noexcept;
+  void wait_for_workers(const std::vector<Worker>& workers) noexcept;
   std::uint64_t random() noexcept;  // holds mutex_
 
   const ExecutorOptions options_;
@@ -124,18 +134,21 @@ class Executor {
   int spinners_ = 0;     // workers that look for work
   bool stopping_ = false;
   std::condition_variable work_;
-  std::vector<std::thread> threads_;
+  std::condition_variable left_;  // a worker has
+  std::vector<Worker> threads_;   // never grows once they run
 
   std::atomic<int> ready_parts_{0};  // in the queues; written under mutex_
   std::atomic<std::int64_t> in_flight_{0};
   std::atomic<int> waiting_for_room_{0};
   std::atomic<bool> started_{false};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> abandoned_{false};  // the process ends without the workers that still run
 
   std::mutex done_mutex_;  // of those who sleep until a node ended
   std::condition_variable done_;
 
   FailureLog failures_;
+  CallerWatch callers_{*this};
 };
 
 }  // namespace shmap::cpu

@@ -33,7 +33,7 @@ Executor::Joiner Executor::joiner_of(const Node& node) noexcept {
   return joiner;
 }
 
-Node* Executor::next_to_compute() noexcept {
+Node* Executor::next_to_compute(bool helps) noexcept {
   // What will be joined once others are done can wait a little, where there is something else to
   // do.
   constexpr int kLookahead = 16;
@@ -50,6 +50,7 @@ Node* Executor::next_to_compute() noexcept {
     node = compute_.head;
     previous = nullptr;
   }
+  if (helps && node->task.foreign) return nullptr;
   if (node->next_part + 1 == node->task.parts) {
     (previous == nullptr ? compute_.head : previous->ready_next) = node->ready_next;
     if (compute_.tail == node) compute_.tail = previous;

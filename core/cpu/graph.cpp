@@ -150,7 +150,7 @@ Event CpuGraph::run_in_order() {
   for (int i = 0; i < n_nodes_; ++i) {
     const Node& node = nodes_[static_cast<std::size_t>(i)];
     Ref<Failure> failure;
-    if (!plain || node.task.run == nullptr) {
+    if (!plain || node.task.run == nullptr || node.task.foreign) {
       failure = executor_.run_here(node.task, *node.stream, node.others);
     } else {
       thread.task = node.task.name;

@@ -53,7 +53,7 @@ bool CpuStream::overtakes(std::int64_t cost_ns) noexcept {
 
 Event CpuStream::run_at_once(const Task& task) {
   const Dropper dropper(task);
-  if (timeline_sink() != nullptr) [[unlikely]] {
+  if (timeline_sink() != nullptr || task.foreign) [[unlikely]] {
     Ref<Failure> failure = executor_.run_here(task, *this, {});
     return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
   }

@@ -1,7 +1,10 @@
 #include "core/cpu/waiting.h"
 
+#include <fmt/format.h>
+
 #include "core/base/warning.h"
 #include "core/cpu/executor.h"
+#include "core/cpu/running.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
@@ -21,6 +24,18 @@ void Deadline::check(const Node* node, bool may_throw) {
   }
 }
 
+std::string running_tasks(const Executor& executor) {
+  constexpr int kMost = 8;
+  std::string text;
+  int count = 0;
+  for_each_running([&](const RunningTask& running) {
+    if (running.executor != &executor || ++count > kMost) return;
+    text += (count == 1 ? "; running: " : "; ") + describe(running);
+  });
+  if (count > kMost) text += "; and " + std::to_string(count - kMost) + " more";
+  return text;
+}
+
 std::string Deadline::text(const Node* node, double sec) const {
   std::string what = "the tasks in flight";
   if (node != nullptr) {
@@ -30,9 +45,9 @@ std::string Deadline::text(const Node* node, double sec) const {
            " stream, which still waits for " +
            std::to_string(node->blockers.load(std::memory_order_relaxed)) + " others";
   }
-  return "waiting for " + what + ", since " + std::to_string(sec) + " s; " +
+  return "waiting for " + what + ", since " + fmt::format("{:.1f}", sec) + " s; " +
          std::to_string(executor_.in_flight()) + " tasks are in flight, " +
-         std::to_string(executor_.ready_parts()) + " ready";
+         std::to_string(executor_.ready_parts()) + " ready" + running_tasks(executor_);
 }
 
 }  // namespace shmap::cpu

@@ -13,6 +13,9 @@ using Clock = std::chrono::steady_clock;
 // How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
 constexpr auto kSpin = std::chrono::microseconds(30);
 
+// What the executor's threads run at the moment, but for this one: ", running: …"; "" for nothing.
+std::string running_tasks(const Executor& executor);
+
 // Of one wait, by the executor's options: warns once when it takes long, throws when it takes too
 // long.
 class Deadline {

@@ -1,11 +1,17 @@
 #include "shmap/profiler.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <exception>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "core/base/file_descriptor.h"
+#include "core/base/warning.h"
 #include "core/debug/timeline_text.h"
+#include "core/debug/trace_json.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
@@ -22,21 +28,6 @@ struct Scope {
 // Scopes are recorded only while a trace runs.
 std::mutex scopes_mutex;
 std::vector<Scope>* scopes = nullptr;
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    if (static_cast<unsigned char>(c) < 0x20) {
-      char code[8];
-      std::snprintf(code, sizeof code, "\\u%04x", c);
-      out += code;
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
 
 using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
@@ -108,8 +99,8 @@ Trace::Trace(std::string_view path) : state_(std::make_unique<State>()) {
 Trace::~Trace() {
   try {
     close();
-  } catch (const std::exception&) {
-    // close() is what reports; a destructor cannot.
+  } catch (const std::exception& e) {
+    warn(e.what());  // a destructor cannot throw; close() does
   }
 }
 
@@ -131,47 +122,49 @@ void Trace::close() {
   s.events = s.recorder.take();
   std::sort(s.events.begin(), s.events.end(),
             [](const TimelineEvent& a, const TimelineEvent& b) { return a.begin_ns < b.begin_ns; });
-  const auto us = [&](std::int64_t ns) { return static_cast<double>(ns - s.begin_ns) / 1000; };
-  std::FILE* f = s.file;
-  std::fprintf(f, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-  std::fprintf(f,
-               "{\"ph\":\"M\",\"pid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"host\"}}");
+  std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  bool written = true;
+  std::string why;
+  const auto flush = [&] {
+    written = written && std::fwrite(text.data(), 1, text.size(), s.file) == text.size();
+    if (!written && why.empty()) why = errno_text(errno);
+    text.clear();
+  };
+  const auto add = [&](const std::string& event) {
+    constexpr std::size_t kPiece = std::size_t{1} << 20;
+    text += ",\n" + event;
+    if (text.size() > kPiece) flush();
+  };
+  text += trace_process_name(0, "host");
   int devices = -1;
   for (const TimelineEvent& e : s.events) devices = std::max(devices, e.device);
   for (int d = 0; d <= devices; ++d) {
-    const std::string name = runtime().local_devices()[static_cast<std::size_t>(d)].device.str();
-    std::fprintf(
-        f, ",\n{\"ph\":\"M\",\"pid\":%d,\"name\":\"process_name\",\"args\":{\"name\":\"%s\"}}",
-        d + 1, escaped(name).c_str());
-    std::fprintf(f,
-                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"name\":\"thread_name\",\"args\":{"
-                 "\"name\":\"compute\"}}",
-                 d + 1);
-    std::fprintf(f,
-                 ",\n{\"ph\":\"M\",\"pid\":%d,\"tid\":1,\"name\":\"thread_name\",\"args\":{"
-                 "\"name\":\"communication\"}}",
-                 d + 1);
+    add(trace_process_name(d + 1,
+                           runtime().local_devices()[static_cast<std::size_t>(d)].device.str()));
+    add(trace_thread_name(d + 1, 0, "compute"));
+    add(trace_thread_name(d + 1, 1, "communication"));
   }
   for (const TimelineEvent& e : s.events) {
-    std::fprintf(f,
-                 ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f,"
-                 "\"args\":{\"bytes\":%lld}}",
-                 e.device + 1, e.role == StreamRole::comm ? 1 : 0, escaped(e.name).c_str(),
-                 us(e.begin_ns), static_cast<double>(e.end_ns - e.begin_ns) / 1000,
-                 static_cast<long long>(e.bytes));
+    add(trace_span(e.device + 1, e.role == StreamRole::comm ? 1 : 0, e.name,
+                   e.begin_ns - s.begin_ns, e.end_ns - e.begin_ns, e.bytes));
   }
-  for (const Scope& scope : s.scopes) {
-    std::fprintf(f,
-                 ",\n{\"ph\":\"X\",\"pid\":0,\"tid\":0,\"name\":\"%s\",\"ts\":%.3f,\"dur\":%.3f}",
-                 escaped(scope.name).c_str(), us(scope.begin_ns),
-                 static_cast<double>(scope.end_ns - scope.begin_ns) / 1000);
+  for (const Scope& scope : s.scopes)
+    add(trace_span(0, 0, scope.name, scope.begin_ns - s.begin_ns, scope.end_ns - scope.begin_ns));
+  text += "\n]}\n";
+  flush();
+  if (std::fclose(std::exchange(s.file, nullptr)) != 0 && written) {
+    written = false;
+    why = errno_text(errno);
   }
-  std::fprintf(f, "\n]}\n");
-  const bool bad = std::ferror(f) != 0;
-  const bool unwritten = std::fclose(f) != 0;
-  s.file = nullptr;
-  if (bad || unwritten)
-    throw Error("profiler::Trace: the file \"" + s.path + "\" could not be written in full");
+  if (s.recorder.lost() > 0) {
+    warn("profiler::Trace: " + std::to_string(s.recorder.lost()) +
+         " events are missing from the file \"" + s.path +
+         "\", since there was no memory for them");
+  }
+  if (!written) {
+    throw Error("profiler::Trace: the file \"" + s.path + "\" could not be written in full: " +
+                why + ": make room there, or give the trace another path");
+  }
   if (failed) std::rethrow_exception(failed);
 }
 

@@ -33,6 +33,24 @@ struct LocalDevice {
   Stream* comm;
 };
 
+inline bool in_task() noexcept;
+
+// The lock of those who enqueue. A task may run on a thread that holds it (at enqueue, or where a
+// wait helps), so taking it inside of a task throws Error instead of waiting for itself.
+class SubmitMutex {
+ public:
+  void lock() {
+    if (in_task()) [[unlikely]]
+      throw_in_task();
+    mutex_.lock();
+  }
+  void unlock() noexcept { mutex_.unlock(); }
+
+ private:
+  [[noreturn]] static void throw_in_task();
+  std::mutex mutex_;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -46,8 +64,8 @@ class Backend {
   virtual std::span<MemorySpace* const> spaces() const noexcept = 0;
 
   // Held while enqueueing, for a whole step over all devices, so that steps of two threads don't
-  // interleave. Tasks never take it, so waiting while holding it is safe (if unkind).
-  std::mutex& submit_mutex() noexcept { return submit_mutex_; }
+  // interleave. Tasks cannot take it, so waiting while holding it is safe (if unkind).
+  SubmitMutex& submit_mutex() noexcept { return submit_mutex_; }
 
   // One task that is in several streams at once (a collective over local devices): it starts after
   // the earlier tasks of each, and later tasks of each come after it. context.stream is the first.
@@ -80,7 +98,7 @@ class Backend {
   virtual void stop() noexcept = 0;
 
  protected:
-  std::mutex submit_mutex_;
+  SubmitMutex submit_mutex_;
 };
 
 // fn(part) for each part in [0, parts): see Backend::run_parts.

@@ -18,8 +18,8 @@ struct PlannedPart;  // of a buffer that a captured program plans with: core/dev
 
 // Owned through BufferRef. When the last owner goes, the memory returns to its space once its
 // definition and all its uses are done; so a pending task holds plain addresses, not owners, and
-// use_count() == 1 means that nobody else can name the buffer. (Before writing in place, wait for
-// uses() too: earlier readers may still be running.)
+// use_count() == 1 means that no array but one can name the buffer. (Before writing in place, wait
+// for uses() too: earlier readers may still be running.)
 // def(), add_use() and uses() are called under the backend's submit mutex, or by the sole owner.
 class Buffer : public RefCounted {
  public:
@@ -42,6 +42,13 @@ class Buffer : public RefCounted {
   bool untouched() const noexcept { return def_.record() == nullptr && n_uses_ == 0; }
   // True where def and all uses are done: the host may touch the memory.
   bool quiet() const noexcept { return untouched() || all_done(); }
+
+  // True where those who hold `owners` of its owners may write to it in place: nobody else holds
+  // one, and the memory is its space's own. Memory that was wrapped is somebody else's to read for
+  // as long as it is wrapped, and never written to.
+  bool owned_by(std::int32_t owners) const noexcept {
+    return deleter_ == nullptr && use_count() == owners;
+  }
 
   void dispose() noexcept;  // by Ref: returns the memory to the space
 

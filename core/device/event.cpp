@@ -23,6 +23,13 @@ void Event::wait() const {
   }
 }
 
+void SubmitMutex::throw_in_task() {
+  throw Error(
+      "an array operation, or a wait for an array, inside the task '" +
+      std::string(detail::thread_state.task) +
+      "': a kernel or callback cannot start others or wait for them; hand it what it needs");
+}
+
 namespace detail {
 constinit thread_local ThreadState thread_state;
 }

@@ -1,5 +1,7 @@
 #include "core/device/memory_space.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <mutex>
@@ -74,9 +76,7 @@ std::string readable(std::int64_t bytes) {
   double x = static_cast<double>(bytes);
   while (x >= 1024 && unit < 6) x /= 1024, ++unit;
   if (unit == 0) return std::to_string(bytes) + " bytes";
-  std::string digits = std::to_string(x);
-  return digits.substr(0, digits.find('.') + 2) + " " + kUnits[unit] + " (" +
-         std::to_string(bytes) + " bytes)";
+  return fmt::format("{:.1f} {} ({} bytes)", x, kUnits[unit], bytes);
 }
 
 }  // namespace

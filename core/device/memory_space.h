@@ -37,7 +37,8 @@ class MemorySpace {
   // freed with work pending: what is pending are uses() of the new buffer.
   BufferRef allocate(std::int64_t bytes, For whom = For::anybody);
   // Wraps memory of someone else, which stays valid until deleter(context) is called: when the last
-  // owner went and the work is done. It does not count as in use.
+  // owner went and the work is done. It does not count as in use, and nothing writes to it. The
+  // deleter is not null.
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                  void* context);
 

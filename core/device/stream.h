@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "core/device/event.h"
 
@@ -30,6 +31,12 @@ struct Task {
   std::int64_t cost_ns = 0;  // estimate of the whole work on one core
   const char* name = "";     // static text, for timelines and errors
   std::int64_t bytes = 0;    // moved, for timelines
+  // Which call it is, for whoever waits for it in vain; null: the name says it. Called while the
+  // task runs, from another thread.
+  std::string (*describe)(const void* args) = nullptr;
+  // It calls code of the user's, which may never return: a thread that waits leaves it to the
+  // workers, where there are any, so that its wait can end.
+  bool foreign = false;
 
   // Two tasks as one. A task with `join` `takes` the memory that an earlier one, of one part,
   // `makes` and nobody else reads. Where that is all it still waits for, an executor may call join

@@ -249,6 +249,7 @@ void seal(ExtendPrimitive& self) {
     }
     if (rules.cpu_kernel) p.kernel(DeviceKind::cpu).run = run_kernel_of<DeviceKind::cpu>;
     if (rules.cuda_kernel) p.kernel(DeviceKind::cuda).run = run_kernel_of<DeviceKind::cuda>;
+    for (Kernel& kernel : p.kernels) kernel.foreign = kernel.run != nullptr;
     if (!p.kernel(runtime().backend().kind()).run && rules.impl) {
       p.interpret = interpret_impl;
       p.lower = lower_impl;

@@ -110,10 +110,11 @@ Layout layout_of(const DLTensor& tensor, int item, SourceLine source) {
 }
 
 template <class Tensor>
-Array take(Tensor* given, bool read_only, SourceLine source) {
-  ensure_started();
-  if (in_task() || capturing()) throw Error("from_dlpack inside a task or a capture");
+Array take(Tensor* given, SourceLine source) {
   Owned<Tensor> owned(given);
+  ensure_started();
+  detail::refuse_in_task("from_dlpack");
+  if (capturing()) throw Error("from_dlpack while this thread captures a graph");
   const DLTensor& tensor = given->dl_tensor;
   const DType dtype = dtype_of_tensor(tensor.dtype, source);
   const int item = itemsize(dtype);
@@ -133,7 +134,7 @@ Array take(Tensor* given, bool read_only, SourceLine source) {
   owned.release();
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(item) == 0;
-  if (bytes == 0 || (layout.contiguous && aligned && !read_only)) {
+  if (bytes == 0 || (layout.contiguous && aligned)) {
     node->blocks()[0].buffer = std::move(foreign);
     return out;
   }
@@ -184,6 +185,7 @@ const StoredNode& whole_on_one_device(const Array& x, const char* what) {
 template <class Tensor>
 Tensor* hand_out(const Array& x, const char* what) {
   ensure_started();
+  detail::refuse_in_task(what);
   const StoredNode& stored = whole_on_one_device(x, what);
   const DType dtype = stored.type.dtype();
   const Element* element = std::find_if(std::begin(kElements), std::end(kElements),
@@ -192,7 +194,7 @@ Tensor* hand_out(const Array& x, const char* what) {
     throw TypeError(std::string(what) + ": DLPack has no elements of dtype " + short_name(dtype));
   x.block_until_ready();
   auto kept = std::make_unique<Exported<Tensor>>();
-  kept->array = x;
+  kept->array = x;  // an owner more: nothing writes to the memory in place meanwhile
   const Shape& dims = stored.type.dims();
   kept->shape.assign(dims.begin(), dims.end());
   kept->strides.resize(dims.size());
@@ -222,7 +224,7 @@ Tensor* hand_out(const Array& x, const char* what) {
 
 Array from_dlpack(DLManagedTensor* tensor, SourceLine source) {
   if (tensor == nullptr) refuse("a null pointer", source);
-  return take(tensor, /*read_only=*/false, source);
+  return take(tensor, source);
 }
 
 Array from_dlpack(DLManagedTensorVersioned* tensor, SourceLine source) {
@@ -235,7 +237,7 @@ Array from_dlpack(DLManagedTensorVersioned* tensor, SourceLine source) {
                ".x",
            source);
   }
-  return take(tensor, (tensor->flags & DLPACK_FLAG_BITMASK_READ_ONLY) != 0, source);
+  return take(tensor, source);
 }
 
 DLManagedTensor* to_dlpack(const Array& x) { return hand_out<DLManagedTensor>(x, "to_dlpack"); }

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <cstdlib>
+#include <climits>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -27,30 +27,13 @@ constexpr std::int64_t kShortRun = 512;  // bytes; shorter runs are read with th
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kMaxTransfer = std::int64_t{1} << 30;  // of one system call
 
-[[noreturn]] void throw_errno(const std::string& path, const char* what) {
-  const int error = errno;
-  char text[128] = "";
-  // The GNU and the POSIX form of strerror_r differ in what they return; this is right for both.
-  const auto described = strerror_r(error, text, sizeof text);
-  std::string why;
-  if constexpr (std::is_pointer_v<decltype(described)>)
-    why = described;
-  else
-    why = text;
-  throw Error("npy file '" + path + "': " + what + ": " + why);
-}
-
-void write_bytes(int fd, const std::string& path, std::int64_t offset, const std::byte* src,
-                 std::int64_t count) {
-  while (count > 0) {
-    const ssize_t n = pwrite(fd, src, static_cast<std::size_t>(std::min(count, kMaxTransfer)),
-                             static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(path, "cannot write");
-    src += n;
-    offset += n;
-    count -= n;
-  }
+// "npy file 'x.npy'". A path with a null character names another file to the system than to whoever
+// reads it here.
+std::string named(const std::string& path) {
+  const std::size_t end = path.find('\0');
+  if (end == path.npos) return "npy file '" + path + "'";
+  throw ValueError("npy file '" + path.substr(0, end) + "\\0…': the path has a null character at " +
+                   std::to_string(end) + ": wanted is one without");
 }
 
 template <class T>
@@ -88,22 +71,13 @@ Shape reversed(const Shape& shape) {
 
 }  // namespace
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& o) noexcept {
-  std::swap(fd_, o.fd_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 NpyFile::NpyFile(std::string path) : path_(std::move(path)) {
+  const std::string name = named(path_);
   // Not to hang on a FIFO without a writer: it is refused below.
   fd_ = FileDescriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (fd_.get() < 0) throw_errno(path_, "cannot open");
+  if (!fd_) throw_errno(name, "cannot open it");
   struct stat info;
-  if (fstat(fd_.get(), &info) != 0) throw_errno(path_, "cannot look at");
-  const std::string name = "npy file '" + path_ + "'";
+  if (fstat(fd_.get(), &info) != 0) throw_errno(name, "cannot look at it");
   if (!S_ISREG(info.st_mode)) throw ValueError(name + ": no regular file");
   const std::int64_t size = info.st_size;
   std::vector<std::byte> prefix(static_cast<std::size_t>(std::min(size, kNpyMaxPrefix)));
@@ -120,7 +94,7 @@ void NpyFile::read_bytes(std::int64_t offset, std::byte* dst, std::int64_t count
     const ssize_t n = pread(fd_.get(), dst, static_cast<std::size_t>(std::min(left, kMaxTransfer)),
                             static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(path_, "cannot read");
+    if (n < 0) throw_errno(named(path_), "cannot read");
     if (n == 0) {
       throw Error("npy file '" + path_ + "': it ends at byte " + std::to_string(offset) + ", and " +
                   std::to_string(count) +
@@ -213,12 +187,10 @@ void NpyFile::read_box(std::span<const Slice> box, void* dst) const {
   auto* out = static_cast<std::byte*>(dst);
   const std::int64_t count = box_shape(box).num_elements();
   if (count == 0) return;
-  int long_dims = 0;
-  for (std::int64_t e : header_.shape) long_dims += e > 1;
-  if (header_.fortran_order && long_dims > 1)
-    read_columns(box, out);
-  else
+  if (reads_rows())
     read_rows(header_.shape, box, out);
+  else
+    read_columns(box, out);
   if (header_.big_endian) swap_bytes(out, count, itemsize(header_.dtype));
   if (header_.dtype == DType::bool_)
     for (std::int64_t i = 0; i < count; ++i) out[i] = std::byte{out[i] != std::byte{0}};
@@ -230,47 +202,73 @@ void NpyFile::read_all(void* dst) const {
   read_box({box, header_.shape.size()}, dst);
 }
 
+bool NpyFile::reads_rows() const {
+  int long_dims = 0;
+  for (std::int64_t e : header_.shape) long_dims += e > 1;
+  return !header_.fortran_order || long_dims <= 1;
+}
+
+namespace {
+
+struct Place {
+  std::string folder, name;
+};
+
+Place place_of(const std::string& path, const std::string& what) {
+  const std::size_t slash = path.rfind('/');
+  Place place{slash == path.npos ? "."
+              : slash == 0       ? "/"
+                                 : path.substr(0, slash),
+              slash == path.npos ? path : path.substr(slash + 1)};
+  if (place.name.empty() || place.name == "." || place.name == "..")
+    throw ValueError(what + ": the path names a folder, and wanted is a file");
+  return place;
+}
+
+// Where the file of that path is or will be: what links at its end point to.
+Place destination(std::string path, const std::string& what) {
+  constexpr int kMostLinks = 40;
+  for (int links = 0; links <= kMostLinks; ++links) {
+    const Place place = place_of(path, what);
+    char target[PATH_MAX];
+    const ssize_t n = readlink(path.c_str(), target, sizeof target);
+    if (n < 0) return place;  // no link; what else is wrong with it shows when it is used
+    if (n == sizeof target) break;
+    const std::string to(target, static_cast<std::size_t>(n));
+    path = to.front() == '/' ? to : place.folder + "/" + to;
+  }
+  errno = ELOOP;
+  throw_errno(what, "cannot follow its links");
+}
+
+}  // namespace
+
 NpyWriter::NpyWriter(std::string path, DType dtype, const Shape& shape)
-    : path_(std::move(path)), dtype_(dtype), shape_(shape) {
+    : what_(named(path)), dtype_(dtype), shape_(shape) {
   const std::string header = make_npy_header(dtype, shape);
   const std::int64_t bytes = checked_bytes(shape, itemsize(dtype));
   // What is renamed over the path must not replace a device, a directory, or a link to a file
   // elsewhere.
+  Place place = destination(path, what_);
+  name_ = std::move(place.name);
+  folder_ = FileDescriptor(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_ && errno == EACCES)  // it may be written to all the same
+    folder_ = FileDescriptor(open(place.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder_) throw_errno(what_, "cannot open the folder '" + place.folder + "'");
   struct stat info;
-  mode_t mode = 0;
-  if (stat(path_.c_str(), &info) == 0) {
-    if (!S_ISREG(info.st_mode)) throw ValueError("npy file '" + path_ + "': no regular file");
-    mode = info.st_mode & 07777;
-    const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path_.c_str(), nullptr),
-                                                               &std::free);
-    if (resolved) path_ = resolved.get();
+  const bool replaces = fstatat(folder_.get(), name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!replaces && errno != ENOENT) throw_errno(what_, "cannot look at it");
+  if (replaces && !S_ISREG(info.st_mode)) throw ValueError(what_ + ": no regular file");
+  draft_.emplace(folder_.get(), replaces ? info.st_mode & 0777 : 0666, /*exact=*/replaces, what_);
+  data_offset_ = static_cast<std::int64_t>(header.size());
+  draft_->write(0, reinterpret_cast<const std::byte*>(header.data()), data_offset_);
+  std::int64_t end = 0;
+  if (__builtin_add_overflow(data_offset_, bytes, &end)) {
+    errno = EFBIG;
+    throw_errno(what_, "cannot set the size");
   }
-  static std::atomic<unsigned> serial{0};
-  const std::string name = path_ + ".tmp." + std::to_string(getpid()) + "." +
-                           std::to_string(serial.fetch_add(1, std::memory_order_relaxed));
-  fd_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (fd_.get() < 0) throw_errno(path_, "cannot create");
-  temporary_ = name;
-  try {
-    if (mode != 0 && fchmod(fd_.get(), mode) != 0) throw_errno(path_, "cannot set the mode");
-    write_bytes(fd_.get(), path_, 0, reinterpret_cast<const std::byte*>(header.data()),
-                static_cast<std::int64_t>(header.size()));
-    data_offset_ = static_cast<std::int64_t>(header.size());
-    std::int64_t end = 0;
-    if (__builtin_add_overflow(data_offset_, bytes, &end)) {
-      errno = EFBIG;
-      throw_errno(path_, "cannot set the size");
-    }
-    if (ftruncate(fd_.get(), static_cast<off_t>(end)) != 0)
-      throw_errno(path_, "cannot set the size");
-  } catch (...) {
-    unlink(temporary_.c_str());
-    throw;
-  }
-}
-
-NpyWriter::~NpyWriter() {
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (ftruncate(draft_->fd(), static_cast<off_t>(end)) != 0)
+    throw_errno(what_, "cannot set the size");
 }
 
 void NpyWriter::write_box(std::span<const Slice> box, const void* src) {
@@ -281,8 +279,7 @@ void NpyWriter::write_box(std::span<const Slice> box, const void* src) {
   std::int64_t bytes = 0;
   do {
     for (std::int64_t i = 0; i < runs.row_runs(); ++i, p += runs.run_bytes()) {
-      write_bytes(fd_.get(), path_, data_offset_ + runs.offset() + i * runs.stride(), p,
-                  runs.run_bytes());
+      draft_->write(data_offset_ + runs.offset() + i * runs.stride(), p, runs.run_bytes());
       bytes += runs.run_bytes();
     }
   } while (runs.next());
@@ -293,12 +290,43 @@ void NpyWriter::commit() {
   const std::int64_t wanted = checked_bytes(shape_, itemsize(dtype_));
   const std::int64_t written = bytes_written_.load(std::memory_order_relaxed);
   if (written < wanted) {
-    throw Error("npy file '" + path_ + "': " + std::to_string(written) + " of the array's " +
+    throw Error(what_ + ": " + std::to_string(written) + " of the array's " +
                 std::to_string(wanted) + " bytes were written: it is not kept");
   }
-  if (fsync(fd_.get()) != 0) throw_errno(path_, "cannot write");
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno(path_, "cannot rename");
-  temporary_.clear();
+  draft_->commit(name_, /*durable=*/true);
+}
+
+void for_each_piece(std::span<const Slice> box, int itemsize, std::int64_t most_bytes,
+                    const std::function<void(std::span<const Slice>, std::int64_t)>& see) {
+  const int rank = static_cast<int>(box.size());
+  std::int64_t total = itemsize;
+  for (const Slice& s : box) total *= s.stop - s.start;
+  if (total == 0) return;
+  // A piece takes the dims after `split` whole, some indices of it, and one of each before.
+  int split = rank;
+  std::int64_t inner = itemsize;  // bytes of one index of dim `split`
+  while (split > 0 && inner * (box[split - 1].stop - box[split - 1].start) <= most_bytes) {
+    --split;
+    inner *= box[split].stop - box[split].start;
+  }
+  Slice piece[kMaxRank];
+  for (int d = 0; d < rank; ++d) piece[d] = box[d];
+  if (split == 0) return see({piece, box.size()}, 0);
+  --split;
+  const std::int64_t step = std::max<std::int64_t>(1, most_bytes / inner);
+  for (int d = 0; d < split; ++d) piece[d] = {box[d].start, box[d].start + 1};
+  for (std::int64_t offset = 0; offset < total;) {
+    for (std::int64_t at = box[split].start; at < box[split].stop; at += step) {
+      piece[split] = {at, std::min(at + step, box[split].stop)};
+      see({piece, box.size()}, offset);
+      offset += (piece[split].stop - piece[split].start) * inner;
+    }
+    for (int d = split - 1; d >= 0; --d) {
+      ++piece[d].start;
+      if (piece[d].stop++ < box[d].stop) break;
+      piece[d] = {box[d].start, box[d].start + 1};
+    }
+  }
 }
 
 void write_npy(const std::string& path, DType dtype, const Shape& shape, const void* data) {

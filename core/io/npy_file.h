@@ -5,29 +5,19 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
+#include "core/base/draft_file.h"
+#include "core/base/file_descriptor.h"
 #include "core/io/npy_format.h"
 #include "shmap/dtype.h"
 #include "shmap/shape.h"
 #include "shmap/slice.h"
 
 namespace shmap::io {
-
-// A file descriptor that closes itself.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& o) noexcept : fd_(o.fd_) { o.fd_ = -1; }
-  FileDescriptor& operator=(FileDescriptor&& o) noexcept;
-  ~FileDescriptor();
-  int get() const { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 // An open .npy file. Its const members may be used from several threads at once.
 class NpyFile {
@@ -40,6 +30,8 @@ class NpyFile {
 
   const NpyHeader& header() const { return header_; }
   const std::string& path() const { return path_; }
+  // Whether read_box reads pieces that are contiguous in C order as quickly as all at once.
+  bool reads_rows() const;
 
   // The elements of `box` (a Slice a dim, within the shape) to `dst`, in C order and the machine's
   // byte order whatever the file's; a bool is 0 or 1 whatever its byte. Reads the box's own bytes
@@ -64,31 +56,40 @@ class NpyFile {
 };
 
 // A .npy file in the making: version 1.0, C order, little endian. It takes its name only in
-// commit(), so that a reader finds the old file or the whole new one; what is not committed is
-// removed. write_box may be called from several threads at once, on boxes that do not overlap.
+// commit(), so that a reader finds the old file or the whole new one (core/base/draft_file.h); what
+// is not committed is removed. write_box may be called from several threads at once, on boxes that
+// do not overlap.
 class NpyWriter {
  public:
-  // TypeError for prng_key, ValueError for a path that names something other than a regular file,
-  // Error where the system refuses.
+  // A file that stands there keeps its permissions; links are followed, those to nothing too: the
+  // file comes where they point. TypeError for prng_key, ValueError for a path that names something
+  // other than a regular file or holds a null character, Error where the system refuses.
   NpyWriter(std::string path, DType dtype, const Shape& shape);
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;
-  ~NpyWriter();
 
   // `src` holds the box's elements in C order.
   void write_box(std::span<const Slice> box, const void* src);
-  // Error where fewer bytes than the array's were written, or the system refuses.
+  // Once it returns, the file survives a loss of power. Error where fewer bytes than the array's
+  // were written, or the system refuses.
   void commit();
 
  private:
-  std::string path_;       // where the file will be
-  std::string temporary_;  // where it is; empty once committed
-  FileDescriptor fd_;
+  std::string what_;  // "npy file 'x.npy'", for messages
+  FileDescriptor folder_;
+  std::string name_;  // in the folder
+  std::optional<DraftFile> draft_;
   DType dtype_;
   Shape shape_;
   std::int64_t data_offset_ = 0;
   std::atomic<std::int64_t> bytes_written_{0};
 };
+
+// Cuts a box into boxes of at most `most_bytes` (one element at least), each of which is contiguous
+// in a C-ordered array of the box's shape: calls see(piece, offset) for each, with the offset of
+// its first byte in that array, in order. None for a box of no elements.
+void for_each_piece(std::span<const Slice> box, int itemsize, std::int64_t most_bytes,
+                    const std::function<void(std::span<const Slice>, std::int64_t)>& see);
 
 // The whole array, from C order.
 void write_npy(const std::string& path, DType dtype, const Shape& shape, const void* data);

@@ -88,7 +88,8 @@ struct Kernel {
   // those of a run and an addition after it.
   KernelFn accumulate = nullptr;
   bool (*accumulates)(const KernelCall&) = nullptr;
-  bool adds = false;  // result 0 is operand 0 plus operand 1
+  bool adds = false;     // result 0 is operand 0 plus operand 1
+  bool foreign = false;  // code of the user's: Task::foreign
 };
 // What a collective does: it is handed all local devices at once (collectives/).
 using GroupFn = void (*)(GroupCall&);

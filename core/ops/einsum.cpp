@@ -32,6 +32,15 @@ std::string name_of(Label l) {
                : std::string("'") + static_cast<char>(l) + "'";
 }
 
+// As much of a text as a message quotes, with ? for what cannot be printed.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMost = 200;
+  std::string out(text.substr(0, kMost));
+  for (char& c : out)
+    if (c < ' ' || c > '~') c = '?';
+  return text.size() > kMost ? out + "…" : out;
+}
+
 class Parser {
  public:
   Parser(Subscripts subscripts, const std::vector<Array>& operands)
@@ -62,7 +71,7 @@ class Parser {
       inputs.push_back(labels_of(parts[i], rank, "operand " + std::to_string(i)));
       if (static_cast<int>(inputs.back().size()) != rank) {
         fail("operand " + std::to_string(i) + " of type " + to_string(operands_[i].type()) +
-             " has " + std::to_string(rank) + " dims, and \"" + parts[i] + "\" names " +
+             " has " + std::to_string(rank) + " dims, and \"" + shown(parts[i]) + "\" names " +
              std::to_string(inputs.back().size()));
       }
     }
@@ -86,7 +95,7 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw ValueError("einsum(\"" + std::string(text_) + "\"): " + why + at_line(source_));
+    throw ValueError("einsum(\"" + shown(text_) + "\"): " + why + at_line(source_));
   }
 
  private:
@@ -101,7 +110,7 @@ class Parser {
       } else if ((part[i] >= 'a' && part[i] <= 'z') || (part[i] >= 'A' && part[i] <= 'Z')) {
         labels.push_back(part[i]);
       } else {
-        fail(std::string("the character '") + part[i] + "' of " + what +
+        fail("the character '" + shown({&part[i], 1}) + "' of " + what +
              " is no letter; dims are named by letters, and the rest by ...");
       }
     }

@@ -1,6 +1,7 @@
 #include "core/runtime/fused_program.h"
 
-#include <cstdio>
+#include <fmt/format.h>
+
 #include <cstring>
 #include <utility>
 
@@ -66,9 +67,7 @@ std::string literal_text(DType dtype, std::uint64_t bits) {
     default:
       return std::to_string(bits);
   }
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.9g", real);
-  std::string text = buffer;
+  std::string text = fmt::format("{:.9g}", real);
   if (text.find_first_of(".eni") == std::string::npos) text += ".0";
   return text;
 }

@@ -10,6 +10,7 @@
 #include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
 #include "core/runtime/host_constant.h"
+#include "core/runtime/launch.h"
 #include "core/runtime/reshard.h"
 
 namespace shmap {
@@ -237,6 +238,7 @@ Array::operator bool() const {
 
 const Array& Array::block_until_ready() const {
   checked_node(*this, "block_until_ready");
+  detail::refuse_in_task("block_until_ready");
   const Node& node = *node_of(primal_of(*this));
   if (node.kind == NodeKind::stored) wait_for(static_cast<const StoredNode&>(node));
   return *this;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/ir/node.h"
+#include "core/runtime/launch.h"
 #include "core/runtime/reshard.h"
 
 namespace shmap {
@@ -168,6 +169,7 @@ void Plan::run_control(Part& part, std::vector<Array>& values) const {
 }
 
 std::vector<Array> Plan::run(std::vector<Array> args) {
+  detail::refuse_in_task("a function under jit");  // its own plan may be what runs the task
   std::lock_guard lock(mutex_);
   std::vector<Array> values(slot_count_);
   for (std::size_t i = 0; i < constants_.size(); ++i)

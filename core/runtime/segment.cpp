@@ -213,7 +213,7 @@ std::vector<bool> Segment::donated(const std::vector<Array>& inputs) const {
     std::unordered_map<const Buffer*, std::int32_t> entries;
     for (const Block& b : node.blocks()) ++entries[b.buffer.get()];
     given[i] = std::all_of(entries.begin(), entries.end(), [&](const auto& e) {
-      return e.first->use_count() == e.second + (owned_by_sets(e.first) ? 1 : 0);
+      return e.first->owned_by(e.second + (owned_by_sets(e.first) ? 1 : 0));
     });
   }
   return given;

@@ -4,7 +4,9 @@
 #include <memory>
 
 #include "core/base/counters.h"
+#include "core/base/fault.h"
 #include "core/base/inline_vector.h"
+#include "core/ir/trace.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/op_site.h"
 
@@ -76,6 +78,11 @@ bool join_owned(void* args, const Task& before, const TaskContext& context) {
   return true;
 }
 
+std::string describe_owned(const void* args) {
+  const OpSite& site = static_cast<const OwnedCall*>(args)->site;
+  return describe(site) + at_line(site.source);
+}
+
 void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 
 // What happens in one leader's place of the table: run() for each of them in turn.
@@ -97,6 +104,7 @@ class LeaderLaunch {
         site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
     task_.cost_ns = estimate_ns(step, out_types);
     task_.name = step.primitive.name;
+    task_.foreign = kernel_.foreign || fault::armed();
   }
 
   const OpSite& site() const { return site_; }
@@ -115,6 +123,7 @@ class LeaderLaunch {
       Task task = task_;
       task.args = this;
       task.run = run_here;
+      task.describe = describe_here;
       return finish(at_once ? stream.run_at_once(task) : stream.enqueue(task, waits), reads(),
                     writes());
     }
@@ -126,6 +135,11 @@ class LeaderLaunch {
     auto* self = static_cast<LeaderLaunch*>(args);
     self->call_.native = context.native;
     run_kernel(self->kernel_.run, self->call_, self->site_);
+  }
+
+  static std::string describe_here(const void* args) {
+    const OpSite& site = static_cast<const LeaderLaunch*>(args)->site_;
+    return describe(site) + at_line(site.source);
   }
 
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
@@ -180,6 +194,7 @@ class LeaderLaunch {
     }
     task.run = run_owned;
     task.drop = drop_owned;
+    task.describe = describe_owned;
     if (task.parts > 1 && kernel_.scratch) {
       KernelCall split = call_;
       split.parts = task.parts;
@@ -283,15 +298,14 @@ class LeaderLaunch {
   // Whether nobody but the entries of this cohort in this one table names the buffer.
   bool owned_alone(const StoredNode& node, std::uint32_t position) const {
     const Block& block = node.blocks()[position];
-    const std::int32_t owners = block.buffer.use_count();
-    if (owners == 1) return true;
+    if (block.buffer->owned_by(1)) return true;
     std::int32_t own_entries = 0;
     for (std::uint32_t p = 0; p < node.count; ++p) {
       if (cohorts_.leader[p] != position) continue;
       const Block& other = node.blocks()[p];
       if (other.buffer == block.buffer && other.offset == block.offset) ++own_entries;
     }
-    return own_entries == owners;
+    return block.buffer->owned_by(own_entries);
   }
 
   OwnedCall* own(KernelFn run, void* scratch) const {

@@ -16,9 +16,10 @@ using ::DLManagedTensorVersioned;
 
 // An uncommitted array on the device that holds the tensor, over the tensor's memory; its deleter
 // is called when the last array (or task) that uses that memory is done with it, on any thread. The
-// array takes the tensor over, where it throws too. Copied instead, at once, is what is not
-// row-major without gaps, not aligned to its elements, or read-only: an array that is given up by
-// its last handle may be overwritten by the result of an operation.
+// array takes the tensor over, where it throws too. Nothing is ever written to that memory, a
+// donated array's neither; who handed it over may go on reading it, and should not write to it
+// before the deleter was called. Copied instead, at once, is what is not row-major without gaps or
+// not aligned to its elements.
 //
 // ValueErrors: a null pointer, another major version, a dtype that arrays have not (complex,
 // vectors, floats of 8 bits and fewer), more dims than an array may have, negative extents, no
@@ -27,10 +28,11 @@ Array from_dlpack(DLManagedTensor* tensor, SourceLine source = SourceLine::curre
 Array from_dlpack(DLManagedTensorVersioned* tensor, SourceLine source = SourceLine::current());
 
 // A tensor over an array's memory, which lives until its deleter is called; read-only to whom it is
-// handed (the versioned form says so), since arrays are immutable. The array lies whole on one
-// device: of a replicated one it is that of the first. ValueError for an array that is split:
-// gather it with device_put(x, device) first; TypeError for a traced value, a block in a body, and
-// random keys.
+// handed (the versioned form says so), since arrays are immutable. It is an owner of the array as
+// any other: until it is deleted the array is not overwritten, though it be donated. The array lies
+// whole on one device: of a replicated one it is that of the first. ValueError for an array that is
+// split: gather it with device_put(x, device) first; TypeError for a traced value, a block in a
+// body, and random keys.
 DLManagedTensor* to_dlpack(const Array& x);
 DLManagedTensorVersioned* to_dlpack_versioned(const Array& x);
 

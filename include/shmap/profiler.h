@@ -34,7 +34,7 @@ class Trace {
  public:
   // Error where the file cannot be written, or another trace is running.
   explicit Trace(std::string_view path);
-  ~Trace();  // as close(), but an error in writing is lost
+  ~Trace();  // as close(), but an error becomes a warning
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 

@@ -127,13 +127,83 @@ TEST_F(DLPack, CopiesWhatIsNotContiguous) {
   EXPECT_EQ(deleted, 3);
 }
 
-TEST_F(DLPack, DoesNotShareWhatIsReadOnly) {
+TEST_F(DLPack, SharesWhatIsReadOnly) {
   Versioned* foreign = Versioned::make({4}, {}, &deleted);
   foreign->tensor.version = {1, 0};
   foreign->tensor.flags = DLPACK_FLAG_BITMASK_READ_ONLY;
   Array x = from_dlpack(&foreign->tensor);
+  EXPECT_EQ(deleted, 0);
+  x = std::move(x) * 2.f;
+  EXPECT_THAT(x.to_vector<float>(), ElementsAre(0, 2, 4, 6));
   EXPECT_EQ(deleted, 1);
-  EXPECT_THAT(x.to_vector<float>(), ElementsAre(0, 1, 2, 3));
+}
+
+// Memory of a producer that keeps it: no deleter.
+template <class Run>
+void expect_not_overwritten(Run run) {
+  std::vector<float> values(4096);
+  std::iota(values.begin(), values.end(), 0.f);
+  const std::vector<float> given = values;
+  std::int64_t shape[] = {4096};
+  // More than once: jit captures and replays.
+  for (int call = 0; call < 5; ++call) {
+    DLManagedTensor t = {};
+    t.dl_tensor = {values.data(), {kDLCPU, 0}, 1, {kDLFloat, 32, 1}, shape, nullptr, 0};
+    run(&t).block_until_ready();
+    ASSERT_EQ(values, given) << "call " << call;
+  }
+}
+
+TEST_F(DLPack, DonatedTensorsAreNotOverwritten) {
+  expect_not_overwritten([](DLManagedTensor* t) { return from_dlpack(t) * 2.f; });
+  expect_not_overwritten([](DLManagedTensor* t) { return exp(from_dlpack(t) + 1.f) * 2.f; });
+  expect_not_overwritten([](DLManagedTensor* t) {
+    Array x = from_dlpack(t);
+    x += 1.f;
+    return x;
+  });
+  expect_not_overwritten([](DLManagedTensor* t) { return ones({4096}) + from_dlpack(t); });
+  expect_not_overwritten(
+      [](DLManagedTensor* t) { return dynamic_update_slice(from_dlpack(t), ones({2}), {3}); });
+  const auto f = jit([](Array x) { return x * 2.f + 1.f; });
+  expect_not_overwritten([&](DLManagedTensor* t) { return f(from_dlpack(t)); });
+  const auto loop = jit([](Array x) {
+    return fori_loop(0, 3, [](Array, Array y) { return y * 2.f; }, x);
+  });
+  expect_not_overwritten([&](DLManagedTensor* t) { return loop(from_dlpack(t)); });
+  const auto same = jit([](Array x) { return x; });
+  expect_not_overwritten([&](DLManagedTensor* t) { return same(from_dlpack(t)) * 3.f; });
+  const auto mapped = shard_map([](Array x) { return x * 2.f; }, make_mesh({8}, "i"), {P("i")}, P("i"));
+  expect_not_overwritten([&](DLManagedTensor* t) { return mapped(from_dlpack(t)); });
+}
+
+// Of the library's own arrays on any kind of devices: what was handed out and what came back are
+// owners of one array's memory.
+TEST(DLPackOfArrays, AnArrayIsNotOverwrittenThroughItsExport) {
+  const auto f = jit([](Array x) { return x * 2.f + 1.f; });
+  const Array x = reshape(arange(4096), {64, 64}) + 0.f;
+  const std::vector<float> given = x.to_vector<float>();
+  for (int call = 0; call < 4; ++call) {
+    (from_dlpack(to_dlpack(x)) + 100.f).block_until_ready();
+    EXPECT_EQ(x.to_vector<float>(), given);
+    f(from_dlpack(to_dlpack_versioned(x))).block_until_ready();
+    EXPECT_EQ(x.to_vector<float>(), given);
+  }
+}
+
+TEST(DLPackOfArrays, AnExportKeepsADonatedArrayAsItIs) {
+  const auto f = jit([](Array x) { return x * 2.f + 1.f; });
+  for (int call = 0; call < 5; ++call) {
+    for (const bool under_jit : {false, true}) {
+      Array x = f(arange(4096) + 0.f);  // from the third call on, in a buffer of jit's own
+      const std::vector<float> given = x.to_vector<float>();
+      DLManagedTensor* out = to_dlpack(x);
+      const Array y = under_jit ? f(std::move(x)) : std::move(x) * 2.f;
+      y.block_until_ready();
+      f(arange(4096) + 0.f).block_until_ready();
+      EXPECT_EQ(from_dlpack(out).to_vector<float>(), given) << call;
+    }
+  }
 }
 
 TEST_F(DLPack, TakesEmptyAndScalarTensors) {

@@ -114,6 +114,25 @@ TEST_F(NpyArray, Errors) {
   expect_error<ValueError>([&] { save_npy(path("y.npy"), Array()); }, {"save_npy", "empty"});
 }
 
+// Every error of a file names the line that asked for it.
+TEST_F(NpyArray, ErrorsNameTheCallersLine) {
+  using test::expect_error;
+  const Mesh mesh = make_mesh({8}, "i");
+  const auto here = [](int line) { return "npy_array_test.cpp:" + std::to_string(line); };
+  std::ofstream(path("bad.npy")) << "not an array";
+  save_npy(path("x.npy"), arange(12));
+  expect_error<Error>([&] { load_npy(path("none.npy")); },
+                      {"none.npy", "No such file", here(__LINE__ - 1).c_str()});
+  expect_error<ValueError>([&] { load_npy(path("bad.npy")); },
+                           {"bad.npy", here(__LINE__ - 1).c_str()});
+  expect_error<ValueError>([&] { load_npy(path("x.npy"), NamedSharding(mesh, P("i"))); },
+                           {"x.npy", here(__LINE__ - 1).c_str()});
+  expect_error<Error>([&] { save_npy(path("no/y.npy"), zeros({2})); },
+                      {"no/y.npy", "cannot open the folder", here(__LINE__ - 1).c_str()});
+  expect_error<ValueError>([&] { save_npy(path("y.npy"), Array()); },
+                           {"save_npy", here(__LINE__ - 1).c_str()});
+}
+
 // Wherever reading goes wrong: the file's name, no memory held, and the next attempt works.
 TEST_F(NpyArray, FaultsOfReadingAreErrors) {
   const Mesh mesh = make_mesh({8}, "i");

@@ -4,11 +4,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -371,6 +375,152 @@ TEST_F(NpyFileTest, ReplacesAFileKeepingItsModeAndLinks) {
   NpyFile(path("real.npy")).read_all(&got);
   EXPECT_EQ(got, 2.5f);
   EXPECT_EQ(file_count(), 2u);
+}
+
+TEST_F(NpyFileTest, LinksToNothingAreFollowed) {
+  const float value = 2.5f;
+  fs::create_directory(path("elsewhere"));
+  fs::create_symlink("elsewhere/real.npy", path("relative.npy"));
+  fs::create_symlink("relative.npy", path("chain.npy"));
+  fs::create_symlink(path("elsewhere/other.npy"), path("absolute.npy"));
+  for (const auto& [link, target] : {std::pair{"chain.npy", "elsewhere/real.npy"},
+                                     std::pair{"absolute.npy", "elsewhere/other.npy"}}) {
+    write_npy(path(link), f32, {}, &value);
+    EXPECT_TRUE(fs::is_symlink(path(link)));
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path(target)))) << target;
+    float got = 0;
+    NpyFile(path(link)).read_all(&got);
+    EXPECT_EQ(got, 2.5f);
+  }
+  EXPECT_TRUE(fs::is_symlink(path("relative.npy")));
+  // Those that lead nowhere are errors, and stay as they are.
+  fs::create_symlink("no/folder/x.npy", path("nowhere.npy"));
+  fs::create_symlink("b.npy", path("a.npy"));
+  fs::create_symlink("a.npy", path("b.npy"));
+  for (const char* link : {"nowhere.npy", "a.npy"}) {
+    try {
+      write_npy(path(link), f32, {}, &value);
+      FAIL() << link;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(path(link)));
+      EXPECT_THAT(e.what(), ::testing::AnyOf(HasSubstr("no/folder"), HasSubstr("links")));
+    }
+    EXPECT_TRUE(fs::is_symlink(path(link)));
+  }
+}
+
+TEST_F(NpyFileTest, TheLongestNameOfAll) {
+  const float value = 2.5f;
+  const std::string longest(255, 'x');
+  for (int k = 0; k < 2; ++k) write_npy(path(longest), f32, {}, &value);
+  EXPECT_EQ(file_count(), 1u);
+  EXPECT_THROW(write_npy(path(longest + "x"), f32, {}, &value), Error);
+  EXPECT_THROW(write_npy(path("folder/"), f32, {}, &value), ValueError);
+  EXPECT_THROW(write_npy("", f32, {}, &value), ValueError);
+  EXPECT_EQ(file_count(), 1u);
+}
+
+TEST_F(NpyFileTest, APathWithANullCharacterIsAnError) {
+  const std::string with_null = path("a") + std::string("\0.npy", 5);
+  put("a", "old");
+  const auto refused = [&](const std::function<void()>& f) {
+    try {
+      f();
+      FAIL();
+    } catch (const ValueError& e) {
+      EXPECT_THAT(e.what(), HasSubstr(path("a") + "\\0"));
+      EXPECT_THAT(e.what(), HasSubstr("null character at " + std::to_string(path("a").size())));
+    }
+  };
+  refused([&] { NpyFile file(with_null); });
+  refused([&] { NpyWriter writer(with_null, f32, {}); });
+  EXPECT_EQ(contents(path("a")), "old");
+}
+
+// While the new file of a private one is written, nobody else may open it.
+TEST_F(NpyFileTest, ADraftNeverHasMorePermissionsThanTheFile) {
+  const auto mode_of = [](const fs::path& p) {
+    struct stat info = {};
+    EXPECT_EQ(stat(p.c_str(), &info), 0);
+    return info.st_mode & 07777;
+  };
+  const mode_t before = umask(0);
+  put("private.npy", "old");
+  ASSERT_EQ(chmod(path("private.npy").c_str(), 0600), 0);
+  {
+    NpyWriter writer(path("private.npy"), f32, {8});
+    for (const auto& entry : fs::directory_iterator(directory_))
+      EXPECT_EQ(mode_of(entry), 0600u) << entry;
+  }
+  umask(027);
+  const float value = 2.5f;
+  write_npy(path("new.npy"), f32, {}, &value);
+  EXPECT_EQ(mode_of(path("new.npy")), 0640u);
+  ASSERT_EQ(chmod(path("new.npy").c_str(), 0666), 0);  // wider than the umask: kept all the same
+  write_npy(path("new.npy"), f32, {}, &value);
+  EXPECT_EQ(mode_of(path("new.npy")), 0666u);
+  umask(before);
+}
+
+// A process that is killed while it saves, as the same process id over and over: where containers
+// start their one process as number 1.
+TEST_F(NpyFileTest, SavesAfterAKillGoOn) {
+  put("a.npy", "old");
+  const std::vector<float> values(1000, 1.f);
+  for (int k = 0; k < 3; ++k) {
+    const pid_t child = fork();
+    if (child == 0) {
+      NpyWriter writer(path("a.npy"), f32, {1000});
+      raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_EQ(contents(path("a.npy")), "old");
+  }
+  EXPECT_EQ(file_count(), 4u);
+  // Every file that an earlier naming by process id and a count would have taken.
+  for (int serial = 0; serial < 100; ++serial)
+    put("a.npy.tmp." + std::to_string(getpid()) + "." + std::to_string(serial), "");
+  write_npy(path("a.npy"), f32, {1000}, values.data());
+  EXPECT_EQ(NpyFile(path("a.npy")).header().shape, Shape{1000});
+  EXPECT_EQ(file_count(), 104u);
+  // A minute later the next save removes what the dead left.
+  for (const auto& entry : fs::directory_iterator(directory_)) {
+    if (DraftFile::is_draft_name(entry.path().filename().c_str()))
+      fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::minutes(2));
+  }
+  write_npy(path("a.npy"), f32, {1000}, values.data());
+  EXPECT_EQ(file_count(), 101u);
+}
+
+TEST(NpyPieces, CoverABoxInOrder) {
+  const std::vector<std::vector<Slice>> boxes = {
+      {}, {{3, 10}}, {{0, 0}, {0, 4}}, {{1, 4}, {2, 7}}, {{0, 3}, {5, 6}, {1, 5}, {0, 2}}};
+  for (const auto& box : boxes) {
+    std::int64_t total = 4;
+    for (const Slice& s : box) total *= s.stop - s.start;
+    for (const std::int64_t most : {1, 4, 8, 12, 20, 1000}) {
+      std::int64_t next = 0;
+      for_each_piece(box, 4, most, [&](std::span<const Slice> piece, std::int64_t offset) {
+        EXPECT_EQ(offset, next);
+        ASSERT_EQ(piece.size(), box.size());
+        std::int64_t bytes = 4;
+        for (const Slice& s : piece) bytes *= s.stop - s.start;
+        EXPECT_LE(bytes, std::max<std::int64_t>(most, 4));
+        // The first element's place in the box, row-major, is where the piece begins.
+        std::int64_t place = 0;
+        for (std::size_t d = 0; d < box.size(); ++d) {
+          EXPECT_GE(piece[d].start, box[d].start);
+          EXPECT_LE(piece[d].stop, box[d].stop);
+          place = place * (box[d].stop - box[d].start) + piece[d].start - box[d].start;
+        }
+        EXPECT_EQ(place * 4, offset);
+        next += bytes;
+      });
+      EXPECT_EQ(next, total);
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,20 @@
+// Lines of a trace file in Chrome's format (JSON), whatever the locale and whatever the names.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace shmap {
+
+// The text as a JSON string, quotes included. Bytes that are no UTF-8 become \xNN, as text.
+std::string json_string(std::string_view text);
+
+// The name of a process or a thread: a metadata event.
+std::string trace_process_name(int process, std::string_view name);
+std::string trace_thread_name(int process, int thread, std::string_view name);
+
+// A complete event; times in ns, written as microseconds. bytes < 0: none are told.
+std::string trace_span(int process, int thread, std::string_view name, std::int64_t begin_ns,
+                       std::int64_t duration_ns, std::int64_t bytes = -1);
+
+}  // namespace shmap

@@ -1,0 +1,212 @@
+// Kernels of users that do what a kernel must not, or never end: an error or a named warning
+// instead of a wait for ever, and a process that can be left.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "shmap/dlpack.h"
+#include "shmap/extend.h"
+#include "shmap/shmap.h"
+#include "tests/support/child_process.h"
+
+namespace shmap {
+namespace {
+
+using extend::KernelArgs;
+using test::ChildResult;
+using test::in_child;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kExecutors[] = {"inline", "async", "seeded:3"};
+// At most a few microseconds of work, which runs where it is enqueued; and work for the workers.
+constexpr std::int64_t kSizes[] = {64, std::int64_t{1} << 22};
+
+Array with_kernel(const Array& x, std::function<void()> run) {
+  extend::Primitive p("users_op");
+  p.def_abstract_eval([](ShapedArray a) { return a; })
+      .def_cpu_kernel([run](const KernelArgs& k) {
+        run();
+        std::memset(k.out[0], 0, static_cast<std::size_t>(k.in_types[0].nbytes()));
+      });
+  return p.bind(x);
+}
+
+// The text of what f throws, or "".
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(KernelOfUsers, ThatWaitsIsAnErrorAndNoDeadlock) {
+  struct Case {
+    const char* name;
+    std::function<void(const Array&)> wait;
+  };
+  static const auto twice = [](Array x) { return x * 2.f; };
+  const std::vector<Case> cases = {
+      {"block_until_ready", [](const Array& x) { x.block_until_ready(); }},
+      {"save_npy", [](const Array& x) { save_npy("/tmp/no_such_file_is_written.npy", x); }},
+      {"to_dlpack", [](const Array& x) { to_dlpack(x); }},
+      {"to_vector", [](const Array& x) { x.to_vector<float>(); }},
+      {"device_put", [](const Array& x) { device_put(x, devices()[1]); }},
+      {"add", [](const Array& x) { x + 1.f; }},
+      {"jit", [](const Array& x) { jit(twice)(x); }},
+  };
+  for (const char* executor : kExecutors) {
+    for (const std::int64_t size : kSizes) {
+      for (const Case& c : cases) {
+        SCOPED_TRACE(std::string(executor) + ", " + std::to_string(size) + ", " + c.name);
+        const ChildResult r =
+            in_child({{"SHMAP_DEVICES", "cpu:8"}, {"SHMAP_EXECUTOR", executor}}, [&] {
+              alarm(20);
+              static const Array other = arange(size) + 0.f;
+              jit(twice)(other).block_until_ready();
+              const std::string text = error_of([&] {
+                with_kernel(other, [&] { c.wait(other); }).block_until_ready();
+              });
+              // What failed has held nothing up: the next call is right.
+              std::printf("%s\n%g", text.c_str(),
+                          static_cast<double>(sum(ones({8}) + 1.f).item<float>()));
+            });
+        EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+        EXPECT_THAT(r.output, HasSubstr(c.name));
+        EXPECT_THAT(r.output, HasSubstr("users_op (op "));
+        EXPECT_THAT(r.output, HasSubstr("\n16"));
+      }
+    }
+  }
+}
+
+// A function under jit whose own kernel calls it.
+std::function<void()> call_again;
+
+TEST(KernelOfUsers, ThatCallsTheFunctionItRunsInIsAnError) {
+  const ChildResult r = in_child({{"SHMAP_DEVICES", "cpu:8"}}, [] {
+    alarm(20);
+    static const Array x = ones({8});
+    static const auto f = jit([](Array y) {
+      return with_kernel(y, [] {
+        static thread_local int depth = 0;
+        if (depth++ == 0) call_again();
+      });
+    });
+    call_again = [] { f(x); };
+    std::printf("%s", error_of([&] { f(x).block_until_ready(); }).c_str());
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  EXPECT_THAT(r.output, HasSubstr("under jit"));
+}
+
+void forever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+const std::vector<std::pair<std::string, std::string>> kShort = {
+    {"SHMAP_DEVICES", "cpu:8"},
+    {"SHMAP_EXECUTOR", "async"},
+    {"SHMAP_WORKERS", "2"},
+    {"SHMAP_COLLECTIVE_WARN_SEC", "0.3"},
+    {"SHMAP_COLLECTIVE_TIMEOUT_SEC", "0.8"}};
+
+// The thread that waits leaves it to a worker, so that its wait ends; and so does the process.
+TEST(KernelOfUsers, ThatNeverEndsIsNamedByTheWaitAndAtExit) {
+  const auto start = Clock::now();
+  const ChildResult r = in_child(kShort, [] {
+    const Array x = arange(kSizes[1]) + 0.f;
+    x.block_until_ready();
+    const Array y = exp(with_kernel(x, forever));
+    std::printf("[%s]\n", error_of([&] { y.block_until_ready(); }).c_str());
+    std::fflush(stdout);
+  });
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(20));
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  const std::size_t thrown = r.output.find('[');
+  ASSERT_NE(thrown, r.output.npos) << r.output;
+  const std::string warned = r.output.substr(0, thrown);
+  const std::string error = r.output.substr(thrown, r.output.find(']') - thrown);
+  const std::string at_exit = r.output.substr(r.output.find(']'));
+  EXPECT_THAT(warned, HasSubstr("users_op (op "));
+  EXPECT_THAT(warned, HasSubstr("SHMAP_COLLECTIVE_WARN_SEC"));
+  EXPECT_THAT(error, HasSubstr("running: users_op (op "));
+  EXPECT_THAT(error, HasSubstr("CpuDevice(id=0)"));
+  EXPECT_THAT(error, HasSubstr("SHMAP_COLLECTIVE_TIMEOUT_SEC"));
+  EXPECT_THAT(at_exit, HasSubstr("about to end"));
+  EXPECT_THAT(at_exit, HasSubstr("running: users_op (op "));
+  EXPECT_THAT(at_exit, HasSubstr("It ends without them now"));
+}
+
+// On every device at once, so that all workers are stuck; and the line, which an op of the
+// library's has.
+TEST(KernelOfUsers, ThatNeverEndIsNamedOnAllWorkers) {
+  auto environment = kShort;
+  environment.push_back({"SHMAP_FAULT", "kernel@3#2:sleep=30000"});
+  int line = 0;
+  const ChildResult r = in_child(environment, [&] {
+    const Mesh mesh = make_mesh({8}, "i");
+    const Array x = device_put(zeros({kSizes[1]}), {mesh, P("i")});
+    x.block_until_ready();
+    const Array y = exp(sin(x));
+    std::printf("[%s]\n", error_of([&] { y.block_until_ready(); }).c_str());
+    std::fflush(stdout);
+  });
+  line = __LINE__ - 4;
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  const std::string error = r.output.substr(r.output.find('['));
+  EXPECT_THAT(error, HasSubstr("CpuDevice(id=3)"));
+  EXPECT_THAT(error, HasSubstr("kernels_of_users_test.cpp:" + std::to_string(line)));
+}
+
+// What runs on the thread that calls it cannot be taken away from it, but is named.
+TEST(KernelOfUsers, ThatKeepsItsCallerIsNamed) {
+  for (const char* executor : kExecutors) {
+    auto environment = kShort;
+    environment.push_back({"SHMAP_EXECUTOR", executor});
+    const ChildResult r = in_child(environment, [] {
+      const Array x = arange(64) + 0.f;
+      with_kernel(x, [] { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); })
+          .block_until_ready();
+      std::printf("done");
+    });
+    SCOPED_TRACE(executor);
+    EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+    EXPECT_THAT(r.output, HasSubstr("the kernel of users_op (op "));
+    EXPECT_THAT(r.output, HasSubstr("CpuDevice(id=0)"));
+    EXPECT_THAT(r.output, HasSubstr("SHMAP_COLLECTIVE_WARN_SEC"));
+    EXPECT_THAT(r.output, HasSubstr("longer than SHMAP_COLLECTIVE_TIMEOUT_SEC"));
+    EXPECT_THAT(r.output, HasSubstr("done"));
+  }
+}
+
+// Nothing is said of kernels that end in time, and a process that used them leaves at once.
+TEST(KernelOfUsers, ThatEndsInTimeIsNotSpokenOf) {
+  for (const char* executor : kExecutors) {
+    auto environment = kShort;
+    environment.push_back({"SHMAP_EXECUTOR", executor});
+    const ChildResult r = in_child(environment, [] {
+      for (int i = 0; i < 200; ++i) {
+        const Array x = arange(kSizes[i % 50 == 0]) + 0.f;
+        with_kernel(x, [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); })
+            .block_until_ready();
+      }
+      std::printf("done");
+    });
+    EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+    EXPECT_EQ(r.output, "done") << executor;
+  }
+}
+
+}  // namespace
+}  // namespace shmap
