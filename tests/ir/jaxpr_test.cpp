@@ -1,4 +1,4 @@
-// Jaxprs: tracing, printing, checking and evaluating (rows A8 of the seed documents).
+// Jaxprs: tracing, printing, checking and evaluating.
 #include "core/ir/jaxpr.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,5 @@
 // shmap-test: devices
-// Meshes, specs and where blocks lie: rows A1 of the semantics.
+// Meshes, specs and where blocks lie.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
