@@ -1,9 +1,10 @@
-# shmap_floor([features...] [SOURCES more...]): the sources of the current folder become the object
+# shmap_floor([CHECKED] [features...] [SOURCES more...]): the sources of the current folder become the object
 # library shmap_<folder> (core/base: shmap_core_base), which libshmap is put together from. A folder
 # without sources makes no target; a folder inside that has a CMakeLists.txt of its own is left to
-# that. The features are the shmap_feature_<name> that it may use.
+# that. The features are the shmap_feature_<name> that it may use. CHECKED: it reads what others wrote
+# (shmap_checked_flags).
 function(shmap_floor)
-  cmake_parse_arguments(arg "" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "CHECKED" "" "SOURCES" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   file(GLOB_RECURSE inner "${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt")
   foreach(file IN LISTS inner)
@@ -18,6 +19,14 @@ function(shmap_floor)
   string(REPLACE "/" "_" name "shmap_${folder}")
   add_library(${name} OBJECT ${sources})
   shmap_internal(${name})
+  target_link_libraries(${name} PRIVATE shmap_library_flags)
+  if(arg_CHECKED)
+    target_link_libraries(${name} PRIVATE shmap_checked_flags)
+  endif()
+  # In the simulator kernels are functions of the host, with their arguments in its frames.
+  if(NOT (SHMAP_CUDA_BACKEND STREQUAL "sim" AND folder STREQUAL "cuda"))
+    target_link_libraries(${name} PRIVATE shmap_frame_flags)
+  endif()
   foreach(feature IN LISTS arg_UNPARSED_ARGUMENTS)
     target_link_libraries(${name} PRIVATE shmap_feature_${feature})
   endforeach()

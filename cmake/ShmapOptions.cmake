@@ -69,6 +69,42 @@ if(SHMAP_CHECK_JAXPRS)
   target_compile_definitions(shmap_build_flags INTERFACE SHMAP_CHECK_JAXPRS)
 endif()
 
+# Linked by the object libraries of libshmap alone. A frame above 16 KiB is a warning: tasks run on
+# the stacks of a program's own threads too, which may be small.
+add_library(shmap_library_flags INTERFACE)
+add_library(shmap_frame_flags INTERFACE)
+target_compile_options(
+  shmap_frame_flags
+  INTERFACE
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>,$<NOT:$<BOOL:${SHMAP_SANITIZE}>>>:-Wframe-larger-than=16384>
+)
+
+# Hardening of optimised builds. Copies whose sizes the compiler knows are checked, and functions with
+# buffers of bytes find a stack that was written past. The folders that read what others wrote (files,
+# texts, the environment) have more of it: all functions with arrays or addresses on the stack, and the
+# indices of containers; it would slow down the path of an operation.
+add_library(shmap_checked_flags INTERFACE)
+if(NOT SHMAP_SANITIZE)
+  check_cxx_compiler_flag(-fstack-protector-strong SHMAP_HAS_STACK_PROTECTOR)
+  include(CheckCXXSourceCompiles)
+  set(CMAKE_REQUIRED_FLAGS "-O2 -Werror -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3")
+  check_cxx_source_compiles(
+    "#include <cstring>\nint main() { return static_cast<int>(std::strlen(\"\")); }"
+    SHMAP_HAS_FORTIFY_3)
+  unset(CMAKE_REQUIRED_FLAGS)
+  set(fortify $<IF:$<BOOL:${SHMAP_HAS_FORTIFY_3}>,3,2>)
+  target_compile_options(
+    shmap_library_flags
+    INTERFACE
+      "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=${fortify}>"
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHMAP_HAS_STACK_PROTECTOR}>>:-fstack-protector>)
+  target_compile_options(
+    shmap_checked_flags
+    INTERFACE
+      $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SHMAP_HAS_STACK_PROTECTOR}>>:-fstack-protector-strong>)
+  target_compile_definitions(shmap_checked_flags INTERFACE _GLIBCXX_ASSERTIONS)
+endif()
+
 if(SHMAP_SANITIZE STREQUAL "address")
   set(sanitize_flags -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
                      -g1)

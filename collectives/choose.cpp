@@ -1,5 +1,6 @@
 #include "collectives/choose.h"
 
+#include <string_view>
 #include <vector>
 
 #include "collectives/in_process.h"
@@ -25,12 +26,17 @@ const CommunicatorOption* demanded() {
     if (name == option.name) return &option;
     known += std::string(", ") + option.name;
   }
-  throw ValueError("SHMAP_COMMUNICATOR=\"" + name + "\": this build has " + known);
+  throw ValueError("SHMAP_COMMUNICATOR=\"" + name + "\": this build has " + known +
+                   "; unset it, or build the library with NCCL");
 }
 
 }  // namespace
 
-void register_communicator(const CommunicatorOption& option) { options().push_back(option); }
+void register_communicator(const CommunicatorOption& option) {
+  for (const CommunicatorOption& known : options())
+    if (std::string_view(known.name) == option.name) return;  // a registration that is repeated
+  options().push_back(option);
+}
 
 Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
   // Never destroyed: static variables may still compute while the process leaves.

@@ -10,7 +10,7 @@ namespace {
 // rows are mostly waste.
 constexpr std::int64_t kRowBytes = 1024;
 constexpr std::int64_t kFewRowBytes = 128;
-constexpr std::int64_t kScratchBytes = 16 << 10;
+constexpr std::int64_t kScratchBytes = 12 << 10;
 // Results of at least this in all are written past the caches, in pieces of at least that.
 constexpr std::int64_t kStreamBytes = 16 << 20;
 constexpr std::int64_t kStreamPiece = 4096;

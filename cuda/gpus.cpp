@@ -1,9 +1,9 @@
 #include "cuda/gpus.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
+#include "core/base/load_environment.h"
 #include "core/base/warning.h"
 #include "core/device/backend.h"
 #include "cuda/error.h"
@@ -16,10 +16,15 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
+// The driver reads it when it starts. By default it has 8 queues to a GPU, on which the streams of
+// more than two devices wait for each other without need.
+__attribute__((constructor)) void ask_for_connections() {
+  env::set_at_load("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+}
+
 }  // namespace
 
 GpuCount count_gpus() {
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   GpuCount found;
   int driver = 0, runtime = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;

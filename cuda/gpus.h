@@ -17,9 +17,8 @@ struct GpuCount {
   std::string why;
   bool too_old = false;  // the driver is there, but older than this build needs
 };
-// Asks the driver. Before that it sets CUDA_DEVICE_MAX_CONNECTIONS=32 where unset: the driver reads
-// it when it starts, and has 8 queues to the GPU otherwise, on which streams wait for each other
-// without need.
+// Asks the driver. (CUDA_DEVICE_MAX_CONNECTIONS=32 was set, where unset, while the library was
+// loaded; where it was loaded beside running threads, the driver keeps its default.)
 GpuCount count_gpus();
 // The answer when this process first asked.
 const GpuCount& present_gpus();

@@ -35,9 +35,7 @@ constexpr std::size_t kBytes = 64;
 GraphsOf demanded_graphs() {
   const std::string asked = env::text(env::Var::graphs);
   if (asked == "auto") return GraphsOf::unknown;
-  if (asked == "one") return GraphsOf::all_gpus;
-  if (asked == "per_gpu") return GraphsOf::each_gpu;
-  throw ValueError("SHMAP_GRAPHS=\"" + asked + "\": accepted are auto, one and per_gpu");
+  return asked == "one" ? GraphsOf::all_gpus : GraphsOf::each_gpu;
 }
 
 bool take_graphs_of_several_gpus(MemorySpace& space, int gpu, MemorySpace& other_space,

@@ -1,9 +1,8 @@
 #include "cuda/launch_thread.h"
 
-#include <signal.h>
-
 #include <utility>
 
+#include "core/base/signals_blocked.h"
 #include "core/base/spin_lock.h"
 #include "core/device/fork_guard.h"
 
@@ -33,17 +32,8 @@ void wait_while(const std::atomic<std::uint32_t>& state, std::uint32_t value) no
 }  // namespace
 
 LaunchThread::LaunchThread(int gpu) : gpu_(gpu) {
-  // Signals are for the program's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { loop(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { loop(); });
 }
 
 LaunchThread::~LaunchThread() {

@@ -154,12 +154,7 @@ class Stages {
 }  // namespace
 
 bool link_is_staged() {
-  static const bool staged = [] {
-    const std::string asked = env::text(env::Var::link);
-    if (asked == "staged") return true;
-    if (asked == "direct") return false;
-    throw ValueError("SHMAP_LINK=\"" + asked + "\": accepted are direct and staged");
-  }();
+  static const bool staged = env::text(env::Var::link) == "staged";
   return staged;
 }
 

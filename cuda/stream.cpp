@@ -127,11 +127,13 @@ Event CudaStream::enqueue(const Task& task, std::span<const Event> waits) {
   return backend_.submit({&self, 1}, task, waits);
 }
 
-bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/) noexcept { return calls_at_enqueue(); }
+bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/,
+                              const detail::ThreadState& thread) noexcept {
+  return calls_at_enqueue(thread);
+}
 
 // Not while this thread captures: a graph's nodes may read what the args hold.
-bool CudaStream::calls_at_enqueue() noexcept {
-  const detail::ThreadState& thread = detail::thread_state;
+bool CudaStream::calls_at_enqueue(const detail::ThreadState& thread) noexcept {
   return thread.capture == nullptr && thread.task == nullptr && !forked();
 }
 

@@ -23,8 +23,8 @@ class CudaStream final : public Stream {
   // drops the args, unless this thread captures. While it captures the graph keeps them, since its
   // nodes may read host memory of theirs, and an error of task.run is thrown from here.
   Event enqueue(const Task& task, std::span<const Event> waits) override;
-  bool runs_at_once(std::int64_t cost_ns) noexcept override;
-  bool calls_at_enqueue() noexcept override;
+  bool runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
+  bool calls_at_enqueue(const detail::ThreadState& thread) noexcept override;
   Event record() override;
   bool idle() noexcept override;
 

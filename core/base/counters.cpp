@@ -5,8 +5,6 @@
 namespace shmap {
 namespace detail {
 
-constinit thread_local CounterBlock* counter_block = nullptr;
-
 namespace {
 
 // Never destroyed: threads count until the process ends.
@@ -27,7 +25,7 @@ struct BlockReturn {
     if (block == nullptr) return;
     std::lock_guard lock(block_list().mutex);
     block->taken = false;
-    counter_block = nullptr;
+    thread_state.counters = nullptr;
   }
 };
 
@@ -53,7 +51,7 @@ CounterBlock* register_counter_block() {
   }
   block->taken = true;
   give_back.block = block;
-  counter_block = block;
+  thread_state.counters = block;
   return block;
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "core/base/thread_state.h"
 #include "shmap/counters.h"
 
 namespace shmap {
@@ -27,18 +28,18 @@ struct CounterBlock {
   CounterBlock* next = nullptr;  // blocks are never freed: a finished thread's is reused
 };
 
-extern constinit thread_local CounterBlock* counter_block
-    __attribute__((tls_model("initial-exec")));
 CounterBlock* register_counter_block();  // gives this thread its block
+
+inline CounterBlock& counter_block(const ThreadState& thread = thread_state) {
+  return thread.counters != nullptr ? *thread.counters : *register_counter_block();
+}
 
 }  // namespace detail
 
-// Adds n. About a nanosecond, any thread.
-inline void count(Counter which, std::int64_t n = 1) {
-  detail::CounterBlock* block = detail::counter_block;
-  if (block == nullptr) [[unlikely]]
-    block = detail::register_counter_block();
-  auto& value = block->values[static_cast<int>(which)];
+// Adds n. A few nanoseconds, any thread; `thread` is the calling one's.
+inline void count(Counter which, std::int64_t n = 1,
+                  const detail::ThreadState& thread = detail::thread_state) {
+  auto& value = detail::counter_block(thread).values[static_cast<int>(which)];
   value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
@@ -47,14 +48,14 @@ inline void count(Counter which, std::int64_t n = 1) {
 struct CounterDelta {
   std::int64_t values[kCounters] = {};
   void add() const {
+    const detail::ThreadState& thread = detail::thread_state;
     for (int i = 0; i < kCounters; ++i)
-      if (values[i] != 0) count(static_cast<Counter>(i), values[i]);
+      if (values[i] != 0) count(static_cast<Counter>(i), values[i], thread);
   }
 };
 class UncountedScope {
  public:
-  UncountedScope() {
-    count(Counter::syncs, 0);  // this thread has its block from here on
+  UncountedScope() : block_(detail::counter_block()) {
     for (int i = 0; i < kCounters; ++i) before_.values[i] = load(i);
   }
   ~UncountedScope() { take(); }
@@ -65,15 +66,14 @@ class UncountedScope {
     CounterDelta delta;
     for (int i = 0; i < kCounters; ++i) {
       delta.values[i] = load(i) - before_.values[i];
-      detail::counter_block->values[i].store(before_.values[i], std::memory_order_relaxed);
+      block_.values[i].store(before_.values[i], std::memory_order_relaxed);
     }
     return delta;
   }
 
  private:
-  static std::int64_t load(int i) {
-    return detail::counter_block->values[i].load(std::memory_order_relaxed);
-  }
+  std::int64_t load(int i) const { return block_.values[i].load(std::memory_order_relaxed); }
+  detail::CounterBlock& block_;  // of the thread that made this
   CounterDelta before_;
 };
 

@@ -24,7 +24,7 @@ constexpr Variable kTable[] = {
     {Var::devices, "SHMAP_DEVICES", Kind::text, "",
      "cpu:N, cpu:N/SPACES, cuda, cuda:ID,ID,…, cuda:IDxN, cuda:IDxN/SPACES",
      "the devices of this process; unset: cuda where a GPU answers, else cpu:8", 0, 0},
-    {Var::executor, "SHMAP_EXECUTOR", Kind::text, "async", "inline, async, seeded, seeded:N",
+    {Var::executor, "SHMAP_EXECUTOR", Kind::choice, "async", "inline, async, seeded, seeded:N",
      "how CPU tasks run: at once, on workers, or in an order drawn from seed N", 0, 0},
     {Var::workers, "SHMAP_WORKERS", Kind::integer, "", "a count from 1 to 4096",
      "CPU worker threads; unset: as many as there are cores to run on", 1, 4096},
@@ -54,13 +54,13 @@ constexpr Variable kTable[] = {
      "the NVRTC that compiles fused kernels; unset: the system's", 0, 0},
     {Var::cache_dir, "SHMAP_CACHE_DIR", Kind::text, "", "a folder, or off",
      "where compiled kernels are kept for the next process; unset: ~/.cache/shmap", 0, 0},
-    {Var::communicator, "SHMAP_COMMUNICATOR", Kind::text, "auto", "auto, in_process, nccl",
+    {Var::communicator, "SHMAP_COMMUNICATOR", Kind::choice, "auto", "auto, in_process, nccl",
      "what carries collectives; auto: by the devices and the operation", 0, 0},
-    {Var::graphs, "SHMAP_GRAPHS", Kind::text, "auto", "auto, one, per_gpu",
+    {Var::graphs, "SHMAP_GRAPHS", Kind::choice, "auto", "auto, one, per_gpu",
      "what a plan of several GPUs is replayed as: one graph of all, or one for each GPU; auto: one "
      "where the driver takes it",
      0, 0},
-    {Var::link, "SHMAP_LINK", Kind::text, "direct", "direct, staged",
+    {Var::link, "SHMAP_LINK", Kind::choice, "direct", "direct, staged",
      "how copies go between memory spaces of GPUs: directly, or through pinned host memory", 0, 0},
     {Var::tf32, "SHMAP_TF32", Kind::flag, "0", kFlagForms,
      "GPUs' matrix products of f32 round their operands to TF32", 0, 1},
@@ -71,6 +71,9 @@ constexpr Variable kTable[] = {
     {Var::fuse_products, "SHMAP_FUSE_PRODUCTS", Kind::flag, "1", kFlagForms,
      "jit makes a GPU's matrix product and what is added to it, its activation or the update "
      "that it is one call",
+     0, 1},
+    {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
+     "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},
 };
 
@@ -110,6 +113,21 @@ bool to_flag(const Variable& v, std::string_view s) {
     if (equal_ignoring_case(s, word)) return false;
   }
   refuse(v, s);
+}
+
+// One of the comma-separated words of v.forms; "word:N" stands for the word with any number.
+bool is_choice(const Variable& v, std::string_view s) {
+  for (std::string_view rest = v.forms; !rest.empty();) {
+    const std::string_view form = rest.substr(0, rest.find(", "));
+    rest = form.size() == rest.size() ? std::string_view() : rest.substr(form.size() + 2);
+    if (s == form) return !form.ends_with(":N");
+    if (!form.ends_with(":N") || !s.starts_with(form.substr(0, form.size() - 1))) continue;
+    const std::string_view digits = s.substr(form.size() - 1);
+    std::uint64_t n = 0;
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    if (error == std::errc() && end == digits.data() + digits.size()) return true;
+  }
+  return false;
 }
 
 std::int64_t to_integer(const Variable& v, std::string_view s) {
@@ -169,6 +187,9 @@ void check_value(const Variable& v) {
   switch (v.kind) {
     case Kind::text:
       break;  // its owner reads it
+    case Kind::choice:
+      if (!is_choice(v, value)) refuse(v, value);
+      break;
     case Kind::flag:
       to_flag(v, value);
       break;
@@ -190,6 +211,7 @@ std::span<const Variable> table() { return kTable; }
 
 std::string text(Var var) {
   const Variable& v = row(var);
+  check_value(v);
   const char* value = raw(v);
   return value != nullptr ? value : v.default_value;
 }

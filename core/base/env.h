@@ -30,16 +30,17 @@ enum class Var : std::uint8_t {
   time_gemms,
   attention,
   fuse_products,
+  alone,
 };
 
-enum class Kind : std::uint8_t { text, flag, integer, bytes, seconds };
+enum class Kind : std::uint8_t { text, choice, flag, integer, bytes, seconds };
 
 struct Variable {
   Var var;
   const char* name;           // SHMAP_…
   Kind kind;                  // how its value is read
   const char* default_value;  // as one would write it; "" where it depends on the machine
-  const char* forms;          // the accepted forms, for error texts
+  const char* forms;          // the accepted forms, for error texts; of a choice, one of its words
   const char* doc;
   double min, max;  // of integer, bytes, seconds
 };
@@ -48,7 +49,7 @@ std::span<const Variable> table();
 
 // The value, or the default where the variable is unset or empty. Each throws ValueError, which
 // quotes the value and names the accepted forms, where it cannot be read. The kind must match.
-std::string text(Var);
+std::string text(Var);      // of a text or a choice
 bool flag(Var);             // 0 1 false true off on no yes
 std::int64_t integer(Var);  // -1 where unset and without a default
 std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 where unset

@@ -1,8 +1,10 @@
 #include "core/base/fault.h"
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <iterator>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -37,10 +39,14 @@ State& state() {
   return *s;
 }
 
+// Where there are fault points: a site that is none of them would never be reached.
+constexpr std::string_view kSites[] = {"allocate", "collective", "kernel", "read"};
+
 [[noreturn]] void refuse(std::string_view given) {
   throw ValueError("fault \"" + std::string(given.substr(0, 80)) +
-                   "\" cannot be read: accepted is site[@device][#n]:action with action throw, "
-                   "stop, sleep, sleep=MILLISECONDS, nan, oom or short_read; several are separated "
+                   "\" cannot be read: accepted is site[@device][#n]:action with site allocate, "
+                   "collective, kernel or read, and action throw, stop, sleep, sleep=MILLISECONDS, "
+                   "nan, oom or short_read; several are separated "
                    "by commas (SHMAP_FAULT)");
 }
 
@@ -66,7 +72,7 @@ Fault parse(std::string_view text) {
     fault.device = number<int>(where.substr(at + 1), text);
     where = where.substr(0, at);
   }
-  if (where.empty()) refuse(text);
+  if (std::ranges::find(kSites, where) == std::end(kSites)) refuse(text);
   fault.site = where;
   if (what.starts_with("sleep=")) {
     fault.milliseconds = number<std::int64_t>(what.substr(6), text);

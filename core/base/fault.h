@@ -29,6 +29,7 @@ inline bool armed() noexcept { return detail::armed.load(std::memory_order_relax
 
 // Arms the faults of a SHMAP_FAULT text, instead of those armed before; "" disarms. A fault is
 //   site[@device][#n]:action    throw, stop, sleep or sleep=MILLISECONDS, nan, oom, short_read
+// with a site of the table in fault.cpp, which a new fault point is entered in.
 // n-th: only the n-th time that the site is reached, from 1 (each time, without). Several are
 // separated by commas. ValueError where it cannot be read.
 void arm(std::string_view text);

@@ -5,9 +5,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
+#include "core/base/signals_blocked.h"
 #include "core/base/spin_lock.h"
 #include "core/base/warning.h"
 #include "core/cpu/graph.h"
@@ -38,7 +42,8 @@ void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
 }
 
 ExecutorOptions completed(ExecutorOptions options) {
-  if (options.workers <= 0) options.workers = available_cores();
+  options.cores = available_cores();
+  if (options.workers <= 0) options.workers = options.cores;
   options.max_in_flight = std::max(options.max_in_flight, 8);
   return options;
 }
@@ -55,6 +60,7 @@ Executor::Executor(const ExecutorOptions& options)
       random_state_(options_.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du),
       failures_(options_.mode == Mode::seeded ? "\n  repeat with " + repro() : "") {
   watch_forks();
+  threads_.reserve(static_cast<std::size_t>(options_.workers));
   if (options_.mode == Mode::seeded) reserve_ready(options_.max_in_flight + 64);
 }
 
@@ -77,18 +83,26 @@ void Executor::start_workers() {
   if (started_.exchange(true)) return;
   std::lock_guard lock(mutex_);
   if (stopping_) return;
+  const SignalsBlocked blocked;
   try {
     threads_.reserve(static_cast<std::size_t>(options_.workers));
     for (int i = 0; i < options_.workers; ++i) {
       Worker& w = threads_.emplace_back();
       w.thread = std::thread([this, &w] { worker(w); });
     }
+  } catch (const std::bad_alloc&) {
+    if (!threads_.empty() && !threads_.back().thread.joinable()) threads_.pop_back();
+    if (threads_.empty()) started_.store(false);  // the next task tries again
   } catch (const std::system_error& e) {
     threads_.pop_back();
     // Fewer will do; none would leave what nobody waits for undone.
     if (threads_.empty()) {
-      warn(std::string("no worker thread could be started (") + e.what() +
-           "): tasks run while their results are waited for");
+      char text[256];
+      std::snprintf(text, sizeof text,
+                    "no worker thread could be started (%s): tasks run while their results are "
+                    "waited for",
+                    e.what());
+      warn(text);
     }
   }
 }
@@ -423,7 +437,7 @@ bool Executor::help(const Node* until) {
 }
 
 void Executor::worker(Worker& self) noexcept {
-  const int max_spinners = std::min(options_.workers, available_cores()) - 1;
+  const int max_spinners = std::min(options_.workers, options_.cores) - 1;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     Part part;

@@ -9,16 +9,22 @@
 #include <thread>
 
 #include "core/base/env.h"
-#include "shmap/error.h"
+#include "core/cpu/cgroup.h"
 
 namespace shmap::cpu {
 
-int available_cores() noexcept {
+namespace {
+
+int affinity_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
+
+}  // namespace
+
+int available_cores() { return std::min(affinity_cores(), whole_cores(cgroup_cpus("/"))); }
 
 ExecutorOptions ExecutorOptions::from_environment() {
   ExecutorOptions options;
@@ -28,19 +34,7 @@ ExecutorOptions ExecutorOptions::from_environment() {
     options.mode = Mode::inline_;
   } else if (mode == "seeded" || mode.starts_with("seeded:")) {
     options.mode = Mode::seeded;
-    if (mode != "seeded") {
-      const std::string_view digits = mode.substr(7);
-      auto [end, error] =
-          std::from_chars(digits.data(), digits.data() + digits.size(), options.seed);
-      if (error != std::errc() || end != digits.data() + digits.size()) {
-        throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
-                         "\": the seed is not a number; accepted are inline, async, seeded, "
-                         "seeded:N");
-      }
-    }
-  } else if (mode != "async") {
-    throw ValueError("SHMAP_EXECUTOR=\"" + text.substr(0, 80) +
-                     "\" is no executor; accepted are inline, async, seeded, seeded:N");
+    if (mode != "seeded") std::from_chars(text.data() + 7, text.data() + text.size(), options.seed);
   }
   if (const std::int64_t n = env::integer(env::Var::workers); n > 0) {
     options.workers = static_cast<int>(n);

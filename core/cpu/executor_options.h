@@ -14,6 +14,7 @@ struct ExecutorOptions {
   Mode mode = Mode::async;
   std::uint64_t seed = 0;
   int workers = 0;  // 0: as many as there are cores that this process may run on
+  int cores = 0;    // those; the executor asks
   double warn_sec = 30, timeout_sec = 600;  // of a wait; 0: never
   int max_in_flight = 4096;                 // tasks beyond which enqueueing runs some first
   // Work up to this runs at enqueue: handing it over costs a wake-up, some 20 us to a parked
@@ -25,6 +26,7 @@ struct ExecutorOptions {
   static ExecutorOptions from_environment();
 };
 
-int available_cores() noexcept;  // that the affinity mask of this process allows
+// As many as the affinity mask of this thread and the CPU quota of this process's cgroups allow.
+int available_cores();
 
 }  // namespace shmap::cpu

@@ -38,26 +38,23 @@ bool CpuStream::quiet() noexcept {
 
 bool CpuStream::idle() noexcept { return !capturing() && quiet(); }
 
-bool CpuStream::runs_at_once(std::int64_t cost_ns) noexcept {
-  const detail::ThreadState& thread = detail::thread_state;
+bool CpuStream::runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept {
   return thread.capture == nullptr && thread.task == nullptr &&
          cost_ns <= executor_.inline_below_ns() && quiet() && !forked();
 }
 
-bool CpuStream::overtakes(std::int64_t cost_ns) noexcept {
+bool CpuStream::overtakes(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept {
   constexpr std::int64_t kTiny = 100;
-  const detail::ThreadState& thread = detail::thread_state;
   return cost_ns <= kTiny && thread.capture == nullptr && thread.task == nullptr &&
          cost_ns <= executor_.inline_below_ns() && !forked();
 }
 
-Event CpuStream::run_at_once(const Task& task) {
+Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
   const Dropper dropper(task);
   if (timeline_sink() != nullptr || task.foreign) [[unlikely]] {
     Ref<Failure> failure = executor_.run_here(task, *this, {});
     return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
   }
-  detail::ThreadState& thread = detail::thread_state;
   thread.task = task.name;
   try {
     for (int part = 0; part < task.parts; ++part) {
@@ -75,7 +72,9 @@ Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
   const bool ready = std::all_of(waits.begin(), waits.end(), [](const Event& e) {
     return e.record() == nullptr || e.record()->query() == Completion::done;
   });
-  if (ready && task.run != nullptr && runs_at_once(task.cost_ns)) return run_at_once(task);
+  detail::ThreadState& thread = detail::thread_state;
+  if (ready && task.run != nullptr && runs_at_once(task.cost_ns, thread))
+    return run_at_once(task, thread);
   CpuStream* self = this;
   return enqueue_slow(executor_, {&self, 1}, task, waits);
 }

@@ -15,9 +15,9 @@ class CpuStream final : public Stream {
   Event enqueue(const Task& task, std::span<const Event> waits) override;
   Event record() override;
   bool idle() noexcept override;
-  bool runs_at_once(std::int64_t cost_ns) noexcept override;
-  bool overtakes(std::int64_t cost_ns) noexcept override;
-  Event run_at_once(const Task& task) override;
+  bool runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
+  bool overtakes(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
+  Event run_at_once(const Task& task, detail::ThreadState& thread) override;
 
   // The event of the last task, which may fail; done where there is none pending.
   Event last_event() noexcept { return quiet() ? Event() : Event(last_); }

@@ -9,13 +9,14 @@ namespace shmap::cpu {
 class TaskScope {
  public:
   explicit TaskScope(const char* name) noexcept
-      : outer_(std::exchange(detail::thread_state.task, name)) {}
-  ~TaskScope() { detail::thread_state.task = outer_; }
+      : thread_(detail::thread_state), outer_(std::exchange(thread_.task, name)) {}
+  ~TaskScope() { thread_.task = outer_; }
   TaskScope(const TaskScope&) = delete;
   TaskScope& operator=(const TaskScope&) = delete;
 
  private:
-  const char* outer_;
+  detail::ThreadState& thread_;
+  const char* const outer_;
 };
 
 }  // namespace shmap::cpu

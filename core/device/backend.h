@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "core/base/intrusive.h"
+#include "core/base/thread_state.h"
 #include "core/device/graph.h"
 #include "core/device/memory_space.h"
 #include "core/device/stream.h"
@@ -128,20 +129,13 @@ class CaptureScope {
   Backend* backend_;
 };
 
-namespace detail {
-class CaptureMemory;  // core/device/plan_memory.h
-struct ThreadState {
-  const char* task = nullptr;       // the name of the task that runs on this thread
-  void* capture = nullptr;          // the capture of this thread
-  CaptureMemory* memory = nullptr;  // what it may allocate from while it captures
-  bool stops_devices = false;       // if it is the main thread: when it ends
-};
-extern constinit thread_local ThreadState thread_state __attribute__((tls_model("initial-exec")));
-}  // namespace detail
-
 // True while this thread runs a task: then array operations, waits and enqueueing are errors.
-inline bool in_task() noexcept { return detail::thread_state.task != nullptr; }
+inline bool in_task(const detail::ThreadState& thread = detail::thread_state) noexcept {
+  return thread.task != nullptr;
+}
 // True while this thread captures.
-inline bool capturing() noexcept { return detail::thread_state.capture != nullptr; }
+inline bool capturing(const detail::ThreadState& thread = detail::thread_state) noexcept {
+  return thread.capture != nullptr;
+}
 
 }  // namespace shmap

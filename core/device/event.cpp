@@ -30,8 +30,4 @@ void SubmitMutex::throw_in_task() {
       "': a kernel or callback cannot start others or wait for them; hand it what it needs");
 }
 
-namespace detail {
-constinit thread_local ThreadState thread_state;
-}
-
 }  // namespace shmap

@@ -37,31 +37,36 @@ std::exception_ptr annotate(const std::exception_ptr& error, const std::string& 
 
 }  // namespace
 
+FailureLog::FailureLog(std::string note)
+    : note_(std::move(note)), out_of_memory_(make_ref<Failure>()) {
+  out_of_memory_->error =
+      std::make_exception_ptr(OutOfMemory("no memory left to keep a task's error in"));
+  failures_.reserve(kMaxKept);
+}
+
 Ref<Failure> FailureLog::add(std::exception_ptr error) noexcept {
-  constexpr std::size_t kMaxKept = 64;
+  if (!note_.empty()) {
+    try {
+      error = annotate(error, note_);
+    } catch (const std::bad_alloc&) {  // then without the note
+    }
+  }
   Ref<Failure> failure;
   try {
-    if (!note_.empty()) error = annotate(error, note_);
     failure = make_ref<Failure>();
-    failure->error = std::move(error);
-    std::lock_guard lock(mutex_);
-    std::erase_if(failures_, [](const Ref<Failure>& f) { return f->reported.load(); });
-    if (failures_.size() < kMaxKept) failures_.push_back(failure);
   } catch (const std::bad_alloc&) {
-    // Without memory for the record of it, the error is that there is no memory.
-    static Failure* const out_of_memory = [] {
-      auto* f = new Failure;
-      f->error = std::make_exception_ptr(OutOfMemory("no memory left to keep a task's error in"));
-      f->add_ref();
-      return f;
-    }();
-    if (failure.get() == nullptr) failure = Ref<Failure>(out_of_memory);
+    return out_of_memory_;
   }
+  failure->error = std::move(error);
+  std::lock_guard lock(mutex_);
+  std::erase_if(failures_, [](const Ref<Failure>& f) { return f->reported.load(); });
+  if (failures_.size() < kMaxKept) failures_.push_back(failure);
   return failure;
 }
 
 void FailureLog::rethrow_unreported() {
   std::vector<Ref<Failure>> failures;
+  failures.reserve(kMaxKept);
   {
     std::lock_guard lock(mutex_);
     failures.swap(failures_);

@@ -21,16 +21,19 @@ struct Failure : RefCounted {
 class FailureLog {
  public:
   // The note goes at the end of each error's text.
-  explicit FailureLog(std::string note) : note_(std::move(note)) {}
-  // The failure of a task that threw `error`.
+  explicit FailureLog(std::string note);
+  // The failure of a task that threw `error`. Where there is no memory left to keep it in, the one
+  // that says so, which was made beforehand.
   Ref<Failure> add(std::exception_ptr error) noexcept;
   // Rethrows the first that nobody was told of, and forgets them all.
   void rethrow_unreported();
 
  private:
+  static constexpr std::size_t kMaxKept = 64;
   const std::string note_;
+  Ref<Failure> out_of_memory_;
   std::mutex mutex_;
-  std::vector<Ref<Failure>> failures_;
+  std::vector<Ref<Failure>> failures_;  // with room for all of them
 };
 
 }  // namespace shmap

@@ -88,8 +88,8 @@ std::int64_t MemorySpace::rounded(std::int64_t bytes) noexcept {
   return bytes > kMaxBytes ? bytes : size_class(bytes).bytes;
 }
 
-BufferRef MemorySpace::allocate(std::int64_t bytes, For whom) {
-  if (capturing()) [[unlikely]]
+BufferRef MemorySpace::allocate(std::int64_t bytes, For whom, const detail::ThreadState& thread) {
+  if (capturing(thread)) [[unlikely]]
     return allocate_captured(bytes);
   if (forked()) [[unlikely]]
     throw_forked();
@@ -101,7 +101,7 @@ BufferRef MemorySpace::allocate(std::int64_t bytes, For whom) {
   if (bytes > kMaxBytes) [[unlikely]] {
     throw_out_of_memory(bytes, "no memory is that large");
   }
-  count(Counter::allocations);
+  count(Counter::allocations, 1, thread);
   const SizeClass size = size_class(bytes);
   lock_.lock();
   Buffer* foreign = pending_head_ != nullptr ? reclaim_locked(4) : nullptr;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/base/spin_lock.h"
+#include "core/base/thread_state.h"
 #include "core/device/buffer.h"
 
 namespace shmap {
@@ -35,7 +36,9 @@ class MemorySpace {
   //
   // For tasks alone, a space whose tasks are ordered on the device may hand out memory that was
   // freed with work pending: what is pending are uses() of the new buffer.
-  BufferRef allocate(std::int64_t bytes, For whom = For::anybody);
+  // `thread` is the calling one's.
+  BufferRef allocate(std::int64_t bytes, For whom = For::anybody,
+                     const detail::ThreadState& thread = detail::thread_state);
   // Wraps memory of someone else, which stays valid until deleter(context) is called: when the last
   // owner went and the work is done. It does not count as in use, and nothing writes to it. The
   // deleter is not null.

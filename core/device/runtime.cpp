@@ -12,6 +12,7 @@
 #include "core/base/env.h"
 #include "core/base/fault.h"
 #include "core/device/fork_guard.h"
+#include "core/device/launcher.h"
 #include "core/device/registry.h"
 #include "shmap/error.h"
 
@@ -41,12 +42,15 @@ BeforeStop& before_stop() {
 // Nothing in a forked child, which has no threads but its own.
 void stop_backends() noexcept {
   if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
-    std::vector<void (*)() noexcept> list;
-    {
-      std::lock_guard lock(before_stop().mutex);
-      list = before_stop().run;
+    for (std::size_t i = 0;; ++i) {  // one by one: a copy would want memory
+      void (*run)() noexcept = nullptr;
+      {
+        std::lock_guard lock(before_stop().mutex);
+        if (i < before_stop().run.size()) run = before_stop().run[i];
+      }
+      if (run == nullptr) break;
+      run();
     }
-    for (void (*run)() noexcept : list) run();
     for (const auto& backend : r->backends()) backend->stop();
   }
 }
@@ -115,6 +119,9 @@ Runtime& start_runtime(const Options* options) {
     return *running;
   }
   env::check();
+  // Read whole also where `options` are stronger.
+  if (const std::string set = env::text(env::Var::devices); !set.empty()) DeviceSpec::parse(set);
+  refuse_several_processes();
   if (const std::string faults = env::text(env::Var::fault); !faults.empty()) fault::arm(faults);
   watch_forks();
   // In a forked child runtime() takes the slow way, which throws, before any lock is taken.

@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 
+#include "core/base/thread_state.h"
 #include "core/device/event.h"
 
 namespace shmap {
@@ -63,17 +64,30 @@ class Stream {
   virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
   // True where enqueue() of a task of that cost, with nothing to wait for, would run it before it
   // returns: the args of such a task may lie on the stack. The caller holds the submit mutex.
-  virtual bool runs_at_once(std::int64_t /*cost_ns*/) noexcept { return false; }
+  // `thread`, here and below, is the calling one's.
+  virtual bool runs_at_once(std::int64_t /*cost_ns*/,
+                            const detail::ThreadState& /*thread*/ = detail::thread_state) noexcept {
+    return false;
+  }
   // The same of a task that only its waits order, and not what is pending here: true where it is so
   // small that putting it into the queue would cost more.
-  virtual bool overtakes(std::int64_t /*cost_ns*/) noexcept { return false; }
+  virtual bool overtakes(std::int64_t /*cost_ns*/,
+                         const detail::ThreadState& /*thread*/ = detail::thread_state) noexcept {
+    return false;
+  }
   // True where enqueue() calls a task before it returns, whatever the task waits for, since what it
   // calls only puts work into a queue of the hardware, which does the waiting: then the args of
   // every task may lie on the stack. The caller holds the submit mutex.
-  virtual bool calls_at_enqueue() noexcept { return false; }
+  virtual bool calls_at_enqueue(
+      const detail::ThreadState& /*thread*/ = detail::thread_state) noexcept {
+    return false;
+  }
   // enqueue() without waits of a task of which one of the first two has just said so, and cheaper:
   // runs it, and returns a done or failed event.
-  virtual Event run_at_once(const Task& task) { return enqueue(task, {}); }
+  virtual Event run_at_once(const Task& task,
+                            detail::ThreadState& /*thread*/ = detail::thread_state) {
+    return enqueue(task, {});
+  }
   // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
   virtual Event record() = 0;
   // True where nothing is pending. The caller holds the submit mutex.

@@ -12,7 +12,9 @@ std::map<std::string, Primitive*, std::less<>>& table() {
 }  // namespace
 
 void register_primitive(Primitive& primitive) {
-  if (!table().emplace(primitive.name, &primitive).second) {
+  const auto [there, is_new] = table().emplace(primitive.name, &primitive);
+  // The same one again: the registration that failed half-way, for want of memory, is repeated.
+  if (!is_new && there->second != &primitive) {
     throw ValueError(std::string("primitive '") + primitive.name +
                      "' is registered already: give it another name");
   }

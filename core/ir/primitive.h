@@ -155,8 +155,9 @@ struct Primitive {
 };
 
 // Every primitive by name, for printing, for the coverage test and for users' look-ups.
-// Registration is explicit: each block's register function calls this once; a second of the same
-// name is an Error.
+// Registration is explicit: each block's register function calls this. Throws ValueError where
+// another primitive has that name; the same one may come again, since what registers at the first
+// use is repeated as a whole where memory ran out in the middle of it.
 void register_primitive(Primitive& primitive);
 Primitive* find_primitive(std::string_view name);  // null where there is none
 std::vector<const Primitive*> all_primitives();    // by name

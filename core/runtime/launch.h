@@ -64,8 +64,8 @@ inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* co
 }
 // Throws where this thread runs a task: a kernel or callback on a worker has no trace, and an op in
 // it would wait for the very lock that its caller may hold.
-inline void refuse_in_task(const char* what) {
-  if (in_task()) [[unlikely]]
+inline void refuse_in_task(const char* what, const ThreadState& thread = thread_state) {
+  if (in_task(thread)) [[unlikely]]
     throw_in_task(what);
 }
 // What a task that reads and writes these buffers has to wait for.
@@ -93,10 +93,11 @@ void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Bu
     (*static_cast<Work*>(args))(context.part, context.parts, context.native);
   };
   Event event;
-  if (waits.empty() && site.stream->runs_at_once(site.cost_ns)) {
+  detail::ThreadState& thread = detail::thread_state;
+  if (waits.empty() && site.stream->runs_at_once(site.cost_ns, thread)) {
     task.args = &work;
-    event = site.stream->run_at_once(task);
-  } else if (site.stream->calls_at_enqueue()) {
+    event = site.stream->run_at_once(task, thread);
+  } else if (site.stream->calls_at_enqueue(thread)) {
     task.args = &work;
     event = site.stream->enqueue(task, waits);
   } else {

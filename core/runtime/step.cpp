@@ -88,9 +88,11 @@ void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 // What happens in one leader's place of the table: run() for each of them in turn.
 class LeaderLaunch {
  public:
+  // On the thread of which `thread` is the state.
   LeaderLaunch(const Step& step, Types out_types, std::span<StoredNode* const> out,
-               const Cohorts& cohorts)
+               const Cohorts& cohorts, detail::ThreadState& thread)
       : step_(step),
+        thread_(thread),
         out_types_(out_types),
         out_(out),
         cohorts_(cohorts),
@@ -117,15 +119,15 @@ class LeaderLaunch {
     Waits waits;
     if (!detail::nothing_pending(reads(), writes()))
       detail::collect_waits(reads(), writes(), waits);
-    const bool at_once =
-        waits.empty() && (stream.runs_at_once(task_.cost_ns) || stream.overtakes(task_.cost_ns));
-    if (at_once || stream.calls_at_enqueue()) {
+    const bool at_once = waits.empty() && (stream.runs_at_once(task_.cost_ns, thread_) ||
+                                           stream.overtakes(task_.cost_ns, thread_));
+    if (at_once || stream.calls_at_enqueue(thread_)) {
       Task task = task_;
       task.args = this;
       task.run = run_here;
       task.describe = describe_here;
-      return finish(at_once ? stream.run_at_once(task) : stream.enqueue(task, waits), reads(),
-                    writes());
+      return finish(at_once ? stream.run_at_once(task, thread_) : stream.enqueue(task, waits),
+                    reads(), writes());
     }
     enqueue(device, stream, waits);
   }
@@ -166,7 +168,7 @@ class LeaderLaunch {
       if (o == 0 && reused >= 0) {
         block = stored_of(step_.in[static_cast<std::size_t>(reused)])->blocks()[position];
       } else {
-        block.buffer = space.allocate(out_types_[o].nbytes(), MemorySpace::For::tasks);
+        block.buffer = space.allocate(out_types_[o].nbytes(), MemorySpace::For::tasks, thread_);
         block.offset = 0;
       }
       results_[o] = block.data();
@@ -270,7 +272,7 @@ class LeaderLaunch {
       // Behind a reader that is still to run the result would have to wait, and fail where that
       // one fails, which it has nothing to do with. (A captured graph fails as a whole, and there
       // all readers are still to run.)
-      if (!capturing() && !all_read(*block.buffer)) continue;
+      if (!capturing(thread_) && !all_read(*block.buffer)) continue;
       if (!owned_alone(*node, position)) continue;
       return static_cast<int>(i);
     }
@@ -330,6 +332,7 @@ class LeaderLaunch {
   }
 
   const Step& step_;
+  detail::ThreadState& thread_;
   Types out_types_;
   std::span<StoredNode* const> out_;
   const Cohorts& cohorts_;
@@ -401,19 +404,21 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
 }  // namespace
 
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
-  detail::refuse_in_task(step.primitive.name);
+  detail::ThreadState& thread = detail::thread_state;
+  detail::refuse_in_task(step.primitive.name, thread);
   if (run_as_view(step, out_types, out)) return;
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
   if (run_as_dynamic_view(step, out_types, out)) {
     // Whether it was there in time is chance; the counter does not show it.
-    return count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()));
+    return count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()),
+                 thread);
   }
-  LeaderLaunch leader(step, out_types, out, cohorts);
+  LeaderLaunch leader(step, out_types, out, cohorts, thread);
   {
     std::lock_guard lock(step.mesh.backend().submit_mutex());
     for (std::uint32_t position : cohorts.leaders) leader.run(position);
   }
-  count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()));
+  count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()), thread);
   if (!cohorts.identity) {
     for (StoredNode* node : out) {
       const std::span<Block> blocks = node->blocks();

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <tuple>
 
 #include "shmap/error.h"
 
@@ -38,6 +39,7 @@ TEST_F(EnvTest, TheTableIsWhole) {
     unsetenv(v.name);
     switch (v.kind) {  // each default can be read
       case Kind::text:
+      case Kind::choice:
         text(v.var);
         break;
       case Kind::flag:
@@ -137,6 +139,32 @@ TEST_F(EnvTest, ReadsEachKind) {
   }
   set("SHMAP_CHECK_NANS", "maybe");
   EXPECT_THROW(flag(Var::check_nans), ValueError);
+}
+
+TEST_F(EnvTest, AChoiceIsOneOfItsWords) {
+  for (const char* name : {"SHMAP_GRAPHS", "SHMAP_COMMUNICATOR", "SHMAP_LINK", "SHMAP_EXECUTOR"}) {
+    for (const char* bad : {"x", "auto,", "Auto", " auto", "seeded:", "seeded:N", "seeded:-1",
+                            "seeded:1x", "seeded:18446744073709551616", "async, seeded"}) {
+      set(name, bad);
+      try {
+        check();
+        ADD_FAILURE() << name << "=" << bad;
+      } catch (const ValueError& e) {
+        EXPECT_THAT(e.what(), HasSubstr(std::string(name) + "=\"" + bad + "\" cannot be read"));
+      }
+    }
+    unsetenv(name);
+  }
+  for (const auto& [name, value, var] :
+       {std::tuple{"SHMAP_GRAPHS", "per_gpu", Var::graphs},
+        {"SHMAP_COMMUNICATOR", "nccl", Var::communicator},
+        {"SHMAP_LINK", "staged", Var::link},
+        {"SHMAP_EXECUTOR", "inline", Var::executor},
+        {"SHMAP_EXECUTOR", "seeded:18446744073709551615", Var::executor}}) {
+    set(name, value);
+    EXPECT_NO_THROW(check());
+    EXPECT_EQ(text(var), value);
+  }
 }
 
 TEST_F(EnvTest, AnUnknownNameIsAnErrorWithTheNearest) {

@@ -126,7 +126,7 @@ TEST(CudaGpus, SaysWhyThereIsNone) {
   EXPECT_THAT(
       text_of<DeviceError>([&] { chosen_gpus(DeviceSpec::parse("cuda:1,2"), two); }),
       AllOf(HasSubstr("no GPU 2"), HasSubstr("GPU 1, 2 were asked for"), HasSubstr("GPU 0 to 1")));
-  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  EXPECT_STREQ(std::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "32");  // set before main
   setenv("SHMAP_SIM_GPUS", gpus.c_str(), 1);
   shmap_sim::reset();
 }

@@ -5,10 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstddef>
-#include <cstdlib>
 #include <functional>
 #include <new>
 #include <string>
@@ -17,50 +13,14 @@
 #include "shmap/collectives.h"
 #include "shmap/ops.h"
 #include "shmap/shard_map.h"
+#include "tests/support/failing_new.h"
 #include "tests/support/memory_use.h"
-
-namespace {
-
-// How many more allocations succeed before one fails; negative: none fails.
-std::atomic<long> allocations_left{-1};
-std::atomic<bool> one_failed{false};
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (allocations_left.load(std::memory_order_relaxed) >= 0 &&
-      allocations_left.fetch_sub(1, std::memory_order_relaxed) == 0) {
-    one_failed = true;
-    throw std::bad_alloc();
-  }
-  const std::size_t rounded =
-      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
-  void* p = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, rounded)
-                                                  : std::malloc(rounded);
-  if (p == nullptr) throw std::bad_alloc();
-  return p;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes, 1); }
-void* operator new[](std::size_t bytes) { return allocate(bytes, 1); }
-void* operator new(std::size_t bytes, std::align_val_t a) {
-  return allocate(bytes, static_cast<std::size_t>(a));
-}
-void* operator new[](std::size_t bytes, std::align_val_t a) {
-  return allocate(bytes, static_cast<std::size_t>(a));
-}
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
 
 namespace shmap {
 namespace {
 
+using test::FailAt;
+using test::one_failed;
 using Values = std::vector<std::int32_t>;
 
 const Mesh& mesh() {
@@ -101,18 +61,6 @@ const std::vector<Program>& programs() {
   };
   return all;
 }
-
-// Fails the n-th allocation while it lives.
-class FailAt {
- public:
-  explicit FailAt(long n) {
-    one_failed = false;
-    allocations_left = n - 1;
-  }
-  ~FailAt() { allocations_left = -1; }
-  FailAt(const FailAt&) = delete;
-  FailAt& operator=(const FailAt&) = delete;
-};
 
 TEST(HostMemory, MayEndAnywhere) {
   if (devices()[0].kind() != DeviceKind::cpu)

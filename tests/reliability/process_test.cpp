@@ -1,17 +1,25 @@
 // shmap-test: gpu
 // What a process as a whole may do wrong: fork after use, environment variables that cannot be
-// read, one core for all. Each case runs in a child, so that this
-// process never uses a device.
+// read, signals, several processes at once, one core for all. Each case runs in a child, so that
+// this process never uses a device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
+#include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
-#include <string_view>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "shmap/collectives.h"
+#include "shmap/jit.h"
 #include "shmap/ops.h"
 #include "shmap/shard_map.h"
 #include "tests/support/child_process.h"
@@ -25,6 +33,7 @@ using test::executors;
 using test::in_child;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // 4 * (0 + 1 + … + 63) by way of a body and a collective.
 std::int32_t small_program() {
@@ -140,14 +149,172 @@ TEST(Environment, WhatCannotBeReadIsNamed) {
       {"SHMAP_CHECK_NANS", "maybe", {"SHMAP_CHECK_NANS", "maybe"}},
       {"SHMAP_FAULT", "kernel", {"SHMAP_FAULT", "kernel"}},
       {"SHMAP_FAULT", "kernel#0:throw", {"SHMAP_FAULT", "kernel#0:throw"}},
+      {"SHMAP_FAULT", "kernal:throw", {"SHMAP_FAULT", "kernal:throw", "collective, kernel"}},
+      {"SHMAP_GRAPHS", "x", {"SHMAP_GRAPHS", "\"x\"", "auto, one, per_gpu"}},
+      {"SHMAP_COMMUNICATOR", "mpi", {"SHMAP_COMMUNICATOR", "mpi", "auto, in_process, nccl"}},
+      {"SHMAP_LINK", "y", {"SHMAP_LINK", "\"y\"", "direct, staged"}},
+      {"SHMAP_ALONE", "perhaps", {"SHMAP_ALONE", "perhaps"}},
   };
   for (const auto& c : kCases) {
-    if (asks_for_gpus() && std::string_view(c.name) == "SHMAP_EXECUTOR") continue;  // not read
     SCOPED_TRACE(std::string(c.name) + "=" + c.value);
     const ChildResult r = in_child({{c.name, c.value}}, [] { small_program(); });
     EXPECT_EQ(r.exit_code, 1) << r.output << " signal " << r.signal;
     for (const char* fragment : c.fragments) EXPECT_THAT(r.output, HasSubstr(fragment));
   }
+}
+
+TEST(Environment, IsReadWholeAlsoWhereOptionsAreStronger) {
+  const ChildResult r = in_child({{"SHMAP_DEVICES", "tpu:8"}}, [] {
+    int argc = 0;
+    char** argv = nullptr;
+    init(argc, argv, {.devices = "cpu:2"});
+  });
+  EXPECT_EQ(r.exit_code, 1) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("tpu:8"));
+}
+
+// What getenv reads in other threads: the list, the addresses of its entries, and their texts.
+std::vector<std::pair<const char*, std::string>> environment_entries() {
+  std::vector<std::pair<const char*, std::string>> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry, *entry);
+  return entries;
+}
+
+TEST(Environment, IsNotWrittenAfterMainBegan) {
+  for (const char* executor : executors()) {
+    SCOPED_TRACE(executor);
+    const ChildResult r = in_child({{"SHMAP_EXECUTOR", executor}}, [] {
+      char** const list = environ;
+      const auto entries = environment_entries();
+      const auto unchanged = [&](const char* after) {
+        if (environ != list || environment_entries() != entries)
+          throw Error(std::string("the environment was written by ") + after);
+      };
+      devices();
+      unchanged("the start of the runtime");
+      (ones({4}) + 1).block_until_ready();
+      unchanged("the first operation");
+      for (const DType dtype : {f32, f64, bf16}) {
+        const Array x = ones({96, 96}, dtype);
+        matmul(x, x).block_until_ready();
+        unchanged("a product");
+      }
+      jit([](Array x) { return sum(exp(matmul(x, x)), 0); })(ones({64, 64})).block_until_ready();
+      unchanged("a program under jit");
+      if (small_program() != kWanted) throw Error("wrong");
+      unchanged("a collective");
+    });
+    EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  }
+}
+
+// -------------------------------------------------------------------------- signals and processes
+
+// The signals that the threads of this process but the calling one have blocked, a mask each.
+std::vector<std::uint64_t> blocked_by_others() {
+  std::vector<std::uint64_t> masks;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    if (task.path().filename() == std::to_string(gettid())) continue;
+    std::ifstream status(task.path() / "status");
+    for (std::string word; status >> word;) {
+      if (word != "SigBlk:") continue;
+      std::uint64_t mask = 0;
+      status >> std::hex >> mask;
+      masks.push_back(mask);
+    }
+  }
+  return masks;
+}
+
+TEST(Signals, RunOnTheThreadsOfTheProgram) {
+  const ChildResult r = in_child({{"SHMAP_EXECUTOR", "async"}, {"SHMAP_WORKERS", "3"}}, [] {
+    const Mesh mesh = make_mesh({8}, "i");
+    const Array x = device_put(ones({256, 256}), {mesh, P("i")});
+    const Array y = device_put(ones({256, 256}, f64), {mesh, P("i")});
+    for (int k = 0; k < 4; ++k) {
+      matmul(x, x).block_until_ready();
+      matmul(y, y).block_until_ready();
+    }
+    sigset_t mine;
+    pthread_sigmask(SIG_SETMASK, nullptr, &mine);
+    if (sigismember(&mine, SIGTERM) == 1) throw Error("this thread's own mask was left changed");
+    const std::vector<std::uint64_t> masks = blocked_by_others();
+    for (const std::uint64_t mask : masks) {
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGCHLD, SIGALRM, SIGUSR1, SIGUSR2}) {
+        if ((mask >> (signal - 1) & 1) == 0)
+          throw Error("signal " + std::to_string(signal) + " may come to a thread of the library");
+      }
+      if ((mask >> (SIGSEGV - 1) & 1) != 0) throw Error("SIGSEGV is blocked");
+    }
+    std::printf("%d", static_cast<int>(masks.size()));
+  });
+  EXPECT_EQ(r.exit_code, 0) << r.output << " signal " << r.signal;
+  // The workers: no pool of OpenBLAS is beside them. (GPUs have threads of their own.)
+  EXPECT_TRUE(asks_for_gpus() || r.output == "3") << r.output;
+}
+
+TEST(Launcher, SeveralProcessesAreRefused) {
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  const std::pair<Variables, const char*> refused[] = {
+      {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "2"}},
+       "number 2 of 4 that mpirun started (OMPI_COMM_WORLD_SIZE=4)"},
+      {{{"PMI_SIZE", "2"}, {"PMI_RANK", "0"}}, "number 0 of 2 that mpirun started (PMI_SIZE=2)"},
+      {{{"MV2_COMM_WORLD_SIZE", "2"}}, "one of 2 that mpirun started"},
+      {{{"PMIX_RANK", "3"}}, "number 3 of several that a launcher started (PMIX_RANK=3)"},
+      {{{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_PROCID", "1"}},
+       "number 1 of 3 that srun started (SLURM_STEP_NUM_TASKS=3)"},
+  };
+  for (const auto& [variables, text] : refused) {
+    SCOPED_TRACE(text);
+    const ChildResult r = in_child(variables, [] { devices(); });
+    EXPECT_EQ(r.exit_code, 1) << r.output;
+    EXPECT_THAT(r.output, AllOf(HasSubstr(text), HasSubstr("does not join processes"),
+                                HasSubstr("SHMAP_DEVICES"), HasSubstr("SHMAP_ALONE=1")));
+    Variables alone = variables;
+    alone.emplace_back("SHMAP_ALONE", "1");
+    expect_small_program(alone);
+  }
+  const Variables taken[] = {
+      {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}},
+      {{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}},
+      {{"PMIX_RANK", "0"}},
+      // A batch script of Slurm: one process, whatever its job may start.
+      {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "16"}, {"SLURM_PROCID", "0"}},
+      {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "16"}},
+      // mpirun -n 1 in a job on three nodes, where its helpers are a step of srun.
+      {{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "3"}},
+      {{"OMPI_COMM_WORLD_SIZE", "many"}},
+  };
+  for (const Variables& variables : taken) {
+    SCOPED_TRACE(variables.front().first + "=" + variables.front().second);
+    expect_small_program(variables);
+  }
+}
+
+// What UnderMpirun starts; disabled, since it is no test by itself.
+TEST(Launcher, DISABLED_Program) { EXPECT_EQ(small_program(), kWanted); }
+
+std::string output_under_mpirun(int processes) {
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                           "OMPI_MCA_rmaps_base_oversubscribe"})
+    setenv(name, "1", 1);
+  const std::string command = "timeout 50 mpirun -n " + std::to_string(processes) + " '" +
+                              std::filesystem::read_symlink("/proc/self/exe").string() +
+                              "' --gtest_filter=Launcher.DISABLED_Program "
+                              "--gtest_also_run_disabled_tests 2>&1";
+  std::string output;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return "no pipe";
+  for (char text[4096]; std::fgets(text, sizeof text, pipe) != nullptr;) output += text;
+  return output + "ended with " + std::to_string(pclose(pipe));
+}
+
+TEST(Launcher, UnderMpirun) {
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
+  EXPECT_THAT(output_under_mpirun(1), HasSubstr("ended with 0"));
+  const std::string two = output_under_mpirun(2);
+  EXPECT_THAT(two, HasSubstr("of 2 that mpirun started"));
+  EXPECT_THAT(two, Not(HasSubstr("ended with 0")));
 }
 
 TEST(Environment, LimitOfMemory) {

@@ -8,6 +8,7 @@
 
 #include "core/cpu/kernels/arg_reduce_parts.h"
 #include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/reduce_parts.h"
 
 namespace shmap::cpu {
 namespace {
@@ -28,8 +29,8 @@ Kernels find_kernels(ArgReduceOp op, DType dtype) {
 // The extreme value of each piece, then a search in the first piece that has the best one: a run is
 // read once, and one piece of it twice.
 std::int64_t index_in_run(const Kernels& k, const std::byte* in, std::int64_t n) {
-  constexpr std::int64_t kPiece = 4096;
-  alignas(64) float wide[kPiece];
+  constexpr std::int64_t kPiece = ReduceScratch::kPiece;
+  float* const wide = k.widen ? reduce_scratch().piece : nullptr;
   const auto piece = [&](std::int64_t at) -> const void* {
     if (!k.widen) return in + at * k.itemsize;
     k.widen(in + at * k.itemsize, wide, std::min(kPiece, n - at));
@@ -49,9 +50,11 @@ std::int64_t index_in_run(const Kernels& k, const std::byte* in, std::int64_t n)
 inline constexpr std::int64_t kColumns = 512;
 
 // Columns j … j + m - 1 of in[reduced, inner], m <= kColumns. Rows are numbered in 32 bits, and the
-// results of longer stretches of them compared one by one.
-void indices_in_columns(const Kernels& k, const std::byte* in, std::int64_t reduced,
-                        std::int64_t inner, std::int64_t m, std::int64_t* indices) {
+// results of longer stretches of them compared one by one. (Not inlined, so that its arrays are not
+// in one frame with its caller's.)
+__attribute__((noinline)) void indices_in_columns(const Kernels& k, const std::byte* in,
+                                                  std::int64_t reduced, std::int64_t inner,
+                                                  std::int64_t m, std::int64_t* indices) {
   constexpr std::int64_t kStretch = std::int64_t{1} << 30;
   alignas(64) std::byte best[kColumns * 8], stretch_best[kColumns * 8];
   alignas(64) std::int32_t row_of[kColumns];

@@ -44,7 +44,7 @@ class Combine {
   // Elements at … at + m - 1, m <= block(), to `out`, an array of the dtype itself. No write to it
   // comes before the last read of the ranks there.
   void run_block(void* out, std::int64_t at, std::int64_t m) const {
-    alignas(64) std::byte folded[8][LeafTree::kLeafBytes];
+    std::byte(*const folded)[LeafTree::kLeafBytes] = reduce_scratch().group;
     alignas(64) std::byte result[LeafTree::kLeafBytes];
     void* to = half_ ? static_cast<void*>(result) : out;
     if (p_ <= 8) {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/reduce_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -129,6 +130,8 @@ namespace shmap::cpu {
 
 SHMAP_KERNELS(find_tree);
 TreeFn tree_kernel(ReduceOp op, DType dtype, int k) { return SHMAP_BEST(find_tree)(op, dtype, k); }
+
+ReduceScratch& reduce_scratch() { return kept_by_thread<ReduceScratch>(); }
 
 LeafTree::LeafTree(TreeFn pair, int itemsize, std::int64_t m)
     : pair_(pair), m_(m), bytes_(m * itemsize) {}

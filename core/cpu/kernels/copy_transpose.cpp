@@ -9,6 +9,8 @@
 #include <emmintrin.h>
 #endif
 
+#include "core/base/thread_kept.h"
+
 namespace shmap::cpu {
 namespace {
 
@@ -101,17 +103,25 @@ void transpose_tile(const char* in, char* dst, std::int64_t dst_row) {
   }
 }
 
+// Where tiles lie in between.
+template <class Item, int kWide>
+struct Tiles {
+  static constexpr std::int64_t kEdge = kLine / static_cast<std::int64_t>(sizeof(Item));
+  alignas(kLine) char in[kWide][kEdge * kLine] = {};
+  alignas(kLine) char out[kEdge * kLine];
+};
+
 // Tiles go through a buffer: lines that are a power of two apart would evict each other, and what
 // sticks out at the edges is cut there. Each step takes kWide tiles of the same rows of src, so
 // that large ones are read in longer runs, and asks for the lines of the next step.
 template <class Item, bool kStream, int kWide>
-void transpose_items(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
-                     std::int64_t rows, std::int64_t cols) {
+void transpose_items(Tiles<Item, kWide>& tiles, char* dst, std::int64_t dst_row, const char* src,
+                     std::int64_t src_row, std::int64_t rows, std::int64_t cols) {
   constexpr std::int64_t size = sizeof(Item);
   constexpr std::int64_t edge = kLine / size;
   constexpr std::int64_t band = 512;  // columns of dst at a time: as many pages of src stay mapped
-  alignas(kLine) char in[kWide][edge * kLine] = {};
-  alignas(kLine) char out[edge * kLine];
+  auto& in = tiles.in;
+  auto& out = tiles.out;
   for (std::int64_t band0 = 0; band0 < cols; band0 += band) {
     const std::int64_t band1 = std::min(band0 + band, cols);
     for (std::int64_t r = 0; r < rows; r += edge * kWide) {
@@ -171,10 +181,13 @@ template <class Item>
 void transpose_items(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
                      std::int64_t rows, std::int64_t cols) {
   const bool aligned = reinterpret_cast<std::uintptr_t>(dst) % kLine == 0 && dst_row % kLine == 0;
-  if (aligned && rows * cols * static_cast<std::int64_t>(sizeof(Item)) >= kStreamBytes)
-    transpose_items<Item, true, 4>(dst, dst_row, src, src_row, rows, cols);
-  else
-    transpose_items<Item, false, 1>(dst, dst_row, src, src_row, rows, cols);
+  if (aligned && rows * cols * static_cast<std::int64_t>(sizeof(Item)) >= kStreamBytes) {
+    auto& tiles = kept_by_thread<Tiles<Item, 4>>();  // 20 KiB, much for the stack of a small thread
+    transpose_items<Item, true, 4>(tiles, dst, dst_row, src, src_row, rows, cols);
+  } else {
+    Tiles<Item, 1> tiles;
+    transpose_items<Item, false, 1>(tiles, dst, dst_row, src, src_row, rows, cols);
+  }
 }
 
 }  // namespace

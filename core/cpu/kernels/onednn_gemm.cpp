@@ -8,11 +8,13 @@
 #include <oneapi/dnnl/dnnl.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "core/base/signals_blocked.h"
 #include "core/cpu/kernels/copy_transpose.h"
 #include "core/device/runtime.h"
 #include "shmap/error.h"
@@ -107,7 +109,18 @@ Functions open() {
   f.omp_get_max_threads = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
   if (f.complete) f.complete = f.dnnl_engine_create(&f.engine, dnnl_cpu, 0) == dnnl_success;
   // On a thread of its own, which takes along what the OpenMP runtime keeps of each caller.
-  if (f.complete) std::thread([&f] { warm_up(f); }).join();
+  if (f.complete) {
+    std::exception_ptr failed;  // for want of memory: the next product tries again
+    const SignalsBlocked blocked;
+    std::thread([&] {
+      try {
+        warm_up(f);
+      } catch (...) {
+        failed = std::current_exception();
+      }
+    }).join();
+    if (failed) std::rethrow_exception(failed);
+  }
   detail::stop_first_at_exit();
   return f;
 }

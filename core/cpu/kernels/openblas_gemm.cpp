@@ -1,14 +1,22 @@
-// OpenBLAS, opened on first use: which of its kernels it takes is decided while it loads, and older
-// versions decide for AVX2 on CPUs with AVX-512 that they do not know.
+// OpenBLAS, opened on first use.
 #include "core/cpu/kernels/gemm_engines.h"
 
 #if SHMAP_HAVE_OPENBLAS
 
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <climits>
-#include <cstdlib>
+#include <cstddef>
+#include <string>
+#include <thread>
+#include <vector>
 
+#include "core/base/env.h"
+#include "core/base/load_environment.h"
+#include "core/base/signals_blocked.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
@@ -29,26 +37,14 @@ struct Functions {
   Dgemm dgemm = nullptr;
 };
 
-// Sets a variable for as long as it lives, where it was unset.
-class TemporaryVariable {
- public:
-  TemporaryVariable(const char* name, const char* value) : name_(name) {
-    if (value != nullptr && std::getenv(name) == nullptr) set_ = setenv(name, value, 0) == 0;
-  }
-  ~TemporaryVariable() {
-    if (set_) unsetenv(name_);
-  }
-  TemporaryVariable(const TemporaryVariable&) = delete;
-  TemporaryVariable& operator=(const TemporaryVariable&) = delete;
-
- private:
-  const char* name_;
-  bool set_ = false;
-};
-
+// The kernels to take where OpenBLAS may not know the CPU: releases that were made before it was
+// choose AVX2 or older.
 const char* core_type() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+  const bool known = __builtin_cpu_is("skylake-avx512") || __builtin_cpu_is("cascadelake") ||
+                     __builtin_cpu_is("cooperlake") || __builtin_cpu_is("icelake-client") ||
+                     __builtin_cpu_is("icelake-server") || __builtin_cpu_is("tigerlake");
+  if (!known && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
     return __builtin_cpu_supports("avx512bf16") ? "Cooperlake" : "SkylakeX";
   }
@@ -56,16 +52,75 @@ const char* core_type() {
   return nullptr;  // its own choice is right
 }
 
+// OpenBLAS reads it from the environment when it is opened, which is too late to write there.
+__attribute__((constructor)) void ask_for_core_type() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();  // other constructors may come later
+#endif
+  if (const char* core = core_type()) env::set_at_load("OPENBLAS_CORETYPE", core);
+}
+
+// What OpenBLAS maps for each thread that multiplies at one time. Where it gets none it tries again
+// for ever.
+constexpr std::size_t kBufferBytes = std::size_t{128} << 20;
+
+// The threads of its own, which it starts while it is opened, or those of the executor, whichever
+// are more; and the caller.
+int most_callers() {
+  return std::max(static_cast<int>(env::integer(env::Var::workers)),
+                  static_cast<int>(std::thread::hardware_concurrency())) +
+         1;
+}
+
+bool limited(int resource) {
+  rlimit limit{};
+  return getrlimit(static_cast<__rlimit_resource>(resource), &limit) == 0 &&
+         limit.rlim_cur != RLIM_INFINITY;
+}
+
+// Whether the address space has room for that many buffers, and for the library.
+bool has_room(int buffers) {
+  std::vector<void*> taken;
+  taken.reserve(static_cast<std::size_t>(buffers) + 1);
+  while (taken.size() < taken.capacity()) {
+    void* const p = mmap(nullptr, kBufferBytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) break;
+    taken.push_back(p);
+  }
+  const bool all = taken.size() == taken.capacity();
+  for (void* p : taken) munmap(p, kBufferBytes);
+  return all;
+}
+
+// Has OpenBLAS map that many buffers now, while there is room; it keeps them.
+void reserve_buffers(void* library, int buffers) {
+  const auto take = reinterpret_cast<void* (*)(int)>(dlsym(library, "blas_memory_alloc"));
+  const auto give = reinterpret_cast<void (*)(void*)>(dlsym(library, "blas_memory_free"));
+  if (take == nullptr || give == nullptr) return;
+  std::vector<void*> taken(static_cast<std::size_t>(buffers));
+  for (void*& p : taken) p = take(0);
+  for (void* p : taken) give(p);
+}
+
 Functions open() {
+  constexpr const char* kName = "libopenblas.so.0";
   Functions f;
-  const TemporaryVariable core("OPENBLAS_CORETYPE", core_type());
-  const TemporaryVariable threads("OPENBLAS_NUM_THREADS", "1");  // start no pool of its own
-  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  const bool tight = limited(RLIMIT_AS) || limited(RLIMIT_DATA);
+  const int callers = most_callers();
+  if (tight && !has_room(callers)) return f;
+  void* const loaded = dlopen(kName, RTLD_NOW | RTLD_NOLOAD);  // by the program
+  const SignalsBlocked blocked;                                // for the threads that it starts
+  void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return f;
   const auto set_threads =
       reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
   if (set_threads == nullptr) return f;
   set_threads(1);
+  // Its threads would never be used. Those of the program's own OpenBLAS may be at work.
+  const auto end_threads = reinterpret_cast<int (*)()>(dlsym(library, "blas_thread_shutdown_"));
+  if (loaded == nullptr && end_threads != nullptr) end_threads();
+  if (tight) reserve_buffers(library, callers);
   f.sgemm = reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));
   f.dgemm = reinterpret_cast<Dgemm>(dlsym(library, "cblas_dgemm"));
   return f;

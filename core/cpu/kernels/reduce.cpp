@@ -18,7 +18,7 @@ namespace shmap::cpu {
 namespace {
 
 // A contiguous run is cut into pieces of this many elements, whose results form a balanced tree.
-inline constexpr std::int64_t kPiece = 4096;
+inline constexpr std::int64_t kPiece = ReduceScratch::kPiece;
 static_assert(kReduceBlock % kPiece == 0 &&
                   std::has_single_bit(std::uint64_t{kReduceBlock / kPiece}),
               "a block is a subtree of the whole");
@@ -82,9 +82,9 @@ class ElementTree {
 void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* out) {
   const std::byte* a = static_cast<const std::byte*>(in);
   const std::int64_t size = itemsize(k.dtype);
+  float* const wide = k.widen ? reduce_scratch().piece : nullptr;
   const auto piece = [&](std::int64_t at, std::int64_t m, void* to) {
     if (!k.widen) return k.run(a + at * size, m, to);
-    alignas(64) float wide[kPiece];
     k.widen(a + at * size, wide, m);
     k.run(wide, m, to);
   };
@@ -107,7 +107,7 @@ void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std:
     return;
   }
   if (!k.widen) return k.rows(in, rows, reduced, out);
-  alignas(64) float wide[kPiece];
+  float* const wide = reduce_scratch().piece;
   const std::int64_t most = kPiece / reduced;
   for (std::int64_t i = 0; i < rows; i += most) {
     const std::int64_t m = std::min(most, rows - i);
@@ -120,7 +120,7 @@ void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std:
 void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t stride,
                  std::int64_t m, void* out) {
   const std::int64_t step = stride * itemsize(k.dtype);
-  alignas(64) std::byte wide[8][LeafTree::kLeafBytes];
+  std::byte(*const wide)[LeafTree::kLeafBytes] = k.widen ? reduce_scratch().group : nullptr;
   const void* group[8];
   const auto gather = [&](std::int64_t row, int count) {
     for (int j = 0; j < count; ++j) {

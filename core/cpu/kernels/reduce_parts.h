@@ -2,6 +2,9 @@
 // and f64 (the half types are widened to f32 by their callers). nullptr where the dtype has no such
 // op.
 #pragma once
+#include <cstddef>
+#include <cstdint>
+
 #include "core/cpu/kernels/reduce.h"
 
 namespace shmap::cpu {
@@ -21,12 +24,25 @@ constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32
 using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
 TreeFn tree_kernel(ReduceOp op, DType dtype, int k);
 
-// A balanced tree over leaves that come one after another, of m elements each in buffers that the
-// tree owns: neighbours are combined as soon as both are there. The leaves need not be a power of
-// two; those left over are combined from the last one back.
+// What a thread keeps for reductions, which would be too large for the stack of a small thread.
+// Each part is for one use at a time: a kernel hands it to no other.
+struct ReduceScratch {
+  static constexpr std::int64_t kLeafBytes = 2048;  // as many elements as fit in it are a leaf
+  static constexpr std::int64_t kPiece = 4096;      // elements of half types, widened at a time
+  static constexpr int kDepth = 48;
+  alignas(64) std::byte leaves[kDepth * kLeafBytes];  // of a LeafTree
+  alignas(64) std::byte group[8][kLeafBytes];         // what is combined to one leaf
+  alignas(64) float piece[kPiece];
+};
+// The calling thread's. Throws std::bad_alloc.
+ReduceScratch& reduce_scratch();
+
+// A balanced tree over leaves that come one after another, of m elements each in the thread's
+// buffers, so one tree at a time: neighbours are combined as soon as both are there. The leaves
+// need not be a power of two; those left over are combined from the last one back.
 class LeafTree {
  public:
-  static constexpr std::int64_t kLeafBytes = 2048;  // as many elements as fit in it are a leaf
+  static constexpr std::int64_t kLeafBytes = ReduceScratch::kLeafBytes;
 
   LeafTree(TreeFn pair, int itemsize, std::int64_t m);
   // Where the next leaf is to be written, before add().
@@ -37,12 +53,11 @@ class LeafTree {
   void finish(void* out);
 
  private:
-  static constexpr int kDepth = 48;
   TreeFn pair_;
   std::int64_t m_, bytes_;
   std::int64_t depth_ = 0;  // buffers that hold a subtree
   std::uint64_t leaves_ = 0;
-  alignas(64) std::byte buffers_[kDepth * kLeafBytes];
+  std::byte* const buffers_ = reduce_scratch().leaves;
 };
 
 }  // namespace shmap::cpu

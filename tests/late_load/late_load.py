@@ -1,0 +1,10 @@
+"""late_load.py PLUGIN: the same from Python."""
+import ctypes
+import sys
+
+plugin = ctypes.CDLL(sys.argv[1])
+sums = plugin.plugin_run()
+wanted = 3 * 64 * 64 * 64
+if sums != wanted:
+    sys.exit(f"plugin_run gave {sums} and not {wanted}")
+print("loaded late and right")
