@@ -46,6 +46,7 @@ std::vector<Array> stage_mapped(MappedCall call) {
   ShardMapParams params;
   params.over = call.mesh;
   params.options = call.options;
+  params.lines = call.lines;
   StagingOptions staging;
   staging.check_variance = call.options.check_vma;
   staging.auto_pbroadcast = call.options.auto_pbroadcast;
@@ -70,6 +71,10 @@ std::vector<Array> stage_mapped(MappedCall call) {
   // What the body closes over is an argument with the spec P().
   params.in.assign(traced.consts.size(), call.mesh->replicated());
   params.in.insert(params.in.end(), call.in_shardings.begin(), call.in_shardings.end());
+  if (call.names.size() == call.in.size()) {
+    params.names.assign(traced.consts.size(), "a value that the body closes over");
+    params.names.insert(params.names.end(), call.names.begin(), call.names.end());
+  }
   params.jaxpr = std::move(traced.jaxpr);
   std::vector<Array> operands = std::move(traced.consts);
   for (Array& x : call.in) operands.push_back(std::move(x));

@@ -4,11 +4,13 @@
 #pragma once
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/array/sharding.h"
 #include "core/transforms/batch.h"
 #include "core/transforms/jvp.h"
+#include "shard_map/primitive.h"
 #include "shmap/shard_map.h"
 
 namespace shmap {
@@ -16,9 +18,11 @@ namespace shmap {
 struct MappedCall {
   const detail::MeshImpl* mesh;
   ShardMapOptions options;
+  MappedLines lines;
   SourceLine source;
   std::vector<Array> in;  // global values
   std::vector<const Sharding*> in_shardings;
+  std::vector<std::string> names;  // of `in`, for the errors of programs; or none
   // Blocks to blocks: called once, under the trace of the body. Moved-in blocks are its own.
   std::function<std::vector<Array>(std::vector<Array> blocks)> body;
   // The shardings of results that are of these types: called once, after the body. May throw.

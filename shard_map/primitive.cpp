@@ -61,7 +61,10 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
   std::vector<Array> blocks;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Array x = std::move(in[i]);
-    blocks.push_back(trace.enter(x, p.in[i], "an argument", source));
+    const std::string name = i < p.names.size() ? p.names[i] : "an argument";
+    if (const std::string problem = other_devices(name, x, p.over); !problem.empty())
+      throw ValueError("shard_map: " + problem + p.lines.text());
+    blocks.push_back(trace.enter(x, p.in[i], name, source));
   }
   TraceScope scope(trace);
   std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
@@ -100,13 +103,17 @@ std::shared_ptr<const Params> with_body(const Params& params, std::span<const Ja
 
 void prune(PruneCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
-  PrunedJaxpr body = prune_jaxpr(*p.jaxpr, call.wanted);
+  PrunedJaxpr body = prune_jaxpr(*p.jaxpr, call.wanted, call.memo);
   if (body.jaxpr == p.jaxpr) return;
   auto made = std::make_shared<ShardMapParams>();
   made->over = p.over;
   made->options = p.options;
-  for (std::size_t i = 0; i < p.in.size(); ++i)
-    if (body.kept[i]) made->in.push_back(p.in[i]);
+  made->lines = p.lines;
+  for (std::size_t i = 0; i < p.in.size(); ++i) {
+    if (!body.kept[i]) continue;
+    made->in.push_back(p.in[i]);
+    if (!p.names.empty()) made->names.push_back(p.names[i]);
+  }
   for (std::size_t o = 0; o < p.out.size(); ++o)
     if (call.wanted[o]) made->out.push_back(p.out[o]);
   made->jaxpr = std::move(body.jaxpr);
@@ -211,6 +218,11 @@ void batch_shard_map(BatchCall& call) {
 }
 
 }  // namespace
+
+std::string MappedLines::text() const {
+  return (made.file ? "\n  in the shard_map made at " + made.str() : std::string()) +
+         at_line(called);
+}
 
 void ShardMapParams::visit(ParamVisitor& v) const {
   if (!options.auto_pbroadcast) v.value("auto_pbroadcast", false);

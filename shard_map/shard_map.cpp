@@ -1,8 +1,8 @@
 #include "shmap/shard_map.h"
 
 #include <algorithm>
-#include <set>
 
+#include "core/transforms/per_device.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 #include "shard_map/spec_tree.h"
@@ -21,18 +21,23 @@ ShardMapInfo::ShardMapInfo(AnyMesh m, Specs in, Specs out, ShardMapOptions o, So
 
 namespace {
 
-std::string made_at(const ShardMapInfo& info) {
-  return info.source.file ? "\n  in the shard_map made at " + info.source.str() : std::string();
+// The line of a call as its user wrote it; none where it stands in a header that calls functions
+// for others.
+SourceLine users_line(SourceLine called) {
+  if (!called.file) return {};
+  const std::string_view file = called.file;
+  const bool ours = file.ends_with("/shmap/flat_call.h") || file == "shmap/flat_call.h";
+  return ours || file.find("/include/c++/") != file.npos ? SourceLine{} : called;
 }
 
 // Several offenders are one message: all of them are named, not the first only.
 void throw_all(const std::vector<std::string>& problems, const std::string& remedy,
-               const ShardMapInfo& info) {
+               const MappedLines& lines) {
   if (problems.empty()) return;
   std::string text = "shard_map: ";
   if (problems.size() > 1) text += std::to_string(problems.size()) + " problems:\n  * ";
   for (std::size_t i = 0; i < problems.size(); ++i) text += (i ? "\n  * " : "") + problems[i];
-  throw ValueError(text + remedy + made_at(info));
+  throw ValueError(text + remedy + lines.text());
 }
 
 std::string braces(const AxisSet& axes) {
@@ -41,27 +46,9 @@ std::string braces(const AxisSet& axes) {
   return "{" + s + "}";
 }
 
-// A value placed on other devices is not moved silently: which program it belongs to is not clear.
-template <class PathOf>
-void check_devices(const Node& node, const MeshImpl* mesh, std::size_t leaf, PathOf path_of,
-                   std::vector<std::string>& problems) {
-  if (node.kind != NodeKind::stored) return;
-  const auto& stored = static_cast<const StoredNode&>(node);
-  if (!stored.committed || stored.mesh == mesh || stored.mesh->is_single()) return;
-  std::set<int> theirs, ours;
-  for (const Device& d : stored.mesh->devices().values()) theirs.insert(d.id());
-  for (const Device& d : mesh->devices().values()) ours.insert(d.id());
-  if (theirs == ours) return;
-  problems.push_back(path_of(leaf) + " of type " + to_string(node.type) + " is placed on " +
-                     to_string(Mesh(stored.mesh)) + " with " + std::to_string(theirs.size()) +
-                     " devices, and the function is mapped over " + to_string(Mesh(mesh)) +
-                     " with " + std::to_string(ours.size()) +
-                     " other devices: bring it there with device_put");
-}
-
 // The sharding of each argument leaf; every one that does not fit its spec is named in one error.
 std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMapInfo& info,
-                                             const FlatTree& arguments) {
+                                             const MappedLines& lines, const FlatTree& arguments) {
   const Specs& specs = info.in_specs;
   std::vector<LeafSpec> leaf_specs;
   try {
@@ -73,7 +60,7 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
     }
     leaf_specs = match_specs(specs, arguments.node, "in_specs", "args");
   } catch (const ValueError& e) {
-    throw ValueError("shard_map: " + std::string(e.what()) + made_at(info));
+    throw ValueError("shard_map: " + std::string(e.what()) + lines.text());
   }
   std::vector<std::string> problems;
   std::vector<const Sharding*> shardings;
@@ -86,9 +73,10 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
     const Sharding* sharding = mesh->sharding(*leaf_specs[i].spec);
     shardings.push_back(sharding);
     const Node* node = node_of(arguments.leaves[i]);
-    if (!node) checked_node(arguments.leaves[i], ("shard_map: " + path_of(i)).c_str(), info.source);
+    if (!node)
+      checked_node(arguments.leaves[i], ("shard_map: " + path_of(i)).c_str(), lines.site());
     if (node->trace != 0 && !is_active(node->trace))
-      throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), info.source);
+      throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), lines.site());
     const Shape& shape = node->type.dims();
     const bool fits = leaf_specs[i].spec->size() <= shape.size() && [&] {
       for (std::size_t d = 0; d < sharding->dims().size(); ++d)
@@ -110,21 +98,22 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
         problems.emplace_back(e.what());
       }
     }
-    check_devices(*node, mesh, i, path_of, problems);
+    if (std::string other = other_devices("", arguments.leaves[i], mesh); !other.empty())
+      problems.push_back(path_of(i) + other);
   }
-  throw_all(problems, "", info);
+  throw_all(problems, "", lines);
   return shardings;
 }
 
 // The sharding of each leaf of the result, from the types of its blocks.
 std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapInfo& info,
-                                           const TreeNode& result,
+                                           const MappedLines& lines, const TreeNode& result,
                                            std::span<const ShapedArray> types) {
   std::vector<LeafSpec> leaf_specs;
   try {
     leaf_specs = match_specs(info.out_specs, result, "out_specs", "the result");
   } catch (const ValueError& e) {
-    throw ValueError("shard_map: " + std::string(e.what()) + made_at(info));
+    throw ValueError("shard_map: " + std::string(e.what()) + lines.text());
   }
   std::vector<std::string> rank_problems, variance_problems;
   std::vector<const Sharding*> shardings;
@@ -154,38 +143,42 @@ std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapI
                                   " is statically inferred to vary over " + braces(type.axes()));
     }
   }
-  throw_all(rank_problems, "", info);
+  throw_all(rank_problems, "", lines);
   throw_all(variance_problems,
             "\n  Mention the axes in the out_spec, make the value equal over them (psum, pmax, "
             "all_gather_invariant), or "
             "turn the check off with {.check_vma = false} where you know that it is.",
-            info);
+            lines);
   return shardings;
 }
 
 }  // namespace
 
-std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, BodyRef body) {
+std::vector<Array> call_shard_map(const ShardMapInfo& info, SourceLine called, FlatTree arguments,
+                                  BodyRef body) {
   const Trace& trace = current_trace();
+  const MappedLines lines{info.source, users_line(called)};
   if (!info.mesh.mesh() && !trace.staged()) {
     throw DeviceError(
         "shard_map: the mesh " + describe_axes(*info.mesh.env()) +
         " is abstract and has no devices, so the function cannot run: map it over a Mesh, or trace "
         "it with make_jaxpr" +
-        made_at(info));
+        lines.text());
   }
   if (trace.axis_env() != nullptr) {
     throw ValueError(
         "shard_map: called inside the body of another shard_map: mapped functions do not nest; "
         "give the "
         "outer mesh all the axes" +
-        made_at(info));
+        lines.text());
   }
   MappedCall call;
   call.mesh = info.mesh.mesh() ? info.mesh.mesh() : MeshImpl::abstract(info.mesh.env());
   call.options = info.options;
-  call.source = info.source;
-  call.in_shardings = check_arguments(call.mesh, info, arguments);
+  call.lines = lines;
+  call.source = lines.site();
+  call.in_shardings = check_arguments(call.mesh, info, lines, arguments);
+  if (trace.staged() || trace.transforms()) call.names = leaf_paths(arguments.node, "args");
   call.in = std::move(arguments.leaves);
   TreeNode structure;
   call.body = [&](std::vector<Array> blocks) {
@@ -195,8 +188,8 @@ std::vector<Array> call_shard_map(const ShardMapInfo& info, FlatTree arguments, 
     return std::move(result.leaves);
   };
   const MeshImpl* mesh = call.mesh;
-  call.out_shardings = [&structure, &info, mesh](std::span<const ShapedArray> types) {
-    return check_results(mesh, info, structure, types);
+  call.out_shardings = [&structure, &info, lines, mesh](std::span<const ShapedArray> types) {
+    return check_results(mesh, info, lines, structure, types);
   };
   return map_over(std::move(call));
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "core/device/runtime.h"
 #include "core/ir/node.h"
@@ -32,6 +33,10 @@ class ExtendPrimitive {
   Primitive primitive;
   std::once_flag sealed;
   std::atomic<bool> bound{false};
+
+  // The operand types for which the sharding rule was found to fit.
+  std::mutex mutex;
+  std::set<std::string> sharded;
 };
 
 }  // namespace detail
@@ -93,27 +98,58 @@ void run_kernel_of(const KernelCall& call) {
   (kind == DeviceKind::cpu ? p.rules.cpu_kernel : p.rules.cuda_kernel)(args);
 }
 
-// What def_impl gives has to be what def_abstract_eval promised; `out` says what that is, where it
-// is known.
-void check_results(const Params& params, const char* rule, const Arrays& results, Types promised) {
-  if (results.size() != promised.size())
-    throw_count(params, rule, "results", results.size(), promised.size());
-  for (std::size_t o = 0; o < results.size(); ++o) {
-    const ShapedArray& t = checked_node(results[o], rule).type;
-    if (t.dtype() == promised[o].dtype() && t.dims() == promised[o].dims()) continue;
-    throw TypeError(primitive_of(params).name + ": result " + std::to_string(o) + " of its " +
-                    rule + " has type " + to_string(t) + ", and its def_abstract_eval promised " +
-                    to_string(promised[o]));
+// What def_impl gives has to be what def_abstract_eval promised, and may vary over what operands
+// vary over: programs and plans have these types, and give results memory of their size.
+void check_results(const Params& params, Types given, Types promised, SourceLine source) {
+  const auto text = [&](std::size_t o) {
+    return primitive_of(params).name + ": result " + std::to_string(o) +
+           " of its def_impl has type " + to_string(given[o]);
+  };
+  if (given.size() != promised.size()) {
+    throw TypeError(primitive_of(params).name + ": its def_impl gave " +
+                    std::to_string(given.size()) + " results, and its def_abstract_eval promised " +
+                    std::to_string(promised.size()) + at_line(source));
+  }
+  for (std::size_t o = 0; o < given.size(); ++o) {
+    if (given[o].dtype() != promised[o].dtype() || !(given[o].dims() == promised[o].dims())) {
+      throw TypeError(text(o) + ", and its def_abstract_eval promised " + to_string(promised[o]) +
+                      ": make the two agree" + at_line(source));
+    }
+    if (!promised[o].axes().contains(given[o].axes())) {
+      throw TypeError(text(o) + ", and no operand varies over all of these mesh axes, so that " +
+                      to_string(promised[o]) +
+                      " is promised: make the result equal over the devices (psum, pmax), or cast "
+                      "an operand with pbroadcast before" +
+                      at_line(source));
+    }
   }
 }
 
-void interpret_impl(std::span<Array> in, const Params& params, std::span<Array> out, SourceLine) {
+void interpret_impl(std::span<Array> in, const Params& params, std::span<Array> out,
+                    SourceLine source) {
   ArrayTypes types;
-  for (const Array& x : in) types.push_back(node_of(x)->type);
+  AxisSet axes;
+  for (const Array& x : in) {
+    types.push_back(node_of(x)->type);
+    axes = axes | types.back().axes();
+  }
   Arrays results = rules_of(params).impl(Arrays(in.begin(), in.end()));
-  check_results(params, "def_impl", results, result_types(types, params));
-  std::move(results.begin(), results.end(), out.begin());
+  ArrayTypes given, promised = result_types(types, params);
+  for (const Array& x : results) given.push_back(checked_node(x, "def_impl", source).type);
+  for (ShapedArray& t : promised) t = t.with_axes(axes);
+  check_results(params, given, promised, source);
+  for (std::size_t o = 0; o < results.size(); ++o)
+    out[o] = current_trace().vary(results[o], axes, source);
 }
+
+// Neither a kernel nor an impl: it can be traced, and not run.
+void interpret_nothing(std::span<Array>, const Params& params, std::span<Array>,
+                       SourceLine source) {
+  throw TypeError(
+      primitive_of(params).name + " has neither a def_impl nor a kernel for the backend '" +
+      runtime().backend().name() + "', so that it can be traced but not run" + at_line(source));
+}
+void lower_nothing(LowerCall& call) { interpret_nothing({}, call.params, {}, call.source); }
 
 // The program of the impl takes the equation's place.
 void lower_impl(LowerCall& call) {
@@ -126,6 +162,7 @@ void lower_impl(LowerCall& call) {
                     ": its def_impl closes over arrays: pass them as operands" +
                     at_line(call.source));
   }
+  check_results(call.params, program.out_types(), call.out_types, call.source);
   std::vector<LowerValue> results =
       call.lowering.program(*program.impl().jaxpr, {call.in.begin(), call.in.end()});
   std::move(results.begin(), results.end(), call.out.begin());
@@ -210,6 +247,8 @@ class RuleText {
       fail("has " + std::to_string(out.size()) + " " + what + ", and there are " +
            std::to_string(types.size()));
     for (std::size_t i = 0; i < out.size(); ++i) {
+      // A host scalar stands for an array of its value.
+      if (types[i].rank() == 0 && types[i].weak()) out[i].clear();
       if (out[i].size() != static_cast<std::size_t>(types[i].rank()))
         fail("gives " + std::to_string(out[i].size()) + " dims to a value of type " +
              to_string(types[i]));
@@ -239,6 +278,25 @@ FactorRule sharding_of(Types in, const Params& params, Types out) {
   return RuleText(p.name, text).parse(in, out);
 }
 
+// Whether the sharding rule fits is said where it is wrong, not first where an array is split.
+void check_sharding(ExtendPrimitive& p, const Arrays& operands) {
+  if (!p.rules.calls_sharding) return;
+  ArrayTypes in;
+  std::string key;
+  for (const Array& x : operands) {
+    const ShapedArray& t = node_of(x)->type;
+    in.emplace_back(t.dims(), t.dtype(), t.weak(), AxisSet());
+    key += to_string(t) + " ";
+  }
+  std::lock_guard lock(p.mutex);
+  if (p.sharded.count(key)) return;
+  const ExtendParams params(&p);
+  sharding_of(in, params, result_types(in, params));
+  constexpr std::size_t kMost = 1024;
+  if (p.sharded.size() >= kMost) p.sharded.clear();
+  p.sharded.insert(std::move(key));
+}
+
 void seal(ExtendPrimitive& self) {
   std::call_once(self.sealed, [&self] {
     const ExtendRules& rules = self.rules;
@@ -253,7 +311,13 @@ void seal(ExtendPrimitive& self) {
     if (!p.kernel(runtime().backend().kind()).run && rules.impl) {
       p.interpret = interpret_impl;
       p.lower = lower_impl;
+    } else if (!p.kernel(runtime().backend().kind()).run) {
+      p.interpret = interpret_nothing;
+      p.lower = lower_nothing;
     }
+    p.jvp = Rule<JvpFn>::none("no rule was given for it: give one with .def_jvp");
+    p.transpose = Rule<TransposeFn>::none("no rule was given for it: give one with .def_transpose");
+    p.batching = Rule<BatchFn>::none("no rule was given for it: give one with .def_batching");
     if (rules.jvp) p.jvp = Rule<JvpFn>(jvp_of);
     if (rules.transpose) p.transpose = Rule<TransposeFn>(transpose_of);
     if (rules.batching) p.batching = Rule<BatchFn>(batch_of);
@@ -309,10 +373,7 @@ Arrays Primitive::bind_all(Arrays operands, SourceLine source) const {
     throw TypeError(primitive_->name + " has no def_abstract_eval, which is wanted here" +
                     at_line(source));
   }
-  if (!has_kernel && !rules.impl) {
-    throw TypeError(primitive_->name + " has neither a def_impl nor a kernel for the backend '" +
-                    runtime().backend().name() + "'" + at_line(source));
-  }
+  check_sharding(*primitive_, operands);
   if (has_kernel && runtime().backend().kind() == DeviceKind::cuda) {
     // A kernel reads device memory alone.
     for (Array& x : operands)
@@ -321,11 +382,17 @@ Arrays Primitive::bind_all(Arrays operands, SourceLine source) const {
   return shmap::bind_all(p, operands, ExtendParams(primitive_), source);
 }
 
-Array Primitive::bind_one(Arrays operands) const {
-  Arrays results = bind_all(std::move(operands), SourceLine{});
+Array Primitive::bind_each(std::initializer_list<Operand*> operands, SourceLine source) const {
+  Arrays in;
+  for (Operand* x : operands) in.push_back(std::move(x->value));
+  return bind_one(std::move(in), source);
+}
+
+Array Primitive::bind_one(Arrays operands, SourceLine source) const {
+  Arrays results = bind_all(std::move(operands), source);
   if (results.size() != 1) {
     throw TypeError(primitive_->name + ": bind gives one result, and it has " +
-                    std::to_string(results.size()) + ": use bind_all");
+                    std::to_string(results.size()) + ": use bind_all" + at_line(source));
   }
   return std::move(results[0]);
 }

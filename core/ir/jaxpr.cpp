@@ -1,7 +1,9 @@
 #include "core/ir/jaxpr.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "core/ir/nesting.h"
 #include "core/ir/node.h"
 
 namespace shmap {
@@ -34,19 +36,32 @@ std::vector<const Jaxpr*> inner_jaxprs(const Params& params) {
   return std::move(finder.found);
 }
 
+namespace {
+
+bool program_has_effect(const Jaxpr& jaxpr) {
+  if (jaxpr.facts.has(JaxprFacts::effects_known)) return jaxpr.facts.has(JaxprFacts::effects);
+  const PassVisit visit("effects", jaxpr);
+  const bool found = std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect);
+  jaxpr.facts.add(JaxprFacts::effects_known | (found ? JaxprFacts::effects : 0));
+  return found;
+}
+
+}  // namespace
+
 bool has_effect(const Eqn& eqn) {
   if (eqn.primitive->has_effect) return true;
   if (!eqn.primitive->interpret) return false;
-  for (const Jaxpr* inner : inner_jaxprs(*eqn.params))
-    for (const Eqn& e : inner->eqns)
-      if (has_effect(e)) return true;
-  return false;
+  const std::vector<const Jaxpr*> inside = inner_jaxprs(*eqn.params);
+  return std::any_of(inside.begin(), inside.end(),
+                     [](const Jaxpr* inner) { return program_has_effect(*inner); });
 }
 
-ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts) {
+ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts,
+                        std::vector<const Sharding*> in_shardings) {
   auto impl = std::make_shared<detail::ClosedJaxprImpl>();
   impl->jaxpr = std::move(jaxpr);
   impl->consts = std::move(consts);
+  impl->in_shardings = std::move(in_shardings);
   return ClosedJaxpr(std::move(impl));
 }
 

@@ -9,7 +9,9 @@
 // A jaxpr is immutable once built, and shared: passes make new ones of the same variables. Control
 // flow, jit and shard_map are equations whose parameters hold a jaxpr.
 #pragma once
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -22,6 +24,8 @@
 #include "shmap/jaxpr.h"
 
 namespace shmap {
+
+class Sharding;
 
 // What an equation reads: a variable, or a literal: a host scalar, whose type says nothing of
 // device variance, since it is the same everywhere.
@@ -58,6 +62,29 @@ bool has_effect(const Eqn& eqn);
 // The programs inside an equation, in the order of its parameters.
 std::vector<const Jaxpr*> inner_jaxprs(const Params& params);
 
+// What is known of a program, once it is built, so that it is found out once: passes go over
+// programs inside of programs, and each level would do so anew. A copy is another program.
+class JaxprFacts {
+ public:
+  enum Fact : std::uint8_t {
+    checked = 1,        // typecheck_jaxpr accepted it
+    effects_known = 2,  // whether it has effects has been looked up
+    effects = 4,
+    simple = 8,  // simplify left it as it was
+  };
+  JaxprFacts() = default;
+  JaxprFacts(const JaxprFacts&) noexcept {}
+  JaxprFacts& operator=(const JaxprFacts&) = delete;
+
+  bool has(Fact fact) const { return facts_.load(std::memory_order_relaxed) & fact; }
+  void add(int facts) const {
+    facts_.fetch_or(static_cast<std::uint8_t>(facts), std::memory_order_relaxed);
+  }
+
+ private:
+  mutable std::atomic<std::uint8_t> facts_{0};
+};
+
 struct Jaxpr : RefCounted {
   std::vector<VarRef> binders;
   std::vector<Eqn> eqns;
@@ -67,6 +94,7 @@ struct Jaxpr : RefCounted {
   // Whether operands must vary alike (typed mode), or variance is only inferred (check_vma =
   // false).
   bool checks_variance = true;
+  JaxprFacts facts;
 };
 using JaxprRef = Ref<const Jaxpr>;
 
@@ -75,9 +103,13 @@ namespace detail {
 struct ClosedJaxprImpl {
   JaxprRef jaxpr;
   std::vector<Array> consts;
+  // How the arrays for which it was traced were split, for what it costs on their devices. Null
+  // where one was on a single device, or is a type alone; none at all where that goes for all.
+  std::vector<const Sharding*> in_shardings;
 };
 }  // namespace detail
-ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts);
+ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts,
+                        std::vector<const Sharding*> in_shardings = {});
 
 // Finds unbound, rebound and mistyped variables: TypeError, which names the equation, its line and
 // both types. Operands of an equation must vary over the same axes where the jaxpr checks variance.

@@ -6,6 +6,7 @@
 
 #include "core/base/format_float.h"
 #include "core/ir/jaxpr.h"
+#include "core/ir/nesting.h"
 #include "core/ir/node.h"
 
 namespace shmap {
@@ -73,6 +74,7 @@ class Printer {
   explicit Printer(DTypeNames names) : names_(names) {}
 
   Lines jaxpr(const Jaxpr& j) {
+    const PassVisit visit("printing", j);
     std::string head = "{ lambda ";
     for (std::size_t i = 0; i < j.binders.size(); ++i)
       head += (i ? ", " : "") + binder(*j.binders[i]);

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/ir/nesting.h"
 #include "core/ir/node.h"
 
 namespace shmap {
@@ -61,7 +62,10 @@ Trace& current_trace() { return current ? *current : base_trace(); }
 
 void set_base_trace(Trace* trace) { base.store(trace, std::memory_order_release); }
 
-TraceScope::TraceScope(Trace& trace) : trace_(&trace), below_(std::exchange(innermost, this)) {
+TraceScope::TraceScope(Trace& trace)
+    : trace_(&trace), below_(innermost), depth_(below_ ? below_->depth_ + 1 : 1) {
+  check_nesting(trace.name());
+  innermost = this;
   current = trace_;
 }
 TraceScope::~TraceScope() {
@@ -74,6 +78,8 @@ bool is_active(std::uint64_t trace) {
     if (s->trace_->id() == trace || s->trace_->reads(trace)) return true;
   return false;
 }
+
+int trace_depth() { return innermost ? innermost->depth_ : 0; }
 
 void set_cast_to_varying(CastFn fn) { cast_fn = fn; }
 Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source) {
@@ -105,10 +111,21 @@ std::string at_line(SourceLine source) {
   return source.file ? "\n  at " + source.str() : std::string();
 }
 
+std::string at_line_once(const std::string& text, SourceLine source) {
+  return text.find("\n  at ") == std::string::npos ? at_line(source) : std::string();
+}
+
 void throw_escaped(const Node& value, const char* what, SourceLine source) {
   if (value.trace == TypeNode::kTrace) {
     throw TypeError(std::string(what) + " was given a ShapedArray (" + to_string(value.type) +
                     "), which stands for an argument in make_jaxpr only: pass an array here" +
+                    at_line(source));
+  }
+  if (is_active(value.trace)) {
+    throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
+                    " of the trace " + describe_trace(value.trace) +
+                    ", which is under way: it stands for an array that is not there yet, and an "
+                    "array is wanted here. Call it outside of the traced or mapped function" +
                     at_line(source));
   }
   throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
@@ -127,16 +144,17 @@ void process(const Primitive& primitive, std::span<Array> in, const Params& para
   try {
     current_trace().process(primitive, in, params, out, source);
   } catch (const OutOfMemory& e) {
-    rethrow_at(e, source);
+    rethrow_at(e, primitive.name, source);
   }
 }
 
 }  // namespace
 
-void rethrow_at(const OutOfMemory& e, SourceLine source) {
-  const std::string text = e.what();
-  if (text.find("\n  at ") != std::string::npos) throw;
-  throw OutOfMemory(text + at_line(source));
+void rethrow_at(const OutOfMemory& e, const char* what, SourceLine source) {
+  std::string text = e.what();
+  if (*what != 0 && text.find("\n  in ") == std::string::npos)
+    text += "\n  in " + std::string(what);
+  throw OutOfMemory(text + at_line_once(text, source));
 }
 
 Array bind(const Primitive& primitive, std::span<Array> in, const Params& params,

@@ -64,7 +64,8 @@ Trace& base_trace();
 // Registers primitives and kernels, where that has not been done: what does not go through bind
 // calls it first.
 inline void ensure_started() { base_trace(); }
-// Makes `trace` current on this thread for a scope, exceptions included.
+// Makes `trace` current on this thread for a scope, exceptions included. ValueError where traces
+// are nested so deep that the thread's stack is used up (core/ir/nesting.h).
 class TraceScope {
  public:
   explicit TraceScope(Trace& trace);
@@ -74,9 +75,13 @@ class TraceScope {
 
  private:
   friend bool is_active(std::uint64_t);
+  friend int trace_depth();
   Trace* trace_;
   const TraceScope* below_;
+  int depth_;
 };
+// How many scopes are open on this thread.
+int trace_depth();
 // Whether the trace of that number is current on this thread, or works below the current one, or
 // has its values read by one that does.
 bool is_active(std::uint64_t trace);
@@ -106,7 +111,10 @@ std::vector<Array> bind_all(const Primitive& primitive, std::span<Array> in, con
 
 // A message's last line: "\n  at file:line", or nothing where the line is not known.
 std::string at_line(SourceLine source);
-// While `e` is handled: throws it again, with the caller's line where it has none.
-[[noreturn]] void rethrow_at(const OutOfMemory& e, SourceLine source);
+// The same for a text that may have one already.
+std::string at_line_once(const std::string& text, SourceLine source);
+// While `e` is handled: throws it again, with the op that asked for the memory ("matmul") and the
+// caller's line, where it has none yet. `what` may be empty.
+[[noreturn]] void rethrow_at(const OutOfMemory& e, const char* what, SourceLine source);
 
 }  // namespace shmap

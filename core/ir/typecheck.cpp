@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "core/ir/jaxpr.h"
+#include "core/ir/nesting.h"
 #include "core/ir/trace.h"
 
 namespace shmap {
@@ -61,7 +62,9 @@ class Checker {
     std::vector<ShapedArray> in, out;
     for (const Atom& a : e.in) in.push_back(look_up(a, where, e.source));
     check_variance(e);
-    for (const Jaxpr* inner : inner_jaxprs(*e.params)) typecheck_jaxpr(*inner);
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
+      if (!inner->facts.has(JaxprFacts::checked)) typecheck_jaxpr(*inner);
+    }
     out.resize(static_cast<std::size_t>(result_count(*e.primitive, in, *e.params)));
     if (out.size() != e.out.size()) {
       throw TypeError("typecheck: " + where + " binds " + std::to_string(e.out.size()) +
@@ -106,9 +109,11 @@ class Checker {
 }  // namespace
 
 JaxprType typecheck_jaxpr(const Jaxpr& jaxpr) {
+  const PassVisit visit("typecheck", jaxpr);
   CheckTrace trace(jaxpr);
   TraceScope scope(trace);
   Checker(jaxpr).run();
+  jaxpr.facts.add(JaxprFacts::checked);
   std::vector<ShapedArray> in, out;
   for (const VarRef& v : jaxpr.binders) in.push_back(v->type);
   for (const Atom& a : jaxpr.outs) out.push_back(a.type());

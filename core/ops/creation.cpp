@@ -41,7 +41,7 @@ Array constant_like(const Operand& x, Array value, const char* what) {
     throw TypeError(std::string(what) + ": the array has type " + to_string(node.type) +
                     ", and keys are no numbers" + at_line(source));
   }
-  value = convert(std::move(value), node.type.dtype(), source, node.type.weak());
+  value = convert_operand(std::move(value), node.type.dtype(), what, source, node.type.weak());
   const StoredNode* placed = stored_of(x.value);
   const bool outside = &current_trace() == &base_trace();
   if (!placed || placed->trace != 0 || !placed->committed || !outside ||
@@ -114,7 +114,7 @@ std::int64_t arange_count(const HostNumber& start, const HostNumber& stop, const
 namespace detail {
 Array from_host(DType dtype, const void* data, std::int64_t count, const Shape& shape,
                 SourceLine source) {
-  return at_source(source, [&] {
+  return at_source("array", source, [&] {
     if (shape.num_elements() != count) {
       throw ValueError("array: " + std::to_string(count) + " values do not fill the shape " +
                        to_string(shape) + ", which wants " + std::to_string(shape.num_elements()));
@@ -139,8 +139,8 @@ Array full(Shape shape, Operand value) {
 }
 Array full(Shape shape, Operand value, DType dtype) {
   type_of(value, "full");
-  return broadcast_exactly(convert(std::move(value.value), dtype, value.source), shape, "full",
-                           value.source);
+  return broadcast_exactly(convert_operand(std::move(value.value), dtype, "full", value.source),
+                           shape, "full", value.source);
 }
 
 Array eye(std::int64_t n, DType dtype, SourceLine source) {

@@ -276,6 +276,30 @@ Array arithmetic(const Primitive& p, const Primitive& of_bools, Operand&& a, Ope
   const bool bools = a.value.dtype() == DType::bool_;
   return binary(bools ? of_bools : p, std::move(a), std::move(b));
 }
+// The least or the greatest value of an integer dtype.
+Array extreme_of(DType t, bool greatest, SourceLine source) {
+  const int bits = 8 * itemsize(t) - (is_unsigned_int(t) ? 0 : 1);
+  const std::uint64_t most = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+  if (greatest) return convert(Array(most), t, source);
+  return convert(Array(is_unsigned_int(t) ? std::int64_t{0} : -static_cast<std::int64_t>(most) - 1),
+                 t, source);
+}
+
+// A host scalar beyond the range of the array's dtype compares as the number that it is: with the
+// extreme that it lies behind, which gives the same answer for every value.
+Array compare(const Primitive& p, Operand&& a, Operand&& b) {
+  const int left = beyond(a.value, type_of(b, p.name));
+  const int right = beyond(b.value, type_of(a, p.name));
+  if (left == 0 && right == 0) return binary(p, std::move(a), std::move(b));
+  const SourceLine source = a.source;
+  const Array x = std::move(left != 0 ? b.value : a.value);
+  if (&p == &eq_p || &p == &ne_p) return bind(&p == &eq_p ? ne_p : eq_p, x, x, no_params, source);
+  const bool below = (&p == &lt_p || &p == &le_p) == (right != 0);  // asks: is x below the scalar?
+  const int side = left != 0 ? left : right;
+  const Array edge = extreme_of(x.dtype(), side > 0, source);
+  const Primitive& asked = side > 0 ? (below ? le_p : gt_p) : (below ? lt_p : ge_p);
+  return bind(asked, x, edge, no_params, source);
+}
 Array binary_inexact(const Primitive& p, Operand&& a, Operand&& b) {
   promote_inexact(a, b, p.name);
   broadcast(a, b, p.name);
@@ -564,12 +588,12 @@ Array operator|(Operand a, Operand b) { return bitwise_or(std::move(a), std::mov
 Array operator^(Operand a, Operand b) { return bitwise_xor(std::move(a), std::move(b)); }
 Array operator<<(Operand a, Operand b) { return left_shift(std::move(a), std::move(b)); }
 Array operator>>(Operand a, Operand b) { return right_shift(std::move(a), std::move(b)); }
-Array operator==(Operand a, Operand b) { return binary(eq_p, std::move(a), std::move(b)); }
-Array operator!=(Operand a, Operand b) { return binary(ne_p, std::move(a), std::move(b)); }
-Array operator<(Operand a, Operand b) { return binary(lt_p, std::move(a), std::move(b)); }
-Array operator<=(Operand a, Operand b) { return binary(le_p, std::move(a), std::move(b)); }
-Array operator>(Operand a, Operand b) { return binary(gt_p, std::move(a), std::move(b)); }
-Array operator>=(Operand a, Operand b) { return binary(ge_p, std::move(a), std::move(b)); }
+Array operator==(Operand a, Operand b) { return compare(eq_p, std::move(a), std::move(b)); }
+Array operator!=(Operand a, Operand b) { return compare(ne_p, std::move(a), std::move(b)); }
+Array operator<(Operand a, Operand b) { return compare(lt_p, std::move(a), std::move(b)); }
+Array operator<=(Operand a, Operand b) { return compare(le_p, std::move(a), std::move(b)); }
+Array operator>(Operand a, Operand b) { return compare(gt_p, std::move(a), std::move(b)); }
+Array operator>=(Operand a, Operand b) { return compare(ge_p, std::move(a), std::move(b)); }
 
 namespace {
 // x += y gives x's own handle up to the op, so that it works in place where nobody else has x. What
@@ -577,7 +601,8 @@ namespace {
 Operand give_up(Array& x, const Operand& b, const char* what) {
   const ShapedArray& tx = type_of(Operand(x, b.source.file, b.source.line), what);
   const ShapedArray& tb = type_of(b, what);
-  promote_types(tx.dtype(), tx.weak(), tb.dtype(), tb.weak());
+  const DType to = promote_types(tx.dtype(), tx.weak(), tb.dtype(), tb.weak()).dtype;
+  check_scalar_fits(b.value, to, what, b.source);
   const Shape shapes[] = {tx.dims(), tb.dims()};
   broadcast_shapes(shapes, what, b.source);
   return Operand(std::move(x), b.source.file, b.source.line);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
@@ -211,7 +212,54 @@ Array convert_literal(const LiteralNode& x, DType dtype, bool weak) {
   return Array::of(out);
 }
 
+__int128 lowest(DType t) {
+  return is_unsigned_int(t) ? __int128{0} : -(__int128{1} << (8 * itemsize(t) - 1));
+}
+__int128 highest(DType t) {
+  return (__int128{1} << (8 * itemsize(t) - (is_unsigned_int(t) ? 0 : 1))) - 1;
+}
+
+// The value of a host scalar of an integer type as its user wrote it; null where x is none.
+std::optional<__int128> host_integer(const Array& x) {
+  const Node* node = node_of(x);
+  if (!node || node->kind != NodeKind::literal || !node->type.weak() ||
+      !is_integer(node->type.dtype()))
+    return std::nullopt;
+  const auto& literal = static_cast<const LiteralNode&>(*node);
+  return is_unsigned_int(node->type.dtype()) ? __int128{literal_as<std::uint64_t>(literal)}
+                                             : __int128{literal_as<std::int64_t>(literal)};
+}
+
+std::string text_of(__int128 v) {
+  return v < 0 ? std::to_string(static_cast<std::int64_t>(v))
+               : std::to_string(static_cast<std::uint64_t>(v));
+}
+
 }  // namespace
+
+void check_scalar_fits(const Array& x, DType dtype, const char* what, SourceLine source) {
+  if (!is_integer(dtype)) return;
+  const std::optional<__int128> value = host_integer(x);
+  if (!value || (*value >= lowest(dtype) && *value <= highest(dtype))) return;
+  throw ValueError(
+      std::string(what) + ": the host scalar " + text_of(*value) + " is out of bounds for " +
+      short_name(dtype) + ", which holds " + text_of(lowest(dtype)) + " to " +
+      text_of(highest(dtype)) +
+      ": convert the array to a wider dtype with astype, or the scalar, to wrap around" +
+      at_line(source));
+}
+
+Array convert_operand(Array x, DType dtype, const char* what, SourceLine source, bool weak) {
+  check_scalar_fits(x, dtype, what, source);
+  return convert(std::move(x), dtype, source, weak);
+}
+
+int beyond(const Array& scalar, const ShapedArray& other) {
+  if (other.weak() || !is_integer(other.dtype())) return 0;
+  const std::optional<__int128> value = host_integer(scalar);
+  if (!value) return 0;
+  return *value > highest(other.dtype()) ? 1 : *value < lowest(other.dtype()) ? -1 : 0;
+}
 
 DType to_inexact(DType t) {
   if (is_floating(t) || t == DType::prng_key) return t;
@@ -262,8 +310,8 @@ void promote(Operand& a, Operand& b, const char* what) {
                     at_line(a.source));
   }
   const Promoted to = promote_types(ta.dtype(), ta.weak(), tb.dtype(), tb.weak());
-  a.value = convert(std::move(a.value), to.dtype, a.source, to.weak);
-  b.value = convert(std::move(b.value), to.dtype, b.source, to.weak);
+  a.value = convert_operand(std::move(a.value), to.dtype, what, a.source, to.weak);
+  b.value = convert_operand(std::move(b.value), to.dtype, what, b.source, to.weak);
 }
 
 void promote_inexact(Operand& x, const char* what) {

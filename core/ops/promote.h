@@ -23,6 +23,15 @@ const ShapedArray& type_of(const Operand& x, const char* what);
 // x as dtype; the same handle where it has it. A literal is converted on the host. Keeps or drops
 // weakness as told.
 Array convert(Array x, DType dtype, SourceLine source, bool weak = false);
+// A ValueError where x is a host scalar of an integer type, and that integer dtype cannot hold its
+// value: names the value, the dtype and its range. (NumPy 2's OverflowError.)
+void check_scalar_fits(const Array& x, DType dtype, const char* what, SourceLine source);
+// convert, of what an op `what` was given: after check_scalar_fits.
+Array convert_operand(Array x, DType dtype, const char* what, SourceLine source, bool weak = false);
+// Where one of the two is a host scalar of an integer type beyond the integer dtype of the other:
+// how it compares, 1 where it is larger than all values of that dtype and -1 where it is smaller;
+// else 0.
+int beyond(const Array& scalar, const ShapedArray& other);
 // Brings both to their joint dtype.
 void promote(Operand& a, Operand& b, const char* what);
 void promote_inexact(Operand& x, const char* what);

@@ -435,15 +435,15 @@ Array scalar_of(DType dtype, double value, SourceLine source) {
   return convert(Array(value), dtype, source);
 }
 
-void rethrow_at(SourceLine source) {
+void rethrow_at(const char* what, SourceLine source) {
   try {
     throw;
   } catch (const ValueError& e) {
-    throw ValueError(e.what() + at_line(source));
+    throw ValueError(e.what() + at_line_once(e.what(), source));
   } catch (const TypeError& e) {
-    throw TypeError(e.what() + at_line(source));
+    throw TypeError(e.what() + at_line_once(e.what(), source));
   } catch (const OutOfMemory& e) {
-    rethrow_at(e, source);
+    rethrow_at(e, what, source);
   }
 }
 

@@ -52,7 +52,7 @@ std::vector<Array> joint(const std::vector<Array>& arrays, const char* what, Sou
     to = at_source(source, [&] { return promote_types(to.dtype, to.weak, t.dtype(), t.weak()); });
   }
   std::vector<Array> out;
-  for (const Array& x : arrays) out.push_back(convert(x, to.dtype, source, to.weak));
+  for (const Array& x : arrays) out.push_back(convert_operand(x, to.dtype, what, source, to.weak));
   return out;
 }
 
@@ -79,11 +79,6 @@ Array roll_dim(Array x, int dim, std::int64_t shift, SourceLine source) {
   const std::int64_t by = (shift % n + n) % n;
   Array pieces[] = {slice_dim(x, dim, n - by, n, source), slice_dim(x, dim, 0, n - by, source)};
   return bind_concatenate(pieces, dim, source);
-}
-
-// NumPy's reading of a bound: from the end where negative, and inside the dim.
-std::int64_t clip_bound(std::int64_t at, std::int64_t extent) {
-  return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
 }
 
 }  // namespace
@@ -197,45 +192,6 @@ Array stack(const std::vector<Array>& arrays, int axis, SourceLine source) {
   return bind_concatenate(in, dim, source);
 }
 
-std::vector<Array> split(Operand x, Dims indices_or_sections, int axis) {
-  const int dim = checked_dim(x, axis, "split");
-  const std::int64_t extent = x.value.shape()[static_cast<std::size_t>(dim)];
-  std::vector<std::int64_t> bounds{0};
-  if (indices_or_sections.is_list()) {
-    for (std::int64_t at : indices_or_sections) bounds.push_back(clip_bound(at, extent));
-    bounds.push_back(extent);
-  } else {
-    const std::int64_t sections = indices_or_sections[0];
-    if (sections < 1 || extent % sections != 0) {
-      throw ValueError("split: dim " + std::to_string(dim) + " of extent " +
-                       std::to_string(extent) + " into " + std::to_string(sections) +
-                       " sections: the extent must be a multiple of the sections; give a list of "
-                       "places instead" +
-                       at_line(x.source));
-    }
-    for (std::int64_t s = 1; s <= sections; ++s) bounds.push_back(extent / sections * s);
-  }
-  std::vector<Array> pieces;
-  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-    pieces.push_back(
-        slice_dim(x.value, dim, bounds[i], std::max(bounds[i], bounds[i + 1]), x.source));
-  }
-  return pieces;
-}
-
-std::vector<Array> unstack(Operand x, int axis) {
-  const int dim = checked_dim(x, axis, "unstack");
-  const std::int64_t extent = x.value.shape()[static_cast<std::size_t>(dim)];
-  Dims gone;
-  gone.push_back(dim);
-  std::vector<Array> items;
-  for (std::int64_t i = 0; i < extent; ++i) {
-    Array item = slice_dim(x.value, dim, i, i + 1, x.source);
-    items.push_back(squeeze_dims(Operand(std::move(item), x.source.file, x.source.line), gone));
-  }
-  return items;
-}
-
 Array tile(Operand x, Dims reps) {
   const Shape shape = type_of(x, "tile").dims();
   for (std::int64_t r : reps) {
@@ -290,7 +246,7 @@ Array pad(Operand x, std::vector<std::pair<std::int64_t, std::int64_t>> widths, 
     params.interior.push_back(0);
   }
   const bool weak = type.weak() && value.value.type().weak();
-  Array item = convert(std::move(value.value), type.dtype(), x.source, weak);
+  Array item = convert_operand(std::move(value.value), type.dtype(), "pad", x.source, weak);
   return bind(pad_p, std::move(x.value), std::move(item), params, x.source);
 }
 

@@ -77,15 +77,20 @@ Array scalar_of(DType dtype, double value, SourceLine source);
 FactorRule same_dims_rule(Types in, Types out, std::uint32_t blocked,
                           FactorRule::Localize localize = nullptr);
 
-[[noreturn]] void rethrow_at(SourceLine source);  // what is being handled
-// Runs `f`, with the caller's line added to the errors of values, types and memory that it throws.
+[[noreturn]] void rethrow_at(const char* what, SourceLine source);  // what is being handled
+// Runs `f`, with the caller's line added to the errors of values, types and memory that it throws,
+// and to the last the op `what`.
 template <class F>
-auto at_source(SourceLine source, F f) -> decltype(f()) {
+auto at_source(const char* what, SourceLine source, F f) -> decltype(f()) {
   try {
     return f();
   } catch (const Error&) {
-    rethrow_at(source);
+    rethrow_at(what, source);
   }
+}
+template <class F>
+auto at_source(SourceLine source, F f) -> decltype(f()) {
+  return at_source("", source, f);
 }
 
 }  // namespace shmap

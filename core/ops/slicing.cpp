@@ -292,7 +292,8 @@ Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& 
   const ShapedArray& type = type_of(x, "dynamic_update_slice");
   const ShapedArray& update_type = type_of(update, "dynamic_update_slice");
   if (update_type.weak() && update_type.dtype() != type.dtype())
-    update.value = convert(std::move(update.value), type.dtype(), update.source);
+    update.value = convert_operand(std::move(update.value), type.dtype(), "dynamic_update_slice",
+                                   update.source);
   std::vector<Array> in{std::move(x.value), std::move(update.value)};
   in.insert(in.end(), starts.begin(), starts.end());
   return bind(dynamic_update_slice_p, in, no_params, x.source);

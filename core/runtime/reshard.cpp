@@ -210,7 +210,7 @@ Array reshard(const Array& x, const Sharding* target, const std::string& what, S
   try {
     return reshard_here(x, target, what, source);
   } catch (const OutOfMemory& e) {
-    rethrow_at(e, source);
+    rethrow_at(e, what.c_str(), source);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "core/base/warning.h"
 #include "core/device/backend.h"
 #include "core/ir/node.h"
+#include "core/ir/trace.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
@@ -170,7 +171,11 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captu
       }
       GroupCall call{primitive,        *step.eqn->params,    mesh_, operands, results,
                      step.eqn->source, OpSite::next_number()};
-      primitive.group(call);
+      try {
+        primitive.group(call);
+      } catch (const OutOfMemory& e) {
+        rethrow_at(e, primitive.name, step.eqn->source);
+      }
       check_nans({&primitive, &mesh_, 0, call.number, step.eqn->source}, results);
       held.hold(step, in, results);
     } else {
@@ -358,6 +363,38 @@ std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout
   return set;
 }
 
+void Segment::take_slabs(Executable& made) {
+  for (const MemoryLayout::Slab& slab : made.layout.slabs) {
+    const auto fits = [&](const BufferRef& b) {
+      return &b->space() == slab.space && b->bytes() >= slab.bytes;
+    };
+    auto known = std::find_if(slabs_.begin(), slabs_.end(), fits);
+    if (known == slabs_.end()) {
+      std::erase_if(slabs_, [&](const BufferRef& b) { return &b->space() == slab.space; });
+      slabs_.push_back(slab.space->allocate(slab.bytes));
+      known = slabs_.end() - 1;
+    }
+    made.slabs.push_back(*known);
+  }
+}
+
+// The memory of a plan is asked for at once: what is named is the op that needs most of it.
+void Segment::rethrow_planned(const OutOfMemory& e) const {
+  const PlanStep* largest = nullptr;
+  std::int64_t most = -1;
+  for (const PlanStep& step : steps_) {
+    std::int64_t bytes = 0;
+    for (const ShapedArray& t : step.out_types) bytes += t.nbytes();
+    if (bytes > most) largest = &step;
+    most = std::max(most, bytes);
+  }
+  std::string what = "a plan of " + std::to_string(steps_.size()) + " steps";
+  if (!largest) rethrow_at(e, what.c_str(), {});
+  what += ", whose largest result is that of " + std::string(largest->eqn->primitive->name);
+  if (!largest->out_types.empty()) what += ", of type " + to_string(largest->out_types[0]);
+  rethrow_at(e, what.c_str(), largest->eqn->source);
+}
+
 Segment::Executable* Segment::capture(Executables& into, const std::vector<Array>& inputs,
                                       const std::vector<bool>& given, std::size_t slots) {
   if (all_sets_are_taken()) return nullptr;
@@ -396,20 +433,12 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     tape = rehearsal.finish();
   }
   made->layout = plan_layout(tape);
-  made->outputs = free_set(made->layout);
-  if (!made->outputs) return nullptr;
-  for (std::size_t s = 0; s < made->layout.slabs.size(); ++s) {
-    const MemoryLayout::Slab& slab = made->layout.slabs[s];
-    const auto fits = [&](const BufferRef& b) {
-      return &b->space() == slab.space && b->bytes() >= slab.bytes;
-    };
-    auto known = std::find_if(slabs_.begin(), slabs_.end(), fits);
-    if (known == slabs_.end()) {
-      std::erase_if(slabs_, [&](const BufferRef& b) { return &b->space() == slab.space; });
-      slabs_.push_back(slab.space->allocate(slab.bytes));
-      known = slabs_.end() - 1;
-    }
-    made->slabs.push_back(*known);
+  try {
+    made->outputs = free_set(made->layout);
+    if (!made->outputs) return nullptr;
+    take_slabs(*made);
+  } catch (const OutOfMemory& e) {
+    rethrow_planned(e);
   }
   {
     UncountedScope uncounted;

@@ -109,6 +109,8 @@ class Segment {
   // Gives places to more of the inputs; false where that would take too much memory.
   bool add_places(const std::vector<Array>& inputs);
   bool all_sets_are_taken() const;
+  void take_slabs(Executable& made);
+  [[noreturn]] void rethrow_planned(const OutOfMemory& e) const;
   std::shared_ptr<OutputSet> free_set(const MemoryLayout& layout);
   // Null where all output sets are taken.
   Executable* capture(Executables& into, const std::vector<Array>& inputs,

@@ -403,9 +403,10 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
 
 }  // namespace
 
-void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
-  detail::ThreadState& thread = detail::thread_state;
-  detail::refuse_in_task(step.primitive.name, thread);
+namespace {
+
+void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
+                 detail::ThreadState& thread) {
   if (run_as_view(step, out_types, out)) return;
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
   if (run_as_dynamic_view(step, out_types, out)) {
@@ -427,6 +428,18 @@ void run_step(const Step& step, Types out_types, std::span<StoredNode* const> ou
     }
   }
   check_nans(leader.site(), out);
+}
+
+}  // namespace
+
+void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
+  detail::ThreadState& thread = detail::thread_state;
+  detail::refuse_in_task(step.primitive.name, thread);
+  try {
+    launch_step(step, out_types, out, thread);
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, step.primitive.name, step.source);
+  }
 }
 
 }  // namespace shmap

@@ -37,9 +37,10 @@ struct TangentProgram {
   std::vector<bool> active_out;
 };
 
-TangentProgram tangent_program(const Jaxpr& jaxpr, std::span<const Array> primals,
+TangentProgram tangent_program(const JaxprRef& program_of, std::span<const Array> primals,
                                std::span<const Array> tangents) {
-  const LinearizedProgram parts = linearize_program(jaxpr, given_mask(tangents));
+  const Jaxpr& jaxpr = *program_of;
+  const LinearizedProgram parts = *derived_linearization(program_of, given_mask(tangents));
   StagingOptions options;
   options.check_variance = jaxpr.checks_variance;
   JaxprTrace trace("checkpoint", jaxpr.env, options);
@@ -74,7 +75,7 @@ void jvp_checkpoint(JvpCall& call) {
   std::vector<Array> derivatives;
   std::vector<bool> active_out;
   if (!call.linear) {
-    JvpProgram program = jvp_program(*p.jaxpr, given_mask(call.tangents));
+    JvpProgram program = *derived_jvp(p.jaxpr, given_mask(call.tangents));
     std::vector<Array> in = std::move(program.consts);
     append_given(in, call.primals);
     append_given(in, call.tangents);
@@ -85,7 +86,7 @@ void jvp_checkpoint(JvpCall& call) {
     active_out = program.active_out;
   } else {
     call.run();
-    TangentProgram program = tangent_program(*p.jaxpr, call.primals, call.tangents);
+    TangentProgram program = tangent_program(p.jaxpr, call.primals, call.tangents);
     active_out = program.active_out;
     if (!program.jaxpr->outs.empty())
       derivatives =
@@ -99,7 +100,7 @@ void transpose_checkpoint(TransposeCall& call) {
   const auto& p = params_as<CheckpointParams>(call.params);
   std::vector<bool> linear = given_mask(call.in);
   linear.flip();
-  TransposedProgram program = transpose_program(*p.jaxpr, linear, given_mask(call.cotangents));
+  TransposedProgram program = *derived_transpose(p.jaxpr, linear, given_mask(call.cotangents));
   if (program.jaxpr->outs.empty()) return;
   std::vector<Array> in = std::move(program.consts);
   append_given(in, call.in);
@@ -111,7 +112,7 @@ void transpose_checkpoint(TransposeCall& call) {
 
 void batch_checkpoint(BatchCall& call) {
   const auto& p = params_as<CheckpointParams>(call.params);
-  BatchedCall many = batch_called(call, *p.jaxpr, 0);
+  BatchedCall many = batch_called(call, p.jaxpr, 0);
   give(call, many.operands, params_of(std::move(many.jaxpr), p.differentiated), 0);
 }
 
@@ -129,7 +130,7 @@ void lower_checkpoint(LowerCall& call) {
 
 void prune_checkpoint(PruneCall& call) {
   const auto& p = params_as<CheckpointParams>(call.params);
-  PrunedJaxpr pruned = prune_jaxpr(*p.jaxpr, call.wanted);
+  PrunedJaxpr pruned = prune_jaxpr(*p.jaxpr, call.wanted, call.memo);
   if (pruned.jaxpr == p.jaxpr) return;
   call.pruned =
       std::make_shared<CheckpointParams>(params_of(std::move(pruned.jaxpr), p.differentiated));

@@ -5,8 +5,8 @@
 #include "core/ops/promote.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/batch.h"
 #include "core/transforms/control_flow.h"
+#include "core/transforms/derived.h"
 
 namespace shmap {
 
@@ -85,8 +85,8 @@ void batch_scan(BatchCall& call) {
   BatchedProgram body;
   for (;;) {
     const std::vector<ShapedArray> types = binder_types(*p.jaxpr, consts, n_carry);
-    body = batch_program(*p.jaxpr, call.size, joined(joined(const_mask, carry), x_mask),
-                         joined(carry, std::vector<bool>(n_ys)), types);
+    body = *derived_batch(p.jaxpr, call.size, joined(joined(const_mask, carry), x_mask),
+                          joined(carry, std::vector<bool>(n_ys)), types);
     const std::vector<bool> next(body.batched_out.begin(),
                                  body.batched_out.begin() + static_cast<std::ptrdiff_t>(n_carry));
     if (next == carry) break;
@@ -116,15 +116,15 @@ void batch_while(BatchCall& call) {
   std::vector<bool> carry = batched(call, first, n);
   BatchedProgram test, body;
   for (;;) {
-    test = batch_program(*p.cond_jaxpr, call.size, joined(test_mask, carry));
+    test = *derived_batch(p.cond_jaxpr, call.size, joined(test_mask, carry));
     // Where the many end at different times, all of the carry differs.
     if (test.batched_out[0]) carry.assign(n, true);
-    body = batch_program(*p.body_jaxpr, call.size, joined(body_mask, carry), carry, types);
+    body = *derived_batch(p.body_jaxpr, call.size, joined(body_mask, carry), carry, types);
     if (body.batched_out == carry) break;
     carry = body.batched_out;
   }
   if (test.batched_out[0])  // the last carry may have more that is batched
-    test = batch_program(*p.cond_jaxpr, call.size, joined(test_mask, carry));
+    test = *derived_batch(p.cond_jaxpr, call.size, joined(test_mask, carry));
   WhileParams params(p);
   std::vector<Array> test_in = std::move(test.consts), body_in = std::move(body.consts);
   append(test_in, call, 0, test_mask);
@@ -176,7 +176,7 @@ void batch_cond(BatchCall& call) {
   std::vector<bool> out(n_out, differs);
   std::vector<BatchedProgram> branches;
   for (const JaxprRef& b : p.branches) {
-    branches.push_back(batch_program(*b, call.size, mask, out));
+    branches.push_back(*derived_batch(b, call.size, mask, out));
     for (std::size_t o = 0; o < n_out; ++o) out[o] = out[o] || branches.back().batched_out[o];
   }
   std::vector<Array> args;
@@ -185,7 +185,7 @@ void batch_cond(BatchCall& call) {
     CondParams params;
     for (std::size_t b = 0; b < branches.size(); ++b) {
       if (branches[b].batched_out != out)
-        branches[b] = batch_program(*p.branches[b], call.size, mask, out);
+        branches[b] = *derived_batch(p.branches[b], call.size, mask, out);
     }
     // What a branch captures, all take.
     std::vector<Array> in{call.in[0]};

@@ -63,12 +63,12 @@ std::vector<Program> join_active(const std::vector<JaxprRef>& branches, Make mak
   std::vector<Program> made;
   Flags joint;
   for (const JaxprRef& b : branches) {
-    made.push_back(make(*b, Flags()));
+    made.push_back(make(b, Flags()));
     joint.resize(made.back().active_out.size());
     for (std::size_t o = 0; o < joint.size(); ++o) joint[o] = joint[o] || made.back().active_out[o];
   }
   for (std::size_t b = 0; b < branches.size(); ++b)
-    if (made[b].active_out != joint) made[b] = make(*branches[b], joint);
+    if (made[b].active_out != joint) made[b] = make(branches[b], joint);
   return made;
 }
 

@@ -4,7 +4,7 @@
 
 #include "core/ops/rules.h"
 #include "core/transforms/control_flow_derivatives.h"
-#include "core/transforms/jvp.h"
+#include "core/transforms/derived.h"
 
 namespace shmap {
 
@@ -110,7 +110,7 @@ void forward_scan(JvpCall& call, const ScanLoopParams& p) {
   Flags active = active_operands(call, 0);
   const JvpProgram program = settle(
       active, first, carry, call.out.size(),
-      [&](const Flags& in, const Flags& wanted) { return jvp_program(*p.jaxpr, in, wanted); });
+      [&](const Flags& in, const Flags& wanted) { return *derived_jvp(p.jaxpr, in, wanted); });
   Together body(call, program, active, first, carry);
   body.give(
       call,
@@ -144,7 +144,7 @@ void jvp_while(JvpCall& call) {
   Flags active = active_operands(inner, 0);
   const JvpProgram program = settle(
       active, bodies, carry, carry,
-      [&](const Flags& in, const Flags& wanted) { return jvp_program(*p.body_jaxpr, in, wanted); });
+      [&](const Flags& in, const Flags& wanted) { return *derived_jvp(p.body_jaxpr, in, wanted); });
   if (!any_of(program.active_out)) return call.run();
   const std::span<const Array> test_consts = call.primals.subspan(0, tests);
   auto test = [&](std::vector<Array>& leaves, detail::FlatTree& result) {
@@ -173,7 +173,7 @@ void forward_cond(JvpCall& call, const CondParams& p) {
   const Flags active = active_operands(call, 1);
   const auto programs = join_active<JvpProgram>(
       p.branches,
-      [&](const Jaxpr& b, const Flags& wanted) { return jvp_program(b, active, wanted); });
+      [&](const JaxprRef& b, const Flags& wanted) { return *derived_jvp(b, active, wanted); });
   const Flags& active_out = programs[0].active_out;
   if (!any_of(active_out)) return call.run();
   std::vector<ClosedBody> bodies;

@@ -5,7 +5,7 @@
 
 #include "core/ops/rules.h"
 #include "core/transforms/control_flow_derivatives.h"
-#include "core/transforms/linearize.h"
+#include "core/transforms/derived.h"
 
 namespace shmap {
 
@@ -61,7 +61,7 @@ class LinearScan {
         active_(active_operands(call, 0)),
         made_(settle(active_, first_, carry_, call.out.size(),
                      [&](const Flags& in, const Flags& wanted) {
-                       return linearize_program(*p.jaxpr, in, wanted);
+                       return *derived_linearization(p.jaxpr, in, wanted);
                      })) {}
 
   void run() {
@@ -201,9 +201,10 @@ class LinearCond {
   LinearCond(JvpCall& call, const CondParams& p)
       : call_(call),
         active_(active_operands(call, 1)),
-        made_(join_active<LinearizedProgram>(p.branches, [&](const Jaxpr& b, const Flags& wanted) {
-          return linearize_program(b, active_, wanted);
-        })) {}
+        made_(
+            join_active<LinearizedProgram>(p.branches, [&](const JaxprRef& b, const Flags& wanted) {
+              return *derived_linearization(b, active_, wanted);
+            })) {}
 
   void run() {
     if (!any_of(made_[0].active_out)) return call_.run();

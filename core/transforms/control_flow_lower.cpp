@@ -1,8 +1,6 @@
 // Control flow of global arrays as control flow of blocks. What decides is the same on every
 // device; a carry is split as its init is, or, where that is not split, as the body leaves it; so
 // nothing moves between trips but what the body itself moves.
-#include <optional>
-
 #include "core/transforms/control_flow.h"
 #include "core/transforms/lower.h"
 
@@ -11,36 +9,6 @@ namespace shmap {
 namespace {
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
-// A program of blocks, and how its results are split.
-struct Inner {
-  Traced traced;
-  std::vector<const Sharding*> results;
-};
-
-// The program for arguments that are split so. `targets`: how results have to be split; null or
-// none: as they come.
-Inner lower_program(const LowerCall& call, const Jaxpr& jaxpr,
-                    const std::vector<const Sharding*>& arguments,
-                    const std::vector<const Sharding*>& targets) {
-  const detail::MeshImpl* mesh = call.lowering.mesh();
-  Lowering lowering(mesh);
-  std::vector<LowerValue> args;
-  for (std::size_t i = 0; i < arguments.size(); ++i)
-    args.push_back(lowering.argument(jaxpr.binders[i]->type, arguments[i]));
-  std::vector<LowerValue> results = lowering.program(jaxpr, std::move(args));
-  Inner inner;
-  std::vector<Array> blocks;
-  for (std::size_t o = 0; o < results.size(); ++o) {
-    const Sharding* target = o < targets.size() ? targets[o] : nullptr;
-    if (target) results[o] = lowering.reshard(results[o], target, "a result", call.source);
-    inner.results.push_back(results[o].sharding ? results[o].sharding : mesh->replicated());
-    blocks.push_back(results[o].block);
-  }
-  TraceScope scope(lowering.trace());
-  inner.traced = lowering.trace().build(blocks, "lowering", call.source);
-  return inner;
-}
 
 std::vector<const Sharding*> shardings_of(const LowerCall& call, std::size_t from, std::size_t to) {
   std::vector<const Sharding*> s;
@@ -51,21 +19,22 @@ std::vector<const Sharding*> shardings_of(const LowerCall& call, std::size_t fro
 
 // The body of a loop, for a carry that stays split in one way. `before`, `after`: the shardings of
 // the arguments before and after the carry.
-Inner lower_body(const LowerCall& call, const Jaxpr& jaxpr,
-                 const std::vector<const Sharding*>& before, std::vector<const Sharding*>& carry,
-                 const std::vector<const Sharding*>& after) {
+LoweredProgram lower_body(const LowerCall& call, const Jaxpr& jaxpr,
+                          const std::vector<const Sharding*>& before,
+                          std::vector<const Sharding*>& carry,
+                          const std::vector<const Sharding*>& after) {
   for (;;) {
     std::vector<const Sharding*> arguments = before;
     arguments.insert(arguments.end(), carry.begin(), carry.end());
     arguments.insert(arguments.end(), after.begin(), after.end());
-    const Inner loose = lower_program(call, jaxpr, arguments, {});
+    LoweredProgram loose = call.lowering.inner(jaxpr, arguments, call.source);
     bool adopted = false;
     for (std::size_t k = 0; k < carry.size(); ++k) {
       if (!carry[k]->is_replicated() || loose.results[k]->is_replicated()) continue;
       carry[k] = loose.results[k];
       adopted = true;
     }
-    if (!adopted) return lower_program(call, jaxpr, arguments, carry);
+    if (!adopted) return call.lowering.with_results(jaxpr, std::move(loose), carry, call.source);
   }
 }
 
@@ -97,7 +66,7 @@ void lower_scan(LowerCall& call) {
   for (std::size_t i = xs_at; i < in.size(); ++i)
     elements.push_back(in[i].sharding ? element_sharding(in[i].sharding)
                                       : call.lowering.mesh()->replicated());
-  Inner body = lower_body(call, *p.jaxpr, consts, carry, elements);
+  LoweredProgram body = lower_body(call, *p.jaxpr, consts, carry, elements);
   ScanLoopParams params;
   params.jaxpr = std::move(body.traced.jaxpr);
   params.length = p.length;
@@ -121,12 +90,15 @@ void lower_while(LowerCall& call) {
   const auto& p = params_as<WhileParams>(call.params);
   const std::size_t tests = count(p.cond_nconsts), first = tests + count(p.body_nconsts);
   std::vector<const Sharding*> carry = shardings_of(call, first, call.in.size());
-  Inner body = lower_body(call, *p.body_jaxpr, shardings_of(call, tests, first), carry, {});
+  LoweredProgram body =
+      lower_body(call, *p.body_jaxpr, shardings_of(call, tests, first), carry, {});
   std::vector<const Sharding*> arguments = shardings_of(call, 0, tests);
   arguments.insert(arguments.end(), carry.begin(), carry.end());
-  Inner test = lower_program(call, *p.cond_jaxpr, arguments, {call.lowering.mesh()->replicated()});
+  const LoweredProgram test = call.lowering.with_results(
+      *p.cond_jaxpr, call.lowering.inner(*p.cond_jaxpr, arguments, call.source),
+      {call.lowering.mesh()->replicated()}, call.source);
   WhileParams params;
-  params.cond_jaxpr = std::move(test.traced.jaxpr);
+  params.cond_jaxpr = test.traced.jaxpr;
   params.body_jaxpr = std::move(body.traced.jaxpr);
   params.cond_nconsts = p.cond_nconsts + static_cast<int>(test.traced.consts.size());
   params.body_nconsts = p.body_nconsts + static_cast<int>(body.traced.consts.size());
@@ -155,20 +127,22 @@ void lower_cond(LowerCall& call) {
   const std::vector<const Sharding*> arguments = shardings_of(call, 1, call.in.size());
   // Results are split as in the first branch that splits them.
   std::vector<const Sharding*> targets(call.out.size(), mesh->replicated());
+  std::vector<LoweredProgram> inner;
   for (const JaxprRef& branch : p.branches) {
-    const Inner loose = lower_program(call, *branch, arguments, {});
+    const LoweredProgram& loose =
+        inner.emplace_back(call.lowering.inner(*branch, arguments, call.source));
     for (std::size_t o = 0; o < targets.size(); ++o)
       if (targets[o]->is_replicated()) targets[o] = loose.results[o];
   }
-  std::vector<Inner> inner;
   std::vector<Array> consts;
-  for (const JaxprRef& branch : p.branches) {
-    inner.push_back(lower_program(call, *branch, arguments, targets));
-    append(consts, inner.back().traced.consts);
+  for (std::size_t b = 0; b < inner.size(); ++b) {
+    inner[b] =
+        call.lowering.with_results(*p.branches[b], std::move(inner[b]), targets, call.source);
+    append(consts, inner[b].traced.consts);
   }
   CondParams params;
   std::size_t before = 0;
-  for (Inner& b : inner) {
+  for (LoweredProgram& b : inner) {
     // Each branch takes the constants of all.
     auto jaxpr = make_ref<Jaxpr>();
     const Jaxpr& own = *b.traced.jaxpr;

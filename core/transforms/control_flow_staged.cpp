@@ -7,6 +7,7 @@
 
 #include "core/array/tree_paths.h"
 #include "core/ir/divergence.h"
+#include "core/ir/nesting.h"
 #include "core/transforms/control_flow.h"
 #include "core/transforms/trace_function.h"
 
@@ -206,6 +207,7 @@ std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
   const AxisSet axes = node_of(index)->type.axes();
   const std::vector<ShapedArray> types = types_of(arguments);
   std::vector<std::unique_ptr<OpenBranch>> open;
+  check_nesting(site.what, site.source);
   for (const BodyRef& branch : branches) {
     OpenBranch& b = *open.emplace_back(std::make_unique<OpenBranch>(site.what, env_for(types)));
     std::vector<Array> leaves;
@@ -383,6 +385,12 @@ std::vector<Array> stage_in_body(const Jaxpr& jaxpr, std::vector<Array> args) {
 }
 
 JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results) {
+  bool wide = true;
+  for (const VarRef& v : jaxpr.binders) wide = wide && v->type.axes().contains(axes);
+  for (std::size_t o = 0; o < results.size(); ++o)
+    wide = wide && !jaxpr.outs[o].is_literal() && same(jaxpr.outs[o].type(), results[o]);
+  if (wide) return JaxprRef(&jaxpr);
+  const PassVisit visit("widen", jaxpr);
   StagingOptions options;
   options.check_variance = jaxpr.checks_variance;
   JaxprTrace trace("widen", jaxpr.env, options);

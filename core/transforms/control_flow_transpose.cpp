@@ -5,6 +5,7 @@
 #include "core/ops/rules.h"
 #include "core/transforms/control_flow_derivatives.h"
 #include "core/transforms/dead_code.h"
+#include "core/transforms/derived.h"
 #include "core/transforms/transpose.h"
 
 namespace shmap {
@@ -39,14 +40,9 @@ JaxprRef program_of(const Jaxpr& like, std::vector<VarRef> binders, std::vector<
 
 JaxprRef widen_all(const JaxprRef& jaxpr, const AxisSet& axes) {
   if (axes.empty() || !jaxpr->checks_variance) return jaxpr;
-  bool wide = true;
   std::vector<ShapedArray> results;
-  for (const VarRef& v : jaxpr->binders) wide = wide && v->type.axes().contains(axes);
-  for (const Atom& a : jaxpr->outs) {
-    wide = wide && a.type().axes().contains(axes);
-    results.push_back(a.type().with_axes(a.type().axes() | axes));
-  }
-  return wide ? jaxpr : widen(*jaxpr, axes, results);
+  for (const Atom& a : jaxpr->outs) results.push_back(a.type().with_axes(a.type().axes() | axes));
+  return widen(*jaxpr, axes, results);
 }
 
 Array widened(const Array& x, const AxisSet& axes, SourceLine source) {
@@ -146,7 +142,7 @@ class ScanTransposer {
     for (;;) {
       Flags wanted(linear_.size());
       for (std::size_t k = 0; k < carry_; ++k) wanted[first_ + k] = given_[k];
-      made_ = transpose_program(*p_.jaxpr, linear_, given_, wanted);
+      made_ = *derived_transpose(p_.jaxpr, linear_, given_, wanted);
       bool grew = false;
       for (std::size_t k = 0; k < carry_; ++k) {
         if (given_[k] || !made_.active_out[first_ + k]) continue;
@@ -242,7 +238,7 @@ void transpose_cond(TransposeCall& call) {
   std::vector<TransposedProgram> made;
   for (const JaxprRef& b : p.branches) {
     branches.push_back(widen_all(b, axes));
-    made.push_back(transpose_program(*branches.back(), linear, given));
+    made.push_back(*derived_transpose(branches.back(), linear, given));
     for (std::size_t i = 0; i < active.size(); ++i)
       active[i] = active[i] || made.back().active_out[i];
   }
@@ -250,7 +246,7 @@ void transpose_cond(TransposeCall& call) {
   std::vector<ClosedBody> bodies;
   for (std::size_t b = 0; b < branches.size(); ++b) {
     if (made[b].active_out != active)
-      made[b] = transpose_program(*branches[b], linear, given, active);
+      made[b] = *derived_transpose(branches[b], linear, given, active);
     bodies.push_back({made[b].jaxpr, made[b].consts});
   }
   std::vector<BodyRef> refs;

@@ -136,7 +136,8 @@ Array fit(Array x, const ShapedArray& type, SourceLine source) {
   const Node* node = node_of(x);
   if (node->type.dtype() != type.dtype() ||
       (node->kind == NodeKind::literal && node->type.weak() != type.weak())) {
-    x = convert(std::move(x), type.dtype(), source, type.weak());
+    x = convert_operand(std::move(x), type.dtype(), "a carry, or the result of a branch", source,
+                        type.weak());
   } else if (node->type.weak() && !type.weak() && node->kind == NodeKind::stored) {
     // The same blocks under a type that no longer gives way.
     const auto& stored = static_cast<const StoredNode&>(*node);

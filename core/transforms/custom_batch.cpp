@@ -2,6 +2,7 @@
 
 #include "core/array/tree_paths.h"
 #include "core/ops/reduce.h"
+#include "core/transforms/derived.h"
 
 namespace shmap {
 
@@ -118,11 +119,11 @@ ForwardCode batched_vjp_rule(ForwardCode rule, std::vector<bool> batched, TreeNo
           ManyForward::call};
 }
 
-BatchedCall batch_called(BatchCall& call, const Jaxpr& jaxpr, std::size_t num_consts) {
+BatchedCall batch_called(BatchCall& call, const JaxprRef& jaxpr, std::size_t num_consts) {
   std::vector<bool> batched;
   for (std::size_t i = 0; i < call.in.size(); ++i) batched.push_back(call.is_batched(i));
   BatchedProgram program =
-      batch_program(jaxpr, call.size, batched, std::vector<bool>(jaxpr.outs.size(), true));
+      *derived_batch(jaxpr, call.size, batched, std::vector<bool>(jaxpr->outs.size(), true));
   BatchedCall out;
   out.jaxpr = std::move(program.jaxpr);
   out.num_consts = static_cast<int>(program.consts.size() + num_consts);

@@ -42,6 +42,6 @@ struct BatchedCall {
   std::vector<Array> operands;
   std::vector<bool> batched;  // of the arguments after the constants
 };
-BatchedCall batch_called(BatchCall& call, const Jaxpr& jaxpr, std::size_t num_consts);
+BatchedCall batch_called(BatchCall& call, const JaxprRef& jaxpr, std::size_t num_consts);
 
 }  // namespace shmap

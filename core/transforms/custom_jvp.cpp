@@ -65,7 +65,7 @@ void jvp_custom_jvp(JvpCall& call) {
 void batch_custom_jvp(BatchCall& call) {
   const auto& p = params_as<CustomJvpParams>(call.params);
   CustomJvpParams params = p;
-  BatchedCall many = batch_called(call, *p.jaxpr, static_cast<std::size_t>(p.num_consts));
+  BatchedCall many = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
   params.jaxpr = std::move(many.jaxpr);
   params.num_consts = many.num_consts;
   params.rule = batched_jvp_rule(p.rule, many.batched, call.size);

@@ -97,7 +97,7 @@ void jvp_custom_vjp(JvpCall& call) {
 void batch_custom_vjp(BatchCall& call) {
   const auto& p = params_as<CustomVjpParams>(call.params);
   CustomVjpParams params = p;
-  BatchedCall many = batch_called(call, *p.jaxpr, static_cast<std::size_t>(p.num_consts));
+  BatchedCall many = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
   params.jaxpr = std::move(many.jaxpr);
   params.num_consts = many.num_consts;
   params.rule = batched_vjp_rule(p.rule, many.batched, p.arguments, call.size);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/pointer_map.h"
+#include "core/ir/nesting.h"
 
 namespace shmap {
 
@@ -22,7 +23,8 @@ void keep_only(std::vector<T>& items, const std::vector<bool>& kept) {
 
 class Remover {
  public:
-  explicit Remover(const Jaxpr& jaxpr) : jaxpr_(jaxpr), live_(jaxpr.eqns.size()) {}
+  Remover(const Jaxpr& jaxpr, PruneMemo& memo)
+      : jaxpr_(jaxpr), memo_(memo), live_(jaxpr.eqns.size()) {}
 
   // From the last equation to the first: a value is live where one reads it that stays.
   void run(const std::vector<Atom>& outs) {
@@ -66,7 +68,7 @@ class Remover {
   bool prune(std::size_t e) {
     std::vector<bool> wanted;
     for (const VarRef& v : jaxpr_.eqns[e].out) wanted.push_back(is_live(v));
-    PruneCall call{*jaxpr_.eqns[e].params, wanted, nullptr, {}, {}};
+    PruneCall call{*jaxpr_.eqns[e].params, wanted, memo_, nullptr, {}, {}};
     jaxpr_.eqns[e].primitive->prune(call);
     if (!call.pruned) return false;
     Eqn eqn = jaxpr_.eqns[e];
@@ -79,6 +81,7 @@ class Remover {
   }
 
   const Jaxpr& jaxpr_;
+  PruneMemo& memo_;
   std::vector<bool> kept_;
   std::vector<std::pair<std::size_t, Eqn>> pruned_;  // the last one first
   PointerMap<bool> live_;
@@ -101,18 +104,33 @@ JaxprRef build(const Jaxpr& jaxpr, const Remover& remover, std::vector<VarRef> b
 }  // namespace
 
 JaxprRef remove_dead_code(const Jaxpr& jaxpr) {
-  Remover remover(jaxpr);
+  PruneMemo memo;
+  return remove_dead_code(jaxpr, memo);
+}
+
+JaxprRef remove_dead_code(const Jaxpr& jaxpr, PruneMemo& memo) {
+  const PassVisit visit("remove_dead_code", jaxpr);
+  Remover remover(jaxpr, memo);
   remover.run(jaxpr.outs);
   if (!remover.changed()) return JaxprRef(&jaxpr);
   return build(jaxpr, remover, jaxpr.binders, jaxpr.outs, "remove_dead_code");
 }
 
 PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted) {
+  PruneMemo memo;
+  return prune_jaxpr(jaxpr, wanted, memo);
+}
+
+PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted, PruneMemo& memo) {
+  const auto known = memo.pruned.find({&jaxpr, wanted});
+  if (known != memo.pruned.end()) return known->second.pruned;
+  const PassVisit visit("prune_jaxpr", jaxpr);
   std::vector<Atom> outs = jaxpr.outs;
   keep_only(outs, wanted);
-  Remover remover(jaxpr);
+  Remover remover(jaxpr, memo);
   remover.run(outs);
   PrunedJaxpr pruned;
+  pruned.changed = remover.changed();
   for (const VarRef& v : jaxpr.binders) pruned.kept.push_back(remover.is_live(v));
   std::vector<VarRef> binders = jaxpr.binders;
   keep_only(binders, pruned.kept);
@@ -120,6 +138,7 @@ PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted) {
                     outs.size() == jaxpr.outs.size();
   pruned.jaxpr = same ? JaxprRef(&jaxpr)
                       : build(jaxpr, remover, std::move(binders), std::move(outs), "prune_jaxpr");
+  memo.pruned[{&jaxpr, wanted}] = {JaxprRef(&jaxpr), pruned};
   return pruned;
 }
 

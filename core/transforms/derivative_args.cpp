@@ -70,7 +70,8 @@ Array fit_derivative(const DerivativeSite& site, const std::string& path, Array 
                      const ShapedArray& type) {
   const Node& node = checked_node(given, path.c_str(), site.source);
   if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, path.c_str(), site.source);
-  if (node.kind == NodeKind::literal) given = convert(std::move(given), type.dtype(), site.source);
+  if (node.kind == NodeKind::literal)
+    given = convert_operand(std::move(given), type.dtype(), path.c_str(), site.source);
   const ShapedArray& t = node_of(given)->type;
   if (t.dtype() != type.dtype() || !(t.dims() == type.dims())) {
     throw TypeError(

@@ -4,9 +4,19 @@
 #include <list>
 #include <mutex>
 
+#include "core/ir/nesting.h"
+
 namespace shmap {
 
 namespace {
+
+// What a derived program depends on beside the program.
+struct DerivedKey {
+  std::vector<bool> a, b, c;
+  std::int64_t size = 0;
+  std::vector<ShapedArray> types;
+  friend bool operator==(const DerivedKey&, const DerivedKey&) = default;
+};
 
 // What was made last, up to a number: programs are kept by what is made of them, and so are those
 // that those are made of.
@@ -14,23 +24,23 @@ template <class Derived>
 class Made {
  public:
   template <class Make>
-  std::shared_ptr<const Derived> get(const JaxprRef& jaxpr, const std::vector<bool>& a,
-                                     const std::vector<bool>& b, Make make) {
+  std::shared_ptr<const Derived> get(const JaxprRef& jaxpr, const DerivedKey& key, Make make) {
     {
       std::lock_guard lock(mutex_);
       const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
-        return e.jaxpr == jaxpr && e.a == a && e.b == b;
+        return e.jaxpr == jaxpr && e.key == key;
       });
       if (it != entries_.end()) {
         entries_.splice(entries_.begin(), entries_, it);
         return it->derived;
       }
     }
+    const PassVisit visit("differentiating or mapping a program", *jaxpr);
     auto derived = std::make_shared<const Derived>(make());
     // Consts of traces around are of use for this once only.
     if (!reusable(*derived)) return derived;
     std::lock_guard lock(mutex_);
-    entries_.push_front({jaxpr, a, b, derived});
+    entries_.push_front({jaxpr, key, derived});
     if (entries_.size() > kEntries) entries_.pop_back();
     return derived;
   }
@@ -39,7 +49,7 @@ class Made {
   static constexpr std::size_t kEntries = 256;
   struct Entry {
     JaxprRef jaxpr;
-    std::vector<bool> a, b;
+    DerivedKey key;
     std::shared_ptr<const Derived> derived;
   };
   static bool are_concrete(const std::vector<Array>& consts) {
@@ -65,29 +75,35 @@ Made<Derived>& made() {
 }  // namespace
 
 std::shared_ptr<const JvpProgram> derived_jvp(const JaxprRef& jaxpr,
-                                              const std::vector<bool>& active) {
-  return made<JvpProgram>().get(jaxpr, active, {}, [&] { return jvp_program(*jaxpr, active); });
+                                              const std::vector<bool>& active,
+                                              const std::vector<bool>& wanted) {
+  return made<JvpProgram>().get(jaxpr, {active, wanted, {}, 0, {}},
+                                [&] { return jvp_program(*jaxpr, active, wanted); });
 }
 
 std::shared_ptr<const LinearizedProgram> derived_linearization(const JaxprRef& jaxpr,
-                                                               const std::vector<bool>& active) {
-  return made<LinearizedProgram>().get(jaxpr, active, {},
-                                       [&] { return linearize_program(*jaxpr, active); });
+                                                               const std::vector<bool>& active,
+                                                               const std::vector<bool>& wanted) {
+  return made<LinearizedProgram>().get(jaxpr, {active, wanted, {}, 0, {}},
+                                       [&] { return linearize_program(*jaxpr, active, wanted); });
 }
 
 std::shared_ptr<const TransposedProgram> derived_transpose(const JaxprRef& jaxpr,
                                                            const std::vector<bool>& linear,
-                                                           const std::vector<bool>& given) {
-  return made<TransposedProgram>().get(jaxpr, linear, given,
-                                       [&] { return transpose_program(*jaxpr, linear, given); });
+                                                           const std::vector<bool>& given,
+                                                           const std::vector<bool>& wanted) {
+  return made<TransposedProgram>().get(jaxpr, {linear, given, wanted, 0, {}}, [&] {
+    return transpose_program(*jaxpr, linear, given, wanted);
+  });
 }
 
 std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::int64_t size,
-                                                    const std::vector<bool>& batched) {
-  std::vector<bool> bits;
-  for (std::int64_t rest = size; rest > 0; rest >>= 1) bits.push_back(rest & 1);
-  return made<BatchedProgram>().get(jaxpr, batched, bits,
-                                    [&] { return batch_program(*jaxpr, size, batched); });
+                                                    const std::vector<bool>& batched,
+                                                    const std::vector<bool>& wanted,
+                                                    const std::vector<ShapedArray>& as) {
+  return made<BatchedProgram>().get(jaxpr, {batched, wanted, {}, size, as}, [&] {
+    return batch_program(*jaxpr, size, batched, wanted, as);
+  });
 }
 
 std::vector<bool> given_mask(std::span<const Array> values) {

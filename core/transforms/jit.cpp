@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/ir/divergence.h"
+#include "core/ir/nesting.h"
 #include "core/runtime/fused_program.h"
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/plan.h"
@@ -70,30 +71,11 @@ std::shared_ptr<const Params> with_program(const Params&, std::span<const JaxprR
 
 void prune_jit(PruneCall& call) {
   const JaxprRef& jaxpr = params_as<JitParams>(call.params).jaxpr;
-  PrunedJaxpr pruned = prune_jaxpr(*jaxpr, call.wanted);
+  PrunedJaxpr pruned = prune_jaxpr(*jaxpr, call.wanted, call.memo);
   if (pruned.jaxpr == jaxpr) return;
   call.pruned = std::make_shared<JitParams>(std::move(pruned.jaxpr));
   call.kept_in = std::move(pruned.kept);
   call.kept_out = call.wanted;
-}
-
-void eval_constraint(Types in, const Params& params, std::span<ShapedArray> out) {
-  params_as<ConstraintParams>(params).sharding->block_shape(in[0].dims(),
-                                                            "with_sharding_constraint");
-  out[0] = in[0];
-}
-
-void interpret_constraint(std::span<Array> in, const Params& params, std::span<Array> out,
-                          SourceLine source) {
-  out[0] = reshard_array(in[0], params_as<ConstraintParams>(params).sharding,
-                         "with_sharding_constraint", source);
-}
-
-void lower_constraint(LowerCall& call) {
-  const Sharding* target = params_as<ConstraintParams>(call.params).sharding;
-  if (target->mesh() != call.lowering.mesh())
-    throw_other_mesh(target->mesh(), call.lowering.mesh(), call.source);
-  call.out[0] = call.lowering.reshard(call.in[0], target, "with_sharding_constraint", call.source);
 }
 
 }  // namespace
@@ -118,23 +100,8 @@ constinit Primitive jit_p = [] {
   return p;
 }();
 
-constinit Primitive sharding_constraint_p = [] {
-  Primitive p;
-  p.name = "sharding_constraint";
-  p.abstract_eval = eval_constraint;
-  p.interpret = interpret_constraint;
-  p.lower = lower_constraint;
-  p.jvp = Rule<JvpFn>(jvp_linear);
-  p.transpose = Rule<TransposeFn>(transpose_constraint);
-  p.batching = Rule<BatchFn>(batch_constraint);
-  return p;
-}();
-
-void ConstraintParams::visit(ParamVisitor& v) const {
-  v.value("sharding", std::string_view(to_string(sharding->spec())));
-}
-
 const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
+  const PassVisit visit("finding the mesh", jaxpr);
   for (const Eqn& e : jaxpr.eqns) {
     if (const detail::MeshImpl* mesh = e.params->mesh()) return mesh;
     if (!e.primitive->interpret) continue;
@@ -222,24 +189,11 @@ void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> 
 
 void register_jit() {
   register_primitive(jit_p);
-  register_primitive(sharding_constraint_p);
   set_run_control(run_control);
 }
 
 // ---- calls
 namespace detail {
-
-Array constrain_sharding(const Array& x, const NamedSharding& sharding, SourceLine source) {
-  checked_node(x, "with_sharding_constraint", source);
-  if (current_trace().axis_env() != nullptr) {
-    throw ValueError(
-        "with_sharding_constraint: called in the body of a shard_map, where arrays are blocks and "
-        "have no sharding: call it outside of the body" +
-        at_line(source));
-  }
-  const Sharding* target = sharding.mesh().impl()->sharding(sharding.spec());
-  return bind(sharding_constraint_p, x, ConstraintParams(target), source);
-}
 
 namespace {
 
@@ -400,7 +354,8 @@ void check_captures(const Entry& entry, const JitCache::Call& call, const Scope&
 
 }  // namespace
 
-JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
+static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Call& call,
+                                     FlatTree arguments) {
   static const bool checks_captures = env::flag(env::Var::check_captures);
   static const bool explains = env::flag(env::Var::explain_retrace);
   ensure_started();
@@ -410,9 +365,9 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
   }
   const Scope scope = scope_here();
   auto* body = scope.kind == Scope::body ? &static_cast<PerDeviceTrace&>(current_trace()) : nullptr;
-  std::shared_ptr<Entry> entry = impl_->find(call.tag, scope, arguments);
+  std::shared_ptr<Entry> entry = programs.find(call.tag, scope, arguments);
   if (!entry) {
-    if (explains) impl_->explain(arguments, scope, call.source);
+    if (explains) programs.explain(arguments, scope, call.source);
     entry = trace_entry(call, scope, arguments);
     if (scope.kind == Scope::eager) plan_global(*entry, call.source);
     if (body) plan_body(*entry, *body);
@@ -420,11 +375,11 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
     // One that closes over values of a trace around is of no use after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
                                        [](const Array& x) { return node_of(x)->trace == 0; });
-    if (is_closed) impl_->insert(entry);
+    if (is_closed) programs.insert(entry);
   } else if (checks_captures) {
     check_captures(*entry, call, scope, arguments);
   }
-  Result result;
+  JitCache::Result result;
   result.like = entry->like;
   if (scope.kind == Scope::staged) {
     std::vector<Array> operands = entry->traced.consts;
@@ -436,6 +391,14 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
     result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
   }
   return result;
+}
+
+JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
+  try {
+    return call_program(*impl_, call, std::move(arguments));
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, "jit", call.source);
+  }
 }
 
 }  // namespace detail

@@ -15,14 +15,4 @@ void batch_jit(BatchCall& call) {
     if (!program->batched_out[o]) call.out_dims[o] = -1;
 }
 
-void batch_constraint(BatchCall& call) {
-  const Sharding* sharding = params_as<ConstraintParams>(call.params).sharding;
-  const auto dim = static_cast<std::size_t>(call.dims[0]);
-  std::vector<PartitionSpec::Entry> entries = sharding->spec().entries();
-  if (dim < entries.size())
-    entries.insert(entries.begin() + static_cast<std::ptrdiff_t>(dim), none);
-  const ConstraintParams params(sharding->mesh()->sharding(PartitionSpec(std::move(entries))));
-  give(call, call.in[0], params, call.dims[0]);
-}
-
 }  // namespace shmap

@@ -69,9 +69,4 @@ void transpose_jit(TransposeCall& call) {
     if (program->active_out[i]) call.out[i] = std::move(out[next++]);
 }
 
-// A constraint on a value is one on its cotangent.
-void transpose_constraint(TransposeCall& call) {
-  call.out[0] = bind(call.primitive, call.cotangents[0], call.params, call.source);
-}
-
 }  // namespace shmap

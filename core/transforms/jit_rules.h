@@ -7,6 +7,5 @@ namespace shmap {
 
 void jvp_jit(JvpCall& call);
 void transpose_jit(TransposeCall& call);
-void transpose_constraint(TransposeCall& call);
 
 }  // namespace shmap

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ir/nesting.h"
 #include "core/transforms/partition.h"
 
 namespace shmap {
@@ -25,8 +26,58 @@ void throw_other_mesh(const detail::MeshImpl* wanted, const detail::MeshImpl* me
                   ", and the rest on " + to_string(Mesh(mesh)) + at_line(source));
 }
 
-Lowering::Lowering(const detail::MeshImpl* mesh)
-    : mesh_(mesh), trace_("lowering", mesh->env(), inferred()) {}
+Lowering::Lowering(const detail::MeshImpl* mesh) : Lowering(mesh, std::make_shared<LowerMemo>()) {}
+
+Lowering::Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo)
+    : mesh_(mesh), trace_("lowering", mesh->env(), inferred()), memo_(std::move(memo)) {}
+
+LoweredProgram Lowering::inner(const Jaxpr& jaxpr, const std::vector<const Sharding*>& arguments,
+                               SourceLine source) {
+  const auto known = memo_->programs.find({&jaxpr, arguments});
+  if (known != memo_->programs.end()) return known->second.lowered;
+  Lowering lowering(mesh_, memo_);
+  std::vector<LowerValue> args;
+  for (std::size_t i = 0; i < arguments.size(); ++i)
+    args.push_back(lowering.argument(jaxpr.binders[i]->type, arguments[i]));
+  LoweredProgram made;
+  std::vector<Array> blocks;
+  for (const LowerValue& x : lowering.program(jaxpr, std::move(args))) {
+    made.results.push_back(x.sharding ? x.sharding : mesh_->replicated());
+    blocks.push_back(x.block);
+  }
+  made.traced = lowering.trace_.build(blocks, "lowering", source);
+  memo_->programs[{&jaxpr, arguments}] = {JaxprRef(&jaxpr), made};
+  return made;
+}
+
+LoweredProgram Lowering::with_results(const Jaxpr& jaxpr, LoweredProgram lowered,
+                                      const std::vector<const Sharding*>& targets,
+                                      SourceLine source) {
+  const Jaxpr& blocks = *lowered.traced.jaxpr;
+  const auto moves = [&](std::size_t o) {
+    return o < targets.size() && targets[o] && targets[o] != lowered.results[o] &&
+           !blocks.outs[o].is_literal();
+  };
+  bool any = false;
+  for (std::size_t o = 0; o < lowered.results.size(); ++o) any = any || moves(o);
+  if (!any) return lowered;
+  Lowering lowering(mesh_, memo_);
+  std::vector<Array> args = lowered.traced.consts, results;
+  for (std::size_t i = args.size(); i < blocks.binders.size(); ++i)
+    args.push_back(lowering.trace_.argument(blocks.binders[i]->type));
+  {
+    TraceScope scope(lowering.trace_);
+    results = eval_jaxpr(blocks, std::move(args));
+  }
+  for (std::size_t o = 0; o < results.size(); ++o) {
+    if (!moves(o)) continue;
+    const LowerValue x{results[o], lowered.results[o], jaxpr.outs[o].type()};
+    results[o] = lowering.reshard(x, targets[o], "a result", source).block;
+    lowered.results[o] = targets[o];
+  }
+  lowered.traced = lowering.trace_.build(results, "lowering", source);
+  return lowered;
+}
 
 LowerValue Lowering::argument(const ShapedArray& type, const Sharding* sharding) {
   const ShapedArray block(sharding->block_shape(type.dims(), "an argument"), type.dtype(),
@@ -86,6 +137,7 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
 }
 
 std::vector<LowerValue> Lowering::program(const Jaxpr& jaxpr, std::vector<LowerValue> args) {
+  const PassVisit visit("lowering", jaxpr);
   VarMap<LowerValue> values;
   for (std::size_t i = 0; i < args.size(); ++i) values[jaxpr.binders[i].get()] = std::move(args[i]);
   const auto read = [&](const Atom& a) {

@@ -3,9 +3,11 @@
 // sharded arrays (core/transforms/partition.h): jit applies them at trace time (GSPMD's idea, one
 // op at a time). The result is what the body of a shard_map would be, so plans know nothing else.
 #pragma once
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/array/sharding.h"
@@ -23,6 +25,23 @@ struct LowerValue {
   ShapedArray type;
 };
 
+// A program inside (a body, a branch) as a program of blocks, for arguments that are split so; and
+// how its results are split then.
+struct LoweredProgram {
+  Traced traced;
+  std::vector<const Sharding*> results;
+};
+
+// Those of one lowering: a loop or branch asks for the program that it holds until its results are
+// split as they have to be, and so does each level of what is nested.
+struct LowerMemo {
+  struct Found {
+    JaxprRef asked;  // kept alive, so that its address stays its own
+    LoweredProgram lowered;
+  };
+  std::map<std::pair<const Jaxpr*, std::vector<const Sharding*>>, Found> programs;
+};
+
 // Builds the program of blocks. Its trace is current while it works.
 class Lowering {
  public:
@@ -30,6 +49,13 @@ class Lowering {
 
   const detail::MeshImpl* mesh() const { return mesh_; }
   JaxprTrace& trace() { return trace_; }
+
+  // A program inside of what is lowered. What it captures are its first binders, and `consts`.
+  LoweredProgram inner(const Jaxpr& jaxpr, const std::vector<const Sharding*>& arguments,
+                       SourceLine source);
+  // The same program with those results brought to other shardings; null, or none: as they come.
+  LoweredProgram with_results(const Jaxpr& jaxpr, LoweredProgram lowered,
+                              const std::vector<const Sharding*>& targets, SourceLine source);
 
   // A new argument of the program: a global array with this sharding. Literals have none.
   LowerValue argument(const ShapedArray& type, const Sharding* sharding);
@@ -46,8 +72,11 @@ class Lowering {
   std::vector<LowerValue> program(const Jaxpr& jaxpr, std::vector<LowerValue> args);
 
  private:
+  Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo);
+
   const detail::MeshImpl* mesh_;
   JaxprTrace trace_;
+  std::shared_ptr<LowerMemo> memo_;
 };
 
 // What a LowerFn is called with: it fills `out`, under the lowering's trace.

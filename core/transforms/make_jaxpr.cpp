@@ -213,7 +213,7 @@ std::vector<Array> eval_jaxpr(const ClosedJaxpr& jaxpr, std::vector<Array> args,
   for (std::size_t i = 0; i < wanted; ++i) {
     const ShapedArray& type = impl.jaxpr->binders[n_consts + i]->type;
     if (checked_node(args[i], "eval_jaxpr", source).kind == NodeKind::literal)
-      args[i] = convert(args[i], type.dtype(), source, type.weak());
+      args[i] = convert_operand(args[i], type.dtype(), "eval_jaxpr", source, type.weak());
     const ShapedArray& given = node_of(args[i])->type;
     if (given.dtype() != type.dtype() || !(given.dims() == type.dims())) {
       throw TypeError("eval_jaxpr: args[" + std::to_string(i) + "] has type " + to_string(given) +

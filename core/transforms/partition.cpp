@@ -127,6 +127,11 @@ Partition partition(const Primitive& primitive, Types in, Types out, const Param
   result.sum_axes = assignment.of_kind(FactorKind::sum);
   result.max_axes = assignment.of_kind(FactorKind::max);
   result.min_axes = assignment.of_kind(FactorKind::min);
+  // A sum of bools is their "or".
+  if (!out.empty() && out[0].dtype() == DType::bool_) {
+    result.max_axes.insert(result.max_axes.end(), result.sum_axes.begin(), result.sum_axes.end());
+    result.sum_axes.clear();
+  }
   if (rule.localize) {
     result.local_params =
         rule.localize(params, blocks(in, result.operands), blocks(out, result.results));

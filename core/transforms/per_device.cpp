@@ -1,5 +1,7 @@
 #include "core/transforms/per_device.h"
 
+#include <set>
+
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "core/ir/divergence.h"
@@ -17,11 +19,31 @@ bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_ac
 
 }  // namespace
 
+std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh) {
+  const Array* value = &primal_of(x);
+  while (node_of(*value) && node_of(*value)->kind == NodeKind::batched)
+    value = &primal_of(static_cast<const BatchedNode*>(node_of(*value))->values);
+  const StoredNode* stored = stored_of(*value);
+  if (!stored || stored->trace != 0 || !stored->committed || stored->mesh == mesh ||
+      stored->mesh->is_single())
+    return {};
+  std::set<int> theirs, ours;
+  for (const Device& d : stored->mesh->devices().values()) theirs.insert(d.id());
+  for (const Device& d : mesh->devices().values()) ours.insert(d.id());
+  if (theirs == ours) return {};
+  return what + " of type " + to_string(node_of(x)->type) + " is placed on " +
+         to_string(Mesh(stored->mesh)) + " with " + std::to_string(theirs.size()) +
+         " devices, and the function is mapped over " + to_string(Mesh(mesh)) + " with " +
+         std::to_string(ours.size()) + " other devices: bring it there with device_put";
+}
+
 PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options)
     : Trace("shard_map"), mesh_(mesh), options_(options) {}
 
 Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,
                             SourceLine source) {
+  if (const std::string problem = other_devices(what, x, mesh_); !problem.empty())
+    throw ValueError("shard_map: " + problem + at_line(source));
   const Array placed = reshard_array(x, sharding, what, source);
   const StoredNode& node = *stored_of(placed);
   const ShapedArray& t = node.type;

@@ -2,6 +2,7 @@
 // devices, under device-variance types (JEP 14273's "eager by default", JEP 17111's types).
 #pragma once
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "core/array/sharding.h"
@@ -14,6 +15,11 @@ struct PerDeviceOptions {
   bool check_variance = true;   // wrong variance is an error
   bool auto_pbroadcast = true;  // operands of unlike variance are cast; else that is an error
 };
+
+// Why a value may not go into a body over `mesh`: it was placed on other devices, and is not moved
+// silently, since it may be the value or the mesh that is meant otherwise. Empty where it may; of
+// one under a transform the value that there is decides. `what` names it.
+std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh);
 
 class PerDeviceTrace : public Trace {
  public:
@@ -29,7 +35,8 @@ class PerDeviceTrace : public Trace {
   const PerDeviceOptions& options() const { return options_; }
 
   // A concrete array as the block of each device under a sharding of this mesh: no data moves but
-  // what placement needs. Its variance is what the sharding mentions. `what` names it in errors.
+  // what placement needs. Its variance is what the sharding mentions. `what` names it in errors:
+  // ValueError where it was placed on other devices (other_devices).
   Array enter(const Array& x, const Sharding* sharding, const std::string& what, SourceLine source);
   // A value used in the body but made outside of it: as an argument with the spec P(), once for
   // each array.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/pointer_map.h"
+#include "core/ir/nesting.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
 #include "core/ops/shape_params.h"
@@ -32,6 +33,7 @@ class EqnTable {
   std::uint32_t find_or_add(const Eqn& e, std::uint32_t number) {
     const std::size_t begin = bytes_.size();
     raw(e.primitive);
+    raw(e.params->mesh());  // which parameters name by its axes alone
     raw(e.in.size());
     for (const Atom& a : e.in) add(a);
     // Where variance is not checked, they may declare more axes than they have, and not the same.
@@ -131,6 +133,8 @@ std::vector<Atom> evaluate(const Eqn& e) {
 struct Programs {
   // What a program inside becomes: the same for each equation that holds it.
   PointerMap<JaxprRef> known;
+  std::vector<JaxprRef> alive;  // those that `known` has, so that their addresses stay their own
+  PruneMemo pruned;
   bool global = false;  // programs outside of mapped bodies keep their shardings
 };
 JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs);
@@ -256,11 +260,16 @@ class Forward {
 };
 
 JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs) {
+  // What is planned was simplified with the program around it.
+  if (jaxpr.facts.has(JaxprFacts::simple)) return JaxprRef(&jaxpr);
   if (const JaxprRef* known = programs.known.find(&jaxpr)) return *known;
+  const PassVisit visit("simplify", jaxpr);
   const Ref<Jaxpr> forward = Forward(jaxpr, programs).run();
   if (forward) check_pass(*forward, "simplify");
-  JaxprRef made = remove_dead_code(forward ? *forward : jaxpr);
+  JaxprRef made = remove_dead_code(forward ? *forward : jaxpr, programs.pruned);
+  if (made.get() == &jaxpr && !programs.global) jaxpr.facts.add(JaxprFacts::simple);
   programs.known[&jaxpr] = made;
+  programs.alive.push_back(JaxprRef(&jaxpr));
   return made;
 }
 

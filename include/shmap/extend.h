@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -70,8 +71,16 @@ struct ExtendRules {
   std::function<std::pair<extend::Arrays, std::vector<int>>(extend::Arrays, std::vector<int>)>
       batching;
   std::function<std::string(extend::ArrayTypes, extend::ArrayTypes)> sharding;
+  bool calls_sharding = false;  // whether the function can be called so
 };
 class ExtendPrimitive;
+
+// What is wrong with a function that is given as a kernel.
+template <class F>
+constexpr void check_kernel() {
+  static_assert(std::is_invocable_v<F&, const extend::KernelArgs&> || std::is_invocable_v<F&>,
+                "a kernel takes a `const extend::KernelArgs&` and returns nothing");
+}
 
 // Why a rule cannot be called; throws TypeError.
 [[noreturn]] void throw_unusable_rule(const char* rule, std::size_t operands);
@@ -135,7 +144,10 @@ class Primitive {
     };
     return *this;
   }
-  // The primitive in terms of other ops: runs it on devices whose kernel was not given.
+  // The primitive in terms of other ops: runs it on devices whose kernel was not given. Its results
+  // have to be those that def_abstract_eval promises: TypeError where it gives another number of
+  // them, other shapes or dtypes, or one that varies over mesh axes over which no operand does. One
+  // that varies over fewer is cast.
   template <class F>
   Primitive& def_impl(F&& f) {
     rules().impl = [f = std::decay_t<F>(std::forward<F>(f))](Arrays in) mutable {
@@ -143,15 +155,18 @@ class Primitive {
     };
     return *this;
   }
-  // void(const KernelArgs&); a function that cannot be called so is as none.
+  // void(const KernelArgs&), and other functions do not compile; but one without parameters, which
+  // stands for a kernel that is still to be written, and is as none.
   template <class F>
   Primitive& def_cpu_kernel(F&& f) {
+    shmap::detail::check_kernel<std::decay_t<F>>();
     if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>)
       rules().cpu_kernel = std::forward<F>(f);
     return *this;
   }
   template <class F>
   Primitive& def_cuda_kernel(F&& f) {
+    shmap::detail::check_kernel<std::decay_t<F>>();
     if constexpr (std::is_invocable_v<std::decay_t<F>&, const KernelArgs&>)
       rules().cuda_kernel = std::forward<F>(f);
     return *this;
@@ -207,9 +222,13 @@ class Primitive {
   // How it goes over arrays that are split over devices: "ab,bc->ac", a letter a dim; or a function
   // of (ArrayTypes operands, ArrayTypes results) that returns such a text. Dims whose letter stands
   // in a result may be split, each device computing its part of the results from its part of the
-  // operands; over the others operands are gathered. Without a rule all is gathered.
+  // operands; over the others operands are gathered. Without a rule all is gathered. A text that
+  // does not fit the operands and results is a ValueError of bind.
   template <class F>
   Primitive& def_sharding_rule(F&& f) {
+    rules().calls_sharding =
+        std::is_convertible_v<F, std::string> ||
+        std::is_invocable_r_v<std::string, std::decay_t<F>&, ArrayTypes, ArrayTypes>;
     if constexpr (std::is_convertible_v<F, std::string>) {
       rules().sharding = [text = std::string(std::forward<F>(f))](
                              const ArrayTypes&, const ArrayTypes&) { return text; };
@@ -228,11 +247,24 @@ class Primitive {
   }
 
   // Under the current trace, as any op. Host scalars are operands of shape () and weak type.
+  // TypeError where the primitive has not one result.
+  Array bind(SourceLine source = SourceLine::current()) const { return bind_each({}, source); }
+  Array bind(Operand a) const { return bind_each({&a}, a.source); }
+  Array bind(Operand a, Operand b) const { return bind_each({&a, &b}, a.source); }
+  Array bind(Operand a, Operand b, Operand c) const { return bind_each({&a, &b, &c}, a.source); }
+  Array bind(Operand a, Operand b, Operand c, Operand d) const {
+    return bind_each({&a, &b, &c, &d}, a.source);
+  }
+  Array bind(Operand a, Operand b, Operand c, Operand d, Operand e) const {
+    return bind_each({&a, &b, &c, &d, &e}, a.source);
+  }
+  Array bind(Operand a, Operand b, Operand c, Operand d, Operand e, Operand f) const {
+    return bind_each({&a, &b, &c, &d, &e, &f}, a.source);
+  }
   template <std::convertible_to<Array>... A>
-  Array bind(const A&... operands) const {
-    Arrays in;
-    (in.push_back(Array(operands)), ...);
-    return bind_one(std::move(in));
+  requires(sizeof...(A) > 6) Array bind(const A&... operands)
+  const {
+    return bind_one({Array(operands)...}, SourceLine{});  // a pack leaves no room for the line
   }
   // The same of any number of operands and results.
   Arrays bind_all(Arrays operands, SourceLine source = SourceLine::current()) const;
@@ -240,7 +272,8 @@ class Primitive {
   const std::string& name() const;
 
  private:
-  Array bind_one(Arrays operands) const;
+  Array bind_each(std::initializer_list<Operand*> operands, SourceLine source) const;
+  Array bind_one(Arrays operands, SourceLine source) const;
   shmap::detail::ExtendRules& rules();  // throws Error after the first bind
 
   shmap::detail::ExtendPrimitive* primitive_;

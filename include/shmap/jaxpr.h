@@ -66,8 +66,10 @@ struct CollectiveCost {
   std::vector<std::string> axes;
   std::int64_t bytes;
 };
-// The work of one device. Programs inside (bodies, branches, loops with a known trip count) count
-// as often as they run; of the branches of a cond the costliest, and of a while_loop one trip.
+// The work of one device: of arrays that were split when they were given to make_jaxpr, on its
+// blocks of them, with the collectives that jit writes out. Programs inside (bodies, branches,
+// loops with a known trip count) count as often as they run; of the branches of a cond the
+// costliest, and of a while_loop one trip.
 struct CostAnalysis {
   double flops = 0;
   double bytes_accessed = 0;

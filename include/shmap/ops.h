@@ -6,6 +6,11 @@
 // floating, `%` has the divisor's sign, round is half to even; reductions and scans of integers
 // keep their dtype; argmax and argsort give i32. Shapes broadcast as NumPy's. Errors are ValueError
 // (shapes, dims) and TypeError (dtypes), with the caller's line.
+//
+// A host scalar of an integer type that an integer array's dtype cannot hold (u8 array + 300,
+// full({2}, -1, u8)) is a ValueError, as NumPy 2's OverflowError, in all functions that bring the
+// two to one dtype; but comparisons answer as of the numbers (u8 array < 300 is true throughout).
+// astype wraps around. A float scalar too large for a narrower float dtype becomes infinity.
 #pragma once
 #include <cstdint>
 #include <initializer_list>

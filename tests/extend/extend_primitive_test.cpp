@@ -178,8 +178,101 @@ TEST(ExtendPrimitive, SaysWhichRuleIsMissing) {
   expect_error<TypeError>([&] { jit([&](Array x) { return value.bind(x); })(1); },
                           {"value has no def_abstract_eval"});
   const extend::Primitive plain = mul_add_of_ops();
-  expect_error<TypeError>([&] { grad([&](Array x) { return plain.bind(x, x, x); })(1.f); },
-                          {"mul_add", "no rule has been written for it"});
+  expect_error<TypeError>(
+      [&] { grad([&](Array x) { return plain.bind(x, x, x); })(1.f); },
+      {"mul_add cannot be differentiated", ".def_jvp", "extend_primitive_test.cpp:"});
+  expect_error<TypeError>([&] { vmap([&](Array x) { return plain.bind(x, x, x); })(zeros({2})); },
+                          {"mul_add cannot be mapped", ".def_batching"});
+  extend::Primitive linear("linear");
+  linear.def_abstract_eval(same)
+      .def_impl([](Array x) { return x; })
+      .def_jvp([linear](Arrays x, Arrays dx) {
+        return std::pair{linear.bind(x[0]), linear.bind(dx[0])};
+      });
+  expect_error<TypeError>([&] { grad([&](Array x) { return linear.bind(x); })(1.f); },
+                          {"linear cannot be transposed", ".def_transpose"});
+}
+
+// A front end traces what it cannot run.
+TEST(ExtendPrimitive, IsTracedWithoutAnImpl) {
+  extend::Primitive typed("typed");
+  typed.def_abstract_eval(same);
+  const auto f = [typed](Array x) { return typed.bind(x) + 1.f; };
+  EXPECT_EQ(
+      to_string(make_jaxpr(f)(ShapedArray({3}, f32))),
+      "{ lambda a:f32[3] .\n  let b:f32[3] = typed a\n      c:f32[3] = add b 1.0\n  in ( c ) }");
+  expect_error<TypeError>([&] { jit(f)(zeros({3})); }, {"typed has neither a def_impl nor a kernel",
+                                                        "extend_primitive_test.cpp:"});
+  expect_error<TypeError>([&] { f(zeros({3})); }, {"typed has neither a def_impl nor a kernel",
+                                                   "extend_primitive_test.cpp:"});
+}
+
+// What an impl gives is not what def_abstract_eval promises: refused in every mode, as the program
+// around has memory and types for what was promised.
+template <class Impl>
+void expect_refused(const ShapedArray& promised, Impl impl,
+                    std::initializer_list<const char*> fragments) {
+  extend::Primitive bad("bad");
+  bad.def_abstract_eval([promised](ShapedArray) { return promised; }).def_impl(impl);
+  const auto f = [bad](Array x) { return bad.bind(x); };
+  const auto after = [bad](Array x) { return sum(astype(bad.bind(x), f32)) + 1.f; };
+  const Array x = arange(3), many = arange(24);
+  expect_error<TypeError>([&] { f(x); }, fragments);
+  for (int call = 0; call < 3; ++call) {
+    expect_error<TypeError>([&] { jit(f)(x); }, fragments);
+    expect_error<TypeError>([&] { jit(after)(x); }, fragments);
+  }
+  const NamedSharding rows(mesh_i(), P("i"));
+  expect_error<TypeError>([&] { jit(after)(device_put(many, rows)); }, {"bad"});
+  const auto mapped = shard_map(after, mesh_i(), P("i"), P(), {.check_vma = false});
+  expect_error<TypeError>([&] { mapped(many); }, fragments);
+  expect_error<TypeError>([&] { jit(mapped)(many); }, fragments);
+  const auto loop = [after](Array x) {
+    return fori_loop(
+        0, 1000, [&](Array, Array c) { return c + after(x); }, Array(0.f));
+  };
+  expect_error<TypeError>([&] { loop(x); }, fragments);
+  expect_error<TypeError>([&] { jit(loop)(x); }, fragments);
+}
+
+TEST(ExtendPrimitive, ItsImplGivesWhatWasPromised) {
+  const auto twice = [](Array x) { return x * 2.f; };
+  expect_refused(ShapedArray({7}, f32), twice,
+                 {"bad: result 0 of its def_impl has type f32[3]", "promised f32[7]",
+                  "extend_primitive_test.cpp:"});
+  expect_refused(ShapedArray({1 << 27}, f32), twice, {"bad", "def_impl", "f32[134217728]"});
+  expect_refused(ShapedArray({3}, f64), twice, {"bad", "def_impl", "f32[3]", "promised f64[3]"});
+  expect_refused(ShapedArray({3}, f32),
+                 [](Arrays x) {
+                   return Arrays{x[0], x[0]};
+                 },
+                 {"bad: its def_impl gave 2 results", "promised 1"});
+}
+
+TEST(ExtendPrimitive, ItsImplVariesAsItsOperands) {
+  extend::Primitive rank("rank"), total("total");
+  rank.def_abstract_eval([](ShapedArray a) { return a; }).def_impl([](Array x) {
+    return x + astype(axis_index("i"), f32);
+  });
+  total.def_abstract_eval(same).def_impl([](Array x) { return psum(x, "i"); });
+  const auto of_whole =
+      shard_map([rank](Array x) { return rank.bind(x); }, mesh_i(), P(), P(), {.check_vma = false});
+  const auto of_blocks = shard_map(
+      [total](Array x) {
+        const Array y = total.bind(x);
+        EXPECT_EQ(y.vma(),
+                  std::vector<std::string>{"i"});  // as a primitive without a variance rule
+        return y;
+      },
+      mesh_i(), P("i"), P("i"));
+  for (int call = 0; call < 3; ++call) {
+    const std::initializer_list<const char*> wanted = {"rank: result 0", "f32[2]{i}",
+                                                       "no operand varies", "pbroadcast"};
+    expect_error<TypeError>([&] { of_whole(zeros({2})); }, wanted);
+    expect_error<TypeError>([&] { jit(of_whole)(zeros({2})); }, wanted);
+    EXPECT_EQ(of_blocks(arange(8)).to_vector<float>(), std::vector<float>(8, 28.f));
+    EXPECT_EQ(jit(of_blocks)(arange(8)).to_vector<float>(), std::vector<float>(8, 28.f));
+  }
 }
 
 // Functions that cannot be called as the rule wants are accepted, and said to be wrong when needed.
@@ -231,6 +324,13 @@ TEST(ExtendPrimitive, ShardingRulesAreChecked) {
   expect_error<ValueError>([&] { with("a->a").bind(x); }, {"gives 1 dims", "f32[8,2]"});
   expect_error<ValueError>([&] { with("ab,ab->ab").bind(x); }, {"has 2 operands", "there are 1"});
   expect_error<ValueError>([&] { with("aa->aa").bind(x); }, {"one letter to dims of 8 and 2"});
+  // Of arrays that are not split, too, and in programs.
+  const Array one = zeros({4});
+  expect_error<ValueError>([&] { with("ab->a").bind(one); },
+                           {"ruled", "\"ab->a\"", "gives 2 dims", "f32[4]"});
+  expect_error<ValueError>([&] { with("ab,c->d").bind(one); }, {"ruled", "\"ab,c->d\""});
+  expect_error<ValueError>([&] { jit([&](Array x) { return with("ab->a").bind(x); })(one); },
+                           {"ruled", "\"ab->a\""});
 }
 
 }  // namespace

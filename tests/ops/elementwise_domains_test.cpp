@@ -2,11 +2,14 @@
 // said of the others.
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <limits>
+
 #include "core/cpu/kernels/binary.h"
 #include "core/cpu/kernels/compare.h"
 #include "core/cpu/kernels/unary.h"
 #include "core/ops/elementwise.h"
-#include "shmap/ops.h"
+#include "shmap/shmap.h"
 #include "tests/support/error_text.h"
 
 namespace shmap {
@@ -77,6 +80,95 @@ TEST(Domains, BoolsAddAsOrAndMultiplyAsAnd) {
   EXPECT_EQ((a * b).to_vector<bool>(), (std::vector<bool>{false, false, false, true}));
   EXPECT_EQ((a / b).dtype(), f32);
   EXPECT_EQ((a + 1).dtype(), i32);
+}
+
+// Host scalars that an integer dtype cannot hold, as NumPy 2 has them.
+TEST(HostScalars, OutOfBoundsAreErrors) {
+  const Array u = array<std::uint8_t>({1, 2}, {2}), i = array<std::int32_t>({1, 2}, {2});
+  const char* here = "elementwise_domains_test.cpp";
+  const auto refused = [&](auto f) {
+    expect_error<ValueError>([&] { f(u); }, {"300", "u8", "0 to 255", "astype", here});
+    expect_error<ValueError>([&] { jit(f)(u); }, {"300", "u8", "0 to 255", here});
+    expect_error<ValueError>([&] { make_jaxpr(f)(u); }, {"300", "u8", here});
+    expect_error<ValueError>([&] { vmap(f)(u); }, {"300", "u8", here});
+  };
+  refused([](Array x) { return x + 300; });
+  refused([](Array x) { return 300 - x; });
+  refused([](Array x) { return x * 300; });
+  refused([](Array x) { return x % 300; });
+  refused([](Array x) { return x & 300; });
+  refused([](Array x) { return x << 300; });
+  refused([](Array x) { return floor_divide(x, 300); });
+  refused([](Array x) { return maximum(x, 300); });
+  refused([](Array x) { return clip(x, 0, 300); });
+  refused([](Array x) { return pow(x, 300); });
+  refused([](Array x) { return where(x == x, x, 300); });
+  refused([](Array x) { return full_like(x, 300); });
+  refused([](Array x) { return x + full({}, 300, u8); });
+  expect_error<ValueError>([&] { full({2}, 300, u8); }, {"full", "300", "u8", here});
+  expect_error<ValueError>([&] { u + -1; }, {"add", "-1", "u8"});
+  expect_error<ValueError>([&] { i + 5000000000; },
+                           {"add", "5000000000", "i32", "-2147483648 to 2147483647"});
+  expect_error<ValueError>([&] { ones({2}, u64) - 1 * -1; },
+                           {"sub", "-1", "u64", "0 to 18446744073709551615"});
+  expect_error<ValueError>([&] { ones({2}, i64) + std::uint64_t{1} * (std::uint64_t{1} << 63); },
+                           {"9223372036854775808", "i64"});
+  expect_error<ValueError>([&] { pad(u, {{1, 1}}, 300); }, {"pad", "300", "u8"});
+  // A failed += leaves the array as it was.
+  Array kept = array<std::uint8_t>({1, 2}, {2});
+  expect_error<ValueError>([&] { kept += 300; }, {"300", "u8"});
+  EXPECT_EQ(kept.to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{1, 2}));
+  // A carry takes the dtype of the body.
+  const auto summed = [](Array xs) {
+    return scan([](Array, Array x) { return std::pair{x, x}; }, 300, xs).first;
+  };
+  expect_error<ValueError>([&] { jit(summed)(u); }, {"300", "u8", here});
+}
+
+TEST(HostScalars, ThatFitKeepTheirMeaning) {
+  const Array u = array<std::uint8_t>({1, 250}, {2});
+  EXPECT_EQ((u + 255).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{0, 249}));
+  EXPECT_EQ((u + astype(300, u8)).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{45, 38}));
+  EXPECT_EQ((ones({2}, bool_) + 300).to_vector<std::int32_t>(),
+            (std::vector<std::int32_t>{301, 301}));
+  EXPECT_EQ((ones({1}, i8) + -128).item<std::int8_t>(), -127);
+  EXPECT_EQ((u + 300.f).dtype(), f32);
+  EXPECT_EQ(astype(ones({1}, f16) + 70000.f, f32).item<float>(),
+            std::numeric_limits<float>::infinity());
+  EXPECT_EQ(astype(ones({1}, f16) + 70000, f32).item<float>(),
+            std::numeric_limits<float>::infinity());
+  EXPECT_EQ((ones({1}, u64) + (std::uint64_t{1} << 63)).item<std::uint64_t>(),
+            (std::uint64_t{1} << 63) + 1);
+}
+
+// As of the numbers: no dtype of the array bounds them.
+TEST(HostScalars, OutOfBoundsCompareAsNumbers) {
+  const auto check = [](Array x, auto beyond, bool above) {
+    const auto all_are = [&](auto f, bool want) {
+      for (const Array& y : {f(x), jit(f)(x), vmap(f)(x)})
+        EXPECT_EQ(y.to_vector<bool>(), std::vector<bool>(2, want)) << beyond;
+    };
+    all_are([=](Array a) { return a < beyond; }, above);
+    all_are([=](Array a) { return a <= beyond; }, above);
+    all_are([=](Array a) { return a > beyond; }, !above);
+    all_are([=](Array a) { return a >= beyond; }, !above);
+    all_are([=](Array a) { return beyond < a; }, !above);
+    all_are([=](Array a) { return beyond <= a; }, !above);
+    all_are([=](Array a) { return beyond > a; }, above);
+    all_are([=](Array a) { return beyond >= a; }, above);
+    all_are([=](Array a) { return a == beyond; }, false);
+    all_are([=](Array a) { return beyond != a; }, true);
+  };
+  check(array<std::uint8_t>({0, 255}, {2}), 300, true);
+  check(array<std::uint8_t>({0, 255}, {2}), -1, false);
+  check(array<std::int8_t>({-128, 127}, {2}), 128, true);
+  check(array<std::int8_t>({-128, 127}, {2}), -129, false);
+  check(array<std::int32_t>({INT32_MIN, INT32_MAX}, {2}), 5000000000, true);
+  check(array<std::int32_t>({INT32_MIN, INT32_MAX}, {2}), -5000000000, false);
+  check(array<std::int64_t>({INT64_MIN, INT64_MAX}, {2}), UINT64_MAX, true);
+  check(array<std::uint64_t>({0, UINT64_MAX}, {2}), -1, false);
+  EXPECT_EQ((array<std::uint8_t>({1, 2}, {2}) == 2).to_vector<bool>(),
+            (std::vector<bool>{false, true}));
 }
 
 }  // namespace

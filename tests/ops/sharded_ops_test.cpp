@@ -258,5 +258,48 @@ TEST(ShardedOps, TheMostSplitOperandDecides) {
   EXPECT_EQ((b + a).sharding(), NamedSharding(mesh(), P("i", "j")));
 }
 
+// Of bools a sum over devices is their "or".
+TEST(ShardedOps, ProductsOfBoolsOverASplitDim) {
+  const Array a = array<bool>({true, false, true, true, false, false, true, false}, {8});
+  const Array b = array<bool>({false, false, true, false, false, true, false, false}, {8});
+  const Array m = reshape(concatenate({a, b, b, a}), {4, 8});
+  const NamedSharding split(mesh(), P(axes("i", "j"))), columns(mesh(), P(none, "i"));
+  const auto dot_of = [](Array x, Array y) { return matmul(x, y); };
+  const auto rows_of = [](Array x, Array y) { return einsum("ij,j->i", x, y); };
+  const bool want = matmul(a, b).item<bool>();
+  EXPECT_TRUE(want);
+  const std::vector<bool> rows = matmul(m, b).to_vector<bool>();
+  const Array x = device_put(a, split), y = device_put(b, split), z = device_put(m, columns);
+  test::expect_same_under_jit(dot_of, test::Communication::same, x, y);
+  test::expect_same_under_jit(rows_of, test::Communication::no_more, z, y);
+  EXPECT_EQ(matmul(x, y).item<bool>(), want);
+  EXPECT_EQ(rows_of(z, y).to_vector<bool>(), rows);
+  EXPECT_EQ(jit(rows_of)(z, y).to_vector<bool>(), rows);
+}
+
+TEST(ShardedOps, UnstackAndSplitGatherOnce) {
+  const Array whole = reshape(arange(64, i32), {8, 8});
+  const Array x = device_put(whole, NamedSharding(mesh(), P("i", "j")));
+  const auto gathers_of = [](auto f) {
+    reset_counters();
+    f();
+    return counters().collectives;
+  };
+  std::vector<Array> items, pieces;
+  EXPECT_EQ(gathers_of([&] { items = unstack(x); }), 1);
+  EXPECT_EQ(gathers_of([&] { pieces = split(x, 4, 1); }), 1);
+  // Along a dim that is not split nothing moves.
+  EXPECT_EQ(gathers_of([&] { unstack(device_put(whole, NamedSharding(mesh(), P("i"))), 1); }), 0);
+  ASSERT_EQ(items.size(), 8u);
+  ASSERT_EQ(pieces.size(), 4u);
+  for (int k = 0; k < 8; ++k)
+    EXPECT_EQ(items[static_cast<std::size_t>(k)].to_vector<std::int32_t>(),
+              whole[k].to_vector<std::int32_t>());
+  for (int k = 0; k < 4; ++k)
+    EXPECT_EQ(pieces[static_cast<std::size_t>(k)].to_vector<std::int32_t>(),
+              slice(whole, {0, 2 * k}, {8, 2 * k + 2}).to_vector<std::int32_t>());
+  EXPECT_EQ(items[0].sharding(), NamedSharding(mesh(), P("j")));
+}
+
 }  // namespace
 }  // namespace shmap

@@ -219,6 +219,7 @@ TEST(AllocationFailure, IsCleanWhereverItComes) {
         ++failures;
         EXPECT_THAT(e.what(), ::testing::HasSubstr("out of memory on "));
         EXPECT_THAT(e.what(), ::testing::HasSubstr("allocation_failure_test.cpp:"));
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("\n  in "));  // the op
       }
       ASSERT_EQ(test::bytes_in_use(), held) << "allocation " << n << " failed, and memory leaked";
       if (passed && reached < n) break;
@@ -253,8 +254,8 @@ TEST(MemoryLimit, IsAnErrorThatSaysWhatIsHeld) {
       test::expect_error<OutOfMemory>(
           [&] { (x + 1).block_until_ready(); },
           {"out of memory on ", "256.0 KiB (262144 bytes) asked for", "SHMAP_MEMORY_LIMIT",
-           "in use by", "cached", "limit", "largest free block",
-           "largest live arrays: ", "256.0 KiB", "Let go of arrays"});
+           "in use by", "cached", "limit", "largest free block", "largest live arrays: ",
+           "256.0 KiB", "Let go of arrays", "\n  in add\n  at ", "allocation_failure_test.cpp:"});
     }
     EXPECT_EQ(test::bytes_in_use(), held);
     EXPECT_EQ((zeros({8, 8}, i32) + 1).to_vector<std::int32_t>(),

@@ -122,8 +122,9 @@ TEST(JitFaults, OfTheMemoryLimitSayWhatIsHeld) {
   const auto expect_refused = [&] {
     test::MemoryLimits limits(100'000);
     for (int k = 0; k < 20; ++k) {
-      test::expect_error<OutOfMemory>([&] { f(x).block_until_ready(); },
-                                      {"out of memory on ", "SHMAP_MEMORY_LIMIT"});
+      test::expect_error<OutOfMemory>(
+          [&] { f(x).block_until_ready(); },
+          {"out of memory on ", "SHMAP_MEMORY_LIMIT", "\n  in ", "jit_faults_test.cpp:"});
     }
   };
   expect_refused();  // traced

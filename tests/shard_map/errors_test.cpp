@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
 
+#include <string>
+
 #include "tests/support/error_text.h"
 
 namespace shmap {
@@ -230,6 +232,90 @@ TEST(BodyErrors, NestedMaps) {
 TEST(AbstractMeshes, HaveNoDevicesToRunOn) {
   const auto f = shard_map(identity, AbstractMesh({256, 64}, {"p", "q"}), P("p"), P("p"));
   expect_error<DeviceError>([&] { f(arange(512)); }, {"abstract", "'p': 256"});
+}
+
+std::string here(int line) { return "errors_test.cpp:" + std::to_string(line); }
+
+// An array on other devices is refused by every mode, in the same words, and not moved.
+TEST(InputErrors, OnOtherDevices) {
+  const std::vector<Device> all = devices();
+  const Mesh left(NdArray<Device>({all[0], all[1], all[2], all[3]}, {4}), "i");
+  const Mesh right(NdArray<Device>({all[4], all[5], all[6], all[7]}, {4}), "i");
+  const Array x = iota_f32({8, 8}), there = device_put(x, NamedSharding(left, P("i")));
+  const auto f = shard_map([](Array b) { return b * 1.f; }, right, P("i"), P("i"));
+  const auto text_of = [](auto call) {
+    try {
+      call();
+    } catch (const ValueError& e) {
+      return std::string(e.what()).substr(0, std::string(e.what()).find("\n"));
+    }
+    return std::string("nothing was thrown");
+  };
+  const std::string want = text_of([&] { f(there); });
+  for (const char* part : {"args[0] of type f32[8,8] is placed on", "4 devices", "mapped over",
+                           "4 other devices", "device_put"})
+    EXPECT_NE(want.find(part), std::string::npos) << part << "\nin: " << want;
+  const auto loss = [&](Array a) { return sum(f(a)); };
+  EXPECT_EQ(text_of([&] { jit(f)(there); }), want);
+  EXPECT_EQ(text_of([&] { jit([&](Array a) { return f(a) + 1.f; })(there); }), want);
+  EXPECT_EQ(text_of([&] { grad(loss)(there); }), want);
+  EXPECT_EQ(text_of([&] { jvp(f, std::tuple{there}, std::tuple{there}); }), want);
+  EXPECT_EQ(text_of([&] { vmap(f, {1}, {1})(there); }).find("args[0] of type f32[8] is placed on"),
+            want.find("args[0] of type"));
+  const auto twice = [&](Array a) {
+    return f(shard_map([](Array b) { return b; }, left, P("i"), P("i"))(a));
+  };
+  EXPECT_EQ(text_of([&] { twice(x); }), want);
+  EXPECT_EQ(text_of([&] { jit(twice)(x); }), want);
+  // What a body closes over, too.
+  const auto closes = shard_map([&](Array b) { return b + there; }, right, P(), P());
+  const std::string closed = text_of([&] { closes(x); });
+  EXPECT_NE(closed.find("a value that the body closes over of type f32[8,8] is placed on"),
+            std::string::npos)
+      << closed;
+  EXPECT_EQ(text_of([&] { jit(closes)(x); }), closed);
+  // The same devices in another mesh are no other devices.
+  const Mesh whole = make_mesh({4, 2}, {"i", "j"}), flat = make_mesh({8}, {"k"});
+  const auto g = shard_map([](Array b) { return b * 1.f; }, flat, P("k"), P("k"));
+  const Array y = device_put(x, NamedSharding(whole, P("i", "j")));
+  EXPECT_EQ(g(y).to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(jit(g)(y).to_vector<float>(), x.to_vector<float>());
+}
+
+// Where the function was made and where it was called.
+TEST(InputErrors, NameBothLines) {
+  const int made = __LINE__ + 1;
+  const auto f = shard_map([](Array a, Array) { return a; }, mesh42(), P("i"), P("i"));
+  int called = 0;
+  const auto expect_both = [&](auto call) {
+    try {
+      call();
+      ADD_FAILURE() << "nothing was thrown";
+    } catch (const ValueError& e) {
+      const std::string text = e.what();
+      EXPECT_NE(text.find("made at"), std::string::npos) << text;
+      EXPECT_NE(text.find(here(made)), std::string::npos) << text;
+      EXPECT_NE(text.find("\n  at "), std::string::npos) << text;
+      EXPECT_NE(text.find(here(called)), std::string::npos) << text;
+    }
+  };
+  expect_both([&] {
+    called = __LINE__ + 1;
+    f(arange(3), arange(8));
+  });
+  expect_both([&] {
+    called = __LINE__ + 1;
+    jit([&](Array a, Array b) { return f(a, b); })(arange(3), arange(8));
+  });
+  // Called by the library, the line where it was made alone is known.
+  try {
+    jit(f)(arange(3), arange(8));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ValueError& e) {
+    const std::string text = e.what();
+    EXPECT_NE(text.find(here(made)), std::string::npos) << text;
+    EXPECT_EQ(text.find("flat_call.h"), std::string::npos) << text;
+  }
 }
 
 }  // namespace

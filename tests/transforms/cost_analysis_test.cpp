@@ -193,5 +193,27 @@ TEST(CostAnalysis, TheLossOfDataParallelismNeedsOneScalar) {
   EXPECT_THAT(collectives(cost), ElementsAre("psum batch 4"));
 }
 
+// What jit writes out for arrays that are split: the collectives of its plan, on blocks.
+TEST(CostAnalysis, OfSplitArraysCountsTheCollectivesOfThePlan) {
+  const Mesh mesh = make_mesh({8}, {"i"});
+  const Array a = device_put(ones({8, 8}), NamedSharding(mesh, P(none, "i")));
+  const Array b = device_put(ones({8, 8}), NamedSharding(mesh, P("i")));
+  const auto product = [](Array x, Array y) { return matmul(x, y); };
+  const CostAnalysis cost = cost_analysis(make_jaxpr(product)(a, b));
+  EXPECT_THAT(collectives(cost), ElementsAre("psum i 256"));
+  EXPECT_EQ(cost.flops, 2 * 8 * 1 * 8);  // of one device
+  EXPECT_THAT(collectives(cost_analysis(make_jaxpr(jit(product))(a, b))),
+              ElementsAre("psum i 256"));
+  // The same types, not split.
+  EXPECT_TRUE(cost_analysis(make_jaxpr(product)(ones({8, 8}), ones({8, 8}))).collectives.empty());
+  // A constraint says where values go, whatever the arguments are.
+  const auto gathered = [&](Array x) {
+    return with_sharding_constraint(with_sharding_constraint(x, NamedSharding(mesh, P("i"))) * 2.f,
+                                    NamedSharding(mesh, P()));
+  };
+  EXPECT_THAT(collectives(cost_analysis(make_jaxpr(gathered)(ShapedArray({8, 8}, f32)))),
+              ElementsAre("all_gather_invariant i 32"));
+}
+
 }  // namespace
 }  // namespace shmap

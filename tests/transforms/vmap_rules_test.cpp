@@ -274,7 +274,7 @@ TEST(VmapRules, EveryPrimitiveHasARuleOrAReason) {
   // These are in vmap_test.cpp, in the tests of custom rules and of checkpoint, and in
   // tests/shard_map.
   std::istringstream elsewhere(
-      "jit sharding_constraint while scan cond debug_print shard_map custom_jvp_call "
+      "jit sharding_constraint device_put while scan cond debug_print shard_map custom_jvp_call "
       "custom_vjp_call checkpoint psum pmax pmin pbroadcast ppermute all_gather psum_scatter "
       "all_gather_invariant pscatter all_to_all broadcast_from");
   std::set<std::string> covered;
