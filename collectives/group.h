@@ -12,7 +12,7 @@ inline GroupBlocks group_blocks(const GroupCall& call, const Axes& axes, const G
   const ShapedArray& in = call.in[0]->type;
   const ShapedArray& out = call.out[0]->type;
   return {call.mesh,
-          clique_table(call.mesh, axes.names(), groups, in.axes().mask()),
+          clique_table(call.mesh, axes.names(), groups, in.axes().mask_in(*call.mesh.env())),
           call.in[0]->blocks(),
           call.out[0]->blocks(),
           in.nbytes(),

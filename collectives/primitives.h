@@ -21,6 +21,7 @@ extern Primitive all_to_all_p;            // AllToAllParams
 extern Primitive ppermute_p;              // PermuteParams
 extern Primitive axis_index_p;            // NamesParams
 extern Primitive broadcast_from_p;        // SourceParams
+extern Primitive assume_equal_p;          // AxesParams; in lowered programs alone
 
 namespace detail {
 inline void visit_groups(ParamVisitor& v, const Groups& groups) {

@@ -176,7 +176,7 @@ Array pmean_leaf(const Array& x, const Axes& axes, const PsumOptions& options, S
 Array pbroadcast_leaf(const Array& x, const Axes& axes, const char* what, SourceLine source) {
   const AxesInScope scope(axes, what, source);
   const ShapedArray& type = checked_node(x, what, source).type;
-  const std::uint32_t varies = scope.mask & type.axes().mask();
+  const std::uint32_t varies = scope.mask & type.axes().mask_in(*scope.env);
   if (varies != 0 && !current_trace().checks_variance()) {
     std::vector<std::string> others;
     for (const std::string& name : axes)

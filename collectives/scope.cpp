@@ -85,10 +85,11 @@ int group_size(const Groups& groups, int ranks, const char* what, const Axes& ax
 Array cast_to_varying(const Array& x, const Axes& axes, const AxesInScope& scope, const char* what,
                       SourceLine source) {
   const ShapedArray& type = checked_node(x, what, source).type;
-  const std::uint32_t missing = scope.mask & ~type.axes().mask();
+  if (scope.mask == 0) return x;
+  const std::uint32_t missing = scope.mask & ~type.axes().mask_in(*scope.env);
   if (missing == 0) return x;
   const Trace& trace = current_trace();
-  if (!trace.checks_variance() || !trace.auto_pbroadcast()) return x;
+  if (!trace.checks_variance() || !trace.casts()) return x;
   return bind(pbroadcast_p, x, AxesParams(chosen(axes, missing, *scope.env)), source);
 }
 
@@ -118,7 +119,7 @@ std::uint32_t mask_of(const Axes& axes, const detail::AxisEnv& env, const char* 
 
 void require_varying(const ShapedArray& x, const Axes& axes, std::uint32_t mask,
                      const detail::AxisEnv& env, const char* what) {
-  const std::uint32_t missing = mask & ~x.axes().mask();
+  const std::uint32_t missing = mask & ~x.axes().mask_in(env);
   if (missing == 0 || !current_trace().checks_variance()) return;
   const std::string names = to_string(chosen(axes, missing, env));
   throw TypeError(std::string(what) + " over " + to_string(axes) + " of a value of type " +
@@ -128,7 +129,7 @@ void require_varying(const ShapedArray& x, const Axes& axes, std::uint32_t mask,
 
 void require_invariant(const ShapedArray& x, const Axes& axes, std::uint32_t mask,
                        const detail::AxisEnv& env, const char* what) {
-  const std::uint32_t extra = mask & x.axes().mask();
+  const std::uint32_t extra = mask & x.axes().mask_in(env);
   if (extra == 0 || !current_trace().checks_variance()) return;
   throw TypeError(std::string(what) + " over " + to_string(axes) + " of a value of type " +
                   to_string(x) + ", which varies over " + to_string(chosen(axes, extra, env)) +
@@ -141,21 +142,21 @@ void varying_to_varying(Types in, const Axes& axes, const detail::AxisEnv& env,
                         std::span<ShapedArray> out, const char* what) {
   const std::uint32_t mask = mask_of(axes, env, what);
   require_varying(in[0], axes, mask, env, what);
-  out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask() | mask));
+  out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask_in(env) | mask));
 }
 
 void varying_to_invariant(Types in, const Axes& axes, const detail::AxisEnv& env,
                           std::span<ShapedArray> out, const char* what) {
   const std::uint32_t mask = mask_of(axes, env, what);
   require_varying(in[0], axes, mask, env, what);
-  out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask() & ~mask));
+  out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask_in(env) & ~mask));
 }
 
 void invariant_to_varying(Types in, const Axes& axes, const detail::AxisEnv& env,
                           std::span<ShapedArray> out, const char* what) {
   const std::uint32_t mask = mask_of(axes, env, what);
   require_invariant(in[0], axes, mask, env, what);
-  out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask() | mask));
+  out[0] = out[0].with_axes(AxisSet(&env, in[0].axes().mask_in(env) | mask));
 }
 
 }  // namespace shmap

@@ -115,6 +115,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
     options.outer = linear;
     options.inline_scalars = false;
     options.check_variance = call.options.check_vma;
+    options.auto_pbroadcast = call.options.auto_pbroadcast;
     JaxprTrace inner("linearize", call.mesh->env(), options);
     JvpTrace trace(here, &inner, tag);
     std::vector<Array> args;

@@ -77,6 +77,17 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
   }
 }
 
+// A result of a body that goes on as a global array is equal over the axes that its spec leaves
+// out. Where that is not checked it is the user's word, and the block's type may say otherwise.
+Array as_promised(Array block, const Sharding* sharding, SourceLine source) {
+  const Node& node = *node_of(block);
+  if (node.kind == NodeKind::literal) return block;
+  const detail::AxisEnv* env = sharding->mesh()->env();
+  const AxisSet more = node.type.axes() - AxisSet(env, sharding->mentioned());
+  if (more.empty()) return block;
+  return bind(assume_equal_p, std::move(block), AxesParams(Axes(more.names())), source);
+}
+
 // The body is what each device does: it goes into the program of blocks as it is.
 void lower_shard_map(LowerCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
@@ -90,7 +101,7 @@ void lower_shard_map(LowerCall& call) {
   TraceScope scope(lowering.trace());
   std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
   for (std::size_t o = 0; o < results.size(); ++o) {
-    call.out[o].block = std::move(results[o]);
+    call.out[o].block = as_promised(std::move(results[o]), p.out[o], call.source);
     call.out[o].sharding = p.out[o];
   }
 }
@@ -181,7 +192,8 @@ void transpose_shard_map(TransposeCall& call) {
       if (!call.cotangents[o].node()) continue;
       Array ct = std::move(blocks[next++]);
       if (p.options.check_vma) {
-        const std::uint32_t more = p.out[o]->mentioned() & ~p.jaxpr->outs[o].type().axes().mask();
+        const std::uint32_t more =
+            p.out[o]->mentioned() & ~p.jaxpr->outs[o].type().axes().mask_in(env);
         if (more) ct = sum_over(ct, AxisSet(&env, more), source);
       } else if (const double n = ranks_of(env, all & ~p.out[o]->mentioned()); n > 1) {
         ct = bind(div_p, ct, scalar_of(ct.dtype(), n, source), no_params, source);

@@ -134,7 +134,7 @@ std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapI
                             : ": leave out the last entries"));
     }
     if (!info.options.check_vma) continue;
-    const std::uint32_t extra = type.axes().mask() & ~sharding->mentioned();
+    const std::uint32_t extra = type.axes().mask_in(*mesh->env()) & ~sharding->mentioned();
     if (extra != 0) {
       variance_problems.push_back(path() + ": the spec " + to_string(spec) +
                                   " leaves out mesh axes " + braces(AxisSet(mesh->env(), extra)) +

@@ -32,6 +32,23 @@ const AxisEnv* AxisEnv::intern(const std::vector<std::string>& names,
   return table->back();
 }
 
+const AxisEnv* AxisEnv::join(const AxisEnv* a, const AxisEnv* b) {
+  const auto has_all = [](const AxisEnv* env, const AxisEnv* of) {
+    return std::all_of(of->names.begin(), of->names.end(),
+                       [&](const std::string& name) { return env->find(name) >= 0; });
+  };
+  if (has_all(a, b)) return a;
+  if (has_all(b, a)) return b;
+  std::vector<std::string> names = a->names;
+  std::vector<std::int64_t> sizes = a->sizes;
+  for (std::size_t i = 0; i < b->names.size(); ++i) {
+    if (a->find(b->names[i]) >= 0) continue;
+    names.push_back(b->names[i]);
+    sizes.push_back(b->sizes[i]);
+  }
+  return intern(names, sizes);
+}
+
 const AxisEnv* AxisEnv::empty() {
   static const AxisEnv* env = intern({}, {});
   return env;
@@ -54,17 +71,50 @@ std::vector<std::string> AxisSet::names() const {
 }
 
 bool operator==(const AxisSet& a, const AxisSet& b) {
-  if (a.env_ == b.env_ || a.mask_ == 0 || b.mask_ == 0) return a.mask_ == b.mask_;
-  const std::vector<std::string> x = a.names(), y = b.names();
-  if (x.size() != y.size()) return false;
-  for (const std::string& name : y)
-    if (std::find(x.begin(), x.end(), name) == x.end()) return false;
-  return true;
+  if (a.is_like(b)) return a.mask_ == b.mask_;
+  return a.contains(b) && b.contains(a);
+}
+
+std::uint32_t AxisSet::translated(const detail::AxisEnv& env) const {
+  std::uint32_t mask = 0;
+  for (const std::string& name : names()) {
+    const int axis = env.find(name);
+    if (axis < 0) {
+      throw TypeError("a type varies over the mesh axis '" + name +
+                      "', and the axes in scope are " + to_string(Axes(env.names)) +
+                      ": unbound axis name");
+    }
+    mask |= 1u << axis;
+  }
+  return mask;
+}
+
+AxisSet AxisSet::joined(const AxisSet& a, const AxisSet& b) {
+  const detail::AxisEnv* env = detail::AxisEnv::join(a.env_, b.env_);
+  return AxisSet(env, a.mask_in(*env) | b.mask_in(*env));
+}
+
+AxisSet AxisSet::without(const AxisSet& a, const AxisSet& b) {
+  std::uint32_t mask = a.mask_;
+  for (const std::string& name : b.names())
+    if (const int axis = a.env_->find(name); axis >= 0) mask &= ~(1u << axis);
+  return AxisSet(a.env_, mask);
 }
 
 ShapedArray::ShapedArray(Shape shape, DType dtype, Axes vma) : shape_(shape), dtype_(dtype) {
   shape_.num_elements();
   if (vma.empty()) return;
+  for (std::size_t i = 0; i < vma.size(); ++i) {
+    if (std::find(vma.begin(), vma.begin() + static_cast<std::ptrdiff_t>(i), vma[i]) !=
+        vma.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw ValueError("ShapedArray: axis '" + vma[i] + "' is named twice in " + to_string(vma) +
+                       ": name each mesh axis once");
+    }
+  }
+  if (vma.size() > 31) {
+    throw ValueError("ShapedArray: " + std::to_string(vma.size()) +
+                     " mesh axes, and 31 are the most that a mesh has");
+  }
   const detail::AxisEnv* env =
       detail::AxisEnv::intern(vma.names(), std::vector<std::int64_t>(vma.size(), 0));
   vma_ = AxisSet(env, (1u << vma.size()) - 1u);

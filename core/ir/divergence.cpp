@@ -22,8 +22,9 @@ void check(const Primitive& primitive, const Params& params, const char* what, c
   NamesFinder names;
   params.visit(names);
   for (const std::string& name : names.found) {
-    const int axis = axes.env()->find(name);
-    if (axis < 0 || !(axes.mask() >> axis & 1u)) continue;
+    if (const int axis = axes.env()->find(name);
+        axis < 0 || !(axes.mask_in(*axes.env()) >> axis & 1u))
+      continue;
     throw CollectiveError(
         std::string(primitive.name) + " over " + to_string(Axes(names.found)) + " inside a " +
         what + " that is decided by a value which varies over '" + name +

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "core/base/inline_vector.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
 
@@ -42,11 +43,13 @@ Trace::Trace(const char* name)
       name_(name) {}
 Trace::~Trace() = default;
 
+constinit thread_local bool LibraryScope::active_ = false;
+
 Array Trace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
-  const std::uint32_t missing = axes.mask() & ~node_of(x)->type.axes().mask();
-  if (missing == 0) return x;
+  const AxisSet missing = axes - node_of(x)->type.axes();
+  if (missing.empty()) return x;
   TraceScope scope(*this);
-  return cast_to_varying(x, AxisSet(axes.env(), missing), source);
+  return cast_to_varying(x, missing, source);
 }
 
 namespace detail {
@@ -86,25 +89,51 @@ Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source) {
   return cast_fn(x, axes, source);
 }
 
-void require_equal_variance(const Primitive& primitive, std::span<const Array> in,
-                            SourceLine source) {
-  const Node* first = nullptr;
+void require_equal_variance(const char* what, std::span<const Array* const> in, SourceLine source) {
+  AxisSet all;
   bool alike = true;
-  for (const Array& x : in) {
-    const Node* node = node_of(x);
-    if (node->kind == NodeKind::literal) continue;
+  const Node* first = nullptr;
+  for (const Array* x : in) {
+    const Node* node = node_of(*x);
+    if (!node || node->kind == NodeKind::literal) continue;
     if (!first) first = node;
     alike = alike && node->type.axes() == first->type.axes();
+    all = all | node->type.axes();
   }
   if (alike) return;
-  std::string types;
-  for (const Array& x : in) types += (types.empty() ? "" : ", ") + to_string(node_of(x)->type);
-  throw TypeError(
-      std::string(primitive.name) + ": operands of types " + types +
-      " differ in the mesh axes over which they vary, which requires varying axes to match since "
-      "auto_pbroadcast is off: cast the less varying operand with pbroadcast(x, axes), or turn "
-      "auto_pbroadcast on" +
-      at_line(source));
+  std::string types, remedy;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const Node* node = node_of(*in[i]);
+    if (!node) continue;
+    types += (types.empty() ? "" : ", ") + to_string(node->type);
+    const AxisSet missing = all - node->type.axes();
+    if (missing.empty() || node->kind == NodeKind::literal) continue;
+    remedy += std::string(remedy.empty() ? "cast" : " and") + " operand " + std::to_string(i) +
+              " with pbroadcast(x, " + to_string(Axes(missing.names())) + ")";
+  }
+  throw TypeError(std::string(what) + ": operands of types " + types +
+                  " differ in the mesh axes over which they vary, which requires varying axes to "
+                  "match since auto_pbroadcast is off: " +
+                  remedy + ", or turn auto_pbroadcast on" + at_line(source));
+}
+
+void require_equal_variance(const char* what, std::span<const Array> in, SourceLine source) {
+  InlineVector<const Array*, 8> operands(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) operands[i] = &in[i];
+  require_equal_variance(what, operands.span(), source);
+}
+
+FunctionScope::FunctionScope(const char* what, std::span<const Array> in, SourceLine source) {
+  if (scope_.was_active()) return;
+  InlineVector<const Array*, 8> operands(in.size());
+  for (std::size_t i = 0; i < in.size(); ++i) operands[i] = &in[i];
+  check(what, operands.span(), source);
+}
+
+void FunctionScope::check(const char* what, std::span<const Array* const> in, SourceLine source) {
+  const Trace& trace = current_trace();
+  if (trace.auto_pbroadcast() || !trace.checks_variance() || !trace.axis_env()) return;
+  require_equal_variance(what, in, source);
 }
 
 std::string at_line(SourceLine source) {

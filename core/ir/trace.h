@@ -4,6 +4,7 @@
 // it does, so nested transforms stack (JAX's "stackless" core; autodidax's Trace and Tracer).
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,9 +37,11 @@ class Trace {
   // True where values of this trace have no value yet (staging): reading one on the host is an
   // error.
   virtual bool staged() const { return false; }
-  // Whether an operand of a collective that is invariant over some of its axes is cast
-  // (pbroadcast); otherwise that is an error.
+  // Whether operands of unlike variance are cast (pbroadcast), and one of a collective that is
+  // invariant over some of its axes; otherwise that is an error. What was asked for: casts() says
+  // what goes here and now.
   virtual bool auto_pbroadcast() const { return true; }
+  bool casts() const;
   // Whether an operand of the wrong variance is an error at all (shard_map: check_vma).
   virtual bool checks_variance() const { return true; }
   // True where values of this trace wrap those of another one (JVP, batching): programs are handed
@@ -56,6 +59,33 @@ class Trace {
   std::uint64_t id_;
   const char* name_;
 };
+
+// While the library's own code works on values, on this thread; exceptions included: a rule of a
+// transform, a function that is made of several primitives. Constants and indices that it makes
+// vary as what they meet, also where its caller has turned casts off: operands are cast there.
+class LibraryScope {
+ public:
+  LibraryScope() : before_(active_) { active_ = true; }
+  ~LibraryScope() { active_ = before_; }
+  LibraryScope(const LibraryScope&) = delete;
+  LibraryScope& operator=(const LibraryScope&) = delete;
+  static bool is_active() { return active_; }
+  bool was_active() const { return before_; }  // around this one
+
+ protected:
+  explicit LibraryScope(bool active) : before_(active_) { active_ = active; }
+
+ private:
+  static constinit thread_local bool active_;
+  bool before_;
+};
+// While a rule of the library calls code of the user's (the rule of a custom_jvp): casts are the
+// user's to write, where they were turned off.
+class UserCodeScope : LibraryScope {
+ public:
+  UserCodeScope() : LibraryScope(false) {}
+};
+inline bool Trace::casts() const { return LibraryScope::is_active() || auto_pbroadcast(); }
 
 Trace& current_trace();
 // The trace of ops outside every transform; set once by the runtime.
@@ -91,10 +121,25 @@ bool is_active(std::uint64_t trace);
 using CastFn = Array (*)(const Array& x, AxisSet axes, SourceLine source);
 void set_cast_to_varying(CastFn fn);
 Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source);
-// The TypeError for operands of unlike variance where casts are the user's to write; nothing where
-// they are alike. Host scalars are the same everywhere, and go with any.
-void require_equal_variance(const Primitive& primitive, std::span<const Array> in,
-                            SourceLine source);
+// The TypeError of `what` for operands of unlike variance where casts are the user's to write;
+// nothing where they are alike. Host scalars are the same everywhere, and go with any.
+void require_equal_variance(const char* what, std::span<const Array* const> in, SourceLine source);
+void require_equal_variance(const char* what, std::span<const Array> in, SourceLine source);
+// A function of the user's that several primitives make up: its operands are held to vary alike as
+// those of one op are, under its own name; and in its scope the library works.
+class FunctionScope {
+ public:
+  FunctionScope(const char* what, std::initializer_list<const Array*> in, SourceLine source)
+      : FunctionScope(what, std::span<const Array* const>(in.begin(), in.size()), source) {}
+  FunctionScope(const char* what, std::span<const Array* const> in, SourceLine source) {
+    if (!scope_.was_active()) check(what, in, source);
+  }
+  FunctionScope(const char* what, std::span<const Array> in, SourceLine source);
+
+ private:
+  static void check(const char* what, std::span<const Array* const> in, SourceLine source);
+  LibraryScope scope_;
+};
 
 // The TypeError for a value used where its trace is not active: names both.
 [[noreturn]] void throw_escaped(const Node& value, const char* what, SourceLine source);

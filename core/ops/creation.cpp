@@ -33,7 +33,8 @@ Array constant(const Shape& shape, double value, DType dtype, const char* what, 
   return broadcast_exactly(scalar_of(dtype, value, source), shape, what, source);
 }
 
-// As x: shape, dtype, and where x was placed, its placement. Each device fills its own block.
+// As x: shape, dtype, variance, and where x was placed, its placement. Each device fills its own
+// block.
 Array constant_like(const Operand& x, Array value, const char* what) {
   const SourceLine source = x.source;
   const Node& node = checked_node(x.value, what, source);
@@ -46,7 +47,11 @@ Array constant_like(const Operand& x, Array value, const char* what) {
   const bool outside = &current_trace() == &base_trace();
   if (!placed || placed->trace != 0 || !placed->committed || !outside ||
       node_of(value)->kind != NodeKind::literal) {
-    return broadcast_exactly(std::move(value), node.type.dims(), what, source);
+    Array out = broadcast_exactly(std::move(value), node.type.dims(), what, source);
+    const AxisSet missing = node.type.axes() - node_of(out)->type.axes();
+    return missing.empty() || !current_trace().checks_variance()
+               ? out
+               : cast_to_varying(out, missing, source);
   }
   const ShapedArray type(node.type.dims(), node.type.dtype(), node.type.weak(), AxisSet());
   StoredNode* result = StoredNode::make(type, placed->mesh, placed->count);
@@ -178,6 +183,7 @@ Array arange(Operand start, Operand stop, Operand step, DType dtype) {
 
 // As jnp.linspace: (1 - t) * start + t * stop, with the last element stop itself.
 Array linspace(Operand start, Operand stop, std::int64_t num) {
+  const FunctionScope scope("linspace", {&start.value, &stop.value}, start.source);
   const SourceLine source = start.source;
   if (num < 0) {
     throw ValueError("linspace: num is " + std::to_string(num) + ", and 0 or more is wanted" +

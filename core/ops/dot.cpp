@@ -205,6 +205,7 @@ Array dot_general(Operand a, Operand b, DotDimensionNumbers numbers) {
 // NumPy's matmul: the last two dims are matrices, the others broadcast; a vector is a row on the
 // left, a column on the right, and its dim is not in the result.
 Array matmul(Operand a, Operand b) {
+  const FunctionScope scope("matmul", {&a.value, &b.value}, a.source);
   promote(a, b, "matmul");
   const SourceLine source = a.source;
   const ShapedArray ta = type_of(a, "matmul"), tb = type_of(b, "matmul");
@@ -296,6 +297,7 @@ Array matmul(Operand a, Operand b) {
 }
 
 Array dot(Operand a, Operand b) {
+  const FunctionScope scope("dot", {&a.value, &b.value}, a.source);
   promote(a, b, "dot");
   const ShapedArray ta = type_of(a, "dot"), tb = type_of(b, "dot");
   if (ta.rank() == 0 || tb.rank() == 0) {
@@ -313,6 +315,7 @@ Array dot(Operand a, Operand b) {
 }
 
 Array outer(Operand a, Operand b) {
+  const FunctionScope scope("outer", {&a.value, &b.value}, a.source);
   promote(a, b, "outer");
   const SourceLine source = a.source;
   const std::int64_t m = type_of(a, "outer").size(), n = type_of(b, "outer").size();

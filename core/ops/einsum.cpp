@@ -332,6 +332,7 @@ Array einsum(Subscripts subscripts, std::vector<Array> operands) {
     throw ValueError("einsum: no operands were given" + at_line(subscripts.source));
   for (const Array& x : operands)
     type_of(Operand(x, subscripts.source.file, subscripts.source.line), "einsum");
+  const FunctionScope scope("einsum", operands, subscripts.source);
   Parser parser(subscripts, operands);
   parser.parse();
   return Contraction(parser, operands, subscripts.source).run();

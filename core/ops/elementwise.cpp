@@ -332,6 +332,7 @@ Operand truth(Operand&& x, const char* what) {
 }
 
 Array logical(const Primitive& p, Operand&& a, Operand&& b, const char* what) {
+  const FunctionScope scope(what, {&a.value, &b.value}, a.source);
   return binary(p, truth(std::move(a), what), truth(std::move(b), what));
 }
 
@@ -445,8 +446,14 @@ Array right_shift(Operand a, Operand b) {
 }
 
 Array atan2(Operand a, Operand b) { return binary_inexact(atan2_p, std::move(a), std::move(b)); }
-Array maximum(Operand a, Operand b) { return binary(max_p, std::move(a), std::move(b)); }
-Array minimum(Operand a, Operand b) { return binary(min_p, std::move(a), std::move(b)); }
+Array maximum(Operand a, Operand b) {
+  const FunctionScope scope("maximum", {&a.value, &b.value}, a.source);
+  return binary(max_p, std::move(a), std::move(b));
+}
+Array minimum(Operand a, Operand b) {
+  const FunctionScope scope("minimum", {&a.value, &b.value}, a.source);
+  return binary(min_p, std::move(a), std::move(b));
+}
 
 Array pow(Operand a, Operand b) {
   if (type_of(a, "pow").dtype() == DType::bool_ && type_of(b, "pow").dtype() == DType::bool_) {
@@ -458,6 +465,7 @@ Array pow(Operand a, Operand b) {
 // lax.rem has the dividend's sign: a remainder of the other sign than the divisor's is moved by one
 // divisor.
 Array remainder(Operand a, Operand b) {
+  const FunctionScope scope("remainder", {&a.value, &b.value}, a.source);
   promote(a, b, "remainder");
   broadcast(a, b, "remainder");
   if (a.value.dtype() == DType::bool_) {
@@ -482,6 +490,7 @@ Array remainder(Operand a, Operand b) {
 }
 
 Array floor_divide(Operand a, Operand b) {
+  const FunctionScope scope("floor_divide", {&a.value, &b.value}, a.source);
   promote(a, b, "floor_divide");
   broadcast(a, b, "floor_divide");
   const SourceLine s = a.source;
@@ -517,12 +526,14 @@ Array floor_divide(Operand a, Operand b) {
 }
 
 Array clip(Operand x, Operand lo, Operand hi) {
+  const FunctionScope scope("clip", {&x.value, &lo.value, &hi.value}, x.source);
   const SourceLine s = x.source;
   Array above = maximum(std::move(x), std::move(lo));
   return minimum(Operand(std::move(above), s.file, s.line), std::move(hi));
 }
 
 Array where(Operand pred, Operand on_true, Operand on_false) {
+  const FunctionScope scope("where", {&pred.value, &on_true.value, &on_false.value}, pred.source);
   const SourceLine s = pred.source;
   pred = truth(std::move(pred), "where");
   promote(on_true, on_false, "where");
@@ -539,6 +550,7 @@ Array where(Operand pred, Operand on_true, Operand on_false) {
 }
 
 Array select(Operand pred, Operand on_true, Operand on_false) {
+  const FunctionScope scope("select", {&pred.value, &on_true.value, &on_false.value}, pred.source);
   const SourceLine s = pred.source;
   type_of(pred, "select");
   promote(on_true, on_false, "select");

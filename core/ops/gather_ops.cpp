@@ -291,12 +291,14 @@ Array gather(Operand x, Operand start_indices, GatherDimensionNumbers dimension_
 }
 
 Array take(Operand x, Operand indices) {
+  const FunctionScope scope("take", {&x.value, &indices.value}, x.source);
   const std::int64_t size = type_of(x, "take").size();
   type_of(indices, "take");
   x.value = bind_reshape(std::move(x.value), {size}, x.source);
   return take_along(std::move(x), std::move(indices), 0);
 }
 Array take(Operand x, Operand indices, int axis) {
+  const FunctionScope scope("take", {&x.value, &indices.value}, x.source);
   const int rank = type_of(x, "take").rank();
   type_of(indices, "take");
   const int dim = at_source(x.source, [&] { return normalize_dim(axis, rank, "take"); });
@@ -304,6 +306,7 @@ Array take(Operand x, Operand indices, int axis) {
 }
 
 Array one_hot(Operand x, int num_classes, DType dtype) {
+  const FunctionScope scope("one_hot", {&x.value}, x.source);
   const ShapedArray type = type_of(x, "one_hot");
   if (num_classes < 0) {
     throw ValueError("one_hot: num_classes is " + std::to_string(num_classes) +

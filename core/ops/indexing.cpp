@@ -37,6 +37,10 @@ class Indexer {
   }
 
   Array run() {
+    std::vector<const Array*> operands{&x_};
+    for (const Term& t : terms_)
+      if (t.kind == Index::Kind::array) operands.push_back(&t.array);
+    const FunctionScope scope("x[...]", operands, source_);
     const bool gathers = std::any_of(terms_.begin(), terms_.end(), is_gather);
     take_static(gathers);
     if (gathers) return run_gather();

@@ -126,6 +126,7 @@ Array gelu(Operand x, bool approximate) {
 }
 
 Array layer_norm(Operand x, Operand scale, Operand bias, double eps) {
+  const FunctionScope scope("layer_norm", {&x.value, &scale.value, &bias.value}, x.source);
   const SourceLine s = x.source;
   want_dims(x, "layer_norm");
   const DType dtype = joint_inexact({&x, &scale, &bias}, "layer_norm");
@@ -140,6 +141,7 @@ Array layer_norm(Operand x, Operand scale, Operand bias, double eps) {
 }
 
 Array rms_norm(Operand x, Operand scale, double eps) {
+  const FunctionScope scope("rms_norm", {&x.value, &scale.value}, x.source);
   const SourceLine s = x.source;
   want_dims(x, "rms_norm");
   const DType dtype = joint_inexact({&x, &scale}, "rms_norm");

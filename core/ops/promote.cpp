@@ -368,7 +368,7 @@ Array vary_and_broadcast(Array x, const Shape& shape, const AxisSet& axes, Sourc
   // Of ops that only run there is no transpose, and one value for all devices is computed once.
   const bool is_kept = trace.staged() || trace.transforms();
   if (is_kept && !(type.dims() == shape) && !type.axes().contains(axes) &&
-      trace.checks_variance() && trace.auto_pbroadcast())
+      trace.checks_variance() && trace.casts())
     x = trace.vary(x, axes, source);
   return broadcast_array(std::move(x), shape, source);
 }

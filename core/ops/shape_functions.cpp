@@ -166,6 +166,7 @@ Array squeeze(Operand x, Dims axis) {
 }
 
 Array concatenate(const std::vector<Array>& arrays, int axis, SourceLine source) {
+  const FunctionScope scope("concatenate", arrays, source);
   std::vector<Array> in = joint(arrays, "concatenate", source);
   const int rank = in[0].ndim();
   const int dim = at_source(source, [&] { return normalize_dim(axis, rank, "concatenate"); });
@@ -173,6 +174,7 @@ Array concatenate(const std::vector<Array>& arrays, int axis, SourceLine source)
 }
 
 Array stack(const std::vector<Array>& arrays, int axis, SourceLine source) {
+  const FunctionScope scope("stack", arrays, source);
   std::vector<Array> in = joint(arrays, "stack", source);
   const Shape shape = in[0].shape();
   const int dim = at_source(source, [&] { return normalize_dim(axis, shape.rank() + 1, "stack"); });

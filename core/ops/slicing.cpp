@@ -271,6 +271,7 @@ Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes) {
 }
 
 Array dynamic_index_in_dim(Operand x, Operand index, int axis, bool keepdims) {
+  const FunctionScope scope("dynamic_index_in_dim", {&x.value, &index.value}, x.source);
   const ShapedArray type = type_of(x, "dynamic_index_in_dim");
   const auto dim = static_cast<std::size_t>(at_source(
       x.source, [&] { return normalize_dim(axis, type.rank(), "dynamic_index_in_dim"); }));

@@ -181,6 +181,7 @@ Array sort(Operand x, int axis) {
 }
 
 Array argsort(Operand x, int axis) {
+  const FunctionScope scope("argsort", {&x.value}, x.source);
   const SortParams params(sorted_dim(x, axis, "argsort"));
   IotaParams positions;
   positions.dtype = DType::i32;

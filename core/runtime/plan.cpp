@@ -41,7 +41,7 @@ class Slots {
   int next_ = 0;
 };
 
-PlanStep make_step(const Eqn& eqn, std::size_t index, Slots& slots) {
+PlanStep make_step(const Eqn& eqn, std::size_t index, const detail::AxisEnv& env, Slots& slots) {
   PlanStep step{&eqn, {}, 0, {}, {}, {}, 0};
   for (std::size_t i = 0; i < eqn.in.size(); ++i) {
     const Atom& a = eqn.in[i];
@@ -58,7 +58,7 @@ PlanStep make_step(const Eqn& eqn, std::size_t index, Slots& slots) {
   for (const VarRef& v : eqn.out) {
     step.out.push_back(slots.of(v.get()));
     step.out_types.push_back(v->type);
-    step.varying |= v->type.axes().mask();
+    step.varying |= v->type.axes().mask_in(env);
   }
   return step;
 }
@@ -96,7 +96,7 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
   }
   std::vector<PlanStep> all;
   for (std::size_t e = 0; e < jaxpr_->eqns.size(); ++e)
-    all.push_back(make_step(jaxpr_->eqns[e], e, slots));
+    all.push_back(make_step(jaxpr_->eqns[e], e, *mesh_->env(), slots));
   for (const Atom& a : jaxpr_->outs) {
     if (!a.is_literal()) {
       out_slots_.push_back(slots.of(a.var()));

@@ -7,6 +7,7 @@
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
+#include "core/transforms/checkpoint.h"
 
 namespace shmap {
 
@@ -75,6 +76,9 @@ const Atom* identity_of(const Eqn& e) {
     if (is_identity(params_as<TransposeParams>(*e.params).permutation)) same = &e.in[0];
   } else if (p == &broadcast_in_dim_p) {
     if (is_identity(params_as<BroadcastParams>(*e.params).dims)) same = &e.in[0];
+  } else if (p == &optimization_barrier_p) {
+    // There is nothing to compute a second time. An operand becomes one where a loop is unrolled.
+    if (e.in[0].is_literal()) same = &e.in[0];
   }
   return same && same_type(same->type(), e.out[0]->type) ? same : nullptr;
 }

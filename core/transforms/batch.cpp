@@ -58,6 +58,9 @@ Array BatchTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
 
 void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                          std::span<Array> out, SourceLine source) {
+  // Rules are the library's, and cast: what is the user's to cast is refused before.
+  if (axis_env() && checks_variance() && !casts() && !primitive.variance && !primitive.group)
+    require_equal_variance(primitive.name, in, source);
   InlineVector<Array, 4> values(in.size());
   InlineVector<int, 4> dims(in.size());
   InlineVector<ShapedArray, 4> types(in.size());
@@ -88,6 +91,7 @@ void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const 
                  size_,     results.span(), out_dims.span(), source};
   {
     TraceScope scope(parent_);
+    LibraryScope library;
     primitive.batching.get()(call);
   }
   for (std::size_t o = 0; o < out.size(); ++o) {

@@ -64,9 +64,9 @@ Array choose(const Array& pred, const Array& on_true, const Array& on_false, Sou
   AxisSet axes;
   for (const Array& x : in) axes = axes | node_of(x)->type.axes();
   for (Array& x : in) {
-    const std::uint32_t missing = axes.mask() & ~node_of(x)->type.axes().mask();
-    if (missing != 0 && current_trace().checks_variance())
-      x = cast_to_varying(x, AxisSet(axes.env(), missing), source);
+    const AxisSet missing = axes - node_of(x)->type.axes();
+    if (!missing.empty() && current_trace().checks_variance())
+      x = cast_to_varying(x, missing, source);
   }
   return bind(select_n_p, in, no_params, source);
 }

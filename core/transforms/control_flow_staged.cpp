@@ -22,9 +22,7 @@ StagingOptions inherited() {
   return options;
 }
 
-bool inserts_casts() {
-  return current_trace().checks_variance() && current_trace().auto_pbroadcast();
-}
+bool inserts_casts() { return current_trace().checks_variance() && current_trace().casts(); }
 
 // dtype, weakness and variance: shapes never change.
 bool same(const ShapedArray& a, const ShapedArray& b) { return a == b && a.weak() == b.weak(); }
@@ -68,8 +66,8 @@ void fit_init(const std::vector<CarryType>& carry, std::vector<Array>& init, Sou
 // Values that vary over these axes too, where casts are inserted.
 void widen_values(std::vector<Array>& values, const AxisSet& axes, SourceLine source) {
   for (Array& x : values) {
-    const std::uint32_t missing = axes.mask() & ~node_of(x)->type.axes().mask();
-    if (missing != 0) x = cast_to_varying(x, AxisSet(axes.env(), missing), source);
+    const AxisSet missing = axes - node_of(x)->type.axes();
+    if (!missing.empty()) x = cast_to_varying(x, missing, source);
   }
 }
 
@@ -315,10 +313,9 @@ class Widener {
       changed = changed || !(node_of(in[i])->type.axes() == e.in[i].type().axes());
     if (changed && std::string_view(e.primitive->name) == "pbroadcast") {
       // What varies already needs no cast.
-      const AxisSet wanted = e.out[0]->type.axes();
-      const std::uint32_t missing = wanted.mask() & ~node_of(in[0])->type.axes().mask();
-      if (missing == 0) return {in[0]};
-      return {cast_to_varying(in[0], AxisSet(wanted.env(), missing), e.source)};
+      const AxisSet missing = e.out[0]->type.axes() - node_of(in[0])->type.axes();
+      if (missing.empty()) return {in[0]};
+      return {cast_to_varying(in[0], missing, e.source)};
     }
     if (changed && e.primitive->interpret) return nested(e, std::move(in));
     return bind_all(*e.primitive, in, *e.params, e.source);

@@ -69,12 +69,12 @@ ShapedArray join_carry(const FlowSite& site, std::size_t leaf, const CarryType& 
                     " of the init" + at_line(site.source));
   }
   const Trace& trace = current_trace();
-  if (trace.checks_variance() && !trace.auto_pbroadcast()) {
+  if (trace.checks_variance() && !trace.casts()) {
     const auto missing = [&](const AxisSet& of, const AxisSet& than, const char* where) {
-      const std::uint32_t mask = than.mask() & ~of.mask();
-      if (mask == 0) return;
+      const AxisSet more = than - of;
+      if (more.empty()) return;
       throw TypeError(both() + "it varies over unlike mesh axes: write pbroadcast(…, " +
-                      to_string(Axes(AxisSet(than.env(), mask).names())) + ") around " + where +
+                      to_string(Axes(more.names())) + ") around " + where +
                       ", or turn auto_pbroadcast on" + at_line(site.source));
     };
     if (!begin.literal) missing(in.axes(), out.axes(), "the init");
@@ -121,12 +121,12 @@ void require_axes(const FlowSite& site, const std::string& path, const Array& x,
                   const AxisSet& wanted, const std::string& why) {
   const Trace& trace = current_trace();
   const Node& node = *node_of(x);
-  const std::uint32_t missing = wanted.mask() & ~node.type.axes().mask();
-  if (missing == 0 || node.kind == NodeKind::literal || !trace.checks_variance() ||
-      trace.auto_pbroadcast()) {
+  const AxisSet missing = wanted - node.type.axes();
+  if (missing.empty() || node.kind == NodeKind::literal || !trace.checks_variance() ||
+      trace.casts()) {
     return;
   }
-  const std::string axes = to_string(Axes(AxisSet(wanted.env(), missing).names()));
+  const std::string axes = to_string(Axes(missing.names()));
   throw TypeError(std::string(site.what) + ": " + path + " has type " + to_string(node.type) + " " +
                   why + ": cast it with pbroadcast(…, " + axes + "), or turn auto_pbroadcast on" +
                   at_line(site.source));
@@ -145,12 +145,12 @@ Array fit(Array x, const ShapedArray& type, SourceLine source) {
     x = relabel(stored, settled, stored.sharding, stored.trace, stored.committed);
   }
   node = node_of(x);
-  const std::uint32_t missing = type.axes().mask() & ~node->type.axes().mask();
-  if (missing == 0 || !current_trace().checks_variance()) return x;
+  const AxisSet missing = type.axes() - node->type.axes();
+  if (missing.empty() || !current_trace().checks_variance()) return x;
   // At once, a literal is the same everywhere and goes with any.
   const bool at_once = !current_trace().staged() && !current_trace().transforms();
   if (node->kind == NodeKind::literal && at_once) return x;
-  return cast_to_varying(x, AxisSet(type.axes().env(), missing), source);
+  return cast_to_varying(x, missing, source);
 }
 
 void check_predicate(const FlowSite& site, const char* noun, const ShapedArray& type) {

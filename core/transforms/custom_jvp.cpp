@@ -26,7 +26,10 @@ RuleResult call_rule(const RuleCode& rule, void* like, std::span<const Array> pr
   for (std::size_t i = 0; i < primals.size(); ++i)
     leaves.push_back(or_zeros(tangents[i], node_of(primals[i])->type, made));
   FlatTree result;
-  rule.call(rule.object.get(), leaves, result, like);
+  {
+    UserCodeScope user;
+    rule.call(rule.object.get(), leaves, result, like);
+  }
   const detail::TreeNode &y_node = result.node.children[0], &dot_node = result.node.children[1];
   const auto n = static_cast<std::ptrdiff_t>(leaf_count(y_node));
   RuleResult out;
@@ -44,9 +47,9 @@ RuleResult call_rule(const RuleCode& rule, void* like, std::span<const Array> pr
   FlatTree given;
   given.node = dot_node;
   given.leaves.assign(result.leaves.begin() + n, result.leaves.end());
-  out.y_dot = fit_derivatives(
-      {"custom_jvp: the rule's y_dot", "its y", "sum it over the devices with psum(x, axes)", made},
-      given, y_node, types);
+  out.y_dot = fit_derivatives({"custom_jvp: the rule's y_dot", "its y",
+                               "sum it over the devices with psum(x, axes)", made, true},
+                              given, y_node, types);
   return out;
 }
 

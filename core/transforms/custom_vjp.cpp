@@ -48,7 +48,10 @@ Forward call_forward(const ForwardCode& rule, void* like, const VjpSite& site,
     TraceScope scope(parent);
     std::vector<Array> leaves(primals.begin(), primals.end());
     FlatTree result;
-    params.backward = rule.call(rule.object.get(), leaves, result, like);
+    {
+      UserCodeScope user;
+      params.backward = rule.call(rule.object.get(), leaves, result, like);
+    }
     const TreeNode& node = result.node.children[0];
     const auto n = static_cast<std::ptrdiff_t>(leaf_count(node));
     out.y.assign(result.leaves.begin(), result.leaves.begin() + n);
@@ -139,9 +142,12 @@ void transpose_linear(TransposeCall& call) {
                                                   : zeros_of(t, p.made));
   }
   FlatTree result;
-  p.backward.call(p.backward.object.get(), leaves, result, nullptr);
+  {
+    UserCodeScope user;
+    p.backward.call(p.backward.object.get(), leaves, result, nullptr);
+  }
   std::vector<Array> bars = fit_derivatives(
-      {"custom_vjp: what its second rule returns", "args", kCotangentRemedy, p.made}, result,
+      {"custom_vjp: what its second rule returns", "args", kCotangentRemedy, p.made, true}, result,
       p.arguments, p.in_types);
   std::size_t next = n;
   for (std::size_t i = 0; i < bars.size(); ++i)

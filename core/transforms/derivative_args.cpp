@@ -86,7 +86,15 @@ Array fit_derivative(const DerivativeSite& site, const std::string& path, Array 
                     ", which varies over " + axes_text(type.axes()) + ": " + site.remedy +
                     at_line(site.source));
   }
-  const AxisSet missing(type.axes().env(), type.axes().mask() & ~t.axes().mask());
+  const AxisSet missing = type.axes() - t.axes();
+  if (site.exact && node_of(given)->kind != NodeKind::literal) {
+    throw TypeError(path + " has type " + to_string(t) + ", which varies over " +
+                    axes_text(t.axes()) + ", and " + site.of + " has type " + to_string(type) +
+                    ", which varies over " + axes_text(type.axes()) +
+                    ": a rule gives the types that the function has, variance included. Where each "
+                    "device is meant to have this value, cast it with pbroadcast(x, " +
+                    to_string(Axes(missing.names())) + ")" + at_line(site.source));
+  }
   return cast_to_varying(given, missing, site.source);
 }
 

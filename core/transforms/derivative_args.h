@@ -16,6 +16,9 @@ struct DerivativeSite {
   const char* of;      // "the primal", "the result"
   const char* remedy;  // where one varies more than its value
   SourceLine source;
+  // Whether a value that varies over less is refused too, and not cast: what a rule of the user's
+  // returns is what the user means.
+  bool exact = false;
 };
 
 // One leaf: of the dtype, shape and variance of `type`; a literal is converted, a value that varies

@@ -21,7 +21,9 @@ std::pair<Array, Array> JvpTrace::split(const Array& x) const {
 }
 
 Array JvpTrace::dual(Array primal, Array tangent, const char* what, SourceLine source) {
-  if (!tangent.node()) return primal;
+  // A tangent that does not depend on those of the inputs is a constant, and the only constant that
+  // is linear in them is zero.
+  if (!tangent.node() || (linear_ && !linear_->is_staged(tangent))) return primal;
   const ShapedArray& type = checked_node(primal, what, source).type;
   const ShapedArray& given = node_of(tangent)->type;
   if (given.dtype() != type.dtype() || !(given.dims() == type.dims())) {
@@ -55,6 +57,9 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
     TraceScope scope(parent_);
     return parent_.process(primitive, primals.span(), params, out, source);
   }
+  // Rules are the library's, and cast: what is the user's to cast is refused before.
+  if (!axes.empty() && checks_variance() && !casts() && !primitive.variance && !primitive.group)
+    require_equal_variance(primitive.name, primals.span(), source);
   if (!primitive.jvp) {
     throw TypeError(std::string(primitive.name) +
                     " cannot be differentiated: " + primitive.jvp.reason() +
@@ -72,6 +77,7 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
                derivatives.span(), source, linear_,        parent_};
   {
     TraceScope scope(below());
+    LibraryScope library;
     primitive.jvp.get()(call);
   }
   for (std::size_t o = 0; o < out.size(); ++o)

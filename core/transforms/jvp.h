@@ -26,8 +26,9 @@ class JvpTrace final : public Trace {
   bool checks_variance() const override { return parent_.checks_variance(); }
   bool transforms() const override { return true; }
 
-  // A value of this trace; the primal itself where the tangent is empty. The tangent is cast to
-  // vary as the primal does. Error (of the library) where their types differ otherwise.
+  // A value of this trace; the primal itself where the tangent is empty, or no variable of the
+  // linear program where there is one. The tangent is cast to vary as the primal does. Error (of
+  // the library) where their types differ otherwise.
   Array dual(Array primal, Array tangent, const char* what, SourceLine source);
   // Primal and tangent of a value; empty: zero.
   std::pair<Array, Array> split(const Array& x) const;

@@ -13,6 +13,7 @@ StagingOptions linear_options(Trace& here) {
   options.below = &here;
   options.inline_scalars = false;  // they may be values of the device, and waited for by nobody
   options.check_variance = here.checks_variance();
+  options.auto_pbroadcast = here.auto_pbroadcast();
   return options;
 }
 
@@ -20,7 +21,7 @@ StagingOptions linear_options(Trace& here) {
 
 Linearized linearize_of(detail::BodyRef f, std::vector<Array> primals,
                         const std::vector<bool>& active, detail::FlatTree& result,
-                        SourceLine source) {
+                        SourceLine source, const std::vector<bool>& wanted) {
   ensure_started();
   Linearized out;
   LinearProgram& linear = out.linear;
@@ -42,8 +43,12 @@ Linearized linearize_of(detail::BodyRef f, std::vector<Array> primals,
     args.clear();
   }
   std::vector<Array> tangents;
-  for (Array& leaf : result.leaves) {
-    auto [primal, tangent] = trace.split(leaf);
+  for (std::size_t o = 0; o < result.leaves.size(); ++o) {
+    auto [primal, tangent] = trace.split(result.leaves[o]);
+    if (!tangent.node() && !wanted.empty() && wanted[o]) {
+      TraceScope scope(program);
+      tangent = zeros_of(node_of(primal)->type, source);
+    }
     linear.out_types.push_back(checked_node(primal, "linearize: a result", source).type);
     linear.active_out.push_back(tangent.node() != nullptr);
     if (tangent.node()) tangents.push_back(std::move(tangent));
@@ -89,21 +94,9 @@ LinearizedProgram linearize_program(const Jaxpr& jaxpr, const std::vector<bool>&
   for (const VarRef& v : jaxpr.binders) primals.push_back(trace.argument(v->type));
   TraceScope scope(trace);
   JaxprBody body(jaxpr, {});
-  // Tangents that are wanted in any case are made part of the linear program.
-  auto with_zeros = [&](std::vector<Array>& leaves, detail::FlatTree& result) {
-    body(leaves, result);
-    auto& dual_trace = static_cast<JvpTrace&>(current_trace());
-    for (std::size_t o = 0; o < result.leaves.size() && !wanted.empty(); ++o) {
-      if (!wanted[o]) continue;
-      auto [primal, tangent] = dual_trace.split(result.leaves[o]);
-      if (tangent.node()) continue;
-      TraceScope linear(*dual_trace.linear());
-      result.leaves[o] = dual_trace.dual(primal, zeros_of(node_of(primal)->type, {}), "zeros", {});
-    }
-  };
   detail::FlatTree result;
   Linearized made =
-      linearize_of(detail::BodyRef(with_zeros), std::move(primals), active, result, {});
+      linearize_of(detail::BodyRef(body), std::move(primals), active, result, {}, wanted);
   LinearizedProgram out;
   out.linear = made.linear.jaxpr;
   out.active_out = made.linear.active_out;

@@ -17,7 +17,10 @@ Array JaxprTrace::tracer(const VarRef& var) {
 }
 
 Array JaxprTrace::argument(const ShapedArray& type) {
-  arguments_.push_back(make_ref<const Var>(type));
+  // A type written by hand has axes of its own: here they are the program's.
+  const AxisSet& axes = type.axes();
+  arguments_.push_back(make_ref<const Var>(
+      axes.empty() || !env_ ? type : type.with_axes(AxisSet(env_, axes.mask_in(*env_)))));
   return tracer(arguments_.back());
 }
 
@@ -42,25 +45,23 @@ void JaxprTrace::unify_variance(const Primitive& primitive, std::span<Array> in,
   AxisSet all;
   for (const Array& x : in) all = all | node_of(x)->type.axes();
   if (all.empty()) return;
-  if (!options_.auto_pbroadcast) return require_equal_variance(primitive, in, source);
+  if (!casts()) return require_equal_variance(primitive.name, in, source);
   for (Array& x : in)
     if (node_of(x)->kind != NodeKind::literal) x = vary(x, all, source);
 }
 
 Array JaxprTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
-  const Node* node = node_of(x);
-  const std::uint32_t missing = axes.mask() & ~node->type.axes().mask();
-  if (missing == 0) return x;
+  const AxisSet missing = axes - node_of(x)->type.axes();
+  if (missing.empty()) return x;
   TraceScope scope(*this);
   const Array mine = lift(x, "pbroadcast", source);
   // A literal is the same everywhere and goes with any variance; but where a value is wanted, it is
   // one from here on.
-  if (node_of(mine)->kind == NodeKind::literal)
-    return cast_to_varying(mine, AxisSet(env_, missing), source);
+  if (node_of(mine)->kind == NodeKind::literal) return cast_to_varying(mine, missing, source);
   const VarRef var = static_cast<const TracerNode*>(node_of(mine))->var;
   for (const Cast& c : casts_[var.get()])
     if (c.axes == missing) return c.value;
-  Array cast = cast_to_varying(mine, AxisSet(env_, missing), source);
+  Array cast = cast_to_varying(mine, missing, source);
   casts_[var.get()].push_back({missing, cast});
   return cast;
 }
@@ -159,9 +160,9 @@ Traced JaxprTrace::build(std::span<Array> results, const char* what, SourceLine 
 
 const detail::AxisEnv* env_for(std::span<const ShapedArray> types) {
   if (const detail::AxisEnv* env = current_trace().axis_env()) return env;
-  for (const ShapedArray& t : types)
-    if (!t.axes().empty()) return t.axes().env();
-  return nullptr;
+  AxisSet all;
+  for (const ShapedArray& t : types) all = all | t.axes();
+  return all.env();
 }
 
 std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args) {

@@ -87,7 +87,7 @@ class JaxprTrace final : public Trace {
   std::vector<Constant> constants_;
   std::unordered_map<const detail::NodeBase*, std::size_t> constant_of_;
   struct Cast {
-    std::uint32_t axes;
+    AxisSet axes;
     Array value;
   };
   VarMap<std::vector<Cast>> casts_;  // of each variable, those that were made

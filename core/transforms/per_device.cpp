@@ -76,8 +76,8 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   InlineVector<ShapedArray, 4> in_types(in.size());
   InlineVector<ShapedArray, 2> out_types(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) in_types[i] = node_of(in[i])->type;
-  if (options_.check_variance && !options_.auto_pbroadcast && !primitive.group)
-    require_equal_variance(primitive, in, source);
+  if (options_.check_variance && !casts() && !primitive.group)
+    require_equal_variance(primitive.name, in, source);
   try {
     infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());
   } catch (const ValueError& e) {
@@ -119,7 +119,8 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   // Computed once for each memory space and coordinate of the axes over which the result, as typed,
   // varies.
   std::uint32_t varying = 0;
-  for (std::size_t o = 0; o < out.size(); ++o) varying |= out_types[o].axes().mask();
+  for (std::size_t o = 0; o < out.size(); ++o)
+    varying |= out_types[o].axes().mask_in(*mesh_->env());
   run_step({primitive, params, *mesh_, in, in_types.span(), varying, donated, source},
            out_types.span(), results.span());
 }

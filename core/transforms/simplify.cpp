@@ -22,7 +22,7 @@ namespace {
 // Equations by what they compute: keys of bytes, all of them in one string.
 class EqnTable {
  public:
-  explicit EqnTable(std::size_t eqns) {
+  EqnTable(std::size_t eqns, const detail::AxisEnv* env) : env_(env) {
     std::size_t n = 16;
     while (n < 2 * eqns) n *= 2;
     slots_.resize(n);
@@ -37,7 +37,7 @@ class EqnTable {
     raw(e.in.size());
     for (const Atom& a : e.in) add(a);
     // Where variance is not checked, they may declare more axes than they have, and not the same.
-    for (const VarRef& v : e.out) raw(v->type.axes().mask());
+    for (const VarRef& v : e.out) raw(env_ ? v->type.axes().mask_in(*env_) : 0u);
     if (e.params.get() != &no_params) append_key(*e.params, bytes_);
     const std::size_t size = bytes_.size() - begin;
     const std::uint64_t hash = hash_of(bytes_.data() + begin, size);
@@ -92,6 +92,7 @@ class EqnTable {
     return h;
   }
 
+  const detail::AxisEnv* env_;
   std::vector<Slot> slots_;
   std::string bytes_;
 };
@@ -147,7 +148,7 @@ class Forward {
       : old_(jaxpr),
         programs_(programs),
         algebra_(!programs.global || jaxpr.env != nullptr),
-        table_(jaxpr.eqns.size()) {}
+        table_(jaxpr.eqns.size(), jaxpr.env) {}
 
   // Null where nothing changed.
   Ref<Jaxpr> run() {

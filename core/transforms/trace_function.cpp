@@ -15,8 +15,9 @@ void append_type_key(const ShapedArray& type, std::string& key) {
   raw(type.weak());
   raw(type.dims().size());
   for (std::int64_t e : type.dims()) raw(e);
-  raw(type.axes().mask());
-  if (!type.axes().empty()) raw(type.axes().env());
+  const detail::AxisEnv* env = type.axes().env();
+  raw(env);
+  if (env) raw(type.axes().mask_in(*env));
 }
 
 Traced trace_function(const char* name, std::span<const ShapedArray> types, detail::BodyRef body,

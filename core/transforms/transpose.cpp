@@ -129,6 +129,7 @@ class Backward {
 
 std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
                                  std::vector<Array> cotangents) {
+  LibraryScope library;
   Backward pass(jaxpr, std::move(args));
   pass.seed(std::move(cotangents));
   pass.run();

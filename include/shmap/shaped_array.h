@@ -22,27 +22,45 @@ struct AxisEnv {
   static const AxisEnv* intern(const std::vector<std::string>& names,
                                const std::vector<std::int64_t>& sizes);
   static const AxisEnv* empty();
+  // One that has the axes of both: a or b where that does, else a's and then those that b has more.
+  static const AxisEnv* join(const AxisEnv* a, const AxisEnv* b);
 };
 }  // namespace detail
 
-// A set of axes of one environment, as a bit mask in mesh order.
+// A set of axes of one environment, as a bit mask in its order. Sets of several environments (a
+// type written by hand has one of its own) are compared and joined by the axes' names.
 class AxisSet {
  public:
   AxisSet() = default;
   AxisSet(const detail::AxisEnv* env, std::uint32_t mask)
       : env_(mask ? env : nullptr), mask_(mask) {}
   bool empty() const { return mask_ == 0; }
-  std::uint32_t mask() const { return mask_; }
-  const detail::AxisEnv* env() const { return env_; }
-  bool contains(const AxisSet& o) const { return (o.mask_ & ~mask_) == 0; }
+  // The bits that the axes have in `env`. TypeError where it lacks one of them.
+  std::uint32_t mask_in(const detail::AxisEnv& env) const {
+    return mask_ == 0 || env_ == &env ? mask_ : translated(env);
+  }
+  const detail::AxisEnv* env() const { return env_; }  // null where the set is empty
+  bool contains(const AxisSet& o) const {
+    return is_like(o) ? (o.mask_ & ~mask_) == 0 : (o - *this).empty();
+  }
   std::vector<std::string> names() const;  // in mesh order
   friend AxisSet operator|(const AxisSet& a, const AxisSet& b) {
-    return AxisSet(a.env_ ? a.env_ : b.env_, a.mask_ | b.mask_);
+    return a.is_like(b) ? AxisSet(a.env_ ? a.env_ : b.env_, a.mask_ | b.mask_) : joined(a, b);
+  }
+  // The axes of a that b has not.
+  friend AxisSet operator-(const AxisSet& a, const AxisSet& b) {
+    return a.is_like(b) ? AxisSet(a.env_, a.mask_ & ~b.mask_) : without(a, b);
   }
   // The same names; the environments need not be the same object.
   friend bool operator==(const AxisSet& a, const AxisSet& b);
 
  private:
+  // Whether the bits of both mean the same axes.
+  bool is_like(const AxisSet& o) const { return env_ == o.env_ || mask_ == 0 || o.mask_ == 0; }
+  std::uint32_t translated(const detail::AxisEnv& env) const;
+  static AxisSet joined(const AxisSet& a, const AxisSet& b);
+  static AxisSet without(const AxisSet& a, const AxisSet& b);
+
   const detail::AxisEnv* env_ = nullptr;
   std::uint32_t mask_ = 0;
 };

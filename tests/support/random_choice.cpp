@@ -35,6 +35,7 @@ SpecDims RandomChoice::random_spec(std::size_t rank, unsigned required) {
 
 std::vector<int> RandomChoice::random_axes() {
   std::vector<int> axes;
+  if (sizes_.empty()) return axes;
   for (int a = 0; a < static_cast<int>(sizes_.size()); ++a)
     if (coin()) axes.push_back(a);
   if (axes.empty()) axes.push_back(static_cast<int>(pick(sizes_.size())));

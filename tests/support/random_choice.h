@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shmap/mesh.h"
@@ -38,6 +39,10 @@ class RandomChoice {
   static unsigned mask(const std::vector<int>& axes);
   static Axes names(const std::vector<int>& axes);
   static PartitionSpec to_spec(const SpecDims& dims);
+
+  // No axes at all where sizes() is empty: code outside of every body.
+  HostMesh host_mesh() const { return {sizes_}; }
+  void set_sizes(Extents sizes) { sizes_ = std::move(sizes); }
 
  private:
   std::mt19937 engine_;

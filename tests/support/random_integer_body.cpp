@@ -205,11 +205,12 @@ bool RandomIntegerBody::try_local(const Tried& t, std::size_t kind) {
             return concatenate({v, v * 2}, static_cast<int>(d));
           },
           [d](const HostArray& v) {
-            return concatenated({v, filled(v.shape,
-                                           [&](std::int64_t i) {
-                                             return mul(v.values[static_cast<std::size_t>(i)], 2);
-                                           })},
-                                d);
+            return concatenated<std::int32_t>(
+                {v, filled(v.shape,
+                           [&](std::int64_t i) {
+                             return mul(v.values[static_cast<std::size_t>(i)], 2);
+                           })},
+                d);
           });
     }
   }

@@ -21,7 +21,6 @@ class RandomIntegerBody : public RandomChoice {
  public:
   using RandomChoice::RandomChoice;
 
-  HostMesh host_mesh() const { return {sizes()}; }
   // A shape that `spec` splits evenly.
   Extents random_shape_for(const SpecDims& spec);
   // Adds an instruction, where one of fifty tries fits the values known.

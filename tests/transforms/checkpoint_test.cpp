@@ -93,6 +93,35 @@ TEST(Checkpoint, IsComputedAgainWhateverIsSimplified) {
       << planned.plan_text();
 }
 
+// The index is an operand, and a number once the loop is unrolled.
+TEST(Checkpoint, ClosesOverTheIndexOfAnUnrolledLoop) {
+  const auto gradient = [](auto inner) {
+    return [=](Array x) {
+      return fori_loop(
+          1, 5,
+          [=](Array i, Array c) {
+            return grad([=](Array v) {
+              return sum(checkpoint([=](Array u) { return inner(u, i); })(v));
+            })(c);
+          },
+          x);
+    };
+  };
+  const Array x = arange(8) * 0.1f;
+  const auto same = [&](const char* what, auto f) {
+    const std::vector<float> want = f(x).template to_vector<float>();
+    const auto g = jit(f);
+    for (int call = 0; call < 3; ++call) {
+      const std::vector<float> got = g(x).template to_vector<float>();
+      for (std::size_t k = 0; k < want.size(); ++k)
+        EXPECT_NEAR(got[k], want[k], 1e-5 * (1 + std::abs(want[k]))) << what;
+    }
+  };
+  same("take", gradient([](Array u, Array i) { return sin(take(u, i)) * u; }));
+  same("dynamic_slice", gradient([](Array u, Array i) { return sin(dynamic_slice(u, {i}, {2})); }));
+  same("product", gradient([](Array u, Array i) { return sin(u * i); }));
+}
+
 // The product of two gathered copies of one block: without checkpoint the gathered ones are saved.
 TEST(Checkpoint, CollectivesAreDoneAgain) {
   const Mesh mesh = make_mesh({4}, {"i"});

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
@@ -169,6 +172,64 @@ TEST(CustomJvp, ItsResultIsChecked) {
       {"custom_jvp: the rule's y", "computed from the tangents"});
 }
 
+// A tangent that is the same whatever the tangents are is that of a constant.
+TEST(CustomJvp, AConstantTangentIsZeroToWhatComesAfter) {
+  const auto f = custom_jvp([](Array x) { return round(x); },
+                            [](A1 p, A1) {
+                              const Array x = std::get<0>(p);
+                              return std::pair{round(x), zeros_like(x)};
+                            });
+  const auto g = custom_vjp([](Array x) { return sin(x); },
+                            [](Array x) {
+                              return std::pair{sin(x), x};
+                            },
+                            [](Array x, Array ct) { return std::tuple{ct * cos(x)}; });
+  const auto c = checkpoint([](Array x) { return sin(x); });
+  // The gradient is that of the x beside it.
+  const std::vector<std::pair<const char*, std::function<Array(Array)>>> programs = {
+      {"custom_vjp", [=](Array x) { return g(f(x)) + x; }},
+      {"custom_vjp under jit", [=](Array x) { return jit(g)(f(x)) + x; }},
+      {"custom_vjp of custom_vjp", [=](Array x) { return g(g(f(x))) + x; }},
+      {"checkpoint", [=](Array x) { return c(f(x)) + x; }},
+      {"checkpoint of custom_vjp", [=](Array x) { return checkpoint(g)(f(x)) + x; }},
+      {"sin", [=](Array x) { return sin(f(x)) + x; }},
+      {"scan",
+       [=](Array x) {
+         return scan(
+                    [=](Array s, Array y) {
+                      return std::pair{g(s), y};
+                    },
+                    f(x), ones({2}))
+                    .first +
+                x;
+       }},
+      {"cond",
+       [=](Array x) {
+         return cond(
+                    x > 0.f, [=](Array s) { return g(s); }, [](Array s) { return s; }, f(x)) +
+                x;
+       }},
+      {"fori_loop", [=](Array x) {
+         return fori_loop(
+                    0, 2, [=](Array, Array s) { return g(s); }, f(x)) +
+                x;
+       }}};
+  const Mesh mesh = make_mesh({2}, {"i"});
+  for (const auto& [name, program] : programs) {
+    SCOPED_TRACE(name);
+    const auto one = [p = program](Array x) { return p(x); };
+    EXPECT_EQ(value(grad(one)(1.3f)), 1.f);
+    EXPECT_EQ(value(jit(grad(one))(1.3f)), 1.f);
+    EXPECT_EQ(values(vmap(grad(one))(vec({1.3f, 2.f}))), (Floats{1, 1}));
+    const auto mapped =
+        shard_map([=](Array x) { return psum(sum(vmap(one)(x)), "i"); }, mesh, P("i"), P());
+    EXPECT_EQ(values(grad(mapped)(vec({1.3f, 2.f}))), (Floats{1, 1}));
+    EXPECT_EQ(values(jit(grad(mapped))(vec({1.3f, 2.f}))), (Floats{1, 1}));
+  }
+  EXPECT_EQ(value(grad([=](Array x) { return g(f(x)); })(1.3f)), 0.f);
+  EXPECT_EQ(value(linearize(f, 1.3f).second(7.f)), 0.f);
+}
+
 TEST(CustomJvp, MayNotCloseOverWhatIsDifferentiated) {
   const auto f = [](Array x) {
     return jit([&](Array one) {
@@ -306,6 +367,90 @@ TEST(CustomVjp, CotangentsThatVaryMoreAreRefused) {
   expect_error<TypeError>(
       [&] { grad(with(false))(2.f, arange(8)); },
       {"custom_vjp: what its second rule returns[0] has type f32[]{i}", "psum"});
+}
+
+// JAX: "the manual axis types do not match". A cast made silently would stand for another rule.
+TEST(CustomVjp, RulesGiveTheTypesOfTheirFunctions) {
+  const Mesh mesh = make_mesh({8}, {"batch"});
+  const auto pair_of = [&](bool typed, bool checked) {
+    const auto psum_idrev = custom_vjp(
+        [](Array x) { return psum(x, "batch"); },
+        [](Array x) {
+          return std::pair{psum(x, "batch"), none};
+        },
+        [=](none_t, Array ct) { return std::tuple{typed ? pbroadcast(ct, "batch") : ct}; });
+    const auto into = [=](Array x) { return typed ? pbroadcast(x, "batch") : x; };
+    const auto id_psumrev = custom_vjp(
+        into,
+        [=](Array x) {
+          return std::pair{into(x), none};
+        },
+        [](none_t, Array ct) { return std::tuple{psum(ct, "batch")}; });
+    return shard_map([=](Array w, Array x) { return psum_idrev(sum(sin(id_psumrev(w) * x))); },
+                     mesh, {P(), P("batch")}, P(), {.check_vma = checked});
+  };
+  const Array x = arange(16) / 7.f, w = 0.5f * ones({});
+  const float want = value(grad([&](Array v) { return sum(sin(v * x)); })(w));
+  const auto every_mode = [&](auto f, auto check) {
+    const auto one = [=](Array v) { return f(v, x); };
+    const auto many = [=](Array v) { return sum(vmap(one)(v * ones({3}))); };
+    check([=] { return grad(one)(w); }, 1.f);
+    check([=] { return jit(grad(one))(w); }, 1.f);
+    check([=] { return grad(jit(one))(w); }, 1.f);
+    check([=] { return grad(checkpoint(one))(w); }, 1.f);
+    check([=] { return vmap(grad(one))(w * ones({2}))[0]; }, 1.f);
+    check([=] { return grad(many)(w); }, 3.f);
+    check([=] { return jit(grad(many))(w); }, 3.f);
+    check(
+        [=] {
+          return grad([=](Array v) {
+            return scan(
+                       [=](Array c, none_t) {
+                         return std::pair{one(c), none};
+                       },
+                       v, none, {.length = 1})
+                .first;
+          })(w);
+        },
+        1.f);
+  };
+  const auto right = [&](auto run, float times) {
+    EXPECT_NEAR(value(run()), times * want, 1e-4f * times * want);
+  };
+  every_mode(pair_of(true, true), right);
+  every_mode(pair_of(false, false), right);
+  every_mode(pair_of(false, true), [](auto run, float) {
+    expect_error<TypeError>(run, {"custom_vjp: what its second rule returns[0]", "{batch}",
+                                  "pbroadcast(x, 'batch')", "custom_rules_test.cpp"});
+  });
+}
+
+TEST(CustomJvp, TangentsHaveTheTypesOfTheirResults) {
+  const Mesh mesh = make_mesh({4}, {"i"});
+  const auto with = [&](auto tangent) {
+    const auto f = custom_jvp([](Array x) { return sin(x); },
+                              [=](A1 p, A1 t) {
+                                auto [x] = p;
+                                return std::pair{sin(x), tangent(x, std::get<0>(t))};
+                              });
+    return shard_map(f, mesh, P("i"), P("i"));
+  };
+  const auto less = with([](Array, Array t) { return psum(t, "i"); });
+  const Array x = arange(8.f);
+  const auto loss = [=](Array v) { return sum(less(v)); };
+  const auto refused = [](auto run) {
+    expect_error<TypeError>(
+        run, {"custom_jvp: the rule's y_dot has type f32[2]", "f32[2]{i}", "pbroadcast(x, 'i')"});
+  };
+  refused([&] { jvp(less, std::tuple{x}, std::tuple{x}); });
+  refused([&] { jit([=](Array v) { return jvp(less, std::tuple{v}, std::tuple{v}).second; })(x); });
+  refused([&] { grad(loss)(x); });
+  refused([&] { jit(grad(loss))(x); });
+  refused([&] { grad(jit(loss))(x); });
+  refused([&] { vmap(grad(loss))(stack({x, x})); });
+  // Constants like a value vary as it does.
+  const auto like = with([](Array v, Array) { return zeros_like(v); });
+  EXPECT_EQ(values(grad([=](Array v) { return sum(like(v)); })(x)), Floats(8, 0));
 }
 
 TEST(CustomVjp, ForwardModeIsRefused) {

@@ -1,0 +1,46 @@
+// assume_equal: varying to invariant by word of the user alone. A mapped function whose results are
+// not checked (check_vma = false) may say by their specs that blocks are equal which vary as far as
+// their type goes; in a lowered program that is where the type lets go of these axes. Nothing runs.
+#include <algorithm>
+
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr const char* kLowered =
+    "it is part of lowered programs, which are differentiated and mapped no more";
+
+void eval_assume_equal(Types in, const Params&, std::span<ShapedArray> out) { out[0] = in[0]; }
+
+void vary_assume_equal(Types in, const Params& params, const detail::AxisEnv& env,
+                       std::span<ShapedArray> out) {
+  varying_to_invariant(in, params_as<AxesParams>(params).axes, env, out, "assume_equal");
+}
+
+// Only the type changes: the table stays.
+void run_assume_equal(GroupCall& call) {
+  const std::span<const Block> in = call.in[0]->blocks();
+  std::copy(in.begin(), in.end(), call.out[0]->blocks().begin());
+}
+
+}  // namespace
+
+constinit Primitive assume_equal_p = [] {
+  Primitive p;
+  p.name = "assume_equal";
+  p.abstract_eval = eval_assume_equal;
+  p.variance = vary_assume_equal;
+  p.group = run_assume_equal;
+  p.jvp = Rule<JvpFn>::none(kLowered);
+  p.transpose = Rule<TransposeFn>::none(kLowered);
+  p.batching = Rule<BatchFn>::none(kLowered);
+  return p;
+}();
+
+void register_collectives_assume_equal() { register_primitive(assume_equal_p); }
+
+}  // namespace shmap
