@@ -52,7 +52,7 @@ class Program:
         self.process = None
         self.ready = False
         self.failure = None
-        self.versions = {}
+        self.versions, self.rows = {}, []
         self.deadline = math.inf  # of every answer, as time.monotonic() counts
         self.reply_seconds = REPLY_SECONDS
 
@@ -76,7 +76,8 @@ class Program:
     def start(self):
         self.launch()
         if not self.ready:
-            self.versions = self.read()["versions"]
+            answer = self.read()
+            self.versions, self.rows = answer["versions"], answer["rows"]
             self.ready = True
 
     def fail(self, why):

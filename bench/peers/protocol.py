@@ -16,15 +16,17 @@ class Row:
 
     With `time_batch(n)` the row times a batch of n calls itself (seconds), for instance where the
     loop must not pay for a Python call. `max_calls` bounds the calls of one round; `parts` is what
-    a call's time is divided by.
+    a call's time is divided by. `about()`, after the first call, is what the answer to `prepare`
+    tells beside.
     """
 
-    def __init__(self, call=None, check=None, time_batch=None, max_calls=None, parts=1):
+    def __init__(self, call=None, check=None, time_batch=None, max_calls=None, parts=1, about=None):
         self.call = call
         self.check = check
         self.time_batch = time_batch or self._time_batch
         self.max_calls = max_calls
         self.parts = parts
+        self.about = about
         self.batch = 1
 
     def _time_batch(self, n):
@@ -89,13 +91,13 @@ def serve(name, versions, factories):
         try:
             if verb == "prepare":
                 if row not in live:
-                    live[row] = factories[row]()
+                    live[row] = factories[row](*words[2:])
                 work = live[row]
                 if work.call:
                     work.call()
                 work.warm_up()
                 fault = work.check()
-                extra = {}
+                extra = {"about": work.about()} if work.about else {}
             elif verb == "round":
                 extra = live[row].round(float(words[2]))
                 fault = live[row].check()

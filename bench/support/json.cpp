@@ -61,4 +61,12 @@ Json& Json::push(std::string_view value) {
   return *this;
 }
 
+Json& Json::push(double value) {
+  separate();
+  char number[32] = "null";
+  if (std::isfinite(value)) std::snprintf(number, sizeof number, "%.17g", value);
+  body_ += number;
+  return *this;
+}
+
 }  // namespace shmap::bench

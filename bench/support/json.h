@@ -17,6 +17,7 @@ class Json {
   Json& set(std::string_view key, double value);
   Json& push(const Json& value);
   Json& push(std::string_view value);
+  Json& push(double value);
 
   std::string text() const { return open_ + body_ + close_; }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <exception>
 #include <map>
+#include <optional>
 #include <stdexcept>
 
 #include "bench/support/json.h"
@@ -67,8 +68,10 @@ Json versions_json(const std::vector<std::pair<std::string, std::string>>& versi
   return object;
 }
 
+using NamedRow = std::function<std::optional<Row>(const std::string& name)>;
+
 int serve(const std::string& program, const std::vector<Row>& rows,
-          const std::vector<std::pair<std::string, std::string>>& versions) {
+          const std::vector<std::pair<std::string, std::string>>& versions, const NamedRow& named) {
   Json names = Json::list();
   for (const Row& row : rows) names.push(row.name);
   say(Json::object()
@@ -86,10 +89,16 @@ int serve(const std::string& program, const std::vector<Row>& rows,
     Json reply = Json::object().set("row", name);
     try {
       if (words[0] == "prepare") {
-        const Row* row = find_row(rows, name);
-        if (row == nullptr) throw std::runtime_error("no such row");
+        const Row* listed = find_row(rows, name);
+        std::optional<Row> row;
+        if (listed != nullptr)
+          row = *listed;
+        else if (named)
+          row = named(name);
+        if (!row) throw std::runtime_error("no such row");
         live.erase(name);
-        live.emplace(name, *row);
+        const Prepared& prepared = live.emplace(name, *row).first->second;
+        reply.set("about", prepared.about());
       } else if (words[0] == "round" && words.size() == 3) {
         Figure f = live.at(name).round(std::atof(words[2].c_str()));
         reply.set("us", f.us).set("calls", static_cast<double>(f.calls)).set("faults", f.faults);
@@ -157,7 +166,8 @@ Figure Prepared::round(double milliseconds) {
 }
 
 int bench_main(int argc, char** argv, const std::string& program, const std::vector<Row>& rows,
-               const std::vector<std::pair<std::string, std::string>>& versions) {
+               const std::vector<std::pair<std::string, std::string>>& versions,
+               const NamedRow& named) {
   std::vector<std::string> chosen;
   std::string json_file;
   int rounds = 5;
@@ -165,7 +175,7 @@ int bench_main(int argc, char** argv, const std::string& program, const std::vec
   for (int k = 1; k < argc; ++k) {
     std::string arg = argv[k];
     bool has_value = k + 1 < argc;
-    if (arg == "--serve") return serve(program, rows, versions);
+    if (arg == "--serve") return serve(program, rows, versions, named);
     if (arg == "--list") {
       for (const Row& row : rows) std::printf("%s\n", row.name.c_str());
       return 0;

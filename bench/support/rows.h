@@ -19,9 +19,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "bench/support/json.h"
 
 namespace shmap::bench {
 
@@ -45,6 +48,8 @@ struct Work {
   // Calls of one round at most, and of the warm-up; 0: as many as fit. For work of which a small
   // share is timed.
   std::int64_t max_calls = 0;
+  // Told in the answer to `prepare`, as "about": what the peers have to know, and what is compared.
+  Json about = Json::object();
 };
 
 struct Row {
@@ -70,6 +75,7 @@ class Prepared {
   explicit Prepared(const Row& row);
   // One round of about `milliseconds` (one batch at least), then the check, which throws as above.
   Figure round(double milliseconds);
+  const Json& about() const { return work_.about; }
 
  private:
   double time_batch(std::int64_t n);
@@ -79,8 +85,10 @@ class Prepared {
   std::int64_t batch_ = 1;
 };
 
-// `versions`: name and version pairs told in the ready line and the JSON file.
+// `versions`: name and version pairs told in the ready line and the JSON file. `named`: makes rows
+// that are not in the list from their names, where a request names one.
 int bench_main(int argc, char** argv, const std::string& program, const std::vector<Row>& rows,
-               const std::vector<std::pair<std::string, std::string>>& versions = {});
+               const std::vector<std::pair<std::string, std::string>>& versions = {},
+               const std::function<std::optional<Row>(const std::string& name)>& named = {});
 
 }  // namespace shmap::bench

@@ -15,6 +15,7 @@
 #include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
 #include "core/transforms/find_attention.h"
+#include "core/transforms/flow_tasks.h"
 #include "core/transforms/fuse.h"
 #include "core/transforms/fuse_products.h"
 #include "core/transforms/inline_calls.h"
@@ -117,7 +118,8 @@ static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   const JaxprRef unrolled = unroll(simple);
   const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
   const DeviceKind kind = mesh->backend().kind();
-  JaxprRef made = find_attention(written_out, attention_check(kind));
+  JaxprRef made = make_flow_tasks(written_out, mesh, optimize);
+  made = find_attention(made, attention_check(kind));
   if (can_fuse_products(kind)) made = fuse_products(made, *mesh);
   return schedule(can_run_fused(kind) ? fuse(made) : made);
 }

@@ -72,6 +72,8 @@ class HalfRows {
   static constexpr int kRowTiles = Tiles::kRowTiles;
   static constexpr int kScoreTiles = Tiles::kColumns / 8;
   static constexpr int kRowBytes = Tiles::kRowBytes;
+  // A base below this, times the factor, is exact enough for the products' own rounding.
+  static constexpr float kNear = 64;
 
  public:
   __device__ __forceinline__ explicit HalfRows(int first_row) : first_row_(first_row) {
@@ -236,16 +238,24 @@ class HalfRows {
       SHMAP_UNROLL
       for (int half = 0; half < 2; ++half) {
         RunningRow& row = running_[m][half];
-        const float base = row.base();
-        SHMAP_UNROLL
-        for (int n = 0; n < kScoreTiles; ++n) {
+        const float base = row.base(), offset = base * factor;
+        const auto each = [&](auto exponent) {
           SHMAP_UNROLL
-          for (int i = 0; i < 2; ++i) {
-            float& value = scores[m][n].value[2 * half + i];
-            value = fast_exp2((value - base) * factor);
-            row.sum += value;
+          for (int n = 0; n < kScoreTiles; ++n) {
+            SHMAP_UNROLL
+            for (int i = 0; i < 2; ++i) {
+              float& value = scores[m][n].value[2 * half + i];
+              value = fast_exp2(exponent(value));
+              row.sum += value;
+            }
           }
-        }
+        };
+        // In one operation, with which a large base would cost digits: of masked scores, which are
+        // the greatest of their row if all are masked, all of them.
+        if (fabsf(offset) < kNear)
+          each([&](float value) { return fmaf(value, factor, -offset); });
+        else
+          each([&](float value) { return (value - base) * factor; });
       }
     }
   }

@@ -1,4 +1,5 @@
 // What a plan prints as, whole: its steps, their streams and events, slots and bytes.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -43,15 +44,19 @@ std::string mapped() {
   return f.plan_text();
 }
 
-std::string loop() {
+// Of 4 elements a trip is so little that a device runs the loop as a task; of 50000 the host
+// launches each.
+std::string loop(const Array& x) {
   const auto f = jit([](Array x) {
     const Array y = while_loop([](Array v) { return sum(v) < 100.f; },
                                [](Array v) { return v * 2.f + 1.f; }, x);
     return sort(y);
   });
-  for (int call = 0; call < 3; ++call) f(numbers({4}));
+  for (int call = 0; call < 3; ++call) f(x);
   return f.plan_text();
 }
+std::string short_loop() { return loop(numbers({4})); }
+std::string long_loop() { return loop(zeros({50000})); }
 
 TEST(PlanText, OfAStraightProgram) {
   EXPECT_EQ(plan_with("cpu:8", straight), R"(plan on Mesh(without axes)
@@ -122,15 +127,15 @@ segment 0
 )");
 }
 
-TEST(PlanText, OfALoop) {
-  EXPECT_EQ(plan_with("cpu:1", loop), R"(plan on Mesh(without axes)
+TEST(PlanText, OfALoopThatTheHostDecides) {
+  EXPECT_EQ(plan_with("cpu:1", long_loop), R"(plan on Mesh(without axes)
   arguments: %0
 segment 0, which the host decides
-  host    %1:f32[4] = while[body_jaxpr={ … } body_nconsts=0 cond_jaxpr={ … } cond_nconsts=0] %0!
+  host    %1:f32[50000] = while[body_jaxpr={ … } body_nconsts=0 cond_jaxpr={ … } cond_nconsts=0] %0!
   plan on Mesh(without axes)
     arguments: %0
   segment 0
-    step 0: compute %1:bool[] = fused[program=[1,4] (a:f32) b:f32/row = reduce_sum a; c:bool/row = lt b 100.0 -> c] %0!
+    step 0: compute %1:bool[] = fused[program=[1,50000] (a:f32) b:f32/row = reduce_sum a; c:bool/row = lt b 100.0 -> c] %0!
       1 task on compute of device 0
     graph: 1 task, 0 edges
     output sets: 1, of 1 buffer and 1 byte
@@ -138,18 +143,24 @@ segment 0, which the host decides
   plan on Mesh(without axes)
     arguments: %0
   segment 0
-    step 0: compute %1:f32[4] = fused[program=[1,4] (a:f32) b:f32 = mul a 2.0; c:f32 = add b 1.0 -> c] %0!
+    step 0: compute %1:f32[50000] = fused[program=[1,50000] (a:f32) b:f32 = mul a 2.0; c:f32 = add b 1.0 -> c] %0!
       1 task on compute of device 0
     graph: 1 task, 0 edges
     output sets: 1, of 0 buffers and 0 bytes
     results: %1
 segment 1
-  step 0: compute %2:f32[4] = sort[dimension=0 is_stable=True num_keys=1] %1!
+  step 0: compute %2:f32[50000] = sort[dimension=0 is_stable=True num_keys=1] %1!
     1 task on compute of device 0
   graph: 1 task, 0 edges
-  output sets: 1, of 1 buffer and 16 bytes
+  output sets: 1, of 1 buffer and 200000 bytes
   results: %2
 )");
+}
+
+TEST(PlanText, OfALoopAsATask) {
+  EXPECT_THAT(plan_with("cpu:1", short_loop),
+              testing::HasSubstr("step 0: compute %1:f32[4] = flow_task[of=while program={ … } "
+                                 "program={ … }] %0!\n    1 task on compute of device 0\n"));
 }
 
 }  // namespace

@@ -1,0 +1,163 @@
+// What the machine allows, on two threads: rows `fma_f32:FLOPS` and `fma_f64:FLOPS` multiply and
+// add in registers, `memory:BYTES` copies half as many bytes as that from one place to another
+// (half of them are read, half written), around the caches or through them, whichever is faster
+// for the size. Their time is what no program that needs as much can beat by far.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+#include <thread>
+
+#include "bench/support/rows.h"
+
+namespace {
+
+using namespace shmap::bench;
+
+// A second thread that waits spinning, for the length of a batch.
+class Pair {
+ public:
+  // Runs part(0) here and part(1) there, n times, and gives the seconds.
+  static double time(std::int64_t n, const std::function<void(int)>& part) {
+    std::atomic<std::int64_t> started{0}, done{0};
+    std::thread other([&] {
+      for (std::int64_t k = 1; k <= n; ++k) {
+        while (started.load(std::memory_order_acquire) < k) _mm_pause();
+        part(1);
+        done.store(k, std::memory_order_release);
+      }
+    });
+    const auto start = std::chrono::steady_clock::now();
+    for (std::int64_t k = 1; k <= n; ++k) {
+      started.store(k, std::memory_order_release);
+      part(0);
+      while (done.load(std::memory_order_acquire) < k) _mm_pause();
+    }
+    const auto end = std::chrono::steady_clock::now();
+    other.join();
+    return std::chrono::duration<double>(end - start).count();
+  }
+};
+
+// Sixteen accumulators of a vector: enough for two units of a latency of four or five.
+template <class Vector>
+[[gnu::always_inline]] inline double multiply_add(std::int64_t steps) {
+  Vector sums[16];
+  for (int k = 0; k < 16; ++k) sums[k] = Vector{} + static_cast<float>(k);
+  Vector a = Vector{} + 0.999f, b = Vector{} + 0.001f;
+  for (std::int64_t s = 0; s < steps; ++s) {
+    asm volatile("" : "+m"(sums), "+m"(a));
+#pragma GCC unroll 64
+    for (int round = 0; round < 64; ++round) {
+#pragma GCC unroll 16
+      for (int k = 0; k < 16; ++k) sums[k] = sums[k] * a + b;
+    }
+  }
+  double total = 0;
+  for (const Vector& v : sums) total += static_cast<double>(v[0]);
+  return total;
+}
+
+template <class T, int bytes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(bytes)));
+};
+
+template <class T>
+__attribute__((target("avx512f"))) double with_avx512(std::int64_t steps) {
+  return multiply_add<typename VectorOf<T, 64>::type>(steps);
+}
+template <class T>
+__attribute__((target("avx2,fma"))) double with_avx2(std::int64_t steps) {
+  return multiply_add<typename VectorOf<T, 32>::type>(steps);
+}
+
+template <class T>
+Work fma_work(double flops) {
+  const bool wide = __builtin_cpu_supports("avx512f");
+  if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")))
+    throw std::runtime_error("no AVX2 here");
+  const double a_step = 64 * 16 * 2.0 * (wide ? 64 : 32) / sizeof(T);
+  const auto steps = static_cast<std::int64_t>(std::ceil(flops / 2 / a_step));
+  auto sum = std::make_shared<std::array<double, 32>>();
+  Work work;
+  work.time_batch = [=](std::int64_t n) {
+    return Pair::time(n,
+                      [&](int part) {
+                        (*sum)[static_cast<std::size_t>(16 * part)] =
+                            wide ? with_avx512<T>(steps) : with_avx2<T>(steps);
+                      }) *
+           flops / (2 * a_step * static_cast<double>(steps));
+  };
+  work.check = [=] { return std::isfinite((*sum)[0]) ? "" : "a sum that is not finite"; };
+  return work;
+}
+
+// Stores around the caches, which pay from some size on.
+void copy_around(char* to, const char* from, std::size_t bytes) {
+  for (std::size_t k = 0; k + 64 <= bytes; k += 64) {
+    for (std::size_t j = 0; j < 64; j += 16)
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to + k + j),
+                       _mm_load_si128(reinterpret_cast<const __m128i*>(from + k + j)));
+  }
+  _mm_sfence();
+}
+
+Work memory_work(double bytes) {
+  // Each thread its half of what is copied, whole lines.
+  const auto half = std::max<std::size_t>(64, static_cast<std::size_t>(bytes / 4) / 64 * 64);
+  const std::size_t huge = std::size_t{2} << 20;
+  const std::size_t room = (2 * half + huge - 1) / huge * huge;
+  const auto memory = [room] {
+    return std::shared_ptr<char>(static_cast<char*>(std::aligned_alloc(huge, room)), std::free);
+  };
+  const std::shared_ptr<char> from = memory(), to = memory();
+  for (std::size_t k = 0; k < room; ++k) from.get()[k] = static_cast<char>(k * 37 >> 3);
+  std::memset(to.get(), 0, room);
+  const auto run = [=](std::int64_t n, bool around) {
+    return Pair::time(n, [&](int part) {
+      const std::size_t at = static_cast<std::size_t>(part) * half;
+      if (around)
+        copy_around(to.get() + at, from.get() + at, half);
+      else
+        std::memcpy(to.get() + at, from.get() + at, half);
+    });
+  };
+  double best[2] = {1e30, 1e30};
+  const auto n = std::max<std::int64_t>(1, static_cast<std::int64_t>(1e7 / bytes));
+  for (int round = 0; round < 5; ++round)
+    for (int around = 0; around < 2; ++around)
+      best[around] = std::min(best[around], run(n, around == 1));
+  Work work;
+  work.time_batch = [run, around = best[1] < best[0]](std::int64_t n) { return run(n, around); };
+  work.check = [from, to, half] {
+    return std::memcmp(from.get(), to.get(), 2 * half) == 0 ? "" : "the copy differs";
+  };
+  return work;
+}
+
+std::optional<Row> row_named(const std::string& name) {
+  const std::size_t colon = name.find(':');
+  if (colon == name.npos) return std::nullopt;
+  const std::string kind = name.substr(0, colon);
+  const double amount = std::stod(name.substr(colon + 1));
+  if (kind == "memory") return Row{name, {}, [amount] { return memory_work(amount); }};
+  if (kind == "fma_f32") return Row{name, {}, [amount] { return fma_work<float>(amount); }};
+  if (kind == "fma_f64") return Row{name, {}, [amount] { return fma_work<double>(amount); }};
+  return std::nullopt;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<Row> rows;
+  for (const char* name : {"fma_f32:1e8", "fma_f64:1e8", "memory:1e5", "memory:1e8"})
+    rows.push_back(*row_named(name));
+  return bench_main(argc, argv, "machine_limit", rows, {}, row_named);
+}

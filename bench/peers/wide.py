@@ -1,0 +1,267 @@
+"""Times the wide table: our rows (bench/wide/), JAX's and torch's (wide_rows/), and the machine's
+own limits, in turns; bench/README.md describes it.
+
+Each row's answer is compared between the programs on the same data. After every row the JSON file
+and the Markdown are written anew, so that a run that ends early loses nothing; `--resume` leaves out
+the rows that the JSON file has."""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import sys
+import time
+
+from orchestrate import HERE, Failure, Program, machine, number
+from stats import PAIRS_FOR_A_VERDICT, interval, summary
+
+MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
+BEGIN, END = "<!-- wide table: begin -->", "<!-- wide table: end -->"
+# Of a leaf's largest value; integers and booleans have to be the same.
+TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "bf16": 5e-2, "f16": 2e-2}
+
+
+def fleet_of(options):
+    exe = lambda name: str(pathlib.Path(options.build) / "bin" / name)  # noqa: E731
+    two = {"OMP_NUM_THREADS": "2"}
+    python = lambda path, script: [path, str(HERE / script)] if path else None  # noqa: E731
+    return {p.name: p for p in (
+        Program("shmap", [exe("wide_bench"), "--serve"], {"SHMAP_DEVICES": "cpu:8"}),
+        Program("jax", python(options.jax_python, "wide_jax.py")),
+        Program("torch", python(options.torch_python, "wide_torch.py"), two),
+        Program("limit", [exe("machine_limit"), "--serve"]))}
+
+
+def limits_of(about):
+    """Rows of machine_limit that the row has to take at least as long as."""
+    out = []
+    dtype = about["args"].split("[")[0]
+    if about["flops"] > 0 and dtype in ("f32", "f64", "bf16", "f16"):
+        wide_units = {"bf16": ("amx_bf16", "avx512_bf16"), "f16": ("amx_fp16", "avx512_fp16")}
+        if not any(unit in cpu_flags() for unit in wide_units.get(dtype, ())):
+            out.append(f"fma_{'f64' if dtype == 'f64' else 'f32'}:{about['flops']:.0f}")
+    out.append(f"memory:{max(256, about['bytes']):.0f}")
+    return out
+
+
+def cpu_flags():
+    try:
+        with open("/proc/cpuinfo") as f:
+            return next((line.split() for line in f if line.startswith("flags")), [])
+    except OSError:
+        return []
+
+
+def differs(ours, theirs, dtype):
+    """'' or how the samples differ."""
+    if len(ours) != len(theirs):
+        return f"{len(ours)} results here, {len(theirs)} there"
+    for number_, (a, b) in enumerate(zip(ours, theirs)):
+        if len(a) != len(b):
+            return f"result {number_} has another size"
+        if any(v is None or not math.isfinite(v) for v in a + b):
+            return f"result {number_} is not finite"
+        scale = max((abs(v) for v in b), default=0.0)
+        error = max((abs(v - w) for v, w in zip(a, b)), default=0.0)
+        if error > TOLERANCE.get(dtype, 0) * scale + (1e-7 if dtype in TOLERANCE else 0):
+            return f"result {number_} is off by {error:.3g} where the largest is {scale:.3g}"
+    return ""
+
+
+def measure(row, fleet, options):
+    out = {"row": row}
+    pairs, notes = [], []
+    try:
+        about = fleet["shmap"].ask("prepare", row)["about"]
+    except Failure as failure:
+        return {**out, "verdict": "not run", "note": f"shmap: {failure}"}
+    pairs.append(("shmap", row))
+    samples = about.pop("sample")
+    dtype = next((w for w in ("bf16", "f16", "f32", "f64") if w + "[" in about["args"]), "int")
+    for peer in ("jax", "torch"):
+        try:
+            answer = fleet[peer].ask("prepare", row, about["mesh"] or "-", about["args"])
+            pairs.append((peer, row))
+            fault = differs(samples, answer["about"]["sample"], dtype)
+            if fault:
+                notes.append(f"#wrong against {peer}: {fault}")
+        except Failure as failure:
+            if f"'{row}'" not in str(failure):  # else it has no such row
+                notes.append(f"{peer}: {failure}")
+    if not pairs[1:]:
+        notes.append("no peer")
+    for limit in limits_of(about):
+        try:
+            fleet["limit"].ask("prepare", limit)
+            pairs.append(("limit", limit))
+        except Failure as failure:
+            notes.append(f"limit: {failure}")
+    times = {pair: [] for pair in pairs}
+    for n in range(options.rounds):
+        for pair in pairs if n % 2 == 0 else pairs[::-1]:
+            time.sleep(options.settle)
+            try:
+                times[pair].append(fleet[pair[0]].ask("round", pair[1], options.ms)["us"])
+            except Failure as failure:
+                notes.append(f"{pair[0]}: {failure}")
+                times[pair] = []
+                pairs = [p for p in pairs if p != pair]
+    for pair in pairs:
+        try:
+            fleet[pair[0]].ask("release", pair[1])
+        except Failure:
+            pass
+    return judge({**out, **about, "us": {f"{p}:{r}": t for (p, r), t in times.items()}}, notes)
+
+
+def ratio(theirs, ours):
+    return [t / o for t, o in zip(theirs, ours)]
+
+
+def judge(line, notes):
+    """Adds the better peer's ratio, that of the slowest limit, and the verdict."""
+    row, us = line["row"], line["us"]
+    ours = us[f"shmap:{row}"]
+    median = lambda key: statistics.median(us[key])  # noqa: E731
+    peers = [p for p in ("jax", "torch") if us.get(f"{p}:{row}")]
+    limits = [k for k in us if k.startswith("limit:") and us[k]]
+    line["note"] = "; ".join(notes)
+    if not ours or not peers:
+        return {**line, "verdict": "not run"}
+    peer = min(peers, key=lambda p: median(f"{p}:{row}"))
+    values = ratio(us[f"{peer}:{row}"], ours)
+    line.update(ours_us=statistics.median(ours), peer=peer, peer_us=median(f"{peer}:{row}"),
+                ratio=summary(values), ratios={p: statistics.median(ratio(us[f"{p}:{row}"], ours))
+                                               for p in peers})
+    of_limit = []
+    if limits:
+        limit = max(limits, key=median)
+        of_limit = ratio(us[limit], ours)
+        line.update(limit=limit.split(":")[1], limit_us=median(limit), of_limit=summary(of_limit))
+    line["verdict"] = verdict_of((values, MUST), (of_limit, MUST_OF_LIMIT))
+    line["verdict_stretch"] = verdict_of((values, STRETCH))
+    return line
+
+
+def verdict_of(*claims):
+    """met where the interval of one claim lies above its bound, missed where those of all lie
+    below theirs."""
+    spans = [(interval(values), bound) for values, bound in claims if values]
+    if any(span is None or len(values) < PAIRS_FOR_A_VERDICT
+           for (values, _), (span, _) in zip(claims, spans)):
+        return "undecided"
+    if any(low >= bound for (low, _), bound in spans):
+        return "met"
+    return "missed" if all(high < bound for (_, high), bound in spans) else "undecided"
+
+
+HEADER = ["row", "arguments", "ours µs", "JAX ×", "torch ×", "better peer × [95 %]",
+          "of the limit", "must", "stretch", "note"]
+
+
+def cells(line):
+    span = lambda s: f"{number(s['median'])} [{number(s['low'])}, {number(s['high'])}]"  # noqa: E731
+    ratios = line.get("ratios", {})
+    limit = f"{number(line['of_limit']['median'])} {line['limit']}" if "of_limit" in line else ""
+    args = line.get("args", "") + (f" on {line['mesh']}" if line.get("mesh") else "")
+    return [line["row"], args, number(line.get("ours_us")), number(ratios.get("jax")),
+            number(ratios.get("torch")), span(line["ratio"]) if "ratio" in line else "", limit,
+            line["verdict"], line.get("verdict_stretch", ""), line["note"]]
+
+
+def summary_text(lines):
+    ratios = [line["ratio"]["median"] for line in lines if "ratio" in line]
+    if not ratios:
+        return "No row was measured."
+    mean = math.exp(statistics.fmean(map(math.log, ratios)))
+    count = lambda v: sum(line["verdict"] == v for line in lines)  # noqa: E731
+    return (f"{len(lines)} rows: geometric mean {mean:.3g} × the better peer; "
+            f"{count('met')} met, {count('missed')} missed, {count('undecided')} undecided, "
+            f"{count('not run')} not run.")
+
+
+def markdown(about, lines):
+    table = ["| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
+    table += ["| " + " | ".join(c.replace("|", "\\|") for c in cells(line)) + " |"
+              for line in lines]
+    versions = "; ".join(f"{name}: " + ", ".join(f"{k} {v}" for k, v in found.items())
+                         for name, found in about["versions"].items())
+    return "\n".join([
+        f"{about['cpu']}, {about['cores']} cores, {about['system']}, {about['date']}; "
+        f"{about['rounds']} rounds of {about['milliseconds']:g} ms; load {about['load']:.2g} before.",
+        "", summary_text(lines), "", *table, "", f"Versions: {versions}.", ""])
+
+
+def write(options, about, lines):
+    if options.json:
+        part = pathlib.Path(options.json + ".part")
+        part.write_text(json.dumps({"about": about, "lines": lines}, indent=1))
+        part.replace(options.json)
+    if options.markdown:
+        path = pathlib.Path(options.markdown)
+        old = path.read_text() if path.exists() else ""
+        before, begin, rest = old.partition(BEGIN)
+        _, end, after = rest.partition(END)
+        text = markdown(about, lines)
+        if begin and end:  # a part of a larger page
+            text = f"{before}{BEGIN}\n{text}{END}{after}"
+        path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", required=True, help="the build folder, with bin/")
+    parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--ms", type=float, default=12, help="milliseconds a round")
+    parser.add_argument("--quick", action="store_true", help="5 short rounds: no verdicts")
+    parser.add_argument("--json", help="write figures and samples of time to this file")
+    parser.add_argument("--markdown", help="write the table to this file, or, where it has them, "
+                        f"between its lines {BEGIN} and {END}")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of the JSON file")
+    parser.add_argument("--jax-python", help="a Python with the jax of requirements.txt")
+    parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.ms = min(options.rounds, 5), min(options.ms, 8)
+    options.settle = 0.015
+    fleet = fleet_of(options)
+    lines = []
+    if options.resume and options.json and pathlib.Path(options.json).exists():
+        lines = json.loads(pathlib.Path(options.json).read_text())["lines"]
+    about = {**machine(), "rounds": options.rounds, "milliseconds": options.ms,
+             "load": os.getloadavg()[0], "versions": {}}
+    try:
+        for name in ("shmap", "jax", "torch", "limit"):
+            try:
+                fleet[name].start()
+            except Failure as failure:
+                print(f"{name}: {failure}", file=sys.stderr)
+        names = fleet["shmap"].rows
+        if options.rows:
+            wanted = options.rows.split(",")
+            matches = lambda n, w: n.startswith(w[:-1]) if w.endswith("*") else n == w  # noqa: E731
+            unknown = [w for w in wanted if not any(matches(n, w) for n in names)]
+            if unknown:
+                sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
+            names = [n for n in names if any(matches(n, w) for w in wanted)]
+        known = {line["row"] for line in lines}
+        for name in names:
+            if name in known:
+                continue
+            lines.append(measure(name, fleet, options))
+            about["versions"] = {p.name: p.versions for p in fleet.values() if p.versions}
+            write(options, about, lines)
+            print("  ".join(c for i, c in enumerate(cells(lines[-1])) if i != 1 and c), flush=True)
+    finally:
+        for program in fleet.values():
+            program.stop()
+    print(summary_text(lines))
+    return 1 if any("#wrong" in line["note"] for line in lines) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

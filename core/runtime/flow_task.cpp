@@ -1,0 +1,309 @@
+#include "core/runtime/flow_task.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/runtime/op_site.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Two places for each value of a carry, one to read and one to write, one after the other.
+class CarryPlaces {
+ public:
+  CarryPlaces(const Jaxpr& jaxpr, std::size_t first, std::size_t count) {
+    for (std::size_t k = 0; k < count; ++k) {
+      bytes_.push_back(jaxpr.binders[first + k]->type.nbytes());
+      offsets_.push_back(end_);
+      end_ += 2 * aligned(bytes_.back());
+    }
+  }
+  std::int64_t end() const { return end_; }
+  std::int64_t bytes(std::size_t k) const { return bytes_[k]; }
+  std::byte* at(std::byte* scratch, std::size_t k, bool second) const {
+    return scratch + offsets_[k] + (second ? aligned(bytes_[k]) : 0);
+  }
+
+ private:
+  std::vector<std::int64_t> bytes_, offsets_;
+  std::int64_t end_ = 0;
+};
+
+void copy_bytes(void* to, const void* from, std::int64_t bytes) {
+  if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
+std::int64_t whole_number(const void* at, DType dtype) {
+  const auto read = [at]<class T>(T value) {
+    std::memcpy(&value, at, sizeof value);
+    if constexpr (std::is_same_v<T, std::uint64_t>)
+      value = std::min<T>(value, std::numeric_limits<std::int64_t>::max());
+    return static_cast<std::int64_t>(value);
+  };
+  switch (dtype) {
+    case DType::bool_:
+    case DType::u8:
+      return read(std::uint8_t{});
+    case DType::i8:
+      return read(std::int8_t{});
+    case DType::i16:
+      return read(std::int16_t{});
+    case DType::u16:
+      return read(std::uint16_t{});
+    case DType::i32:
+      return read(std::int32_t{});
+    case DType::u32:
+      return read(std::uint32_t{});
+    case DType::i64:
+      return read(std::int64_t{});
+    default:
+      return read(std::uint64_t{});
+  }
+}
+
+// The carry of a loop as it runs: where each value is read and where the next is written.
+class Carry {
+ public:
+  Carry(const CarryPlaces& places, std::size_t count, std::byte* scratch)
+      : places_(places), scratch_(scratch), second_(count, false) {}
+  std::size_t size() const { return second_.size(); }
+  std::byte* now(std::size_t k) const { return places_.at(scratch_, k, second_[k]); }
+  std::byte* next(std::size_t k) const { return places_.at(scratch_, k, !second_[k]); }
+  void advance(const TaskProgram& body) {
+    for (std::size_t k = 0; k < size(); ++k)
+      if (!body.stays(k)) second_[k] = !second_[k];
+  }
+
+ private:
+  const CarryPlaces& places_;
+  std::byte* scratch_;
+  std::vector<bool> second_;
+};
+
+class ScanFlow final : public FlowTask {
+ public:
+  explicit ScanFlow(ScanTask task)
+      : task_(std::move(task)), places_(task_.body->jaxpr(), task_.consts, task_.carry) {
+    const Jaxpr& body = task_.body->jaxpr();
+    for (std::size_t i = task_.consts + task_.carry; i < body.binders.size(); ++i)
+      x_bytes_.push_back(body.binders[i]->type.nbytes());
+    std::int64_t at = places_.end();
+    for (std::size_t o = task_.carry; o < body.outs.size(); ++o) {
+      const std::int64_t bytes = body.outs[o].type().nbytes();
+      y_bytes_.push_back(bytes);
+      // Kernels write to aligned memory; of odd sizes they have a place, from where ys are copied.
+      y_places_.push_back(bytes % kAlignment == 0 ? -1 : at);
+      if (bytes % kAlignment != 0) at += aligned(bytes);
+    }
+    body_at_ = at;
+  }
+
+  void run(const KernelCall& call, const TaskProgram::Site& site) const override {
+    auto* scratch = static_cast<std::byte*>(call.scratch);
+    const std::size_t first = task_.consts, xs_at = first + task_.carry;
+    std::vector<const void*> in(call.in.begin(), call.in.end());
+    std::vector<void*> out(call.out.begin(), call.out.end());
+    Carry carry(places_, task_.carry, scratch);
+    for (std::size_t k = 0; k < task_.carry; ++k)
+      copy_bytes(carry.now(k), call.in[first + k], places_.bytes(k));
+    for (std::int64_t trip = 0; trip < task_.length; ++trip) {
+      const std::int64_t i = task_.reverse ? task_.length - 1 - trip : trip;
+      for (std::size_t k = 0; k < task_.carry; ++k) {
+        in[first + k] = carry.now(k);
+        out[k] = carry.next(k);
+      }
+      for (std::size_t x = 0; x < x_bytes_.size(); ++x)
+        in[xs_at + x] = static_cast<const std::byte*>(call.in[xs_at + x]) + i * x_bytes_[x];
+      for (std::size_t y = 0; y < y_bytes_.size(); ++y)
+        out[task_.carry + y] = y_places_[y] >= 0 ? scratch + y_places_[y] : stacked(call, y, i);
+      task_.body->run(site, in, out, scratch + body_at_);
+      for (std::size_t y = 0; y < y_bytes_.size(); ++y)
+        if (y_places_[y] >= 0) copy_bytes(stacked(call, y, i), scratch + y_places_[y], y_bytes_[y]);
+      carry.advance(*task_.body);
+    }
+    for (std::size_t k = 0; k < task_.carry; ++k)
+      copy_bytes(call.out[k], carry.now(k), places_.bytes(k));
+  }
+
+  std::int64_t scratch_bytes() const override { return body_at_ + task_.body->scratch_bytes(); }
+  Cost cost() const override {
+    const Cost trip = task_.body->cost();
+    const auto n = static_cast<double>(task_.length);
+    return {n * trip.flops, n * trip.bytes};
+  }
+  std::string text() const override { return "scan of " + std::to_string(task_.length); }
+  std::vector<const Jaxpr*> programs() const override { return {&task_.body->jaxpr()}; }
+
+ private:
+  std::byte* stacked(const KernelCall& call, std::size_t y, std::int64_t i) const {
+    return static_cast<std::byte*>(call.out[task_.carry + y]) + i * y_bytes_[y];
+  }
+
+  const ScanTask task_;
+  const CarryPlaces places_;
+  std::vector<std::int64_t> x_bytes_, y_bytes_, y_places_;
+  std::int64_t body_at_ = 0;
+};
+
+class WhileFlow final : public FlowTask {
+ public:
+  explicit WhileFlow(WhileTask task)
+      : task_(std::move(task)),
+        places_(task_.body->jaxpr(), task_.body_consts,
+                task_.body->jaxpr().binders.size() - task_.body_consts) {}
+
+  void run(const KernelCall& call, const TaskProgram::Site& site) const override {
+    auto* scratch = static_cast<std::byte*>(call.scratch);
+    const std::size_t tests = task_.test_consts, first = tests + task_.body_consts;
+    Carry carry(places_, call.out.size(), scratch);
+    for (std::size_t k = 0; k < carry.size(); ++k)
+      copy_bytes(carry.now(k), call.in[first + k], places_.bytes(k));
+    std::vector<const void*> test_in(call.in.begin(), call.in.begin() + std::ptrdiff_t(tests));
+    std::vector<const void*> body_in(call.in.begin() + std::ptrdiff_t(tests),
+                                     call.in.begin() + std::ptrdiff_t(first));
+    test_in.resize(tests + carry.size());
+    body_in.resize(task_.body_consts + carry.size());
+    std::vector<void*> out(carry.size());
+    std::byte* const answer = scratch + places_.end();
+    std::byte* const inside = answer + kAlignment;
+    for (;;) {
+      for (std::size_t k = 0; k < carry.size(); ++k) {
+        test_in[tests + k] = body_in[task_.body_consts + k] = carry.now(k);
+        out[k] = carry.next(k);
+      }
+      void* const answers[] = {answer};
+      task_.test->run(site, test_in, answers, inside);
+      if (*answer == std::byte{0}) break;
+      task_.body->run(site, body_in, out, inside);
+      carry.advance(*task_.body);
+    }
+    for (std::size_t k = 0; k < carry.size(); ++k)
+      copy_bytes(call.out[k], carry.now(k), places_.bytes(k));
+  }
+
+  std::int64_t scratch_bytes() const override {
+    return places_.end() + kAlignment +
+           std::max(task_.test->scratch_bytes(), task_.body->scratch_bytes());
+  }
+  Cost cost() const override {
+    const Cost a = task_.test->cost(), b = task_.body->cost();
+    return {a.flops + b.flops, a.bytes + b.bytes};
+  }
+  std::string text() const override { return "while"; }
+  std::vector<const Jaxpr*> programs() const override {
+    return {&task_.test->jaxpr(), &task_.body->jaxpr()};
+  }
+
+ private:
+  const WhileTask task_;
+  const CarryPlaces places_;
+};
+
+class CondFlow final : public FlowTask {
+ public:
+  explicit CondFlow(CondTask task) : task_(std::move(task)) {}
+
+  void run(const KernelCall& call, const TaskProgram::Site& site) const override {
+    const auto last = static_cast<std::int64_t>(task_.branches.size()) - 1;
+    const std::int64_t index = whole_number(call.in[0], call.in_types[0].dtype());
+    const auto chosen = static_cast<std::size_t>(std::clamp<std::int64_t>(index, 0, last));
+    task_.branches[chosen]->run(site, call.in.subspan(1), call.out,
+                                static_cast<std::byte*>(call.scratch));
+  }
+
+  std::int64_t scratch_bytes() const override {
+    std::int64_t most = 0;
+    for (const auto& b : task_.branches) most = std::max(most, b->scratch_bytes());
+    return most;
+  }
+  Cost cost() const override {
+    Cost most;
+    for (const auto& b : task_.branches) {
+      most.flops = std::max(most.flops, b->cost().flops);
+      most.bytes = std::max(most.bytes, b->cost().bytes);
+    }
+    return most;
+  }
+  std::string text() const override {
+    return "one of " + std::to_string(task_.branches.size()) + " branches";
+  }
+  std::vector<const Jaxpr*> programs() const override {
+    std::vector<const Jaxpr*> all;
+    for (const auto& b : task_.branches) all.push_back(&b->jaxpr());
+    return all;
+  }
+
+ private:
+  const CondTask task_;
+};
+
+const FlowTaskParams& of(const Params& params) { return params_as<FlowTaskParams>(params); }
+
+void eval_flow(Types, const Params& params, std::span<ShapedArray> out) {
+  std::copy(of(params).results.begin(), of(params).results.end(), out.begin());
+}
+int flow_results(Types, const Params& params) {
+  return static_cast<int>(of(params).results.size());
+}
+// As the equation had it: eval_flow gives the types with their axes.
+void keep_axes(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
+Cost flow_cost(Types, const Params& params, Types) { return of(params).task->cost(); }
+
+constexpr const char* kLate =
+    "it is made when programs are planned, after all that transforms them";
+
+}  // namespace
+
+std::shared_ptr<const FlowTask> make_flow_task(ScanTask task) {
+  return std::make_shared<ScanFlow>(std::move(task));
+}
+std::shared_ptr<const FlowTask> make_flow_task(WhileTask task) {
+  return std::make_shared<WhileFlow>(std::move(task));
+}
+std::shared_ptr<const FlowTask> make_flow_task(CondTask task) {
+  return std::make_shared<CondFlow>(std::move(task));
+}
+
+std::vector<int> loop_owned(std::size_t binders, std::size_t first_carry, std::size_t carry) {
+  std::vector<int> owned(binders, -1);
+  for (std::size_t k = 0; k < carry; ++k) owned[first_carry + k] = static_cast<int>(k);
+  return owned;
+}
+
+void FlowTaskParams::visit(ParamVisitor& v) const {
+  v.value("of", std::string_view(task->text()));
+  for (const Jaxpr* program : task->programs()) v.value("program", *program);
+}
+
+void run_flow_task(const KernelCall& call) {
+  const FlowTaskParams& p = of(call.params);
+  p.task->run(call, {p.on, call.position, OpSite::next_number(), call.native});
+}
+std::int64_t flow_task_scratch(const KernelCall& call) {
+  return of(call.params).task->scratch_bytes();
+}
+
+constinit Primitive flow_task_p = [] {
+  Primitive p;
+  p.name = "flow_task";
+  p.abstract_eval = eval_flow;
+  p.result_count = flow_results;
+  p.variance = keep_axes;
+  p.cost = flow_cost;
+  p.jvp = Rule<JvpFn>::none(kLate);
+  p.transpose = Rule<TransposeFn>::none(kLate);
+  p.batching = Rule<BatchFn>::none(kLate);
+  return p;
+}();
+
+void register_flow_task() { register_primitive(flow_task_p); }
+
+}  // namespace shmap

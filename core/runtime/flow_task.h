@@ -1,0 +1,59 @@
+// flow_task: a loop or a branch as one task, which its device runs by itself: the host decides
+// nothing, and a plan goes on without waiting. Made when programs are planned, of control flow
+// whose steps are kernels and are small; see docs/decisions.md.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/runtime/kernel.h"
+#include "core/runtime/task_program.h"
+
+namespace shmap {
+
+class FlowTask {
+ public:
+  virtual ~FlowTask() = default;
+  virtual void run(const KernelCall& call, const TaskProgram::Site& site) const = 0;
+  virtual std::int64_t scratch_bytes() const = 0;
+  virtual Cost cost() const = 0;
+  virtual std::string text() const = 0;  // "scan of 500"
+  virtual std::vector<const Jaxpr*> programs() const = 0;
+};
+
+// Operands: constants, the carry, xs; results: the carry, ys. The program: (constants, carry, an x
+// of each of xs) -> (carry, a y of each of ys), made with scan_owned().
+struct ScanTask {
+  std::shared_ptr<const TaskProgram> body;
+  std::int64_t length = 0;
+  bool reverse = false;
+  std::size_t consts = 0, carry = 0;
+};
+// Operands: constants of the condition, of the body, the carry; results: the carry.
+struct WhileTask {
+  std::shared_ptr<const TaskProgram> test, body;
+  std::size_t test_consts = 0, body_consts = 0;
+};
+// Operands: the index (a bool, or an integer that is clamped), then what every branch takes.
+struct CondTask {
+  std::vector<std::shared_ptr<const TaskProgram>> branches;
+};
+std::shared_ptr<const FlowTask> make_flow_task(ScanTask task);
+std::shared_ptr<const FlowTask> make_flow_task(WhileTask task);
+std::shared_ptr<const FlowTask> make_flow_task(CondTask task);
+// What TaskProgram::make is told of a loop's body: its carry is the loop's own.
+std::vector<int> loop_owned(std::size_t binders, std::size_t first_carry, std::size_t carry);
+
+extern Primitive flow_task_p;
+struct FlowTaskParams : ParamsOf<FlowTaskParams> {
+  std::shared_ptr<const FlowTask> task;
+  std::vector<ShapedArray> results;
+  const detail::MeshImpl* on = nullptr;
+  void visit(ParamVisitor& v) const override;
+};
+
+// The kernel of a backend whose devices run host code.
+void run_flow_task(const KernelCall& call);
+std::int64_t flow_task_scratch(const KernelCall& call);
+
+}  // namespace shmap

@@ -1,0 +1,343 @@
+#include "core/runtime/task_program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "core/base/inline_vector.h"
+#include "core/ir/node.h"
+#include "core/runtime/op_site.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr std::int64_t kAlignment = 64;
+
+std::int64_t aligned(std::int64_t bytes) {
+  return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+// Memory of values that do not live at the same time, first fit.
+class Arena {
+ public:
+  std::int64_t take(std::int64_t bytes) {
+    const std::int64_t size = aligned(bytes);
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      if (it->second < size) continue;
+      const auto [at, room] = *it;
+      free_.erase(it);
+      if (room > size) free_[at + size] = room - size;
+      return at;
+    }
+    const std::int64_t at = end_;
+    end_ += size;
+    return at;
+  }
+  void give(std::int64_t at, std::int64_t bytes) {
+    auto it = free_.emplace(at, aligned(bytes)).first;
+    if (const auto next = std::next(it); next != free_.end() && at + it->second == next->first) {
+      it->second += next->second;
+      free_.erase(next);
+    }
+    if (it != free_.begin()) {
+      if (const auto before = std::prev(it); before->first + before->second == it->first) {
+        before->second += it->second;
+        free_.erase(it);
+      }
+    }
+  }
+  std::int64_t end() const { return end_; }
+
+ private:
+  std::map<std::int64_t, std::int64_t> free_;  // by address
+  std::int64_t end_ = 0;
+};
+
+bool is_cast(const Primitive& p) {
+  return p.group != nullptr && !p.moves_data && std::string_view(p.name) == "pbroadcast";
+}
+
+}  // namespace
+
+// Gives every value its place, step by step.
+class TaskProgramMaker {
+ public:
+  TaskProgramMaker(JaxprRef jaxpr, const detail::MeshImpl& mesh, std::vector<int> owned)
+      : program_(new TaskProgram), jaxpr_(*jaxpr), owned_(std::move(owned)) {
+    program_->jaxpr_ = std::move(jaxpr);
+    program_->kind_ = mesh.backend().kind();
+  }
+
+  std::shared_ptr<const TaskProgram> make() {
+    for (const Eqn& e : jaxpr_.eqns)
+      if (!can_run(e)) return nullptr;
+    find_roots();
+    for (std::size_t i = 0; i < jaxpr_.binders.size(); ++i) {
+      Root& root = roots_[jaxpr_.binders[i].get()];
+      root.place = {Place::operand, static_cast<std::uint32_t>(i), 0};
+      root.bytes = jaxpr_.binders[i]->type.nbytes();
+      root.writable = owned_[i] >= 0;
+    }
+    choose_results();
+    for (std::size_t e = 0; e < jaxpr_.eqns.size(); ++e) add(jaxpr_.eqns[e], e);
+    for (std::size_t o = 0; o < jaxpr_.outs.size(); ++o) finish(o);
+    program_->scratch_bytes_ = arena_.end();
+    return std::shared_ptr<const TaskProgram>(program_.release());
+  }
+
+ private:
+  using Place = TaskProgram::Place;
+  // Memory, and the values that lie in it: a value that is a view of another shares its root.
+  struct Root {
+    Place place;
+    std::int64_t bytes = 0;
+    std::size_t last = 0;     // the last step that reads any of its values; kResult: a result
+    bool writable = false;    // a step may overwrite it after all others have read it
+    bool in_scratch = false;  // to be given back
+    int result = -1;          // the result whose memory it is
+  };
+  static constexpr std::size_t kResult = ~std::size_t{0};
+  struct View {
+    const Var* root;
+    std::int64_t offset;
+  };
+
+  bool can_run(const Eqn& e) const {
+    if (view_of(e) >= 0) return true;
+    return !e.primitive->group && !e.primitive->interpret && !e.primitive->has_effect &&
+           e.primitive->kernel(program_->kind_).run != nullptr;
+  }
+
+  // The byte offset of the result in operand 0's memory, or -1 where a kernel has to make it.
+  static std::int64_t view_of(const Eqn& e) {
+    if (e.in.empty() || e.in[0].is_literal()) return -1;
+    if (is_cast(*e.primitive)) return 0;
+    if (!e.primitive->view) return -1;
+    return e.primitive->view(e.in[0].type(), *e.params, e.out[0]->type);
+  }
+
+  View view(const Var* v) const {
+    const auto it = views_.find(v);
+    return it != views_.end() ? it->second : View{v, 0};
+  }
+
+  void find_roots() {
+    for (const Eqn& e : jaxpr_.eqns) {
+      if (const std::int64_t offset = view_of(e); offset >= 0) {
+        const View of = view(e.in[0].var());
+        views_[e.out[0].get()] = {of.root, of.offset + offset};
+      }
+    }
+    for (std::size_t k = 0; k < jaxpr_.eqns.size(); ++k)
+      for (const Atom& a : jaxpr_.eqns[k].in)
+        if (!a.is_literal()) roots_[view(a.var()).root].last = k;
+    for (const Atom& a : jaxpr_.outs)
+      if (!a.is_literal()) roots_[view(a.var()).root].last = kResult;
+  }
+
+  // Whole values that steps make become results where they lie; each once.
+  void choose_results() {
+    for (std::size_t o = 0; o < jaxpr_.outs.size(); ++o) {
+      if (jaxpr_.outs[o].is_literal()) continue;
+      const Var* v = jaxpr_.outs[o].var();
+      const View of = view(v);
+      Root& root = roots_[of.root];
+      const bool is_binder = root.bytes > 0 && root.place.kind == Place::operand;
+      if (is_binder || of.offset != 0 || root.result >= 0 ||
+          of.root->type.nbytes() != v->type.nbytes())
+        continue;
+      root.result = static_cast<int>(o);
+    }
+  }
+
+  void add(const Eqn& e, std::size_t index) {
+    if (view_of(e) >= 0) return;
+    TaskProgram& p = *program_;
+    TaskProgram::Step step{&e, p.places_.size(), 0, 0, -1};
+    for (std::size_t i = 0; i < e.in.size(); ++i) {
+      const Atom& a = e.in[i];
+      p.types_.push_back(a.type());
+      if (a.is_literal()) {
+        step.literals |= i < 32 ? 1u << i : 0;
+        p.places_.push_back(literal(a));
+      } else {
+        p.places_.push_back(place(a.var()));
+      }
+    }
+    step.out = p.places_.size();
+    const int reused = overwritten(e, index);
+    for (std::size_t o = 0; o < e.out.size(); ++o) {
+      const Var* v = e.out[o].get();
+      Root& root = roots_[v];  // one that nobody reads has last = 0, and is given back at once
+      root.bytes = v->type.nbytes();
+      if (o == 0 && reused >= 0) {
+        const Var* from = view(e.in[static_cast<std::size_t>(reused)].var()).root;
+        Root& old = roots_[from];
+        root.place = old.place;
+        root.writable = old.writable;
+        root.in_scratch = old.in_scratch;
+        old.in_scratch = false;
+        // What was to be a result is copied at the end, unless it may stay.
+        root.result = -1;
+      } else if (root.result >= 0) {
+        root.place = {Place::result, static_cast<std::uint32_t>(root.result), 0};
+      } else {
+        root.place = {Place::scratch, 0, arena_.take(root.bytes)};
+        root.in_scratch = root.writable = true;
+      }
+      p.types_.push_back(v->type);
+      p.places_.push_back(root.place);
+    }
+    add_scratch(step);
+    p.steps_.push_back(step);
+    p.cost_.flops += cost_of(e).flops;
+    p.cost_.bytes += cost_of(e).bytes;
+    for (const Atom& a : e.in)
+      if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
+    for (const VarRef& v : e.out)
+      if (roots_[v.get()].last == 0) give_back(roots_[v.get()], 0);
+  }
+
+  static Cost cost_of(const Eqn& e) {
+    std::vector<ShapedArray> in, out;
+    Cost cost;
+    for (const Atom& a : e.in) in.push_back(a.type());
+    for (const VarRef& v : e.out) out.push_back(v->type);
+    if (e.primitive->cost) return e.primitive->cost(in, *e.params, out);
+    for (const ShapedArray& t : in) cost.bytes += static_cast<double>(t.nbytes());
+    for (const ShapedArray& t : out) cost.bytes += static_cast<double>(t.nbytes());
+    return cost;
+  }
+
+  void give_back(Root& root, std::size_t index) {
+    if (!root.in_scratch || root.last != index) return;
+    root.in_scratch = false;
+    arena_.give(root.place.offset, root.bytes);
+  }
+
+  // The operand whose memory result 0 takes over, or -1: as run_step decides it.
+  int overwritten(const Eqn& e, std::size_t index) {
+    if (!e.primitive->in_place) return -1;
+    const ShapedArray& made = e.out[0]->type;
+    for (std::size_t i = 0; i < e.in.size(); ++i) {
+      if (e.in[i].is_literal()) continue;
+      const int wanted = e.primitive->in_place_operand;
+      if (wanted >= 0 && wanted != static_cast<int>(i)) continue;
+      const View of = view(e.in[i].var());
+      const Root& root = roots_[of.root];
+      if (!root.writable || root.last != index || root.bytes != made.nbytes() || of.offset != 0 ||
+          itemsize(e.in[i].type().dtype()) != itemsize(made.dtype()))
+        continue;
+      // A result of the program that a step writes whole is better made where it belongs.
+      const bool may_stay = root.place.kind == Place::operand &&
+                            owned_[root.place.index] == roots_[e.out[0].get()].result;
+      if (roots_[e.out[0].get()].result >= 0 && !may_stay) continue;
+      std::size_t mentions = 0;
+      for (const Atom& a : e.in)
+        mentions += !a.is_literal() && view(a.var()).root == of.root ? 1 : 0;
+      if (mentions == 1) return static_cast<int>(i);
+    }
+    return -1;
+  }
+
+  Place place(const Var* v) const {
+    const View of = view(v);
+    Place at = roots_.at(of.root).place;
+    at.offset += of.offset;
+    return at;
+  }
+
+  Place literal(const Atom& a) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, static_cast<const LiteralNode*>(node_of(a.literal()))->value, sizeof bits);
+    program_->literals_.push_back(bits);
+    return {Place::literal, static_cast<std::uint32_t>(program_->literals_.size() - 1), 0};
+  }
+
+  // Of kernels that are never split: as run_step gives it to them.
+  void add_scratch(TaskProgram::Step& step) {
+    const Kernel& kernel = step.eqn->primitive->kernel(program_->kind_);
+    if (!kernel.scratch || kernel.parts) return;
+    const std::size_t n_in = step.eqn->in.size(), n_out = step.eqn->out.size();
+    const std::vector<const void*> in(n_in, nullptr);
+    const std::vector<void*> out(n_out, nullptr);
+    const Types types(program_->types_);
+    KernelCall call{in, out, types.subspan(step.in, n_in), types.subspan(step.out, n_out),
+                    *step.eqn->params};
+    const std::int64_t bytes = kernel.scratch(call);
+    if (bytes == 0) return;
+    step.scratch = arena_.take(bytes);
+    arena_.give(step.scratch, bytes);  // before the step's operands: nothing lives there but it
+  }
+
+  void finish(std::size_t o) {
+    TaskProgram::Copy& copy = program_->copies_.emplace_back();
+    const Atom& a = jaxpr_.outs[o];
+    copy.bytes = a.type().nbytes();
+    if (a.is_literal()) {
+      copy.from = literal(a);
+      return;
+    }
+    copy.from = place(a.var());
+    copy.written = copy.from.kind == Place::result && copy.from.index == o;
+    copy.in_place = copy.from.kind == Place::operand && copy.from.offset == 0 &&
+                    owned_[copy.from.index] == static_cast<int>(o) &&
+                    jaxpr_.binders[copy.from.index]->type.nbytes() == copy.bytes;
+  }
+
+  std::unique_ptr<TaskProgram> program_;
+  const Jaxpr& jaxpr_;
+  const std::vector<int> owned_;
+  VarMap<View> views_;
+  VarMap<Root> roots_;
+  Arena arena_;
+};
+
+std::shared_ptr<const TaskProgram> TaskProgram::make(JaxprRef jaxpr, const detail::MeshImpl& mesh,
+                                                     std::vector<int> owned) {
+  return TaskProgramMaker(std::move(jaxpr), mesh, std::move(owned)).make();
+}
+
+void TaskProgram::run(const Site& site, std::span<const void* const> operands,
+                      std::span<void* const> results, std::byte* scratch) const {
+  const auto address = [&](const Place& at) -> std::byte* {
+    switch (at.kind) {
+      case Place::scratch:
+        return scratch + at.offset;
+      case Place::operand:
+        // Written only where its owner allowed it.
+        return static_cast<std::byte*>(const_cast<void*>(operands[at.index])) + at.offset;
+      case Place::result:
+        return static_cast<std::byte*>(results[at.index]) + at.offset;
+      default:
+        return reinterpret_cast<std::byte*>(const_cast<std::uint64_t*>(&literals_[at.index]));
+    }
+  };
+  const Types types(types_);
+  for (const Step& step : steps_) {
+    const Primitive& primitive = *step.eqn->primitive;
+    const std::size_t n_in = step.eqn->in.size(), n_out = step.eqn->out.size();
+    InlineVector<const void*, 8> in(n_in);
+    InlineVector<void*, 4> out(n_out);
+    for (std::size_t i = 0; i < n_in; ++i) in[i] = address(places_[step.in + i]);
+    for (std::size_t o = 0; o < n_out; ++o) out[o] = address(places_[step.out + o]);
+    KernelCall call{in.span(), out.span(), types.subspan(step.in, n_in),
+                    types.subspan(step.out, n_out), *step.eqn->params};
+    call.native = site.native;
+    call.literals = step.literals;
+    call.position = site.position;
+    if (step.scratch >= 0) call.scratch = scratch + step.scratch;
+    run_kernel(primitive.kernel(kind_).run, call,
+               {&primitive, site.mesh, site.position, site.number, step.eqn->source});
+  }
+  for (std::size_t o = 0; o < copies_.size(); ++o) {
+    const Copy& copy = copies_[o];
+    if (copy.in_place || copy.written || copy.bytes == 0) continue;
+    std::memcpy(results[o], address(copy.from), static_cast<std::size_t>(copy.bytes));
+  }
+}
+
+}  // namespace shmap

@@ -1,0 +1,54 @@
+// Eager operations on a GPU whose stream still runs allocate no more host memory than where nothing
+// is pending: the task is called where it is enqueued.
+#include <gtest/gtest.h>
+#include <shmap/shmap.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace shmap {
+namespace {
+
+constexpr int kOps = 64;
+
+// What kOps operations allocate, each after the one before or each on its own; the simulator's
+// calls are in both.
+std::int64_t allocated(bool pending) {
+  Array x = full({256}, 1.f).block_until_ready();
+  const std::int64_t before = allocations.load();
+  std::int64_t of_waits = 0;
+  for (int i = 0; i < kOps; ++i) {
+    x = x * 0.5f;
+    if (pending) continue;
+    const std::int64_t wait = allocations.load();
+    x.block_until_ready();
+    of_waits += allocations.load() - wait;
+  }
+  const std::int64_t all = allocations.load() - before - of_waits;
+  EXPECT_EQ(x.to_vector<float>()[0], 0x1p-64f);
+  return all;
+}
+
+TEST(EagerAllocations, AreThoseOfNothingPending) {
+  for (const bool pending : {false, true}) allocated(pending);  // pools fill
+  const std::int64_t idle = allocated(false), busy = allocated(true);
+  // A mark or two in the stream; a copy of the call would be five for each operation.
+  EXPECT_LE(busy, idle + kOps) << "of " << kOps << " operations";
+}
+
+}  // namespace
+}  // namespace shmap

@@ -1,0 +1,242 @@
+// shmap-test: devices
+// Loops and branches of small steps under jit: one task of the device, with the values, bit for
+// bit, that they have eagerly.
+#include "core/transforms/flow_tasks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/device/runtime.h"
+#include "core/runtime/flow_task.h"
+#include "shmap/shmap.h"
+#include "tests/support/error_text.h"
+#include "tests/support/under_jit.h"
+
+namespace shmap::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int kMany = 600;  // trips: too many to be written out
+
+Array numbers(Shape shape) { return sin(reshape(arange(shape.num_elements()), shape)); }
+
+bool runs_tasks() {
+  return flow_task_p.kernel(make_mesh({1}, "i").impl()->backend().kind()).run != nullptr;
+}
+
+// The same eagerly and under jit, whose plan has so many tasks that are loops or branches.
+template <class F, class... A>
+void expect_tasks(std::size_t wanted, F f, const A&... args) {
+  expect_same_under_jit(f, Communication::no_more, args...);
+  if (!runs_tasks()) return;
+  const auto jitted = jit(f);
+  jitted(args...);
+  const std::string plan = jitted.plan_text();
+  std::size_t n = 0;
+  for (std::size_t at = plan.find("flow_task["); at != plan.npos;
+       at = plan.find("flow_task[", at + 1))
+    ++n;
+  EXPECT_EQ(n, wanted) << plan;
+}
+
+TEST(FlowTasks, ScansWithCarryXsAndYs) {
+  for (const int width : {1, 3, 16, 64}) {  // ys of odd sizes, and of whole cache lines
+    for (const bool reverse : {false, true}) {
+      expect_tasks(
+          1,
+          [=](Array w, Array xs) {
+            return scan(
+                [=](std::pair<Array, Array> c, Array x) {
+                  const Array next = tanh(c.first * w + x);
+                  return std::pair{std::pair{next, c.second + 1.f}, std::pair{next, sum(next)}};
+                },
+                std::pair{zeros({width}), Array(0.f)}, xs, {.reverse = reverse});
+          },
+          numbers({width}), numbers({kMany, width}));
+    }
+  }
+}
+
+// A carry that moves, one that stays as it is, one that is given back as a y, and a constant.
+TEST(FlowTasks, CarriesThatChangePlaces) {
+  expect_tasks(
+      1,
+      [](Array a, Array b, Array c) {
+        const auto trip = [](std::tuple<Array, Array, Array> s, Array x) {
+          const auto& [a, b, c] = s;
+          return std::pair{std::tuple{b, a * 0.5f + x, c}, std::tuple{a, c, Array(2.f)}};
+        };
+        return scan(trip, std::tuple{a, b, c}, sin(arange(kMany)));
+      },
+      numbers({5}), numbers({5}) * 2.f, numbers({7}));
+}
+
+// Values that are views of the carry outlive what overwrites it.
+TEST(FlowTasks, ViewsAndReadersOfAnOldCarry) {
+  expect_tasks(
+      1,
+      [](Array x) {
+        return fori_loop(
+            0, kMany,
+            [](Array, Array c) {
+              const Array head = c[{range(0, 2)}], flat = reshape(c, {2, 4});
+              const Array next = c * 0.99f + 0.01f;
+              return concatenate({next[{range(0, 6)}], head}, 0) + 0.1f * sum(flat);
+            },
+            x);
+      },
+      numbers({8}));
+}
+
+TEST(FlowTasks, UpdatesInPlace) {
+  expect_tasks(
+      1,
+      [](Array table, Array ids) {
+        return scan(
+            [](Array t, Array k) {
+              const Array row = dynamic_index_in_dim(t, k, 0, true);
+              const Array next = dynamic_update_slice(t, row * 0.5f + 1.f, {k, 0});
+              return std::pair{next, sum(t)};
+            },
+            table, ids);
+      },
+      numbers({10, 6}), astype(arange(kMany) % 10.f, i32));
+}
+
+TEST(FlowTasks, ProductsSortsAndReductions) {
+  expect_tasks(
+      1,
+      [](Array a, Array x) {
+        return fori_loop(
+            0, kMany,
+            [=](Array i, Array v) {
+              const Array w = matmul(a, v);
+              return sort(w / (sqrt(sum(square(w))) + 1e-3f)) + astype(i, f32) * 1e-4f;
+            },
+            x);
+      },
+      numbers({6, 6}), numbers({6}));
+}
+
+TEST(FlowTasks, GradientsOfScans) {
+  expect_tasks(
+      2,
+      [](Array w, Array xs) {
+        return grad([&](Array w) {
+          const auto [h, ys] = scan(
+              [=](Array h, Array x) {
+                const Array next = tanh(matmul(h, w) + x);
+                return std::pair{next, sum(next)};
+              },
+              zeros({2, 4}), xs);
+          return sum(h) + sum(ys);
+        })(w);
+      },
+      numbers({4, 4}) * 0.3f, numbers({kMany, 2, 4}));
+}
+
+TEST(FlowTasks, WhileLoops) {
+  expect_tasks(
+      1,
+      [](Array x) {
+        return while_loop([&](auto c) { return max(abs(c.second * c.second - x)) > 1e-5f; },
+                          [&](auto c) {
+                            return std::pair{c.first + 1, 0.5f * (c.second + x / c.second)};
+                          },
+                          std::pair{Array(0), x});
+      },
+      abs(numbers({9})) + 0.5f);
+  // None at all.
+  expect_tasks(
+      1,
+      [](Array x) {
+        return while_loop([](Array c) { return sum(c) > 1e9f; }, [](Array c) { return c * 2.f; },
+                          x);
+      },
+      numbers({3}));
+}
+
+TEST(FlowTasks, BranchesAndClampedIndices) {
+  for (const int index : {-7, 0, 1, 2, 9}) {
+    expect_tasks(
+        1,
+        [](Array k, Array x) {
+          return switch_(k,
+                         std::tuple{[](Array x) {
+                                      return std::pair{x * 2.f, sum(x)};
+                                    },
+                                    [](Array x) {
+                                      return std::pair{x, Array(3.f)};
+                                    },
+                                    [](Array x) {
+                                      return std::pair{sin(x), x[0]};
+                                    }},
+                         x);
+        },
+        array<std::int32_t>({index}, {}), numbers({5}));
+  }
+  for (const bool yes : {false, true}) {
+    expect_tasks(
+        1,
+        [](Array p, Array x) {
+          return cond(
+              p, [](Array x) { return exp(x) + x; }, [](Array x) { return x; }, x);
+        },
+        array<bool>({yes}, {}), numbers({5}));
+  }
+}
+
+TEST(FlowTasks, LoopsInLoopsAreOneTask) {
+  expect_tasks(
+      1,
+      [](Array x) {
+        return fori_loop(
+            0, kMany,
+            [](Array i, Array c) {
+              const Array inner = while_loop([](Array v) { return sum(v) < 3.f; },
+                                             [](Array v) { return v + 0.5f; }, c);
+              return cond(
+                  i % 2 == 0, [](Array v) { return v * 0.25f; }, [](Array v) { return -v; }, inner);
+            },
+            x);
+      },
+      numbers({4}));
+}
+
+// Each device goes its own way where what decides varies.
+TEST(FlowTasks, DecidedOnEachDevice) {
+  const Mesh mesh = make_mesh({8}, "i");
+  const auto f = shard_map(
+      [](Array x) {
+        const Array ended = while_loop([](Array c) { return sum(c) < 20.f; },
+                                       [](Array c) { return c * 1.5f + 1.f; }, x);
+        return cond(
+            sum(x) > 3.f, [](Array v) { return v * 2.f; }, [](Array v) { return v - 1.f; }, ended);
+      },
+      mesh, P("i"), P("i"));
+  expect_tasks(2, f, arange(16));
+}
+
+TEST(FlowTasks, CollectivesAndLongTripsStayWithTheHost) {
+  if (!runs_tasks()) GTEST_SKIP() << "devices that run no host code";
+  const Mesh mesh = make_mesh({8}, "i");
+  const auto summed = jit(shard_map(
+      [](Array x) {
+        return fori_loop(
+            0, kMany, [](Array, Array c) { return c * 0.1f + psum(sum(c), "i"); }, x);
+      },
+      mesh, P("i"), P("i")));
+  summed(arange(16));
+  EXPECT_THAT(summed.plan_text(), Not(HasSubstr("flow_task[")));
+  const auto large = jit([](Array x) {
+    return fori_loop(
+        0, kMany, [](Array, Array c) { return sin(c); }, x);
+  });
+  large(zeros({1 << 20}));
+  EXPECT_THAT(large.plan_text(), Not(HasSubstr("flow_task[")));
+}
+
+}  // namespace
+}  // namespace shmap::test
