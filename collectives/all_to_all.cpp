@@ -29,11 +29,8 @@ void eval_all_to_all(Types in, const Params& params, std::span<ShapedArray> out)
   const Shape& shape = in[0].dims();
   const std::int64_t extent = shape[static_cast<std::size_t>(p.split_axis)];
   if (p.tiled ? extent % p.ranks != 0 : extent != p.ranks) {
-    throw ValueError(
-        "all_to_all: split_axis " + std::to_string(p.split_axis) + " of an operand of type " +
-        to_string(in[0]) + " has " + std::to_string(extent) + " elements, and " +
-        (p.tiled ? "a number divisible is wanted by" : "untiled as many are wanted as") + " the " +
-        describe_ranks(p.axes, p.ranks) + (p.groups.empty() ? "" : " of each group"));
+    throw_not_cut("all_to_all", "split_axis " + std::to_string(p.split_axis), in[0], extent,
+                  p.tiled, p.axes, p.ranks, p.groups);
   }
   const Shape piece = piece_shape(shape, p);
   Shape result;

@@ -53,7 +53,7 @@ constinit Primitive axis_index_p = [] {
   p.abstract_eval = eval_axis_index;
   p.variance = vary_axis_index;
   p.group = run_axis_index;
-  p.batching = Rule<BatchFn>::none("it has no operands, and so is one for all");
+  p.batching = Rule<BatchFn>::none("it has no operands that could have a batch dim");
   return p;
 }();
 

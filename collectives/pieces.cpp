@@ -20,14 +20,10 @@ Shape gathered_shape(const Shape& in, const AllGatherParams& p) {
 Shape scattered_shape(const ShapedArray& in, const ScatterParams& p, const char* what) {
   const auto d = static_cast<std::size_t>(p.dimension);
   const Shape& shape = in.dims();
-  const auto fail = [&](const std::string& wanted) {
-    throw ValueError(std::string(what) + ": dim " + std::to_string(d) + " of an operand of type " +
-                     to_string(in) + " has " + std::to_string(shape[d]) + " elements, and " +
-                     wanted + " the " + describe_ranks(p.axes, p.ranks) +
-                     (p.groups.empty() ? "" : " of each group"));
-  };
-  if (p.tiled && shape[d] % p.ranks != 0) fail("a number divisible is wanted by");
-  if (!p.tiled && shape[d] != p.ranks) fail("untiled as many are wanted as");
+  if (p.tiled ? shape[d] % p.ranks != 0 : shape[d] != p.ranks) {
+    throw_not_cut(what, "dim " + std::to_string(d), in, shape[d], p.tiled, p.axes, p.ranks,
+                  p.groups);
+  }
   Shape out;
   for (std::size_t i = 0; i < shape.size(); ++i) {
     if (i != d) {

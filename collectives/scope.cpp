@@ -4,6 +4,7 @@
 
 #include "collectives/primitives.h"
 #include "core/array/sharding.h"
+#include "core/base/nearest_name.h"
 #include "core/ir/node.h"
 
 namespace shmap {
@@ -12,7 +13,8 @@ namespace {
 
 [[noreturn]] void throw_unbound(const std::string& name, const detail::AxisEnv* env,
                                 const char* what, SourceLine source) {
-  std::string text = std::string(what) + ": unbound axis name '" + name + "': ";
+  std::string text = std::string(what) + ": unbound axis name '" + name + "'" +
+                     (env ? did_you_mean(name, env->names) : std::string()) + ": ";
   if (env == nullptr || env->names.empty()) {
     text +=
         "no mesh axes are in scope here. Collectives work on the blocks of devices: call it in "
@@ -105,6 +107,31 @@ std::string describe_ranks(const Axes& axes, int ranks) {
     text += (i ? ", " : "") + std::to_string(env->sizes[static_cast<std::size_t>(axis)]);
   }
   return text;
+}
+
+void throw_not_cut(const char* what, const std::string& dim, const ShapedArray& in,
+                   std::int64_t extent, bool tiled, const Axes& axes, int ranks,
+                   const Groups& groups) {
+  const std::string all =
+      "the " + describe_ranks(axes, ranks) + (groups.empty() ? "" : " of each group");
+  std::string text = std::string(what) + ": " + dim + " of an operand of type " + to_string(in) +
+                     " has " + std::to_string(extent) + " elements, ";
+  if (tiled) {
+    text += "which cannot be cut evenly among " + all + ": a multiple of " + std::to_string(ranks) +
+            " is wanted; pad the dim to one";
+  } else if (extent % ranks == 0) {
+    text +=
+        "and without {.tiled = true} one element is wanted for each of " + all +
+        ", and the dim is left out of the result. Probably {.tiled = true} is meant, which keeps "
+        "the dim: it cuts it into " +
+        std::to_string(ranks) + " parts of " + std::to_string(extent / ranks) +
+        ", one for each rank";
+  } else {
+    text += "and one element is wanted for each of " + all +
+            " ({.tiled = true} takes a multiple of " + std::to_string(ranks) +
+            "): pad the dim to a size that fits";
+  }
+  throw ValueError(text);
 }
 
 std::uint32_t mask_of(const Axes& axes, const detail::AxisEnv& env, const char* what) {

@@ -30,6 +30,12 @@ Array cast_to_varying(const Array& x, const Axes& axes, const AxesInScope& scope
 // "8 ranks over mesh axes ('i', 'j') of sizes 4, 2": for texts.
 std::string describe_ranks(const Axes& axes, int ranks);
 
+// The ValueError for an extent that cannot be cut among the ranks. dim: "dim 0", as the caller
+// names it; `tiled` as it was given. Says what the other form does where the extent fits that.
+[[noreturn]] void throw_not_cut(const char* what, const std::string& dim, const ShapedArray& in,
+                                std::int64_t extent, bool tiled, const Axes& axes, int ranks,
+                                const Groups& groups);
+
 // ---- rules of variance. `env` is the mesh of the operands.
 // The mask of axes; CollectiveError where env has not one of them.
 std::uint32_t mask_of(const Axes& axes, const detail::AxisEnv& env, const char* what);

@@ -46,6 +46,19 @@ std::string braces(const AxisSet& axes) {
   return "{" + s + "}";
 }
 
+std::string result_text(const Origin& origin) {
+  if (origin.op == nullptr || origin.op == kArgument || origin.op == kCaptured) return "";
+  return std::string("; the value is the result of ") + origin.op +
+         (origin.source.file ? " at " + origin.source.str() : "");
+}
+
+// Of a block that has a dim less than was thought.
+std::string dropped_dim_text(const Origin& origin) {
+  const std::string op = origin.op ? origin.op : "";
+  if (op != "psum_scatter" && op != "pscatter" && op != "all_to_all") return "";
+  return ", which without {.tiled = true} leaves out the dim that it cuts";
+}
+
 // The sharding of each argument leaf; every one that does not fit its spec is named in one error.
 std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMapInfo& info,
                                              const MappedLines& lines, const FlatTree& arguments) {
@@ -108,6 +121,7 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
 // The sharding of each leaf of the result, from the types of its blocks.
 std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapInfo& info,
                                            const MappedLines& lines, const TreeNode& result,
+                                           std::span<const Origin> origins,
                                            std::span<const ShapedArray> types) {
   std::vector<LeafSpec> leaf_specs;
   try {
@@ -131,16 +145,17 @@ std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapI
           ", which is more than the rank " + std::to_string(type.rank()) + " of a block of type " +
           to_string(type) +
           (type.rank() == 0 ? ": a scalar's spec is P(); reshape it to {1} to concatenate it"
-                            : ": leave out the last entries"));
+                            : ": leave out the last entries") +
+          result_text(origins[i]) + dropped_dim_text(origins[i]));
     }
     if (!info.options.check_vma) continue;
     const std::uint32_t extra = type.axes().mask_in(*mesh->env()) & ~sharding->mentioned();
     if (extra != 0) {
-      variance_problems.push_back(path() + ": the spec " + to_string(spec) +
-                                  " leaves out mesh axes " + braces(AxisSet(mesh->env(), extra)) +
-                                  ", which promises that the blocks are equal " +
-                                  "over them, and the block's type " + to_string(type) +
-                                  " is statically inferred to vary over " + braces(type.axes()));
+      variance_problems.push_back(
+          path() + ": the spec " + to_string(spec) + " leaves out mesh axes " +
+          braces(AxisSet(mesh->env(), extra)) + ", which promises that the blocks are equal " +
+          "over them, and the block's type " + to_string(type) +
+          " is statically inferred to vary over " + braces(type.axes()) + result_text(origins[i]));
     }
   }
   throw_all(rank_problems, "", lines);
@@ -181,15 +196,20 @@ std::vector<Array> call_shard_map(const ShardMapInfo& info, SourceLine called, F
   if (trace.staged() || trace.transforms()) call.names = leaf_paths(arguments.node, "args");
   call.in = std::move(arguments.leaves);
   TreeNode structure;
+  std::vector<Origin> origins;  // of the results
   call.body = [&](std::vector<Array> blocks) {
     FlatTree result;
     body(blocks, result);
     structure = std::move(result.node);
+    origins.assign(result.leaves.size(), Origin());
+    for (std::size_t o = 0; o < result.leaves.size(); ++o)
+      if (const Node* node = node_of(result.leaves[o])) origins[o] = origin_of(*node);
     return std::move(result.leaves);
   };
   const MeshImpl* mesh = call.mesh;
-  call.out_shardings = [&structure, &info, lines, mesh](std::span<const ShapedArray> types) {
-    return check_results(mesh, info, lines, structure, types);
+  call.out_shardings = [&structure, &origins, &info, lines,
+                        mesh](std::span<const ShapedArray> types) {
+    return check_results(mesh, info, lines, structure, origins, types);
   };
   return map_over(std::move(call));
 }

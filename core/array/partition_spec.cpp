@@ -3,6 +3,8 @@
 #include <ostream>
 
 #include "core/array/sharding.h"
+#include "core/base/nearest_name.h"
+#include "core/ir/trace.h"
 
 namespace shmap {
 
@@ -32,8 +34,13 @@ std::string to_string(const Specs& specs) {
   return s + "}";
 }
 
-NamedSharding::NamedSharding(Mesh mesh, PartitionSpec spec) : mesh_(mesh), spec_(std::move(spec)) {
-  validate_spec(spec_, *mesh_.impl()->env(), "NamedSharding: spec");
+NamedSharding::NamedSharding(Mesh mesh, PartitionSpec spec, SourceLine source)
+    : mesh_(mesh), spec_(std::move(spec)) {
+  try {
+    validate_spec(spec_, *mesh_.impl()->env(), "NamedSharding: spec");
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  }
 }
 
 bool operator==(const NamedSharding& a, const NamedSharding& b) {
@@ -48,7 +55,8 @@ std::ostream& operator<<(std::ostream& out, const NamedSharding& s) { return out
 
 AxisRules::AxisRules(std::initializer_list<Rule> rules) : rules_(rules) {}
 
-PartitionSpec AxisRules::resolve(const std::vector<PartitionSpec::Entry>& logical) const {
+PartitionSpec AxisRules::resolve(const std::vector<PartitionSpec::Entry>& logical,
+                                 SourceLine source) const {
   std::vector<PartitionSpec::Entry> out;
   for (const PartitionSpec::Entry& e : logical) {
     std::vector<std::string> physical;
@@ -62,9 +70,16 @@ PartitionSpec AxisRules::resolve(const std::vector<PartitionSpec::Entry>& logica
       }
       if (!found) {
         std::string known;
-        for (const Rule& r : rules_) known += (known.empty() ? "'" : ", '") + r.name + "'";
-        throw ValueError("AxisRules: there is no rule for the logical name '" + name +
-                         "'; there are rules for " + (known.empty() ? "none" : known));
+        std::vector<std::string> names;
+        for (const Rule& r : rules_) {
+          known += (known.empty() ? "'" : ", '") + r.name + "'";
+          names.push_back(r.name);
+        }
+        throw ValueError("AxisRules: there is no rule for the logical name '" + name + "'" +
+                         did_you_mean(name, names) + "; " +
+                         (known.empty() ? "there are no rules" : "there are rules for " + known) +
+                         ": add {\"" + name + "\", \"a mesh axis\"}, or {\"" + name +
+                         "\", none} for a dim that is not split" + at_line(source));
       }
       for (const std::string& axis : found->value.axes) physical.push_back(axis);
     }

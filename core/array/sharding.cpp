@@ -1,5 +1,11 @@
 #include "core/array/sharding.h"
 
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "core/base/nearest_name.h"
+
 namespace shmap {
 
 Sharding::Sharding(const detail::MeshImpl* mesh, std::vector<std::vector<int>> dims)
@@ -97,6 +103,45 @@ std::string describe_axes(const detail::AxisEnv& env) {
   return s.empty() ? "without axes" : s;
 }
 
+namespace {
+std::vector<int> device_ids(const detail::MeshImpl& mesh) {
+  std::vector<int> ids;
+  for (const Device& d : mesh.devices().values()) ids.push_back(d.id());
+  return ids;
+}
+}  // namespace
+
+std::string describe_mesh(const detail::MeshImpl& mesh) {
+  constexpr std::size_t kShown = 16;
+  const std::vector<int> ids = device_ids(mesh);
+  const std::string axes =
+      mesh.env()->names.empty() ? "" : "Mesh(" + describe_axes(*mesh.env()) + ") of ";
+  if (ids.empty()) return axes + "no devices";
+  if (ids.size() == 1) return axes + "device " + std::to_string(ids[0]);
+  bool in_a_row = true;
+  for (std::size_t i = 1; i < ids.size(); ++i) in_a_row = in_a_row && ids[i] == ids[i - 1] + 1;
+  if (in_a_row && ids.size() > 2) {
+    return axes + "devices " + std::to_string(ids.front()) + " to " + std::to_string(ids.back());
+  }
+  std::string list;
+  for (std::size_t i = 0; i < ids.size() && i < kShown; ++i)
+    list += (i ? ", " : "") + std::to_string(ids[i]);
+  return axes + "devices " + list + (ids.size() > kShown ? ", …" : "");
+}
+
+std::string mesh_difference(const detail::MeshImpl& a, const detail::MeshImpl& b) {
+  const std::vector<int> x = device_ids(a), y = device_ids(b);
+  const std::set<int> in_x(x.begin(), x.end()), in_y(y.begin(), y.end());
+  const std::string n = std::to_string(in_x.size());
+  if (x == y) return "the same " + n + " devices with other axes";
+  if (in_x == in_y) return "the same " + n + " devices in another order";
+  std::vector<int> both;
+  std::set_intersection(in_x.begin(), in_x.end(), in_y.begin(), in_y.end(),
+                        std::back_inserter(both));
+  if (both.empty()) return "different devices";
+  return "different devices, of which they have " + std::to_string(both.size()) + " in common";
+}
+
 void validate_spec(const PartitionSpec& spec, const detail::AxisEnv& env, const std::string& what) {
   std::uint32_t seen = 0;
   for (std::size_t d = 0; d < spec.size(); ++d) {
@@ -104,8 +149,9 @@ void validate_spec(const PartitionSpec& spec, const detail::AxisEnv& env, const 
       const int axis = env.find(name);
       if (axis < 0) {
         throw ValueError(what + " = " + to_string(spec) + " refers to mesh axis '" + name +
-                         "' at position " + std::to_string(d) + ", and the mesh has the axes " +
-                         describe_axes(env) + ": use one of these names");
+                         "' at position " + std::to_string(d) + did_you_mean(name, env.names) +
+                         ", and the mesh has the axes " + describe_axes(env) +
+                         ": use one of these names");
       }
       if (seen >> axis & 1u) {
         throw ValueError(what + " = " + to_string(spec) + " mentions mesh axis '" + name +

@@ -44,5 +44,9 @@ class Sharding {
 void validate_spec(const PartitionSpec& spec, const detail::AxisEnv& env, const std::string& what);
 // "'i': 4, 'j': 2"
 std::string describe_axes(const detail::AxisEnv& env);
+// "Mesh('i': 4, 'j': 2) of devices 0 to 7"; of one device without axes "device 3".
+std::string describe_mesh(const detail::MeshImpl& mesh);
+// How two meshes differ that should be one: "the same 8 devices with other axes".
+std::string mesh_difference(const detail::MeshImpl& a, const detail::MeshImpl& b);
 
 }  // namespace shmap

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
-#include <vector>
 
+#include "core/base/nearest_name.h"
 #include "shmap/error.h"
 
 extern char** environ;
@@ -164,21 +164,6 @@ double to_seconds(const Variable& v, std::string_view s) {
     refuse(v, s);
   }
   return x;
-}
-
-int edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int> line(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) line[j] = static_cast<int>(j);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    int diagonal = line[0];
-    line[0] = static_cast<int>(i) + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const int up = line[j + 1];
-      line[j + 1] = std::min({up + 1, line[j] + 1, diagonal + (a[i] != b[j] ? 1 : 0)});
-      diagonal = up;
-    }
-  }
-  return line[b.size()];
 }
 
 void check_value(const Variable& v) {

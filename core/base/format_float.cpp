@@ -198,7 +198,7 @@ std::string format_scalar(const void* element, DType dtype) {
     case DType::prng_key:
       break;
   }
-  throw TypeError("format_scalar: a key<fry> is no number: print the u32 words of random_unwrap");
+  throw TypeError("format_scalar: a random key (key<fry>) is not a number");
 }
 
 }  // namespace shmap::detail

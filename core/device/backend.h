@@ -34,7 +34,10 @@ struct LocalDevice {
   Stream* comm;
 };
 
-inline bool in_task() noexcept;
+// True while this thread runs a task: then array operations, waits and enqueueing are errors.
+inline bool in_task(const detail::ThreadState& thread = detail::thread_state) noexcept {
+  return thread.task != nullptr;
+}
 
 // The lock of those who enqueue. A task may run on a thread that holds it (at enqueue, or where a
 // wait helps), so taking it inside of a task throws Error instead of waiting for itself.
@@ -129,10 +132,6 @@ class CaptureScope {
   Backend* backend_;
 };
 
-// True while this thread runs a task: then array operations, waits and enqueueing are errors.
-inline bool in_task(const detail::ThreadState& thread = detail::thread_state) noexcept {
-  return thread.task != nullptr;
-}
 // True while this thread captures.
 inline bool capturing(const detail::ThreadState& thread = detail::thread_state) noexcept {
   return thread.capture != nullptr;

@@ -51,7 +51,7 @@ class Rehearsed final : public detail::CaptureMemory {
   }
 
   std::vector<Allocation> finish() {
-    if (std::exchange(over_, true)) throw Error("MemoryRehearsal: finish() was called already");
+    if (std::exchange(over_, true)) throw Error("MemoryRehearsal: it is finished already");
     return std::move(tape_);
   }
   void end() noexcept { over_ = true; }

@@ -192,7 +192,7 @@ Tensor* hand_out(const Array& x, const char* what) {
                                         [&](const Element& e) { return e.dtype == dtype; });
   if (element == std::end(kElements))
     throw TypeError(std::string(what) + ": DLPack has no elements of dtype " + short_name(dtype));
-  x.block_until_ready();
+  x.block_until_ready({});
   auto kept = std::make_unique<Exported<Tensor>>();
   kept->array = x;  // an owner more: nothing writes to the memory in place meanwhile
   const Shape& dims = stored.type.dims();

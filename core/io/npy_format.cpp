@@ -247,8 +247,7 @@ const char* npy_code(DType dtype) {
       break;
   }
   throw TypeError(
-      "save_npy: the .npy format has no dtype for key<fry>: save the u32 words of "
-      "random_unwrap(keys)");
+      "save_npy: the .npy format has no dtype for random keys (key<fry>): save numbers instead");
 }
 
 }  // namespace

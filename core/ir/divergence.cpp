@@ -27,10 +27,10 @@ void check(const Primitive& primitive, const Params& params, const char* what, c
       continue;
     throw CollectiveError(
         std::string(primitive.name) + " over " + to_string(Axes(names.found)) + " inside a " +
-        what + " that is decided by a value which varies over '" + name +
-        "': devices would take different ways, and not all of them would come to the collective. "
-        "Move it out of the " +
-        what + ", or make what decides equal over '" + name +
+        what + " whose condition varies over '" + name +
+        "': some devices would call the collective, and others would not. Move the collective out "
+        "of the " +
+        what + ", or make the condition the same over '" + name +
         "' first (psum, pmax, all_gather_invariant)" + at_line(source));
   }
 }

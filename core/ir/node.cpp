@@ -24,6 +24,28 @@ Array leaf_of_type(const ShapedArray& type) { return Array::first(new TypeNode(t
 
 }  // namespace detail
 
+const char* const kArgument = "an argument";
+const char* const kCaptured = "a captured array";
+
+const Origin& origin_of(const Node& node) {
+  if (node.origin.op != nullptr) return node.origin;
+  if (node.kind == NodeKind::dual)
+    return origin_of(*node_of(static_cast<const DualNode&>(node).primal));
+  if (node.kind == NodeKind::batched)
+    return origin_of(*node_of(static_cast<const BatchedNode&>(node).values));
+  return node.origin;
+}
+
+std::string origin_text(const Node& node) {
+  const Origin& origin = origin_of(node);
+  if (origin.op == nullptr) return std::string();
+  if (origin.op == kArgument) return "\n  the array is an argument of the function";
+  if (origin.op == kCaptured)
+    return "\n  the array was made outside of the function, which closes over it";
+  return std::string("\n  the array is the result of ") + origin.op +
+         (origin.source.file ? " at " + origin.source.str() : std::string());
+}
+
 StoredNode::StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uint32_t n)
     : Node(NodeKind::stored, t), mesh(m), count(n) {
   Block* table = reinterpret_cast<Block*>(this + 1);

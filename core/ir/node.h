@@ -1,16 +1,20 @@
-// What an Array handle points to: a value's type and where it lives.
+// What an Array handle points to: a value's type and where it lives. The kinds of nodes:
 //
-// literal   a host scalar, not yet on any device
-// stored    blocks in device memory: concrete (global view, with a Sharding) or, inside a shard_map
-// body, one device's
-//           block for each local device (with the mesh, and the trace it belongs to)
-// tracer    a value of a program that is being traced: a variable of it
-// dual      a value and its tangent (JVP)
-// batched   many values as one, along a dim of it (batching)
+// literal: a host scalar, not yet on any device.
+//
+// stored: blocks in device memory. A concrete array has a global view and a Sharding; a value of a
+// shard_map body has one block for each local device, a mesh, and the trace that it belongs to.
+//
+// tracer: a value of a program that is being traced: one of its variables.
+//
+// dual: a value and its tangent (JVP).
+//
+// batched: a batch of values, stacked along one dim of an array (vmap).
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "core/device/buffer.h"
 #include "core/ir/var.h"
@@ -25,6 +29,18 @@ class MeshImpl;
 
 enum class NodeKind : std::uint8_t { literal, stored, tracer, dual, batched };
 
+// Where a value comes from, for the text of errors: the operation that gave it, and the line of
+// user code that called the operation.
+struct Origin {
+  const char* op =
+      nullptr;  // its name, which lives for ever; kArgument; null where it is not known
+  SourceLine source;
+};
+// As Origin::op (compared by address): an argument of the function that is traced or mapped.
+extern const char* const kArgument;
+// Likewise: a value that was made outside of the function, which closes over it.
+extern const char* const kCaptured;
+
 struct Node : detail::NodeBase {
   Node(NodeKind k, const ShapedArray& t) : type(t), kind(k) {}
   ShapedArray type;
@@ -32,6 +48,7 @@ struct Node : detail::NodeBase {
   // The trace that the value belongs to, by its number (never reused); 0 for concrete values and
   // literals.
   std::uint64_t trace = 0;
+  Origin origin;
 };
 
 struct LiteralNode final : Node {
@@ -88,7 +105,8 @@ struct DualNode final : Node {
   Array primal, tangent;
 };
 
-// One of many values: those along dim `dim` of `values`; its type has not that dim.
+// A batch of values, stacked along dim `dim` of `values`; the node's type is that of one of them,
+// without that dim.
 struct BatchedNode final : Node {
   BatchedNode(const ShapedArray& type, std::uint64_t trace_id, Array v, int d)
       : Node(NodeKind::batched, type), values(std::move(v)), dim(d) {
@@ -114,6 +132,10 @@ inline Node& checked_node(const Array& x, const char* what, SourceLine source = 
     throw_empty(what, source);
   return *node;
 }
+// Of a value under a derivative or vmap it is the origin of the value that it wraps.
+const Origin& origin_of(const Node& node);
+// "\n  the array is the result of gt at f.cpp:12", or "" where that is not known.
+std::string origin_text(const Node& node);
 // What the host reads of a value under differentiation: its primal, at the lowest level.
 inline const Array& primal_of(const Array& x) {
   const Array* p = &x;

@@ -1,5 +1,6 @@
 #include "core/ir/trace.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <iterator>
@@ -15,7 +16,7 @@ namespace {
 std::atomic<std::uint64_t> next_trace_number{1};
 // An id is a number and, in its lowest bits, which of these names the trace has: a value names its
 // trace after that is gone.
-constexpr int kNameBits = 4;
+constexpr int kNameBits = 6;
 std::atomic<const char*> trace_names[1 << kNameBits];
 
 std::uint64_t name_slot(const char* name) {
@@ -28,19 +29,31 @@ std::uint64_t name_slot(const char* name) {
   return slot;  // the last one has no name
 }
 
-std::string describe_trace(std::uint64_t id) {
+std::string name_of_trace(std::uint64_t id) {
   const char* name = trace_names[id & ((1 << kNameBits) - 1)].load(std::memory_order_acquire);
-  return (name ? "'" + std::string(name) + "' #" : "#") + std::to_string(id >> kNameBits);
+  return name ? name : "a transform";
+}
+
+// Whether the transform runs its function where it is called; others make a function to be called
+// later.
+bool is_called_at_once(const char* name) {
+  for (const char* called : {"cond", "switch_", "scan", "fori_loop", "while_loop", "jvp", "vjp",
+                             "linearize", "linear_transpose"}) {
+    if (std::strcmp(name, called) == 0) return true;
+  }
+  return false;
 }
 std::atomic<Trace*> base{nullptr};
 thread_local Trace* current = nullptr;
 thread_local const TraceScope* innermost = nullptr;
+thread_local const ClosedFunction* closed_function = nullptr;
 CastFn cast_fn = nullptr;
 }  // namespace
 
-Trace::Trace(const char* name)
+Trace::Trace(const char* name, SourceLine made)
     : id_(next_trace_number.fetch_add(1, std::memory_order_relaxed) << kNameBits | name_slot(name)),
-      name_(name) {}
+      name_(name),
+      made_(made) {}
 Trace::~Trace() = default;
 
 constinit thread_local bool LibraryScope::active_ = false;
@@ -83,6 +96,63 @@ bool is_active(std::uint64_t trace) {
 }
 
 int trace_depth() { return innermost ? innermost->depth_ : 0; }
+
+std::string scope_text() {
+  std::string text;
+  std::vector<std::string> lines;
+  for (const TraceScope* s = innermost; s; s = s->below_) {
+    const Trace& trace = *s->trace_;
+    if (trace.made().file == nullptr) continue;
+    std::string line = std::string("\n  in the ") + trace.name() +
+                       (is_called_at_once(trace.name()) ? " called at " : " made at ") +
+                       trace.made().str();
+    // A trace that works for an outer one is there twice, as is a transform of two traces.
+    if (std::find(lines.begin(), lines.end(), line) != lines.end()) continue;
+    text += line;
+    lines.push_back(std::move(line));
+  }
+  return text;
+}
+
+const char* staging_transform() {
+  const char* name = nullptr;
+  for (const TraceScope* s = innermost; s; s = s->below_)
+    if (s->trace_->staged() && s->trace_->made().file != nullptr) name = s->trace_->name();
+  return name;
+}
+
+std::string captured_text(const Array& x, std::size_t operand) {
+  const Trace* body = nullptr;
+  for (const TraceScope* s = innermost; s && !body; s = s->below_)
+    if (std::strcmp(s->trace_->name(), "shard_map") == 0) body = s->trace_;
+  const Node* node = node_of(x);
+  if (!body || !node || node->kind == NodeKind::literal || node->type.rank() == 0)
+    return std::string();
+  // What the trace at the bottom works on: duals and batches of a body may have the number of a
+  // trace around it.
+  while (node->kind == NodeKind::dual || node->kind == NodeKind::batched) {
+    node = node_of(node->kind == NodeKind::dual ? static_cast<const DualNode*>(node)->primal
+                                                : static_cast<const BatchedNode*>(node)->values);
+  }
+  // Numbers of traces rise: what was made before the body has a lower one, or none.
+  const bool is_older = node->trace >> kNameBits < body->id() >> kNameBits;
+  if (!is_older && origin_of(*node).op != kCaptured) return std::string();
+  return "\n  operand " + std::to_string(operand) + " of type " + to_string(node_of(x)->type) +
+         " was made outside of the shard_map body, which closes over it (captures it): in the body "
+         "it is the whole array, as an argument with the spec P(), and no device's block. Where a "
+         "block is meant, pass it to the function as an argument with a spec";
+}
+
+std::string captured_text(std::span<const Array> operands) {
+  std::string text;
+  for (std::size_t i = 0; i < operands.size(); ++i) text += captured_text(operands[i], i);
+  return text;
+}
+
+ClosedFunction::ClosedFunction(const char* what, SourceLine made)
+    : what_(what), made_(made), outer_(std::exchange(closed_function, this)) {}
+ClosedFunction::~ClosedFunction() { closed_function = outer_; }
+bool ClosedFunction::is_running() { return closed_function != nullptr; }
 
 void set_cast_to_varying(CastFn fn) { cast_fn = fn; }
 Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source) {
@@ -150,20 +220,28 @@ void throw_escaped(const Node& value, const char* what, SourceLine source) {
                     "), which stands for an argument in make_jaxpr only: pass an array here" +
                     at_line(source));
   }
-  if (is_active(value.trace)) {
-    throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
-                    " of the trace " + describe_trace(value.trace) +
-                    ", which is under way: it stands for an array that is not there yet, and an "
-                    "array is wanted here. Call it outside of the traced or mapped function" +
+  const std::string given =
+      std::string(what) + " was given an array of type " + to_string(value.type);
+  const std::string name = name_of_trace(value.trace);
+  if (const ClosedFunction* f = closed_function; f && value.trace != current_trace().id()) {
+    throw TypeError(given + " that " + name + " works on, and that " + f->what() +
+                    " closes over (captures): the function and its rules may use such a value only "
+                    "as an argument. Pass it to the function as one more argument; its rules get "
+                    "it then too." +
+                    origin_text(value) + "\n  in the " + f->what() + " made at " + f->made().str() +
                     at_line(source));
   }
-  throw TypeError(std::string(what) + " was given a value of type " + to_string(value.type) +
-                  " that belongs to trace " + describe_trace(value.trace) +
-                  ", and the trace that is active here is " + describe_trace(current_trace().id()) +
-                  ": a value made inside a traced or mapped function may not be used outside of "
-                  "it, nor on another "
-                  "thread. Return it from the function instead of storing it." +
-                  at_line(source));
+  if (is_active(value.trace)) {
+    throw TypeError(given + " that " + name +
+                    " works on here, and it takes only arrays that have a value of their own: call "
+                    "it outside of the function that is transformed, before or after" +
+                    origin_text(value) + scope_text() + at_line(source));
+  }
+  throw TypeError(given + " that was made inside a function under " + name +
+                  ", and that is used outside of this function now (after its end, in another "
+                  "function, or on another thread): such a value is gone when the function ends. "
+                  "Return it from the function instead of storing it, or pass it as an argument." +
+                  origin_text(value) + at_line(source));
 }
 
 namespace {

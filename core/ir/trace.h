@@ -1,7 +1,7 @@
-// Traces: who interprets an op. Each thread has one current trace; bind hands every op to it, ops
-// on constants too
-// ("omnistaging"). A trace that works on values of an outer one makes the outer trace current while
-// it does, so nested transforms stack (JAX's "stackless" core; autodidax's Trace and Tracer).
+// Traces: who interprets an op. Each thread has one current trace, and bind hands every op to it,
+// ops on constants too ("omnistaging"). A trace that works on values of an outer one makes the
+// outer trace current while it does, so nested transforms stack (JAX's "stackless" core;
+// autodidax's Trace and Tracer).
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -18,7 +18,10 @@ struct Node;
 
 class Trace {
  public:
-  explicit Trace(const char* name);
+  // name: of the transform, as its user calls it; the string lives for ever. made: the line of user
+  // code that made the transformed function, or that called the transform; unknown for traces of
+  // the library's own.
+  explicit Trace(const char* name, SourceLine made = {});
   virtual ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
@@ -54,10 +57,12 @@ class Trace {
 
   std::uint64_t id() const { return id_; }  // never 0, never reused
   const char* name() const { return name_; }
+  SourceLine made() const { return made_; }
 
  private:
   std::uint64_t id_;
   const char* name_;
+  SourceLine made_;
 };
 
 // While the library's own code works on values, on this thread; exceptions included: a rule of a
@@ -106,6 +111,9 @@ class TraceScope {
  private:
   friend bool is_active(std::uint64_t);
   friend int trace_depth();
+  friend std::string scope_text();
+  friend const char* staging_transform();
+  friend std::string captured_text(const Array&, std::size_t);
   Trace* trace_;
   const TraceScope* below_;
   int depth_;
@@ -115,6 +123,37 @@ int trace_depth();
 // Whether the trace of that number is current on this thread, or works below the current one, or
 // has its values read by one that does.
 bool is_active(std::uint64_t trace);
+// The transforms in whose functions this thread is, the innermost first, each as a line of a
+// message:
+// "\n  in the jit made at f.cpp:36". Empty outside of all transforms.
+std::string scope_text();
+// The name of the outermost transform that traces without values here ("jit"); null where there is
+// none.
+const char* staging_transform();
+
+// In the body of a shard_map, for the text of errors about types: "\n  operand 1 of type f32[8] is
+// a whole array …" where x, of rank 1 or more, was made outside of the body. Else "".
+std::string captured_text(const Array& x, std::size_t operand);
+std::string captured_text(std::span<const Array> operands);
+
+// While it lives, this thread runs a function that has to be given all traced values that it works
+// on as arguments: a function with rules of its own (custom_vjp), or one of the rules.
+// throw_escaped says so. `what` lives for ever.
+class ClosedFunction {
+ public:
+  ClosedFunction(const char* what, SourceLine made);
+  ~ClosedFunction();
+  ClosedFunction(const ClosedFunction&) = delete;
+  ClosedFunction& operator=(const ClosedFunction&) = delete;
+  const char* what() const { return what_; }
+  SourceLine made() const { return made_; }
+  static bool is_running();
+
+ private:
+  const char* what_;
+  SourceLine made_;
+  const ClosedFunction* outer_;
+};
 
 // Casts a value to vary over more mesh axes (pbroadcast); set by the collectives' registration.
 // `axes`: those over which it is to vary beside those it has.
@@ -141,7 +180,8 @@ class FunctionScope {
   LibraryScope scope_;
 };
 
-// The TypeError for a value used where its trace is not active: names both.
+// The TypeError for a value that is used where its trace is not current or not active: says where
+// the value was made, and what to do instead.
 [[noreturn]] void throw_escaped(const Node& value, const char* what, SourceLine source);
 
 // Hands an op of one result to the current trace. Operands are taken by value: a temporary or

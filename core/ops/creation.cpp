@@ -27,7 +27,8 @@ Array combine(const Primitive& p, Array a, Array b, SourceLine source) {
 Array constant(const Shape& shape, double value, DType dtype, const char* what, SourceLine source) {
   if (dtype == DType::prng_key) {
     throw TypeError(std::string(what) + ": dtype " + to_string(dtype) +
-                    ": keys are no numbers; make them with random::key or random::split" +
+                    ": a random key is not a number, and no array is filled with one; name a "
+                    "number type" +
                     at_line(source));
   }
   return broadcast_exactly(scalar_of(dtype, value, source), shape, what, source);
@@ -40,7 +41,7 @@ Array constant_like(const Operand& x, Array value, const char* what) {
   const Node& node = checked_node(x.value, what, source);
   if (node.type.dtype() == DType::prng_key) {
     throw TypeError(std::string(what) + ": the array has type " + to_string(node.type) +
-                    ", and keys are no numbers" + at_line(source));
+                    ", and random keys are not numbers" + at_line(source));
   }
   value = convert_operand(std::move(value), node.type.dtype(), what, source, node.type.weak());
   const StoredNode* placed = stored_of(x.value);
@@ -82,7 +83,7 @@ HostNumber host_number(const Operand& x, const char* what) {
   }
   HostNumber n{!is_floating(type.dtype())};
   const Array wide = convert(x.value, n.integral ? DType::i64 : DType::f64, x.source);
-  const std::vector<std::byte> bytes = copy_to_host(wide, what);
+  const std::vector<std::byte> bytes = copy_to_host(wide, what, x.source);
   if (n.integral) {
     std::memcpy(&n.whole, bytes.data(), sizeof n.whole);
     n.real = static_cast<double>(n.whole);

@@ -55,7 +55,8 @@ void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
     throw TypeError("dot_general: operands of types " + to_string(a) + " and " + to_string(b) +
                     ": convert one with astype");
   }
-  if (a.dtype() == DType::prng_key) throw TypeError("dot_general: keys are no numbers");
+  if (a.dtype() == DType::prng_key)
+    throw TypeError("dot_general: random keys are not numbers, and have no products");
   check_pair(a, b, p.lhs_contracting, p.rhs_contracting, "contracting");
   check_pair(a, b, p.lhs_batch, p.rhs_batch, "batch");
   check_disjoint(a, p.lhs_contracting, p.lhs_batch, "left");
@@ -138,12 +139,15 @@ Dims range_dims(int begin, int end) {
   return d;
 }
 
-[[noreturn]] void throw_inner_mismatch(const char* what, const ShapedArray& a, const ShapedArray& b,
-                                       std::int64_t ka, std::int64_t kb, SourceLine source) {
-  throw ValueError(std::string(what) + ": operands of types " + to_string(a) + " and " +
-                   to_string(b) + " do not fit: the contracted dims have sizes " +
-                   std::to_string(ka) + " and " + std::to_string(kb) + ", and must be equal" +
-                   at_line(source));
+[[noreturn]] void throw_inner_mismatch(const char* what, const Operand& a, const Operand& b,
+                                       std::int64_t ka, std::int64_t kb) {
+  throw ValueError(std::string(what) + ": operands of types " + to_string(type_of(a, what)) +
+                   " and " + to_string(type_of(b, what)) +
+                   " do not fit: the last dim of the left one has size " + std::to_string(ka) +
+                   ", and the " + (type_of(b, what).rank() == 1 ? "" : "last dim but one") +
+                   (type_of(b, what).rank() == 1 ? "dim" : "") + " of the right one size " +
+                   std::to_string(kb) + ": they are multiplied and summed over, and must be equal" +
+                   captured_text(a.value, 0) + captured_text(b.value, 1) + at_line(a.source));
 }
 
 }  // namespace
@@ -217,7 +221,7 @@ Array matmul(Operand a, Operand b) {
   const int ka = ra - 1, kb = rb == 1 ? 0 : rb - 2;
   const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
                      size_b = tb.dims()[static_cast<std::size_t>(kb)];
-  if (size_a != size_b) throw_inner_mismatch("matmul", ta, tb, size_a, size_b, source);
+  if (size_a != size_b) throw_inner_mismatch("matmul", a, b, size_a, size_b);
   DotParams p;
   p.lhs_contracting = Dims(std::vector<int>{ka});
   p.rhs_contracting = Dims(std::vector<int>{kb});
@@ -239,7 +243,8 @@ Array matmul(Operand a, Operand b) {
     if (ea != eb && ea != 1 && eb != 1) {
       throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
                        ": their batch dims of sizes " + std::to_string(ea) + " and " +
-                       std::to_string(eb) + " do not broadcast" + at_line(source));
+                       std::to_string(eb) + " do not broadcast" + captured_text(a.value, 0) +
+                       captured_text(b.value, 1) + at_line(source));
     }
     if (da >= 0 && db >= 0 && ea == eb) {
       sources.push_back(both);
@@ -306,7 +311,7 @@ Array dot(Operand a, Operand b) {
   const int ka = ta.rank() - 1, kb = tb.rank() == 1 ? 0 : tb.rank() - 2;
   const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
                      size_b = tb.dims()[static_cast<std::size_t>(kb)];
-  if (size_a != size_b) throw_inner_mismatch("dot", ta, tb, size_a, size_b, a.source);
+  if (size_a != size_b) throw_inner_mismatch("dot", a, b, size_a, size_b);
   DotParams p;
   p.lhs_contracting = Dims(std::vector<int>{ka});
   p.rhs_contracting = Dims(std::vector<int>{kb});

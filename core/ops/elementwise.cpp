@@ -78,8 +78,9 @@ void check_domain(const ShapedArray& t, Domain domain, const char* what) {
                                             "bool, an integer or a float type"};
   throw TypeError(std::string(what) + ": an operand has dtype " + short_name(t.dtype()) + ", and " +
                   kWanted[static_cast<int>(domain)] + " is wanted" +
-                  (t.dtype() == DType::prng_key ? ": a key is no number; use random::bits"
-                                                : ": convert it with astype"));
+                  (t.dtype() == DType::prng_key
+                       ? ": a random key is not a number, and has no arithmetic"
+                       : ": convert it with astype"));
 }
 
 void eval_same(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
@@ -130,7 +131,7 @@ void eval_convert(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<ConvertParams>(params);
   if (in[0].dtype() == DType::prng_key || p.new_dtype == DType::prng_key) {
     throw TypeError(std::string("astype: ") + to_string(in[0]) + " to " + short_name(p.new_dtype) +
-                    ": keys are no numbers; use extend::random_unwrap and random_wrap");
+                    ": random keys are not numbers, and are not converted to or from them");
   }
   out[0] = ShapedArray(in[0].dims(), p.new_dtype, p.weak_type, AxisSet());
 }
@@ -351,7 +352,8 @@ Array number_like(const Array& x, double value, SourceLine source) {
 // A host scalar other than 0, by which one may divide.
 bool is_safe_divisor(const Array& y, SourceLine source) {
   const Node* node = node_of(y);
-  return node->kind == NodeKind::literal && convert(y, DType::f64, source).item<double>() != 0;
+  return node->kind == NodeKind::literal &&
+         convert(y, DType::f64, source).item<double>(source) != 0;
 }
 
 Array bind_where(Array pred, Array on_true, Array on_false, SourceLine source) {
@@ -539,7 +541,8 @@ Array where(Operand pred, Operand on_true, Operand on_false) {
   promote(on_true, on_false, "where");
   const Shape shapes[] = {type_of(pred, "where").dims(), type_of(on_true, "where").dims(),
                           type_of(on_false, "where").dims()};
-  const Shape shape = broadcast_shapes(shapes, "where", s);
+  const Shape shape =
+      broadcast_shapes(shapes, "where", s, {&pred.value, &on_true.value, &on_false.value});
   AxisSet axes;
   for (const Operand* x : {&pred, &on_true, &on_false})
     axes = axes | node_of(x->value)->type.axes();
@@ -564,7 +567,7 @@ Array astype(Operand x, DType dtype) {
 Array bitcast(Operand x, DType dtype) {
   if (type_of(x, "bitcast").dtype() == DType::prng_key || dtype == DType::prng_key) {
     throw TypeError("bitcast: " + to_string(x.value.type()) + " to " + short_name(dtype) +
-                    ": use extend::random_unwrap and random_wrap" + at_line(x.source));
+                    ": the bits of random keys are not reinterpreted" + at_line(x.source));
   }
   return bind(bitcast_convert_type_p, std::move(x.value), ConvertParams(dtype), x.source);
 }

@@ -50,7 +50,7 @@ struct Joint : RuleOps {
 // A host scalar's value.
 std::optional<double> host_number(const Array& x, SourceLine source) {
   if (node_of(x)->kind != NodeKind::literal) return std::nullopt;
-  return convert(x, DType::f64, source).item<double>();
+  return convert(x, DType::f64, source).item<double>(source);
 }
 
 void jvp_extremum(JvpCall& call, const Primitive& wins) {

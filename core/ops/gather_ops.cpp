@@ -261,7 +261,7 @@ Array gather_items(Array x, const std::vector<Array>& indices, const Dims& dims,
     if (extent > 0) continue;
     if (indices[0].size() > 0) {
       throw ValueError("an index of dim " + std::to_string(d) + " of an array of type " +
-                       to_string(x.type()) + ", which has no item" + at_line(source));
+                       to_string(x.type()) + ", which has no elements" + at_line(source));
     }
     return empty_items(x, indices[0].shape(), dims, at, source);
   }

@@ -71,7 +71,7 @@ class Indexer {
         throw TypeError(
             "an index of type " + to_string(node.type) + ": integers are wanted" +
             (node.type.dtype() == DType::bool_
-                 ? ", since a result whose shape hangs on values has no type; choose by a mask "
+                 ? ", since the shape of the result would depend on values; choose by a mask "
                    "with where(mask, x, y)"
                  : "; convert it with astype") +
             at_line(source_));
@@ -79,7 +79,7 @@ class Indexer {
       // A host int; what is computed, as the index of a loop, clamps.
       if (node.kind == NodeKind::literal && node.type.weak()) {
         t.kind = Index::Kind::integer;
-        t.integer = convert(t.array, DType::i64, source_).item<std::int64_t>();
+        t.integer = convert(t.array, DType::i64, source_).item<std::int64_t>(source_);
       }
     }
     terms_.push_back(std::move(t));
@@ -166,7 +166,7 @@ class Indexer {
       std::int64_t& size = sizes[static_cast<std::size_t>(t.dim)];
       if (size == 0) {
         throw ValueError("an index of dim " + std::to_string(t.dim) + " of an array of type " +
-                         to_string(type_) + ", which has no item" + at_line(source_));
+                         to_string(type_) + ", which has no elements" + at_line(source_));
       }
       size = 1;
       starts.push_back(t.array);

@@ -269,7 +269,7 @@ DType to_inexact(DType t) {
 Promoted promote_types(DType a, bool weak_a, DType b, bool weak_b) {
   if (a == DType::prng_key || b == DType::prng_key) {
     if (a == b) return {a, false};
-    throw TypeError("keys do not promote with numbers");
+    throw TypeError("random keys and numbers have no common type: keys are not numbers");
   }
   const int node = join(lattice_node(a, weak_a), lattice_node(b, weak_b));
   if (node != Iw && node != Fw) return {kNodeDType[node], false};
@@ -306,7 +306,7 @@ void promote(Operand& a, Operand& b, const char* what) {
   if (ta.dtype() == tb.dtype()) return;
   if (ta.dtype() == DType::prng_key || tb.dtype() == DType::prng_key) {
     throw TypeError(std::string(what) + ": operands of types " + to_string(ta) + " and " +
-                    to_string(tb) + ": a key is no number; use random::bits to make numbers of it" +
+                    to_string(tb) + ": a random key is not a number, and has no arithmetic" +
                     at_line(a.source));
   }
   const Promoted to = promote_types(ta.dtype(), ta.weak(), tb.dtype(), tb.weak());
@@ -326,7 +326,8 @@ void promote_inexact(Operand& a, Operand& b, const char* what) {
   promote_inexact(b, what);
 }
 
-Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source) {
+Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source,
+                       std::initializer_list<const Array*> operands) {
   std::size_t rank = 0;
   for (const Shape& s : shapes) rank = std::max(rank, s.size());
   Shape out;
@@ -338,12 +339,14 @@ Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLi
       const std::int64_t e = s[d + s.size() - rank];
       if (e == 1 || e == extent) continue;
       if (extent != 1) {
-        std::string all;
+        std::string all, captured;
         for (const Shape& t : shapes) all += (all.empty() ? "" : ", ") + to_string(t);
+        std::size_t operand = 0;
+        for (const Array* x : operands) captured += captured_text(*x, operand++);
         throw ValueError(std::string(what) + ": the shapes " + all +
                          " do not broadcast: dims are aligned from the last, "
                          "and of each pair both are equal or one is 1" +
-                         at_line(source));
+                         captured + at_line(source));
       }
       extent = e;
     }
@@ -378,7 +381,7 @@ void broadcast(Operand& a, Operand& b, const char* what) {
   const ShapedArray& tb = type_of(b, what);
   if (ta.dims() == tb.dims() || ta.rank() == 0 || tb.rank() == 0) return;
   const Shape shapes[] = {ta.dims(), tb.dims()};
-  const Shape shape = broadcast_shapes(shapes, what, a.source);
+  const Shape shape = broadcast_shapes(shapes, what, a.source, {&a.value, &b.value});
   const AxisSet axes = ta.axes() | tb.axes();
   a.value = vary_and_broadcast(std::move(a.value), shape, axes, a.source);
   b.value = vary_and_broadcast(std::move(b.value), shape, axes, b.source);

@@ -1,6 +1,7 @@
 // Type promotion (JAX's lattice, weak types included) and NumPy broadcasting: what user functions
 // do before they bind.
 #pragma once
+#include <initializer_list>
 #include <span>
 
 #include "core/ir/trace.h"
@@ -39,8 +40,10 @@ void promote_inexact(Operand& a, Operand& b, const char* what);
 // Brings both to one shape by NumPy's rules; a scalar is left a scalar (elementwise primitives take
 // it as it is), unless both are. ValueError naming both shapes.
 void broadcast(Operand& a, Operand& b, const char* what);
-// The broadcast shape of several.
-Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source);
+// The broadcast shape of several. operands: the arrays of these shapes, where they are at hand: an
+// error then says which of them a shard_map body closes over.
+Shape broadcast_shapes(std::span<const Shape> shapes, const char* what, SourceLine source,
+                       std::initializer_list<const Array*> operands = {});
 Array broadcast_array(Array x, const Shape& shape, SourceLine source);
 // The same for an op whose other operands vary over these axes: a cast that the op needs is made
 // before x is repeated, so that the transpose sums x's size over devices and not the result's.

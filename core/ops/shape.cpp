@@ -87,7 +87,8 @@ void eval_reshape(Types in, const Params& params, std::span<ShapedArray> out) {
   if (p.new_sizes.num_elements() != in[0].size()) {
     throw ValueError(given("reshape", in[0]) + " has " + std::to_string(in[0].size()) +
                      " elements, and the shape " + to_string(p.new_sizes) + " has " +
-                     std::to_string(p.new_sizes.num_elements()));
+                     std::to_string(p.new_sizes.num_elements()) +
+                     ": a reshape keeps the number of elements");
   }
   out[0] = like(in[0], p.new_sizes);
 }
@@ -273,7 +274,7 @@ void eval_pad(Types in, const Params& params, std::span<ShapedArray> out) {
     if (p.interior[d] < 0 || shape[d] < 0) {
       throw ValueError(text() + ": widths " + std::to_string(p.low[d]) + ", " +
                        std::to_string(p.high[d]) + " and " + std::to_string(p.interior[d]) +
-                       " between items of dim " + std::to_string(d) + " leave less than nothing");
+                       " between elements would make dim " + std::to_string(d) + " shorter than 0");
     }
   }
   checked_bytes(shape, itemsize(in[0].dtype()));
@@ -350,7 +351,7 @@ void register_shape() {
   rev_p.batching = Rule<BatchFn>(batch_rev);
   concatenate_p.batching = Rule<BatchFn>(batch_concatenate);
   pad_p.batching = Rule<BatchFn>(batch_pad);
-  iota_p.batching = Rule<BatchFn>::none("it has no operands, and so is one for all");
+  iota_p.batching = Rule<BatchFn>::none("it has no operands that could have a batch dim");
   for (Primitive* p :
        {&broadcast_in_dim_p, &reshape_p, &transpose_p, &rev_p, &concatenate_p, &pad_p, &iota_p})
     register_primitive(*p);

@@ -244,7 +244,7 @@ Array bind_dynamic_slice(Array x, std::span<const Array> starts, const Shape& si
   at_source(source, [&] { check_fits("dynamic_slice", type, sizes); });
   Dims first, limit, strides;
   for (std::size_t d = 0; d < starts.size(); ++d) {
-    const std::int64_t start = convert(starts[d], DType::i64, source).item<std::int64_t>();
+    const std::int64_t start = convert(starts[d], DType::i64, source).item<std::int64_t>(source);
     first.push_back(clamp_start(start, type.dims()[d], sizes[d]));
     limit.push_back(first[d] + sizes[d]);
     strides.push_back(1);
@@ -277,7 +277,7 @@ Array dynamic_index_in_dim(Operand x, Operand index, int axis, bool keepdims) {
       x.source, [&] { return normalize_dim(axis, type.rank(), "dynamic_index_in_dim"); }));
   if (type.dims()[dim] == 0) {
     throw ValueError("dynamic_index_in_dim: dim " + std::to_string(dim) + " of an array of type " +
-                     to_string(type) + " has no item" + at_line(x.source));
+                     to_string(type) + " has no elements" + at_line(x.source));
   }
   std::vector<Array> starts(type.dims().size(), Array(0));
   starts[dim] = index.value;

@@ -17,19 +17,28 @@ namespace shmap {
 
 namespace {
 
-[[noreturn]] void throw_no_value(const Node& node, const char* what) {
-  throw TypeError(
-      std::string(what) + ": a value of type " + to_string(node.type) +
-      " has no value yet, since the function is being traced, and the host cannot read it: use "
-      "where, cond "
-      "or a loop of the library instead of host control flow, or call the function without jit");
+// Where the value comes from, where the caller is, and the line: the end of a message.
+std::string place_text(const Node& node, SourceLine source) {
+  return origin_text(node) + scope_text() + at_line(source);
 }
 
-[[noreturn]] void throw_batched(const Node& node, const char* what) {
-  throw TypeError(
-      std::string(what) + ": a value of type " + to_string(node.type) +
-      " stands for many under vmap, and the host cannot read it as one: use where, cond "
-      "or a loop of the library instead of host control flow");
+[[noreturn]] void throw_no_value(const Node& node, const char* what, SourceLine source) {
+  const char* staging = staging_transform();
+  const std::string transform = staging ? staging : "a transform";
+  throw TypeError(std::string(what) + ": an array of type " + to_string(node.type) +
+                  " has no value yet, since the function is being traced by " + transform +
+                  " and runs only afterwards: the host cannot read it. Use where, cond, "
+                  "while_loop, fori_loop or scan instead of host control flow, or call the "
+                  "function without " +
+                  transform + place_text(node, source));
+}
+
+[[noreturn]] void throw_batched(const Node& node, const char* what, SourceLine source) {
+  throw TypeError(std::string(what) + ": an array of type " + to_string(node.type) +
+                  " under vmap has a value for each element of the batch, and the host cannot read "
+                  "it as one value. Use where, cond, while_loop, fori_loop or scan instead of host "
+                  "control flow" +
+                  place_text(node, source));
 }
 
 void wait_for_block(const StoredNode& node, const Block& block) {
@@ -44,34 +53,39 @@ void wait_for_block(const StoredNode& node, const Block& block) {
 }
 
 // The node that the host may read, or a clear error.
-const Node& readable(const Array& given, const char* what) {
-  const Node& outer = checked_node(given, what);
-  if (outer.kind == NodeKind::dual && !is_active(outer.trace)) throw_escaped(outer, what, {});
+const Node& readable(const Array& given, const char* what, SourceLine source) {
+  const Node& outer = checked_node(given, what, source);
+  if (outer.kind == NodeKind::dual && !is_active(outer.trace)) throw_escaped(outer, what, source);
   const Array& x = primal_of(given);
   const Node& node = *node_of(x);
   if (in_task()) {
     throw Error(std::string(what) +
-                ": an array may not be read inside a task on a worker thread; read it before");
+                ": an array may not be read inside a task on a worker thread; read it before" +
+                at_line(source));
   }
   if (node.kind == NodeKind::literal) return node;
-  if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, {});
-  if (node.kind == NodeKind::batched) throw_batched(node, what);
-  if (node.kind != NodeKind::stored) throw_no_value(node, what);
+  if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, source);
+  if (node.kind == NodeKind::batched) throw_batched(node, what, source);
+  if (node.kind != NodeKind::stored) throw_no_value(node, what, source);
   if (!node.type.axes().empty()) {
-    throw TypeError(std::string(what) + ": a value of type " + to_string(node.type) +
-                    " may differ from device to device, and the host can only read one that is the "
-                    "same on every "
-                    "device: make it so with psum, pmax or all_gather_invariant over the axes in "
-                    "braces, or print it");
+    const Axes axes(node.type.axes().names());
+    throw TypeError(std::string(what) + ": an array of type " + to_string(node.type) +
+                    " may differ from device to device along mesh " +
+                    (axes.size() == 1 ? "axis " : "axes ") + to_string(axes) +
+                    ", and the host can read only a value that is the same on every device. Make "
+                    "it the same with psum, pmax or all_gather_invariant over " +
+                    to_string(axes) + ", or print it, which shows the value of each device" +
+                    place_text(node, source));
   }
   return node;
 }
 
-std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what) {
+std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, SourceLine source) {
   if (!node.mesh->fully_addressable() && node.trace == 0 && !node.sharding->is_replicated()) {
     throw ValueError(std::string(what) + ": parts of an array of type " + to_string(node.type) +
                      " lie on devices of other processes: use process_allgather(x), or read "
-                     "addressable_shards()");
+                     "addressable_shards()" +
+                     at_line(source));
   }
   if (node.trace != 0 || node.sharding->is_replicated()) return block_to_host(node, 0);
   const std::int64_t item = itemsize(node.type.dtype());
@@ -160,57 +174,61 @@ std::vector<std::byte> block_to_host(const StoredNode& node, std::uint32_t local
   return out;
 }
 
-std::vector<std::byte> copy_to_host(const Array& x, const char* what) {
-  const Node& node = readable(x, what);
+std::vector<std::byte> copy_to_host(const Array& x, const char* what, SourceLine source) {
+  const Node& node = readable(x, what, source);
   if (node.kind == NodeKind::literal) {
     const auto& literal = static_cast<const LiteralNode&>(node);
     return {literal.value, literal.value + itemsize(node.type.dtype())};
   }
-  return gather_to_host(static_cast<const StoredNode&>(node), what);
+  return gather_to_host(static_cast<const StoredNode&>(node), what, source);
 }
 
 namespace detail {
 
 namespace {
-void check_element(const Node& node, DType wanted, const char* what) {
+void check_element(const Node& node, DType wanted, const char* what, SourceLine source) {
   if (node.type.dtype() == wanted) return;
   throw TypeError(std::string(what) + "<" + short_name(wanted) + ">: the array has type " +
                   to_string(node.type) + ", and its elements are read as " +
                   short_name(node.type.dtype()) + ": name that type, or convert with astype(x, " +
-                  short_name(wanted) + ")");
+                  short_name(wanted) + ")" + at_line(source));
 }
 }  // namespace
 
-void host_copy(const Array& x, DType wanted, void* out, std::int64_t n) {
-  check_element(checked_node(x, "to_vector"), wanted, "to_vector");
-  const std::vector<std::byte> bytes = copy_to_host(x, "to_vector");
+void host_copy(const Array& x, DType wanted, void* out, std::int64_t n, SourceLine source) {
+  check_element(checked_node(x, "to_vector", source), wanted, "to_vector", source);
+  const std::vector<std::byte> bytes = copy_to_host(x, "to_vector", source);
   if (!bytes.empty())
     std::memcpy(out, bytes.data(), static_cast<std::size_t>(n * itemsize(wanted)));
 }
 
-void item_copy(const Array& x, DType wanted, void* out) {
-  const Node& node = checked_node(x, "item");
+void item_copy(const Array& x, DType wanted, void* out, SourceLine source) {
+  const Node& node = checked_node(x, "item", source);
   if (node.type.size() != 1) {
     throw ValueError(
         "item: an array of type " + to_string(node.type) + " has " +
         std::to_string(node.type.size()) +
-        " elements, and only an array of one element has a value: index it, or use to_vector");
+        " elements, and only an array of one element has a value: index it, or use to_vector" +
+        origin_text(node) + at_line(source));
   }
-  check_element(node, wanted, "item");
-  const std::vector<std::byte> bytes = copy_to_host(x, "item");
+  check_element(node, wanted, "item", source);
+  const std::vector<std::byte> bytes = copy_to_host(x, "item", source);
   std::memcpy(out, bytes.data(), bytes.size());
 }
 
 }  // namespace detail
 
 Array::operator bool() const {
-  const Node& node = checked_node(*this, "a host condition");
+  const char* what = "a host condition (if, while, &&, ||, !)";
+  const Node& node = checked_node(*this, what);
   if (node.type.size() != 1) {
-    throw ValueError("a host condition on an array of type " + to_string(node.type) +
-                     ": the truth of an array of more or less than one element is not defined: use "
-                     "any(x) or all(x)");
+    throw ValueError(std::string(what) + ": an array of type " + to_string(node.type) + " has " +
+                     std::to_string(node.type.size()) +
+                     " elements, and only an array of one element is true or false: use any(x) or "
+                     "all(x)" +
+                     place_text(node, {}));
   }
-  const std::vector<std::byte> bytes = copy_to_host(*this, "a host condition");
+  const std::vector<std::byte> bytes = copy_to_host(*this, what);
   const std::size_t n = bytes.size();
   switch (node.type.dtype()) {
     case DType::f16:
@@ -236,8 +254,8 @@ Array::operator bool() const {
   }
 }
 
-const Array& Array::block_until_ready() const {
-  checked_node(*this, "block_until_ready");
+const Array& Array::block_until_ready(SourceLine source) const {
+  checked_node(*this, "block_until_ready", source);
   detail::refuse_in_task("block_until_ready");
   const Node& node = *node_of(primal_of(*this));
   if (node.kind == NodeKind::stored) wait_for(static_cast<const StoredNode&>(node));

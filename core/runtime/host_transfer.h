@@ -17,8 +17,9 @@ Array array_from_host(const void* data, DType dtype, const Shape& shape);
 
 // The whole value, row-major: of a literal, a fully addressable concrete array, or a value inside a
 // body that is the same on every device. TypeError where it has no value yet or varies; ValueError
-// where parts lie in another process. `what` names the call in errors.
-std::vector<std::byte> copy_to_host(const Array& x, const char* what);
+// where parts lie in another process. `what` names the call in errors; they say which operation
+// gave the value, which transform is at work, and the caller's line, as far as these are known.
+std::vector<std::byte> copy_to_host(const Array& x, const char* what, SourceLine source = {});
 
 // One local device's block, row-major.
 std::vector<std::byte> block_to_host(const StoredNode& node, std::uint32_t local);

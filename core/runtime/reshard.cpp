@@ -165,6 +165,7 @@ Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* s
   copy->sharding = sharding;
   copy->trace = trace;
   copy->committed = committed;
+  copy->origin = node.origin;
   std::copy(node.blocks().begin(), node.blocks().end(), copy->blocks().begin());
   return out;
 }
@@ -198,6 +199,7 @@ Array reshard_here(const Array& x, const Sharding* target, const std::string& wh
   Array out = Array::of(node);
   node->sharding = target;
   node->committed = from.committed;
+  node->origin = from.origin;
   Mover mover(from, target, block);
   std::lock_guard lock(target->mesh()->backend().submit_mutex());
   for (std::uint32_t p = 0; p < node->count; ++p) mover.fill(p, node->blocks()[p]);

@@ -33,8 +33,8 @@ void infer_elements(const Primitive& primitive, Types in, const Params& params,
 
 }  // namespace
 
-BatchTrace::BatchTrace(Trace& parent, std::int64_t size, std::uint64_t tag)
-    : Trace("vmap"), parent_(parent), size_(size), tag_(tag ? tag : id()) {}
+BatchTrace::BatchTrace(Trace& parent, std::int64_t size, std::uint64_t tag, SourceLine made)
+    : Trace("vmap", made), parent_(parent), size_(size), tag_(tag ? tag : id()) {}
 
 std::pair<Array, int> BatchTrace::split(const Array& x) const {
   const Node* node = node_of(x);
@@ -78,8 +78,8 @@ void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const 
   if (!primitive.batching) {
     throw TypeError(std::string(primitive.name) +
                     " cannot be mapped by vmap: " + primitive.batching.reason() +
-                    ". Call it outside of the mapped function, or keep its operands the same for "
-                    "all (in_axes none)" +
+                    ". Call it outside of the mapped function, or on arguments without a batch dim "
+                    "(in_axes none)" +
                     at_line(source));
   }
   InlineVector<ShapedArray, 2> wanted(out.size());
@@ -108,16 +108,19 @@ void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const 
                   at_line(source));
     }
     out[o] = wrap(std::move(results[o]), dim);
+    if (dim >= 0) node_of(out[o])->origin = {primitive.name, source};
   }
 }
 
 Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTree& result,
                SourceLine source, std::uint64_t tag) {
   ensure_started();
-  BatchTrace trace(current_trace(), size, tag);
+  BatchTrace trace(current_trace(), size, tag, source);
   std::vector<Array> leaves;
   for (std::size_t i = 0; i < args.values.size(); ++i)
     leaves.push_back(trace.wrap(std::move(args.values[i]), args.dims[i]));
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    if (args.dims[i] >= 0) node_of(leaves[i])->origin.op = kArgument;
   {
     TraceScope scope(trace);
     f(leaves, result);

@@ -18,7 +18,8 @@ class BatchTrace final : public Trace {
  public:
   // tag: the number of the trace whose values are this one's too: that around a mapped body, so
   // that the body may close over them. 0: this one is the first.
-  BatchTrace(Trace& parent, std::int64_t size, std::uint64_t tag = 0);
+  // made: as of a Trace.
+  BatchTrace(Trace& parent, std::int64_t size, std::uint64_t tag = 0, SourceLine made = {});
 
   // TypeError where the primitive has no rule.
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,

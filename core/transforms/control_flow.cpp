@@ -58,15 +58,15 @@ Array index_literal(std::int64_t value, DType dtype) {
   return convert(Array(value), dtype, {}, false);
 }
 
-std::int64_t read_bound(const Array& x) {
-  const Array wide = convert(x, DType::i64, {});
-  return wide.item<std::int64_t>();
+std::int64_t read_bound(const Array& x, SourceLine source) {
+  const Array wide = convert(x, DType::i64, source);
+  return wide.item<std::int64_t>(source);
 }
 
 bool is_literal(const Array& x) { return node_of(x)->kind == NodeKind::literal; }
 
-std::int64_t trip_count(const Array& lo, const Array& hi) {
-  const std::int64_t from = read_bound(lo), to = read_bound(hi);
+std::int64_t trip_count(const Array& lo, const Array& hi, SourceLine source) {
+  const std::int64_t from = read_bound(lo, source), to = read_bound(hi, source);
   if (to <= from) return 0;
   std::int64_t n = 0;
   return __builtin_sub_overflow(to, from, &n) ? std::numeric_limits<std::int64_t>::max() : n;
@@ -87,7 +87,7 @@ std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree i
                       is_beyond_host(lo) || is_beyond_host(hi);
   std::vector<Array> carry = std::move(init.leaves);
   if (!staged && !varies) {
-    const std::int64_t from = read_bound(lo), trips = trip_count(lo, hi);
+    const std::int64_t from = read_bound(lo, source), trips = trip_count(lo, hi, source);
     // The trips of a scan over nothing.
     std::int64_t i = from;
     auto trip = [&](std::vector<Array>& leaves, FlatTree& result) {
@@ -109,7 +109,7 @@ std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree i
     return results;
   };
   const bool fixed = is_literal(lo) && is_literal(hi);
-  const std::int64_t trips = fixed ? trip_count(lo, hi) : 0;
+  const std::int64_t trips = fixed ? trip_count(lo, hi, source) : 0;
   carry.insert(carry.begin(), convert(std::move(lo), dtype, source, false));
   if (fixed)
     return drop_index(stage_scan(indexed, BodyRef(step), std::move(carry), {}, trips, false));

@@ -66,7 +66,7 @@ Decision decide(const Array& x, const char* what, SourceLine source) {
   if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, source);
   Decision d{node.type.axes(), {}};
   if (!d.varies()) {
-    d.values.push_back(integer_of(copy_to_host(x, what).data(), node.type.dtype()));
+    d.values.push_back(integer_of(copy_to_host(x, what, source).data(), node.type.dtype()));
     return d;
   }
   const auto& stored = static_cast<const StoredNode&>(node);

@@ -11,7 +11,7 @@ namespace shmap {
 namespace {
 
 std::string described(const ShapedArray& type) {
-  return to_string(type) + (type.weak() ? " (a host scalar's, which gives way)" : "");
+  return to_string(type) + (type.weak() ? " (weakly typed: made of host scalars)" : "");
 }
 
 std::string cast_to(const ShapedArray& type) {

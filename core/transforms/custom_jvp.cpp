@@ -40,7 +40,7 @@ RuleResult call_rule(const RuleCode& rule, void* like, std::span<const Array> pr
     types.push_back(checked_node(x, "custom_jvp: the rule's y", made).type);
     if (linear && linear->is_staged(x)) {
       throw TypeError("custom_jvp: the rule's y of type " + to_string(types.back()) +
-                      " is computed from the tangents: a value depends on the primals alone" +
+                      " is computed from the tangents: compute y from the primals alone" +
                       at_line(made));
     }
   }
@@ -59,6 +59,7 @@ void jvp_custom_jvp(JvpCall& call) {
   const std::vector<ShapedArray> types =
       called_results("custom_jvp", call, *p.jaxpr, p.num_consts, p.made);
   const Types wanted = types;
+  ClosedFunction closed("custom_jvp", p.made);
   RuleResult made = call_rule(p.rule, nullptr, call.primals.subspan(n), call.tangents.subspan(n),
                               &wanted, call.linear, p.made);
   std::move(made.y.begin(), made.y.end(), call.out.begin());
@@ -156,6 +157,7 @@ std::vector<Array> custom_jvp_leaves(BodyRef f, RuleCode rule, void* like, FlatT
                                      SourceLine source) {
   ensure_started();
   argument_types("custom_jvp", arguments, source);
+  ClosedFunction closed("custom_jvp", source);
   return call_custom_jvp(f, rule, like, std::move(arguments.leaves), source);
 }
 

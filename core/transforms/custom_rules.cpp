@@ -32,11 +32,13 @@ std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, c
                                         int n, SourceLine made) {
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
     if (!call.has_tangent(i)) continue;
-    throw TypeError(std::string(what) + ": the function closes over a value of type " +
-                    to_string(call.type(i)) +
-                    " that is differentiated, and its rule knows nothing of it: pass it as an "
-                    "argument, or close over stop_gradient of it" +
-                    at_line(made));
+    throw TypeError(
+        std::string(what) + ": the function closes over a value of type " +
+        to_string(call.type(i)) +
+        " that is differentiated, and its rule gives no derivative with respect to such "
+        "a value. Pass it to the function as one more argument, or close over "
+        "stop_gradient of it" +
+        origin_text(*node_of(call.primals[i])) + "\n  in the " + what + " made at " + made.str());
   }
   std::vector<ShapedArray> types;
   for (const Atom& a : jaxpr.outs) types.push_back(a.type());

@@ -91,6 +91,7 @@ void jvp_custom_vjp(JvpCall& call) {
   const std::vector<ShapedArray> types =
       called_results("custom_vjp", call, *p.jaxpr, p.num_consts, p.made);
   const Types wanted = types;
+  ClosedFunction closed("custom_vjp", p.made);
   Forward made = call_forward(p.rule, nullptr, {p.arguments, p.made}, call.primals.subspan(n),
                               call.tangents.subspan(n), &wanted, call.linear, call.parent);
   std::move(made.y.begin(), made.y.end(), call.out.begin());
@@ -144,6 +145,7 @@ void transpose_linear(TransposeCall& call) {
   FlatTree result;
   {
     UserCodeScope user;
+    ClosedFunction closed("custom_vjp", p.made);
     p.backward.call(p.backward.object.get(), leaves, result, nullptr);
   }
   std::vector<Array> bars = fit_derivatives(
@@ -258,6 +260,7 @@ std::vector<Array> custom_vjp_leaves(BodyRef f, ForwardCode rule, void* like, Fl
                                      SourceLine source) {
   ensure_started();
   argument_types("custom_vjp", arguments, source);
+  ClosedFunction closed("custom_vjp", source);
   return call_custom_vjp(f, rule, like, {arguments.node, source}, std::move(arguments.leaves));
 }
 

@@ -55,7 +55,7 @@ LinearizedLeaves linearize_leaves(const char* what, BodyRef f, FlatTree argument
   const std::vector<ShapedArray> types = argument_types(what, arguments, source);
   FlatTree result;
   Linearized made =
-      linearize_of(f, std::move(arguments.leaves), differentiable(types), result, source);
+      linearize_of(f, std::move(arguments.leaves), differentiable(types), result, source, what);
   auto state = std::make_shared<LinearState>();
   *state = {what, std::move(arguments.node), std::move(result.node), std::move(made.linear)};
   return {std::move(made.outs), LinearFunction(std::move(state))};
@@ -139,15 +139,15 @@ void check_loss(const char* what, const TreeNode& node, const Array& loss, bool 
   const std::string name = std::string(what) + ": " + (aux ? "the loss" : "the function's result");
   if (node.kind != TreeNode::leaf) {
     throw TypeError(name + " is " + structure_text(node) +
-                    ", and a gradient is that of one scalar: return one array" +
+                    ", and only one scalar has a gradient: return one array" +
                     (aux ? "" : ", with what else there is in std::pair{loss, aux} and has_aux") +
                     at_line(source));
   }
   const ShapedArray& type = checked_node(loss, what, source).type;
   if (type.rank() != 0) {
     throw TypeError(name + " has type " + to_string(type) +
-                    ", and a gradient is that of a scalar: reduce it with sum or mean, or use "
-                    "jacrev or vjp" +
+                    ", and only a scalar has a gradient: reduce it with sum or mean, or use jacrev "
+                    "or vjp" +
                     at_line(source));
   }
   if (!is_differentiable(type.dtype())) {
@@ -189,7 +189,7 @@ GradLeaves grad_leaves(const char* what, BodyRef f, FlatTree arguments,
       out.leaves[o] = trace.split(out.leaves[o]).first;
   };
   Linearized made =
-      linearize_of(BodyRef(body), std::move(arguments.leaves), active, result, source);
+      linearize_of(BodyRef(body), std::move(arguments.leaves), active, result, source, what);
   const ShapedArray& type = made.linear.out_types[0];
   std::vector<Array> cotangents(made.outs.size());
   cotangents[0] = fit_derivative({what, "the result", "", source}, what, Array(1.f), type);

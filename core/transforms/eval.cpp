@@ -37,6 +37,7 @@ CombinePartialFn combine_partial = nullptr;
 const detail::MeshImpl* find_mesh(const Primitive& primitive, std::span<Array> in, bool* committed,
                                   SourceLine source) {
   const detail::MeshImpl* mesh = nullptr;
+  std::size_t placed = 0;  // the operand that decided
   *committed = false;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Node& node = checked_node(in[i], primitive.name, source);
@@ -47,14 +48,15 @@ const detail::MeshImpl* find_mesh(const Primitive& primitive, std::span<Array> i
     if (stored.committed) {
       if (*committed && mesh != stored.mesh) {
         throw ValueError(std::string(primitive.name) +
-                         ": operands are placed on different devices: " + to_string(Mesh(mesh)) +
-                         " with " + std::to_string(mesh->size()) + " device(s) from id " +
-                         std::to_string(mesh->devices().values().front().id()) + ", and operand " +
-                         std::to_string(i) + " on " + to_string(Mesh(stored.mesh)) + " with " +
-                         std::to_string(stored.mesh->size()) + " device(s) from id " +
-                         std::to_string(stored.mesh->devices().values().front().id()) +
-                         ": bring them to one mesh with device_put" + at_line(source));
+                         ": the operands are placed on two meshes: operand " +
+                         std::to_string(placed) + " on " + describe_mesh(*mesh) + ", and operand " +
+                         std::to_string(i) + " on " + describe_mesh(*stored.mesh) + " (" +
+                         mesh_difference(*mesh, *stored.mesh) +
+                         "). Bring one of them to the other's mesh with device_put(x, "
+                         "NamedSharding(mesh, spec))" +
+                         at_line(source));
       }
+      if (!*committed) placed = i;
       mesh = stored.mesh;
       *committed = true;
     } else if (!mesh) {
@@ -75,10 +77,11 @@ std::uint32_t donated_mask(const Primitive& primitive, std::span<const Array> in
 }
 
 Array make_result(const ShapedArray& type, const detail::MeshImpl* mesh, const Sharding* sharding,
-                  bool committed) {
+                  bool committed, const Origin& origin) {
   StoredNode* node = StoredNode::make(type, mesh, mesh->local_count());
   node->sharding = sharding;
   node->committed = committed;
+  node->origin = origin;
   return Array::first(node);
 }
 
@@ -91,7 +94,8 @@ void process_single(const Primitive& primitive, std::span<Array> in, Types in_ty
   }
   InlineVector<StoredNode*, 2> results(out.size());
   for (std::size_t o = 0; o < out.size(); ++o) {
-    out[o] = make_result(out_types[o], mesh, mesh->replicated(), committed);
+    out[o] =
+        make_result(out_types[o], mesh, mesh->replicated(), committed, {primitive.name, source});
     results[o] = stored_of(out[o]);
   }
   run_step({primitive, params, *mesh, in, in_types, 0, donated_mask(primitive, in), source},
@@ -125,7 +129,7 @@ void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_t
   for (std::size_t o = 0; o < out.size(); ++o) {
     local_out.emplace_back(plan.results[o]->block_shape(out_types[o].dims(), primitive.name),
                            out_types[o].dtype(), out_types[o].weak(), AxisSet());
-    out[o] = make_result(out_types[o], mesh, plan.results[o], true);
+    out[o] = make_result(out_types[o], mesh, plan.results[o], true, {primitive.name, source});
     results.push_back(stored_of(out[o]));
     varying |= plan.results[o]->mentioned();
   }

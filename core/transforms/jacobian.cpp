@@ -30,8 +30,7 @@ std::vector<Array> at_basis(const ShapedArray& type, Linear linear, SourceLine s
     result.leaves = linear(leaves[0]);
   };
   FlatTree result;
-  Batch outs =
-      batch_of(BodyRef(body), {{basis_of(type, source)}, {0}}, type.size(), result, source);
+  Batch outs = batch_of(BodyRef(body), {{basis_of(type, source)}, {0}}, type.size(), result, {});
   for (std::size_t o = 0; o < outs.values.size(); ++o)
     outs.values[o] = many_at(outs.values[o], outs.dims[o], 0, type.size(), source);
   return std::move(outs.values);
@@ -59,7 +58,8 @@ std::vector<Array> jacobian_leaves(bool forward, BodyRef f, FlatTree arguments, 
     active[i] = true;
   }
   FlatTree result;
-  const Linearized made = linearize_of(f, std::move(arguments.leaves), active, result, source);
+  const Linearized made =
+      linearize_of(f, std::move(arguments.leaves), active, result, source, what);
   const LinearProgram& linear = made.linear;
   const std::vector<std::string> out_paths = leaf_paths(result.node, "the result");
   const std::size_t m = linear.out_types.size();

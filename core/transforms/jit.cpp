@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 
+#include "core/array/tree_paths.h"
 #include "core/base/env.h"
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
@@ -117,6 +118,10 @@ static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   const JaxprRef simple = simplify(*inline_calls(jaxpr));
   const JaxprRef unrolled = unroll(simple);
   const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
+  // Where each result is looked at for NaNs, no operation becomes a part of another: the error
+  // names the one that made the NaN, and its line.
+  static const bool checks_nans = env::flag(env::Var::check_nans);
+  if (checks_nans) return schedule(written_out);
   const DeviceKind kind = mesh->backend().kind();
   JaxprRef made = make_flow_tasks(written_out, mesh, optimize);
   made = find_attention(made, attention_check(kind));
@@ -362,8 +367,11 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
   static const bool explains = env::flag(env::Var::explain_retrace);
   ensure_started();
   for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
-    const Node& node = checked_node(arguments.leaves[i], "jit", call.source);
-    if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, "jit", call.source);
+    const Node* node = node_of(arguments.leaves[i]);
+    if (node && (node->trace == 0 || is_active(node->trace))) continue;
+    const std::string what = "jit: " + leaf_paths(arguments.node, "args")[i];
+    throw_escaped(checked_node(arguments.leaves[i], what.c_str(), call.source), what.c_str(),
+                  call.source);
   }
   const Scope scope = scope_here();
   auto* body = scope.kind == Scope::body ? &static_cast<PerDeviceTrace&>(current_trace()) : nullptr;

@@ -5,8 +5,12 @@
 
 namespace shmap {
 
-JvpTrace::JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag)
-    : Trace(linear ? "linearize" : "jvp"),
+JvpTrace::JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag, const char* name,
+                   SourceLine made)
+    : Trace(name     ? name
+            : linear ? "linearize"
+                     : "jvp",
+            made),
       parent_(parent),
       linear_(linear),
       tag_(tag ? tag : id()) {}
@@ -87,7 +91,7 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
 Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Array> tangents,
              detail::FlatTree& result, SourceLine source) {
   ensure_started();
-  JvpTrace trace(current_trace(), nullptr);
+  JvpTrace trace(current_trace(), nullptr, 0, "jvp", source);
   std::vector<Array> args;
   for (std::size_t i = 0; i < primals.size(); ++i)
     args.push_back(trace.dual(std::move(primals[i]), tangents[i], "jvp: an argument", source));

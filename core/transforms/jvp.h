@@ -15,7 +15,9 @@ class JvpTrace final : public Trace {
  public:
   // tag: the number of the trace whose values are this one's too: that around a mapped body, so
   // that the body may close over them. 0: this one is the first.
-  JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag = 0);
+  // name and made: as of a Trace; a null name is one of the library's own uses.
+  JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag = 0, const char* name = nullptr,
+           SourceLine made = {});
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;

@@ -21,7 +21,7 @@ StagingOptions linear_options(Trace& here) {
 
 Linearized linearize_of(detail::BodyRef f, std::vector<Array> primals,
                         const std::vector<bool>& active, detail::FlatTree& result,
-                        SourceLine source, const std::vector<bool>& wanted) {
+                        SourceLine source, const char* what, const std::vector<bool>& wanted) {
   ensure_started();
   Linearized out;
   LinearProgram& linear = out.linear;
@@ -30,7 +30,7 @@ Linearized linearize_of(detail::BodyRef f, std::vector<Array> primals,
   linear.active_in = active;
   Trace& here = current_trace();
   JaxprTrace program("linearize", env_for(linear.in_types), linear_options(here));
-  JvpTrace trace(here, &program);
+  JvpTrace trace(here, &program, 0, what, source);
   std::vector<Array> args;
   for (std::size_t i = 0; i < primals.size(); ++i) {
     args.push_back(active[i] ? trace.dual(std::move(primals[i]),
@@ -95,8 +95,8 @@ LinearizedProgram linearize_program(const Jaxpr& jaxpr, const std::vector<bool>&
   TraceScope scope(trace);
   JaxprBody body(jaxpr, {});
   detail::FlatTree result;
-  Linearized made =
-      linearize_of(detail::BodyRef(body), std::move(primals), active, result, {}, wanted);
+  Linearized made = linearize_of(detail::BodyRef(body), std::move(primals), active, result, {},
+                                 "linearize", wanted);
   LinearizedProgram out;
   out.linear = made.linear.jaxpr;
   out.active_out = made.linear.active_out;

@@ -27,11 +27,13 @@ struct Linearized {
   std::vector<Array> outs;
   LinearProgram linear;
 };
-// `result` gets the structure of what f returns; its leaves are moved out. `wanted`: results that
-// have a tangent in any case, zeros; none where it is empty.
+// `result` gets the structure of what f returns; its leaves are moved out. what: the transform as
+// its user called it ("grad"), for errors; the string lives for ever. `wanted`: results that have a
+// tangent in any case, zeros; none where it is empty.
 Linearized linearize_of(detail::BodyRef f, std::vector<Array> primals,
                         const std::vector<bool>& active, detail::FlatTree& result,
-                        SourceLine source, const std::vector<bool>& wanted = {});
+                        SourceLine source, const char* what = "linearize",
+                        const std::vector<bool>& wanted = {});
 
 // A program as two: primal: binders -> (results, residuals); linear: (residuals, tangents of the
 // active operands) -> tangents of the active results. What they capture comes first, as consts.

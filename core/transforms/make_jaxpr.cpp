@@ -9,8 +9,9 @@
 
 namespace shmap {
 
-JaxprTrace::JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options)
-    : Trace(name), env_(env), options_(options) {}
+JaxprTrace::JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options,
+                       SourceLine made)
+    : Trace(name, made), env_(env), options_(options) {}
 
 Array JaxprTrace::tracer(const VarRef& var) {
   return Array::first(new TracerNode(var->type, id(), var));
@@ -21,14 +22,21 @@ Array JaxprTrace::argument(const ShapedArray& type) {
   const AxisSet& axes = type.axes();
   arguments_.push_back(make_ref<const Var>(
       axes.empty() || !env_ ? type : type.with_axes(AxisSet(env_, axes.mask_in(*env_)))));
-  return tracer(arguments_.back());
+  Array x = tracer(arguments_.back());
+  node_of(x)->origin.op = kArgument;
+  return x;
 }
 
 Atom JaxprTrace::atom(const Array& x, const char* what, SourceLine source) {
   const Node& node = checked_node(x, what, source);
   if (node.trace == id()) return Atom(static_cast<const TracerNode&>(node).var);
   if (node.kind == NodeKind::literal) return Atom(x);
-  if (node.trace != 0 && !is_staged(x) && !is_active(node.trace)) throw_escaped(node, what, source);
+  if (node.trace != 0 && !is_staged(x)) {
+    if (!is_active(node.trace)) throw_escaped(node, what, source);
+    // A trace that began after this one works on values of this one, never the other way round, but
+    // where a rule of the user's closes over such a value.
+    if (ClosedFunction::is_running() && node.trace > id()) throw_escaped(node, what, source);
+  }
   const auto [it, fresh] = constant_of_.try_emplace(x.node(), constants_.size());
   if (fresh) constants_.push_back({x, make_ref<const Var>(node.type)});
   return Atom(constants_[it->second].var);
@@ -95,7 +103,7 @@ void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const 
   try {
     infer_types(primitive, in_types.span(), params, env_, out_types.span());
   } catch (const ValueError& e) {
-    throw ValueError(e.what() + at_line(source));
+    throw ValueError(e.what() + captured_text(in) + at_line(source));
   } catch (const TypeError& e) {
     throw TypeError(e.what() + at_line(source));
   }
@@ -104,6 +112,7 @@ void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const 
   for (std::size_t o = 0; o < out.size(); ++o) {
     eqn.out.push_back(make_ref<const Var>(out_types[o]));
     out[o] = tracer(eqn.out.back());
+    node_of(out[o])->origin = {primitive.name, source};
   }
   eqns_.push_back(std::move(eqn));
 }

@@ -40,7 +40,9 @@ struct Traced {
 class JaxprTrace final : public Trace {
  public:
   // env: the mesh axes in scope; null outside of every shard_map.
-  JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options = {});
+  // made: as of a Trace.
+  JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options = {},
+             SourceLine made = {});
 
   // A new argument of the program.
   Array argument(const ShapedArray& type);

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/array/sharding.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "core/ir/divergence.h"
@@ -32,13 +33,14 @@ std::string other_devices(const std::string& what, const Array& x, const detail:
   for (const Device& d : mesh->devices().values()) ours.insert(d.id());
   if (theirs == ours) return {};
   return what + " of type " + to_string(node_of(x)->type) + " is placed on " +
-         to_string(Mesh(stored->mesh)) + " with " + std::to_string(theirs.size()) +
-         " devices, and the function is mapped over " + to_string(Mesh(mesh)) + " with " +
-         std::to_string(ours.size()) + " other devices: bring it there with device_put";
+         describe_mesh(*stored->mesh) + ", and the function is mapped over " +
+         describe_mesh(*mesh) + " (" + mesh_difference(*stored->mesh, *mesh) +
+         "): bring the array there with device_put(x, NamedSharding(mesh, spec))";
 }
 
-PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options)
-    : Trace("shard_map"), mesh_(mesh), options_(options) {}
+PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options,
+                               SourceLine made)
+    : Trace("shard_map", made), mesh_(mesh), options_(options) {}
 
 Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,
                             SourceLine source) {
@@ -49,13 +51,16 @@ Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std:
   const ShapedArray& t = node.type;
   const ShapedArray block(sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
                           AxisSet(mesh_->env(), sharding->mentioned()));
-  return relabel(node, block, nullptr, id(), true);
+  Array entered = relabel(node, block, nullptr, id(), true);
+  node_of(entered)->origin.op = kArgument;
+  return entered;
 }
 
 Array PerDeviceTrace::close_over(const Array& x, SourceLine source) {
   const auto it = closed_.find(x.node());
   if (it != closed_.end()) return it->second.block;
   Array block = enter(x, mesh_->replicated(), "a value that the body closes over", source);
+  node_of(block)->origin.op = kCaptured;
   closed_.emplace(x.node(), Closed{x, block});
   return block;
 }
@@ -81,7 +86,7 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   try {
     infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());
   } catch (const ValueError& e) {
-    throw ValueError(e.what() + at_line(source));
+    throw ValueError(e.what() + captured_text(in) + at_line(source));
   } catch (const TypeError& e) {
     throw TypeError(e.what() + at_line(source));
   }
@@ -91,6 +96,7 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
     StoredNode* node = StoredNode::make(out_types[o], mesh_, mesh_->local_count());
     node->trace = id();
     node->committed = true;
+    node->origin = {primitive.name, source};
     out[o] = Array::first(node);
     results[o] = node;
   }

@@ -23,7 +23,8 @@ std::string other_devices(const std::string& what, const Array& x, const detail:
 
 class PerDeviceTrace : public Trace {
  public:
-  PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options);
+  // made: as of a Trace.
+  PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options, SourceLine made = {});
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
                std::span<Array> out, SourceLine source) override;

@@ -24,7 +24,7 @@ Traced trace_function(const char* name, std::span<const ShapedArray> types, deta
                       detail::FlatTree& result, StagingOptions options, SourceLine source) {
   ensure_started();
   check_nesting(name, source);
-  JaxprTrace trace(name, env_for(types), options);
+  JaxprTrace trace(name, env_for(types), options, source);
   std::vector<Array> arguments;
   for (const ShapedArray& t : types) arguments.push_back(trace.argument(t));
   TraceScope scope(trace);

@@ -83,7 +83,7 @@ int checked_axis(const VmapInfo& info, const LeafAxis& given, int rank, const st
   if (dim >= -rank && dim < rank) return dim < 0 ? dim + rank : dim;
   fail(info, what + " (" + given.path + " = " + std::to_string(dim) +
                  "): the axis is out of range" +
-                 (rank == 0 ? ": a scalar has no dims; give it none, and it is the same for all"
+                 (rank == 0 ? ": a scalar has no dims; give it none, as it has no batch dim"
                             : ": wanted one from " + std::to_string(-rank) + " to " +
                                   std::to_string(rank - 1)));
 }
@@ -98,7 +98,7 @@ std::int64_t common_size(const VmapInfo& info, const std::vector<std::string>& p
     const ShapedArray& type = node_of(args.values[i])->type;
     sizes += "\n  * " + paths[i] + " of type " + to_string(type);
     if (args.dims[i] < 0) {
-      sizes += " is the same for all";
+      sizes += " has no batch dim";
       continue;
     }
     const std::int64_t here = type.dims()[static_cast<std::size_t>(args.dims[i])];
@@ -108,14 +108,14 @@ std::int64_t common_size(const VmapInfo& info, const std::vector<std::string>& p
   }
   if (size < 0) {
     fail(info, "in_axes = " + to_string(info.in_axes) +
-                   " maps no argument, so that it is not known how many there are: give one of "
-                   "them an axis, or call the function without vmap" +
+                   " gives no argument a batch dim, so that the batch size is not known: give one "
+                   "of them an axis, or call the function without vmap" +
                    sizes);
   }
   if (!equal) {
     fail(info,
-         "the mapped axes have unequal sizes: wanted one size for all; give another axis, or "
-         "none for what is the same for all:" +
+         "the batch dims of the arguments have different sizes, and one size is wanted; give "
+         "another axis, or none for an argument that has no batch dim:" +
              sizes);
   }
   return size;
@@ -158,14 +158,15 @@ std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef b
     const int dim = made.dims[o];
     const auto what = [&](int rank) {
       const std::string path = leaf_paths(result.node, "the result")[o];
-      return path + ", which has " + std::to_string(rank) + " dims with the mapped one";
+      return path + ", which has " + std::to_string(rank) + " dims with the batch dim";
     };
     if (out[o].axis->kind() == InAxes::absent) {
       if (dim < 0) continue;
-      fail(info, leaf_paths(result.node, "the result")[o] + " (" + out[o].path +
-                     " = none) is not the same for all: it depends on a mapped argument; give it "
-                     "the axis along which its " +
-                     std::to_string(size) + " values are to be put together");
+      fail(info,
+           leaf_paths(result.node, "the result")[o] + " (" + out[o].path +
+               " = none) has a batch dim, since it depends on a batched argument: give it the "
+               "axis where its batch dim, of size " +
+               std::to_string(size) + ", goes");
     }
     const int rank = node_of(x)->type.rank() + (dim < 0 ? 1 : 0);
     const int at = checked_axis(info, out[o], rank, what(rank));

@@ -3,8 +3,8 @@
 // thread-safe as a shared_ptr is.
 //
 // Shapes and types come back by value, so that `for (auto d : (x + 1).shape())` is safe.
-// Calls that read elements (to_vector, item, operator bool, printing) wait for the value; nothing
-// else blocks.
+// Calls that read elements (to_vector, item, operator bool, printing) and block_until_ready wait
+// for the value; the others do not.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -40,8 +40,8 @@ struct NodeBase {
   mutable std::atomic<std::int32_t> refs{0};
 };
 Array literal(DType dtype, const void* value);  // a weakly typed host scalar
-void host_copy(const Array& x, DType wanted, void* out, std::int64_t count);
-void item_copy(const Array& x, DType wanted, void* out);
+void host_copy(const Array& x, DType wanted, void* out, std::int64_t count, SourceLine source);
+void item_copy(const Array& x, DType wanted, void* out, SourceLine source);
 void destroy(NodeBase* node) noexcept;
 template <class T>
 constexpr void no_assignment_to_elements() {
@@ -80,24 +80,28 @@ class Array {
   }
   ~Array() { reset(); }
 
-  Shape shape() const;
-  int ndim() const;
-  std::int64_t size() const;
-  DType dtype() const;
-  std::int64_t nbytes() const;
-  ShapedArray type() const;
-  std::vector<std::string> vma() const;  // the mesh axes over which it may vary, in mesh order
-  NamedSharding sharding() const;        // of a concrete array placed on a mesh
-  bool is_fully_addressable() const;
-  std::vector<Shard> addressable_shards() const;
+  // ValueError, all of them: an empty array, never assigned or moved from. `source`, here and
+  // below, is the caller's line, for errors: nobody passes it.
+  Shape shape(SourceLine source = SourceLine::current()) const;
+  int ndim(SourceLine source = SourceLine::current()) const;
+  std::int64_t size(SourceLine source = SourceLine::current()) const;
+  DType dtype(SourceLine source = SourceLine::current()) const;
+  std::int64_t nbytes(SourceLine source = SourceLine::current()) const;
+  ShapedArray type(SourceLine source = SourceLine::current()) const;
+  // The mesh axes over which it may vary, in mesh order.
+  std::vector<std::string> vma(SourceLine source = SourceLine::current()) const;
+  // Of a concrete array placed on a mesh; TypeError for blocks and traced values.
+  NamedSharding sharding(SourceLine source = SourceLine::current()) const;
+  bool is_fully_addressable(SourceLine source = SourceLine::current()) const;
+  std::vector<Shard> addressable_shards(SourceLine source = SourceLine::current()) const;
   // A row-major host copy. The element type must be the dtype's own, else a TypeError; fully
   // addressable arrays only.
   template <class T>
-  std::vector<T> to_vector() const;
+  std::vector<T> to_vector(SourceLine source = SourceLine::current()) const;
   // The value of an array of size 1 that is the same on every device.
   template <class T>
-  T item() const;
-  const Array& block_until_ready() const;
+  T item(SourceLine source = SourceLine::current()) const;
+  const Array& block_until_ready(SourceLine source = SourceLine::current()) const;
   explicit operator bool() const;  // host `if`: as item(), compared with zero
 
   Array operator[](const Index& index) const;
@@ -229,23 +233,25 @@ class Index {
 };
 
 template <class T>
-std::vector<T> Array::to_vector() const {
+std::vector<T> Array::to_vector(SourceLine source) const {
   if constexpr (std::same_as<T, bool>) {
     static_assert(sizeof(bool) == 1);
-    std::vector<unsigned char> bytes(static_cast<std::size_t>(size()));
-    detail::host_copy(*this, DType::bool_, bytes.data(), static_cast<std::int64_t>(bytes.size()));
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(size(source)));
+    detail::host_copy(*this, DType::bool_, bytes.data(), static_cast<std::int64_t>(bytes.size()),
+                      source);
     return std::vector<bool>(bytes.begin(), bytes.end());
   } else {
-    std::vector<T> out(static_cast<std::size_t>(size()));
-    detail::host_copy(*this, dtype_of<T>, out.data(), static_cast<std::int64_t>(out.size()));
+    std::vector<T> out(static_cast<std::size_t>(size(source)));
+    detail::host_copy(*this, dtype_of<T>, out.data(), static_cast<std::int64_t>(out.size()),
+                      source);
     return out;
   }
 }
 
 template <class T>
-T Array::item() const {
+T Array::item(SourceLine source) const {
   T out;
-  detail::item_copy(*this, dtype_of<T>, &out);
+  detail::item_copy(*this, dtype_of<T>, &out, source);
   return out;
 }
 

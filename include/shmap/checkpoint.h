@@ -1,9 +1,9 @@
-// checkpoint: a function whose derivative computes it again, instead of keeping what it computed
-// (jax.checkpoint): the inputs are saved and nothing else, collectives' results neither, which are
-// communicated again.
+// checkpoint: a function whose derivative computes the function again, instead of keeping what it
+// computed (jax.checkpoint). Only the inputs are saved; the results of collectives are not, so that
+// these communicate again.
 //
-// Where nothing is differentiated or traced, the function is called as it is. Else it is traced: a
-// value asked for inside (item, host `if`) is a TypeError there, also under an eager grad.
+// Where nothing is differentiated or traced, the function is called as it is. Otherwise it is
+// traced: a value asked for inside (item, host `if`) is a TypeError, also under an eager grad.
 #pragma once
 #include <type_traits>
 #include <utility>

@@ -61,7 +61,7 @@ struct Format {
 };
 
 // Writes a line to standard output. In a shard_map body, where an array varies over devices, a line
-// for each local device, labelled with its mesh position; under vmap, a line for each of the many.
+// for each local device, labelled with its mesh position; under vmap, a line for each example.
 // ValueError where the number of {} is not the number of arguments.
 template <class... A>
 void print(Format format, const A&... arguments) {

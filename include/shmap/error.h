@@ -1,8 +1,9 @@
 // The errors of the library: one base and a kind for each thing that a caller can react to.
 //
-// Every message says what was given, what was wanted, which argument, axis or spec, and how to mend
-// it; where the caller's line is known it is the message's last line. Nothing in the library
-// aborts.
+// A message says what was given, what was wanted, which argument, axis or spec, and how to mend it.
+// Its last lines say where: the operation that gave a value, the transform that is at work ("in the
+// jit made at f.cpp:36"), and, last, the line of the call, as far as these are known. Errors of
+// tasks that ran later name the operation and its line. The library never aborts the process.
 #pragma once
 #include <stdexcept>
 #include <string>

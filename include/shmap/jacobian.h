@@ -30,7 +30,8 @@ namespace detail {
 template <class Y, class X>
 struct jac {
   static_assert(std::same_as<X, Array>,
-                "a struct of arrays has no Jacobian type but with respect to one Array");
+                "the function returns a struct: its Jacobian can be taken only with respect to an "
+                "argument that is a single Array");
   using type = Y;
 };
 template <class Y, class X>

@@ -6,9 +6,9 @@
 // calls. A function keeps SHMAP_JIT_CACHE programs (256), those that were called last. An argument
 // passed as an rvalue is donated.
 //
-// A value asked for while tracing (item, to_vector, host `if`) is a TypeError that names the op;
-// printing with << gives its type. What the function throws comes out, and nothing is kept of that
-// trace.
+// A value asked for while tracing (item, to_vector, host `if`) is a TypeError that names the
+// operation which would give the value, its line, and the line of this jit; printing with << gives
+// the value's type. What the function throws comes out, and nothing is kept of that trace.
 #pragma once
 #include <memory>
 #include <string>

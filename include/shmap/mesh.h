@@ -19,18 +19,22 @@ namespace shmap {
 
 namespace detail {
 class MeshImpl;
-void check_nd_array(std::size_t values, const Shape& shape);
+void check_nd_array(std::size_t values, const Shape& shape, SourceLine source);
 }  // namespace detail
 
 // A row-major n-dimensional array of host values: devices in their places.
 template <class T>
 class NdArray {
  public:
-  NdArray(std::vector<T> values, Shape shape) : values_(std::move(values)), shape_(shape) {
-    detail::check_nd_array(values_.size(), shape_);
+  // ValueError where the values are not as many as the shape has places.
+  NdArray(std::vector<T> values, Shape shape, SourceLine source = SourceLine::current())
+      : values_(std::move(values)), shape_(shape) {
+    detail::check_nd_array(values_.size(), shape_, source);
   }
   const Shape& shape() const { return shape_; }
-  NdArray reshape(Shape shape) const { return NdArray(values_, shape); }
+  NdArray reshape(Shape shape, SourceLine source = SourceLine::current()) const {
+    return NdArray(values_, shape, source);
+  }
   const std::vector<T>& values() const { return values_; }
   friend bool operator==(const NdArray&, const NdArray&) = default;
 
@@ -42,9 +46,10 @@ class NdArray {
 // Axes and sizes without devices: trace, check and analyse at any size.
 class AbstractMesh {
  public:
-  AbstractMesh(Shape axis_sizes, Axes axis_names);
+  AbstractMesh(Shape axis_sizes, Axes axis_names, SourceLine source = SourceLine::current());
   const std::vector<std::string>& axis_names() const { return env_->names; }
-  int axis_size(std::string_view name) const;
+  // ValueError where there is no such axis.
+  int axis_size(std::string_view name, SourceLine source = SourceLine::current()) const;
   Shape axis_sizes() const { return Shape(env_->sizes); }
   std::int64_t size() const;
   friend bool operator==(const AbstractMesh& a, const AbstractMesh& b) { return a.env_ == b.env_; }
@@ -57,9 +62,10 @@ class AbstractMesh {
 class Mesh {
  public:
   // ValueError: as many names as dims, distinct and not empty; every axis ≥ 1; no device twice.
-  Mesh(NdArray<Device> devices, Axes axis_names);
+  Mesh(NdArray<Device> devices, Axes axis_names, SourceLine source = SourceLine::current());
   const std::vector<std::string>& axis_names() const;
-  int axis_size(std::string_view name) const;
+  // ValueError where there is no such axis.
+  int axis_size(std::string_view name, SourceLine source = SourceLine::current()) const;
   Shape axis_sizes() const;
   std::int64_t size() const;
   const NdArray<Device>& devices() const;
@@ -75,7 +81,8 @@ class Mesh {
 std::string to_string(const Mesh& mesh);  // "Mesh('i': 4, 'j': 2)"
 
 // The first product(axis_sizes) of `devices` (of all devices where none are given), in order.
-Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> devices = {});
+Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> devices = {},
+               SourceLine source = SourceLine::current());
 
 // What shard_map takes: either.
 class AnyMesh {

@@ -77,6 +77,8 @@ Array full_like(Operand x, Operand value);
 // ---- placement
 Array device_put(Array x, NamedSharding sharding, SourceLine source = SourceLine::current());
 Array device_put(Array x, Device device, SourceLine source = SourceLine::current());
+// The whole array, replicated over its mesh, so that every process can read it. A collective of all
+// processes.
 Array process_allgather(const Array& x);
 
 // ---- elementwise

@@ -105,7 +105,7 @@ std::string to_string(const Specs& specs);
 class NamedSharding {
  public:
   // ValueError where the spec names an axis that the mesh has not, or one axis twice.
-  NamedSharding(Mesh mesh, PartitionSpec spec);
+  NamedSharding(Mesh mesh, PartitionSpec spec, SourceLine source = SourceLine::current());
   const Mesh& mesh() const { return mesh_; }
   const PartitionSpec& spec() const { return spec_; }
   // The same mesh, and specs that split alike (P("i") and P("i", none) are equal).
@@ -135,14 +135,24 @@ class AxisRules {
     Value value;
   };
   AxisRules(std::initializer_list<Rule> rules);
+  // The first logical name of a call, with the caller's line. Made implicitly.
+  struct First {
+    template <std::convertible_to<PartitionSpec::Entry> E>
+    First(const E& name, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+        : entry(name), source{file, line} {}
+    PartitionSpec::Entry entry;
+    SourceLine source;
+  };
+  // ValueError where there is no rule for a name.
+  PartitionSpec operator()() const { return PartitionSpec(); }
   template <class... E>
   requires(std::convertible_to<const E&, PartitionSpec::Entry>&&...) PartitionSpec operator()(
-      const E&... logical) const {
-    return resolve({PartitionSpec::Entry(logical)...});
+      const First& first, const E&... logical) const {
+    return resolve({first.entry, PartitionSpec::Entry(logical)...}, first.source);
   }
 
  private:
-  PartitionSpec resolve(const std::vector<PartitionSpec::Entry>& logical) const;
+  PartitionSpec resolve(const std::vector<PartitionSpec::Entry>& logical, SourceLine source) const;
   std::vector<Rule> rules_;
 };
 

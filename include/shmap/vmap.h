@@ -1,11 +1,11 @@
-// vmap: a function of one, on many at a time (jax.vmap). The function is called once and sees one
-// of the many: shapes without the mapped dim. Ops run on all of them together; so a loop over them
-// and vmap give the same values, and vmap makes one product of matrices where the loop makes many
-// of vectors.
+// vmap: a function of one example, applied to a batch of them (jax.vmap). The function is called
+// once, and sees one example: shapes without the batch dim. Each op runs on the whole batch; so a
+// loop over the examples and vmap give the same values, and vmap makes one product of matrices
+// where the loop makes many products of a matrix and a vector.
 //
-// Called eagerly, ops run at once; a value that stands for many has no value that the host could
-// read (item, host `if`: TypeError), and debug::print writes a line for each of them. vmap nests,
-// and goes with jit, make_jaxpr, shard_map bodies and derivatives in any order.
+// Called eagerly, ops run at once. A batched value has no single value that the host could read
+// (item, host `if`: TypeError), and debug::print writes a line for each example. vmap nests, and
+// goes with jit, make_jaxpr, shard_map bodies and derivatives in any order.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -18,10 +18,10 @@
 
 namespace shmap {
 
-// Which dim of each array is mapped: an int (a negative one counts from the end), none (the array
-// is the same for all), or a list of these: an entry an argument, or one for each part of a tree,
-// whose parts are the elements of containers, the fields of structs, and the values of maps in the
-// order of their keys. An entry stands for all arrays of the part that it meets.
+// Which dim of each array is the batch dim: an int (a negative one counts from the end), none (the
+// array is the same for the whole batch), or a list of these: an entry an argument, or one for each
+// part of a tree, whose parts are the elements of containers, the fields of structs, and the values
+// of maps in the order of their keys. An entry stands for all arrays of its part.
 class InAxes {
  public:
   enum Kind : std::uint8_t { axis, absent, list };
@@ -74,10 +74,11 @@ class Vmapped {
 
 }  // namespace detail
 
-// in_axes: which dims of the arguments are taken apart; all have one size. At least one is mapped.
-// out_axes: at which dims of the results the many are put together, which mirrors what f returns;
-// none: it is one, and the same for all (a ValueError where it is not). A result that is one is
-// repeated where its out_axes is an int. ValueErrors name the argument, its type and its axis.
+// in_axes: the batch dims of the arguments, which all have one size; at least one argument has one.
+// out_axes: where the results' batch dims go; it mirrors what f returns. none: the result has no
+// batch dim, and is the same for the whole batch (a ValueError where it is not). A result that is
+// the same for the whole batch is repeated where its out_axes is an int. ValueErrors name the
+// argument, its type and its axis.
 template <class F>
 detail::Vmapped<std::decay_t<F>> vmap(F&& f, InAxes in_axes = 0, InAxes out_axes = 0,
                                       SourceLine source = SourceLine::current()) {

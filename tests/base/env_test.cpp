@@ -10,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "core/base/nearest_name.h"
 #include "shmap/error.h"
 
 namespace shmap::env {
@@ -180,6 +181,22 @@ TEST_F(EnvTest, AnUnknownNameIsAnErrorWithTheNearest) {
   set("SHMAP_TEST_SOMETHING", "x");  // not the library's
   set("SHMAPLE", "x");
   EXPECT_NO_THROW(check());
+}
+
+TEST(DidYouMean, NamesWhatResembles) {
+  const std::vector<std::string> axes = {"rows", "cols", "data_parallel", "i"};
+  EXPECT_EQ(did_you_mean("row", axes), " (did you mean 'rows'?)");
+  EXPECT_EQ(did_you_mean("rosw", axes), " (did you mean 'rows'?)");
+  EXPECT_EQ(did_you_mean("COLS", axes), " (did you mean 'cols'?)");
+  EXPECT_EQ(did_you_mean("data", axes), " (did you mean 'data_parallel'?)");
+  EXPECT_EQ(did_you_mean("I", axes), " (did you mean 'i'?)");
+  EXPECT_EQ(did_you_mean("j", axes), "");
+  EXPECT_EQ(did_you_mean("heads", axes), "");
+  EXPECT_EQ(did_you_mean("", axes), "");
+  EXPECT_EQ(did_you_mean("x", {}), "");
+  EXPECT_EQ(did_you_mean(std::string(100'000, 'r'), axes), "");
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3);
+  EXPECT_EQ(edit_distance("", "abc"), 3);
 }
 
 TEST_F(EnvTest, AHostileValueIsCutAndCleaned) {

@@ -98,19 +98,25 @@ TEST(CollectiveErrors, DimsThatCannotBeCut) {
       in_body([](A x) {
         return psum_scatter(x, {"j", "i"}, {.scatter_dimension = 1, .tiled = true});
       }),
-      {"psum_scatter: dim 1", "f32[2,6]{i,j}", "6 elements", "divisible",
-       "8 ranks over mesh axes ('j', 'i') of sizes 2, 4", kHere});
+      {"psum_scatter: dim 1", "f32[2,6]{i,j}", "6 elements", "cut evenly",
+       "8 ranks over mesh axes ('j', 'i') of sizes 2, 4", "a multiple of 8", kHere});
   expect_error<ValueError>(
       in_body([](A x) { return psum_scatter(x, "i", {.scatter_dimension = 1}); }),
-      {"psum_scatter: dim 1", "6 elements", "untiled", "4 ranks over mesh axis 'i'", kHere});
+      {"psum_scatter: dim 1", "6 elements", "one element is wanted for each",
+       "4 ranks over mesh axis 'i'", "{.tiled = true} takes a multiple of 4", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) { return psum_scatter(x, "j", {.scatter_dimension = 1}); }),
+      {"psum_scatter: dim 1", "6 elements", "2 ranks over mesh axis 'j'",
+       "Probably {.tiled = true} is meant", "2 parts of 3", kHere});
   expect_error<ValueError>(
       in_body([](A x) { return pscatter(psum(x, "i"), "i", {.tiled = true}); }),
-      {"pscatter: dim 0", "2 elements", "divisible", "4 ranks over mesh axis 'i'", kHere});
+      {"pscatter: dim 0", "2 elements", "cut evenly", "4 ranks over mesh axis 'i'", kHere});
   expect_error<ValueError>(in_body([](A x) { return all_to_all(x, "i", 1, 0, {.tiled = true}); }),
-                           {"all_to_all: split_axis 1", "f32[2,6]{i,j}", "6 elements", "divisible",
+                           {"all_to_all: split_axis 1", "f32[2,6]{i,j}", "6 elements", "cut evenly",
                             "4 ranks over mesh axis 'i'", kHere});
-  expect_error<ValueError>(in_body([](A x) { return all_to_all(x, "i", 0, 1); }),
-                           {"all_to_all: split_axis 0", "2 elements", "untiled", "4 ranks", kHere});
+  expect_error<ValueError>(
+      in_body([](A x) { return all_to_all(x, "i", 0, 1); }),
+      {"all_to_all: split_axis 0", "2 elements", "one element is wanted", "4 ranks", kHere});
   expect_error<ValueError>(
       in_body([](A x) {
         return psum_scatter(x, "i", {.tiled = true, .axis_index_groups = {{0, 1, 2, 3}}});

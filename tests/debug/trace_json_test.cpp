@@ -30,8 +30,9 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kBegin = 400857, kDuration = 1500;
 
 TEST(TraceJson, Spans) {
-  EXPECT_EQ(trace_span(1, 0, "add", kBegin, kDuration, 64),
-            R"({"ph":"X","pid":1,"tid":0,"name":"add","ts":400.857,"dur":1.500,"args":{"bytes":64}})");
+  EXPECT_EQ(
+      trace_span(1, 0, "add", kBegin, kDuration, 64),
+      R"({"ph":"X","pid":1,"tid":0,"name":"add","ts":400.857,"dur":1.500,"args":{"bytes":64}})");
   EXPECT_EQ(trace_span(0, 0, "scope", -kBegin, 0),
             R"({"ph":"X","pid":0,"tid":0,"name":"scope","ts":-400.857,"dur":0.000})");
   EXPECT_EQ(trace_process_name(2, "CpuDevice(id=1)"),
@@ -102,8 +103,9 @@ class TraceFile : public testing::Test {
 };
 
 void work() {
-  const named_scope outer("gr\xf6\xdf"
-                          "er \"quoted\"");
+  const named_scope outer(
+      "gr\xf6\xdf"
+      "er \"quoted\"");
   const Mesh mesh = make_mesh({8}, "i");
   const auto f = shard_map([](Array x) { return psum(x * 2.f, "i"); }, mesh, {P("i")}, P());
   for (int k = 0; k < 3; ++k) f(arange(64) + 0.5f).block_until_ready();

@@ -20,8 +20,9 @@ namespace {
 struct Tally {
   long long accepted = 0, refused = 0, not_tried = 0;
   ~Tally() {
-    std::printf("%lld tensors accepted, %lld refused, %lld not tried: they reach past their memory\n",
-                accepted, refused, not_tried);
+    std::printf(
+        "%lld tensors accepted, %lld refused, %lld not tried: they reach past their memory\n",
+        accepted, refused, not_tried);
   }
 };
 Tally tally;
@@ -236,9 +237,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::int64_t> at;
   // A tensor that describes itself well and reaches past its memory cannot be told from a good one.
   if (!places(d, at)) {
-    const bool refused = d.null_data || d.ndim < 0 || d.ndim > 100 || d.null_shape ||
-                         std::any_of(d.shape.begin(), d.shape.end(),
-                                     [](std::int64_t e) { return e < 0; });
+    const bool refused =
+        d.null_data || d.ndim < 0 || d.ndim > 100 || d.null_shape ||
+        std::any_of(d.shape.begin(), d.shape.end(), [](std::int64_t e) { return e < 0; });
     if (!refused) {
       ++tally.not_tried;
       return 0;
@@ -246,9 +247,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     at.clear();
   }
   if (d.versioned) {
-    import<DLManagedTensorVersioned>(d, at);
+    import <DLManagedTensorVersioned>(d, at);
   } else {
-    import<DLManagedTensor>(d, at);
+    import <DLManagedTensor>(d, at);
   }
   return 0;
 }

@@ -135,9 +135,34 @@ std::vector<std::string> seeds() {
 }
 
 std::vector<std::string> dictionary() {
-  return {"->", ",", "...", "i", "j", "k", "ij", "jk", "->ij", ".", "..", "-", ">", " ",
-          "A",  "z", "\xff", "\n", "1", "@", "[", "iii", "abcdefghijklmnopq", ",,", "\x01",
-          "\x02", "\x03", std::string("\0", 1)};
+  return {"->",
+          ",",
+          "...",
+          "i",
+          "j",
+          "k",
+          "ij",
+          "jk",
+          "->ij",
+          ".",
+          "..",
+          "-",
+          ">",
+          " ",
+          "A",
+          "z",
+          "\xff",
+          "\n",
+          "1",
+          "@",
+          "[",
+          "iii",
+          "abcdefghijklmnopq",
+          ",,",
+          "\x01",
+          "\x02",
+          "\x03",
+          std::string("\0", 1)};
 }
 
 }  // namespace shmap::fuzz

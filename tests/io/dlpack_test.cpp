@@ -168,12 +168,14 @@ TEST_F(DLPack, DonatedTensorsAreNotOverwritten) {
   const auto f = jit([](Array x) { return x * 2.f + 1.f; });
   expect_not_overwritten([&](DLManagedTensor* t) { return f(from_dlpack(t)); });
   const auto loop = jit([](Array x) {
-    return fori_loop(0, 3, [](Array, Array y) { return y * 2.f; }, x);
+    return fori_loop(
+        0, 3, [](Array, Array y) { return y * 2.f; }, x);
   });
   expect_not_overwritten([&](DLManagedTensor* t) { return loop(from_dlpack(t)); });
   const auto same = jit([](Array x) { return x; });
   expect_not_overwritten([&](DLManagedTensor* t) { return same(from_dlpack(t)) * 3.f; });
-  const auto mapped = shard_map([](Array x) { return x * 2.f; }, make_mesh({8}, "i"), {P("i")}, P("i"));
+  const auto mapped =
+      shard_map([](Array x) { return x * 2.f; }, make_mesh({8}, "i"), {P("i")}, P("i"));
   expect_not_overwritten([&](DLManagedTensor* t) { return mapped(from_dlpack(t)); });
 }
 

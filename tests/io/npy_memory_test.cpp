@@ -52,7 +52,8 @@ class NpyMemory : public testing::Test {
     out << io::make_npy_header(f32, {kRows, kColumns}, fortran_order);
     const std::vector<char> zeros(1 << 20);
     for (std::int64_t left = kBytes; left > 0; left -= static_cast<std::int64_t>(zeros.size()))
-      out.write(zeros.data(), std::min<std::int64_t>(left, static_cast<std::int64_t>(zeros.size())));
+      out.write(zeros.data(),
+                std::min<std::int64_t>(left, static_cast<std::int64_t>(zeros.size())));
   }
 
   // How much more a child's peak is after `run` than when the library had started.
@@ -85,14 +86,12 @@ TEST_F(NpyMemory, ReadingTakesTheFileAndNoCopy) {
     for (const char* devices : {"cpu:8", "cpu:8/8"}) {
       SCOPED_TRACE(std::string(devices) + (fortran_order ? ", columns" : ", rows"));
       const auto nothing = [] {};
-      const std::int64_t whole = taken_by(devices, nothing, [&] {
-        load_npy(path("x.npy")).block_until_ready();
-      });
+      const std::int64_t whole =
+          taken_by(devices, nothing, [&] { load_npy(path("x.npy")).block_until_ready(); });
       EXPECT_GE(whole, kBytes);
       EXPECT_LE(whole, kBytes * (staged ? 2 : 1) + kAllowed);
-      const std::int64_t sharded = taken_by(devices, nothing, [&] {
-        load_npy(path("x.npy"), split()).block_until_ready();
-      });
+      const std::int64_t sharded =
+          taken_by(devices, nothing, [&] { load_npy(path("x.npy"), split()).block_until_ready(); });
       EXPECT_GE(sharded, kBytes);
       EXPECT_LE(sharded, kBytes * (staged ? 9 : 8) / 8 + kAllowed);
     }
@@ -125,14 +124,16 @@ TEST_F(NpyMemory, WritingTakesNoCopy) {
 
 // A file of holes may be as large as one likes.
 TEST_F(NpyMemory, AFileLargerThanTheMemoryIsOutOfMemory) {
-  const std::string header = io::make_npy_header(f32, {std::int64_t{1} << 20, std::int64_t{1} << 20});
+  const std::string header =
+      io::make_npy_header(f32, {std::int64_t{1} << 20, std::int64_t{1} << 20});
   std::ofstream(path("huge.npy"), std::ios::binary) << header;
   std::error_code error;
   fs::resize_file(path("huge.npy"), header.size() + (std::uintmax_t{1} << 42), error);
   if (error) GTEST_SKIP() << "no files of 4 TiB here: " << error.message();
   const ChildResult r = test::in_child({}, [&] {
     zeros({8}).block_until_ready();
-    const rlimit limit = {rlim_t{64} << 30, rlim_t{64} << 30};  // whatever the machine's overcommits
+    const rlimit limit = {rlim_t{64} << 30,
+                          rlim_t{64} << 30};  // whatever the machine's overcommits
     setrlimit(RLIMIT_AS, &limit);
     for (const bool sharded : {false, true}) {
       try {

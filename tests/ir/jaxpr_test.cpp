@@ -169,7 +169,8 @@ TEST(MakeJaxpr, EscapedTracersAndHostReadsAreErrors) {
     escaped = x + 1;
     return x;
   })(ShapedArray({2}, f32));
-  EXPECT_THAT(message_of<TypeError>([&] { escaped + 1; }), HasSubstr("belongs to trace"));
+  EXPECT_THAT(message_of<TypeError>([&] { escaped + 1; }),
+              HasSubstr("made inside a function under make_jaxpr"));
   EXPECT_THAT(
       message_of<TypeError>([] { make_jaxpr([](Array x) { return x.item<float>() * x; })(1.f); }),
       HasSubstr("has no value yet"));

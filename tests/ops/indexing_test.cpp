@@ -165,7 +165,7 @@ TEST(BasicIndex, NamesWhatIsOutOfRange) {
   expect_error<ValueError>([&] { x[range(0, 2, 0)]; }, {"step of 0"});
   expect_error<TypeError>([&] { x[ones({2}, bool_)]; }, {"bool", "where(mask"});
   expect_error<TypeError>([&] { x[ones({2})]; }, {"f32[2]", "integers"});
-  expect_error<ValueError>([&] { zeros({0, 2})[array<int>({0}, {1})]; }, {"no item"});
+  expect_error<ValueError>([&] { zeros({0, 2})[array<int>({0}, {1})]; }, {"no elements"});
   expect_error<ValueError>(
       [&] {
         (x[{array<int>({0, 1}, {2}), array<int>({0, 1, 2}, {3})}]);

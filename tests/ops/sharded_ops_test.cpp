@@ -179,8 +179,8 @@ TEST(ShardedOps, GiveTheValuesOfTheWhole) {
         SCOPED_TRACE("result " + std::to_string(k));
         ASSERT_EQ(got[k].type(), want[k].type());
         std::vector<std::byte> a(static_cast<std::size_t>(got[k].nbytes())), b(a.size());
-        detail::host_copy(got[k], got[k].dtype(), a.data(), got[k].size());
-        detail::host_copy(want[k], want[k].dtype(), b.data(), want[k].size());
+        detail::host_copy(got[k], got[k].dtype(), a.data(), got[k].size(), {});
+        detail::host_copy(want[k], want[k].dtype(), b.data(), want[k].size(), {});
         ASSERT_EQ(a, b);
       }
     }

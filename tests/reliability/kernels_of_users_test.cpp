@@ -32,11 +32,10 @@ constexpr std::int64_t kSizes[] = {64, std::int64_t{1} << 22};
 
 Array with_kernel(const Array& x, std::function<void()> run) {
   extend::Primitive p("users_op");
-  p.def_abstract_eval([](ShapedArray a) { return a; })
-      .def_cpu_kernel([run](const KernelArgs& k) {
-        run();
-        std::memset(k.out[0], 0, static_cast<std::size_t>(k.in_types[0].nbytes()));
-      });
+  p.def_abstract_eval([](ShapedArray a) { return a; }).def_cpu_kernel([run](const KernelArgs& k) {
+    run();
+    std::memset(k.out[0], 0, static_cast<std::size_t>(k.in_types[0].nbytes()));
+  });
   return p.bind(x);
 }
 
@@ -74,9 +73,8 @@ TEST(KernelOfUsers, ThatWaitsIsAnErrorAndNoDeadlock) {
               alarm(20);
               static const Array other = arange(size) + 0.f;
               jit(twice)(other).block_until_ready();
-              const std::string text = error_of([&] {
-                with_kernel(other, [&] { c.wait(other); }).block_until_ready();
-              });
+              const std::string text =
+                  error_of([&] { with_kernel(other, [&] { c.wait(other); }).block_until_ready(); });
               // What failed has held nothing up: the next call is right.
               std::printf("%s\n%g", text.c_str(),
                           static_cast<double>(sum(ones({8}) + 1.f).item<float>()));
@@ -176,8 +174,9 @@ TEST(KernelOfUsers, ThatKeepsItsCallerIsNamed) {
     environment.push_back({"SHMAP_EXECUTOR", executor});
     const ChildResult r = in_child(environment, [] {
       const Array x = arange(64) + 0.f;
-      with_kernel(x, [] { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); })
-          .block_until_ready();
+      with_kernel(x, [] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+      }).block_until_ready();
       std::printf("done");
     });
     SCOPED_TRACE(executor);
@@ -198,8 +197,9 @@ TEST(KernelOfUsers, ThatEndsInTimeIsNotSpokenOf) {
     const ChildResult r = in_child(environment, [] {
       for (int i = 0; i < 200; ++i) {
         const Array x = arange(kSizes[i % 50 == 0]) + 0.f;
-        with_kernel(x, [] { std::this_thread::sleep_for(std::chrono::milliseconds(5)); })
-            .block_until_ready();
+        with_kernel(x, [] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        }).block_until_ready();
       }
       std::printf("done");
     });

@@ -247,8 +247,8 @@ TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
             sum(x) > 3.f, [](Array a) { return psum(a, "i"); }, [](Array a) { return a; }, x);
       },
       mesh_i(), P("i"), P("i"));
-  const auto want = {"psum over 'i' inside a cond that is decided by a value which varies over 'i'",
-                     "Move it out of the cond", "psum, pmax, all_gather_invariant",
+  const auto want = {"psum over 'i' inside a cond whose condition varies over 'i'",
+                     "Move the collective out of the cond", "psum, pmax, all_gather_invariant",
                      "control_flow_in_body_test.cpp"};
   expect_error<CollectiveError>([&] { branch(arange(8) * 1.f); }, want);
   expect_error<CollectiveError>([&] { make_jaxpr(branch)(arange(8) * 1.f); }, want);
@@ -258,8 +258,7 @@ TEST(InABody, CollectivesAreRefusedWhereDevicesPart) {
                           [](Array c) { return c + psum(c, "i"); }, x);
       },
       mesh_i(), P("i"), P("i"));
-  const auto in_loop = {
-      "psum over 'i' inside a while_loop that is decided by a value which varies"};
+  const auto in_loop = {"psum over 'i' inside a while_loop whose condition varies"};
   expect_error<CollectiveError>([&] { loop(arange(8) * 1.f); }, in_loop);
   expect_error<CollectiveError>([&] { make_jaxpr(loop)(arange(8) * 1.f); }, in_loop);
   // Under a predicate that is the same everywhere all of them meet.

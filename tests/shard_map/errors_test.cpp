@@ -135,6 +135,48 @@ TEST(OutputErrors, RankTooSmall) {
   expect_error<ValueError>([&] { scalar(); }, {"out_specs['hi']", "length 1", "rank 0"});
 }
 
+// Untiled, these leave out the dim that they cut: the message says so where a dim is missing.
+TEST(OutputErrors, ADimThatAnUntiledCollectiveTook) {
+  const auto f = shard_map([](Array x) { return psum_scatter(x, "i"); }, mesh42(), P("i"), P("i"));
+  const auto wanted = {"length 1", "rank 0", "the value is the result of psum_scatter at",
+                       "without {.tiled = true} leaves out the dim"};
+  expect_error<ValueError>([&] { f(arange(16)); }, wanted);
+  expect_error<ValueError>([&] { jit(f)(arange(16)); }, wanted);
+  expect_error<ValueError>([&] { grad([&](Array x) { return sum(f(x)); })(arange(16)); }, wanted);
+}
+
+// A whole array that the body closes over, where the block of it was meant.
+TEST(BodyErrors, ACapturedArrayIsNoBlock) {
+  const Array w = arange(8);
+  const auto wanted = {
+      "was made outside of the shard_map body", "spec P()",        "operand 1", "f32[8]",
+      "pass it to the function as an argument", "errors_test.cpp:"};
+  const auto expect_captured = [&](auto body) {
+    const auto f = shard_map(body, mesh42(), P("i"), P("i"));
+    const Array x = arange(16);
+    expect_error<ValueError>([&] { f(x); }, wanted);
+    expect_error<ValueError>([&] { jit(f)(x); }, wanted);
+    expect_error<ValueError>([&] { make_jaxpr(f)(x); }, wanted);
+    expect_error<ValueError>([&] { grad([&](Array y) { return sum(f(y)); })(x); }, wanted);
+    expect_error<ValueError>([&] { vmap(f)(stack({x, x})); }, wanted);
+  };
+  expect_captured([&](Array x) { return x * w; });
+  expect_captured([&](Array x) { return where(x > 1, w, x); });
+  expect_captured([&](Array x) { return matmul(x, w); });
+  // Blocks of the body that do not fit have no such note.
+  const auto own = shard_map(
+      [](Array x) {
+        return x + concatenate({x, x});
+      },
+      mesh42(), P("i"), P("i"));
+  try {
+    own(arange(16));
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const ValueError& e) {
+    EXPECT_EQ(std::string(e.what()).find("outside of the shard_map body"), std::string::npos);
+  }
+}
+
 TEST(OutputErrors, BlocksThatMayDiffer) {
   const auto f = shard_map([](Array x) { return 2 * x; }, mesh42(), P("i", "j"), P(none, "j"));
   expect_error<ValueError>(
@@ -142,7 +184,7 @@ TEST(OutputErrors, BlocksThatMayDiffer) {
         f(iota_f32({4, 4}));
       },
       {"the result", "out_specs", "P(none, 'j')", "{'i'}", "statically inferred", "f32[1,2]{i,j}",
-       "check_vma = false", "psum"});
+       "check_vma = false", "psum", "the value is the result of mul at", "errors_test.cpp:"});
   const auto summed =
       shard_map([](Array x) { return psum(2 * x, "i"); }, mesh42(), P("i", "j"), P(none, "j"));
   EXPECT_NO_THROW(summed(iota_f32({4, 4})));
@@ -170,14 +212,17 @@ TEST(BodyErrors, WrongVarianceWithoutCasts) {
 
 TEST(BodyErrors, HostControlFlowOnVaryingValues) {
   const auto f = shard_map([](Array x) { return sum(x) > 0 ? x : -x; }, mesh42(), P("i"), P("i"));
-  expect_error<TypeError>([&] { f(arange(8)); }, {"bool[]{i}", "differ", "psum"});
+  expect_error<TypeError>(
+      [&] { f(arange(8)); },
+      {"bool[]{i}", "differ", "psum", "the result of gt at", "in the shard_map made at"});
   const auto item = shard_map(
       [](Array x) {
         sum(x).item<float>();
         return x;
       },
       mesh42(), P("i"), P("i"));
-  expect_error<TypeError>([&] { item(arange(8)); }, {"item", "f32[]{i}"});
+  expect_error<TypeError>([&] { item(arange(8)); },
+                          {"item", "f32[]{i}", "the result of reduce_sum at", "errors_test.cpp:"});
 }
 
 TEST(BodyErrors, ValuesThatEscape) {
@@ -189,8 +234,9 @@ TEST(BodyErrors, ValuesThatEscape) {
       },
       mesh42(), P("i"), P("i"));
   f(arange(8));
-  expect_error<TypeError>([&] { kept + 1; }, {"add", "f32[2]{i}", "trace"});
-  expect_error<TypeError>([&] { f(kept); }, {"args[0]", "trace"});
+  expect_error<TypeError>([&] { kept + 1; },
+                          {"add", "f32[2]{i}", "under shard_map", "an argument of the function"});
+  expect_error<TypeError>([&] { f(kept); }, {"args[0]", "under shard_map"});
 }
 
 TEST(BodyErrors, ThrownByTheBody) {
@@ -221,6 +267,10 @@ TEST(BodyErrors, UnboundAxis) {
   expect_error<CollectiveError>([] { psum(arange(4), "i"); }, {"psum", "unbound", "'i'"});
   const auto f = shard_map([](Array x) { return psum(x, "q"); }, mesh42(), P("i"), P());
   expect_error<CollectiveError>([&] { f(arange(8)); }, {"psum", "unbound", "'q'", "'i'", "'j'"});
+  const auto misspelt =
+      shard_map([](Array x) { return psum(x, "rosw"); }, make_mesh({8}, "rows"), P("rows"), P());
+  expect_error<CollectiveError>([&] { misspelt(arange(8)); },
+                                {"unbound axis name 'rosw' (did you mean 'rows'?)"});
 }
 
 TEST(BodyErrors, NestedMaps) {

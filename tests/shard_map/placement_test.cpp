@@ -80,7 +80,79 @@ TEST(NamedSharding, TrailingNoneMakesNoDifference) {
 TEST(AxisRules, MapLogicalNames) {
   const AxisRules rules{{"heads", axes("y", "z")}, {"batch", "x"}, {"time", none}};
   EXPECT_EQ(rules("batch", "time", none, "heads"), P("x", none, none, axes("y", "z")));
+  EXPECT_EQ(rules(), P());
+  EXPECT_EQ(rules(none, axes("batch", "heads")), P(none, axes("x", "y", "z")));
   expect_error<ValueError>([&] { rules("embed"); }, {"'embed'", "'heads'", "'batch'"});
+  expect_error<ValueError>([&] { rules("time", "bacth"); },
+                           {"'bacth' (did you mean 'batch'?)", "there are rules for"});
+}
+
+std::string here(int line) { return "placement_test.cpp:" + std::to_string(line); }
+
+// Each lambda is on the line that its call of `at_caller` is on.
+template <class F>
+void at_caller(F f, std::initializer_list<const char*> wanted, int line = __builtin_LINE()) {
+  expect_error<ValueError>(f, {here(line).c_str()});
+  expect_error<ValueError>(f, wanted);
+}
+
+TEST(CallersLine, IsInErrorsOfMeshesAndShardings) {
+  const Mesh m = make_mesh({4, 2}, {"rows", "cols"});
+  const AbstractMesh abstract({4, 2}, {"rows", "cols"});
+  const AxisRules rules{{"batch", "rows"}};
+  const Array x = arange(8);
+  at_caller([] { make_mesh({16}, "i"); }, {"make_mesh", "16 places", "8 devices"});
+  at_caller([] { make_mesh({4, 2}, "i"); }, {"make_mesh", "one name for each of the 2 axes"});
+  at_caller([] { make_mesh({4, 2}, {"i", "i"}); }, {"make_mesh", "'i' is given twice"});
+  at_caller([] { AbstractMesh({4, 0}, {"i", "j"}); }, {"AbstractMesh", "size of 1 or more"});
+  at_caller([] { NdArray<Device>(devices(), {3}); }, {"NdArray", "8 values", "3 places"});
+  at_caller([] { NdArray<Device>(devices(), {8}).reshape({3}); }, {"NdArray", "3 places"});
+  at_caller([&] { m.axis_size("row"); }, {"'row' (did you mean 'rows'?)", "'cols': 2"});
+  at_caller([&] { abstract.axis_size("COLS"); }, {"'COLS' (did you mean 'cols'?)"});
+  at_caller([&] { m.axis_size("z"); }, {"no axis 'z';"});
+  at_caller([&] { NamedSharding(m, P("rosw")); }, {"'rosw'", "(did you mean 'rows'?)"});
+  at_caller([&] { rules("batch", "heads"); }, {"'heads'", "there are rules for 'batch'"});
+  at_caller([&] { device_put(x, {m, P(none, "rows")}); }, {"device_put", "length 2", "rank 1"});
+  at_caller([&] { device_put(x, {m, P("rosw")}); }, {"NamedSharding", "(did you mean 'rows'?)"});
+}
+
+TEST(CallersLine, IsInErrorsOfArraysThatAreEmpty) {
+  const Array x;
+  at_caller([&] { x.shape(); }, {"shape", "moved from"});
+  at_caller([&] { x.ndim(); }, {"ndim"});
+  at_caller([&] { x.size(); }, {"size"});
+  at_caller([&] { x.dtype(); }, {"dtype"});
+  at_caller([&] { x.nbytes(); }, {"nbytes"});
+  at_caller([&] { x.type(); }, {"type"});
+  at_caller([&] { x.vma(); }, {"vma"});
+  at_caller([&] { x.sharding(); }, {"sharding"});
+  at_caller([&] { x.is_fully_addressable(); }, {"is_fully_addressable"});
+  at_caller([&] { x.addressable_shards(); }, {"addressable_shards"});
+  at_caller([&] { x.block_until_ready(); }, {"block_until_ready"});
+  at_caller([&] { x.item<float>(); }, {"item"});
+  at_caller([&] { x.to_vector<float>(); }, {"size"});
+  at_caller([&] { arange(4).item<float>(); }, {"item", "4 elements", "the result of iota at"});
+}
+
+TEST(OperandsOnTwoMeshes, AreNamedWithWhatDiffers) {
+  const std::vector<Device> d = devices();
+  const Array x = iota_f32({8, 8});
+  const Mesh grid = make_mesh({4, 2}, {"i", "j"}), flat = make_mesh({8}, "k");
+  const Mesh turned(NdArray<Device>({d[7], d[6], d[5], d[4], d[3], d[2], d[1], d[0]}, {8}), "k");
+  const Mesh low(NdArray<Device>({d[0], d[1], d[2], d[3]}, {4}), "i");
+  const Mesh high(NdArray<Device>({d[2], d[3], d[4], d[5], d[6], d[7]}, {6}), "i");
+  const Array on_grid = device_put(x, {grid, P("i", "j")}), on_flat = device_put(x, {flat, P("k")}),
+              on_turned = device_put(x, {turned, P("k")}), on_low = device_put(x, {low, P("i")}),
+              on_high = device_put(x, {high, P()}), on_one = device_put(x, d[5]);
+  at_caller([&] { on_grid + on_flat; },
+            {"add: the operands are placed on two meshes",
+             "operand 0 on Mesh('i': 4, 'j': 2) of devices 0 to 7",
+             "operand 1 on Mesh('k': 8) of devices 0 to 7", "the same 8 devices with other axes",
+             "device_put(x, NamedSharding(mesh, spec))"});
+  at_caller([&] { on_flat* on_turned; },
+            {"devices 7, 6, 5, 4, 3, 2, 1, 0", "the same 8 devices in another order"});
+  at_caller([&] { on_low - on_high; }, {"of devices 0 to 3", "2 in common"});
+  at_caller([&] { on_low - on_one; }, {"operand 1 on device 5", "(different devices)"});
 }
 
 // The block with mesh coordinates (a, b) lies on devices[a, b]; a permuted mesh permutes places and
@@ -129,7 +201,7 @@ TEST(Placement, DevicePutToOneDevice) {
   EXPECT_EQ((x + 1).addressable_shards().at(0).device, devices()[3]);
   const Array y = device_put(arange(4), devices()[5]);
   expect_error<ValueError>([&] { x + y; },
-                           {"add", "id 3", "id 5", "device_put", "placement_test.cpp"});
+                           {"add", "device 3", "device 5", "device_put", "placement_test.cpp"});
   EXPECT_EQ((x + arange(4)).to_vector<float>(),
             (std::vector<float>{0, 2, 4, 6}));  // what was never placed follows
 }

@@ -346,7 +346,8 @@ TEST(Staged, ABodyThatThrowsLeavesEverythingUsable) {
       },
       mesh42(), P("i"), P("i"));
   for (int round = 0; round < 100; ++round) EXPECT_THROW(make_jaxpr(f)(ShapedArray({8}, f32)), Odd);
-  expect_error<TypeError>([&] { escaped + 1; }, {"add", "belongs to trace"});
+  expect_error<TypeError>([&] { escaped + 1; }, {"add", "made inside a function under shard_map",
+                                                 "the result of psum at"});
   const Array x = arange(8.f);
   EXPECT_EQ((x + 1).to_vector<float>()[7], 8);
   // The same callable, once it no longer throws, is traced afresh.

@@ -18,7 +18,7 @@ Array to_array(const GoldenArray& x) {
 
 std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, double atol) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(got.nbytes()));
-  detail::host_copy(got, got.dtype(), bytes.data(), got.size());
+  detail::host_copy(got, got.dtype(), bytes.data(), got.size(), {});
   return golden_diff(want, bytes.data(), got.dtype(), got.shape(), max_ulp, atol);
 }
 

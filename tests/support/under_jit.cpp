@@ -24,7 +24,7 @@ std::vector<Seen> see(const std::vector<Array>& leaves) {
     const Array shown =
         is_floating(x.dtype()) ? where(isnan(x), std::numeric_limits<double>::quiet_NaN(), x) : x;
     seen.bytes.resize(static_cast<std::size_t>(shown.nbytes()));
-    detail::host_copy(shown, shown.dtype(), seen.bytes.data(), shown.size());
+    detail::host_copy(shown, shown.dtype(), seen.bytes.data(), shown.size(), {});
     all.push_back(std::move(seen));
   }
   return all;

@@ -240,7 +240,40 @@ TEST(CustomJvp, MayNotCloseOverWhatIsDifferentiated) {
       return g(one);
     })(x);
   };
-  expect_error<TypeError>([&] { grad(f)(2.f); }, {"custom_jvp", "closes over", "argument"});
+  expect_error<TypeError>([&] { grad(f)(2.f); },
+                          {"custom_jvp", "closes over", "argument", "in the custom_jvp made at"});
+}
+
+// Called eagerly under a derivative, with an argument that is differentiated too or not; and by
+// jit.
+TEST(CustomRules, MayNotCloseOverTracedValues) {
+  const auto vjp_of = [](Array w, Array x) {
+    return custom_vjp([&](Array y) { return y * w; },
+                      [&](Array y) {
+                        return std::pair{y * w, none};
+                      },
+                      [&](none_t, Array c) { return std::tuple{c * w}; })(x);
+  };
+  const auto jvp_of = [](Array w, Array x) {
+    return custom_jvp([&](Array y) { return y * w; },
+                      [&](A1 y, A1 t) {
+                        return std::pair{std::get<0>(y) * w, std::get<0>(t) * w};
+                      })(x);
+  };
+  const auto vjp_names = {"custom_vjp closes over", "one more argument",
+                          "in the custom_vjp made at", "custom_rules_test.cpp:"};
+  const auto jvp_names = {"custom_jvp closes over", "one more argument",
+                          "in the custom_jvp made at", "custom_rules_test.cpp:"};
+  expect_error<TypeError>([&] { grad([&](Array w) { return vjp_of(w, 3.f); })(2.f); }, vjp_names);
+  expect_error<TypeError>([&] { grad([&](Array w) { return vjp_of(w, w * w); })(2.f); }, vjp_names);
+  expect_error<TypeError>([&] { grad([&](Array w) { return jvp_of(w, w * w); })(2.f); }, jvp_names);
+  expect_error<TypeError>(
+      [&] {
+        vmap([&](Array w) { return vjp_of(w, 3.f); })(vec({1, 2}));
+      },
+      vjp_names);
+  const auto f = [&](Array w) { return vjp_of(w, w * w); };
+  expect_error<TypeError>([&] { jit(grad(f))(2.f); }, {"closes over", "argument"});
 }
 
 // ---- custom_vjp

@@ -193,8 +193,26 @@ TEST(CheckNans, NamesTheOpUnderJit) {
     f(ones({8}) - 2).block_until_ready();
   });
   EXPECT_EQ(r.exit_code, 1) << r.output;
-  EXPECT_THAT(r.output, HasSubstr("NaN in the result of "));
+  EXPECT_THAT(r.output, HasSubstr("NaN in the result of log (op "));
   EXPECT_THAT(r.output, HasSubstr("jit_environment_test.cpp:"));
+}
+
+// Operations that jit would make one are looked at one by one: the first with a NaN is named, with
+// its line.
+TEST(CheckNans, NamesOneOfSeveralThatWouldBeFused) {
+  const int log_line = __LINE__ + 3;
+  const ChildResult r = in_child({{"SHMAP_CHECK_NANS", "1"}}, [] {
+    const auto f = jit([](Array x) {
+      const Array y = log(x);
+      const Array z = y + 1.f;
+      return z * 2.f;
+    });
+    f(ones({64}));
+    f(ones({64}) - 2.f).block_until_ready();
+  });
+  EXPECT_EQ(r.exit_code, 1) << r.output;
+  EXPECT_THAT(r.output, HasSubstr("NaN in the result of log (op "));
+  EXPECT_THAT(r.output, HasSubstr("jit_environment_test.cpp:" + std::to_string(log_line)));
 }
 
 }  // namespace

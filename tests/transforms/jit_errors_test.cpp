@@ -3,6 +3,7 @@
 // throw, arguments that changed, axis names that nobody bound.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -29,10 +30,10 @@ void expect_refused(Read read, const char* op) {
     read(y);
     return y;
   };
-  const auto wanted = {op, "traced"};
-  expect_error<TypeError>([&] { jit(f)(x); }, wanted);
-  expect_error<TypeError>([&] { jit(shard_map(f, mesh8(), P("i"), P("i")))(x); }, wanted);
-  expect_error<TypeError>([&] { make_jaxpr(f)(x); }, wanted);
+  const auto in_jit = {op, "traced", "in the jit made at", "jit_errors_test.cpp:"};
+  expect_error<TypeError>([&] { jit(f)(x); }, in_jit);
+  expect_error<TypeError>([&] { jit(shard_map(f, mesh8(), P("i"), P("i")))(x); }, in_jit);
+  expect_error<TypeError>([&] { make_jaxpr(f)(x); }, {op, "traced", "in the make_jaxpr made at"});
   const Array after = jit([](Array y) { return y + 1; })(x);
   EXPECT_EQ(after.to_vector<float>()[7], 8.f);
 }
@@ -45,6 +46,77 @@ TEST(HostReads, AreRefusedByName) {
   expect_refused([](const Array& x) { x.addressable_shards(); }, "addressable_shards");
   expect_refused([](const Array& x) { save_npy("never.npy", x); }, "save_npy");
   expect_refused([](const Array& x) { x[0].item<float>(); }, "item");
+}
+
+std::string message_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const TypeError& e) {
+    return e.what();
+  }
+  return "nothing was thrown";
+}
+
+// The end of a message: which operation gave the value, the transforms from the inside to the
+// outside, and the call.
+TEST(HostReads, NameTheOperationAndTheTransforms) {
+  const auto at = [](int line) { return std::string(__FILE__) + ":" + std::to_string(line); };
+  const auto expect_end = [](const std::string& text, const std::vector<std::string>& lines) {
+    std::string end;
+    for (const std::string& line : lines) end += "\n  " + line;
+    EXPECT_TRUE(text.ends_with(end)) << text << "\nwanted at its end:" << end;
+  };
+  const Array x = numbers({8});
+  const int read_line = __LINE__ + 3;
+  const auto read = [](Array y) {
+    const Array s = sum(y);
+    return y * s.item<float>();
+  };
+  const auto f = jit(read);
+  const int made_line = __LINE__ - 1;
+  expect_end(message_of([&] { f(x); }),
+             {"the array is the result of reduce_sum at " + at(read_line - 1),
+              "in the jit made at " + at(made_line), "at " + at(read_line)});
+  const auto branch = [](Array y) { return y[0] ? y : -y; };
+  const auto g = jit(branch);
+  expect_end(message_of([&] { g(x); }), {"in the jit made at " + at(__LINE__ - 1)});
+
+  const auto mapped = shard_map(read, mesh8(), P("i"), P("i"));
+  const int mapped_line = __LINE__ - 1;
+  const auto h = jit(mapped);
+  expect_end(message_of([&] { h(x); }),
+             {"the array is the result of reduce_sum at " + at(read_line - 1),
+              "in the shard_map made at " + at(mapped_line),
+              "in the jit made at " + at(mapped_line + 2), "at " + at(read_line)});
+  expect_end(message_of([&] { mapped(x); }),
+             {"the array is the result of reduce_sum at " + at(read_line - 1),
+              "in the shard_map made at " + at(mapped_line), "at " + at(read_line)});
+}
+
+TEST(HostReads, NameOtherTransforms) {
+  const Array x = numbers({8});
+  const auto read = [](Array y) { return y * sum(y * y).item<float>(); };
+  const auto loss = [&](Array y) { return sum(read(y)); };
+  expect_error<TypeError>([&] { jit(grad(loss))(x); },
+                          {"being traced by jit", "the result of reduce_sum at",
+                           "in the grad made at", "in the jit made at", "without jit"});
+  expect_error<TypeError>(
+      [&] {
+        jit(vmap(read))(reshape(x, {4, 2}));
+      },
+      {"under vmap", "the result of reduce_sum at", "in the vmap made at", "in the jit made at"});
+  expect_error<TypeError>(
+      [&] {
+        jit([&](Array y) {
+          return scan(
+                     [](Array c, Array e) {
+                       return std::pair{c * e.item<float>(), none};
+                     },
+                     Array(1.f), y)
+              .first;
+        })(x);
+      },
+      {"an argument of the function", "in the scan called at", "in the jit made at"});
 }
 
 TEST(HostReads, AreNotWhatPrintingAndWaitingDo) {

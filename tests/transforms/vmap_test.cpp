@@ -407,17 +407,21 @@ TEST(Vmap, PrintsTypesAndALineForEach) {
 
 TEST(Vmap, HostCannotReadOneOfMany) {
   const Array x = values({3});
-  expect_error<TypeError>([&] { vmap([](Array a) { return a > 0 ? a : -a; })(x); },
-                          {"bool[]", "stands for many under vmap", "where, cond"});
-  expect_error<TypeError>([&] { vmap([](Array a) { return a * a.item<float>(); })(x); },
-                          {"stands for many under vmap"});
+  expect_error<TypeError>(
+      [&] { vmap([](Array a) { return a > 0 ? a : -a; })(x); },
+      {"bool[]", "under vmap", "the result of gt at", "in the vmap made at", "where, cond"});
+  expect_error<TypeError>(
+      [&] { vmap([](Array a) { return a * a.item<float>(); })(x); },
+      {"item", "under vmap", "an argument of the function", "in the vmap made at"});
 }
 
 TEST(Vmap, ValuesMayNotEscape) {
   Array kept;
   vmap([&](Array a) { return kept = a * 2.f; })(values({3}));
-  expect_error<TypeError>([&] { kept + 1.f; }, {"f32[]", "trace 'vmap'", "Return it"});
-  expect_error<TypeError>([&] { vmap([](Array a) { return a; })(kept); }, {"args[0]", "'vmap'"});
+  expect_error<TypeError>([&] { kept + 1.f; },
+                          {"f32[]", "under vmap", "the result of mul at", "Return it"});
+  expect_error<TypeError>([&] { vmap([](Array a) { return a; })(kept); },
+                          {"args[0]", "under vmap"});
 }
 
 // ---- errors
@@ -428,11 +432,11 @@ TEST(VmapErrors, UnequalSizesNameAllArguments) {
       [&] {
         vmap(f, {0, 1, none})(Layer{zeros({3}), zeros({3}), 1.f}, zeros({2, 4}), zeros({2}));
       },
-      {"vmap: the mapped axes have unequal sizes",
+      {"vmap: the batch dims of the arguments have different sizes",
        "\n  * args[0].field(0) of type f32[3] has size 3 along axis 0",
        "\n  * args[0].field(1) of type f32[3] has size 3 along axis 0",
        "\n  * args[1] of type f32[2,4] has size 4 along axis 1",
-       "\n  * args[2] of type f32[2] is the same for all", "give another axis, or none",
+       "\n  * args[2] of type f32[2] has no batch dim", "give another axis, or none",
        "vmap_test.cpp"});
 }
 
@@ -449,7 +453,7 @@ TEST(VmapErrors, AxisOutOfRange) {
       [&] {
         vmap(f, 0, 2)(zeros({3, 2}), zeros({3, 2}));
       },
-      {"the result", "2 dims with the mapped one", "out_axes = 2", "wanted one from -2 to 1"});
+      {"the result", "2 dims with the batch dim", "out_axes = 2", "wanted one from -2 to 1"});
 }
 
 TEST(VmapErrors, AxesThatDoNotFitTheTree) {
@@ -476,14 +480,16 @@ TEST(VmapErrors, AxesThatDoNotFitTheTree) {
 
 TEST(VmapErrors, NothingIsMapped) {
   const auto f = [](Array a, Array b) { return a + b; };
-  expect_error<ValueError>([&] { vmap(f, none)(zeros({3}), zeros({3})); },
-                           {"in_axes = none maps no argument", "args[0] of type f32[3]"});
+  expect_error<ValueError>(
+      [&] { vmap(f, none)(zeros({3}), zeros({3})); },
+      {"in_axes = none gives no argument a batch dim", "args[0] of type f32[3]"});
   expect_error<ValueError>(
       [&] {
         vmap(f, {none, none})(zeros({3}), 1.f);
       },
-      {"in_axes = {none, none} maps no argument"});
-  expect_error<ValueError>([&] { vmap([] { return Array(1); })(); }, {"maps no argument"});
+      {"in_axes = {none, none} gives no argument a batch dim"});
+  expect_error<ValueError>([&] { vmap([] { return Array(1); })(); },
+                           {"gives no argument a batch dim"});
 }
 
 TEST(VmapErrors, ResultThatDiffersWhereNoneIsGiven) {
@@ -492,7 +498,7 @@ TEST(VmapErrors, ResultThatDiffersWhereNoneIsGiven) {
       [&] {
         vmap(f, 0, {none, none})(zeros({3}));
       },
-      {"the result[1]", "out_axes[1] = none", "is not the same for all", "its 3 values"});
+      {"the result[1]", "out_axes[1] = none", "has a batch dim", "of size 3"});
 }
 
 TEST(VmapErrors, OfTheFunctionSpeakOfOneOfTheMany) {
