@@ -212,6 +212,45 @@ TEST(Gather, RowsOfAMatrix) {
   }
 }
 
+// Along a dim with others before and behind it, at more places than are looked up at a time.
+TEST(Gather, ManyPlacesOfAMiddleDim) {
+  constexpr int64_t outer = 3, extent = 700, places = 1300;
+  for (const int64_t run : {1, 2, 3, 4, 16, 37}) {
+    for (const IndexMode mode : {IndexMode::clip, IndexMode::fill_or_drop}) {
+      std::vector<float> operand(outer * extent * run);
+      std::iota(operand.begin(), operand.end(), 0.f);
+      std::vector<std::int32_t> indices;
+      for (int64_t k = 0; k < places; ++k)
+        indices.push_back(static_cast<std::int32_t>(k * 37 % (extent + 20) - 10));
+      std::vector<float> got(outer * places * run), want;
+      const float fill = -1.f;
+      for (int64_t o = 0; o < outer; ++o) {
+        for (const int64_t i : indices) {
+          const bool inside = mode == IndexMode::clip || (i >= 0 && i < extent);
+          const int64_t row = o * extent + std::clamp<int64_t>(i, 0, extent - 1);
+          for (int64_t c = 0; c < run; ++c)
+            want.push_back(inside ? operand[static_cast<std::size_t>(row * run + c)] : fill);
+        }
+      }
+      Gather g;
+      for (const int64_t d : {0, 2}) g.dims.offset_dims.push_back(d);
+      g.dims.collapsed_slice_dims.push_back(1);
+      g.dims.start_index_map.push_back(1);
+      g.operand_shape = {outer, extent, run}, g.indices_shape = {places, 1};
+      g.slice_sizes = {outer, 1, run};
+      g.mode = mode;
+      g.itemsize = 4;
+      g.operand = operand.data(), g.indices = indices.data(), g.fill = &fill, g.out = got.data();
+      ASSERT_EQ(gather_shape(g), Shape({outer, places, run}));
+      gather(g);
+      EXPECT_EQ(got, want) << run;
+      std::fill(got.begin(), got.end(), 0.f);
+      for (int part = 2; part >= 0; --part) gather_part(g, part, 3);
+      EXPECT_EQ(got, want) << run;
+    }
+  }
+}
+
 TEST(Gather, UnsignedIndicesBeyondEveryArrayAreOutOfBounds) {
   const std::vector<float> operand = {1.f, 2.f, 3.f};
   const std::vector<std::uint64_t> indices = {std::numeric_limits<std::uint64_t>::max(), 1};
@@ -336,6 +375,40 @@ TEST(Scatter, RandomDimensionNumbersMatchReferenceForEveryDtypeAndOp) {
       check_scatter<std::uint32_t, std::int32_t>(p, op, rng);
       check_scatter<std::uint64_t, std::int32_t>(p, op, rng);
       if (HasFatalFailure()) return;
+    }
+  }
+}
+
+// Rows that meet in one place add up in the order of the updates, whatever the parts: of rows, or
+// of columns where rows are few; more than are looked up at a time.
+TEST(Scatter, ManyRowsAddUpInOrder) {
+  constexpr int64_t places = 1300;
+  for (const auto& [rows, columns] : {std::pair{200, 1}, {40, 5}, {3, 64}}) {
+    const auto n = static_cast<std::size_t>(rows * columns);
+    std::vector<float> want(n, 0.5f), updates;
+    std::vector<std::int32_t> indices;
+    for (int64_t k = 0; k < places; ++k) {
+      indices.push_back(static_cast<std::int32_t>(k * 31 % (rows + 4) - 2));
+      for (int64_t c = 0; c < columns; ++c) {  // sums that depend on their order
+        updates.push_back((k % 3 == 0 ? 1e7f : -3e6f) +
+                          static_cast<float>(k * columns + c) * 0.37f);
+        if (indices.back() < 0 || indices.back() >= rows) continue;
+        want[static_cast<std::size_t>(indices.back() * columns + c)] += updates.back();
+      }
+    }
+    Scatter s;
+    s.op = ScatterOp::add;
+    s.dims.update_window_dims.push_back(1);
+    s.dims.inserted_window_dims.push_back(0);
+    s.dims.scatter_dims_to_operand_dims.push_back(0);
+    s.operand_shape = {rows, columns}, s.indices_shape = {places, 1};
+    s.updates_shape = {places, columns};
+    s.indices = indices.data(), s.updates = updates.data();
+    for (const int parts : {1, 2, 3}) {
+      std::vector<float> got(n, 0.5f);
+      s.operand = got.data();
+      for (int part = parts - 1; part >= 0; --part) scatter_part(s, part, parts);
+      EXPECT_EQ(got, want) << rows << " x " << columns << " in " << parts;
     }
   }
 }

@@ -155,7 +155,7 @@ std::vector<std::uint8_t> bytes_of(const Array& x) {
 int deletions = 0;
 
 template <class Tensor>
-void import(Description d, const std::vector<std::int64_t>& at) {
+void try_tensor(Description d, const std::vector<std::int64_t>& at) {
   static std::vector<std::uint8_t> memory(kMemory);
   std::iota(memory.begin(), memory.end(), std::uint8_t{0});
   const std::vector<std::uint8_t> given = memory;
@@ -247,9 +247,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     at.clear();
   }
   if (d.versioned) {
-    import <DLManagedTensorVersioned>(d, at);
+    try_tensor<DLManagedTensorVersioned>(d, at);
   } else {
-    import <DLManagedTensor>(d, at);
+    try_tensor<DLManagedTensor>(d, at);
   }
   return 0;
 }

@@ -181,7 +181,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::string text(reinterpret_cast<const char*>(data) + at, size - at);
   try {
-    const Array out = detail::einsum(detail::Subscripts(text), arrays);
+    const Array out = detail::einsum(Subscripts(text), arrays);
     ++fuzz::tally.accepted;
     if (text.find('.') != text.npos || !fuzz::is_small(text)) {
       out.block_until_ready();

@@ -25,7 +25,7 @@ Tally tally;
 
 // setenv would keep every value that it was ever given.
 void set(const std::string& name, std::string_view value) {
-  static std::map<std::string, std::string> kept;
+  static auto& kept = *new std::map<std::string, std::string>;  // the environment points into it
   std::string& line = kept[name];
   line = name + "=" + std::string(value);
   putenv(line.data());

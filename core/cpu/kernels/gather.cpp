@@ -104,88 +104,122 @@ void copy_window(const Window& w, int itemsize, char* dst, const char* src, bool
   copy_strided(c);
 }
 
-template <int64_t kBytes>
-void take(char* out, const char* operand, int64_t begin, int64_t end, const auto& source) {
-  for (int64_t b = begin; b < end; ++b) std::memcpy(out + b * kBytes, operand + source(b), kBytes);
+// Index vectors of one entry, and slices that are whole in the dims before theirs and contiguous
+// from there on: [outer, places, run] taken from [outer, line], runs of bytes that begin anywhere
+// in their line.
+struct Lines {
+  int64_t outer = 1, in_stride = 0, out_stride = 0, run = 0;  // bytes
+};
+
+bool as_lines(const Gather& g, const Plan& p, Lines* lines) {
+  if (p.index_size != 1 || g.dims.operand_batching_dims.size() > 0) return false;
+  if (g.index_dtype != i32 && g.index_dtype != i64) return false;
+  const int64_t dim = g.dims.start_index_map[0];
+  const Window& w = p.window;
+  int inner = w.rank;  // the first window dim that is `dim` or behind it
+  while (inner > 0 && w.operand_stride[inner - 1] <= p.operand_stride[dim]) --inner;
+  const auto grow = [](int64_t* expected, int64_t extent, int64_t stride) {
+    if (extent == 1) return true;
+    if (stride != *expected) return false;
+    *expected *= extent;
+    return true;
+  };
+  int64_t in = g.itemsize, out = g.itemsize;
+  for (int i = w.rank - 1; i >= inner; --i)
+    if (!grow(&in, w.extent[i], w.operand_stride[i]) || !grow(&out, w.extent[i], w.out_stride[i]))
+      return false;
+  lines->run = out;
+  for (int d = p.batch.rank - 1; d >= 0; --d)
+    if (!grow(&out, p.batch.extent[d], p.batch.out_stride[d])) return false;
+  lines->in_stride = in = p.operand_stride[dim] * g.operand_shape[static_cast<std::size_t>(dim)];
+  lines->out_stride = out;
+  for (int i = inner - 1; i >= 0; --i) {
+    if (!grow(&in, w.extent[i], w.operand_stride[i]) || !grow(&out, w.extent[i], w.out_stride[i]))
+      return false;
+    lines->outer *= w.extent[i];
+  }
+  return true;
 }
 
-// Index vectors of one entry, and slices that follow each other in the output: rows of the operand
-// taken one after the other. `source` gives the byte offset of slice b, or -1 for a fill.
-template <class Source>
-void take_rows(const Gather& g, const Window& w, int64_t begin, int64_t end, const Source& source,
-               bool may_fill) {
-  char* const out = static_cast<char*>(g.out);
-  const char* const operand = static_cast<const char*>(g.operand);
-  if (!may_fill) {
-    switch (w.run) {
-      case 1:
-        return take<1>(out, operand, begin, end, source);
-      case 2:
-        return take<2>(out, operand, begin, end, source);
-      case 4:
-        return take<4>(out, operand, begin, end, source);
-      case 8:
-        return take<8>(out, operand, begin, end, source);
-      default:
-        break;
-    }
-  }
-  for (int64_t b = begin; b < end; ++b) {
-    const int64_t from = source(b);
-    if (from < 0)
-      fill(out + b * w.run, g.fill, g.itemsize, w.run / g.itemsize);
-    else
-      std::memcpy(out + b * w.run, operand + from, static_cast<std::size_t>(w.run));
-  }
-}
-
+// Of slices [begin, begin + count): the byte offset in a line, or -1 for a fill.
 template <class T>
-void take_rows_of(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
+void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, int64_t* offsets) {
   const auto dim = g.dims.start_index_map[0];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
-  const void* const indices = g.indices;
-  switch (g.mode) {
-    case IndexMode::promise_in_bounds:
-      return take_rows(
-          g, p.window, begin, end, [=](int64_t b) { return read_index<T>(indices, b) * stride; },
-          false);
-    case IndexMode::clip:
-      return take_rows(
-          g, p.window, begin, end,
-          [=](int64_t b) {
-            return std::clamp<int64_t>(read_index<T>(indices, b), 0, last) * stride;
-          },
-          false);
-    case IndexMode::fill_or_drop:
-      return take_rows(
-          g, p.window, begin, end,
-          [=](int64_t b) {
-            const int64_t i = read_index<T>(indices, b);
-            return i < 0 || i > last ? -1 : i * stride;
-          },
-          true);
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t i = read_index<T>(g.indices, begin + k);
+    if (g.mode == IndexMode::clip) i = std::clamp<int64_t>(i, 0, last);
+    const bool inside = g.mode != IndexMode::fill_or_drop || (i >= 0 && i <= last);
+    offsets[k] = inside ? i * stride : -1;
   }
 }
 
-bool is_take(const Gather& g, const Plan& p) {
-  if (p.index_size != 1 || p.window.run <= 0 || g.dims.operand_batching_dims.size() > 0)
-    return false;
-  int64_t expected = p.window.run;
-  for (int d = p.batch.rank - 1; d >= 0; --d) {
-    if (p.batch.extent[d] == 1) continue;
-    if (p.batch.out_stride[d] != expected) return false;
-    expected *= p.batch.extent[d];
+// kBytes: of a run, where that is known; else 0.
+template <int64_t kBytes>
+void take(const Gather& g, char* out, const char* in, int64_t run, const int64_t* offsets,
+          int64_t count) {
+  // Rows lie anywhere in the operand: those to come are asked for while others are copied.
+  constexpr int64_t kAhead = 8;
+  const int64_t bytes = kBytes > 0 ? kBytes : run;
+  for (int64_t b = 0; b < count; ++b) {
+    if constexpr (kBytes == 0 || kBytes >= 16) {
+      const int64_t next = offsets[std::min(b + kAhead, count - 1)];
+      for (int64_t at = 0; next >= 0 && at < std::min<int64_t>(bytes, 512); at += 64)
+        __builtin_prefetch(in + next + at);
+    }
+    if (offsets[b] < 0)
+      fill(out + b * bytes, g.fill, g.itemsize, bytes / g.itemsize);
+    else
+      std::memcpy(out + b * bytes, in + offsets[b], static_cast<std::size_t>(bytes));
   }
-  return g.index_dtype == i32 || g.index_dtype == i64;
+}
+
+using Take = void (*)(const Gather& g, char* out, const char* in, int64_t run,
+                      const int64_t* offsets, int64_t count);
+
+Take take_of(int64_t run) {
+  switch (run) {
+    case 1:
+      return take<1>;
+    case 2:
+      return take<2>;
+    case 4:
+      return take<4>;
+    case 8:
+      return take<8>;
+    case 16:
+      return take<16>;
+    case 32:
+      return take<32>;
+    case 64:
+      return take<64>;
+    default:
+      return take<0>;
+  }
+}
+
+void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 512;
+  int64_t offsets[kBlock];
+  const Take take_block = take_of(lines.run);
+  for (int64_t b = begin; b < end; b += kBlock) {
+    const int64_t count = std::min(kBlock, end - b);
+    if (g.index_dtype == i32)
+      read_offsets<std::int32_t>(g, p, b, count, offsets);
+    else
+      read_offsets<int64_t>(g, p, b, count, offsets);
+    for (int64_t o = 0; o < lines.outer; ++o) {
+      take_block(g, static_cast<char*>(g.out) + o * lines.out_stride + b * lines.run,
+                 static_cast<const char*>(g.operand) + o * lines.in_stride, lines.run, offsets,
+                 count);
+    }
+  }
 }
 
 void run(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
   if (begin >= end || p.window.bytes == 0) return;
   const ReadIndex read = index_reader(g.index_dtype);
-  if (is_take(g, p)) {
-    return g.index_dtype == i32 ? take_rows_of<std::int32_t>(g, p, begin, end)
-                                : take_rows_of<int64_t>(g, p, begin, end);
-  }
+  if (Lines lines; as_lines(g, p, &lines)) return take_lines(g, p, lines, begin, end);
   for (int64_t b = begin; b < end; ++b) {
     int64_t index[kMaxRank];
     char* dst = static_cast<char*>(g.out);

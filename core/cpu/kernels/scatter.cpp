@@ -60,24 +60,68 @@ void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
   }
 }
 
-template <class T>
-Combine combine_of(ScatterOp op) {
-  switch (op) {
-    case ScatterOp::set:
-      return combine<T, ScatterOp::set>;
-    case ScatterOp::add:
-      return combine<T, ScatterOp::add>;
-    case ScatterOp::mul:
-      return combine<T, ScatterOp::mul>;
-    case ScatterOp::min:
-      return combine<T, ScatterOp::min>;
-    case ScatterOp::max:
-      return combine<T, ScatterOp::max>;
+// Rows of `row` elements, of which those from `first` to `last` are combined: update k into the row
+// at rows[k] of the operand, in their order; where that is -1, nowhere.
+struct Rows {
+  char* operand;
+  const char* updates;
+  int64_t row, first, last;
+};
+using CombineRows = void (*)(const Rows& r, const int64_t* rows, int64_t count);
+
+template <class T, ScatterOp op>
+void combine_rows(const Rows& r, const int64_t* rows, int64_t count) {
+  // Rows lie anywhere in the operand: those to come are asked for while others are combined.
+  constexpr int64_t kAhead = 8;
+  T* const operand = reinterpret_cast<T*>(r.operand);
+  const T* const updates = reinterpret_cast<const T*>(r.updates);
+  if (r.row == 1) {
+    for (int64_t k = 0; k < count; ++k)
+      if (rows[k] >= 0) operand[rows[k]] = combined<T, op>(operand[rows[k]], updates[k]);
+    return;
   }
-  return nullptr;
+  for (int64_t k = 0; k < count; ++k) {
+    if (const int64_t next = rows[std::min(k + kAhead, count - 1)]; next >= 0) {
+      const auto* line = reinterpret_cast<const char*>(operand + next * r.row + r.first);
+      const int64_t bytes = (r.last - r.first) * static_cast<int64_t>(sizeof(T));
+      for (int64_t at = 0; at < std::min<int64_t>(bytes, 512); at += 64)
+        __builtin_prefetch(line + at, 1);
+    }
+    if (rows[k] < 0) continue;
+    T* __restrict to = operand + rows[k] * r.row;
+    const T* __restrict from = updates + k * r.row;
+    for (int64_t i = r.first; i < r.last; ++i) to[i] = combined<T, op>(to[i], from[i]);
+  }
 }
 
-Combine combine_of(DType t, ScatterOp op) {
+struct Combiner {
+  Combine strided = nullptr;
+  CombineRows rows = nullptr;
+};
+
+template <class T, ScatterOp op>
+Combiner combiner() {
+  return {combine<T, op>, combine_rows<T, op>};
+}
+
+template <class T>
+Combiner combine_of(ScatterOp op) {
+  switch (op) {
+    case ScatterOp::set:
+      return combiner<T, ScatterOp::set>();
+    case ScatterOp::add:
+      return combiner<T, ScatterOp::add>();
+    case ScatterOp::mul:
+      return combiner<T, ScatterOp::mul>();
+    case ScatterOp::min:
+      return combiner<T, ScatterOp::min>();
+    case ScatterOp::max:
+      return combiner<T, ScatterOp::max>();
+  }
+  return {};
+}
+
+Combiner combine_of(DType t, ScatterOp op) {
   switch (t) {
     case bool_:
       return combine_of<bool>(op);
@@ -106,7 +150,7 @@ Combine combine_of(DType t, ScatterOp op) {
     case f64:
       return combine_of<double>(op);
     case prng_key:
-      if (op == ScatterOp::set) return combine<std::uint64_t, ScatterOp::set>;
+      if (op == ScatterOp::set) return combiner<std::uint64_t, ScatterOp::set>();
       break;
   }
   throw TypeError(std::string("scatter: ") + short_name(t) + " can only be set");
@@ -188,6 +232,60 @@ void apply(const Plan& p, Combine f, char* operand, const char* update) {
   }
 }
 
+// Whether updates are rows of the operand, one after another, that index vectors of one entry
+// place.
+bool is_rows(const Scatter& s, const Plan& p) {
+  if (p.index_size != 1 || s.dims.operand_batching_dims.size() > 0) return false;
+  if (s.index_dtype != i32 && s.index_dtype != i64) return false;
+  if (s.dims.scatter_dims_to_operand_dims[0] != 0 || s.dims.inserted_window_dims.size() != 1 ||
+      s.dims.inserted_window_dims[0] != 0)
+    return false;
+  int64_t expected = itemsize(s.dtype);
+  for (int w = p.rank - 1; w >= 0; --w) {
+    if (p.last_start[p.dim[w]] != 0 || p.operand_stride[w] != expected ||
+        p.update_stride[w] != expected)
+      return false;
+    expected *= p.extent[w];
+  }
+  for (int d = p.batch_rank - 1; d >= 0; --d) {
+    if (p.batch_stride[d] != expected) return false;
+    expected *= p.batch_extent[d];
+  }
+  return true;
+}
+
+template <class I>
+void read_rows(const Scatter& s, int64_t extent, int64_t begin, int64_t count, int64_t* rows) {
+  for (int64_t k = 0; k < count; ++k) {
+    int64_t i = read_index<I>(s.indices, begin + k);
+    if (s.mode == IndexMode::clip) i = std::clamp<int64_t>(i, 0, extent - 1);
+    rows[k] = i >= 0 && i < extent ? i : -1;
+  }
+}
+
+// The part [begin, end) of the cut dim: rows, or, where there is no other dim behind, elements of
+// each row.
+void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, bool cuts_rows,
+                  int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 512;
+  int64_t rows[kBlock];
+  const int64_t extent = s.operand_shape[0];
+  const int64_t row = p.stride[0] / itemsize(s.dtype);
+  Rows r{static_cast<char*>(s.operand), static_cast<const char*>(s.updates), row,
+         cuts_rows ? 0 : begin, cuts_rows ? row : end};
+  for (int64_t b = 0; b < p.batch_count; b += kBlock) {
+    const int64_t count = std::min(kBlock, p.batch_count - b);
+    if (s.index_dtype == i32)
+      read_rows<std::int32_t>(s, extent, b, count, rows);
+    else
+      read_rows<int64_t>(s, extent, b, count, rows);
+    for (int64_t k = 0; cuts_rows && k < count; ++k)
+      if (rows[k] < begin || rows[k] >= end) rows[k] = -1;
+    combine(r, rows, count);
+    r.updates += count * p.stride[0];
+  }
+}
+
 }  // namespace
 
 void scatter(const Scatter& s) { scatter_part(s, 0, 1); }
@@ -218,7 +316,8 @@ void copy_scatter_part(const Scatter& s, const void* original, int part, int par
 
 void scatter_part(const Scatter& s, int part, int parts) {
   const ReadIndex read = index_reader(s.index_dtype);
-  const Combine f = combine_of(s.dtype, s.op);
+  const Combiner combiner = combine_of(s.dtype, s.op);
+  const Combine f = combiner.strided;
   Plan p = make_plan(s);
   const int rank = s.operand_shape.rank();
   // A part's range, of a dim of extent 1 that is not there where the operand is a scalar.
@@ -226,6 +325,8 @@ void scatter_part(const Scatter& s, int part, int parts) {
   const int64_t extent = rank > 0 ? s.operand_shape[static_cast<std::size_t>(cut)] : 1;
   const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
   if (begin == end) return;
+  if (is_rows(s, p) && (cut == 0 || p.rank == 1))
+    return scatter_rows(s, p, combiner.rows, cut == 0, begin, end);
   int64_t window_extent = 1, window_stride = 0;  // along the cut dim, of all of a window
   int cut_window = -1;
   for (int w = 0; w < p.rank; ++w) {
