@@ -536,9 +536,9 @@ TEST(ShardedDot, MixesPlacedAndFreshOperands) {
 TEST(DotErrors, SayWhatIsWrongAndWhere) {
   const Array a = ones({3, 4}), b = ones({5, 6});
   expect_error<ValueError>([&] { matmul(a, b); },
-                           {"matmul", "f32[3,4]", "f32[5,6]", "4 and 5", "dot_test.cpp:"});
+                           {"matmul", "f32[3,4]", "f32[5,6]", "size 4", "size 5", "dot_test.cpp:"});
   expect_error<ValueError>([&] { dot(a, b); },
-                           {"dot", "f32[3,4]", "f32[5,6]", "4 and 5", "dot_test.cpp:"});
+                           {"dot", "f32[3,4]", "f32[5,6]", "size 4", "size 5", "dot_test.cpp:"});
   expect_error<ValueError>([&] { matmul(a, 2.f); }, {"matmul", "scalar", "a * b", "dot_test.cpp:"});
   expect_error<ValueError>(
       [&] {
