@@ -55,6 +55,8 @@ RealBlocks absorbed(const RealBlocks& c, const RealBlocks& made) {
 // Derivatives of a program with respect to a value: its gradient, or along a direction.
 bool RandomSmoothBody::try_derivative(const Tried& t, bool reverse) {
   if (where.derivatives == 0 || (reverse && !where.checked)) return false;
+  // A gradient may sum over devices: all of them have to come by.
+  if (reverse && !where.meet && !sizes().empty()) return false;
   const Known& x = t.x;
   const std::size_t a = t.a, b = pick(known.size());
   Where inside = where;
