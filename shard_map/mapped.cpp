@@ -11,7 +11,7 @@ namespace {
 // Runs the body now, op by op.
 std::vector<Array> run_mapped(MappedCall call) {
   PerDeviceTrace trace(call.mesh, {call.options.check_vma, call.options.auto_pbroadcast},
-                       call.source);
+                       call.lines.made);
   std::vector<Array> blocks;
   blocks.reserve(call.in.size());
   for (std::size_t i = 0; i < call.in.size(); ++i) {
@@ -51,7 +51,7 @@ std::vector<Array> stage_mapped(MappedCall call) {
   StagingOptions staging;
   staging.check_variance = call.options.check_vma;
   staging.auto_pbroadcast = call.options.auto_pbroadcast;
-  JaxprTrace trace("shard_map", call.mesh->env(), staging, call.source);
+  JaxprTrace trace("shard_map", call.mesh->env(), staging, call.lines.made);
   std::vector<Array> blocks;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     blocks.push_back(
