@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/base/nearest_name.h"
+#include "core/base/printable.h"
 #include "shmap/error.h"
 
 extern char** environ;
@@ -91,12 +92,7 @@ const char* raw(const Variable& v) {
 }
 
 [[noreturn]] void refuse(const Variable& v, std::string_view given) {
-  // A value of any length may stand in the environment; quote what can be read.
-  std::string shown(given.substr(0, 80));
-  for (char& c : shown) {
-    if (!std::isprint(static_cast<unsigned char>(c))) c = '?';
-  }
-  throw ValueError(std::string(v.name) + "=\"" + shown + (given.size() > 80 ? "…" : "") +
+  throw ValueError(std::string(v.name) + "=\"" + printable(given) +
                    "\" cannot be read: accepted are " + v.forms + " (" + v.doc + ")");
 }
 
@@ -241,7 +237,7 @@ void check() {
         kTable, {}, [&](const Variable& v) { return edit_distance(shown, v.name); });
     std::string all;
     for (const Variable& v : kTable) all += std::string(all.empty() ? "" : ", ") + v.name;
-    throw ValueError("environment variable " + std::string(shown) +
+    throw ValueError("environment variable " + printable(name) +
                      " is none of this library's; the nearest is " + nearest.name + " (" +
                      nearest.doc + "). Known are " + all + ". Unset it or correct its name.");
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/printable.h"
 #include "shmap/error.h"
 
 namespace shmap::fault {
@@ -43,7 +44,7 @@ State& state() {
 constexpr std::string_view kSites[] = {"allocate", "collective", "kernel", "read"};
 
 [[noreturn]] void refuse(std::string_view given) {
-  throw ValueError("fault \"" + std::string(given.substr(0, 80)) +
+  throw ValueError("fault \"" + printable(given) +
                    "\" cannot be read: accepted is site[@device][#n]:action with site allocate, "
                    "collective, kernel or read, and action throw, stop, sleep, sleep=MILLISECONDS, "
                    "nan, oom or short_read; several are separated "

@@ -379,7 +379,7 @@ void Executor::run_part(const Part& part, bool on_worker) noexcept {
       carrier->fail(make_failure(std::current_exception()));
     }
     // Much of what follows may be destroyed already.
-    while (abandoned_.load(std::memory_order_relaxed)) [[unlikely]] pause();
+    while (on_worker && abandoned_.load(std::memory_order_relaxed)) [[unlikely]] pause();
   }
   if (node->parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const Stream* const stream = node->stream;

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/base/env.h"
+#include "core/base/printable.h"
 #include "core/cpu/cgroup.h"
 
 namespace shmap::cpu {

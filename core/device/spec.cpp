@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "core/base/printable.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -13,12 +14,8 @@ constexpr const char* kForms =
     "cuda:IxN (N virtual devices on GPU I), cuda:IxN/S";
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  std::string shown(text.substr(0, 80));
-  for (char& c : shown) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  throw ValueError("devices \"" + shown + (text.size() > 80 ? "…" : "") + "\": " + why +
-                   ". Accepted are " + kForms + " (SHMAP_DEVICES, Options::devices)");
+  throw ValueError("devices \"" + printable(text) + "\": " + why + ". Accepted are " + kForms +
+                   " (SHMAP_DEVICES, Options::devices)");
 }
 
 // Reads the digits at the front of rest and removes them.
@@ -84,9 +81,9 @@ DeviceSpec DeviceSpec::parse(std::string_view text) {
       take_spaces(spec, rest, text);
     }
   } else {
-    refuse(text, "\"" + std::string(kind.substr(0, 40)) + "\" is no kind of device");
+    refuse(text, "\"" + printable(kind, 40) + "\" is no kind of device");
   }
-  if (!rest.empty()) refuse(text, "\"" + std::string(rest.substr(0, 40)) + "\" is left over");
+  if (!rest.empty()) refuse(text, "\"" + printable(rest, 40) + "\" is left over");
   return spec;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "core/base/printable.h"
 #include "core/ops/dot.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
@@ -30,15 +31,6 @@ bool holds(const Labels& labels, Label l) {
 std::string name_of(Label l) {
   return l < 0 ? "dim " + std::to_string(l) + " of the ellipsis"
                : std::string("'") + static_cast<char>(l) + "'";
-}
-
-// As much of a text as a message quotes, with ? for what cannot be printed.
-std::string shown(std::string_view text) {
-  constexpr std::size_t kMost = 200;
-  std::string out(text.substr(0, kMost));
-  for (char& c : out)
-    if (c < ' ' || c > '~') c = '?';
-  return text.size() > kMost ? out + "…" : out;
 }
 
 class Parser {
@@ -71,7 +63,7 @@ class Parser {
       inputs.push_back(labels_of(parts[i], rank, "operand " + std::to_string(i)));
       if (static_cast<int>(inputs.back().size()) != rank) {
         fail("operand " + std::to_string(i) + " of type " + to_string(operands_[i].type()) +
-             " has " + std::to_string(rank) + " dims, and \"" + shown(parts[i]) + "\" names " +
+             " has " + std::to_string(rank) + " dims, and \"" + printable(parts[i]) + "\" names " +
              std::to_string(inputs.back().size()));
       }
     }
@@ -95,7 +87,7 @@ class Parser {
   }
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw ValueError("einsum(\"" + shown(text_) + "\"): " + why + at_line(source_));
+    throw ValueError("einsum(\"" + printable(text_, 200) + "\"): " + why + at_line(source_));
   }
 
  private:
@@ -110,7 +102,7 @@ class Parser {
       } else if ((part[i] >= 'a' && part[i] <= 'z') || (part[i] >= 'A' && part[i] <= 'Z')) {
         labels.push_back(part[i]);
       } else {
-        fail("the character '" + shown({&part[i], 1}) + "' of " + what +
+        fail("the character '" + printable({&part[i], 1}) + "' of " + what +
              " is no letter; dims are named by letters, and the rest by ...");
       }
     }

@@ -57,6 +57,7 @@ void read_variable(const env::Variable& v, std::string_view value) {
   reads([&] {
     switch (v.kind) {
       case env::Kind::text:
+      case env::Kind::choice:
         require(env::text(v.var) == (value.empty() ? v.default_value : value), "text is kept");
         break;
       case env::Kind::flag:
@@ -117,6 +118,7 @@ std::vector<std::string> seeds() {
   for (const env::Variable& v : env::table()) {
     switch (v.kind) {
       case env::Kind::text:
+      case env::Kind::choice:
         add({"async", "seeded:7", "auto", "direct", "nccl", "one", "/some/where"});
         break;
       case env::Kind::flag:

@@ -60,7 +60,7 @@ TEST(KernelOfUsers, ThatWaitsIsAnErrorAndNoDeadlock) {
       {"save_npy", [](const Array& x) { save_npy("/tmp/no_such_file_is_written.npy", x); }},
       {"to_dlpack", [](const Array& x) { to_dlpack(x); }},
       {"to_vector", [](const Array& x) { x.to_vector<float>(); }},
-      {"device_put", [](const Array& x) { device_put(x, devices()[1]); }},
+      {"reshard", [](const Array& x) { device_put(x, devices()[1]); }},
       {"add", [](const Array& x) { x + 1.f; }},
       {"jit", [](const Array& x) { jit(twice)(x); }},
   };
