@@ -46,7 +46,7 @@ requires Traceable<F, A...> &&(sizeof...(A) == sizeof...(D) && (Tree<D> && ...))
 template <class F, class... A, class... D>
 requires(!(Traceable<F, A...> && sizeof...(A) == sizeof...(D) &&
            (Tree<D> && ...))) auto jvp(F&&, const std::tuple<A...>&, const std::tuple<D...>&,
-                                       SourceLine source = SourceLine::current()) {
+                                       SourceLine = {}) {
   static_assert(sizeof...(A) == sizeof...(D), "jvp wants one tangent for each primal");
   (detail::explain_argument<D>(), ...);
   return detail::explain_untraceable<F, A...>();
