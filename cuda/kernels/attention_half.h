@@ -238,24 +238,26 @@ class HalfRows {
       SHMAP_UNROLL
       for (int half = 0; half < 2; ++half) {
         RunningRow& row = running_[m][half];
-        const float base = row.base(), offset = base * factor;
-        const auto each = [&](auto exponent) {
+        // (value - base) * factor in one operation. With that a large base would cost digits, all
+        // of them where it is a masked score, which is the greatest of a row that is masked as a
+        // whole.
+        const float base = row.base();
+        float offset = base * factor;
+        const auto each = [&](auto change) {
           SHMAP_UNROLL
           for (int n = 0; n < kScoreTiles; ++n) {
             SHMAP_UNROLL
-            for (int i = 0; i < 2; ++i) {
-              float& value = scores[m][n].value[2 * half + i];
-              value = fast_exp2(exponent(value));
-              row.sum += value;
-            }
+            for (int i = 0; i < 2; ++i) change(scores[m][n].value[2 * half + i]);
           }
         };
-        // In one operation, with which a large base would cost digits: of masked scores, which are
-        // the greatest of their row if all are masked, all of them.
-        if (fabsf(offset) < kNear)
-          each([&](float value) { return fmaf(value, factor, -offset); });
-        else
-          each([&](float value) { return (value - base) * factor; });
+        if (!(fabsf(offset) < kNear)) {
+          each([&](float& value) { value -= base; });
+          offset = 0.0f;
+        }
+        each([&](float& value) {
+          value = fast_exp2(fmaf(value, factor, -offset));
+          row.sum += value;
+        });
       }
     }
   }
