@@ -25,8 +25,9 @@ constexpr std::uint64_t kMarkEvery = 64;
 // How many tasks get a mark each after one was missed.
 constexpr int kPrompt = 64;
 constexpr std::size_t kManyMarks = 64;
-// A host that asks this often whether the newest task is done, while none is added, is waiting.
-constexpr int kPollsBeforeMark = 4;
+// A host that asks this often whether the newest task is done, while none is added, is waiting. An
+// operation on what is pending asks some times of each of its operands, and adds a task then.
+constexpr int kPollsBeforeMark = 32;
 
 }  // namespace
 

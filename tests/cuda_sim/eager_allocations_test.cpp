@@ -46,8 +46,9 @@ std::int64_t allocated(bool pending) {
 TEST(EagerAllocations, AreThoseOfNothingPending) {
   for (const bool pending : {false, true}) allocated(pending);  // pools fill
   const std::int64_t idle = allocated(false), busy = allocated(true);
-  // A mark or two in the stream; a copy of the call would be five for each operation.
-  EXPECT_LE(busy, idle + kOps) << "of " << kOps << " operations";
+  // Some of the simulator's, for a longer queue. A copy of the call would be six for each
+  // operation, and a mark in the stream more.
+  EXPECT_LE(busy, idle + 3 * kOps) << "of " << kOps << " operations";
 }
 
 }  // namespace
