@@ -97,6 +97,7 @@ class FlowTaskMaker {
 
   std::shared_ptr<const FlowTask> scan(const Eqn& e) const {
     const auto& p = params_as<ScanLoopParams>(*e.params);
+    if (p.length == 0) return nullptr;  // the host gives what it is given, and runs nothing
     ScanTask task;
     task.length = p.length;
     task.reverse = p.reverse;

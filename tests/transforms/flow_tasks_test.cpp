@@ -168,7 +168,7 @@ TEST(FlowTasks, BranchesAndClampedIndices) {
                                       return std::pair{x * 2.f, sum(x)};
                                     },
                                     [](Array x) {
-                                      return std::pair{x, Array(3.f)};
+                                      return std::pair{x, x[1]};
                                     },
                                     [](Array x) {
                                       return std::pair{sin(x), x[0]};

@@ -146,7 +146,7 @@ segment 0, which the host decides
     step 0: compute %1:f32[50000] = fused[program=[1,50000] (a:f32) b:f32 = mul a 2.0; c:f32 = add b 1.0 -> c] %0!
       1 task on compute of device 0
     graph: 1 task, 0 edges
-    output sets: 1, of 0 buffers and 0 bytes
+    output sets: 1, of 1 buffer and 200000 bytes
     results: %1
 segment 1
   step 0: compute %2:f32[50000] = sort[dimension=0 is_stable=True num_keys=1] %1!
