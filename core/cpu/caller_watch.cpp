@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
+#include "core/base/signals_blocked.h"
 #include "core/base/warning.h"
 #include "core/cpu/executor.h"
 #include "core/cpu/running.h"
@@ -24,8 +27,11 @@ void CallerWatch::begin() noexcept {
     if (options.warn_sec <= 0 && options.timeout_sec <= 0) return;
     std::lock_guard lock(mutex_);
     if (stopping_) return;
+    const SignalsBlocked blocked;
     try {
       thread_ = std::thread([this] { run(); });
+    } catch (const std::bad_alloc&) {
+      started_.store(false);              // the next task tries again
     } catch (const std::system_error&) {  // it is to warn, and no reason to fail
     }
   } else if (asleep_.load()) {

@@ -1,5 +1,6 @@
 #include "core/cpu/running.h"
 
+#include <cstddef>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -24,8 +25,10 @@ struct Slots {
   std::mutex mutex;
   Slot* first = nullptr;
 };
+// Never destroyed: threads may outlive everything. No allocation, which might fail.
 Slots& slots() {
-  static auto* all = new Slots;  // never destroyed: threads may outlive everything
+  alignas(Slots) static std::byte place[sizeof(Slots)];
+  static auto* const all = ::new (static_cast<void*>(place)) Slots;
   return *all;
 }
 
