@@ -130,7 +130,11 @@ Array take(Tensor* given, SourceLine source) {
   node->sharding = mesh->replicated();
   BufferRef foreign = local.space->wrap(
       bytes > 0 ? data : nullptr, bytes,
-      [](void* tensor) noexcept { Delete<Tensor>()(static_cast<Tensor*>(tensor)); }, given);
+      // A tensor that nobody wants back may be gone once this call returns.
+      given->deleter == nullptr
+          ? [](void*) noexcept {}
+          : [](void* tensor) noexcept { Delete<Tensor>()(static_cast<Tensor*>(tensor)); },
+      given);
   owned.release();
   const bool aligned =
       reinterpret_cast<std::uintptr_t>(data) % static_cast<std::uintptr_t>(item) == 0;
