@@ -1,7 +1,10 @@
 // Launching: how host work over blocks gets into a device's stream, in order with whatever writes
 // and reads them.
 #pragma once
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -23,24 +26,32 @@ struct LaunchSite {
 // The events that a task waits for. A few of them touch no heap.
 class Waits {
  public:
+  Waits() = default;
+  Waits(const Waits&) = delete;
+  Waits& operator=(const Waits&) = delete;
+  ~Waits() {
+    for (std::size_t i = 0; i < std::min(n_, kFew); ++i) few()[i].~Event();
+  }
   void push_back(const Event& event) {
     if (n_ < kFew) {
-      few_[n_] = event;
+      ::new (static_cast<void*>(few() + n_)) Event(event);
     } else {
-      if (n_ == kFew) more_.assign(few_, few_ + kFew);
+      if (n_ == kFew) more_.assign(few(), few() + kFew);
       more_.push_back(event);
     }
     ++n_;
   }
   bool empty() const noexcept { return n_ == 0; }
   operator std::span<const Event>() const noexcept {
-    return {n_ <= kFew ? few_ : more_.data(), n_};
+    return {n_ <= kFew ? few() : more_.data(), n_};
   }
 
  private:
   static constexpr std::size_t kFew = 8;
+  Event* few() noexcept { return std::launder(reinterpret_cast<Event*>(few_)); }
+  const Event* few() const noexcept { return std::launder(reinterpret_cast<const Event*>(few_)); }
   std::size_t n_ = 0;
-  Event few_[kFew];
+  alignas(Event) std::byte few_[kFew * sizeof(Event)];  // made as they come: mostly there are none
   std::vector<Event> more_;  // all of them, once there are more than a few
 };
 
