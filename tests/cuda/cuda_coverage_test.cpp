@@ -1,6 +1,8 @@
 // Whatever the CPU computes GPUs compute too.
 #include <gtest/gtest.h>
 
+#include <string_view>
+
 #include "core/ir/primitive.h"
 #include "core/ir/trace.h"
 
@@ -12,6 +14,9 @@ TEST(CudaCoverage, EveryPrimitiveWithAKernelOfTheCpuHasOneOfCuda) {
   int kernels = 0;
   for (const Primitive* p : all_primitives()) {
     if (!p->kernel(DeviceKind::cpu).run) continue;
+    // A loop as one task of its device is made of calls of CPU kernels alone: on GPUs a loop has a
+    // graph for its trips.
+    if (std::string_view(p->name) == "flow_task") continue;
     ++kernels;
     EXPECT_NE(p->kernel(DeviceKind::cuda).run, nullptr) << p->name;
   }

@@ -43,6 +43,7 @@ std::string build_image(const std::string& program) {
 TEST(Modules, KernelsOfAnImageRun) {
   setenv("SHMAP_SIM_GPUS", "1", 1);
   shmap_sim::reset();
+  ASSERT_EQ(cudaFree(nullptr), cudaSuccess);  // binds this thread's context, which drivers want
   const std::string image = build_image(R"(
 #include <cuda_runtime.h>
 extern "C" __global__ void sum_up(float* to, const float* x, float start, short n) {
@@ -109,6 +110,7 @@ SHMAP_SIM_KERNEL(sum_up)
 TEST(Modules, WhatIsNoImageIsRefused) {
   setenv("SHMAP_SIM_GPUS", "1", 1);
   shmap_sim::reset();
+  ASSERT_EQ(cudaFree(nullptr), cudaSuccess);  // binds this thread's context, which drivers want
   CUmodule module = nullptr;
   EXPECT_EQ(DRIVER(cuModuleLoadData)(&module, "not a path"), CUDA_ERROR_INVALID_IMAGE);
   EXPECT_EQ(DRIVER(cuModuleLoadData)(&module, "/no/such/image.so"), CUDA_ERROR_INVALID_IMAGE);
