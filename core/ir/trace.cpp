@@ -237,9 +237,12 @@ void throw_escaped(const Node& value, const char* what, SourceLine source) {
                     "it outside of the function that is transformed, before or after" +
                     origin_text(value) + scope_text() + at_line(source));
   }
+  const std::string here = current_trace().name();
   throw TypeError(given + " that was made inside a function under " + name +
-                  ", and that is used outside of this function now (after its end, in another "
-                  "function, or on another thread): such a value is gone when the function ends. "
+                  ", and that is used outside of this function now, in " +
+                  (here == "eager" ? "eager code" : "a function under " + here) +
+                  " (after its end, in another function, or on another thread): such a value is "
+                  "gone when the function ends. "
                   "Return it from the function instead of storing it, or pass it as an argument." +
                   origin_text(value) + at_line(source));
 }
