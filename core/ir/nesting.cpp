@@ -46,12 +46,12 @@ thread_local std::int64_t equations = 0;
   known_good_above = bounds.low + bounds.margin();
   if (here >= known_good_above) return;
   const int depth = std::max(visits, trace_depth());
-  throw ValueError(std::string(what) + ": programs are nested " + std::to_string(depth) +
-                   " deep, and this thread's stack of " +
-                   std::to_string((bounds.high - bounds.low) >> 10) +
-                   " KiB has no room for another level: repeat with a loop (scan, fori_loop) "
-                   "instead of nesting, or use a thread with a larger stack (ulimit -s)" +
-                   at_line(source));
+  throw TooDeep(std::string(what) + ": programs are nested " + std::to_string(depth) +
+                " deep, and this thread's stack of " +
+                std::to_string((bounds.high - bounds.low) >> 10) +
+                " KiB has no room for another level: repeat with a loop (scan, fori_loop) "
+                "instead of nesting, or use a thread with a larger stack (ulimit -s)" +
+                at_line(source));
 }
 
 }  // namespace

@@ -8,8 +8,13 @@ namespace shmap {
 
 struct Jaxpr;
 
+// No fault of the program that is looked at, as other errors of a check are.
+struct TooDeep : ValueError {
+  using ValueError::ValueError;
+};
+
 // Tracing, the passes and running recurse with the nesting of a program, which has no limit of its
-// own: it ends where this thread's stack does. Throws ValueError, which names the depth and the
+// own: it ends where this thread's stack does. Throws TooDeep, which names the depth and the
 // size of the stack, where less than a margin of it is left. On stacks of others (fibres) it
 // cannot tell, and lets everything pass.
 // `what`: what the next level is, "cond".

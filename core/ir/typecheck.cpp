@@ -138,6 +138,8 @@ void check_pass([[maybe_unused]] const Jaxpr& jaxpr, [[maybe_unused]] const char
 #if !defined(NDEBUG) || defined(SHMAP_CHECK_JAXPRS)
   try {
     typecheck_jaxpr(jaxpr);
+  } catch (const TooDeep&) {
+    throw;
   } catch (const Error& e) {
     throw TypeError("the pass '" + std::string(pass) +
                     "' made a jaxpr that does not check: " + e.what() + "\n" + to_string(jaxpr));

@@ -60,6 +60,12 @@ void* operator new(std::size_t bytes, std::align_val_t a) {
 void* operator new[](std::size_t bytes, std::align_val_t a) {
   return shmap::test::allocate(bytes, static_cast<std::size_t>(a));
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return shmap::test::fails() ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+}
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept {
+  return shmap::test::fails() ? nullptr : std::malloc(std::max<std::size_t>(bytes, 1));
+}
 void operator delete(void* p) noexcept { std::free(p); }
 void operator delete[](void* p) noexcept { std::free(p); }
 void operator delete(void* p, std::size_t) noexcept { std::free(p); }
