@@ -11,6 +11,7 @@
 
 #include "core/base/env.h"
 #include "core/base/fault.h"
+#include "core/base/unwinder.h"
 #include "core/device/fork_guard.h"
 #include "core/device/launcher.h"
 #include "core/device/registry.h"
@@ -118,6 +119,7 @@ Runtime& start_runtime(const Options* options) {
     }
     return *running;
   }
+  open_unwinder();
   env::check();
   // Read whole also where `options` are stronger.
   if (const std::string set = env::text(env::Var::devices); !set.empty()) DeviceSpec::parse(set);

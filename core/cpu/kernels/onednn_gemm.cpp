@@ -11,6 +11,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -112,13 +113,20 @@ Functions open() {
   if (f.complete) {
     std::exception_ptr failed;  // for want of memory: the next product tries again
     const SignalsBlocked blocked;
-    std::thread([&] {
-      try {
-        warm_up(f);
-      } catch (...) {
-        failed = std::current_exception();
-      }
-    }).join();
+    try {
+      std::thread([&] {
+        try {
+          warm_up(f);
+        } catch (...) {
+          failed = std::current_exception();
+        }
+      }).join();
+    } catch (const std::system_error& e) {
+      throw DeviceError(
+          std::string("matmul: the thread that oneDNN's first call needs could not be "
+                      "started (") +
+          e.what() + "): there is too little memory, or ulimit -u is too small");
+    }
     if (failed) std::rethrow_exception(failed);
   }
   detail::stop_first_at_exit();
