@@ -174,11 +174,29 @@ const detail::AxisEnv* env_for(std::span<const ShapedArray> types) {
   return all.env();
 }
 
+namespace {
+
+// Whether an argument varies over axes that the program's type of it does not have.
+bool varies_more(const Jaxpr& jaxpr, std::span<const Array> args) {
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const Node* node = node_of(args[i]);
+    if (node && !jaxpr.binders[i]->type.axes().contains(node->type.axes())) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args) {
+  Trace& trace = current_trace();
   std::vector<Array> whole;
-  if (current_trace().evaluate(jaxpr, args, whole)) return whole;
-  if (!jaxpr.env && current_trace().staged() && current_trace().axis_env())
+  if (trace.evaluate(jaxpr, args, whole)) return whole;
+  // Programs inside take their operands' types. Where variance is only inferred, what a derivative
+  // is given may vary more than what the program was traced with.
+  if (trace.staged() && trace.axis_env() &&
+      (!jaxpr.env || (!trace.checks_variance() && varies_more(jaxpr, args)))) {
     return stage_in_body(jaxpr, std::move(args));
+  }
   // The last equation that reads a variable; results are kept to the end.
   VarMap<std::size_t> last;
   for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e)

@@ -128,5 +128,11 @@ TEST(RandomPrograms, TransformsInsideOfTransforms) {
   for (unsigned k = 0; k < count && !HasFailure(); ++k) run_program(first + k);
 }
 
+// Programs that once failed. 5361: in an unchecked body, the gradient of a cond inside a cond on
+// a block gives the inner one operands that vary more than its branches were traced with.
+TEST(RandomPrograms, ThatFailedBefore) {
+  for (const unsigned seed : {5361u}) run_program(seed);
+}
+
 }  // namespace
 }  // namespace shmap
