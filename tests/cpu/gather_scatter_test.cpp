@@ -381,19 +381,22 @@ TEST(Scatter, RandomDimensionNumbersMatchReferenceForEveryDtypeAndOp) {
 
 // Rows that meet in one place add up in the order of the updates, whatever the parts: of rows, or
 // of columns where rows are few; more than are looked up at a time.
-TEST(Scatter, ManyRowsAddUpInOrder) {
+template <class Index>
+void check_many_rows(IndexMode mode) {
   constexpr int64_t places = 1300;
-  for (const auto& [rows, columns] : {std::pair{200, 1}, {40, 5}, {3, 64}}) {
+  for (const auto& [rows, columns] : {std::pair{200, 1}, {1, 1}, {40, 5}, {3, 64}}) {
     const auto n = static_cast<std::size_t>(rows * columns);
     std::vector<float> want(n, 0.5f), updates;
-    std::vector<std::int32_t> indices;
+    std::vector<Index> indices;
     for (int64_t k = 0; k < places; ++k) {
-      indices.push_back(static_cast<std::int32_t>(k * 31 % (rows + 4) - 2));
+      indices.push_back(static_cast<Index>(k * 31 % (rows + 4) - 2));
+      const int64_t row = mode == IndexMode::clip ? std::clamp<int64_t>(indices.back(), 0, rows - 1)
+                                                  : indices.back();
       for (int64_t c = 0; c < columns; ++c) {  // sums that depend on their order
         updates.push_back((k % 3 == 0 ? 1e7f : -3e6f) +
                           static_cast<float>(k * columns + c) * 0.37f);
-        if (indices.back() < 0 || indices.back() >= rows) continue;
-        want[static_cast<std::size_t>(indices.back() * columns + c)] += updates.back();
+        if (row < 0 || row >= rows) continue;
+        want[static_cast<std::size_t>(row * columns + c)] += updates.back();
       }
     }
     Scatter s;
@@ -403,6 +406,8 @@ TEST(Scatter, ManyRowsAddUpInOrder) {
     s.dims.scatter_dims_to_operand_dims.push_back(0);
     s.operand_shape = {rows, columns}, s.indices_shape = {places, 1};
     s.updates_shape = {places, columns};
+    s.index_dtype = dtype_of<Index>;
+    s.mode = mode;
     s.indices = indices.data(), s.updates = updates.data();
     for (const int parts : {1, 2, 3}) {
       std::vector<float> got(n, 0.5f);
@@ -410,6 +415,13 @@ TEST(Scatter, ManyRowsAddUpInOrder) {
       for (int part = parts - 1; part >= 0; --part) scatter_part(s, part, parts);
       EXPECT_EQ(got, want) << rows << " x " << columns << " in " << parts;
     }
+  }
+}
+
+TEST(Scatter, ManyRowsAddUpInOrder) {
+  for (const IndexMode mode : {IndexMode::fill_or_drop, IndexMode::clip}) {
+    check_many_rows<std::int32_t>(mode);
+    check_many_rows<int64_t>(mode);
   }
 }
 

@@ -60,36 +60,34 @@ void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
   }
 }
 
-// Rows of `row` elements, of which those from `first` to `last` are combined: update k into the row
-// at rows[k] of the operand, in their order; where that is -1, nowhere.
+// Rows of `row` elements, of which those from `first` to `last` are combined: update at[k] into the
+// row at rows[k] of the operand, in the order of k.
 struct Rows {
   char* operand;
   const char* updates;
   int64_t row, first, last;
 };
-using CombineRows = void (*)(const Rows& r, const int64_t* rows, int64_t count);
+using CombineRows = void (*)(const Rows& r, const int64_t* rows, const int64_t* at, int64_t count);
 
 template <class T, ScatterOp op>
-void combine_rows(const Rows& r, const int64_t* rows, int64_t count) {
+void combine_rows(const Rows& r, const int64_t* rows, const int64_t* at, int64_t count) {
   // Rows lie anywhere in the operand: those to come are asked for while others are combined.
   constexpr int64_t kAhead = 8;
   T* const operand = reinterpret_cast<T*>(r.operand);
   const T* const updates = reinterpret_cast<const T*>(r.updates);
   if (r.row == 1) {
     for (int64_t k = 0; k < count; ++k)
-      if (rows[k] >= 0) operand[rows[k]] = combined<T, op>(operand[rows[k]], updates[k]);
+      operand[rows[k]] = combined<T, op>(operand[rows[k]], updates[at[k]]);
     return;
   }
   for (int64_t k = 0; k < count; ++k) {
-    if (const int64_t next = rows[std::min(k + kAhead, count - 1)]; next >= 0) {
-      const auto* line = reinterpret_cast<const char*>(operand + next * r.row + r.first);
-      const int64_t bytes = (r.last - r.first) * static_cast<int64_t>(sizeof(T));
-      for (int64_t at = 0; at < std::min<int64_t>(bytes, 512); at += 64)
-        __builtin_prefetch(line + at, 1);
-    }
-    if (rows[k] < 0) continue;
+    const int64_t next = rows[std::min(k + kAhead, count - 1)];
+    const auto* line = reinterpret_cast<const char*>(operand + next * r.row + r.first);
+    const int64_t bytes = (r.last - r.first) * static_cast<int64_t>(sizeof(T));
+    for (int64_t ahead = 0; ahead < std::min<int64_t>(bytes, 512); ahead += 64)
+      __builtin_prefetch(line + ahead, 1);
     T* __restrict to = operand + rows[k] * r.row;
-    const T* __restrict from = updates + k * r.row;
+    const T* __restrict from = updates + at[k] * r.row;
     for (int64_t i = r.first; i < r.last; ++i) to[i] = combined<T, op>(to[i], from[i]);
   }
 }
@@ -254,13 +252,23 @@ bool is_rows(const Scatter& s, const Plan& p) {
   return true;
 }
 
+// Of updates [begin, begin + count): the rows that lie in [first, last), and which updates (from
+// `begin` on) go there. Returns how many. Places are random: nothing here branches on them.
 template <class I>
-void read_rows(const Scatter& s, int64_t extent, int64_t begin, int64_t count, int64_t* rows) {
+int64_t read_rows(const Scatter& s, int64_t begin, int64_t count, int64_t first, int64_t last,
+                  int64_t* rows, int64_t* at) {
+  const int64_t most = s.operand_shape[0] - 1;
+  const bool clips = s.mode == IndexMode::clip;
+  const auto width = static_cast<std::uint64_t>(last - first);
+  int64_t kept = 0;
   for (int64_t k = 0; k < count; ++k) {
     int64_t i = read_index<I>(s.indices, begin + k);
-    if (s.mode == IndexMode::clip) i = std::clamp<int64_t>(i, 0, extent - 1);
-    rows[k] = i >= 0 && i < extent ? i : -1;
+    if (clips) i = std::clamp<int64_t>(i, 0, most);
+    rows[kept] = i;
+    at[kept] = k;
+    kept += static_cast<std::uint64_t>(i) - static_cast<std::uint64_t>(first) < width;
   }
+  return kept;
 }
 
 // The part [begin, end) of the cut dim: rows, or, where there is no other dim behind, elements of
@@ -268,20 +276,15 @@ void read_rows(const Scatter& s, int64_t extent, int64_t begin, int64_t count, i
 void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, bool cuts_rows,
                   int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 512;
-  int64_t rows[kBlock];
-  const int64_t extent = s.operand_shape[0];
+  int64_t rows[kBlock], at[kBlock];
   const int64_t row = p.stride[0] / itemsize(s.dtype);
+  const int64_t first = cuts_rows ? begin : 0, last = cuts_rows ? end : s.operand_shape[0];
   Rows r{static_cast<char*>(s.operand), static_cast<const char*>(s.updates), row,
          cuts_rows ? 0 : begin, cuts_rows ? row : end};
+  const auto read = s.index_dtype == i32 ? read_rows<std::int32_t> : read_rows<int64_t>;
   for (int64_t b = 0; b < p.batch_count; b += kBlock) {
     const int64_t count = std::min(kBlock, p.batch_count - b);
-    if (s.index_dtype == i32)
-      read_rows<std::int32_t>(s, extent, b, count, rows);
-    else
-      read_rows<int64_t>(s, extent, b, count, rows);
-    for (int64_t k = 0; cuts_rows && k < count; ++k)
-      if (rows[k] < begin || rows[k] >= end) rows[k] = -1;
-    combine(r, rows, count);
+    combine(r, rows, at, read(s, b, count, first, last, rows, at));
     r.updates += count * p.stride[0];
   }
 }
