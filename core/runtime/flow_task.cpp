@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/base/inline_vector.h"
 #include "core/runtime/op_site.h"
 
 namespace shmap {
@@ -95,54 +96,90 @@ class ScanFlow final : public FlowTask {
     const Jaxpr& body = task_.body->jaxpr();
     for (std::size_t i = task_.consts + task_.carry; i < body.binders.size(); ++i)
       x_bytes_.push_back(body.binders[i]->type.nbytes());
+    for (std::size_t o = task_.carry; o < body.outs.size(); ++o)
+      y_bytes_.push_back(body.outs[o].type().nbytes());
     std::int64_t at = places_.end();
-    for (std::size_t o = task_.carry; o < body.outs.size(); ++o) {
-      const std::int64_t bytes = body.outs[o].type().nbytes();
-      y_bytes_.push_back(bytes);
-      // Kernels write to aligned memory; of odd sizes they have a place, from where ys are copied.
-      y_places_.push_back(bytes % kAlignment == 0 ? -1 : at);
-      if (bytes % kAlignment != 0) at += aligned(bytes);
+    for (std::int64_t trip = 0; trip < std::max<std::int64_t>(1, task_.merged_trips); ++trip) {
+      for (const std::int64_t bytes : y_bytes_) {
+        // Kernels write to aligned memory; of odd sizes they have a place, from where ys are
+        // copied.
+        y_places_.push_back(bytes % kAlignment == 0 ? -1 : at);
+        if (bytes % kAlignment != 0) at += aligned(bytes);
+      }
     }
     body_at_ = at;
   }
 
   void run(const KernelCall& call, const TaskProgram::Site& site) const override {
     auto* scratch = static_cast<std::byte*>(call.scratch);
-    const std::size_t first = task_.consts, xs_at = first + task_.carry;
-    std::vector<const void*> in(call.in.begin(), call.in.end());
-    std::vector<void*> out(call.out.begin(), call.out.end());
     Carry carry(places_, task_.carry, scratch);
     for (std::size_t k = 0; k < task_.carry; ++k)
-      copy_bytes(carry.now(k), call.in[first + k], places_.bytes(k));
-    for (std::int64_t trip = 0; trip < task_.length; ++trip) {
-      const std::int64_t i = task_.reverse ? task_.length - 1 - trip : trip;
-      for (std::size_t k = 0; k < task_.carry; ++k) {
-        in[first + k] = carry.now(k);
-        out[k] = carry.next(k);
-      }
-      for (std::size_t x = 0; x < x_bytes_.size(); ++x)
-        in[xs_at + x] = static_cast<const std::byte*>(call.in[xs_at + x]) + i * x_bytes_[x];
-      for (std::size_t y = 0; y < y_bytes_.size(); ++y)
-        out[task_.carry + y] = y_places_[y] >= 0 ? scratch + y_places_[y] : stacked(call, y, i);
-      task_.body->run(site, in, out, scratch + body_at_);
-      for (std::size_t y = 0; y < y_bytes_.size(); ++y)
-        if (y_places_[y] >= 0) copy_bytes(stacked(call, y, i), scratch + y_places_[y], y_bytes_[y]);
-      carry.advance(*task_.body);
-    }
+      copy_bytes(carry.now(k), call.in[task_.consts + k], places_.bytes(k));
+    std::int64_t trip = 0;
+    if (task_.merged) trip = run_trips(*task_.merged, task_.merged_trips, trip, call, site, carry);
+    run_trips(*task_.body, 1, trip, call, site, carry);
     for (std::size_t k = 0; k < task_.carry; ++k)
       copy_bytes(call.out[k], carry.now(k), places_.bytes(k));
   }
 
-  std::int64_t scratch_bytes() const override { return body_at_ + task_.body->scratch_bytes(); }
+  std::int64_t scratch_bytes() const override {
+    return body_at_ +
+           std::max(task_.body->scratch_bytes(), task_.merged ? task_.merged->scratch_bytes() : 0);
+  }
   Cost cost() const override {
     const Cost trip = task_.body->cost();
     const auto n = static_cast<double>(task_.length);
     return {n * trip.flops, n * trip.bytes};
   }
-  std::string text() const override { return "scan of " + std::to_string(task_.length); }
+  std::string text() const override {
+    return "scan of " + std::to_string(task_.length) +
+           (task_.merged ? ", " + std::to_string(task_.merged_trips) + " at a time" : "");
+  }
   std::vector<const Jaxpr*> programs() const override { return {&task_.body->jaxpr()}; }
 
  private:
+  // All trips from `trip` on that `program` can run, `trips` at a time; the first that is left.
+  std::int64_t run_trips(const TaskProgram& program, std::int64_t trips, std::int64_t trip,
+                         const KernelCall& call, const TaskProgram::Site& site,
+                         Carry& carry) const {
+    if (trip + trips > task_.length) return trip;
+    auto* const scratch = static_cast<std::byte*>(call.scratch);
+    const std::size_t first = task_.consts, xs_at = first + task_.carry;
+    const std::size_t xs = x_bytes_.size(), ys = y_bytes_.size();
+    const auto at_once = static_cast<std::size_t>(trips);
+    InlineVector<const void*, 48> in(xs_at + at_once * xs);
+    InlineVector<void*, 48> out(task_.carry + at_once * ys);
+    std::copy_n(call.in.begin(), first, in.begin());
+    for (; trip + trips <= task_.length; trip += trips) {
+      for (std::size_t k = 0; k < task_.carry; ++k) {
+        in[first + k] = carry.now(k);
+        out[k] = carry.next(k);
+      }
+      for (std::size_t t = 0; t < at_once; ++t) {
+        const std::int64_t i = index(trip + static_cast<std::int64_t>(t));
+        for (std::size_t x = 0; x < xs; ++x)
+          in[xs_at + t * xs + x] =
+              static_cast<const std::byte*>(call.in[xs_at + x]) + i * x_bytes_[x];
+        for (std::size_t y = 0; y < ys; ++y) {
+          const std::int64_t place = y_places_[t * ys + y];
+          out[task_.carry + t * ys + y] = place >= 0 ? scratch + place : stacked(call, y, i);
+        }
+      }
+      program.run(site, in.span(), out.span(), scratch + body_at_);
+      for (std::size_t t = 0; t < at_once; ++t) {
+        const std::int64_t i = index(trip + static_cast<std::int64_t>(t));
+        for (std::size_t y = 0; y < ys; ++y) {
+          const std::int64_t place = y_places_[t * ys + y];
+          if (place >= 0) copy_bytes(stacked(call, y, i), scratch + place, y_bytes_[y]);
+        }
+      }
+      carry.advance(program);
+    }
+    return trip;
+  }
+  std::int64_t index(std::int64_t trip) const {
+    return task_.reverse ? task_.length - 1 - trip : trip;
+  }
   std::byte* stacked(const KernelCall& call, std::size_t y, std::int64_t i) const {
     return static_cast<std::byte*>(call.out[task_.carry + y]) + i * y_bytes_[y];
   }

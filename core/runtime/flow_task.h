@@ -22,9 +22,11 @@ class FlowTask {
 };
 
 // Operands: constants, the carry, xs; results: the carry, ys. The program: (constants, carry, an x
-// of each of xs) -> (carry, a y of each of ys), made with scan_owned().
+// of each of xs) -> (carry, a y of each of ys), made with loop_owned(). `merged`: null, or
+// `merged_trips` trips as one program, as merge_trips() makes it.
 struct ScanTask {
-  std::shared_ptr<const TaskProgram> body;
+  std::shared_ptr<const TaskProgram> body, merged;
+  std::int64_t merged_trips = 1;
   std::int64_t length = 0;
   bool reverse = false;
   std::size_t consts = 0, carry = 0;

@@ -7,6 +7,9 @@
 #include "core/base/env.h"
 #include "core/runtime/flow_task.h"
 #include "core/transforms/control_flow.h"
+#include "core/transforms/inline_calls.h"
+#include "core/transforms/merge_trips.h"
+#include "core/transforms/simplify.h"
 
 namespace shmap {
 
@@ -104,7 +107,16 @@ class FlowTaskMaker {
     task.consts = count(p.num_consts);
     task.carry = count(p.num_carry);
     task.body = program(*p.jaxpr, loop_owned(p.jaxpr->binders.size(), task.consts, task.carry));
-    return task.body ? make_flow_task(std::move(task)) : nullptr;
+    if (!task.body) return nullptr;
+    const JaxprRef body = simplify(*inline_calls(*p.jaxpr));
+    const std::int64_t trips = trips_to_merge(*body, p.length, nanoseconds(*body, kind_));
+    if (trips > 1) {
+      const JaxprRef merged = merge_trips(*body, task.consts, task.carry, trips);
+      if (merged)
+        task.merged = program(*merged, loop_owned(merged->binders.size(), task.consts, task.carry));
+      if (task.merged) task.merged_trips = trips;
+    }
+    return make_flow_task(std::move(task));
   }
 
   std::shared_ptr<const FlowTask> loop(const Eqn& e) const {

@@ -41,6 +41,36 @@ void expect_tasks(std::size_t wanted, F f, const A&... args) {
   EXPECT_EQ(n, wanted) << plan;
 }
 
+// Trips of little work run several at a time, and what is left of them one by one: of all lengths,
+// also where the carry changes places, or a y is an x or the carry as it came in.
+TEST(FlowTasks, SmallTripsSeveralAtATime) {
+  for (const int trips : {599, 600, 601, 677}) {
+    for (const bool reverse : {false, true}) {
+      const auto f = [=](Array w, Array xs) {
+        return scan(
+            [=](std::tuple<Array, Array, Array> c, Array x) {
+              const auto [a, b, n] = c;
+              const Array next = a * 0.5f + b * w;
+              return std::pair{std::tuple{b, next + x, n + 1}, std::tuple{a, x, n, next}};
+            },
+            std::tuple{zeros({3}), ones({3}), Array(0)}, xs, {.reverse = reverse});
+      };
+      expect_tasks(1, f, numbers({3}), numbers({trips, 3}));
+      if (!runs_tasks()) continue;
+      const auto jitted = jit(f);
+      jitted(numbers({3}), numbers({trips, 3}));
+      EXPECT_THAT(jitted.plan_text(), HasSubstr(" at a time"));
+    }
+  }
+  expect_tasks(
+      1,
+      [](Array x) {
+        return fori_loop(
+            3, 1010, [x](Array i, Array c) { return c * 0.75f + astype(i, f32) * x; }, x);
+      },
+      numbers({2}));
+}
+
 TEST(FlowTasks, ScansWithCarryXsAndYs) {
   for (const int width : {1, 3, 16, 64}) {  // ys of odd sizes, and of whole cache lines
     for (const bool reverse : {false, true}) {

@@ -113,31 +113,87 @@ void run_groups(const ChainOp* ops, int count, const float* in, float* out, std:
   }
 }
 
+// One vector at `i`, or its first `m` elements: the switch costs more than the arithmetic, which
+// only what is left of a call's groups has to bear.
+template <bool whole>
+HWY_INLINE void run_vector(const ChainOp* ops, int count, const float* in, float* out,
+                           std::int64_t i, std::size_t m) {
+  const D d;
+  const auto mask = hn::FirstN(d, m);
+  const auto load = [&](const float* from) HWY_ATTR {
+    if constexpr (whole)
+      return hn::LoadU(d, from + i);
+    else
+      return hn::MaskedLoad(mask, d, from + i);
+  };
+  V a = load(in);
+  for (const ChainOp* op = ops; op != ops + count; ++op) {
+    V left = a, right = a;
+    switch (op->form) {
+      case ChainForm::vector:
+        right = load(op->other);
+        break;
+      case ChainForm::scalar:
+        right = hn::Set(d, *op->other);
+        break;
+      case ChainForm::vector_first:
+        left = load(op->other);
+        break;
+      case ChainForm::scalar_first:
+        left = hn::Set(d, *op->other);
+        break;
+      case ChainForm::self:
+        break;
+    }
+    switch (op->code) {
+      case ChainCode::add:
+        a = hn::Add(left, right);
+        break;
+      case ChainCode::sub:
+        a = hn::Sub(left, right);
+        break;
+      case ChainCode::mul:
+      case ChainCode::square:
+        a = hn::Mul(left, right);
+        break;
+      case ChainCode::div:
+        a = hn::Div(left, right);
+        break;
+      case ChainCode::max:
+        a = larger(left, right);
+        break;
+      case ChainCode::min:
+        a = smaller(left, right);
+        break;
+      case ChainCode::sqrt:
+        a = hn::Sqrt(a);
+        break;
+      case ChainCode::neg:
+        a = hn::Neg(a);
+        break;
+      case ChainCode::abs:
+        a = hn::Abs(a);
+        break;
+      case ChainCode::none:
+        break;
+    }
+  }
+  if constexpr (whole)
+    hn::StoreU(a, d, out + i);
+  else
+    hn::BlendedStore(a, mask, d, out + i);
+}
+
 void run(const ChainOp* ops, int count, const float* in, float* out, bool around, std::int64_t n) {
   const std::int64_t whole = n / kGroup * kGroup;
   const bool aligned = reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
   if (around && aligned)
     run_groups<true>(ops, count, in, out, whole);
-  else
+  else if (whole > 0)
     run_groups<false>(ops, count, in, out, whole);
-  if (whole == n) return;
-  // The rest as a group of its own, filled up with ones.
-  const auto rest = static_cast<std::size_t>(n - whole);
-  float filled[kMostChainOps + 1][kGroup];
-  ChainOp rest_ops[kMostChainOps];
-  const auto fill_up = [&](const float* from, float* to) {
-    std::memcpy(to, from + whole, rest * sizeof(float));
-    std::fill(to + rest, to + kGroup, 1.f);
-  };
-  for (int k = 0; k < count; ++k) {
-    rest_ops[k] = ops[k];
-    if (ops[k].form != ChainForm::vector && ops[k].form != ChainForm::vector_first) continue;
-    fill_up(ops[k].other, filled[k]);
-    rest_ops[k].other = filled[k];
-  }
-  fill_up(in, filled[count]);
-  run_groups<false>(rest_ops, count, filled[count], filled[count], kGroup);
-  std::memcpy(out + whole, filled[count], rest * sizeof(float));
+  std::int64_t i = whole;
+  for (; i + kStep <= n; i += kStep) run_vector<true>(ops, count, in, out, i, kStep);
+  if (i < n) run_vector<false>(ops, count, in, out, i, static_cast<std::size_t>(n - i));
 }
 
 ChainFn find_chain() { return run; }
