@@ -122,6 +122,82 @@ TEST(BinaryKernels, IntegersWrapAndNeverTrap) {
   check_integer_ops<std::uint64_t>();
 }
 
+// By one number for all elements: dividends next to its multiples, of every size, and the extremes.
+template <class T>
+void check_division_by_one_number() {
+  SCOPED_TRACE(to_string(dtype_of<T>));
+  using U = std::make_unsigned_t<T>;
+  std::mt19937_64 rng(9);
+  constexpr int bits = 8 * sizeof(T);
+  const auto any = [&] { return static_cast<U>(rng() >> (64 - bits + rng() % bits)); };
+  std::vector<T> divisors = {0,
+                             1,
+                             2,
+                             3,
+                             5,
+                             7,
+                             10,
+                             101,
+                             std::numeric_limits<T>::max(),
+                             std::numeric_limits<T>::min(),
+                             static_cast<T>(-1),
+                             static_cast<T>(-2),
+                             static_cast<T>(-3),
+                             static_cast<T>(-7)};
+  for (int bit = 2; bit < bits; ++bit)
+    for (int off = -1; off <= 1; ++off)
+      divisors.push_back(static_cast<T>((U{1} << bit) + static_cast<U>(off)));
+  for (int i = 0; i < 300; ++i)
+    divisors.push_back(static_cast<T>(rng() % 2 ? any() : U{0} - any()));
+  for (const T b : divisors) {
+    std::vector<T> a = {0,
+                        1,
+                        static_cast<T>(-1),
+                        std::numeric_limits<T>::max(),
+                        std::numeric_limits<T>::min(),
+                        b,
+                        static_cast<T>(U{0} - static_cast<U>(b))};
+    while (a.size() < 151) {
+      const U multiple = static_cast<U>(static_cast<U>(any()) * static_cast<U>(b));
+      a.push_back(static_cast<T>(any()));
+      a.push_back(static_cast<T>(multiple + static_cast<U>(rng() % 3) - 1));
+      // The largest multiples, next to which the quotient's error is largest.
+      const U most = static_cast<U>(std::numeric_limits<T>::max());
+      if (b != 0) {
+        const U size = static_cast<U>(b < 0 ? U{0} - static_cast<U>(b) : static_cast<U>(b));
+        a.push_back(static_cast<T>(most - most % size - rng() % 3));
+      }
+    }
+    if constexpr (sizeof(T) == 8) {
+      if (rng() % 2) {  // of numbers below 2^50, some next to that
+        for (T& x : a) x = static_cast<T>(x % static_cast<T>((std::uint64_t{1} << 50) - rng() % 3));
+        a.push_back(static_cast<T>((T{1} << 50) - 1));
+      }
+    }
+    const auto n = static_cast<std::int64_t>(a.size());
+    std::vector<T> q(a.size()), r(a.size());
+    binary_kernel(BinaryOp::div, dtype_of<T>)(a.data(), false, &b, true, q.data(), n);
+    binary_kernel(BinaryOp::rem, dtype_of<T>)(a.data(), false, &b, true, r.data(), n);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      ASSERT_EQ(q[i], static_cast<T>(integer_quotient(a[i], b))) << +a[i] << " by " << +b;
+      const Int128 rest =
+          b == 0 ? static_cast<Int128>(a[i]) : static_cast<Int128>(a[i]) % static_cast<Int128>(b);
+      ASSERT_EQ(r[i], static_cast<T>(rest)) << +a[i] << " by " << +b;
+    }
+  }
+}
+
+TEST(BinaryKernels, DivisionByOneNumberIsExact) {
+  check_division_by_one_number<std::int8_t>();
+  check_division_by_one_number<std::int16_t>();
+  check_division_by_one_number<std::int32_t>();
+  check_division_by_one_number<std::int64_t>();
+  check_division_by_one_number<std::uint8_t>();
+  check_division_by_one_number<std::uint16_t>();
+  check_division_by_one_number<std::uint32_t>();
+  check_division_by_one_number<std::uint64_t>();
+}
+
 // Every pair of small quotients' neighbours: division through floats must truncate exactly.
 TEST(BinaryKernels, DivisionIsExactNextToWholeQuotients) {
   std::vector<std::int32_t> a, b;

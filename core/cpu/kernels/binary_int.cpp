@@ -1,4 +1,6 @@
 // Arithmetic of integers.
+#include <algorithm>
+#include <bit>
 #include <limits>
 #include <type_traits>
 
@@ -107,6 +109,126 @@ struct Pow {
   }
 };
 
+// Division by one number for all elements, a multiplication by what is worked out of it once: by
+// its inverse up to 32 bits, by a 128-bit product for 64 (Granlund and Montgomery, "Division by
+// invariant integers using multiplication").
+__extension__ typedef unsigned __int128 Uint128;
+__extension__ typedef __int128 Int128;
+
+// Of numbers below 2^50, b neither 0 nor -1. A quotient that is no integer lies 2^-50 of itself or
+// more below the next one, and the inverse is too large by less, but by enough that no whole
+// quotient comes out below itself.
+template <class T>
+class Inverse {
+ public:
+  explicit Inverse(T b) : inverse_(1.0 / static_cast<double>(b) * (1 + 0x1p-51)) {}
+  T divide(T a) const {
+    const double q = static_cast<double>(a) * inverse_;
+    if constexpr (std::is_signed_v<T>)
+      return static_cast<T>(q);
+    else
+      return static_cast<T>(static_cast<std::int64_t>(q));
+  }
+
+ private:
+  double inverse_;
+};
+
+template <class T>
+class Divisor;  // of 64 bits
+inline int bits_below(std::uint64_t b) { return b <= 1 ? 0 : 64 - std::countl_zero(b - 1); }
+template <>
+class Divisor<std::uint64_t> {  // not 0
+ public:
+  explicit Divisor(std::uint64_t b) {
+    const int bits = bits_below(b);
+    factor_ = static_cast<std::uint64_t>((((Uint128{1} << bits) - b) << 64) / b + 1);
+    first_ = std::min(bits, 1);
+    second_ = std::max(bits - 1, 0);
+  }
+  std::uint64_t divide(std::uint64_t a) const {
+    const auto high = static_cast<std::uint64_t>(Uint128{factor_} * a >> 64);
+    return (high + ((a - high) >> first_)) >> second_;
+  }
+
+ private:
+  std::uint64_t factor_;
+  int first_, second_;
+};
+template <>
+class Divisor<std::int64_t> {  // not 0
+ public:
+  explicit Divisor(std::int64_t b) : sign_(b < 0 ? ~std::uint64_t{0} : 0) {
+    const std::uint64_t size = (static_cast<std::uint64_t>(b) ^ sign_) - sign_;
+    const int bits = std::max(bits_below(size), 1);
+    factor_ = static_cast<std::int64_t>(
+        static_cast<std::uint64_t>((Uint128{1} << (63 + bits)) / size + 1));
+    shift_ = bits - 1;
+  }
+  std::int64_t divide(std::int64_t a) const {
+    const auto high = static_cast<std::uint64_t>(Int128{factor_} * a >> 64);
+    const auto sum = static_cast<std::int64_t>(high + static_cast<std::uint64_t>(a));
+    const std::uint64_t q = static_cast<std::uint64_t>(sum >> shift_) + (a < 0 ? 1u : 0u);
+    return static_cast<std::int64_t>((q ^ sign_) - sign_);
+  }
+
+ private:
+  std::uint64_t sign_;
+  std::int64_t factor_;
+  int shift_;
+};
+
+template <class T>
+bool are_below_2_50(const T* x, std::int64_t n) {
+  using U = std::make_unsigned_t<T>;
+  U all = 0;
+  for (std::int64_t i = 0; i < n; ++i)
+    all |= static_cast<U>(std::is_signed_v<T> && x[i] < 0 ? ~x[i] : x[i]);
+  return all < (U{1} << 50);
+}
+
+// x[i] / by, or the rest.
+template <class Op, class D, class T>
+void divide_all(const D& divisor, const T* x, T by, T* o, std::int64_t n) {
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const T q = divisor.divide(x[i]);
+    if constexpr (std::is_same_v<Op, Rem>)
+      o[i] = static_cast<T>(static_cast<Wide<T>>(x[i]) -
+                            static_cast<Wide<T>>(q) * static_cast<Wide<T>>(by));
+    else
+      o[i] = q;
+  }
+}
+
+template <class Op, class T>
+void map_division(const void* a, bool a_scalar, const void* b, bool b_scalar, void* out,
+                  std::int64_t n) {
+  if constexpr (sizeof(T) >= 4) {
+    const T by = b_scalar && n > 0 ? *static_cast<const T*>(b) : T{0};
+    // By 0 and -1, and of few elements, as with many divisors.
+    if (!a_scalar && n > 8 && by != 0 && by != static_cast<T>(-1)) {
+      const T* x = static_cast<const T*>(a);
+      T* o = static_cast<T*>(out);
+      if constexpr (sizeof(T) == 8) {
+        constexpr std::int64_t kBlock = 512;  // stays in the first cache
+        const bool is_small = are_below_2_50(&by, 1);
+        for (std::int64_t i = 0; i < n; i += kBlock) {
+          const std::int64_t m = std::min(kBlock, n - i);
+          if (is_small && are_below_2_50(x + i, m))
+            divide_all<Op>(Inverse<T>(by), x + i, by, o + i, m);
+          else
+            divide_all<Op>(Divisor<T>(by), x + i, by, o + i, m);
+        }
+      } else {
+        divide_all<Op>(Inverse<T>(by), x, by, o, n);
+      }
+      return;
+    }
+  }
+  map_binary<Op, T>(a, a_scalar, b, b_scalar, out, n);
+}
+
 template <class T>
 BinaryFn find(BinaryOp op) {
   using U = std::make_unsigned_t<T>;
@@ -118,9 +240,9 @@ BinaryFn find(BinaryOp op) {
     case BinaryOp::mul:
       return map_binary<Mul, U>;
     case BinaryOp::div:
-      return map_binary<Div, T>;
+      return map_division<Div, T>;
     case BinaryOp::rem:
-      return map_binary<Rem, T>;
+      return map_division<Rem, T>;
     case BinaryOp::pow:
       return map_binary<Pow, T>;
     case BinaryOp::max:
