@@ -214,15 +214,17 @@ TEST(Gather, RowsOfAMatrix) {
 
 // Along a dim with others before and behind it, at more places than are looked up at a time.
 TEST(Gather, ManyPlacesOfAMiddleDim) {
-  constexpr int64_t outer = 3, extent = 700, places = 1300;
-  for (const int64_t run : {1, 2, 3, 4, 16, 37}) {
+  constexpr int64_t extent = 700, places = 1300;
+  // Of three lines parts take places, of 25 they take lines.
+  for (const auto& [outer, run] : std::vector<std::pair<int64_t, int64_t>>{
+           {3, 1}, {3, 2}, {3, 3}, {3, 4}, {3, 16}, {3, 37}, {25, 1}, {25, 3}, {25, 48}}) {
     for (const IndexMode mode : {IndexMode::clip, IndexMode::fill_or_drop}) {
-      std::vector<float> operand(outer * extent * run);
+      std::vector<float> operand(static_cast<std::size_t>(outer * extent * run));
       std::iota(operand.begin(), operand.end(), 0.f);
       std::vector<std::int32_t> indices;
       for (int64_t k = 0; k < places; ++k)
         indices.push_back(static_cast<std::int32_t>(k * 37 % (extent + 20) - 10));
-      std::vector<float> got(outer * places * run), want;
+      std::vector<float> got(static_cast<std::size_t>(outer * places * run)), want;
       const float fill = -1.f;
       for (int64_t o = 0; o < outer; ++o) {
         for (const int64_t i : indices) {

@@ -198,20 +198,28 @@ Take take_of(int64_t run) {
   }
 }
 
-void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = 512;
+// Slices [begin, end) of lines [first, last). Where most of a line is taken, in whatever order, it
+// is asked for as a whole, in its own order, while the one before it is at work.
+void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t first, int64_t last,
+                int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 512, kLine = 64;
+  constexpr int64_t kMostAhead = 128 << 10;  // of the second cache
   int64_t offsets[kBlock];
   const Take take_block = take_of(lines.run);
+  const bool whole = lines.in_stride <= kMostAhead && (end - begin) * kLine >= lines.in_stride / 2;
   for (int64_t b = begin; b < end; b += kBlock) {
     const int64_t count = std::min(kBlock, end - b);
     if (g.index_dtype == i32)
       read_offsets<std::int32_t>(g, p, b, count, offsets);
     else
       read_offsets<int64_t>(g, p, b, count, offsets);
-    for (int64_t o = 0; o < lines.outer; ++o) {
-      take_block(g, static_cast<char*>(g.out) + o * lines.out_stride + b * lines.run,
-                 static_cast<const char*>(g.operand) + o * lines.in_stride, lines.run, offsets,
-                 count);
+    for (int64_t o = first; o < last; ++o) {
+      const char* const in = static_cast<const char*>(g.operand) + o * lines.in_stride;
+      if (whole && o + 1 < last)
+        for (int64_t at = 0; at < lines.in_stride; at += kLine)
+          __builtin_prefetch(in + lines.in_stride + at, 0, 2);
+      take_block(g, static_cast<char*>(g.out) + o * lines.out_stride + b * lines.run, in, lines.run,
+                 offsets, count);
     }
   }
 }
@@ -219,7 +227,6 @@ void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t begi
 void run(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
   if (begin >= end || p.window.bytes == 0) return;
   const ReadIndex read = index_reader(g.index_dtype);
-  if (Lines lines; as_lines(g, p, &lines)) return take_lines(g, p, lines, begin, end);
   for (int64_t b = begin; b < end; ++b) {
     int64_t index[kMaxRank];
     char* dst = static_cast<char*>(g.out);
@@ -279,6 +286,15 @@ int gather_parts(const Gather& g, int workers) {
 
 void gather_part(const Gather& g, int part, int parts) {
   const Plan p = make_plan(g);
+  if (Lines lines; p.window.bytes > 0 && as_lines(g, p, &lines)) {
+    // Parts are of lines, where there are enough, so that no two read the same.
+    const bool of_lines = lines.outer >= 4 * parts;
+    const int64_t n = of_lines ? lines.outer : p.batch.count;
+    const int64_t begin = n * part / parts, end = n * (part + 1) / parts;
+    if (begin >= end) return;
+    return of_lines ? take_lines(g, p, lines, begin, end, 0, p.batch.count)
+                    : take_lines(g, p, lines, 0, lines.outer, begin, end);
+  }
   run(g, p, p.batch.count * part / parts, p.batch.count * (part + 1) / parts);
 }
 
