@@ -121,4 +121,12 @@ Array pshuffle_leaf(const Array& x, const Axes& axes, const std::vector<int>& pe
 }
 
 }  // namespace detail
+std::vector<std::pair<int, int>> ring_permutation(const Axes& axes, int shift, SourceLine source) {
+  const int n = axis_size(axes, source);
+  const int by = (shift % n + n) % n;
+  std::vector<std::pair<int, int>> perm;
+  for (int r = 0; r < n; ++r) perm.emplace_back(r, (r + by) % n);
+  return perm;
+}
+
 }  // namespace shmap

@@ -1,4 +1,4 @@
-// gather and scatter_add on CUDA devices.
+// gather and the scatters on CUDA devices.
 #include "cuda/kernels/gather.h"
 
 #include <algorithm>
@@ -48,9 +48,11 @@ void run_gather(const KernelCall& call) {
 }
 
 // Addresses of literals are left out.
-cuda::ScatterAdd scatter_of(const KernelCall& call) {
+template <cuda::ScatterOp op>
+cuda::Scatter scatter_of(const KernelCall& call) {
   const auto& p = params_as<ScatterAddParams>(call.params);
-  cuda::ScatterAdd s;
+  cuda::Scatter s;
+  s.op = op;
   s.slices.dims = {p.update_window_dims, p.inserted_window_dims, p.scatter_dims_to_operand_dims,
                    p.operand_batching_dims, p.scatter_indices_batching_dims};
   s.slices.operand_shape = call.in_types[0].dims();
@@ -77,10 +79,12 @@ cuda::ScatterAdd scatter_of(const KernelCall& call) {
   return s;
 }
 
+template <cuda::ScatterOp op>
 std::int64_t scatter_scratch(const KernelCall& call) {
-  return cuda::scatter_scratch(scatter_of(call));
+  return cuda::scatter_scratch(scatter_of<op>(call));
 }
 
+template <cuda::ScatterOp op>
 void run_scatter(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   if (call.out_types[0].rank() == 0) {
@@ -89,16 +93,25 @@ void run_scatter(const KernelCall& call) {
   } else if (call.in[0] != call.out[0]) {
     cuda::copy_bytes(call.out[0], call.in[0], call.out_types[0].nbytes(), call.native);
   }
-  cuda::scatter_add(scatter_of(call), call.scratch, call.native);
+  cuda::scatter(scatter_of<op>(call), call.scratch, call.native);
+}
+
+template <cuda::ScatterOp op>
+void set_kernel(Primitive& primitive) {
+  Kernel& kernel = primitive.kernel(DeviceKind::cuda);
+  kernel.run = run_scatter<op>;
+  kernel.scratch = scatter_scratch<op>;
 }
 
 }  // namespace
 
 void register_cuda_gather_kernels() {
   gather_p.kernel(DeviceKind::cuda) = {run_gather};
-  Kernel& scatter = scatter_add_p.kernel(DeviceKind::cuda);
-  scatter.run = run_scatter;
-  scatter.scratch = scatter_scratch;
+  set_kernel<cuda::ScatterOp::set>(scatter_p);
+  set_kernel<cuda::ScatterOp::add>(scatter_add_p);
+  set_kernel<cuda::ScatterOp::mul>(scatter_mul_p);
+  set_kernel<cuda::ScatterOp::min>(scatter_min_p);
+  set_kernel<cuda::ScatterOp::max>(scatter_max_p);
 }
 
 }  // namespace shmap

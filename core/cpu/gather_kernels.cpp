@@ -1,4 +1,4 @@
-// gather and scatter_add on the CPU.
+// gather and the scatters on the CPU.
 #include "core/cpu/kernels/gather.h"
 
 #include "core/cpu/kernels/scatter.h"
@@ -39,10 +39,11 @@ int gather_parts(const KernelCall& call, int workers) {
   return cpu::gather_parts(gather_of(call), workers);
 }
 
+template <cpu::ScatterOp op>
 cpu::Scatter scatter_of(const KernelCall& call) {
   const auto& p = params_as<ScatterAddParams>(call.params);
   cpu::Scatter s;
-  s.op = cpu::ScatterOp::add;
+  s.op = op;
   s.dims = {p.update_window_dims, p.inserted_window_dims, p.scatter_dims_to_operand_dims,
             p.operand_batching_dims, p.scatter_indices_batching_dims};
   s.dtype = call.out_types[0].dtype();
@@ -57,22 +58,29 @@ cpu::Scatter scatter_of(const KernelCall& call) {
   return s;
 }
 
+template <cpu::ScatterOp op>
 void run_scatter(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
-  const cpu::Scatter s = scatter_of(call);
+  const cpu::Scatter s = scatter_of<op>(call);
   if (call.in[0] != call.out[0]) cpu::copy_scatter_part(s, call.in[0], call.part, call.parts);
   cpu::scatter_part(s, call.part, call.parts);
 }
 
 int scatter_parts(const KernelCall& call, int workers) {
-  return call.out_types[0].size() == 0 ? 1 : cpu::scatter_parts(scatter_of(call), workers);
+  return call.out_types[0].size() == 0
+             ? 1
+             : cpu::scatter_parts(scatter_of<cpu::ScatterOp::set>(call), workers);
 }
 
 }  // namespace
 
 void register_cpu_gather_kernels() {
   gather_p.kernel(DeviceKind::cpu) = {run_gather, gather_parts};
-  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter, scatter_parts};
+  scatter_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::set>, scatter_parts};
+  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::add>, scatter_parts};
+  scatter_mul_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::mul>, scatter_parts};
+  scatter_min_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::min>, scatter_parts};
+  scatter_max_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::max>, scatter_parts};
 }
 
 }  // namespace shmap

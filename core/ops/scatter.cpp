@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "core/ops/batch_rules.h"
-#include "core/ops/rules.h"
 
 namespace shmap {
 
@@ -25,17 +24,24 @@ bool is_window(const ScatterAddParams& p, std::size_t d) {
          !contains(p.operand_batching_dims, static_cast<std::int64_t>(d));
 }
 
-void eval_scatter_add(Types in, const Params& params, std::span<ShapedArray> out) {
+constexpr const char* kNames[] = {"scatter", "scatter_add", "scatter_mul", "scatter_min",
+                                  "scatter_max"};
+
+template <ScatterKind kind>
+void eval_scatter(Types in, const Params& params, std::span<ShapedArray> out) {
   const auto& p = params_as<ScatterAddParams>(params);
   const ShapedArray &operand = in[0], &indices = in[1], &updates = in[2];
   const auto text = [&] {
-    return "scatter_add: into an operand of type " + to_string(operand) + " at indices of type " +
-           to_string(indices) + " updates of type " + to_string(updates) + ": ";
+    return std::string(kNames[static_cast<int>(kind)]) + ": into an operand of type " +
+           to_string(operand) + " at indices of type " + to_string(indices) + " updates of type " +
+           to_string(updates) + ": ";
   };
   const auto fail = [&](const std::string& why) { throw ValueError(text() + why); };
   const auto number = [](DType t) { return is_floating(t) || is_integer(t); };
-  if (operand.dtype() != updates.dtype() || !number(operand.dtype()))
-    throw TypeError(text() + "numbers of one dtype are wanted: convert the updates with astype");
+  if (operand.dtype() != updates.dtype())
+    throw TypeError(text() + "one dtype is wanted: convert the updates with astype");
+  if (kind != ScatterKind::set && !number(operand.dtype()))
+    throw TypeError(text() + "numbers are wanted: convert both with astype");
   if (!is_integer(indices.dtype())) throw TypeError(text() + "the indices have to be integers");
   if (indices.rank() < 1) fail("the indices have no last dim, which holds the index vectors");
   const int rank = operand.rank();
@@ -105,52 +111,62 @@ FactorRule shard_scatter_add(Types in, const Params& params, Types) {
   return rule;
 }
 
-// Linear in operand and updates together.
-void jvp_scatter_add(JvpCall& call) {
-  call.run();
-  Array in[] = {or_zeros(call.tangents[0], call.type(0), call.source), call.primals[1],
-                or_zeros(call.tangents[2], call.type(2), call.source)};
-  call.tangents_out[0] = bind(scatter_add_p, in, call.params, call.source);
-}
-
-// The operand's is what comes; that of each update is taken from where it went.
-void transpose_scatter_add(TransposeCall& call) {
-  if (call.is_linear(0)) call.out[0] = call.cotangents[0];
-  if (!call.is_linear(2)) return;
-  const auto& p = params_as<ScatterAddParams>(call.params);
-  GatherParams back;
-  back.offset_dims = p.update_window_dims;
-  back.collapsed_slice_dims = p.inserted_window_dims;
-  back.start_index_map = p.scatter_dims_to_operand_dims;
-  back.operand_batching_dims = p.operand_batching_dims;
-  back.start_indices_batching_dims = p.scatter_indices_batching_dims;
-  back.mode = p.clip ? GatherMode::clip : GatherMode::zero;
-  std::size_t window = 0;
-  for (std::size_t d = 0; d < call.in_types[0].dims().size(); ++d) {
-    back.slice_sizes.push_back(
-        is_window(p, d)
-            ? call.in_types[2].dims()[static_cast<std::size_t>(p.update_window_dims[window++])]
-            : 1);
-  }
-  call.out[2] = bind(gather_p, call.cotangents[0], call.in[1], back, call.source);
-}
-
-}  // namespace
-
-constinit Primitive scatter_add_p = [] {
+template <ScatterKind kind>
+constexpr Primitive make() {
   Primitive p;
-  p.name = "scatter_add";
-  p.abstract_eval = eval_scatter_add;
+  p.name = kNames[static_cast<int>(kind)];
+  p.abstract_eval = eval_scatter<kind>;
   p.cost = cost_scatter_add;
   p.flops = scatter_add_flops;
   p.sharding = Rule<ShardingRuleFn>(shard_scatter_add);
   p.batching = Rule<BatchFn>(batch_scatter_add);
   p.in_place = true;
   p.in_place_operand = 0;
-  p.jvp = Rule<JvpFn>(jvp_scatter_add);
+  return p;
+}
+
+}  // namespace
+
+constinit Primitive scatter_p = [] {
+  Primitive p = make<ScatterKind::set>();
+  p.jvp = Rule<JvpFn>(jvp_scatter_linear);
+  p.transpose = Rule<TransposeFn>(transpose_scatter_set);
+  return p;
+}();
+constinit Primitive scatter_add_p = [] {
+  Primitive p = make<ScatterKind::add>();
+  p.jvp = Rule<JvpFn>(jvp_scatter_linear);
   p.transpose = Rule<TransposeFn>(transpose_scatter_add);
   return p;
 }();
+constinit Primitive scatter_mul_p = [] {
+  Primitive p = make<ScatterKind::mul>();
+  p.jvp = Rule<JvpFn>(jvp_scatter_mul);
+  return p;
+}();
+constinit Primitive scatter_min_p = [] {
+  Primitive p = make<ScatterKind::min>();
+  p.jvp = Rule<JvpFn>(jvp_scatter_extremum);
+  return p;
+}();
+constinit Primitive scatter_max_p = [] {
+  Primitive p = make<ScatterKind::max>();
+  p.jvp = Rule<JvpFn>(jvp_scatter_extremum);
+  return p;
+}();
+
+const Primitive& scatter_primitive(ScatterKind kind) {
+  const Primitive* const all[] = {&scatter_p, &scatter_add_p, &scatter_mul_p, &scatter_min_p,
+                                  &scatter_max_p};
+  return *all[static_cast<int>(kind)];
+}
+
+ScatterKind kind_of_scatter(const Primitive& primitive) {
+  for (int k = 0; k < 4; ++k)
+    if (&scatter_primitive(static_cast<ScatterKind>(k)) == &primitive)
+      return static_cast<ScatterKind>(k);
+  return ScatterKind::max;
+}
 
 ScatterAddParams scatter_of(const GatherParams& gather) {
   ScatterAddParams p;
@@ -163,6 +179,9 @@ ScatterAddParams scatter_of(const GatherParams& gather) {
   return p;
 }
 
-void register_scatter() { register_primitive(scatter_add_p); }
+void register_scatter() {
+  for (Primitive* p : {&scatter_p, &scatter_add_p, &scatter_mul_p, &scatter_min_p, &scatter_max_p})
+    register_primitive(*p);
+}
 
 }  // namespace shmap

@@ -300,4 +300,45 @@ Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& 
   return bind(dynamic_update_slice_p, in, no_params, x.source);
 }
 
+namespace {
+std::size_t checked_axis(const Operand& x, int axis, const char* what) {
+  const int rank = type_of(x, what).rank();
+  return static_cast<std::size_t>(
+      at_source(x.source, [&] { return normalize_dim(axis, rank, what); }));
+}
+}  // namespace
+
+Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride,
+                   int axis) {
+  const std::size_t dim = checked_axis(x, axis, "slice_in_dim");
+  const Shape shape = x.value.shape();
+  Dims first, last, strides;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const auto from_end = [&](std::int64_t at) { return at < 0 ? at + shape[d] : at; };
+    first.push_back(d == dim ? from_end(start) : 0);
+    last.push_back(d == dim ? from_end(limit) : shape[d]);
+    strides.push_back(d == dim ? stride : 1);
+  }
+  return bind_slice(std::move(x.value), first, last, strides, x.source);
+}
+
+Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis) {
+  const FunctionScope scope("dynamic_slice_in_dim", {&x.value, &start.value}, x.source);
+  const std::size_t dim = checked_axis(x, axis, "dynamic_slice_in_dim");
+  Shape sizes = x.value.shape();
+  std::vector<Array> starts(sizes.size(), Array(0));
+  starts[dim] = start.value;
+  sizes[dim] = size;
+  return bind_dynamic_slice(std::move(x.value), starts, sizes, x.source);
+}
+
+Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int axis) {
+  const FunctionScope scope("dynamic_update_slice_in_dim", {&x.value, &update.value, &start.value},
+                            x.source);
+  const std::size_t dim = checked_axis(x, axis, "dynamic_update_slice_in_dim");
+  std::vector<Array> starts(x.value.shape().size(), Array(0));
+  starts[dim] = start.value;
+  return dynamic_update_slice(std::move(x), std::move(update), starts);
+}
+
 }  // namespace shmap

@@ -6,6 +6,7 @@
 #include "core/ops/promote.h"
 #include "core/runtime/host_transfer.h"
 #include "core/transforms/control_flow.h"
+#include "shmap/eval_shape.h"
 
 namespace shmap {
 
@@ -252,5 +253,7 @@ std::vector<Array> eval_jaxpr(const ClosedJaxpr& jaxpr, std::vector<Array> args,
   args.insert(args.begin(), impl.consts.begin(), impl.consts.end());
   return eval_jaxpr(*impl.jaxpr, std::move(args));
 }
+
+Array abstract_array(const ShapedArray& type) { return detail::leaf_of_type(type); }
 
 }  // namespace shmap

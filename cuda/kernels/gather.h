@@ -1,5 +1,5 @@
-// lax.gather and lax.scatter_add on a GPU. All arrays are row-major and contiguous; the last dim of
-// `indices` is the index vector.
+// lax.gather, lax.scatter and its kin on a GPU. All arrays are row-major and contiguous; the last
+// dim of `indices` is the index vector.
 #pragma once
 #include <cstdint>
 
@@ -33,20 +33,23 @@ struct Slices {
 void gather(const Slices& slices, int itemsize, const void* operand, std::uint64_t fill, void* out,
             void* stream);
 
-// operand += updates, in place: in row-major order of the dims of `updates` that are no window's,
-// also where windows overlap, and f16 and bf16 rounded after every addition: the very bits of the
-// CPU, on every run. What is added to one element is added by one thread: slices are sorted by
-// where they go, and the first of equal ones takes in the others. (The order of integers of 32 and
-// 64 bits cannot be seen: they are added atomically.)
-struct ScatterAdd {
+enum class ScatterOp : std::uint8_t { set, add, mul, min, max };
+
+// operand[…] op= updates, in place: in row-major order of the dims of `updates` that are no
+// window's, also where windows overlap, and f16 and bf16 rounded after every step: the very bits of
+// the CPU, on every run, and set leaves the last. What goes to one element is combined by one
+// thread: slices are sorted by where they go, and the first of equal ones takes in the others. (The
+// order of sums of integers of 32 and 64 bits cannot be seen: they are added atomically.)
+struct Scatter {
+  ScatterOp op = ScatterOp::add;
   Slices slices;
-  DType dtype = DType::f32;  // of operand and updates; bool_ adds as "or"
+  DType dtype = DType::f32;  // of operand and updates; bool_ adds as "or", multiplies as "and"
   void* operand = nullptr;
   const void* updates = nullptr;  // null: `literal` holds the only one
   std::uint64_t literal = 0;
 };
-// Bytes of scratch that scatter_add() wants; addresses are not looked at.
-std::int64_t scatter_scratch(const ScatterAdd& s);
-void scatter_add(const ScatterAdd& s, void* scratch, void* stream);
+// Bytes of scratch that scatter() wants; addresses are not looked at.
+std::int64_t scatter_scratch(const Scatter& s);
+void scatter(const Scatter& s, void* scratch, void* stream);
 
 }  // namespace shmap::cuda

@@ -61,7 +61,7 @@ struct ScatterPlan {
   int key_bytes = 4;
   int bits = 1;  // of the keys: where an entry goes, or, all ones, nowhere
 
-  explicit ScatterPlan(const ScatterAdd& s) {
+  explicit ScatterPlan(const Scatter& s) {
     const SlicePlan plan(s.slices);
     starts = plan.starts;
     // The batch first: in its order, entries are added.
@@ -101,21 +101,30 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class T>
-SHMAP_FN T added(T sum, T term) {
-  return scalar::narrow<T>(scalar::add(scalar::widen(sum), scalar::widen(term)));
+template <ScatterOp op, class T>
+SHMAP_FN T combined(T old, T term) {
+  if constexpr (op == ScatterOp::set) return term;
+  const auto a = scalar::widen(old), b = scalar::widen(term);
+  if constexpr (op == ScatterOp::add) return scalar::narrow<T>(scalar::add(a, b));
+  if constexpr (op == ScatterOp::mul) return scalar::narrow<T>(scalar::mul(a, b));
+  // A NaN on either side stays.
+  if constexpr (op == ScatterOp::min) return a != a || a < b ? old : term;
+  return a != a || a > b ? old : term;
 }
-template <>
-SHMAP_FN Boolean added(Boolean sum, Boolean term) {
-  return {static_cast<unsigned char>(sum.value | term.value)};
+template <ScatterOp op>
+SHMAP_FN Boolean combined(Boolean old, Boolean term) {
+  if constexpr (op == ScatterOp::set) return term;
+  if constexpr (op == ScatterOp::add || op == ScatterOp::max)
+    return {static_cast<unsigned char>(old.value | term.value)};
+  return {static_cast<unsigned char>(old.value & term.value)};
 }
 
 // A thread an item of an entry; those of the first of equal entries take in all of them.
-template <class T, class Key>
+template <class T, class Key, ScatterOp op>
 __global__ void __launch_bounds__(kThreads)
-    add_entries(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT ScatterDims items,
-                Key nowhere, const Key* keys, const std::uint32_t* order, const T* updates,
-                T literal, T* operand) {
+    combine_entries(const SHMAP_CONSTANT ScatterDims entries,
+                    const SHMAP_CONSTANT ScatterDims items, Key nowhere, const Key* keys,
+                    const std::uint32_t* order, const T* updates, T literal, T* operand) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   const std::int64_t n = entries.count * items.count;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
@@ -129,7 +138,7 @@ __global__ void __launch_bounds__(kThreads)
     for (; p < entries.count && keys[p] == key; ++p) {
       const T term =
           updates != nullptr ? updates[entries.at(order[p]).update + item.update] : literal;
-      sum = added(sum, term);
+      sum = combined<op>(sum, term);
     }
     *to = sum;
   }
@@ -153,10 +162,12 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-bool adds_in_any_order(DType dtype) { return is_integer(dtype) && itemsize(dtype) >= 4; }
+bool adds_in_any_order(const Scatter& s) {
+  return s.op == ScatterOp::add && is_integer(s.dtype) && itemsize(s.dtype) >= 4;
+}
 
 template <class Word>
-void run_words(const ScatterAdd& s, const ScatterPlan& plan, void* stream) {
+void run_words(const Scatter& s, const ScatterPlan& plan, void* stream) {
   launch("scatter", add_words<Word>, grid_for(plan.entries.count * plan.items.count),
          dim3(kThreads), stream, plan.entries, plan.items, plan.starts,
          static_cast<const Word*>(s.updates), static_cast<Word>(s.literal),
@@ -166,7 +177,7 @@ void run_words(const ScatterAdd& s, const ScatterPlan& plan, void* stream) {
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 template <class Key>
-void run(const ScatterAdd& s, const ScatterPlan& plan, char* scratch, void* stream) {
+void run(const Scatter& s, const ScatterPlan& plan, char* scratch, void* stream) {
   const std::int64_t n = plan.entries.count;
   const Key nowhere = static_cast<Key>((std::uint64_t{2} << (plan.bits - 1)) - 1);
   SortLines sort = plan.sort();
@@ -181,30 +192,44 @@ void run(const ScatterAdd& s, const ScatterPlan& plan, char* scratch, void* stre
   with_type(s.dtype, [&]<class T>() {
     T literal;
     __builtin_memcpy(&literal, &s.literal, sizeof(T));
-    launch("scatter", add_entries<T, Key>, grid_for(n * plan.items.count), dim3(kThreads), stream,
-           plan.entries, plan.items, nowhere, static_cast<const Key*>(sorted), order,
-           static_cast<const T*>(s.updates), literal, static_cast<T*>(s.operand));
+    const auto with = [&](auto kernel) {
+      launch("scatter", kernel, grid_for(n * plan.items.count), dim3(kThreads), stream,
+             plan.entries, plan.items, nowhere, static_cast<const Key*>(sorted), order,
+             static_cast<const T*>(s.updates), literal, static_cast<T*>(s.operand));
+    };
+    switch (s.op) {
+      case ScatterOp::set:
+        return with(combine_entries<T, Key, ScatterOp::set>);
+      case ScatterOp::add:
+        return with(combine_entries<T, Key, ScatterOp::add>);
+      case ScatterOp::mul:
+        return with(combine_entries<T, Key, ScatterOp::mul>);
+      case ScatterOp::min:
+        return with(combine_entries<T, Key, ScatterOp::min>);
+      case ScatterOp::max:
+        return with(combine_entries<T, Key, ScatterOp::max>);
+    }
   });
 }
 
-bool adds_nothing(const ScatterAdd& s, const ScatterPlan& plan) {
+bool adds_nothing(const Scatter& s, const ScatterPlan& plan) {
   return plan.entries.count * plan.items.count == 0 || s.slices.operand_shape.num_elements() == 0;
 }
 
 }  // namespace
 
-std::int64_t scatter_scratch(const ScatterAdd& s) {
+std::int64_t scatter_scratch(const Scatter& s) {
   const ScatterPlan plan(s);
-  if (adds_nothing(s, plan) || adds_in_any_order(s.dtype)) return 0;
+  if (adds_nothing(s, plan) || adds_in_any_order(s)) return 0;
   const std::int64_t n = plan.entries.count;
   return rounded(n * plan.key_bytes) + rounded(n * 4) + sort_lines_scratch(plan.sort());
 }
 
-void scatter_add(const ScatterAdd& s, void* scratch, void* stream) {
-  if (s.dtype == DType::prng_key) throw TypeError("scatter: keys cannot be added");
+void scatter(const Scatter& s, void* scratch, void* stream) {
+  if (s.dtype == DType::prng_key) throw TypeError("scatter: keys cannot be scattered on a GPU");
   const ScatterPlan plan(s);
   if (adds_nothing(s, plan)) return;
-  if (adds_in_any_order(s.dtype)) {
+  if (adds_in_any_order(s)) {
     return itemsize(s.dtype) == 8 ? run_words<unsigned long long>(s, plan, stream)
                                   : run_words<unsigned>(s, plan, stream);
   }

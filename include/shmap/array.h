@@ -27,6 +27,7 @@ namespace shmap {
 
 class Array;
 class Index;
+class IndexedArray;
 class NamedSharding;
 struct Operand;
 struct Shard;
@@ -47,7 +48,7 @@ template <class T>
 constexpr void no_assignment_to_elements() {
   static_assert(!sizeof(T*),
                 "x[...] is a new array, and assigning to it would change nothing: arrays are "
-                "immutable. Make a changed one: x = dynamic_update_slice(x, update, starts), or "
+                "immutable. Make a changed one: x = x.at({index}).set(y), or .add(y), or "
                 "x = where(mask, y, x)");
 }
 }  // namespace detail
@@ -106,6 +107,11 @@ class Array {
 
   Array operator[](const Index& index) const;
   Array operator[](std::initializer_list<Index> indices) const;
+  // Functional updates, x.at(index).set(y): see IndexedArray. That of an rvalue is donated.
+  IndexedArray at(const Index& index) const&;
+  IndexedArray at(const Index& index) &&;
+  IndexedArray at(std::initializer_list<Index> indices) const&;
+  IndexedArray at(std::initializer_list<Index> indices) &&;
 
   friend Array operator+(Operand x);
   friend Array operator-(Operand x);
@@ -212,10 +218,14 @@ constexpr Range range(A start, B stop, std::int64_t step = 1) {
   return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step};
 }
 
-// One entry of x[…]: an int, a scalar or integer array, a range, or none (a new dim).
+// In an index: all dims that the other entries leave out, NumPy's "...". Once an index.
+struct ellipsis_t {};
+inline constexpr ellipsis_t ellipsis;
+
+// One entry of x[…]: an int, a scalar or integer array, a range, none (a new dim), or ellipsis.
 class Index {
  public:
-  enum class Kind { integer, array, range, new_dim };
+  enum class Kind { integer, array, range, new_dim, ellipsis };
   template <std::integral T>
   Index(T i, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : kind(Kind::integer), integer(static_cast<std::int64_t>(i)), source{file, line} {}
@@ -225,11 +235,44 @@ class Index {
       : kind(Kind::range), slice(r), source{file, line} {}
   Index(none_t, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : kind(Kind::new_dim), source{file, line} {}
+  Index(ellipsis_t, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : kind(Kind::ellipsis), source{file, line} {}
   Kind kind;
   std::int64_t integer = 0;
   Range slice;
   Array array;
   SourceLine source;
+};
+
+// x.at(index): the part of x that x[index] reads, with the array around it. Each call gives a new
+// array of x's shape and dtype in which that part is changed (jax.numpy.ndarray.at): y is converted
+// to x's dtype and broadcast to the shape of x[index]. `x = std::move(x).at(i).set(y)` reuses x's
+// memory where x is its sole owner.
+//
+// Host ints have to be in range (ValueError), as in x[index]; those of integer arrays count from
+// the end where negative, and an update at one that is out of range is dropped, as in JAX; scalar
+// arrays too. Where an index array names an element twice, set keeps the last in row-major order
+// (NumPy's rule, on every backend), and the others combine all of them. All calls have derivatives;
+// of values that tie in min and max each has its share.
+class [[nodiscard]] IndexedArray {
+ public:
+  IndexedArray(Array x, std::vector<Index> indices)
+      : x_(std::move(x)), indices_(std::move(indices)) {}
+  Array get() const;
+  Array set(Operand y) const&;
+  Array add(Operand y) const&;
+  Array mul(Operand y) const&;
+  Array min(Operand y) const&;
+  Array max(Operand y) const&;
+  Array set(Operand y) &&;
+  Array add(Operand y) &&;
+  Array mul(Operand y) &&;
+  Array min(Operand y) &&;
+  Array max(Operand y) &&;
+
+ private:
+  Array x_;
+  std::vector<Index> indices_;
 };
 
 template <class T>

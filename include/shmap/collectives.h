@@ -146,6 +146,10 @@ arg_t<T> ppermute(const T& x, const Axes& axes, const std::vector<std::pair<int,
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::ppermute_leaf(leaf, axes, perm, source); });
 }
+// The permutation that hands each rank's block to the rank `shift` further on, around the ring of
+// the axes' ranks: ppermute(x, "i", ring_permutation("i")).
+std::vector<std::pair<int, int>> ring_permutation(const Axes& axes, int shift = 1,
+                                                  SourceLine source = SourceLine::current());
 // Of values given up: inside a memory space the receiver then owns the block alone.
 template <ArrayTree T>
 requires(!std::is_reference_v<T>) arg_t<T> ppermute(T&& x, const Axes& axes,

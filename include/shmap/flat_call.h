@@ -34,7 +34,8 @@ class BodyRef {
 template <class F, class... A>
 class FlatCall {
  public:
-  using Result = std::decay_t<std::invoke_result_t<F&, arg_t<A>...>>;
+  using Returned = std::invoke_result_t<F&, arg_t<A>...>;
+  using Result = std::decay_t<something_t<Returned>>;
   explicit FlatCall(F& f, const A&... args) : f_(f), args_(args...) {}
 
   void operator()(std::vector<Array>& leaves, FlatTree& result) {
@@ -44,7 +45,16 @@ class FlatCall {
           return std::tuple<arg_t<A>...>{shmap::detail::rebuild(args, leaves, next)...};
         },
         args_);
-    like_.emplace(std::apply([&](auto&... in) -> Result { return f_(std::move(in)...); }, inputs));
+    like_.emplace(std::apply(
+        [&](auto&... in) -> Result {
+          if constexpr (std::is_void_v<Returned>) {
+            f_(std::move(in)...);
+            return none;
+          } else {
+            return f_(std::move(in)...);
+          }
+        },
+        inputs));
     // The leaves are moved out, so that whoever has them next may be their only owner.
     flatten(std::move(*like_), result, result.node);
   }

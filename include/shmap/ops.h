@@ -158,6 +158,11 @@ Array slice(Operand x, Dims start, Dims limit, Dims strides);
 Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes);
 Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts);
+// The same along one dim, of which the others are whole (lax.slice_in_dim and its kin).
+Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride = 1,
+                   int axis = 0);  // either end may be counted from the back
+Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis = 0);
+Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int axis = 0);
 Array take(Operand x, Operand indices);  // of the flattened array
 Array take(Operand x, Operand indices, int axis);
 struct GatherDimensionNumbers {
@@ -200,6 +205,14 @@ Array cummax(Operand x, int axis);
 Array sort(Operand x, int axis = -1);
 Array argsort(Operand x, int axis = -1);
 std::pair<Array, Array> top_k(Operand x, int k);
+
+// ---- diagonals of matrices, the k-th above the main one (below, where k is negative)
+Array tril(Operand x, int k = 0);  // of the last two dims: zeros above it
+Array triu(Operand x, int k = 0);  // zeros below it
+// A matrix with the 1-D x on that diagonal; of a matrix, the diagonal.
+Array diag(Operand x, int k = 0);
+Array diagonal(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);  // as the last dim
+Array trace(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);     // its sum
 
 // ---- linear algebra; products of bf16 and f16 accumulate in f32
 struct DotDimensionNumbers {

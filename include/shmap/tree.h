@@ -437,8 +437,13 @@ concept Tree = detail::IsTree<std::decay_t<T>>::value;
 template <class T>
 concept ArrayTree = Tree<T> && !Scalar<T>;
 
+namespace detail {
+// What a body that returns nothing stands for: none, a tree without leaves.
+template <class R>
+using something_t = std::conditional_t<std::is_void_v<R>, none_t, R>;
+}  // namespace detail
 template <class F, class... A>
-using result_t = arg_t<std::invoke_result_t<F&, arg_t<A>...>>;
+using result_t = arg_t<detail::something_t<std::invoke_result_t<F&, arg_t<A>...>>>;
 template <class F, class... A>
 concept Traceable = (Tree<A> && ...) && std::invocable<F&, arg_t<A>...>&& Tree<result_t<F, A...>>;
 
@@ -465,12 +470,8 @@ constexpr void explain_argument() {
 }
 template <class R>
 constexpr void explain_result() {
-  if constexpr (std::is_void_v<R>) {
-    static_assert(!std::is_void_v<R>,
-                  "the function returns nothing: it has to return what it computes (return an "
-                  "argument where there is nothing else)");
-  } else if constexpr (!std::is_same_v<R, Untraceable>) {
-    static_assert(Tree<arg_t<R>>,
+  if constexpr (!std::is_same_v<R, Untraceable>) {
+    static_assert(Tree<arg_t<something_t<R>>>,
                   "the function returns what cannot be traced. What it may be: " SHMAP_TREES);
   }
 }

@@ -162,14 +162,14 @@ void check_scatter(const Case& c, DType dtype, DType index, bool clip) {
   s.indices = indices.data();
   s.updates = updates.data();
   if (!want.empty()) cpu::scatter(s);
-  ScatterAdd add;
+  Scatter add;
   add.slices = on_gpu(c, index, clip, shape);
   add.slices.indices = at.data();
   add.dtype = dtype;
   add.operand = to.data();
   add.updates = from.data();
   const DeviceBytes scratch(scatter_scratch(add));
-  on_stream([&](void* stream) { scatter_add(add, scratch.data(), stream); });
+  on_stream([&](void* stream) { scatter(add, scratch.data(), stream); });
   scratch.read<std::uint8_t>();
   EXPECT_EQ(to.read<std::uint8_t>(), want) << c.what << " of " << to_string(dtype);
 }
@@ -187,14 +187,14 @@ TEST_F(CudaGather, ScatterAddInTheOrderOfTheCpu) {
 TEST_F(CudaGather, ScatterAddOfALiteral) {
   const DeviceBytes to(std::vector<float>{1, 2, 3}), at(std::vector<std::int32_t>{1});
   const Case c = {"", {3}, {1}, {1}, {{}, Dims{0}, Dims{0}, {}, {}}};
-  ScatterAdd add;
+  Scatter add;
   add.slices = on_gpu(c, i32, false, {});
   add.slices.indices = at.data();
   add.operand = to.data();
   const float value = 5;
   std::memcpy(&add.literal, &value, sizeof value);
   const DeviceBytes scratch(scatter_scratch(add));
-  on_stream([&](void* stream) { scatter_add(add, scratch.data(), stream); });
+  on_stream([&](void* stream) { scatter(add, scratch.data(), stream); });
   EXPECT_EQ(to.read<float>(), (std::vector<float>{1, 7, 3}));
 }
 

@@ -19,6 +19,7 @@ TOPICS = [
     "ops_shape",
     "ops_reduce",
     "ops_linalg",
+    "indexing",
     "shard_map",
     "control_flow",
     "vmap",

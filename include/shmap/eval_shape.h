@@ -1,0 +1,54 @@
+// Shapes without values: what a function gives, and arrays that stand for a type alone.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "shmap/flat_call.h"
+#include "shmap/make_jaxpr.h"
+
+namespace shmap {
+
+// An array of that type without a value: what make_jaxpr, eval_shape and load_checkpoint take where
+// only types count, inside of structs too (jax.ShapeDtypeStruct). shape(), dtype() and type() work;
+// an operation on it, or a read, is a TypeError.
+Array abstract_array(const ShapedArray& type);
+
+namespace detail {
+
+template <class F>
+class ShapeEvaluator {
+ public:
+  ShapeEvaluator(F f, SourceLine source) : f_(std::move(f)), source_(source) {}
+
+  template <class... A>
+  requires Traceable<F, A...> result_t<F, A...>
+  operator()(const A&... args) const {
+    FlatCall<F, A...> call(f_, args...);
+    JaxprCache cache;
+    const ClosedJaxpr jaxpr =
+        cache.get(&type_tag<arg_t<A>...>, flatten_arguments(args...), BodyRef(call), {}, source_);
+    std::vector<Array> leaves;
+    for (const ShapedArray& type : jaxpr.out_types()) leaves.push_back(abstract_array(type));
+    return call.rebuild(std::move(leaves));
+  }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(const A&...) const {
+    return explain_untraceable<F, A...>();
+  }
+
+ private:
+  mutable F f_;
+  SourceLine source_;
+};
+
+}  // namespace detail
+
+// What f would give for arguments like these, which are arrays, abstract ones, or ShapedArray
+// types: its result with abstract arrays as leaves. Nothing is computed (jax.eval_shape).
+template <class F>
+detail::ShapeEvaluator<std::decay_t<F>> eval_shape(F&& f,
+                                                   SourceLine source = SourceLine::current()) {
+  return {std::forward<F>(f), source};
+}
+
+}  // namespace shmap

@@ -1,0 +1,139 @@
+// shmap-test: devices
+// x.at(...): what it refuses, donation, blocks in bodies, and derivatives and vmap of every kind of
+// update against numbers and loops.
+#include <gtest/gtest.h>
+
+#include "shmap/shmap.h"
+#include "tests/support/error_text.h"
+#include "tests/support/numeric_rules.h"
+#include "tests/support/vmap_loop.h"
+
+namespace shmap {
+namespace {
+
+using testing::Arrays;
+using testing::spread_values;
+
+Array update(int kind, const IndexedArray& at, const Array& y) {
+  return kind == 0   ? at.set(y)
+         : kind == 1 ? at.add(y)
+         : kind == 2 ? at.mul(y)
+         : kind == 3 ? at.min(y)
+                     : at.max(y);
+}
+
+TEST(IndexedUpdate, LeavesTheArrayAsItWas) {
+  const Array x = arange(6);
+  const Array y = x.at(1).set(9);
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 9, 2, 3, 4, 5}));
+  EXPECT_EQ(y.type(), x.type());
+  const auto at = x.at({range(0, 2)});
+  EXPECT_EQ(at.set(7).to_vector<float>(), (std::vector<float>{7, 7, 2, 3, 4, 5}));
+  EXPECT_EQ(at.get().to_vector<float>(), (std::vector<float>{0, 1}));
+}
+
+TEST(IndexedUpdate, OfTheSameElementTheLastIsKept) {
+  const int n = 20000;
+  std::vector<std::int32_t> places;
+  std::vector<float> values, want(97, -1);
+  for (int k = 0; k < n; ++k) {
+    places.push_back((k * 31 + k / 7) % 97);
+    values.push_back(static_cast<float>(k));
+    want[static_cast<std::size_t>(places.back())] = values.back();
+  }
+  const Array x = full({97}, -1.f, f32);
+  const Array out = x.at(array(places, {n})).set(array(values, {n}));
+  EXPECT_EQ(out.to_vector<float>(), want);
+}
+
+TEST(IndexedUpdate, DonatesAnArrayGivenUp) {
+  Array x = arange(1 << 12) + 1;
+  x.block_until_ready();
+  const Array at = array<std::int32_t>({3, 5}, {2});
+  x = std::move(x).at(at).add(1);
+  x.block_until_ready();
+  reset_counters();
+  x = std::move(x).at(at).add(1);
+  x.block_until_ready();
+  const auto donated = counters().allocations;
+  reset_counters();
+  const Array y = x.at(at).add(1);
+  y.block_until_ready();
+  EXPECT_LT(donated, counters().allocations);
+  EXPECT_EQ((y - x).to_vector<float>()[3], 1);
+}
+
+TEST(IndexedUpdate, OnBlocks) {
+  const Mesh mesh = make_mesh({8}, "i");
+  const auto f = shard_map(
+      [](Array block) {
+        return block.at({ellipsis, axis_index("i") % 3}).set(axis_index("i"));
+      },
+      mesh, P("i"), P("i"));
+  const std::vector<float> got = f(zeros({8, 3})).to_vector<float>();
+  for (int r = 0; r < 8; ++r)
+    for (int c = 0; c < 3; ++c)
+      EXPECT_EQ(got[static_cast<std::size_t>(3 * r + c)], c == r % 3 ? r : 0) << r << " " << c;
+}
+
+TEST(IndexedUpdate, Refuses) {
+  const Array x = zeros({4, 3});
+  test::expect_error<ValueError>(
+      [&] { Array y = x.at(4).set(1); },
+      {"an index is out of range: 4 in dim 0 of extent 4 of an array of type f32[4,3]: "
+       "wanted -4 ... 3"});
+  test::expect_error<ValueError>(
+      [&] {
+        Array y = x.at({ellipsis, 0, ellipsis}).set(1);
+      },
+      {"an index with 2 ellipses"});
+  test::expect_error<ValueError>([&] { Array y = x.at({0, 1, 2}).set(1); }, {"an index of 3 dims"});
+  test::expect_error<TypeError>([&] { Array y = x.at(x).set(1); },
+                                {"an index of type f32[4,3]: integers are wanted"});
+  test::expect_error<ValueError>([&] { Array y = x.at(0).set(zeros({4})); }, {"x.at(...).set"});
+  test::expect_error<ValueError>([&] { Array y = zeros({4}, u8).at(0).set(300); }, {"300"});
+  test::expect_error<ValueError>([&] { Array y = Array().at(0).set(1); }, {"empty"});
+}
+
+TEST(IndexedUpdate, Derivatives) {
+  const Array places = array<std::int32_t>({2, 0, 2, 9, -1}, {5});
+  for (int kind = 0; kind < 5; ++kind) {
+    testing::RuleCase c;
+    c.name = "update " + std::to_string(kind) + " at an index array";
+    c.f = [=](const Arrays& in) { return Arrays{update(kind, in[0].at(places), in[1])}; };
+    c.at = {spread_values(1, {4, 3}, 0.5, 2), spread_values(2, {5, 3}, 0.5, 2)};
+    EXPECT_EQ(testing::check_rules(c), "") << c.name;
+    c.name = "update " + std::to_string(kind) + " in steps";
+    c.f = [=](const Arrays& in) {
+      return Arrays{update(kind, in[0].at({range(-1, -9, -2), range(1, 3)}), in[1])};
+    };
+    c.at = {spread_values(3, {4, 3}, 0.5, 2), spread_values(4, {2, 2}, 0.5, 2)};
+    EXPECT_EQ(testing::check_rules(c), "") << c.name;
+  }
+}
+
+// Zeros among factors: the derivative is the product of the others.
+TEST(IndexedUpdate, DerivativesOfProductsWithZeros) {
+  const Array places = array<std::int32_t>({0, 0, 0, 1, 1}, {5});
+  const auto f = [&](Array x, Array y) { return sum(x.at(places).mul(y)); };
+  const Array x = array<double>({2, 3}, {2}), y = array<double>({5, 0, 7, 0, 0}, {5});
+  const auto [dx, dy] = grad<0, 1>(f)(x, y);
+  EXPECT_EQ(dx.to_vector<double>(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(dy.to_vector<double>(), (std::vector<double>{0, 70, 0, 0, 0}));
+}
+
+TEST(IndexedUpdate, Vmap) {
+  for (int kind = 0; kind < 5; ++kind) {
+    testing::VmapCase c;
+    c.name = "update " + std::to_string(kind);
+    c.f = [=](const Arrays& in) {
+      return Arrays{update(kind, in[0].at({in[1], range(0, 2)}), in[2])};
+    };
+    c.in = {ShapedArray({5, 3}, f32), ShapedArray({4}, i32), ShapedArray({4, 2}, f32)};
+    EXPECT_EQ(testing::check_vmap(c), "") << c.name;
+  }
+}
+
+}  // namespace
+}  // namespace shmap
