@@ -9,6 +9,7 @@
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
 #include "core/transforms/control_flow.h"
+#include "core/transforms/custom_rules.h"
 #include "core/transforms/trace_function.h"
 
 namespace shmap {
@@ -318,6 +319,13 @@ class Widener {
       return {cast_to_varying(in[0], missing, e.source)};
     }
     if (changed && e.primitive->interpret) return nested(e, std::move(in));
+    if (changed && e.primitive == &custom_vjp_linear_p) {
+      AxisSet axes;
+      for (std::size_t i = 0; i < in.size(); ++i)
+        axes = axes | (node_of(in[i])->type.axes() - e.in[i].type().axes());
+      const auto wide = varying_over(params_as<CustomVjpLinearParams>(*e.params), axes);
+      return bind_all(*e.primitive, in, *wide, e.source);
+    }
     return bind_all(*e.primitive, in, *e.params, e.source);
   }
 
@@ -364,11 +372,17 @@ class Widener {
       return stage_cond(site, in[0], branches, branch_names(node_of(in[0])->type, inner.size()),
                         part(1, in.size() - 1));
     }
-    // A program that is called is put in its place.
+    // A program that is called keeps what stands for it where it is differentiated.
     const std::vector<const Jaxpr*> called = inner_jaxprs(*e.params);
-    if (called.size() == 1 && called[0]->binders.size() == in.size())
-      return Widener(*called[0]).run(in);
-    return bind_all(*e.primitive, in, *e.params, e.source);
+    if (called.size() != 1 || called[0]->binders.size() != in.size() || !e.primitive->with_programs)
+      return bind_all(*e.primitive, in, *e.params, e.source);
+    Inner inner{called[0]};
+    detail::FlatTree result;
+    Traced traced = trace_function(e.primitive->name, types_of(in), BodyRef(inner), result,
+                                   inherited(), e.source);
+    // It has no constants: its values come from its arguments and from literals.
+    const std::vector<JaxprRef> programs{std::move(traced.jaxpr)};
+    return bind_all(*e.primitive, in, *e.primitive->with_programs(*e.params, programs), e.source);
   }
 
   const Jaxpr& jaxpr_;

@@ -44,6 +44,8 @@ struct CustomVjpLinearParams : ParamsOf<CustomVjpLinearParams> {
   SourceLine made;
   void visit(ParamVisitor& v) const override;
 };
+// The same map where residuals and tangents vary over these axes too.
+std::shared_ptr<const Params> varying_over(const CustomVjpLinearParams& p, const AxisSet& axes);
 
 // ---- what both have in common (custom_rules.cpp)
 // One of y's leaves brought to the type that the function's program gives; TypeError.

@@ -114,6 +114,36 @@ TEST(GradientNested, ACustomRuleInTheBody) {
   expect_gradient(f({}), f(legacy), Floats(4, 3), arange(4));
 }
 
+// Where the predicate varies, what branches close over is cast outside of them, and their programs
+// are traced anew: calls in them keep the rules, which give other than the functions' derivatives.
+TEST(GradientNested, CustomRulesInBranchesOnABlock) {
+  const auto by_jvp =
+      custom_jvp([](Array v) { return 2.f * v; },
+                 [](std::tuple<Array> primals, std::tuple<Array> tangents) {
+                   return std::pair{2.f * std::get<0>(primals), 3.f * std::get<0>(tangents)};
+                 });
+  const auto by_vjp = custom_vjp([](Array v) { return 2.f * v; },
+                                 [](Array v) {
+                                   return std::pair{2.f * v, v};
+                                 },
+                                 [](Array, Array ct) { return std::tuple{3.f * ct}; });
+  const auto f = [](auto rule, ShardMapOptions options) {
+    return [=](Array w) {
+      return sum(shard_map(
+          [rule](Array b, Array w) {
+            return cond(
+                sum(b) < 2.f, [&](Array c) { return c + sum(rule(w)); },
+                [&](Array c) { return c * sum(w); }, b);
+          },
+          make_mesh({4}, {"i"}), {P("i"), P()}, P("i"), options)(arange(4), w));
+    };
+  };
+  // Two devices take the branch with the rule; the other two give 2 and 3.
+  const Array w = array<float>({1, 2, 3}, {3});
+  expect_gradient(f(by_jvp, {}), f(by_jvp, legacy), Floats(3, 11), w);
+  expect_gradient(f(by_vjp, {}), f(by_vjp, legacy), Floats(3, 11), w);
+}
+
 // What the body closes over is an argument with the spec P().
 TEST(GradientNested, AClosedOverValueIsAnArgument) {
   const auto body = [](Array w, Array b) { return psum(sum(sin(w * b)), "i"); };

@@ -129,9 +129,10 @@ TEST(RandomPrograms, TransformsInsideOfTransforms) {
 }
 
 // Programs that once failed. 5361: in an unchecked body, the gradient of a cond inside a cond on
-// a block gives the inner one operands that vary more than its branches were traced with.
+// a block gives the inner one operands that vary more than its branches were traced with. 100496: a
+// custom_jvp in a branch on a block lost its rule.
 TEST(RandomPrograms, ThatFailedBefore) {
-  for (const unsigned seed : {5361u}) run_program(seed);
+  for (const unsigned seed : {5361u, 100496u}) run_program(seed);
 }
 
 }  // namespace
