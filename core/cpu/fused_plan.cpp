@@ -35,6 +35,7 @@ struct Value {
   int last_stage = kNever;
   int result = -1;     // that it is written to as it is made
   bool tiled = false;  // of columns, repeated for each row of a tile
+  bool part = false;   // an operand that is a part of an array
   FusedPlace place;    // of an element; `scalar` by use
 };
 
@@ -67,7 +68,9 @@ class Lowering {
   Value& value(int v) { return values_[static_cast<std::size_t>(v)]; }
 
   void choose_tiles() {
-    bool rows_matter = false;
+    const auto is_part = [](const FusedProgram::Input& input) { return input.part.of > 0; };
+    const bool has_parts = std::any_of(p_.inputs().begin(), p_.inputs().end(), is_part);
+    bool rows_matter = has_parts;
     std::int64_t widest = 1;
     for (int v = 0; v < p_.value_count(); ++v) {
       const FusedKind kind = p_.kind(v);
@@ -81,8 +84,10 @@ class Lowering {
     list_.tile_rows = 1;
     list_.block_cols = cols;
     if (cols < (rows_matter ? tile : block)) {
-      list_.tile_rows =
-          std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
+      // Rows of an array's part do not follow one another, and are worth a tile each.
+      if (!has_parts)
+        list_.tile_rows =
+            std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
     } else {
       const std::int64_t blocks = (cols + block - 1) / block, even = (cols + blocks - 1) / blocks;
       list_.block_cols = (even + 63) / 64 * 64;
@@ -132,7 +137,13 @@ class Lowering {
       place.offset = static_cast<std::int64_t>(8 * list_.constants.size());
       list_.constants.push_back(input.bits);
     } else {
-      place = in_memory(kFusedOperands + next_operand_++, input.kind, itemsize(input.dtype));
+      const std::int64_t size = itemsize(input.dtype);
+      place = in_memory(kFusedOperands + next_operand_++, input.kind, size);
+      if (input.part.of > 0) {
+        place.offset = input.part.first * size;
+        place.row_stride = place.tile_stride = input.part.pitch * size;
+        value(made).part = true;
+      }
       operand_values_.push_back(made);
     }
   }
@@ -444,7 +455,8 @@ class Lowering {
     for (std::size_t i = 0; i < operand_values_.size(); ++i) {
       const Value& x = value(operand_values_[i]);
       list_.may_overwrite[i] = write.kind == FusedKind::full && x.kind == FusedKind::full &&
-                               x.last_use <= writer && itemsize(x.dtype) == itemsize(dtype);
+                               !x.part && x.last_use <= writer &&
+                               itemsize(x.dtype) == itemsize(dtype);
     }
   }
 
@@ -452,7 +464,7 @@ class Lowering {
     std::int64_t bytes = 0, calls = 0, width = 0;
     for (std::size_t i = 0; i < operand_values_.size(); ++i) {
       const Value& x = value(operand_values_[i]);
-      if (x.kind != FusedKind::full) continue;
+      if (x.kind != FusedKind::full || x.part) continue;
       const std::int32_t size = itemsize(x.dtype);
       list_.prefetch.push_back({kFusedOperands + static_cast<std::int32_t>(i), size});
       width += size;

@@ -81,10 +81,11 @@ void check_operands(const FusedProgram& program, Types in) {
   for (const FusedProgram::Input& input : program.inputs()) {
     if (input.literal) continue;
     const ShapedArray& t = in[next++];
-    if (t.dtype() == input.dtype && t.size() == program.size(input.kind)) continue;
+    const std::int64_t wanted = input.part.of > 0 ? input.part.of : program.size(input.kind);
+    if (t.dtype() == input.dtype && t.size() == wanted) continue;
     throw ValueError("fused: operand " + std::to_string(next - 1) + " has type " + to_string(t) +
-                     ", and " + std::to_string(program.size(input.kind)) + " elements of " +
-                     to_string(input.dtype) + " are wanted");
+                     ", and " + std::to_string(wanted) + " elements of " + to_string(input.dtype) +
+                     " are wanted");
   }
 }
 
@@ -173,6 +174,19 @@ int FusedProgram::add_input(DType dtype, FusedKind kind) {
   return add_value({dtype, kind, true, static_cast<int>(inputs_.size()) - 1});
 }
 
+int FusedProgram::add_part(DType dtype, const Part& part) {
+  if (part.first < 0 || part.pitch < cols_ || rows_ < 1 ||
+      part.first + (rows_ - 1) * part.pitch + cols_ > part.of) {
+    throw ValueError("fused program: " + std::to_string(rows_) + " rows of " +
+                     std::to_string(cols_) + ", " + std::to_string(part.pitch) +
+                     " elements apart from element " + std::to_string(part.first) +
+                     " on, do not lie in an array of " + std::to_string(part.of));
+  }
+  const int value = add_input(dtype, FusedKind::full);
+  inputs_.back().part = part;
+  return value;
+}
+
 int FusedProgram::add_literal(DType dtype, const void* value) {
   Input input{dtype, FusedKind::scalar, true};
   std::memcpy(&input.bits, value, static_cast<std::size_t>(itemsize(dtype)));
@@ -245,6 +259,9 @@ std::string FusedProgram::text() const {
   for (int v = 0; v < value_count(); ++v) {
     if (!is_input(v) || inputs_[static_cast<std::size_t>(index(v))].literal) continue;
     text += (first ? "" : " ") + typed(v);
+    const Part& part = inputs_[static_cast<std::size_t>(index(v))].part;
+    if (part.of > 0)
+      text += "[" + std::to_string(part.first) + "::" + std::to_string(part.pitch) + "]";
     first = false;
   }
   text += ")";

@@ -41,11 +41,18 @@ class FusedProgram {
     reduce,     // a reducing primitive, along each row: full -> row
     broadcast,  // no arithmetic: the operand as a value of a wider kind
   };
+  // A full operand as a part of a larger array: its rows lie `pitch` elements apart from element
+  // `first` on. For backends that are said to read such ones (fuse_slices.h).
+  struct Part {
+    std::int64_t first = 0, pitch = 0;
+    std::int64_t of = 0;  // elements of the array; 0: the operand is whole
+  };
   struct Input {
     DType dtype;
     FusedKind kind;
     bool literal = false;    // part of the program, not an operand of the call; scalar
     std::uint64_t bits = 0;  // of a literal: its bytes come first, as in memory
+    Part part = {};
   };
   struct Op {
     OpKind op;
@@ -69,6 +76,8 @@ class FusedProgram {
   // in the order of these calls. TypeError where the primitive does not take such operands,
   // ValueError where the kinds don't fit.
   int add_input(DType dtype, FusedKind kind);
+  // ValueError where the rows do not lie in the array, one after another.
+  int add_part(DType dtype, const Part& part);
   int add_literal(DType dtype, const void* value);
   int add_map(const Primitive& primitive, std::vector<int> operands,
               std::shared_ptr<const Params> params = nullptr);

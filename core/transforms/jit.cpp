@@ -19,6 +19,7 @@
 #include "core/transforms/flow_tasks.h"
 #include "core/transforms/fuse.h"
 #include "core/transforms/fuse_products.h"
+#include "core/transforms/fuse_slices.h"
 #include "core/transforms/inline_calls.h"
 #include "core/transforms/jit_cache.h"
 #include "core/transforms/jit_rules.h"
@@ -126,7 +127,10 @@ static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   JaxprRef made = make_flow_tasks(written_out, mesh, optimize);
   made = find_attention(made, attention_check(kind));
   if (can_fuse_products(kind)) made = fuse_products(made, *mesh);
-  return schedule(can_run_fused(kind) ? fuse(made) : made);
+  if (can_run_fused(kind)) made = fuse(made);
+  // Kernels that are compiled for a GPU count elements of whole operands.
+  if (kind == DeviceKind::cpu) made = fuse_slices(made);
+  return schedule(made);
 }
 
 // ---- control flow inside of plans: the host decides, and the programs inside are plans
