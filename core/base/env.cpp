@@ -73,6 +73,15 @@ constexpr Variable kTable[] = {
      "jit makes a GPU's matrix product and what is added to it, its activation or the update "
      "that it is one call",
      0, 1},
+    {Var::overlap, "SHMAP_OVERLAP", Kind::choice, "auto", "auto, none, ring, two_rings",
+     "the form of overlapped products that are asked for as automatic, and of those that jit "
+     "finds; "
+     "auto: by a model of the devices",
+     0, 0},
+    {Var::find_overlap, "SHMAP_FIND_OVERLAP", Kind::flag, "1", kFlagForms,
+     "jit makes products of gathered operands, and products that are summed and scattered, "
+     "overlapped ones where that pays",
+     0, 1},
     {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
      "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},

@@ -30,6 +30,8 @@ enum class Var : std::uint8_t {
   time_gemms,
   attention,
   fuse_products,
+  overlap,
+  find_overlap,
   alone,
 };
 

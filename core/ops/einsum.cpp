@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "core/base/printable.h"
 #include "core/ops/dot.h"
+#include "core/ops/einsum_spec.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
 #include "shmap/ops.h"
@@ -15,117 +15,18 @@ namespace shmap {
 
 namespace {
 
-// A dim's name: a letter, or a dim of the ellipsis counted from the last (-1, -2 …).
-using Label = int;
-using Labels = std::vector<Label>;
+using Label = EinsumLabel;
+using Labels = EinsumLabels;
+using Parser = EinsumSpec;
 
 struct Term {
   Array value;
   Labels labels;
 };
 
-bool holds(const Labels& labels, Label l) {
-  return std::find(labels.begin(), labels.end(), l) != labels.end();
-}
-
-std::string name_of(Label l) {
-  return l < 0 ? "dim " + std::to_string(l) + " of the ellipsis"
-               : std::string("'") + static_cast<char>(l) + "'";
-}
-
-class Parser {
- public:
-  Parser(Subscripts subscripts, const std::vector<Array>& operands)
-      : text_(subscripts.text), source_(subscripts.source), operands_(operands) {}
-
-  std::vector<Labels> inputs;
-  Labels output;
-
-  void parse() {
-    std::string clean;
-    for (char c : text_)
-      if (c != ' ') clean += c;
-    const std::size_t arrow = clean.find("->");
-    const std::string left = clean.substr(0, arrow);
-    std::size_t begin = 0;
-    std::vector<std::string> parts;
-    for (std::size_t i = 0; i <= left.size(); ++i) {
-      if (i < left.size() && left[i] != ',') continue;
-      parts.push_back(left.substr(begin, i - begin));
-      begin = i + 1;
-    }
-    if (parts.size() != operands_.size()) {
-      fail("they name " + std::to_string(parts.size()) + " operands, and " +
-           std::to_string(operands_.size()) + " were given");
-    }
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const int rank = operands_[i].ndim();
-      inputs.push_back(labels_of(parts[i], rank, "operand " + std::to_string(i)));
-      if (static_cast<int>(inputs.back().size()) != rank) {
-        fail("operand " + std::to_string(i) + " of type " + to_string(operands_[i].type()) +
-             " has " + std::to_string(rank) + " dims, and \"" + printable(parts[i]) + "\" names " +
-             std::to_string(inputs.back().size()));
-      }
-    }
-    if (arrow == std::string::npos) return imply_output();
-    int ellipsis = 0;
-    for (const Labels& in : inputs)
-      ellipsis = std::max(ellipsis, static_cast<int>(std::count_if(in.begin(), in.end(),
-                                                                   [](Label l) { return l < 0; })));
-    const std::string out = clean.substr(arrow + 2);
-    const int letters =
-        static_cast<int>(std::count_if(out.begin(), out.end(), [](char c) { return c != '.'; }));
-    output = labels_of(out, out.find('.') == std::string::npos ? letters : letters + ellipsis,
-                       "the output");
-    for (std::size_t i = 0; i < output.size(); ++i) {
-      if (std::count(output.begin(), output.end(), output[i]) > 1)
-        fail(name_of(output[i]) + " is twice in the output");
-      const bool known = std::any_of(inputs.begin(), inputs.end(),
-                                     [&](const Labels& in) { return holds(in, output[i]); });
-      if (!known) fail(name_of(output[i]) + " is in the output and in no operand");
-    }
-  }
-
-  [[noreturn]] void fail(const std::string& why) const {
-    throw ValueError("einsum(\"" + printable(text_, 200) + "\"): " + why + at_line(source_));
-  }
-
- private:
-  Labels labels_of(const std::string& part, int rank, const std::string& what) const {
-    Labels labels;
-    const std::size_t dots = part.find("...");
-    const int letters = static_cast<int>(part.size()) - (dots == std::string::npos ? 0 : 3);
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      if (i == dots) {
-        for (int d = rank - letters; d > 0; --d) labels.push_back(-d);
-        i += 2;
-      } else if ((part[i] >= 'a' && part[i] <= 'z') || (part[i] >= 'A' && part[i] <= 'Z')) {
-        labels.push_back(part[i]);
-      } else {
-        fail("the character '" + printable({&part[i], 1}) + "' of " + what +
-             " is no letter; dims are named by letters, and the rest by ...");
-      }
-    }
-    return labels;
-  }
-
-  // Without "->": the ellipsis, then the letters that come once, in alphabetical order.
-  void imply_output() {
-    std::map<Label, int> times;
-    for (const Labels& in : inputs)
-      for (Label l : in) ++times[l];
-    for (const auto& [l, n] : times)
-      if (l < 0 || n == 1) output.push_back(l);
-  }
-
-  std::string_view text_;
-  SourceLine source_;
-  const std::vector<Array>& operands_;
-};
-
 class Contraction {
  public:
-  Contraction(Parser& parser, std::vector<Array>& operands, SourceLine source)
+  Contraction(const Parser& parser, std::vector<Array>& operands, SourceLine source)
       : parser_(parser), source_(source) {
     std::map<Label, std::size_t> named_by;  // the operand that has the label's size
     for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -136,7 +37,7 @@ class Contraction {
         if (fresh) named_by[l] = i;
         if (fresh || it->second == shape[d] || shape[d] == 1) continue;
         if (it->second != 1) {
-          parser.fail(name_of(l) + " has size " + std::to_string(it->second) + " in operand " +
+          parser.fail(label_name(l) + " has size " + std::to_string(it->second) + " in operand " +
                       std::to_string(named_by[l]) + " and size " + std::to_string(shape[d]) +
                       " in operand " + std::to_string(i) + ", of types " +
                       to_string(operands[named_by[l]].type()) + " and " +
@@ -172,7 +73,7 @@ class Contraction {
       const Shape shape = t.value.shape();
       const std::int64_t n = shape[first];
       if (n != shape[second]) {
-        parser_.fail(name_of(t.labels[first]) + " names dims of sizes " + std::to_string(n) +
+        parser_.fail(label_name(t.labels[first]) + " names dims of sizes " + std::to_string(n) +
                      " and " + std::to_string(shape[second]) + " of one operand");
       }
       std::vector<std::int64_t> order;
@@ -216,9 +117,9 @@ class Contraction {
   }
 
   bool needed_elsewhere(Label l, std::size_t a, std::size_t b) const {
-    if (holds(parser_.output, l)) return true;
+    if (has_label(parser_.output, l)) return true;
     for (std::size_t i = 0; i < terms_.size(); ++i)
-      if (i != a && i != b && holds(terms_[i].labels, l)) return true;
+      if (i != a && i != b && has_label(terms_[i].labels, l)) return true;
     return false;
   }
 
@@ -242,7 +143,7 @@ class Contraction {
     double n = 1;
     for (std::size_t i : {a, b})
       for (Label l : terms_[i].labels)
-        if (needed_elsewhere(l, a, b) && !(i == b && holds(terms_[a].labels, l)))
+        if (needed_elsewhere(l, a, b) && !(i == b && has_label(terms_[a].labels, l)))
           n *= static_cast<double>(sizes_.at(l));
     return n;
   }
@@ -275,7 +176,7 @@ class Contraction {
     };
     for (std::size_t d = 0; d < left.labels.size(); ++d) {
       const Label l = left.labels[d];
-      if (!holds(right.labels, l)) {
+      if (!has_label(right.labels, l)) {
         free.push_back(l);
       } else if (needed_elsewhere(l, a, b)) {
         lhs_batch.push_back(static_cast<int>(d));
@@ -287,7 +188,7 @@ class Contraction {
       }
     }
     for (Label l : right.labels)
-      if (!holds(left.labels, l)) free.push_back(l);
+      if (!has_label(left.labels, l)) free.push_back(l);
     DotParams p;
     p.lhs_contracting = Dims(lhs_contracting);
     p.rhs_contracting = Dims(rhs_contracting);
@@ -309,7 +210,7 @@ class Contraction {
     return bind_transpose(std::move(t.value), Dims(order), source_);
   }
 
-  Parser& parser_;
+  const Parser& parser_;
   SourceLine source_;
   std::map<Label, std::int64_t> sizes_;
   std::vector<Term> terms_;
@@ -325,8 +226,7 @@ Array einsum(Subscripts subscripts, std::vector<Array> operands) {
   for (const Array& x : operands)
     type_of(Operand(x, subscripts.source.file, subscripts.source.line), "einsum");
   const FunctionScope scope("einsum", operands, subscripts.source);
-  Parser parser(subscripts, operands);
-  parser.parse();
+  const Parser parser("einsum", subscripts, operands);
   return Contraction(parser, operands, subscripts.source).run();
 }
 

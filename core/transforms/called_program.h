@@ -1,5 +1,5 @@
 // What primitives have in common whose program stands for them: checkpoint, custom_jvp_call,
-// custom_vjp_call. Run or lowered, the program takes the equation's place.
+// custom_vjp_call, overlapped products. Run or lowered, the program takes the equation's place.
 #pragma once
 #include "core/ir/jaxpr.h"
 

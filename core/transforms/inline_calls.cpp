@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/transforms/called_program.h"
 #include "core/transforms/checkpoint.h"
-#include "core/transforms/custom_rules.h"
 #include "core/transforms/jit.h"
 
 namespace shmap {
@@ -12,7 +12,7 @@ namespace {
 
 bool calls(const Eqn& e) {
   const Primitive* p = e.primitive;
-  return p == &jit_p || p == &checkpoint_p || p == &custom_jvp_call_p || p == &custom_vjp_call_p;
+  return p == &jit_p || p->interpret == interpret_called;
 }
 
 class Inliner {

@@ -1,5 +1,5 @@
-// Called programs (jit, checkpoint, custom_jvp_call, custom_vjp_call) in the place of the equations
-// that call them: a plan would run each as a program of its own.
+// Called programs (jit, checkpoint, custom_jvp_call, custom_vjp_call, overlapped products) in the
+// place of the equations that call them: a plan would run each as a program of its own.
 #pragma once
 #include "core/ir/jaxpr.h"
 

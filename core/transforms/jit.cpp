@@ -16,6 +16,7 @@
 #include "core/transforms/dead_code.h"
 #include "core/transforms/eval.h"
 #include "core/transforms/find_attention.h"
+#include "core/transforms/find_overlap.h"
 #include "core/transforms/flow_tasks.h"
 #include "core/transforms/fuse.h"
 #include "core/transforms/fuse_products.h"
@@ -116,7 +117,8 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
 
 // A program of blocks as it is planned for those devices.
 static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
-  const JaxprRef simple = simplify(*inline_calls(jaxpr));
+  const JaxprRef inlined = simplify(*inline_calls(jaxpr)), found = find_overlap(inlined);
+  const JaxprRef simple = found == inlined ? inlined : simplify(*found);
   const JaxprRef unrolled = unroll(simple);
   const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
   // Where each result is looked at for NaNs, no operation becomes a part of another: the error

@@ -38,6 +38,7 @@
 #include "shmap/make_jaxpr.h"
 #include "shmap/mesh.h"
 #include "shmap/ops.h"
+#include "shmap/overlap.h"
 #include "shmap/partition_spec.h"
 #include "shmap/profiler.h"
 #include "shmap/shape.h"

@@ -27,6 +27,7 @@ TOPICS = [
     "control_flow_grad",
     "gradients",
     "losses",
+    "overlap",
 ]
 
 

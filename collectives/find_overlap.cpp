@@ -1,0 +1,208 @@
+#include "core/transforms/find_overlap.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "collectives/overlap.h"
+#include "collectives/primitives.h"
+#include "core/ops/dot.h"
+#include "core/ops/shape_params.h"
+#include "core/transforms/dead_code.h"
+#include "core/transforms/eqn_uses.h"
+#include "core/transforms/make_jaxpr.h"
+
+namespace shmap {
+
+namespace {
+
+// One product with its collective.
+struct Match {
+  OverlapSpec spec;
+  Atom a, b;  // what is multiplied: of what travels, a device's own block
+};
+
+// The einsum of a dot_general, dims by letters; none where there are not enough of these.
+std::optional<OverlapSpec> einsum_of(const Eqn& dot) {
+  const auto& p = params_as<DotParams>(*dot.params);
+  const DType dtype = dot.in[0].type().dtype();
+  if (p.preferred_element_type && *p.preferred_element_type != dtype) return std::nullopt;
+  const int ranks[] = {dot.in[0].type().rank(), dot.in[1].type().rank()};
+  if (dot.in[0].is_literal() || dot.in[1].is_literal() || ranks[0] + ranks[1] > 26)
+    return std::nullopt;
+  OverlapSpec spec;
+  char next = 'a';
+  spec.a.assign(static_cast<std::size_t>(ranks[0]), ' ');
+  spec.b.assign(static_cast<std::size_t>(ranks[1]), ' ');
+  const auto name = [](std::string& of, std::int64_t d) -> char& {
+    return of[static_cast<std::size_t>(d)];
+  };
+  for (std::size_t i = 0; i < p.lhs_batch.size(); ++i, ++next) {
+    name(spec.a, p.lhs_batch[i]) = name(spec.b, p.rhs_batch[i]) = next;
+    spec.out += next;
+  }
+  for (std::size_t i = 0; i < p.lhs_contracting.size(); ++i, ++next)
+    name(spec.a, p.lhs_contracting[i]) = name(spec.b, p.rhs_contracting[i]) = next;
+  for (std::string* of : {&spec.a, &spec.b}) {
+    for (char& l : *of) {
+      if (l != ' ') continue;
+      spec.out += l = next++;
+    }
+  }
+  return spec;
+}
+
+class Finder {
+ public:
+  explicit Finder(const Jaxpr& jaxpr) : jaxpr_(jaxpr), uses_(jaxpr) {}
+
+  JaxprRef run() {
+    auto made = make_ref<Jaxpr>();
+    made->binders = jaxpr_.binders;
+    made->env = jaxpr_.env;
+    made->checks_variance = jaxpr_.checks_variance;
+    bool any = false;
+    for (const Eqn& original : jaxpr_.eqns) {
+      std::optional<Match> match;
+      if (original.primitive == &dot_general_p) match = match_gather(original);
+      if (original.primitive == &psum_scatter_p) match = match_scatter(original);
+      if (match && replace(*match, original, made->eqns)) {
+        any = true;
+        continue;
+      }
+      made->eqns.push_back(original);
+      for (Atom& a : made->eqns.back().in) a = now(a);
+    }
+    if (!any) return JaxprRef(&jaxpr_);
+    for (const Atom& a : jaxpr_.outs) made->outs.push_back(now(a));
+    check_pass(*made, "find_overlap");
+    return remove_dead_code(*made);
+  }
+
+ private:
+  Atom now(const Atom& a) const {
+    if (a.is_literal()) return a;
+    const auto it = instead_.find(a.var());
+    return it == instead_.end() ? a : it->second;
+  }
+
+  std::optional<Match> match_gather(const Eqn& dot) const {
+    for (int operand = 0; operand < 2; ++operand) {
+      const Atom* from = &dot.in[static_cast<std::size_t>(operand)];
+      const Eqn* e = uses_.maker(*from);
+      while (e && e->primitive == &pbroadcast_p && uses_.user(from->var()) >= 0) {
+        from = &e->in[0];
+        e = uses_.maker(*from);
+      }
+      if (!e || (e->primitive != &all_gather_p && e->primitive != &all_gather_invariant_p) ||
+          uses_.user(from->var()) < 0)
+        continue;
+      const auto& p = params_as<AllGatherParams>(*e->params);
+      auto spec = einsum_of(dot);
+      if (!p.tiled || !p.groups.empty() || e->in[0].is_literal() || !spec) continue;
+      spec->kind = OverlapKind::gather;
+      spec->operand = operand;
+      spec->part = spec->labels(operand)[static_cast<std::size_t>(p.dimension)];
+      spec->axes = p.axes;
+      spec->ranks = p.ranks;
+      const Atom &a = operand == 0 ? e->in[0] : dot.in[0], &b = operand == 0 ? dot.in[1] : e->in[0];
+      return Match{*std::move(spec), a, b};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Match> match_scatter(const Eqn& scatter) const {
+    const auto& p = params_as<ScatterParams>(*scatter.params);
+    const Atom* from = &scatter.in[0];
+    const Eqn* e = uses_.maker(*from);
+    Dims order;
+    while (e && uses_.user(from->var()) >= 0 &&
+           (e->primitive == &pbroadcast_p || (e->primitive == &transpose_p && order.empty()))) {
+      if (e->primitive == &transpose_p) order = params_as<TransposeParams>(*e->params).permutation;
+      from = &e->in[0];
+      e = uses_.maker(*from);
+    }
+    if (!e || e->primitive != &dot_general_p || uses_.user(from->var()) < 0 || !p.tiled ||
+        !p.groups.empty())
+      return std::nullopt;
+    auto spec = einsum_of(*e);
+    if (!spec) return std::nullopt;
+    if (!order.empty()) {
+      const std::string out = spec->out;
+      for (std::size_t d = 0; d < order.size(); ++d)
+        spec->out[d] = out[static_cast<std::size_t>(order[d])];
+    }
+    spec->kind = OverlapKind::scatter;
+    spec->part = spec->out[static_cast<std::size_t>(p.dimension)];
+    spec->axes = p.axes;
+    spec->ranks = p.ranks;
+    return Match{*std::move(spec), e->in[0], e->in[1]};
+  }
+
+  // The ops of the form that the model takes, in the place of the match's last equation.
+  bool replace(const Match& match, const Eqn& last, std::vector<Eqn>& eqns) {
+    const OverlapSpec& spec = match.spec;
+    const Overlap form = choose_overlap(spec, match.a.type(), match.b.type()).form;
+    if (form == Overlap::none) return false;
+    StagingOptions options;
+    options.check_variance = jaxpr_.checks_variance;
+    JaxprTrace trace("jit", jaxpr_.env, options);
+    Array a = trace.argument(match.a.type()), b = trace.argument(match.b.type());
+    Traced traced;
+    {
+      TraceScope scope(trace);
+      const LibraryScope library;
+      const ShapedArray& wanted = last.out[0]->type;
+      if (jaxpr_.checks_variance) {
+        const AxisSet all =
+            match.a.type().axes() | match.b.type().axes() | AxisSet(jaxpr_.env, mask_of(spec.axes));
+        a = trace.vary(a, all, last.source);
+        b = trace.vary(b, all, last.source);
+      }
+      Array y = overlapped_ops(spec, form, a, b, last.source);
+      const AxisSet more = node_of(y)->type.axes() - wanted.axes();
+      if (!more.empty())
+        y = bind(assume_equal_p, std::move(y), AxesParams(Axes(more.names())), last.source);
+      if (!(node_of(y)->type.axes() == wanted.axes()) || node_of(y)->type.dtype() != wanted.dtype())
+        return false;
+      Array outs[] = {std::move(y)};
+      traced = trace.build(outs, "find_overlap", last.source);
+    }
+    if (!traced.consts.empty()) return false;
+    VarMap<Atom> values;
+    values.emplace(traced.jaxpr->binders[0].get(), now(match.a));
+    values.emplace(traced.jaxpr->binders[1].get(), now(match.b));
+    for (const Eqn& original : traced.jaxpr->eqns) {
+      eqns.push_back(original);
+      for (Atom& x : eqns.back().in) {
+        if (x.is_literal()) continue;
+        if (const auto it = values.find(x.var()); it != values.end()) x = it->second;
+      }
+    }
+    instead_.emplace(last.out[0].get(), traced.jaxpr->outs[0]);
+    return true;
+  }
+
+  std::uint32_t mask_of(const Axes& axes) const {
+    std::uint32_t mask = 0;
+    for (const std::string& name : axes) mask |= 1u << jaxpr_.env->find(name);
+    return mask;
+  }
+
+  const Jaxpr& jaxpr_;
+  const EqnUses uses_;
+  VarMap<Atom> instead_;
+};
+
+JaxprRef find(const JaxprRef& jaxpr) {
+  const bool any = std::any_of(jaxpr->eqns.begin(), jaxpr->eqns.end(), [](const Eqn& e) {
+    return e.primitive == &all_gather_p || e.primitive == &all_gather_invariant_p ||
+           e.primitive == &psum_scatter_p;
+  });
+  return any ? Finder(*jaxpr).run() : jaxpr;
+}
+
+}  // namespace
+
+void register_find_overlap() { set_find_overlap(find); }
+
+}  // namespace shmap

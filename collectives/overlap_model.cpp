@@ -1,0 +1,225 @@
+#include "collectives/overlap_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "collectives/link_model.h"
+#include "core/base/env.h"
+#include "core/device/memory_space.h"
+#include "core/device/runtime.h"
+
+namespace shmap {
+
+namespace {
+
+// One core of a CPU.
+constexpr double kCoreFlops = 2e5, kCoreHalfFlops = 4e5;  // a microsecond, f32 and bf16
+constexpr double kCoreBytes = 1.2e4;                      // of copies that miss the caches
+constexpr double kCoreCallUs = 4;  // a product, a collective: what each costs
+// A GPU.
+constexpr double kWaves = 132;       // tiles at a time: one for each multiprocessor
+constexpr double kTile = 128 * 128;  // elements of a result
+constexpr double kGpuFlops = 4e7, kGpuHalfFlops = 6.5e8;
+constexpr double kGpuBytes = 2e6, kGpuCallUs = 2.5;
+constexpr double kGpuStepUs = 2;        // of a ring: waits among streams
+constexpr double kStagedBytes = 2.5e4;  // through the host's memory
+
+bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
+
+// The product, and the arrays that it reads, makes and moves, of one device.
+struct Work {
+  double flops = 2, result = 1;  // elements of the whole product
+  double moved = 0;              // bytes of a rank's part: of what travels a step
+  double result_bytes = 0;       // of the product
+  double sum_bytes = 0;          // of a part that is added up, in f32
+  bool placed = true;            // parts have places of their own in the result
+};
+
+Work work_of(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
+  Work w;
+  std::string all = spec.a;
+  for (char l : spec.b)
+    if (place_of(all, l) < 0) all += l;
+  for (char l : all) {
+    const auto extent = static_cast<double>(extent_of(spec, l, a.dims(), b.dims()));
+    w.flops *= extent;
+    if (place_of(spec.out, l) >= 0) w.result *= extent;
+  }
+  const double item = itemsize(a.dtype()), n = spec.ranks;
+  w.result_bytes = w.result * item;
+  w.placed = place_of(spec.out, spec.cut()) >= 0;
+  w.sum_bytes = w.result * (is_half(a.dtype()) ? 4 : item);
+  const auto block = static_cast<double>((spec.operand == 0 ? a : b).size()) * item;
+  switch (spec.kind) {
+    case OverlapKind::gather:
+      w.moved = block;
+      break;
+    case OverlapKind::exchange:
+      w.moved = block / n;
+      break;
+    case OverlapKind::scatter:
+      w.sum_bytes /= n;
+      w.moved = w.sum_bytes;
+      break;
+    default:
+      w.moved = w.result_bytes / n;
+  }
+  return w;
+}
+
+double cpu_us(const OverlapSpec& spec, const Work& w, DType dtype, bool shared, Overlap form) {
+  const double n = spec.ranks;
+  const double product = w.flops / (is_half(dtype) ? kCoreHalfFlops : kCoreFlops);
+  double bytes = 0;
+  if (form == Overlap::none) {
+    switch (spec.kind) {
+      case OverlapKind::gather:  // in one memory space all ranks share what is gathered
+        bytes = 2 * w.moved * (shared ? 1 : n);
+        break;
+      case OverlapKind::scatter:  // written, and read by those that add it up
+        bytes = 2 * w.result_bytes;
+        break;
+      case OverlapKind::exchange:
+      case OverlapKind::exchange_result:
+        bytes = 2 * w.moved * n;
+        break;
+    }
+    return product + bytes / kCoreBytes + 2 * kCoreCallUs;
+  }
+  const double steps = form == Overlap::ring ? n : 2 * n;
+  if (!shared) bytes += 2 * (n - 1) * w.moved;
+  switch (spec.kind) {
+    case OverlapKind::gather:
+      bytes += w.placed ? 3 * w.result_bytes : 2 * (n - 1) * w.sum_bytes;
+      break;
+    case OverlapKind::exchange:
+      bytes += 2 * n * w.moved + (w.placed ? 3 * w.result_bytes : 2 * (n - 1) * w.sum_bytes);
+      break;
+    case OverlapKind::exchange_result:
+      bytes += 3 * w.result_bytes;
+      break;
+    case OverlapKind::scatter:
+      bytes += 2 * n * w.sum_bytes;
+      break;
+  }
+  return product + bytes / kCoreBytes + 4 * steps * kCoreCallUs;
+}
+
+double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Work& w, DType dtype,
+              Overlap form) {
+  const double n = spec.ranks, rate = is_half(dtype) ? kGpuHalfFlops : kGpuFlops;
+  // A product of the `share`th part of all: in whole waves, and what a GPU's devices share.
+  const auto product = [&](double share) {
+    const bool cuts_result = w.placed;
+    const double result = w.result / (cuts_result ? share : 1);
+    const double flops = w.flops / share;
+    const double tiles = std::max(1.0, std::ceil(result / kTile));
+    const double full = std::ceil(tiles / kWaves) * kWaves;
+    return machine.sharing * (kGpuCallUs + flops / rate * full / tiles);
+  };
+  const auto in = static_cast<std::int64_t>(w.moved);
+  const int ranks = spec.ranks;
+  const auto link_us = [&](CollectiveKind kind, std::int64_t in_bytes, std::int64_t out_bytes,
+                           double moved) {
+    if (machine.link == OverlapLink::staged) return link_model::kCopyUs + moved / kStagedBytes;
+    return std::min(in_process_us(kind, ranks, in_bytes, out_bytes),
+                    nccl_us(kind, ranks, in_bytes, out_bytes));
+  };
+  const bool shared = machine.link == OverlapLink::shared;
+  if (form == Overlap::none) {
+    double moving = 0;
+    const double all = w.moved * n;
+    switch (spec.kind) {
+      case OverlapKind::gather:
+        moving = shared ? w.moved * 2 / kGpuBytes * machine.sharing
+                        : link_us(CollectiveKind::all_gather, in, in * ranks, w.moved * (n - 1));
+        break;
+      case OverlapKind::scatter: {
+        const auto whole = static_cast<std::int64_t>(w.result_bytes);
+        moving = shared ? 2 * w.result_bytes / kGpuBytes * machine.sharing
+                        : link_us(CollectiveKind::reduce_scatter, whole, whole / ranks,
+                                  w.result_bytes * (n - 1) / n);
+        break;
+      }
+      default:
+        moving =
+            shared ? 2 * all / kGpuBytes * machine.sharing
+                   : link_us(CollectiveKind::all_to_all, in * ranks, in * ranks, w.moved * (n - 1));
+    }
+    return product(1) + moving + kGpuCallUs;
+  }
+  // A step's product beside the next part; sums of parts are read and written by the product.
+  const int halves = form == Overlap::ring ? 1 : 2;
+  const double step =
+      halves * product(n * halves) + (w.placed && spec.kind != OverlapKind::scatter
+                                          ? 0
+                                          : 2 * w.sum_bytes / kGpuBytes * machine.sharing);
+  // Behind a switch the link into a GPU is one, whichever way parts come.
+  const double hop = shared ? 0
+                            : (halves - 1) * link_model::kCopyUs +
+                                  link_us(CollectiveKind::permute, in, in, w.moved);
+  return step + (n - 1) * std::max(step, hop) + n * halves * kGpuStepUs;
+}
+
+}  // namespace
+
+OverlapMachine overlap_machine() {
+  static const OverlapMachine machine = [] {
+    OverlapMachine m;
+    const auto devices = runtime().local_devices();
+    m.kind = runtime().backend().kind();
+    std::set<const MemorySpace*> spaces;
+    for (const LocalDevice& d : devices) spaces.insert(d.space);
+    const bool shared = spaces.size() == 1 && devices.size() > 1;
+    if (m.kind == DeviceKind::cpu) {
+      m.link = shared ? OverlapLink::shared : OverlapLink::cores;
+      return m;
+    }
+    m.link = shared                                  ? OverlapLink::shared
+             : env::text(env::Var::link) == "staged" ? OverlapLink::staged
+                                                     : OverlapLink::peers;
+    // "cuda:0x8": eight devices of one GPU.
+    const bool is_virtual = runtime().device_string().find('x') != std::string::npos;
+    m.sharing = is_virtual ? static_cast<int>(devices.size()) : 1;
+    return m;
+  }();
+  return machine;
+}
+
+OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& spec,
+                            const ShapedArray& a, const ShapedArray& b) {
+  const Work w = work_of(spec, a, b);
+  const auto us = [&](Overlap form) {
+    return machine.kind == DeviceKind::cpu
+               ? cpu_us(spec, w, a.dtype(), machine.link == OverlapLink::shared, form)
+               : gpu_us(machine, spec, w, a.dtype(), form);
+  };
+  OverlapChoice choice{Overlap::automatic, us(Overlap::none), us(Overlap::ring),
+                       us(Overlap::two_rings)};
+  // A product of a part has to fill a GPU once at least: what is smaller is all latencies, which
+  // the model does not know well enough.
+  const double part = w.result / (w.placed ? spec.ranks : 1);
+  if (machine.kind != DeviceKind::cpu && part < kWaves * kTile) {
+    choice.ring_us = std::max(choice.ring_us, choice.none_us);
+    choice.two_rings_us = std::max(choice.two_rings_us, choice.none_us);
+  }
+  return choice;
+}
+
+OverlapChoice model_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
+  return model_overlap(overlap_machine(), spec, a, b);
+}
+
+Overlap forced_overlap() {
+  static const Overlap forced = [] {
+    const std::string name = env::text(env::Var::overlap);
+    for (const Overlap form : {Overlap::none, Overlap::ring, Overlap::two_rings})
+      if (name == to_text(form)) return form;
+    return Overlap::automatic;
+  }();
+  return forced;
+}
+
+}  // namespace shmap
