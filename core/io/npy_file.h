@@ -1,18 +1,16 @@
 // Reading hyper-rectangles of .npy files, and writing .npy files whole or by hyper-rectangles.
-// Everything goes through pread and pwrite, never a mapping: a file that shrinks while it is read
-// is an error, not a signal.
 #pragma once
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 
-#include "core/base/draft_file.h"
-#include "core/base/file_descriptor.h"
+#include "core/io/input_file.h"
 #include "core/io/npy_format.h"
+#include "core/io/output_file.h"
 #include "shmap/dtype.h"
 #include "shmap/shape.h"
 #include "shmap/slice.h"
@@ -25,11 +23,15 @@ class NpyFile {
   // Opens the file and reads its header. ValueError where it is no well-formed .npy file (see
   // parse_npy_header) or no regular file, Error where the system refuses.
   explicit NpyFile(std::string path);
-  NpyFile(const NpyFile&) = delete;
-  NpyFile& operator=(const NpyFile&) = delete;
+  // The same of a part of a larger file, an archive's member: `bytes` from `base` on. `name` stands
+  // in messages for the file's.
+  NpyFile(std::shared_ptr<const InputFile> file, std::int64_t base, std::int64_t bytes,
+          const std::string& name);
+  NpyFile(NpyFile&&) = default;
+  NpyFile& operator=(NpyFile&&) = default;
 
   const NpyHeader& header() const { return header_; }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_->path(); }
   // Whether read_box reads pieces that are contiguous in C order as quickly as all at once.
   bool reads_rows() const;
 
@@ -42,28 +44,21 @@ class NpyFile {
   void read_all(void* dst) const;
 
   // Bytes of elements read from the file so far, gaps included.
-  std::int64_t data_bytes_read() const { return bytes_read_.load(std::memory_order_relaxed); }
+  std::int64_t data_bytes_read() const { return file_->bytes_read(); }
 
  private:
-  void read_bytes(std::int64_t offset, std::byte* dst, std::int64_t count) const;
-  void read_rows(const Shape& shape, std::span<const Slice> box, std::byte* dst) const;
   void read_columns(std::span<const Slice> box, std::byte* dst) const;
 
-  std::string path_;
-  FileDescriptor fd_;
+  std::shared_ptr<const InputFile> file_;
+  std::int64_t base_ = 0;  // where its first byte is in the file
   NpyHeader header_;
-  mutable std::atomic<std::int64_t> bytes_read_{0};
 };
 
-// A .npy file in the making: version 1.0, C order, little endian. It takes its name only in
-// commit(), so that a reader finds the old file or the whole new one (core/base/draft_file.h); what
-// is not committed is removed. write_box may be called from several threads at once, on boxes that
-// do not overlap.
+// A .npy file in the making (an OutputFile): version 1.0, C order, little endian. write_box may be
+// called from several threads at once, on boxes that do not overlap.
 class NpyWriter {
  public:
-  // A file that stands there keeps its permissions; links are followed, those to nothing too: the
-  // file comes where they point. TypeError for prng_key, ValueError for a path that names something
-  // other than a regular file or holds a null character, Error where the system refuses.
+  // As an OutputFile; TypeError for prng_key.
   NpyWriter(std::string path, DType dtype, const Shape& shape);
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;
@@ -75,13 +70,11 @@ class NpyWriter {
   void commit();
 
  private:
-  std::string what_;  // "npy file 'x.npy'", for messages
-  FileDescriptor folder_;
-  std::string name_;  // in the folder
-  std::optional<DraftFile> draft_;
+  std::string header_;
+  std::int64_t wanted_;  // bytes of the array
   DType dtype_;
   Shape shape_;
-  std::int64_t data_offset_ = 0;
+  OutputFile file_;
   std::atomic<std::int64_t> bytes_written_{0};
 };
 

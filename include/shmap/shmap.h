@@ -41,6 +41,7 @@
 #include "shmap/overlap.h"
 #include "shmap/partition_spec.h"
 #include "shmap/profiler.h"
+#include "shmap/saved_checkpoint.h"
 #include "shmap/shape.h"
 #include "shmap/shaped_array.h"
 #include "shmap/shard_map.h"

@@ -56,4 +56,11 @@ for version in (1, 2, 3):
 for shape in [(0,), (0, 3), (3, 0, 2), (1, 1, 1), (2, 1, 3, 1), (1, 5), (2, 2, 2, 2, 3)]:
     write("f32", shape)
     write("i16", shape, "f")
+# An archive of NumPy's, and one that is compressed.
+arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "f": np.asfortranarray(np.eye(3)),
+          "b": np.arange(5, dtype=">i4"), "s": np.array(7, np.int8), "\u00e9": np.zeros((0, 2))}
+archives = out.parent / "npz"
+archives.mkdir(exist_ok=True)
+np.savez(archives / "savez.npz", **arrays)
+np.savez_compressed(archives / "savez_compressed.npz", **arrays)
 print(len(list(out.glob("*.npy"))), "files,", sum(p.stat().st_size for p in out.glob("*.npy")), "bytes")

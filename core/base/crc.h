@@ -1,0 +1,14 @@
+// CRC-32C (Castagnoli's, as in iSCSI) and CRC-32 (zip's): whether bytes are the ones that were
+// written. They find damage, not malice.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace shmap {
+
+// Of the bytes that `before` is the CRC of, and then these: 0 for none. CRC-32C takes the
+// processor's instruction where it has one.
+std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
+std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
+
+}  // namespace shmap

@@ -1,0 +1,333 @@
+// Checkpoints: saving, at once or on a thread, and loading.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <optional>
+#include <thread>
+
+#include "core/array/tree_paths.h"
+#include "core/base/crc.h"
+#include "core/base/draft_file.h"
+#include "core/base/signals_blocked.h"
+#include "core/base/warning.h"
+#include "core/io/array_blocks.h"
+#include "core/io/checkpoint_file.h"
+#include "core/io/checkpoint_folder.h"
+#include "core/io/json_reader.h"
+#include "core/ir/node.h"
+#include "core/runtime/launch.h"
+#include "shmap/saved_checkpoint.h"
+
+namespace shmap {
+
+namespace {
+
+std::vector<std::string> paths_of(const detail::FlatTree& tree) {
+  return leaf_paths(tree.node, "");
+}
+
+// What will be written, checked.
+struct Snapshot {
+  std::string dir;
+  std::vector<Array> leaves;
+  io::CheckpointIndex index;
+  CheckpointOptions options;
+};
+
+Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, CheckpointOptions options) {
+  if (options.keep < 1) {
+    throw ValueError("save_checkpoint: keep is " + std::to_string(options.keep) +
+                     ": 1 or more is wanted");
+  }
+  Snapshot s{dir, std::move(tree.leaves), {}, std::move(options)};
+  const std::vector<std::string> paths = leaf_paths(tree.node, "");
+  for (std::size_t i = 0; i < s.leaves.size(); ++i) {
+    const Array& x = s.leaves[i];
+    const Node& node = checked_node(x, "save_checkpoint");
+    const std::string which =
+        "save_checkpoint: leaf " + io::quoted_bytes(paths[i]) + " of type " + to_string(node.type);
+    if (node.type.dtype() == DType::prng_key)
+      throw TypeError(which + ": keys are not written: save the words that they are made of");
+    if (node.kind != NodeKind::literal && (node.kind != NodeKind::stored || node.trace != 0)) {
+      throw TypeError(which +
+                      " has no value of its own: it is a traced value or a block in a "
+                      "body. Save outside of the function");
+    }
+    io::CheckpointLeaf leaf;
+    leaf.path = paths[i];
+    leaf.dtype = node.type.dtype();
+    leaf.shape = node.type.dims();
+    const auto* stored =
+        node.kind == NodeKind::stored ? static_cast<const StoredNode*>(&node) : nullptr;
+    if (stored && !stored->mesh->fully_addressable()) {
+      throw ValueError(which +
+                       ": parts of it lie on devices of other processes: gather it with "
+                       "process_allgather(x) first");
+    }
+    for (std::size_t d = 0; d < leaf.shape.size(); ++d) {
+      const bool split = stored && leaf.shape.num_elements() > 0;
+      leaf.grid.push_back(split ? stored->sharding->parts(d) : 1);
+    }
+    const std::int64_t chunks = s.index.chunks_of(leaf) * leaf.blocks();
+    leaf.crcs.resize(static_cast<std::size_t>(chunks));
+    s.index.leaves.push_back(std::move(leaf));
+  }
+  io::place_leaves(s.index, "save_checkpoint");
+  return s;
+}
+
+// Writes one leaf's blocks as they come, and sums up their chunks.
+class LeafWriter {
+ public:
+  LeafWriter(DraftFile& draft, io::CheckpointIndex& index, io::CheckpointLeaf& leaf)
+      : draft_(draft),
+        index_(index),
+        leaf_(leaf),
+        block_(leaf.block_shape()),
+        block_bytes_(leaf.block_bytes()) {}
+
+  // Parts of a block come in order.
+  void write(std::span<const Slice> box, const void* src) {
+    std::int64_t bytes = itemsize(leaf_.dtype), number = 0;
+    for (std::size_t d = 0; d < box.size(); ++d) {
+      bytes *= box[d].stop - box[d].start;
+      number = number * leaf_.grid[d] + box[d].start / block_[d];
+    }
+    if (number != number_) {
+      number_ = number;
+      at_ = 0;
+    }
+    const auto* from = static_cast<const std::byte*>(src);
+    const std::int64_t first = number * index_.chunks_of(leaf_);
+    while (bytes > 0) {
+      const std::int64_t chunk = at_ / index_.chunk;
+      const std::int64_t n = std::min(bytes, (chunk + 1) * index_.chunk - at_);
+      std::uint32_t& crc = leaf_.crcs[static_cast<std::size_t>(first + chunk)];
+      crc = crc32c(from, static_cast<std::size_t>(n), crc);
+      draft_.write(leaf_.offset + number * block_bytes_ + at_, from, n);
+      from += n;
+      at_ += n;
+      bytes -= n;
+    }
+  }
+
+ private:
+  DraftFile& draft_;
+  io::CheckpointIndex& index_;
+  io::CheckpointLeaf& leaf_;
+  Shape block_;
+  std::int64_t block_bytes_, number_ = -1, at_ = 0;
+};
+
+void write_snapshot(Snapshot& s) {
+  std::int64_t total = 0;
+  for (const Array& x : s.leaves) total += node_of(x)->type.nbytes();
+  FileOptions options;
+  options.progress = s.options.progress;
+  io::ProgressCount progress(options, total);
+  // Values first, so that what they threw leaves no draft behind.
+  for (const Array& x : s.leaves) x.block_until_ready(SourceLine{});
+  const io::CheckpointFolder folder(s.dir, io::CheckpointFolder::Make::yes);
+  const std::vector<std::int64_t> before = folder.numbers();
+  if (!before.empty() && before.back() == INT64_MAX)
+    throw ValueError(folder.name() + ": the number of its newest checkpoint is the last there is");
+  const std::int64_t number = before.empty() ? 1 : before.back() + 1;
+  const std::string name = io::CheckpointFolder::file_name(number);
+  DraftFile draft(folder.fd(), 0666, /*exact=*/false, "checkpoint '" + s.dir + "/" + name + "'");
+  if (ftruncate(draft.fd(), static_cast<off_t>(s.index.bytes)) != 0)
+    throw_errno("checkpoint '" + s.dir + "/" + name + "'", "cannot set the size");
+  for (std::size_t i = 0; i < s.leaves.size(); ++i) {
+    LeafWriter writer(draft, s.index, s.index.leaves[i]);
+    io::write_blocks(s.leaves[i], "save_checkpoint", progress,
+                     [&](std::span<const Slice> box, const void* src) { writer.write(box, src); });
+    s.leaves[i] = Array();  // whoever else holds it may have it for itself
+  }
+  const std::string head = io::make_checkpoint_head(s.index);
+  draft.write(0, reinterpret_cast<const std::byte*>(head.data()),
+              static_cast<std::int64_t>(head.size()));
+  draft.commit(name, /*durable=*/true);
+  folder.keep(before, s.options.keep - 1);
+}
+
+// What `like` says of one leaf.
+struct Wanted {
+  ShapedArray type;
+  const Sharding* sharding;
+  bool committed;
+};
+Wanted wanted_of(const Array& like, const std::string& path) {
+  const Node& node = checked_node(like, "load_checkpoint");
+  const ShapedArray type(node.type.dims(), node.type.dtype(), false, AxisSet());
+  const Sharding* const whole = detail::MeshImpl::default_device()->replicated();
+  if (node.kind == NodeKind::stored && node.trace == 0) {
+    const auto& stored = static_cast<const StoredNode&>(node);
+    return {type, stored.sharding, stored.committed};
+  }
+  if (node.kind == NodeKind::literal || node.trace == TypeNode::kTrace) return {type, whole, false};
+  throw TypeError("load_checkpoint: leaf " + io::quoted_bytes(path) + " of `like` has type " +
+                  to_string(node.type) +
+                  " and is a traced value or a block in a body: load outside of the function");
+}
+
+void check_leaf(const io::CheckpointFile& file, const io::CheckpointLeaf& leaf,
+                const std::string& path, const Wanted& wanted) {
+  const ShapedArray has(leaf.shape, leaf.dtype, false, AxisSet());
+  if (leaf.path == path && has == wanted.type) return;
+  if (leaf.path != path) {
+    throw ValueError(file.name() + ": it has leaf " + io::quoted_bytes(leaf.path) +
+                     " where `like` has " + io::quoted_bytes(path) +
+                     ": wanted is a tree of the structure that was saved");
+  }
+  throw ValueError(file.name() + ": leaf " + io::quoted_bytes(path) + " has type " +
+                   to_string(has) + ", and `like` has " + to_string(wanted.type) + " there");
+}
+
+std::vector<Array> load(const std::string& path, const detail::FlatTree& like,
+                        const FileOptions& options) {
+  const std::vector<std::string> paths = paths_of(like);
+  const io::CheckpointFile file(path);
+  const auto& leaves = file.index().leaves;
+  std::vector<Wanted> wanted;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    wanted.push_back(wanted_of(like.leaves[i], paths[i]));
+    if (i < leaves.size()) check_leaf(file, leaves[i], paths[i], wanted[i]);
+    total += io::bytes_to_read(wanted[i].type, wanted[i].sharding);
+  }
+  if (leaves.size() != paths.size()) {
+    const bool more = leaves.size() > paths.size();
+    throw ValueError(file.name() + ": it has " + std::to_string(leaves.size()) +
+                     " leaves, and `like` has " + std::to_string(paths.size()) + ": " +
+                     io::quoted_bytes(more ? leaves[paths.size()].path : paths[leaves.size()]) +
+                     " is the first that the other has not");
+  }
+  io::ProgressCount progress(options, total);
+  std::vector<Array> out;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    out.push_back(io::read_blocks(wanted[i].type, wanted[i].sharding, wanted[i].committed,
+                                  "load_checkpoint: leaf '" + paths[i] + "'", /*in_pieces=*/true,
+                                  progress, [&](std::span<const Slice> box, void* dst) {
+                                    file.read_box(leaves[i], box, static_cast<std::byte*>(dst));
+                                  }));
+  }
+  return out;
+}
+
+}  // namespace
+
+namespace detail {
+
+struct PendingCheckpointImpl {
+  explicit PendingCheckpointImpl(Snapshot s, SourceLine line)
+      : snapshot(std::move(s)), source(line) {}
+  void run() noexcept {
+    try {
+      io::with_line("save_checkpoint_async", snapshot.dir, source,
+                    [&] { write_snapshot(snapshot); });
+    } catch (...) {
+      error = std::current_exception();
+    }
+    snapshot.leaves.clear();
+    done.store(true, std::memory_order_release);
+  }
+  Snapshot snapshot;
+  SourceLine source;
+  std::exception_ptr error;  // written before `done`
+  std::atomic<bool> done{false};
+  std::thread thread;
+};
+
+void save_checkpoint(const std::string& dir, FlatTree tree, CheckpointOptions options,
+                     SourceLine source) {
+  io::with_line("save_checkpoint", dir, source, [&] {
+    refuse_in_task("save_checkpoint");
+    ensure_started();
+    Snapshot s = take_snapshot(dir, std::move(tree), std::move(options));
+    write_snapshot(s);
+  });
+}
+
+PendingCheckpoint save_checkpoint_async(const std::string& dir, FlatTree tree,
+                                        CheckpointOptions options, SourceLine source) {
+  return io::with_line("save_checkpoint_async", dir, source, [&] {
+    refuse_in_task("save_checkpoint_async");
+    ensure_started();
+    auto impl = std::make_unique<PendingCheckpointImpl>(
+        take_snapshot(dir, std::move(tree), std::move(options)), source);
+    const SignalsBlocked blocked;
+    try {
+      impl->thread = std::thread([at = impl.get()] { at->run(); });
+    } catch (const std::system_error& e) {
+      throw Error(std::string("save_checkpoint_async: no thread to write on: ") + e.what());
+    }
+    return PendingCheckpoint(std::move(impl));
+  });
+}
+
+std::vector<Array> load_checkpoint(const std::string& path, const FlatTree& like,
+                                   const FileOptions& options, SourceLine source) {
+  return io::with_line("load_checkpoint", path, source, [&]() -> std::vector<Array> {
+    refuse_in_task("load_checkpoint");
+    ensure_started();
+    if (!io::CheckpointFolder::is_folder(path)) return load(path, like, options);
+    const io::CheckpointFolder folder(path, io::CheckpointFolder::Make::no);
+    const std::vector<std::int64_t> numbers = folder.numbers();
+    if (numbers.empty()) {
+      throw ValueError(folder.name() + ": it has no checkpoint" +
+                       (folder.has_drafts() ? ", but a draft of one that was interrupted" : ""));
+    }
+    const auto file = [&](std::size_t back) {
+      return path + "/" + io::CheckpointFolder::file_name(numbers[numbers.size() - back]);
+    };
+    try {
+      return load(file(1), like, options);
+    } catch (const ValueError& e) {
+      if (numbers.size() < 2) throw;
+      throw ValueError(std::string(e.what()) + "; the checkpoint before it is '" + file(2) +
+                       "', which load_checkpoint takes by its path");
+    }
+  });
+}
+
+}  // namespace detail
+
+PendingCheckpoint::PendingCheckpoint(std::unique_ptr<detail::PendingCheckpointImpl> impl)
+    : impl_(std::move(impl)) {}
+PendingCheckpoint::PendingCheckpoint(PendingCheckpoint&&) noexcept = default;
+PendingCheckpoint& PendingCheckpoint::operator=(PendingCheckpoint&& o) noexcept {
+  if (this == &o) return *this;
+  PendingCheckpoint before;
+  before.impl_ = std::move(impl_);
+  impl_ = std::move(o.impl_);
+  return *this;
+}
+
+PendingCheckpoint::~PendingCheckpoint() {
+  if (!impl_) return;
+  try {
+    wait();
+  } catch (const std::exception& e) {
+    warn(std::string("a checkpoint was not written, and nobody waited for it: ") + e.what());
+  } catch (...) {
+    warn("a checkpoint was not written, and nobody waited for it");
+  }
+}
+
+bool PendingCheckpoint::done() const {
+  return !impl_ || impl_->done.load(std::memory_order_acquire);
+}
+
+void PendingCheckpoint::wait() {
+  if (!impl_) return;
+  impl_->thread.join();
+  const std::exception_ptr error = impl_->error;
+  impl_.reset();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace shmap

@@ -1,0 +1,207 @@
+#include "core/io/checkpoint_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "core/base/crc.h"
+#include "core/base/signals_blocked.h"
+#include "core/io/file_box.h"
+#include "core/io/json_reader.h"
+#include "shmap/error.h"
+
+namespace shmap::io {
+
+namespace {
+
+CheckpointIndex read_index(const InputFile& file) {
+  const auto damaged = [&](const std::string& why) {
+    throw ValueError(file.name() + ": it is damaged or no checkpoint: " + why);
+  };
+  constexpr std::int64_t kFront = 16;
+  unsigned char front[kFront] = {};
+  if (file.size() < kFront) damaged("it has " + std::to_string(file.size()) + " bytes");
+  file.read(0, reinterpret_cast<std::byte*>(front), kFront);
+  if (std::memcmp(front, kCheckpointMagic.data(), kCheckpointMagic.size()) != 0)
+    damaged("it does not begin with '" + std::string(kCheckpointMagic) + "'");
+  std::uint64_t length = 0;
+  for (int k = 16; k-- > 8;) length = length << 8 | front[k];
+  if (length > static_cast<std::uint64_t>(kCheckpointMaxIndex) ||
+      static_cast<std::int64_t>(length) > file.size() - kFront - 4)
+    damaged("an index of " + std::to_string(length) + " bytes in a file of " +
+            std::to_string(file.size()));
+  std::string text(static_cast<std::size_t>(length) + 4, '\0');
+  file.read(kFront, reinterpret_cast<std::byte*>(text.data()),
+            static_cast<std::int64_t>(text.size()));
+  std::uint32_t crc = 0;
+  for (std::size_t k = 4; k-- > 0;)
+    crc = crc << 8 | static_cast<unsigned char>(text[static_cast<std::size_t>(length) + k]);
+  text.resize(static_cast<std::size_t>(length));
+  if (crc32c(text.data(), text.size()) != crc) damaged("its index is not what was written");
+  return parse_checkpoint_index(text, file.size(), file.name());
+}
+
+// f(0) … f(n - 1), on a few threads. Rethrows the first error, once all have stopped.
+template <class F>
+void on_threads(std::size_t n, const F& f) {
+  constexpr std::size_t kMostThreads = 4, kWorthAThread = 8;
+  const std::size_t wanted =
+      std::min({kMostThreads, n / kWorthAThread, std::size_t{std::thread::hardware_concurrency()}});
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  std::exception_ptr error;
+  const auto work = [&]() noexcept {
+    try {
+      for (std::size_t i; (i = next.fetch_add(1)) < n;) f(i);
+    } catch (...) {
+      next.store(n);
+      const std::lock_guard lock(mutex);
+      if (!error) error = std::current_exception();
+    }
+  };
+  std::vector<std::thread> threads;
+  {
+    const SignalsBlocked blocked;
+    try {
+      for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
+    } catch (const std::system_error&) {
+      // The threads that are there do it all.
+    }
+  }
+  work();
+  for (std::thread& t : threads) t.join();
+  if (error) std::rethrow_exception(error);
+}
+
+}  // namespace
+
+CheckpointFile::CheckpointFile(std::string path)
+    : file_("checkpoint", std::move(path)), index_(read_index(file_)) {}
+
+std::int64_t CheckpointFile::chunk_bytes(const CheckpointLeaf& leaf, std::int64_t chunk) const {
+  return std::min(index_.chunk, leaf.block_bytes() - chunk * index_.chunk);
+}
+
+void CheckpointFile::read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
+                                std::byte* dst) const {
+  const std::int64_t at = leaf.offset + block * leaf.block_bytes() + chunk * index_.chunk;
+  const std::int64_t bytes = chunk_bytes(leaf, chunk);
+  file_.read(at, dst, bytes);
+  const auto which = static_cast<std::size_t>(block * index_.chunks_of(leaf) + chunk);
+  if (crc32c(dst, static_cast<std::size_t>(bytes)) == leaf.crcs[which]) return;
+  throw ValueError(name() + ": it is damaged: bytes " + std::to_string(at) + " to " +
+                   std::to_string(at + bytes) + ", of leaf " + quoted_bytes(leaf.path) +
+                   ", are not what was written (CRC-32C)");
+}
+
+void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice> box,
+                              std::byte* dst) const {
+  check_box(leaf.shape, box, "checkpoint read_box");
+  const int item = itemsize(leaf.dtype), rank = leaf.shape.rank();
+  const Shape block = leaf.block_shape();
+  std::int64_t strides[kMaxRank];  // of dst, in bytes
+  std::int64_t total = item;
+  for (int d = rank; d-- > 0;) {
+    strides[d] = total;
+    total *= box[static_cast<std::size_t>(d)].stop - box[static_cast<std::size_t>(d)].start;
+  }
+  if (total == 0) return;
+
+  std::vector<WholeChunk> whole;
+  std::vector<std::byte> staging;
+  // The blocks that the box meets, in row-major order.
+  Shape first, last, at;
+  for (std::size_t d = 0; d < block.size(); ++d) {
+    first.push_back(box[d].start / block[d]);
+    last.push_back((box[d].stop - 1) / block[d]);
+    at.push_back(first[d]);
+  }
+  for (;;) {
+    std::int64_t number = 0;
+    std::vector<Slice> part(block.size());  // of the block
+    std::byte* to = dst;
+    for (std::size_t d = 0; d < block.size(); ++d) {
+      number = number * leaf.grid[d] + at[d];
+      const std::int64_t origin = at[d] * block[d];
+      part[d] = {std::max(box[d].start, origin) - origin,
+                 std::min(box[d].stop, origin + block[d]) - origin};
+      to += (part[d].start + origin - box[d].start) * strides[d];
+    }
+    // Runs that are contiguous on both sides: dims that are whole in both, and part of one more.
+    int run_dim = rank;
+    std::int64_t run = item, block_stride = item;
+    for (bool joins = true; run_dim > 0 && joins;) {
+      const auto d = static_cast<std::size_t>(--run_dim);
+      const std::int64_t n = part[d].stop - part[d].start;
+      joins = n == block[d] && n == box[d].stop - box[d].start;
+      run *= n;
+      block_stride *= block[d];
+    }
+    std::int64_t loaded = -1;  // the chunk in staging
+    const auto copy = [&](std::int64_t from, std::byte* into) {
+      for (std::int64_t left = run; left > 0;) {
+        const std::int64_t chunk = from / index_.chunk, skip = from % index_.chunk;
+        const std::int64_t has = chunk_bytes(leaf, chunk);
+        const std::int64_t n = std::min(left, has - skip);
+        if (skip == 0 && n == has) {
+          whole.push_back({number, chunk, into});
+        } else {
+          if (loaded != chunk) {
+            staging.resize(static_cast<std::size_t>(index_.chunk));
+            read_chunk(leaf, number, chunk, staging.data());
+            loaded = chunk;
+          }
+          std::memcpy(into, staging.data() + skip, static_cast<std::size_t>(n));
+        }
+        from += n;
+        into += n;
+        left -= n;
+      }
+    };
+    // Dims before run_dim are walked; the run begins at the part's corner in the others.
+    std::int64_t corner = 0;
+    for (std::size_t d = 0; d < block.size(); ++d) corner = corner * block[d] + part[d].start;
+    corner *= item;
+    std::int64_t walked[kMaxRank] = {};
+    std::int64_t from_strides[kMaxRank];
+    for (int d = run_dim - 1; d >= 0; --d) {
+      from_strides[d] = block_stride;
+      block_stride *= block[static_cast<std::size_t>(d)];
+    }
+    std::byte* into = to;
+    for (;;) {
+      copy(corner, into);
+      int d = run_dim - 1;
+      for (; d >= 0; --d) {
+        const std::int64_t n =
+            part[static_cast<std::size_t>(d)].stop - part[static_cast<std::size_t>(d)].start;
+        corner += from_strides[d];
+        into += strides[d];
+        if (++walked[d] < n) break;
+        corner -= n * from_strides[d];
+        into -= n * strides[d];
+        walked[d] = 0;
+      }
+      if (d < 0) break;
+    }
+    std::size_t d = block.size();
+    while (d > 0 && at[d - 1] == last[d - 1]) {
+      at[d - 1] = first[d - 1];
+      --d;
+    }
+    if (d == 0) break;
+    ++at[d - 1];
+  }
+  on_threads(whole.size(), [&](std::size_t i) {
+    read_chunk(leaf, whole[i].block, whole[i].chunk, whole[i].dst);
+  });
+  if (leaf.dtype == DType::bool_)
+    for (std::int64_t i = 0; i < total; ++i) dst[i] = std::byte{dst[i] != std::byte{0}};
+}
+
+}  // namespace shmap::io

@@ -1,0 +1,41 @@
+// A checkpoint file that is read: boxes of its leaves, held against their checksums.
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "core/io/checkpoint_format.h"
+#include "core/io/input_file.h"
+#include "shmap/slice.h"
+
+namespace shmap::io {
+
+class CheckpointFile {
+ public:
+  // ValueError where it is no checkpoint or a damaged one, Error where the system refuses.
+  explicit CheckpointFile(std::string path);
+
+  const CheckpointIndex& index() const { return index_; }
+  const std::string& name() const { return file_.name(); }
+
+  // The elements of `box` of that leaf to `dst`, row-major. Reads the chunks of its blocks that
+  // hold some of them, on a few threads where there are many, and takes 1 MiB of memory a thread.
+  // ValueError that names the leaf where a chunk is not what was written; `dst` may then be partly
+  // written.
+  void read_box(const CheckpointLeaf& leaf, std::span<const Slice> box, std::byte* dst) const;
+
+ private:
+  // A part of a chunk that is wanted as a whole, and where.
+  struct WholeChunk {
+    std::int64_t block, chunk;
+    std::byte* dst;
+  };
+  void read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
+                  std::byte* dst) const;
+  std::int64_t chunk_bytes(const CheckpointLeaf& leaf, std::int64_t chunk) const;
+
+  InputFile file_;
+  CheckpointIndex index_;
+};
+
+}  // namespace shmap::io
