@@ -60,6 +60,7 @@ struct BoundStep {
   std::byte *a, *b, *c, *out;
   std::int64_t next_a, next_b, next_c, next_out;  // to the next block
   ChainOp* links = nullptr;
+  const FusedChainOp* chain = nullptr;
 
   BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
       : step(&s),
@@ -74,16 +75,15 @@ struct BoundStep {
   // A chain's operations at the block; `of_list` has room for those of all its chains.
   void bind_chain(const FusedStepList& list, const At& at, ChainOp* of_list) {
     links = of_list + step->chain_begin;
+    chain = list.chain_ops.data() + step->chain_begin;
     for (std::int32_t k = 0; k < step->chain_count; ++k) {
-      const FusedChainOp& link = list.chain_ops[static_cast<std::size_t>(step->chain_begin + k)];
+      const FusedChainOp& link = chain[k];
       links[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
     }
   }
-  void advance(const FusedStepList& list, std::int64_t block_cols) {
-    for (std::int32_t k = 0; k < step->chain_count; ++k) {
-      const FusedChainOp& link = list.chain_ops[static_cast<std::size_t>(step->chain_begin + k)];
-      links[k].other += link.other.col_stride / std::int64_t{sizeof(float)} * block_cols;
-    }
+  void advance(std::int64_t block_cols) {
+    for (std::int32_t k = 0; k < step->chain_count; ++k)
+      links[k].other += chain[k].other.col_stride / std::int64_t{sizeof(float)} * block_cols;
     a += next_a;
     b += next_b;
     c += next_c;
@@ -93,6 +93,7 @@ struct BoundStep {
   // n elements from row r of the tile on.
   void run(std::int64_t r, std::int64_t n) const {
     const FusedStep& s = *step;
+    if (s.kind == FusedStep::chain) return run_chain(r, n);
     run(a + r * s.a.tile_stride, b + r * s.b.tile_stride, c + r * s.c.tile_stride,
         out + r * s.out.tile_stride, n);
   }
@@ -121,6 +122,16 @@ struct BoundStep {
       default:
         return;
     }
+  }
+  void run_chain(std::int64_t r, std::int64_t n) const {
+    const FusedStep& s = *step;
+    ChainOp of_row[kMostChainOps];
+    for (std::int32_t k = 0; k < s.chain_count; ++k) {
+      of_row[k] = links[k];
+      of_row[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
+    }
+    s.chained(of_row, s.chain_count, reinterpret_cast<const float*>(a + r * s.a.tile_stride),
+              reinterpret_cast<float*>(out + r * s.out.tile_stride), s.around, n);
   }
   // All of the block.
   void run_full(std::int64_t rows, std::int64_t cols) const {
@@ -243,7 +254,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
         at.cols = std::min(list.block_cols, list.cols - at.col);
         for (BoundStep& s : bound) {
           s.run_full(at.rows, at.cols);
-          s.advance(list, list.block_cols);
+          s.advance(list.block_cols);
           if (ahead) prefetch.step();
         }
       }

@@ -354,8 +354,7 @@ class Lowering {
   // the end.
   std::size_t chain_end(std::size_t i) {
     const auto links = [&](const LoweredOp& op) {
-      return op.step.code != ChainCode::none && !op.step.by_row && op.kind == FusedKind::full &&
-             op.stage != kPrologue;
+      return op.step.code != ChainCode::none && op.kind == FusedKind::full && op.stage != kPrologue;
     };
     if (!links(ops_[i])) return i + 1;
     std::size_t end = i + 1;
@@ -381,6 +380,7 @@ class Lowering {
     int v = -1;  // what comes down the chain
     for (std::size_t i = begin; i < end && ops_[i].to < 0; ++i) {
       const LoweredOp& op = ops_[i];
+      step.by_row |= op.step.by_row;
       const FusedPlace first = place_of(op.operands[0], op.kind);
       if (v < 0) v = first.scalar ? op.operands[1] : op.operands[0];
       if (i == begin) step.a = place_of(v, op.kind);

@@ -118,8 +118,16 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
   Random random(7);
   const std::vector<const Primitive*> binary = {&add_p, &sub_p, &mul_p, &div_p, &max_p, &min_p};
   const std::vector<const Primitive*> unary = {&neg_p, &abs_p, &square_p, &sqrt_p};
-  for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
-           {1, 1}, {1, 63}, {1, 64}, {1, 127}, {1, 128}, {1, 1025}, {3, 4096}, {5, 2050}}) {
+  for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1},
+                                                                                     {1, 63},
+                                                                                     {1, 64},
+                                                                                     {1, 127},
+                                                                                     {1, 128},
+                                                                                     {1, 1025},
+                                                                                     {3, 4096},
+                                                                                     {5, 2050},
+                                                                                     {40, 100},
+                                                                                     {7, 769}}) {
     for (const Primitive* only : binary) {
       Case c;
       c.program = std::make_shared<FusedProgram>(rows, cols);
@@ -131,6 +139,8 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
       };
       std::pair<int, Array> y = input(FusedKind::full, shape);
       const auto full = input(FusedKind::full, shape), one = input(FusedKind::scalar, {1, 1});
+      // In tiles of several rows a chain with these is called for each row.
+      const auto column = input(FusedKind::row, {rows, 1}), row = input(FusedKind::col, {1, cols});
       const auto apply = [&](const Primitive& primitive, std::pair<int, Array> a,
                              std::pair<int, Array> b) {
         y.first = p.add_map(primitive, {a.first, b.first});
@@ -143,6 +153,8 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
         apply(*other, y, y);
         apply(*only, full, y);
         apply(*other, y, one);
+        apply(*other, y, row);
+        apply(*only, column, y);
         const Primitive& next = *random.one_of(unary);
         y.first = p.add_map(next, {y.first});
         y.second = bind(next, y.second, no_params, {});
