@@ -41,6 +41,8 @@ constexpr Variable kTable[] = {
      "waits for each op, and throws where a result holds a NaN", 0, 1},
     {Var::check_captures, "SHMAP_CHECK_CAPTURES", Kind::flag, "0", kFlagForms,
      "jit traces at every call, and throws where a captured value changed", 0, 1},
+    {Var::check_keys, "SHMAP_CHECK_KEYS", Kind::flag, "0", kFlagForms,
+     "throws where a random key is used a second time", 0, 1},
     {Var::explain_retrace, "SHMAP_EXPLAIN_RETRACE", Kind::flag, "0", kFlagForms,
      "jit says on standard error why it traces again", 0, 1},
     {Var::dump, "SHMAP_DUMP", Kind::text, "", "a folder", "jit writes its programs and plans there",

@@ -16,6 +16,7 @@ enum class Var : std::uint8_t {
   fault,
   check_nans,
   check_captures,
+  check_keys,
   explain_retrace,
   dump,
   jit_cache,

@@ -94,6 +94,11 @@ LowerValue Lowering::reshard(const LowerValue& x, const Sharding* target, const 
   if (!x.sharding || x.sharding == target) return x;
   target->block_shape(x.type.dims(), what);
   TraceScope scope(trace_);
+  if (x.sharding->is_replicated() && !target->is_replicated()) {
+    const auto it = remade_.find(x.block.node());
+    if (it != remade_.end() && it->second.random)
+      return {*random_part(x.block, target), target, x.type};
+  }
   return {reshard_block(x.block, x.sharding, target, x.type.dims().size(), source), target, x.type};
 }
 
@@ -120,7 +125,7 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
       in[i] = reshard(in[i], plan.operands[i],
                       std::string(primitive.name) + ": operand " + std::to_string(i), source);
     }
-    blocks.push_back(std::move(in[i].block));
+    blocks.push_back(in[i].block);
   }
   TraceScope scope(trace_);
   trace_.process(primitive, blocks, plan.local_params ? *plan.local_params : params, local, source);
@@ -133,6 +138,7 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
     results[o].block = std::move(local[o]);
     results[o].sharding = plan.results[o];
   }
+  if (out.size() == 1) note_random(primitive, in, params, results[0], source);
   return results;
 }
 

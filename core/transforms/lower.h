@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -74,9 +75,28 @@ class Lowering {
  private:
   Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo);
 
+  // Random numbers that are the same on every device, and what is computed from them element by
+  // element: how to make a part of them (lower_random.cpp).
+  struct Remade {
+    Array block;  // keeps the node, by which it is found
+    const Primitive* primitive;
+    std::shared_ptr<const Params> params;
+    std::vector<LowerValue> in;
+    ShapedArray type;
+    SourceLine source;
+    bool random;  // else a constant
+    std::map<const Sharding*, Array> parts;
+  };
+  // Notes the equation where it is one of these.
+  void note_random(const Primitive& primitive, std::span<const LowerValue> in, const Params& params,
+                   const LowerValue& out, SourceLine source);
+  // The part of a value that was noted; null where it was not. In the trace's scope.
+  const Array* random_part(const Array& block, const Sharding* target);
+
   const detail::MeshImpl* mesh_;
   JaxprTrace trace_;
   std::shared_ptr<LowerMemo> memo_;
+  std::unordered_map<const detail::NodeBase*, Remade> remade_;
 };
 
 // What a LowerFn is called with: it fills `out`, under the lowering's trace.

@@ -28,6 +28,7 @@ TOPICS = [
     "gradients",
     "losses",
     "overlap",
+    "random",
 ]
 
 

@@ -1,0 +1,101 @@
+// Random bits and keys on the CPU.
+#include <algorithm>
+
+#include "core/cpu/kernels/threefry.h"
+#include "core/ops/random.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace {
+
+constexpr std::int64_t kGrain = 4096;  // elements
+constexpr std::int64_t kPart = 16384;  // less is not worth another thread
+
+int hash_parts(const KernelCall& call, int workers) {
+  return static_cast<int>(std::clamp<std::int64_t>(call.out_types[0].size() / kPart, 1, workers));
+}
+
+cpu::ThreefryOut out_of(DType dtype) {
+  switch (dtype) {
+    case DType::u8:
+      return cpu::ThreefryOut::u8;
+    case DType::u16:
+      return cpu::ThreefryOut::u16;
+    case DType::u32:
+      return cpu::ThreefryOut::u32;
+    case DType::u64:
+      return cpu::ThreefryOut::u64;
+    default:
+      return cpu::ThreefryOut::words;
+  }
+}
+
+// This part's share of the results of all keys, each the elements of `block`.
+void run_hash(const KernelCall& call, const RandomBlock& block) {
+  const DType dtype = call.out_types[0].dtype();
+  const std::int64_t size = call.out_types[0].size(), keys = call.in_types[0].size();
+  if (size == 0) return;
+  const std::int64_t each = size / keys, run = block.run();
+  const bool around = call.out_types[0].nbytes() >= cpu::kThreefryAroundBytes;
+  const auto* key = static_cast<const std::uint32_t*>(call.in[0]);
+  const auto* first = call.in.size() > 1 ? static_cast<const std::int64_t*>(call.in[1]) : nullptr;
+  const bool one_first = first && call.in_types[1].rank() == 0;
+  const auto [begin, end] = call.share(size, kGrain);
+  for (std::int64_t i = begin; i < end;) {
+    const std::int64_t k = i / each, at = i % each, in_run = at % run;
+    const std::int64_t n = std::min({end - i, each - at, run - in_run});
+    std::int64_t count = block.index(at);
+    if (first) count += first[one_first ? 0 : k];
+    cpu::threefry_bits(out_of(dtype), key + 2 * k, static_cast<std::uint64_t>(count),
+                       static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype), n, around);
+    i += n;
+  }
+}
+
+void run_bits(const KernelCall& call) {
+  const auto& p = params_as<RandomBitsParams>(call.params);
+  run_hash(call, RandomBlock(p.shape, p.of));
+}
+void run_split(const KernelCall& call) {
+  run_hash(call, RandomBlock(params_as<RandomSplitParams>(call.params).shape, Shape()));
+}
+
+void run_fold_in(const KernelCall& call) {
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto* key = static_cast<const std::uint32_t*>(call.in[0]);
+  const auto* data = static_cast<const std::uint32_t*>(call.in[1]);
+  auto* out = static_cast<std::uint32_t*>(call.out[0]);
+  const std::int64_t next_key = call.in_types[0].rank() == 0 ? 0 : 2;
+  const std::int64_t next_data = call.in_types[1].rank() == 0 ? 0 : 1;
+  for (std::int64_t i = begin; i < end; ++i) {
+    cpu::threefry_bits(cpu::ThreefryOut::words, key + i * next_key, data[i * next_data],
+                       out + 2 * i, 1);
+  }
+}
+
+void run_pairs(const KernelCall& call) {
+  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const std::uint32_t* in[4];
+  unsigned one = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const bool scalar = call.in_types[i].rank() == 0;
+    in[i] = static_cast<const std::uint32_t*>(call.in[i]) + (scalar ? 0 : begin);
+    one |= static_cast<unsigned>(scalar) << i;
+  }
+  cpu::threefry_pairs(in[0], in[1], in[2], in[3], one,
+                      static_cast<std::uint32_t*>(call.out[0]) + begin,
+                      static_cast<std::uint32_t*>(call.out[1]) + begin, end - begin);
+}
+
+}  // namespace
+
+void register_cpu_random_kernels() {
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  random_bits_p.kernel(cpu) = {run_bits, hash_parts};
+  random_split_p.kernel(cpu) = {run_split, hash_parts};
+  random_fold_in_p.kernel(cpu) = {run_fold_in, hash_parts};
+  threefry2x32_p.kernel(cpu) = {run_pairs, hash_parts};
+}
+
+}  // namespace shmap
