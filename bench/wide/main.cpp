@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   init(argc, argv, {.devices = devices == nullptr ? "cpu:8" : devices});
   WideRows wide;
   for (auto* add : {add_elementwise, add_reductions, add_products, add_shapes, add_gathers,
-                    add_loops, add_training, add_meshes})
+                    add_loops, add_random, add_training, add_meshes})
     add(wide);
   std::vector<Row> rows;
   for (const WideRow& row : wide.all()) {

@@ -121,6 +121,7 @@ void add_products(WideRows& rows);
 void add_shapes(WideRows& rows);
 void add_gathers(WideRows& rows);
 void add_loops(WideRows& rows);
+void add_random(WideRows& rows);
 void add_training(WideRows& rows);
 void add_meshes(WideRows& rows);
 

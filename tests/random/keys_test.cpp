@@ -196,7 +196,7 @@ TEST(Bits, ThatAreSplitAreDrawnInParts) {
     const Array got = fast(key);
     EXPECT_EQ(got.to_vector<float>(), want.to_vector<float>());
     EXPECT_EQ(counters().collective_bytes, 0u);
-    EXPECT_EQ(got.sharding().spec(), spec);
+    EXPECT_EQ(got.sharding(), sharding);
     EXPECT_EQ(fast.plan_text().find("f32[16,6]"), std::string::npos) << fast.plan_text();
     const Array x = device_put(ones({16, 6}), sharding);
     const auto dropped = [](Array k, Array y) {
@@ -222,6 +222,15 @@ TEST(Samplers, AreDifferentiatedByTheirParameters) {
             random::normal(key, {4}).to_vector<float>());
   EXPECT_EQ(jit(grad(loss))(ones({4}), key).to_vector<float>(),
             random::normal(key, {4}).to_vector<float>());
+}
+
+TEST(Samplers, RejectOnAllDevices) {
+  const Mesh mesh = make_mesh({4}, {"i"});
+  const Array lam = array<float>({0.5f, 3, 20, 700}, {4});
+  const auto draw = [](Array l) { return random::poisson(random::key(1), l); };
+  const Array split = device_put(lam, NamedSharding(mesh, P("i")));
+  EXPECT_EQ(draw(split).to_vector<std::int32_t>(), draw(lam).to_vector<std::int32_t>());
+  EXPECT_EQ(jit(draw)(split).to_vector<std::int32_t>(), draw(lam).to_vector<std::int32_t>());
 }
 
 TEST(Samplers, DrawInLoops) {

@@ -4,8 +4,8 @@ arguments are."""
 
 import importlib
 
-FAMILIES = ("elementwise", "reductions", "products", "shapes", "gathers", "loops", "training",
-            "meshes")
+FAMILIES = ("elementwise", "reductions", "products", "shapes", "gathers", "loops", "random",
+            "training", "meshes")
 
 
 def _rows(kind, *args):
