@@ -133,7 +133,7 @@ void batch_keys(BatchCall& call) {
     in[i] = i == 1 && one_first ? call.in[i] : many_at(call, i, 0);
   // One first index for each of a batch, and of keys that are several themselves.
   if (call.in.size() > 1 && !one_first && element_rank(call, 1) < element_rank(call, 0)) {
-    in[1] = bind_broadcast(in[1], node_of(in[0])->type.dims(), Dims({0}), call.source);
+    in[1] = bind_broadcast(in[1], node_of(in[0])->type.dims(), Dims(0), call.source);
   }
   give(call, in.span(), call.params, 0);
 }

@@ -37,7 +37,7 @@ Array original_bits(const Array& words, int width, const Shape& shape) {
     bits = op(bit_or_p, op(shift_left_p, high, op.number(32, high)), low);
   } else if (width < 32) {
     const std::int64_t per_word = 32 / width;
-    const Array wide = bind_broadcast(bits, {total, per_word}, Dims({0}), {});
+    const Array wide = bind_broadcast(bits, {total, per_word}, Dims(0), {});
     Array shift = bind_iota(DType::u32, {total, per_word}, 1, {});
     shift = op(mul_p, shift, op.number(width, shift));
     bits = convert(op(shift_right_logical_p, wide, shift), unsigned_of(width), {});

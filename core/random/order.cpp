@@ -224,7 +224,7 @@ Array random::categorical(Key key, Operand logits, int axis, Shape shape, bool r
     sum = bind_transpose(sum, last, s);
     Array in[] = {sum};
     Array index = bind_all(top_k_p, in, TopKParams(type.rank() - 1, count), s)[1];
-    Dims first({type.rank() - 1});
+    Dims first(type.rank() - 1);
     for (int d = 0; d + 1 < type.rank(); ++d) first.push_back(d);
     return bind_reshape(bind_transpose(index, first, s), shape, s);
   });
