@@ -316,6 +316,27 @@ void add_shard_map_rows(std::vector<Row>& rows, Form form) {
                     return collective_matmul(form, matmul_scatter, P(none, "i"), P("i", none),
                                              P("i", none));
                   }});
+  // The library's own products, in each form.
+  const std::pair<const char*, Overlap> forms[] = {{"automatic", Overlap::automatic},
+                                                   {"none", Overlap::none},
+                                                   {"ring", Overlap::ring},
+                                                   {"two_rings", Overlap::two_rings}};
+  for (const auto& [name, overlap] : forms) {
+    rows.push_back({prefix + "cm_gather_" + name, {.flops = flops}, [form, overlap = overlap] {
+                      const auto body = [overlap](Array lhs, Array rhs) {
+                        return all_gather_einsum("mk,kn->mn", lhs, rhs, "i", {.form = overlap});
+                      };
+                      return collective_matmul(form, body, P("i", none), P(none, "i"),
+                                               P(none, "i"));
+                    }});
+    rows.push_back({prefix + "cm_scatter_" + name, {.flops = flops}, [form, overlap = overlap] {
+                      const auto body = [overlap](Array lhs, Array rhs) {
+                        return einsum_psum_scatter("mk,kn->mn", lhs, rhs, "i", {.form = overlap});
+                      };
+                      return collective_matmul(form, body, P(none, "i"), P("i", none),
+                                               P("i", none));
+                    }});
+  }
 }
 
 std::vector<Row> all_rows() {

@@ -82,6 +82,14 @@ def comparisons():
             compare(row, "JAX, its best form",
                     [("jax", f"cm_{kind}:{how}")
                      for how in ("overlapped", "serial", "partitioned")], 1.4)
+            # The library's own: the form that the model takes, and each that can be asked for.
+            ours = f"{row}_automatic"
+            compare(ours, "its plain form", [("shmap", f"{row}_none")], 0.97)
+            compare(ours, "JAX, its best form",
+                    [("jax", f"cm_{kind}:{how}")
+                     for how in ("overlapped", "serial", "partitioned")], 1.4)
+            for form in ("ring", "two_rings"):
+                compare(f"{row}_{form}", "its plain form", [("shmap", f"{row}_none")])
 
     for row, must in (("fused_chain", 5), ("softmax", 4), ("layer_norm", 4)):
         ours = ("shmap_jit", row)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "shmap/array.h"
+#include "shmap/attention.h"
 #include "shmap/axes.h"
 #include "shmap/checkpoint.h"
 #include "shmap/collectives.h"

@@ -29,6 +29,7 @@ TOPICS = [
     "losses",
     "overlap",
     "random",
+    "attention",
 ]
 
 
