@@ -65,7 +65,8 @@ std::string text_of(float value) {
 
 std::string format(std::string_view format, const std::vector<PrintArgument>& arguments,
                    SourceLine source) {
-  check_holes(format, arguments.size(), source);
+  check_holes(format, arguments, source);
+  const std::vector<std::string> specs = hole_specs(format);
   const StoredNode* varying = nullptr;
   for (const PrintArgument& a : arguments) {
     const Node* node = node_of(primal_of(a.array));
@@ -75,11 +76,23 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   // Arrays print the block of local device `local`, where they are blocks.
   const auto line = [&](std::uint32_t local) {
     std::vector<std::string> texts;
-    for (const PrintArgument& a : arguments) {
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const PrintArgument& a = arguments[i];
       const Node* node = node_of(primal_of(a.array));
-      texts.push_back(!node             ? a.text
-                      : is_block(*node) ? block_text(static_cast<const StoredNode&>(*node), local)
-                                        : array_text(a.array));
+      const bool by_spec = !specs[i].empty();
+      if (!node) {
+        texts.push_back(by_spec ? text_by_spec(specs[i], a.dtype, &a.bits) : a.text);
+      } else if (is_block(*node)) {
+        const auto& blocks = static_cast<const StoredNode&>(*node);
+        texts.push_back(by_spec ? text_by_spec(specs[i], node->type.dtype(),
+                                               block_to_host(blocks, local).data())
+                                : block_text(blocks, local));
+      } else if (by_spec && (node->kind == NodeKind::stored || node->kind == NodeKind::literal)) {
+        const std::vector<std::byte> value = copy_to_host(primal_of(a.array), "print", source);
+        texts.push_back(text_by_spec(specs[i], node->type.dtype(), value.data()));
+      } else {
+        texts.push_back(array_text(a.array));
+      }
     }
     return fill_holes(format, texts) + "\n";
   };

@@ -1,5 +1,7 @@
 #include "core/debug/staged_print.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
@@ -22,8 +24,9 @@ namespace debug::detail {
 
 namespace {
 
-// Goes through a format: literal(c) for each character that stands for itself, hole(i) for each {}.
-// How many holes there are.
+// Goes through a format: literal(c) for each character that stands for itself, hole(i, spec) for
+// each
+// {} or {:spec}. How many holes there are.
 template <class Literal, class Hole>
 std::size_t walk(std::string_view format, Literal literal, Hole hole) {
   std::size_t holes = 0;
@@ -33,9 +36,10 @@ std::size_t walk(std::string_view format, Literal literal, Hole hole) {
     if ((c == '{' && after == '{') || (c == '}' && after == '}')) {
       literal(c);
       ++i;
-    } else if (c == '{' && after == '}') {
-      hole(holes++);
-      ++i;
+    } else if (const std::size_t end = format.find('}', i);
+               c == '{' && (after == '}' || (after == ':' && end != format.npos))) {
+      hole(holes++, after == '}' ? std::string_view() : format.substr(i + 2, end - i - 2));
+      i = end;
     } else {
       literal(c);
     }
@@ -51,19 +55,85 @@ void append_escaped(std::string& format, char c) {
 
 }  // namespace
 
-void check_holes(std::string_view format, std::size_t arguments, SourceLine source) {
-  const std::size_t holes = walk(
-      format, [](char) {}, [](std::size_t) {});
-  if (holes == arguments) return;
-  throw ValueError("debug::print: the format \"" + std::string(format) + "\" has " +
-                   std::to_string(holes) + " {} and " + std::to_string(arguments) +
-                   " arguments were given" + at_line(source));
+std::string text_by_spec(const std::string& spec, DType dtype, const void* element) {
+  const std::string format = "{:" + spec + "}";
+  const auto as = [&]<class To, class T>(To, T value) {
+    __builtin_memcpy(&value, element, sizeof value);
+    return fmt::format(fmt::runtime(format), static_cast<To>(value));
+  };
+  switch (dtype) {
+    case DType::bool_:
+      return as(bool{}, bool{});
+    case DType::i8:
+      return as(std::int64_t{}, std::int8_t{});
+    case DType::i16:
+      return as(std::int64_t{}, std::int16_t{});
+    case DType::i32:
+      return as(std::int64_t{}, std::int32_t{});
+    case DType::i64:
+      return as(std::int64_t{}, std::int64_t{});
+    case DType::u8:
+      return as(std::uint64_t{}, std::uint8_t{});
+    case DType::u16:
+      return as(std::uint64_t{}, std::uint16_t{});
+    case DType::u32:
+      return as(std::uint64_t{}, std::uint32_t{});
+    case DType::u64:
+      return as(std::uint64_t{}, std::uint64_t{});
+    case DType::f16:
+      return as(float{}, float16{});
+    case DType::bf16:
+      return as(float{}, bfloat16{});
+    case DType::f32:
+      return as(float{}, float{});
+    case DType::f64:
+      return as(double{}, double{});
+    case DType::prng_key:
+      break;
+  }
+  throw ValueError("debug::print: keys are no numbers, which a format spec is for");
+}
+
+std::vector<std::string> hole_specs(std::string_view format) {
+  std::vector<std::string> specs;
+  walk(
+      format, [](char) {}, [&](std::size_t, std::string_view spec) { specs.emplace_back(spec); });
+  return specs;
+}
+
+void check_holes(std::string_view format, std::span<const PrintArgument> arguments,
+                 SourceLine source) {
+  const auto given = [&] { return "debug::print: the format \"" + std::string(format) + "\""; };
+  const std::vector<std::string> specs = hole_specs(format);
+  if (specs.size() != arguments.size()) {
+    throw ValueError(given() + " has " + std::to_string(specs.size()) + " {} and " +
+                     std::to_string(arguments.size()) + " arguments were given" + at_line(source));
+  }
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].empty()) continue;
+    const PrintArgument& a = arguments[i];
+    const Node* node = node_of(a.array);
+    if (node ? node->type.rank() > 0 : !a.is_number) {
+      throw ValueError(given() + " has {:" + specs[i] + "} for argument " + std::to_string(i) +
+                       (node ? ", an array of type " + to_string(node->type) : "") +
+                       ": a spec is for numbers and arrays without dims; {} prints others" +
+                       at_line(source));
+    }
+    try {
+      const std::uint64_t zero = 0;
+      text_by_spec(specs[i], node ? node->type.dtype() : a.dtype, node ? &zero : &a.bits);
+    } catch (const fmt::format_error& e) {
+      throw ValueError(given() + " has {:" + specs[i] + "} for argument " + std::to_string(i) +
+                       ", which is no spec for it (" + e.what() + "): wanted is one as {:.3f}, " +
+                       "{:>8} or {:#x}" + at_line(source));
+    }
+  }
 }
 
 std::string fill_holes(std::string_view format, std::span<const std::string> texts) {
   std::string out;
   walk(
-      format, [&](char c) { out += c; }, [&](std::size_t i) { out += texts[i]; });
+      format, [&](char c) { out += c; }, [&](std::size_t i, std::string_view) { out += texts[i]; });
   return out;
 }
 
@@ -84,17 +154,20 @@ void write_out(const std::string& text) {
 
 void stage_print(std::string_view format, const std::vector<PrintArgument>& arguments,
                  SourceLine source) {
-  check_holes(format, arguments.size(), source);
+  check_holes(format, arguments, source);
   PrintParams params;
   std::vector<Array> operands;
   walk(
       format, [&](char c) { append_escaped(params.format, c); },
-      [&](std::size_t i) {
-        if (arguments[i].array.node()) {
-          params.format += "{}";
-          operands.push_back(arguments[i].array);
+      [&](std::size_t i, std::string_view spec) {
+        const PrintArgument& a = arguments[i];
+        if (a.array.node()) {
+          params.format += spec.empty() ? "{}" : "{:" + std::string(spec) + "}";
+          operands.push_back(a.array);
         } else {
-          for (char c : arguments[i].text) append_escaped(params.format, c);
+          const std::string text =
+              spec.empty() ? a.text : text_by_spec(std::string(spec), a.dtype, &a.bits);
+          for (char c : text) append_escaped(params.format, c);
         }
       });
   bind_all(debug_print_p, operands, params, source);
@@ -156,7 +229,9 @@ void lower_print(LowerCall& call) {
 class PrintReader final : public HostReader {
  public:
   explicit PrintReader(const GroupCall& call)
-      : format_(params_as<PrintParams>(call.params).format), mesh_(&call.mesh) {
+      : format_(params_as<PrintParams>(call.params).format),
+        specs_(debug::detail::hole_specs(format_)),
+        mesh_(&call.mesh) {
     bool varies = false;
     for (const StoredNode* node : call.in) varies = varies || !node->type.axes().empty();
     lines_ = varies ? mesh_->local_count() : 1;
@@ -175,8 +250,10 @@ class PrintReader final : public HostReader {
     for (std::uint32_t p = 0; p < lines_; ++p) {
       std::vector<std::string> texts;
       for (std::size_t i = 0; i < types_.size(); ++i) {
-        texts.push_back(detail::format_array(values[p * types_.size() + i], types_[i].dtype(),
-                                             types_[i].dims()));
+        const void* const value = values[p * types_.size() + i];
+        const DType dtype = types_[i].dtype();
+        texts.push_back(specs_[i].empty() ? detail::format_array(value, dtype, types_[i].dims())
+                                          : debug::detail::text_by_spec(specs_[i], dtype, value));
       }
       if (varies_) lines += debug::detail::position_text(*mesh_, p) + " ";
       lines += debug::detail::fill_holes(format_, texts) + "\n";
@@ -186,6 +263,7 @@ class PrintReader final : public HostReader {
 
  private:
   std::string format_;
+  std::vector<std::string> specs_;
   const detail::MeshImpl* mesh_;
   std::vector<ShapedArray> types_;
   std::vector<HostRead> values_;  // line by line

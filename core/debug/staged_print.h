@@ -18,7 +18,7 @@ namespace shmap {
 extern Primitive debug_print_p;
 
 struct PrintParams : ParamsOf<PrintParams> {
-  std::string format;  // as debug::print's, with a {} for each operand
+  std::string format;  // as debug::print's, with a {} or {:spec} for each operand
   void visit(ParamVisitor& v) const override {
     v.value("fmt", std::string_view("\"" + format + "\""));
   }
@@ -26,9 +26,15 @@ struct PrintParams : ParamsOf<PrintParams> {
 
 namespace debug::detail {
 
-// ValueError where the format has not as many {} as there are arguments.
-void check_holes(std::string_view format, std::size_t arguments, SourceLine source);
-// The format with its {} filled, in order.
+// ValueError where the format has not as many {} as there are arguments, or a spec is none for its
+// argument: for one that is neither a number nor an array without dims, there is none.
+void check_holes(std::string_view format, std::span<const PrintArgument> arguments,
+                 SourceLine source);
+// The spec of each hole: of {:.3f} ".3f", of {} nothing.
+std::vector<std::string> hole_specs(std::string_view format);
+// One element by a spec that was checked.
+std::string text_by_spec(const std::string& spec, DType dtype, const void* element);
+// The format with its holes filled, in order.
 std::string fill_holes(std::string_view format, std::span<const std::string> texts);
 // "(i, j,) = (0, 1,)", as JAX labels the blocks of its eager shard_map.
 std::string position_text(const shmap::detail::MeshImpl& mesh, std::uint32_t local);

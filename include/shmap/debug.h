@@ -1,6 +1,7 @@
 // Looking at values: printing, formatted printing in the middle of a body, and drawings of
 // shardings.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -16,11 +17,21 @@ std::string to_string(const Array& x);  // as std::cout << x prints it
 namespace debug {
 
 namespace detail {
-// One argument of print: an array, or the text of a host value.
+// One argument of print: an array, or the text of a host value; of a number its value too, as bool,
+// i64, u64 or f64, for a format spec.
 struct PrintArgument {
   Array array;
   std::string text;
+  bool is_number = false;
+  DType dtype = DType::bool_;
+  std::uint64_t bits = 0;
 };
+template <class T>
+PrintArgument number_argument(std::string text, T value) {
+  PrintArgument a{{}, std::move(text), true, dtype_of<T>, 0};
+  __builtin_memcpy(&a.bits, &value, sizeof value);
+  return a;
+}
 std::string text_of(bool value);
 std::string text_of(long long value);
 std::string text_of(unsigned long long value);
@@ -35,13 +46,15 @@ PrintArgument argument(const T& value) {
   if constexpr (std::is_same_v<T, Array>) {
     return {value, {}};
   } else if constexpr (std::is_same_v<T, bool>) {
-    return {{}, text_of(value)};
+    return number_argument(text_of(value), value);
   } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
-    return {{}, text_of(static_cast<long long>(value))};
+    return number_argument(text_of(static_cast<long long>(value)),
+                           static_cast<std::int64_t>(value));
   } else if constexpr (std::is_integral_v<T>) {
-    return {{}, text_of(static_cast<unsigned long long>(value))};
+    return number_argument(text_of(static_cast<unsigned long long>(value)),
+                           static_cast<std::uint64_t>(value));
   } else if constexpr (std::is_floating_point_v<T>) {
-    return {{}, text_of(value)};
+    return number_argument(text_of(value), static_cast<double>(value));
   } else if constexpr (std::is_convertible_v<const T&, std::string_view>) {
     return {{}, std::string(std::string_view(value))};
   } else {
@@ -51,6 +64,8 @@ PrintArgument argument(const T& value) {
 }  // namespace detail
 
 // A format string with {} for each argument ("{{" and "}}" are braces), and the line of the caller.
+// {:spec} formats a number or an array without dims as std::format does: "{:.3f}", "{:>8}",
+// "{:#x}".
 struct Format {
   template <class S>
   requires std::is_convertible_v<const S&, std::string_view> Format(
@@ -62,7 +77,8 @@ struct Format {
 
 // Writes a line to standard output. In a shard_map body, where an array varies over devices, a line
 // for each local device, labelled with its mesh position; under vmap, a line for each example.
-// ValueError where the number of {} is not the number of arguments.
+// ValueError where the number of {} is not the number of arguments, or a spec does not fit its
+// argument.
 template <class... A>
 void print(Format format, const A&... arguments) {
   detail::print(format.text, {detail::argument(arguments)...}, format.source);

@@ -160,5 +160,55 @@ TEST(StagedPrint, ManyPrintsKeepTheirOrder) {
   for (int call = 0; call < 4; ++call) EXPECT_EQ(printed([&] { g(x); }), want) << "call " << call;
 }
 
+TEST(StagedPrint, FormatSpecs) {
+  const auto f = [](Array x) {
+    debug::print("{:.3f} {:>6} {:#x} {:+.1e} {:d}|{}|{{:.3f}}", sum(x) / 3, astype(sum(x), i32),
+                 255, 2.5, sum(x) > 1, x);
+    debug::print("{:.2f} {:.1f}", astype(sum(x), bf16), Array(1.25f));
+    return x;
+  };
+  const std::string want =
+      "9.333     28 0xff +2.5e+00 1|[0. 1. 2. 3. 4. 5. 6. 7.]|{:.3f}\n28.00 1.2\n";
+  const Array x = arange(8);
+  EXPECT_EQ(printed([&] { f(x); }), want);
+  const auto g = jit(f);
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(printed([&] { g(x); }), want) << "call " << call;
+  EXPECT_EQ(printed([&] {
+              vmap([](Array e) {
+                debug::print("{:.1f}", e);
+                return e;
+              })(arange(3));
+            }),
+            "0.0\n1.0\n2.0\n");
+  const auto body = shard_map([](Array) { debug::print("{:03d}", axis_index("i")); },
+                              make_mesh({2}, {"i"}, {devices()[0], devices()[1]}), P("i"), P());
+  EXPECT_EQ(printed([&] { body(arange(2)); }), "(i,) = (0,) 000\n(i,) = (1,) 001\n");
+}
+
+TEST(StagedPrint, RefusesSpecsThatDoNotFit) {
+  const auto text = [](auto f) -> std::string {
+    try {
+      f();
+    } catch (const ValueError& e) {
+      return e.what();
+    }
+    return "nothing was thrown";
+  };
+  EXPECT_NE(text([] { debug::print("{:.3f}", arange(3)); }).find("an array of type f32[3]"),
+            std::string::npos);
+  EXPECT_NE(text([] { debug::print("{:.3f}", "text"); }).find("a spec is for numbers"),
+            std::string::npos);
+  const std::string bad = text([] { debug::print("{:.3q}", 1.5); });
+  EXPECT_NE(bad.find("{:.3q} for argument 0"), std::string::npos) << bad;
+  EXPECT_NE(bad.find("staged_print_test.cpp:"), std::string::npos) << bad;
+  EXPECT_NE(text([] {
+              jit([](Array x) {
+                debug::print("{:d}", x);
+                return x;
+              })(ones({}));
+            }).find("{:d}"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace shmap
