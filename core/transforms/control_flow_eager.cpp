@@ -91,6 +91,26 @@ Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
                  node->type.with_axes(node->type.axes() | axes), nullptr, trace.id(), true);
 }
 
+// For each local device the one whose way its values take: itself, where it works here. What
+// another is given is thrown away, but what varies over these axes alone is stored once for a
+// cohort: so it goes with an active device of its cohort, and where there is none, with any.
+std::vector<std::size_t> guides(const AxisSet& axes) {
+  const detail::MeshImpl& mesh = *body_trace().mesh();
+  const std::vector<std::uint32_t>& leader = mesh.cohorts(axes.mask_in(*mesh.env())).leader;
+  const std::size_t n = leader.size();
+  std::vector<std::size_t> of_cohort(n, n), guide(n);
+  std::size_t any = n;
+  for (std::size_t p = n; p-- > 0;)
+    if (is_active_device(static_cast<std::uint32_t>(p))) of_cohort[leader[p]] = any = p;
+  for (std::size_t p = 0; p < n; ++p) {
+    const std::size_t near = of_cohort[leader[p]];
+    guide[p] = any == n || is_active_device(static_cast<std::uint32_t>(p)) ? p
+               : near < n                                                  ? near
+                                                                           : any;
+  }
+  return guide;
+}
+
 // A value whose block on device p is that of values[choice[p]]. All are stored in the body.
 Array merge(std::span<const Array> values, const std::vector<std::size_t>& choice,
             const ShapedArray& type) {
@@ -236,6 +256,7 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
       continue;
     }
     std::vector<Array> next;
+    const std::vector<std::size_t> guide = guides(axes);
     {
       DivergentScope scope(site.what, axes, active);
       leaves = carry;
@@ -244,7 +265,8 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
     }
     for (std::size_t k = 0; k < carry.size(); ++k) {
       const Array values[] = {vary(carry[k], axes, site.source), vary(next[k], axes, site.source)};
-      std::vector<std::size_t> choice(active.begin(), active.end());
+      std::vector<std::size_t> choice;
+      for (const std::size_t g : guide) choice.push_back(active[g] ? 1 : 0);
       carry[k] = merge(values, choice, node_of(values[1])->type);
     }
   }
@@ -265,14 +287,10 @@ detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
     branches[choice[0]](arguments, result);
     return {std::move(result.leaves), choice[0]};
   }
-  // Devices that did not come here go with one that did.
   std::vector<bool> here;
   for (std::uint32_t p = 0; p < choice.size(); ++p) here.push_back(is_active_device(p));
-  const auto one = std::find(here.begin(), here.end(), true);
-  const std::size_t any =
-      choice[static_cast<std::size_t>(one == here.end() ? 0 : std::distance(here.begin(), one))];
-  for (std::size_t p = 0; p < choice.size(); ++p)
-    if (!here[p]) choice[p] = any;
+  const std::vector<std::size_t> guide = guides(chosen.axes), own = choice;
+  for (std::size_t p = 0; p < choice.size(); ++p) choice[p] = own[guide[p]];
 
   std::vector<std::size_t> taken(choice);
   std::sort(taken.begin(), taken.end());

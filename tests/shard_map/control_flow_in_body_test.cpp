@@ -12,6 +12,7 @@
 namespace shmap {
 namespace {
 
+using Floats = std::vector<float>;
 using test::expect_error;
 using test::mesh_i;
 using test::scalar;
@@ -184,6 +185,34 @@ TEST(InABody, VaryingLoopsInVaryingBranches) {
   };
   EXPECT_THAT(values(both(body, zeros({8}), P("i"), P("i"))),
               ElementsAre(-1, 1, -1, 3, -1, 5, -1, 7));
+}
+
+// What varies over 'i' alone is stored once for the devices along 'j', also where only some of
+// these take the branch.
+TEST(InABody, DecisionsOverOtherAxesInVaryingBranches) {
+  const Array over_j = array<float>({1, -1}, {2}), over_i = array<float>({1, -2, 3, -4}, {4});
+  const auto run = [&](auto inner) {
+    const auto f = shard_map(
+        [inner](Array u, Array w) {
+          return cond(
+              sum(u) > 0.f, [&] { return w; }, [&] { return inner(w) + 1.f; });
+        },
+        make_mesh({4, 2}, {"i", "j"}), {P("j"), P("i")}, P(axes("i", "j")));
+    const Floats eager = values(f(over_j, over_i));
+    EXPECT_EQ(values(jit(f)(over_j, over_i)), eager);
+    return eager;
+  };
+  EXPECT_EQ(run([](Array w) {
+              return cond(
+                  sum(w) > 0.f, [](Array c) { return 10.f * c; }, [](Array c) { return 100.f * c; },
+                  w);
+            }),
+            (Floats{1, 11, -2, -199, 3, 31, -4, -399}));
+  EXPECT_EQ(run([](Array w) {
+              return while_loop([](Array c) { return sum(c) < 5.f; },
+                                [](Array c) { return c + 3.f; }, w);
+            }),
+            (Floats{1, 8, -2, 8, 3, 7, -4, 6}));
 }
 
 TEST(InABody, ProgramsInVaryingBranchesAreWidened) {
