@@ -3,6 +3,7 @@
 #include "core/runtime/kernel.h"
 #include "cuda/call_operand.h"
 #include "cuda/kernels/threefry.h"
+#include "cuda/literal_copy.h"
 
 namespace shmap {
 
@@ -51,11 +52,12 @@ void run_pairs(const KernelCall& call) {
 }  // namespace
 
 void register_cuda_random_kernels() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  random_bits_p.kernel(cuda) = {run_bits};
-  random_split_p.kernel(cuda) = {run_split};
-  random_fold_in_p.kernel(cuda) = {run_fold_in};
-  threefry2x32_p.kernel(cuda) = {run_pairs};
+  random_bits_p.kernel(DeviceKind::cuda) = {run_bits};
+  random_split_p.kernel(DeviceKind::cuda) = {run_split};
+  random_fold_in_p.kernel(DeviceKind::cuda) = {run_fold_in};
+  threefry2x32_p.kernel(DeviceKind::cuda) = {run_pairs};
+  for (Primitive* p : {&random_wrap_p, &random_unwrap_p, &random_parameter_p})
+    p->kernel(DeviceKind::cuda) = {cuda::run_literal_copy};
 }
 
 }  // namespace shmap

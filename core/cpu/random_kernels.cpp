@@ -1,5 +1,6 @@
 // Random bits and keys on the CPU.
 #include <algorithm>
+#include <cstring>
 
 #include "core/cpu/kernels/threefry.h"
 #include "core/ops/random.h"
@@ -88,6 +89,10 @@ void run_pairs(const KernelCall& call) {
                       static_cast<std::uint32_t*>(call.out[1]) + begin, end - begin);
 }
 
+void run_view(const KernelCall& call) {  // only of literals: otherwise it is a view
+  std::memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
+}
+
 }  // namespace
 
 void register_cpu_random_kernels() {
@@ -96,6 +101,8 @@ void register_cpu_random_kernels() {
   random_split_p.kernel(cpu) = {run_split, hash_parts};
   random_fold_in_p.kernel(cpu) = {run_fold_in, hash_parts};
   threefry2x32_p.kernel(cpu) = {run_pairs, hash_parts};
+  for (Primitive* p : {&random_wrap_p, &random_unwrap_p, &random_parameter_p})
+    p->kernel(cpu) = {run_view};
 }
 
 }  // namespace shmap

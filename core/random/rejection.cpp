@@ -128,7 +128,8 @@ Array gamma(const BitSource& from, const Array& a, bool as_log) {
   const ShapedArray type = node_of(a)->type;
   const std::int64_t n = type.size();
   const Each each(type.dtype(), n, s);
-  const Array flat = bind_reshape(a, {n}, s);
+  // Derivatives of accepted candidates would not be those of the distribution.
+  const Array flat = bind_reshape(bind(random_parameter_p, a, no_params, s), {n}, s);
   return bind_reshape(gamma_each(each, split_each(from.key(), {n}, s), flat, as_log), type.dims(),
                       s);
 }
