@@ -88,6 +88,8 @@ function(shmap_header_version include_dir headers regex result)
   endforeach()
   if(DEFINED part_VERSION)
     set(${result} "${part_VERSION}" PARENT_SCOPE)
+  elseif(DEFINED part_RELEASE)
+    set(${result} "${part_MAJOR}.${part_MINOR}.${part_RELEASE}" PARENT_SCOPE)
   elseif(DEFINED part_MAJOR)
     set(${result} "${part_MAJOR}.${part_MINOR}.${part_PATCH}" PARENT_SCOPE)
   else()
@@ -141,5 +143,10 @@ shmap_find_library(
   "hwloc/autogen/config.h;${CMAKE_LIBRARY_ARCHITECTURE}/hwloc/autogen/config.h"
   "HWLOC_(VERSION) \"([0-9.]+)\"")
 shmap_feature(HWLOC libhwloc-dev "cache sizes and core topology")
+
+shmap_find_library(
+  MPI mpi.h mpi
+  "mpi.h" "OMPI_(MAJOR|MINOR|RELEASE)_VERSION +([0-9]+)" OPENED_LATE)
+shmap_feature(MPI libopenmpi-dev "several processes (OpenMPI), opened where mpirun started them")
 
 list(APPEND SHMAP_PRIVATE_LIBRARIES ${CMAKE_DL_LIBS})

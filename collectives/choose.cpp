@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "collectives/across_processes.h"
 #include "collectives/in_process.h"
 #include "core/base/env.h"
 
@@ -42,12 +43,7 @@ Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
   // Never destroyed: static variables may still compute while the process leaves.
   static auto& in_process = *new InProcessCommunicator();
   static const CommunicatorOption* const only = demanded();
-  if (!blocks.mesh.fully_addressable()) {
-    throw CollectiveError(std::string(blocks.primitive.name) + ": the mesh " +
-                          to_string(Mesh(&blocks.mesh)) +
-                          " has devices of other processes, and there is no communicator between "
-                          "processes in this build");
-  }
+  if (blocks.cliques.cross != nullptr) return across_processes();
   if (blocks.cliques.ranks == 1) return in_process;  // a permutation of one rank moves nothing
   if (only != nullptr && only->find != nullptr) {
     std::string why_not;

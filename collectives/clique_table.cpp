@@ -6,6 +6,7 @@
 #include <mutex>
 #include <tuple>
 
+#include "collectives/cross_table.h"
 #include "core/base/inline_vector.h"
 
 namespace shmap {
@@ -13,7 +14,7 @@ namespace shmap {
 namespace {
 
 using Key = std::tuple<const detail::MeshImpl*, std::vector<int>, Groups, std::uint32_t>;
-constexpr std::uint32_t kNone = ~0u;
+constexpr std::uint32_t kNone = Cliques::kElsewhere;
 
 class Builder {
  public:
@@ -32,6 +33,11 @@ class Builder {
     make_slots();
     for (CliqueTable::Site& site : table_.sites) make_members(site);
     list_cliques();
+    if (!mesh_.fully_addressable()) {
+      std::vector<std::pair<std::uint32_t, std::uint32_t>> places;
+      for (const Rank& r : ranks_) places.emplace_back(r.group, r.rank);
+      table_.cross = make_cross_table(mesh_, table_, places, rest_);
+    }
     return std::move(table_);
   }
 
@@ -104,6 +110,7 @@ class Builder {
     const std::size_t s = static_cast<std::size_t>(&site - table_.sites.data());
     for (std::uint32_t r = 0; r < table_.ranks; ++r)
       if (site.members[r] == kNone) site.members[r] = anywhere_[class_of_site_[s]][r];
+    if (std::find(site.members.begin(), site.members.end(), kNone) != site.members.end()) return;
     site.folded = site.members;
     // Only the collective's axes count: members of other cliques of the class may stand for some.
     std::vector<int> in_mesh_order = axes_;
@@ -121,7 +128,7 @@ class Builder {
   void list_cliques() {
     const std::size_t groups = std::max<std::size_t>(groups_.size(), 1);
     table_.cliques.assign(cliques_.members.size() * groups,
-                          std::vector<std::uint32_t>(table_.ranks));
+                          std::vector<std::uint32_t>(table_.ranks, kNone));
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) {
       const Rank rank = rank_of(p);
       table_.cliques[cliques_.clique_of[p] * groups + rank.group][rank.rank] = p;

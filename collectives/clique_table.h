@@ -1,12 +1,15 @@
 // Who talks to whom in a collective: the ranks of every clique, and where each result is stored.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/array/mesh_impl.h"
 #include "shmap/collectives.h"
 
 namespace shmap {
+
+struct CrossTable;
 
 // A clique is the set of devices that a collective runs in: those that differ only in the
 // collective's axes, or a group (axis_index_groups) of these. Where the operand does not vary over
@@ -31,6 +34,10 @@ struct CliqueTable {
   };
   std::vector<int> axes;    // of the collective, indices
   std::uint32_t ranks = 1;  // of a clique
+  // Where some process of the mesh lacks a member of a clique that it has others of: who sends what
+  // to whom. The answer is the same in all processes. Then members that are not here are
+  // Cliques::kElsewhere, and `folded` is empty.
+  std::shared_ptr<const CrossTable> cross;
   std::vector<Site> sites;
   std::vector<Slot> slots;             // by site
   std::vector<std::uint32_t> site_of;  // by position

@@ -124,7 +124,8 @@ Ref<Failure> CudaGraph::launch_here() {
   return failure;
 }
 
-Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> after) {
+Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> after,
+                        std::uint64_t /*ticket*/) {
   if (capturing()) throw Error("launching a graph while this thread captures another");
   if (in_task()) {
     throw Error("launching a graph inside the task '" + std::string(detail::thread_state.task) +

@@ -27,7 +27,8 @@ class CudaGraph final : public Graph {
   int edges() const noexcept override { return edges_; }
   std::int64_t cost_ns() const noexcept override { return cost_ns_; }
   std::vector<GraphTask> tasks() const override;
-  Event launch(std::span<const Event> waits, std::span<const Event> after) override;
+  Event launch(std::span<const Event> waits, std::span<const Event> after,
+               std::uint64_t ticket) override;
   // The last launch is done: tells the timeline when its tasks ran.
   void tell();
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/array/sharding.h"
+#include "core/base/hash_text.h"
 #include "core/device/runtime.h"
 
 namespace shmap::detail {
@@ -35,6 +36,11 @@ MeshImpl::MeshImpl(const AxisEnv* env, NdArray<Device> devices)
   }
   backend_ = &rt.backend();
   single_ = all.size() == 1;
+  HashText text;
+  for (std::size_t a = 0; a < env->names.size(); ++a)
+    text.add(env->names[a]).add(static_cast<std::uint64_t>(env->sizes[a]));
+  for (const Device& d : all) text.add(static_cast<std::uint64_t>(d.id()));
+  name_ = text.value();
 }
 
 MeshImpl::MeshImpl(const AxisEnv* env)
@@ -81,11 +87,11 @@ const MeshImpl* MeshImpl::default_device() {
   return mesh;
 }
 
-std::int64_t MeshImpl::coordinate(std::uint32_t local, int axis) const {
+std::int64_t MeshImpl::coordinate_at(std::int64_t global_position, int axis) const {
   std::int64_t stride = 1;
   for (std::size_t a = env_->sizes.size(); a-- > static_cast<std::size_t>(axis) + 1;)
     stride *= env_->sizes[a];
-  return positions_[local] / stride % env_->sizes[static_cast<std::size_t>(axis)];
+  return global_position / stride % env_->sizes[static_cast<std::size_t>(axis)];
 }
 
 std::vector<std::int64_t> MeshImpl::coordinates(std::uint32_t local) const {
@@ -135,7 +141,7 @@ const Cliques& MeshImpl::cliques(const std::vector<int>& axes) const {
       std::int64_t rank = 0;
       for (int a : axes) rank = rank * env_->sizes[static_cast<std::size_t>(a)] + coordinate(p, a);
       const auto [it, fresh] = number.emplace(rest, static_cast<std::uint32_t>(c->members.size()));
-      if (fresh) c->members.emplace_back(static_cast<std::size_t>(ranks));
+      if (fresh) c->members.emplace_back(static_cast<std::size_t>(ranks), Cliques::kElsewhere);
       c->members[it->second][static_cast<std::size_t>(rank)] = p;
       c->clique_of.push_back(it->second);
       c->rank_of.push_back(static_cast<std::uint32_t>(rank));

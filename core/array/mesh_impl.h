@@ -26,8 +26,9 @@ struct Cohorts {
   bool identity = true;                // every position leads itself
 };
 
-// The groups of ranks that a collective over some axes runs in.
+// The groups of ranks that a collective over some axes runs in: those with local devices.
 struct Cliques {
+  static constexpr std::uint32_t kElsewhere = ~0u;  // in the place of another process's device
   // [clique][rank] -> local position; ranks row-major over the axes in the order given.
   std::vector<std::vector<std::uint32_t>> members;
   std::vector<std::uint32_t> clique_of;  // of each local position
@@ -56,7 +57,10 @@ class MeshImpl {
   const LocalDevice& local(std::uint32_t position) const { return *locals_[position]; }
   // Row-major position in the whole mesh, and the coordinate on an axis.
   std::int64_t global_position(std::uint32_t local) const { return positions_[local]; }
-  std::int64_t coordinate(std::uint32_t local, int axis) const;
+  std::int64_t coordinate(std::uint32_t local, int axis) const {
+    return coordinate_at(positions_[local], axis);
+  }
+  std::int64_t coordinate_at(std::int64_t global_position, int axis) const;
   std::vector<std::int64_t> coordinates(std::uint32_t local) const;
   Backend& backend() const { return *backend_; }
 
@@ -65,6 +69,14 @@ class MeshImpl {
   const Sharding* sharding(
       const PartitionSpec& spec) const;  // interned; the spec has been validated
   const Sharding* replicated() const { return replicated_; }
+
+  // The same in every process: a hash of axes, sizes and the devices in their places.
+  std::uint64_t name() const { return name_; }
+  // Numbers for collectives that leave the process: every process of the mesh takes as many, in the
+  // order of the program. Returns the first of `count`.
+  std::uint64_t take_numbers(std::uint64_t count) const {
+    return numbers_.fetch_add(count, std::memory_order_relaxed);
+  }
 
  private:
   MeshImpl(const AxisEnv* env, NdArray<Device> devices);
@@ -76,6 +88,8 @@ class MeshImpl {
   Backend* backend_ = nullptr;
   bool single_ = false;
   bool fully_addressable_ = true;
+  std::uint64_t name_ = 0;
+  mutable std::atomic<std::uint64_t> numbers_{0};
   const Sharding* replicated_ = nullptr;
   mutable std::mutex mutex_;
   mutable std::map<std::uint32_t, Cohorts*> cohorts_;

@@ -55,6 +55,8 @@ constexpr Variable kTable[] = {
      "the NCCL that GPUs communicate by; unset: the system's", 0, 0},
     {Var::nvrtc_path, "SHMAP_NVRTC_PATH", Kind::text, "", kPathForms,
      "the NVRTC that compiles fused kernels; unset: the system's", 0, 0},
+    {Var::mpi_path, "SHMAP_MPI_PATH", Kind::text, "", kPathForms,
+     "the OpenMPI that processes are joined by; unset: the system's", 0, 0},
     {Var::cache_dir, "SHMAP_CACHE_DIR", Kind::text, "", "a folder, or off",
      "where compiled kernels are kept for the next process; unset: ~/.cache/shmap", 0, 0},
     {Var::communicator, "SHMAP_COMMUNICATOR", Kind::choice, "auto", "auto, in_process, nccl",

@@ -23,6 +23,7 @@ enum class Var : std::uint8_t {
   cublaslt_path,
   nccl_path,
   nvrtc_path,
+  mpi_path,
   cache_dir,
   communicator,
   graphs,

@@ -22,6 +22,7 @@
 #include "core/device/fork_guard.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
+#include "core/device/while_waiting.h"
 
 namespace shmap::cpu {
 namespace {
@@ -242,7 +243,7 @@ void Executor::push_locked(Node* node, bool first) noexcept {
 }
 
 void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
-  List runnable;
+  List runnable, starts;
   int parts = 0;
   while (Node* node = ready.pop()) {
     const Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
@@ -256,12 +257,19 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
       if (graph.n_nodes_ == 0) finish(node, ready);
     } else if (node->task.run == nullptr || node->joined) {
       finish(node, ready);
+    } else if (node->task.later && options_.mode == Mode::async) {
+      starts.push(node);
     } else {
       runnable.push(node);
       parts += node->task.parts;
     }
   }
-  if (runnable.head == nullptr) return;
+  if (runnable.head != nullptr) queue(runnable, parts, hot, streak);
+  // To start it is all there is to do: that needs no worker.
+  while (Node* node = starts.pop()) run_part({node, 0, false}, /*on_worker=*/false);
+}
+
+void Executor::queue(List runnable, int parts, const Stream* hot, int streak) noexcept {
   int wake = 0;
   {
     std::lock_guard lock(mutex_);
@@ -367,6 +375,10 @@ void Executor::run_part(const Part& part, bool on_worker) noexcept {
       std::int64_t none = 0;
       node->begin_ns.compare_exchange_strong(none, timeline_now(), std::memory_order_relaxed);
     }
+    if (node->task.later) {
+      if (start_later(*node, *carrier)) return;
+      return end_part(node);
+    }
     RunningTask running{this, &node->task, node->stream};
     if (!on_worker) running.on_worker = false;
     if (!on_worker && node->task.foreign) running.begin_ns = timeline_now();
@@ -381,6 +393,10 @@ void Executor::run_part(const Part& part, bool on_worker) noexcept {
     // Much of what follows may be destroyed already.
     while (on_worker && abandoned_.load(std::memory_order_relaxed)) [[unlikely]] pause();
   }
+  end_part(node);
+}
+
+void Executor::end_part(Node* node) noexcept {
   if (node->parts_left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   const Stream* const stream = node->stream;
   const int streak = node->streak;
@@ -389,8 +405,27 @@ void Executor::run_part(const Part& part, bool on_worker) noexcept {
   if (ready.head != nullptr) make_ready(ready, stream, streak);
 }
 
-Ref<Failure> Executor::run_here(const Task& task, Stream& stream,
-                                std::span<Stream* const> others) noexcept {
+bool Executor::start_later(Node& node, Node& carrier) noexcept {
+  const TaskScope scope(node.task.name);
+  try {
+    run_task(node, 0);
+    return true;
+  } catch (...) {
+    carrier.fail(make_failure(std::current_exception()));
+    return false;
+  }
+}
+
+void Executor::ended(Node& node, std::exception_ptr error) noexcept {
+  if (error != nullptr) {
+    Node& carrier = node.graph != nullptr ? *node.graph->launch_ : node;
+    carrier.fail(make_failure(std::move(error)));
+  }
+  end_part(&node);
+}
+
+Ref<Failure> Executor::run_here(const Task& task, Stream& stream, std::span<Stream* const> others,
+                                std::uint64_t ticket) noexcept {
   if (task.run == nullptr) return {};
   TimelineSink* sink = timeline_sink();
   const std::int64_t begin = sink != nullptr ? timeline_now() : 0;
@@ -406,7 +441,7 @@ Ref<Failure> Executor::run_here(const Task& task, Stream& stream,
     const TaskScope scope(task.name);
     try {
       for (int part = 0; part < task.parts; ++part) {
-        task.run(task.args, {part, task.parts, stream, nullptr});
+        task.run(task.args, {part, task.parts, stream, nullptr, nullptr, ticket});
       }
     } catch (...) {
       failure = make_failure(std::current_exception());
@@ -480,6 +515,7 @@ void Executor::wait(Node& node) {
     const auto until = Clock::now() + kSpin;
     while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
            Clock::now() < until) {
+      detail::look_around();
       for (int i = 0; i < 32; ++i) cpu_relax();
     }
     if (!node.announce_sleeper()) break;

@@ -44,7 +44,10 @@ class Executor {
   // Where too many tasks are in flight, runs some. Then the seeded schedule's turn.
   void make_room();
   // Runs all of the task here. What it throws is returned. Drops nothing.
-  Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others) noexcept;
+  Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others,
+                        std::uint64_t ticket = 0) noexcept;
+  // The work of a task with `later` has ended.
+  void ended(Node& node, std::exception_ptr error) noexcept;
   // A failure, with the way to repeat it in its text, for synchronize() to report.
   Ref<Failure> make_failure(std::exception_ptr error) noexcept {
     return failures_.add(std::move(error));
@@ -107,12 +110,16 @@ class Executor {
   // Takes it from compute_ if this is its last part; null where there is none for this thread.
   Node* next_to_compute(bool helps) noexcept;
   void run_part(const Part& part, bool on_worker) noexcept;
+  // Starts a task with `later`; true where its end is on its way, and the node perhaps gone.
+  bool start_later(Node& node, Node& carrier) noexcept;
+  void end_part(Node* node) noexcept;
   // What a part does: the task's run, or the join of the task after it.
   static void run_task(Node& node, int part);
   // Ends what needs no running, queues the rest. What goes on in the stream `hot`, whose last task
   // this thread has just ended, goes first, since what it reads is in this core's cache: up to
   // kMaxStreak tasks in a row, of which `streak` were.
   void make_ready(List ready, const Stream* hot = nullptr, int streak = 0) noexcept;
+  void queue(List runnable, int parts, const Stream* hot, int streak) noexcept;
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
   void start_workers();

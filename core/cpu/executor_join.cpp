@@ -59,7 +59,12 @@ Node* Executor::next_to_compute(bool helps) noexcept {
 }
 
 void Executor::run_task(Node& node, int part) {
-  const TaskContext context{part, node.task.parts, *node.stream, nullptr};
+  const TaskContext context{part,
+                            node.task.parts,
+                            *node.stream,
+                            nullptr,
+                            node.task.later ? &node : nullptr,
+                            node.graph != nullptr ? node.graph->launch_->ticket : 0};
   if (const Joiner joiner = joiner_of(node); joiner.ready) {
     Node& after = *joiner.node;
     if (after.task.join(after.task.args, node.task, context)) {

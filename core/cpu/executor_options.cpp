@@ -11,6 +11,7 @@
 #include "core/base/env.h"
 #include "core/base/printable.h"
 #include "core/cpu/cgroup.h"
+#include "core/processes/processes.h"
 
 namespace shmap::cpu {
 
@@ -42,6 +43,14 @@ ExecutorOptions ExecutorOptions::from_environment() {
   }
   options.warn_sec = env::seconds(env::Var::collective_warn_sec);
   options.timeout_sec = env::seconds(env::Var::collective_timeout_sec);
+  if (const Processes* processes = Processes::joined()) {
+    // What waits for other processes says so itself, and for whom: its word comes first.
+    if (options.timeout_sec > 0) options.timeout_sec += 2;
+    // Processes that nobody bound to cores of their own share them.
+    const int cores = available_cores();
+    if (options.workers <= 0 && cores >= static_cast<int>(std::thread::hardware_concurrency()))
+      options.workers = std::max(1, cores / processes->peers().node_size());
+  }
   return options;
 }
 

@@ -144,19 +144,20 @@ void CpuGraph::reset() noexcept {
   }
 }
 
-Event CpuGraph::run_in_order() {
+Event CpuGraph::run_in_order(std::uint64_t ticket) {
   const bool plain = timeline_sink() == nullptr;
   detail::ThreadState& thread = detail::thread_state;
   for (int i = 0; i < n_nodes_; ++i) {
     const Node& node = nodes_[static_cast<std::size_t>(i)];
     Ref<Failure> failure;
     if (!plain || node.task.run == nullptr || node.task.foreign) {
-      failure = executor_.run_here(node.task, *node.stream, node.others);
+      failure = executor_.run_here(node.task, *node.stream, node.others, ticket);
     } else {
       thread.task = node.task.name;
       try {
         for (int part = 0; part < node.task.parts; ++part) {
-          node.task.run(node.task.args, {part, node.task.parts, *node.stream, nullptr});
+          node.task.run(node.task.args,
+                        {part, node.task.parts, *node.stream, nullptr, nullptr, ticket});
         }
       } catch (...) {
         failure = executor_.make_failure(std::current_exception());
@@ -168,7 +169,8 @@ Event CpuGraph::run_in_order() {
   return Event();
 }
 
-Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after) {
+Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after,
+                       std::uint64_t ticket) {
   // A graph as a whole may run here up to a longer time than one task: handing it over costs each
   // of its nodes a turn in the queues.
   constexpr std::int64_t kInlineFactor = 2;
@@ -199,7 +201,7 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   }
   if (n_nodes_ == 0 && pending == 0) return Event();
   if (cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 && quiet) {
-    return run_in_order();
+    return run_in_order(ticket);
   }
 
   Task whole;
@@ -207,6 +209,7 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   Stream* first = n_nodes_ > 0 ? nodes_[0].stream : nullptr;
   Ref<Node> node = Node::make(executor_, whole, first);
   node->launched = Ref<Graph>(this);
+  node->ticket = ticket;
   node->reserve_edges(streams_.size() + pending);
   for (CpuStream* s : streams_) {
     if (s->last_.get() != nullptr) executor_.add_edge(*s->last_, *node, /*data=*/false);

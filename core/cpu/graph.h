@@ -61,7 +61,8 @@ class CpuGraph final : public Graph {
   int edges() const noexcept override { return static_cast<int>(after_.size()); }
   std::int64_t cost_ns() const noexcept override { return cost_ns_; }
   std::vector<GraphTask> tasks() const override;
-  Event launch(std::span<const Event> waits, std::span<const Event> after) override;
+  Event launch(std::span<const Event> waits, std::span<const Event> after,
+               std::uint64_t ticket) override;
 
  private:
   friend class Executor;
@@ -70,7 +71,7 @@ class CpuGraph final : public Graph {
     std::int32_t first_after;  // its successors in after_
     std::int32_t end_after;
   };
-  Event run_in_order();
+  Event run_in_order(std::uint64_t ticket);
   void reset() noexcept;  // for one more run
 
   Executor& executor_;

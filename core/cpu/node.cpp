@@ -79,6 +79,8 @@ void Node::bind(Executor& executor, const Task& t, Stream* s) noexcept {
 
 void Node::dispose() noexcept { node_pool().give(this); }
 
+void Node::end(std::exception_ptr error) noexcept { executor().ended(*this, std::move(error)); }
+
 void Node::block() { executor().wait(*this); }
 
 void Node::mark_reported() noexcept {

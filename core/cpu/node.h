@@ -26,12 +26,13 @@ struct Edge {
 
 // A node is made by Executor::make_node, given edges, and submitted; it runs once `blockers` is 0.
 // Nodes are pooled. Those of a graph belong to it and run again at each launch.
-class Node final : public Completion {
+class Node final : public Completion, public TaskEnd {
  public:
   Node() noexcept : Completion(nullptr) {}
   void block() override;  // Executor::wait
   void mark_reported() noexcept override;
-  void dispose() noexcept override;  // back to the pool
+  void dispose() noexcept override;                      // back to the pool
+  void end(std::exception_ptr error) noexcept override;  // of a task with `later`
   static Ref<Node> make(Executor& executor, const Task& task, Stream* stream);
   // Nodes that the pool holds or has given out: it grows only while no node is free.
   static std::int64_t made() noexcept;
@@ -61,6 +62,7 @@ class Node final : public Completion {
   Edge* take_edge() noexcept;
 
   Ref<Graph> launched;           // of a launch: the graph; the node ends with its last task
+  std::uint64_t ticket = 0;      // and what it was given
   CpuGraph* graph = nullptr;     // of a graph's task: the graph
   std::int32_t graph_index = 0;  // and its place in it
   std::atomic<std::int64_t> begin_ns{0};  // for the timeline; 0 where it has not begun

@@ -22,6 +22,25 @@ std::string block_text(const StoredNode& node, std::uint32_t local, std::string_
 
 bool is_block(const Node& node) { return node.kind == NodeKind::stored && node.trace != 0; }
 
+// Of an array whose blocks are in several processes: those that are here.
+std::string local_text(const StoredNode& node) {
+  std::string s = "Array(type=" + to_string(node.type) + ", " +
+                  to_string(NamedSharding(Mesh(node.mesh), node.sharding->spec())) +
+                  "), of which this process has:";
+  for (std::uint32_t p = 0; p < node.count; ++p) {
+    std::string index;
+    for (const Slice& slice : node.sharding->index(p, node.type.dims()))
+      index += (index.empty() ? "" : ", ") + std::to_string(slice.start) + ":" +
+               std::to_string(slice.stop);
+    const std::vector<std::byte> bytes = block_to_host(node, p);
+    s += "\nOn " + node.mesh->local(p).device.str() + ", [" + index + "]:\n" +
+         detail::format_array(bytes.data(), node.type.dtype(),
+                              node.sharding->block_shape(node.type.dims(), "print"));
+  }
+  if (node.count == 0) s += " nothing";
+  return s + "\n(process_allgather(x) gives each process the whole)";
+}
+
 std::string array_text(const Array& given) {
   const Array& x = primal_of(given);
   const Node* node = node_of(x);
@@ -29,9 +48,10 @@ std::string array_text(const Array& given) {
   if (node->kind == NodeKind::batched) return "Batched<" + to_string(node->type) + ">";
   if (node->kind == NodeKind::tracer) return "Traced<" + to_string(node->type) + ">";
   if (!is_block(*node)) {
-    if (!x.is_fully_addressable()) {
-      return "Array(type=" + to_string(node->type) + ", not fully addressable from this process)";
-    }
+    const auto& stored = static_cast<const StoredNode&>(*node);
+    if (node->kind == NodeKind::stored && !stored.mesh->fully_addressable() &&
+        (!stored.sharding->is_replicated() || stored.count == 0))
+      return local_text(stored);
     const std::vector<std::byte> bytes = copy_to_host(x, "print");
     return detail::format_array(bytes.data(), node->type.dtype(), node->type.dims());
   }

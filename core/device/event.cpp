@@ -1,9 +1,14 @@
 #include "core/device/event.h"
 
 #include "core/device/backend.h"
+#include "core/device/while_waiting.h"
 #include "shmap/error.h"
 
 namespace shmap {
+
+namespace detail {
+constinit std::atomic<void (*)() noexcept> while_waiting{nullptr};
+}
 
 void Event::wait() const {
   // Refused even where the event is done already: whether it is depends on timing.

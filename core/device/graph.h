@@ -31,8 +31,10 @@ class Graph : public RefCounted {
   // enqueued there later comes after it, so launches of one graph never overlap. Allocates nothing.
   // The first error of a task fails the event, and the rest of that launch is skipped; so does an
   // error of `waits`. What `after` has is waited for too, whether it succeeds or fails.
-  // The caller holds the backend's submit mutex.
-  virtual Event launch(std::span<const Event> waits = {}, std::span<const Event> after = {}) = 0;
+  // `ticket` is handed to the tasks of this launch (TaskContext). The caller holds the backend's
+  // submit mutex.
+  virtual Event launch(std::span<const Event> waits = {}, std::span<const Event> after = {},
+                       std::uint64_t ticket = 0) = 0;
 };
 
 }  // namespace shmap

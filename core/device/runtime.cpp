@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <ostream>
@@ -13,8 +14,8 @@
 #include "core/base/fault.h"
 #include "core/base/unwinder.h"
 #include "core/device/fork_guard.h"
-#include "core/device/launcher.h"
 #include "core/device/registry.h"
+#include "core/processes/processes.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -30,6 +31,43 @@ std::string chosen_devices(const Options& options) {
 }
 
 const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
+
+// Where a launcher started several processes: joins them, so that their devices are one job's.
+void join_processes(const Options& options) {
+  const Job job = job_of_environment();
+  if (!job.is_several() || env::flag(env::Var::alone) || Processes::joined() != nullptr) return;
+  StartCard card;
+  const auto put = [](auto& to, const std::string& text) {
+    std::snprintf(to, sizeof to, "%s", text.c_str());
+  };
+  const std::string devices = chosen_devices(options);
+  const DeviceSpec spec = DeviceSpec::parse(devices);
+  if (spec.kind != DeviceKind::cpu) {
+    throw DeviceError(
+        job.text() + ", and their devices are \"" + devices +
+        "\": GPUs of several processes are not joined by this version of the library. Start one "
+        "process, which drives all GPUs of the machine; or set SHMAP_DEVICES=cpu:N for CPU "
+        "devices, or SHMAP_ALONE=1 where each process is to work for itself.");
+  }
+  card.peer = PeerCard::of_this_process();
+  put(card.version, SHMAP_VERSION);
+  put(card.devices, devices);
+  card.kind = static_cast<std::int32_t>(spec.kind);
+  card.count = spec.count;
+  // Of what changes which collectives a program runs, or how.
+  std::string environment;
+  for (const env::Var var : {env::Var::communicator, env::Var::check_nans, env::Var::check_captures,
+                             env::Var::attention, env::Var::fuse_products}) {
+    for (const env::Variable& row : env::table()) {
+      if (row.var != var) continue;
+      const char* set = std::getenv(row.name);
+      environment += (environment.empty() ? "" : " ") + std::string(row.name) + "=" +
+                     (set != nullptr && *set != '\0' ? set : row.default_value);
+    }
+  }
+  put(card.environment, environment);
+  Processes::join(job, card);
+}
 
 struct BeforeStop {
   std::mutex mutex;
@@ -66,11 +104,17 @@ std::mutex& start_mutex() {
 Runtime::Runtime(const Options& options) {
   device_string_ = chosen_devices(options);
   const DeviceSpec spec = DeviceSpec::parse(device_string_);
+  const Processes* processes = Processes::joined();
+  if (processes != nullptr) {
+    process_index_ = processes->rank();
+    process_count_ = processes->size();
+  }
   std::string built_in;
   for (const BackendFactory& factory : built_in_backends()) {
     built_in += std::string(built_in.empty() ? "" : ", ") + kind_name(factory.kind);
     if (factory.kind == spec.kind) {
-      backends_.push_back(factory.make(spec, /*first_id=*/0, process_index_));
+      backends_.push_back(
+          factory.make(spec, /*first_id=*/process_index_ * spec.count, process_index_));
       break;
     }
   }
@@ -79,7 +123,9 @@ Runtime::Runtime(const Options& options) {
                       " is not built into this library (it has " + built_in +
                       "). Build it with that backend, or set SHMAP_DEVICES=cpu:8.");
   }
-  for (const LocalDevice& local : backend().devices()) devices_.push_back(local.device);
+  const auto count = static_cast<int>(backend().devices().size());
+  for (int id = 0; id < process_count_ * count; ++id)
+    devices_.push_back(detail::DeviceAccess::make(id, id / count, spec.kind));
 }
 
 Runtime::~Runtime() = default;
@@ -123,11 +169,12 @@ Runtime& start_runtime(const Options* options) {
   env::check();
   // Read whole also where `options` are stronger.
   if (const std::string set = env::text(env::Var::devices); !set.empty()) DeviceSpec::parse(set);
-  refuse_several_processes();
   if (const std::string faults = env::text(env::Var::fault); !faults.empty()) fault::arm(faults);
   watch_forks();
   // In a forked child runtime() takes the slow way, which throws, before any lock is taken.
   pthread_atfork(nullptr, nullptr, [] { the_runtime.store(nullptr, std::memory_order_relaxed); });
+  // Before the devices: what stops these at exit is registered later, and so called earlier.
+  join_processes(options != nullptr ? *options : Options());
   // Never destroyed: arrays in static variables outlive every other end.
   running = new Runtime(options != nullptr ? *options : Options());
   kept = running;

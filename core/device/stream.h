@@ -13,11 +13,23 @@ class Stream;
 
 enum class StreamRole : std::uint8_t { compute, comm };
 
+// How a task ends that goes on after its run returned (Task::later).
+class TaskEnd {
+ public:
+  // Once, from any thread; the task fails where `error` is not null. The args may be gone after it.
+  virtual void end(std::exception_ptr error) noexcept = 0;
+
+ protected:
+  ~TaskEnd() = default;
+};
+
 struct TaskContext {
-  int part;        // 0 … parts - 1
-  int parts;       // as in the task
-  Stream& stream;  // where it was enqueued
-  void* native;    // a backend's own handle (a cudaStream_t); null on the CPU
+  int part;                  // 0 … parts - 1
+  int parts;                 // as in the task
+  Stream& stream;            // where it was enqueued
+  void* native;              // a backend's own handle (a cudaStream_t); null on the CPU
+  TaskEnd* end = nullptr;    // of a task with `later`: null where its run has to see it through
+  std::uint64_t ticket = 0;  // of a graph's task: what this launch was given (Graph::launch)
 };
 
 // Runs one part. May throw: the executor catches, and the task's event fails. It must not enqueue,
@@ -38,6 +50,9 @@ struct Task {
   // It calls code of the user's, which may never return: a thread that waits leaves it to the
   // workers, where there are any, so that its wait can end.
   bool foreign = false;
+  // `run` only starts the work, and context.end ends the task; where that is null, or where run
+  // throws, it ends as others do. Of one part.
+  bool later = false;
 
   // Two tasks as one. A task with `join` `takes` the memory that an earlier one, of one part,
   // `makes` and nobody else reads. Where that is all it still waits for, an executor may call join

@@ -3,7 +3,6 @@
 #include <cstdio>
 
 namespace shmap {
-namespace {
 
 bool under_debugger() noexcept {
   std::FILE* status = std::fopen("/proc/self/status", "re");
@@ -17,8 +16,6 @@ bool under_debugger() noexcept {
   std::fclose(status);
   return traced;
 }
-
-}  // namespace
 
 double WaitClock::seconds() const noexcept {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();

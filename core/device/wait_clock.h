@@ -5,6 +5,9 @@
 
 namespace shmap {
 
+// Under a debugger time stands still for deadlines.
+bool under_debugger() noexcept;
+
 // Of one wait. The limits are seconds; 0: never.
 class WaitClock {
  public:

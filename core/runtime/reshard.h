@@ -15,6 +15,12 @@ namespace shmap {
 Array reshard(const Array& x, const Sharding* target, const std::string& what,
               SourceLine source = {});
 
+// Of an array whose blocks are in several processes, and whose new blocks are not all made from
+// blocks that are here: done by collectives, with what it is given by whoever knows these.
+using ReshardAcross = Array (*)(const Array& x, const Sharding* target, const std::string& what,
+                                SourceLine source);
+void set_reshard_across(ReshardAcross reshard);
+
 // A literal as a stored array on a mesh (one block a memory space).
 Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh);
 // The same blocks under another label: a concrete array's table as seen inside a body, or back.

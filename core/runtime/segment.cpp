@@ -12,6 +12,7 @@
 #include "core/device/backend.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
+#include "core/runtime/captured_numbers.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
@@ -428,6 +429,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     std::vector<Array> values(slots);
     MemoryRehearsal rehearsal;
     CaptureScope capture(backend);
+    captured_numbers() = 0;
     program(values, nullptr);
     for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     tape = rehearsal.finish();
@@ -445,7 +447,9 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     std::vector<Array> values(slots);
     PlacedMemory memory(made->layout, made->slabs, made->outputs->buffers);
     CaptureScope capture(backend);
+    captured_numbers() = 0;
     program(values, &made->steps);
+    made->numbers = captured_numbers();
     for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     memory.finish();
     // Where each result lies: in a buffer of the output set, or where an input does.
@@ -505,7 +509,10 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
     // Who wrote and read the output set before was another run: its errors are not this one's.
     if (!detail::nothing_pending({}, outputs)) detail::collect_waits({}, outputs, after);
-    const Event event = executable.graph->launch(waits, after);
+    const std::uint64_t first =
+        executable.numbers == 0 ? 0
+                                : take_numbers(mesh_, divergent_axes(mesh_), executable.numbers);
+    const Event event = executable.graph->launch(waits, after, first);
     writes.insert(writes.end(), outputs.begin(), outputs.end());
     // Launches over one slab are ordered by their streams; its memory is given back after the last.
     for (const BufferRef& b : executable.slabs) writes.push_back(b.get());

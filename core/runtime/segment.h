@@ -82,6 +82,7 @@ class Segment {
     std::vector<std::vector<Place>> results;  // by result, by position
     std::vector<bool> donated;
     CounterDelta counted;
+    std::uint64_t numbers = 0;  // that a launch takes of the mesh's, for collectives
     MemoryLayout layout;
     std::vector<Captured> steps;
     std::uint64_t last_used = 0;

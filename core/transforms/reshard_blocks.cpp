@@ -30,7 +30,18 @@ std::vector<int> tail(const std::vector<int>& list, std::size_t n) {
   return {list.begin() + static_cast<std::ptrdiff_t>(n), list.end()};
 }
 
+// On one mesh by the collectives that take it there; to another by way of the whole, which every
+// process of the old one then has.
+Array reshard_across(const Array& x, const Sharding* target, const std::string& what,
+                     SourceLine source) {
+  const detail::MeshImpl* mesh = stored_of(x)->mesh;
+  if (mesh == target->mesh()) return reshard_array(x, target, what, source);
+  return reshard(reshard_array(x, mesh->replicated(), what, source), target, what, source);
+}
+
 }  // namespace
+
+void register_reshard_across() { set_reshard_across(reshard_across); }
 
 void set_lowering_collectives(const LoweringCollectives& c) { collectives = c; }
 const LoweringCollectives& lowering_collectives() { return collectives; }

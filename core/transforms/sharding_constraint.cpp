@@ -158,7 +158,17 @@ Array process_allgather(const Array& x) {
   if (node.kind != NodeKind::stored || node.trace != 0)
     throw_escaped(node, "process_allgather", {});
   const auto& stored = static_cast<const StoredNode&>(node);
-  return reshard(x, stored.mesh->replicated(), "process_allgather");
+  Array whole = reshard(x, stored.mesh->replicated(), "process_allgather");
+  const StoredNode& all = *stored_of(whole);
+  if (all.mesh->fully_addressable() || all.count == 0) return whole;
+  // Of the copies that the processes have, this one's first, as an array of its own.
+  const detail::MeshImpl* one = detail::MeshImpl::single(all.mesh->local(0).device);
+  StoredNode* copy = StoredNode::make(all.type, one, 1);
+  Array here = Array::of(copy);
+  copy->sharding = one->replicated();
+  copy->origin = all.origin;
+  copy->blocks()[0] = all.blocks()[0];
+  return here;
 }
 
 }  // namespace shmap

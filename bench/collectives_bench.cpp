@@ -1,0 +1,188 @@
+// collectives_bench: the time of each collective over all devices of all processes, in the columns
+// and with the options of nccl-tests. Its values are integers and checked: any wrong one makes the
+// exit code 1. Under mpirun process 0 prints.
+//
+//   mpirun -n 4 collectives_bench -b 1K -e 16M -f 4 -n 20 -w 5 -g 2 -c 1 -J out.json [-o
+//   all_reduce]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "shmap/shmap.h"
+
+using namespace shmap;
+
+namespace {
+
+struct BenchOptions {
+  std::int64_t begin = 8, end = 32 << 20, factor = 2;
+  int iterations = 20, warmup = 5, devices = 0;
+  bool check = true;
+  std::string json, only;
+};
+
+std::int64_t bytes_of(const char* text) {
+  char* unit = nullptr;
+  const std::int64_t n = std::strtoll(text, &unit, 10);
+  const char letter = unit != nullptr ? *unit : '\0';
+  const int shift = letter == 'K' || letter == 'k'   ? 10
+                    : letter == 'M' || letter == 'm' ? 20
+                    : letter == 'G' || letter == 'g' ? 30
+                                                     : 0;
+  return n << shift;
+}
+
+BenchOptions read(int argc, char** argv) {
+  BenchOptions o;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const char* value = argv[i + 1];
+    if (name == "-b")
+      o.begin = bytes_of(value);
+    else if (name == "-e")
+      o.end = bytes_of(value);
+    else if (name == "-f")
+      o.factor = std::max(2, std::atoi(value));
+    else if (name == "-n")
+      o.iterations = std::max(1, std::atoi(value));
+    else if (name == "-w")
+      o.warmup = std::atoi(value);
+    else if (name == "-g")
+      o.devices = std::atoi(value);
+    else if (name == "-c")
+      o.check = std::atoi(value) != 0;
+    else if (name == "-J")
+      o.json = value;
+    else if (name == "-o")
+      o.only = value;
+    else {
+      std::fprintf(stderr, "unknown option %s\n", name.c_str());
+      std::exit(2);
+    }
+  }
+  return o;
+}
+
+std::int32_t value(std::int64_t device, std::int64_t i) {
+  return static_cast<std::int32_t>((device * 7 + i) % 13);
+}
+
+// As nccl-tests counts: `size` bytes are a device's share of what is sent or, of gathers, the whole
+// of what it gets.
+struct Case {
+  const char* name;
+  const char* redop;
+  double bus;          // busbw = algbw * bus
+  std::int64_t count;  // int32 of a device's operand, for `size` bytes
+  std::function<Array(Array)> body;
+  std::function<std::int32_t(std::int64_t device, std::int64_t i)> wanted;
+};
+
+std::vector<Case> cases(std::int64_t n, std::int64_t size) {
+  const std::int64_t total = std::max<std::int64_t>(1, size / 4);
+  const std::int64_t each = std::max<std::int64_t>(1, total / n);
+  const double some = static_cast<double>(n - 1) / static_cast<double>(n);
+  const auto sum = [n](std::int64_t i) {
+    std::int32_t s = 0;
+    for (std::int64_t d = 0; d < n; ++d) s += value(d, i);
+    return s;
+  };
+  std::vector<std::pair<int, int>> ring;
+  for (int d = 0; d < n; ++d) ring.push_back({d, static_cast<int>((d + 1) % n)});
+  return {
+      {"all_reduce", "sum", 2 * some, total, [](Array x) { return pbroadcast(psum(x, "i"), "i"); },
+       [=](std::int64_t, std::int64_t i) { return sum(i); }},
+      {"all_gather", "none", some, each,
+       [](Array x) { return all_gather(x, "i", {.axis = 0, .tiled = true}); },
+       [=](std::int64_t, std::int64_t i) { return value(i / each, i % each); }},
+      {"reduce_scatter", "sum", some, each * n,
+       [](Array x) { return psum_scatter(x, "i", {.scatter_dimension = 0, .tiled = true}); },
+       [=](std::int64_t d, std::int64_t i) { return sum(d * each + i); }},
+      {"alltoall", "none", some, each * n,
+       [](Array x) { return all_to_all(x, "i", 0, 0, {.tiled = true}); },
+       [=](std::int64_t d, std::int64_t i) { return value(i / each, d * each + i % each); }},
+      {"sendrecv", "none", 1, total, [ring](Array x) { return ppermute(x, "i", ring); },
+       [=](std::int64_t d, std::int64_t i) { return value((d + n - 1) % n, i); }},
+      {"broadcast", "none", 1, total,
+       [](Array x) { return pbroadcast(broadcast_from(x, "i", 0), "i"); },
+       [=](std::int64_t, std::int64_t i) { return value(0, i); }},
+  };
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const BenchOptions o = read(argc, argv);
+  init(argc, argv, {.devices = o.devices > 0 ? "cpu:" + std::to_string(o.devices) : std::string()});
+  const auto n = static_cast<std::int64_t>(devices().size());
+  const Mesh mesh = make_mesh({n}, "i");
+  const bool prints = process_index() == 0;
+  std::int64_t wrong_in_all = 0;
+  std::string rows;
+  if (prints) {
+    std::printf("# %d processes, %lld devices; int32; time: of a call of a captured program\n",
+                process_count(), static_cast<long long>(n));
+  }
+  for (const Case& kind : cases(n, 4)) {
+    if (!o.only.empty() && o.only != kind.name) continue;
+    if (prints) {
+      std::printf("# %s\n#%13s %12s %8s %6s %10s %8s %8s %7s\n", kind.name, "size(B)", "count",
+                  "type", "redop", "time(us)", "algbw", "busbw", "#wrong");
+    }
+    for (std::int64_t size = o.begin; size <= o.end; size *= o.factor) {
+      const std::vector<Case> all = cases(n, size);
+      const Case& c = *std::find_if(
+          all.begin(), all.end(), [&](const Case& x) { return std::string(x.name) == kind.name; });
+      std::vector<std::int32_t> host;
+      for (std::int64_t d = 0; d < n; ++d)
+        for (std::int64_t i = 0; i < c.count; ++i) host.push_back(value(d, i));
+      const Array x =
+          device_put(array<std::int32_t>(host, {n * c.count}), NamedSharding(mesh, P("i")));
+      const auto f = jit(shard_map(c.body, mesh, {P("i")}, P("i")));
+      for (int i = 0; i < std::max(3, o.warmup); ++i) f(x).block_until_ready();
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
+      const double us =
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+              .count() /
+          o.iterations;
+      std::int32_t wrong = 0;
+      if (o.check) {
+        for (const Shard& shard : f(x).addressable_shards()) {
+          const auto got = shard.data.to_vector<std::int32_t>();
+          for (std::size_t i = 0; i < got.size(); ++i)
+            wrong += got[i] != c.wanted(shard.device.id(), static_cast<std::int64_t>(i));
+        }
+        // Of all processes, so that each of them ends with the exit code of the job.
+        const Array mine = device_put(full({n}, wrong), NamedSharding(mesh, P("i")));
+        wrong = shard_map([](Array w) { return pmax(w, "i"); }, mesh, {P("i")}, P())(mine)
+                    .to_vector<std::int32_t>()[0];
+        wrong_in_all += wrong;
+      }
+      const double algbw = static_cast<double>(size) / us / 1e3;
+      if (prints) {
+        std::printf(" %13lld %12lld %8s %6s %10.2f %8.3f %8.3f %7d\n", static_cast<long long>(size),
+                    static_cast<long long>(size / 4), "int32", c.redop, us, algbw, algbw * c.bus,
+                    wrong);
+        std::fflush(stdout);
+        rows += std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
+                "\", \"size\": " + std::to_string(size) + ", \"time_us\": " + std::to_string(us) +
+                ", \"algbw\": " + std::to_string(algbw) +
+                ", \"busbw\": " + std::to_string(algbw * c.bus) +
+                ", \"wrong\": " + std::to_string(wrong) + "}";
+      }
+    }
+  }
+  if (prints && !o.json.empty()) {
+    std::ofstream(o.json) << "{\"processes\": " << process_count() << ", \"devices\": " << n
+                          << ", \"rows\": [\n"
+                          << rows << "\n]}\n";
+  }
+  if (prints) std::printf("# wrong values: %lld\n", static_cast<long long>(wrong_in_all));
+  return wrong_in_all == 0 ? 0 : 1;
+}

@@ -1,0 +1,201 @@
+#include "collectives/cross_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <set>
+
+#include "core/base/hash_text.h"
+#include "shmap/axes.h"
+
+namespace shmap {
+
+namespace {
+
+using Key = std::vector<std::int64_t>;
+
+// The positions of a class: of each rank, the processes that have it and one position.
+struct Holders {
+  std::vector<std::set<int>> processes;
+  std::vector<std::int64_t> position;
+  // Of each process, its first position, and of the clique of that the processes by rank.
+  std::map<int, std::vector<int>> clique;
+};
+
+class Builder {
+ public:
+  Builder(const detail::MeshImpl& mesh, const CliqueTable& table,
+          const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest)
+      : mesh_(mesh), table_(table), places_(places), rest_(rest) {
+    for (std::int64_t g = 0; g < mesh.size(); ++g) {
+      Holders& h = holders_[key_of(g)];
+      h.processes.resize(table.ranks);
+      h.position.resize(table.ranks);
+      const std::uint32_t rank = rank_of(g).second;
+      h.processes[rank].insert(process_of(g));
+      h.position[rank] = g;
+      std::vector<int>& clique = cliques_[clique_key_of(g)];
+      clique.resize(table.ranks);
+      clique[rank] = process_of(g);
+    }
+    for (std::int64_t g = 0; g < mesh.size(); ++g)
+      holders_[key_of(g)].clique.try_emplace(process_of(g), cliques_.at(clique_key_of(g)));
+  }
+
+  bool crosses() const {
+    for (const auto& [key, h] : holders_) {
+      const std::set<int> all = participants(h);
+      for (const std::set<int>& some : h.processes)
+        if (some != all) return true;
+    }
+    return false;
+  }
+
+  CrossTable build() {
+    CrossTable cross;
+    std::map<Key, std::size_t> number;
+    for (std::uint32_t p = 0; p < mesh_.local_count(); ++p)
+      number.emplace(key_of(mesh_.global_position(p)), 0);
+    for (auto& [key, index] : number) {
+      index = cross.classes.size();
+      cross.classes.push_back(make_class(holders_.at(key)));
+    }
+    for (std::uint32_t p = mesh_.local_count(); p-- > 0;) {
+      const std::int64_t g = mesh_.global_position(p);
+      cross.classes[number.at(key_of(g))].local[rank_of(g).second] = p;
+    }
+    for (std::uint32_t s = 0; s < table_.sites.size(); ++s) {
+      const std::int64_t g = mesh_.global_position(table_.sites[s].position);
+      cross.classes[number.at(key_of(g))].sites.push_back(s);
+    }
+    std::vector<std::string> names;
+    HashText hash;
+    for (int a : table_.axes) {
+      names.push_back(mesh_.env()->names[static_cast<std::size_t>(a)]);
+      hash.add(names.back());
+    }
+    for (const auto& [group, rank] : places_) hash.add(group).add(rank);
+    cross.axes = to_string(Axes(names));
+    cross.key = hash.value();
+    return cross;
+  }
+
+ private:
+  int process_of(std::int64_t g) const {
+    return mesh_.devices().values()[static_cast<std::size_t>(g)].process_index();
+  }
+  const std::pair<std::uint32_t, std::uint32_t>& rank_of(std::int64_t g) const {
+    std::int64_t rank = 0;
+    for (int a : table_.axes)
+      rank = rank * mesh_.env()->sizes[static_cast<std::size_t>(a)] + mesh_.coordinate_at(g, a);
+    return places_[static_cast<std::size_t>(rank)];
+  }
+  Key key_of(std::int64_t g) const {
+    Key key{rank_of(g).first};
+    for (int a = 0; a < static_cast<int>(mesh_.env()->sizes.size()); ++a)
+      if (rest_ >> a & 1u) key.push_back(mesh_.coordinate_at(g, a));
+    return key;
+  }
+  Key clique_key_of(std::int64_t g) const {
+    Key key{rank_of(g).first};
+    for (int a = 0; a < static_cast<int>(mesh_.env()->sizes.size()); ++a)
+      if (std::find(table_.axes.begin(), table_.axes.end(), a) == table_.axes.end())
+        key.push_back(mesh_.coordinate_at(g, a));
+    return key;
+  }
+  static std::set<int> participants(const Holders& h) {
+    std::set<int> all;
+    for (const std::set<int>& some : h.processes) all.insert(some.begin(), some.end());
+    return all;
+  }
+
+  CrossTable::Class make_class(const Holders& h) const {
+    CrossTable::Class c;
+    const std::uint32_t n = table_.ranks;
+    const int self = process_of(mesh_.global_position(0));
+    // Its own clique's, where those are the same to each of them.
+    std::set<int> all = participants(h);
+    const auto team_of = [&](int process) {
+      const std::vector<int>& clique = h.clique.at(process);
+      return std::set<int>(clique.begin(), clique.end());
+    };
+    c.even = std::all_of(all.begin(), all.end(), [&](int process) {
+      const std::set<int> team = team_of(process);
+      return std::all_of(team.begin(), team.end(), [&](int q) { return team_of(q) == team; });
+    });
+    if (c.even) all = team_of(self);
+    c.processes.assign(all.begin(), all.end());
+    c.own = static_cast<std::size_t>(std::find(c.processes.begin(), c.processes.end(), self) -
+                                     c.processes.begin());
+    c.local.assign(n, Cliques::kElsewhere);
+    for (std::uint32_t r = 0; r < n; ++r) c.folded.push_back(r);
+    std::vector<int> in_mesh_order = table_.axes;
+    std::sort(in_mesh_order.begin(), in_mesh_order.end());
+    std::stable_sort(c.folded.begin(), c.folded.end(), [&](std::uint32_t a, std::uint32_t b) {
+      for (int axis : in_mesh_order) {
+        const std::int64_t x = mesh_.coordinate_at(h.position[a], axis),
+                           y = mesh_.coordinate_at(h.position[b], axis);
+        if (x != y) return x < y;
+      }
+      return false;
+    });
+    c.held = held_by(h, self);
+    c.run = run_of(h, c);
+    for (int process : c.processes) {
+      if (process == self) continue;
+      c.peers.push_back({process, held_by(h, process), {}, {}});
+      for (std::uint32_t i = 0; i < n; i += c.run) {
+        const std::set<int>& holders = h.processes[c.folded[i]];
+        // Who lacks a rank has it from a member of a clique of its own: cliques that hold the same
+        // values may be elsewhere in the program, where devices take different ways.
+        const std::uint32_t rank = c.folded[i];
+        if (holders.count(process) == 0 && h.clique.at(process)[rank] == self)
+          add_run(c, i, c.peers.back().gives);
+        if (holders.count(self) == 0 && h.clique.at(self)[rank] == process)
+          add_run(c, i, c.peers.back().takes);
+      }
+    }
+    return c;
+  }
+
+  static std::vector<std::uint32_t> held_by(const Holders& h, int process) {
+    std::vector<std::uint32_t> held;
+    for (std::uint32_t r = 0; r < h.processes.size(); ++r)
+      if (h.processes[r].count(process)) held.push_back(r);
+    return held;
+  }
+
+  static void add_run(const CrossTable::Class& c, std::uint32_t first,
+                      std::vector<std::uint32_t>& to) {
+    to.insert(to.end(), c.folded.begin() + first, c.folded.begin() + first + c.run);
+  }
+
+  static std::uint32_t run_of(const Holders& h, const CrossTable::Class& c) {
+    const std::size_t n = c.folded.size(), run = c.held.size();
+    if (!std::has_single_bit(n) || !std::has_single_bit(run)) return 1;
+    for (std::size_t i = 0; i < n; ++i)
+      if (h.processes[c.folded[i]] != h.processes[c.folded[i / run * run]]) return 1;
+    for (int process : c.processes)
+      if (held_by(h, process).size() != run) return 1;
+    return static_cast<std::uint32_t>(run);
+  }
+
+  const detail::MeshImpl& mesh_;
+  const CliqueTable& table_;
+  const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places_;
+  const std::uint32_t rest_;
+  std::map<Key, Holders> holders_;
+  std::map<Key, std::vector<int>> cliques_;  // the processes by rank
+};
+
+}  // namespace
+
+std::shared_ptr<const CrossTable> make_cross_table(
+    const detail::MeshImpl& mesh, const CliqueTable& table,
+    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest) {
+  Builder builder(mesh, table, places, rest);
+  if (!builder.crosses()) return nullptr;
+  return std::make_shared<const CrossTable>(builder.build());
+}
+
+}  // namespace shmap

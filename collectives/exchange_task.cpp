@@ -1,0 +1,157 @@
+#include "collectives/exchange_task.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "collectives/collective_site.h"
+#include "collectives/cross_table.h"
+#include "core/base/counters.h"
+#include "core/base/hash_text.h"
+#include "core/ir/trace.h"
+#include "core/processes/processes.h"
+#include "core/runtime/captured_numbers.h"
+#include "core/runtime/launch.h"
+
+namespace shmap {
+
+namespace {
+
+// It is never run at once, where the caller would wait for other processes with a lock held.
+constexpr std::int64_t kCostNs = 1'000'000'000'000;
+
+class ExchangeTask final : public ExchangeEnd {
+ public:
+  ExchangeTask(ProcessExchange exchange, bool captured, const CollectiveSite& site)
+      : exchange_(std::move(exchange)),
+        offset_(exchange_.number),
+        captured_(captured),
+        site_(site) {}
+  virtual ~ExchangeTask() = default;
+
+  void run(const TaskContext& context) {
+    try {
+      reach_collective(site_, 0);
+      if (captured_) exchange_.number = context.ticket + offset_;
+      Exchanges& exchanges = Processes::joined()->exchanges();
+      if (context.end == nullptr) return exchanges.run(exchange_);
+      end_ = context.end;
+      exchanges.start(exchange_, *this);  // after which this may be gone
+    } catch (...) {
+      rethrow_from(site_);
+    }
+  }
+
+  std::string text() const { return describe(site_.op) + at_line(site_.op.source); }
+
+ private:
+  void exchanged(std::exception_ptr error) noexcept override {
+    if (error != nullptr) {
+      try {
+        try {
+          std::rethrow_exception(error);
+        } catch (...) {
+          rethrow_from(site_);
+        }
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }
+    end_->end(std::move(error));
+  }
+
+  ProcessExchange exchange_;
+  const std::uint64_t offset_;
+  const bool captured_;
+  const CollectiveSite site_;
+  TaskEnd* end_ = nullptr;
+};
+
+// By peer, without disturbing the order of one peer's.
+void sort_by_peer(std::vector<Parcel>& parcels) {
+  std::stable_sort(parcels.begin(), parcels.end(),
+                   [](const Parcel& a, const Parcel& b) { return a.peer < b.peer; });
+}
+
+std::byte* at(const Block& block, std::int64_t offset) {
+  return static_cast<std::byte*>(block.data()) + offset;
+}
+
+void add_once(std::vector<Buffer*>& list, std::vector<BufferRef>& held, const Block& block) {
+  if (std::find(list.begin(), list.end(), block.buffer.get()) != list.end()) return;
+  list.push_back(block.buffer.get());
+  held.push_back(block.buffer);
+}
+
+}  // namespace
+
+CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
+                     const char* dtype, std::span<const int> extra)
+    : blocks_(blocks), captured_(capturing()) {
+  const std::uint32_t divergent = divergent_axes(blocks.mesh);
+  space_ = number_space(blocks.mesh, divergent);
+  number_ = captured_ ? captured_numbers()++ : take_numbers(blocks.mesh, divergent, 1);
+  HashText check;
+  check.add(blocks.primitive.name)
+      .add(static_cast<std::uint64_t>(kind))
+      .add(dtype_and_op)
+      .add(static_cast<std::uint64_t>(blocks.in_bytes))
+      .add(static_cast<std::uint64_t>(blocks.out_bytes))
+      .add(blocks.cliques.cross->key);
+  for (const int e : extra) check.add(static_cast<std::uint64_t>(e));
+  check_ = check.value();
+  label_.set(blocks.primitive.name, blocks.cliques.cross->axes, dtype, blocks.source.file,
+             static_cast<std::uint32_t>(blocks.source.line), blocks.in_bytes);
+}
+
+void CrossCall::Round::send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes) {
+  sends.push_back({peer, at(block, offset), bytes});
+  add_once(reads, held, block);
+}
+
+void CrossCall::Round::receive(int peer, const Block& block, std::int64_t offset,
+                               std::int64_t bytes) {
+  receives.push_back({peer, at(block, offset), bytes});
+  add_once(writes, held, block);
+}
+
+void CrossCall::enqueue(Round round) {
+  const std::uint32_t index = rounds_++;
+  if (round.sends.empty() && round.receives.empty()) return;
+  std::int64_t bytes = 0;
+  for (const Parcel& p : round.sends) bytes += p.bytes;
+  for (const Parcel& p : round.receives) bytes += p.bytes;
+  sort_by_peer(round.sends);
+  sort_by_peer(round.receives);
+  ProcessExchange exchange;
+  exchange.space = space_;
+  exchange.number = number_;
+  exchange.round = index;
+  exchange.check = check_;
+  exchange.label = label_;
+  exchange.sends = std::move(round.sends);
+  exchange.receives = std::move(round.receives);
+
+  Waits waits;
+  if (!detail::nothing_pending(round.reads, round.writes))
+    detail::collect_waits(round.reads, round.writes, waits);
+  // Neighbours in the program need not wait for each other: they go to different streams.
+  const LocalDevice& device =
+      blocks_.mesh.local(static_cast<std::uint32_t>(number_ % blocks_.mesh.local_count()));
+  const CollectiveSite site{{&blocks_.primitive, &blocks_.mesh, 0, blocks_.number, blocks_.source},
+                            &blocks_.cliques};
+  Task task;
+  task.name = blocks_.primitive.name;
+  task.bytes = bytes;
+  task.cost_ns = kCostNs;
+  task.later = true;
+  task.run = [](void* args, const TaskContext& context) {
+    static_cast<ExchangeTask*>(args)->run(context);
+  };
+  task.drop = [](void* args) noexcept { delete static_cast<ExchangeTask*>(args); };
+  task.describe = [](const void* args) { return static_cast<const ExchangeTask*>(args)->text(); };
+  task.args = new ExchangeTask(std::move(exchange), captured_, site);
+  const Event event = device.comm->enqueue(task, waits);
+  if (event.record() != nullptr) detail::note_launch(event, round.reads, round.writes);
+}
+
+}  // namespace shmap

@@ -1,0 +1,34 @@
+// The inside of Exchanges, for its files alone.
+#pragma once
+#include "core/processes/exchange.h"
+
+namespace shmap {
+
+inline constexpr int kMessageTag = 1;  // of headers; what is large comes under a tag of its own
+inline constexpr int kFirstTag = 2;
+inline constexpr int kTags = 1 << 20;
+inline constexpr std::int64_t kInline = 8 << 10;  // parcels up to this travel with their header
+inline constexpr std::size_t kTextBytes = 4000;
+inline constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;
+
+struct Exchanges::Active {
+  const ProcessExchange* exchange = nullptr;
+  ExchangeEnd* end = nullptr;
+  Place place{};
+  struct Source {
+    int peer;
+    bool heard;
+    std::size_t first, last;  // its parcels in exchange.receives
+    std::int64_t bytes;
+    std::string answer;  // of one that is late
+  };
+  std::vector<Source> sources;
+  std::size_t awaited = 0;  // sources that are not heard
+  std::vector<MessagePassing::Request> sends, receives;
+  std::vector<std::unique_ptr<std::byte[]>> messages;  // on their way
+  Clock::time_point begun = Clock::now();
+  Clock::time_point asked{};
+  bool warned = false;
+};
+
+}  // namespace shmap

@@ -1,0 +1,239 @@
+// What goes wrong between processes: who is late, who is dead, how all of them learn of it, and how
+// a process leaves.
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/base/warning.h"
+#include "core/device/wait_clock.h"
+#include "core/processes/active_exchange.h"
+#include "core/processes/exchange.h"
+#include "shmap/error.h"
+
+namespace shmap {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr auto kAnswerTime = milliseconds(500);
+
+}  // namespace
+
+void Exchanges::send_text(int to, Kind kind, const Header& about, const std::string& text) {
+  Header header = about;
+  header.kind = kind;
+  header.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kTextBytes));
+  const std::size_t size = sizeof header + header.text_bytes;
+  Outgoing out;
+  out.data = std::make_unique_for_overwrite<std::byte[]>(size);
+  std::memcpy(out.data.get(), &header, sizeof header);
+  std::memcpy(out.data.get() + sizeof header, text.data(), header.text_bytes);
+  out.request = messages_.send(out.data.get(), static_cast<std::int64_t>(size), to, kMessageTag);
+  outgoing_.push_back(std::move(out));
+}
+
+bool Exchanges::flush(Clock::duration at_most) {
+  const Clock::time_point until = Clock::now() + at_most;
+  for (;;) {
+    std::erase_if(outgoing_, [&](Outgoing& out) {
+      return out.request == nullptr || messages_.test(out.request, nullptr);
+    });
+    if (outgoing_.empty()) return true;
+    if (Clock::now() > until) return false;
+    sched_yield();
+  }
+}
+
+void Exchanges::fail(const std::string& text, bool tell) {
+  if (!fault_.empty()) return;
+  fault_ = text;
+  // Said at once: whoever started the job may end this process before its error gets anywhere.
+  warn(text + (tell ? "" : " (as another process found)"));
+  if (!tell) return;
+  for (int p = 0; p < peers_.size(); ++p) {
+    if (p == peers_.self()) continue;
+    try {
+      send_text(p, Kind::fault, Header(), text);
+    } catch (const CollectiveError&) {
+      continue;  // the dead one, perhaps
+    }
+  }
+}
+
+std::exception_ptr Exchanges::error_for(const ExchangeLabel& label, std::uint64_t number) const {
+  return std::make_exception_ptr(CollectiveError(
+      (fault_.empty() ? std::string("the job has ended: MPI was finalized") : fault_) +
+      "\n  in the collective number " + std::to_string(number) + " of the mesh, " + label.text()));
+}
+
+// Once nothing reads or writes their memory any more.
+void Exchanges::end_all(std::vector<Ended>& ended) {
+  flush(milliseconds(100));
+  for (const auto& active : active_) {
+    for (MessagePassing::Request& request : active->receives)
+      if (request != nullptr) messages_.cancel(request);
+    ended.push_back({active->end, error_for(active->exchange->label, active->place.number)});
+    // Messages of its own that may be on their way stay where they are.
+    for (auto& message : active->messages) abandoned_.push_back(std::move(message));
+  }
+  active_.clear();
+  by_place_.clear();
+  active_count_.store(0, std::memory_order_relaxed);
+}
+
+// ------------------------------------------------------------------------------------- deadlines
+
+void Exchanges::answer(int to, const Header& question) {
+  const auto known = history_.find(question.space);
+  std::string text = "has run no collective of this mesh yet";
+  if (known != history_.end() && known->second.label.op[0] != 0) {
+    const History& history = known->second;
+    text = fmt::format(
+        "has not come so far: its last collective of this mesh was number {}, {}, "
+        "{:.1f} s ago",
+        history.latest, history.label.text(),
+        std::chrono::duration<double>(Clock::now() - history.when).count());
+  }
+  send_text(to, Kind::answer, question, text);
+}
+
+void Exchanges::ask_late(Active& active) {
+  active.asked = Clock::now();
+  Header question;
+  question.space = active.place.space;
+  question.number = active.place.number;
+  question.round = active.place.round;
+  for (Active::Source& source : active.sources) {
+    source.answer.clear();
+    if (!source.heard) send_text(source.peer, Kind::ask, question, "");
+  }
+}
+
+std::string Exchanges::table(const Active& active) const {
+  std::string text;
+  for (const Active::Source& source : active.sources) {
+    text += "\n  " + peers_.text(source.peer) + " ";
+    if (source.heard) {
+      text += "is here";
+    } else if (!source.answer.empty()) {
+      text += source.answer;
+    } else {
+      text += "has not come, and does not answer" + peers_.state_text(source.peer);
+    }
+  }
+  if (active.sources.empty() || active.awaited == 0) text += "\n  what is sent is not taken";
+  return text;
+}
+
+void Exchanges::look_at_clocks() {
+  const Clock::time_point now = Clock::now();
+  for (const auto& a : active_) {
+    Active& active = *a;
+    const double sec = std::chrono::duration<double>(now - active.begun).count();
+    const bool late = warn_sec_ > 0 && sec > warn_sec_ && !active.warned;
+    const bool over = timeout_sec_ > 0 && sec > timeout_sec_;
+    // Those that are late are asked where they are, and get a moment to answer.
+    const double answer_sec = std::chrono::duration<double>(kAnswerTime).count();
+    const bool ask_again = timeout_sec_ > 0 && sec > timeout_sec_ - answer_sec &&
+                           std::chrono::duration<double>(active.asked - active.begun).count() <
+                               timeout_sec_ - answer_sec;
+    if ((late && active.asked == Clock::time_point{}) || ask_again) {
+      ask_late(active);
+      continue;
+    }
+    if (!late && !over) continue;
+    const bool answered = std::ranges::all_of(
+        active.sources, [](const auto& s) { return s.heard || !s.answer.empty(); });
+    if (!answered && now - active.asked < kAnswerTime) continue;
+    const std::string what = fmt::format(
+        "process {} waits for others in collective number {} of the mesh, {}, since "
+        "{:.1f} s:{}",
+        peers_.self(), active.place.number, active.exchange->label.text(), sec, table(active));
+    if (over && !under_debugger()) {
+      return fail(what + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC).", true);
+    }
+    if (late) {
+      active.warned = true;
+      warn(what + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
+    }
+  }
+}
+
+void Exchanges::look_at_peers() {
+  for (int dead; (dead = peers_.next_dead()) >= 0;) {
+    take_messages();  // it may have said before that it leaves
+    if (left_[static_cast<std::size_t>(dead)]) continue;
+    std::string text = peers_.text(dead) + " has died";
+    for (const auto& active : active_) {
+      const bool waits = std::ranges::any_of(
+          active->sources, [&](const auto& s) { return s.peer == dead && !s.heard; });
+      if (!waits) continue;
+      text += ": process " + std::to_string(peers_.self()) + " waits for it in collective number " +
+              std::to_string(active->place.number) + " of the mesh, " +
+              active->exchange->label.text();
+      break;
+    }
+    fail(text, true);
+  }
+}
+
+// ------------------------------------------------------------------------------------- leaving
+
+bool Exchanges::leave() noexcept {
+  try {
+    const Clock::time_point begun = Clock::now();
+    bool warned = false;
+    for (;;) {
+      std::vector<Ended> ended;
+      bool all = true;
+      {
+        std::lock_guard lock(mutex_);
+        if (stopped_ || !fault_.empty()) {
+          if (!fault_.empty()) flush(milliseconds(100));
+          return false;
+        }
+        progress(ended);
+        if (active_.empty() && !std::exchange(leaving_, true)) {
+          for (int p = 0; p < peers_.size(); ++p)
+            if (p != peers_.self()) send_text(p, Kind::leave, Header(), "");
+        }
+        for (int p = 0; p < peers_.size(); ++p)
+          all = all && (p == peers_.self() || left_[static_cast<std::size_t>(p)]);
+        all = all && outgoing_.empty() && leaving_;
+      }
+      tell(ended);
+      if (all) return true;
+      const double sec = std::chrono::duration<double>(Clock::now() - begun).count();
+      if (timeout_sec_ > 0 && sec > timeout_sec_) return false;
+      if (warn_sec_ > 0 && sec > warn_sec_ && !std::exchange(warned, true)) {
+        warn(
+            fmt::format("process {} is about to end, and waits for the others since {:.1f} s "
+                        "(SHMAP_COLLECTIVE_WARN_SEC)",
+                        peers_.self(), sec));
+      }
+      usleep(200);
+    }
+  } catch (...) {
+    return false;
+  }
+}
+
+void Exchanges::give_up(const std::string& why) noexcept {
+  try {
+    std::lock_guard lock(mutex_);
+    if (stopped_ || !fault_.empty()) return;
+    const std::string text = peers_.text(peers_.self()) + " " + why;
+    fault_ = text;
+    for (int p = 0; p < peers_.size(); ++p)
+      if (p != peers_.self()) send_text(p, Kind::fault, Header(), text);
+    flush(milliseconds(100));
+  } catch (...) {
+    return;  // the others see it when this process is gone
+  }
+}
+
+}  // namespace shmap

@@ -1,0 +1,74 @@
+#include "core/processes/job.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+namespace shmap {
+namespace {
+
+// What a launcher tells each process that it starts.
+struct Launcher {
+  const char* name;
+  const char* size;  // the variable that says how many processes it started
+  const char* rank;  // which of them this is
+  const char* node_rank;
+  const char* mark;  // one that has to be there too, where the others' names are anybody's; or null
+};
+
+// From the inside out: mpirun in a job of Slurm starts its own helpers by srun, whose variables its
+// processes see too. Slurm's are those of a step, which srun starts; SLURM_NTASKS is set in a batch
+// script as well, which is one process.
+constexpr Launcher kLaunchers[] = {
+    {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
+     nullptr},
+    {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", nullptr},
+    {"mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", nullptr},
+    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", nullptr},
+};
+
+// -1 where it is unset or no number.
+int number_in(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return -1;
+  const std::string_view digits(text);
+  int n = -1;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+  return error == std::errc() && end == digits.data() + digits.size() ? n : -1;
+}
+
+}  // namespace
+
+std::string Job::text() const {
+  const std::string who = rank < 0 ? "one" : "number " + std::to_string(rank);
+  return "this process is " + who + " of " + (size == 0 ? "several" : std::to_string(size)) +
+         " that " + launcher + " started (" + variable + ")";
+}
+
+Job job_of_environment() {
+  Job job;
+  job.has_server = std::getenv("PMIX_NAMESPACE") != nullptr || std::getenv("PMI_FD") != nullptr;
+  for (const Launcher& launcher : kLaunchers) {
+    if (launcher.mark != nullptr && std::getenv(launcher.mark) == nullptr) continue;
+    const int size = number_in(launcher.size);
+    if (size < 0) continue;
+    if (size <= 1) return job;
+    job.size = size;
+    job.rank = number_in(launcher.rank);
+    job.node_rank = number_in(launcher.node_rank);
+    job.launcher = launcher.name;
+    job.variable = std::string(launcher.size) + "=" + std::to_string(size);
+    return job;
+  }
+  // A launcher of PMIx alone does not say how many there are.
+  if (const int rank = number_in("PMIX_RANK"); rank > 0) {
+    job.size = 0;
+    job.rank = rank;
+    job.launcher = "a launcher";
+    job.variable = "PMIX_RANK=" + std::to_string(rank);
+  }
+  return job;
+}
+
+}  // namespace shmap

@@ -1,0 +1,113 @@
+#include "core/processes/peers.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+
+#include "core/base/hash_text.h"
+
+namespace shmap {
+namespace {
+
+std::uint64_t running_system() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string text;
+  std::getline(file, text);
+  return HashText().add(text).value();
+}
+
+// As of /proc/<pid>/stat: R, S, T …; 0 where it cannot be read.
+char state_of(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t end = text.rfind(") ");
+  return end == text.npos || end + 2 >= text.size() ? '\0' : text[end + 2];
+}
+
+}  // namespace
+
+PeerCard PeerCard::of_this_process() {
+  PeerCard card;
+  gethostname(card.host, sizeof card.host - 1);
+  card.boot = running_system();
+  struct stat space;
+  if (stat("/proc/self/ns/pid", &space) == 0) card.pid_space = space.st_ino;
+  card.pid = getpid();
+  return card;
+}
+
+Peers::Peers(int self, std::vector<PeerCard> cards) : self_(self), cards_(std::move(cards)) {
+  node_size_ = 0;
+  for (int p = 0; p < size(); ++p) {
+    if (!on_this_node(p)) continue;
+    if (p == self) node_rank_ = node_size_;
+    ++node_size_;
+    if (p == self) continue;
+    const int fd =
+        static_cast<int>(syscall(SYS_pidfd_open, cards_[static_cast<std::size_t>(p)].pid, 0));
+    watched_.push_back({p, fd, fd < 0 && errno == ESRCH});
+    if (watched_.back().dead) watched_.back().dead = false;  // told by the first look
+  }
+}
+
+Peers::~Peers() {
+  for (const Watched& w : watched_)
+    if (w.fd >= 0) close(w.fd);
+}
+
+bool Peers::on_this_node(int process) const noexcept {
+  const PeerCard &a = cards_[static_cast<std::size_t>(process)],
+                 &b = cards_[static_cast<std::size_t>(self_)];
+  return a.boot == b.boot && a.pid_space == b.pid_space && std::strcmp(a.host, b.host) == 0;
+}
+
+std::string Peers::text(int process) const {
+  const PeerCard& card = cards_[static_cast<std::size_t>(process)];
+  return "process " + std::to_string(process) + " (pid " + std::to_string(card.pid) + " on " +
+         card.host + ")";
+}
+
+std::string Peers::state_text(int process) const {
+  if (!on_this_node(process)) return "";
+  const char state = state_of(cards_[static_cast<std::size_t>(process)].pid);
+  return state == 'T' || state == 't' ? ", which a signal has stopped" : "";
+}
+
+void Peers::wait(int wake, int timeout_us) noexcept {
+  constexpr std::size_t kMost = 512;
+  pollfd fds[kMost];
+  std::size_t n = 0;
+  fds[n++] = {wake, POLLIN, 0};
+  for (const Watched& w : watched_)
+    if (w.fd >= 0 && !w.dead && n < kMost) fds[n++] = {w.fd, POLLIN, 0};
+  const timespec timeout{timeout_us / 1'000'000, timeout_us % 1'000'000 * 1000};
+  ppoll(fds, n, &timeout, nullptr);
+}
+
+int Peers::next_dead() noexcept {
+  for (Watched& w : watched_) {
+    if (w.dead) continue;
+    bool dead = false;
+    if (w.fd >= 0) {
+      pollfd fd{w.fd, POLLIN, 0};
+      dead = poll(&fd, 1, 0) == 1 && (fd.revents & POLLIN) != 0;
+    } else {
+      dead = kill(cards_[static_cast<std::size_t>(w.process)].pid, 0) != 0 && errno == ESRCH;
+    }
+    if (!dead) continue;
+    w.dead = true;
+    return w.process;
+  }
+  return -1;
+}
+
+}  // namespace shmap

@@ -1,0 +1,100 @@
+#include "core/processes/processes.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "core/base/env.h"
+#include "core/device/while_waiting.h"
+#include "shmap/error.h"
+
+namespace shmap {
+
+constinit std::atomic<Processes*> Processes::the_processes{nullptr};
+
+namespace {
+
+// "process 2 (pid 7 on host a) has cpu:4, and process 0 (…) has cpu:2"
+[[noreturn]] void refuse(const Peers& peers, int process, const std::string& what,
+                         const std::string& theirs, const std::string& first, const char* remedy) {
+  throw DeviceError("the processes of the job differ in " + what + ": " + peers.text(process) +
+                    " has " + theirs + ", and " + peers.text(0) + " has " + first + ". " + remedy);
+}
+
+}  // namespace
+
+Processes& Processes::join(const Job& job, StartCard card) {
+  const auto factories = built_in_message_passing();
+  if (factories.empty()) {
+    throw DeviceError(job.text() +
+                      ", and this build of the library cannot join processes: it was built "
+                      "without OpenMPI (Debian: libopenmpi-dev). Start one process, which drives "
+                      "as many devices as SHMAP_DEVICES says; or set SHMAP_ALONE=1 where each "
+                      "process is to work for itself.");
+  }
+  if (!job.has_server) {
+    throw DeviceError(job.text() +
+                      ", but left no address by which MPI could join them (no PMIX_NAMESPACE, no "
+                      "PMI_FD): start them with OpenMPI's mpirun, or with srun --mpi=pmix; or set "
+                      "SHMAP_ALONE=1 where each process is to work for itself.");
+  }
+  std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
+  made->agree(card);
+  made->exchanges_ =
+      new Exchanges(*made->messages_, *made->peers_, env::seconds(env::Var::collective_warn_sec),
+                    env::seconds(env::Var::collective_timeout_sec));
+  made->messages_->call_at_finalize([]() noexcept { joined()->exchanges().stop(); });
+  // Never destroyed; what is called at exit comes before what the library registered so far.
+  Processes* processes = made.release();
+  the_processes.store(processes, std::memory_order_release);
+  detail::while_waiting.store([]() noexcept { joined()->exchanges().poke(); });
+  on_exit(leave, nullptr);
+  return *processes;
+}
+
+void Processes::agree(const StartCard& card) {
+  const auto n = static_cast<std::size_t>(size());
+  std::vector<StartCard> all(n);
+  messages_->all_gather(&card, sizeof card, all.data());
+  std::vector<PeerCard> peers;
+  for (const StartCard& c : all) peers.push_back(c.peer);
+  peers_ = std::make_unique<Peers>(rank(), std::move(peers));
+  const StartCard& first = all.front();
+  for (int p = 0; p < size(); ++p) {
+    const StartCard& c = all[static_cast<std::size_t>(p)];
+    if (std::strcmp(c.version, first.version) != 0) {
+      refuse(*peers_, p, "the version of this library", c.version, first.version,
+             "Start all processes with the same program and the same libraries.");
+    }
+    if (c.kind != first.kind || c.count != first.count) {
+      refuse(*peers_, p, "their devices", c.devices, first.devices,
+             "Give all of them the same number and kind in SHMAP_DEVICES (mpirun -x "
+             "SHMAP_DEVICES=cpu:2) or in init's Options.");
+    }
+    if (std::strcmp(c.environment, first.environment) != 0) {
+      refuse(*peers_, p, "environment variables", std::string("\"") + c.environment + "\"",
+             std::string("\"") + first.environment + "\"",
+             "Give all of them the same (mpirun -x NAME=value).");
+    }
+  }
+}
+
+// Where the program ends well, its process waits for the others. Where it does not, or where the
+// others are gone, MPI is left as it is: then the launcher ends the job.
+void Processes::leave(int exit_code, void*) noexcept {
+  Processes* self = joined();
+  if (self == nullptr) return;
+  if (exit_code != 0) {
+    self->exchanges_->give_up("ends with the exit code " + std::to_string(exit_code));
+    return;
+  }
+  if (!self->exchanges_->leave()) {
+    // Somebody waited for this one, or is gone: an end that looks like any other would hide it.
+    _exit(1);
+  }
+  self->exchanges_->stop();
+  self->messages_->finalize();
+}
+
+}  // namespace shmap

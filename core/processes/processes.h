@@ -1,0 +1,51 @@
+// Processes: those of the job that this process has joined.
+//
+// Every process runs the same program (multi-controller): each drives its own devices, and a mesh
+// may span all of them.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/processes/exchange.h"
+#include "core/processes/job.h"
+
+namespace shmap {
+
+// What all processes have to have alike, as each says it at start.
+struct StartCard {
+  PeerCard peer;
+  char version[32] = {};       // of the library
+  char devices[64] = {};       // the device string
+  std::int32_t kind = 0;       // of devices
+  std::int32_t count = 0;      // of devices
+  char environment[512] = {};  // variables that change what is communicated
+};
+
+class Processes {
+ public:
+  // Of the job, where this process has joined one; else null.
+  static Processes* joined() noexcept { return the_processes.load(std::memory_order_acquire); }
+  // Joins it: waits for all processes. DeviceError where that cannot be, or where the cards differ,
+  // naming the process; then nothing is joined. Called once.
+  static Processes& join(const Job& job, StartCard card);
+
+  int rank() const noexcept { return messages_->rank(); }
+  int size() const noexcept { return messages_->size(); }
+  const Peers& peers() const noexcept { return *peers_; }
+  Exchanges& exchanges() noexcept { return *exchanges_; }
+
+ private:
+  explicit Processes(std::unique_ptr<MessagePassing> messages) : messages_(std::move(messages)) {}
+  void agree(const StartCard& card);
+  static void leave(int exit_code, void*) noexcept;
+  static std::atomic<Processes*> the_processes;
+
+  std::unique_ptr<MessagePassing> messages_;
+  std::unique_ptr<Peers> peers_;
+  Exchanges* exchanges_ = nullptr;  // lives as long as the process
+};
+
+}  // namespace shmap

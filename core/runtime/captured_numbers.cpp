@@ -1,0 +1,35 @@
+#include "core/runtime/captured_numbers.h"
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "core/base/hash_text.h"
+#include "core/ir/divergence.h"
+#include "core/ir/trace.h"
+
+namespace shmap {
+
+std::uint32_t divergent_axes(const detail::MeshImpl& mesh) {
+  std::uint32_t axes = 0;
+  for (const DivergentScope* scope = divergence(); scope != nullptr; scope = scope->outer())
+    axes |= scope->axes().mask_in(*mesh.env());
+  return axes;
+}
+
+std::uint64_t number_space(const detail::MeshImpl& mesh, std::uint32_t divergent) {
+  return divergent == 0 ? mesh.name() : HashText().add(mesh.name()).add(divergent).value();
+}
+
+std::uint64_t take_numbers(const detail::MeshImpl& mesh, std::uint32_t divergent,
+                           std::uint64_t count) {
+  if (divergent == 0) return mesh.take_numbers(count);
+  static std::mutex mutex;
+  static auto* next =
+      new std::map<std::pair<const detail::MeshImpl*, std::uint32_t>, std::uint64_t>();
+  std::lock_guard lock(mutex);
+  std::uint64_t& at = (*next)[{&mesh, divergent}];
+  return std::exchange(at, at + count);
+}
+
+}  // namespace shmap

@@ -1,0 +1,444 @@
+// Collectives on eight devices, of one process or of several (tests/CMakeLists.txt runs it as 1 x
+// 8, 2 x 4, 4 x 2 and 8 x 1): every layout has to give the bits that plain host code gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include "shmap/shmap.h"
+
+namespace shmap {
+namespace {
+
+template <class T>
+using Blocks = std::vector<std::vector<T>>;  // by mesh position, row-major
+
+constexpr std::int64_t kDevices = 8;
+
+// Values whose sums depend on the order of additions.
+template <class T>
+Blocks<T> some_blocks(std::int64_t n) {
+  Blocks<T> blocks(kDevices);
+  std::uint32_t state = 12345;
+  for (auto& block : blocks) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      state = state * 1664525u + 1013904223u;
+      const auto small = static_cast<int>(state >> 8 & 0xffff) - 0x8000;
+      if constexpr (std::is_integral_v<T>) {
+        block.push_back(static_cast<T>(small));
+      } else {
+        block.push_back(T(static_cast<float>(small) * 1.0001e-3f));
+      }
+    }
+  }
+  return blocks;
+}
+
+// The tree that sums of floats are: of the ranks in mesh order.
+template <class T>
+T tree(std::vector<T> v, const std::function<T(T, T)>& op) {
+  const std::size_t p = std::bit_floor(v.size());
+  for (std::size_t i = p; i < v.size(); ++i) v[i - p] = op(v[i - p], v[i]);
+  for (std::size_t d = 1; d < p; d *= 2)
+    for (std::size_t i = 0; i + d < p; i += 2 * d) v[i] = op(v[i], v[i + d]);
+  return v[0];
+}
+
+struct Grid {
+  Mesh mesh;
+  std::vector<std::int64_t> sizes;
+  Axes all;
+
+  // The positions of the clique of `position` over those axes, by rank.
+  std::vector<std::size_t> clique(std::size_t position, const std::vector<int>& axes) const {
+    std::vector<std::int64_t> at = coordinates(position);
+    std::int64_t ranks = 1;
+    for (int a : axes) ranks *= sizes[static_cast<std::size_t>(a)];
+    std::vector<std::size_t> members;
+    for (std::int64_t r = 0; r < ranks; ++r) {
+      std::int64_t rest = r;
+      for (std::size_t k = axes.size(); k-- > 0;) {
+        const auto a = static_cast<std::size_t>(axes[k]);
+        at[a] = rest % sizes[a];
+        rest /= sizes[a];
+      }
+      members.push_back(position_of(at));
+    }
+    return members;
+  }
+  std::vector<std::int64_t> coordinates(std::size_t position) const {
+    std::vector<std::int64_t> at(sizes.size());
+    for (std::size_t a = sizes.size(); a-- > 0;) {
+      at[a] = static_cast<std::int64_t>(position) % sizes[a];
+      position /= static_cast<std::size_t>(sizes[a]);
+    }
+    return at;
+  }
+  std::size_t position_of(const std::vector<std::int64_t>& at) const {
+    std::int64_t p = 0;
+    for (std::size_t a = 0; a < sizes.size(); ++a) p = p * sizes[a] + at[a];
+    return static_cast<std::size_t>(p);
+  }
+};
+
+Grid line() { return {make_mesh({8}, "i"), {8}, Axes("i")}; }
+Grid square() { return {make_mesh({4, 2}, axes("i", "j")), {4, 2}, axes("i", "j")}; }
+Grid wide() { return {make_mesh({2, 4}, axes("i", "j")), {2, 4}, axes("i", "j")}; }
+// Neighbours in the mesh are in different processes.
+Grid crossed() {
+  std::vector<Device> all = devices();
+  std::vector<Device> turned;
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t j = 0; j < 2; ++j) turned.push_back(all[j * 4 + i]);
+  return {Mesh(NdArray<Device>(turned, Shape{4, 2}), axes("i", "j")), {4, 2}, axes("i", "j")};
+}
+
+struct Over {
+  Grid grid;
+  Axes axes;
+  std::vector<int> indices;
+  std::string text;
+};
+std::vector<Over> everywhere() {
+  std::vector<Over> all;
+  all.push_back({line(), "i", {0}, "line i"});
+  for (const auto& [grid, name] :
+       {std::pair(square(), "4x2"), std::pair(wide(), "2x4"), std::pair(crossed(), "crossed")}) {
+    all.push_back({grid, "i", {0}, std::string(name) + " i"});
+    all.push_back({grid, "j", {1}, std::string(name) + " j"});
+    all.push_back({grid, axes("i", "j"), {0, 1}, std::string(name) + " i,j"});
+    all.push_back({grid, axes("j", "i"), {1, 0}, std::string(name) + " j,i"});
+  }
+  return all;
+}
+
+// f on blocks of `shape`; the results of the devices that are here, held against `wanted`. Eagerly,
+// and under jit until it is replayed.
+template <class T, class F>
+void expect_blocks(const Grid& grid, const Blocks<T>& in, Shape shape, F f,
+                   const std::function<std::vector<T>(std::size_t)>& wanted) {
+  std::vector<T> flat;
+  for (const auto& block : in) flat.insert(flat.end(), block.begin(), block.end());
+  Shape whole = shape;
+  whole[0] *= kDevices;
+  Shape global;
+  for (std::size_t d = 0; d < shape.size(); ++d) global.push_back(d == 0 ? whole[0] : shape[d]);
+  const Array x = device_put(array<T>(flat, global), NamedSharding(grid.mesh, P(grid.all)));
+  const auto body = [&](Array b) {
+    Array y = f(b);
+    std::vector<std::string> missing;
+    for (const std::string& name : grid.all) {
+      const std::vector<std::string> has = y.vma();
+      if (std::find(has.begin(), has.end(), name) == has.end()) missing.push_back(name);
+    }
+    return missing.empty() ? y : pbroadcast(y, Axes(missing));
+  };
+  const auto mapped = shard_map(body, grid.mesh, {P(grid.all)}, P(grid.all));
+  const auto fast = jit(mapped);
+  for (int round = 0; round < 5; ++round) {
+    const Array y = round == 0 ? mapped(x) : fast(x);
+    for (const Shard& shard : y.addressable_shards()) {
+      const auto& placed = grid.mesh.devices().values();
+      const auto position = static_cast<std::size_t>(
+          std::find(placed.begin(), placed.end(), shard.device) - placed.begin());
+      const std::vector<T> got = shard.data.template to_vector<T>(), want = wanted(position);
+      ASSERT_EQ(got.size(), want.size());
+      ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(T)), 0)
+          << "round " << round << ", position " << position;
+    }
+  }
+}
+
+template <class T>
+std::vector<T> combined(const Blocks<T>& in, std::vector<std::size_t> members,
+                        const std::function<T(T, T)>& op) {
+  std::sort(members.begin(), members.end());  // mesh order
+  std::vector<T> out(in[0].size());
+  for (std::size_t e = 0; e < out.size(); ++e) {
+    std::vector<T> v;
+    for (std::size_t m : members) v.push_back(in[m][e]);
+    out[e] = tree<T>(v, op);
+  }
+  return out;
+}
+
+TEST(ProcessCollectives, DevicesAreTheUnion) {
+  const std::vector<Device> all = devices();
+  ASSERT_EQ(all.size(), 8u);
+  EXPECT_EQ(local_devices().size() * static_cast<std::size_t>(process_count()), 8u);
+  const int each = 8 / process_count();
+  for (int id = 0; id < 8; ++id) {
+    EXPECT_EQ(all[static_cast<std::size_t>(id)].id(), id);
+    EXPECT_EQ(all[static_cast<std::size_t>(id)].process_index(), id / each);
+  }
+  for (const Device& d : local_devices()) EXPECT_EQ(d.process_index(), process_index());
+}
+
+TEST(ProcessCollectives, SumsAreTheTreeOfMeshOrder) {
+  for (const Over& over : everywhere()) {
+    for (const std::int64_t n : {7, 9001}) {
+      SCOPED_TRACE(over.text + ", " + std::to_string(n));
+      const auto in = some_blocks<float>(n);
+      expect_blocks<float>(
+          over.grid, in, Shape{n}, [&](Array b) { return psum(b, over.axes); },
+          [&](std::size_t p) {
+            return combined<float>(in, over.grid.clique(p, over.indices),
+                                   [](float a, float b) { return a + b; });
+          });
+    }
+  }
+}
+
+TEST(ProcessCollectives, IntegersAndExtremes) {
+  const auto in = some_blocks<std::int32_t>(100);
+  for (const Over& over : everywhere()) {
+    SCOPED_TRACE(over.text);
+    expect_blocks<std::int32_t>(
+        over.grid, in, Shape{10, 10}, [&](Array b) { return pmax(b, over.axes); },
+        [&](std::size_t p) {
+          return combined<std::int32_t>(
+              in, over.grid.clique(p, over.indices),
+              [](std::int32_t a, std::int32_t b) { return a > b ? a : b; });
+        });
+  }
+}
+
+TEST(ProcessCollectives, HalvesAreAddedInSingle) {
+  const auto in = some_blocks<bfloat16>(50);
+  for (const Over& over : everywhere()) {
+    SCOPED_TRACE(over.text);
+    Blocks<float> single;
+    for (const auto& block : in) single.emplace_back(block.begin(), block.end());
+    expect_blocks<bfloat16>(
+        over.grid, in, Shape{50}, [&](Array b) { return psum(b, over.axes); },
+        [&](std::size_t p) {
+          const std::vector<float> sum = combined<float>(single, over.grid.clique(p, over.indices),
+                                                         [](float a, float b) { return a + b; });
+          return std::vector<bfloat16>(sum.begin(), sum.end());
+        });
+  }
+}
+
+TEST(ProcessCollectives, Gathers) {
+  const auto in = some_blocks<float>(6);
+  for (const Over& over : everywhere()) {
+    for (const int dim : {0, 1}) {
+      SCOPED_TRACE(over.text + ", dim " + std::to_string(dim));
+      const auto wanted = [&](std::size_t p) {
+        const auto members = over.grid.clique(p, over.indices);
+        std::vector<float> out;
+        if (dim == 0) {
+          for (std::size_t m : members) out.insert(out.end(), in[m].begin(), in[m].end());
+        } else {
+          for (int row = 0; row < 2; ++row)
+            for (std::size_t m : members)
+              out.insert(out.end(), in[m].begin() + row * 3, in[m].begin() + row * 3 + 3);
+        }
+        return out;
+      };
+      expect_blocks<float>(
+          over.grid, in, Shape{2, 3},
+          [&](Array b) { return all_gather(b, over.axes, {.axis = dim, .tiled = true}); }, wanted);
+      expect_blocks<float>(
+          over.grid, in, Shape{2, 3},
+          [&](Array b) { return all_gather_invariant(b, over.axes, {.axis = dim, .tiled = true}); },
+          wanted);
+    }
+  }
+}
+
+TEST(ProcessCollectives, ScatteredSums) {
+  for (const Over& over : everywhere()) {
+    for (const int dim : {0, 1}) {
+      SCOPED_TRACE(over.text + ", dim " + std::to_string(dim));
+      const auto in = some_blocks<float>(16 * 8);
+      expect_blocks<float>(
+          over.grid, in, Shape{16, 8},
+          [&](Array b) {
+            return psum_scatter(b, over.axes, {.scatter_dimension = dim, .tiled = true});
+          },
+          [&](std::size_t p) {
+            const auto members = over.grid.clique(p, over.indices);
+            const std::vector<float> sum =
+                combined<float>(in, members, [](float a, float b) { return a + b; });
+            const auto rank = static_cast<std::size_t>(
+                std::find(members.begin(), members.end(), p) - members.begin());
+            const std::size_t rows = dim == 0 ? 16 / members.size() : 16,
+                              columns = dim == 0 ? 8 : 8 / members.size();
+            std::vector<float> out;
+            for (std::size_t r = 0; r < rows; ++r)
+              for (std::size_t c = 0; c < columns; ++c)
+                out.push_back(sum[(dim == 0 ? rank * rows + r : r) * 8 +
+                                  (dim == 0 ? c : rank * columns + c)]);
+            return out;
+          });
+    }
+  }
+}
+
+TEST(ProcessCollectives, Exchanges) {
+  const auto in = some_blocks<float>(16 * 3);
+  for (const Over& over : everywhere()) {
+    SCOPED_TRACE(over.text);
+    expect_blocks<float>(
+        over.grid, in, Shape{16, 3},
+        [&](Array b) { return all_to_all(b, over.axes, 0, 1, {.tiled = true}); },
+        [&](std::size_t p) {
+          const auto members = over.grid.clique(p, over.indices);
+          const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), p) -
+                                                     members.begin());
+          const std::size_t rows = 16 / members.size();
+          std::vector<float> out;
+          for (std::size_t r = 0; r < rows; ++r)
+            for (std::size_t m : members)
+              for (std::size_t c = 0; c < 3; ++c) out.push_back(in[m][(rank * rows + r) * 3 + c]);
+          return out;
+        });
+  }
+}
+
+TEST(ProcessCollectives, PermutationsAndBroadcasts) {
+  const auto in = some_blocks<float>(3000);
+  for (const Over& over : everywhere()) {
+    SCOPED_TRACE(over.text);
+    const int n = static_cast<int>(over.grid.clique(0, over.indices).size());
+    std::vector<std::pair<int, int>> shift;  // the last rank gets nothing
+    for (int r = 1; r < n; ++r) shift.push_back({r, r - 1});
+    const auto rank_of = [&](std::size_t p) {
+      const auto members = over.grid.clique(p, over.indices);
+      return std::find(members.begin(), members.end(), p) - members.begin();
+    };
+    expect_blocks<float>(
+        over.grid, in, Shape{3000}, [&](Array b) { return ppermute(b, over.axes, shift); },
+        [&](std::size_t p) {
+          const auto rank = rank_of(p);
+          if (rank == n - 1) return std::vector<float>(3000, 0.f);
+          return in[over.grid.clique(p, over.indices)[static_cast<std::size_t>(rank + 1)]];
+        });
+    expect_blocks<float>(
+        over.grid, in, Shape{3000},
+        [&](Array b) { return broadcast_from(b, over.axes, n - 1) * 1.f; },
+        [&](std::size_t p) {
+          return in[over.grid.clique(p, over.indices)[static_cast<std::size_t>(n - 1)]];
+        });
+  }
+}
+
+TEST(ProcessCollectives, GroupsAndWhatDoesNotVary) {
+  const Grid grid = line();
+  const auto in = some_blocks<float>(20);
+  expect_blocks<float>(
+      grid, in, Shape{20},
+      [](Array b) {
+        return psum(b, "i", {.axis_index_groups = {{0, 5, 2, 7}, {4, 1, 6, 3}}});
+      },
+      [&](std::size_t p) {
+        const bool first = p == 0 || p == 5 || p == 2 || p == 7;
+        const std::vector<std::size_t> members =
+            first ? std::vector<std::size_t>{0, 2, 5, 7} : std::vector<std::size_t>{1, 3, 4, 6};
+        return combined<float>(in, members, [](float a, float b) { return a + b; });
+      });
+  // The sum over i does not vary over i: adding it up over j alone serves all of i.
+  for (const Grid& two : {square(), wide(), crossed()}) {
+    expect_blocks<float>(
+        two, in, Shape{20}, [](Array b) { return psum(psum(b, "i"), "j"); },
+        [&](std::size_t) {
+          Blocks<float> rows(static_cast<std::size_t>(two.sizes[1]));
+          for (std::size_t j = 0; j < rows.size(); ++j)
+            rows[j] =
+                combined<float>(in, two.clique(j, {0}), [](float a, float b) { return a + b; });
+          std::vector<std::size_t> members(rows.size());
+          for (std::size_t j = 0; j < rows.size(); ++j) members[j] = j;
+          return combined<float>(rows, members, [](float a, float b) { return a + b; });
+        });
+  }
+}
+
+TEST(ProcessArrays, PutGatherReshardAndRead) {
+  const Grid grid = square();
+  std::vector<float> values(64);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const Array host = array<float>(values, {8, 8});
+  const Array x = device_put(host, NamedSharding(grid.mesh, P("i", "j")));
+  EXPECT_EQ(x.is_fully_addressable(), process_count() == 1);
+  EXPECT_EQ(x.addressable_shards().size(), local_devices().size());
+  EXPECT_EQ(process_allgather(x).to_vector<float>(), values);
+  EXPECT_TRUE(process_allgather(x).is_fully_addressable());
+  if (process_count() > 1) {
+    EXPECT_THAT([&] { x.to_vector<float>(); },
+                testing::ThrowsMessage<ValueError>(testing::HasSubstr("process_allgather(x)")));
+    EXPECT_THAT(to_string(x), testing::AllOf(testing::HasSubstr("of which this process has"),
+                                             testing::HasSubstr("process_allgather(x)")));
+  }
+  for (const P& spec : {P("j", "i"), P(axes("i", "j")), P(none, "j"), P()}) {
+    const Array moved = device_put(x, NamedSharding(grid.mesh, spec));
+    EXPECT_EQ(process_allgather(moved).to_vector<float>(), values) << to_string(spec);
+  }
+  const Array line_up = device_put(x, NamedSharding(line().mesh, P("i")));
+  EXPECT_EQ(process_allgather(line_up).to_vector<float>(), values);
+  // Outside of bodies, under jit too.
+  const auto f = [](Array a) { return sum(matmul(a, transpose(a))); };
+  const float wanted = f(host).item<float>();
+  EXPECT_EQ(process_allgather(f(x)).item<float>(), wanted);
+  const auto fast = jit(f);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(fast(x).item<float>(), wanted);
+}
+
+TEST(ProcessArrays, HostControlFlowAndLoops) {
+  const Grid grid = square();
+  const auto body = [](Array b) {
+    Array total = psum(sum(b), axes("i", "j"));
+    int steps = 0;
+    while (total > 1.f) {
+      b = b / 2.f;
+      total = psum(sum(b), axes("i", "j"));
+      ++steps;
+    }
+    return b + static_cast<float>(steps);
+  };
+  const Array x = full({8, 2}, 3.f);
+  const Array y = shard_map(body, grid.mesh, {P(axes("i", "j"))}, P(axes("i", "j")))(x);
+  EXPECT_EQ(process_allgather(y).to_vector<float>()[0], 3.f / 64 + 6);
+  // Ways that differ from device to device, with a collective among those that take one together.
+  const auto ways = [](Array b) {
+    return cond(
+        axis_index("i") < 2, [](Array v) { return psum(psum(v, "j"), "j") * 1.f; },
+        [](Array v) { return psum(v, "j") + 100.f; }, b);
+  };
+  const auto total = [&](Array b) { return psum(ways(b), "i"); };
+  const auto mapped = shard_map(total, grid.mesh, {P(axes("i", "j"))}, P());
+  const auto fast = jit(mapped);
+  for (int i = 0; i < 5; ++i) {
+    const Array z = i == 0 ? mapped(full({8}, 1.f)) : fast(full({8}, 1.f));
+    EXPECT_EQ(z.to_vector<float>()[0], 2 * 4.f + 2 * 102.f);
+  }
+}
+
+TEST(ProcessArrays, TrainingHasTheBitsOfOneProcess) {
+  // Data-parallel: the gradient's bits are those of the tree over eight devices.
+  const Grid grid = line();
+  std::vector<float> xs(64 * 16), ys(64), ws(16, 0.1f);
+  for (std::size_t i = 0; i < xs.size(); ++i) xs[i] = std::sin(static_cast<float>(i));
+  for (std::size_t i = 0; i < ys.size(); ++i) ys[i] = std::cos(static_cast<float>(i));
+  const Array x = device_put(array<float>(xs, {64, 16}), NamedSharding(grid.mesh, P("i")));
+  const Array y = device_put(array<float>(ys, {64}), NamedSharding(grid.mesh, P("i")));
+  const auto loss = [&](Array w, Array a, Array b) {
+    return shard_map([](Array wb, Array ab,
+                        Array bb) { return pmean(mean(square(tanh(matmul(ab, wb)) - bb)), "i"); },
+                     grid.mesh, {P(), P("i"), P("i")}, P())(w, a, b);
+  };
+  const auto step = jit([&](Array w, Array a, Array b) { return w - 0.5f * grad(loss)(w, a, b); });
+  Array w = array<float>(ws, {16});
+  for (int i = 0; i < 10; ++i) w = step(w, x, y);
+  std::uint64_t hash = 0;
+  for (const float v : process_allgather(w).to_vector<float>())
+    hash = hash * 1000003 + std::bit_cast<std::uint32_t>(v);
+  std::printf("training hash %llu\n", static_cast<unsigned long long>(hash));
+}
+
+}  // namespace
+}  // namespace shmap

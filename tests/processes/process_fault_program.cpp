@@ -1,0 +1,108 @@
+// process_fault_program <fault>: under mpirun, runs a loop of collectives over all processes, in
+// the middle of which one of them goes wrong (process_faults_test). Process 1 does.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "shmap/shmap.h"
+
+using namespace shmap;
+
+namespace {
+
+constexpr int kSteps = 20;
+constexpr int kFaulty = 1;
+
+void now(const char* what) {
+  const auto t = std::chrono::system_clock::now().time_since_epoch();
+  std::fprintf(
+      stderr, "AT %s %lld\n", what,
+      static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()));
+}
+
+int run(const std::string& fault) {
+  const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
+                      std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
+  if (faulty && fault == "kill_at_start") {
+    now("fault");
+    raise(SIGKILL);
+  }
+  if (faulty && fault == "devices") {
+    int argc = 0;
+    char** argv = nullptr;
+    init(argc, argv, {.devices = "cpu:3"});
+  }
+  const int n = static_cast<int>(devices().size());
+  const Mesh mesh = make_mesh({n}, "i");
+  const auto summed = [&](Array x) {
+    return shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P())(x);
+  };
+  const auto largest = [&](Array x) {
+    return shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P())(x);
+  };
+  const auto shifted = [&](Array x) {
+    return shard_map(
+        [](Array b) {
+          return ppermute(b, "i", {{0, 1}, {1, 0}});
+        },
+        mesh, {P("i")}, P("i"))(x);
+  };
+  Array x = ones({n * 1000});
+  for (int step = 0; step < kSteps; ++step) {
+    const bool here = faulty && step == kSteps / 2;
+    if (here) {
+      now("fault");
+      if (fault == "kill") raise(SIGKILL);
+      if (fault == "abort") std::abort();
+      if (fault == "stop") raise(SIGSTOP);
+      if (fault == "stuck") std::this_thread::sleep_for(std::chrono::hours(1));
+      if (fault == "throw") throw std::runtime_error("this one does not go on");
+      if (fault == "exit_0") return 0;
+      if (fault == "exit_3") return 3;
+      if (fault == "skip") continue;
+      if (fault == "extra") largest(x).block_until_ready();
+      if (fault == "count") {
+        summed(ones({n * 500})).block_until_ready();
+        continue;
+      }
+      if (fault == "dtype") {
+        summed(ones({n * 1000}, i32)).block_until_ready();
+        continue;
+      }
+      if (fault == "op") {
+        largest(x).block_until_ready();
+        continue;
+      }
+    }
+    // In turns, so that the next collective after one that was left out is another.
+    const Array y = step % 2 == 0 ? summed(x) : largest(x);
+    const float wanted = step % 2 == 0 ? static_cast<float>(n) : 1.f;
+    if (y.to_vector<float>()[0] != wanted) {
+      std::fprintf(stderr, "WRONG VALUE at step %d\n", step);
+      return 4;
+    }
+    shifted(x).block_until_ready();
+  }
+  std::fprintf(stderr, "process %d: all steps done\n", process_index());
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string fault = argc > 1 ? argv[1] : "none";
+  if (fault == "throw") return run(fault);  // nobody catches it
+  try {
+    return run(fault);
+  } catch (const std::exception& e) {
+    now("error");
+    std::fprintf(stderr, "process caught: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,124 @@
+// What happens to a job when one of its processes goes wrong: it is named, with the collective that
+// waits for it, and the job ends, soon, with another exit code than 0.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Outcome {
+  std::string output;
+  int status = 0;  // as of pclose
+  double seconds = 0;
+  double to_end = -1;  // from the fault to the end of the job
+};
+
+std::string program() {
+  return (std::filesystem::read_symlink("/proc/self/exe").parent_path() / "process_fault_program")
+      .string();
+}
+
+Outcome job(const std::string& fault, const std::string& warn = "1",
+            const std::string& timeout = "3", int processes = 4) {
+  for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
+    setenv(name, "1", 1);
+  setenv("SHMAP_DEVICES", "cpu:2", 1);
+  setenv("SHMAP_WORKERS", "1", 1);
+  setenv("SHMAP_COLLECTIVE_WARN_SEC", warn.c_str(), 1);
+  setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", timeout.c_str(), 1);
+  const std::string command = "timeout 60 mpirun --bind-to none --oversubscribe -n " +
+                              std::to_string(processes) + " '" + program() + "' " + fault + " 2>&1";
+  const auto begin = std::chrono::steady_clock::now();
+  Outcome outcome;
+  FILE* const pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  for (char text[4096]; std::fgets(text, sizeof text, pipe) != nullptr;) outcome.output += text;
+  outcome.status = pclose(pipe);
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double end = static_cast<double>(std::chrono::duration_cast<std::chrono::milliseconds>(
+                                             std::chrono::system_clock::now().time_since_epoch())
+                                             .count());
+  if (const auto at = outcome.output.find("AT fault "); at != std::string::npos)
+    outcome.to_end = (end - std::atof(outcome.output.c_str() + at + 9)) / 1000;
+  std::printf("%s: %.1f s after the fault the job had ended\n", fault.c_str(), outcome.to_end);
+  return outcome;
+}
+
+class ProcessFaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (std::system("command -v mpirun > /dev/null") != 0 || !std::filesystem::exists(program()))
+      GTEST_SKIP() << "no OpenMPI here";
+  }
+};
+
+TEST_F(ProcessFaults, NoneEndsWell) {
+  const Outcome o = job("none");
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, Not(AnyOf(HasSubstr("CollectiveError"), HasSubstr("shmap:"))));
+}
+
+TEST_F(ProcessFaults, OneThatDies) {
+  for (const char* fault : {"kill", "abort", "throw"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("has died")));
+    EXPECT_LT(o.to_end, 20);
+  }
+  EXPECT_NE(job("kill_at_start").status, 0);
+}
+
+TEST_F(ProcessFaults, OneThatEnds) {
+  Outcome o = job("exit_0");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("with the exit code 0"),
+                              HasSubstr("psum"), HasSubstr("process_fault_program.cpp:")));
+  o = job("exit_3");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "),
+                              AnyOf(HasSubstr("ends with the exit code 3"), HasSubstr("died"))));
+}
+
+TEST_F(ProcessFaults, OneThatDoesSomethingElse) {
+  for (const char* fault : {"skip", "extra", "count", "dtype", "op"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr("out of step"), HasSubstr("process 1"),
+                      HasSubstr("process_fault_program.cpp:"), Not(HasSubstr("WRONG VALUE"))));
+  }
+}
+
+TEST_F(ProcessFaults, OneThatIsLate) {
+  for (const char* fault : {"stuck", "stop"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr("waits for others in collective number"),
+                      HasSubstr("SHMAP_COLLECTIVE_WARN_SEC"), HasSubstr("Giving up"),
+                      HasSubstr(std::string(fault) == "stop" ? "which a signal has stopped"
+                                                             : "has not come so far")));
+  }
+}
+
+TEST_F(ProcessFaults, DifferentDevicesAreRefusedAtStart) {
+  const Outcome o = job("devices");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("differ in their devices"), HasSubstr("process 1"),
+                              HasSubstr("cpu:3"), HasSubstr("cpu:2")));
+}
+
+}  // namespace
