@@ -147,6 +147,7 @@ TEST(AttentionRows, NoArrayOfTheScores) {
   const auto loss = [](Array q, Array k, Array v) { return sum(attention(q, k, v)); };
   const std::string text = to_string(make_jaxpr(grad<0, 1, 2>(loss))(t, t, t));
   EXPECT_EQ(text.find("4096,4096"), std::string::npos) << text;
+  EXPECT_EQ(text.find("[16,1,1,4096"), std::string::npos) << "k or v for each block: " << text;
   EXPECT_NE(text.find("scan"), std::string::npos) << text;
 }
 
