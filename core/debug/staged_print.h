@@ -8,6 +8,7 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/primitive.h"
+#include "core/ir/quoted.h"
 #include "shmap/debug.h"
 
 namespace shmap {
@@ -20,7 +21,7 @@ extern Primitive debug_print_p;
 struct PrintParams : ParamsOf<PrintParams> {
   std::string format;  // as debug::print's, with a {} or {:spec} for each operand
   void visit(ParamVisitor& v) const override {
-    v.value("fmt", std::string_view("\"" + format + "\""));
+    v.value("fmt", std::string_view(quoted(format, '"')));
   }
 };
 

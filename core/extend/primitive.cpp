@@ -1,14 +1,19 @@
 // Users' primitives: each is a Primitive whose rules call the functions that were given.
 #include "shmap/extend.h"
 
+#include <algorithm>
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 
+#include "core/base/nearest_name.h"
 #include "core/device/runtime.h"
+#include "core/extend/cuda_source.h"
+#include "core/extend/param_reader.h"
+#include "core/extend/sharding_text.h"
 #include "core/ir/node.h"
+#include "core/ir/print_hook.h"
 #include "core/ir/trace.h"
 #include "core/ops/rules.h"
 #include "core/runtime/kernel.h"
@@ -49,14 +54,27 @@ using extend::Arrays;
 using extend::ArrayTypes;
 
 struct ExtendParams : ParamsOf<ExtendParams> {
-  explicit ExtendParams(ExtendPrimitive* p) : primitive(p) {}
+  ExtendParams(ExtendPrimitive* p, extend::Params v) : primitive(p), values(std::move(v)) {}
   ExtendPrimitive* primitive;
+  extend::Params values;  // of all parameters
+  void visit(ParamVisitor& v) const override {
+    for (const auto& [name, value] : values) {
+      if (const auto* program = std::get_if<ClosedJaxpr>(&value.variant())) {
+        v.value(name, *program->impl().jaxpr);
+      } else {
+        v.value(name, std::string_view(extend::to_string(value)));
+      }
+    }
+  }
 };
 
 ExtendPrimitive& primitive_of(const Params& params) {
   return *params_as<ExtendParams>(params).primitive;
 }
 const ExtendRules& rules_of(const Params& params) { return primitive_of(params).rules; }
+const extend::Params& values_of(const Params& params) {
+  return params_as<ExtendParams>(params).values;
+}
 
 [[noreturn]] void throw_count(const Params& params, const char* rule, const char* what,
                               std::size_t given, std::size_t wanted) {
@@ -67,7 +85,7 @@ const ExtendRules& rules_of(const Params& params) { return primitive_of(params).
 ArrayTypes result_types(Types in, const Params& params) {
   ArrayTypes plain;
   for (const ShapedArray& t : in) plain.emplace_back(t.dims(), t.dtype(), t.weak(), AxisSet());
-  return rules_of(params).abstract_eval(std::move(plain));
+  return rules_of(params).abstract_eval(std::move(plain), values_of(params));
 }
 
 int count_results(Types in, const Params& params) {
@@ -80,6 +98,28 @@ void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
     throw_count(params, "def_abstract_eval", "types", types.size(), out.size());
   for (std::size_t o = 0; o < out.size(); ++o)
     out[o] = ShapedArray(types[o].dims(), types[o].dtype(), types[o].weak(), AxisSet());
+}
+
+// VarianceFn of a primitive with a def_variance.
+void vary_as_ruled(Types in, const Params& params, const detail::AxisEnv& env,
+                   std::span<ShapedArray> out) {
+  const std::vector<Axes> axes =
+      rules_of(params).variance(ArrayTypes(in.begin(), in.end()), values_of(params));
+  if (axes.size() != out.size())
+    throw_count(params, "def_variance", "lists of axes", axes.size(), out.size());
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    std::uint32_t mask = 0;
+    for (const std::string& name : axes[o]) {
+      const int axis = env.find(name);
+      if (axis < 0) {
+        throw ValueError(primitive_of(params).name + ": its def_variance lets result " +
+                         std::to_string(o) + " vary over the mesh axis '" + name + "'" +
+                         did_you_mean(name, env.names) + ", which is not in scope");
+      }
+      mask |= 1u << axis;
+    }
+    out[o] = out[o].with_axes(AxisSet(&env, mask));
+  }
 }
 
 template <DeviceKind kind>
@@ -95,6 +135,7 @@ void run_kernel_of(const KernelCall& call) {
   args.in_types = call.in_types;
   args.out_types = call.out_types;
   args.stream = call.native;
+  args.params = &values_of(call.params);
   (kind == DeviceKind::cpu ? p.rules.cpu_kernel : p.rules.cuda_kernel)(args);
 }
 
@@ -133,13 +174,17 @@ void interpret_impl(std::span<Array> in, const Params& params, std::span<Array> 
     types.push_back(node_of(x)->type);
     axes = axes | types.back().axes();
   }
-  Arrays results = rules_of(params).impl(Arrays(in.begin(), in.end()));
+  Arrays results = rules_of(params).impl(Arrays(in.begin(), in.end()), values_of(params));
   ArrayTypes given, promised = result_types(types, params);
   for (const Array& x : results) given.push_back(checked_node(x, "def_impl", source).type);
   for (ShapedArray& t : promised) t = t.with_axes(axes);
+  if (rules_of(params).variance) {
+    if (const detail::AxisEnv* env = current_trace().axis_env())
+      vary_as_ruled(types, params, *env, promised);
+  }
   check_results(params, given, promised, source);
   for (std::size_t o = 0; o < results.size(); ++o)
-    out[o] = current_trace().vary(results[o], axes, source);
+    out[o] = current_trace().vary(results[o], promised[o].axes(), source);
 }
 
 // Neither a kernel nor an impl: it can be traced, and not run.
@@ -155,8 +200,9 @@ void lower_nothing(LowerCall& call) { interpret_nothing({}, call.params, {}, cal
 void lower_impl(LowerCall& call) {
   Arrays arguments;
   for (const LowerValue& x : call.in) arguments.push_back(Array::first(new TypeNode(x.type)));
-  const ClosedJaxpr program =
-      make_jaxpr([&](Arrays in) { return rules_of(call.params).impl(std::move(in)); })(arguments);
+  const ClosedJaxpr program = make_jaxpr([&](Arrays in) {
+    return rules_of(call.params).impl(std::move(in), values_of(call.params));
+  })(arguments);
   if (!program.consts().empty()) {
     throw TypeError(primitive_of(call.params).name +
                     ": its def_impl closes over arrays: pass them as operands" +
@@ -172,7 +218,8 @@ void jvp_of(JvpCall& call) {
   Arrays primals(call.primals.begin(), call.primals.end()), tangents;
   for (std::size_t i = 0; i < primals.size(); ++i)
     tangents.push_back(or_zeros(call.tangents[i], call.type(i), call.source));
-  auto [y, y_dot] = rules_of(call.params).jvp(std::move(primals), std::move(tangents));
+  auto [y, y_dot] =
+      rules_of(call.params).jvp(std::move(primals), std::move(tangents), values_of(call.params));
   if (y.size() != call.out.size())
     throw_count(call.params, "def_jvp", "results", y.size(), call.out.size());
   if (y_dot.size() != call.out.size())
@@ -186,7 +233,8 @@ void transpose_of(TransposeCall& call) {
   for (std::size_t o = 0; o < call.cotangents.size(); ++o)
     cotangents.push_back(or_zeros(call.cotangents[o], call.out_types[o], call.source));
   Arrays bars = rules_of(call.params)
-                    .transpose(std::move(cotangents), Arrays(call.in.begin(), call.in.end()));
+                    .transpose(std::move(cotangents), Arrays(call.in.begin(), call.in.end()),
+                               values_of(call.params));
   if (bars.size() != call.in.size())
     throw_count(call.params, "def_transpose", "cotangents", bars.size(), call.in.size());
   for (std::size_t i = 0; i < bars.size(); ++i)
@@ -194,9 +242,10 @@ void transpose_of(TransposeCall& call) {
 }
 
 void batch_of(BatchCall& call) {
-  auto [y, dims] = rules_of(call.params)
-                       .batching(Arrays(call.in.begin(), call.in.end()),
-                                 std::vector<int>(call.dims.begin(), call.dims.end()));
+  auto [y, dims] =
+      rules_of(call.params)
+          .batching(Arrays(call.in.begin(), call.in.end()),
+                    std::vector<int>(call.dims.begin(), call.dims.end()), values_of(call.params));
   if (y.size() != call.out.size() || dims.size() != call.out.size())
     throw_count(call.params, "def_batching", "results and dims", std::min(y.size(), dims.size()),
                 call.out.size());
@@ -204,82 +253,15 @@ void batch_of(BatchCall& call) {
   std::copy(dims.begin(), dims.end(), call.out_dims.begin());
 }
 
-// "ab,bc->ac" against the types: ValueError where it does not fit.
-class RuleText {
- public:
-  RuleText(const std::string& name, const std::string& text) : name_(name), text_(text) {}
-
-  FactorRule parse(Types in, Types out) {
-    const std::size_t arrow = text_.find("->");
-    if (arrow == std::string::npos) fail("has no '->'");
-    FactorRule rule;
-    rule.operands = side(text_.substr(0, arrow), in, rule, "operands");
-    rule.results = side(text_.substr(arrow + 2), out, rule, "results");
-    for (auto& [letter, at] : factors_) {
-      bool in_result = false;
-      for (const auto& result : rule.results)
-        for (const auto& dim : result) in_result = in_result || dim[0] == at;
-      if (!in_result) rule.factors[static_cast<std::size_t>(at)].kind = FactorKind::blocked;
-    }
-    return rule;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& why) const {
-    throw ValueError(name_ + ": the sharding rule \"" + text_ + "\" " + why +
-                     ": it is written as \"ab,bc->ac\", with a letter a dim");
-  }
-  std::vector<std::vector<std::vector<int>>> side(const std::string& text, Types types,
-                                                  FactorRule& rule, const char* what) {
-    std::vector<std::vector<std::vector<int>>> out(1);
-    for (char c : text) {
-      if (c == ',') {
-        out.emplace_back();
-      } else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
-        const auto [it, fresh] = factors_.emplace(c, static_cast<int>(rule.factors.size()));
-        if (fresh) rule.factors.emplace_back();
-        out.back().push_back({it->second});
-      } else if (c != ' ') {
-        fail(std::string("holds '") + c + "'");
-      }
-    }
-    if (out.size() != types.size())
-      fail("has " + std::to_string(out.size()) + " " + what + ", and there are " +
-           std::to_string(types.size()));
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      // A host scalar stands for an array of its value.
-      if (types[i].rank() == 0 && types[i].weak()) out[i].clear();
-      if (out[i].size() != static_cast<std::size_t>(types[i].rank()))
-        fail("gives " + std::to_string(out[i].size()) + " dims to a value of type " +
-             to_string(types[i]));
-      for (std::size_t d = 0; d < out[i].size(); ++d) {
-        Factor& factor = rule.factors[static_cast<std::size_t>(out[i][d][0])];
-        const std::int64_t extent = types[i].dims()[d];
-        if (extent == 1 && factor.size != 1) {
-          out[i][d].clear();  // broadcast
-        } else if (factor.size == 1) {
-          factor.size = extent;
-        } else if (factor.size != extent) {
-          fail("gives one letter to dims of " + std::to_string(factor.size) + " and " +
-               std::to_string(extent));
-        }
-      }
-    }
-    return out;
-  }
-  const std::string &name_, &text_;
-  std::map<char, int> factors_;
-};
-
 FactorRule sharding_of(Types in, const Params& params, Types out) {
   const ExtendPrimitive& p = primitive_of(params);
-  const std::string text =
-      p.rules.sharding(ArrayTypes(in.begin(), in.end()), ArrayTypes(out.begin(), out.end()));
-  return RuleText(p.name, text).parse(in, out);
+  const std::string text = p.rules.sharding(ArrayTypes(in.begin(), in.end()),
+                                            ArrayTypes(out.begin(), out.end()), values_of(params));
+  return parse_sharding_text(p.name, text, in, out);
 }
 
 // Whether the sharding rule fits is said where it is wrong, not first where an array is split.
-void check_sharding(ExtendPrimitive& p, const Arrays& operands) {
+void check_sharding(ExtendPrimitive& p, const Arrays& operands, const ExtendParams& params) {
   if (!p.rules.calls_sharding) return;
   ArrayTypes in;
   std::string key;
@@ -288,9 +270,9 @@ void check_sharding(ExtendPrimitive& p, const Arrays& operands) {
     in.emplace_back(t.dims(), t.dtype(), t.weak(), AxisSet());
     key += to_string(t) + " ";
   }
+  append_key(params, key);
   std::lock_guard lock(p.mutex);
   if (p.sharded.count(key)) return;
-  const ExtendParams params(&p);
   sharding_of(in, params, result_types(in, params));
   constexpr std::size_t kMost = 1024;
   if (p.sharded.size() >= kMost) p.sharded.clear();
@@ -305,6 +287,7 @@ void seal(ExtendPrimitive& self) {
       p.abstract_eval = eval_types;
       p.result_count = count_results;
     }
+    if (rules.variance) p.variance = vary_as_ruled;
     if (rules.cpu_kernel) p.kernel(DeviceKind::cpu).run = run_kernel_of<DeviceKind::cpu>;
     if (rules.cuda_kernel) p.kernel(DeviceKind::cuda).run = run_kernel_of<DeviceKind::cuda>;
     for (Kernel& kernel : p.kernels) kernel.foreign = kernel.run != nullptr;
@@ -326,14 +309,152 @@ void seal(ExtendPrimitive& self) {
   });
 }
 
+bool print_params(const Params& params, std::string* text) {
+  const auto* users = dynamic_cast<const ExtendParams*>(&params);
+  if (!users || !users->primitive->rules.print) return false;
+  *text = users->primitive->rules.print(users->values);
+  return true;
+}
+
+// All that users made, never destroyed.
+struct Users {
+  std::mutex mutex;
+  std::vector<std::unique_ptr<ExtendPrimitive>> made;
+};
+Users& users() {
+  static auto& all = *new Users;
+  return all;
+}
+
+// The value of a declared parameter: as given, or as a float where an integer was given for one, or
+// what its text says.
+extend::ParamValue fit(const ExtendPrimitive& p, const std::string& name,
+                       const extend::ParamValue& given, const extend::ParamValue& model) {
+  if (given.variant().index() == model.variant().index()) return given;
+  const auto* integer = std::get_if<std::int64_t>(&given.variant());
+  if (integer && std::holds_alternative<double>(model.variant()))
+    return static_cast<double>(*integer);
+  const auto* list = std::get_if<std::vector<std::int64_t>>(&given.variant());
+  if (list && list->empty()) {
+    if (std::holds_alternative<std::vector<std::string>>(model.variant()))
+      return std::vector<std::string>();
+    if (std::holds_alternative<extend::ParamValue::Pairs>(model.variant()))
+      return extend::ParamValue::Pairs();
+    if (std::holds_alternative<extend::ParamValue::Groups>(model.variant()))
+      return extend::ParamValue::Groups();
+  }
+  const auto* groups = std::get_if<extend::ParamValue::Groups>(&given.variant());
+  if (groups && std::holds_alternative<extend::ParamValue::Pairs>(model.variant())) {
+    extend::ParamValue::Pairs pairs;
+    for (const std::vector<int>& g : *groups)
+      if (g.size() == 2) pairs.emplace_back(g[0], g[1]);
+    if (pairs.size() == groups->size()) return pairs;
+  }
+  throw TypeError(p.name + ": the parameter '" + name + "' is " + extend::to_string(given) +
+                  ", and its def_params has one of another type, " + extend::to_string(model));
+}
+
+// All parameters: those given, checked against def_params, and the defaults of the others.
+extend::Params all_params(const ExtendPrimitive& p, const extend::Params& given, bool from_text) {
+  extend::Params all = p.rules.defaults;
+  for (const auto& [name, value] : given) {
+    const auto it = all.find(name);
+    if (it == all.end()) {
+      if (p.rules.defaults.empty()) {
+        throw ValueError(p.name + ": there is no parameter '" + name +
+                         "': it has none, give it some with .def_params");
+      }
+      extend::throw_param_name(p.name, name, p.rules.defaults, {});
+    }
+    const auto* text = from_text ? std::get_if<std::string>(&value.variant()) : nullptr;
+    it->second = fit(p, name, text ? value_of_text(*text) : value, it->second);
+  }
+  return all;
+}
+
+// Errors of what was given, with the caller's line.
+template <class F>
+auto at_caller(SourceLine source, F f) {
+  try {
+    return f();
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line_once(e.what(), source));
+  } catch (const TypeError& e) {
+    throw TypeError(e.what() + at_line_once(e.what(), source));
+  }
+}
+
+ExtendPrimitive* find_user(const Primitive& primitive) {
+  Users& all = users();
+  std::lock_guard lock(all.mutex);
+  for (const auto& made : all.made)
+    if (&made->primitive == &primitive) return made.get();
+  return nullptr;
+}
+
 }  // namespace
+
+Primitive* find_user_primitive(std::string_view name) {
+  ExtendPrimitive* found = nullptr;
+  {
+    Users& all = users();
+    std::lock_guard lock(all.mutex);
+    for (const auto& made : all.made)
+      if (made->name == name) found = made.get();
+  }
+  if (!found) return nullptr;
+  seal(*found);
+  return &found->primitive;
+}
+
+std::vector<std::string> user_primitive_names() {
+  Users& all = users();
+  std::lock_guard lock(all.mutex);
+  std::vector<std::string> names;
+  for (const auto& made : all.made) names.push_back(made->name);
+  return names;
+}
+
+bool is_user_primitive(const Primitive& primitive) { return find_user(primitive) != nullptr; }
+
+std::shared_ptr<const Params> make_user_params(const Primitive& primitive,
+                                               const extend::Params& given, ReadScope& scope) {
+  ExtendPrimitive& p = *find_user(primitive);
+  if (!p.primitive.abstract_eval) {
+    throw TypeError(p.name +
+                    " has no def_abstract_eval, and no equation of it can be made: give "
+                    "it one with .def_abstract_eval");
+  }
+  if (scope.from_text && p.rules.print) {
+    throw ValueError(p.name +
+                     ": an equation of it cannot be read: its def_print prints it, and "
+                     "need not say all of its parameters");
+  }
+  return std::make_shared<ExtendParams>(&p, all_params(p, given, scope.from_text));
+}
+
+const extend::Params* user_params(const Params& params) {
+  const auto* users = dynamic_cast<const ExtendParams*>(&params);
+  return users ? &users->values : nullptr;
+}
+
+void prepare_user_operands(const Primitive& primitive, const Params& params,
+                           std::vector<Array>& operands) {
+  if (!user_params(params)) return;
+  check_sharding(primitive_of(params), operands, params_as<ExtendParams>(params));
+  if (runtime().backend().kind() == DeviceKind::cuda && primitive.kernel(DeviceKind::cuda).run) {
+    // A kernel reads device memory alone.
+    for (Array& x : operands)
+      if (node_of(x)->kind == NodeKind::literal) x = full({}, x);
+  }
+}
 
 namespace detail {
 
-void throw_unusable_rule(const char* rule, std::size_t operands) {
-  throw TypeError(std::string(rule) + ": the function that was given to it cannot be called with " +
-                  std::to_string(operands) +
-                  " operands, one by one or as a std::vector: see shmap/extend.h");
+void throw_unusable_rule(const std::string& primitive, const char* rule, std::size_t operands) {
+  throw TypeError(primitive + ": the function that was given to its " + rule +
+                  " cannot be called with " + std::to_string(operands) +
+                  " operands, one by one or as a std::vector: see shmap/extend/primitive.h");
 }
 
 }  // namespace detail
@@ -342,10 +463,9 @@ namespace extend {
 
 Primitive::Primitive(std::string name) {
   if (name.empty()) throw ValueError("extend::Primitive: the name is empty");
-  static std::mutex mutex;
-  static auto& all = *new std::vector<std::unique_ptr<ExtendPrimitive>>;  // never destroyed
-  std::lock_guard lock(mutex);
-  primitive_ = all.emplace_back(std::make_unique<ExtendPrimitive>(std::move(name))).get();
+  Users& all = users();
+  std::lock_guard lock(all.mutex);
+  primitive_ = all.made.emplace_back(std::make_unique<ExtendPrimitive>(std::move(name))).get();
 }
 
 const std::string& Primitive::name() const { return primitive_->name; }
@@ -358,38 +478,70 @@ ExtendRules& Primitive::rules() {
   return primitive_->rules;
 }
 
-Arrays Primitive::bind_all(Arrays operands, SourceLine source) const {
+Primitive& Primitive::def_params(Params defaults) {
+  for (const auto& [key, value] : defaults) {
+    const auto is_plain = [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    };
+    if (key.empty() || !std::all_of(key.begin(), key.end(), is_plain)) {
+      throw ValueError(name() + ": def_params: the name '" + key +
+                       "' is not made of letters, digits and '_'");
+    }
+  }
+  rules().defaults = std::move(defaults);
+  return *this;
+}
+
+Primitive& Primitive::def_print(std::function<std::string(const Params&)> f) {
+  rules().print = std::move(f);
+  set_print_hook(print_params);
+  return *this;
+}
+
+Primitive& Primitive::def_cuda_source(std::string source, std::string kernel, int threads) {
+  if (kernel.empty() || source.find(kernel) == std::string::npos)
+    throw ValueError(name() + ": def_cuda_source: the source has no '" + kernel + "'");
+  if (threads < 1 || threads > 1024) {
+    throw ValueError(name() + ": def_cuda_source: blocks of " + std::to_string(threads) +
+                     " threads: wanted 1 to 1024");
+  }
+  rules().cuda_kernel = [source = std::move(source), kernel = std::move(kernel), threads,
+                         primitive = name()](const KernelArgs& k) {
+    run_cuda_source(primitive, source, kernel, threads, k);
+  };
+  return *this;
+}
+
+Arrays Primitive::bind_all(Arrays operands, const Params& params, SourceLine source) const {
   ensure_started();
   seal(*primitive_);
   const shmap::Primitive& p = primitive_->primitive;
   const ExtendRules& rules = primitive_->rules;
   for (const Array& x : operands) checked_node(x, p.name, source);
-  const bool has_kernel = static_cast<bool>(p.kernel(runtime().backend().kind()).run);
+  const ExtendParams made = at_caller(
+      source, [&] { return ExtendParams(primitive_, all_params(*primitive_, params, false)); });
   if (!p.abstract_eval) {
     // Without types nothing but a run of the impl on values is possible.
     Trace& trace = current_trace();
     if (rules.impl && !trace.staged() && !trace.transforms())
-      return rules.impl(std::move(operands));
-    throw TypeError(primitive_->name + " has no def_abstract_eval, which is wanted here" +
+      return rules.impl(std::move(operands), made.values);
+    throw TypeError(primitive_->name +
+                    " has no def_abstract_eval, which is wanted here: give it one with "
+                    ".def_abstract_eval" +
                     at_line(source));
   }
-  check_sharding(*primitive_, operands);
-  if (has_kernel && runtime().backend().kind() == DeviceKind::cuda) {
-    // A kernel reads device memory alone.
-    for (Array& x : operands)
-      if (node_of(x)->kind == NodeKind::literal) x = full({}, x);
-  }
-  return shmap::bind_all(p, operands, ExtendParams(primitive_), source);
+  at_caller(source, [&] { prepare_user_operands(p, made, operands); });
+  return shmap::bind_all(p, operands, made, source);
 }
 
 Array Primitive::bind_each(std::initializer_list<Operand*> operands, SourceLine source) const {
   Arrays in;
   for (Operand* x : operands) in.push_back(std::move(x->value));
-  return bind_one(std::move(in), source);
+  return bind_one(std::move(in), {}, source);
 }
 
-Array Primitive::bind_one(Arrays operands, SourceLine source) const {
-  Arrays results = bind_all(std::move(operands), source);
+Array Primitive::bind_one(Arrays operands, const Params& params, SourceLine source) const {
+  Arrays results = bind_all(std::move(operands), params, source);
   if (results.size() != 1) {
     throw TypeError(primitive_->name + ": bind gives one result, and it has " +
                     std::to_string(results.size()) + ": use bind_all" + at_line(source));

@@ -2,9 +2,24 @@
 
 #include <fmt/format.h>
 
+#include "core/ir/quoted.h"
+
 namespace shmap {
 
 const Params no_params;
+
+std::string quoted(std::string_view text, char quote) {
+  std::string out(1, quote);
+  for (const char c : text) {
+    if (c == quote || c == '\\') out += '\\';
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + quote;
+}
 
 namespace {
 
@@ -21,7 +36,7 @@ class Printer final : public ParamVisitor {
     add(name, list(v.size(), [&](std::size_t i) { return std::to_string(v[i]); }));
   }
   void value(std::string_view name, const std::vector<std::string>& v) override {
-    add(name, list(v.size(), [&](std::size_t i) { return "'" + v[i] + "'"; }));
+    add(name, list(v.size(), [&](std::size_t i) { return quoted(v[i], '\''); }));
   }
   void value(std::string_view name, const std::vector<std::pair<int, int>>& v) override {
     add(name, list(v.size(), [&](std::size_t i) {

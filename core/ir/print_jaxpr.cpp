@@ -1,17 +1,23 @@
 // Jaxprs as text: in the short style, and to the letter as autodidax prints them (NumPy dtype
 // names).
+#include <algorithm>
+#include <atomic>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "core/base/format_float.h"
 #include "core/ir/jaxpr.h"
+#include "core/ir/literal_type.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
+#include "core/ir/print_hook.h"
 
 namespace shmap {
 
 namespace {
+
+std::atomic<PrintHook> print_hook{nullptr};
 
 // A block of lines. `a >> b` hangs b on the end of a's last line.
 using Lines = std::vector<std::string>;
@@ -91,24 +97,44 @@ class Printer {
  private:
   const std::string& name(const Var& v) {
     auto [it, fresh] = known_.try_emplace(&v);
-    if (fresh) it->second = variable_name(known_.size() - 1);
+    if (fresh) {
+      it->second = variable_name(known_.size() - 1);
+      has_inf_ = has_inf_ || it->second == "inf";
+    }
     return it->second;
   }
   std::string binder(const Var& v) { return name(v) + ":" + type_text(v.type, names_); }
-  std::string atom(const Atom& a) {
+  // A literal says its dtype where a reader would take it for another, or for the variable `inf`.
+  std::string atom(const Atom& a, std::span<const ShapedArray> beside = {},
+                   std::span<const ShapedArray> results = {}) {
     if (!a.is_literal()) return name(*a.var());
     const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
-    return detail::format_scalar(literal.value, literal.type.dtype());
+    const DType dtype = literal.type.dtype();
+    const std::string text = detail::format_scalar(literal.value, dtype);
+    const bool clear =
+        implied_dtype(text, beside, results) == dtype && !(has_inf_ && text == "inf");
+    return clear || names_ == DTypeNames::numpy ? text : text + ":" + short_name(dtype) + "[]";
   }
 
   Lines eqn(const Eqn& e) {
     std::string operands;
-    for (const Atom& a : e.in) operands += (operands.empty() ? "" : " ") + atom(a);
+    std::vector<ShapedArray> beside, given;
+    if (std::any_of(e.in.begin(), e.in.end(), [](const Atom& a) { return a.is_literal(); })) {
+      for (const Atom& a : e.in)
+        if (!a.is_literal()) beside.push_back(a.type());
+      for (const VarRef& v : e.out) given.push_back(v->type);
+    }
+    for (const Atom& a : e.in) operands += (operands.empty() ? "" : " ") + atom(a, beside, given);
     std::string results;
     for (const VarRef& v : e.out) results += (results.empty() ? "" : " ") + binder(*v);
     Lines left{results + (results.empty() ? "" : " = ") + e.primitive->name};
-    const std::vector<ParamText> texts = param_texts(*e.params);
+    std::string hooked;
+    const PrintHook hook = print_hook.load(std::memory_order_acquire);
+    const bool is_hooked = hook != nullptr && hook(*e.params, &hooked);
+    const std::vector<ParamText> texts =
+        is_hooked ? std::vector<ParamText>() : param_texts(*e.params);
     Lines params;
+    if (!hooked.empty()) params.push_back(hooked);
     bool nested = false;
     for (const ParamText& p : texts) nested = nested || p.jaxpr != nullptr;
     for (const ParamText& p : texts) {
@@ -130,6 +156,7 @@ class Printer {
 
   DTypeNames names_;
   VarMap<std::string> known_;
+  bool has_inf_ = false;  // a variable of that name
 };
 
 std::string types_text(const std::vector<ShapedArray>& types, DTypeNames names) {
@@ -140,6 +167,8 @@ std::string types_text(const std::vector<ShapedArray>& types, DTypeNames names) 
 }
 
 }  // namespace
+
+void set_print_hook(PrintHook hook) { print_hook.store(hook, std::memory_order_release); }
 
 std::string to_string(const Jaxpr& jaxpr, PrintOptions options) {
   std::string text;

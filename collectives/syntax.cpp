@@ -1,0 +1,140 @@
+// The parameters of collectives, by name, for programs built by hand or read from a text.
+#include <set>
+
+#include "collectives/overlap.h"
+#include "collectives/primitives.h"
+#include "collectives/scope.h"
+#include "core/extend/param_reader.h"
+
+namespace shmap {
+
+namespace {
+
+using Read = std::shared_ptr<const Params>;
+using Reader = ParamReader;
+
+// Axes that are in scope, and each once.
+AxesInScope scope_of(Reader& r, const Axes& axes) { return {axes, r.primitive(), {}}; }
+
+Groups read_groups(Reader& r, const Axes& axes) {
+  if (!r.has("axis_index_groups")) return {};
+  Groups groups = r.groups("axis_index_groups");
+  const int ranks = scope_of(r, axes).ranks;
+  std::size_t count = 0;
+  for (const std::vector<int>& group : groups) count += group.size();
+  // Before anything of the mesh's size is made.
+  if (count != static_cast<std::size_t>(std::max(ranks, 0)) || groups.empty())
+    r.fail("'axis_index_groups' has not each of the " + describe_ranks(axes, ranks) + " once");
+  group_size(groups, ranks, r.primitive(), axes, {});
+  return groups;
+}
+
+int read_ranks(Reader& r, const Axes& axes, const Groups& groups) {
+  const std::int64_t given = r.index("axis_size", std::int64_t{1} << 31);
+  const int ranks =
+      groups.empty() ? scope_of(r, axes).ranks : static_cast<int>(groups.front().size());
+  // 0: axes of types written by hand have no sizes.
+  if (given == 0 || (ranks != 0 && given != ranks)) {
+    r.fail("'axis_size' is " + std::to_string(given) + ", and there are " +
+           describe_ranks(axes, ranks));
+  }
+  return static_cast<int>(given);
+}
+
+Read read_axes(Reader& r) {
+  const Axes axes(r.names("axes"));
+  scope_of(r, axes);
+  return std::make_shared<AxesParams>(axes, read_groups(r, axes));
+}
+Read read_axes_alone(Reader& r) {
+  const Axes axes(r.names("axes"));
+  scope_of(r, axes);
+  return std::make_shared<AxesParams>(axes);
+}
+
+Read read_gather(Reader& r) {
+  auto p = std::make_shared<AllGatherParams>();
+  p->axes = Axes(r.names("axis_name"));
+  p->groups = read_groups(r, p->axes);
+  p->ranks = read_ranks(r, p->axes, p->groups);
+  p->tiled = r.has("tiled") && r.flag("tiled");
+  p->dimension = r.index("all_gather_dimension", r.operands()[0].rank() + !p->tiled);
+  return p;
+}
+
+template <bool has_groups>
+Read read_scatter(Reader& r) {
+  auto p = std::make_shared<ScatterParams>();
+  p->axes = Axes(r.names("axis_name"));
+  if (has_groups) p->groups = read_groups(r, p->axes);
+  p->ranks = read_ranks(r, p->axes, p->groups);
+  p->tiled = r.has("tiled") && r.flag("tiled");
+  p->dimension = r.index("scatter_dimension", r.operands()[0].rank());
+  return p;
+}
+
+Read read_all_to_all(Reader& r) {
+  auto p = std::make_shared<AllToAllParams>();
+  p->axes = Axes(r.names("axis_name"));
+  p->groups = read_groups(r, p->axes);
+  p->ranks = read_ranks(r, p->axes, p->groups);
+  p->tiled = r.has("tiled") && r.flag("tiled");
+  p->split_axis = r.index("split_axis", r.operands()[0].rank());
+  p->concat_axis = r.index("concat_axis", r.operands()[0].rank());
+  return p;
+}
+
+Read read_permute(Reader& r) {
+  const Axes axes(r.names("axis_name"));
+  const int ranks = scope_of(r, axes).ranks;
+  std::vector<std::pair<int, int>> perm = r.pairs("perm");
+  std::set<int> from, to;
+  for (const auto& [f, t] : perm) {
+    const bool inside = f >= 0 && t >= 0 && (ranks == 0 || (f < ranks && t < ranks));
+    if (!inside || !from.insert(f).second || !to.insert(t).second) {
+      r.fail("'perm' has the pair (" + std::to_string(f) + ", " + std::to_string(t) +
+             "), which is out of range or has a rank twice in its place: there are " +
+             describe_ranks(axes, ranks));
+    }
+  }
+  return std::make_shared<PermuteParams>(axes, std::move(perm));
+}
+
+Read read_names(Reader& r) {
+  const Axes axes(r.names("axis_name"));
+  scope_of(r, axes);
+  return std::make_shared<NamesParams>(axes);
+}
+
+Read read_source(Reader& r) {
+  const Axes axes(r.names("axis_name"));
+  const int ranks = scope_of(r, axes).ranks;
+  return std::make_shared<SourceParams>(
+      axes, r.index("source", ranks == 0 ? std::int64_t{1} << 31 : ranks));
+}
+
+}  // namespace
+
+void register_collective_syntax() {
+  const auto one = [](const Primitive& p, ReadParamsFn read) {
+    set_param_syntax(p, {1, 1, read, nullptr});
+  };
+  for (const Primitive* p : {&psum_p, &pmax_p, &pmin_p}) one(*p, read_axes);
+  one(pbroadcast_p, read_axes_alone);
+  one(all_gather_p, read_gather);
+  one(all_gather_invariant_p, read_gather);
+  one(psum_scatter_p, read_scatter<true>);
+  one(pscatter_p, read_scatter<false>);
+  one(all_to_all_p, read_all_to_all);
+  one(ppermute_p, read_permute);
+  one(broadcast_from_p, read_source);
+  set_param_syntax(axis_index_p, {0, 0, read_names, nullptr});
+  set_param_syntax(assume_equal_p, {1, 1, nullptr, "only lowered programs have it"});
+  for (const Primitive* p :
+       {&all_gather_einsum_p, &einsum_psum_scatter_p, &all_to_all_einsum_p, &einsum_all_to_all_p})
+    set_param_syntax(*p, {2, 2, nullptr,
+                          "that its program computes the einsum beside it, by which it is "
+                          "differentiated, cannot be checked"});
+}
+
+}  // namespace shmap

@@ -1,0 +1,58 @@
+// The text of a program, taken apart: what stands where, and nothing of what it means.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shmap/dtype.h"
+
+namespace shmap {
+
+struct TextPlace {
+  int line = 1, column = 1;
+};
+std::string to_string(TextPlace place);  // "line 3, column 7"
+
+struct TypeText {
+  DType dtype = DType::f32;
+  std::vector<std::int64_t> dims;
+  std::vector<std::string> axes;
+  TextPlace place;
+};
+struct BinderText {
+  std::string name;
+  TypeText type;
+  TextPlace place;
+};
+struct AtomText {
+  std::string text;  // a variable's name, or a literal
+  std::optional<TypeText> type;
+  TextPlace place;
+};
+struct JaxprText;
+struct ParamValueText {
+  std::string name, text;
+  std::unique_ptr<JaxprText> program;  // in the place of `text`
+  TextPlace place;
+};
+struct EqnText {
+  std::vector<BinderText> results;
+  std::string primitive;
+  std::vector<ParamValueText> params;
+  std::vector<AtomText> operands;
+  TextPlace place;
+};
+struct JaxprText {
+  std::vector<BinderText> binders;
+  std::vector<EqnText> eqns;
+  std::vector<AtomText> outs;
+  TextPlace place;
+};
+
+// ValueError with line and column where it is none. Programs inside of programs go 100 deep.
+JaxprText parse_jaxpr_text(std::string_view text);
+
+}  // namespace shmap

@@ -1,0 +1,414 @@
+#include <algorithm>
+#include <numeric>
+#include <ostream>
+#include <utility>
+
+#include "core/array/sharding.h"
+#include "core/extend/proto_wire.h"
+#include "core/ir/trace.h"
+#include "shmap/extend/sharding.h"
+
+namespace shmap {
+namespace extend {
+
+namespace {
+
+// The fields' numbers in xla_data.proto.
+enum Number : std::uint32_t {
+  kType = 1,
+  kTileDimensions = 3,
+  kTileDevices = 4,
+  kTuple = 5,
+  kReplicateLast = 6,
+  kLastTileDims = 8,
+  kIotaReshape = 9,
+  kIotaTranspose = 10,
+  kIsShardGroup = 11,
+  kShardGroupId = 12,
+  kShardGroupType = 13,
+};
+
+constexpr int kMostNested = 100;
+constexpr std::size_t kMostNumbers = std::size_t{1} << 21;
+constexpr std::int64_t kMostDevices = std::int64_t{1} << 24;
+constexpr const char* kWhat = "OpSharding::parse";
+
+template <class T>
+void append_packed(std::string& out, Number field, const std::vector<T>& list) {
+  if (list.empty()) return;
+  std::string packed;
+  for (T v : list) append_varint(packed, static_cast<std::uint64_t>(static_cast<std::int64_t>(v)));
+  append_bytes(out, field, packed);
+}
+
+void append_number(std::string& out, Number field, std::int64_t value) {
+  if (value == 0) return;
+  append_tag(out, field, ProtoReader::varint);
+  append_varint(out, static_cast<std::uint64_t>(value));
+}
+
+class MessageReader {
+ public:
+  OpSharding message(std::string_view bytes, std::size_t offset, int depth) {
+    if (depth > kMostNested) {
+      throw ValueError(std::string(kWhat) + ": byte " + std::to_string(offset) +
+                       ": messages are nested deeper than " + std::to_string(kMostNested));
+    }
+    OpSharding s;
+    ProtoReader reader(bytes, kWhat, offset);
+    for (ProtoReader::Field f; reader.next(&f);) {
+      if (!take(s, f, depth)) {
+        s.unknown_fields += f.whole;
+        if (s.unknown_fields.size() > kMostNumbers) too_many(f.offset);
+      }
+    }
+    return s;
+  }
+
+ private:
+  // Of a field of another wire type it is none of these.
+  bool take(OpSharding& s, const ProtoReader::Field& f, int depth) {
+    const bool one = f.wire == ProtoReader::varint;
+    switch (f.number) {
+      case kType:
+        return one && (s.type = type_of(f.value), true);
+      case kTileDimensions:
+        return list(f, s.tile_assignment_dimensions);
+      case kTileDevices:
+        return list(f, s.tile_assignment_devices);
+      case kTuple:
+        if (f.wire != ProtoReader::bytes) return false;
+        count(f.offset);
+        s.tuple_shardings.push_back(message(f.part, f.offset, depth + 1));
+        return true;
+      case kReplicateLast:
+        return one && (s.replicate_on_last_tile_dim = f.value != 0, true);
+      case kLastTileDims:
+        return list(f, s.last_tile_dims);
+      case kIotaReshape:
+        return list(f, s.iota_reshape_dims);
+      case kIotaTranspose:
+        return list(f, s.iota_transpose_perm);
+      case kIsShardGroup:
+        return one && (s.is_shard_group = f.value != 0, true);
+      case kShardGroupId:
+        return one && (s.shard_group_id = static_cast<std::int64_t>(f.value), true);
+      case kShardGroupType:
+        return one && (s.shard_group_type = static_cast<std::int32_t>(f.value), true);
+      default:
+        return false;
+    }
+  }
+
+  static OpSharding::Type type_of(std::uint64_t v) {
+    return static_cast<OpSharding::Type>(static_cast<std::int32_t>(v));
+  }
+  // Numbers of a list stand packed in one field, or one by one.
+  template <class T>
+  bool list(const ProtoReader::Field& f, std::vector<T>& out) {
+    const auto push = [&](std::uint64_t v) {
+      count(f.offset);
+      if constexpr (std::is_enum_v<T>) {
+        out.push_back(type_of(v));
+      } else {
+        out.push_back(static_cast<T>(v));
+      }
+    };
+    if (f.wire == ProtoReader::varint) {
+      push(f.value);
+      return true;
+    }
+    if (f.wire != ProtoReader::bytes) return false;
+    ProtoReader packed(f.part, kWhat, f.offset);
+    for (std::uint64_t v = 0; packed.next_varint(&v);) push(v);
+    return true;
+  }
+  [[noreturn]] static void too_many(std::size_t offset) {
+    throw ValueError(std::string(kWhat) + ": byte " + std::to_string(offset) +
+                     ": more than 2^21 numbers");
+  }
+  void count(std::size_t offset) {
+    // A message inside takes the place of many numbers.
+    if (++numbers_ > kMostNumbers) too_many(offset);
+  }
+  std::size_t numbers_ = 0;
+};
+
+// Without dims of size 1, and dims that stay side by side made one: as XLA keeps it.
+void canonicalize(std::vector<std::int64_t>& dims, std::vector<std::int32_t>& perm) {
+  std::vector<std::int32_t> order;
+  for (std::int32_t d : perm)
+    if (dims[static_cast<std::size_t>(d)] != 1) order.push_back(d);
+  if (order.empty()) {
+    dims = {1};
+    perm = {0};
+    return;
+  }
+  std::vector<std::int32_t> kept = order;  // which dims there are, in order
+  std::sort(kept.begin(), kept.end());
+  for (std::int32_t& d : order)
+    d = static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), d) - kept.begin());
+  std::vector<std::int64_t> sizes;
+  for (std::int32_t d : kept) sizes.push_back(dims[static_cast<std::size_t>(d)]);
+  // Runs of dims that follow one another in both orders.
+  std::vector<std::vector<std::int32_t>> runs;
+  for (std::int32_t d : order) {
+    if (!runs.empty() && runs.back().back() + 1 == d) {
+      runs.back().push_back(d);
+    } else {
+      runs.push_back({d});
+    }
+  }
+  std::vector<std::int32_t> firsts;
+  for (const auto& run : runs) firsts.push_back(run.front());
+  std::sort(firsts.begin(), firsts.end());
+  dims.assign(runs.size(), 1);
+  perm.clear();
+  for (const auto& run : runs) {
+    const auto at = std::lower_bound(firsts.begin(), firsts.end(), run.front()) - firsts.begin();
+    for (std::int32_t d : run)
+      dims[static_cast<std::size_t>(at)] *= sizes[static_cast<std::size_t>(d)];
+    perm.push_back(static_cast<std::int32_t>(at));
+  }
+}
+
+// The product of positive extents; ValueError where it passes kMostDevices or one is not positive.
+std::int64_t product(const std::vector<std::int64_t>& list, const char* what) {
+  std::int64_t n = 1;
+  for (std::int64_t v : list) {
+    if (v < 1 || v > kMostDevices || n * v > kMostDevices) {
+      throw ValueError("OpSharding: " + std::string(what) + " has an extent of " +
+                       std::to_string(v) + ": wanted 1 or more, and 2^24 devices at most");
+    }
+    n *= v;
+  }
+  return n;
+}
+
+template <class T>
+std::string joined(const std::vector<T>& list) {
+  std::string text;
+  for (T v : list) text += (text.empty() ? "" : ",") + std::to_string(v);
+  return text;
+}
+
+const char* name_of(OpSharding::Type type) {
+  switch (type) {
+    case OpSharding::REPLICATED:
+      return "replicated";
+    case OpSharding::MAXIMAL:
+      return "maximal";
+    case OpSharding::TUPLE:
+      return "tuple";
+    case OpSharding::OTHER:
+      return "tiled";
+    case OpSharding::MANUAL:
+      return "manual";
+    case OpSharding::UNREDUCED:
+      return "unreduced";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace
+
+OpSharding::OpSharding(const NamedSharding& sharding, int ndim, SourceLine source) {
+  const shmap::detail::AxisEnv& env = *sharding.mesh().impl()->env();
+  const std::vector<std::vector<int>>& dims =
+      sharding.mesh().impl()->sharding(sharding.spec())->dims();
+  if (ndim < static_cast<int>(dims.size()) || ndim > kMaxRank) {
+    throw ValueError("OpSharding: the spec " + to_string(sharding.spec()) +
+                     " does not fit an array of " + std::to_string(ndim) + " dims" +
+                     at_line(source));
+  }
+  tile_assignment_dimensions.assign(static_cast<std::size_t>(ndim), 1);
+  std::vector<bool> used(env.names.size());
+  for (std::size_t d = 0; d < dims.size(); ++d) {
+    for (int axis : dims[d]) {
+      const auto a = static_cast<std::size_t>(axis);
+      used[a] = true;
+      iota_transpose_perm.push_back(axis);
+      tile_assignment_dimensions[d] *= env.sizes[a];
+    }
+  }
+  const std::int64_t tiles = product(tile_assignment_dimensions, "the mesh");
+  if (tiles == 1) {
+    tile_assignment_dimensions.clear();
+    iota_transpose_perm.clear();
+    return;
+  }
+  type = OTHER;
+  std::int64_t copies = 1;
+  for (std::size_t a = 0; a < used.size(); ++a) {
+    if (used[a]) continue;
+    copies *= env.sizes[a];
+    iota_transpose_perm.push_back(static_cast<std::int32_t>(a));
+  }
+  if (copies > 1) {
+    tile_assignment_dimensions.push_back(copies);
+    replicate_on_last_tile_dim = true;
+  }
+  iota_reshape_dims = env.sizes;
+  canonicalize(iota_reshape_dims, iota_transpose_perm);
+}
+
+std::vector<std::int64_t> OpSharding::devices() const {
+  if (!tile_assignment_devices.empty() || iota_reshape_dims.empty()) {
+    if (type == OTHER && product(tile_assignment_dimensions, "tile_assignment_dimensions") !=
+                             static_cast<std::int64_t>(tile_assignment_devices.size())) {
+      throw ValueError("OpSharding: " + std::to_string(tile_assignment_devices.size()) +
+                       " devices for tiles of [" + joined(tile_assignment_dimensions) + "]");
+    }
+    return tile_assignment_devices;
+  }
+  const std::int64_t n = product(iota_reshape_dims, "iota_reshape_dims");
+  const std::size_t rank = iota_reshape_dims.size();
+  std::vector<char> seen(rank);
+  bool fits = iota_transpose_perm.size() == rank &&
+              product(tile_assignment_dimensions, "tile_assignment_dimensions") == n;
+  for (std::int32_t d : iota_transpose_perm) {
+    const bool is_new = d >= 0 && static_cast<std::size_t>(d) < rank &&
+                        !std::exchange(seen[static_cast<std::size_t>(d)], 1);
+    fits = fits && is_new;
+    if (!fits) break;
+  }
+  if (!fits) {
+    throw ValueError("OpSharding: tiles of [" + joined(tile_assignment_dimensions) +
+                     "] and devices <=[" + joined(iota_reshape_dims) + "]T(" +
+                     joined(iota_transpose_perm) + ") do not fit one another");
+  }
+  std::vector<std::int64_t> strides(rank, 1), at(rank), list(static_cast<std::size_t>(n));
+  for (std::size_t d = rank - 1; d > 0; --d) strides[d - 1] = strides[d] * iota_reshape_dims[d];
+  for (std::int64_t& device : list) {
+    device = 0;
+    for (std::size_t d = 0; d < rank; ++d)
+      device += at[d] * strides[static_cast<std::size_t>(iota_transpose_perm[d])];
+    for (std::size_t d = rank; d-- > 0;) {
+      if (++at[d] < iota_reshape_dims[static_cast<std::size_t>(iota_transpose_perm[d])]) break;
+      at[d] = 0;
+    }
+  }
+  return list;
+}
+
+std::string OpSharding::serialize() const {
+  std::string out;
+  append_number(out, kType, type);
+  append_packed(out, kTileDimensions, tile_assignment_dimensions);
+  append_packed(out, kTileDevices, tile_assignment_devices);
+  for (const OpSharding& s : tuple_shardings) append_bytes(out, kTuple, s.serialize());
+  append_number(out, kReplicateLast, replicate_on_last_tile_dim);
+  append_packed(out, kLastTileDims, last_tile_dims);
+  append_packed(out, kIotaReshape, iota_reshape_dims);
+  append_packed(out, kIotaTranspose, iota_transpose_perm);
+  append_number(out, kIsShardGroup, is_shard_group);
+  append_number(out, kShardGroupId, shard_group_id);
+  append_number(out, kShardGroupType, shard_group_type);
+  return out + unknown_fields;
+}
+
+OpSharding OpSharding::parse(std::string_view bytes, SourceLine source) {
+  try {
+    return MessageReader().message(bytes, 0, 0);
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  }
+}
+
+NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) const {
+  const auto fail = [&](const std::string& why) {
+    throw ValueError("OpSharding::named_sharding: " + to_string(*this) + " over " +
+                     shmap::to_string(mesh) + ": " + why + at_line(source));
+  };
+  if (type == REPLICATED) return NamedSharding(mesh, PartitionSpec(), source);
+  if (type != OTHER) fail("only what is replicated or tiled is a NamedSharding");
+  std::size_t ndim = tile_assignment_dimensions.size();
+  for (Type last : last_tile_dims)
+    if (last != REPLICATED) fail(std::string("it is ") + name_of(last) + " over some devices");
+  const std::size_t extra = last_tile_dims.size() + (replicate_on_last_tile_dim ? 1 : 0);
+  if (extra > ndim || ndim - extra > static_cast<std::size_t>(kMaxRank))
+    fail("it has no number of dims that an array has");
+  ndim -= extra;
+  const std::vector<std::int64_t> places = devices();
+  if (static_cast<std::int64_t>(places.size()) != mesh.size())
+    fail("it is of " + std::to_string(places.size()) + " devices");
+  const shmap::detail::AxisEnv& env = *mesh.impl()->env();
+  std::vector<std::int64_t> strides(env.sizes.size(), 1);
+  for (std::size_t a = env.sizes.size(); a-- > 1;) strides[a - 1] = strides[a] * env.sizes[a];
+  // Along a dim the places of tiles 1, n, n m … are the strides of the axes that split it, minor
+  // first.
+  std::vector<PartitionSpec::Entry> entries;
+  std::int64_t step = mesh.size();
+  for (std::size_t d = 0; d < ndim; ++d) {
+    const std::int64_t tiles = tile_assignment_dimensions[d];
+    step /= tiles;
+    std::vector<std::string> names;
+    for (std::int64_t done = 1; done < tiles;) {
+      const std::int64_t stride = places[static_cast<std::size_t>(done * step)] - places[0];
+      std::size_t a = 0;
+      while (a < env.sizes.size() && (env.sizes[a] == 1 || strides[a] != stride)) ++a;
+      if (a == env.sizes.size() || tiles % (done * env.sizes[a]) != 0)
+        fail("the tiles of dim " + std::to_string(d) + " do not follow the mesh's axes");
+      names.insert(names.begin(), env.names[a]);
+      done *= env.sizes[a];
+    }
+    if (names.empty()) {
+      entries.emplace_back(none);
+    } else {
+      entries.emplace_back(Axes(names));
+    }
+  }
+  while (!entries.empty() && entries.back().axes.empty()) entries.pop_back();
+  const std::vector<PartitionSpec::Entry>& dims = entries;
+  std::vector<std::string> all;
+  for (const PartitionSpec::Entry& e : dims) all.insert(all.end(), e.axes.begin(), e.axes.end());
+  std::sort(all.begin(), all.end());
+  if (std::adjacent_find(all.begin(), all.end()) != all.end())
+    fail("two dims are split over one mesh axis");
+  NamedSharding sharding(mesh, PartitionSpec(entries), source);
+  // Which devices have a tile; in what order is of no matter.
+  std::vector<std::int64_t> wanted = OpSharding(sharding, static_cast<int>(ndim), source).devices();
+  std::vector<std::int64_t> given = places;
+  if (wanted.empty()) return sharding;  // one tile alone
+  const std::int64_t copies = step;
+  for (std::vector<std::int64_t>* list : {&wanted, &given})
+    for (auto tile = list->begin(); tile != list->end(); tile += copies)
+      std::sort(tile, tile + copies);
+  if (wanted != given) fail("the tiles do not follow the mesh's axes");
+  return sharding;
+}
+
+std::string to_string(const OpSharding& s) {
+  if (s.type == OpSharding::TUPLE) {
+    std::string text = "{";
+    for (const OpSharding& t : s.tuple_shardings)
+      text += (text.size() > 1 ? ", " : "") + to_string(t);
+    return text + "}";
+  }
+  if (s.type == OpSharding::MAXIMAL && s.tile_assignment_devices.size() == 1)
+    return "{maximal device=" + std::to_string(s.tile_assignment_devices[0]) + "}";
+  if (s.type != OpSharding::OTHER) return std::string("{") + name_of(s.type) + "}";
+  std::string text = "{devices=[" + joined(s.tile_assignment_dimensions) + "]";
+  if (s.iota_reshape_dims.empty()) {
+    text += joined(s.tile_assignment_devices);
+  } else {
+    text += "<=[" + joined(s.iota_reshape_dims) + "]";
+    if (s.iota_transpose_perm.size() > 1) text += "T(" + joined(s.iota_transpose_perm) + ")";
+  }
+  if (s.replicate_on_last_tile_dim) text += " last_tile_dim_replicate";
+  if (!s.last_tile_dims.empty()) {
+    text += " last_tile_dims={";
+    for (std::size_t i = 0; i < s.last_tile_dims.size(); ++i)
+      text += (i ? ", " : "") + std::string(name_of(s.last_tile_dims[i]));
+    text += "}";
+  }
+  return text + "}";
+}
+
+std::ostream& operator<<(std::ostream& out, const OpSharding& sharding) {
+  return out << to_string(sharding);
+}
+
+}  // namespace extend
+}  // namespace shmap

@@ -1,0 +1,22 @@
+// Specs and meshes as programs print them: P('i', none, ('j', 'k')), Mesh('i': 4, 'j': 2).
+#pragma once
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/extend/param_reader.h"
+#include "shmap/partition_spec.h"
+
+namespace shmap {
+
+// ValueError of the reader where the text is none.
+PartitionSpec read_spec(ParamReader& reader, std::string_view name);
+std::vector<PartitionSpec> read_specs(ParamReader& reader, std::string_view name);
+struct MeshText {
+  std::vector<std::string> names;
+  std::vector<std::int64_t> sizes;
+};
+MeshText read_mesh(ParamReader& reader, std::string_view name);
+
+}  // namespace shmap

@@ -1,0 +1,75 @@
+// The parameters of a shard_map, by name, for programs built by hand or read from a text.
+#include <utility>
+
+#include "core/extend/param_reader.h"
+#include "core/extend/spec_text.h"
+#include "shard_map/primitive.h"
+
+namespace shmap {
+
+namespace {
+
+// The mesh of these axes: the one that was asked for, or of the first devices, or none's.
+const detail::MeshImpl* mesh_of(ParamReader& r, const MeshText& text) {
+  std::vector<std::int64_t> extents = text.sizes;
+  if (extents.size() > 31) r.fail("'mesh' has more than 31 axes");
+  const AbstractMesh abstract{Shape(extents), Axes(text.names)};
+  if (!std::in_range<int>(abstract.size())) r.fail("'mesh' has more than 2^31 - 1 places");
+  const detail::MeshImpl* given = r.scope().mesh;
+  if (given && given->env() == abstract.env()) return given;
+  if (abstract.size() <= static_cast<std::int64_t>(devices().size()))
+    return make_mesh(Shape(extents), Axes(text.names)).impl();
+  return detail::MeshImpl::abstract(abstract.env());
+}
+
+std::vector<const Sharding*> shardings(ParamReader& r, const char* name,
+                                       const detail::MeshImpl* mesh, std::size_t count) {
+  const std::vector<PartitionSpec> specs = read_specs(r, name);
+  if (specs.size() != count) {
+    r.fail("'" + std::string(name) + "' has " + std::to_string(specs.size()) + " specs, and " +
+           std::to_string(count) + " are wanted");
+  }
+  std::vector<const Sharding*> all;
+  for (const PartitionSpec& spec : specs) {
+    validate_spec(spec, *mesh->env(), std::string("shard_map: ") + name);
+    all.push_back(mesh->sharding(spec));
+  }
+  return all;
+}
+
+std::shared_ptr<const Params> read(ParamReader& r) {
+  auto p = std::make_shared<ShardMapParams>();
+  p->options.auto_pbroadcast = !r.has("auto_pbroadcast") || r.flag("auto_pbroadcast");
+  p->options.check_vma = !r.has("check_vma") || r.flag("check_vma");
+  p->jaxpr = r.program("jaxpr");
+  p->over = mesh_of(r, read_mesh(r, "mesh"));
+  if (!r.scope().mesh) r.scope().mesh = p->over;
+  p->in = shardings(r, "in_specs", p->over, r.operands().size());
+  p->out = shardings(r, "out_specs", p->over, p->jaxpr->outs.size());
+  if (p->jaxpr->env != p->over->env()) {
+    throw TypeError("shard_map: its body was not built for the mesh " +
+                    describe_axes(*p->over->env()) + ": give JaxprBuilder that mesh");
+  }
+  if (p->jaxpr->checks_variance != p->options.check_vma)
+    r.fail("'check_vma' is not what the body was built with");
+  for (std::size_t o = 0; o < p->out.size(); ++o) {
+    const ShapedArray& type = p->jaxpr->outs[o].type();
+    if (p->out[o]->dims().size() > type.dims().size()) {
+      r.fail("'out_specs': the spec " + to_string(p->out[o]->spec()) + " of result " +
+             std::to_string(o) + " is longer than the rank of a block of type " + to_string(type));
+    }
+    const std::uint32_t extra = type.axes().mask_in(*p->over->env()) & ~p->out[o]->mentioned();
+    if (p->options.check_vma && extra != 0) {
+      throw TypeError("shard_map: result " + std::to_string(o) + " of the body has type " +
+                      to_string(type) + ", which varies over mesh axes that its spec " +
+                      to_string(p->out[o]->spec()) + " leaves out");
+    }
+  }
+  return p;
+}
+
+}  // namespace
+
+void register_shard_map_syntax() { set_param_syntax(shard_map_p, {0, kAnyNumber, read, nullptr}); }
+
+}  // namespace shmap
