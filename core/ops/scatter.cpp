@@ -127,6 +127,10 @@ constexpr Primitive make() {
 
 }  // namespace
 
+namespace {
+constexpr const char* kNotLinear = "it is not linear: its JVP rule is written with others";
+}
+
 constinit Primitive scatter_p = [] {
   Primitive p = make<ScatterKind::set>();
   p.jvp = Rule<JvpFn>(jvp_scatter_linear);
@@ -142,16 +146,19 @@ constinit Primitive scatter_add_p = [] {
 constinit Primitive scatter_mul_p = [] {
   Primitive p = make<ScatterKind::mul>();
   p.jvp = Rule<JvpFn>(jvp_scatter_mul);
+  p.transpose = Rule<TransposeFn>::none(kNotLinear);
   return p;
 }();
 constinit Primitive scatter_min_p = [] {
   Primitive p = make<ScatterKind::min>();
   p.jvp = Rule<JvpFn>(jvp_scatter_extremum);
+  p.transpose = Rule<TransposeFn>::none(kNotLinear);
   return p;
 }();
 constinit Primitive scatter_max_p = [] {
   Primitive p = make<ScatterKind::max>();
   p.jvp = Rule<JvpFn>(jvp_scatter_extremum);
+  p.transpose = Rule<TransposeFn>::none(kNotLinear);
   return p;
 }();
 

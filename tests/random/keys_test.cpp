@@ -143,6 +143,20 @@ TEST(Keys, UnderVmap) {
   EXPECT_EQ(columns[1][2].to_vector<float>(), random::normal(grid[{2, 1}], {2}).to_vector<float>());
 }
 
+TEST(Keys, UnderVmapInTheirParts) {
+  const Array keys = random::split(random::key(7), 3), raw = extend::random_unwrap(keys);
+  const auto wrap = [](Array k) { return extend::random_unwrap(extend::random_wrap(k)); };
+  EXPECT_EQ(values(vmap(wrap)(raw)), values(raw));
+  const Array counts = arange(6, u32), rates = array<float>({.5f, 3, 40}, {3});
+  const auto hash = [&](Array k) { return extend::threefry_2x32(k, counts); };
+  const auto draw = [](Array k, Array r) { return random::poisson(k, r, {5}, u32); };
+  const Array hashed = vmap(hash)(raw), drawn = vmap(draw)(keys, rates);
+  for (std::int64_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(values(hashed[i]), values(hash(raw[i])));
+    EXPECT_EQ(values(drawn[i]), values(draw(keys[i], rates[i])));
+  }
+}
+
 TEST(Bits, OfABlockAreThoseOfTheWhole) {
   const Array key = random::key(9);
   const Array whole = random::bits(key, {8, 6});

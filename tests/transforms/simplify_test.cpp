@@ -113,7 +113,7 @@ TEST(Simplify, ConstantsAreComputedAtOnce) {
   EXPECT_EQ(simplified_text([] { return exp(Array(0.)) + 0.5; }),
             "{ lambda  .\n"
             "  let \n"
-            "  in ( 1.5 ) }");
+            "  in ( 1.5:f64[] ) }");
   // Arrays are data, and stay.
   EXPECT_EQ(simplified_text([] { return zeros({2}) + 1.f; }),
             "{ lambda  .\n"
@@ -131,7 +131,7 @@ TEST(Simplify, ConstantsKeepDtypeAndWeakness) {
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(k.impl().jaxpr->outs[i].type().weak(), j.impl().jaxpr->outs[i].type().weak()) << i;
   }
-  EXPECT_EQ(to_string(k), "{ lambda  .\n  let \n  in ( 6, 3, True ) }");
+  EXPECT_EQ(to_string(k), "{ lambda  .\n  let \n  in ( 6, 3:bf16[], True ) }");
 }
 
 TEST(Simplify, NeutralElementsGoWhereTheyChangeNoBit) {
