@@ -28,7 +28,8 @@ std::string archive(const std::vector<std::pair<std::string, std::string>>& cont
 // One without fields of 64 bits, as zip writes small ones.
 std::string small_archive() {
   const auto put = [](std::string& out, std::uint64_t value, int count) {
-    for (int k = 0; k < count; ++k) out += static_cast<char>(value >> (8 * k) & 255);
+    for (int k = 0; k < count; ++k)
+      out += k < 8 ? static_cast<char>(value >> (8 * k) & 255) : char{};
   };
   const auto common = [&](std::string& out) {
     put(out, 20, 2);
