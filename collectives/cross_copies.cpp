@@ -1,0 +1,343 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "collectives/cross_collectives.h"
+#include "collectives/local_work.h"
+
+namespace shmap {
+
+namespace {
+
+// Copies of boxes, as one task.
+struct Boxes {
+  std::vector<BoxCopy> list;
+  std::vector<Block> reads;
+  void add(BoxCopy box, const At& from, std::int64_t src, Block& to, std::int64_t dst) {
+    box.src = address(from.block, from.offset + src);
+    box.dst = address_of(to, dst);
+    list.push_back(box);
+    reads.push_back(from.block);
+  }
+};
+
+class AllGather : public LocalWork {
+ public:
+  AllGather(const GroupBlocks& g, const Interleaved& layout) : LocalWork(g), layout_(layout) {}
+
+  void run(CrossCall& call) {
+    std::vector<Block> sites(table_.sites.size());
+    for (std::uint32_t s = 0; s < sites.size(); ++s) sites[s] = fresh(s, g_.out_bytes);
+    if (g_.out_bytes != 0) {
+      Round round;
+      std::vector<std::vector<At>> blocks;
+      for (const Class& c : cross_.classes)
+        blocks.push_back(exchange_class(c, sites[c.sites.front()], round));
+      count_sent(round);
+      call.enqueue(std::move(round));
+      for (std::size_t i = 0; i < blocks.size(); ++i) put_together(i, blocks[i], sites);
+    }
+    share_sites(sites);
+  }
+
+ private:
+  // Where each rank's block is or will be. A block that lies in one run of the result comes
+  // straight to its place in the first site's.
+  std::vector<At> exchange_class(const Class& c, const Block& result, Round& round) const {
+    const bool direct = layout_.outer == 1;
+    std::vector<At> blocks(table_.ranks);
+    std::size_t coming = 0;
+    for (const Peer& peer : c.peers) coming += peer.takes.size();
+    Block staging;
+    if (coming != 0 && !direct)
+      staging = fresh(c.sites.front(), g_.in_bytes * static_cast<std::int64_t>(coming));
+    for (const std::uint32_t r : c.held) blocks[r] = {block_of(c, r), 0};
+    std::int64_t offset = 0;
+    for (const Peer& peer : c.peers) {
+      for (const std::uint32_t r : peer.gives)
+        round.send(peer.process, block_of(c, r), 0, g_.in_bytes);
+      for (const std::uint32_t r : peer.takes) {
+        blocks[r] = direct ? At{result, r * layout_.piece} : At{staging, offset};
+        round.receive(peer.process, blocks[r].block, blocks[r].offset, g_.in_bytes);
+        offset += g_.in_bytes;
+      }
+    }
+    return blocks;
+  }
+
+  void put_together(std::size_t index, const std::vector<At>& blocks,
+                    std::vector<Block>& sites) const {
+    const Class& c = cross_.classes[index];
+    BoxCopy box;
+    box.rank = 2;
+    box.itemsize = layout_.itemsize;
+    box.extent[0] = layout_.outer;
+    box.extent[1] = layout_.piece / layout_.itemsize;
+    box.src_stride[0] = layout_.piece;
+    box.dst_stride[0] = layout_.piece * table_.ranks;
+    box.src_stride[1] = box.dst_stride[1] = layout_.itemsize;
+    for (const std::uint32_t s : c.sites) {
+      Boxes boxes;
+      for (std::uint32_t r = 0; r < table_.ranks; ++r) {
+        if (blocks[r].block.buffer.get() == sites[s].buffer.get()) continue;
+        boxes.add(box, blocks[r], 0, sites[s], r * layout_.piece);
+      }
+      if (boxes.list.empty()) continue;
+      enqueue(s, g_.out_bytes, boxes.reads, {sites[s]},
+              [ops = &ops_, list = std::move(boxes.list)](int part, int parts, void* native) {
+                for (const BoxCopy& b : list) ops->copy_box(b, part, parts, native);
+              });
+    }
+  }
+
+  const Interleaved layout_;
+};
+
+class AllToAll : public LocalWork {
+ public:
+  AllToAll(const GroupBlocks& g, const Exchange& exchange)
+      : LocalWork(g), exchange_(exchange), bytes_(exchange.box.itemsize) {
+    for (int d = 0; d < exchange.box.rank; ++d) bytes_ *= exchange.box.extent[d];
+    packed_ = exchange.box;
+    std::int64_t stride = packed_.itemsize;
+    for (int d = packed_.rank; d-- > 0;) {
+      packed_.src_stride[d] = packed_.dst_stride[d] = stride;
+      stride *= packed_.extent[d];
+    }
+  }
+
+  void run(CrossCall& call) {
+    std::vector<Block> slots(table_.slots.size());
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      slots[i] = fresh(table_.slots[i].site, g_.out_bytes);
+    if (g_.out_bytes != 0) {
+      Round round;
+      std::vector<Block> staged;
+      for (const Class& c : cross_.classes) staged.push_back(exchange_class(c, round));
+      count_sent(round);
+      call.enqueue(std::move(round));
+      for (std::size_t i = 0; i < staged.size(); ++i) hand_out(cross_.classes[i], staged[i], slots);
+    }
+    share_slots(slots);
+  }
+
+ private:
+  // Packs what goes to the peers, and returns where what comes will lie: by peer, by the rank that
+  // it comes from, by the rank here that it is for.
+  Block exchange_class(const Class& c, Round& round) const {
+    std::size_t going = 0, coming = 0;
+    for (const Peer& peer : c.peers) {
+      going += peer.gives.size() * peer.held.size();
+      coming += peer.takes.size() * c.held.size();
+    }
+    Block out, in;
+    if (going != 0) out = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(going));
+    if (coming != 0) in = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(coming));
+    BoxCopy box = exchange_.box;
+    std::copy_n(packed_.dst_stride, box.rank, box.dst_stride);
+    Boxes boxes;
+    std::int64_t sent = 0, received = 0;
+    for (const Peer& peer : c.peers) {
+      for (const std::uint32_t q : peer.gives) {
+        for (const std::uint32_t r : peer.held) {
+          boxes.add(box, {block_of(c, q), 0}, r * exchange_.src_step, out, sent);
+          round.send(peer.process, out, sent, bytes_);
+          sent += bytes_;
+        }
+      }
+      for (std::size_t i = 0; i < peer.takes.size() * c.held.size(); ++i) {
+        round.receive(peer.process, in, received, bytes_);
+        received += bytes_;
+      }
+    }
+    if (!boxes.list.empty()) copy(c.sites.front(), std::move(boxes), {out}, sent);
+    return in;
+  }
+
+  void hand_out(const Class& c, const Block& staged, std::vector<Block>& slots) const {
+    // Where the pieces of a rank begin that came.
+    std::vector<std::int64_t> came(table_.ranks, -1);
+    std::int64_t offset = 0;
+    for (const Peer& peer : c.peers) {
+      for (const std::uint32_t q : peer.takes) {
+        came[q] = offset;
+        offset += bytes_ * static_cast<std::int64_t>(c.held.size());
+      }
+    }
+    BoxCopy unpacked = exchange_.box;
+    std::copy_n(packed_.src_stride, unpacked.rank, unpacked.src_stride);
+    for (const std::uint32_t s : c.sites) {
+      const CliqueTable::Site& site = table_.sites[s];
+      Boxes boxes;
+      std::vector<Block> writes;
+      for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
+        const std::uint32_t r = table_.slots[k].rank;
+        const auto at = std::find(c.held.begin(), c.held.end(), r) - c.held.begin();
+        for (std::uint32_t q = 0; q < table_.ranks; ++q) {
+          if (came[q] < 0) {
+            boxes.add(exchange_.box, {block_of(c, q), 0}, r * exchange_.src_step, slots[k],
+                      q * exchange_.dst_step);
+          } else {
+            boxes.add(unpacked, {staged, 0}, came[q] + at * bytes_, slots[k],
+                      q * exchange_.dst_step);
+          }
+        }
+        writes.push_back(slots[k]);
+      }
+      copy(s, std::move(boxes), writes, g_.out_bytes * site.slot_count);
+    }
+  }
+
+  void copy(std::uint32_t site, Boxes boxes, const std::vector<Block>& writes,
+            std::int64_t bytes) const {
+    enqueue(site, bytes, boxes.reads, writes,
+            [ops = &ops_, list = std::move(boxes.list)](int part, int parts, void* native) {
+              const auto [begin, end] =
+                  share(static_cast<std::int64_t>(list.size()), 1, part, parts);
+              for (std::int64_t i = begin; i < end; ++i)
+                ops->copy_box(list[static_cast<std::size_t>(i)], 0, 1, native);
+            });
+  }
+
+  const Exchange exchange_;
+  std::int64_t bytes_;
+  BoxCopy packed_;
+};
+
+// Whole blocks go from rank to rank: permutations and broadcasts.
+class Moves : public LocalWork {
+ public:
+  using LocalWork::LocalWork;
+
+  void permute(CrossCall& call, std::span<const int> source) {
+    std::vector<Block> slots(table_.slots.size());
+    Round round;
+    // What came, by class and the rank that it is of: the first slot that gets it has it.
+    std::vector<std::vector<Block>> come(cross_.classes.size(), std::vector<Block>(table_.ranks));
+    for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
+      const Class& c = cross_.classes[i];
+      for (const Peer& peer : c.peers) {
+        for (const std::uint32_t r : peer.held) {
+          const int q = source[r];
+          if (q >= 0 && contains(peer.gives, q) && g_.out_bytes != 0)
+            round.send(peer.process, block_of(c, static_cast<std::uint32_t>(q)), 0, g_.out_bytes);
+        }
+        for (const std::uint32_t r : c.held) {
+          const int q = source[r];
+          if (q < 0 || !contains(peer.takes, q)) continue;
+          Block& block = come[i][static_cast<std::size_t>(q)];
+          block = fresh(site_of(c, r), g_.out_bytes);
+          if (g_.out_bytes != 0) round.receive(peer.process, block, 0, g_.out_bytes);
+        }
+      }
+    }
+    count_sent(round);
+    call.enqueue(std::move(round));
+    for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
+      const Class& c = cross_.classes[i];
+      for (const std::uint32_t s : c.sites) {
+        const CliqueTable::Site& site = table_.sites[s];
+        for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
+          const int q = source[table_.slots[k].rank];
+          if (q < 0) {
+            slots[k] = zeros(s);
+            continue;
+          }
+          const auto rank = static_cast<std::uint32_t>(q);
+          slots[k] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : come[i][rank]);
+        }
+      }
+    }
+    share_slots(slots);
+  }
+
+  void broadcast(CrossCall& call, std::uint32_t rank) {
+    std::vector<Block> sites(table_.sites.size());
+    Round round;
+    for (const Class& c : cross_.classes) {
+      Block block;
+      if (c.local[rank] != kElsewhere) block = block_of(c, rank);
+      for (const Peer& peer : c.peers) {
+        if (contains(peer.gives, static_cast<int>(rank)) && g_.out_bytes != 0)
+          round.send(peer.process, block, 0, g_.out_bytes);
+        if (!contains(peer.takes, static_cast<int>(rank))) continue;
+        block = fresh(c.sites.front(), g_.out_bytes);
+        if (g_.out_bytes != 0) round.receive(peer.process, block, 0, g_.out_bytes);
+      }
+      for (const std::uint32_t s : c.sites) sites[s] = block;
+    }
+    count_sent(round);
+    call.enqueue(std::move(round));
+    for (const Class& c : cross_.classes) {
+      for (const std::uint32_t s : c.sites)
+        sites[s] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : sites[s]);
+    }
+    share_sites(sites);
+  }
+
+ private:
+  static bool contains(const std::vector<std::uint32_t>& ranks, int rank) {
+    return std::find(ranks.begin(), ranks.end(), static_cast<std::uint32_t>(rank)) != ranks.end();
+  }
+  std::uint32_t site_of(const Class& c, std::uint32_t rank) const {
+    return table_.site_of[c.local[rank]];
+  }
+  // A rank's block, from that memory space where it has one.
+  const Block& local_block(const Class& c, std::uint32_t site, std::uint32_t rank) const {
+    const std::uint32_t member = table_.sites[site].members[rank];
+    return g_.in[member != kElsewhere ? member : c.local[rank]];
+  }
+
+  // That block, or a copy of it where it lies in another memory space.
+  Block here(std::uint32_t site, const Block& from) const {
+    if (&from.buffer->space() == table_.sites[site].space) return from;
+    Block to = fresh(site, g_.out_bytes);
+    if (g_.out_bytes == 0) return to;
+    enqueue(site, g_.out_bytes, {from}, {to},
+            [ops = &ops_, src = address(from), dst = address_of(to), bytes = g_.out_bytes](
+                int part, int parts, void* native) {
+              const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
+              if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
+            });
+    return to;
+  }
+
+  Block zeros(std::uint32_t site) {
+    MemorySpace* space = table_.sites[site].space;
+    for (const auto& [known, block] : zeros_)
+      if (known == space) return block;
+    Block block = fresh(site, g_.out_bytes);
+    if (g_.out_bytes != 0) {
+      enqueue(site, g_.out_bytes, {}, {block},
+              [ops = &ops_, dst = address_of(block), bytes = g_.out_bytes](int part, int parts,
+                                                                           void* native) {
+                const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
+                if (begin < end) ops->zero(dst + begin, end - begin, native);
+              });
+    }
+    zeros_.emplace_back(space, block);
+    return block;
+  }
+
+  std::vector<std::pair<MemorySpace*, Block>> zeros_;
+};
+
+}  // namespace
+
+void cross_all_gather(const GroupBlocks& g, const Interleaved& parts, CrossCall& call) {
+  AllGather(g, parts).run(call);
+}
+
+void cross_all_to_all(const GroupBlocks& g, const Exchange& exchange, CrossCall& call) {
+  AllToAll(g, exchange).run(call);
+}
+
+void cross_permute(const GroupBlocks& g, std::span<const int> source, CrossCall& call) {
+  Moves(g).permute(call, source);
+}
+
+void cross_broadcast(const GroupBlocks& g, std::uint32_t rank, CrossCall& call) {
+  Moves(g).broadcast(call, rank);
+}
+
+}  // namespace shmap

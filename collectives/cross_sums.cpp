@@ -1,0 +1,286 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "collectives/cross_collectives.h"
+#include "collectives/local_work.h"
+
+namespace shmap {
+
+namespace {
+
+// Of more than two processes: a larger sum is made in shares, each by one of them, and handed
+// around; a smaller one by each of them. Processes have to agree on it.
+constexpr std::int64_t kShareBytes = 32 << 10;
+
+class SumCall : public LocalWork {
+ public:
+  SumCall(const GroupBlocks& g, Reduction op, DType dtype) : LocalWork(g), op_(op), dtype_(dtype) {}
+
+ protected:
+  // How many ranks in a row are added before they travel. What is rounded after each addition, as
+  // halves would be, is not.
+  std::uint32_t run_of(const Class& c) const {
+    return dtype_ == DType::f16 || dtype_ == DType::bf16 ? 1 : c.run;
+  }
+
+  // This process's parts of the tree, by the index of their first rank in mesh order: what a device
+  // has, or the sum of a run of them.
+  void make_parts(const Class& c, std::vector<At>& parts) const {
+    const std::uint32_t run = run_of(c);
+    parts.assign(c.folded.size() / run, At{});
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      if (c.local[c.folded[k * run]] == kElsewhere) continue;
+      if (run == 1) {
+        parts[k] = {block_of(c, c.folded[k]), 0};
+        continue;
+      }
+      std::vector<Block> leaves;
+      for (std::uint32_t i = 0; i < run; ++i) leaves.push_back(block_of(c, c.folded[k * run + i]));
+      parts[k].block = fresh(c.sites.front(), g_.in_bytes);
+      combine(c.sites.front(), at_start(leaves), parts[k], 0, g_.in_bytes / itemsize(dtype_));
+    }
+  }
+
+  // Which parts go to a peer or come from it, by their index.
+  std::vector<std::size_t> parts_of(const Class& c, const std::vector<std::uint32_t>& ranks) const {
+    const std::uint32_t run = run_of(c);
+    std::vector<std::size_t> indices;
+    for (std::size_t i = 0; i < ranks.size(); i += run)
+      indices.push_back(static_cast<std::size_t>(
+          (std::find(c.folded.begin(), c.folded.end(), ranks[i]) - c.folded.begin()) / run));
+    return indices;
+  }
+
+  // to[begin, end) = the tree over the parts, in elements; to and the parts lie at their offsets.
+  void combine(std::uint32_t site, const std::vector<At>& from, const At& to, std::int64_t begin,
+               std::int64_t end) const {
+    if (begin == end) return;
+    const std::int64_t n = end - begin, item = itemsize(dtype_);
+    auto leaves = std::make_unique<const void*[]>(from.size());
+    std::vector<Block> reads;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      leaves[i] = address(from[i].block, from[i].offset);
+      reads.push_back(from[i].block);
+    }
+    auto* out = static_cast<std::byte*>(to.block.data()) + to.offset;
+    enqueue(site, n * item * static_cast<std::int64_t>(from.size()), reads, {to.block},
+            [ops = &ops_, op = op_, dtype = dtype_, leaves = std::move(leaves),
+             ranks = static_cast<int>(from.size()), out, n, begin,
+             item](int part, int parts, void* native) {
+              const auto [first, last] = share(n, kGrainBytes / item, part, parts);
+              if (first == last) return;
+              ops->combine(op, dtype, leaves.get(), ranks, out, begin + first, begin + last,
+                           native);
+            });
+  }
+
+  static std::vector<At> at_start(const std::vector<Block>& blocks) {
+    std::vector<At> all;
+    for (const Block& b : blocks) all.push_back({b, 0});
+    return all;
+  }
+
+  const Reduction op_;
+  const DType dtype_;
+};
+
+class AllReduce : public SumCall {
+ public:
+  AllReduce(const GroupBlocks& g, Reduction op, DType dtype)
+      : SumCall(g, op, dtype), item_(itemsize(dtype)), n_(g.out_bytes / item_) {}
+
+  void run(CrossCall& call) {
+    std::vector<Block> sites(table_.sites.size());
+    for (std::uint32_t s = 0; s < sites.size(); ++s) sites[s] = fresh(s, g_.out_bytes);
+    if (n_ != 0) {
+      Round first, second;
+      std::vector<std::vector<At>> parts(cross_.classes.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        make_parts(cross_.classes[i], parts[i]);
+        add_first(cross_.classes[i], parts[i], first);
+      }
+      count_sent(first);
+      call.enqueue(std::move(first));
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        const Class& c = cross_.classes[i];
+        if (!in_shares(c)) {
+          for (const std::uint32_t s : c.sites) combine(s, parts[i], {sites[s], 0}, 0, n_);
+          continue;
+        }
+        const auto [begin, end] = share_of(c, c.own);
+        const Block& result = sites[c.sites.front()];
+        std::vector<At> shifted = parts[i];
+        combine(c.sites.front(), shifted, {result, 0}, begin, end);
+        for (const Peer& peer : c.peers) {
+          const auto [from, to] = share_of(c, index_of(c, peer.process));
+          if (begin < end) second.send(peer.process, result, begin * item_, (end - begin) * item_);
+          if (from < to) second.receive(peer.process, result, from * item_, (to - from) * item_);
+        }
+      }
+      count_sent(second);
+      call.enqueue(std::move(second));
+      for (const Class& c : cross_.classes)
+        if (in_shares(c)) fan_out(c, sites);
+    }
+    share_sites(sites);
+  }
+
+ private:
+  bool in_shares(const Class& c) const {
+    return c.even && c.processes.size() > 2 && g_.out_bytes > kShareBytes;
+  }
+  std::pair<std::int64_t, std::int64_t> share_of(const Class& c, std::size_t index) const {
+    return share(n_, kGrainBytes / item_, static_cast<int>(index),
+                 static_cast<int>(c.processes.size()));
+  }
+  static std::size_t index_of(const Class& c, int process) {
+    return static_cast<std::size_t>(std::find(c.processes.begin(), c.processes.end(), process) -
+                                    c.processes.begin());
+  }
+
+  // The parts that this process has go to whoever adds them, and those that it adds come: whole, or
+  // its share of them. `parts` gets where they will lie.
+  void add_first(const Class& c, std::vector<At>& parts, Round& round) const {
+    const bool shares = in_shares(c);
+    const auto [begin, end] =
+        shares ? share_of(c, c.own) : std::pair<std::int64_t, std::int64_t>(0, n_);
+    std::size_t coming = 0;
+    for (const Peer& peer : c.peers) coming += parts_of(c, peer.takes).size();
+    const std::int64_t bytes = (end - begin) * item_;
+    Block staging;
+    if (coming != 0 && bytes != 0)
+      staging = fresh(c.sites.front(), bytes * static_cast<std::int64_t>(coming));
+    std::int64_t offset = 0;
+    for (const Peer& peer : c.peers) {
+      const auto [from, to] = shares ? share_of(c, index_of(c, peer.process))
+                                     : std::pair<std::int64_t, std::int64_t>(0, n_);
+      for (const std::size_t k : parts_of(c, peer.gives))
+        if (from < to)
+          round.send(peer.process, parts[k].block, parts[k].offset + from * item_,
+                     (to - from) * item_);
+      for (const std::size_t k : parts_of(c, peer.takes)) {
+        if (bytes == 0) continue;
+        round.receive(peer.process, staging, offset, bytes);
+        // As if the whole began that much earlier.
+        parts[k] = {staging, offset - begin * item_};
+        offset += bytes;
+      }
+    }
+  }
+
+  const std::int64_t item_, n_;
+};
+
+class ReduceScatterCall : public SumCall {
+ public:
+  ReduceScatterCall(const GroupBlocks& g, const Interleaved& layout, Reduction op, DType dtype)
+      : SumCall(g, op, dtype), layout_(layout), piece_(g.out_bytes) {}
+
+  void run(CrossCall& call) {
+    std::vector<Block> slots(table_.slots.size());
+    for (std::size_t i = 0; i < slots.size(); ++i)
+      slots[i] = fresh(table_.slots[i].site, g_.out_bytes);
+    if (piece_ != 0) {
+      Round round;
+      // [class][rank that is here][part of the tree] -> its piece
+      std::vector<std::vector<std::vector<At>>> pieces;
+      for (const Class& c : cross_.classes) pieces.push_back(exchange_class(c, round));
+      count_sent(round);
+      call.enqueue(std::move(round));
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const Class& c = cross_.classes[i];
+        for (const std::uint32_t s : c.sites) {
+          const CliqueTable::Site& site = table_.sites[s];
+          for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
+            const auto at = static_cast<std::size_t>(
+                std::find(c.held.begin(), c.held.end(), table_.slots[k].rank) - c.held.begin());
+            combine(s, pieces[i][at], {slots[k], 0}, 0, piece_ / itemsize(dtype_));
+          }
+        }
+      }
+    }
+    share_slots(slots);
+  }
+
+ private:
+  std::vector<std::vector<At>> exchange_class(const Class& c, Round& round) const {
+    std::vector<At> parts;
+    make_parts(c, parts);
+    std::vector<std::vector<At>> pieces(c.held.size(), std::vector<At>(parts.size()));
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      if (parts[k].block.buffer.get() == nullptr) continue;
+      const std::vector<At> own = cut(c, parts[k], c.held);
+      for (std::size_t r = 0; r < c.held.size(); ++r) pieces[r][k] = own[r];
+    }
+    std::size_t coming = 0;
+    for (const Peer& peer : c.peers) coming += parts_of(c, peer.takes).size() * c.held.size();
+    Block staging;
+    if (coming != 0) staging = fresh(c.sites.front(), piece_ * static_cast<std::int64_t>(coming));
+    std::int64_t offset = 0;
+    for (const Peer& peer : c.peers) {
+      for (const std::size_t k : parts_of(c, peer.gives))
+        for (const At& at : cut(c, parts[k], peer.held))
+          round.send(peer.process, at.block, at.offset, piece_);
+      for (const std::size_t k : parts_of(c, peer.takes)) {
+        for (std::size_t r = 0; r < c.held.size(); ++r) {
+          round.receive(peer.process, staging, offset, piece_);
+          pieces[r][k] = {staging, offset};
+          offset += piece_;
+        }
+      }
+    }
+    return pieces;
+  }
+
+  // The pieces of a block for those ranks, each in one run of memory: where they lie, or copied.
+  std::vector<At> cut(const Class& c, const At& whole,
+                      const std::vector<std::uint32_t>& ranks) const {
+    std::vector<At> pieces;
+    if (layout_.outer == 1) {
+      for (const std::uint32_t r : ranks)
+        pieces.push_back({whole.block, whole.offset + r * layout_.piece});
+      return pieces;
+    }
+    const auto n = static_cast<std::int64_t>(ranks.size());
+    const Block packed = fresh(c.sites.front(), piece_ * n);
+    BoxCopy box;
+    box.rank = 2;
+    box.itemsize = layout_.itemsize;
+    box.extent[0] = layout_.outer;
+    box.extent[1] = layout_.piece / layout_.itemsize;
+    box.src_stride[0] = layout_.piece * table_.ranks;
+    box.dst_stride[0] = layout_.piece;
+    box.src_stride[1] = box.dst_stride[1] = layout_.itemsize;
+    for (std::int64_t i = 0; i < n; ++i) pieces.push_back({packed, i * piece_});
+    enqueue(c.sites.front(), piece_ * n, {whole.block}, {packed},
+            [ops = &ops_, box, ranks, piece = piece_, step = layout_.piece,
+             src = address(whole.block, whole.offset),
+             dst = static_cast<std::byte*>(packed.data())](int part, int parts, void* native) {
+              BoxCopy one = box;
+              for (std::size_t i = 0; i < ranks.size(); ++i) {
+                one.src = src + ranks[i] * step;
+                one.dst = dst + static_cast<std::int64_t>(i) * piece;
+                ops->copy_box(one, part, parts, native);
+              }
+            });
+    return pieces;
+  }
+
+  const Interleaved layout_;
+  const std::int64_t piece_;
+};
+
+}  // namespace
+
+void cross_all_reduce(const GroupBlocks& g, Reduction op, DType dtype, CrossCall& call) {
+  AllReduce(g, op, dtype).run(call);
+}
+
+void cross_reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op, DType dtype,
+                          CrossCall& call) {
+  ReduceScatterCall(g, parts, op, dtype).run(call);
+}
+
+}  // namespace shmap

@@ -1,0 +1,127 @@
+// What the processes of a collective do on their own before and after the exchange: its blocks, and
+// how the work on them gets into streams.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "collectives/collective_site.h"
+#include "collectives/cross_table.h"
+#include "collectives/exchange_task.h"
+#include "collectives/piece_work.h"
+#include "core/base/counters.h"
+#include "core/runtime/launch.h"
+
+namespace shmap {
+
+inline const std::byte* address(const Block& block, std::int64_t offset = 0) {
+  return static_cast<const std::byte*>(block.data()) + offset;
+}
+inline std::byte* address_of(Block& block, std::int64_t offset = 0) {
+  return static_cast<std::byte*>(block.data()) + offset;
+}
+
+// Of one call. Holds the submit mutex.
+class LocalWork {
+ public:
+  explicit LocalWork(const GroupBlocks& g)
+      : g_(g),
+        table_(g.cliques),
+        cross_(*g.cliques.cross),
+        ops_(device_ops(g.mesh.backend())),
+        lock_(g.mesh.backend().submit_mutex()) {}
+
+ protected:
+  using Class = CrossTable::Class;
+  using Peer = CrossTable::Peer;
+  using Round = CrossCall::Round;
+  static constexpr std::uint32_t kElsewhere = Cliques::kElsewhere;
+
+  Block fresh(std::uint32_t site, std::int64_t bytes) const {
+    Block block;
+    block.buffer = table_.sites[site].space->allocate(bytes, MemorySpace::For::tasks);
+    return block;
+  }
+
+  // Work of one site, which reads and writes those blocks.
+  template <class Work>
+  void enqueue(std::uint32_t site, std::int64_t bytes, const std::vector<Block>& reads,
+               const std::vector<Block>& writes, Work work) const {
+    const std::uint32_t position = table_.sites[site].position;
+    LaunchSite at;
+    at.stream = g_.mesh.local(position).comm;
+    at.name = g_.primitive.name;
+    at.bytes = bytes;
+    at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
+    const std::int64_t workers = g_.mesh.backend().workers();
+    at.parts = static_cast<int>(
+        std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
+    const std::vector<Buffer*> read = buffers_of(reads), written = buffers_of(writes);
+    const CollectiveSite where{{&g_.primitive, &g_.mesh, position, g_.number, g_.source}, &table_};
+    launch(at, read, written, [where, work = std::move(work)](int part, int parts, void* native) {
+      try {
+        work(part, parts, native);
+      } catch (...) {
+        rethrow_from(where);
+      }
+    });
+  }
+
+  // The same bytes to the other sites of a class.
+  void fan_out(const Class& c, std::vector<Block>& sites) const {
+    Block& first = sites[c.sites.front()];
+    for (std::size_t i = 1; i < c.sites.size(); ++i) {
+      Block& to = sites[c.sites[i]];
+      enqueue(c.sites[i], g_.out_bytes, {first}, {to},
+              [ops = &ops_, src = address(first), dst = address_of(to), bytes = g_.out_bytes](
+                  int part, int parts, void* native) {
+                const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
+                if (begin < end) ops->copy(dst + begin, src + begin, end - begin, native);
+              });
+    }
+  }
+
+  void share_sites(const std::vector<Block>& sites) const {
+    for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = sites[table_.site_of[p]];
+  }
+  void share_slots(const std::vector<Block>& slots) const {
+    for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = slots[table_.slot_of[p]];
+  }
+  void count_sent(const Round& round) const {
+    std::int64_t bytes = 0;
+    for (const Parcel& p : round.sends) bytes += p.bytes;
+    count(Counter::collective_bytes, bytes);
+  }
+
+  const Block& block_of(const Class& c, std::uint32_t rank) const { return g_.in[c.local[rank]]; }
+
+  const GroupBlocks& g_;
+  const CliqueTable& table_;
+  const CrossTable& cross_;
+  const DeviceOps& ops_;
+
+ private:
+  // Estimates of one core; whether a task is queued, and in how many parts, hangs on them.
+  static constexpr double kBytesPerNs = 20;
+  static constexpr std::int64_t kPartBytes = 256 << 10;
+
+  static std::vector<Buffer*> buffers_of(const std::vector<Block>& blocks) {
+    std::vector<Buffer*> list;
+    for (const Block& b : blocks) {
+      if (std::find(list.begin(), list.end(), b.buffer.get()) == list.end())
+        list.push_back(b.buffer.get());
+    }
+    return list;
+  }
+  std::lock_guard<SubmitMutex> lock_;
+};
+
+// A place in a block.
+struct At {
+  Block block;
+  std::int64_t offset = 0;
+};
+
+}  // namespace shmap
