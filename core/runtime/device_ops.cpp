@@ -1,5 +1,7 @@
 #include "core/runtime/device_ops.h"
 
+#include <cstdint>
+
 namespace shmap {
 
 DeviceOps& device_ops(DeviceKind kind) {
@@ -11,13 +13,14 @@ void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, con
                  int itemsize) {
   copy.rank = extent.rank();
   copy.itemsize = itemsize;
-  std::int64_t dst = itemsize, src = itemsize;
+  // Unsigned: beside a dimension of 0 the others may multiply past the range. No such stride is used.
+  auto dst = static_cast<std::uint64_t>(itemsize), src = dst;
   for (std::size_t d = extent.size(); d-- > 0;) {
     copy.extent[d] = extent[d];
-    copy.dst_stride[d] = dst;
-    copy.src_stride[d] = src;
-    dst *= dst_shape[d];
-    src *= src_shape[d];
+    copy.dst_stride[d] = static_cast<std::int64_t>(dst);
+    copy.src_stride[d] = static_cast<std::int64_t>(src);
+    dst *= static_cast<std::uint64_t>(dst_shape[d]);
+    src *= static_cast<std::uint64_t>(src_shape[d]);
   }
 }
 

@@ -26,9 +26,12 @@ Tally tally;
 // setenv would keep every value that it was ever given.
 void set(const std::string& name, std::string_view value) {
   static auto& kept = *new std::map<std::string, std::string>;  // the environment points into it
-  std::string& line = kept[name];
-  line = name + "=" + std::string(value);
+  // The former text lives until putenv has replaced it, which finds it by its name.
+  std::string line = name + "=" + std::string(value);
+  // A short text would move with its string.
+  line.reserve(64);
   putenv(line.data());
+  kept[name] = std::move(line);
 }
 
 // f() without an error, or with a ValueError that can be shown.
