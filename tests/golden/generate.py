@@ -30,6 +30,7 @@ TOPICS = [
     "overlap",
     "random",
     "attention",
+    "transformer",
 ]
 
 
