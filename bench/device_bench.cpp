@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/base/counters.h"
-#include "core/cpu/backend.h"
+#include "core/cpu/device/backend.h"
 
 namespace shmap {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/base/inline_vector.h"
 #include "core/runtime/host_constant.h"
 #include "core/runtime/kernel.h"
-#include "core/transforms/known_scalars.h"
+#include "core/transforms/passes/known_scalars.h"
 
 namespace shmap {
 

@@ -1,4 +1,4 @@
-#include "core/transforms/find_overlap.h"
+#include "core/transforms/passes/find_overlap.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,9 +7,9 @@
 #include "collectives/primitives.h"
 #include "core/ops/dot.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/dead_code.h"
-#include "core/transforms/eqn_uses.h"
-#include "core/transforms/make_jaxpr.h"
+#include "core/transforms/passes/dead_code.h"
+#include "core/transforms/passes/eqn_uses.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
 

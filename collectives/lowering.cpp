@@ -1,5 +1,5 @@
 // The collectives that lowering writes out for programs of global arrays, and that reshard arrays.
-#include "core/transforms/reshard_blocks.h"
+#include "core/transforms/lowering/reshard_blocks.h"
 
 #include "core/ir/trace.h"
 #include "shmap/collectives.h"

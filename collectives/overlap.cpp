@@ -8,8 +8,8 @@
 #include "collectives/overlap_model.h"
 #include "collectives/scope.h"
 #include "core/base/env.h"
-#include "core/transforms/make_jaxpr.h"
-#include "core/transforms/trace_function.h"
+#include "core/transforms/tracing/make_jaxpr.h"
+#include "core/transforms/tracing/trace_function.h"
 
 namespace shmap {
 

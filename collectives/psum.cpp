@@ -8,8 +8,8 @@
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
 #include "core/runtime/op_site.h"
-#include "core/transforms/eval.h"
-#include "core/transforms/known_scalars.h"
+#include "core/transforms/lowering/eval.h"
+#include "core/transforms/passes/known_scalars.h"
 
 namespace shmap {
 
@@ -74,8 +74,9 @@ void transpose_pbroadcast(TransposeCall& call) {
                     : call.cotangents[0];
 }
 
-// Sums, maxima and minima that an op on sharded arrays leaves over (core/transforms/eval.h). The
-// blocks' type says nothing of the axes over which they differ: all of them may.
+// Sums, maxima and minima that an op on sharded arrays leaves over
+// (core/transforms/lowering/eval.h). The blocks' type says nothing of the axes over which they
+// differ: all of them may.
 Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind kind,
                       SourceLine source) {
   const StoredNode& in = *stored_of(x);

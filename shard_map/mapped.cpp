@@ -1,7 +1,7 @@
 #include "shard_map/mapped.h"
 
 #include "core/runtime/reshard.h"
-#include "core/transforms/per_device.h"
+#include "core/transforms/lowering/per_device.h"
 #include "shard_map/primitive.h"
 
 namespace shmap {

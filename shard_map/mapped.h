@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/array/sharding.h"
-#include "core/transforms/batch.h"
-#include "core/transforms/jvp.h"
+#include "core/transforms/autodiff/jvp.h"
+#include "core/transforms/vmap/batch.h"
 #include "shard_map/primitive.h"
 #include "shmap/shard_map.h"
 

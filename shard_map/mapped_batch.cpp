@@ -1,6 +1,6 @@
 // Mapping a mapped function over many values: the body runs once, under the trace below, on blocks
 // of many; the many are not split over the mesh, whose specs get a dim more that names no axis.
-#include "core/transforms/batch.h"
+#include "core/transforms/vmap/batch.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 

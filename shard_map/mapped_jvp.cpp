@@ -2,7 +2,7 @@
 // it. In linearize the tangents' part of the body becomes a linear program of blocks, and that a
 // linear shard_map equation, which takes the residuals beside the tangents.
 #include "core/ops/shape_params.h"
-#include "core/transforms/derived.h"
+#include "core/transforms/autodiff/derived.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 

@@ -4,10 +4,10 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/reshard.h"
-#include "core/transforms/dead_code.h"
-#include "core/transforms/lower.h"
-#include "core/transforms/per_device.h"
-#include "core/transforms/transpose.h"
+#include "core/transforms/autodiff/transpose.h"
+#include "core/transforms/lowering/lower.h"
+#include "core/transforms/lowering/per_device.h"
+#include "core/transforms/passes/dead_code.h"
 #include "shard_map/mapped.h"
 
 namespace shmap {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/transforms/per_device.h"
+#include "core/transforms/lowering/per_device.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
 #include "shard_map/spec_tree.h"

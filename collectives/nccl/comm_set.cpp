@@ -10,8 +10,8 @@
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
 #include "core/device/runtime.h"
-#include "cuda/gpus.h"
-#include "cuda/health.h"
+#include "cuda/device/gpus.h"
+#include "cuda/device/health.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {

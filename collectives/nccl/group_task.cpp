@@ -1,7 +1,7 @@
 #include "collectives/nccl/group_task.h"
 
 #include "core/runtime/launch.h"
-#include "cuda/stream.h"
+#include "cuda/device/stream.h"
 
 namespace shmap::nccl {
 

@@ -1,6 +1,6 @@
 #include "collectives/nccl/nccl_api.h"
 
-#include "cuda/late_library.h"
+#include "cuda/libraries/late_library.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {

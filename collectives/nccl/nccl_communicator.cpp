@@ -10,7 +10,7 @@
 #include "collectives/nccl/nccl_api.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
-#include "cuda/gpus.h"
+#include "cuda/device/gpus.h"
 
 namespace shmap::nccl {
 

@@ -13,8 +13,8 @@
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
 #include "collectives/nccl/nccl_communicator.h"
-#include "cuda/error.h"
-#include "cuda/wait_check.h"
+#include "cuda/device/error.h"
+#include "cuda/device/wait_check.h"
 
 namespace shmap {
 

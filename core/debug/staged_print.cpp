@@ -16,7 +16,7 @@
 #include "core/runtime/device_ops.h"
 #include "core/runtime/kernel.h"
 #include "core/runtime/launch.h"
-#include "core/transforms/lower.h"
+#include "core/transforms/lowering/lower.h"
 
 namespace shmap {
 

@@ -17,8 +17,8 @@
 #include "core/ir/trace.h"
 #include "core/ops/rules.h"
 #include "core/runtime/kernel.h"
-#include "core/transforms/lower.h"
-#include "core/transforms/make_jaxpr.h"
+#include "core/transforms/lowering/lower.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/make_jaxpr.h"
 #include "shmap/ops.h"
 

@@ -1,11 +1,11 @@
 // The parameters of equations with programs inside, and of those that place values, by name.
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
-#include "core/transforms/checkpoint.h"
-#include "core/transforms/control_flow.h"
-#include "core/transforms/custom_rules.h"
-#include "core/transforms/jit.h"
-#include "core/transforms/sharding_constraint.h"
+#include "core/transforms/autodiff/checkpoint.h"
+#include "core/transforms/autodiff/custom_rules.h"
+#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/jit/jit.h"
+#include "core/transforms/lowering/sharding_constraint.h"
 
 namespace shmap {
 

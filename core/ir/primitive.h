@@ -105,13 +105,13 @@ using BatchFn = void (*)(BatchCall&);
 // Runs the programs inside under the current trace, which runs ops at once.
 using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array> out,
                              SourceLine source);
-// Lowers an equation of global arrays to what each device does: core/transforms/lower.h.
+// Lowers an equation of global arrays to what each device does: core/transforms/lowering/lower.h.
 struct LowerCall;
 using LowerFn = void (*)(LowerCall&);
 // A copy of the parameters with other programs inside, of the same types: in the order of visit.
 using WithProgramsFn =
     std::shared_ptr<const Params> (*)(const Params&, std::span<const Ref<const Jaxpr>> programs);
-// Leaves out of an equation what nobody uses: core/transforms/dead_code.h.
+// Leaves out of an equation what nobody uses: core/transforms/passes/dead_code.h.
 struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
 // How often the programs inside run, as far as that is known; of a while_loop: once.

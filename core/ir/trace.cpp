@@ -66,7 +66,8 @@ Array Trace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
 }
 
 namespace detail {
-Trace* start_library();  // core/transforms/eval.cpp: registers everything, and gives the base trace
+Trace* start_library();  // core/transforms/lowering/eval.cpp: registers everything, and gives the
+                         // base trace
 }
 
 Trace& base_trace() {

@@ -1,6 +1,6 @@
 // attention: softmax(scale · q kᵀ + bias, masked) v as one equation, whose scores are never an
-// array. It is made of equations of a program as it is planned (core/transforms/find_attention.h),
-// for devices that have a kernel for it.
+// array. It is made of equations of a program as it is planned
+// (core/transforms/attention/find_attention.h), for devices that have a kernel for it.
 #pragma once
 #include <cstdint>
 #include <optional>

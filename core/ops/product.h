@@ -1,7 +1,7 @@
 // Products of matrices with what comes after them, as one call: a bias, an activation, a term that
 // is added, and the place of a larger array that the result goes to. For backends whose products
-// can do that; jit makes them of programs (core/transforms/fuse_products.h). What is computed is
-// rounded to the result's dtype once, at the end.
+// can do that; jit makes them of programs (core/transforms/fusion/fuse_products.h). What is
+// computed is rounded to the result's dtype once, at the end.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -13,7 +13,8 @@ void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, con
                  int itemsize) {
   copy.rank = extent.rank();
   copy.itemsize = itemsize;
-  // Unsigned: beside a dimension of 0 the others may multiply past the range. No such stride is used.
+  // Unsigned: beside a dimension of 0 the others may multiply past the range. No such stride is
+  // used.
   auto dst = static_cast<std::uint64_t>(itemsize), src = dst;
   for (std::size_t d = extent.size(); d-- > 0;) {
     copy.extent[d] = extent[d];

@@ -14,11 +14,11 @@
 
 #include "core/base/disk_cache.h"
 #include "core/base/env.h"
-#include "cuda/cublaslt_api.h"
-#include "cuda/error.h"
-#include "cuda/gpus.h"
+#include "cuda/device/error.h"
+#include "cuda/device/gpus.h"
+#include "cuda/device/stream.h"
 #include "cuda/kernels/product_tail.h"
-#include "cuda/stream.h"
+#include "cuda/libraries/cublaslt_api.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

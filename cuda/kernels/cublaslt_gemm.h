@@ -47,7 +47,8 @@ struct LtGemm {
 };
 
 // Enqueues it on `native_stream`, a cudaStream_t of the current GPU. TypeError where the dtypes are
-// none of the above; DeviceError where cuBLASLt cannot be opened (cuda/late_library.h) or refuses.
+// none of the above; DeviceError where cuBLASLt cannot be opened (cuda/libraries/late_library.h) or
+// refuses.
 void cublaslt_gemm(const LtGemm& gemm, void* native_stream);
 
 // Gives back the workspace of a stream that is about to be destroyed, and is done.

@@ -1,5 +1,5 @@
-// What the kernels of fused programs are written with (cuda/fused_source.h). Compiles as text at
-// run time: it includes nothing but its neighbours.
+// What the kernels of fused programs are written with (cuda/fused/fused_source.h). Compiles as text
+// at run time: it includes nothing but its neighbours.
 #pragma once
 #include "cuda/kernels/scalar.h"
 #include "cuda/kernels/warp.h"

@@ -1,6 +1,6 @@
 #include "cuda/kernels/launch.h"
 
-#include "cuda/error.h"
+#include "cuda/device/error.h"
 
 namespace shmap::cuda {
 

@@ -17,8 +17,8 @@
 
 namespace shmap::cuda {
 
-// Throws what throw_cuda_error (cuda/error.h) does, naming what could not be enqueued. `status`: a
-// cudaError_t.
+// Throws what throw_cuda_error (cuda/device/error.h) does, naming what could not be enqueued.
+// `status`: a cudaError_t.
 [[noreturn]] void throw_launch_error(const char* what, int status);
 
 // Threads a block where a kernel has no reason for another number.

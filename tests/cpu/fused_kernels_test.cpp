@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/fused_plan.h"
+#include "core/cpu/fused/fused_plan.h"
 #include "core/ir/trace.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"

@@ -1,6 +1,6 @@
 // The conformance suite of the device layer on CUDA.
-#include "cuda/backend.h"
-#include "cuda/host_copy.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/host_copy.h"
 #include "cuda/kernels/copy.h"
 #include "cuda/kernels/elementwise.h"
 #include "tests/device/conformance/failures.h"

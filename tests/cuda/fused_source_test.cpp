@@ -1,6 +1,6 @@
 // The sources of fused kernels: what is written, and that NVIDIA's compiler takes it, where it is
 // there. No GPU is needed.
-#include "cuda/fused_source.h"
+#include "cuda/fused/fused_source.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <iterator>
 #include <string>
 
-#include "cuda/kernel_image.h"
+#include "cuda/fused/kernel_image.h"
 #include "shmap/error.h"
 #include "tests/cuda/fused_programs.h"
 

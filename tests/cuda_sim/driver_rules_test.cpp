@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "core/device/timeline.h"
-#include "cuda/backend.h"
-#include "cuda/gpus.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/gpus.h"
+#include "cuda/device/stream.h"
 #include "cuda/kernels/cublaslt_gemm.h"
-#include "cuda/stream.h"
 #include "cuda_sim.h"
 #include "tests/support/timeline_scope.h"
 

@@ -1,6 +1,6 @@
 // Libraries that are opened late: where they are looked for, and what is said where they are not
 // there, not what was expected, or too old.
-#include "cuda/late_library.h"
+#include "cuda/libraries/late_library.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cuda/staged_link.h"
+#include "cuda/device/staged_link.h"
 #include "tests/support/error_text.h"
 
 namespace shmap {

@@ -8,7 +8,7 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/device/backend.h"
-#include "core/transforms/simplify.h"
+#include "core/transforms/passes/simplify.h"
 #include "tests/support/error_text.h"
 
 namespace shmap {

@@ -1,4 +1,4 @@
-#include "core/cpu/backend.h"
+#include "core/cpu/device/backend.h"
 #include "tests/device/conformance/failures.h"
 #include "tests/device/conformance/graphs.h"
 #include "tests/device/conformance/load.h"

@@ -1,6 +1,6 @@
 // What only the CPU executor promises: its modes, seeds, deadlines, and what happens to it at
 // fork() and exit().
-#include "core/cpu/executor.h"
+#include "core/cpu/executor/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 
 #include "core/base/fault.h"
 #include "core/base/warning.h"
-#include "core/cpu/backend.h"
-#include "core/cpu/cgroup.h"
+#include "core/cpu/device/backend.h"
+#include "core/cpu/executor/cgroup.h"
 #include "core/device/fork_guard.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"

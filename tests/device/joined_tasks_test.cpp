@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/cpu/backend.h"
+#include "core/cpu/device/backend.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/cpu/backend.h"
+#include "core/cpu/device/backend.h"
 #include "core/device/plan_memory.h"
 
 namespace shmap::test {

@@ -8,7 +8,7 @@
 
 #include "core/base/env.h"
 #include "core/base/fault.h"
-#include "core/cpu/executor_options.h"
+#include "core/cpu/executor/executor_options.h"
 #include "core/device/spec.h"
 #include "shmap/error.h"
 #include "tests/fuzz/fuzz.h"

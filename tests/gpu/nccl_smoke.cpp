@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "collectives/nccl/nccl_api.h"
-#include "cuda/error.h"
-#include "cuda/gpus.h"
+#include "cuda/device/error.h"
+#include "cuda/device/gpus.h"
 
 namespace {
 

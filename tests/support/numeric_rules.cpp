@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "core/transforms/linearize.h"
+#include "core/transforms/autodiff/linearize.h"
 #include "shmap/shmap.h"
 
 namespace shmap::testing {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "core/ops/attention.h"
-#include "core/transforms/find_attention.h"
-#include "core/transforms/make_jaxpr.h"
-#include "core/transforms/simplify.h"
+#include "core/transforms/attention/find_attention.h"
+#include "core/transforms/passes/simplify.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"
 
 namespace shmap {

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/transforms/linearize.h"
+#include "core/transforms/autodiff/linearize.h"
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
 

@@ -1,7 +1,7 @@
 // shmap-test: devices
 // Products of matrices with what comes after them: which equations become one, which stay, and that
 // jit, which has them so on GPUs, gives what the operations give one by one.
-#include "core/transforms/fuse_products.h"
+#include "core/transforms/fusion/fuse_products.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/ops/product.h"
-#include "core/transforms/make_jaxpr.h"
-#include "core/transforms/simplify.h"
+#include "core/transforms/passes/simplify.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"
 
 namespace shmap {

@@ -1,7 +1,7 @@
 // shmap-test: devices
 // Slices that fused programs read where they lie: the values are those of eager slices, bit for
 // bit.
-#include "core/transforms/fuse_slices.h"
+#include "core/transforms/fusion/fuse_slices.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Fusion of jaxprs: what becomes one equation, what does not, and that values stay the same to the
 // last bit.
-#include "core/transforms/fuse.h"
+#include "core/transforms/fusion/fuse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include "core/ir/jaxpr.h"
 #include "core/ops/elementwise.h"
 #include "core/runtime/fused_program.h"
-#include "core/transforms/make_jaxpr.h"
-#include "core/transforms/simplify.h"
+#include "core/transforms/passes/simplify.h"
+#include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"
 
 namespace shmap {

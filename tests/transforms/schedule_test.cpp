@@ -1,5 +1,5 @@
 // The order of equations: collectives early, what reads them late.
-#include "core/transforms/schedule.h"
+#include "core/transforms/passes/schedule.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Simplification of jaxprs: the texts of what is left, compared whole, and that no bit of a value
 // changes.
-#include "core/transforms/simplify.h"
+#include "core/transforms/passes/simplify.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@
 
 #include "core/ir/node.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/control_flow.h"
-#include "core/transforms/dead_code.h"
+#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/passes/dead_code.h"
 #include "shard_map/primitive.h"
 #include "shmap/shmap.h"
 

@@ -1,0 +1,54 @@
+// CpuBackend: virtual devices on the cores of this machine.
+#pragma once
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "core/cpu/device/graph.h"
+#include "core/cpu/device/memory.h"
+#include "core/cpu/device/stream.h"
+#include "core/cpu/executor/executor.h"
+#include "core/device/backend.h"
+#include "core/device/spec.h"
+
+namespace shmap::cpu {
+
+class CpuBackend final : public Backend {
+ public:
+  // memory_limit: of each space; -1 for none.
+  CpuBackend(const DeviceSpec& spec, int first_id, int process_index,
+             const ExecutorOptions& executor, std::int64_t memory_limit);
+  // Finishes the work. Its buffers and graphs must be gone.
+  ~CpuBackend() override;
+
+  DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
+  bool host_addressable() const noexcept override { return true; }
+  const char* name() const noexcept override { return "cpu"; }
+  std::span<const LocalDevice> devices() const noexcept override { return devices_; }
+  std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }
+  Event enqueue_group(std::span<Stream* const> streams, const Task& task,
+                      std::span<const Event> waits) override;
+  void begin_capture() override;
+  Ref<Graph> end_capture() override;
+  int captured() const noexcept override;
+  void abort_capture() noexcept override;
+  void synchronize() override;
+  void run_parts(int parts, void (*run)(void* args, int part), void* args) override;
+  int workers() const noexcept override { return executor_.workers(); }
+  std::string repro() const override { return executor_.repro(); }
+  void stop() noexcept override;
+
+  Executor& executor() noexcept { return executor_; }
+
+ private:
+  Executor executor_;
+  std::deque<CpuMemorySpace> spaces_;
+  std::vector<MemorySpace*> space_list_;
+  std::deque<CpuStream> streams_;
+  std::vector<LocalDevice> devices_;
+};
+
+// As BackendFactory::make, with SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_MEMORY_LIMIT.
+std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index);
+
+}  // namespace shmap::cpu

@@ -1,0 +1,237 @@
+#include "core/cpu/device/graph.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/cpu/device/stream.h"
+#include "core/cpu/executor/executor.h"
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
+#include "shmap/error.h"
+
+namespace shmap::cpu {
+
+void CapturedEvent::block() {
+  throw Error(
+      "waiting for a task that is being captured: it runs when the graph is launched; wait for the "
+      "event of the launch");
+}
+
+Capture::~Capture() {
+  for (Captured& node : nodes) {
+    if (node.task.drop != nullptr) node.task.drop(node.task.args);
+    node.event->end_of_capture();
+  }
+}
+
+Event Capture::add(std::span<CpuStream* const> streams, const Task& task,
+                   std::span<const Event> waits) {
+  Captured node;
+  try {
+    auto comes_after = [&](std::int32_t index) { node.before.push_back(index); };
+    for (CpuStream* s : streams) {
+      for (const Last& l : last) {
+        if (l.stream == s) comes_after(l.index);
+      }
+    }
+    for (const Event& e : waits) {
+      if (e.failed()) std::rethrow_exception(e.error());
+      if (e.done()) continue;
+      if (e.record()->owner() != this) {
+        throw Error("capturing '" + std::string(task.name) +
+                    "', which waits for work that was enqueued before the capture and is not done: "
+                    "synchronize before begin_capture");
+      }
+      comes_after(static_cast<const CapturedEvent&>(*e.record()).index());
+    }
+    std::ranges::sort(node.before);
+    node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());
+    node.streams.assign(streams.begin(), streams.end());
+    const auto index = static_cast<std::int32_t>(nodes.size());
+    node.event = make_ref<CapturedEvent>(this, index);
+    last.reserve(last.size() + streams.size());
+    nodes.push_back(std::move(node));
+    for (CpuStream* s : streams) {
+      const auto known = std::ranges::find(last, s, &Last::stream);
+      if (known != last.end()) {
+        known->index = index;
+      } else {
+        last.push_back({s, index});
+      }
+    }
+  } catch (...) {
+    if (task.drop != nullptr) task.drop(task.args);
+    throw;
+  }
+  nodes.back().task = task;
+  return Event(nodes.back().event);
+}
+
+Event Capture::record(CpuStream& stream) {
+  const auto known = std::ranges::find(last, &stream, &Last::stream);
+  return known == last.end() ? Event() : Event(nodes[static_cast<std::size_t>(known->index)].event);
+}
+
+CpuGraph::CpuGraph(Executor& executor, Capture& capture)
+    : executor_(executor),
+      n_nodes_(static_cast<int>(capture.nodes.size())),
+      nodes_(std::make_unique<Node[]>(capture.nodes.size())),
+      places_(capture.nodes.size()) {
+  for (const Capture::Last& l : capture.last) streams_.push_back(l.stream);
+  std::vector<std::int32_t> n_after(capture.nodes.size(), 0);
+  for (const auto& captured : capture.nodes) {
+    for (std::int32_t b : captured.before) ++n_after[static_cast<std::size_t>(b)];
+  }
+  std::int32_t total = 0;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    places_[i].first_after = places_[i].end_after = total;
+    total += n_after[i];
+  }
+  after_.resize(static_cast<std::size_t>(total));
+  roots_.reserve(places_.size());
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    auto& captured = capture.nodes[i];
+    for (std::int32_t b : captured.before) {
+      after_[static_cast<std::size_t>(places_[static_cast<std::size_t>(b)].end_after++)] =
+          static_cast<std::int32_t>(i);
+    }
+    places_[i].blockers = static_cast<std::int32_t>(captured.before.size());
+    if (captured.before.empty()) roots_.push_back(static_cast<std::int32_t>(i));
+    cost_ns_ += captured.task.cost_ns;
+    nodes_[i].others.assign(captured.streams.begin() + 1, captured.streams.end());
+  }
+  if (executor_.mode() == Mode::seeded) executor_.reserve_ready(n_nodes_);
+  for (std::size_t i = 0; i < places_.size(); ++i) {  // nothing fails from here on
+    auto& captured = capture.nodes[i];
+    nodes_[i].bind(executor_, captured.task, captured.streams.front());
+    nodes_[i].graph = this;
+    nodes_[i].graph_index = static_cast<std::int32_t>(i);
+    captured.task.drop = nullptr;
+  }
+}
+
+CpuGraph::~CpuGraph() {
+  for (int i = 0; i < n_nodes_; ++i) {
+    const Task& task = nodes_[static_cast<std::size_t>(i)].task;
+    if (task.drop != nullptr) task.drop(task.args);
+  }
+}
+
+std::vector<GraphTask> CpuGraph::tasks() const {
+  std::vector<GraphTask> all(places_.size());
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Node& node = nodes_[i];
+    all[i].name = node.task.name;
+    all[i].streams.push_back(node.stream);
+    all[i].streams.insert(all[i].streams.end(), node.others.begin(), node.others.end());
+    for (std::int32_t k = places_[i].first_after; k < places_[i].end_after; ++k)
+      all[static_cast<std::size_t>(after_[static_cast<std::size_t>(k)])].after.push_back(
+          static_cast<int>(i));
+  }
+  return all;
+}
+
+void CpuGraph::reset() noexcept {
+  left_.store(n_nodes_, std::memory_order_relaxed);
+  for (int i = 0; i < n_nodes_; ++i) {
+    Node& node = nodes_[static_cast<std::size_t>(i)];
+    node.blockers.store(places_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
+    node.parts_left.store(node.task.parts, std::memory_order_relaxed);
+    node.next_part = 0;
+    node.joined = false;
+    node.begin_ns.store(0, std::memory_order_relaxed);
+  }
+}
+
+Event CpuGraph::run_in_order(std::uint64_t ticket) {
+  const bool plain = timeline_sink() == nullptr;
+  detail::ThreadState& thread = detail::thread_state;
+  for (int i = 0; i < n_nodes_; ++i) {
+    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    Ref<Failure> failure;
+    if (!plain || node.task.run == nullptr || node.task.foreign) {
+      failure = executor_.run_here(node.task, *node.stream, node.others, ticket);
+    } else {
+      thread.task = node.task.name;
+      try {
+        for (int part = 0; part < node.task.parts; ++part) {
+          node.task.run(node.task.args,
+                        {part, node.task.parts, *node.stream, nullptr, nullptr, ticket});
+        }
+      } catch (...) {
+        failure = executor_.make_failure(std::current_exception());
+      }
+      thread.task = nullptr;
+    }
+    if (failure.get() != nullptr) return executor_.failed_event(std::move(failure));
+  }
+  return Event();
+}
+
+Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after,
+                       std::uint64_t ticket) {
+  // A graph as a whole may run here up to a longer time than one task: handing it over costs each
+  // of its nodes a turn in the queues.
+  constexpr std::int64_t kInlineFactor = 2;
+  if (capturing()) throw Error("launching a graph while this thread captures another");
+  if (in_task()) {
+    throw Error("launching a graph inside the task '" + std::string(detail::thread_state.task) +
+                "'");
+  }
+  if (forked()) throw_forked();
+  std::size_t pending = 0;
+  for (const std::span<const Event> events : {waits, after}) {
+    for (const Event& e : events) {
+      if (e.done()) continue;
+      if (e.record()->owner() == &executor_) {
+        ++pending;
+      } else {
+        e.record()->block();
+      }
+    }
+  }
+  for (const Event& e : waits) {
+    if (e.failed()) return e;
+  }
+  bool quiet = true;
+  for (CpuStream* s : streams_) quiet = s->quiet() && quiet;
+  if (executor_.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
+    throw Error("launching a graph in inline mode, but what it waits for is not done");
+  }
+  if (n_nodes_ == 0 && pending == 0) return Event();
+  if (cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 && quiet) {
+    return run_in_order(ticket);
+  }
+
+  Task whole;
+  whole.name = "graph";
+  Stream* first = n_nodes_ > 0 ? nodes_[0].stream : nullptr;
+  Ref<Node> node = Node::make(executor_, whole, first);
+  node->launched = Ref<Graph>(this);
+  node->ticket = ticket;
+  node->reserve_edges(streams_.size() + pending);
+  for (CpuStream* s : streams_) {
+    if (s->last_.get() != nullptr) executor_.add_edge(*s->last_, *node, /*data=*/false);
+    s->last_ = node;
+  }
+  for (const Event& e : waits) {
+    if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
+    auto& before = static_cast<Node&>(*e.record());
+    if (before.pending()) {
+      executor_.add_edge(before, *node, /*data=*/true);
+    } else if (Failure* failure = before.failure(); failure != nullptr) {
+      node->fail(Ref<Failure>(failure));
+    }
+  }
+  for (const Event& e : after) {
+    if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
+    auto& before = static_cast<Node&>(*e.record());
+    if (before.pending()) executor_.add_edge(before, *node, /*data=*/false);
+  }
+  executor_.submit(*node);
+  executor_.make_room();
+  return Event(std::move(node));
+}
+
+}  // namespace shmap::cpu

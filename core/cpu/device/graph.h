@@ -1,0 +1,89 @@
+// Capture and graph of the CPU backend.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/cpu/executor/node.h"
+#include "core/device/graph.h"
+
+namespace shmap::cpu {
+
+class CpuStream;
+class Executor;
+struct Capture;
+
+// The event of a captured task: a place in the capture.
+class CapturedEvent final : public Completion {
+ public:
+  CapturedEvent(Capture* capture, std::int32_t index) noexcept
+      : Completion(capture), index_(index) {}
+  void block() override;  // throws
+  std::int32_t index() const noexcept { return index_; }
+  void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
+
+ private:
+  const std::int32_t index_;
+};
+
+struct Capture {
+  struct Captured {
+    Task task;
+    std::vector<CpuStream*> streams;
+    std::vector<std::int32_t> before;  // indices of what it waits for, ascending, each once
+    Ref<CapturedEvent> event;
+  };
+  Executor* executor = nullptr;
+  std::vector<Captured> nodes;
+  struct Last {
+    CpuStream* stream;
+    std::int32_t index;
+  };
+  std::vector<Last> last;  // by stream; the streams that were used
+
+  explicit Capture(Executor* e) noexcept : executor(e) {}
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture();  // drops the args that no graph took, and ends the events
+  // Takes over args in every case.
+  Event add(std::span<CpuStream* const> streams, const Task& task, std::span<const Event> waits);
+  Event record(CpuStream& stream);
+};
+
+class CpuGraph final : public Graph {
+ public:
+  CpuGraph(Executor& executor, Capture& capture);  // takes the args of its tasks
+  ~CpuGraph() override;
+
+  int nodes() const noexcept override { return n_nodes_; }
+  int edges() const noexcept override { return static_cast<int>(after_.size()); }
+  std::int64_t cost_ns() const noexcept override { return cost_ns_; }
+  std::vector<GraphTask> tasks() const override;
+  Event launch(std::span<const Event> waits, std::span<const Event> after,
+               std::uint64_t ticket) override;
+
+ private:
+  friend class Executor;
+  struct Place {
+    std::int32_t blockers;     // predecessors
+    std::int32_t first_after;  // its successors in after_
+    std::int32_t end_after;
+  };
+  Event run_in_order(std::uint64_t ticket);
+  void reset() noexcept;  // for one more run
+
+  Executor& executor_;
+  int n_nodes_ = 0;
+  std::int64_t cost_ns_ = 0;
+  std::unique_ptr<Node[]> nodes_;  // in the order of capture, which is a topological one
+  std::vector<Place> places_;
+  std::vector<std::int32_t> after_;
+  std::vector<std::int32_t> roots_;
+  std::vector<CpuStream*> streams_;
+  std::atomic<std::int32_t> left_{0};  // nodes of this run that have not ended
+  Node* launch_ = nullptr;             // the node of this run; it carries the failure
+};
+
+}  // namespace shmap::cpu

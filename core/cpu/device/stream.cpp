@@ -1,0 +1,182 @@
+#include "core/cpu/device/stream.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/cpu/device/graph.h"
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
+#include "shmap/error.h"
+
+namespace shmap::cpu {
+namespace {
+
+// Drops the args of a task that was not taken over.
+class Dropper {
+ public:
+  explicit Dropper(const Task& task) noexcept : task_(&task) {}
+  ~Dropper() {
+    if (task_ != nullptr && task_->drop != nullptr) task_->drop(task_->args);
+  }
+  Dropper(const Dropper&) = delete;
+  Dropper& operator=(const Dropper&) = delete;
+  void release() noexcept { task_ = nullptr; }
+
+ private:
+  const Task* task_;
+};
+
+}  // namespace
+
+bool CpuStream::quiet() noexcept {
+  if (last_.get() == nullptr) return true;
+  if (last_->pending()) return false;
+  last_.reset();
+  return true;
+}
+
+bool CpuStream::idle() noexcept { return !capturing() && quiet(); }
+
+bool CpuStream::runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept {
+  return thread.capture == nullptr && thread.task == nullptr &&
+         cost_ns <= executor_.inline_below_ns() && quiet() && !forked();
+}
+
+bool CpuStream::overtakes(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept {
+  constexpr std::int64_t kTiny = 100;
+  return cost_ns <= kTiny && thread.capture == nullptr && thread.task == nullptr &&
+         cost_ns <= executor_.inline_below_ns() && !forked();
+}
+
+Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
+  const Dropper dropper(task);
+  if (timeline_sink() != nullptr || task.foreign) [[unlikely]] {
+    Ref<Failure> failure = executor_.run_here(task, *this, {});
+    return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
+  }
+  thread.task = task.name;
+  try {
+    for (int part = 0; part < task.parts; ++part) {
+      task.run(task.args, {part, task.parts, *this, nullptr});
+    }
+  } catch (...) {
+    thread.task = nullptr;
+    return executor_.failed_event(executor_.make_failure(std::current_exception()));
+  }
+  thread.task = nullptr;
+  return Event();
+}
+
+Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
+  const bool ready = std::all_of(waits.begin(), waits.end(), [](const Event& e) {
+    return e.record() == nullptr || e.record()->query() == Completion::done;
+  });
+  detail::ThreadState& thread = detail::thread_state;
+  if (ready && task.run != nullptr && runs_at_once(task.cost_ns, thread))
+    return run_at_once(task, thread);
+  CpuStream* self = this;
+  return enqueue_slow(executor_, {&self, 1}, task, waits);
+}
+
+Event CpuStream::enqueue_group(Executor& executor, std::span<Stream* const> streams,
+                               const Task& task, std::span<const Event> waits) {
+  std::vector<CpuStream*> mine;
+  {
+    Dropper dropper(task);
+    if (streams.empty()) throw ValueError("enqueue_group: no stream was given");
+    mine.reserve(streams.size());
+    for (Stream* s : streams) mine.push_back(static_cast<CpuStream*>(s));
+    dropper.release();
+  }
+  return enqueue_slow(executor, mine, task, waits);
+}
+
+Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> streams,
+                              const Task& given, std::span<const Event> waits) {
+  Dropper dropper(given);
+  Task task = given;
+  if (task.name == nullptr) task.name = "";
+  if (task.parts < 1) task.parts = 1;
+  const detail::ThreadState& thread = detail::thread_state;
+  if (thread.task != nullptr) {
+    throw Error("enqueueing '" + std::string(task.name) + "' inside the task '" + thread.task +
+                "': a kernel or callback cannot start others; it has no trace and no stream");
+  }
+  if (forked()) throw_forked();
+  if (thread.capture != nullptr) {
+    auto& capture = *static_cast<Capture*>(thread.capture);
+    if (capture.executor != &executor) {
+      throw Error("enqueueing '" + std::string(task.name) +
+                  "' on a backend other than the one that this thread captures");
+    }
+    dropper.release();
+    return capture.add(streams, task, waits);
+  }
+
+  std::size_t pending = 0;
+  for (const Event& e : waits) {
+    if (e.done()) continue;
+    if (e.record()->owner() == &executor) {
+      ++pending;
+    } else {
+      e.record()->block();  // another executor's: it cannot tell this one when it is done
+    }
+  }
+  const Event* poison = nullptr;  // not run, and failed with the first error; it stands for all
+  for (const Event& e : waits) {
+    if (!e.failed()) continue;
+    if (poison == nullptr) {
+      poison = &e;
+    } else if (e.record()->error() != poison->record()->error()) {
+      e.record()->mark_reported();
+    }
+  }
+  // Where others are pending the task waits for them too, so that it stands for their errors.
+  if (poison != nullptr && pending == 0) return *poison;
+  bool quiet = true;
+  for (CpuStream* s : streams) quiet = s->quiet() && quiet;
+  if (executor.mode() == Mode::inline_ && (pending > 0 || !quiet)) {
+    throw Error("enqueueing '" + std::string(task.name) +
+                "' in inline mode, but what it waits for is not done (SHMAP_EXECUTOR=inline runs "
+                "each task at once, so nothing can be pending)");
+  }
+  std::vector<Stream*> others;
+  if (streams.size() > 1) others.assign(streams.begin() + 1, streams.end());
+  if (task.cost_ns <= executor.inline_below_ns() && pending == 0 && quiet) {
+    Ref<Failure> failure = executor.run_here(task, *streams[0], others);
+    return failure.get() == nullptr ? Event() : executor.failed_event(std::move(failure));
+  }
+
+  Ref<Node> node = Node::make(executor, task, streams[0]);
+  node->others = std::move(others);
+  node->reserve_edges(streams.size() + pending);
+  dropper.release();  // nothing fails from here on
+  for (CpuStream* s : streams) {
+    if (s->last_.get() != nullptr) executor.add_edge(*s->last_, *node, /*data=*/false);
+    s->last_ = node;
+  }
+  for (const Event& e : waits) {
+    if (e.record() == nullptr || e.record()->owner() != &executor) continue;
+    auto& before = static_cast<Node&>(*e.record());
+    if (before.pending()) {
+      executor.add_edge(before, *node, /*data=*/true);
+    } else if (Failure* failure = before.failure(); failure != nullptr) {
+      node->fail(Ref<Failure>(failure));
+    }
+  }
+  executor.submit(*node);
+  executor.make_room();
+  return Event(std::move(node));
+}
+
+Event CpuStream::record() {
+  const detail::ThreadState& thread = detail::thread_state;
+  if (thread.capture != nullptr) return static_cast<Capture*>(thread.capture)->record(*this);
+  if (quiet()) return Event();
+  Task marker;  // not the last task's own event: that may fail
+  marker.name = "record";
+  return enqueue(marker, {});
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,103 @@
+#include "core/cpu/executor/caller_watch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "core/base/signals_blocked.h"
+#include "core/base/warning.h"
+#include "core/cpu/executor/executor.h"
+#include "core/cpu/executor/running.h"
+#include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
+
+namespace shmap::cpu {
+
+void CallerWatch::begin() noexcept {
+  seen_.store(true);
+  if (!started_.load(std::memory_order_relaxed)) {
+    if (started_.exchange(true)) return;
+    const ExecutorOptions& options = executor_.options();
+    if (options.warn_sec <= 0 && options.timeout_sec <= 0) return;
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    const SignalsBlocked blocked;
+    try {
+      thread_ = std::thread([this] { run(); });
+    } catch (const std::bad_alloc&) {
+      started_.store(false);              // the next task tries again
+    } catch (const std::system_error&) {  // it is to warn, and no reason to fail
+    }
+  } else if (asleep_.load()) {
+    { std::lock_guard lock(mutex_); }
+    wake_.notify_one();
+  }
+}
+
+void CallerWatch::stop() noexcept {
+  std::thread thread;
+  {
+    if (forked()) return thread_.joinable() ? thread_.detach() : void();
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    thread.swap(thread_);
+  }
+  wake_.notify_one();
+  if (thread.joinable()) thread.join();
+}
+
+void CallerWatch::run() noexcept {
+  const ExecutorOptions& options = executor_.options();
+  double shortest = options.warn_sec > 0 ? options.warn_sec : options.timeout_sec;
+  if (options.timeout_sec > 0) shortest = std::min(shortest, options.timeout_sec);
+  const std::chrono::duration<double> turn(std::clamp(shortest / 4, 0.01, 1.0));
+  std::unique_lock lock(mutex_);
+  for (int idle = 0; !stopping_;) {
+    wake_.wait_for(lock, turn, [&] { return stopping_; });
+    if (stopping_) return;
+    bool any = seen_.exchange(false);
+    lock.unlock();
+    try {
+      for_each_running([&](RunningTask& running) {
+        any = any || (running.executor == &executor_ && !running.on_worker);
+      });
+      if (any) look();
+    } catch (const std::bad_alloc&) {  // in the next turn, then
+    }
+    lock.lock();
+    idle = any ? 0 : idle + 1;
+    if (idle < 2 || stopping_) continue;
+    asleep_.store(true);
+    wake_.wait(lock, [&] { return stopping_ || seen_.load(); });
+    asleep_.store(false);
+    idle = 0;
+  }
+}
+
+void CallerWatch::look() const {
+  const double warn_sec = executor_.options().warn_sec;
+  const double timeout_sec = executor_.options().timeout_sec;
+  std::vector<std::string> warnings;
+  for_each_running([&](RunningTask& running) {
+    if (running.executor != &executor_ || running.on_worker || running.begin_ns == 0) return;
+    const double sec = static_cast<double>(timeline_now() - running.begin_ns) * 1e-9;
+    const int said = running.warnings.load(std::memory_order_relaxed);
+    const bool late = timeout_sec > 0 && sec > timeout_sec;
+    if (said >= 2 || (!late && (said >= 1 || warn_sec <= 0 || sec <= warn_sec))) return;
+    running.warnings.store(late ? 2 : 1, std::memory_order_relaxed);
+    warnings.push_back("the kernel of " + describe(running) + "\n  has run for " +
+                       fmt::format("{:.1f}", sec) + " s on the thread that called it" +
+                       (late ? ", longer than SHMAP_COLLECTIVE_TIMEOUT_SEC: that thread cannot be "
+                               "taken back from it, only the process can be ended"
+                             : ", which cannot go on before it ends (SHMAP_COLLECTIVE_WARN_SEC)"));
+  });
+  for (const std::string& text : warnings) warn(text);
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,360 @@
+// `fused` on the CPU: a program's steps, tile by tile.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "core/base/inline_vector.h"
+#include "core/base/thread_kept.h"
+#include "core/cpu/fused/fused_plan.h"
+#include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/non_temporal.h"
+#include "core/cpu/kernels/select.h"
+#include "core/runtime/kernel.h"
+
+namespace shmap {
+
+namespace cpu {
+
+namespace {
+
+// A thread's buffers; they grow, and live as long as it does.
+class Scratch {
+ public:
+  std::byte* get(std::int64_t bytes) {
+    if (bytes > size_) {
+      memory_.reset();
+      size_ = 0;
+      memory_.reset(static_cast<std::byte*>(
+          ::operator new(static_cast<std::size_t>(bytes), std::align_val_t(4096))));
+      size_ = bytes;
+    }
+    return memory_.get();
+  }
+
+ private:
+  struct Free {
+    void operator()(std::byte* p) const { ::operator delete(p, std::align_val_t(4096)); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::int64_t size_ = 0;
+};
+
+// The tile at hand, or some columns of it.
+struct At {
+  std::byte* const* bases;
+  std::int64_t row, col;  // its first
+  std::int64_t rows, cols;
+
+  std::byte* of(const FusedPlace& p) const {
+    return bases[p.base] + p.offset + row * p.row_stride + col * p.col_stride;
+  }
+};
+
+// A step with its addresses in the block at hand.
+struct BoundStep {
+  const FusedStep* step;
+  std::byte *a, *b, *c, *out;
+  std::int64_t next_a, next_b, next_c, next_out;  // to the next block
+  ChainOp* links = nullptr;
+  const FusedChainOp* chain = nullptr;
+
+  BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
+      : step(&s),
+        a(at.of(s.a)),
+        b(at.of(s.b)),
+        c(at.of(s.c)),
+        out(at.of(s.out)),
+        next_a(s.a.col_stride * block_cols),
+        next_b(s.b.col_stride * block_cols),
+        next_c(s.c.col_stride * block_cols),
+        next_out(s.out.col_stride * block_cols) {}
+  // A chain's operations at the block; `of_list` has room for those of all its chains.
+  void bind_chain(const FusedStepList& list, const At& at, ChainOp* of_list) {
+    links = of_list + step->chain_begin;
+    chain = list.chain_ops.data() + step->chain_begin;
+    for (std::int32_t k = 0; k < step->chain_count; ++k) {
+      const FusedChainOp& link = chain[k];
+      links[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
+    }
+  }
+  void advance(std::int64_t block_cols) {
+    for (std::int32_t k = 0; k < step->chain_count; ++k)
+      links[k].other += chain[k].other.col_stride / std::int64_t{sizeof(float)} * block_cols;
+    a += next_a;
+    b += next_b;
+    c += next_c;
+    out += next_out;
+  }
+
+  // n elements from row r of the tile on.
+  void run(std::int64_t r, std::int64_t n) const {
+    const FusedStep& s = *step;
+    if (s.kind == FusedStep::chain) return run_chain(r, n);
+    run(a + r * s.a.tile_stride, b + r * s.b.tile_stride, c + r * s.c.tile_stride,
+        out + r * s.out.tile_stride, n);
+  }
+  void run(const std::byte* a, const std::byte* b, const std::byte* c, std::byte* out,
+           std::int64_t n) const {
+    const FusedStep& s = *step;
+    switch (s.kind) {
+      case FusedStep::unary:
+        return s.one(a, out, n);
+      case FusedStep::binary:
+        return s.two(a, s.a.scalar, b, s.b.scalar, out, n);
+      case FusedStep::select:
+        return select(a, s.a.scalar, c, s.c.scalar, b, s.b.scalar, out, s.itemsize, n);
+      case FusedStep::clamp:
+        return clamp(s.dtype, a, s.a.scalar, b, c, s.c.scalar, out, n);
+      case FusedStep::expand_one:
+        return fill(out, a, s.itemsize, n);
+      case FusedStep::store:
+        std::memcpy(out, a, static_cast<std::size_t>(n * s.itemsize));
+        return;
+      case FusedStep::store_around:
+        return store_non_temporal(out, a, n * s.itemsize);
+      case FusedStep::chain:
+        return s.chained(links, s.chain_count, reinterpret_cast<const float*>(a),
+                         reinterpret_cast<float*>(out), s.around, n);
+      default:
+        return;
+    }
+  }
+  void run_chain(std::int64_t r, std::int64_t n) const {
+    const FusedStep& s = *step;
+    ChainOp of_row[kMostChainOps];
+    for (std::int32_t k = 0; k < s.chain_count; ++k) {
+      of_row[k] = links[k];
+      of_row[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
+    }
+    s.chained(of_row, s.chain_count, reinterpret_cast<const float*>(a + r * s.a.tile_stride),
+              reinterpret_cast<float*>(out + r * s.out.tile_stride), s.around, n);
+  }
+  // All of the block.
+  void run_full(std::int64_t rows, std::int64_t cols) const {
+    const FusedStep& s = *step;
+    if (s.kind == FusedStep::expand_row) return s.expand(a, out, rows, cols);
+    if (s.kind == FusedStep::expand_col) {
+      const std::int64_t bytes = cols * s.itemsize;
+      for (std::int64_t r = 0; r < rows; ++r)
+        std::memcpy(out + r * bytes, a, static_cast<std::size_t>(bytes));
+      return;
+    }
+    if (!s.by_row) return run(a, b, c, out, rows * cols);
+    for (std::int64_t r = 0; r < rows; ++r) run(r, cols);
+  }
+};
+
+// Of the stage at hand; kept by a thread from one run to the next.
+struct BoundSteps {
+  std::vector<BoundStep> steps;
+  std::vector<ChainOp> links;
+};
+
+// Brings what the next tile reads from memory into the second cache, some lines a step of this one.
+class Prefetch {
+ public:
+  Prefetch(const FusedStepList& list, std::byte* const* bases) : list_(list), bases_(bases) {}
+
+  // The tile that is to come is full operands' elements [first, first + n).
+  void aim(std::int64_t first, std::int64_t n) {
+    first_ = first;
+    n_ = n;
+    operand_ = 0;
+    at_ = 0;
+  }
+  void step() {
+    std::int64_t left = list_.prefetch_bytes;
+    while (left > 0 && operand_ < list_.prefetch.size()) {
+      const FusedStepList::Prefetch& p = list_.prefetch[operand_];
+      const std::byte* const from = bases_[p.base] + first_ * p.itemsize;
+      const std::int64_t bytes = n_ * p.itemsize, end = std::min(bytes, at_ + left);
+      for (; at_ < end; at_ += 64, left -= 64) __builtin_prefetch(from + at_, 0, 2);
+      if (at_ < bytes) return;
+      ++operand_;
+      at_ = 0;
+    }
+  }
+
+ private:
+  const FusedStepList& list_;
+  std::byte* const* bases_;
+  std::size_t operand_ = ~std::size_t{0};
+  std::int64_t first_ = 0, n_ = 0, at_ = 0;
+};
+
+}  // namespace
+
+void run_fused_steps(const FusedStepList& list, std::span<const void* const> operands,
+                     std::span<void* const> results, std::int64_t begin, std::int64_t end) {
+  if (begin >= end) return;
+  Scratch& scratch = kept_by_thread<Scratch>();
+  InlineVector<std::byte*, 16> bases(kFusedOperands + operands.size() + results.size());
+  std::byte** base = bases.data();
+  *base++ = reinterpret_cast<std::byte*>(const_cast<std::uint64_t*>(list.constants.data()));
+  *base++ = scratch.get(list.scratch);
+  for (const void* p : operands) *base++ = static_cast<std::byte*>(const_cast<void*>(p));
+  for (void* p : results) *base++ = static_cast<std::byte*>(p);
+
+  At at{bases.data(), 0, 0, list.tile_rows, list.cols};
+  for (std::size_t i = 0; i < list.prologue.size(); ++i) {
+    const FusedStep& s = list.prologue[i];
+    if (list.prologue_size[i] == 0) continue;
+    const BoundStep bound(s, at, 0);
+    if (s.kind == FusedStep::expand_col)
+      bound.run_full(at.rows, at.cols);
+    else
+      bound.run(0, list.prologue_size[i]);
+  }
+
+  auto& [bound, links] = kept_by_thread<BoundSteps>();
+  if (links.size() < list.chain_ops.size()) links.resize(list.chain_ops.size());
+  Prefetch prefetch(list, bases.data());
+  const std::int64_t blocks = list.split ? list.blocks : 1;
+  const FusedStep* const steps = list.steps.data();
+  const int stages = static_cast<int>(list.stages.size()) - 1;
+  for (std::int64_t unit = begin; unit < end;) {
+    const std::int64_t tile = unit / blocks, first = unit % blocks;
+    const std::int64_t last = list.split ? std::min(blocks, first + end - unit) : list.blocks;
+    unit += list.split ? last - first : 1;
+    at.row = tile * list.tile_rows;
+    at.rows = std::min(list.tile_rows, list.rows - at.row);
+    const bool ahead = !list.prefetch.empty();
+    if (ahead) {
+      const std::int64_t next = at.row + at.rows;
+      prefetch.aim(next * list.cols,
+                   unit < end ? std::min(list.tile_rows, list.rows - next) * list.cols : 0);
+    }
+    for (int stage = 0; stage < stages; ++stage) {
+      const FusedStep* const from = steps + list.stages[static_cast<std::size_t>(stage)];
+      const FusedStep* const to = steps + list.stages[static_cast<std::size_t>(stage) + 1];
+      if (from == to) continue;
+      if (stage % 2 == 0) {
+        at.col = 0;
+        for (const FusedStep* s = from; s != to; ++s) {
+          if (s->kind == FusedStep::reduce) {
+            s->reducer(at.of(s->a), at.of(s->out), at.rows, list.cols, 1);
+            if (ahead) prefetch.step();
+          } else {
+            BoundStep(*s, at, 0).run(0, at.rows);
+          }
+        }
+        continue;
+      }
+      at.col = first * list.block_cols;
+      bound.clear();
+      for (const FusedStep* s = from; s != to; ++s) {
+        bound.emplace_back(*s, at, list.block_cols);
+        if (s->chain_count > 0) bound.back().bind_chain(list, at, links.data());
+      }
+      for (std::int64_t b = first; b < last; ++b, at.col += list.block_cols) {
+        at.cols = std::min(list.block_cols, list.cols - at.col);
+        for (BoundStep& s : bound) {
+          s.run_full(at.rows, at.cols);
+          s.advance(list.block_cols);
+          if (ahead) prefetch.step();
+        }
+      }
+    }
+  }
+  if (list.stores_around) non_temporal_fence();
+}
+
+}  // namespace cpu
+
+namespace {
+
+// The steps of each way to write result 0, made when first asked for.
+class CpuFusedPlan final : public FusedPlan {
+ public:
+  explicit CpuFusedPlan(const FusedProgram& program)
+      : program_(program), plain_(cpu::make_fused_steps(program, cpu::FusedWrite::plain)) {}
+  ~CpuFusedPlan() override {
+    for (auto& list : others_) delete list.load(std::memory_order_acquire);
+  }
+
+  const cpu::FusedStepList& plain() const { return plain_; }
+  const cpu::FusedStepList& of(const KernelCall& call) const {
+    bool shared = false;
+    for (std::size_t i = 0; i < call.in.size(); ++i) {
+      if (call.in[i] != call.out[0]) continue;
+      if (!plain_.may_overwrite[i]) return made(cpu::FusedWrite::staged);
+      shared = true;
+    }
+    return shared ? made(cpu::FusedWrite::in_place) : plain_;
+  }
+
+ private:
+  const cpu::FusedStepList& made(cpu::FusedWrite write) const {
+    std::atomic<const cpu::FusedStepList*>& slot = others_[write == cpu::FusedWrite::staged];
+    if (const auto* list = slot.load(std::memory_order_acquire)) return *list;
+    auto list = std::make_unique<const cpu::FusedStepList>(cpu::make_fused_steps(program_, write));
+    const cpu::FusedStepList* expected = nullptr;
+    if (slot.compare_exchange_strong(expected, list.get(), std::memory_order_acq_rel))
+      return *list.release();
+    return *expected;
+  }
+
+  const FusedProgram& program_;
+  cpu::FusedStepList plain_;
+  mutable std::array<std::atomic<const cpu::FusedStepList*>, 2> others_ = {};
+};
+
+const CpuFusedPlan& plan_of(const KernelCall& call) {
+  const FusedProgram& program = *params_as<FusedParams>(call.params).program;
+  return static_cast<const CpuFusedPlan&>(
+      program.plan(DeviceKind::cpu, [](const FusedProgram& p) -> std::unique_ptr<const FusedPlan> {
+        return std::make_unique<const CpuFusedPlan>(p);
+      }));
+}
+
+// Less work (flops and bytes) is not worth another thread.
+constexpr double kPartWork = 1024 * 1024;
+
+// The operand of columns in whose memory result 0 is: all of it is read by every tile, so that it
+// must be kept. -1: there is none. (A result of rows may be as long as an operand of columns.)
+int overwritten_columns(const KernelCall& call) {
+  if (call.out_types[0].nbytes() == 0) return -1;
+  int operand = 0;
+  for (const FusedProgram::Input& input : params_as<FusedParams>(call.params).program->inputs()) {
+    if (input.literal) continue;
+    if (input.kind == FusedKind::col && call.in[static_cast<std::size_t>(operand)] == call.out[0])
+      return operand;
+    ++operand;
+  }
+  return -1;
+}
+
+int fused_parts(const KernelCall& call, int workers) {
+  const FusedProgram& program = *params_as<FusedParams>(call.params).program;
+  if (overwritten_columns(call) >= 0) return 1;
+  const double work = program.cost().flops + program.cost().bytes;
+  const std::int64_t units = plan_of(call).plain().units;
+  const std::int64_t most =
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(work / kPartWork), 1, workers);
+  return static_cast<int>(std::clamp<std::int64_t>(units, 1, most));
+}
+
+void run_fused(const KernelCall& call) {
+  if (const int columns = overwritten_columns(call); columns >= 0) [[unlikely]] {
+    std::vector<const void*> in(call.in.begin(), call.in.end());
+    const auto* from = static_cast<const std::byte*>(call.out[0]);
+    const std::vector<std::byte> kept(from, from + call.out_types[0].nbytes());
+    for (const void*& p : in)
+      if (p == call.out[0]) p = kept.data();
+    KernelCall apart = {in, call.out, call.in_types, call.out_types, call.params};
+    return run_fused(apart);
+  }
+  const cpu::FusedStepList& list = plan_of(call).of(call);
+  const auto [begin, end] = call.share(list.units);
+  cpu::run_fused_steps(list, call.in, call.out, begin, end);
+}
+
+}  // namespace
+
+void register_cpu_fused_kernels() { fused_p.kernel(DeviceKind::cpu) = {run_fused, fused_parts}; }
+
+}  // namespace shmap

@@ -1,0 +1,506 @@
+#include "core/cpu/fused/fused_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "core/cpu/fused/fused_raw.h"
+#include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/fill.h"
+
+namespace shmap::cpu {
+
+namespace {
+
+// Short rows are taken together, some values of them fit in the first cache (32 to 48 KB).
+constexpr std::int64_t kTileBytes = 8192;
+// Longer ones are cut in blocks, so short that the loops of some kernels are before the processor's
+// eyes at once: it divides in one while it loads for the next, and knows when each ends.
+constexpr std::int64_t kBlockBytes = 2048;
+// Rows of fewer elements are not worth a call each.
+constexpr std::int64_t kShortRow = 48;
+constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands that no near cache holds
+constexpr std::int64_t kPad = 64;              // between buffers: their ends share no cache line
+
+constexpr int kNever = -2, kPrologue = -1;
+
+// A value of the lowered program.
+struct Value {
+  DType dtype = DType::f32;
+  FusedKind kind = FusedKind::full;
+  int stage = kNever;  // that makes it
+  int made = -1;       // by which op, in their final order; -1: an operand or a literal
+  int last_use = -1;   // op
+  int last_stage = kNever;
+  int result = -1;     // that it is written to as it is made
+  bool tiled = false;  // of columns, repeated for each row of a tile
+  bool part = false;   // an operand that is a part of an array
+  FusedPlace place;    // of an element; `scalar` by use
+};
+
+struct LoweredOp {
+  FusedStep step;
+  int operands[3] = {-1, -1, -1};
+  int result = -1;  // value; -1: a store
+  int to = -1;      // of a store: the result that it writes
+  FusedKind kind = FusedKind::full;
+  int stage = 0;
+};
+
+class Lowering {
+ public:
+  Lowering(const FusedProgram& program, FusedWrite write, std::int64_t around)
+      : p_(program), write_(write), around_(around) {
+    choose_tiles();
+    for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
+    for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
+    order();
+    find_uses();
+    place_values();
+    emit();
+    find_overwrites();
+    look_ahead();
+  }
+  FusedStepList take() { return std::move(list_); }
+
+ private:
+  Value& value(int v) { return values_[static_cast<std::size_t>(v)]; }
+
+  void choose_tiles() {
+    const auto is_part = [](const FusedProgram::Input& input) { return input.part.of > 0; };
+    const bool has_parts = std::any_of(p_.inputs().begin(), p_.inputs().end(), is_part);
+    bool rows_matter = has_parts;
+    std::int64_t widest = 1;
+    for (int v = 0; v < p_.value_count(); ++v) {
+      const FusedKind kind = p_.kind(v);
+      rows_matter |= kind == FusedKind::row || kind == FusedKind::col;
+      if (kind == FusedKind::full) widest = std::max<std::int64_t>(widest, itemsize(p_.dtype(v)));
+    }
+    list_.rows = rows_matter ? p_.rows() : 1;
+    list_.cols = rows_matter ? p_.cols() : p_.rows() * p_.cols();
+    const std::int64_t tile = kTileBytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
+    const std::int64_t block = kBlockBytes / widest;
+    list_.tile_rows = 1;
+    list_.block_cols = cols;
+    if (cols < (rows_matter ? tile : block)) {
+      // Rows of an array's part do not follow one another, and are worth a tile each.
+      if (!has_parts)
+        list_.tile_rows =
+            std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
+    } else {
+      const std::int64_t blocks = (cols + block - 1) / block, even = (cols + blocks - 1) / blocks;
+      list_.block_cols = (even + 63) / 64 * 64;
+    }
+    list_.blocks = (list_.cols + list_.block_cols - 1) / list_.block_cols;
+  }
+
+  int new_value(DType dtype, FusedKind kind, int stage) {
+    values_.push_back({});
+    values_.back().dtype = dtype;
+    values_.back().kind = kind;
+    values_.back().stage = stage;
+    return static_cast<int>(values_.size()) - 1;
+  }
+
+  // The value's lowered one; a broadcast's is its operand's.
+  int lowered(int v) const { return lowered_[static_cast<std::size_t>(v)]; }
+
+  void add_program_value(int v) {
+    if (p_.is_input(v)) return add_input(v);
+    const FusedProgram::Op& op = p_.ops()[static_cast<std::size_t>(p_.index(v))];
+    switch (op.op) {
+      case FusedProgram::OpKind::broadcast:
+        lowered_.push_back(lowered(op.operands[0]));
+        break;
+      case FusedProgram::OpKind::reduce: {
+        LoweredOp made;
+        made.step.kind = FusedStep::reduce;
+        made.step.reducer = raw_reduction(*op.primitive, op.dtype);
+        made.operands[0] = expanded(lowered(op.operands[0]), FusedKind::full);
+        lowered_.push_back(add_op(made, op.dtype, FusedKind::row));
+        break;
+      }
+      case FusedProgram::OpKind::map:
+        add_map(op);
+        break;
+    }
+  }
+
+  void add_input(int v) {
+    const FusedProgram::Input& input = p_.inputs()[static_cast<std::size_t>(p_.index(v))];
+    const int made = new_value(input.dtype, input.kind, kNever);
+    lowered_.push_back(made);
+    FusedPlace& place = value(made).place;
+    if (input.literal) {
+      place.base = kFusedConstants;
+      place.offset = static_cast<std::int64_t>(8 * list_.constants.size());
+      list_.constants.push_back(input.bits);
+    } else {
+      const std::int64_t size = itemsize(input.dtype);
+      place = in_memory(kFusedOperands + next_operand_++, input.kind, size);
+      if (input.part.of > 0) {
+        place.offset = input.part.first * size;
+        place.row_stride = place.tile_stride = input.part.pitch * size;
+        value(made).part = true;
+      }
+      operand_values_.push_back(made);
+    }
+  }
+
+  FusedPlace in_memory(int base, FusedKind kind, std::int64_t size) const {
+    FusedPlace place;
+    place.base = base;
+    if (kind == FusedKind::full || kind == FusedKind::row) {
+      place.row_stride = place.tile_stride = kind == FusedKind::full ? list_.cols * size : size;
+    }
+    if (kind == FusedKind::full || kind == FusedKind::col) place.col_stride = size;
+    return place;
+  }
+
+  void add_map(const FusedProgram::Op& op) {
+    LoweredOp made;
+    made.step = raw_step(*op.primitive, op.params ? *op.params : no_params,
+                         p_.dtype(op.operands[0]), op.dtype);
+    FusedKind kind = FusedKind::scalar;
+    for (std::size_t i = 0; i < op.operands.size(); ++i) {
+      made.operands[i] = lowered(op.operands[i]);
+      kind = joint_kind(kind, value(made.operands[i]).kind);
+    }
+    // A kernel's result is as long as its operands, and clamp's as its second.
+    const int longest = made.step.kind == FusedStep::clamp ? 1 : 0;
+    int& chief = made.operands[longest];
+    if (kind != op.kind || (longest == 1 && value(chief).kind != op.kind))
+      chief = expanded(chief, op.kind);
+    const bool call_each_row = list_.tile_rows > 1 && op.kind == FusedKind::full;
+    for (int& v : made.operands) {
+      if (v < 0 || !call_each_row) continue;
+      const FusedKind k = value(v).kind;
+      if (value(v).tiled || (k != FusedKind::row && k != FusedKind::col)) continue;
+      if (list_.cols < kShortRow)
+        v = expanded(v, FusedKind::full);
+      else
+        made.step.by_row = true;
+    }
+    lowered_.push_back(add_op(made, op.dtype, op.kind));
+  }
+
+  // The value with every element of a kind. Where tiles have several rows, one of columns is
+  // repeated for a tile once a call, and serves every tile.
+  int expanded(int v, FusedKind kind) {
+    if (value(v).kind == kind) return v;
+    const auto known = expanded_.find({v, kind});
+    if (known != expanded_.end()) return known->second;
+    const bool tiled =
+        value(v).kind == FusedKind::col && kind == FusedKind::full && list_.tile_rows > 1;
+    return expanded_[{v, kind}] = add_expand(v, kind, tiled);
+  }
+
+  int add_expand(int v, FusedKind kind, bool tiled) {
+    const FusedKind from = value(v).kind;
+    LoweredOp made;
+    made.operands[0] = v;
+    made.step.itemsize = static_cast<std::int8_t>(itemsize(value(v).dtype));
+    made.step.kind = from == FusedKind::row   ? FusedStep::expand_row
+                     : from == FusedKind::col ? FusedStep::expand_col
+                                              : FusedStep::expand_one;
+    if (from == FusedKind::row) made.step.expand = expand_kernel(made.step.itemsize);
+    return add_op(made, value(v).dtype, kind, tiled);
+  }
+
+  int add_op(LoweredOp op, DType dtype, FusedKind kind, bool tiled = false) {
+    int stage = kPrologue;
+    if (kind == FusedKind::row || kind == FusedKind::full) {
+      stage = kind == FusedKind::row ? 0 : 1;
+      for (int v : op.operands)
+        if (v >= 0) stage = std::max(stage, value(v).stage);
+      if ((stage % 2 == 0) != (kind == FusedKind::row)) ++stage;
+    }
+    if (tiled) stage = kPrologue;
+    op.stage = stage;
+    op.kind = kind;
+    op.result = new_value(dtype, kind, stage);
+    value(op.result).tiled = tiled;
+    ops_.push_back(op);
+    return op.result;
+  }
+
+  void add_output(int o) {
+    const FusedProgram::Output& output = p_.outputs()[static_cast<std::size_t>(o)];
+    const FusedKind kind = p_.kind(output.value);
+    int v = lowered(output.value);
+    if (value(v).kind != kind) v = add_expand(v, kind, false);
+    const bool staged = o == 0 && write_ == FusedWrite::staged;
+    const bool overwrites = o == 0 && write_ == FusedWrite::in_place;
+    const bool around =
+        kind == FusedKind::full && !overwrites && !staged && output.type.nbytes() >= around_;
+    if (value(v).result < 0 && value(v).stage != kNever && !staged && !around) {
+      value(v).result = o;
+      return;
+    }
+    LoweredOp store;
+    store.step.kind = around ? FusedStep::store_around : FusedStep::store;
+    store.step.itemsize = static_cast<std::int8_t>(itemsize(value(v).dtype));
+    store.operands[0] = v;
+    store.to = o;
+    store.kind = kind;
+    store.stage = staged ? kLast : std::max(value(v).stage, kind == FusedKind::full ? 1 : 0);
+    ops_.push_back(store);
+    list_.stores_around |= around;
+  }
+  static constexpr int kLast = 1 << 20;
+
+  void order() {
+    int last = 0;
+    for (const LoweredOp& op : ops_)
+      if (op.stage != kLast) last = std::max(last, op.stage);
+    for (LoweredOp& op : ops_) {
+      if (op.stage != kLast) continue;
+      op.stage = last + 1;
+      if ((op.stage % 2 == 0) != (op.kind == FusedKind::row)) ++op.stage;
+    }
+    std::stable_sort(ops_.begin(), ops_.end(),
+                     [](const LoweredOp& a, const LoweredOp& b) { return a.stage < b.stage; });
+    // A copy to a result follows what makes the value, while that is near.
+    for (std::size_t i = 1; i < ops_.size(); ++i) {
+      if (ops_[i].to < 0) continue;
+      for (std::size_t k = i;
+           k > 0 && ops_[k - 1].stage == ops_[k].stage && ops_[k - 1].result != ops_[k].operands[0];
+           --k) {
+        std::swap(ops_[k - 1], ops_[k]);
+      }
+    }
+  }
+
+  void find_uses() {
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const LoweredOp& op = ops_[i];
+      if (op.result >= 0) value(op.result).made = static_cast<int>(i);
+      for (int v : op.operands) {
+        if (v < 0) continue;
+        value(v).last_use = static_cast<int>(i);
+        value(v).last_stage = op.stage;
+      }
+    }
+  }
+
+  std::int64_t allocate(std::int64_t bytes) {
+    const std::int64_t at = list_.scratch;
+    list_.scratch += (bytes + 63) / 64 * 64 + kPad;
+    return at;
+  }
+
+  // Buffers of full values are used again when what they hold has been read for the last time, by
+  // values of the same width, so that what is at a column is read before it is overwritten.
+  void place_values() {
+    std::map<std::pair<bool, int>, std::vector<std::int64_t>> free;
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const LoweredOp& op = ops_[i];
+      for (std::size_t k = 0; k < 3; ++k) {
+        const int v = op.operands[k];
+        if (v < 0 || std::find(op.operands, op.operands + k, v) != op.operands + k) continue;
+        const Value& x = value(v);
+        if (in_slot(x) && x.last_use == static_cast<int>(i))
+          free[slot_class(x)].push_back(x.place.offset);
+      }
+      if (op.result < 0) continue;
+      Value& x = value(op.result);
+      const std::int64_t size = itemsize(x.dtype), tile = list_.tile_rows;
+      if (x.result >= 0) {
+        x.place = in_memory(kFusedOperands + next_operand_ + x.result, x.kind, size);
+        continue;
+      }
+      x.place.base = kFusedScratch;
+      if (!in_slot(x)) {
+        const std::int64_t n = x.kind == FusedKind::scalar ? 1
+                               : x.tiled                   ? tile * list_.cols
+                               : x.kind == FusedKind::col  ? list_.cols
+                                                           : tile;
+        x.place.offset = allocate(n * size);
+        if (x.kind == FusedKind::col) x.place.col_stride = size;
+        if (x.kind == FusedKind::row) x.place.tile_stride = size;
+        if (x.tiled) x.place.tile_stride = list_.cols * size;
+        continue;
+      }
+      std::vector<std::int64_t>& slots = free[slot_class(x)];
+      const bool kept = slot_class(x).first;
+      if (!slots.empty()) {
+        x.place.offset = slots.back();
+        slots.pop_back();
+      } else {
+        x.place.offset = allocate((kept ? list_.cols : tile * list_.block_cols) * size);
+      }
+      x.place.tile_stride = list_.cols * size;
+      if (kept) x.place.col_stride = size;
+    }
+  }
+  bool in_slot(const Value& x) const {
+    return x.kind == FusedKind::full && x.stage > 0 && x.result < 0;
+  }
+  std::pair<bool, int> slot_class(const Value& x) const {
+    return {list_.blocks > 1 && x.last_stage > x.stage, itemsize(x.dtype)};
+  }
+
+  FusedPlace place_of(int v, FusedKind use) {
+    if (v < 0) return {};
+    FusedPlace place = value(v).place;
+    const FusedKind kind = value(v).kind;
+    place.scalar = kind == FusedKind::scalar || (kind == FusedKind::row && use == FusedKind::full);
+    return place;
+  }
+
+  // Where operations of f32 follow one another, and each reads what nobody but its successor reads,
+  // they are one step. One past the last of those that begin at i, with a store past the caches at
+  // the end.
+  std::size_t chain_end(std::size_t i) {
+    const auto links = [&](const LoweredOp& op) {
+      return op.step.code != ChainCode::none && op.kind == FusedKind::full && op.stage != kPrologue;
+    };
+    if (!links(ops_[i])) return i + 1;
+    std::size_t end = i + 1;
+    for (; end < ops_.size() && end - i < kMostChainOps; ++end) {
+      const LoweredOp& op = ops_[end];
+      const int before = ops_[end - 1].result;
+      const bool stores = op.step.kind == FusedStep::store_around && op.operands[0] == before &&
+                          (list_.rows == 1 || list_.cols % 16 == 0);
+      if (op.stage != ops_[i].stage || (!links(op) && !stores) || value(before).result >= 0 ||
+          value(before).last_use != static_cast<int>(end) ||
+          (op.operands[0] != before && op.operands[1] != before))
+        break;
+      if (stores) return end + 1;
+    }
+    return end;
+  }
+
+  FusedStep chain_step(std::size_t begin, std::size_t end) {
+    FusedStep step;
+    step.kind = FusedStep::chain;
+    step.chained = chain_kernel();
+    step.chain_begin = static_cast<std::int32_t>(list_.chain_ops.size());
+    int v = -1;  // what comes down the chain
+    for (std::size_t i = begin; i < end && ops_[i].to < 0; ++i) {
+      const LoweredOp& op = ops_[i];
+      step.by_row |= op.step.by_row;
+      const FusedPlace first = place_of(op.operands[0], op.kind);
+      if (v < 0) v = first.scalar ? op.operands[1] : op.operands[0];
+      if (i == begin) step.a = place_of(v, op.kind);
+      FusedChainOp link{op.step.code, ChainForm::self, {}};
+      if (op.operands[1] >= 0 && op.operands[0] != op.operands[1]) {
+        const bool leads = op.operands[0] == v;
+        link.other = leads ? place_of(op.operands[1], op.kind) : first;
+        link.form = link.other.scalar ? (leads ? ChainForm::scalar : ChainForm::scalar_first)
+                                      : (leads ? ChainForm::vector : ChainForm::vector_first);
+      }
+      list_.chain_ops.push_back(link);
+      v = op.result;
+    }
+    step.chain_count = static_cast<std::int32_t>(list_.chain_ops.size()) - step.chain_begin;
+    return step;
+  }
+
+  void emit() {
+    int stage = 0;
+    bool writes_rows = false;
+    for (std::size_t i = 0, end = 0; i < ops_.size(); i = end) {
+      end = chain_end(i);
+      const LoweredOp& op = ops_[end - 1];
+      FusedStep step = op.step;
+      const FusedKind use = step.kind == FusedStep::reduce ? FusedKind::row : op.kind;
+      step.a = place_of(op.operands[0], use);
+      step.b = place_of(op.operands[1], use);
+      step.c = place_of(op.operands[2], use);
+      if (op.result >= 0) {
+        step.out = value(op.result).place;
+        writes_rows |= op.kind == FusedKind::row && value(op.result).result >= 0;
+      } else {
+        step.out = in_memory(kFusedOperands + next_operand_ + op.to, op.kind, step.itemsize);
+        writes_rows |= op.kind == FusedKind::row;
+      }
+      writes_rows |= step.kind == FusedStep::reduce;
+      if (end - i > 1) {
+        FusedStep chain = chain_step(i, end);
+        chain.out = step.out;
+        chain.around = step.kind == FusedStep::store_around;
+        step = chain;
+      }
+      if (op.stage == kPrologue) {
+        list_.prologue.push_back(step);
+        const Value& x = value(op.result);
+        list_.prologue_size.push_back(x.kind == FusedKind::scalar ? 1 : list_.cols);
+        continue;
+      }
+      for (; stage <= op.stage; ++stage)
+        list_.stages.push_back(static_cast<std::int32_t>(list_.steps.size()));
+      list_.steps.push_back(step);
+    }
+    list_.stages.push_back(static_cast<std::int32_t>(list_.steps.size()));
+    list_.split = !writes_rows && list_.blocks > 1 && list_.stages.size() <= 3;
+    list_.units = list_.split ? list_.rows * list_.blocks
+                              : (list_.rows + list_.tile_rows - 1) / list_.tile_rows;
+  }
+
+  // Where an operand is read for the last time no later than result 0 is written, tile by tile and
+  // block by block, they may be one memory: a kernel may write over an operand of its width.
+  void find_overwrites() {
+    list_.may_overwrite.assign(operand_values_.size(), false);
+    if (p_.outputs().empty()) return;
+    int writer = -1;
+    for (std::size_t i = 0; i < ops_.size(); ++i) {
+      const LoweredOp& op = ops_[i];
+      if (op.to == 0 || (op.result >= 0 && value(op.result).result == 0))
+        writer = static_cast<int>(i);
+    }
+    const LoweredOp& write = ops_[static_cast<std::size_t>(writer)];
+    const DType dtype = p_.outputs()[0].type.dtype();
+    for (std::size_t i = 0; i < operand_values_.size(); ++i) {
+      const Value& x = value(operand_values_[i]);
+      list_.may_overwrite[i] = write.kind == FusedKind::full && x.kind == FusedKind::full &&
+                               !x.part && x.last_use <= writer &&
+                               itemsize(x.dtype) == itemsize(dtype);
+    }
+  }
+
+  void look_ahead() {
+    std::int64_t bytes = 0, calls = 0, width = 0;
+    for (std::size_t i = 0; i < operand_values_.size(); ++i) {
+      const Value& x = value(operand_values_[i]);
+      if (x.kind != FusedKind::full || x.part) continue;
+      const std::int32_t size = itemsize(x.dtype);
+      list_.prefetch.push_back({kFusedOperands + static_cast<std::int32_t>(i), size});
+      width += size;
+    }
+    bytes = list_.rows * list_.cols * width;
+    // Blocks that follow one another are what the processor itself prefetches.
+    const bool by_block = list_.tile_rows == 1 && list_.stages.size() <= 3 && list_.blocks > 1;
+    for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
+      const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
+      for (std::int32_t i = begin; i < end; ++i) {
+        const bool reduces = list_.steps[static_cast<std::size_t>(i)].kind == FusedStep::reduce;
+        calls += stage % 2 == 1 ? list_.blocks : reduces;
+      }
+    }
+    if (bytes < kFromMemory || calls == 0 || by_block) return list_.prefetch.clear();
+    const std::int64_t ahead = width * list_.tile_rows * list_.cols;
+    list_.prefetch_bytes = ((ahead + calls - 1) / calls + 63) / 64 * 64;
+  }
+
+  const FusedProgram& p_;
+  FusedWrite write_;
+  std::int64_t around_;
+  FusedStepList list_;
+  std::vector<Value> values_;
+  std::vector<int> lowered_;  // by the program's values
+  std::vector<int> operand_values_;
+  std::vector<LoweredOp> ops_;
+  std::map<std::pair<int, FusedKind>, int> expanded_;
+  int next_operand_ = 0;
+};
+
+}  // namespace
+
+FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
+                               std::int64_t around_bytes) {
+  return Lowering(program, write, around_bytes).take();
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,99 @@
+#include "core/cpu/fused/fused_raw.h"
+
+#include <string>
+
+#include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/compare.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+
+namespace shmap::cpu {
+
+namespace {
+
+[[noreturn]] void throw_no_step(const Primitive& primitive, DType dtype) {
+  throw TypeError(std::string("fused: there is no kernel of ") + primitive.name + " for " +
+                  to_string(dtype) + ": leave it out of fused programs");
+}
+
+FusedStep unary_step(UnaryFn kernel) {
+  FusedStep step;
+  step.kind = FusedStep::unary;
+  step.one = kernel;
+  return step;
+}
+FusedStep binary_step(BinaryFn kernel) {
+  FusedStep step;
+  step.kind = FusedStep::binary;
+  step.two = kernel;
+  return step;
+}
+
+ChainCode chain_code(const Primitive& primitive) {
+  if (&primitive == &add_p) return ChainCode::add;
+  if (&primitive == &sub_p) return ChainCode::sub;
+  if (&primitive == &mul_p) return ChainCode::mul;
+  if (&primitive == &div_p) return ChainCode::div;
+  if (&primitive == &max_p) return ChainCode::max;
+  if (&primitive == &min_p) return ChainCode::min;
+  if (&primitive == &square_p) return ChainCode::square;
+  if (&primitive == &sqrt_p) return ChainCode::sqrt;
+  if (&primitive == &neg_p) return ChainCode::neg;
+  if (&primitive == &abs_p) return ChainCode::abs;
+  return ChainCode::none;
+}
+
+}  // namespace
+
+FusedStep raw_step(const Primitive& primitive, const Params& params, DType operand, DType result) {
+  FusedStep step;
+  const auto found = [&](FusedStep made) {
+    if (!made.one) throw_no_step(primitive, operand);
+    made.dtype = result;
+    if (operand == DType::f32 && result == DType::f32 && chain_kernel())
+      made.code = chain_code(primitive);
+    made.itemsize = static_cast<std::int8_t>(itemsize(result));
+    return made;
+  };
+#define SHMAP_UNARY(name, domain) \
+  if (&primitive == &name##_p) return found(unary_step(unary_kernel(UnaryOp::name, operand)));
+#define SHMAP_BINARY(name, domain) \
+  if (&primitive == &name##_p) return found(binary_step(binary_kernel(BinaryOp::name, operand)));
+#define SHMAP_COMPARE(name, domain) \
+  if (&primitive == &name##_p) return found(binary_step(compare_kernel(CompareOp::name, operand)));
+  SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
+  SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
+  SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
+  SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
+  if (&primitive == &convert_element_type_p) {
+    const DType to = params_as<ConvertParams>(params).new_dtype;
+    return found(unary_step(cast_kernel(operand, to)));
+  }
+  if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
+    return found(unary_step(cast_kernel(result, result)));
+  step.dtype = result;
+  step.itemsize = static_cast<std::int8_t>(itemsize(result));
+  if (&primitive == &select_n_p) {
+    step.kind = FusedStep::select;
+    return step;
+  }
+  if (&primitive == &clamp_p) {
+    step.kind = FusedStep::clamp;
+    return step;
+  }
+  throw_no_step(primitive, operand);
+}
+
+ReduceFn raw_reduction(const Primitive& primitive, DType dtype) {
+  ReduceFn kernel = nullptr;
+  if (&primitive == &reduce_sum_p) kernel = reduce_kernel(ReduceOp::sum, dtype);
+  if (&primitive == &reduce_prod_p) kernel = reduce_kernel(ReduceOp::prod, dtype);
+  if (&primitive == &reduce_max_p) kernel = reduce_kernel(ReduceOp::max, dtype);
+  if (&primitive == &reduce_min_p) kernel = reduce_kernel(ReduceOp::min, dtype);
+  if (&primitive == &reduce_and_p) kernel = reduce_kernel(ReduceOp::all, dtype);
+  if (&primitive == &reduce_or_p) kernel = reduce_kernel(ReduceOp::any, dtype);
+  if (!kernel) throw_no_step(primitive, dtype);
+  return kernel;
+}
+
+}  // namespace shmap::cpu

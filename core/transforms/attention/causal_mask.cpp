@@ -1,0 +1,120 @@
+#include "core/transforms/attention/causal_mask.h"
+
+#include <cmath>
+
+#include "core/ops/elementwise.h"
+#include "core/ops/shape_params.h"
+
+namespace shmap {
+
+namespace {
+
+// Positions and constants that every dtype here holds exactly, sums of two too.
+constexpr double kMostExact = 1 << 22;
+
+bool counts_exactly(DType dtype) {
+  return dtype == DType::i32 || dtype == DType::i64 || dtype == DType::f32 || dtype == DType::f64;
+}
+
+// rows * row + columns * column + constant.
+struct Affine {
+  double rows = 0, columns = 0, constant = 0;
+};
+
+class Positions {
+ public:
+  Positions(const ProgramIndex& program, int row, int column)
+      : program_(program), row_(row), column_(column) {}
+
+  std::optional<Affine> of(const Atom& a, const IntList& places) const {
+    if (!counts_exactly(a.type().dtype())) return std::nullopt;
+    if (a.is_literal()) return literal(a);
+    const int i = program_.maker(a);
+    if (i < 0) return std::nullopt;
+    const Eqn& e = program_.eqn(i);
+    if (e.primitive == &iota_p) return iota(params_as<IotaParams>(*e.params), places);
+    if (e.primitive == &convert_element_type_p) return of(e.in[0], places);
+    if (e.primitive == &broadcast_in_dim_p && e.in[0].is_literal()) return literal(e.in[0]);
+    if (e.primitive == &add_p || e.primitive == &sub_p) {
+      const auto x = of(e.in[0], places_of(e.in[0], places)),
+                 y = of(e.in[1], places_of(e.in[1], places));
+      if (!x || !y) return std::nullopt;
+      return combined(*x, *y, e.primitive == &add_p ? 1 : -1);
+    }
+    IntList inside = places;
+    if (!go_through_repetition(e, &inside)) return std::nullopt;
+    return of(e.in[0], inside);
+  }
+
+  // a - b.
+  std::optional<Affine> difference(const Eqn& e, int a, int b, const IntList& places) const {
+    const Atom &x = e.in[static_cast<std::size_t>(a)], &y = e.in[static_cast<std::size_t>(b)];
+    const auto left = of(x, places_of(x, places)), right = of(y, places_of(y, places));
+    if (!left || !right) return std::nullopt;
+    return combined(*left, *right, -1);
+  }
+
+ private:
+  // A scalar stands for all of its result's shape.
+  static IntList places_of(const Atom& a, const IntList& places) {
+    return a.type().rank() == 0 ? IntList() : places;
+  }
+
+  static std::optional<Affine> literal(const Atom& a) {
+    double value = 0;
+    if (!literal_number(a, &value) || std::floor(value) != value || std::abs(value) > kMostExact)
+      return std::nullopt;
+    return Affine{0, 0, value};
+  }
+
+  std::optional<Affine> iota(const IotaParams& p, const IntList& places) const {
+    const auto d = static_cast<std::size_t>(p.dimension);
+    if (static_cast<double>(p.shape[d]) > kMostExact) return std::nullopt;
+    if (p.shape[d] == 1) return Affine{};
+    if (places[d] == row_) return Affine{1, 0, 0};
+    if (places[d] == column_) return Affine{0, 1, 0};
+    return std::nullopt;
+  }
+
+  static std::optional<Affine> combined(const Affine& x, const Affine& y, double sign) {
+    const Affine z{x.rows + sign * y.rows, x.columns + sign * y.columns,
+                   x.constant + sign * y.constant};
+    if (std::abs(z.rows) > 1 || std::abs(z.columns) > 1 || std::abs(z.constant) > kMostExact)
+      return std::nullopt;
+    return z;
+  }
+
+  const ProgramIndex& program_;
+  int row_, column_;
+};
+
+}  // namespace
+
+std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Atom& mask,
+                                          const IntList& places, int row, int column,
+                                          bool inverted) {
+  const int i = program.maker(mask);
+  if (i < 0) return std::nullopt;
+  const Eqn& e = program.eqn(i);
+  if (e.primitive == &not__p) {
+    return causal_offset(program, e.in[0], places, row, column, !inverted);
+  }
+  const Primitive* p = e.primitive;
+  if (p != &ge_p && p != &gt_p && p != &le_p && p != &lt_p) {
+    IntList inside = places;
+    if (!go_through_repetition(e, &inside)) return std::nullopt;
+    return causal_offset(program, e.in[0], inside, row, column, inverted);
+  }
+  // As greater - less >= 0, or > 0 where they may not be equal.
+  bool left_is_greater = p == &ge_p || p == &gt_p, strict = p == &gt_p || p == &lt_p;
+  if (inverted) {
+    left_is_greater = !left_is_greater;
+    strict = !strict;
+  }
+  const Positions positions(program, row, column);
+  const auto d = positions.difference(e, left_is_greater ? 0 : 1, left_is_greater ? 1 : 0, places);
+  if (!d || d->rows != 1 || d->columns != -1) return std::nullopt;
+  return static_cast<std::int64_t>(d->constant) - (strict ? 1 : 0);
+}
+
+}  // namespace shmap

@@ -1,0 +1,92 @@
+#include "core/transforms/autodiff/custom_rules.h"
+
+#include <algorithm>
+
+#include "core/array/tree_paths.h"
+#include "core/transforms/autodiff/derivative_args.h"
+#include "core/transforms/autodiff/jvp.h"
+#include "core/transforms/tracing/trace_function.h"
+#include "core/transforms/vmap/batch.h"
+
+namespace shmap {
+
+using detail::TreeNode;
+
+std::size_t leaf_count(const TreeNode& node) { return leaf_paths(node, "").size(); }
+
+void fit_y(const char* what, const TreeNode& node, std::span<Array> y, Types wanted,
+           SourceLine made) {
+  const std::string root = std::string(what) + ": the rule's y";
+  const std::vector<std::string> paths = leaf_paths(node, root);
+  if (paths.size() != wanted.size()) {
+    throw TypeError(root + " has " + std::to_string(paths.size()) +
+                    " arrays, and the function gives " + std::to_string(wanted.size()) +
+                    ": return what the function does" + at_line(made));
+  }
+  const DerivativeSite site{root, "what the function gives", kCotangentRemedy, made};
+  for (std::size_t o = 0; o < y.size(); ++o)
+    y[o] = fit_derivative(site, paths[o], std::move(y[o]), wanted[o]);
+}
+
+std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
+                                        int n, SourceLine made) {
+  for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+    if (!call.has_tangent(i)) continue;
+    throw TypeError(
+        std::string(what) + ": the function closes over a value of type " +
+        to_string(call.type(i)) +
+        " that is differentiated, and its rule gives no derivative with respect to such "
+        "a value. Pass it to the function as one more argument, or close over "
+        "stop_gradient of it" +
+        origin_text(*node_of(call.primals[i])) + "\n  in the " + what + " made at " + made.str());
+  }
+  std::vector<ShapedArray> types;
+  for (const Atom& a : jaxpr.outs) types.push_back(a.type());
+  return types;
+}
+
+RulePlace rule_place(std::span<const Array> leaves) {
+  Trace& here = current_trace();
+  if (!here.staged() && !here.transforms()) return {RuleSite::here, &here};
+  if (auto* jvp = dynamic_cast<JvpTrace*>(&here)) {
+    const bool active = std::any_of(leaves.begin(), leaves.end(), [&](const Array& x) {
+      return jvp->split(x).second.node() != nullptr;
+    });
+    if (active) return {RuleSite::jvp, jvp};
+    return {RuleSite::below, &jvp->parent()};
+  }
+  if (auto* batch = dynamic_cast<BatchTrace*>(&here)) {
+    const bool active = std::any_of(leaves.begin(), leaves.end(),
+                                    [&](const Array& x) { return batch->split(x).second >= 0; });
+    if (active) return {RuleSite::batch, batch};
+    return {RuleSite::below, &batch->parent()};
+  }
+  if (auto* staging = dynamic_cast<JaxprTrace*>(&here); staging && staging->below()) {
+    const bool staged = std::any_of(leaves.begin(), leaves.end(),
+                                    [&](const Array& x) { return staging->is_staged(x); });
+    if (!staged) return {RuleSite::below, staging->below()};
+  }
+  return {RuleSite::staged, &here};
+}
+
+Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> leaves,
+                    SourceLine source) {
+  std::vector<ShapedArray> types;
+  for (const Array& x : leaves) types.push_back(node_of(x)->type);
+  StagingOptions options;
+  options.check_variance = current_trace().checks_variance();
+  options.auto_pbroadcast = current_trace().auto_pbroadcast();
+  detail::FlatTree result;
+  return trace_function(what, types, f, result, options, source);
+}
+
+namespace detail {
+
+bool wants_rules() {
+  const Trace& here = current_trace();
+  return here.staged() || here.transforms();
+}
+
+}  // namespace detail
+
+}  // namespace shmap

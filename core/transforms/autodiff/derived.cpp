@@ -1,0 +1,115 @@
+#include "core/transforms/autodiff/derived.h"
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+
+#include "core/ir/nesting.h"
+
+namespace shmap {
+
+namespace {
+
+// What a derived program depends on beside the program.
+struct DerivedKey {
+  std::vector<bool> a, b, c;
+  std::int64_t size = 0;
+  std::vector<ShapedArray> types;
+  friend bool operator==(const DerivedKey&, const DerivedKey&) = default;
+};
+
+// What was made last, up to a number: programs are kept by what is made of them, and so are those
+// that those are made of.
+template <class Derived>
+class Made {
+ public:
+  template <class Make>
+  std::shared_ptr<const Derived> get(const JaxprRef& jaxpr, const DerivedKey& key, Make make) {
+    {
+      std::lock_guard lock(mutex_);
+      const auto it = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
+        return e.jaxpr == jaxpr && e.key == key;
+      });
+      if (it != entries_.end()) {
+        entries_.splice(entries_.begin(), entries_, it);
+        return it->derived;
+      }
+    }
+    const PassVisit visit("differentiating or mapping a program", *jaxpr);
+    auto derived = std::make_shared<const Derived>(make());
+    // Consts of traces around are of use for this once only.
+    if (!reusable(*derived)) return derived;
+    std::lock_guard lock(mutex_);
+    entries_.push_front({jaxpr, key, derived});
+    if (entries_.size() > kEntries) entries_.pop_back();
+    return derived;
+  }
+
+ private:
+  static constexpr std::size_t kEntries = 256;
+  struct Entry {
+    JaxprRef jaxpr;
+    DerivedKey key;
+    std::shared_ptr<const Derived> derived;
+  };
+  static bool are_concrete(const std::vector<Array>& consts) {
+    return std::all_of(consts.begin(), consts.end(),
+                       [](const Array& x) { return node_of(x)->trace == 0; });
+  }
+  static bool reusable(const JvpProgram& p) { return are_concrete(p.consts); }
+  static bool reusable(const LinearizedProgram& p) { return are_concrete(p.primal_consts); }
+  static bool reusable(const TransposedProgram& p) { return are_concrete(p.consts); }
+  static bool reusable(const BatchedProgram& p) { return are_concrete(p.consts); }
+
+  std::mutex mutex_;
+  std::list<Entry> entries_;
+};
+
+// Never destroyed: arrays may be used until the very end.
+template <class Derived>
+Made<Derived>& made() {
+  static auto* table = new Made<Derived>();
+  return *table;
+}
+
+}  // namespace
+
+std::shared_ptr<const JvpProgram> derived_jvp(const JaxprRef& jaxpr,
+                                              const std::vector<bool>& active,
+                                              const std::vector<bool>& wanted) {
+  return made<JvpProgram>().get(jaxpr, {active, wanted, {}, 0, {}},
+                                [&] { return jvp_program(*jaxpr, active, wanted); });
+}
+
+std::shared_ptr<const LinearizedProgram> derived_linearization(const JaxprRef& jaxpr,
+                                                               const std::vector<bool>& active,
+                                                               const std::vector<bool>& wanted) {
+  return made<LinearizedProgram>().get(jaxpr, {active, wanted, {}, 0, {}},
+                                       [&] { return linearize_program(*jaxpr, active, wanted); });
+}
+
+std::shared_ptr<const TransposedProgram> derived_transpose(const JaxprRef& jaxpr,
+                                                           const std::vector<bool>& linear,
+                                                           const std::vector<bool>& given,
+                                                           const std::vector<bool>& wanted) {
+  return made<TransposedProgram>().get(jaxpr, {linear, given, wanted, 0, {}}, [&] {
+    return transpose_program(*jaxpr, linear, given, wanted);
+  });
+}
+
+std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::int64_t size,
+                                                    const std::vector<bool>& batched,
+                                                    const std::vector<bool>& wanted,
+                                                    const std::vector<ShapedArray>& as) {
+  return made<BatchedProgram>().get(jaxpr, {batched, wanted, {}, size, as}, [&] {
+    return batch_program(*jaxpr, size, batched, wanted, as);
+  });
+}
+
+std::vector<bool> given_mask(std::span<const Array> values) {
+  std::vector<bool> mask;
+  for (const Array& x : values) mask.push_back(x.node() != nullptr);
+  return mask;
+}
+
+}  // namespace shmap

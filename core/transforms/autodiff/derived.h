@@ -1,0 +1,33 @@
+// Derivatives of programs, and programs of many, each made once: differentiating the same program
+// again, as a training loop does at every step, finds it made, and so do rules that ask more than
+// once (loops, until the carries with tangents are known), each level of a nest as often as that
+// around it. Usable from several threads.
+#pragma once
+#include <memory>
+
+#include "core/transforms/autodiff/jvp.h"
+#include "core/transforms/autodiff/linearize.h"
+#include "core/transforms/autodiff/transpose.h"
+#include "core/transforms/vmap/batch.h"
+
+namespace shmap {
+
+// The arguments are those of jvp_program, linearize_program, transpose_program and batch_program.
+std::shared_ptr<const JvpProgram> derived_jvp(const JaxprRef& jaxpr,
+                                              const std::vector<bool>& active,
+                                              const std::vector<bool>& wanted = {});
+std::shared_ptr<const LinearizedProgram> derived_linearization(
+    const JaxprRef& jaxpr, const std::vector<bool>& active, const std::vector<bool>& wanted = {});
+std::shared_ptr<const TransposedProgram> derived_transpose(const JaxprRef& jaxpr,
+                                                           const std::vector<bool>& linear,
+                                                           const std::vector<bool>& given,
+                                                           const std::vector<bool>& wanted = {});
+std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::int64_t size,
+                                                    const std::vector<bool>& batched,
+                                                    const std::vector<bool>& wanted = {},
+                                                    const std::vector<ShapedArray>& as = {});
+
+// Which of the values are not empty.
+std::vector<bool> given_mask(std::span<const Array> values);
+
+}  // namespace shmap

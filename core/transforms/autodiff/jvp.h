@@ -1,0 +1,70 @@
+// Forward-mode differentiation (jax.jvp): values carry their tangents along.
+#pragma once
+#include <utility>
+#include <vector>
+
+#include "core/ops/rules.h"
+#include "core/transforms/tracing/make_jaxpr.h"
+#include "shmap/flat_call.h"
+
+namespace shmap {
+
+// Interprets ops on dual values by their JVP rules. Primals are values of `parent`; so are tangents
+// where `linear` is null, which else are variables of that linear program.
+class JvpTrace final : public Trace {
+ public:
+  // tag: the number of the trace whose values are this one's too: that around a mapped body, so
+  // that the body may close over them. 0: this one is the first.
+  // name and made: as of a Trace; a null name is one of the library's own uses.
+  JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag = 0, const char* name = nullptr,
+           SourceLine made = {});
+
+  void process(const Primitive& primitive, std::span<Array> in, const Params& params,
+               std::span<Array> out, SourceLine source) override;
+  Array vary(const Array& x, const AxisSet& axes, SourceLine source) override;
+  const detail::AxisEnv* axis_env() const override { return parent_.axis_env(); }
+  bool staged() const override { return parent_.staged(); }
+  bool auto_pbroadcast() const override { return parent_.auto_pbroadcast(); }
+  bool checks_variance() const override { return parent_.checks_variance(); }
+  bool transforms() const override { return true; }
+
+  // A value of this trace; the primal itself where the tangent is empty, or no variable of the
+  // linear program where there is one. The tangent is cast to vary as the primal does. Error (of
+  // the library) where their types differ otherwise.
+  Array dual(Array primal, Array tangent, const char* what, SourceLine source);
+  // Primal and tangent of a value; empty: zero.
+  std::pair<Array, Array> split(const Array& x) const;
+
+  Trace& parent() const { return parent_; }
+  JaxprTrace* linear() const { return linear_; }
+  std::uint64_t tag() const { return tag_; }
+
+ private:
+  Trace& below() const { return linear_ ? static_cast<Trace&>(*linear_) : parent_; }
+
+  Trace& parent_;
+  JaxprTrace* linear_;
+  std::uint64_t tag_;
+};
+
+struct Duals {
+  std::vector<Array> primals, tangents;
+};
+// f and its derivative at `primals` along `tangents` (empty: zero). `result` gets the structure of
+// what f returns; its leaves are moved out. Tangents that do not depend on the inputs' are empty.
+Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Array> tangents,
+             detail::FlatTree& result, SourceLine source);
+
+// The program with tangents: (primals, tangents of the active operands) -> (results, tangents of
+// the active results). Captured values come first, as `consts`.
+struct JvpProgram {
+  JaxprRef jaxpr;
+  std::vector<Array> consts;
+  std::vector<bool> active_out;
+};
+// `wanted`: results that have a tangent in any case (zeros), as the carries of loops do; none where
+// it is empty.
+JvpProgram jvp_program(const Jaxpr& jaxpr, const std::vector<bool>& active,
+                       const std::vector<bool>& wanted = {});
+
+}  // namespace shmap

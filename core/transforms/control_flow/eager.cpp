@@ -1,0 +1,341 @@
+// Control flow at once: loops of the host, which call the body op by op.
+//
+// Where what decides varies over devices, every way that some device takes is run for all of them,
+// and each device's block is then chosen from the way that it took: tables are merged, no value is
+// touched.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "core/array/tree_paths.h"
+#include "core/ir/divergence.h"
+#include "core/ops/shape_params.h"
+#include "core/ops/slicing.h"
+#include "core/runtime/host_transfer.h"
+#include "core/runtime/reshard.h"
+#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/lowering/per_device.h"
+#include "core/transforms/lowering/reshard_blocks.h"
+#include "core/transforms/tracing/trace_function.h"
+#include "shmap/ops.h"
+
+namespace shmap {
+
+namespace {
+
+std::int64_t integer_of(const std::byte* bytes, DType dtype) {
+  const auto read = [&]<class T>(T v) {
+    std::memcpy(&v, bytes, sizeof v);
+    return static_cast<std::int64_t>(v);
+  };
+  switch (dtype) {
+    case DType::bool_:
+      return bytes[0] != std::byte{0};
+    case DType::i8:
+      return read(std::int8_t{});
+    case DType::i16:
+      return read(std::int16_t{});
+    case DType::i32:
+      return read(std::int32_t{});
+    case DType::i64:
+      return read(std::int64_t{});
+    case DType::u8:
+      return read(std::uint8_t{});
+    case DType::u16:
+      return read(std::uint16_t{});
+    case DType::u32:
+      return read(std::uint32_t{});
+    default: {
+      std::uint64_t v;
+      std::memcpy(&v, bytes, sizeof v);
+      return static_cast<std::int64_t>(
+          std::min<std::uint64_t>(v, std::numeric_limits<std::int64_t>::max()));
+    }
+  }
+}
+
+// What decides, read on the host: one value, or one for each local device where it varies.
+struct Decision {
+  AxisSet axes;
+  std::vector<std::int64_t> values;
+  bool varies() const { return !axes.empty(); }
+};
+
+Decision decide(const Array& x, const char* what, SourceLine source) {
+  const Node& node = checked_node(x, what, source);
+  if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, source);
+  Decision d{node.type.axes(), {}};
+  if (!d.varies()) {
+    d.values.push_back(integer_of(copy_to_host(x, what, source).data(), node.type.dtype()));
+    return d;
+  }
+  const auto& stored = static_cast<const StoredNode&>(node);
+  for (std::uint32_t p = 0; p < stored.count; ++p)
+    d.values.push_back(integer_of(block_to_host(stored, p).data(), node.type.dtype()));
+  return d;
+}
+
+PerDeviceTrace& body_trace() { return dynamic_cast<PerDeviceTrace&>(current_trace()); }
+
+// x varying over these axes too, as a stored value of the body.
+Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
+  PerDeviceTrace& trace = body_trace();
+  Array value[] = {x};
+  trace.admit(value, "a value of control flow", source);
+  const Node* node = node_of(value[0]);
+  if (node->kind == NodeKind::literal) {
+    value[0] = materialize(static_cast<const LiteralNode&>(*node), trace.mesh());
+    node = node_of(value[0]);
+  }
+  return relabel(static_cast<const StoredNode&>(*node),
+                 node->type.with_axes(node->type.axes() | axes), nullptr, trace.id(), true);
+}
+
+// For each local device the one whose way its values take: itself, where it works here. What
+// another is given is thrown away, but what varies over these axes alone is stored once for a
+// cohort: so it goes with an active device of its cohort, and where there is none, with any.
+std::vector<std::size_t> guides(const AxisSet& axes) {
+  const detail::MeshImpl& mesh = *body_trace().mesh();
+  const std::vector<std::uint32_t>& leader = mesh.cohorts(axes.mask_in(*mesh.env())).leader;
+  const std::size_t n = leader.size();
+  std::vector<std::size_t> of_cohort(n, n), guide(n);
+  std::size_t any = n;
+  for (std::size_t p = n; p-- > 0;)
+    if (is_active_device(static_cast<std::uint32_t>(p))) of_cohort[leader[p]] = any = p;
+  for (std::size_t p = 0; p < n; ++p) {
+    const std::size_t near = of_cohort[leader[p]];
+    guide[p] = any == n || is_active_device(static_cast<std::uint32_t>(p)) ? p
+               : near < n                                                  ? near
+                                                                           : any;
+  }
+  return guide;
+}
+
+// A value whose block on device p is that of values[choice[p]]. All are stored in the body.
+Array merge(std::span<const Array> values, const std::vector<std::size_t>& choice,
+            const ShapedArray& type) {
+  const StoredNode& first = *stored_of(values[0]);
+  StoredNode* node = StoredNode::make(type, first.mesh, first.count);
+  Array out = Array::of(node);
+  node->trace = first.trace;
+  node->committed = true;
+  for (std::uint32_t p = 0; p < node->count; ++p)
+    node->blocks()[p] = stored_of(values[choice[p]])->blocks()[p];
+  return out;
+}
+
+std::vector<Array> call(BodyRef body, std::vector<Array>& leaves) {
+  detail::FlatTree result;
+  body(leaves, result);
+  leaves.clear();
+  return std::move(result.leaves);
+}
+
+// The carry of the next trip: out[k], of the types that the trip began with.
+void take_over(const FlowSite& site, const std::vector<CarryType>& types, std::vector<Array>& out,
+               std::vector<Array>& carry) {
+  carry.resize(types.size());
+  for (std::size_t k = 0; k < types.size(); ++k) {
+    const ShapedArray type = join_carry(site, k, types[k], out[k]);
+    carry[k] = fit(std::move(out[k]), type, site.source);
+  }
+}
+
+Array element(const Array& xs, std::int64_t i, SourceLine source) {
+  const Shape shape = element_type(node_of(xs)->type).dims();
+  return bind_reshape(slice_dim(xs, 0, i, i + 1, source), shape, source);
+}
+
+// No trips: the y's types are found by tracing the body.
+std::vector<Array> no_ys(const FlowSite& site, BodyRef body, const std::vector<Array>& carry,
+                         const std::vector<Array>& xs) {
+  std::vector<ShapedArray> types = types_of(carry);
+  for (const Array& x : xs) types.push_back(element_type(node_of(x)->type));
+  StagingOptions options;
+  options.check_variance = current_trace().checks_variance();
+  options.auto_pbroadcast = current_trace().auto_pbroadcast();
+  detail::FlatTree result;
+  const Traced traced = trace_function(site.what, types, body, result, options, site.source);
+  std::vector<Array> ys;
+  for (std::size_t o = carry.size(); o < traced.jaxpr->outs.size(); ++o) {
+    const ShapedArray type = stacked_type(traced.jaxpr->outs[o].type(), 0);
+    Array empty = zeros(type.dims(), type.dtype(), site.source);
+    if (!type.axes().empty()) {
+      empty = current_trace().transforms() ? cast_to_varying(empty, type.axes(), site.source)
+                                           : vary(empty, type.axes(), site.source);
+    }
+    ys.push_back(std::move(empty));
+  }
+  return ys;
+}
+
+}  // namespace
+
+std::vector<Array> run_scan(const FlowSite& site, BodyRef body, std::vector<Array> carry,
+                            std::vector<Array> xs, std::int64_t length, bool reverse) {
+  if (length == 0) {
+    std::vector<Array> ys = no_ys(site, body, carry, xs);
+    for (Array& y : ys) carry.push_back(std::move(y));
+    return carry;
+  }
+  for (Array& x : xs) {
+    const StoredNode* node = stored_of(x);
+    if (node && node->sharding && node->sharding->parts(0) > 1)
+      x = reshard_array(x, whole_in_front(node->sharding), "scan: xs", site.source);
+  }
+  std::vector<std::vector<Array>> ys;  // by leaf, by trip
+  std::vector<ShapedArray> y_types;
+  for (std::int64_t trip = 0; trip < length; ++trip) {
+    const std::int64_t i = reverse ? length - 1 - trip : trip;
+    const std::vector<CarryType> types = carry_types(carry);
+    std::vector<Array> leaves = std::move(carry);
+    carry.clear();
+    for (const Array& x : xs) leaves.push_back(element(x, i, site.source));
+    std::vector<Array> out = call(body, leaves);
+    take_over(site, types, out, carry);
+    for (std::size_t k = types.size(); k < out.size(); ++k) {
+      const std::size_t y = k - types.size();
+      if (trip == 0) {
+        ys.emplace_back();
+        y_types.push_back(checked_node(out[k], site.what, site.source).type);
+      }
+      check_y(site, y, y_types[y], out[k], trip);
+      ys[y].push_back(std::move(out[k]));
+    }
+  }
+  for (std::vector<Array>& y : ys) {
+    if (reverse) std::reverse(y.begin(), y.end());
+    carry.push_back(stack(y, 0, site.source));
+  }
+  return carry;
+}
+
+bool is_beyond_host(const Array& x) {
+  const Node* node = node_of(x);
+  if (!node || !current_trace().transforms()) return false;
+  return node_of(primal_of(x))->kind == NodeKind::batched || !node->type.axes().empty();
+}
+
+std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
+                             std::vector<Array> carry) {
+  std::vector<bool> active;  // of the local devices, once some may have ended before others
+  AxisSet axes;
+  for (;;) {
+    std::vector<Array> leaves = carry;
+    std::vector<Array> answer = call(test, leaves);
+    check_predicate(site, "what the condition returns",
+                    checked_node(answer[0], site.what, site.source).type);
+    // The rest of the loop, from the carry as it is now.
+    if (is_beyond_host(answer[0])) return stage_while(site, test, body, std::move(carry));
+    const Decision go = decide(answer[0], "the condition of a loop", site.source);
+    answer.clear();
+    if (go.varies()) {
+      if (active.empty()) {
+        for (std::uint32_t p = 0; p < go.values.size(); ++p) active.push_back(is_active_device(p));
+      }
+      axes = axes | go.axes;
+      for (std::size_t p = 0; p < active.size(); ++p) active[p] = active[p] && go.values[p] != 0;
+      for (std::size_t k = 0; k < carry.size(); ++k) {
+        if (node_of(carry[k])->type.axes().contains(axes)) continue;
+        require_axes(site, current_trace().auto_pbroadcast() ? "" : site.path(k, "carry"), carry[k],
+                     axes,
+                     "and the condition varies over " + to_string(Axes(axes.names())) +
+                         ", so that the number of trips, and with it the result, does too");
+        carry[k] = vary(carry[k], axes, site.source);
+      }
+      if (std::find(active.begin(), active.end(), true) == active.end()) return carry;
+    } else if (go.values[0] == 0) {
+      return carry;
+    }
+    const std::vector<CarryType> types = carry_types(carry);
+    std::vector<Array> out;
+    if (active.empty()) {
+      leaves = std::move(carry);
+      out = call(body, leaves);
+      take_over(site, types, out, carry);
+      continue;
+    }
+    std::vector<Array> next;
+    const std::vector<std::size_t> guide = guides(axes);
+    {
+      DivergentScope scope(site.what, axes, active);
+      leaves = carry;
+      out = call(body, leaves);
+      take_over(site, types, out, next);
+    }
+    for (std::size_t k = 0; k < carry.size(); ++k) {
+      const Array values[] = {vary(carry[k], axes, site.source), vary(next[k], axes, site.source)};
+      std::vector<std::size_t> choice;
+      for (const std::size_t g : guide) choice.push_back(active[g] ? 1 : 0);
+      carry[k] = merge(values, choice, node_of(values[1])->type);
+    }
+  }
+}
+
+detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
+                              std::span<const BodyRef> branches, std::span<const std::string> names,
+                              std::vector<Array> arguments) {
+  if (is_beyond_host(index))
+    return {stage_cond(site, index, branches, names, std::move(arguments)), 0};
+  Decision chosen = decide(index, site.what, site.source);
+  const auto last = static_cast<std::int64_t>(branches.size()) - 1;
+  std::vector<std::size_t> choice;
+  for (std::int64_t v : chosen.values)
+    choice.push_back(static_cast<std::size_t>(std::clamp<std::int64_t>(v, 0, last)));
+  if (!chosen.varies()) {
+    detail::FlatTree result;
+    branches[choice[0]](arguments, result);
+    return {std::move(result.leaves), choice[0]};
+  }
+  std::vector<bool> here;
+  for (std::uint32_t p = 0; p < choice.size(); ++p) here.push_back(is_active_device(p));
+  const std::vector<std::size_t> guide = guides(chosen.axes), own = choice;
+  for (std::size_t p = 0; p < choice.size(); ++p) choice[p] = own[guide[p]];
+
+  std::vector<std::size_t> taken(choice);
+  std::sort(taken.begin(), taken.end());
+  taken.erase(std::unique(taken.begin(), taken.end()), taken.end());
+  std::vector<detail::FlatTree> results(taken.size());
+  for (std::size_t t = 0; t < taken.size(); ++t) {
+    std::vector<bool> active(here);
+    for (std::size_t p = 0; p < choice.size(); ++p) active[p] = active[p] && choice[p] == taken[t];
+    DivergentScope scope(site.what, chosen.axes, active);
+    std::vector<Array> leaves = arguments;
+    branches[taken[t]](leaves, results[t]);
+    if (results[t].leaves.size() != results[0].leaves.size() ||
+        !same_structure(results[t].node, results[0].node) || results[t].key != results[0].key) {
+      throw TypeError(std::string(site.what) + ": " + names[taken[0]] + " returns " +
+                      structure_text(results[0].node) + " and " + names[taken[t]] + " " +
+                      structure_text(results[t].node) +
+                      " (or other static members): branches have to agree in structure" +
+                      at_line(site.source));
+    }
+    for (const Array& x : results[t].leaves) checked_node(x, site.what, site.source);
+  }
+  for (std::size_t& c : choice)
+    c = static_cast<std::size_t>(std::lower_bound(taken.begin(), taken.end(), c) - taken.begin());
+  FlowSite named = site;
+  named.tree = &results[0].node;
+  detail::BranchLeaves out{{}, taken[0]};
+  for (std::size_t k = 0; k < results[0].leaves.size(); ++k) {
+    ShapedArray type = node_of(results[0].leaves[k])->type;
+    for (std::size_t t = 1; t < taken.size(); ++t)
+      type = join_branches(named, k, type, names[taken[0]], node_of(results[t].leaves[k])->type,
+                           names[taken[t]]);
+    std::vector<Array> values;
+    for (std::size_t t = 0; t < taken.size(); ++t) {
+      const Array& x = results[t].leaves[k];
+      if (!current_trace().auto_pbroadcast()) {
+        require_axes(named, named.path(k, "result") + " of " + names[taken[t]], x, type.axes(),
+                     "where another branch has one that varies over " +
+                         to_string(Axes(type.axes().names())));
+      }
+      values.push_back(vary(fit(x, type, site.source), chosen.axes, site.source));
+    }
+    type = type.with_axes(type.axes() | chosen.axes);
+    out.leaves.push_back(merge(values, choice, type));
+  }
+  return out;
+}
+
+}  // namespace shmap

@@ -1,0 +1,417 @@
+// Control flow as equations: the functions are traced to programs, until the types of carries no
+// longer change, and what they close over becomes operands.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "core/array/tree_paths.h"
+#include "core/ir/divergence.h"
+#include "core/ir/nesting.h"
+#include "core/transforms/autodiff/custom_rules.h"
+#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/tracing/trace_function.h"
+
+namespace shmap {
+
+namespace {
+
+StagingOptions inherited() {
+  StagingOptions options;
+  options.check_variance = current_trace().checks_variance();
+  options.auto_pbroadcast = current_trace().auto_pbroadcast();
+  return options;
+}
+
+bool inserts_casts() { return current_trace().checks_variance() && current_trace().casts(); }
+
+// dtype, weakness and variance: shapes never change.
+bool same(const ShapedArray& a, const ShapedArray& b) { return a == b && a.weak() == b.weak(); }
+
+std::vector<ShapedArray> just_types(const std::vector<CarryType>& carry) {
+  std::vector<ShapedArray> types;
+  for (const CarryType& c : carry) types.push_back(c.type);
+  return types;
+}
+
+// The body traced for a carry of these types and further arguments. Where the result would change
+// the carry's types, `carry` gets the new ones and the trace is not of use.
+Traced trace_body(const FlowSite& site, BodyRef body, std::vector<CarryType>& carry,
+                  std::span<const ShapedArray> more, bool& settled) {
+  std::vector<ShapedArray> types = just_types(carry);
+  types.insert(types.end(), more.begin(), more.end());
+  settled = true;
+  auto checked = [&](std::vector<Array>& leaves, detail::FlatTree& result) {
+    body(leaves, result);
+    std::vector<ShapedArray> next;
+    for (std::size_t k = 0; k < carry.size(); ++k) {
+      next.push_back(join_carry(site, k, carry[k], result.leaves[k]));
+      settled = settled && same(next[k], carry[k].type);
+    }
+    for (std::size_t k = 0; k < carry.size(); ++k) {
+      if (settled) result.leaves[k] = fit(std::move(result.leaves[k]), next[k], site.source);
+      carry[k].type = next[k];
+    }
+    for (const Array& leaf : result.leaves) checked_node(leaf, site.what, site.source);
+  };
+  detail::FlatTree result;
+  return trace_function(site.what, types, BodyRef(checked), result, inherited(), site.source);
+}
+
+// The init as the carry's types have it.
+void fit_init(const std::vector<CarryType>& carry, std::vector<Array>& init, SourceLine source) {
+  for (std::size_t k = 0; k < carry.size(); ++k)
+    init[k] = fit(std::move(init[k]), carry[k].type, source);
+}
+
+// Values that vary over these axes too, where casts are inserted.
+void widen_values(std::vector<Array>& values, const AxisSet& axes, SourceLine source) {
+  for (Array& x : values) {
+    const AxisSet missing = axes - node_of(x)->type.axes();
+    if (!missing.empty()) x = cast_to_varying(x, missing, source);
+  }
+}
+
+std::vector<ShapedArray> result_types(const Jaxpr& jaxpr) {
+  std::vector<ShapedArray> types;
+  for (const Atom& a : jaxpr.outs) types.push_back(a.type());
+  return types;
+}
+
+// What a program closes over is cast outside of it, where only some devices come by inside.
+void widen_constants(Traced& traced, const AxisSet& axes, SourceLine source) {
+  if (axes.empty() || traced.consts.empty() || !inserts_casts()) return;
+  traced.jaxpr = widen(*traced.jaxpr, axes, result_types(*traced.jaxpr));
+  widen_values(traced.consts, axes, source);
+}
+
+void append(std::vector<Array>& values, std::vector<Array> more) {
+  for (Array& x : more) values.push_back(std::move(x));
+}
+
+}  // namespace
+
+std::vector<Array> stage_scan(const FlowSite& site, BodyRef body, std::vector<Array> init,
+                              std::vector<Array> xs, std::int64_t length, bool reverse) {
+  std::vector<CarryType> carry = carry_types(init);
+  std::vector<ShapedArray> elements;
+  for (const Array& x : xs) elements.push_back(element_type(node_of(x)->type));
+  Traced traced;
+  for (bool settled = false; !settled;) traced = trace_body(site, body, carry, elements, settled);
+  fit_init(carry, init, site.source);
+  ScanLoopParams params;
+  params.jaxpr = std::move(traced.jaxpr);
+  params.length = length;
+  params.reverse = reverse;
+  params.num_consts = static_cast<int>(traced.consts.size());
+  params.num_carry = static_cast<int>(init.size());
+  std::vector<Array> operands = std::move(traced.consts);
+  append(operands, std::move(init));
+  append(operands, std::move(xs));
+  return bind_all(scan_p, operands, params, site.source);
+}
+
+std::vector<Array> stage_while(const FlowSite& site, BodyRef test, BodyRef body,
+                               std::vector<Array> init) {
+  std::vector<CarryType> carry = carry_types(init);
+  Traced condition, traced;
+  AxisSet axes;
+  auto decided = [&](std::vector<Array>& leaves, detail::FlatTree& result) {
+    test(leaves, result);
+    check_predicate(site, "what the condition returns",
+                    checked_node(result.leaves[0], site.what, site.source).type);
+  };
+  for (bool settled = false; !settled;) {
+    detail::FlatTree result;
+    condition = trace_function(site.what, just_types(carry), BodyRef(decided), result, inherited(),
+                               site.source);
+    axes = condition.jaxpr->outs[0].type().axes();
+    bool wider = false;
+    for (std::size_t k = 0; k < carry.size(); ++k) {
+      ShapedArray& type = carry[k].type;
+      if (type.axes().contains(axes)) continue;
+      if (!carry[k].literal) {
+        require_axes(site, site.path(k, "carry"), init[k], axes,
+                     "and the condition varies over " + to_string(Axes(axes.names())) +
+                         ", so that the number of trips, and with it the result, does too");
+      }
+      type = type.with_axes(type.axes() | axes);
+      wider = true;
+    }
+    if (wider) continue;
+    traced = trace_body(site, body, carry, {}, settled);
+  }
+  check_divergent_program(*condition.jaxpr, site.what, axes);
+  check_divergent_program(*traced.jaxpr, site.what, axes);
+  fit_init(carry, init, site.source);
+  widen_constants(condition, axes, site.source);
+  widen_constants(traced, axes, site.source);
+  WhileParams params;
+  params.cond_jaxpr = std::move(condition.jaxpr);
+  params.body_jaxpr = std::move(traced.jaxpr);
+  params.cond_nconsts = static_cast<int>(condition.consts.size());
+  params.body_nconsts = static_cast<int>(traced.consts.size());
+  std::vector<Array> operands = std::move(condition.consts);
+  append(operands, std::move(traced.consts));
+  append(operands, std::move(init));
+  return bind_all(while_p, operands, params, site.source);
+}
+
+namespace {
+
+// Branches being traced: each stays open until all results are known.
+struct OpenBranch {
+  explicit OpenBranch(const char* name, const detail::AxisEnv* env)
+      : trace(name, env, inherited()) {}
+  JaxprTrace trace;
+  detail::FlatTree result;
+  Traced traced;
+};
+
+// Programs of one list of arguments: the constants of all of them, each once, then the rest.
+std::vector<Array> merge_constants(std::vector<std::unique_ptr<OpenBranch>>& branches) {
+  std::vector<Array> all;
+  for (const auto& b : branches) {
+    for (const Array& c : b->traced.consts) {
+      const auto same_node = [&](const Array& x) { return x.node() == c.node(); };
+      if (std::none_of(all.begin(), all.end(), same_node)) all.push_back(c);
+    }
+  }
+  for (const auto& b : branches) {
+    auto wide = make_ref<Jaxpr>();
+    const Jaxpr& own = *b->traced.jaxpr;
+    for (const Array& c : all) {
+      VarRef var;
+      for (std::size_t k = 0; k < b->traced.consts.size(); ++k)
+        if (b->traced.consts[k].node() == c.node()) var = own.binders[k];
+      wide->binders.push_back(var ? var : make_ref<const Var>(node_of(c)->type));
+    }
+    wide->binders.insert(wide->binders.end(),
+                         own.binders.begin() + static_cast<std::ptrdiff_t>(b->traced.consts.size()),
+                         own.binders.end());
+    wide->eqns = own.eqns;
+    wide->outs = own.outs;
+    wide->env = own.env;
+    wide->checks_variance = own.checks_variance;
+    b->traced.jaxpr = std::move(wide);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
+                              std::span<const BodyRef> branches, std::span<const std::string> names,
+                              std::vector<Array> arguments) {
+  const AxisSet axes = node_of(index)->type.axes();
+  const std::vector<ShapedArray> types = types_of(arguments);
+  std::vector<std::unique_ptr<OpenBranch>> open;
+  check_nesting(site.what, site.source);
+  for (const BodyRef& branch : branches) {
+    OpenBranch& b = *open.emplace_back(std::make_unique<OpenBranch>(site.what, env_for(types)));
+    std::vector<Array> leaves;
+    for (const ShapedArray& t : types) leaves.push_back(b.trace.argument(t));
+    TraceScope scope(b.trace);
+    branch(leaves, b.result);
+    const detail::FlatTree& first = open[0]->result;
+    if (b.result.leaves.size() != first.leaves.size() ||
+        !same_structure(b.result.node, first.node) || b.result.key != first.key) {
+      throw TypeError(
+          std::string(site.what) + ": " + names[0] + " returns " + structure_text(first.node) +
+          " and " + names[open.size() - 1] + " " + structure_text(b.result.node) +
+          " (or other static members): branches have to agree in structure" + at_line(site.source));
+    }
+  }
+  FlowSite named = site;
+  named.tree = &open[0]->result.node;
+  std::vector<ShapedArray> joint;
+  for (std::size_t k = 0; k < open[0]->result.leaves.size(); ++k) {
+    joint.push_back(checked_node(open[0]->result.leaves[k], site.what, site.source).type);
+    for (std::size_t b = 1; b < open.size(); ++b) {
+      const Array& x = open[b]->result.leaves[k];
+      joint[k] = join_branches(named, k, joint[k], names[0],
+                               checked_node(x, site.what, site.source).type, names[b]);
+    }
+    for (std::size_t b = 0; b < open.size(); ++b) {
+      require_axes(named, named.path(k, "result") + " of " + names[b], open[b]->result.leaves[k],
+                   joint[k].axes(),
+                   "where another branch has one that varies over " +
+                       to_string(Axes(joint[k].axes().names())));
+    }
+  }
+  for (const auto& b : open) {
+    TraceScope scope(b->trace);
+    for (std::size_t k = 0; k < joint.size(); ++k)
+      b->result.leaves[k] = fit(std::move(b->result.leaves[k]), joint[k], site.source);
+    b->traced = b->trace.build(b->result.leaves, site.what, site.source);
+    check_divergent_program(*b->traced.jaxpr, site.what, axes);
+  }
+  std::vector<Array> operands = merge_constants(open);
+  append(operands, std::move(arguments));
+  CondParams params;
+  for (const auto& b : open) {
+    JaxprRef jaxpr = std::move(b->traced.jaxpr);
+    if (!axes.empty() && !operands.empty() && inserts_casts()) {
+      std::vector<ShapedArray> wide;
+      for (const ShapedArray& t : joint) wide.push_back(t.with_axes(t.axes() | axes));
+      jaxpr = widen(*jaxpr, axes, wide);
+    }
+    params.branches.push_back(std::move(jaxpr));
+  }
+  if (!axes.empty() && inserts_casts()) widen_values(operands, axes, site.source);
+  operands.insert(operands.begin(), index);
+  return bind_all(cond_p, operands, params, site.source);
+}
+
+std::vector<std::string> branch_names(const ShapedArray& index, std::size_t count) {
+  if (index.dtype() == DType::bool_) return {"the false branch", "the true branch"};
+  std::vector<std::string> names;
+  for (std::size_t b = 0; b < count; ++b) names.push_back("branch " + std::to_string(b));
+  return names;
+}
+
+// ---- widening
+
+namespace {
+
+class Widener {
+ public:
+  explicit Widener(const Jaxpr& jaxpr) : jaxpr_(jaxpr) {}
+
+  std::vector<Array> run(std::vector<Array>& args) {
+    for (std::size_t i = 0; i < args.size(); ++i)
+      values_.emplace(jaxpr_.binders[i].get(), std::move(args[i]));
+    for (const Eqn& e : jaxpr_.eqns) {
+      std::vector<Array> in;
+      for (const Atom& a : e.in) in.push_back(read(a));
+      std::vector<Array> out = eqn(e, std::move(in));
+      for (std::size_t o = 0; o < out.size(); ++o)
+        values_.emplace(e.out[o].get(), std::move(out[o]));
+    }
+    std::vector<Array> outs;
+    for (const Atom& a : jaxpr_.outs) outs.push_back(read(a));
+    return outs;
+  }
+
+ private:
+  Array read(const Atom& a) const { return a.is_literal() ? a.literal() : values_.at(a.var()); }
+
+  // Programs inside, as bodies to be traced anew: their types change with their operands'.
+  struct Inner {
+    const Jaxpr* jaxpr;
+    void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const {
+      std::vector<Array> args = std::move(leaves);
+      leaves.clear();
+      result.leaves = Widener(*jaxpr).run(args);
+      result.node.kind = detail::TreeNode::list;
+      result.node.children.resize(result.leaves.size());
+    }
+  };
+
+  std::vector<Array> eqn(const Eqn& e, std::vector<Array> in) const {
+    bool changed = false;
+    for (std::size_t i = 0; i < in.size(); ++i)
+      changed = changed || !(node_of(in[i])->type.axes() == e.in[i].type().axes());
+    if (changed && std::string_view(e.primitive->name) == "pbroadcast") {
+      // What varies already needs no cast.
+      const AxisSet missing = e.out[0]->type.axes() - node_of(in[0])->type.axes();
+      if (missing.empty()) return {in[0]};
+      return {cast_to_varying(in[0], missing, e.source)};
+    }
+    if (changed && e.primitive->interpret) return nested(e, std::move(in));
+    if (changed && e.primitive == &custom_vjp_linear_p) {
+      AxisSet axes;
+      for (std::size_t i = 0; i < in.size(); ++i)
+        axes = axes | (node_of(in[i])->type.axes() - e.in[i].type().axes());
+      const auto wide = varying_over(params_as<CustomVjpLinearParams>(*e.params), axes);
+      return bind_all(*e.primitive, in, *wide, e.source);
+    }
+    return bind_all(*e.primitive, in, *e.params, e.source);
+  }
+
+  std::vector<Array> nested(const Eqn& e, std::vector<Array> in) const {
+    FlowSite site{e.primitive->name, nullptr, 0, e.source};
+    const auto part = [&](std::size_t from, std::size_t count) {
+      return std::vector<Array>(in.begin() + static_cast<std::ptrdiff_t>(from),
+                                in.begin() + static_cast<std::ptrdiff_t>(from + count));
+    };
+    // A body whose first arguments are constants.
+    const auto closed = [](const Inner& inner, const std::vector<Array>& consts) {
+      return [&inner, &consts](std::vector<Array>& leaves, detail::FlatTree& result) {
+        leaves.insert(leaves.begin(), consts.begin(), consts.end());
+        inner(leaves, result);
+      };
+    };
+    if (e.primitive == &scan_p) {
+      const auto& p = params_as<ScanLoopParams>(*e.params);
+      const auto n_consts = static_cast<std::size_t>(p.num_consts);
+      const auto n_carry = static_cast<std::size_t>(p.num_carry);
+      const std::vector<Array> consts = part(0, n_consts);
+      const Inner inner{p.jaxpr.get()};
+      auto body = closed(inner, consts);
+      return stage_scan(site, BodyRef(body), part(n_consts, n_carry),
+                        part(n_consts + n_carry, in.size() - n_consts - n_carry), p.length,
+                        p.reverse);
+    }
+    if (e.primitive == &while_p) {
+      const auto& p = params_as<WhileParams>(*e.params);
+      const auto n_test = static_cast<std::size_t>(p.cond_nconsts);
+      const auto n_body = static_cast<std::size_t>(p.body_nconsts);
+      const std::vector<Array> test_consts = part(0, n_test), body_consts = part(n_test, n_body);
+      const Inner test{p.cond_jaxpr.get()}, body{p.body_jaxpr.get()};
+      auto closed_test = closed(test, test_consts), closed_body = closed(body, body_consts);
+      return stage_while(site, BodyRef(closed_test), BodyRef(closed_body),
+                         part(n_test + n_body, in.size() - n_test - n_body));
+    }
+    if (e.primitive == &cond_p) {
+      const auto& p = params_as<CondParams>(*e.params);
+      std::vector<Inner> inner;
+      for (const JaxprRef& b : p.branches) inner.push_back({b.get()});
+      std::vector<BodyRef> branches;
+      for (Inner& b : inner) branches.emplace_back(b);
+      return stage_cond(site, in[0], branches, branch_names(node_of(in[0])->type, inner.size()),
+                        part(1, in.size() - 1));
+    }
+    // A program that is called keeps what stands for it where it is differentiated.
+    const std::vector<const Jaxpr*> called = inner_jaxprs(*e.params);
+    if (called.size() != 1 || called[0]->binders.size() != in.size() || !e.primitive->with_programs)
+      return bind_all(*e.primitive, in, *e.params, e.source);
+    Inner inner{called[0]};
+    detail::FlatTree result;
+    Traced traced = trace_function(e.primitive->name, types_of(in), BodyRef(inner), result,
+                                   inherited(), e.source);
+    // It has no constants: its values come from its arguments and from literals.
+    const std::vector<JaxprRef> programs{std::move(traced.jaxpr)};
+    return bind_all(*e.primitive, in, *e.primitive->with_programs(*e.params, programs), e.source);
+  }
+
+  const Jaxpr& jaxpr_;
+  VarMap<Array> values_;
+};
+
+}  // namespace
+
+std::vector<Array> stage_in_body(const Jaxpr& jaxpr, std::vector<Array> args) {
+  return Widener(jaxpr).run(args);
+}
+
+JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results) {
+  bool wide = true;
+  for (const VarRef& v : jaxpr.binders) wide = wide && v->type.axes().contains(axes);
+  for (std::size_t o = 0; o < results.size(); ++o)
+    wide = wide && !jaxpr.outs[o].is_literal() && same(jaxpr.outs[o].type(), results[o]);
+  if (wide) return JaxprRef(&jaxpr);
+  const PassVisit visit("widen", jaxpr);
+  StagingOptions options;
+  options.check_variance = jaxpr.checks_variance;
+  JaxprTrace trace("widen", jaxpr.env, options);
+  std::vector<Array> args;
+  for (const VarRef& v : jaxpr.binders)
+    args.push_back(trace.argument(v->type.with_axes(v->type.axes() | axes)));
+  TraceScope scope(trace);
+  std::vector<Array> outs = Widener(jaxpr).run(args);
+  for (std::size_t o = 0; o < outs.size(); ++o) outs[o] = fit(std::move(outs[o]), results[o], {});
+  return trace.build(outs, "widen", {}).jaxpr;
+}
+
+}  // namespace shmap

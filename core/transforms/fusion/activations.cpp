@@ -1,0 +1,123 @@
+#include "core/transforms/fusion/activations.h"
+
+#include <cstdint>
+#include <cstring>
+
+#include "core/ir/node.h"
+#include "core/ops/elementwise.h"
+
+namespace shmap {
+
+namespace {
+
+// A literal of the operations' dtype and that value.
+bool is_number(const Atom& a, double value) {
+  if (!a.is_literal()) return false;
+  const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
+  if (value == 0) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, literal.value, static_cast<std::size_t>(itemsize(literal.type.dtype())));
+    return bits == 0;
+  }
+  float f;
+  if (literal.type.dtype() != DType::f32) return false;
+  std::memcpy(&f, literal.value, sizeof f);
+  return f == static_cast<float>(value);
+}
+
+// The equations from v to its activation's result, found from v on.
+class ActivationFinder {
+ public:
+  ActivationFinder(const EqnUses& uses, const Var* v) : uses_(uses), v_(v) {}
+
+  // The last of the equations, or -1; `members` has all of them.
+  int find_relu(std::vector<int>* members) const {
+    const std::vector<int>& users = uses_.users(v_);
+    if (users.size() == 1) {
+      const Eqn& e = uses_.eqn(users[0]);
+      if (e.primitive != &max_p || !(is_number(e.in[0], 0) || is_number(e.in[1], 0))) return -1;
+      members->push_back(users[0]);
+      return users[0];
+    }
+    // select_n (le x 0) x 0
+    if (users.size() != 2) return -1;
+    const Eqn &le = uses_.eqn(users[0]), &select = uses_.eqn(users[1]);
+    if (le.primitive != &le_p || le.in[0].var() != v_ || !is_number(le.in[1], 0) ||
+        select.primitive != &select_n_p || select.in.size() != 3 ||
+        select.in[0].var() != le.out[0].get() || select.in[1].var() != v_ ||
+        !is_number(select.in[2], 0) || uses_.user(le.out[0].get()) != users[1])
+      return -1;
+    members->insert(members->end(), users.begin(), users.end());
+    return users[1];
+  }
+
+  // gelu as core/ops/nn.cpp writes it, in f32: x · ½ (1 + tanh(√(2/π) (x + 0.044715 x³))).
+  int find_gelu(std::vector<int>* members) {
+    members_.clear();
+    const Var* x = v_;
+    const DType dtype = v_->type.dtype();
+    if (dtype == DType::f16 || dtype == DType::bf16) {
+      x = after(x, convert_element_type_p);
+      if (!x || x->type.dtype() != DType::f32) return -1;
+    } else if (dtype != DType::f32) {
+      return -1;
+    }
+    if (uses_.users(x).size() != 4) return -1;
+    const Var* y = nullptr;
+    for (int i : uses_.users(x)) {
+      if (uses_.eqn(i).primitive != &square_p) continue;
+      members_.push_back(i);
+      y = uses_.eqn(i).out[0].get();
+    }
+    y = after(y, mul_p, x);
+    y = after(y, mul_p, 0.044715);
+    y = after(y, add_p, x);
+    y = after(y, mul_p, 0.79788456080286535588);
+    y = after(y, tanh_p);
+    y = after(y, add_p, 1);
+    y = after(y, mul_p, 0.5);
+    y = after(y, mul_p, x);
+    if (dtype != DType::f32) y = after(y, convert_element_type_p);
+    if (!y || y->type.dtype() != dtype) return -1;
+    members->insert(members->end(), members_.begin(), members_.end());
+    return members_.back();
+  }
+
+ private:
+  // The result of the only equation that reads y, where it is one of p and `fits`.
+  template <class F>
+  const Var* step(const Var* y, const Primitive& p, F fits) {
+    const int i = y ? uses_.user(y) : -1;
+    if (i < 0 || uses_.eqn(i).primitive != &p || !fits(uses_.eqn(i))) return nullptr;
+    members_.push_back(i);
+    return uses_.eqn(i).out[0].get();
+  }
+  const Var* after(const Var* y, const Primitive& p) {
+    return step(y, p, [](const Eqn&) { return true; });
+  }
+  const Var* after(const Var* y, const Primitive& p, const Var* other) {
+    return step(y, p, [&](const Eqn& e) { return e.in[e.in[0].var() == y].var() == other; });
+  }
+  const Var* after(const Var* y, const Primitive& p, double other) {
+    return step(y, p, [&](const Eqn& e) { return is_number(e.in[e.in[0].var() == y], other); });
+  }
+
+  const EqnUses& uses_;
+  const Var* v_;
+  std::vector<int> members_;
+};
+
+}  // namespace
+
+FoundActivation find_activation(const EqnUses& uses, const Var* value) {
+  ActivationFinder finder(uses, value);
+  FoundActivation found;
+  if (finder.find_relu(&found.eqns) >= 0) {
+    found.activation = Activation::relu;
+  } else if (finder.find_gelu(&found.eqns) >= 0) {
+    found.activation = Activation::gelu;
+  }
+  return found;
+}
+
+}  // namespace shmap

@@ -1,0 +1,368 @@
+#include "core/transforms/fusion/fuse_clusters.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace shmap {
+
+namespace {
+
+// What is computed of columns is computed by each thread.
+constexpr std::int64_t kColumns = 16 * 1024;
+constexpr int kMostOps = 96, kMostResults = 8;
+constexpr std::size_t kMostOperands = 24;
+constexpr int kSearch = 2000;  // steps of a search for cycles, after which there may be one
+
+std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }
+
+bool has_room(const FuseCluster& x, std::size_t operands) {
+  return x.ops < kMostOps && x.needs.size() + operands <= kMostOperands;
+}
+
+}  // namespace
+
+FuseClusters::FuseClusters(const Jaxpr& jaxpr) : eqns_(jaxpr.eqns) {
+  for (const Atom& a : jaxpr.outs)
+    if (!a.is_literal()) outs_.insert(a.var());
+  find_users();
+  for (const Eqn& e : eqns_) roles_.push_back(fuse_role(e));
+  cluster_of_.assign(eqns_.size(), -1);
+  for (int i = static_cast<int>(eqns_.size()) - 1; i >= 0; --i) visit(i);
+}
+
+int FuseClusters::cluster_of(int i) const {
+  int c = cluster_of_[static_cast<std::size_t>(i)];
+  while (c >= 0 && clusters_[static_cast<std::size_t>(c)].merged_into >= 0)
+    c = clusters_[static_cast<std::size_t>(c)].merged_into;
+  return c;
+}
+
+void FuseClusters::find_users() {
+  int last_ordered = -1;
+  next_ordered_.assign(eqns_.size(), -1);
+  for (int i = 0; i < static_cast<int>(eqns_.size()); ++i) {
+    for (const Atom& a : eqn(i).in) {
+      if (a.is_literal()) continue;
+      std::vector<int>& users = users_[a.var()];
+      if (users.empty() || users.back() != i) users.push_back(i);
+    }
+    if (!is_ordered(eqn(i))) continue;
+    if (last_ordered >= 0) next_ordered_[static_cast<std::size_t>(last_ordered)] = i;
+    last_ordered = i;
+  }
+}
+
+// ------------------------------------------------------------------------------ clusters grow
+
+void FuseClusters::visit(int i) {
+  const FuseRole r = role(i);
+  if (r == FuseRole::other) return;
+  const Var* v = result(i);
+  if (r == FuseRole::broadcast || r == FuseRole::reshape) return absorb_copies(i);
+  const std::vector<int>* users = users_of(v);
+  const bool is_out = outs_.count(v) != 0;
+  if (!users && !is_out) return;
+  std::vector<int> candidates;  // clusters that use it
+  if (users) {
+    for (int u : *users) {
+      const int c = cluster_of(u);
+      if (c >= 0 && std::find(candidates.begin(), candidates.end(), c) == candidates.end())
+        candidates.push_back(c);
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  int home = -1;
+  for (int c : candidates) {
+    if (home >= 0)
+      unite(home, c, v);  // or home has it as a result too
+    else if (join(i, c))
+      home = c;
+  }
+  if (home < 0) begin(i);
+}
+
+const std::vector<int>* FuseClusters::users_of(const Var* v) const {
+  const auto it = users_.find(v);
+  return it == users_.end() || it->second.empty() ? nullptr : &it->second;
+}
+
+void FuseClusters::begin(int i) {
+  FuseCluster c;
+  c.axes = result(i)->type.axes();
+  FusedKind kind = FusedKind::full;
+  if (role(i) == FuseRole::reduce) {
+    if (!reduced_space(eqn(i), &c.space)) return;
+    c.split = true;
+    kind = FusedKind::row;
+  } else {
+    c.space = {1, result(i)->type.size()};
+  }
+  clusters_.push_back(std::move(c));
+  add_member(static_cast<int>(clusters_.size()) - 1, {i, kind});
+}
+
+void FuseClusters::add_member(int c, FuseMember m) {
+  FuseCluster& x = cluster(c);
+  const Eqn& e = eqn(m.eqn);
+  x.members.push_back(m);
+  x.ops += role(m.eqn) != FuseRole::reshape;
+  if (!m.copy) cluster_of_[static_cast<std::size_t>(m.eqn)] = c;
+  x.needs.erase(result(m.eqn));
+  for (const Atom& a : e.in)
+    if (!a.is_literal()) x.needs[a.var()] |= bit(operand_kind(m, a));
+}
+
+// The kind as which a cluster uses a value; false where it uses it as several, or not at all.
+bool FuseClusters::needed_kind(int c, const Var* v, FusedKind* kind) {
+  const auto it = cluster(c).needs.find(v);
+  if (it == cluster(c).needs.end() || (it->second & (it->second - 1))) return false;
+  for (const FusedKind k : {FusedKind::scalar, FusedKind::col, FusedKind::row, FusedKind::full})
+    if (it->second == bit(k)) *kind = k;
+  return true;
+}
+
+// A space in which a cluster without rows and columns is full, or where it is a value of rows.
+void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
+  FuseCluster& x = cluster(c);
+  x.split = true;
+  x.space = space;
+  if (!as_rows) return;
+  for (FuseMember& m : x.members)
+    if (m.kind == FusedKind::full) m.kind = FusedKind::row;
+  for (auto& [v, kinds] : x.needs)
+    if (kinds & bit(FusedKind::full)) kinds = (kinds & ~bit(FusedKind::full)) | bit(FusedKind::row);
+}
+
+// Makes equation i, whose result cluster c uses, part of it.
+bool FuseClusters::join(int i, int c) {
+  FuseCluster& x = cluster(c);
+  const Eqn& e = eqn(i);
+  FusedKind kind = FusedKind::full;
+  if (!has_room(x, e.in.size()) || !(result(i)->type.axes() == x.axes) ||
+      !needed_kind(c, result(i), &kind))
+    return false;
+  const bool shared = !used_by_alone(i, c);
+  FuseSpace space;
+  bool becomes_rows = false;
+  if (role(i) == FuseRole::reduce) {
+    if (!reduced_space(e, &space)) return false;
+    // Of one row the only element may have been used as a scalar.
+    const bool one_row = kind == FusedKind::scalar && space.rows == 1;
+    becomes_rows = !x.split && kind == FusedKind::full && x.space.elements() == space.rows;
+    const bool fits = x.split ? (kind == FusedKind::row || one_row) && x.space == space
+                              : becomes_rows || (one_row && x.space.elements() == space.cols);
+    if (!fits) return false;
+    kind = FusedKind::row;
+  }
+  const bool small = kind == FusedKind::scalar || kind == FusedKind::col;
+  if (small && (shared || x.space.cols > kColumns)) return false;
+  if (shared && (result_count_of(x) >= kMostResults || is_sent(i) || leads_around(i, c)))
+    return false;
+  if (role(i) == FuseRole::reduce && !x.split) set_space(c, space, becomes_rows);
+  add_member(c, {i, kind});
+  return true;
+}
+
+// Whether only cluster c uses the result.
+bool FuseClusters::used_by_alone(int i, int c) const {
+  if (outs_.count(result(i))) return false;
+  for (int u : *users_of(result(i)))
+    if (cluster_of(u) != c) return false;
+  return true;
+}
+
+// Whether a collective or an effect reads i's result: it should not wait for what else its cluster
+// waits for.
+bool FuseClusters::is_sent(int i) const {
+  const std::vector<int>* users = users_of(result(i));
+  if (!users) return false;
+  for (int u : *users) {
+    if (is_ordered(eqn(u))) return true;
+    const bool renamed = role(u) == FuseRole::reshape || role(u) == FuseRole::broadcast;
+    if (renamed && is_sent(u)) return true;
+  }
+  return false;
+}
+
+int FuseClusters::result_count_of(const FuseCluster& x) const {
+  int n = 0;
+  for (const FuseMember& m : x.members) n += !m.copy && !is_inner(m.eqn);
+  return n;
+}
+
+// A broadcast or a reshape is taken in by every cluster that can; what else uses it, uses the
+// equation.
+void FuseClusters::absorb_copies(int i) {
+  const Var* v = result(i);
+  const auto it = users_.find(v);
+  if (it == users_.end()) return;
+  std::vector<int> left;
+  std::unordered_set<int> taken;
+  for (int u : std::vector<int>(it->second)) {
+    const int c = cluster_of(u);
+    if (c < 0 || (!taken.count(c) && !absorb_copy(i, c))) {
+      left.push_back(u);
+      continue;
+    }
+    taken.insert(c);
+  }
+  if (taken.empty()) return;
+  copied_.insert(i);
+  if (left.empty() && !outs_.count(v)) {  // nobody uses the equation itself
+    std::vector<int>& users = users_[eqn(i).in[0].var()];
+    users.erase(std::remove(users.begin(), users.end(), i), users.end());
+  }
+  users_[v] = std::move(left);
+}
+
+bool FuseClusters::absorb_copy(int i, int c) {
+  FuseCluster& x = cluster(c);
+  const Eqn& e = eqn(i);
+  FusedKind kind = FusedKind::full;
+  if (!has_room(x, 1) || !(result(i)->type.axes() == x.axes) || !needed_kind(c, result(i), &kind))
+    return false;
+  if (role(i) == FuseRole::broadcast) {
+    FusedKind from = FusedKind::full;
+    FuseSpace space;
+    if (!broadcast_kind(e, &from, &space)) return false;
+    if (from == FusedKind::row || from == FusedKind::col) {
+      if (kind != FusedKind::full || (x.split && !(x.space == space))) return false;
+      if (!x.split) {
+        if (x.space.elements() != space.rows * space.cols) return false;
+        set_space(c, space, false);
+      }
+    }
+  }
+  add_member(c, {i, kind, true});
+  std::vector<int>& users = users_[e.in[0].var()];
+  users.push_back(x.members.front().eqn);
+  return true;
+}
+
+// One cluster of two, of which the first makes v and the second uses it, where that is possible.
+bool FuseClusters::unite(int a, int b, const Var* v) {
+  FuseCluster &x = cluster(a), &y = cluster(b);
+  FusedKind of_y = FusedKind::full;
+  const FuseMember* maker = nullptr;
+  for (const FuseMember& m : x.members)
+    if (!m.copy && result(m.eqn) == v) maker = &m;
+  if (!maker || !needed_kind(b, v, &of_y) || !(x.axes == y.axes) || x.ops + y.ops > kMostOps ||
+      x.needs.size() + y.needs.size() > kMostOperands ||
+      result_count_of(x) + result_count_of(y) > kMostResults)
+    return false;
+  // v has the same elements in both: full ones of a cluster without rows may be another's rows.
+  const FusedKind of_x = maker->kind;
+  bool fits = of_x == of_y, x_rows = false, y_rows = false;
+  if (x.split && y.split) {
+    fits &= x.space == y.space;
+  } else if (x.split) {
+    y_rows = of_x == FusedKind::row && of_y == FusedKind::full;
+    fits = y_rows ? y.space.elements() == x.space.rows
+                  : fits && x.space.elements() == y.space.elements();
+  } else if (y.split) {
+    x_rows = of_y == FusedKind::row && of_x == FusedKind::full;
+    fits = x_rows ? x.space.elements() == y.space.rows
+                  : fits && x.space.elements() == y.space.elements();
+  } else {
+    fits &= x.space.elements() == y.space.elements();
+  }
+  if (!fits || (of_x != FusedKind::full && of_x != FusedKind::row) ||
+      !agree(x, x_rows, y, y_rows) || !agree(y, y_rows, x, x_rows) || is_sent(x) || is_sent(y) ||
+      reaches(a, b) || reaches(b, a))
+    return false;
+  if (x.split && !y.split) set_space(b, x.space, y_rows);
+  if (y.split && !x.split) set_space(a, y.space, x_rows);
+  for (const auto& [var, kinds] : y.needs) x.needs[var] |= kinds;
+  for (const FuseMember& m : y.members) {
+    const auto same = [&](const FuseMember& o) { return o.eqn == m.eqn; };
+    if (std::find_if(x.members.begin(), x.members.end(), same) == x.members.end())
+      x.members.push_back(m);
+  }
+  for (const FuseMember& m : x.members) x.needs.erase(result(m.eqn));
+  x.ops += y.ops;
+  y.merged_into = a;
+  y.members.clear();
+  return true;
+}
+
+bool FuseClusters::is_sent(const FuseCluster& x) const {
+  return std::any_of(x.members.begin(), x.members.end(),
+                     [&](const FuseMember& m) { return !m.copy && is_sent(m.eqn); });
+}
+
+// Whether what x makes is of the kind that y makes or needs it as, if it does.
+bool FuseClusters::agree(const FuseCluster& x, bool x_rows, const FuseCluster& y,
+                         bool y_rows) const {
+  const auto as = [](FusedKind kind, bool rows) {
+    return rows && kind == FusedKind::full ? FusedKind::row : kind;
+  };
+  VarMap<FusedKind> made;
+  for (const FuseMember& m : x.members) made[result(m.eqn)] = as(m.kind, x_rows);
+  for (const FuseMember& m : y.members) {
+    const auto it = made.find(result(m.eqn));
+    if (it != made.end() && it->second != as(m.kind, y_rows)) return false;
+  }
+  for (const auto& [var, kinds] : y.needs) {
+    const auto it = made.find(var);
+    if (it == made.end()) continue;
+    for (const FusedKind k : {FusedKind::scalar, FusedKind::col, FusedKind::row, FusedKind::full})
+      if ((kinds & bit(k)) && as(k, y_rows) != it->second) return false;
+  }
+  return true;
+}
+
+// ------------------------------------------------------------------------------------- cycles
+
+// Whether another user of i's result leads to cluster c: c would be before itself.
+bool FuseClusters::leads_around(int i, int c) {
+  std::vector<int> from;
+  if (const std::vector<int>* users = users_of(result(i)))
+    for (int u : *users)
+      if (cluster_of(u) != c) from.push_back(u);
+  return search(from, c);
+}
+
+// Whether there is a way from one cluster to another that passes by a third equation.
+bool FuseClusters::reaches(int from, int to) {
+  std::vector<int> next;
+  for (const FuseMember& m : cluster(from).members)
+    if (!m.copy) push_successors(m.eqn, &next);
+  next.erase(std::remove_if(next.begin(), next.end(),
+                            [&](int e) {
+                              const int c = cluster_of(e);
+                              return c == from || c == to;
+                            }),
+             next.end());
+  return search(next, to);
+}
+
+void FuseClusters::push_successors(int i, std::vector<int>* out) const {
+  for (const VarRef& v : eqn(i).out)
+    if (const std::vector<int>* users = users_of(v.get()))
+      out->insert(out->end(), users->begin(), users->end());
+  if (const int next = next_ordered_[static_cast<std::size_t>(i)]; next >= 0) out->push_back(next);
+}
+
+// Whether cluster c follows from one of the equations; true also where that takes too long to
+// find out.
+bool FuseClusters::search(std::vector<int> from, int c) {
+  std::unordered_set<int> seen;  // equations, and clusters as ~c
+  int steps = 0;
+  while (!from.empty()) {
+    if (++steps > kSearch) return true;
+    const int i = from.back();
+    from.pop_back();
+    const int at = cluster_of(i);
+    if (at == c) return true;
+    if (!seen.insert(at < 0 ? i : ~at).second) continue;
+    if (at < 0) {
+      push_successors(i, &from);
+      continue;
+    }
+    for (const FuseMember& m : cluster(at).members)
+      if (!m.copy) push_successors(m.eqn, &from);
+  }
+  return false;
+}
+
+}  // namespace shmap

@@ -1,0 +1,86 @@
+// Which equations of a jaxpr become one.
+#pragma once
+#include <unordered_set>
+#include <vector>
+
+#include "core/transforms/fusion/fuse_rules.h"
+
+namespace shmap {
+
+struct FuseMember {
+  int eqn;
+  FusedKind kind;     // of its result
+  bool copy = false;  // the equation itself stays, for others
+};
+
+// Some equations of one space, to become one.
+struct FuseCluster {
+  std::vector<FuseMember> members;
+  // Of values from outside, the kinds that they are used as: bits.
+  VarMap<std::uint32_t> needs;
+  bool split = false;  // whether rows and columns matter; else all is full or scalar, in one row
+  FuseSpace space;
+  AxisSet axes;
+  int ops = 0;  // of its members, reshapes aside
+  int merged_into = -1;
+};
+
+// Found from the last equation back: each that can joins a cluster that uses its result. A cluster
+// never waits for what waits for it.
+class FuseClusters {
+ public:
+  // `jaxpr` has to outlive it.
+  explicit FuseClusters(const Jaxpr& jaxpr);
+
+  const std::vector<FuseCluster>& all() const { return clusters_; }
+  FuseRole role(int i) const { return roles_[static_cast<std::size_t>(i)]; }
+  FusedKind operand_kind(const FuseMember& m, const Atom& a) const {
+    return fuse_operand_kind(eqn(m.eqn), role(m.eqn), m.kind, a);
+  }
+  // Whether a member's result stays in its cluster.
+  bool is_inner(int i) const { return users_of(result(i)) && used_by_alone(i, cluster_of(i)); }
+  bool is_result(const Var* v) const { return outs_.count(v) != 0; }
+  // A broadcast or a reshape that clusters have copies of.
+  bool is_copied(int i) const { return copied_.count(i) != 0; }
+  // Collectives and effects, which keep their order.
+  static bool is_ordered(const Eqn& eqn) { return eqn.primitive->group || has_effect(eqn); }
+
+ private:
+  const Eqn& eqn(int i) const { return eqns_[static_cast<std::size_t>(i)]; }
+  const Var* result(int i) const { return eqn(i).out[0].get(); }
+  FuseCluster& cluster(int c) { return clusters_[static_cast<std::size_t>(c)]; }
+  int cluster_of(int i) const;                           // that an equation is in, or -1
+  const std::vector<int>* users_of(const Var* v) const;  // null: none
+  bool used_by_alone(int i, int c) const;                // whether only cluster c uses i's result
+  bool is_sent(int i) const;
+  bool is_sent(const FuseCluster& x) const;
+  int result_count_of(const FuseCluster& x) const;
+
+  void find_users();
+  void visit(int i);
+  void begin(int i);
+  bool join(int i, int c);
+  void absorb_copies(int i);
+  bool absorb_copy(int i, int c);
+  bool unite(int a, int b, const Var* v);
+  bool agree(const FuseCluster& x, bool x_rows, const FuseCluster& y, bool y_rows) const;
+  void add_member(int c, FuseMember m);
+  bool needed_kind(int c, const Var* v, FusedKind* kind);
+  void set_space(int c, const FuseSpace& space, bool as_rows);
+
+  bool leads_around(int i, int c);
+  bool reaches(int from, int to);
+  bool search(std::vector<int> from, int c);
+  void push_successors(int i, std::vector<int>* out) const;
+
+  const std::vector<Eqn>& eqns_;
+  VarMap<std::vector<int>> users_;  // of each value: equations, of clusters one of them
+  std::unordered_set<const Var*> outs_;
+  std::vector<FuseRole> roles_;
+  std::vector<int> next_ordered_;  // after each equation that is_ordered, the next
+  std::vector<int> cluster_of_;
+  std::vector<FuseCluster> clusters_;
+  std::unordered_set<int> copied_;
+};
+
+}  // namespace shmap

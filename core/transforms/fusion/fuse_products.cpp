@@ -1,0 +1,268 @@
+#include "core/transforms/fusion/fuse_products.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/base/env.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/product.h"
+#include "core/ops/shape_params.h"
+#include "core/ops/slicing.h"
+#include "core/transforms/fusion/activations.h"
+#include "core/transforms/fusion/unfilled.h"
+#include "core/transforms/passes/dead_code.h"
+#include "core/transforms/passes/eqn_uses.h"
+#include "core/transforms/passes/known_scalars.h"
+
+namespace shmap {
+
+namespace {
+
+bool is_matrix_dtype(DType t) {
+  return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64;
+}
+
+// One product, and what it has taken in.
+struct Found {
+  int dot;
+  std::vector<Atom> factors;
+  const Var* value;          // what it comes to
+  std::vector<int> members;  // equations that become one, where the last one is
+  ProductParams params;
+  std::optional<Atom> bias, target;
+};
+
+class ProductFuser {
+ public:
+  ProductFuser(const JaxprRef& jaxpr, const detail::MeshImpl& mesh)
+      : jaxpr_(jaxpr), mesh_(mesh), uses_(*jaxpr) {}
+
+  JaxprRef run() {
+    const auto n = static_cast<int>(jaxpr_->eqns.size());
+    gone_.resize(static_cast<std::size_t>(n));
+    bool any = false;
+    // From the last on: of two products that are added the first one is added to.
+    for (int i = n; i-- > 0;)
+      if (uses_.eqn(i).primitive == &dot_general_p) any = fuse_at(i) || any;
+    if (!any) return jaxpr_;
+    auto made = make_ref<Jaxpr>();
+    made->binders = jaxpr_->binders;
+    made->outs = jaxpr_->outs;
+    made->env = jaxpr_->env;
+    made->checks_variance = jaxpr_->checks_variance;
+    for (int i = 0; i < n; ++i) {
+      if (const auto it = made_.find(i); it != made_.end()) {
+        made->eqns.push_back(std::move(it->second));
+      } else if (!gone_[static_cast<std::size_t>(i)]) {
+        made->eqns.push_back(uses_.eqn(i));
+      }
+    }
+    leave_unfilled(*made);
+    check_pass(*made, "fuse_products");
+    return remove_dead_code(*made);  // what computed starts, and broadcasts of biases
+  }
+
+ private:
+  bool fuse_at(int i) {
+    const Eqn& e = uses_.eqn(i);
+    const ShapedArray& type = e.out[0]->type;
+    // Sums of no terms are left to the product alone.
+    if (!is_matrix_dtype(type.dtype()) || type.size() == 0 || e.in[0].type().size() == 0 ||
+        e.in[0].is_literal() || e.in[1].is_literal())
+      return false;
+    Found f{i, e.in, e.out[0].get(), {i}, {}, {}, {}};
+    f.params.dot = params_as<DotParams>(*e.params);
+    const bool slices_lhs = take_slice(f, 0, f.params.lhs);
+    const bool slices_rhs = take_slice(f, 1, f.params.rhs);
+    while (take_term(f)) {
+    }
+    take_activation(f);
+    take_update(f);
+    return (f.members.size() > 1 || slices_lhs || slices_rhs) && replace(f);
+  }
+
+  bool is_gone(int i) const { return gone_[static_cast<std::size_t>(i)]; }
+  // The only equation that reads f's value, or null.
+  const Eqn* next(const Found& f) const {
+    const int i = uses_.user(f.value);
+    return i < 0 || is_gone(i) ? nullptr : &uses_.eqn(i);
+  }
+  void take(Found& f, int i) const {
+    f.members.push_back(i);
+    f.value = uses_.eqn(i).out[0].get();
+  }
+  // Whether the product may wait for that.
+  bool is_in_time(const Found& f, const Atom& a) const {
+    const Eqn& dot = uses_.eqn(f.dot);
+    return uses_.depth_of(a) <= std::max(uses_.depth_of(dot.in[0]), uses_.depth_of(dot.in[1]));
+  }
+  bool is_operand(const Found& f, const Atom& a) const {
+    return f.factors[0] == a || f.factors[1] == a;
+  }
+
+  // The first of the result's dims that are the other dims of rhs.
+  int first_column(const Found& f) const {
+    return f.value->type.rank() -
+           static_cast<int>(free_dims(uses_.eqn(f.dot).in[1].type().rank(),
+                                      f.params.dot.rhs_contracting, f.params.dot.rhs_batch)
+                                .size());
+  }
+
+  // A factor as a part of the array that it is sliced from.
+  bool take_slice(Found& f, std::size_t i, ProductSlice& part) {
+    const Eqn* slice = uses_.maker(f.factors[i]);
+    if (!slice || slice->primitive != &dynamic_slice_p || slice->in[0].is_literal() ||
+        uses_.user(f.factors[i].var()) != f.dot)
+      return false;
+    const Shape& sizes = f.factors[i].type().dims();
+    if (!is_contiguous_part(slice->in[0].type().dims(), sizes)) return false;
+    part.offsets = find_offsets(slice->in[0].type().dims(), sizes, *slice, 1);
+    if (part.is_whole()) return false;
+    part.sizes = sizes;
+    f.factors[i] = slice->in[0];
+    return true;
+  }
+
+  bool take_term(Found& f) const {
+    const Eqn* e = next(f);
+    if (!e || e->primitive != &add_p || e->in[0] == e->in[1]) return false;
+    const Atom& other = e->in[e->in[0].var() == f.value];
+    if (other.is_literal() || !is_in_time(f, other)) return false;
+    const ShapedArray &type = f.value->type, &term = other.type();
+    if (term.dtype() != type.dtype() || !(term.dims() == type.dims())) return false;
+    const Eqn* maker = uses_.maker(other);
+    if (maker && maker->primitive == &broadcast_in_dim_p) {
+      // What is repeated otherwise is best added by what need not write it out first.
+      if (f.bias || !is_bias(f, *maker)) return false;
+      f.bias = maker->in[0];
+    } else {
+      if (f.target || is_operand(f, other)) return false;
+      f.target = other;
+      f.params.adds = true;
+    }
+    take(f, uses_.user(f.value));
+    return true;
+  }
+
+  // A number for each column: every dim of the columns comes from the operand, and no other.
+  bool is_bias(const Found& f, const Eqn& broadcast) const {
+    const Atom& from = broadcast.in[0];
+    const Shape& to = broadcast.out[0]->type.dims();
+    const Dims& dims = params_as<BroadcastParams>(*broadcast.params).dims;
+    if (from.is_literal() || f.value->type.dtype() == DType::f64) return false;
+    std::uint32_t carried = 0;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      if (d > 0 && dims[d] <= dims[d - 1]) return false;
+      const auto target = static_cast<std::size_t>(dims[d]);
+      if (from.type().dims()[d] == to[target]) carried |= 1u << target;
+    }
+    const auto first = static_cast<std::size_t>(first_column(f));
+    for (std::size_t d = 0; d < to.size(); ++d)
+      if (to[d] != 1 && (carried >> d & 1u) != (d >= first)) return false;
+    return true;
+  }
+
+  void take_activation(Found& f) const {
+    if (f.value->type.dtype() == DType::f64) return;
+    FoundActivation found = find_activation(uses_, f.value);
+    const std::vector<int>& eqns = found.eqns;
+    if (found.activation == Activation::none ||
+        std::any_of(eqns.begin(), eqns.end(), [&](int i) { return is_gone(i); }))
+      return;
+    f.members.insert(f.members.end(), eqns.begin(), eqns.end() - 1);
+    take(f, eqns.back());
+    f.params.activation = found.activation;
+  }
+
+  void take_update(Found& f) {
+    const Eqn* e = next(f);
+    if (!e || e->primitive != &dynamic_update_slice_p || e->in[1].is_literal() ||
+        e->in[1].var() != f.value || e->in[0].is_literal())
+      return;
+    const Atom& whole = e->in[0];
+    if (!is_in_time(f, whole) || is_operand(f, whole) || (f.bias && *f.bias == whole)) return;
+    if (f.target && !is_read_from(*f.target, *e)) return;
+    ProductPlace place;
+    const int batch = static_cast<int>(f.params.dot.lhs_batch.size());
+    if (!place_product(whole.type().dims(), f.value->type.dims(), batch, first_column(f) - batch,
+                       &place))
+      return;
+    std::vector<std::int64_t> offsets =
+        find_offsets(whole.type().dims(), f.value->type.dims(), *e, 2);
+    if (offsets.empty()) return;
+    f.params.place = {f.value->type.dims(), std::move(offsets)};
+    f.target = whole;
+    take(f, uses_.user(f.value));
+  }
+
+  // Whether it is the very slice that the update replaces, and nothing else reads it.
+  bool is_read_from(const Atom& term, const Eqn& update) const {
+    const Eqn* slice = uses_.maker(term);
+    if (!slice || slice->primitive != &dynamic_slice_p || uses_.user(term.var()) < 0 ||
+        !(slice->in[0] == update.in[0]))
+      return false;
+    for (std::size_t d = 1; d < slice->in.size(); ++d)
+      if (!(slice->in[d] == update.in[d + 1])) return false;
+    return true;
+  }
+
+  // Where a part begins, in elements, whose starts are operands from `first` on; none where the
+  // host does not know it.
+  std::vector<std::int64_t> find_offsets(const Shape& whole, const Shape& part, const Eqn& e,
+                                         std::size_t first) {
+    if (!scalars_) scalars_.emplace(*jaxpr_, mesh_);
+    std::vector<std::int64_t> offsets{0};
+    std::int64_t stride = 1;
+    for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
+      const std::vector<std::int64_t> starts = scalars_->find(e.in[first + d]);
+      if (starts.empty()) return {};
+      if (starts.size() > offsets.size()) offsets.resize(starts.size(), offsets[0]);
+      for (std::size_t p = 0; p < offsets.size(); ++p)
+        offsets[p] += stride * clamp_start(starts[starts.size() == 1 ? 0 : p], whole[d], part[d]);
+    }
+    return offsets;
+  }
+
+  bool replace(Found& f) {
+    Eqn made;
+    made.primitive = f.target ? &product_into_p : &product_p;
+    made.in = f.factors;
+    if (f.target) made.in.push_back(*f.target);
+    if (f.bias) made.in.push_back(*f.bias);
+    f.params.bias = f.bias.has_value();
+    const int last = *std::max_element(f.members.begin(), f.members.end());
+    made.out = uses_.eqn(last).out;
+    made.source = uses_.eqn(f.dot).source;
+    if (!makes_its_type(made, f.params, jaxpr_->env)) return false;
+    made.params = std::make_shared<ProductParams>(std::move(f.params));
+    for (int i : f.members) gone_[static_cast<std::size_t>(i)] = true;
+    made_.emplace(last, std::move(made));
+    return true;
+  }
+
+  const JaxprRef& jaxpr_;
+  const detail::MeshImpl& mesh_;
+  const EqnUses uses_;
+  std::optional<KnownScalars> scalars_;
+  std::vector<bool> gone_;
+  std::unordered_map<int, Eqn> made_;  // by the place of the last equation that each replaces
+};
+
+}  // namespace
+
+JaxprRef fuse_products(const JaxprRef& jaxpr, const detail::MeshImpl& mesh) {
+  const bool any = std::any_of(jaxpr->eqns.begin(), jaxpr->eqns.end(),
+                               [](const Eqn& e) { return e.primitive == &dot_general_p; });
+  return any ? ProductFuser(jaxpr, mesh).run() : jaxpr;
+}
+
+bool can_fuse_products(DeviceKind kind) {
+  return product_p.kernel(kind).run && env::flag(env::Var::fuse_products) &&
+         !env::flag(env::Var::check_nans);
+}
+
+}  // namespace shmap

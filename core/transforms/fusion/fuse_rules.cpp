@@ -1,0 +1,122 @@
+#include "core/transforms/fusion/fuse_rules.h"
+
+#include <unordered_set>
+
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "core/ops/shape_params.h"
+
+namespace shmap {
+
+namespace {
+
+// A reduced row is worked on by one thread, in its caches.
+constexpr std::int64_t kRowBytes = 256 * 1024;
+
+bool is_map(const Primitive* p) {
+  static const auto* const all = [] {
+    auto* set =
+        new std::unordered_set<const Primitive*>{&select_n_p, &clamp_p, &convert_element_type_p};
+#define SHMAP_INSERT(name, domain) set->insert(&name##_p);
+    SHMAP_UNARY_PRIMITIVES(SHMAP_INSERT)
+    SHMAP_PREDICATE_PRIMITIVES(SHMAP_INSERT)
+    SHMAP_BINARY_PRIMITIVES(SHMAP_INSERT)
+    SHMAP_COMPARE_PRIMITIVES(SHMAP_INSERT)
+#undef SHMAP_INSERT
+    return set;
+  }();
+  return all->count(p) != 0;
+}
+bool is_reduction(const Primitive* p) {
+  return p == &reduce_sum_p || p == &reduce_prod_p || p == &reduce_max_p || p == &reduce_min_p ||
+         p == &reduce_and_p || p == &reduce_or_p;
+}
+
+// The rows and columns of an array of this shape where the dims of `inner` are those of a row: all
+// of them after all the others, extents of 1 aside. False where they are not.
+bool split_shape(const Shape& shape, std::uint32_t inner, FuseSpace* out) {
+  *out = FuseSpace();
+  bool in_row = false;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] == 1) continue;
+    if (inner >> d & 1u) {
+      in_row = true;
+      out->cols *= shape[d];
+    } else {
+      if (in_row) return false;
+      out->rows *= shape[d];
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+FuseRole fuse_role(const Eqn& e) {
+  if (e.out.size() != 1 || e.out[0]->type.dtype() == DType::prng_key) return FuseRole::other;
+  bool any_var = false;
+  for (const Atom& a : e.in) {
+    any_var |= !a.is_literal();
+    if (a.type().dtype() == DType::prng_key) return FuseRole::other;
+  }
+  if (!any_var) return FuseRole::other;
+  if (is_map(e.primitive)) return FuseRole::map;
+  if (e.primitive == &bitcast_convert_type_p &&
+      itemsize(e.in[0].type().dtype()) == itemsize(e.out[0]->type.dtype()))
+    return FuseRole::map;
+  if (is_reduction(e.primitive)) return FuseRole::reduce;
+  if (e.primitive == &broadcast_in_dim_p) return FuseRole::broadcast;
+  if (e.primitive == &reshape_p) return FuseRole::reshape;
+  return FuseRole::other;
+}
+
+bool reduced_space(const Eqn& e, FuseSpace* out) {
+  const ShapedArray& in = e.in[0].type();
+  std::uint32_t inner = 0;
+  for (std::int64_t d : params_as<ReduceParams>(*e.params).axes) inner |= 1u << d;
+  return inner != 0 && split_shape(in.dims(), inner, out) &&
+         out->cols * itemsize(in.dtype()) <= kRowBytes;
+}
+
+bool broadcast_kind(const Eqn& e, FusedKind* kind, FuseSpace* space) {
+  const Shape &from = e.in[0].type().dims(), &to = e.out[0]->type.dims();
+  const Dims& dims = params_as<BroadcastParams>(*e.params).dims;
+  std::uint32_t carried = 0;
+  for (std::size_t d = 0; d < from.size(); ++d) {
+    const auto target = static_cast<std::size_t>(dims[d]);
+    if (from[d] == to[target]) carried |= 1u << target;
+  }
+  bool any = false, all = true;
+  for (std::size_t d = 0; d < to.size(); ++d) {
+    if (to[d] == 1) continue;
+    any |= carried >> d & 1u;
+    all &= carried >> d & 1u;
+  }
+  *kind = all ? FusedKind::full : FusedKind::scalar;
+  if (all || !any) return true;
+  *kind = FusedKind::row;
+  if (split_shape(to, ~carried, space)) return true;
+  *kind = FusedKind::col;
+  return split_shape(to, carried, space);
+}
+
+FusedKind fuse_operand_kind(const Eqn& e, FuseRole role, FusedKind kind, const Atom& a) {
+  switch (role) {
+    case FuseRole::reduce:
+      return FusedKind::full;
+    case FuseRole::broadcast: {
+      FusedKind from = kind;
+      FuseSpace space;
+      broadcast_kind(e, &from, &space);
+      return from == FusedKind::full ? kind : from;
+    }
+    case FuseRole::map:
+      if (a.is_literal() || (a.type().rank() == 0 && e.out[0]->type.rank() != 0))
+        return FusedKind::scalar;
+      return kind;
+    default:
+      return kind;
+  }
+}
+
+}  // namespace shmap

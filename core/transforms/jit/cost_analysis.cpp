@@ -1,0 +1,141 @@
+// What a program costs one device, from the primitives' own rules.
+#include <utility>
+
+#include "core/ir/jaxpr.h"
+#include "core/ir/nesting.h"
+#include "core/transforms/jit/jit.h"
+#include "core/transforms/lowering/lower.h"
+#include "core/transforms/lowering/sharding_constraint.h"
+#include "core/transforms/passes/inline_calls.h"
+#include "core/transforms/passes/simplify.h"
+
+namespace shmap {
+
+namespace {
+
+std::vector<ShapedArray> types_of(const std::vector<Atom>& atoms) {
+  std::vector<ShapedArray> types;
+  for (const Atom& a : atoms) types.push_back(a.type());
+  return types;
+}
+std::vector<ShapedArray> types_of(const std::vector<VarRef>& vars) {
+  std::vector<ShapedArray> types;
+  for (const VarRef& v : vars) types.push_back(v->type);
+  return types;
+}
+
+double bytes_of(Types types) {
+  double bytes = 0;
+  for (const ShapedArray& t : types) bytes += static_cast<double>(t.nbytes());
+  return bytes;
+}
+
+void add(CostAnalysis& total, const CostAnalysis& part) {
+  total.flops += part.flops;
+  total.bytes_accessed += part.bytes_accessed;
+  total.collectives.insert(total.collectives.end(), part.collectives.begin(),
+                           part.collectives.end());
+}
+
+// The parameter of a collective that names its axes.
+class AxesFinder final : public ParamFinder {
+ public:
+  using ParamFinder::value;
+  std::vector<std::string> axes;
+  void value(std::string_view, const std::vector<std::string>& v) override { axes = v; }
+};
+
+CostAnalysis cost_of(const Jaxpr& jaxpr);
+
+bool has_constraint(const Jaxpr& jaxpr) {
+  for (const Eqn& e : jaxpr.eqns) {
+    if (e.primitive == &sharding_constraint_p || e.primitive == &device_put_p) return true;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params))
+      if (has_constraint(*inner)) return true;
+  }
+  return false;
+}
+
+CostAnalysis cost_inside(const Eqn& e) {
+  CostAnalysis inside;
+  for (const Jaxpr* program : inner_jaxprs(*e.params)) {
+    CostAnalysis one = cost_of(*program);
+    if (!e.primitive->runs_one_program) {
+      add(inside, one);
+    } else if (std::pair(one.flops, one.bytes_accessed) >=
+               std::pair(inside.flops, inside.bytes_accessed)) {
+      inside = std::move(one);
+    }
+  }
+  const std::int64_t trips = e.primitive->trips ? e.primitive->trips(*e.params) : 1;
+  CostAnalysis total;
+  total.flops = inside.flops * static_cast<double>(trips);
+  total.bytes_accessed = inside.bytes_accessed * static_cast<double>(trips);
+  if (!inside.collectives.empty())
+    for (std::int64_t t = 0; t < trips; ++t)
+      total.collectives.insert(total.collectives.end(), inside.collectives.begin(),
+                               inside.collectives.end());
+  return total;
+}
+
+CostAnalysis cost_of(const Jaxpr& jaxpr) {
+  const PassVisit visit("cost_analysis", jaxpr);
+  CostAnalysis total;
+  for (const Eqn& e : jaxpr.eqns) {
+    if (e.primitive->interpret) {
+      add(total, cost_inside(e));
+      continue;
+    }
+    const std::vector<ShapedArray> in = types_of(e.in), out = types_of(e.out);
+    if (e.primitive->flops) total.flops += e.primitive->flops(in, *e.params, out);
+    total.bytes_accessed += bytes_of(in) + bytes_of(out);
+    if (e.primitive->moves_data) {
+      AxesFinder finder;
+      e.params->visit(finder);
+      total.collectives.push_back(
+          {e.primitive->name, std::move(finder.axes), static_cast<std::int64_t>(bytes_of(in))});
+    }
+  }
+  return total;
+}
+
+// The mesh on which a program of global arrays is split: that of its arguments, or of a constraint.
+// Null where neither says one, or they say several.
+const detail::MeshImpl* splitting_mesh(const detail::ClosedJaxprImpl& program) {
+  const detail::MeshImpl* mesh = nullptr;
+  for (const Sharding* s : program.in_shardings) {
+    if (!s) continue;
+    if (mesh && mesh != s->mesh()) return nullptr;
+    mesh = s->mesh();
+  }
+  const detail::MeshImpl* asked = mesh_of(*program.jaxpr);
+  if (mesh) return asked && asked != mesh ? nullptr : mesh;
+  return has_constraint(*program.jaxpr) ? asked : nullptr;
+}
+
+// A program of global arrays as what each device does, with the collectives that jit writes out for
+// it. Null where nothing is split outside of shard_maps, whose bodies are such programs already.
+JaxprRef program_of_blocks(const detail::ClosedJaxprImpl& program) {
+  const detail::MeshImpl* mesh = splitting_mesh(program);
+  if (!mesh || mesh->is_single() || mesh->is_abstract()) return {};
+  std::vector<const Sharding*> shardings(program.jaxpr->binders.size() - program.consts.size(),
+                                         mesh->replicated());
+  for (std::size_t i = 0; i < program.in_shardings.size(); ++i)
+    if (program.in_shardings[i]) shardings[i] = program.in_shardings[i];
+  try {
+    const Lowered lowered =
+        lower(*simplify_global(*program.jaxpr), program.consts, mesh, shardings);
+    return simplify(*inline_calls(*lowered.jaxpr));
+  } catch (const OtherMesh&) {  // run op by op, as it is written
+    return {};
+  }
+}
+
+}  // namespace
+
+CostAnalysis cost_analysis(const ClosedJaxpr& jaxpr) {
+  const JaxprRef blocks = program_of_blocks(jaxpr.impl());
+  return cost_of(blocks ? *blocks : *jaxpr.impl().jaxpr);
+}
+
+}  // namespace shmap

@@ -1,0 +1,175 @@
+#include "core/transforms/jit/flow_tasks.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "core/base/env.h"
+#include "core/runtime/flow_task.h"
+#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/passes/inline_calls.h"
+#include "core/transforms/passes/merge_trips.h"
+#include "core/transforms/passes/simplify.h"
+
+namespace shmap {
+
+namespace {
+
+// As run_step estimates it.
+constexpr double kBytesPerNs = 12;
+constexpr double kFlopsPerNs = 60;
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+std::size_t count(int n) { return static_cast<std::size_t>(n); }
+
+bool is_flow(const Eqn& e) {
+  return e.primitive == &scan_p || e.primitive == &while_p || e.primitive == &cond_p;
+}
+
+// What inline_calls puts in its place.
+bool is_call(const Primitive& p) {
+  const std::string_view name = p.name;
+  return name == "jit" || name == "checkpoint" || name == "custom_jvp_call" ||
+         name == "custom_vjp_call";
+}
+
+double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind);
+
+// On one core; kNever where no task can run it.
+double nanoseconds(const Eqn& e, DeviceKind kind) {
+  const Primitive& p = *e.primitive;
+  if (p.interpret) {
+    if (!is_flow(e) && !is_call(p)) return kNever;
+    const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
+    double sum = 0, most = 0;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
+      const double one = nanoseconds(*inner, kind);
+      sum += one;
+      most = std::max(most, one);
+    }
+    const double once = p.runs_one_program ? most : sum;
+    return once == kNever ? kNever : trips * once;  // 0 trips of what can't run are no matter
+  }
+  if (p.group) return !p.moves_data && std::string_view(p.name) == "pbroadcast" ? 0 : kNever;
+  if (p.has_effect) return kNever;
+  std::vector<ShapedArray> in, out;
+  double bytes = 0;
+  for (const Atom& a : e.in) {
+    in.push_back(a.type());
+    bytes += static_cast<double>(a.type().nbytes());
+  }
+  for (const VarRef& v : e.out) {
+    out.push_back(v->type);
+    bytes += static_cast<double>(v->type.nbytes());
+  }
+  if (p.view && !e.in.empty() && !e.in[0].is_literal() && p.view(in[0], *e.params, out[0]) >= 0)
+    return 0;
+  if (!p.kernel(kind).run) return kNever;
+  if (!p.cost) return bytes / kBytesPerNs;
+  const Cost c = p.cost(in, *e.params, out);
+  return c.flops / kFlopsPerNs + c.bytes / kBytesPerNs;
+}
+
+double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind) {
+  double sum = 0;
+  for (const Eqn& e : jaxpr.eqns) sum += nanoseconds(e, kind);
+  return sum;
+}
+
+class FlowTaskMaker {
+ public:
+  FlowTaskMaker(const detail::MeshImpl* mesh, OptimizeFn optimize)
+      : mesh_(mesh), kind_(mesh->backend().kind()), optimize_(optimize) {}
+
+  // Null where the equation stays as it is.
+  std::shared_ptr<const FlowTask> task(const Eqn& e) const {
+    for (const Jaxpr* inner : inner_jaxprs(*e.params))
+      if (nanoseconds(*inner, kind_) > kFlowTaskNs) return nullptr;
+    if (e.primitive == &scan_p) return scan(e);
+    if (e.primitive == &while_p) return loop(e);
+    return branches(e);
+  }
+
+ private:
+  std::shared_ptr<const TaskProgram> program(const Jaxpr& jaxpr, std::vector<int> owned) const {
+    return TaskProgram::make(optimize_(jaxpr, mesh_), *mesh_, std::move(owned));
+  }
+  std::shared_ptr<const TaskProgram> program(const Jaxpr& jaxpr) const {
+    return program(jaxpr, std::vector<int>(jaxpr.binders.size(), -1));
+  }
+
+  std::shared_ptr<const FlowTask> scan(const Eqn& e) const {
+    const auto& p = params_as<ScanLoopParams>(*e.params);
+    if (p.length == 0) return nullptr;  // the host gives what it is given, and runs nothing
+    ScanTask task;
+    task.length = p.length;
+    task.reverse = p.reverse;
+    task.consts = count(p.num_consts);
+    task.carry = count(p.num_carry);
+    task.body = program(*p.jaxpr, loop_owned(p.jaxpr->binders.size(), task.consts, task.carry));
+    if (!task.body) return nullptr;
+    const JaxprRef body = simplify(*inline_calls(*p.jaxpr));
+    const std::int64_t trips = trips_to_merge(*body, p.length, nanoseconds(*body, kind_));
+    if (trips > 1) {
+      const JaxprRef merged = merge_trips(*body, task.consts, task.carry, trips);
+      if (merged)
+        task.merged = program(*merged, loop_owned(merged->binders.size(), task.consts, task.carry));
+      if (task.merged) task.merged_trips = trips;
+    }
+    return make_flow_task(std::move(task));
+  }
+
+  std::shared_ptr<const FlowTask> loop(const Eqn& e) const {
+    const auto& p = params_as<WhileParams>(*e.params);
+    WhileTask task;
+    task.test_consts = count(p.cond_nconsts);
+    task.body_consts = count(p.body_nconsts);
+    const std::size_t binders = p.body_jaxpr->binders.size();
+    task.test = program(*p.cond_jaxpr);
+    task.body =
+        program(*p.body_jaxpr, loop_owned(binders, task.body_consts, binders - task.body_consts));
+    return task.test && task.body ? make_flow_task(std::move(task)) : nullptr;
+  }
+
+  std::shared_ptr<const FlowTask> branches(const Eqn& e) const {
+    CondTask task;
+    for (const JaxprRef& b : params_as<CondParams>(*e.params).branches) {
+      task.branches.push_back(program(*b));
+      if (!task.branches.back()) return nullptr;
+    }
+    return make_flow_task(std::move(task));
+  }
+
+  const detail::MeshImpl* mesh_;
+  DeviceKind kind_;
+  OptimizeFn optimize_;
+};
+
+}  // namespace
+
+JaxprRef make_flow_tasks(const JaxprRef& jaxpr, const detail::MeshImpl* mesh, OptimizeFn optimize) {
+  // Whoever looks for a NaN looks at each operation's results.
+  static const bool checks_nans = env::flag(env::Var::check_nans);
+  if (checks_nans || !flow_task_p.kernel(mesh->backend().kind()).run) return jaxpr;
+  if (std::none_of(jaxpr->eqns.begin(), jaxpr->eqns.end(), is_flow)) return jaxpr;
+  const FlowTaskMaker maker(mesh, optimize);
+  auto made = make_ref<Jaxpr>(*jaxpr);
+  bool any = false;
+  for (Eqn& e : made->eqns) {
+    if (!is_flow(e) || e.out.empty()) continue;
+    std::shared_ptr<const FlowTask> task = maker.task(e);
+    if (!task) continue;
+    auto params = std::make_shared<FlowTaskParams>();
+    params->task = std::move(task);
+    params->on = mesh;
+    for (const VarRef& v : e.out) params->results.push_back(v->type);
+    e.primitive = &flow_task_p;
+    e.params = std::move(params);
+    any = true;
+  }
+  if (!any) return jaxpr;
+  check_pass(*made, "make_flow_tasks");
+  return made;
+}
+
+}  // namespace shmap

@@ -1,0 +1,474 @@
+#include "core/transforms/jit/jit.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <map>
+
+#include "core/array/tree_paths.h"
+#include "core/base/env.h"
+#include "core/ir/divergence.h"
+#include "core/ir/nesting.h"
+#include "core/runtime/fused_program.h"
+#include "core/runtime/host_transfer.h"
+#include "core/runtime/plan.h"
+#include "core/runtime/reshard.h"
+#include "core/transforms/attention/find_attention.h"
+#include "core/transforms/fusion/fuse.h"
+#include "core/transforms/fusion/fuse_products.h"
+#include "core/transforms/fusion/fuse_slices.h"
+#include "core/transforms/jit/cache.h"
+#include "core/transforms/jit/flow_tasks.h"
+#include "core/transforms/jit/rules.h"
+#include "core/transforms/lowering/eval.h"
+#include "core/transforms/lowering/lower.h"
+#include "core/transforms/lowering/per_device.h"
+#include "core/transforms/passes/dead_code.h"
+#include "core/transforms/passes/find_overlap.h"
+#include "core/transforms/passes/inline_calls.h"
+#include "core/transforms/passes/schedule.h"
+#include "core/transforms/passes/simplify.h"
+#include "core/transforms/passes/unroll.h"
+#include "core/transforms/tracing/trace_function.h"
+#include "shmap/jit.h"
+
+namespace shmap {
+
+// ---- the primitives
+namespace {
+
+int count_results(Types, const Params& params) {
+  return static_cast<int>(params_as<JitParams>(params).jaxpr->outs.size());
+}
+
+void eval_jit(Types in, const Params& params, std::span<ShapedArray> out) {
+  const Jaxpr& jaxpr = *params_as<JitParams>(params).jaxpr;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (in[i].dtype() != jaxpr.binders[i]->type.dtype() ||
+        !(in[i].dims() == jaxpr.binders[i]->type.dims())) {
+      throw TypeError("jit: operand " + std::to_string(i) + " of type " + to_string(in[i]) +
+                      " is given to an argument of type " + to_string(jaxpr.binders[i]->type));
+    }
+  }
+  for (std::size_t o = 0; o < out.size(); ++o) out[o] = jaxpr.outs[o].type();
+}
+
+void vary_jit(Types in, const Params& params, const detail::AxisEnv&, std::span<ShapedArray>) {
+  const Jaxpr& jaxpr = *params_as<JitParams>(params).jaxpr;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (!jaxpr.binders[i]->type.axes().contains(in[i].axes())) {
+      throw TypeError("jit: operand " + std::to_string(i) + " of type " + to_string(in[i]) +
+                      " is given to an argument of type " + to_string(jaxpr.binders[i]->type));
+    }
+  }
+}
+
+void lower_jit(LowerCall& call) {
+  std::vector<LowerValue> results = call.lowering.program(*params_as<JitParams>(call.params).jaxpr,
+                                                          {call.in.begin(), call.in.end()});
+  std::move(results.begin(), results.end(), call.out.begin());
+}
+
+std::shared_ptr<const Params> with_program(const Params&, std::span<const JaxprRef> programs) {
+  return std::make_shared<JitParams>(programs[0]);
+}
+
+void prune_jit(PruneCall& call) {
+  const JaxprRef& jaxpr = params_as<JitParams>(call.params).jaxpr;
+  PrunedJaxpr pruned = prune_jaxpr(*jaxpr, call.wanted, call.memo);
+  if (pruned.jaxpr == jaxpr) return;
+  call.pruned = std::make_shared<JitParams>(std::move(pruned.jaxpr));
+  call.kept_in = std::move(pruned.kept);
+  call.kept_out = call.wanted;
+}
+
+}  // namespace
+
+// With the calls, below.
+static void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
+                          SourceLine source);
+
+constinit Primitive jit_p = [] {
+  Primitive p;
+  p.name = "jit";
+  p.abstract_eval = eval_jit;
+  p.result_count = count_results;
+  p.variance = vary_jit;
+  p.interpret = interpret_jit;
+  p.lower = lower_jit;
+  p.batching = Rule<BatchFn>(batch_jit);
+  p.with_programs = with_program;
+  p.prune = prune_jit;
+  p.jvp = Rule<JvpFn>(jvp_jit);
+  p.transpose = Rule<TransposeFn>(transpose_jit);
+  return p;
+}();
+
+const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
+  const PassVisit visit("finding the mesh", jaxpr);
+  for (const Eqn& e : jaxpr.eqns) {
+    if (const detail::MeshImpl* mesh = e.params->mesh()) return mesh;
+    if (!e.primitive->interpret) continue;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params))
+      if (const detail::MeshImpl* mesh = mesh_of(*inner)) return mesh;
+  }
+  return nullptr;
+}
+
+// A program of blocks as it is planned for those devices.
+static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
+  const JaxprRef inlined = simplify(*inline_calls(jaxpr)), found = find_overlap(inlined);
+  const JaxprRef simple = found == inlined ? inlined : simplify(*found);
+  const JaxprRef unrolled = unroll(simple);
+  const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
+  // Where each result is looked at for NaNs, no operation becomes a part of another: the error
+  // names the one that made the NaN, and its line.
+  static const bool checks_nans = env::flag(env::Var::check_nans);
+  if (checks_nans) return schedule(written_out);
+  const DeviceKind kind = mesh->backend().kind();
+  JaxprRef made = make_flow_tasks(written_out, mesh, optimize);
+  made = find_attention(made, attention_check(kind));
+  if (can_fuse_products(kind)) made = fuse_products(made, *mesh);
+  if (can_run_fused(kind)) made = fuse(made);
+  // Kernels that are compiled for a GPU count elements of whole operands.
+  if (kind == DeviceKind::cpu) made = fuse_slices(made);
+  return schedule(made);
+}
+
+// ---- control flow inside of plans: the host decides, and the programs inside are plans
+namespace {
+
+struct BodyPlans final : ControlState {
+  std::map<const Jaxpr*, std::unique_ptr<Plan>> plans;
+  std::vector<const Plan*> in_order;  // of their first runs
+
+  std::string text() const override {
+    std::string text;
+    for (const Plan* plan : in_order) text += plan->text();
+    return text;
+  }
+};
+
+// Interprets an equation on the blocks at hand; a program inside runs as a plan of its own.
+class PlannedTrace final : public PerDeviceTrace {
+ public:
+  PlannedTrace(const detail::MeshImpl& mesh, BodyPlans& bodies)
+      : PerDeviceTrace(&mesh, {false, false}), bodies_(bodies) {}
+
+  bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
+    // What prints shows the devices that came this way, which a captured task would not know.
+    if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
+    std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
+    if (!plan) {
+      plan = std::make_unique<Plan>(mesh(), optimize(jaxpr, mesh()), std::vector<Array>());
+      bodies_.in_order.push_back(plan.get());
+    }
+    admit(args, "a program inside", {});
+    for (Array& x : args) {
+      if (node_of(x)->kind == NodeKind::literal)
+        x = materialize(static_cast<const LiteralNode&>(*node_of(x)), mesh());
+    }
+    out = plan->run(std::move(args));
+    for (std::size_t o = 0; o < out.size(); ++o) out[o] = mine(out[o], jaxpr.outs[o].type());
+    return true;
+  }
+
+  // The same blocks as a value of this trace.
+  Array mine(const Array& x, const ShapedArray& type) const {
+    return relabel(*stored_of(x), type, nullptr, id(), true);
+  }
+
+ private:
+  BodyPlans& bodies_;
+};
+
+void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
+                 std::span<Array> out, std::unique_ptr<ControlState>& state) {
+  if (!state) state = std::make_unique<BodyPlans>();
+  PlannedTrace trace(mesh, static_cast<BodyPlans&>(*state));
+  for (Array& x : in)
+    if (node_of(x)->kind != NodeKind::literal) x = trace.mine(x, node_of(x)->type);
+  TraceScope scope(trace);
+  eqn.primitive->interpret(in, *eqn.params, out, eqn.source);
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    Array& x = out[o];
+    if (node_of(x)->kind == NodeKind::literal)
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh);
+    x = relabel(*stored_of(x), eqn.out[o]->type, nullptr, 0, true);
+  }
+}
+
+}  // namespace
+
+void register_jit() {
+  register_primitive(jit_p);
+  set_run_control(run_control);
+}
+
+// ---- calls
+namespace detail {
+
+namespace {
+
+void dump(const Entry& entry) {
+  static const std::string folder = env::text(env::Var::dump);
+  if (folder.empty()) return;
+  static std::atomic<int> count{0};
+  const std::string path = folder + "/jit" + std::to_string(count.fetch_add(1)) + ".txt";
+  std::ofstream file(path);
+  file << "traced:\n" << to_string(*entry.traced.jaxpr) << "\n";
+  if (entry.plan)
+    file << "\nplanned:\n" << to_string(entry.plan->jaxpr()) << "\n\n" << entry.plan->text();
+  file.close();
+  if (!file) {
+    throw ValueError("SHMAP_DUMP: cannot write " + path +
+                     ": the folder must exist and be writable");
+  }
+}
+
+// The mesh of the arguments that were placed, the one that the program asks for, that of the other
+// arguments, or the default device. Null where placed arguments differ: run op by op, which says
+// what is wrong.
+const MeshImpl* choose_mesh(const Entry& entry) {
+  const MeshImpl* wanted = mesh_of(*entry.traced.jaxpr);
+  const MeshImpl* placed = nullptr;
+  const MeshImpl* fresh = nullptr;
+  const auto look_at = [&](const Signature& s) {
+    if (!s.mesh) return true;
+    if (!s.committed) {
+      if (!fresh) fresh = s.mesh;
+      return true;
+    }
+    if (s.mesh->is_single() && wanted) return true;
+    if (placed && placed != s.mesh) return false;
+    placed = s.mesh;
+    return true;
+  };
+  for (const Signature& s : entry.arguments)
+    if (!look_at(s)) return nullptr;
+  for (const Array& x : entry.traced.consts)
+    if (!look_at(signature_of(*node_of(x)))) return nullptr;
+  if (placed && wanted && placed != wanted) return nullptr;
+  return placed ? placed : wanted ? wanted : fresh ? fresh : MeshImpl::default_device();
+}
+
+void plan_global(Entry& entry, SourceLine source) {
+  const MeshImpl* mesh = choose_mesh(entry);
+  if (!mesh || mesh->is_abstract()) return;
+  std::vector<const Sharding*> shardings;
+  for (const Signature& s : entry.arguments)
+    shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : mesh->replicated());
+  try {
+    Lowered lowered =
+        lower(*simplify_global(*entry.traced.jaxpr), entry.traced.consts, mesh, shardings);
+    std::vector<Array> consts;
+    for (const Array& x : lowered.consts)
+      consts.push_back(reshard(x, mesh->replicated(), "a captured array", source));
+    entry.in = std::move(lowered.in);
+    entry.out = std::move(lowered.out);
+    entry.committed = !mesh->env()->sizes.empty();
+    for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
+    entry.plan = std::make_unique<Plan>(mesh, optimize(*lowered.jaxpr, mesh), std::move(consts));
+  } catch (const OtherMesh&) {  // interpreted instead
+  }
+}
+
+std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLine source) {
+  if (!entry.plan) {
+    std::vector<Array> args = entry.traced.consts;
+    for (Array& x : leaves) args.push_back(std::move(x));
+    return eval_jaxpr(*entry.traced.jaxpr, std::move(args));
+  }
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const StoredNode* node = stored_of(leaves[i]);
+    if (!node || node->sharding != entry.in[i])
+      leaves[i] = reshard(leaves[i], entry.in[i], "jit: args[" + std::to_string(i) + "]", source);
+  }
+  std::vector<Array> blocks = entry.plan->run(std::move(leaves));
+  for (std::size_t o = 0; o < blocks.size(); ++o)
+    blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], entry.out[o], 0, entry.committed);
+  return blocks;
+}
+
+void plan_body(Entry& entry, PerDeviceTrace& trace) {
+  std::vector<Array> consts = entry.traced.consts;
+  trace.admit(consts, "jit: a captured value", {});
+  entry.plan = std::make_unique<Plan>(trace.mesh(), optimize(*entry.traced.jaxpr, trace.mesh()),
+                                      std::move(consts));
+}
+
+std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
+                            SourceLine source) {
+  for (const Array& x : entry.traced.consts) {
+    const Node& node = *node_of(x);
+    if (node.trace != 0 && node.trace != trace.id())
+      throw_escaped(node, "jit: a captured value", source);
+  }
+  trace.admit(leaves, "jit: an argument", source);
+  for (Array& x : leaves) {
+    if (node_of(x)->kind == NodeKind::literal)
+      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), trace.mesh());
+  }
+  std::vector<Array> blocks = entry.plan->run(std::move(leaves));
+  for (std::size_t o = 0; o < blocks.size(); ++o)
+    blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
+  return blocks;
+}
+
+std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scope,
+                                   const FlatTree& arguments) {
+  auto entry = std::make_shared<Entry>();
+  entry->tag = call.tag;
+  entry->scope = scope;
+  entry->key = arguments.key;
+  std::vector<ShapedArray> types;
+  for (const Array& x : arguments.leaves) {
+    entry->arguments.push_back(signature_of(*node_of(x)));
+    types.push_back(node_of(x)->type);
+  }
+  StagingOptions staging;
+  staging.check_variance = scope.check_variance;
+  staging.auto_pbroadcast = scope.auto_pbroadcast;
+  FlatTree result;
+  entry->traced = trace_function("jit", types, call.body, result, staging, call.source);
+  entry->like = call.like(call.flat_call);
+  for (const Atom& a : entry->traced.jaxpr->outs) entry->out_types.push_back(a.type());
+  return entry;
+}
+
+// One array, or two alike, as a function makes that fills them with numbers of the host.
+bool is_same_value(const Array& a, const Array& b) {
+  if (a.node() == b.node()) return true;
+  const StoredNode *x = stored_of(a), *y = stored_of(b);
+  return x && y && x->trace == 0 && y->trace == 0 && x->sharding == y->sharding &&
+         copy_to_host(a, "jit") == copy_to_host(b, "jit");
+}
+
+// SHMAP_CHECK_CAPTURES: the program again, which must be the same, constants too.
+void check_captures(const Entry& entry, const JitCache::Call& call, const Scope& scope,
+                    const FlatTree& arguments) {
+  const auto again = trace_entry(call, scope, arguments);
+  const std::string was = to_string(*entry.traced.jaxpr), is = to_string(*again->traced.jaxpr);
+  if (was != is) {
+    throw ValueError(
+        "jit: the function depends on something that changed since it was traced, and that jit "
+        "does not see (a captured host value, a global): pass it as an argument. Traced now:\n" +
+        is + "\nTraced before:\n" + was + at_line(call.source));
+  }
+  for (std::size_t i = 0; i < again->traced.consts.size(); ++i) {
+    if (is_same_value(again->traced.consts[i], entry.traced.consts[i])) continue;
+    throw ValueError("jit: captured array " + std::to_string(i) + " of type " +
+                     to_string(node_of(again->traced.consts[i])->type) +
+                     " is another than when the function was traced, and captures are read once: "
+                     "pass it as an argument" +
+                     at_line(call.source));
+  }
+}
+
+}  // namespace
+
+static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Call& call,
+                                     FlatTree arguments) {
+  static const bool checks_captures = env::flag(env::Var::check_captures);
+  static const bool explains = env::flag(env::Var::explain_retrace);
+  ensure_started();
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const Node* node = node_of(arguments.leaves[i]);
+    if (node && (node->trace == 0 || is_active(node->trace))) continue;
+    const std::string what = "jit: " + leaf_paths(arguments.node, "args")[i];
+    throw_escaped(checked_node(arguments.leaves[i], what.c_str(), call.source), what.c_str(),
+                  call.source);
+  }
+  const Scope scope = scope_here();
+  auto* body = scope.kind == Scope::body ? &static_cast<PerDeviceTrace&>(current_trace()) : nullptr;
+  std::shared_ptr<Entry> entry = programs.find(call.tag, scope, arguments);
+  if (!entry) {
+    if (explains) programs.explain(arguments, scope, call.source);
+    entry = trace_entry(call, scope, arguments);
+    if (scope.kind == Scope::eager) plan_global(*entry, call.source);
+    if (body) plan_body(*entry, *body);
+    dump(*entry);
+    // One that closes over values of a trace around is of no use after that trace.
+    const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
+                                       [](const Array& x) { return node_of(x)->trace == 0; });
+    if (is_closed) programs.insert(entry);
+  } else if (checks_captures) {
+    check_captures(*entry, call, scope, arguments);
+  }
+  JitCache::Result result;
+  result.like = entry->like;
+  if (scope.kind == Scope::staged) {
+    std::vector<Array> operands = entry->traced.consts;
+    for (Array& x : arguments.leaves) operands.push_back(std::move(x));
+    result.leaves = bind_all(jit_p, operands, JitParams(entry->traced.jaxpr), call.source);
+  } else if (body) {
+    result.leaves = run_body(*entry, std::move(arguments.leaves), *body, call.source);
+  } else {
+    result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
+  }
+  return result;
+}
+
+JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
+  try {
+    return call_program(*impl_, call, std::move(arguments));
+  } catch (const OutOfMemory& e) {
+    rethrow_at(e, "jit", call.source);
+  }
+}
+
+}  // namespace detail
+
+namespace {
+
+// Programs that are called where ops run at once, by their identity: what a transform makes of a
+// function under jit (grad(jit(f))) is planned as that function is.
+detail::JitCacheImpl& called_programs() {
+  static auto* programs = new detail::JitCacheImpl();  // arrays may be used until the very end
+  return *programs;
+}
+
+}  // namespace
+
+static void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
+                          SourceLine source) {
+  const JaxprRef& jaxpr = params_as<JitParams>(params).jaxpr;
+  detail::FlatTree arguments;
+  arguments.leaves.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
+  const detail::Scope scope = detail::scope_here();
+  std::vector<Array> results;
+  // No plan among devices that went different ways, nor for operands that vary otherwise than the
+  // program was traced for (outside of a body, say): its types are not theirs.
+  bool planned = !divergence() && scope.kind != detail::Scope::staged;
+  for (std::size_t i = 0; i < jaxpr->binders.size(); ++i)
+    planned =
+        planned && node_of(arguments.leaves[i])->type.axes() == jaxpr->binders[i]->type.axes();
+  if (!planned) {
+    results = eval_jaxpr(*jaxpr, std::move(arguments.leaves));
+  } else {
+    auto* body = scope.kind == detail::Scope::body ? &static_cast<PerDeviceTrace&>(current_trace())
+                                                   : nullptr;
+    if (body) body->admit(arguments.leaves, "jit: an argument", source);
+    std::shared_ptr<detail::Entry> entry = called_programs().find(jaxpr.get(), scope, arguments);
+    if (!entry) {
+      entry = std::make_shared<detail::Entry>();
+      entry->tag = jaxpr.get();
+      entry->scope = scope;
+      for (const Array& x : arguments.leaves)
+        entry->arguments.push_back(detail::signature_of(*node_of(x)));
+      entry->traced.jaxpr = jaxpr;
+      for (const Atom& a : jaxpr->outs) entry->out_types.push_back(a.type());
+      if (body) {
+        detail::plan_body(*entry, *body);
+      } else {
+        detail::plan_global(*entry, source);
+      }
+      called_programs().insert(entry);
+    }
+    results = body ? detail::run_body(*entry, std::move(arguments.leaves), *body, source)
+                   : detail::run_global(*entry, std::move(arguments.leaves), source);
+  }
+  std::move(results.begin(), results.end(), out.begin());
+}
+
+}  // namespace shmap

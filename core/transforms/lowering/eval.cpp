@@ -1,0 +1,188 @@
+#include "core/transforms/lowering/eval.h"
+
+#include <mutex>
+
+#include "core/array/sharding.h"
+#include "core/base/inline_vector.h"
+#include "core/runtime/reshard.h"
+#include "core/runtime/step.h"
+#include "core/transforms/lowering/partition.h"
+#include "core/transforms/lowering/reshard_blocks.h"
+
+namespace shmap {
+
+namespace detail {
+
+void register_all();  // generated: calls every register_<family>()
+
+Trace* start_library() {
+  static std::once_flag once;
+  static EvalTrace* trace = nullptr;  // never destroyed: arrays may be used until the very end
+  std::call_once(once, [] {
+    register_all();
+    trace = new EvalTrace();
+    set_base_trace(trace);
+  });
+  return trace;
+}
+
+}  // namespace detail
+
+namespace {
+
+CombinePartialFn combine_partial = nullptr;
+
+// Where an op runs: the mesh that its placed operands share; the device of the others; the default
+// device.
+const detail::MeshImpl* find_mesh(const Primitive& primitive, std::span<Array> in, bool* committed,
+                                  SourceLine source) {
+  const detail::MeshImpl* mesh = nullptr;
+  std::size_t placed = 0;  // the operand that decided
+  *committed = false;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const Node& node = checked_node(in[i], primitive.name, source);
+    if (node.kind == NodeKind::literal) continue;
+    if (node.trace != 0 || node.kind != NodeKind::stored)
+      throw_escaped(node, primitive.name, source);
+    const auto& stored = static_cast<const StoredNode&>(node);
+    if (stored.committed) {
+      if (*committed && mesh != stored.mesh) {
+        throw ValueError(std::string(primitive.name) +
+                         ": the operands are placed on two meshes: operand " +
+                         std::to_string(placed) + " on " + describe_mesh(*mesh) + ", and operand " +
+                         std::to_string(i) + " on " + describe_mesh(*stored.mesh) + " (" +
+                         mesh_difference(*mesh, *stored.mesh) +
+                         "). Bring one of them to the other's mesh with device_put(x, "
+                         "NamedSharding(mesh, spec))" +
+                         at_line(source));
+      }
+      if (!*committed) placed = i;
+      mesh = stored.mesh;
+      *committed = true;
+    } else if (!mesh) {
+      mesh = stored.mesh;
+    }
+  }
+  return mesh ? mesh : detail::MeshImpl::default_device();
+}
+
+bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
+
+std::uint32_t donated_mask(const Primitive& primitive, std::span<const Array> in) {
+  if (!primitive.in_place) return 0;
+  std::uint32_t mask = 0;
+  for (std::size_t i = 0; i < in.size() && i < 32; ++i)
+    mask |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
+  return mask;
+}
+
+Array make_result(const ShapedArray& type, const detail::MeshImpl* mesh, const Sharding* sharding,
+                  bool committed, const Origin& origin) {
+  StoredNode* node = StoredNode::make(type, mesh, mesh->local_count());
+  node->sharding = sharding;
+  node->committed = committed;
+  node->origin = origin;
+  return Array::first(node);
+}
+
+void process_single(const Primitive& primitive, std::span<Array> in, Types in_types,
+                    const Params& params, std::span<Array> out, Types out_types,
+                    const detail::MeshImpl* mesh, bool committed, SourceLine source) {
+  for (Array& x : in) {
+    const StoredNode* node = stored_of(x);
+    if (node && node->mesh != mesh) x = reshard(x, mesh->replicated(), primitive.name, source);
+  }
+  InlineVector<StoredNode*, 2> results(out.size());
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    out[o] =
+        make_result(out_types[o], mesh, mesh->replicated(), committed, {primitive.name, source});
+    results[o] = stored_of(out[o]);
+  }
+  run_step({primitive, params, *mesh, in, in_types, 0, donated_mask(primitive, in), source},
+           out_types, results.span());
+}
+
+void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_types,
+                     const Params& params, std::span<Array> out, Types out_types,
+                     const detail::MeshImpl* mesh, SourceLine source) {
+  std::vector<const Sharding*> given;
+  for (const Array& x : in) {
+    const StoredNode* node = stored_of(x);
+    given.push_back(!node ? nullptr : node->mesh == mesh ? node->sharding : mesh->replicated());
+  }
+  const Partition plan = partition(primitive, in_types, out_types, params, given, mesh);
+  const Params& local_params = plan.local_params ? *plan.local_params : params;
+  std::vector<ShapedArray> local_in, local_out;
+  std::uint32_t varying = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (!plan.operands[i]) {
+      local_in.push_back(in_types[i]);
+      continue;
+    }
+    in[i] = reshard_array(in[i], plan.operands[i],
+                          std::string(primitive.name) + ": operand " + std::to_string(i), source);
+    local_in.emplace_back(plan.operands[i]->block_shape(in_types[i].dims(), primitive.name),
+                          in_types[i].dtype(), in_types[i].weak(), AxisSet());
+    varying |= plan.operands[i]->mentioned();
+  }
+  std::vector<StoredNode*> results;
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    local_out.emplace_back(plan.results[o]->block_shape(out_types[o].dims(), primitive.name),
+                           out_types[o].dtype(), out_types[o].weak(), AxisSet());
+    out[o] = make_result(out_types[o], mesh, plan.results[o], true, {primitive.name, source});
+    results.push_back(stored_of(out[o]));
+    varying |= plan.results[o]->mentioned();
+  }
+  run_step(
+      {primitive, local_params, *mesh, in, local_in, varying, donated_mask(primitive, in), source},
+      local_out, results);
+  const auto complete = [&](const std::vector<int>& axes, FactorKind kind) {
+    if (axes.empty()) return;
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      // The collective works on blocks: it sees the block's type, and the result goes back under
+      // the global one.
+      const Array partial = relabel(*stored_of(out[o]), local_out[o], nullptr, 0, true);
+      const Array whole = combine_partial(partial, axes, kind, source);
+      out[o] = relabel(*stored_of(whole), out_types[o], plan.results[o], 0, true);
+    }
+  };
+  complete(plan.sum_axes, FactorKind::sum);
+  complete(plan.max_axes, FactorKind::max);
+  complete(plan.min_axes, FactorKind::min);
+}
+
+}  // namespace
+
+void set_combine_partial(CombinePartialFn fn) { combine_partial = fn; }
+
+void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
+                        std::span<Array> out, SourceLine source) {
+  if (primitive.interpret) return primitive.interpret(in, params, out, source);
+  bool committed = false;
+  const detail::MeshImpl* mesh = find_mesh(primitive, in, &committed, source);
+  InlineVector<ShapedArray, 4> in_types(in.size());
+  InlineVector<ShapedArray, 2> out_types(out.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in_types[i] = node_of(in[i])->type;
+  try {
+    infer_types(primitive, in_types, params, nullptr, out_types);
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  } catch (const TypeError& e) {
+    throw TypeError(e.what() + at_line(source));
+  }
+  if (primitive.group) {
+    throw CollectiveError(
+        std::string(primitive.name) +
+        " was called outside of every shard_map body: unbound axis name; collectives work on the "
+        "blocks of a mapped function" +
+        at_line(source));
+  }
+  if (mesh->is_single()) {
+    process_single(primitive, in, in_types.span(), params, out, out_types.span(), mesh, committed,
+                   source);
+  } else {
+    process_sharded(primitive, in, in_types.span(), params, out, out_types.span(), mesh, source);
+  }
+}
+
+}  // namespace shmap

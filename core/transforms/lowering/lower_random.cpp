@@ -1,0 +1,95 @@
+// Random numbers of which each device wants a part: it draws that part alone. What stands at an
+// index depends on the key and the index (core/ops/random.h), so that nothing is communicated, and
+// the numbers of the others are never there.
+//
+// A program of global arrays does not say where random numbers go when it draws them: they are
+// lowered as the same on every device, and what they were made by is noted, elementwise operations
+// on them too. Where such a value then has to be brought to a sharding that splits it, it is made
+// once more as parts. The whole, if nobody else uses it, is dead code.
+#include <utility>
+
+#include "core/ops/elementwise.h"
+#include "core/ops/promote.h"
+#include "core/ops/random.h"
+#include "core/ops/shape_params.h"
+#include "core/transforms/lowering/lower.h"
+
+namespace shmap {
+
+namespace {
+
+bool is_elementwise(const Primitive& p, std::span<const LowerValue> in, const ShapedArray& out) {
+  if (&p == &bitcast_convert_type_p) return itemsize(in[0].type.dtype()) == itemsize(out.dtype());
+  return p.sharding && p.sharding.get() == elementwise_sharding;
+}
+
+// The flat index, in an array of this shape, at which the device's block begins.
+Array first_index(const Sharding* sharding, const Shape& shape, const Shape& block,
+                  SourceLine source) {
+  const auto number = [&](std::int64_t n) { return convert(Array(n), DType::i64, source); };
+  Array first = number(0);
+  std::int64_t stride = 1;
+  for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
+    const std::int64_t parts = sharding->parts(d);
+    if (parts == 1) continue;
+    // The device's piece of 0 … parts - 1 is the number of its block.
+    Array place = lowering_collectives().scatter(bind_iota(DType::i64, {parts}, 0, source),
+                                                 sharding->dims()[d], 0, source);
+    place = bind_reshape(std::move(place), Shape(), source);
+    const Array offset = bind(mul_p, place, number(stride * block[d]), no_params, source);
+    first = bind(add_p, offset, first, no_params, source);
+  }
+  return first;
+}
+
+}  // namespace
+
+void Lowering::note_random(const Primitive& primitive, std::span<const LowerValue> in,
+                           const Params& params, const LowerValue& out, SourceLine source) {
+  if (out.type.rank() == 0 || !out.sharding || !out.sharding->is_replicated()) return;
+  bool random = false;
+  if (&primitive == &random_bits_p) {
+    random = in.size() == 1 && in[0].type.rank() == 0;
+    if (!random) return;
+  } else if (&primitive == &broadcast_in_dim_p) {
+    if (in[0].type.rank() != 0) return;
+  } else {
+    if (!is_elementwise(primitive, in, out.type)) return;
+    for (const LowerValue& x : in) {
+      if (!x.sharding || x.type.rank() == 0) continue;
+      const auto it = remade_.find(x.block.node());
+      if (it == remade_.end()) return;
+      random |= it->second.random;
+    }
+  }
+  remade_[out.block.node()] = {out.block, &primitive, params.clone(), {in.begin(), in.end()},
+                               out.type,  source,     random,         {}};
+}
+
+const Array* Lowering::random_part(const Array& block, const Sharding* target) {
+  const auto it = remade_.find(block.node());
+  if (it == remade_.end()) return nullptr;
+  Remade& x = it->second;
+  if (const auto known = x.parts.find(target); known != x.parts.end()) return &known->second;
+  const Shape shape = target->block_shape(x.type.dims(), x.primitive->name);
+  std::vector<Array> in;
+  Array out;
+  if (x.primitive == &random_bits_p) {
+    RandomBitsParams params = params_as<RandomBitsParams>(*x.params);
+    params.of = params.shape;
+    params.shape = shape;
+    in = {x.in[0].block, first_index(target, x.type.dims(), shape, x.source)};
+    out = bind(random_bits_p, in, params, x.source);
+  } else if (x.primitive == &broadcast_in_dim_p) {
+    out = bind_broadcast(x.in[0].block, shape, {}, x.source);
+  } else {
+    for (const LowerValue& each : x.in) {
+      const bool split = each.sharding && each.type.rank() != 0;
+      in.push_back(split ? *random_part(each.block, target) : each.block);
+    }
+    out = bind(*x.primitive, in, *x.params, x.source);
+  }
+  return &(x.parts[target] = std::move(out));
+}
+
+}  // namespace shmap

@@ -1,0 +1,141 @@
+#include "core/transforms/lowering/per_device.h"
+
+#include <set>
+
+#include "core/array/sharding.h"
+#include "core/base/counters.h"
+#include "core/base/inline_vector.h"
+#include "core/ir/divergence.h"
+#include "core/runtime/op_site.h"
+#include "core/runtime/reshard.h"
+#include "core/runtime/step.h"
+#include "core/transforms/lowering/reshard_blocks.h"
+
+namespace shmap {
+
+namespace {
+
+// The handle in `in` is the only one: its caller gave it up.
+bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
+
+}  // namespace
+
+std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh) {
+  const Array* value = &primal_of(x);
+  while (node_of(*value) && node_of(*value)->kind == NodeKind::batched)
+    value = &primal_of(static_cast<const BatchedNode*>(node_of(*value))->values);
+  const StoredNode* stored = stored_of(*value);
+  if (!stored || stored->trace != 0 || !stored->committed || stored->mesh == mesh ||
+      stored->mesh->is_single())
+    return {};
+  std::set<int> theirs, ours;
+  for (const Device& d : stored->mesh->devices().values()) theirs.insert(d.id());
+  for (const Device& d : mesh->devices().values()) ours.insert(d.id());
+  if (theirs == ours) return {};
+  return what + " of type " + to_string(node_of(x)->type) + " is placed on " +
+         describe_mesh(*stored->mesh) + ", and the function is mapped over " +
+         describe_mesh(*mesh) + " (" + mesh_difference(*stored->mesh, *mesh) +
+         "): bring the array there with device_put(x, NamedSharding(mesh, spec))";
+}
+
+PerDeviceTrace::PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options,
+                               SourceLine made)
+    : Trace("shard_map", made), mesh_(mesh), options_(options) {
+  if (mesh->local_count() == 0) {
+    throw ValueError("shard_map: none of the devices of " + describe_mesh(*mesh) +
+                     " is this process's: only the processes that drive devices of a mesh run "
+                     "functions over it" +
+                     at_line(made));
+  }
+}
+
+Array PerDeviceTrace::enter(const Array& x, const Sharding* sharding, const std::string& what,
+                            SourceLine source) {
+  if (const std::string problem = other_devices(what, x, mesh_); !problem.empty())
+    throw ValueError("shard_map: " + problem + at_line(source));
+  const Array placed = reshard_array(x, sharding, what, source);
+  const StoredNode& node = *stored_of(placed);
+  const ShapedArray& t = node.type;
+  const ShapedArray block(sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
+                          AxisSet(mesh_->env(), sharding->mentioned()));
+  Array entered = relabel(node, block, nullptr, id(), true);
+  node_of(entered)->origin.op = kArgument;
+  return entered;
+}
+
+Array PerDeviceTrace::close_over(const Array& x, SourceLine source) {
+  const auto it = closed_.find(x.node());
+  if (it != closed_.end()) return it->second.block;
+  Array block = enter(x, mesh_->replicated(), "a value that the body closes over", source);
+  node_of(block)->origin.op = kCaptured;
+  closed_.emplace(x.node(), Closed{x, block});
+  return block;
+}
+
+void PerDeviceTrace::admit(std::span<Array> in, const char* what, SourceLine source) {
+  for (Array& x : in) {
+    const Node& node = checked_node(x, what, source);
+    if (node.trace == id() || node.kind == NodeKind::literal) continue;
+    if (node.trace != 0 || node.kind != NodeKind::stored) throw_escaped(node, what, source);
+    x = close_over(x, source);
+  }
+}
+
+void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
+                             std::span<Array> out, SourceLine source) {
+  admit(in, primitive.name, source);
+  if (primitive.interpret) return primitive.interpret(in, params, out, source);
+  InlineVector<ShapedArray, 4> in_types(in.size());
+  InlineVector<ShapedArray, 2> out_types(out.size());
+  for (std::size_t i = 0; i < in.size(); ++i) in_types[i] = node_of(in[i])->type;
+  if (options_.check_variance && !casts() && !primitive.group)
+    require_equal_variance(primitive.name, in, source);
+  try {
+    infer_types(primitive, in_types.span(), params, mesh_->env(), out_types.span());
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + captured_text(in) + at_line(source));
+  } catch (const TypeError& e) {
+    throw TypeError(e.what() + at_line(source));
+  }
+
+  InlineVector<StoredNode*, 2> results(out.size());
+  for (std::size_t o = 0; o < out.size(); ++o) {
+    StoredNode* node = StoredNode::make(out_types[o], mesh_, mesh_->local_count());
+    node->trace = id();
+    node->committed = true;
+    node->origin = {primitive.name, source};
+    out[o] = Array::first(node);
+    results[o] = node;
+  }
+
+  if (primitive.group) {
+    check_divergent_collective(primitive, params, source);
+    InlineVector<StoredNode*, 2> operands(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (node_of(in[i])->kind == NodeKind::literal) {
+        in[i] = materialize(static_cast<const LiteralNode&>(*node_of(in[i])), mesh_);
+      }
+      operands[i] = stored_of(in[i]);
+    }
+    GroupCall call{
+        primitive, params, *mesh_, operands.span(), results.span(), source, OpSite::next_number()};
+    primitive.group(call);
+    check_nans({&primitive, mesh_, 0, call.number, source}, results.span());
+    return;
+  }
+
+  std::uint32_t donated = 0;
+  if (primitive.in_place) {
+    for (std::size_t i = 0; i < in.size() && i < 32; ++i)
+      donated |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
+  }
+  // Computed once for each memory space and coordinate of the axes over which the result, as typed,
+  // varies.
+  std::uint32_t varying = 0;
+  for (std::size_t o = 0; o < out.size(); ++o)
+    varying |= out_types[o].axes().mask_in(*mesh_->env());
+  run_step({primitive, params, *mesh_, in, in_types.span(), varying, donated, source},
+           out_types.span(), results.span());
+}
+
+}  // namespace shmap

@@ -1,0 +1,102 @@
+#include "core/transforms/lowering/reshard_blocks.h"
+
+#include <algorithm>
+
+#include "core/ir/node.h"
+#include "core/runtime/reshard.h"
+#include "core/transforms/lowering/per_device.h"
+
+namespace shmap {
+
+namespace {
+
+LoweringCollectives collectives;
+
+// The axes of each dim of an array, as they are while it is resharded.
+std::vector<std::vector<int>> axes_by_dim(const Sharding* s, std::size_t rank) {
+  std::vector<std::vector<int>> dims = s->dims();
+  dims.resize(rank);
+  return dims;
+}
+
+std::size_t common_prefix(const std::vector<int>& a, const std::vector<int>& b) {
+  std::size_t n = 0;
+  while (n < a.size() && n < b.size() && a[n] == b[n]) ++n;
+  return n;
+}
+
+// What `list` has behind its first n axes.
+std::vector<int> tail(const std::vector<int>& list, std::size_t n) {
+  return {list.begin() + static_cast<std::ptrdiff_t>(n), list.end()};
+}
+
+// On one mesh by the collectives that take it there; to another by way of the whole, which every
+// process of the old one then has.
+Array reshard_across(const Array& x, const Sharding* target, const std::string& what,
+                     SourceLine source) {
+  const detail::MeshImpl* mesh = stored_of(x)->mesh;
+  if (mesh == target->mesh()) return reshard_array(x, target, what, source);
+  return reshard(reshard_array(x, mesh->replicated(), what, source), target, what, source);
+}
+
+}  // namespace
+
+void register_reshard_across() { set_reshard_across(reshard_across); }
+
+void set_lowering_collectives(const LoweringCollectives& c) { collectives = c; }
+const LoweringCollectives& lowering_collectives() { return collectives; }
+
+Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::size_t rank,
+                    SourceLine source) {
+  std::vector<std::vector<int>> now = axes_by_dim(from, rank);
+  const std::vector<std::vector<int>> wanted = axes_by_dim(to, rank);
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::size_t kept = common_prefix(now[d], wanted[d]);
+    if (kept != wanted[d].size() || kept == now[d].size()) continue;
+    const std::vector<int> leaving = tail(now[d], kept);
+    for (std::size_t e = 0; e < rank; ++e) {
+      if (e == d || common_prefix(now[e], wanted[e]) != now[e].size() ||
+          tail(wanted[e], now[e].size()) != leaving)
+        continue;
+      block =
+          collectives.exchange(block, leaving, static_cast<int>(e), static_cast<int>(d), source);
+      now[d] = wanted[d];
+      now[e] = wanted[e];
+      break;
+    }
+  }
+  for (std::size_t d = 0; d < rank; ++d) {
+    const std::size_t kept = common_prefix(now[d], wanted[d]);
+    if (kept == now[d].size()) continue;
+    block = collectives.all_gather(block, tail(now[d], kept), static_cast<int>(d), source);
+    now[d].resize(kept);
+  }
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (now[d] == wanted[d]) continue;
+    block = collectives.scatter(block, tail(wanted[d], now[d].size()), static_cast<int>(d), source);
+  }
+  return block;
+}
+
+Array reshard_array(const Array& x, const Sharding* target, const std::string& what,
+                    SourceLine source) {
+  const StoredNode* node = node_of(x) ? stored_of(x) : nullptr;
+  const detail::MeshImpl* mesh = target->mesh();
+  if (!node || node->trace != 0 || node->mesh != mesh || !node->sharding || mesh->is_single() ||
+      node->sharding == target) {
+    return reshard(x, target, what, source);
+  }
+  target->block_shape(node->type.dims(), what);
+  PerDeviceTrace trace(mesh, {false, false});
+  const ShapedArray& t = node->type;
+  const ShapedArray block(node->sharding->block_shape(t.dims(), what), t.dtype(), t.weak(),
+                          AxisSet(mesh->env(), node->sharding->mentioned()));
+  Array moved = relabel(*node, block, nullptr, trace.id(), true);
+  {
+    TraceScope scope(trace);
+    moved = reshard_block(std::move(moved), node->sharding, target, t.dims().size(), source);
+  }
+  return relabel(*stored_of(moved), t, target, 0, node->committed);
+}
+
+}  // namespace shmap

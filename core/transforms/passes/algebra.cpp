@@ -1,0 +1,112 @@
+#include "core/transforms/passes/algebra.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "core/ir/node.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/shape_params.h"
+#include "core/transforms/autodiff/checkpoint.h"
+
+namespace shmap {
+
+namespace {
+
+// Weakness too: results of programs promote by it.
+bool same_type(const ShapedArray& a, const ShapedArray& b) {
+  return a == b && a.weak() == b.weak();
+}
+
+// A literal of these bits, of any numeric dtype: 0 (+0.0) or 1.
+bool is_literal_number(const Atom& a, int number) {
+  if (!a.is_literal()) return false;
+  const auto& node = static_cast<const LiteralNode&>(*node_of(a.literal()));
+  std::uint64_t bits = 0;
+  const auto size = static_cast<std::size_t>(itemsize(node.type.dtype()));
+  std::memcpy(&bits, node.value, size);
+  if (number == 0) return bits == 0;
+  switch (node.type.dtype()) {
+    case DType::f16:
+      return bits == 0x3c00;
+    case DType::bf16:
+      return bits == 0x3f80;
+    case DType::f32:
+      return bits == 0x3f800000;
+    case DType::f64:
+      return bits == 0x3ff0000000000000;
+    case DType::prng_key:
+      return false;
+    default:
+      return bits == 1;
+  }
+}
+
+// x * 1, x / 1, x - 0; of integers x + 0 too: of floats that turns -0.0 to 0.0.
+const Atom* without_neutral(const Eqn& e) {
+  const Primitive* p = e.primitive;
+  if (p == &mul_p || p == &div_p) {
+    if (is_literal_number(e.in[1], 1)) return &e.in[0];
+    if (p == &mul_p && is_literal_number(e.in[0], 1)) return &e.in[1];
+  } else if (p == &sub_p) {
+    if (is_literal_number(e.in[1], 0)) return &e.in[0];
+  } else if (p == &add_p && !is_floating(e.out[0]->type.dtype())) {
+    if (is_literal_number(e.in[1], 0)) return &e.in[0];
+    if (is_literal_number(e.in[0], 0)) return &e.in[1];
+  }
+  return nullptr;
+}
+
+bool is_identity(const Dims& dims) {
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    if (dims[d] != static_cast<std::int64_t>(d)) return false;
+  return true;
+}
+
+}  // namespace
+
+const Atom* identity_of(const Eqn& e) {
+  const Primitive* p = e.primitive;
+  const Atom* same = nullptr;
+  if (p == &mul_p || p == &div_p || p == &sub_p || p == &add_p) {
+    same = without_neutral(e);
+  } else if (p == &convert_element_type_p || p == &reshape_p || p == &stop_gradient_p) {
+    same = &e.in[0];
+  } else if (p == &transpose_p) {
+    if (is_identity(params_as<TransposeParams>(*e.params).permutation)) same = &e.in[0];
+  } else if (p == &broadcast_in_dim_p) {
+    if (is_identity(params_as<BroadcastParams>(*e.params).dims)) same = &e.in[0];
+  } else if (p == &optimization_barrier_p) {
+    // There is nothing to compute a second time. An operand becomes one where a loop is unrolled.
+    if (e.in[0].is_literal()) same = &e.in[0];
+  }
+  return same && same_type(same->type(), e.out[0]->type) ? same : nullptr;
+}
+
+bool is_elementwise(const Primitive& p) {
+  return p.sharding && p.sharding.get() == elementwise_sharding;
+}
+
+bool composes(const Primitive& p) {
+  return &p == &transpose_p || &p == &reshape_p || &p == &broadcast_in_dim_p;
+}
+
+void compose(Eqn& e, const Eqn& first) {
+  if (e.primitive == &transpose_p) {
+    auto params = std::make_shared<TransposeParams>(params_as<TransposeParams>(*e.params));
+    const Dims& inner = params_as<TransposeParams>(*first.params).permutation;
+    for (std::size_t d = 0; d < inner.size(); ++d)
+      params->permutation[d] = inner[static_cast<std::size_t>(params->permutation[d])];
+    e.params = std::move(params);
+  } else if (e.primitive == &broadcast_in_dim_p) {
+    auto params = std::make_shared<BroadcastParams>(params_as<BroadcastParams>(*first.params));
+    const auto& outer = params_as<BroadcastParams>(*e.params);
+    params->shape = outer.shape;
+    for (std::size_t d = 0; d < params->dims.size(); ++d)
+      params->dims[d] = outer.dims[static_cast<std::size_t>(params->dims[d])];
+    e.params = std::move(params);
+  }  // a reshape says its result's shape alone
+  e.in = first.in;
+}
+
+}  // namespace shmap

@@ -1,0 +1,145 @@
+#include "core/transforms/passes/dead_code.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/base/pointer_map.h"
+#include "core/ir/nesting.h"
+
+namespace shmap {
+
+namespace {
+
+template <class T>
+void keep_only(std::vector<T>& items, const std::vector<bool>& kept) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (!kept[i]) continue;
+    if (n != i) items[n] = std::move(items[i]);
+    ++n;
+  }
+  items.erase(items.begin() + static_cast<std::ptrdiff_t>(n), items.end());
+}
+
+class Remover {
+ public:
+  Remover(const Jaxpr& jaxpr, PruneMemo& memo)
+      : jaxpr_(jaxpr), memo_(memo), live_(jaxpr.eqns.size()) {}
+
+  // From the last equation to the first: a value is live where one reads it that stays.
+  void run(const std::vector<Atom>& outs) {
+    kept_.resize(jaxpr_.eqns.size());
+    for (const Atom& a : outs) read(a);
+    for (std::size_t e = jaxpr_.eqns.size(); e-- > 0;) {
+      const Eqn& eqn = jaxpr_.eqns[e];
+      kept_[e] = std::any_of(eqn.out.begin(), eqn.out.end(),
+                             [&](const VarRef& v) { return is_live(v); }) ||
+                 has_effect(eqn);
+      if (!kept_[e]) {
+        changed_ = true;
+      } else if (!eqn.primitive->prune || !prune(e)) {
+        for (const Atom& a : eqn.in) read(a);
+      }
+    }
+  }
+
+  bool changed() const { return changed_; }
+  bool is_live(const VarRef& v) const { return live_.find(v.get()) != nullptr; }
+
+  std::vector<Eqn> eqns() const {
+    std::vector<Eqn> made;
+    made.reserve(jaxpr_.eqns.size());
+    auto pruned = pruned_.rbegin();
+    for (std::size_t e = 0; e < kept_.size(); ++e) {
+      if (pruned != pruned_.rend() && pruned->first == e) {
+        made.push_back((pruned++)->second);
+      } else if (kept_[e]) {
+        made.push_back(jaxpr_.eqns[e]);
+      }
+    }
+    return made;
+  }
+
+ private:
+  void read(const Atom& a) {
+    if (!a.is_literal()) live_[a.var()] = true;
+  }
+
+  bool prune(std::size_t e) {
+    std::vector<bool> wanted;
+    for (const VarRef& v : jaxpr_.eqns[e].out) wanted.push_back(is_live(v));
+    PruneCall call{*jaxpr_.eqns[e].params, wanted, memo_, nullptr, {}, {}};
+    jaxpr_.eqns[e].primitive->prune(call);
+    if (!call.pruned) return false;
+    Eqn eqn = jaxpr_.eqns[e];
+    eqn.params = std::move(call.pruned);
+    keep_only(eqn.in, call.kept_in);
+    keep_only(eqn.out, call.kept_out);
+    for (const Atom& a : eqn.in) read(a);
+    pruned_.emplace_back(e, std::move(eqn));
+    return changed_ = true;
+  }
+
+  const Jaxpr& jaxpr_;
+  PruneMemo& memo_;
+  std::vector<bool> kept_;
+  std::vector<std::pair<std::size_t, Eqn>> pruned_;  // the last one first
+  PointerMap<bool> live_;
+  bool changed_ = false;
+};
+
+// With these arguments and results; the equations are what the remover left.
+JaxprRef build(const Jaxpr& jaxpr, const Remover& remover, std::vector<VarRef> binders,
+               std::vector<Atom> outs, const char* pass) {
+  auto made = make_ref<Jaxpr>();
+  made->binders = std::move(binders);
+  made->eqns = remover.eqns();
+  made->outs = std::move(outs);
+  made->env = jaxpr.env;
+  made->checks_variance = jaxpr.checks_variance;
+  check_pass(*made, pass);
+  return made;
+}
+
+}  // namespace
+
+JaxprRef remove_dead_code(const Jaxpr& jaxpr) {
+  PruneMemo memo;
+  return remove_dead_code(jaxpr, memo);
+}
+
+JaxprRef remove_dead_code(const Jaxpr& jaxpr, PruneMemo& memo) {
+  const PassVisit visit("remove_dead_code", jaxpr);
+  Remover remover(jaxpr, memo);
+  remover.run(jaxpr.outs);
+  if (!remover.changed()) return JaxprRef(&jaxpr);
+  return build(jaxpr, remover, jaxpr.binders, jaxpr.outs, "remove_dead_code");
+}
+
+PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted) {
+  PruneMemo memo;
+  return prune_jaxpr(jaxpr, wanted, memo);
+}
+
+PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted, PruneMemo& memo) {
+  const auto known = memo.pruned.find({&jaxpr, wanted});
+  if (known != memo.pruned.end()) return known->second.pruned;
+  const PassVisit visit("prune_jaxpr", jaxpr);
+  std::vector<Atom> outs = jaxpr.outs;
+  keep_only(outs, wanted);
+  Remover remover(jaxpr, memo);
+  remover.run(outs);
+  PrunedJaxpr pruned;
+  pruned.changed = remover.changed();
+  for (const VarRef& v : jaxpr.binders) pruned.kept.push_back(remover.is_live(v));
+  std::vector<VarRef> binders = jaxpr.binders;
+  keep_only(binders, pruned.kept);
+  const bool same = !remover.changed() && binders.size() == jaxpr.binders.size() &&
+                    outs.size() == jaxpr.outs.size();
+  pruned.jaxpr = same ? JaxprRef(&jaxpr)
+                      : build(jaxpr, remover, std::move(binders), std::move(outs), "prune_jaxpr");
+  memo.pruned[{&jaxpr, wanted}] = {JaxprRef(&jaxpr), pruned};
+  return pruned;
+}
+
+}  // namespace shmap

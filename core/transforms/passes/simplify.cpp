@@ -1,0 +1,290 @@
+#include "core/transforms/passes/simplify.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/pointer_map.h"
+#include "core/ir/nesting.h"
+#include "core/ir/node.h"
+#include "core/ir/trace.h"
+#include "core/ops/shape_params.h"
+#include "core/runtime/host_transfer.h"
+#include "core/transforms/passes/algebra.h"
+#include "core/transforms/passes/dead_code.h"
+
+namespace shmap {
+
+namespace {
+
+// Equations by what they compute: keys of bytes, all of them in one string.
+class EqnTable {
+ public:
+  EqnTable(std::size_t eqns, const detail::AxisEnv* env) : env_(env) {
+    std::size_t n = 16;
+    while (n < 2 * eqns) n *= 2;
+    slots_.resize(n);
+    bytes_.reserve(48 * eqns);
+  }
+
+  // The number of an earlier equation that computes the same; `number` where there is none.
+  std::uint32_t find_or_add(const Eqn& e, std::uint32_t number) {
+    const std::size_t begin = bytes_.size();
+    raw(e.primitive);
+    raw(e.params->mesh());  // which parameters name by its axes alone
+    raw(e.in.size());
+    for (const Atom& a : e.in) add(a);
+    // Where variance is not checked, they may declare more axes than they have, and not the same.
+    for (const VarRef& v : e.out) raw(env_ ? v->type.axes().mask_in(*env_) : 0u);
+    if (e.params.get() != &no_params) append_key(*e.params, bytes_);
+    const std::size_t size = bytes_.size() - begin;
+    const std::uint64_t hash = hash_of(bytes_.data() + begin, size);
+    std::size_t i = hash & (slots_.size() - 1);
+    for (;; i = (i + 1) & (slots_.size() - 1)) {
+      Slot& s = slots_[i];
+      if (s.size == 0) {
+        s = {hash, begin, size, number};
+        return number;
+      }
+      if (s.hash == hash && s.size == size &&
+          std::memcmp(bytes_.data() + s.begin, bytes_.data() + begin, size) == 0) {
+        bytes_.resize(begin);
+        return s.eqn;
+      }
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint64_t hash = 0;
+    std::size_t begin = 0, size = 0;
+    std::uint32_t eqn = 0;
+  };
+
+  template <class T>
+  void raw(const T& v) {
+    bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  // A variable is its address. That of a literal's dtype would be a small number: no two are alike.
+  void add(const Atom& a) {
+    if (!a.is_literal()) return raw(a.var());
+    const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
+    raw(std::uint64_t{1} + 2 * static_cast<std::uint64_t>(literal.type.dtype()) +
+        (literal.type.weak() ? 256u : 0u));
+    raw(literal.value);
+  }
+  static std::uint64_t hash_of(const char* p, std::size_t size) {
+    std::uint64_t h = 0x9e3779b97f4a7c15 ^ size;
+    const auto mix = [&](std::uint64_t word) {
+      h = (h ^ word) * 0xff51afd7ed558ccd;
+      h ^= h >> 32;
+    };
+    for (; size >= 8; p += 8, size -= 8) {
+      std::uint64_t word;
+      std::memcpy(&word, p, 8);
+      mix(word);
+    }
+    std::uint64_t rest = 0;
+    std::memcpy(&rest, p, size);
+    mix(rest);
+    return h;
+  }
+
+  const detail::AxisEnv* env_;
+  std::vector<Slot> slots_;
+  std::string bytes_;
+};
+
+bool is_plain_scalar(const ShapedArray& t) {
+  return t.rank() == 0 && t.axes().empty() && t.dtype() != DType::prng_key;
+}
+
+// An op on host scalars alone, whose value is the same wherever it is computed.
+bool is_constant(const Eqn& e) {
+  const Primitive& p = *e.primitive;
+  if (e.in.empty() || p.has_effect || p.interpret || p.group || p.variance) return false;
+  return std::all_of(e.in.begin(), e.in.end(), [](const Atom& a) { return a.is_literal(); }) &&
+         std::all_of(e.out.begin(), e.out.end(),
+                     [](const VarRef& v) { return is_plain_scalar(v->type); });
+}
+
+// Its results as literals; none where it throws: that is for its caller to see, when it runs.
+std::vector<Atom> evaluate(const Eqn& e) {
+  TraceScope scope(base_trace());
+  std::vector<Array> in, out(e.out.size());
+  for (const Atom& a : e.in) in.push_back(a.literal());
+  std::vector<Atom> results;
+  try {
+    base_trace().process(*e.primitive, in, *e.params, out, e.source);
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      auto* literal = new LiteralNode(e.out[o]->type);
+      Atom atom(Array::first(literal));
+      const std::vector<std::byte> bytes = copy_to_host(out[o], "a constant");
+      std::copy(bytes.begin(), bytes.end(), literal->value);
+      results.push_back(std::move(atom));
+    }
+  } catch (const Error&) {
+    results.clear();
+  }
+  return results;
+}
+
+struct Programs {
+  // What a program inside becomes: the same for each equation that holds it.
+  PointerMap<JaxprRef> known;
+  std::vector<JaxprRef> alive;  // those that `known` has, so that their addresses stay their own
+  PruneMemo pruned;
+  bool global = false;  // programs outside of mapped bodies keep their shardings
+};
+JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs);
+
+// From the first equation to the last: each reads what its operands have become, and either
+// becomes a name for an earlier value itself or stays.
+class Forward {
+ public:
+  Forward(const Jaxpr& jaxpr, Programs& programs)
+      : old_(jaxpr),
+        programs_(programs),
+        algebra_(!programs.global || jaxpr.env != nullptr),
+        table_(jaxpr.eqns.size(), jaxpr.env) {}
+
+  // Null where nothing changed.
+  Ref<Jaxpr> run() {
+    made_.reserve(old_.eqns.size());
+    for (const Eqn& e : old_.eqns) visit(e);
+    if (!changed_) return {};
+    auto made = make_ref<Jaxpr>();
+    made->binders = old_.binders;
+    made->eqns = std::move(made_);
+    made->outs = old_.outs;
+    made->env = old_.env;
+    made->checks_variance = old_.checks_variance;
+    for (Atom& a : made->outs) rename(a);
+    return made;
+  }
+
+ private:
+  void visit(const Eqn& original) {
+    Eqn e = original;
+    if (!names_.empty())
+      for (Atom& a : e.in) rename(a);
+    if (e.primitive->interpret) {
+      if (e.primitive->with_programs) simplify_inside(e);
+      if (has_effect(e)) return keep(std::move(e));
+    } else if (e.primitive->has_effect) {
+      return keep(std::move(e));
+    }
+    if (algebra_ && composes(*e.primitive) && !e.in[0].is_literal()) {
+      const std::uint32_t* first = views_.find(e.in[0].var());
+      if (first && made_[*first].primitive == e.primitive) {
+        compose(e, made_[*first]);
+        changed_ = true;
+      }
+    }
+    if (algebra_ && e.in.size() > 1 && is_elementwise(*e.primitive)) take_scalars(e);
+    if (const Atom* same = algebra_ ? identity_of(e) : nullptr) return become(e.out[0], *same);
+    if (is_constant(e)) {
+      const std::vector<Atom> values = evaluate(e);
+      for (std::size_t o = 0; o < values.size(); ++o) become(e.out[o], values[o]);
+      if (!values.empty()) return;
+    }
+    const auto number = static_cast<std::uint32_t>(made_.size());
+    const std::uint32_t earlier = table_.find_or_add(e, number);
+    if (earlier == number) return keep(std::move(e));
+    for (std::size_t o = 0; o < e.out.size(); ++o) become(e.out[o], Atom(made_[earlier].out[o]));
+  }
+
+  // The host scalar that an operand is made of by repetition; null where it is not.
+  const Atom* repeated_scalar(const Atom& a) const {
+    if (a.is_literal()) return nullptr;
+    const std::uint32_t* made_by = views_.find(a.var());
+    if (!made_by) return nullptr;
+    const Eqn& e = made_[*made_by];
+    if (e.primitive != &broadcast_in_dim_p || !e.in[0].is_literal()) return nullptr;
+    const ShapedArray& scalar = e.in[0].type();
+    return scalar.rank() == 0 && scalar.weak() == a.type().weak() ? &e.in[0] : nullptr;
+  }
+
+  // One operand has to give the result its shape.
+  void take_scalars(Eqn& e) {
+    const int rank = e.out[0]->type.rank();
+    const bool shaped = std::any_of(e.in.begin(), e.in.end(), [&](const Atom& a) {
+      return a.type().rank() == rank && !repeated_scalar(a);
+    });
+    if (rank == 0 || !shaped) return;
+    for (Atom& a : e.in) {
+      if (const Atom* scalar = repeated_scalar(a)) {
+        a = Atom(*scalar);
+        changed_ = true;
+      }
+    }
+  }
+
+  void keep(Eqn e) {
+    if (composes(*e.primitive)) views_[e.out[0].get()] = static_cast<std::uint32_t>(made_.size());
+    made_.push_back(std::move(e));
+  }
+
+  void become(const VarRef& v, const Atom& value) {
+    names_[v.get()] = static_cast<std::uint32_t>(values_.size());
+    values_.push_back(value);
+    changed_ = true;
+  }
+  void rename(Atom& a) const {
+    if (a.is_literal()) return;
+    if (const std::uint32_t* i = names_.find(a.var())) a = values_[*i];
+  }
+
+  void simplify_inside(Eqn& e) {
+    bool changed = false;
+    std::vector<JaxprRef> inside;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
+      inside.push_back(simplify_with(*inner, programs_));
+      changed = changed || inside.back().get() != inner;
+    }
+    if (!changed) return;
+    e.params = e.primitive->with_programs(*e.params, inside);
+    changed_ = true;
+  }
+
+  const Jaxpr& old_;
+  Programs& programs_;
+  const bool algebra_;
+  EqnTable table_;
+  std::vector<Eqn> made_;
+  PointerMap<std::uint32_t> names_;  // of variables that are gone: their values' places
+  std::vector<Atom> values_;
+  PointerMap<std::uint32_t> views_;  // of results: the equations that others compose with
+  bool changed_ = false;
+};
+
+JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs) {
+  // What is planned was simplified with the program around it.
+  if (jaxpr.facts.has(JaxprFacts::simple)) return JaxprRef(&jaxpr);
+  if (const JaxprRef* known = programs.known.find(&jaxpr)) return *known;
+  const PassVisit visit("simplify", jaxpr);
+  const Ref<Jaxpr> forward = Forward(jaxpr, programs).run();
+  if (forward) check_pass(*forward, "simplify");
+  JaxprRef made = remove_dead_code(forward ? *forward : jaxpr, programs.pruned);
+  if (made.get() == &jaxpr && !programs.global) jaxpr.facts.add(JaxprFacts::simple);
+  programs.known[&jaxpr] = made;
+  programs.alive.push_back(JaxprRef(&jaxpr));
+  return made;
+}
+
+}  // namespace
+
+JaxprRef simplify(const Jaxpr& jaxpr) {
+  Programs programs;
+  return simplify_with(jaxpr, programs);
+}
+
+JaxprRef simplify_global(const Jaxpr& jaxpr) {
+  Programs programs;
+  programs.global = true;
+  return simplify_with(jaxpr, programs);
+}
+
+}  // namespace shmap

@@ -1,0 +1,74 @@
+// Batching (jax.vmap; autodidax's BatchTrace): a function run once, on many values at a time. A
+// batched value is an array with one dim more, along which the many lie.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/ops/batch_rules.h"
+#include "core/transforms/tracing/make_jaxpr.h"
+#include "shmap/flat_call.h"
+
+namespace shmap {
+
+// Interprets ops on batched values by their batching rules, in ops of `parent`. Each batch has
+// `size` values, all of one type.
+class BatchTrace final : public Trace {
+ public:
+  // tag: the number of the trace whose values are this one's too: that around a mapped body, so
+  // that the body may close over them. 0: this one is the first.
+  // made: as of a Trace.
+  BatchTrace(Trace& parent, std::int64_t size, std::uint64_t tag = 0, SourceLine made = {});
+
+  // TypeError where the primitive has no rule.
+  void process(const Primitive& primitive, std::span<Array> in, const Params& params,
+               std::span<Array> out, SourceLine source) override;
+  Array vary(const Array& x, const AxisSet& axes, SourceLine source) override;
+  const detail::AxisEnv* axis_env() const override { return parent_.axis_env(); }
+  bool staged() const override { return parent_.staged(); }
+  bool auto_pbroadcast() const override { return parent_.auto_pbroadcast(); }
+  bool checks_variance() const override { return parent_.checks_variance(); }
+  bool transforms() const override { return true; }
+
+  // Many as a value of this trace: those along dim `dim` of `values`, which has `size` of them. The
+  // array itself where dim is -1: it is one.
+  Array wrap(Array values, int dim) const;
+  // Its inverse; what belongs to other traces is one.
+  std::pair<Array, int> split(const Array& x) const;
+
+  Trace& parent() const { return parent_; }
+  std::int64_t size() const { return size_; }
+  std::uint64_t tag() const { return tag_; }
+
+ private:
+  Trace& parent_;
+  std::int64_t size_;
+  std::uint64_t tag_;
+};
+
+// Values, and the dim along which each is many; -1: it is one.
+struct Batch {
+  std::vector<Array> values;
+  std::vector<int> dims;
+};
+// f on batched arguments, under the current trace. `result` gets the structure of what f returns;
+// its leaves are moved out. tag: as of a BatchTrace.
+Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTree& result,
+               SourceLine source, std::uint64_t tag = 0);
+
+// The program of many: operands in `batched` and results in `batched_out` have a first dim more.
+// Values that it captures come first, as `consts`.
+struct BatchedProgram {
+  JaxprRef jaxpr;
+  std::vector<Array> consts;
+  std::vector<bool> batched_out;
+};
+// `wanted`: results that are many in any case, as the carries of loops are; none where it is empty.
+// `as`: what results vary over at least (their types without the dim); as they come where it is
+// empty.
+BatchedProgram batch_program(const Jaxpr& jaxpr, std::int64_t size,
+                             const std::vector<bool>& batched, const std::vector<bool>& wanted = {},
+                             Types as = {});
+
+}  // namespace shmap

@@ -1,0 +1,137 @@
+#include "core/transforms/vmap/custom_batch.h"
+
+#include "core/array/tree_paths.h"
+#include "core/ops/reduce.h"
+#include "core/transforms/autodiff/derived.h"
+
+namespace shmap {
+
+using detail::BodyRef;
+using detail::FlatTree;
+using detail::ForwardCode;
+using detail::RuleCode;
+using detail::TreeNode;
+
+ManyLeaves split_many(BatchTrace& trace, std::vector<Array> leaves) {
+  ManyLeaves out;
+  TraceScope scope(trace.parent());
+  for (Array& x : leaves) {
+    auto [values, dim] = trace.split(x);
+    out.batched.push_back(dim >= 0);
+    out.leaves.push_back(dim < 0 ? std::move(values)
+                                 : many_at(values, dim, 0, trace.size(), SourceLine{}));
+  }
+  return out;
+}
+
+void ManyBody::operator()(std::vector<Array>& leaves, FlatTree& result) const {
+  Batch args;
+  args.values = std::move(leaves);
+  leaves.clear();
+  for (const bool many : batched_) args.dims.push_back(many ? 0 : -1);
+  Batch outs = batch_of(f_, std::move(args), size_, result, {}, tag_);
+  for (std::size_t o = 0; o < outs.values.size(); ++o)
+    result.leaves.push_back(many_at(outs.values[o], outs.dims[o], 0, size_, SourceLine{}));
+}
+
+namespace {
+
+struct ManyJvpRule {
+  RuleCode rule;
+  std::vector<bool> batched;  // of primals, and of their tangents
+  std::int64_t size;
+
+  static void call(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) {
+    auto& self = *static_cast<ManyJvpRule*>(object);
+    auto one = [&](std::vector<Array>& in, FlatTree& out) {
+      self.rule.call(self.rule.object.get(), in, out, like);
+    };
+    ManyBody(BodyRef(one), self.batched, self.size)(leaves, result);
+  }
+};
+
+// Which of `batched` the leaves are that a tree has, of `wanted` whose subtrees may be absent.
+void present(const TreeNode& given, const TreeNode& wanted, const std::vector<bool>& batched,
+             std::size_t& next, std::vector<bool>& out) {
+  if (given.kind == TreeNode::absent || given.children.size() != wanted.children.size()) {
+    next += leaf_paths(wanted, "").size();
+    return;
+  }
+  if (wanted.kind == TreeNode::leaf) out.push_back(batched[next++]);
+  for (std::size_t i = 0; i < wanted.children.size(); ++i)
+    present(given.children[i], wanted.children[i], batched, next, out);
+}
+
+struct ManyBackward {
+  RuleCode rule;
+  std::vector<bool> batched;  // of the function's arguments
+  TreeNode arguments;
+  std::int64_t size;
+
+  static void call(void* object, std::vector<Array>& leaves, FlatTree& result, void*) {
+    auto& self = *static_cast<ManyBackward*>(object);
+    auto one = [&](std::vector<Array>& in, FlatTree& out) {
+      self.rule.call(self.rule.object.get(), in, out, nullptr);
+    };
+    const std::vector<bool> all(leaves.size(), true);
+    ManyBody(BodyRef(one), all, self.size)(leaves, result);
+    // What is one for all gets the sum of all.
+    std::vector<bool> many;
+    std::size_t next = 0;
+    present(result.node, self.arguments, self.batched, next, many);
+    for (std::size_t i = 0; i < many.size() && i < result.leaves.size(); ++i)
+      if (!many[i]) result.leaves[i] = reduce(reduce_sum_p, result.leaves[i], Dims{0}, false, {});
+  }
+};
+
+struct ManyForward {
+  ForwardCode rule;
+  std::vector<bool> batched;
+  TreeNode arguments;
+  std::int64_t size;
+
+  static RuleCode call(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) {
+    auto& self = *static_cast<ManyForward*>(object);
+    RuleCode backward;
+    auto one = [&](std::vector<Array>& in, FlatTree& out) {
+      backward = self.rule.call(self.rule.object.get(), in, out, like);
+    };
+    ManyBody(BodyRef(one), self.batched, self.size)(leaves, result);
+    auto made = std::make_shared<ManyBackward>(
+        ManyBackward{std::move(backward), self.batched, self.arguments, self.size});
+    return {std::move(made), ManyBackward::call};
+  }
+};
+
+}  // namespace
+
+RuleCode batched_jvp_rule(RuleCode rule, std::vector<bool> batched, std::int64_t size) {
+  const std::vector<bool> primals = batched;
+  batched.insert(batched.end(), primals.begin(), primals.end());
+  return {std::make_shared<ManyJvpRule>(ManyJvpRule{std::move(rule), std::move(batched), size}),
+          ManyJvpRule::call};
+}
+
+ForwardCode batched_vjp_rule(ForwardCode rule, std::vector<bool> batched, TreeNode arguments,
+                             std::int64_t size) {
+  return {std::make_shared<ManyForward>(
+              ManyForward{std::move(rule), std::move(batched), std::move(arguments), size}),
+          ManyForward::call};
+}
+
+BatchedCall batch_called(BatchCall& call, const JaxprRef& jaxpr, std::size_t num_consts) {
+  std::vector<bool> batched;
+  for (std::size_t i = 0; i < call.in.size(); ++i) batched.push_back(call.is_batched(i));
+  BatchedProgram program =
+      *derived_batch(jaxpr, call.size, batched, std::vector<bool>(jaxpr->outs.size(), true));
+  BatchedCall out;
+  out.jaxpr = std::move(program.jaxpr);
+  out.num_consts = static_cast<int>(program.consts.size() + num_consts);
+  out.operands = std::move(program.consts);
+  for (std::size_t i = 0; i < call.in.size(); ++i)
+    out.operands.push_back(batched[i] ? many_at(call, i, 0) : call.in[i]);
+  out.batched.assign(batched.begin() + static_cast<std::ptrdiff_t>(num_consts), batched.end());
+  return out;
+}
+
+}  // namespace shmap

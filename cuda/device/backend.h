@@ -1,0 +1,102 @@
+// CudaBackend: GPUs, or virtual devices on one.
+#pragma once
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/device/failure_log.h"
+#include "core/device/spec.h"
+#include "cuda/device/event_pool.h"
+#include "cuda/device/health.h"
+#include "cuda/device/launch_thread.h"
+#include "cuda/device/memory.h"
+#include "cuda/device/queue.h"
+#include "cuda/device/span_log.h"
+#include "cuda/device/stream.h"
+#include "cuda/graph/capture.h"
+#include "cuda/graph/graph_choice.h"
+
+namespace shmap::cuda {
+
+class CudaGraph;
+
+class CudaBackend final : public Backend {
+ public:
+  // memory_limit: of each space; -1: what is free, shared among the spaces of a GPU. Throws
+  // DeviceError where the GPUs are not there, or too small for so many devices.
+  CudaBackend(const DeviceSpec& spec, int first_id, int process_index, std::int64_t memory_limit);
+  // Waits for the work. Its buffers and graphs must be gone.
+  ~CudaBackend() override;
+
+  DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
+  const char* name() const noexcept override { return "cuda"; }
+  bool host_addressable() const noexcept override { return false; }
+  std::span<const LocalDevice> devices() const noexcept override { return devices_; }
+  std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }
+  Event enqueue_group(std::span<Stream* const> streams, const Task& task,
+                      std::span<const Event> waits) override;
+  void begin_capture() override;
+  Ref<Graph> end_capture() override;
+  int captured() const noexcept override;
+  void abort_capture() noexcept override;
+  void synchronize() override;
+  void run_parts(int parts, void (*run)(void* args, int part), void* args) override;
+  int workers() const noexcept override { return 1; }
+  std::string repro() const override { return ""; }
+  void stop() noexcept override;
+
+  Health& health() const noexcept { return *health_; }
+  // What the streams have in common: for the streams, captures and graphs of this backend.
+  Event submit(std::span<CudaStream* const> streams, const Task& task,
+               std::span<const Event> waits);
+  Queue& launch_queue(int device_index);  // where graphs are launched that begin there
+  Queue& launch_queue_of(int gpu) { return *launch_queues_.at(gpu); }
+  // Null once the process is leaving. Throws std::system_error.
+  LaunchThread* launch_thread(int gpu);
+  ShadowStreams& shadows() noexcept { return shadows_; }
+  Ref<Failure> add_failure(std::exception_ptr error) noexcept {
+    return health_->failures().add(std::move(error));
+  }
+  // Waits of `queue` for those events; counts those that are pending. Others' are waited for here.
+  int add_waits(Queue& queue, std::span<const Event> waits);
+  // Calls task.run for each part; null, or what it threw or left behind as the last CUDA error.
+  Ref<Failure> run(const Task& task, Stream& stream, cudaStream_t native) noexcept;
+  // Outside of a capture: the run of a task that is in those streams.
+  Ref<Failure> run_in(std::span<CudaStream* const> streams, const Task& task);
+  SpanLog& spans() noexcept { return spans_; }
+  // The timeline has not been told of the graph's last launch; or has, or never will be.
+  void note_untold(CudaGraph& graph);
+  void forget_untold(CudaGraph& graph) noexcept;
+
+ private:
+  void make_spaces(const DeviceSpec& spec, const std::vector<int>& gpus, int first_id,
+                   std::int64_t memory_limit);
+  static std::string unfinished(const void* backend);
+  bool graph_of_each_gpu();
+
+  Ref<Health> health_;
+  double warn_sec_, timeout_sec_;
+  std::map<int, Ref<EventPool>> events_;  // by GPU
+  std::map<int, Ref<Queue>> launch_queues_;
+  ShadowStreams shadows_;
+  SpanLog spans_;
+  std::mutex untold_mutex_;
+  std::vector<CudaGraph*> untold_;
+  std::deque<CudaMemorySpace> spaces_;
+  std::vector<MemorySpace*> space_list_;
+  std::deque<CudaStream> streams_;
+  std::vector<LocalDevice> devices_;
+  std::vector<int> gpu_of_;  // by device index
+  std::mutex graphs_mutex_;  // guards what follows
+  GraphsOf graphs_of_;
+  std::map<int, std::unique_ptr<LaunchThread>> launch_threads_;  // by GPU
+  bool stopped_ = false;
+};
+
+std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index);
+
+}  // namespace shmap::cuda

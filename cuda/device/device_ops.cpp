@@ -1,0 +1,85 @@
+// What CUDA devices do with raw memory beside the kernels of primitives.
+#include "core/runtime/device_ops.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda/device/host_copy.h"
+#include "cuda/device/staged_link.h"
+#include "cuda/kernels/combine.h"
+#include "cuda/kernels/copy.h"
+
+namespace shmap {
+
+namespace {
+
+cuda::StridedCopy strided(const BoxCopy& box) {
+  cuda::StridedCopy copy;
+  copy.rank = box.rank;
+  std::copy_n(box.extent, box.rank, copy.extent);
+  std::copy_n(box.dst_stride, box.rank, copy.dst_stride);
+  std::copy_n(box.src_stride, box.rank, copy.src_stride);
+  copy.itemsize = box.itemsize;
+  copy.src = box.src;
+  copy.dst = box.dst;
+  return copy;
+}
+
+void copy_box(const BoxCopy& box, int part, int, void* native) {
+  if (part == 0) cuda::copy_strided(strided(box), native);  // one kernel has all of the parts
+}
+
+void copy_boxes(const BoxCopy& box, const void* const* from, void* const* to, int n, void* native) {
+  cuda::copy_strided_boxes(strided(box), from, to, n, native);
+}
+
+cuda::CombineOp combine_op(Reduction op) {
+  switch (op) {
+    case Reduction::sum:
+      return cuda::CombineOp::sum;
+    case Reduction::prod:
+      return cuda::CombineOp::prod;
+    case Reduction::max:
+      return cuda::CombineOp::max;
+    case Reduction::min:
+      return cuda::CombineOp::min;
+    case Reduction::any:
+      return cuda::CombineOp::any;
+    case Reduction::all:
+      return cuda::CombineOp::all;
+  }
+  return cuda::CombineOp::sum;
+}
+
+void combine_rows(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
+                  std::int64_t rows, std::int64_t length, std::int64_t stride, void* native) {
+  cuda::combine_ranks(combine_op(op), dtype, ranks, n, out, rows, length, stride, native);
+}
+
+void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
+             std::int64_t begin, std::int64_t end, void* native) {
+  const std::int64_t at = begin * itemsize(dtype);
+  std::vector<const void*> from(static_cast<std::size_t>(n));
+  for (std::size_t r = 0; r < from.size(); ++r)
+    from[r] = static_cast<const std::byte*>(ranks[r]) + at;
+  combine_rows(op, dtype, from.data(), n, static_cast<std::byte*>(out) + at, 1, end - begin,
+               end - begin, native);
+}
+
+}  // namespace
+
+void register_cuda_device_ops() {
+  DeviceOps& ops = device_ops(DeviceKind::cuda);
+  ops.copy_box = copy_box;
+  ops.copy_boxes = copy_boxes;
+  ops.combine = combine;
+  ops.combine_rows = combine_rows;
+  ops.zero = cuda::zero_bytes;
+  ops.copy = cuda::copy_bytes;
+  ops.copy_streaming = cuda::copy_bytes;
+  ops.copy_between_spaces = cuda::copy_between_spaces;
+  ops.host_to_device = cuda::host_to_device;
+  ops.device_to_host = cuda::device_to_host;
+}
+
+}  // namespace shmap

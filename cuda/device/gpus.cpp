@@ -1,0 +1,131 @@
+#include "cuda/device/gpus.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/load_environment.h"
+#include "core/base/warning.h"
+#include "core/device/backend.h"
+#include "cuda/device/error.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+namespace {
+
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// The driver reads it when it starts. By default it has 8 queues to a GPU, on which the streams of
+// more than two devices wait for each other without need.
+__attribute__((constructor)) void ask_for_connections() {
+  env::set_at_load("CUDA_DEVICE_MAX_CONNECTIONS", "32");
+}
+
+}  // namespace
+
+GpuCount count_gpus() {
+  GpuCount found;
+  int driver = 0, runtime = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  if (cudaRuntimeGetVersion(&runtime) != cudaSuccess) runtime = CUDART_VERSION;
+  const cudaError_t code = cudaGetDeviceCount(&found.gpus);
+  if (code != cudaSuccess) {
+    cudaGetLastError();
+    found.gpus = 0;
+  }
+  if (found.gpus > 0) return found;
+  if (driver == 0) {
+    found.why = "no NVIDIA driver answers on this machine";
+  } else if (code == cudaErrorInsufficientDriver) {
+    found.too_old = true;
+    found.why = "the NVIDIA driver is too old: it is of CUDA " + version_text(driver) +
+                ", and this library was built with CUDA " + version_text(runtime) +
+                ", which wants a driver of CUDA " + std::to_string(runtime / 1000) + ".0 or newer";
+  } else if (code == cudaSuccess || code == cudaErrorNoDevice) {
+    found.why = "no GPU is present, or CUDA_VISIBLE_DEVICES hides all";
+  } else {
+    found.why = "the NVIDIA driver does not answer: " + describe(code);
+  }
+  return found;
+}
+
+const GpuCount& present_gpus() {
+  static const auto* const count = new GpuCount(count_gpus());
+  return *count;
+}
+
+const char* default_gpus() {
+  const GpuCount& found = present_gpus();
+  if (found.too_old) warn(found.why + "; going on with the CPU");
+  return found.gpus > 0 ? "cuda" : "";
+}
+
+std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found) {
+  std::vector<int> gpus = spec.gpus;
+  if (gpus.empty()) {
+    gpus.resize(static_cast<std::size_t>(found.gpus));
+    std::iota(gpus.begin(), gpus.end(), 0);
+  }
+  std::string asked;
+  for (int gpu : gpus) asked += (asked.empty() ? "" : ", ") + std::to_string(gpu);
+  if (found.gpus == 0) {
+    throw DeviceError("devices on " + (asked.empty() ? "every GPU" : "GPU " + asked) +
+                      " were asked for, but " + found.why +
+                      ". Mend that, or set SHMAP_DEVICES=cpu:8.");
+  }
+  for (int gpu : gpus) {
+    if (gpu < found.gpus) continue;
+    throw DeviceError(
+        "there is no GPU " + std::to_string(gpu) + ": GPU " + asked +
+        (gpus.size() > 1 ? " were" : " was") + " asked for, and present " +
+        (found.gpus == 1 ? "is GPU 0 alone" : "are GPU 0 to " + std::to_string(found.gpus - 1)) +
+        ". Several devices on one GPU are cuda:0x" +
+        std::to_string(std::max<std::size_t>(gpus.size(), 2)) + " (SHMAP_DEVICES).");
+  }
+  return gpus;
+}
+
+void enable_peer_access(std::span<const int> gpus) {
+  for (int from : gpus) {
+    const GpuScope scope(from);
+    for (int to : gpus) {
+      int possible = 0;
+      if (from == to || cudaDeviceCanAccessPeer(&possible, from, to) != cudaSuccess) continue;
+      if (possible == 0) continue;
+      const cudaError_t code = cudaDeviceEnablePeerAccess(to, 0);
+      if (code == cudaErrorPeerAccessAlreadyEnabled) {
+        cudaGetLastError();
+      } else {
+        check(code, "cudaDeviceEnablePeerAccess");
+      }
+    }
+  }
+}
+
+// A thread that never chose a GPU has number 0 as its current one, but no context, until some call
+// of the runtime makes one; calls of the driver don't.
+GpuScope::GpuScope(int gpu) {
+  static thread_local bool has_context = false;
+  int current = -1;
+  check(cudaGetDevice(&current), "cudaGetDevice");
+  if (current == gpu && has_context) return;
+  check(cudaSetDevice(gpu), "cudaSetDevice");
+  has_context = true;
+  if (current != gpu) before_ = current;
+}
+
+GpuScope::~GpuScope() {
+  if (before_ >= 0) note(cudaSetDevice(before_));
+}
+
+UncapturedCalls::UncapturedCalls() noexcept {
+  if (!capturing()) return;
+  changed_ = cudaThreadExchangeStreamCaptureMode(&mode_) == cudaSuccess;
+}
+
+UncapturedCalls::~UncapturedCalls() {
+  if (changed_) note(cudaThreadExchangeStreamCaptureMode(&mode_));
+}
+
+}  // namespace shmap::cuda

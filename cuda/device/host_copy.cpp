@@ -1,0 +1,158 @@
+#include "cuda/device/host_copy.h"
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "cuda/device/error.h"
+#include "cuda/device/gpus.h"
+#include "cuda/device/pinned.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+namespace {
+
+// Pieces of a large copy: what a link of 50 GB/s moves in 40 us, so that starting one is hidden.
+constexpr std::int64_t kPiece = std::int64_t{2} << 20;
+constexpr int kPieces = 2;
+
+// A stream of its own, with room for the pieces that are under way.
+class Transfer {
+ public:
+  explicit Transfer(int gpu) : gpu_(gpu) {
+    const GpuScope scope(gpu);
+    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    for (cudaEvent_t& event : events_) {
+      check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+    }
+  }
+  ~Transfer() {
+    for (cudaEvent_t event : events_) {
+      if (event != nullptr) note(cudaEventDestroy(event));
+    }
+    if (stream_ != nullptr) note(cudaStreamDestroy(stream_));
+  }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
+
+  int gpu() const noexcept { return gpu_; }
+
+  // `room`: of kPieces pieces, or of the whole where that is less.
+  void to_device(std::byte* dst, const std::byte* src, std::int64_t bytes, std::byte* room) {
+    int slot = 0;
+    bool used[kPieces] = {};
+    for (std::int64_t at = 0; at < bytes; at += kPiece, slot = (slot + 1) % kPieces) {
+      const std::int64_t n = std::min(kPiece, bytes - at);
+      std::byte* piece = room + slot * kPiece;
+      if (used[slot]) check(cudaEventSynchronize(events_[slot]), "copying to a GPU");
+      std::memcpy(piece, src + at, static_cast<std::size_t>(n));
+      start(dst + at, piece, n, slot);
+      used[slot] = true;
+    }
+    check(cudaStreamSynchronize(stream_), "copying to a GPU");
+  }
+
+  void to_host(std::byte* dst, const std::byte* src, std::int64_t bytes, std::byte* room) {
+    const auto piece = [&](int slot) { return room + slot * kPiece; };
+    const std::int64_t pieces = (bytes + kPiece - 1) / kPiece;
+    const auto size = [&](std::int64_t i) { return std::min(kPiece, bytes - i * kPiece); };
+    for (std::int64_t i = 0; i < pieces + kPieces - 1; ++i) {
+      if (i < pieces) {
+        const int slot = static_cast<int>(i % kPieces);
+        start(piece(slot), src + i * kPiece, size(i), slot);
+      }
+      const std::int64_t arrived = i - (kPieces - 1);
+      if (arrived < 0) continue;
+      const int slot = static_cast<int>(arrived % kPieces);
+      check(cudaEventSynchronize(events_[slot]), "copying from a GPU");
+      std::memcpy(dst + arrived * kPiece, piece(slot), static_cast<std::size_t>(size(arrived)));
+    }
+  }
+
+  // After an error, before the room goes: nothing of the copy is under way any more.
+  void settle() noexcept { note(cudaStreamSynchronize(stream_)); }
+
+ private:
+  void start(void* dst, const void* src, std::int64_t n, int slot) {
+    check(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(n), cudaMemcpyDefault, stream_),
+          "cudaMemcpyAsync");
+    check(cudaEventRecord(events_[slot], stream_), "cudaEventRecord");
+  }
+  const int gpu_;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t events_[kPieces] = {};
+};
+
+// Transfers that are not in use, by GPU.
+struct Transfers {
+  std::mutex mutex;
+  std::map<int, std::vector<std::unique_ptr<Transfer>>> free;
+
+  std::unique_ptr<Transfer> take(int gpu) {
+    {
+      std::lock_guard lock(mutex);
+      auto& list = free[gpu];
+      if (!list.empty()) {
+        auto transfer = std::move(list.back());
+        list.pop_back();
+        return transfer;
+      }
+    }
+    return std::make_unique<Transfer>(gpu);
+  }
+  void give(std::unique_ptr<Transfer> transfer) {
+    std::lock_guard lock(mutex);
+    free[transfer->gpu()].push_back(std::move(transfer));
+  }
+};
+Transfers& transfers() {
+  static auto* const all = new Transfers;  // never destroyed: static arrays are read at exit
+  return *all;
+}
+
+int gpu_of(const void* device_memory) {
+  if (present_gpus().gpus <= 1) return 0;
+  cudaPointerAttributes attributes;
+  check(cudaPointerGetAttributes(&attributes, device_memory), "cudaPointerGetAttributes");
+  return attributes.device;
+}
+
+template <class Copy>
+void transfer(const void* device_memory, std::int64_t bytes, Copy copy) {
+  if (bytes == 0) return;
+  if (capturing()) throw Error("copying between host and GPU while this thread captures a graph");
+  if (forked()) throw_forked();
+  const PinnedBlock room(std::min(bytes, kPieces * kPiece));
+  std::unique_ptr<Transfer> with = transfers().take(gpu_of(device_memory));
+  try {
+    const GpuScope gpu(with->gpu());
+    copy(*with, room.data());
+  } catch (...) {
+    with->settle();
+    throw;
+  }
+  transfers().give(std::move(with));
+}
+
+}  // namespace
+
+void host_to_device(void* dst, const void* src, std::int64_t bytes) {
+  transfer(dst, bytes, [&](Transfer& t, std::byte* room) {
+    t.to_device(static_cast<std::byte*>(dst), static_cast<const std::byte*>(src), bytes, room);
+  });
+}
+
+void device_to_host(void* dst, const void* src, std::int64_t bytes) {
+  transfer(src, bytes, [&](Transfer& t, std::byte* room) {
+    t.to_host(static_cast<std::byte*>(dst), static_cast<const std::byte*>(src), bytes, room);
+  });
+}
+
+}  // namespace shmap::cuda

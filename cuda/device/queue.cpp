@@ -1,0 +1,266 @@
+#include "cuda/device/queue.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "core/base/spin_lock.h"
+#include "core/base/warning.h"
+#include "core/device/fork_guard.h"
+#include "core/device/wait_clock.h"
+#include "cuda/device/error.h"
+#include "cuda/device/gpus.h"
+#include "cuda/device/staged_link.h"
+#include "cuda/device/wait_check.h"
+#include "cuda/kernels/cublaslt_gemm.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+namespace {
+
+// Of a computing stream: a mark at least every so many tasks, so that memory comes back without
+// anybody asking for the newest.
+constexpr std::uint64_t kMarkEvery = 64;
+// How many tasks get a mark each after one was missed.
+constexpr int kPrompt = 64;
+constexpr std::size_t kManyMarks = 64;
+// A host that asks this often whether the newest task is done, while none is added, is waiting. An
+// operation on what is pending asks some times of each of its operands, and adds a task then.
+constexpr int kPollsBeforeMark = 32;
+
+}  // namespace
+
+Queue::Queue(Ref<EventPool> events, Ref<Health> health, int priority, const QueueOptions& options)
+    : events_(std::move(events)),
+      health_(std::move(health)),
+      priority_(priority),
+      options_(options) {}
+
+Queue::~Queue() { close(); }
+
+void Queue::close() noexcept {
+  std::lock_guard lock(mutex_);
+  if (std::exchange(closed_, true)) return;
+  completed_.store(tail(), std::memory_order_release);
+  marks_.clear();
+  gate_ = Point();
+  if (stream_ == nullptr || forked()) return;
+  drop_gemm_workspace(stream_);
+  drop_link(stream_);
+  note(cudaStreamDestroy(stream_));
+}
+
+cudaStream_t Queue::stream() {
+  if (stream_ != nullptr) [[likely]]
+    return stream_;
+  const GpuScope gpu(this->gpu());
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority_),
+        "cudaStreamCreateWithPriority");
+  std::lock_guard lock(mutex_);
+  return stream_ = stream;
+}
+
+std::uint64_t Queue::append(const char* name) {
+  const std::uint64_t number = tail() + 1;
+  names_[number % kNames].store(name, std::memory_order_relaxed);
+  tail_.store(number, std::memory_order_release);
+  if (options_.prompt || prompt_left_ > 0 || number % kMarkEvery == 0) {
+    if (prompt_left_ > 0) --prompt_left_;
+    std::lock_guard lock(mutex_);
+    record_locked();
+  }
+  return number;
+}
+
+void Queue::wait_for(Queue& other, std::uint64_t number) {
+  if (&other == this || other.completed() >= number) return;
+  for (const Seen& seen : seen_) {
+    if (seen.queue == &other && seen.number >= number) return;
+  }
+  Ref<Mark> mark;
+  {
+    std::lock_guard lock(other.mutex_);
+    if (other.completed() >= number) return;
+    mark = Ref<Mark>(other.covering_locked(number));
+    if (!mark) {
+      other.record_locked();
+      mark = other.marks_.back();
+    }
+    if (mark->number() > number) other.prompt_left_ = kPrompt;
+  }
+  const GpuScope gpu(this->gpu());
+  check(cudaStreamWaitEvent(stream(), mark->event(), 0), "cudaStreamWaitEvent");
+  for (Seen& seen : seen_) {
+    if (seen.queue != &other) continue;
+    seen.number = mark->number();
+    return;
+  }
+  seen_[next_seen_] = {&other, mark->number()};
+  next_seen_ = (next_seen_ + 1) % kSeen;
+}
+
+void Queue::close_gate(Queue& by, std::uint64_t number) {
+  if (&by != this) gate_ = {Ref<Queue>(&by), number};
+}
+
+void Queue::pass_gate() {
+  if (!gate_.queue) [[likely]]
+    return;
+  wait_for(*gate_.queue, gate_.number);
+  gate_ = Point();
+}
+
+void Queue::be_awaited_by(Queue& waiter) {
+  if (gate_.queue) {
+    waiter.wait_for(*gate_.queue, gate_.number);
+  } else {
+    waiter.wait_for(*this, tail());
+  }
+}
+
+Point Queue::last() noexcept { return gate_.queue ? gate_ : Point{Ref<Queue>(this), tail()}; }
+
+bool Queue::idle() noexcept {
+  if (gate_.queue) {
+    if (!gate_.queue->done(gate_.number)) return false;
+    gate_ = Point();
+  }
+  return done(tail());
+}
+
+Mark* Queue::covering_locked(std::uint64_t number) noexcept {
+  const auto at = std::ranges::lower_bound(marks_, number, {},
+                                           [](const Ref<Mark>& mark) { return mark->number(); });
+  return at == marks_.end() ? nullptr : at->get();
+}
+
+void Queue::record_locked() {
+  const std::uint64_t number = tail();
+  if (closed_ || number <= completed() || (!marks_.empty() && marks_.back()->number() == number))
+    return;
+  if (marks_.size() >= kManyMarks) {
+    poll_locked(marks_.front()->number());
+    // Nobody needs them all: what one of them covers the next one does too.
+    if (marks_.size() >= 2 * kManyMarks) {
+      for (std::size_t i = 1; i < marks_.size(); ++i)
+        marks_.erase(marks_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+  auto mark = make_ref<Mark>(events_, number);
+  check(cudaEventRecord(mark->event(), stream_), "cudaEventRecord");
+  marks_.push_back(std::move(mark));
+}
+
+void Queue::finish_locked(std::uint64_t number) noexcept {
+  if (number > completed()) completed_.store(number, std::memory_order_release);
+  while (!marks_.empty() && marks_.front()->number() <= number) marks_.pop_front();
+}
+
+bool Queue::poll_locked(std::uint64_t number) noexcept {
+  const Mark* mark = covering_locked(number);
+  if (mark == nullptr || health_->poisoned()) return false;
+  const UncapturedCalls uncaptured;
+  const cudaError_t code = cudaEventQuery(mark->event());
+  if (code == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  if (code == cudaSuccess || is_unloading(code)) {
+    finish_locked(mark->number());
+    return true;
+  }
+  cudaGetLastError();
+  health_->poison(code, "asking how far a stream has come");
+  return false;
+}
+
+bool Queue::done(std::uint64_t number) noexcept {
+  if (completed() >= number) return true;
+  if (forked()) return false;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || completed() >= number) return completed() >= number;
+  if (poll_locked(number)) return true;
+  if (marks_.empty() || marks_.back()->number() < number) {
+    const std::uint64_t now = tail();
+    if (polled_tail_ != now) {
+      polled_tail_ = now;
+      polls_ = 0;
+    }
+    if (++polls_ >= kPollsBeforeMark && !health_->poisoned()) {
+      try {
+        record_locked();
+      } catch (...) {  // it is not known to be done, then; whoever waits for it hears why
+      }
+    }
+  }
+  return completed() >= number;
+}
+
+void Queue::wait_here(std::uint64_t number) {
+  if (completed() >= number || health_->poisoned()) return;
+  if (forked()) throw_forked();
+  const UncapturedCalls uncaptured;  // a graph may be let go while its thread captures another
+  Ref<Mark> mark;
+  {
+    std::lock_guard lock(mutex_);
+    if (completed() >= number) return;
+    mark = Ref<Mark>(covering_locked(number));
+    if (!mark) {
+      record_locked();
+      mark = marks_.back();
+    }
+  }
+  WaitClock clock(options_.warn_sec, options_.timeout_sec);
+  // Waits are spun through, as the runtime would: whoever sleeps hears of the end some 70
+  // microseconds late. In long ones the core is left to others.
+  constexpr int kLooks = 64;
+  constexpr auto kSpin = std::chrono::milliseconds(20);
+  const auto begin = std::chrono::steady_clock::now();
+  bool spins = true;
+  for (int turn = 0;; ++turn) {
+    const cudaError_t code = cudaEventQuery(mark->event());
+    if (code == cudaSuccess || is_unloading(code)) break;
+    cudaGetLastError();
+    if (code != cudaErrorNotReady) {
+      health_->poison(code, ("the wait for " + name_of(number)).c_str());
+      return;
+    }
+    if (spins) {
+      cpu_relax();
+      if (turn % kLooks != kLooks - 1) continue;
+      std::this_thread::yield();
+      spins = std::chrono::steady_clock::now() - begin < kSpin;
+      continue;
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (turn % kLooks != 0) continue;
+    check_wait();
+    const auto text = [&] {
+      return "waiting for " + name_of(number) + ", since " + std::to_string(clock.seconds()) +
+             " s; the GPU has done " + std::to_string(completed()) + " of the " +
+             std::to_string(tail()) + " tasks of this stream that were enqueued";
+    };
+    switch (clock.look()) {
+      case WaitClock::Due::nothing:
+        break;
+      case WaitClock::Due::warning:
+        warn(text() + " (SHMAP_COLLECTIVE_WARN_SEC)");
+        break;
+      case WaitClock::Due::failure:
+        throw DeviceError(text() + ". Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC); the task goes on.");
+    }
+  }
+  std::lock_guard lock(mutex_);
+  finish_locked(mark->number());
+}
+
+std::string Queue::name_of(std::uint64_t number) const {
+  const char* name =
+      tail() - number < kNames ? names_[number % kNames].load(std::memory_order_relaxed) : nullptr;
+  return "'" + std::string(name != nullptr ? name : "an earlier task") + "' of local device " +
+         std::to_string(options_.device_index) + ", " + options_.label + " stream";
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,260 @@
+#include "cuda/device/stream.h"
+
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#endif
+
+#include <string>
+
+#include "core/device/backend.h"
+#include "core/device/fork_guard.h"
+#include "core/device/timeline.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/completion.h"
+#include "cuda/device/error.h"
+#include "cuda/device/gpus.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+namespace {
+
+// Drops the args of a task that is over, or was not taken over.
+class Dropper {
+ public:
+  explicit Dropper(const Task& task) noexcept : task_(&task) {}
+  ~Dropper() {
+    if (task_ != nullptr && task_->drop != nullptr) task_->drop(task_->args);
+  }
+  Dropper(const Dropper&) = delete;
+  Dropper& operator=(const Dropper&) = delete;
+  void release() noexcept { task_ = nullptr; }
+
+ private:
+  const Task* task_;
+};
+
+// What the host enqueues meanwhile, under a name that profilers show; nothing where the toolkit
+// lacks the header.
+class NamedRange {
+ public:
+#ifdef NVTX_VERSION
+  explicit NamedRange(const char* name) noexcept { nvtxRangePushA(name); }
+  ~NamedRange() { nvtxRangePop(); }
+#else
+  explicit NamedRange(const char*) noexcept {}
+#endif
+  NamedRange(const NamedRange&) = delete;
+  NamedRange& operator=(const NamedRange&) = delete;
+};
+
+// The group task that this thread runs, outside of a capture.
+class GroupRun {
+ public:
+  explicit GroupRun(Queue& leader) noexcept : leader_(leader), outer_(running) { running = this; }
+  ~GroupRun() { running = outer_; }
+  GroupRun(const GroupRun&) = delete;
+  GroupRun& operator=(const GroupRun&) = delete;
+
+  cudaStream_t member(Queue& queue) {
+    if (&queue == &leader_) return leader_.stream();
+    for (const Queue* known : members_) {
+      if (known == &queue) return queue.stream();
+    }
+    members_.push_back(&queue);
+    queue.pass_gate();
+    if (!start_) start_ = mark(leader_);
+    wait(queue, *start_);
+    return queue.stream();
+  }
+  // What the members got is the leader's, too.
+  void join() {
+    for (Queue* queue : members_) wait(leader_, *mark(*queue));
+  }
+
+  static thread_local constinit GroupRun* running;
+
+ private:
+  static Ref<Mark> mark(Queue& queue) {
+    auto mark = make_ref<Mark>(Ref<EventPool>(&queue.events()), 0u);
+    check(cudaEventRecord(mark->event(), queue.stream()), "cudaEventRecord");
+    return mark;
+  }
+  static void wait(Queue& queue, const Mark& mark) {
+    check(cudaStreamWaitEvent(queue.stream(), mark.event(), 0), "cudaStreamWaitEvent");
+  }
+  Queue& leader_;
+  GroupRun* const outer_;
+  std::vector<Queue*> members_;
+  Ref<Mark> start_;
+};
+
+thread_local constinit GroupRun* GroupRun::running = nullptr;
+
+thread_local constinit Health* running_health = nullptr;
+
+Capture* capture_of_thread() noexcept {
+  return static_cast<Capture*>(detail::thread_state.capture);
+}
+
+}  // namespace
+
+cudaStream_t native_in_group(Stream& member) {
+  auto& stream = static_cast<CudaStream&>(member);
+  if (Capture* capture = capture_of_thread()) return capture->member(stream);
+  if (GroupRun::running != nullptr) return GroupRun::running->member(stream.queue());
+  throw Error("native_in_group: this thread runs no group task");
+}
+
+Ref<Health> health_of_task() {
+  if (running_health == nullptr) throw Error("health_of_task: this thread runs no task");
+  return Ref<Health>(running_health);
+}
+
+bool keep_with_graph(Ref<Kept> object) {
+  Capture* capture = capture_of_thread();
+  if (capture == nullptr) return false;
+  capture->keep(std::move(object));
+  return true;
+}
+
+bool captures_graph_of_one_gpu() noexcept {
+  const Capture* capture = capture_of_thread();
+  return capture != nullptr && capture->graph_of_each_gpu();
+}
+
+Event CudaStream::enqueue(const Task& task, std::span<const Event> waits) {
+  CudaStream* self = this;
+  return backend_.submit({&self, 1}, task, waits);
+}
+
+bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/,
+                              const detail::ThreadState& thread) noexcept {
+  return calls_at_enqueue(thread);
+}
+
+// Not while this thread captures: a graph's nodes may read what the args hold.
+bool CudaStream::calls_at_enqueue(const detail::ThreadState& thread) noexcept {
+  return thread.capture == nullptr && thread.task == nullptr && !forked();
+}
+
+Event CudaStream::record() {
+  if (Capture* capture = capture_of_thread()) return capture->record(*this);
+  if (queue_->idle()) return Event();
+  const Point last = queue_->last();
+  return TaskCompletion::make(&backend_, last.queue, last.number, Ref<Failure>());
+}
+
+bool CudaStream::idle() noexcept { return !capturing() && queue_->idle(); }
+
+Event CudaBackend::enqueue_group(std::span<Stream* const> streams, const Task& task,
+                                 std::span<const Event> waits) {
+  std::vector<CudaStream*> mine;
+  {
+    Dropper dropper(task);
+    if (streams.empty()) throw ValueError("enqueue_group: no stream was given");
+    mine.reserve(streams.size());
+    for (Stream* s : streams) mine.push_back(static_cast<CudaStream*>(s));
+    dropper.release();
+  }
+  return submit(mine, task, waits);
+}
+
+Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& given,
+                          std::span<const Event> waits) {
+  Dropper dropper(given);
+  Task task = given;
+  if (task.name == nullptr) task.name = "";
+  if (task.parts < 1) task.parts = 1;
+  const detail::ThreadState& thread = detail::thread_state;
+  if (thread.task != nullptr) {
+    throw Error("enqueueing '" + std::string(task.name) + "' inside the task '" + thread.task +
+                "': a kernel or callback cannot start others; it has no trace and no stream");
+  }
+  if (forked()) throw_forked();
+  health_->check(task.name);
+  if (Capture* capture = capture_of_thread()) {
+    if (&capture->backend() != this) {
+      throw Error("enqueueing '" + std::string(task.name) +
+                  "' on a backend other than the one that this thread captures");
+    }
+    dropper.release();
+    return capture->add(streams, task, waits);
+  }
+
+  Queue& queue = streams.front()->queue();
+  Ref<Failure> failure = inherited_failure(this, waits);
+  // One that fails with what it waits for is put into the stream all the same, as a task that does
+  // nothing: its event must not end before what the others are still doing to its memory.
+  queue.pass_gate();
+  const int pending = add_waits(queue, waits);
+  if (failure && pending == 0) return TaskCompletion::failed(this, std::move(failure));
+  for (CudaStream* s : streams.subspan(1)) s->queue().be_awaited_by(queue);
+  if (!failure && task.run != nullptr) failure = run_in(streams, task);
+  const std::uint64_t number = queue.append(task.name);
+  for (CudaStream* s : streams.subspan(1)) s->queue().close_gate(queue, number);
+  return TaskCompletion::make(this, Ref<Queue>(&queue), number, std::move(failure));
+}
+
+Ref<Failure> CudaBackend::run_in(std::span<CudaStream* const> streams, const Task& task) {
+  Queue& queue = streams.front()->queue();
+  const GpuScope gpu(queue.gpu());
+  const bool timed = timeline_sink() != nullptr;
+  Span span;
+  if (timed) span = spans_.begin(task, streams, queue.stream(), /*captured=*/false);
+  Ref<Failure> failure;
+  if (streams.size() == 1) {
+    failure = run(task, *streams.front(), queue.stream());
+  } else {
+    GroupRun group(queue);
+    failure = run(task, *streams.front(), queue.stream());
+    group.join();
+  }
+  if (timed) {
+    spans_.end(span, queue.stream(), /*captured=*/false);
+    spans_.add(std::move(span));
+  }
+  return failure;
+}
+
+int CudaBackend::add_waits(Queue& queue, std::span<const Event> waits) {
+  int pending = 0;
+  for (const Event& e : waits) {
+    if (e.done()) continue;
+    if (e.record()->owner() != this) {
+      e.record()->block();  // another backend's: it cannot tell this one when it is done
+      continue;
+    }
+    const auto& before = static_cast<const TaskCompletion&>(*e.record());
+    queue.wait_for(*before.queue(), before.number());
+    ++pending;
+  }
+  return pending;
+}
+
+Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t native) noexcept {
+  const char* outer = std::exchange(detail::thread_state.task, task.name);
+  Health* const outer_health = std::exchange(running_health, health_.get());
+  Ref<Failure> failure;
+  const NamedRange range(task.name);
+  try {
+    for (int part = 0; part < task.parts; ++part) {
+      task.run(task.args, {part, task.parts, stream, native});
+    }
+    check(cudaGetLastError(), "a CUDA call of the task");
+  } catch (...) {
+    failure = health_->failures().add(std::current_exception());
+    if (detail::thread_state.capture == nullptr) {
+      // Whether it cost us the GPU, or was that task's alone.
+      const cudaError_t code = cudaStreamQuery(native);
+      if (is_sticky(code)) {
+        health_->poison(code, ("enqueueing '" + std::string(task.name) + "'").c_str());
+      }
+      if (code != cudaSuccess) cudaGetLastError();
+    }
+  }
+  running_health = outer_health;
+  detail::thread_state.task = outer;
+  return failure;
+}
+
+}  // namespace shmap::cuda

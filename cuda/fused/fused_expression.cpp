@@ -1,0 +1,155 @@
+#include "cuda/fused/fused_expression.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "core/ops/elementwise.h"
+#include "core/ops/reduce.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+
+namespace {
+
+[[noreturn]] void throw_no_expression(const Primitive& primitive) {
+  throw TypeError(std::string("fused: there is no CUDA arithmetic of ") + primitive.name +
+                  ": leave it out of fused programs");
+}
+
+std::string hex(std::uint64_t bits, const char* suffix) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%" PRIx64 "%s", bits, suffix);
+  return text;
+}
+
+// The function of an elementwise primitive; null where it is called otherwise.
+const char* function_of(const Primitive& primitive, bool* compares) {
+  *compares = false;
+#define SHMAP_NAME(name, domain) \
+  if (&primitive == &name##_p) return #name;
+  SHMAP_UNARY_PRIMITIVES(SHMAP_NAME)
+  SHMAP_BINARY_PRIMITIVES(SHMAP_NAME)
+  *compares = true;
+  SHMAP_PREDICATE_PRIMITIVES(SHMAP_NAME)
+  SHMAP_COMPARE_PRIMITIVES(SHMAP_NAME)
+#undef SHMAP_NAME
+  return nullptr;
+}
+
+bool computed_as_stored(DType dtype) {
+  return dtype != DType::bool_ && dtype != DType::f16 && dtype != DType::bf16;
+}
+
+}  // namespace
+
+const char* storage_type(DType dtype) {
+  switch (dtype) {
+    case DType::bool_:
+      return "Boolean";
+    case DType::i8:
+      return "signed char";
+    case DType::i16:
+      return "short";
+    case DType::i32:
+      return "int";
+    case DType::i64:
+      return "long";
+    case DType::u8:
+      return "unsigned char";
+    case DType::u16:
+      return "unsigned short";
+    case DType::u32:
+      return "unsigned int";
+    case DType::u64:
+      return "unsigned long";
+    case DType::f16:
+      return "F16";
+    case DType::bf16:
+      return "Bf16";
+    case DType::f32:
+      return "float";
+    case DType::f64:
+      return "double";
+    default:
+      throw TypeError("fused: values of " + to_string(dtype) + " have no arithmetic");
+  }
+}
+
+const char* compute_type(DType dtype) {
+  if (dtype == DType::bool_) return "unsigned char";
+  return computed_as_stored(dtype) ? storage_type(dtype) : "float";
+}
+
+std::string literal_expression(DType dtype, std::uint64_t bits) {
+  const int width = 8 * itemsize(dtype);
+  if (width < 64) bits &= (std::uint64_t{1} << width) - 1;
+  switch (dtype) {
+    case DType::bool_:
+    case DType::f16:
+    case DType::bf16:
+      return std::string(storage_type(dtype)) + "{" + hex(bits, "") + "}";
+    case DType::f32:
+      return "scalar::float_of(" + hex(bits, "u") + ")";
+    case DType::f64:
+      return "scalar::double_of(" + hex(bits, "ul") + ")";
+    default:
+      return std::string("static_cast<") + storage_type(dtype) + ">(" + hex(bits, "ul") + ")";
+  }
+}
+
+std::string widened(DType dtype, const std::string& x) {
+  return computed_as_stored(dtype) ? x : "scalar::widen(" + x + ")";
+}
+std::string narrowed(DType dtype, const std::string& x) {
+  if (computed_as_stored(dtype)) return x;
+  return std::string("scalar::narrow<") + storage_type(dtype) + ">(" + x + ")";
+}
+
+std::string map_expression(const Primitive& primitive, const Params& params,
+                           const std::vector<std::string>& operands, DType operand, DType result) {
+  const auto call = [&](const std::string& function) {
+    std::string text = function + "(";
+    for (std::size_t i = 0; i < operands.size(); ++i)
+      text += (i ? ", " : "") + widened(operand, operands[i]);
+    return text + ")";
+  };
+  bool compares = false;
+  if (&primitive == &not__p && operand == DType::bool_)
+    return narrowed(result, call("scalar::logical_not"));
+  if (const char* name = function_of(primitive, &compares))
+    return narrowed(result, call(std::string("scalar::") + name));
+  if (&primitive == &clamp_p) return narrowed(result, call("scalar::clamp"));
+  if (&primitive == &select_n_p) {
+    return "scalar::select_n(" + widened(operand, operands[0]) + ", " + operands[1] + ", " +
+           operands[2] + ")";
+  }
+  if (&primitive == &convert_element_type_p) {
+    const DType to = params_as<ConvertParams>(params).new_dtype;
+    if (to == operand) return operands[0];
+    return std::string("scalar::cast<") + storage_type(to) + ">(" + widened(operand, operands[0]) +
+           ")";
+  }
+  if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
+    return std::string("same_bits<") + storage_type(result) + ">(" + operands[0] + ")";
+  throw_no_expression(primitive);
+}
+
+const char* reduction_functor(const Primitive& primitive) {
+  if (&primitive == &reduce_sum_p) return "Sum";
+  if (&primitive == &reduce_prod_p) return "Prod";
+  if (&primitive == &reduce_max_p) return "Max";
+  if (&primitive == &reduce_min_p) return "Min";
+  if (&primitive == &reduce_and_p) return "And";
+  if (&primitive == &reduce_or_p) return "Or";
+  throw_no_expression(primitive);
+}
+
+std::string reduction_of_nothing(const Primitive& primitive, DType dtype) {
+  if (&primitive == &reduce_sum_p) return literal_expression(dtype, 0);  // not -0
+  if (dtype == DType::bool_)
+    return literal_expression(dtype, &primitive == &reduce_min_p || &primitive == &reduce_and_p);
+  return narrowed(
+      dtype, std::string(reduction_functor(primitive)) + "::start<" + compute_type(dtype) + ">()");
+}
+
+}  // namespace shmap::cuda

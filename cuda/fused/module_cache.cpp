@@ -1,0 +1,128 @@
+#include "cuda/fused/module_cache.h"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "cuda/device/error.h"
+#include "cuda/device/gpus.h"
+#include "cuda/fused/kernel_image.h"
+#include "shmap/error.h"
+
+namespace shmap::cuda {
+
+namespace {
+
+// The driver's functions, reached through the runtime: the library links no driver, so that it
+// starts where there is none.
+struct DriverApi {
+  decltype(&cuModuleLoadData) load_data;
+  decltype(&cuModuleGetFunction) get_function;
+  decltype(&cuLaunchKernel) launch_kernel;
+  CUresult (*func_load)(CUfunction);  // null before 12.4
+};
+
+template <class Fn>
+void find(const char* name, Fn*& function, bool required) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult status = cudaDriverEntryPointSymbolNotFound;
+#if CUDART_VERSION >= 12050
+  const cudaError_t code =
+      cudaGetDriverEntryPointByVersion(name, &found, 12040, cudaEnableDefault, &status);
+#else
+  const cudaError_t code = cudaGetDriverEntryPoint(name, &found, cudaEnableDefault, &status);
+#endif
+  if (code != cudaSuccess || status != cudaDriverEntryPointSuccess) found = nullptr;
+  if (found == nullptr && required) {
+    cuda::check(code, "cudaGetDriverEntryPoint");
+    throw DeviceError(std::string("the CUDA driver has no function ") + name +
+                      ": it is older than CUDA 12.4, which fused kernels need; update it");
+  }
+  function = reinterpret_cast<Fn*>(found);
+}
+
+const DriverApi& driver() {
+  static const DriverApi api = [] {
+    DriverApi made{};
+    find("cuModuleLoadData", made.load_data, true);
+    find("cuModuleGetFunction", made.get_function, true);
+    find("cuLaunchKernel", made.launch_kernel, true);
+    find("cuFuncLoad", made.func_load, false);
+    return made;
+  }();
+  return api;
+}
+
+// The driver's codes are the runtime's.
+void check(CUresult code, const char* call) { cuda::check(static_cast<cudaError_t>(code), call); }
+
+std::string architecture_of(int gpu) {
+  int major = 0, minor = 0;
+  cuda::check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu),
+              "cudaDeviceGetAttribute");
+  cuda::check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, gpu),
+              "cudaDeviceGetAttribute");
+  return architecture(major, minor);
+}
+
+// A source: its images, and its functions on the GPUs where it is loaded.
+struct Entry {
+  std::mutex mutex;
+  std::map<std::string, KernelImage> images;               // by architecture
+  std::map<std::pair<int, std::string>, void*> functions;  // by GPU and name
+};
+
+// Never destroyed: kernels may run until the process ends.
+struct Table {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::unique_ptr<Entry>> entries;
+};
+Table& table() {
+  static auto* const made = new Table;
+  return *made;
+}
+
+Entry& entry_of(const std::string& source) {
+  std::lock_guard lock(table().mutex);
+  std::unique_ptr<Entry>& entry = table().entries[source];
+  if (!entry) entry = std::make_unique<Entry>();
+  return *entry;
+}
+
+}  // namespace
+
+LoadedKernel loaded_kernel(const std::string& source, const char* name) {
+  int gpu = 0;
+  cuda::check(cudaGetDevice(&gpu), "cudaGetDevice");
+  Entry& entry = entry_of(source);
+  std::lock_guard lock(entry.mutex);
+  void*& slot = entry.functions[{gpu, name}];
+  if (slot != nullptr) return {slot};
+  const std::string arch = architecture_of(gpu);
+  KernelImage& image = entry.images[arch];
+  if (image.empty()) image = compile_kernel(source, arch);
+  const UncapturedCalls allowed;
+  CUmodule module = nullptr;
+  check(driver().load_data(&module, image.data()), "cuModuleLoadData of a fused kernel");
+  CUfunction function = nullptr;
+  check(driver().get_function(&function, module, name), "cuModuleGetFunction of a fused kernel");
+  if (driver().func_load != nullptr)
+    check(driver().func_load(function), "cuFuncLoad of a fused kernel");
+  slot = function;
+  return {slot};
+}
+
+void launch_loaded(LoadedKernel kernel, std::int64_t blocks, int threads, const void* args,
+                   void* native_stream) {
+  void* parameters[] = {const_cast<void*>(args)};
+  check(driver().launch_kernel(static_cast<CUfunction>(kernel.function),
+                               static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads),
+                               1, 1, 0, static_cast<CUstream>(native_stream), parameters, nullptr),
+        "cuLaunchKernel of a fused kernel");
+}
+
+}  // namespace shmap::cuda

@@ -1,0 +1,139 @@
+// Capture: what a thread records for a graph.
+#pragma once
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/intrusive.h"
+#include "core/device/event.h"
+#include "core/device/graph.h"
+#include "core/device/stream.h"
+#include "cuda/device/event_pool.h"
+#include "cuda/device/span_log.h"
+#include "cuda/graph/recording.h"
+
+namespace shmap::cuda {
+
+class CudaBackend;
+class CudaStream;
+
+// Something that a graph keeps alive.
+class Kept : public RefCounted {
+ public:
+  virtual ~Kept() = default;
+};
+
+// Streams that captures record in, each in place of one of the backend's: other threads may go on
+// using those meanwhile, and would be recorded too. Any thread.
+class ShadowStreams {
+ public:
+  ~ShadowStreams();
+  cudaStream_t take(int gpu, int priority);  // throws DeviceError
+  void give(int gpu, int priority, cudaStream_t stream) noexcept;
+  void close() noexcept;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<int, int>, std::vector<cudaStream_t>> free_;
+};
+
+// The event of a captured task: a place in the capture.
+class CapturedEvent final : public Completion {
+ public:
+  CapturedEvent(const void* capture, std::int32_t index) noexcept
+      : Completion(capture), index_(index) {}
+  void block() override;  // throws
+  std::int32_t index() const noexcept { return index_; }
+  void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
+
+ private:
+  const std::int32_t index_;
+};
+
+// Where a task of a capture is recorded: in the graph of all, or, where each GPU has graphs of its
+// own, in one of those. The tasks are then cut into phases: a task comes a phase after the tasks
+// of other GPUs that it waits for, so that the graphs of one phase know nothing of each other.
+struct Place {
+  static constexpr std::int32_t kNone = -1;
+  std::int32_t phase = 0;
+  std::int32_t part = kNone;  // an index of Capture::parts()
+  std::int32_t lane = kNone;  // of that recording
+
+  // A task of several GPUs. It is no graph's: it is run anew at each launch.
+  bool runs_directly() const noexcept { return part == kNone; }
+};
+
+// A task is run when it is captured: what it puts into the stream is recorded. In a rehearsal
+// (core/device/plan_memory.h) it is not, since its addresses are no memory; such a capture has the
+// tasks and their order, but cannot be launched.
+class Capture {
+ public:
+  struct Captured {
+    Task task;
+    std::vector<CudaStream*> streams;
+    std::vector<std::int32_t> before;  // indices of what it waits for, ascending, each once
+    Ref<CapturedEvent> event;
+    Place place;
+    Ref<Mark> mark;  // after it
+    Span span;       // where the timeline is on
+  };
+  struct Part {
+    int gpu;  // -1: of all
+    std::int32_t phase;
+    std::unique_ptr<Recording> recording;
+  };
+
+  // graph_of_each_gpu: see Place.
+  Capture(CudaBackend& backend, bool graph_of_each_gpu) noexcept
+      : backend_(&backend), graph_of_each_gpu_(graph_of_each_gpu) {}
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+  ~Capture();  // abandons the recording; drops the args that no graph took, and ends the events
+
+  CudaBackend& backend() const noexcept { return *backend_; }
+  bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
+  // Takes over args in every case. Throws what task.run throws.
+  Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
+  Event record(CudaStream& stream);
+  // In the run of a group task: the lane of a member.
+  cudaStream_t member(CudaStream& stream);
+  void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }
+
+  std::vector<Captured>& nodes() noexcept { return nodes_; }
+  std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
+  std::vector<CudaStream*> streams() const;
+  bool rehearsed() const noexcept { return rehearsed_; }
+  // The recordings, each of some tasks: at most one where a graph may have all GPUs.
+  std::vector<Part>& parts() noexcept { return parts_; }
+
+ private:
+  struct Last {
+    CudaStream* stream;
+    std::int32_t index;
+  };
+  Place place_of(const Captured& node);
+  std::int32_t balanced(const Captured& node, std::int32_t earliest);
+  void record_task(Captured& node);
+
+  CudaBackend* backend_;
+  const bool graph_of_each_gpu_;
+  bool rehearsed_ = false;
+  std::vector<Captured> nodes_;
+  std::vector<Last> last_;  // by stream; the streams that were used
+  std::vector<Part> parts_;
+  struct GpuPhases {
+    std::int32_t communicates = 0;   // the latest that it communicates in
+    std::vector<std::int64_t> cost;  // of the arithmetic of each
+  };
+  std::map<int, GpuPhases> phases_of_gpu_;
+  Recording* running_ = nullptr;  // where the task that runs is recorded
+  std::vector<Ref<Kept>> kept_;
+};
+
+}  // namespace shmap::cuda
