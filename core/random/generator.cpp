@@ -26,6 +26,9 @@ DType unsigned_of(int width) {
 
 Array counts(std::int64_t n) { return bind_iota(DType::u32, {n}, 0, {}); }
 
+// Number i and number i + n / 2 are the two words of one hash, so that no part of the program of
+// elementwise operations makes an element alone: the numbers are stored, and fused programs read
+// them. The built-in generator's are made inside of those (core/transforms/fusion/fuse.h).
 // Counts in a row for all words that are wanted; words narrower than 32 bits lie low bits first.
 Array original_bits(const Array& words, int width, const Shape& shape) {
   const RuleOps op{SourceLine{}};

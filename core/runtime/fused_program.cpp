@@ -108,6 +108,11 @@ double fused_flops(Types, const Params& params, Types) {
   double flops = 0;
   for (const FusedProgram::Op& op : program.ops()) {
     if (op.op == FusedProgram::OpKind::broadcast) continue;
+    if (op.op == FusedProgram::OpKind::draw) {
+      const ShapedArray drawn({program.rows(), program.cols()}, op.dtype, false, AxisSet());
+      flops += op.primitive->flops({}, params_of(op), {&drawn, 1});
+      continue;
+    }
     flops += static_cast<double>(
         program.size(op.op == FusedProgram::OpKind::reduce ? FusedKind::full : op.kind));
   }
@@ -150,7 +155,7 @@ void FusedProgram::add_cost(const Op& op) {
   if (op.op == OpKind::broadcast) return;
   const std::int64_t n = size(op.op == OpKind::reduce ? FusedKind::full : op.kind);
   double flops = 2 * static_cast<double>(n);  // what stays in the cache: some loads and stores
-  if (op.op == OpKind::map && op.primitive->cost) {
+  if ((op.op == OpKind::map || op.op == OpKind::draw) && op.primitive->cost) {
     std::vector<ShapedArray> types;
     for (int v : op.operands) types.emplace_back(Shape{n}, dtype(v), false, AxisSet());
     const ShapedArray out(Shape{n}, op.dtype, false, AxisSet());
@@ -216,6 +221,28 @@ int FusedProgram::add_reduce(const Primitive& primitive, int operand) {
   return add_op({OpKind::reduce, &primitive, nullptr, {operand}, dtype(operand), FusedKind::row});
 }
 
+int FusedProgram::add_draw(const Primitive& primitive, std::vector<int> operands,
+                           std::shared_ptr<const Params> params) {
+  std::vector<ShapedArray> types;
+  for (int v : operands) {
+    const FusedKind k = kind(v);
+    if (k != FusedKind::scalar && k != FusedKind::row) {
+      throw ValueError(std::string("fused program: ") + primitive.name + " of an operand of kind " +
+                       name_of(k) + ": wanted a scalar or one of rows");
+    }
+    types.emplace_back(k == FusedKind::scalar ? Shape() : Shape{rows_}, dtype(v), false, AxisSet());
+  }
+  ShapedArray result;
+  primitive.abstract_eval(types, *params, {&result, 1});
+  if (result.size() != size(FusedKind::full)) {
+    throw ValueError(std::string("fused program: ") + primitive.name + " gives " +
+                     to_string(result) + ", and " + std::to_string(size(FusedKind::full)) +
+                     " elements are wanted");
+  }
+  return add_op({OpKind::draw, &primitive, std::move(params), std::move(operands), result.dtype(),
+                 FusedKind::full});
+}
+
 int FusedProgram::add_broadcast(int operand, FusedKind to) {
   if (joint_kind(kind(operand), to) != to) {
     throw ValueError(std::string("fused program: a broadcast from kind ") + name_of(kind(operand)) +
@@ -269,7 +296,7 @@ std::string FusedProgram::text() const {
     const Op& op = ops_[i];
     text += (i ? "; " : " ") + typed(op_values_[i]) + " = " +
             (op.primitive ? op.primitive->name : "broadcast");
-    if (op.op == OpKind::map) {
+    if (op.op == OpKind::map || op.op == OpKind::draw) {
       const std::string params = to_string(params_of(op));
       if (!params.empty()) text += "[" + params + "]";
     }

@@ -40,6 +40,7 @@ class FusedProgram {
     map,        // an elementwise primitive
     reduce,     // a reducing primitive, along each row: full -> row
     broadcast,  // no arithmetic: the operand as a value of a wider kind
+    draw,       // random bits: of a scalar key as the elements lie, of a key for each row -> full
   };
   // A full operand as a part of a larger array: its rows lie `pitch` elements apart from element
   // `first` on. For backends that are said to read such ones (fuse_slices.h).
@@ -57,7 +58,7 @@ class FusedProgram {
   struct Op {
     OpKind op;
     const Primitive* primitive;            // null: broadcast
-    std::shared_ptr<const Params> params;  // of a map; null: none
+    std::shared_ptr<const Params> params;  // of a map or a draw; null: none
     std::vector<int> operands;             // values
     DType dtype;
     FusedKind kind;
@@ -82,6 +83,10 @@ class FusedProgram {
   int add_map(const Primitive& primitive, std::vector<int> operands,
               std::shared_ptr<const Params> params = nullptr);
   int add_reduce(const Primitive& primitive, int operand);
+  // `primitive`: random_bits. Its operands are scalars or of rows; what it gives for them (by its
+  // rule) has to have rows x cols elements.
+  int add_draw(const Primitive& primitive, std::vector<int> operands,
+               std::shared_ptr<const Params> params);
   int add_broadcast(int operand, FusedKind to);
   void add_output(int value, const ShapedArray& type);
 

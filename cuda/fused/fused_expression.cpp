@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "core/ops/elementwise.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "shmap/error.h"
 
@@ -70,6 +71,8 @@ const char* storage_type(DType dtype) {
       return "float";
     case DType::f64:
       return "double";
+    case DType::prng_key:
+      return "Key";
     default:
       throw TypeError("fused: values of " + to_string(dtype) + " have no arithmetic");
   }
@@ -92,6 +95,8 @@ std::string literal_expression(DType dtype, std::uint64_t bits) {
       return "scalar::float_of(" + hex(bits, "u") + ")";
     case DType::f64:
       return "scalar::double_of(" + hex(bits, "ul") + ")";
+    case DType::prng_key:  // the first word comes first in memory
+      return "Key{" + hex(bits & 0xffffffffu, "u") + ", " + hex(bits >> 32, "u") + "}";
     default:
       return std::string("static_cast<") + storage_type(dtype) + ">(" + hex(bits, "ul") + ")";
   }
@@ -132,6 +137,24 @@ std::string map_expression(const Primitive& primitive, const Params& params,
   if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
     return std::string("same_bits<") + storage_type(result) + ">(" + operands[0] + ")";
   throw_no_expression(primitive);
+}
+
+std::string draw_expression(const Params& params, const std::vector<std::string>& operands,
+                            const std::string& element, DType result) {
+  const auto& p = params_as<RandomBitsParams>(params);
+  const RandomBlock block(p.shape, p.of);
+  const std::string i = "static_cast<unsigned long>(" + element + ")";
+  std::string index = operands.size() > 1 ? "static_cast<unsigned long>(" + operands[1] + ")" : "";
+  const auto add = [&](const std::string& term) { index += (index.empty() ? "" : " + ") + term; };
+  std::int64_t within = 1;  // elements of the block in one step along a dim
+  for (int d = block.rank; d-- > 0; within *= block.extent[d]) {
+    std::string term = within > 1 ? i + " / " + std::to_string(within) + "ul" : i;
+    if (d > 0) term += " % " + std::to_string(block.extent[d]) + "ul";
+    if (block.stride[d] > 1) term += " * " + std::to_string(block.stride[d]) + "ul";
+    add(term);
+  }
+  return std::string("scalar::random_bits<") + storage_type(result) + ">(" + operands[0] + ", " +
+         index + ")";
 }
 
 const char* reduction_functor(const Primitive& primitive) {

@@ -21,6 +21,10 @@ std::string literal_expression(DType dtype, std::uint64_t bits);
 std::string map_expression(const Primitive& primitive, const Params& params,
                            const std::vector<std::string>& operands, DType operand, DType result);
 
+// A draw: random bits of type `result` at a flat index, an expression of an integer.
+std::string draw_expression(const Params& params, const std::vector<std::string>& operands,
+                            const std::string& element, DType result);
+
 // `x` widened to what it is computed in, and a computed value rounded to its storage type.
 std::string widened(DType dtype, const std::string& x);
 std::string narrowed(DType dtype, const std::string& x);

@@ -121,7 +121,9 @@ class Writer {
       made_.scalars.push_back(stages_.kind(v) == Kind::scalar);
       made_.operand_alignment.push_back(need(stages_.kind(v), p_.dtype(v)));
       // Any row's result may lie where another row is still to read.
-      made_.apart.push_back(stages_.kind(v) == Kind::col && rows_first);
+      // Keys are read until all of what they draw is made.
+      made_.apart.push_back((stages_.kind(v) == Kind::col && rows_first) ||
+                            p_.dtype(v) == DType::prng_key);
     }
     for (const FusedProgram::Output& o : p_.outputs())
       made_.result_alignment.push_back(need(p_.kind(o.value), o.type.dtype()));
@@ -155,6 +157,7 @@ class Writer {
 
   void write() {
     line("#include \"cuda/kernels/fused.h\"");
+    if (has_keys()) line("#include \"cuda/kernels/threefry_hash.h\"");
     line("");
     line("using namespace shmap::cuda;");
     line("");
@@ -170,6 +173,12 @@ class Writer {
         write_rows();
         break;
     }
+  }
+
+  bool has_keys() const {
+    for (int v = 0; v < p_.value_count(); ++v)
+      if (p_.dtype(v) == DType::prng_key) return true;
+    return false;
   }
 
   void write_args() {
@@ -195,8 +204,9 @@ class Writer {
          kFusedKernel + "(const Args args)");
   }
 
-  // A value that all elements of a scope share, or one element of it.
-  void define(int v) {
+  // A value that all elements of a scope share, or one element of it. `element`: of a draw, its
+  // index among those of its key.
+  void define(int v, const std::string& element = "") {
     std::string text = std::string("const ") + type(v) + " " + name("v", v) + " = ";
     if (is_literal(v)) {
       text +=
@@ -208,8 +218,9 @@ class Writer {
       const FusedProgram::Op& op = op_of(v);
       std::vector<std::string> operands;
       for (int x : op.operands) operands.push_back(name("v", stages_.root(x)));
-      text += map_expression(*op.primitive, op.params ? *op.params : no_params, operands,
-                             p_.dtype(op.operands[0]), op.dtype);
+      text += stages_.is_draw(v) ? draw_expression(*op.params, operands, element, op.dtype)
+                                 : map_expression(*op.primitive, op.params ? *op.params : no_params,
+                                                  operands, p_.dtype(op.operands[0]), op.dtype);
     }
     line(text + ";");
   }
@@ -252,7 +263,9 @@ class Writer {
            "[step * kVector + j];");
     }
     for (int v : loop.ops) {
-      define(v);
+      const bool of_row =
+          stages_.is_draw(v) && stages_.kind(stages_.root(op_of(v).operands[0])) == Kind::row;
+      define(v, (of_row ? col : index) + " + j");
       if (rows && stages_.is_kept(v))
         line(name("k", v) + "[step * kVector + j] = " + name("v", v) + ";");
     }

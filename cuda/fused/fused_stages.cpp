@@ -41,11 +41,15 @@ int FusedStages::summed_bytes() const {
   }
   return 0;
 }
+bool FusedStages::is_draw(int v) const { return !p_.is_input(v) && op(v).op == OpKind::draw; }
 std::int64_t FusedStages::ops() const {
-  return std::count_if(used_.begin(), used_.end(), [this](int v) {
-    return !p_.is_input(v) && !is_reduction(v) &&
-           (kind(v) == FusedKind::full || kind(v) == FusedKind::col);
-  });
+  constexpr std::int64_t kDrawOps = 20;  // some hundred instructions, a map a few
+  std::int64_t n = 0;
+  for (int v : used_) {
+    if (p_.is_input(v) || is_reduction(v)) continue;
+    if (kind(v) == FusedKind::full || kind(v) == FusedKind::col) n += is_draw(v) ? kDrawOps : 1;
+  }
+  return n;
 }
 
 void FusedStages::mark_used(int v) {

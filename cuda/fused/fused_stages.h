@@ -37,7 +37,9 @@ class FusedStages {
   // A row's value: before which loop it is known.
   int known(int v) const { return values_[static_cast<std::size_t>(v)].known; }
   int loops() const { return loops_; }
-  std::int64_t ops() const;  // maps of elements
+  bool is_draw(int v) const;
+  // Of an element: its maps, and what draws come to in maps.
+  std::int64_t ops() const;
   // Registers of 4 bytes an element that hold what loops leave for later ones, where all is kept.
   std::int64_t kept_words() const { return kept_words_; }
 

@@ -7,6 +7,7 @@
 
 #include "core/ir/trace.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
 #include "shmap/shmap.h"
@@ -14,6 +15,7 @@
 namespace shmap::testing {
 
 Bytes bytes_of(const Array& x) {
+  if (x.dtype() == DType::prng_key) return bytes_of(bind(random_unwrap_p, x, no_params, {}));
   Bytes out(static_cast<std::size_t>(x.size() * itemsize(x.dtype())));
   if (x.dtype() == bool_) {
     const std::vector<bool> values = x.to_vector<bool>();
@@ -149,7 +151,12 @@ class Maker {
     p().add_literal(dtype, bytes_of(x).data());
     values_.push_back(x);
   }
-  int any() {  // of late ones rather than early ones
+  int any() {
+    int v = any_value();
+    while (p().dtype(v) == DType::prng_key) v = any_value();
+    return v;
+  }
+  int any_value() {  // of late ones rather than early ones
     const int n = p().value_count();
     return random_.chance(0.5) ? n - 1 - random_.below(static_cast<std::size_t>(std::min(n, 3)))
                                : random_.below(static_cast<std::size_t>(n));
@@ -165,7 +172,7 @@ class Maker {
     static const std::vector<const Primitive*> reductions = {
         &reduce_sum_p, &reduce_prod_p, &reduce_max_p, &reduce_min_p, &reduce_and_p, &reduce_or_p};
     try {
-      switch (random_.below(7)) {
+      switch (random_.below(8)) {
         case 0:
           return map(*random_.one_of(unary), {any()});
         case 1:
@@ -178,6 +185,8 @@ class Maker {
                      std::make_shared<ConvertParams>(random_.one_of(dtypes_)));
         case 5:
           return reduce(*random_.one_of(reductions), any());
+        case 6:
+          return draw(random_.chance(0.5) ? FusedKind::row : FusedKind::scalar);
         default:
           return broadcast(any());
       }
@@ -206,6 +215,31 @@ class Maker {
     Array out = shmap::reduce(primitive, in, Dims{1}, true, {});
     p().add_reduce(primitive, x);
     values_.push_back(std::move(out));
+    return true;
+  }
+  // Random bits of a key, or of a key for each row; now and then a block of a larger array.
+  bool draw(FusedKind keys) {
+    auto params = std::make_shared<RandomBitsParams>();
+    params->bit_width = random_.one_of(std::vector{8, 16, 32, 64});
+    params->shape = keys == FusedKind::row ? Shape{cols_} : Shape{rows_, cols_};
+    const Shape each = keys == FusedKind::row ? Shape{rows_} : Shape();
+    std::vector<Array> operands;
+    const auto add = [&](const Array& x) {
+      values_.push_back(reshape(x, shape(keys)));
+      made_.operands.push_back(values_.back());
+      operands.push_back(x);
+      return p().add_input(x.dtype(), keys);
+    };
+    Shape words = each;
+    words.push_back(2);
+    std::vector<int> in = {
+        add(bind(random_wrap_p, astype(random_.values(f32, words) * 1e6f, u32), no_params, {}))};
+    if (random_.chance(0.4)) {
+      if (keys == FusedKind::scalar) params->of = {rows_ + 2, cols_ + 5};
+      in.push_back(add(astype(random_.values(u8, each), i64)));
+    }
+    p().add_draw(random_bits_p, in, params);
+    values_.push_back(reshape(bind(random_bits_p, operands, *params, {}), {rows_, cols_}));
     return true;
   }
   bool broadcast(int x) {

@@ -61,6 +61,8 @@ struct BoundStep {
   std::int64_t next_a, next_b, next_c, next_out;  // to the next block
   ChainOp* links = nullptr;
   const FusedChainOp* chain = nullptr;
+  const FusedDraw* draw = nullptr;
+  std::int64_t element = 0;  // of a draw: the block's first one, among those of its key
 
   BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
       : step(&s),
@@ -81,7 +83,12 @@ struct BoundStep {
       links[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
     }
   }
+  void bind_draw(const FusedStepList& list, const At& at) {
+    draw = &list.draws[static_cast<std::size_t>(step->drawn)];
+    element = draw->each_row ? at.col : at.row * list.cols + at.col;
+  }
   void advance(std::int64_t block_cols) {
+    element += block_cols;
     for (std::int32_t k = 0; k < step->chain_count; ++k)
       links[k].other += chain[k].other.col_stride / std::int64_t{sizeof(float)} * block_cols;
     a += next_a;
@@ -133,9 +140,21 @@ struct BoundStep {
     s.chained(of_row, s.chain_count, reinterpret_cast<const float*>(a + r * s.a.tile_stride),
               reinterpret_cast<float*>(out + r * s.out.tile_stride), s.around, n);
   }
+  void run_draw(std::int64_t rows, std::int64_t cols) const {
+    const FusedStep& s = *step;
+    // Of one key the tile's rows follow one another, as they do in `out`.
+    const std::int64_t calls = draw->each_row ? rows : 1, n = draw->each_row ? cols : rows * cols;
+    for (std::int64_t r = 0; r < calls; ++r) {
+      std::int64_t first = 0;
+      if (draw->has_first) std::memcpy(&first, b + r * s.b.tile_stride, sizeof first);
+      threefry_block(draw->to, reinterpret_cast<const std::uint32_t*>(a + r * s.a.tile_stride),
+                     draw->block, first, element, out + r * s.out.tile_stride, n, s.itemsize);
+    }
+  }
   // All of the block.
   void run_full(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
+    if (s.kind == FusedStep::draw) return run_draw(rows, cols);
     if (s.kind == FusedStep::expand_row) return s.expand(a, out, rows, cols);
     if (s.kind == FusedStep::expand_col) {
       const std::int64_t bytes = cols * s.itemsize;
@@ -249,6 +268,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
       for (const FusedStep* s = from; s != to; ++s) {
         bound.emplace_back(*s, at, list.block_cols);
         if (s->chain_count > 0) bound.back().bind_chain(list, at, links.data());
+        if (s->drawn >= 0) bound.back().bind_draw(list, at);
       }
       for (std::int64_t b = first; b < last; ++b, at.col += list.block_cols) {
         at.cols = std::min(list.block_cols, list.cols - at.col);

@@ -124,6 +124,9 @@ class Lowering {
       case FusedProgram::OpKind::map:
         add_map(op);
         break;
+      case FusedProgram::OpKind::draw:
+        add_draw(op);
+        break;
     }
   }
 
@@ -183,6 +186,19 @@ class Lowering {
         made.step.by_row = true;
     }
     lowered_.push_back(add_op(made, op.dtype, op.kind));
+  }
+
+  void add_draw(const FusedProgram::Op& op) {
+    const auto& params = params_as<RandomBitsParams>(*op.params);
+    LoweredOp made;
+    made.step.kind = FusedStep::draw;
+    made.step.dtype = op.dtype;
+    made.step.itemsize = static_cast<std::int8_t>(itemsize(op.dtype));
+    made.step.drawn = static_cast<std::int32_t>(list_.draws.size());
+    for (std::size_t i = 0; i < op.operands.size(); ++i) made.operands[i] = lowered(op.operands[i]);
+    list_.draws.push_back({RandomBlock(params.shape, params.of), threefry_out(op.dtype),
+                           value(made.operands[0]).kind == FusedKind::row, op.operands.size() > 1});
+    lowered_.push_back(add_op(made, op.dtype, FusedKind::full));
   }
 
   // The value with every element of a kind. Where tiles have several rows, one of columns is

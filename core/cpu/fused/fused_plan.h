@@ -14,6 +14,7 @@
 #include "core/cpu/kernels/expand.h"
 #include "core/cpu/kernels/reduce.h"
 #include "core/cpu/kernels/unary.h"
+#include "core/cpu/ops/random_block.h"
 #include "core/runtime/fused_program.h"
 
 namespace shmap::cpu {
@@ -40,6 +41,7 @@ struct FusedStep {
     store,         // a copy
     store_around,  // a copy past the caches
     chain,         // of a: several operations in one pass; `chain_ops` has the others' operands
+    draw,          // random bits of the key a; b: the first index, where the draw has one
   };
   Kind kind = unary;
   bool by_row = false;  // one call for each row of the tile
@@ -48,6 +50,7 @@ struct FusedStep {
   DType dtype = DType::f32;
   ChainCode code = ChainCode::none;  // which operation of a chain it may be
   std::int32_t chain_begin = 0, chain_count = 0;
+  std::int32_t drawn = -1;  // of a draw: which of `draws`
   union {
     UnaryFn one = nullptr;
     BinaryFn two;
@@ -64,6 +67,12 @@ struct FusedChainOp {
   FusedPlace other;
 };
 
+struct FusedDraw {
+  RandomBlock block;
+  ThreefryOut to;
+  bool each_row, has_first;  // a key for each row, whose numbers begin anew; a first index
+};
+
 struct FusedStepList {
   std::int64_t rows, cols;
   std::int64_t tile_rows;    // whole rows in a tile; 1 where there are blocks of columns
@@ -76,6 +85,7 @@ struct FusedStepList {
   std::vector<std::int64_t> prologue_size;  // elements of each
   std::vector<FusedStep> steps;
   std::vector<FusedChainOp> chain_ops;
+  std::vector<FusedDraw> draws;
   std::vector<std::int32_t> stages;  // where each stage begins in `steps`, and the end
   std::vector<std::uint64_t> constants;
   bool stores_around = false;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "core/cpu/kernels/threefry.h"
+#include "core/cpu/ops/random_block.h"
 #include "core/ops/random.h"
 #include "core/runtime/kernel.h"
 
@@ -17,39 +18,22 @@ int hash_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(call.out_types[0].size() / kPart, 1, workers));
 }
 
-cpu::ThreefryOut out_of(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return cpu::ThreefryOut::u8;
-    case DType::u16:
-      return cpu::ThreefryOut::u16;
-    case DType::u32:
-      return cpu::ThreefryOut::u32;
-    case DType::u64:
-      return cpu::ThreefryOut::u64;
-    default:
-      return cpu::ThreefryOut::words;
-  }
-}
-
 // This part's share of the results of all keys, each the elements of `block`.
 void run_hash(const KernelCall& call, const RandomBlock& block) {
   const DType dtype = call.out_types[0].dtype();
   const std::int64_t size = call.out_types[0].size(), keys = call.in_types[0].size();
   if (size == 0) return;
-  const std::int64_t each = size / keys, run = block.run();
+  const std::int64_t each = size / keys;
   const bool around = call.out_types[0].nbytes() >= cpu::kThreefryAroundBytes;
   const auto* key = static_cast<const std::uint32_t*>(call.in[0]);
   const auto* first = call.in.size() > 1 ? static_cast<const std::int64_t*>(call.in[1]) : nullptr;
   const bool one_first = first && call.in_types[1].rank() == 0;
   const auto [begin, end] = call.share(size, kGrain);
   for (std::int64_t i = begin; i < end;) {
-    const std::int64_t k = i / each, at = i % each, in_run = at % run;
-    const std::int64_t n = std::min({end - i, each - at, run - in_run});
-    std::int64_t count = block.index(at);
-    if (first) count += first[one_first ? 0 : k];
-    cpu::threefry_bits(out_of(dtype), key + 2 * k, static_cast<std::uint64_t>(count),
-                       static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype), n, around);
+    const std::int64_t k = i / each, at = i % each, n = std::min(end - i, each - at);
+    cpu::threefry_block(
+        cpu::threefry_out(dtype), key + 2 * k, block, first ? first[one_first ? 0 : k] : 0, at,
+        static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype), n, itemsize(dtype), around);
     i += n;
   }
 }

@@ -93,6 +93,9 @@ class Fuser {
         case FuseRole::map:
           value = program->add_map(*e.primitive, std::move(in), e.params);
           break;
+        case FuseRole::draw:
+          value = program->add_draw(*e.primitive, std::move(in), e.params);
+          break;
         case FuseRole::reduce:
           value = program->add_reduce(*e.primitive, in[0]);
           break;

@@ -11,7 +11,8 @@ namespace {
 constexpr std::int64_t kColumns = 16 * 1024;
 constexpr int kMostOps = 96, kMostResults = 8;
 constexpr std::size_t kMostOperands = 24;
-constexpr int kSearch = 2000;  // steps of a search for cycles, after which there may be one
+constexpr int kMostDrawn = 24;  // equations from a draw to what is drawn again
+constexpr int kSearch = 2000;   // steps of a search for cycles, after which there may be one
 
 std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }
 
@@ -26,6 +27,7 @@ FuseClusters::FuseClusters(const Jaxpr& jaxpr) : eqns_(jaxpr.eqns) {
     if (!a.is_literal()) outs_.insert(a.var());
   find_users();
   for (const Eqn& e : eqns_) roles_.push_back(fuse_role(e));
+  find_drawn();
   cluster_of_.assign(eqns_.size(), -1);
   for (int i = static_cast<int>(eqns_.size()) - 1; i >= 0; --i) visit(i);
 }
@@ -52,6 +54,45 @@ void FuseClusters::find_users() {
   }
 }
 
+// A mask, say: random bits, cheap operations on them, and scalars.
+void FuseClusters::find_drawn() {
+  VarMap<int> makers;
+  for (int i = 0; i < static_cast<int>(eqns_.size()); ++i) {
+    int n = role(i) == FuseRole::draw;
+    const bool is_copy = role(i) == FuseRole::broadcast || role(i) == FuseRole::reshape;
+    if (is_copy || (role(i) == FuseRole::map && !eqn(i).primitive->cost)) {
+      bool all = true;
+      for (const Atom& a : eqn(i).in) {
+        if (a.is_literal() || a.type().size() == 1) continue;
+        const auto made = makers.find(a.var());
+        all &= made != makers.end();
+        if (all) n += drawn_[static_cast<std::size_t>(made->second)];
+      }
+      n = all && n > 0 ? n + 1 : 0;
+    }
+    if (n > kMostDrawn) n = 0;
+    drawn_.push_back(n);
+    if (n > 0) makers[result(i)] = i;
+  }
+}
+
+// Whether clusters that use i's result draw it each for itself: they cannot be one, as the forward
+// and the backward pass over a layer with dropout cannot, and else it would have to be stored.
+bool FuseClusters::is_drawn_again(int i, const std::vector<int>& candidates) {
+  const int n = drawn_[static_cast<std::size_t>(i)];
+  if (n == 0 || candidates.size() < 2 || outs_.count(result(i))) return false;
+  for (int u : *users_of(result(i)))
+    if (cluster_of(u) < 0) return false;
+  for (int c : candidates) {
+    const FuseCluster& x = cluster(c);
+    if (x.ops + n > kMostOps || x.needs.size() + 4 > kMostOperands) return false;
+  }
+  for (int a : candidates)
+    for (int b : candidates)
+      if (a != b && reaches(a, b)) return true;
+  return false;
+}
+
 // ------------------------------------------------------------------------------ clusters grow
 
 void FuseClusters::visit(int i) {
@@ -59,6 +100,7 @@ void FuseClusters::visit(int i) {
   if (r == FuseRole::other) return;
   const Var* v = result(i);
   if (r == FuseRole::broadcast || r == FuseRole::reshape) return absorb_copies(i);
+  if (r == FuseRole::draw) return absorb_draw(i);
   const std::vector<int>* users = users_of(v);
   const bool is_out = outs_.count(v) != 0;
   if (!users && !is_out) return;
@@ -71,6 +113,7 @@ void FuseClusters::visit(int i) {
     }
   }
   std::sort(candidates.begin(), candidates.end());
+  if (is_drawn_again(i, candidates)) return absorb_copies(i);
   int home = -1;
   for (int c : candidates) {
     if (home >= 0)
@@ -190,8 +233,8 @@ int FuseClusters::result_count_of(const FuseCluster& x) const {
   return n;
 }
 
-// A broadcast or a reshape is taken in by every cluster that can; what else uses it, uses the
-// equation.
+// A broadcast, a reshape or a draw is taken in by every cluster that can; what else uses it, uses
+// the equation.
 void FuseClusters::absorb_copies(int i) {
   const Var* v = result(i);
   const auto it = users_.find(v);
@@ -209,18 +252,41 @@ void FuseClusters::absorb_copies(int i) {
   if (taken.empty()) return;
   copied_.insert(i);
   if (left.empty() && !outs_.count(v)) {  // nobody uses the equation itself
-    std::vector<int>& users = users_[eqn(i).in[0].var()];
-    users.erase(std::remove(users.begin(), users.end(), i), users.end());
+    for (const Atom& a : eqn(i).in) {
+      if (a.is_literal()) continue;
+      std::vector<int>& users = users_[a.var()];
+      users.erase(std::remove(users.begin(), users.end(), i), users.end());
+    }
   }
   users_[v] = std::move(left);
+}
+
+// Random bits are made by each cluster that uses them, which is faster than to store and load them.
+// Where somebody else needs them too they are in memory anyway, and are read.
+void FuseClusters::absorb_draw(int i) {
+  if (outs_.count(result(i))) return;
+  const std::vector<int>* users = users_of(result(i));
+  if (!users) return;
+  for (int u : *users)
+    if (cluster_of(u) < 0) return;
+  absorb_copies(i);
 }
 
 bool FuseClusters::absorb_copy(int i, int c) {
   FuseCluster& x = cluster(c);
   const Eqn& e = eqn(i);
   FusedKind kind = FusedKind::full;
-  if (!has_room(x, 1) || !(result(i)->type.axes() == x.axes) || !needed_kind(c, result(i), &kind))
+  if (!has_room(x, e.in.size()) || !(result(i)->type.axes() == x.axes) ||
+      !needed_kind(c, result(i), &kind))
     return false;
+  if (role(i) == FuseRole::draw) {
+    if (kind != FusedKind::full) return false;
+    const FuseSpace space = drawn_space(e);
+    if (space.rows > 1) {
+      if (x.split ? !(x.space == space) : x.space.elements() != space.elements()) return false;
+      if (!x.split) set_space(c, space, false);
+    }
+  }
   if (role(i) == FuseRole::broadcast) {
     FusedKind from = FusedKind::full;
     FuseSpace space;
@@ -234,8 +300,8 @@ bool FuseClusters::absorb_copy(int i, int c) {
     }
   }
   add_member(c, {i, kind, true});
-  std::vector<int>& users = users_[e.in[0].var()];
-  users.push_back(x.members.front().eqn);
+  for (const Atom& a : e.in)
+    if (!a.is_literal()) users_[a.var()].push_back(x.members.front().eqn);
   return true;
 }
 

@@ -40,7 +40,7 @@ class FuseClusters {
   // Whether a member's result stays in its cluster.
   bool is_inner(int i) const { return users_of(result(i)) && used_by_alone(i, cluster_of(i)); }
   bool is_result(const Var* v) const { return outs_.count(v) != 0; }
-  // A broadcast or a reshape that clusters have copies of.
+  // A broadcast, a reshape, or what is drawn, that clusters have copies of.
   bool is_copied(int i) const { return copied_.count(i) != 0; }
   // Collectives and effects, which keep their order.
   static bool is_ordered(const Eqn& eqn) { return eqn.primitive->group || has_effect(eqn); }
@@ -57,10 +57,13 @@ class FuseClusters {
   int result_count_of(const FuseCluster& x) const;
 
   void find_users();
+  void find_drawn();
+  bool is_drawn_again(int i, const std::vector<int>& candidates);
   void visit(int i);
   void begin(int i);
   bool join(int i, int c);
   void absorb_copies(int i);
+  void absorb_draw(int i);
   bool absorb_copy(int i, int c);
   bool unite(int a, int b, const Var* v);
   bool agree(const FuseCluster& x, bool x_rows, const FuseCluster& y, bool y_rows) const;
@@ -77,6 +80,7 @@ class FuseClusters {
   VarMap<std::vector<int>> users_;  // of each value: equations, of clusters one of them
   std::unordered_set<const Var*> outs_;
   std::vector<FuseRole> roles_;
+  std::vector<int> drawn_;  // of what little work makes of random bits, how many equations do
   std::vector<int> next_ordered_;  // after each equation that is_ordered, the next
   std::vector<int> cluster_of_;
   std::vector<FuseCluster> clusters_;

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include "core/ops/elementwise.h"
+#include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
 
@@ -53,6 +54,8 @@ bool split_shape(const Shape& shape, std::uint32_t inner, FuseSpace* out) {
 }  // namespace
 
 FuseRole fuse_role(const Eqn& e) {
+  if (e.primitive == &random_bits_p)
+    return e.in[0].is_literal() || e.out[0]->type.size() == 0 ? FuseRole::other : FuseRole::draw;
   if (e.out.size() != 1 || e.out[0]->type.dtype() == DType::prng_key) return FuseRole::other;
   bool any_var = false;
   for (const Atom& a : e.in) {
@@ -76,6 +79,11 @@ bool reduced_space(const Eqn& e, FuseSpace* out) {
   for (std::int64_t d : params_as<ReduceParams>(*e.params).axes) inner |= 1u << d;
   return inner != 0 && split_shape(in.dims(), inner, out) &&
          out->cols * itemsize(in.dtype()) <= kRowBytes;
+}
+
+FuseSpace drawn_space(const Eqn& e) {
+  const std::int64_t keys = e.in[0].type().size();
+  return {keys, e.out[0]->type.size() / keys};
 }
 
 bool broadcast_kind(const Eqn& e, FusedKind* kind, FuseSpace* space) {
@@ -114,6 +122,8 @@ FusedKind fuse_operand_kind(const Eqn& e, FuseRole role, FusedKind kind, const A
       if (a.is_literal() || (a.type().rank() == 0 && e.out[0]->type.rank() != 0))
         return FusedKind::scalar;
       return kind;
+    case FuseRole::draw:
+      return a.is_literal() || a.type().size() == 1 ? FusedKind::scalar : FusedKind::row;
     default:
       return kind;
   }

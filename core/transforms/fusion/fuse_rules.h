@@ -7,7 +7,7 @@
 
 namespace shmap {
 
-enum class FuseRole : std::uint8_t { other, map, reduce, broadcast, reshape };
+enum class FuseRole : std::uint8_t { other, map, reduce, broadcast, reshape, draw };
 FuseRole fuse_role(const Eqn& eqn);
 
 // The space of a fused program.
@@ -20,6 +20,8 @@ struct FuseSpace {
 // The space that a reduction works on. False where it reduces others than the last dims, or rows
 // too long for one thread to hold.
 bool reduced_space(const Eqn& eqn, FuseSpace* out);
+// Of a draw: a row for each key.
+FuseSpace drawn_space(const Eqn& eqn);
 // What a broadcast's operand is to its full result, whose space it decides where it is of rows or
 // of columns. False where it is of neither.
 bool broadcast_kind(const Eqn& eqn, FusedKind* kind, FuseSpace* space);

@@ -136,6 +136,9 @@ class SliceFuser {
         case FusedProgram::OpKind::map:
           program->add_map(*op.primitive, op.operands, op.params);
           break;
+        case FusedProgram::OpKind::draw:
+          program->add_draw(*op.primitive, op.operands, op.params);
+          break;
         case FusedProgram::OpKind::reduce:
           program->add_reduce(*op.primitive, op.operands[0]);
           break;
