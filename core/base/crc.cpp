@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 #if defined(__x86_64__)
-#include <nmmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace shmap {
@@ -12,6 +12,8 @@ namespace {
 
 // tables[k][b]: the CRC of byte b and k zeros after it, bits reflected.
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
+
+constexpr std::uint32_t kCastagnoliPolynomial = 0x82f63b78, kZipPolynomial = 0xedb88320;
 
 constexpr Tables make_tables(std::uint32_t polynomial) {
   Tables t{};
@@ -24,7 +26,8 @@ constexpr Tables make_tables(std::uint32_t polynomial) {
     for (std::size_t b = 0; b < 256; ++b) t[k][b] = t[k - 1][b] >> 8 ^ t[0][t[k - 1][b] & 255];
   return t;
 }
-constexpr Tables kCastagnoli = make_tables(0x82f63b78), kZip = make_tables(0xedb88320);
+constexpr Tables kCastagnoli = make_tables(kCastagnoliPolynomial),
+                 kZip = make_tables(kZipPolynomial);
 
 // Eight bytes at a time: each contributes through its own table.
 std::uint32_t by_tables(const Tables& t, const unsigned char* p, std::size_t n, std::uint32_t c) {
@@ -92,6 +95,67 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const unsigned ch
   for (; n > 0; --n, ++p) c = _mm_crc32_u8(c, *p);
   return c;
 }
+
+// By products without carries, 256 bytes at a time: as polynomials, bits reflected, 16 bytes L H
+// (8 each) may be replaced by L x^(d + 64) + H x^d, added to the 16 bytes that come d bits later.
+constexpr std::size_t kStep = 256;
+
+// x^n modulo the polynomial, in the upper half of a word: bit 63 - j is the coefficient of x^j.
+constexpr std::uint64_t power(std::uint32_t polynomial, std::size_t n) {
+  std::uint32_t r = 0x80000000;
+  for (; n > 0; --n) r = r & 1 ? r >> 1 ^ polynomial : r >> 1;
+  return std::uint64_t{r} << 32;
+}
+// The product of two reflected words is one of x too many, so that these have one less.
+struct Fold {
+  std::uint64_t low, high;
+};
+constexpr Fold make_fold(std::uint32_t polynomial) {
+  return {power(polynomial, 8 * kStep + 64 - 1), power(polynomial, 8 * kStep - 1)};
+}
+constexpr Fold kCastagnoliFold = make_fold(kCastagnoliPolynomial),
+               kZipFold = make_fold(kZipPolynomial);
+
+bool folds() {
+  static const bool supported =
+      __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("vpclmulqdq") != 0;
+  return supported;
+}
+
+// n is a multiple of kStep. Leaves kStep bytes in `rest`, whose CRC from 0 is that of all.
+__attribute__((target("avx512f,vpclmulqdq"))) void fold(const Fold& by, const unsigned char* p,
+                                                        std::size_t n, std::uint32_t c,
+                                                        unsigned char* rest) {
+  const __m512i factors =
+      _mm512_set_epi64(static_cast<long long>(by.high), static_cast<long long>(by.low),
+                       static_cast<long long>(by.high), static_cast<long long>(by.low),
+                       static_cast<long long>(by.high), static_cast<long long>(by.low),
+                       static_cast<long long>(by.high), static_cast<long long>(by.low));
+  __m512i x[4];
+  for (std::size_t k = 0; k < 4; ++k) x[k] = _mm512_loadu_si512(p + 64 * k);
+  x[0] = _mm512_xor_si512(x[0], _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, c));
+  for (n -= kStep, p += kStep; n > 0; n -= kStep, p += kStep) {
+    for (std::size_t k = 0; k < 4; ++k) {
+      const __m512i low = _mm512_clmulepi64_epi128(x[k], factors, 0x00);
+      const __m512i high = _mm512_clmulepi64_epi128(x[k], factors, 0x11);
+      const __m512i next = _mm512_loadu_si512(p + 64 * k);
+      x[k] = _mm512_ternarylogic_epi64(low, high, next, 0x96);  // the sum of the three
+    }
+  }
+  for (std::size_t k = 0; k < 4; ++k) _mm512_storeu_si512(rest + 64 * k, x[k]);
+}
+
+// Folds what is worth it, and moves on to what is left.
+std::uint32_t folded(const Fold& by, const unsigned char*& p, std::size_t& n, std::uint32_t c,
+                     std::uint32_t (*sum)(const unsigned char*, std::size_t, std::uint32_t)) {
+  if (n < 4 * kStep || !folds()) return c;
+  const std::size_t bytes = n - n % kStep;
+  unsigned char rest[kStep];
+  fold(by, p, bytes, c, rest);
+  p += bytes;
+  n -= bytes;
+  return sum(rest, kStep, 0);
+}
 #endif
 
 }  // namespace
@@ -99,13 +163,23 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const unsigned ch
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before) noexcept {
   const auto* p = static_cast<const unsigned char*>(data);
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return ~by_instruction(p, bytes, ~before);
+  if (__builtin_cpu_supports("sse4.2")) {
+    const std::uint32_t c = folded(kCastagnoliFold, p, bytes, ~before, by_instruction);
+    return ~by_instruction(p, bytes, c);
+  }
 #endif
   return ~by_tables(kCastagnoli, p, bytes, ~before);
 }
 
 std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before) noexcept {
-  return ~by_tables(kZip, static_cast<const unsigned char*>(data), bytes, ~before);
+  const auto* p = static_cast<const unsigned char*>(data);
+  std::uint32_t c = ~before;
+#if defined(__x86_64__)
+  c = folded(kZipFold, p, bytes, c, [](const unsigned char* at, std::size_t n, std::uint32_t from) {
+    return by_tables(kZip, at, n, from);
+  });
+#endif
+  return ~by_tables(kZip, p, bytes, c);
 }
 
 }  // namespace shmap

@@ -6,8 +6,9 @@
 
 namespace shmap {
 
-// Of the bytes that `before` is the CRC of, and then these: 0 for none. CRC-32C takes the
-// processor's instruction where it has one.
+// Of the bytes that `before` is the CRC of, and then these: 0 for none. Long ones are summed up by
+// products without carries where the processor has them for 64 bytes at once, CRC-32C else by its
+// instruction.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
 std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
 

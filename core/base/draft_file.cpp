@@ -25,6 +25,7 @@ constexpr std::string_view kSuffix = ".draft";
 constexpr std::size_t kRandomBytes = 10;
 constexpr std::time_t kAbandonedSec = 60;
 constexpr std::int64_t kMaxTransfer = std::int64_t{1} << 30;  // of one system call
+constexpr std::int64_t kBehind = std::int64_t{8} << 20;       // bytes that the disk is not told of
 
 std::string random_name() {
   unsigned char bytes[kRandomBytes];
@@ -124,6 +125,11 @@ void DraftFile::write(std::int64_t offset, const std::byte* src, std::int64_t co
     src += n;
     offset += n;
     count -= n;
+    // The disk may begin with them, instead of with all at the end. Only a hint: what goes wrong
+    // shows when it is committed.
+    if ((behind_ += n) < kBehind) continue;
+    behind_ = 0;
+    sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
   }
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -28,7 +29,8 @@ class DraftFile {
   ~DraftFile();  // removes it, unless it was committed
 
   int fd() const noexcept { return fd_.get(); }
-  // All of them, at that offset; throws Error where the system refuses.
+  // All of them, at that offset; throws Error where the system refuses. Several threads may write
+  // at once, what does not overlap.
   void write(std::int64_t offset, const std::byte* src, std::int64_t count);
   // Renames it to `name` in the folder, in place of what stands there; `durable`: and returns once
   // both the file and its name would survive a loss of power. Throws Error where the system
@@ -43,6 +45,7 @@ class DraftFile {
   std::string what_;
   std::string name_;  // empty once committed
   FileDescriptor fd_;
+  std::atomic<std::int64_t> behind_{0};  // bytes written since the disk was told to begin
 };
 
 }  // namespace shmap

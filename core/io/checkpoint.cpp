@@ -106,7 +106,8 @@ class LeafWriter {
     const std::int64_t first = number * index_.chunks_of(leaf_);
     while (bytes > 0) {
       const std::int64_t chunk = at_ / index_.chunk;
-      const std::int64_t n = std::min(bytes, (chunk + 1) * index_.chunk - at_);
+      const std::int64_t n =
+          std::min({bytes, (chunk + 1) * index_.chunk - at_, io::kCheckpointPiece});
       std::uint32_t& crc = leaf_.crcs[static_cast<std::size_t>(first + chunk)];
       crc = crc32c(from, static_cast<std::size_t>(n), crc);
       draft_.write(leaf_.offset + number * block_bytes_ + at_, from, n);

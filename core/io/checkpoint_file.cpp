@@ -91,9 +91,15 @@ void CheckpointFile::read_chunk(const CheckpointLeaf& leaf, std::int64_t block, 
                                 std::byte* dst) const {
   const std::int64_t at = leaf.offset + block * leaf.block_bytes() + chunk * index_.chunk;
   const std::int64_t bytes = chunk_bytes(leaf, chunk);
-  file_.read(at, dst, bytes);
   const auto which = static_cast<std::size_t>(block * index_.chunks_of(leaf) + chunk);
-  if (crc32c(dst, static_cast<std::size_t>(bytes)) == leaf.crcs[which]) return;
+  std::uint32_t crc = 0;
+  for (std::int64_t done = 0; done < bytes;) {
+    const std::int64_t n = std::min(bytes - done, kCheckpointPiece);
+    file_.read(at + done, dst + done, n);
+    crc = crc32c(dst + done, static_cast<std::size_t>(n), crc);
+    done += n;
+  }
+  if (crc == leaf.crcs[which]) return;
   throw ValueError(name() + ": it is damaged: bytes " + std::to_string(at) + " to " +
                    std::to_string(at + bytes) + ", of leaf " + quoted_bytes(leaf.path) +
                    ", are not what was written (CRC-32C)");

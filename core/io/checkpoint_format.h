@@ -25,6 +25,9 @@ inline constexpr std::int64_t kCheckpointAlignment = 64;
 // and 16 MiB.
 inline constexpr std::int64_t kCheckpointMaxIndex = std::int64_t{16} << 20;
 inline constexpr std::size_t kCheckpointMaxLeaves = 16384;
+// Bytes that are read or written, and summed up, at a time: they are in the processor's second
+// cache when the other of the two comes to them.
+inline constexpr std::int64_t kCheckpointPiece = std::int64_t{128} << 10;
 
 struct CheckpointLeaf {
   std::string path;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/io/json_reader.h"
 #include "shmap/error.h"
 
 namespace shmap::io {
@@ -10,24 +11,6 @@ namespace shmap::io {
 namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
-
-// Bytes of a file for a message: short, on one line, printable.
-std::string quoted(std::string_view bytes) {
-  constexpr std::size_t kShown = 60;
-  static constexpr char kHex[] = "0123456789abcdef";
-  std::string s = "'";
-  for (char c : bytes.substr(0, kShown)) {
-    const auto b = static_cast<unsigned char>(c);
-    if (b >= 0x20 && b < 0x7f) {
-      s += c;
-    } else {
-      s += "\\x";
-      s += kHex[b >> 4];
-      s += kHex[b & 15];
-    }
-  }
-  return s + (bytes.size() > kShown ? "…'" : "'");
-}
 
 // The header's text: a Python dict of three known keys, read strictly.
 class HeaderText {
@@ -55,7 +38,7 @@ class HeaderText {
         claim(have_shape, key);
         header.shape = tuple();
       } else {
-        fail("key " + quoted(key) +
+        fail("key " + quoted_bytes(key) +
              " is unknown: 'descr', 'fortran_order' and 'shape' make a header");
       }
       skip_space();
@@ -79,10 +62,10 @@ class HeaderText {
   }
   std::string here() const {
     return "character " + std::to_string(at_) +
-           (at_ < text_.size() ? " " + quoted(text_.substr(at_)) : std::string(", its end"));
+           (at_ < text_.size() ? " " + quoted_bytes(text_.substr(at_)) : std::string(", its end"));
   }
   void claim(bool& have, std::string_view key) const {
-    if (have) fail("key " + quoted(key) + " is given twice");
+    if (have) fail("key " + quoted_bytes(key) + " is given twice");
     have = true;
   }
   bool accept(char c) {
@@ -162,7 +145,7 @@ class HeaderText {
 
   void descr(NpyHeader& header) {
     if (at_ < text_.size() && (text_[at_] == '[' || text_[at_] == '(')) {
-      fail("a structured dtype (" + quoted(text_.substr(at_)) +
+      fail("a structured dtype (" + quoted_bytes(text_.substr(at_)) +
            "): save each field as an array of its own");
     }
     const std::string_view code = string("a dtype code for 'descr'");
@@ -192,7 +175,7 @@ class HeaderText {
     const char first = kind.empty() ? '\0' : kind[0];
     std::string why = "is no dtype";
     if (first == 'O') {
-      fail("dtype " + quoted(code) +
+      fail("dtype " + quoted_bytes(code) +
            " is of pickled Python objects, which are never unpickled, as that runs code from the "
            "file: save numbers");
     } else if (first == 'c') {
@@ -206,7 +189,7 @@ class HeaderText {
     } else if (first == 'f') {
       why = "is a float wider than 64 bits: save it as f8";
     }
-    fail("dtype " + quoted(code) + " " + why +
+    fail("dtype " + quoted_bytes(code) + " " + why +
          "; wanted one of b1 i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8 V2 with '<', '>', '=' or '|' before");
   }
 
@@ -261,7 +244,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> prefix, std::int64_t file_
   const auto size = static_cast<std::int64_t>(bytes.size());
   if (file_size < size) fail("the file's size is less than that of its first bytes");
   if (bytes.substr(0, kMagic.size()) != kMagic.substr(0, bytes.size()) || bytes.empty()) {
-    fail("no .npy file: it starts with " + quoted(bytes.substr(0, kMagic.size())) +
+    fail("no .npy file: it starts with " + quoted_bytes(bytes.substr(0, kMagic.size())) +
          " instead of '\\x93NUMPY'");
   }
   // What the header's own fields ask for must lie in the file, and in `prefix`.

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 // Returns 0, or aborts where the parser's answer is wrong. Crashes and sanitizer reports are the
@@ -18,5 +19,7 @@ std::vector<std::string> dictionary();  // pieces that the format is made of
 
 // Aborts with a message where a property that must hold does not.
 void require(bool holds, const char* property);
+// Of an error's message: neither empty nor endless, and one line of text.
+void require_one_line(std::string_view message);
 
 }  // namespace shmap::fuzz
