@@ -1,0 +1,269 @@
+// Trains a small language model on a text, character by character, and writes some text of its own.
+// The same model on one device, data parallel, and split two ways over the axes of a mesh: all
+// reach the same loss.
+//
+//   transformer [--split one|data|2d|all] [--steps N] [--checkpoints DIR [--resume]]
+//               [--curve FILE.svg] [--prompt TEXT --sample N] [--text FILE] …
+//   mpirun -n 4 --bind-to none -x SHMAP_DEVICES=cpu:2 transformer --split 2d
+//
+// With --split all the exit code is 1 where the losses of two splits differ, at any step, by more
+// than 1e-3 of themselves.
+#include <shmap/shmap.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../support/terminal.h"
+#include "curve.h"
+#include "text.h"
+#include "training.h"
+
+namespace {
+
+using namespace shmap;
+using namespace transformer;
+
+constexpr double kBound = 1e-3;
+
+struct Arguments {
+  std::string text = SHMAP_EXAMPLE_DATA "/village.txt";
+  std::string split = "one", devices, checkpoints, curve, losses, trace, dtype = "f32";
+  std::string prompt = "The ";
+  std::vector<std::int64_t> mesh;
+  ModelSizes sizes;
+  Schedule schedule;
+  std::int64_t batch = 16, context = 64;
+  int every = 50, sample = 400, stop = 0;
+  std::uint64_t seed = 0;
+  float temperature = 0.6f;
+  bool resume = false, quiet = false;
+};
+
+struct Curve {
+  std::vector<double> losses;  // of each step's batch, from `first` on
+  int first = 0;
+  std::vector<std::pair<double, double>> held_out;
+};
+
+// What one process says for all.
+bool speaks() { return process_index() == 0; }
+
+State start_of(const Arguments& args, const Split& split, const State& start) {
+  if (!args.resume) return split.place(start);
+  // Alone, each device reads its own blocks; of several processes each reads all and keeps its own.
+  return process_count() == 1 ? load_checkpoint(args.checkpoints, split.place(start))
+                              : split.place(load_checkpoint(args.checkpoints, start));
+}
+
+void save(const Arguments& args, const State& state) {
+  const State whole = process_count() == 1 ? state : gathered(state);
+  if (speaks()) save_checkpoint(args.checkpoints, whole, {.keep = 2});
+}
+
+std::pair<State, Curve> train(const Arguments& args, const Text& text, const Split& split,
+                              const State& start) {
+  const auto step = jit([loss = split.loss, schedule = args.schedule](State s, Array tokens) {
+    auto [value, gradient] = value_and_grad(loss)(s.params, tokens);
+    return std::pair{value, adam(s, gradient, schedule)};
+  });
+  const auto loss_of = jit(split.loss);
+  const auto batch = [&](std::uint64_t number, bool held_out) {
+    const std::int64_t length = args.context + 1;
+    return split.place_batch(
+        array<std::int32_t>(text.windows(args.batch, length, args.seed << 32 | number, held_out),
+                            {args.batch, length}));
+  };
+  State state = start_of(args, split, start);
+  Curve curve;
+  curve.first = static_cast<int>(state.step.item<float>());
+  const int last = args.stop > 0 ? std::min(args.stop, args.schedule.steps) : args.schedule.steps;
+  examples::Progress progress(split.name, last, !args.quiet && speaks());
+  for (int n = curve.first; n < last; ++n) {
+    auto [loss, next] = step(std::move(state), batch(static_cast<std::uint64_t>(n), false));
+    state = std::move(next);
+    curve.losses.push_back(loss.template item<float>());
+    progress.at(n + 1, "loss " + examples::three_digits(curve.losses.back()));
+    if ((n + 1) % args.every != 0 && n + 1 != last) continue;
+    curve.held_out.emplace_back(n + 1,
+                                loss_of(state.params, batch(0, true)).template item<float>());
+    if (!args.checkpoints.empty()) save(args, state);
+  }
+  if (!args.trace.empty()) {
+    profiler::Trace timeline(args.trace);
+    step(state, batch(0, false)).first.block_until_ready();
+    timeline.close();
+  }
+  return {state, curve};
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  if (!file.flush()) throw Error("cannot write \"" + path + "\"");
+}
+
+void write_curve(const std::string& path, const Curve& curve) {
+  Line trained{"batches (means of 10)", "#3060c0", {}}, held_out{"held out", "#c04030", {}};
+  held_out.points = curve.held_out;
+  for (std::size_t k = 0; k < curve.losses.size(); k += 10) {
+    const std::size_t limit = std::min(k + 10, curve.losses.size());
+    double sum = 0;
+    for (std::size_t n = k; n < limit; ++n) sum += curve.losses[n];
+    trained.points.emplace_back(curve.first + static_cast<double>(limit),
+                                sum / static_cast<double>(limit - k));
+  }
+  write(path,
+        curve_svg("Loss of examples/transformer", "step", "nats a character", {trained, held_out}));
+}
+
+// Each loss in the form that has all its bits.
+void write_losses(const std::string& path, const Curve& curve) {
+  std::string text;
+  for (const double loss : curve.losses) {
+    char line[64];
+    std::snprintf(line, sizeof line, "%a\n", loss);
+    text += line;
+  }
+  write(path, text);
+}
+
+std::vector<Split> splits_of(const Arguments& args) {
+  const DType dtype = args.dtype == "bf16" ? bf16 : f32;
+  const auto count = static_cast<std::int64_t>(devices().size());
+  const Shape xyz = args.mesh.empty() ? default_mesh(count) : Shape(args.mesh);
+  if (args.split == "one") return {one_device(dtype)};
+  if (args.split == "data") return {data_parallel(dtype)};
+  if (args.split == "2d") return {two_dims(xyz, dtype)};
+  return {one_device(dtype), data_parallel(dtype), two_dims(xyz, dtype)};
+}
+
+double largest_difference(const Curve& a, const Curve& b) {
+  double most = 0;
+  for (std::size_t k = 0; k < a.losses.size(); ++k)
+    most = std::max(most, std::abs(a.losses[k] - b.losses.at(k)) / a.losses[k]);
+  return most;
+}
+
+void add_options(CLI::App& app, Arguments& args) {
+  app.add_option("--split", args.split, "how the model lies on the devices; all: one after another")
+      ->check(CLI::IsMember({"one", "data", "2d", "all"}))
+      ->capture_default_str();
+  app.add_option("--mesh", args.mesh, "sizes of x, y and z for 2d")->expected(3);
+  app.add_option("--devices", args.devices, "as SHMAP_DEVICES: cpu:8, cpu:8/8 …");
+  app.add_option("--dtype", args.dtype, "of the layers' products")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--text", args.text, "what is learnt: any file of bytes");
+  app.add_option("--steps", args.schedule.steps)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--stop", args.stop, "stop after so many of the steps, to be resumed later");
+  app.add_option("--batch", args.batch, "pieces of text a step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--context", args.context, "characters of a piece")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--embed", args.sizes.embed)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--heads", args.sizes.heads)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--layers", args.sizes.layers)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--qkv", args.sizes.qkv, "of a head's query; even")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--ff", args.sizes.ff, "of the MLP, a head")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--rate", args.schedule.rate, "the highest learning rate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--seed", args.seed)->capture_default_str();
+  app.add_option("--every", args.every, "steps between looks at the held-out text, and checkpoints")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  auto* folder = app.add_option("--checkpoints", args.checkpoints, "the folder to write them to");
+  app.add_flag("--resume", args.resume, "go on from the newest of them")->needs(folder);
+  app.add_option("--curve", args.curve, "write the learning curve here (SVG)");
+  app.add_option("--losses", args.losses, "write the loss of each step here, in hexadecimal");
+  app.add_option("--trace", args.trace, "write the timeline of one more step here (Perfetto)");
+  app.add_option("--prompt", args.prompt, "what the sample goes on from")->capture_default_str();
+  app.add_option("--sample", args.sample, "characters to write in the end")->capture_default_str();
+  app.add_option("--temperature", args.temperature, "0: always the likeliest character")
+      ->capture_default_str();
+  app.add_flag("--quiet", args.quiet, "no progress bar");
+}
+
+int run(int argc, char** argv) {
+  Arguments args;
+  CLI::App app{"Trains a small transformer on a text, and lets it write."};
+  add_options(app, args);
+  CLI11_PARSE(app, argc, argv);
+  init(argc, argv, {.devices = args.devices});
+
+  const Text text(args.text);
+  args.sizes.vocab = text.vocab();
+  const std::vector<std::int32_t> prompt = text.encode(args.prompt);
+  if (process_count() > 1 && (args.split == "one" || args.split == "all"))
+    throw ValueError("transformer: --split " + args.split +
+                     " is for a process alone: of several give data or 2d");
+  if (args.split == "all" && !args.checkpoints.empty())
+    throw ValueError("transformer: --checkpoints are of one split: give one, data or 2d");
+  const State start =
+      first_state(init_model(args.sizes, random::key(static_cast<std::int64_t>(args.seed))));
+  if (speaks())
+    std::printf("%zu characters, %d different; %lld parameters; %zu devices\n", text.size(),
+                text.vocab(), static_cast<long long>(parameter_count(start.params)),
+                devices().size());
+
+  bool agree = true;
+  Curve first;
+  Model trained;
+  for (const Split& split : splits_of(args)) {
+    const auto begin = std::chrono::steady_clock::now();
+    auto [state, curve] = train(args, text, split, start);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (curve.losses.empty()) throw ValueError("transformer: the checkpoint has all steps already");
+    if (first.losses.empty()) first = curve;
+    const double off = largest_difference(first, curve);
+    agree = agree && off <= kBound;
+    if (speaks()) {
+      std::printf("%-14s step %d  loss %.4f  held out %.4f  %8s, %.0f characters/s",
+                  split.name.c_str(), curve.first + static_cast<int>(curve.losses.size()),
+                  curve.losses.back(), curve.held_out.back().second,
+                  examples::time_text(seconds).c_str(),
+                  static_cast<double>(curve.losses.size()) *
+                      static_cast<double>(args.batch * args.context) / seconds);
+      std::printf(args.split == "all" ? "  (losses %.0e off the first)\n" : "\n", off);
+    }
+    trained = gathered(state).params;
+  }
+  if (speaks()) {
+    if (!args.curve.empty()) write_curve(args.curve, first);
+    if (!args.losses.empty()) write_losses(args.losses, first);
+    if (args.sample > 0) {
+      const Array key = random::key(static_cast<std::int64_t>(args.seed) + 1);
+      std::printf(
+          "\n%s%s\n", args.prompt.c_str(),
+          text.decode(generate(trained, prompt, args.sample, args.context, key, args.temperature))
+              .c_str());
+    }
+  }
+  if (!agree) std::fprintf(stderr, "transformer: the losses differ by more than 1e-3\n");
+  return agree ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
