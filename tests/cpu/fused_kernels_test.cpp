@@ -88,9 +88,17 @@ TEST(FusedKernels, RandomProgramsGiveWhatTheirOperationsGive) {
       {0, 5},   {5, 0},    {1, 1},    {1, 7},    {7, 1},     {50, 2},  {60, 4},
       {33, 16}, {3, 5},    {13, 17},  {64, 64},  {97, 31},   {40, 96}, {9, 200},
       {300, 3}, {5, 1000}, {2, 2049}, {3, 4099}, {1, 10007}, {2, 8192}};
-  const std::vector<std::vector<DType>> dtypes = {
-      {f32, f32, bool_}, {f32, f64, i32}, {bf16, f32},    {f16, f32, bool_},
-      {i32, i64, bool_}, {u8, i16, f32},  {f64, i8, u64}, {f32}};
+  const std::vector<std::vector<DType>> dtypes = {{f32, f32, bool_},
+                                                  {f32, f64, i32},
+                                                  {bf16, f32},
+                                                  {f16, f32, bool_},
+                                                  {bf16, bool_},
+                                                  {bf16, f64, i32},
+                                                  {bf16, f16, u8},
+                                                  {i32, i64, bool_},
+                                                  {u8, i16, f32},
+                                                  {f64, i8, u64},
+                                                  {f32}};
   std::uint64_t seed = 1;
   for (const auto& [rows, cols] : spaces) {
     for (const auto& types : dtypes) {
@@ -128,14 +136,16 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
                                                                                      {5, 2050},
                                                                                      {40, 100},
                                                                                      {7, 769}}) {
-    for (const Primitive* only : binary) {
+    for (std::size_t k = 0; k < 2 * binary.size(); ++k) {
+      const Primitive* const only = binary[k / 2];
+      const DType dtype = k % 2 ? bf16 : f32;
       Case c;
       c.program = std::make_shared<FusedProgram>(rows, cols);
       FusedProgram& p = *c.program;
       const Shape shape = {rows, cols};
       const auto input = [&](FusedKind kind, const Shape& of) {
-        c.operands.push_back(random.values(f32, of));
-        return std::pair{p.add_input(f32, kind), c.operands.back()};
+        c.operands.push_back(random.values(dtype, of));
+        return std::pair{p.add_input(dtype, kind), c.operands.back()};
       };
       std::pair<int, Array> y = input(FusedKind::full, shape);
       const auto full = input(FusedKind::full, shape), one = input(FusedKind::scalar, {1, 1});
@@ -159,7 +169,7 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
         y.first = p.add_map(next, {y.first});
         y.second = bind(next, y.second, no_params, {});
       }
-      p.add_output(y.first, ShapedArray(shape, f32));
+      p.add_output(y.first, ShapedArray(shape, dtype));
       c.results.push_back(y.second);
       check(c);
       if (HasFailure()) return;

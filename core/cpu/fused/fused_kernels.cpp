@@ -124,8 +124,7 @@ struct BoundStep {
       case FusedStep::store_around:
         return store_non_temporal(out, a, n * s.itemsize);
       case FusedStep::chain:
-        return s.chained(links, s.chain_count, reinterpret_cast<const float*>(a),
-                         reinterpret_cast<float*>(out), s.around, n);
+        return s.chained(links, s.chain_count, a, out, s.around, n);
       default:
         return;
     }
@@ -137,8 +136,8 @@ struct BoundStep {
       of_row[k] = links[k];
       of_row[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
     }
-    s.chained(of_row, s.chain_count, reinterpret_cast<const float*>(a + r * s.a.tile_stride),
-              reinterpret_cast<float*>(out + r * s.out.tile_stride), s.around, n);
+    s.chained(of_row, s.chain_count, a + r * s.a.tile_stride, out + r * s.out.tile_stride, s.around,
+              n);
   }
   void run_draw(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;

@@ -8,6 +8,7 @@
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
+#include "core/ops/elementwise.h"
 
 namespace shmap::cpu {
 
@@ -75,7 +76,8 @@ class Lowering {
     for (int v = 0; v < p_.value_count(); ++v) {
       const FusedKind kind = p_.kind(v);
       rows_matter |= kind == FusedKind::row || kind == FusedKind::col;
-      if (kind == FusedKind::full) widest = std::max<std::int64_t>(widest, itemsize(p_.dtype(v)));
+      if (kind == FusedKind::full)
+        widest = std::max<std::int64_t>(widest, itemsize(computed(p_.dtype(v))));
     }
     list_.rows = rows_matter ? p_.rows() : 1;
     list_.cols = rows_matter ? p_.cols() : p_.rows() * p_.cols();
@@ -103,6 +105,39 @@ class Lowering {
     return static_cast<int>(values_.size()) - 1;
   }
 
+  // Of bf16 values only inputs and outputs are stored as such; what is in between is f32, rounded
+  // where the operations one by one would round. So they chain as those of f32 do.
+  static DType computed(DType t) { return t == DType::bf16 ? DType::f32 : t; }
+
+  // A value of bf16 as f32, for an operation of that stage; any other as it is. What is read in
+  // several stages is widened in each, so that no row of f32 is kept.
+  int wide(int v, int stage) {
+    if (v < 0 || value(v).dtype != DType::bf16) return v;
+    if (value(v).kind != FusedKind::full) stage = 0;
+    const auto known = widened_.find({v, stage});
+    if (known != widened_.end()) return known->second;
+    LoweredOp made;
+    made.step = widen_step();
+    made.operands[0] = v;
+    return widened_[{v, stage}] = add_op(made, DType::f32, value(v).kind, false, stage);
+  }
+  // A value of bf16 by its bits.
+  int narrow(int v) {
+    if (value(v).dtype == DType::bf16) return v;
+    const auto known = narrowed_.find(v);
+    if (known != narrowed_.end()) return known->second;
+    LoweredOp made;
+    made.step = narrow_step();
+    made.operands[0] = v;
+    return narrowed_[v] = add_op(made, DType::bf16, value(v).kind);
+  }
+  int rounded(int v) {
+    LoweredOp made;
+    made.step = round_step();
+    made.operands[0] = v;
+    return add_op(made, DType::f32, value(v).kind);
+  }
+
   // The value's lowered one; a broadcast's is its operand's.
   int lowered(int v) const { return lowered_[static_cast<std::size_t>(v)]; }
 
@@ -116,9 +151,10 @@ class Lowering {
       case FusedProgram::OpKind::reduce: {
         LoweredOp made;
         made.step.kind = FusedStep::reduce;
-        made.step.reducer = raw_reduction(*op.primitive, op.dtype);
-        made.operands[0] = expanded(lowered(op.operands[0]), FusedKind::full);
-        lowered_.push_back(add_op(made, op.dtype, FusedKind::row));
+        made.step.reducer = raw_reduction(*op.primitive, computed(op.dtype));
+        made.operands[0] = expanded(wide(lowered(op.operands[0]), 1), FusedKind::full);
+        const int total = add_op(made, computed(op.dtype), FusedKind::row);
+        lowered_.push_back(op.dtype == DType::bf16 ? rounded(total) : total);
         break;
       }
       case FusedProgram::OpKind::map:
@@ -132,13 +168,16 @@ class Lowering {
 
   void add_input(int v) {
     const FusedProgram::Input& input = p_.inputs()[static_cast<std::size_t>(p_.index(v))];
-    const int made = new_value(input.dtype, input.kind, kNever);
+    const int made =
+        new_value(input.literal ? computed(input.dtype) : input.dtype, input.kind, kNever);
     lowered_.push_back(made);
     FusedPlace& place = value(made).place;
     if (input.literal) {
       place.base = kFusedConstants;
       place.offset = static_cast<std::int64_t>(8 * list_.constants.size());
       list_.constants.push_back(input.bits);
+      if (input.dtype == DType::bf16)
+        cast_kernel(DType::bf16, DType::f32)(&input.bits, &list_.constants.back(), 1);
     } else {
       const std::int64_t size = itemsize(input.dtype);
       place = in_memory(kFusedOperands + next_operand_++, input.kind, size);
@@ -162,14 +201,28 @@ class Lowering {
   }
 
   void add_map(const FusedProgram::Op& op) {
+    const DType from = p_.dtype(op.operands[0]);
+    const HalfUse half = half_use(*op.primitive, from, op.dtype);
+    const auto used = [&](DType t) { return half.in_f32 ? computed(t) : t; };
     LoweredOp made;
-    made.step = raw_step(*op.primitive, op.params ? *op.params : no_params,
-                         p_.dtype(op.operands[0]), op.dtype);
     FusedKind kind = FusedKind::scalar;
+    int stage = 1;
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       made.operands[i] = lowered(op.operands[i]);
       kind = joint_kind(kind, value(made.operands[i]).kind);
+      stage = std::max(stage, value(made.operands[i]).stage);
     }
+    stage += stage % 2 == 0;
+    const bool converts = op.primitive == &convert_element_type_p && half.in_f32;
+    if (converts && from == DType::bf16 && computed(op.dtype) == DType::f32)
+      return lowered_.push_back(made.operands[0]);  // each use widens it
+    for (std::size_t i = 0; i < op.operands.size(); ++i) {
+      int& v = made.operands[i];
+      v = !half.in_f32 && p_.dtype(op.operands[i]) == DType::bf16 ? narrow(v) : wide(v, stage);
+    }
+    if (converts && from == DType::f32 && op.dtype == DType::bf16)
+      return lowered_.push_back(rounded(made.operands[0]));
+    made.step = raw_step(*op.primitive, used(from), used(op.dtype));
     // A kernel's result is as long as its operands, and clamp's as its second.
     const int longest = made.step.kind == FusedStep::clamp ? 1 : 0;
     int& chief = made.operands[longest];
@@ -185,7 +238,9 @@ class Lowering {
       else
         made.step.by_row = true;
     }
-    lowered_.push_back(add_op(made, op.dtype, op.kind));
+    const int result = add_op(made, used(op.dtype), op.kind);
+    lowered_.push_back(op.dtype == DType::bf16 && half.in_f32 && half.rounds ? rounded(result)
+                                                                             : result);
   }
 
   void add_draw(const FusedProgram::Op& op) {
@@ -224,10 +279,11 @@ class Lowering {
     return add_op(made, value(v).dtype, kind, tiled);
   }
 
-  int add_op(LoweredOp op, DType dtype, FusedKind kind, bool tiled = false) {
+  // In stage `least` or, where its operands are made later, after it.
+  int add_op(LoweredOp op, DType dtype, FusedKind kind, bool tiled = false, int least = 0) {
     int stage = kPrologue;
     if (kind == FusedKind::row || kind == FusedKind::full) {
-      stage = kind == FusedKind::row ? 0 : 1;
+      stage = std::max(least, kind == FusedKind::row ? 0 : 1);
       for (int v : op.operands)
         if (v >= 0) stage = std::max(stage, value(v).stage);
       if ((stage % 2 == 0) != (kind == FusedKind::row)) ++stage;
@@ -245,6 +301,10 @@ class Lowering {
     const FusedProgram::Output& output = p_.outputs()[static_cast<std::size_t>(o)];
     const FusedKind kind = p_.kind(output.value);
     int v = lowered(output.value);
+    if (output.type.dtype() == DType::bf16)
+      v = narrow(v);
+    else
+      v = wide(v, std::max(value(v).stage, 1));
     if (value(v).kind != kind) v = add_expand(v, kind, false);
     const bool staged = o == 0 && write_ == FusedWrite::staged;
     const bool overwrites = o == 0 && write_ == FusedWrite::in_place;
@@ -377,6 +437,7 @@ class Lowering {
     for (; end < ops_.size() && end - i < kMostChainOps; ++end) {
       const LoweredOp& op = ops_[end];
       const int before = ops_[end - 1].result;
+      if (ops_[end - 1].step.code == ChainCode::narrow) break;
       const bool stores = op.step.kind == FusedStep::store_around && op.operands[0] == before &&
                           (list_.rows == 1 || list_.cols % 16 == 0);
       if (op.stage != ops_[i].stage || (!links(op) && !stores) || value(before).result >= 0 ||
@@ -509,6 +570,8 @@ class Lowering {
   std::vector<int> operand_values_;
   std::vector<LoweredOp> ops_;
   std::map<std::pair<int, FusedKind>, int> expanded_;
+  std::map<std::pair<int, int>, int> widened_;  // by the value and the stage of its use
+  std::map<int, int> narrowed_;
   int next_operand_ = 0;
 };
 

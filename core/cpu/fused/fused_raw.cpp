@@ -45,7 +45,7 @@ ChainCode chain_code(const Primitive& primitive) {
 
 }  // namespace
 
-FusedStep raw_step(const Primitive& primitive, const Params& params, DType operand, DType result) {
+FusedStep raw_step(const Primitive& primitive, DType operand, DType result) {
   FusedStep step;
   const auto found = [&](FusedStep made) {
     if (!made.one) throw_no_step(primitive, operand);
@@ -65,10 +65,7 @@ FusedStep raw_step(const Primitive& primitive, const Params& params, DType opera
   SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
   SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
   SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
-  if (&primitive == &convert_element_type_p) {
-    const DType to = params_as<ConvertParams>(params).new_dtype;
-    return found(unary_step(cast_kernel(operand, to)));
-  }
+  if (&primitive == &convert_element_type_p) return found(unary_step(cast_kernel(operand, result)));
   if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
     return found(unary_step(cast_kernel(result, result)));
   step.dtype = result;
@@ -82,6 +79,29 @@ FusedStep raw_step(const Primitive& primitive, const Params& params, DType opera
     return step;
   }
   throw_no_step(primitive, operand);
+}
+
+static FusedStep half_step(CastFn kernel, ChainCode code, DType result) {
+  FusedStep step = unary_step(kernel);
+  step.dtype = result;
+  step.itemsize = static_cast<std::int8_t>(itemsize(result));
+  if (chain_kernel()) step.code = code;
+  return step;
+}
+FusedStep widen_step() {
+  return half_step(cast_kernel(DType::bf16, DType::f32), ChainCode::widen, DType::f32);
+}
+FusedStep round_step() { return half_step(round_to_bf16_kernel(), ChainCode::round, DType::f32); }
+FusedStep narrow_step() {
+  return half_step(rounded_to_bf16_kernel(), ChainCode::narrow, DType::bf16);
+}
+
+HalfUse half_use(const Primitive& primitive, DType operand, DType result) {
+  const auto kept_in_f32 = [](DType t) { return t != DType::f64 && t != DType::f16; };
+  if (&primitive == &convert_element_type_p)  // f64 is rounded once
+    return {result != DType::bf16 || kept_in_f32(operand), true};
+  if (&primitive == &bitcast_convert_type_p) return {false, false};
+  return {true, &primitive != &neg_p && &primitive != &abs_p && &primitive != &select_n_p};
 }
 
 ReduceFn raw_reduction(const Primitive& primitive, DType dtype) {

@@ -15,4 +15,9 @@ using CastFn = void (*)(const void* in, void* out, std::int64_t n);
 // integer by truncation, saturated, NaN becoming 0; anything becomes bool as x != 0 (NaN: true).
 CastFn cast_kernel(DType from, DType to);
 
+// f32 -> f32: what a cast to bf16 and back gives.
+CastFn round_to_bf16_kernel();
+// f32 -> bf16 of values that are rounded to it already; any other loses its lower bits.
+CastFn rounded_to_bf16_kernel();
+
 }  // namespace shmap::cpu

@@ -21,6 +21,23 @@ void bf16_to_f32(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) o[i] = std::uint32_t{a[i]} << 16;
 }
 
+void round_to_bf16(const void* in, void* out, std::int64_t n) {
+  const std::uint32_t* a = static_cast<const std::uint32_t*>(in);
+  std::uint32_t* o = static_cast<std::uint32_t*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::uint32_t f = a[i];
+    const std::uint32_t rounded = f + 0x7fffu + ((f >> 16) & 1u), quiet = f | 0x400000u;
+    o[i] = ((f & 0x7fffffffu) > 0x7f800000u ? quiet : rounded) & 0xffff0000u;
+  }
+}
+void rounded_to_bf16(const void* in, void* out, std::int64_t n) {
+  const std::uint32_t* a = static_cast<const std::uint32_t*>(in);
+  std::uint16_t* o = static_cast<std::uint16_t*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) o[i] = static_cast<std::uint16_t>(a[i] >> 16);
+}
+
 void f64_to_odd_f32(const void* in, void* out, std::int64_t n) {
   const double* a = static_cast<const double*>(in);
   float* o = static_cast<float*>(out);
@@ -110,6 +127,8 @@ void f32_to_f16(const void* in, void* out, std::int64_t n) {
 
 CastFn find_half_to_f32(DType half) { return half == DType::f16 ? f16_to_f32 : bf16_to_f32; }
 CastFn find_f32_to_half(DType half) { return half == DType::f16 ? f32_to_f16 : f32_to_bf16; }
+CastFn find_round_to_bf16() { return round_to_bf16; }
+CastFn find_rounded_to_bf16() { return rounded_to_bf16; }
 CastFn find_f64_to_odd_f32() { return f64_to_odd_f32; }
 
 }  // namespace
@@ -121,8 +140,12 @@ namespace shmap::cpu {
 SHMAP_KERNELS(find_half_to_f32);
 SHMAP_KERNELS(find_f32_to_half);
 SHMAP_KERNELS(find_f64_to_odd_f32);
+SHMAP_KERNELS(find_round_to_bf16);
+SHMAP_KERNELS(find_rounded_to_bf16);
 CastFn half_to_f32_kernel(DType half) { return SHMAP_BEST(find_half_to_f32)(half); }
 CastFn f32_to_half_kernel(DType half) { return SHMAP_BEST(find_f32_to_half)(half); }
+CastFn round_to_bf16_kernel() { return SHMAP_BEST(find_round_to_bf16)(); }
+CastFn rounded_to_bf16_kernel() { return SHMAP_BEST(find_rounded_to_bf16)(); }
 CastFn f64_to_odd_f32_kernel() { return SHMAP_BEST(find_f64_to_odd_f32)(); }
 }  // namespace shmap::cpu
 #endif

@@ -26,6 +26,56 @@ HWY_INLINE V smaller(V a, V b) {
   return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Lt(a, b), a, b));
 }
 
+using U = hn::RebindToUnsigned<D>;
+using Half = hn::Rebind<std::uint16_t, D>;
+HWY_INLINE V widened(hn::Vec<Half> x) {
+  return hn::BitCast(D{}, hn::ShiftLeft<16>(hn::PromoteTo(U{}, x)));
+}
+HWY_INLINE hn::Vec<Half> upper_half(V x) {
+  const hn::RebindToSigned<D> d;  // below 2^16: nothing saturates
+  return hn::DemoteTo(Half{}, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(U{}, x))));
+}
+// To even; a NaN becomes a quiet one.
+HWY_INLINE V rounded(V x) {
+  const U u;
+  const auto f = hn::BitCast(u, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(f), hn::Set(u, 1));
+  const auto near = hn::BitCast(D{}, hn::Add(hn::Add(f, hn::Set(u, 0x7fff)), odd));
+  const auto quiet = hn::BitCast(D{}, hn::Or(f, hn::Set(u, 0x400000)));
+  const auto bits = hn::BitCast(u, hn::IfThenElse(hn::IsNaN(x), quiet, near));
+  return hn::BitCast(D{}, hn::And(bits, hn::Set(u, 0xffff0000u)));
+}
+
+// What a chain reads and writes: f32, or bf16.
+struct Source {
+  const void* at;
+  bool half;
+  HWY_INLINE V load(std::int64_t i) const {
+    if (half) return widened(hn::LoadU(Half{}, static_cast<const std::uint16_t*>(at) + i));
+    return hn::LoadU(D{}, static_cast<const float*>(at) + i);
+  }
+  HWY_INLINE V load_some(std::int64_t i, std::size_t m) const {
+    if (!half) return hn::MaskedLoad(hn::FirstN(D{}, m), D{}, static_cast<const float*>(at) + i);
+    std::uint16_t some[hn::MaxLanes(D{})] = {};
+    std::memcpy(some, static_cast<const std::uint16_t*>(at) + i, m * sizeof(some[0]));
+    return widened(hn::LoadU(Half{}, some));
+  }
+};
+struct Target {
+  void* at;
+  bool half;
+  HWY_INLINE void store(V x, std::int64_t i) const {
+    if (half) return hn::StoreU(upper_half(x), Half{}, static_cast<std::uint16_t*>(at) + i);
+    hn::StoreU(x, D{}, static_cast<float*>(at) + i);
+  }
+  HWY_INLINE void store_some(V x, std::int64_t i, std::size_t m) const {
+    if (!half) return hn::BlendedStore(x, hn::FirstN(D{}, m), D{}, static_cast<float*>(at) + i);
+    std::uint16_t some[hn::MaxLanes(D{})];
+    hn::StoreU(upper_half(x), Half{}, some);
+    std::memcpy(static_cast<std::uint16_t*>(at) + i, some, m * sizeof(some[0]));
+  }
+};
+
 constexpr int packed(ChainCode code, ChainForm form) {
   return 8 * static_cast<int>(code) + static_cast<int>(form);
 }
@@ -33,13 +83,13 @@ constexpr int packed(ChainCode code, ChainForm form) {
 // n is a multiple of kGroup. Each case handles the eight vectors of a group, one after another, so
 // that there is one jump an operation and group.
 template <bool around>
-void run_groups(const ChainOp* ops, int count, const float* in, float* out, std::int64_t n) {
+void run_groups(const ChainOp* ops, int count, Source in, Target out, std::int64_t n) {
   const D d;
   for (std::int64_t i = 0; i < n; i += kGroup) {
-    V a0 = hn::LoadU(d, in + i), a1 = hn::LoadU(d, in + i + kStep);
-    V a2 = hn::LoadU(d, in + i + 2 * kStep), a3 = hn::LoadU(d, in + i + 3 * kStep);
-    V a4 = hn::LoadU(d, in + i + 4 * kStep), a5 = hn::LoadU(d, in + i + 5 * kStep);
-    V a6 = hn::LoadU(d, in + i + 6 * kStep), a7 = hn::LoadU(d, in + i + 7 * kStep);
+    V a0 = in.load(i), a1 = in.load(i + kStep);
+    V a2 = in.load(i + 2 * kStep), a3 = in.load(i + 3 * kStep);
+    V a4 = in.load(i + 4 * kStep), a5 = in.load(i + 5 * kStep);
+    V a6 = in.load(i + 6 * kStep), a7 = in.load(i + 7 * kStep);
     for (const ChainOp* op = ops; op != ops + count; ++op) {
       const float* const other = op->other;
 #define SHMAP_VALUE(a, k) a
@@ -92,6 +142,7 @@ void run_groups(const ChainOp* ops, int count, const float* in, float* out, std:
           SHMAP_ONE(sqrt, hn::Sqrt)
           SHMAP_ONE(neg, hn::Neg)
           SHMAP_ONE(abs, hn::Abs)
+          SHMAP_ONE(round, rounded)
         default:
           break;
       }
@@ -104,9 +155,9 @@ void run_groups(const ChainOp* ops, int count, const float* in, float* out, std:
     }
     const auto put = [&](V a, std::int64_t k) HWY_ATTR {
       if constexpr (around)
-        hn::Stream(a, d, out + i + k * kStep);
+        hn::Stream(a, d, static_cast<float*>(out.at) + i + k * kStep);
       else
-        hn::StoreU(a, d, out + i + k * kStep);
+        out.store(a, i + k * kStep);
     };
     put(a0, 0), put(a1, 1), put(a2, 2), put(a3, 3);
     put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
@@ -116,8 +167,8 @@ void run_groups(const ChainOp* ops, int count, const float* in, float* out, std:
 // One vector at `i`, or its first `m` elements: the switch costs more than the arithmetic, which
 // only what is left of a call's groups has to bear.
 template <bool whole>
-HWY_INLINE void run_vector(const ChainOp* ops, int count, const float* in, float* out,
-                           std::int64_t i, std::size_t m) {
+HWY_INLINE void run_vector(const ChainOp* ops, int count, Source in, Target out, std::int64_t i,
+                           std::size_t m) {
   const D d;
   const auto mask = hn::FirstN(d, m);
   const auto load = [&](const float* from) HWY_ATTR {
@@ -126,7 +177,7 @@ HWY_INLINE void run_vector(const ChainOp* ops, int count, const float* in, float
     else
       return hn::MaskedLoad(mask, d, from + i);
   };
-  V a = load(in);
+  V a = whole ? in.load(i) : in.load_some(i, m);
   for (const ChainOp* op = ops; op != ops + count; ++op) {
     V left = a, right = a;
     switch (op->form) {
@@ -174,20 +225,29 @@ HWY_INLINE void run_vector(const ChainOp* ops, int count, const float* in, float
       case ChainCode::abs:
         a = hn::Abs(a);
         break;
+      case ChainCode::round:
+        a = rounded(a);
+        break;
       case ChainCode::none:
+      case ChainCode::widen:
+      case ChainCode::narrow:
         break;
     }
   }
   if constexpr (whole)
-    hn::StoreU(a, d, out + i);
+    out.store(a, i);
   else
-    hn::BlendedStore(a, mask, d, out + i);
+    out.store_some(a, i, m);
 }
 
-void run(const ChainOp* ops, int count, const float* in, float* out, bool around, std::int64_t n) {
+void run(const ChainOp* ops, int count, const void* from, void* to, bool around, std::int64_t n) {
+  const Source in{from, count > 0 && ops[0].code == ChainCode::widen};
+  const Target out{to, count > 0 && ops[count - 1].code == ChainCode::narrow};
+  if (out.half) --count;
+  if (in.half) ++ops, --count;
   const std::int64_t whole = n / kGroup * kGroup;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
-  if (around && aligned)
+  const bool aligned = reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
+  if (around && aligned && !out.half)
     run_groups<true>(ops, count, in, out, whole);
   else if (whole > 0)
     run_groups<false>(ops, count, in, out, whole);

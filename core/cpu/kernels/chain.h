@@ -17,6 +17,9 @@ enum class ChainCode : std::uint8_t {
   sqrt,
   neg,
   abs,
+  widen,   // of a chain's first operation alone: `in` is bf16
+  round,   // to the nearest bf16's value
+  narrow,  // of its last alone: `out` is bf16, of a value that is one
 };
 
 // What an operation reads beside the value that comes down the chain.
@@ -37,9 +40,10 @@ struct ChainOp {
 inline constexpr int kMostChainOps = 16;
 
 // out[i] = the last operation's value, of in[i]; the bits are those of the kernels one by one.
-// `out` may be `in` or an `other`. around: written past the caches, where out is the start of a
+// `in` and `out` are of f32, but for widen and narrow. `out` may be `in` where their elements have
+// one size, or an `other`. around: written past the caches, where out is the start of a
 // cache line (a non_temporal_fence() has to follow).
-using ChainFn = void (*)(const ChainOp* ops, int count, const float* in, float* out, bool around,
+using ChainFn = void (*)(const ChainOp* ops, int count, const void* in, void* out, bool around,
                          std::int64_t n);
 
 // Null where this machine has no kernel of them.

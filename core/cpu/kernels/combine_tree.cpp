@@ -18,45 +18,75 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-template <class Op, class T>
+// What a value is read from: T itself, or the upper half of a float's bits.
+struct Bf16 {
+  std::uint16_t bits;
+};
+template <class T>
+T wide(T x) {
+  return x;
+}
+inline float wide(Bf16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+
+template <class Op, class T, class In>
 void tree2(const void* const* in, void* out, std::int64_t n) {
-  const T* a = static_cast<const T*>(in[0]);
-  const T* b = static_cast<const T*>(in[1]);
+  const In* a = static_cast<const In*>(in[0]);
+  const In* b = static_cast<const In*>(in[1]);
   T* o = static_cast<T*>(out);
   SHMAP_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(a[i], b[i]);
+  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(wide(a[i]), wide(b[i]));
 }
-template <class Op, class T>
+template <class Op, class T, class In>
 void tree4(const void* const* in, void* out, std::int64_t n) {
-  const T* a = static_cast<const T*>(in[0]);
-  const T* b = static_cast<const T*>(in[1]);
-  const T* c = static_cast<const T*>(in[2]);
-  const T* d = static_cast<const T*>(in[3]);
-  T* o = static_cast<T*>(out);
-  SHMAP_INDEPENDENT
-  for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(Op::run(a[i], b[i]), Op::run(c[i], d[i]));
-}
-template <class Op, class T>
-void tree8(const void* const* in, void* out, std::int64_t n) {
-  const T* a = static_cast<const T*>(in[0]);
-  const T* b = static_cast<const T*>(in[1]);
-  const T* c = static_cast<const T*>(in[2]);
-  const T* d = static_cast<const T*>(in[3]);
-  const T* e = static_cast<const T*>(in[4]);
-  const T* f = static_cast<const T*>(in[5]);
-  const T* g = static_cast<const T*>(in[6]);
-  const T* h = static_cast<const T*>(in[7]);
+  const In* a = static_cast<const In*>(in[0]);
+  const In* b = static_cast<const In*>(in[1]);
+  const In* c = static_cast<const In*>(in[2]);
+  const In* d = static_cast<const In*>(in[3]);
   T* o = static_cast<T*>(out);
   SHMAP_INDEPENDENT
   for (std::int64_t i = 0; i < n; ++i) {
-    o[i] = Op::run(Op::run(Op::run(a[i], b[i]), Op::run(c[i], d[i])),
-                   Op::run(Op::run(e[i], f[i]), Op::run(g[i], h[i])));
+    o[i] = Op::run(Op::run(wide(a[i]), wide(b[i])), Op::run(wide(c[i]), wide(d[i])));
+  }
+}
+template <class Op, class T, class In>
+void tree8(const void* const* in, void* out, std::int64_t n) {
+  const In* a = static_cast<const In*>(in[0]);
+  const In* b = static_cast<const In*>(in[1]);
+  const In* c = static_cast<const In*>(in[2]);
+  const In* d = static_cast<const In*>(in[3]);
+  const In* e = static_cast<const In*>(in[4]);
+  const In* f = static_cast<const In*>(in[5]);
+  const In* g = static_cast<const In*>(in[6]);
+  const In* h = static_cast<const In*>(in[7]);
+  T* o = static_cast<T*>(out);
+  SHMAP_INDEPENDENT
+  for (std::int64_t i = 0; i < n; ++i) {
+    o[i] = Op::run(Op::run(Op::run(wide(a[i]), wide(b[i])), Op::run(wide(c[i]), wide(d[i]))),
+                   Op::run(Op::run(wide(e[i]), wide(f[i])), Op::run(wide(g[i]), wide(h[i]))));
   }
 }
 
-template <class Op, class T>
+template <class Op, class T, class In = T>
 TreeFn pick(int k) {
-  return k == 2 ? tree2<Op, T> : k == 4 ? tree4<Op, T> : k == 8 ? tree8<Op, T> : nullptr;
+  return k == 2   ? tree2<Op, T, In>
+         : k == 4 ? tree4<Op, T, In>
+         : k == 8 ? tree8<Op, T, In>
+                  : nullptr;
+}
+
+TreeFn find_bf16_tree(ReduceOp op, int k) {
+  switch (op) {
+    case ReduceOp::sum:
+      return pick<Sum, float, Bf16>(k);
+    case ReduceOp::prod:
+      return pick<Prod, float, Bf16>(k);
+    case ReduceOp::max:
+      return pick<Max, float, Bf16>(k);
+    case ReduceOp::min:
+      return pick<Min, float, Bf16>(k);
+    default:
+      return nullptr;
+  }
 }
 
 template <class T>
@@ -129,7 +159,9 @@ HWY_AFTER_NAMESPACE();
 namespace shmap::cpu {
 
 SHMAP_KERNELS(find_tree);
+SHMAP_KERNELS(find_bf16_tree);
 TreeFn tree_kernel(ReduceOp op, DType dtype, int k) { return SHMAP_BEST(find_tree)(op, dtype, k); }
+TreeFn bf16_tree_kernel(ReduceOp op, int k) { return SHMAP_BEST(find_bf16_tree)(op, k); }
 
 ReduceScratch& reduce_scratch() { return kept_by_thread<ReduceScratch>(); }
 

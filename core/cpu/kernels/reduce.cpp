@@ -33,6 +33,7 @@ struct Kernels {
   RowsFn rows;
   TreeFn pair, quad, octet;
   CastFn widen, narrow;  // nullptr but for the half types
+  TreeFn from_half[3];   // pair, quad, octet of what is not widened yet; nullptr but for bf16
 };
 
 Kernels find_kernels(ReduceOp op, DType dtype) {
@@ -46,7 +47,10 @@ Kernels find_kernels(ReduceOp op, DType dtype) {
           tree_kernel(op, computed, 4),
           tree_kernel(op, computed, 8),
           half ? cast_kernel(dtype, DType::f32) : nullptr,
-          half ? cast_kernel(DType::f32, dtype) : nullptr};
+          half ? cast_kernel(DType::f32, dtype) : nullptr,
+          {dtype == DType::bf16 ? bf16_tree_kernel(op, 2) : nullptr,
+           dtype == DType::bf16 ? bf16_tree_kernel(op, 4) : nullptr,
+           dtype == DType::bf16 ? bf16_tree_kernel(op, 8) : nullptr}};
 }
 
 // A balanced tree over single elements that come one after another, as LeafTree is over arrays.
@@ -122,20 +126,19 @@ void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::
   const std::int64_t step = stride * itemsize(k.dtype);
   std::byte(*const wide)[LeafTree::kLeafBytes] = k.widen ? reduce_scratch().group : nullptr;
   const void* group[8];
-  const auto gather = [&](std::int64_t row, int count) {
-    for (int j = 0; j < count; ++j) {
-      group[j] = in + (row + j) * step;
-      if (!k.widen) continue;
+  const auto reduce_group = [&](std::int64_t row, int count, void* to) {
+    for (int j = 0; j < count; ++j) group[j] = in + (row + j) * step;
+    if (count == 1) {
+      if (k.widen) return k.widen(group[0], to, m);
+      std::memcpy(to, group[0], static_cast<std::size_t>(m * itemsize(k.computed)));
+      return;
+    }
+    if (k.from_half[0]) return k.from_half[count == 8 ? 2 : count == 4 ? 1 : 0](group, to, m);
+    for (int j = 0; k.widen && j < count; ++j) {
       k.widen(group[j], wide[j], m);
       group[j] = wide[j];
     }
-  };
-  const auto reduce_group = [&](std::int64_t row, int count, void* to) {
-    gather(row, count);
-    if (count == 1)
-      std::memcpy(to, group[0], static_cast<std::size_t>(m * itemsize(k.computed)));
-    else
-      (count == 8 ? k.octet : count == 4 ? k.quad : k.pair)(group, to, m);
+    (count == 8 ? k.octet : count == 4 ? k.quad : k.pair)(group, to, m);
   };
   if (rows <= 8 && std::has_single_bit(static_cast<std::uint64_t>(rows)))
     return reduce_group(0, static_cast<int>(rows), out);

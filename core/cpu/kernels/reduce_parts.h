@@ -23,6 +23,8 @@ constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32
 // `out` may be one of the inputs.
 using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
 TreeFn tree_kernel(ReduceOp op, DType dtype, int k);
+// The same from bf16 to f32, widened as it is read; sum, prod, max and min.
+TreeFn bf16_tree_kernel(ReduceOp op, int k);
 
 // What a thread keeps for reductions, which would be too large for the stack of a small thread.
 // Each part is for one use at a time: a kernel hands it to no other.

@@ -127,16 +127,19 @@ class NestedReduction {
 };
 
 // A column is one of the inner elements: their order of additions does not depend on which others
-// are reduced with them, from this many on.
-constexpr std::int64_t kManyColumns = 1024;
-constexpr std::int64_t kColumnGrain = 512;
+// are reduced with them, from this many on (reduce_some_columns wants 64).
+constexpr std::int64_t kManyColumns = 256;
+// Columns that a part takes at a time: pages' worth of them where there are many.
+std::int64_t column_grain(std::int64_t inner) { return inner >= 1024 ? 512 : 128; }
 
 int parts_of(const ShapedArray& in, std::int64_t units, int workers) {
   const std::int64_t most = std::clamp<std::int64_t>(in.size() / kPartElements, 1, workers);
   return static_cast<int>(std::clamp<std::int64_t>(units, 1, most));
 }
 
-std::int64_t column_chunks(std::int64_t inner) { return (inner + kColumnGrain - 1) / kColumnGrain; }
+std::int64_t column_chunks(std::int64_t inner) {
+  return (inner + column_grain(inner) - 1) / column_grain(inner);
+}
 
 Groups groups_of(const KernelCall& call) {
   return Groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
@@ -231,14 +234,14 @@ void run_reduce(const KernelCall& call) {
                                   at(out, begin * inner, dtype), end - begin, reduced, inner);
     return;
   }
-  const std::int64_t chunks = column_chunks(inner);
+  const std::int64_t chunks = column_chunks(inner), grain = column_grain(inner);
   const auto [begin, end] = call.share(groups.kept[0] * chunks);
   for (std::int64_t unit = begin; unit < end;) {
     const std::int64_t i = unit / chunks, first = unit % chunks;
     const std::int64_t last = std::min(chunks, first + end - unit);
     cpu::reduce_some_columns(op, dtype, at(in, i * reduced * inner, dtype),
-                             at(out, i * inner, dtype), reduced, inner, first * kColumnGrain,
-                             std::min(last * kColumnGrain, inner));
+                             at(out, i * inner, dtype), reduced, inner, first * grain,
+                             std::min(last * grain, inner));
     unit += last - first;
   }
 }
