@@ -10,9 +10,11 @@ namespace shmap {
 
 namespace {
 
-// Of more than two processes: a larger sum is made in shares, each by one of them, and handed
-// around; a smaller one by each of them. Processes have to agree on it.
+// A larger sum is made in shares, each by one of the processes, and handed around; a smaller one by
+// each of them, which of two processes, who send each other as much in both ways, saves only
+// additions. Processes have to agree on it.
 constexpr std::int64_t kShareBytes = 32 << 10;
+constexpr std::int64_t kShareBytesOfTwo = 256 << 10;
 
 class SumCall : public LocalWork {
  public:
@@ -129,7 +131,7 @@ class AllReduce : public SumCall {
 
  private:
   bool in_shares(const Class& c) const {
-    return c.even && c.processes.size() > 2 && g_.out_bytes > kShareBytes;
+    return c.even && g_.out_bytes > (c.processes.size() > 2 ? kShareBytes : kShareBytesOfTwo);
   }
   std::pair<std::int64_t, std::int64_t> share_of(const Class& c, std::size_t index) const {
     return share(n_, kGrainBytes / item_, static_cast<int>(index),

@@ -35,6 +35,7 @@ enum class Var : std::uint8_t {
   overlap,
   find_overlap,
   alone,
+  shared_memory,
 };
 
 enum class Kind : std::uint8_t { text, choice, flag, integer, bytes, seconds };

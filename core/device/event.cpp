@@ -8,7 +8,8 @@ namespace shmap {
 
 namespace detail {
 constinit std::atomic<void (*)() noexcept> while_waiting{nullptr};
-}
+constinit std::atomic<void (*)(bool) noexcept> waits_actively{nullptr};
+}  // namespace detail
 
 void Event::wait() const {
   // Refused even where the event is done already: whether it is depends on timing.

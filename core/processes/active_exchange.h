@@ -9,6 +9,8 @@ inline constexpr int kFirstTag = 2;
 inline constexpr int kTags = 1 << 20;
 inline constexpr std::int64_t kInline = 8 << 10;  // parcels up to this travel with their header
 inline constexpr std::size_t kTextBytes = 4000;
+inline constexpr std::size_t kMostLent = kInline / sizeof(std::int64_t);  // parcels of a message
+inline constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;       // a turn of copying
 inline constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;
 
 struct Exchanges::Active {
@@ -20,12 +22,17 @@ struct Exchanges::Active {
     bool heard;
     std::size_t first, last;  // its parcels in exchange.receives
     std::int64_t bytes;
+    int copies = 0;      // of what it lends, not made yet
     std::string answer;  // of one that is late
   };
   std::vector<Source> sources;
   std::size_t awaited = 0;  // sources that are not heard
   std::vector<MessagePassing::Request> sends, receives;
   std::vector<std::unique_ptr<std::byte[]>> messages;  // on their way
+  std::deque<Letter> letters;                          // that wait for room
+  int lent = 0;                                        // peers that still read what it lends
+  int copies = 0;                                      // of all sources
+  int copying = 0;  // threads that make one of them now: until they are back it stays
   Clock::time_point begun = Clock::now();
   Clock::time_point asked{};
   bool warned = false;

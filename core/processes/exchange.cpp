@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,16 +52,19 @@ std::string ExchangeLabel::text() const {
   return s;
 }
 
-Exchanges::Exchanges(MessagePassing& messages, Peers& peers, double warn_sec, double timeout_sec)
+Exchanges::Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, double warn_sec,
+                     double timeout_sec)
     : messages_(messages),
       peers_(peers),
+      link_(link),
+      listens_(link == nullptr || !link->reaches_all()),
       warn_sec_(warn_sec),
       timeout_sec_(timeout_sec),
       next_tag_(static_cast<std::size_t>(peers.size()), 0),
       left_(static_cast<std::size_t>(peers.size()), 0) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   constexpr auto kRoom = static_cast<std::size_t>(sizeof(Header) + kInline);
-  for (std::size_t i = 0; i < kInboxes; ++i) {
+  for (std::size_t i = 0; listens_ && i < kInboxes; ++i) {
     Inbox& box = inbox_.emplace_back();
     box.data = std::make_unique<std::byte[]>(kRoom);
     box.request = messages_.receive(box.data.get(), kRoom, MessagePassing::kAnyone, kMessageTag);
@@ -74,7 +78,7 @@ Exchanges::Exchanges(MessagePassing& messages, Peers& peers, double warn_sec, do
 void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcept {
   std::vector<Ended> ended;
   try {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     if (!fault_.empty() || stopped_) {
       ended.push_back({&end, error_for(exchange.label, exchange.number)});
     } else {
@@ -86,7 +90,7 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcep
       active_count_.fetch_add(1, std::memory_order_relaxed);
       try {
         begin(active, ended);
-        if (fault_.empty()) progress(ended);
+        if (fault_.empty()) move_on(lock, ended);
       } catch (const std::exception& e) {
         fail(e.what(), true);
       }
@@ -96,10 +100,15 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcep
     return end.exchanged(std::current_exception());  // no memory to begin with
   }
   tell(ended);
-  if (active_count_.load(std::memory_order_relaxed) > 0 && asleep_.exchange(false)) {
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
-  }
+  // Where all that can come wakes the thread by itself, it may sleep on.
+  if (needs_thread_.load(std::memory_order_relaxed)) wake_thread();
+}
+
+void Exchanges::wake_thread() noexcept {
+  if (link_ != nullptr) link_->wake_up();
+  if (!asleep_.exchange(false)) return;
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
 }
 
 void Exchanges::run(const ProcessExchange& exchange) {
@@ -112,6 +121,7 @@ void Exchanges::run(const ProcessExchange& exchange) {
     }
   } waiter;
   start(exchange, waiter);
+  looking(true);
   for (int turns = 0; !waiter.done.load(std::memory_order_acquire); ++turns) {
     poke();
     if (turns > 200)
@@ -119,6 +129,7 @@ void Exchanges::run(const ProcessExchange& exchange) {
     else
       sched_yield();
   }
+  looking(false);
   if (waiter.error != nullptr) std::rethrow_exception(waiter.error);
 }
 
@@ -127,7 +138,7 @@ void Exchanges::begin(Active& active, std::vector<Ended>& ended) {
   active.place = {exchange.space, exchange.number, exchange.round};
   const std::vector<Parcel>& all = active.exchange->receives;
   for (std::size_t i = 0; i < all.size();) {
-    Active::Source source{all[i].peer, false, i, i, 0, {}};
+    Active::Source source{all[i].peer, false, i, i, 0, 0, {}};
     for (; source.last < all.size() && all[source.last].peer == source.peer; ++source.last)
       source.bytes += all[source.last].bytes;
     i = source.last;
@@ -145,9 +156,9 @@ void Exchanges::begin(Active& active, std::vector<Ended>& ended) {
   for (Active::Source& source : active.sources) {
     const auto early = early_.find({active.place, source.peer});
     if (early != early_.end()) {
-      const Message message = std::move(early->second);
+      const Bytes bytes = std::move(early->second);
       early_.erase(early);
-      accept(active, source.peer, message);
+      accept(active, source.peer, {bytes});
     } else if (left_[static_cast<std::size_t>(source.peer)]) {
       fail(peers_.text(source.peer) +
                " has left the job: its program has ended, with the exit code 0, before this "
@@ -162,39 +173,68 @@ void Exchanges::begin(Active& active, std::vector<Ended>& ended) {
 void Exchanges::send_parts(Active& active) {
   const std::vector<Parcel>& all = active.exchange->sends;
   for (std::size_t i = 0; i < all.size();) {
-    const int peer = all[i].peer;
     std::size_t last = i;
-    Header header;
-    header.space = active.place.space;
-    header.number = active.place.number;
-    header.round = active.place.round;
-    header.check = active.exchange->check;
-    header.label = active.exchange->label;
-    for (; last < all.size() && all[last].peer == peer; ++last) header.bytes += all[last].bytes;
-    const bool together = header.bytes <= kInline;
-    if (!together) {
-      std::int32_t& tag = next_tag_[static_cast<std::size_t>(peer)];
-      header.tag = kFirstTag + tag;
-      tag = (tag + 1) % kTags;
-    }
-    const std::int64_t size =
-        static_cast<std::int64_t>(sizeof header) + (together ? header.bytes : 0);
-    auto message = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(size));
-    std::memcpy(message.get(), &header, sizeof header);
-    std::byte* to = message.get() + sizeof header;
-    for (std::size_t k = i; together && k < last; ++k) {
-      if (all[k].bytes != 0) std::memcpy(to, all[k].data, static_cast<std::size_t>(all[k].bytes));
-      to += all[k].bytes;
-    }
-    active.sends.push_back(messages_.send(message.get(), size, peer, kMessageTag));
-    active.messages.push_back(std::move(message));
-    for (std::size_t k = i; !together && k < last; ++k) {
-      for (std::int64_t at = 0; at < all[k].bytes; at += kPieceBytes) {
-        active.sends.push_back(messages_.send(
-            all[k].data + at, std::min(kPieceBytes, all[k].bytes - at), peer, header.tag));
-      }
-    }
+    while (last < all.size() && all[last].peer == all[i].peer) ++last;
+    send_to(active, all[i].peer, i, last);
     i = last;
+  }
+}
+
+// The parcels [first, last) of that exchange, which are one peer's.
+void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t last) {
+  const std::span<const Parcel> parcels(active.exchange->sends.data() + first, last - first);
+  Header header;
+  header.space = active.place.space;
+  header.number = active.place.number;
+  header.round = active.place.round;
+  header.check = active.exchange->check;
+  header.label = active.exchange->label;
+  for (const Parcel& parcel : parcels) header.bytes += parcel.bytes;
+  const bool linked = link_ != nullptr && link_->reaches(peer);
+  const bool together = header.bytes <= kInline;
+  alignas(8) std::byte body[kInline];
+  std::size_t body_bytes = 0;
+  if (together) {
+    for (const Parcel& parcel : parcels) {
+      const auto n = static_cast<std::size_t>(parcel.bytes);
+      if (n != 0) std::memcpy(body + body_bytes, parcel.data, n);
+      body_bytes += n;
+    }
+  } else if (linked && lends(peer, parcels)) {
+    header.lent = static_cast<std::uint32_t>(parcels.size());
+    ++active.lent;
+    for (const Parcel& parcel : parcels) {
+      const std::int64_t offset =
+          parcel.bytes == 0 ? 0 : SharedHeap::of_process()->offset_of(parcel.data);
+      std::memcpy(body + body_bytes, &offset, sizeof offset);
+      body_bytes += sizeof offset;
+    }
+  } else {
+    std::int32_t& tag = next_tag_[static_cast<std::size_t>(peer)];
+    header.tag = kFirstTag + tag;
+    tag = (tag + 1) % kTags;
+  }
+  const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), sizeof header);
+  if (linked) {
+    const std::span<const std::byte> behind(body, body_bytes);
+    if (!active.letters.empty() || !link_->send(peer, head, behind)) {
+      Letter& letter = active.letters.emplace_back(Letter{peer, {head.begin(), head.end()}});
+      letter.bytes.insert(letter.bytes.end(), behind.begin(), behind.end());
+    }
+  } else {
+    const std::size_t size = sizeof header + body_bytes;
+    auto message = std::make_unique_for_overwrite<std::byte[]>(size);
+    std::memcpy(message.get(), &header, sizeof header);
+    std::memcpy(message.get() + sizeof header, body, body_bytes);
+    active.sends.push_back(
+        messages_.send(message.get(), static_cast<std::int64_t>(size), peer, kMessageTag));
+    active.messages.push_back(std::move(message));
+  }
+  if (header.tag == 0) return;
+  for (const Parcel& parcel : parcels) {
+    for (std::int64_t at = 0; at < parcel.bytes; at += kPieceBytes)
+      active.sends.push_back(messages_.send(
+          parcel.data + at, std::min(kPieceBytes, parcel.bytes - at), peer, header.tag));
   }
 }
 
@@ -219,7 +259,9 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
   }
   source->heard = true;
   --active.awaited;
-  const std::byte* data = message.data.get() + sizeof(Header);
+  if (header.lent != 0)
+    return borrow(active, from, static_cast<std::size_t>(source - active.sources.begin()), message);
+  const std::byte* data = message.body();
   for (std::size_t i = source->first; i < source->last; ++i) {
     const Parcel& parcel = active.exchange->receives[i];
     if (header.tag == 0) {
@@ -234,7 +276,7 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
   }
 }
 
-void Exchanges::match_or_keep(int from, Message message) {
+void Exchanges::match_or_keep(int from, const Message& message) {
   const Header& header = message.header();
   const Place place{header.space, header.number, header.round};
   if (const auto active = by_place_.find(place); active != by_place_.end())
@@ -250,38 +292,39 @@ void Exchanges::match_or_keep(int from, Message message) {
                     ". Every process of a mesh has to run the same collectives in the same order",
                 true);
   }
-  early_[{place, from}] = std::move(message);
+  early_[{place, from}].assign(message.bytes.begin(), message.bytes.end());
 }
 
 bool Exchanges::take_messages() {
-  bool any = false;
+  bool any = link_ != nullptr && take_from_link();
+  if (!listens_) return any;
   for (;;) {
     Inbox& box = inbox_[next_inbox_];
     MessagePassing::Arrival arrival{};
     if (box.request == nullptr || !messages_.test(box.request, &arrival)) return any;
     any = true;
-    Message message;
-    message.bytes = arrival.bytes;
-    message.data =
-        std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(arrival.bytes));
-    std::memcpy(message.data.get(), box.data.get(), static_cast<std::size_t>(arrival.bytes));
+    handle(arrival.from, {{box.data.get(), static_cast<std::size_t>(arrival.bytes)}});
     box.request =
         messages_.receive(box.data.get(), static_cast<std::int64_t>(sizeof(Header)) + kInline,
                           MessagePassing::kAnyone, kMessageTag);
     next_inbox_ = (next_inbox_ + 1) % inbox_.size();
-    handle(arrival.from, std::move(message));
   }
 }
 
-void Exchanges::handle(int from, Message message) {
+void Exchanges::handle(int from, const Message& message) {
   const Header& header = message.header();
   const auto text = [&] {
-    return std::string(reinterpret_cast<const char*>(message.data.get() + sizeof(Header)),
-                       header.text_bytes);
+    return std::string(reinterpret_cast<const char*>(message.body()), header.text_bytes);
   };
   switch (header.kind) {
     case Kind::exchange:
-      if (fault_.empty()) match_or_keep(from, std::move(message));
+      if (fault_.empty()) match_or_keep(from, message);
+      return;
+    case Kind::taken:
+      if (const auto active = by_place_.find({header.space, header.number, header.round});
+          active != by_place_.end()) {
+        --active->second->lent;
+      }
       return;
     case Kind::leave: {
       left_[static_cast<std::size_t>(from)] = 1;
@@ -314,6 +357,7 @@ void Exchanges::handle(int from, Message message) {
 // True where something happened.
 bool Exchanges::progress(std::vector<Ended>& ended) {
   bool any = take_messages();
+  any = post_letters(letters_) || any;
   for (std::size_t i = 0; i < active_.size() && fault_.empty();) {
     Active& active = *active_[i];
     const std::size_t before = active.sends.size() + active.receives.size();
@@ -323,6 +367,7 @@ bool Exchanges::progress(std::vector<Ended>& ended) {
       });
     }
     any = any || active.sends.size() + active.receives.size() != before;
+    any = post_letters(active.letters) || any;
     const std::size_t count = active_.size();
     conclude(active, ended);
     if (active_.size() == count) ++i;
@@ -337,7 +382,9 @@ void Exchanges::conclude(Active& active, std::vector<Ended>& ended) {
   std::erase_if(active.sends, [&](MessagePassing::Request& request) {
     return request == nullptr || messages_.test(request, nullptr);
   });
-  if (active.awaited != 0 || !active.sends.empty() || !active.receives.empty()) return;
+  if (active.awaited != 0 || !active.sends.empty() || !active.receives.empty() ||
+      !active.letters.empty() || active.lent != 0 || active.copies != 0)
+    return;
   History& history = history_[active.place.space];
   history.done[{active.place.number, active.place.round}] = active.exchange->label;
   if (history.done.size() > kRemembered) history.done.erase(history.done.begin());
@@ -360,39 +407,55 @@ void Exchanges::poke() noexcept {
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || stopped_) return;
-    try {
-      progress(ended);
-      if (!fault_.empty()) end_all(ended);
-    } catch (const std::exception& e) {
-      fail(e.what(), true);
-      end_all(ended);
-    }
+    move_on(lock, ended);
   }
   tell(ended);
+}
+
+// True where something happened.
+bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended) noexcept {
+  bool any = false;
+  try {
+    any = progress(ended);
+    any = copy_some(lock, ended) || any;
+    if (!fault_.empty()) end_all(ended);
+  } catch (const std::exception& e) {
+    fail(e.what(), true);
+    end_all(ended);
+  }
+  // Of what the link does not wake the thread for.
+  bool needs = listens_ ? !active_.empty() : !letters_.empty();
+  for (std::size_t i = 0; i < active_.size() && !needs; ++i) {
+    const Active& active = *active_[i];
+    needs = !active.sends.empty() || !active.receives.empty() || !active.letters.empty();
+  }
+  needs_thread_.store(needs, std::memory_order_relaxed);
+  return any;
 }
 
 // ------------------------------------------------------------------------------------- the thread
 
 void Exchanges::thread_main() noexcept {
+  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: its short waits are as short as they say
   Clock::time_point looked = Clock::now(), moved = looked;
   while (!stop_.load()) {
     std::vector<Ended> ended;
     bool any = false;
     bool idle = false;
     {
-      std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       if (stopped_) return;
-      try {
-        any = progress(ended);
-        if (const Clock::time_point now = Clock::now(); now - looked > milliseconds(10)) {
-          looked = now;
+      any = move_on(lock, ended);
+      if (const Clock::time_point now = Clock::now(); now - looked > milliseconds(10)) {
+        looked = now;
+        try {
           look_at_clocks();
           look_at_peers();
+          if (!fault_.empty()) end_all(ended);
+        } catch (const std::exception& e) {
+          fail(e.what(), true);
+          end_all(ended);
         }
-        if (!fault_.empty()) end_all(ended);
-      } catch (const std::exception& e) {
-        fail(e.what(), true);
-        end_all(ended);
       }
       idle = active_.empty();
     }
@@ -400,9 +463,12 @@ void Exchanges::thread_main() noexcept {
     const Clock::time_point now = Clock::now();
     if (any) moved = now;
     // What comes next comes soon, mostly: so it looks a while before it sleeps, a little longer
-    // each time.
+    // each time. Not so where a message wakes it, or where somebody who waits looks.
     const auto quiet = now - moved;
-    if (quiet < microseconds(idle ? 20 : 200)) {
+    const bool polls = needs_thread_.load(std::memory_order_relaxed);
+    if (!polls && link_ != nullptr && !listens_) {
+      if (!any) link_->sleep(10'000);
+    } else if (quiet < microseconds(idle ? 20 : 200)) {
       sched_yield();
     } else if (idle) {
       asleep_.store(true);
@@ -427,8 +493,8 @@ void Exchanges::stop() noexcept {
       if (box.request != nullptr) messages_.cancel(box.request);
   }
   stop_.store(true);
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
+  asleep_.store(true);
+  wake_thread();
   if (thread_.joinable()) {
     if (thread_.get_id() == std::this_thread::get_id())
       thread_.detach();

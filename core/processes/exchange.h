@@ -14,10 +14,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -25,6 +27,7 @@
 #include <vector>
 
 #include "core/processes/message_passing.h"
+#include "core/processes/node_link.h"
 #include "core/processes/peers.h"
 
 namespace shmap {
@@ -70,8 +73,9 @@ class ExchangeEnd {
 
 class Exchanges {
  public:
-  // 0 seconds: never. Both outlive it.
-  Exchanges(MessagePassing& messages, Peers& peers, double warn_sec, double timeout_sec);
+  // 0 seconds: never. All outlive it; link may be null.
+  Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, double warn_sec,
+            double timeout_sec);
   ~Exchanges() = delete;  // it lives as long as the process
 
   // Any thread; neither waits nor throws. `exchange` lives until its end.
@@ -80,6 +84,10 @@ class Exchanges {
   void run(const ProcessExchange& exchange);
   // Looks whether something has come; nothing where another thread does so.
   void poke() noexcept;
+  // This thread begins to call poke() again and again, or stops to.
+  void looking(bool begins) noexcept {
+    if (link_ != nullptr) link_->looking(begins);
+  }
 
   // Tells the others that this process leaves, and waits until all do: true where all did, and
   // nothing has failed. Nothing is exchanged after that.
@@ -96,7 +104,7 @@ class Exchanges {
     std::uint32_t round;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  enum class Kind : std::uint32_t { exchange, leave, fault, ask, answer };
+  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer };
   struct Header {
     Kind kind = Kind::exchange;
     std::uint32_t round = 0;
@@ -104,14 +112,32 @@ class Exchanges {
     std::int64_t bytes = 0;        // of the parcels in all
     std::int32_t tag = 0;          // under which they come; 0: behind this header
     std::uint32_t text_bytes = 0;  // behind this header, of the other kinds
+    // Of parcels that the receiver reads where they lie: how many. Their offsets in the sender's
+    // shared heap are behind this header; the receiver says when it has them (taken).
+    std::uint32_t lent = 0;
     ExchangeLabel label;
   };
+  using Bytes = std::vector<std::byte>;
+  // A header and what is behind it, 8-byte aligned.
   struct Message {
-    std::unique_ptr<std::byte[]> data;
-    std::int64_t bytes = 0;
-    const Header& header() const { return *reinterpret_cast<const Header*>(data.get()); }
+    std::span<const std::byte> bytes;
+    const Header& header() const { return *reinterpret_cast<const Header*>(bytes.data()); }
+    const std::byte* body() const { return bytes.data() + sizeof(Header); }
+  };
+  // To a process that the link reaches, waiting for room there.
+  struct Letter {
+    int to;
+    Bytes bytes;
   };
   struct Active;
+  // Of what a peer lends: one thread's turn of copying.
+  struct Copy {
+    Active* active;
+    int peer;
+    std::byte* to;
+    const std::byte* from;
+    std::int64_t bytes;
+  };
   struct Ended {
     ExchangeEnd* end;
     std::exception_ptr error;
@@ -127,12 +153,22 @@ class Exchanges {
   // All hold mutex_.
   void begin(Active& active, std::vector<Ended>& ended);
   void send_parts(Active& active);
+  void send_to(Active& active, int peer, std::size_t first, std::size_t last);
+  bool lends(int peer, std::span<const Parcel> parcels) const;
   void accept(Active& active, int from, const Message& message);
-  void match_or_keep(int from, Message message);
+  void borrow(Active& active, int from, std::size_t source, const Message& message);
+  void post(int to, const Header& header, std::span<const std::byte> body);
+  // What there is room for; true where there was something.
+  bool post_letters(std::deque<Letter>& letters);
+  void match_or_keep(int from, const Message& message);
   bool take_messages();
+  bool take_from_link();
   bool progress(std::vector<Ended>& ended);
+  bool move_on(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended) noexcept;
   void conclude(Active& active, std::vector<Ended>& ended);
-  void handle(int from, Message message);
+  void handle(int from, const Message& message);
+  // Copies what peers lend, without the mutex meanwhile; true where it did.
+  bool copy_some(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended);
   void answer(int to, const Header& question);
   void send_text(int to, Kind kind, const Header& about, const std::string& text);
   void fail(const std::string& text, bool tell);
@@ -145,10 +181,13 @@ class Exchanges {
   std::exception_ptr error_for(const ExchangeLabel& label, std::uint64_t number) const;
 
   void thread_main() noexcept;
+  void wake_thread() noexcept;
   void tell(std::vector<Ended>& ended) noexcept;
 
   MessagePassing& messages_;
   Peers& peers_;
+  NodeLink* const link_;
+  const bool listens_;  // to messages that come through the library
   const double warn_sec_, timeout_sec_;
 
   std::mutex mutex_;
@@ -160,12 +199,14 @@ class Exchanges {
   std::size_t next_inbox_ = 0;
   std::vector<std::unique_ptr<Active>> active_;
   std::map<Place, Active*> by_place_;
-  std::map<std::pair<Place, int>, Message> early_;  // came before this process got there; by sender
+  std::map<std::pair<Place, int>, Bytes> early_;  // came before this process got there; by sender
   std::unordered_map<std::uint64_t, History> history_;
   struct Outgoing {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;
   };
+  std::deque<Letter> letters_;  // of the other kinds, and what says that something was taken
+  std::deque<Copy> copies_;
   std::vector<Outgoing> outgoing_;                       // messages of the other kinds
   std::vector<std::unique_ptr<std::byte[]>> abandoned_;  // after a failure
   std::vector<std::int32_t> next_tag_;                   // by peer
@@ -175,6 +216,7 @@ class Exchanges {
   bool stopped_ = false;
 
   std::atomic<int> active_count_{0};
+  std::atomic<bool> needs_thread_{true};  // something moves only where somebody looks
   std::atomic<bool> asleep_{false};
   std::atomic<bool> stop_{false};
   int wake_ = -1;

@@ -28,6 +28,9 @@ void Exchanges::send_text(int to, Kind kind, const Header& about, const std::str
   header.kind = kind;
   header.text_bytes = static_cast<std::uint32_t>(std::min(text.size(), kTextBytes));
   const std::size_t size = sizeof header + header.text_bytes;
+  if (link_ != nullptr && link_->reaches(to)) {
+    return post(to, header, {reinterpret_cast<const std::byte*>(text.data()), header.text_bytes});
+  }
   Outgoing out;
   out.data = std::make_unique_for_overwrite<std::byte[]>(size);
   std::memcpy(out.data.get(), &header, sizeof header);
@@ -42,7 +45,8 @@ bool Exchanges::flush(Clock::duration at_most) {
     std::erase_if(outgoing_, [&](Outgoing& out) {
       return out.request == nullptr || messages_.test(out.request, nullptr);
     });
-    if (outgoing_.empty()) return true;
+    post_letters(letters_);
+    if (outgoing_.empty() && letters_.empty()) return true;
     if (Clock::now() > until) return false;
     sched_yield();
   }
@@ -51,6 +55,7 @@ bool Exchanges::flush(Clock::duration at_most) {
 void Exchanges::fail(const std::string& text, bool tell) {
   if (!fault_.empty()) return;
   fault_ = text;
+  if (link_ != nullptr) link_->mark_failed();
   // Said at once: whoever started the job may end this process before its error gets anywhere.
   warn(text + (tell ? "" : " (as another process found)"));
   if (!tell) return;
@@ -73,16 +78,22 @@ std::exception_ptr Exchanges::error_for(const ExchangeLabel& label, std::uint64_
 // Once nothing reads or writes their memory any more.
 void Exchanges::end_all(std::vector<Ended>& ended) {
   flush(milliseconds(100));
-  for (const auto& active : active_) {
+  copies_.clear();
+  std::vector<std::unique_ptr<Active>> busy;  // a thread writes to their memory, and comes back
+  for (auto& active : active_) {
+    if (active->copying != 0) {
+      busy.push_back(std::move(active));
+      continue;
+    }
     for (MessagePassing::Request& request : active->receives)
       if (request != nullptr) messages_.cancel(request);
     ended.push_back({active->end, error_for(active->exchange->label, active->place.number)});
     // Messages of its own that may be on their way stay where they are.
     for (auto& message : active->messages) abandoned_.push_back(std::move(message));
   }
-  active_.clear();
+  active_ = std::move(busy);
   by_place_.clear();
-  active_count_.store(0, std::memory_order_relaxed);
+  active_count_.store(static_cast<int>(active_.size()), std::memory_order_relaxed);
 }
 
 // ------------------------------------------------------------------------------------- deadlines
@@ -191,19 +202,19 @@ bool Exchanges::leave() noexcept {
       std::vector<Ended> ended;
       bool all = true;
       {
-        std::lock_guard lock(mutex_);
+        std::unique_lock lock(mutex_);
         if (stopped_ || !fault_.empty()) {
           if (!fault_.empty()) flush(milliseconds(100));
           return false;
         }
-        progress(ended);
+        move_on(lock, ended);
         if (active_.empty() && !std::exchange(leaving_, true)) {
           for (int p = 0; p < peers_.size(); ++p)
             if (p != peers_.self()) send_text(p, Kind::leave, Header(), "");
         }
         for (int p = 0; p < peers_.size(); ++p)
           all = all && (p == peers_.self() || left_[static_cast<std::size_t>(p)]);
-        all = all && outgoing_.empty() && leaving_;
+        all = all && outgoing_.empty() && letters_.empty() && leaving_;
       }
       tell(ended);
       if (all) return true;
@@ -228,6 +239,7 @@ void Exchanges::give_up(const std::string& why) noexcept {
     if (stopped_ || !fault_.empty()) return;
     const std::string text = peers_.text(peers_.self()) + " " + why;
     fault_ = text;
+    if (link_ != nullptr) link_->mark_failed();
     for (int p = 0; p < peers_.size(); ++p)
       if (p != peers_.self()) send_text(p, Kind::fault, Header(), text);
     flush(milliseconds(100));

@@ -41,14 +41,16 @@ Processes& Processes::join(const Job& job, StartCard card) {
   }
   std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
   made->agree(card);
-  made->exchanges_ =
-      new Exchanges(*made->messages_, *made->peers_, env::seconds(env::Var::collective_warn_sec),
-                    env::seconds(env::Var::collective_timeout_sec));
+  made->link_ = NodeLink::make(*made->messages_, *made->peers_, env::flag(env::Var::shared_memory));
+  made->exchanges_ = new Exchanges(*made->messages_, *made->peers_, made->link_.get(),
+                                   env::seconds(env::Var::collective_warn_sec),
+                                   env::seconds(env::Var::collective_timeout_sec));
   made->messages_->call_at_finalize([]() noexcept { joined()->exchanges().stop(); });
   // Never destroyed; what is called at exit comes before what the library registered so far.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
   detail::while_waiting.store([]() noexcept { joined()->exchanges().poke(); });
+  detail::waits_actively.store([](bool begins) noexcept { joined()->exchanges().looking(begins); });
   on_exit(leave, nullptr);
   return *processes;
 }

@@ -45,6 +45,7 @@ class Processes {
 
   std::unique_ptr<MessagePassing> messages_;
   std::unique_ptr<Peers> peers_;
+  std::unique_ptr<NodeLink> link_;  // null: nobody is reached by it
   Exchanges* exchanges_ = nullptr;  // lives as long as the process
 };
 

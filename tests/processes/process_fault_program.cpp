@@ -53,7 +53,9 @@ int run(const std::string& fault) {
         },
         mesh, {P("i")}, P("i"))(x);
   };
-  Array x = ones({n * 1000});
+  const char* elements = std::getenv("SHMAP_TEST_FAULT_ELEMENTS");
+  const std::int64_t each = elements != nullptr ? std::atoll(elements) : 1000;
+  Array x = ones({n * each});
   for (int step = 0; step < kSteps; ++step) {
     const bool here = faulty && step == kSteps / 2;
     if (here) {
@@ -68,11 +70,11 @@ int run(const std::string& fault) {
       if (fault == "skip") continue;
       if (fault == "extra") largest(x).block_until_ready();
       if (fault == "count") {
-        summed(ones({n * 500})).block_until_ready();
+        summed(ones({n * each / 2})).block_until_ready();
         continue;
       }
       if (fault == "dtype") {
-        summed(ones({n * 1000}, i32)).block_until_ready();
+        summed(ones({n * each}, i32)).block_until_ready();
         continue;
       }
       if (fault == "op") {

@@ -114,6 +114,35 @@ TEST_F(ProcessFaults, OneThatIsLate) {
   }
 }
 
+// The same where all goes through MPI.
+TEST_F(ProcessFaults, WithoutSharedMemory) {
+  setenv("SHMAP_SHARED_MEMORY", "0", 1);
+  for (const char* fault : {"kill", "op", "stop"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("process 1"), Not(HasSubstr("WRONG VALUE")),
+                                AnyOf(HasSubstr("has died"), HasSubstr("out of step"),
+                                      HasSubstr("which a signal has stopped"))));
+  }
+  unsetenv("SHMAP_SHARED_MEMORY");
+}
+
+// Blocks that one process reads in another's memory.
+TEST_F(ProcessFaults, InTheMiddleOfLargeBlocks) {
+  setenv("SHMAP_TEST_FAULT_ELEMENTS", "1000000", 1);
+  for (const char* fault : {"none", "kill", "op", "stop"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_EQ(o.status == 0, std::string(fault) == "none") << o.output;
+    EXPECT_THAT(o.output, Not(HasSubstr("WRONG VALUE")));
+    if (std::string(fault) == "none") continue;
+    EXPECT_THAT(o.output, AnyOf(HasSubstr("has died"), HasSubstr("out of step"),
+                                HasSubstr("which a signal has stopped")));
+  }
+  unsetenv("SHMAP_TEST_FAULT_ELEMENTS");
+}
+
 TEST_F(ProcessFaults, DifferentDevicesAreRefusedAtStart) {
   const Outcome o = job("devices");
   EXPECT_NE(o.status, 0);

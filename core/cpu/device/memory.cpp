@@ -7,10 +7,14 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "core/processes/shared_heap.h"
+
 namespace shmap::cpu {
 namespace {
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-}
+// Smaller blocks travel with the message that announces them.
+constexpr std::int64_t kSharedBytes = std::int64_t{8} << 10;
+}  // namespace
 
 CpuMemorySpace::~CpuMemorySpace() {
   reclaim();
@@ -19,6 +23,9 @@ CpuMemorySpace::~CpuMemorySpace() {
 
 void* CpuMemorySpace::map(std::int64_t bytes) noexcept {
   const auto size = static_cast<std::size_t>(bytes);
+  if (SharedHeap* heap = SharedHeap::of_process(); heap != nullptr && bytes >= kSharedBytes) {
+    if (void* data = heap->allocate(bytes)) return data;
+  }
   if (bytes < kHugePage) return std::aligned_alloc(64, size);
   constexpr auto kAlign = static_cast<std::size_t>(kHugePage);
   const std::size_t mapped = size + kAlign;  // enough to find an aligned run in, and cut the ends
@@ -39,6 +46,8 @@ void* CpuMemorySpace::map(std::int64_t bytes) noexcept {
 }
 
 void CpuMemorySpace::unmap(void* data, std::int64_t bytes) noexcept {
+  if (SharedHeap* heap = SharedHeap::of_process(); heap != nullptr && heap->holds(data))
+    return heap->free(data, bytes);
   if (bytes < kHugePage) {
     std::free(data);
     return;

@@ -6,6 +6,7 @@
 
 namespace shmap::cpu {
 
+// Where other processes of the node read it (SharedHeap), blocks that are worth it lie there.
 // Blocks of 2 MiB and more are aligned to that and ask for huge pages: first touch of 64 MiB then
 // costs a seventh.
 class CpuMemorySpace final : public MemorySpace {

@@ -512,11 +512,14 @@ void Executor::wait(Node& node) {
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
     if (help(&node)) continue;
-    const auto until = Clock::now() + kSpin;
-    while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
-           Clock::now() < until) {
-      detail::look_around();
-      for (int i = 0; i < 32; ++i) cpu_relax();
+    {
+      const detail::ActiveWait active;
+      const auto until = Clock::now() + kSpin;
+      while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
+             Clock::now() < until) {
+        detail::look_around();
+        for (int i = 0; i < 32; ++i) cpu_relax();
+      }
     }
     if (!node.announce_sleeper()) break;
     const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);

@@ -1,0 +1,99 @@
+// Exchanges with the processes of the node, through their shared memory (NodeLink): small parcels
+// in the messages; large ones lie in the sender's shared heap, where the receiver reads them.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "core/processes/active_exchange.h"
+#include "core/processes/exchange.h"
+
+namespace shmap {
+
+bool Exchanges::lends(int peer, std::span<const Parcel> parcels) const {
+  const SharedHeap* heap = SharedHeap::of_process();
+  return heap != nullptr && link_->lends_to(peer) && parcels.size() <= kMostLent &&
+         std::ranges::all_of(parcels,
+                             [&](const Parcel& p) { return p.bytes == 0 || heap->holds(p.data); });
+}
+
+void Exchanges::post(int to, const Header& header, std::span<const std::byte> body) {
+  const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), sizeof header);
+  // Those to one process in their order: the last says that this one leaves.
+  const bool before =
+      std::ranges::any_of(letters_, [&](const Letter& letter) { return letter.to == to; });
+  if (!before && link_->send(to, head, body)) return;
+  Letter& letter = letters_.emplace_back(Letter{to, {head.begin(), head.end()}});
+  letter.bytes.insert(letter.bytes.end(), body.begin(), body.end());
+}
+
+bool Exchanges::post_letters(std::deque<Letter>& letters) {
+  bool any = false;
+  while (!letters.empty() && link_->send(letters.front().to, letters.front().bytes, {})) {
+    letters.pop_front();
+    any = true;
+  }
+  return any;
+}
+
+bool Exchanges::take_from_link() {
+  bool any = false;
+  for (;;) {
+    int from = -1;
+    const Message message{link_->first(from)};
+    if (message.bytes.empty()) return any;
+    any = true;
+    handle(from, message);
+    link_->drop_first();
+  }
+}
+
+void Exchanges::borrow(Active& active, int from, std::size_t index, const Message& message) {
+  Active::Source& source = active.sources[index];
+  const std::byte* offsets = message.body();
+  for (std::size_t i = source.first; i < source.last; ++i) {
+    const Parcel& parcel = active.exchange->receives[i];
+    std::int64_t offset = 0;
+    std::memcpy(&offset, offsets + (i - source.first) * sizeof offset, sizeof offset);
+    const std::byte* theirs = link_->memory_of(from, offset, parcel.bytes);
+    for (std::int64_t at = 0; at < parcel.bytes; at += kCopyBytes) {
+      copies_.push_back(
+          {&active, from, parcel.data + at, theirs + at, std::min(kCopyBytes, parcel.bytes - at)});
+      ++source.copies;
+      ++active.copies;
+    }
+  }
+}
+
+bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended) {
+  bool any = false;
+  while (!copies_.empty() && fault_.empty()) {
+    const Copy copy = copies_.front();
+    copies_.pop_front();
+    any = true;
+    Active& active = *copy.active;
+    ++active.copying;
+    lock.unlock();
+    std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    // Until it failed, it left that memory as it was.
+    const bool sure = !link_->has_failed(copy.peer);
+    lock.lock();
+    --active.copying;
+    if (!sure) take_messages();  // it has said why
+    if (!sure && fault_.empty()) fail(peers_.text(copy.peer) + " has given up", true);
+    if (!fault_.empty()) break;
+    --active.copies;
+    const auto source =
+        std::ranges::find_if(active.sources, [&](const auto& s) { return s.peer == copy.peer; });
+    if (--source->copies != 0) continue;
+    Header taken;
+    taken.kind = Kind::taken;
+    taken.space = active.place.space;
+    taken.number = active.place.number;
+    taken.round = active.place.round;
+    post(copy.peer, taken, {});
+    conclude(active, ended);
+  }
+  return any;
+}
+
+}  // namespace shmap

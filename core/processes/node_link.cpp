@@ -1,0 +1,235 @@
+#include "core/processes/node_link.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <string>
+
+namespace shmap {
+namespace {
+
+// What a process says of its memory.
+struct LinkCard {
+  std::int32_t pid = 0;
+  std::int32_t box = -1, heap = -1;  // files, as open in it; -1: none
+  std::int64_t heap_bytes = 0;
+};
+
+void* map_file(int file, std::size_t bytes, int protection) {
+  void* p = mmap(nullptr, bytes, protection, MAP_SHARED, file, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+
+// A file that another process of this node has open.
+int open_of(int pid, int file, int flags) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file);
+  return open(path.c_str(), flags | O_CLOEXEC);
+}
+
+}  // namespace
+
+std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& peers,
+                                         bool wanted) {
+  const int n = peers.size(), self = peers.self();
+  std::unique_ptr<NodeLink> link(new NodeLink(n));
+  link->box_bytes_ = box_bytes(peers.node_size());
+  LinkCard card;
+  card.pid = getpid();
+  int box = -1;
+  if (wanted && peers.node_size() > 1) {
+    box = memfd_create("shmap", MFD_CLOEXEC);
+    void* own = nullptr;
+    if (box >= 0 && ftruncate(box, static_cast<off_t>(link->box_bytes_)) == 0)
+      own = map_file(box, link->box_bytes_, PROT_READ | PROT_WRITE);
+    if (own != nullptr) {
+      // New pages are zeros, as new atomics are.
+      link->own_ = static_cast<Box*>(own);
+      card.box = box;
+      if (const SharedHeap* heap = SharedHeap::make()) {
+        card.heap = heap->file();
+        card.heap_bytes = heap->size();
+      }
+    }
+  }
+  std::vector<LinkCard> cards(static_cast<std::size_t>(n));
+  messages.all_gather(&card, sizeof card, cards.data());
+
+  // By process: the position among those of this node.
+  std::vector<int> node_rank(static_cast<std::size_t>(n), -1);
+  int next = 0;
+  for (int p = 0; p < n; ++p)
+    if (peers.on_this_node(p)) node_rank[static_cast<std::size_t>(p)] = next++;
+  std::vector<char> opened(static_cast<std::size_t>(n), 0);
+  for (int p = 0; p < n && card.box >= 0; ++p) {
+    const LinkCard& theirs = cards[static_cast<std::size_t>(p)];
+    if (p == self || !peers.on_this_node(p) || theirs.box < 0) continue;
+    Partner& partner = link->partners_[static_cast<std::size_t>(p)];
+    const int file = open_of(theirs.pid, theirs.box, O_RDWR);
+    if (file < 0) continue;
+    partner.box = static_cast<Box*>(map_file(file, link->box_bytes_, PROT_READ | PROT_WRITE));
+    close(file);
+    if (partner.box == nullptr) continue;
+    opened[static_cast<std::size_t>(p)] = 1;
+    if (theirs.heap < 0) continue;
+    const int heap = open_of(theirs.pid, theirs.heap, O_RDONLY);
+    if (heap < 0) continue;
+    if (void* seen = SharedHeap::map(heap, theirs.heap_bytes, PROT_READ)) {
+      partner.heap = static_cast<const std::byte*>(seen);
+      partner.heap_bytes = theirs.heap_bytes;
+      opened[static_cast<std::size_t>(p)] = 2;
+    }
+    close(heap);
+  }
+  std::vector<char> all(static_cast<std::size_t>(n) * static_cast<std::size_t>(n));
+  messages.all_gather(opened.data(), opened.size(), all.data());
+  if (box >= 0) close(box);
+
+  link->reaches_all_ = true;
+  bool heap_is_read = false;
+  for (int p = 0; p < n; ++p) {
+    if (p == self) continue;
+    Partner& partner = link->partners_[static_cast<std::size_t>(p)];
+    const char back = all[static_cast<std::size_t>(p) * static_cast<std::size_t>(n) +
+                          static_cast<std::size_t>(self)];
+    if (partner.box != nullptr && back == 0) {
+      munmap(partner.box, link->box_bytes_);
+      partner.box = nullptr;
+    }
+    if (partner.box == nullptr) {
+      link->reaches_all_ = false;
+      continue;
+    }
+    partner.to = partner.box->rings() + node_rank[static_cast<std::size_t>(self)];
+    partner.from = link->own_->rings() + node_rank[static_cast<std::size_t>(p)];
+    partner.reads_own_heap = back == 2;
+    heap_is_read = heap_is_read || back == 2;
+    link->reached_.push_back(p);
+  }
+  if (!heap_is_read) SharedHeap::disuse();
+  if (link->reached_.empty()) return nullptr;
+  return link;
+}
+
+NodeLink::~NodeLink() {
+  for (Partner& partner : partners_) {
+    if (partner.box != nullptr) munmap(partner.box, box_bytes_);
+    if (partner.heap != nullptr)
+      munmap(const_cast<std::byte*>(partner.heap), static_cast<std::size_t>(partner.heap_bytes));
+  }
+  if (own_ != nullptr) munmap(own_, box_bytes_);
+}
+
+bool NodeLink::send(int to, std::span<const std::byte> head,
+                    std::span<const std::byte> body) noexcept {
+  Partner& partner = partners_[static_cast<std::size_t>(to)];
+  Ring& ring = *partner.to;
+  const auto bytes = static_cast<std::uint32_t>(head.size() + body.size());
+  const std::uint32_t room = (bytes + 8 + 63) / 64 * 64;
+  std::uint64_t written = ring.written.load(std::memory_order_relaxed);
+  const std::uint32_t left = kRing - static_cast<std::uint32_t>(written % kRing);
+  const std::uint32_t skipped = left < room ? left : 0;
+  if (written + skipped + room - ring.read.load(std::memory_order_acquire) > kRing) return false;
+  if (skipped != 0) {
+    std::memcpy(ring.data + written % kRing, &kWrap, sizeof kWrap);
+    written += skipped;
+  }
+  std::byte* at = ring.data + written % kRing;
+  std::memcpy(at, &bytes, sizeof bytes);
+  std::memcpy(at + 8, head.data(), head.size());
+  if (!body.empty()) std::memcpy(at + 8 + head.size(), body.data(), body.size());
+  ring.written.store(written + room, std::memory_order_seq_cst);
+  // Either it sees the message before it sleeps, or this sees that it sleeps.
+  if (partner.box->bell_wanted.load(std::memory_order_seq_cst) != 0) ring_bell(*partner.box);
+  return true;
+}
+
+std::span<const std::byte> NodeLink::first(int& from) noexcept {
+  for (std::size_t i = 0; i < reached_.size(); ++i) {
+    const std::size_t k = next_ + i < reached_.size() ? next_ + i : next_ + i - reached_.size();
+    Ring& ring = *partners_[static_cast<std::size_t>(reached_[k])].from;
+    std::uint64_t read = ring.read.load(std::memory_order_relaxed);
+    if (ring.written.load(std::memory_order_acquire) == read) continue;
+    std::uint32_t bytes = 0;
+    std::memcpy(&bytes, ring.data + read % kRing, sizeof bytes);
+    if (bytes == kWrap) {
+      read += kRing - read % kRing;
+      std::memcpy(&bytes, ring.data + read % kRing, sizeof bytes);
+    }
+    from = reached_[k];
+    next_ = k + 1 < reached_.size() ? k + 1 : 0;
+    first_ring_ = &ring;
+    after_first_ = read + (bytes + 8 + 63) / 64 * 64;
+    return {ring.data + read % kRing + 8, bytes};
+  }
+  return {};
+}
+
+void NodeLink::drop_first() noexcept {
+  first_ring_->read.store(after_first_, std::memory_order_release);
+}
+
+bool NodeLink::any() const noexcept {
+  for (const int p : reached_) {
+    const Ring& ring = *partners_[static_cast<std::size_t>(p)].from;
+    if (ring.written.load(std::memory_order_seq_cst) != ring.read.load(std::memory_order_relaxed))
+      return true;
+  }
+  return false;
+}
+
+const std::byte* NodeLink::memory_of(int process, std::int64_t offset,
+                                     std::int64_t bytes) const noexcept {
+  const Partner& partner = partners_[static_cast<std::size_t>(process)];
+  if (partner.heap == nullptr || offset < 0 || bytes < 0 || offset > partner.heap_bytes - bytes)
+    return nullptr;
+  return partner.heap + offset;
+}
+
+bool NodeLink::has_failed(int process) const noexcept {
+  return partners_[static_cast<std::size_t>(process)].box->failed.load(std::memory_order_seq_cst) !=
+         0;
+}
+
+void NodeLink::ring_bell(Box& box) noexcept {
+  box.bell.fetch_add(1, std::memory_order_seq_cst);
+  syscall(SYS_futex, &box.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void NodeLink::sleep(int timeout_us) noexcept {
+  const std::uint32_t bell = own_->bell.load(std::memory_order_seq_cst);
+  asleep_.store(true, std::memory_order_seq_cst);
+  if (lookers_.load(std::memory_order_seq_cst) == 0)
+    own_->bell_wanted.store(1, std::memory_order_seq_cst);
+  if (!any() || lookers_.load() != 0) {
+    const timespec timeout{timeout_us / 1'000'000, timeout_us % 1'000'000 * 1000};
+    syscall(SYS_futex, &own_->bell, FUTEX_WAIT, bell, &timeout, nullptr, 0);
+  }
+  own_->bell_wanted.store(0, std::memory_order_relaxed);
+  asleep_.store(false, std::memory_order_seq_cst);
+}
+
+void NodeLink::wake_up() noexcept {
+  if (asleep_.load(std::memory_order_seq_cst)) ring_bell(*own_);
+}
+
+void NodeLink::looking(bool begins) noexcept {
+  if (begins) {
+    lookers_.fetch_add(1, std::memory_order_seq_cst);
+    if (own_->bell_wanted.load(std::memory_order_relaxed) != 0)
+      own_->bell_wanted.store(0, std::memory_order_relaxed);
+    return;
+  }
+  if (lookers_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
+  if (!asleep_.load(std::memory_order_seq_cst)) return;
+  own_->bell_wanted.store(1, std::memory_order_seq_cst);
+  if (any()) ring_bell(*own_);
+}
+
+}  // namespace shmap

@@ -1,0 +1,106 @@
+// NodeLink: memory by which the processes of one node talk, without the library that joined them.
+//
+// Each process has a box, into which each of the others writes messages, and lets the others read
+// its shared heap. Both are files without names: nothing of them stays when the processes are gone,
+// however they end.
+#pragma once
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/processes/message_passing.h"
+#include "core/processes/peers.h"
+#include "core/processes/shared_heap.h"
+
+namespace shmap {
+
+class NodeLink {
+ public:
+  static constexpr std::size_t kMostBytes = 16 << 10;  // of a message
+
+  // A collective of all processes, at start. Null where this process has nobody whom it could reach
+  // so; pairs that cannot reach each other (`wanted` is false in one of them, the kernel refuses)
+  // go on without.
+  static std::unique_ptr<NodeLink> make(MessagePassing& messages, const Peers& peers, bool wanted);
+  ~NodeLink();
+  NodeLink(const NodeLink&) = delete;
+  NodeLink& operator=(const NodeLink&) = delete;
+
+  bool reaches(int process) const noexcept {
+    return partners_[static_cast<std::size_t>(process)].box != nullptr;
+  }
+  bool reaches_all() const noexcept { return reaches_all_; }
+
+  // Puts a message of two parts into that process's box, and wakes it where it sleeps; false where
+  // there is no room now. One thread at a time.
+  bool send(int to, std::span<const std::byte> head, std::span<const std::byte> body) noexcept;
+  // The oldest message of any of them, until drop_first(); empty where there is none. One thread at
+  // a time.
+  std::span<const std::byte> first(int& from) noexcept;
+  void drop_first() noexcept;
+  // Whether one has come; any thread.
+  bool any() const noexcept;
+
+  // Whether that process reads this one's heap.
+  bool lends_to(int process) const noexcept {
+    return partners_[static_cast<std::size_t>(process)].reads_own_heap;
+  }
+  // Memory of that process's heap; null where it does not lie there.
+  const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
+
+  // Told to all: after a failure what others read of this process's memory is no longer sure.
+  void mark_failed() noexcept { own_->failed.store(1, std::memory_order_seq_cst); }
+  bool has_failed(int process) const noexcept;
+
+  // Waits for a message, or wake_up(), at most that long. Whoever looks for messages meanwhile
+  // (looking(true), and looking(false) when it stops) gets them: then no sender wakes this thread.
+  void sleep(int timeout_us) noexcept;
+  void wake_up() noexcept;
+  void looking(bool begins) noexcept;
+
+ private:
+  static constexpr std::uint32_t kRing = 64 << 10;
+  static constexpr std::uint32_t kWrap = 0xffffffff;  // as a message's size: go on at the beginning
+
+  struct Ring {
+    alignas(64) std::atomic<std::uint64_t> written{0};
+    alignas(64) std::atomic<std::uint64_t> read{0};
+    alignas(64) std::byte data[kRing];
+  };
+  struct Box {
+    alignas(64) std::atomic<std::uint32_t> bell{0};         // a futex
+    alignas(64) std::atomic<std::uint32_t> bell_wanted{0};  // its process sleeps until it rings
+    alignas(64) std::atomic<std::uint32_t> failed{0};
+    Ring* rings() noexcept { return reinterpret_cast<Ring*>(this + 1); }
+  };
+  struct Partner {
+    Box* box = nullptr;               // theirs
+    Ring* to = nullptr;               // in their box, what this process sends
+    Ring* from = nullptr;             // in the own box
+    const std::byte* heap = nullptr;  // theirs
+    bool reads_own_heap = false;      // they see this process's
+    std::int64_t heap_bytes = 0;
+  };
+
+  explicit NodeLink(int processes) : partners_(static_cast<std::size_t>(processes)) {}
+  static std::size_t box_bytes(int node_size) noexcept {
+    return sizeof(Box) + sizeof(Ring) * static_cast<std::size_t>(node_size);
+  }
+  static void ring_bell(Box& box) noexcept;
+
+  std::vector<Partner> partners_;  // by process
+  std::vector<int> reached_;
+  bool reaches_all_ = false;
+  Box* own_ = nullptr;
+  std::size_t box_bytes_ = 0;
+  std::size_t next_ = 0;  // in reached_: whose ring is looked at first
+  Ring* first_ring_ = nullptr;
+  std::uint64_t after_first_ = 0;
+  std::atomic<int> lookers_{0};
+  std::atomic<bool> asleep_{false};
+};
+
+}  // namespace shmap

@@ -1,0 +1,121 @@
+#include "core/processes/shared_heap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <new>
+
+namespace shmap {
+
+constinit std::atomic<SharedHeap*> SharedHeap::the_heap{nullptr};
+
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+SharedHeap::SharedHeap(int file, std::byte* base, std::int64_t size)
+    : file_(file), base_(base), size_(size) {
+  free_.emplace(0, size);
+}
+
+void* SharedHeap::map(int file, std::int64_t bytes, int protection) noexcept {
+  const auto size = static_cast<std::size_t>(bytes);
+  const auto reserved = static_cast<std::size_t>(bytes + kHugePage);
+  void* const base =
+      mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<std::uintptr_t>(base);
+  const auto aligned =
+      static_cast<std::uintptr_t>(rounded(static_cast<std::int64_t>(begin), kHugePage));
+  void* const at = reinterpret_cast<void*>(aligned);
+  if (mmap(at, size, protection, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
+    munmap(base, reserved);
+    return nullptr;
+  }
+  if (aligned > begin) munmap(base, aligned - begin);
+  if (begin + reserved > aligned + size)
+    munmap(reinterpret_cast<void*>(aligned + size), begin + reserved - aligned - size);
+  madvise(at, size, MADV_HUGEPAGE);  // a wish: without huge pages it works as well
+  return at;
+}
+
+SharedHeap* SharedHeap::make() noexcept {
+  // Addresses, not memory: what one process might ever hold, and room for what lies in pieces.
+  const std::int64_t physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) *
+                                static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  const std::int64_t size = rounded(2 * std::max(physical, kHugePage), kHugePage);
+  const int file = memfd_create("shmap", MFD_CLOEXEC);
+  if (file < 0) return nullptr;
+  void* base = nullptr;
+  if (ftruncate(file, size) == 0) base = map(file, size, PROT_READ | PROT_WRITE);
+  if (base == nullptr) {
+    close(file);
+    return nullptr;
+  }
+  try {
+    auto* heap = new SharedHeap(file, static_cast<std::byte*>(base), size);
+    the_heap.store(heap, std::memory_order_release);
+    return heap;
+  } catch (const std::bad_alloc&) {
+    munmap(base, static_cast<std::size_t>(size));
+    close(file);
+    return nullptr;
+  }
+}
+
+void* SharedHeap::allocate(std::int64_t bytes) noexcept {
+  const std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
+  const std::int64_t align = bytes >= kHugePage ? kHugePage : kPage;
+  try {
+    std::lock_guard lock(mutex_);
+    for (auto it = free_.begin(); it != free_.end(); ++it) {
+      const std::int64_t begin = it->first, end = begin + it->second;
+      const std::int64_t at = rounded(begin, align);
+      if (at + size > end) continue;
+      if (end > at + size) free_.emplace(at + size, end - at - size);
+      if (at > begin)
+        it->second = at - begin;
+      else
+        free_.erase(it);
+      return base_ + at;
+    }
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+  return nullptr;
+}
+
+void SharedHeap::free(void* data, std::int64_t bytes) noexcept {
+  std::int64_t begin = offset_of(data);
+  std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
+  fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, size);
+  try {
+    std::lock_guard lock(mutex_);
+    auto next = free_.lower_bound(begin);
+    if (next != free_.end() && next->first == begin + size) {
+      size += next->second;
+      next = free_.erase(next);
+    }
+    if (next != free_.begin()) {
+      const auto before = std::prev(next);
+      if (before->first + before->second == begin) {
+        before->second += size;
+        return;
+      }
+    }
+    free_.emplace(begin, size);
+  } catch (const std::bad_alloc&) {
+    return;  // its addresses are lost, its memory is not
+  }
+}
+
+}  // namespace shmap
