@@ -80,6 +80,9 @@ def measure(row, fleet, options):
     pairs.append(("shmap", row))
     samples = about.pop("sample")
     dtype = next((w for w in ("bf16", "f16", "f32", "f64") if w + "[" in about["args"]), "int")
+    # Floats made of integers alone, as random numbers of a key are.
+    if dtype == "int" and any(not float(v).is_integer() for sample in samples for v in sample):
+        dtype = "f32"
     for peer in ("jax", "torch"):
         try:
             answer = fleet[peer].ask("prepare", row, about["mesh"] or "-", about["args"])
