@@ -18,12 +18,6 @@ Cache written(const Cache& cache, const Array& k, const Array& v, const Array& s
           dynamic_update_slice(cache.v, v, {0, start, 0, 0})};
 }
 
-// Row t sees the columns up to start + t of the cache: [1, 1, T, S].
-Array seen(const Array& start, std::int64_t rows, std::int64_t columns) {
-  return reshape(start + iota(i32, rows), {1, 1, rows, 1}) >=
-         reshape(iota(i32, columns), {1, 1, 1, columns});
-}
-
 struct Mixed {
   Array fused;  // [B, T, H, D + F]
   Cache cache;
@@ -61,6 +55,11 @@ Rows rows_from(const Array& start, std::int64_t count, std::int64_t qkv, double 
   const Array position = astype(start + iota(i32, count), f32);
   const Array angles = reshape(position, {count, 1, 1}) * turns;
   return {start, sin(angles), cos(angles)};
+}
+
+Array seen(const Array& start, std::int64_t rows, std::int64_t columns) {
+  return reshape(start + iota(i32, rows), {1, 1, rows, 1}) >=
+         reshape(iota(i32, columns), {1, 1, 1, columns});
 }
 
 Array rope(const Rows& rows, const Array& t) {

@@ -51,6 +51,9 @@ struct Rows {
 };
 Rows rows_from(const Array& start, std::int64_t count, std::int64_t qkv, double theta = 10000);
 
+// The mask of attention behind a cache: row t sees the columns up to start + t. [1, 1, T, S], bool.
+Array seen(const Array& start, std::int64_t rows, std::int64_t columns);
+
 // Turns pairs of t[B, T, n, D], element d with d + D / 2, by their rows' angles; t's dtype.
 Array rope(const Rows& rows, const Array& t);
 

@@ -31,6 +31,7 @@ TOPICS = [
     "random",
     "attention",
     "transformer",
+    "llama",
 ]
 
 
