@@ -94,6 +94,11 @@ template <class F>
 detail::Jitted<std::decay_t<F>> jit(F&& f, SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), source};
 }
+// An operation of one array by its name alone, as vmap has it: jit(sum).
+inline detail::Jitted<Array (*)(Operand)> jit(Array (*f)(Operand),
+                                              SourceLine source = SourceLine::current()) {
+  return {f, source};
+}
 
 // The same values under a sharding: what a partitioner of the program around must honour
 // (jax.lax.with_sharding_constraint). Outside of jit the arrays are moved at once.

@@ -84,5 +84,12 @@ detail::Vmapped<std::decay_t<F>> vmap(F&& f, InAxes in_axes = 0, InAxes out_axes
                                       SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), {std::move(in_axes), std::move(out_axes), source}};
 }
+// An operation of one array by its name alone, also where there are others of that name with
+// further arguments: vmap(sum), vmap(max). These are given in a lambda.
+inline detail::Vmapped<Array (*)(Operand)> vmap(Array (*f)(Operand), InAxes in_axes = 0,
+                                                InAxes out_axes = 0,
+                                                SourceLine source = SourceLine::current()) {
+  return {f, {std::move(in_axes), std::move(out_axes), source}};
+}
 
 }  // namespace shmap

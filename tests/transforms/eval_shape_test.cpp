@@ -76,6 +76,22 @@ TEST(Operations, AreFunctionsToo) {
   EXPECT_EQ(c[1].to_vector<float>(), matmul(a[1], b[1]).to_vector<float>());
   EXPECT_EQ(jit(shmap::tanh)(a).to_vector<float>(), tanh(a).to_vector<float>());
   EXPECT_EQ(grad(shmap::square)(3.f).item<float>(), 6);
+  // Those of which there are several, by their name: the one of one array.
+  const auto each = [&](auto f) {
+    std::vector<float> out;
+    for (std::int64_t i = 0; i < 2; ++i) {
+      const std::vector<float> part = f(a[i]).template to_vector<float>();
+      out.insert(out.end(), part.begin(), part.end());
+    }
+    return out;
+  };
+  EXPECT_EQ(vmap(sum)(a).to_vector<float>(), each([](Array x) { return sum(x); }));
+  EXPECT_EQ(vmap(shmap::max, 1)(a).shape(), (Shape{3}));
+  EXPECT_EQ(vmap(vmap(mean))(a).shape(), (Shape{2, 3}));
+  EXPECT_EQ(vmap(argmax)(a).to_vector<std::int32_t>(), (std::vector<std::int32_t>{11, 11}));
+  EXPECT_EQ(vmap(shmap::exp, 0, -1)(a).shape(), (Shape{3, 4, 2}));
+  EXPECT_EQ(jit(sum)(a).item<float>(), sum(a).item<float>());
+  EXPECT_EQ(jit(vmap(sum))(a).to_vector<float>(), vmap(sum)(a).to_vector<float>());
 }
 
 TEST(Rings, HandOn) {
