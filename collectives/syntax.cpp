@@ -129,7 +129,7 @@ void register_collective_syntax() {
   one(ppermute_p, read_permute);
   one(broadcast_from_p, read_source);
   set_param_syntax(axis_index_p, {0, 0, read_names, nullptr});
-  set_param_syntax(assume_equal_p, {1, 1, nullptr, "only lowered programs have it"});
+  one(assume_equal_p, read_axes_alone);
   for (const Primitive* p :
        {&all_gather_einsum_p, &einsum_psum_scatter_p, &all_to_all_einsum_p, &einsum_all_to_all_p})
     set_param_syntax(*p, {2, 2, nullptr,

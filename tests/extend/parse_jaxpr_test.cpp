@@ -8,6 +8,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "collectives/primitives.h"
+#include "core/ir/trace.h"
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
 #include "tests/support/random_smooth_body.h"
@@ -183,6 +185,17 @@ TEST(ParseJaxprTest, BodiesComeBackOnTheDevicesThatThereAre) {
       expect_read_back(make_jaxpr(f)(x), {x}, {.mesh = mesh});
     }
   }
+  // What lowered programs say of blocks that are equal by word of the user.
+  const auto trusted =
+      shard_map([](Array v) { return bind(assume_equal_p, v * 2.f, AxesParams(Axes("i")), {}); },
+                make_mesh({8}, "i"), P("i"), P());
+  expect_read_back(make_jaxpr(trusted)(ShapedArray({8}, f32)), {ones({8})});
+  expect_error<Error>(
+      [] {
+        parse_jaxpr(
+            "{ lambda a:f32[3]{i} .\n  let b:f32[3] = assume_equal[axes=('k',)] a\n  in ( b ) }");
+      },
+      {"line 2, column 7", "unbound axis name 'k'"});
   // Of a larger mesh than there is, it is read, and cannot run.
   const AbstractMesh large({16384}, "i");
   const auto f = shard_map([](Array v) { return psum(v, "i"); }, large, P("i"), P());

@@ -119,6 +119,7 @@ std::vector<std::string> seeds() {
             return x;
           },
           ShapedArray({}, i32)),
+      "{ lambda a:f32[3]{i} .\n  let b:f32[3] = assume_equal[axes=('i',)] a\n  in ( b ) }",
       "{ lambda a:f32[3]{i} .\n  let b:f32[3] = psum[axes=('i',)] a\n  in ( b, 2.5:f64[] ) }",
   };
 }
