@@ -31,6 +31,15 @@ const CommunicatorOption* demanded() {
                    "; unset it, or build the library with NCCL");
 }
 
+// Devices whose memory the host does not reach: what leads from process to process is a library.
+Communicator& library_across_processes(const GroupBlocks& blocks, CollectiveKind kind) {
+  std::string why_not = "this build has none";
+  for (const CommunicatorOption& option : options())
+    if (Communicator* found = option.find(blocks, kind, /*demanded=*/true, &why_not)) return *found;
+  throw CollectiveError(std::string(blocks.primitive.name) +
+                        ": it leaves the process, and no library carries it there: " + why_not);
+}
+
 }  // namespace
 
 void register_communicator(const CommunicatorOption& option) {
@@ -43,7 +52,10 @@ Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
   // Never destroyed: static variables may still compute while the process leaves.
   static auto& in_process = *new InProcessCommunicator();
   static const CommunicatorOption* const only = demanded();
-  if (blocks.cliques.cross != nullptr) return across_processes();
+  if (blocks.cliques.cross != nullptr) {
+    if (blocks.mesh.backend().host_addressable()) return across_processes();
+    return library_across_processes(blocks, kind);
+  }
   if (blocks.cliques.ranks == 1) return in_process;  // a permutation of one rank moves nothing
   if (only != nullptr && only->find != nullptr) {
     std::string why_not;

@@ -37,6 +37,9 @@ class Builder {
       std::vector<int>& clique = cliques_[clique_key_of(g)];
       clique.resize(table.ranks);
       clique[rank] = process_of(g);
+      std::vector<std::int64_t>& places = clique_places_[clique_key_of(g)];
+      places.resize(table.ranks);
+      places[rank] = g;
     }
     for (std::int64_t g = 0; g < mesh.size(); ++g)
       holders_[key_of(g)].clique.try_emplace(process_of(g), cliques_.at(clique_key_of(g)));
@@ -68,6 +71,7 @@ class Builder {
       const std::int64_t g = mesh_.global_position(table_.sites[s].position);
       cross.classes[number.at(key_of(g))].sites.push_back(s);
     }
+    add_cliques(cross);
     std::vector<std::string> names;
     HashText hash;
     for (int a : table_.axes) {
@@ -109,6 +113,43 @@ class Builder {
     return all;
   }
 
+  void add_cliques(CrossTable& cross) const {
+    std::set<int> partners;
+    for (std::uint32_t i = 0; i < table_.cliques.size(); ++i) {
+      const std::vector<std::uint32_t>& members = table_.cliques[i];
+      const auto here = std::find_if(members.begin(), members.end(),
+                                     [](std::uint32_t p) { return p != Cliques::kElsewhere; });
+      if (here == members.end()) continue;
+      const Key key = clique_key_of(mesh_.global_position(*here));
+      const std::vector<std::int64_t>& places = clique_places_.at(key);
+      CrossTable::Clique clique{i, *std::min_element(places.begin(), places.end()),
+                                cliques_.at(key), in_mesh_order(places)};
+      partners.insert(clique.process.begin(), clique.process.end());
+      cross.cliques.push_back(std::move(clique));
+    }
+    std::sort(cross.cliques.begin(), cross.cliques.end(),
+              [](const auto& a, const auto& b) { return a.first < b.first; });
+    partners.erase(process_of(mesh_.global_position(0)));
+    cross.partners.assign(partners.begin(), partners.end());
+  }
+
+  // The ranks, by the coordinates of their places on the collective's axes.
+  std::vector<std::uint32_t> in_mesh_order(const std::vector<std::int64_t>& places) const {
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t r = 0; r < places.size(); ++r) order.push_back(r);
+    std::vector<int> axes = table_.axes;
+    std::sort(axes.begin(), axes.end());
+    std::stable_sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      for (int axis : axes) {
+        const std::int64_t x = mesh_.coordinate_at(places[a], axis),
+                           y = mesh_.coordinate_at(places[b], axis);
+        if (x != y) return x < y;
+      }
+      return false;
+    });
+    return order;
+  }
+
   CrossTable::Class make_class(const Holders& h) const {
     CrossTable::Class c;
     const std::uint32_t n = table_.ranks;
@@ -128,17 +169,7 @@ class Builder {
     c.own = static_cast<std::size_t>(std::find(c.processes.begin(), c.processes.end(), self) -
                                      c.processes.begin());
     c.local.assign(n, Cliques::kElsewhere);
-    for (std::uint32_t r = 0; r < n; ++r) c.folded.push_back(r);
-    std::vector<int> in_mesh_order = table_.axes;
-    std::sort(in_mesh_order.begin(), in_mesh_order.end());
-    std::stable_sort(c.folded.begin(), c.folded.end(), [&](std::uint32_t a, std::uint32_t b) {
-      for (int axis : in_mesh_order) {
-        const std::int64_t x = mesh_.coordinate_at(h.position[a], axis),
-                           y = mesh_.coordinate_at(h.position[b], axis);
-        if (x != y) return x < y;
-      }
-      return false;
-    });
+    c.folded = in_mesh_order(h.position);
     c.held = held_by(h, self);
     c.run = run_of(h, c);
     for (int process : c.processes) {
@@ -186,6 +217,7 @@ class Builder {
   const std::uint32_t rest_;
   std::map<Key, Holders> holders_;
   std::map<Key, std::vector<int>> cliques_;  // the processes by rank
+  std::map<Key, std::vector<std::int64_t>> clique_places_;
 };
 
 }  // namespace

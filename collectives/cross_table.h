@@ -34,9 +34,18 @@ struct CrossTable {
     std::vector<Peer> peers;           // the others
     std::vector<std::uint32_t> sites;  // of the CliqueTable
   };
-  std::vector<Class> classes;  // those with local devices, in an order that all processes share
-  std::string axes;            // "('i', 'j')"
-  std::uint64_t key = 0;       // of axes and groups: the same in all processes
+  // One clique, of those of which some ranks are here.
+  struct Clique {
+    std::uint32_t index = 0;           // among CliqueTable::cliques
+    std::int64_t first = 0;            // the least place of its devices in the whole mesh: its name
+    std::vector<int> process;          // by rank
+    std::vector<std::uint32_t> order;  // the ranks in mesh order: the order of reductions
+  };
+  std::vector<Clique> cliques;  // in an order that all processes share
+  std::vector<int> partners;    // the other processes of these, ascending
+  std::vector<Class> classes;   // those with local devices, in an order that all processes share
+  std::string axes;             // "('i', 'j')"
+  std::uint64_t key = 0;        // of axes and groups: the same in all processes
 };
 
 // Null where no process lacks a rank of a class of which it has others. places: of each rank over

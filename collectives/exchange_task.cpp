@@ -114,6 +114,19 @@ void CrossCall::Round::receive(int peer, const Block& block, std::int64_t offset
   add_once(writes, held, block);
 }
 
+ProcessExchange CrossCall::roll_call() const {
+  ProcessExchange exchange;
+  exchange.space = space_;
+  exchange.number = number_;
+  exchange.check = check_;
+  exchange.label = label_;
+  for (const int process : blocks_.cliques.cross->partners) {
+    exchange.sends.push_back({process, nullptr, 0});
+    exchange.receives.push_back({process, nullptr, 0});
+  }
+  return exchange;
+}
+
 void CrossCall::enqueue(Round round) {
   const std::uint32_t index = rounds_++;
   if (round.sends.empty() && round.receives.empty()) return;

@@ -28,6 +28,11 @@ class CrossCall {
   // Enqueues it; nothing where nothing is sent or received. The caller holds the submit mutex.
   void enqueue(Round round);
 
+  // Where a library moves the data: an exchange of nothing, by which the processes of this one's
+  // cliques tell each other that they have come, and to which collective.
+  ProcessExchange roll_call() const;
+  bool captured() const { return captured_; }
+
  private:
   const GroupBlocks& blocks_;
   bool captured_;

@@ -1,15 +1,21 @@
 #include "collectives/nccl/comm_set.h"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <thread>
 #include <utility>
 
+#include "collectives/cross_table.h"
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
+#include "collectives/nccl/start_across.h"
 #include "core/device/runtime.h"
+#include "core/processes/processes.h"
 #include "cuda/device/gpus.h"
 #include "cuda/device/health.h"
 #include "shmap/error.h"
@@ -19,8 +25,13 @@ namespace shmap::nccl {
 // All of them, in the order in which they were made.
 struct Sets {
   std::mutex mutex;
+  std::condition_variable made;
+  // A mesh, and the cliques by their hash, which knows those of other processes too.
+  using Across = std::pair<const detail::MeshImpl*, std::uint64_t>;
+  std::set<Across> making;  // by a thread that waits for other processes
   std::map<std::pair<const detail::MeshImpl*, CliqueList>, Ref<CommSet>> by_cliques;
   std::map<const CliqueTable*, CommSet*> by_table;  // tables live for ever
+  std::map<Across, Ref<CommSet>> across;
   std::vector<CommSet*> in_order;
   bool closed = false;
 
@@ -51,6 +62,56 @@ struct Sets {
     in_order.push_back(made.get());
     detail::call_before_stop(close);
     return by_cliques[{&mesh, cliques}] = std::move(made);
+  }
+
+  // Without the lock: two threads may make theirs in one order here and in another elsewhere.
+  Ref<CommSet> make_across(std::unique_lock<std::mutex>& lock, const detail::MeshImpl& mesh,
+                           const CliqueTable& table, const Primitive& primitive,
+                           SourceLine source) {
+    const Across key(&mesh, table.cross->key);
+    made.wait(lock, [&] { return making.count(key) == 0; });
+    if (const auto it = across.find(key); it != across.end()) return it->second;
+    making.insert(key);
+    lock.unlock();
+    struct End {
+      Sets& sets;
+      std::unique_lock<std::mutex>& lock;
+      const Across& key;
+      ~End() {
+        if (!lock.owns_lock()) lock.lock();
+        sets.making.erase(key);
+        sets.made.notify_all();
+      }
+    } end{*this, lock, key};
+    Processes::joined()->exchanges().call_at_fault(fault);
+    const cuda::UncapturedCalls uncaptured;
+    Ref<CommSet> set(new CommSet);
+    set->across_ = true;
+    set->comms_ = start_across(mesh, table, gpus_of(mesh), primitive, source);
+    lock.lock();
+    if (const std::string why = Processes::joined()->exchanges().fault(); !why.empty())
+      set->broken_ = why;  // it came before they could be aborted with the others
+    in_order.push_back(set.get());
+    return across[key] = set;
+  }
+
+  // The job has failed: what is under way would never end.
+  static void fault(const std::string& text) noexcept {
+    try {
+      cuda::Health::lost(std::make_exception_ptr(CollectiveError(
+          text + "\n  What these GPUs had to do was cut off: start the job again.")));
+      std::vector<ncclComm_t> comms;
+      Sets& sets = get();
+      std::lock_guard lock(sets.mutex);
+      for (const auto& [key, set] : sets.across) {
+        set->broken_ = text;
+        for (ncclComm_t& comm : set->comms_)
+          if (comm != nullptr) comms.push_back(std::exchange(comm, nullptr));
+      }
+      nccl::abort(std::move(comms), text);
+    } catch (...) {
+      return;  // no memory: they go with the process
+    }
   }
 
   // Of the whole mesh's, in one group: every rank takes part.
@@ -93,16 +154,35 @@ struct Sets {
         break;
       }
       if (set.broken_.empty()) return;
+      if (set.across_) report(set.broken_);
       // What is under way would never end. Once it is cut off its results are there, and are none:
       // nobody may read them.
       cuda::Health::lost(cudaErrorUnknown, ("NCCL: " + set.broken_).c_str());
       for (ncclComm_t& comm : set.comms_)
         if (comm != nullptr) api().abort(std::exchange(comm, nullptr));
     }
+    if (set.across_) throw CollectiveError(set.broken_);
     throw CollectiveError(
         "NCCL reported an error of a collective that was under way: " + set.broken_ +
         ". Its results are lost, and these devices can communicate no more in "
         "this process: start it again.");
+  }
+
+  // NCCL's error is mostly that a process is gone, and who watches over the processes can name it.
+  // All hear of it.
+  static void report(std::string& text) {
+    Exchanges& exchanges = Processes::joined()->exchanges();
+    std::string fault = exchanges.fault();
+    for (int turns = 0; fault.empty() && turns < 1000; ++turns) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      fault = exchanges.fault();
+    }
+    if (fault.empty()) {
+      exchanges.report(Processes::joined()->peers().text(Processes::joined()->rank()) +
+                       " has an error of NCCL: " + text);
+      fault = exchanges.fault();
+    }
+    text = fault + "\n  NCCL says here: " + text;
   }
 
   // The last made first: what was split goes before what it was split from.
@@ -111,6 +191,7 @@ struct Sets {
     std::lock_guard lock(sets.mutex);
     if (std::exchange(sets.closed, true)) return;
     std::for_each(sets.in_order.rbegin(), sets.in_order.rend(), [](CommSet* set) {
+      if (set->across_) return;
       if (set->use_count() != 1) return;  // a graph's, or of a task whose args are still there
       for (ncclComm_t& comm : set->comms_)
         if (comm != nullptr) api().destroy(std::exchange(comm, nullptr));
@@ -118,12 +199,21 @@ struct Sets {
   }
 };
 
-Ref<CommSet> CommSet::find(const detail::MeshImpl& mesh, const CliqueTable& table) {
+Ref<CommSet> CommSet::find(const detail::MeshImpl& mesh, const CliqueTable& table,
+                           const Primitive& primitive, SourceLine source) {
   Sets& sets = Sets::get();
-  std::lock_guard lock(sets.mutex);
+  std::unique_lock lock(sets.mutex);
   const auto it = sets.by_table.find(&table);
   if (it != sets.by_table.end() && !sets.closed) return Ref<CommSet>(it->second);
-  Ref<CommSet> set = sets.find(mesh, table.cliques, gpus_of(mesh));
+  Ref<CommSet> set;
+  if (table.cross != nullptr) {
+    set = sets.make_across(lock, mesh, table, primitive, source);
+  } else {
+    CliqueList own;  // of a mesh of several processes only some
+    for (const std::vector<std::uint32_t>& clique : table.cliques)
+      if (clique[0] != Cliques::kElsewhere) own.push_back(clique);
+    set = sets.find(mesh, own, gpus_of(mesh));
+  }
   sets.by_table[&table] = set.get();
   return set;
 }

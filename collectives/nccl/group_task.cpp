@@ -1,6 +1,9 @@
 #include "collectives/nccl/group_task.h"
 
+#include "collectives/nccl/roll_call.h"
 #include "core/runtime/launch.h"
+#include "cuda/device/backend.h"
+#include "cuda/device/completion.h"
 #include "cuda/device/stream.h"
 
 namespace shmap::nccl {
@@ -23,7 +26,10 @@ std::vector<int> gpus_of(const detail::MeshImpl& mesh) {
 GroupTask::GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique,
                      Ref<CommSet> comms)
     : g_(blocks), clique_(clique), args_(std::make_unique<Args>()) {
-  args_->site = {{&blocks.primitive, &blocks.mesh, clique[0], blocks.number, blocks.source},
+  std::uint32_t first = 0;
+  for (const std::uint32_t p : clique)
+    if (p != Cliques::kElsewhere) first = p;
+  args_->site = {{&blocks.primitive, &blocks.mesh, first, blocks.number, blocks.source},
                  &blocks.cliques};
   args_->comms = std::move(comms);
   args_->ranks.reserve(clique.size());  // add() hands out references
@@ -33,7 +39,9 @@ Rank& GroupTask::add(std::uint32_t rank) {
   const std::uint32_t p = clique_[rank];
   Stream* stream = g_.mesh.local(p).comm;
   args_->streams.push_back(stream);
+  uses_.emplace_back();
   Rank& r = args_->ranks.emplace_back();
+  r.number = static_cast<int>(rank);
   r.position = p;
   r.gpu = gpu_of(*stream);
   r.comm = args_->comms->comm(p);
@@ -43,7 +51,7 @@ Rank& GroupTask::add(std::uint32_t rank) {
 Block GroupTask::write(const Rank& rank, std::int64_t bytes) {
   Block block;
   block.buffer = g_.mesh.local(rank.position).space->allocate(bytes, MemorySpace::For::tasks);
-  writes_.push_back(block.buffer.get());
+  uses_[static_cast<std::size_t>(&rank - args_->ranks.data())].writes.push_back(block.buffer.get());
   return block;
 }
 
@@ -56,8 +64,9 @@ void GroupTask::make_scratch(std::byte* Rank::*what, std::int64_t bytes) {
 
 void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   if (args_->ranks.empty()) return;
-  Waits waits;
-  detail::collect_waits(reads_, writes_, waits);
+  std::vector<Waits> waits(uses_.size());
+  for (std::size_t i = 0; i < uses_.size(); ++i)
+    detail::collect_waits(uses_[i].reads, uses_[i].writes, waits[i]);
   args_->body = std::move(body);
   Task task;
   task.run = run;
@@ -65,9 +74,17 @@ void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   task.name = g_.primitive.name;
   task.bytes = bytes;
   const std::vector<Stream*> streams = args_->streams;
-  task.args = args_.release();  // which enqueue_group takes over in every case
-  const Event done = g_.mesh.backend().enqueue_group(streams, task, waits);
-  if (done.record() != nullptr) detail::note_launch(done, reads_, writes_);
+  const bool across = args_->comms->across();
+  task.args = args_.release();  // which the backend takes over in every case
+  const std::vector<Event> done =
+      static_cast<cuda::CudaBackend&>(g_.mesh.backend()).enqueue_each(streams, task, waits);
+  for (std::size_t i = 0; i < uses_.size(); ++i) {
+    if (done[i].record() == nullptr) continue;
+    detail::note_launch(done[i], uses_[i].reads, uses_[i].writes);
+    if (!across || capturing()) continue;
+    const auto& task_done = static_cast<const cuda::TaskCompletion&>(*done[i].record());
+    if (task_done.queue() != nullptr) note_enqueued(*task_done.queue(), task_done.number());
+  }
 }
 
 void GroupTask::run(void* args, const TaskContext& context) {

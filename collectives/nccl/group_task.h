@@ -1,5 +1,6 @@
-// GroupTask: one clique's part of a collective, as one task in the communication streams of its
-// devices.
+// GroupTask: what the devices of this process do in a clique's part of a collective. The calls of
+// all of them are one group of NCCL, made at once by one thread; but each device's are in its own
+// communication stream, wait for what that device reads, and end when they have ended there.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,6 +15,7 @@ namespace shmap::nccl {
 
 // A device that takes part.
 struct Rank {
+  int number = 0;  // in the clique
   std::uint32_t position = 0;
   int gpu = 0;
   ncclComm_t comm = nullptr;
@@ -32,7 +34,8 @@ class GroupTask {
 
   // A rank takes part; its addresses are the caller's to set. The reference stays.
   Rank& add(std::uint32_t rank);
-  void reads(const Block& block) { reads_.push_back(block.buffer.get()); }
+  // The rank that was added last reads it.
+  void reads(const Block& block) { uses_.back().reads.push_back(block.buffer.get()); }
   // A fresh block of the rank's device, which the task writes.
   Block write(const Rank& rank, std::int64_t bytes);
   // Gives every rank that takes part so much for its `packed`, or its `gathered`.
@@ -69,10 +72,13 @@ class GroupTask {
   void enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body);
   static void run(void* args, const TaskContext& context);
 
+  struct Uses {
+    std::vector<Buffer*> reads, writes;
+  };
   const GroupBlocks& g_;
   const std::vector<std::uint32_t>& clique_;
   std::unique_ptr<Args> args_;
-  std::vector<Buffer*> reads_, writes_;
+  std::vector<Uses> uses_;  // by rank that takes part
   std::vector<BufferRef> scratch_;
 };
 

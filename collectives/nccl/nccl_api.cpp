@@ -1,6 +1,14 @@
 #include "collectives/nccl/nccl_api.h"
 
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+#include <utility>
 #include "cuda/libraries/late_library.h"
+
+#include "core/base/env.h"
+#include "core/device/while_waiting.h"
+#include "core/processes/processes.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {
@@ -23,6 +31,7 @@ Api open() {
   library.load("ncclGetLastError", a.last_error);
   library.load("ncclGetUniqueId", a.unique_id);
   library.load("ncclCommInitRank", a.init_rank);
+  library.load("ncclCommInitRankConfig", a.init_rank_config);
   library.load("ncclCommInitAll", a.init_all);
   library.load("ncclCommSplit", a.split);
   library.load("ncclCommDestroy", a.destroy);
@@ -53,6 +62,21 @@ struct Opened {
   }
 };
 
+// Held while NCCL is called with communicators that another thread may abort.
+struct Calls {
+  std::mutex mutex;
+  bool aborted = false;
+  std::string why;
+};
+Calls& calls() {
+  static auto& all = *new Calls;
+  return all;
+}
+
+[[noreturn]] void throw_aborted() {
+  throw CollectiveError("these GPUs can communicate no more in this process: " + calls().why);
+}
+
 const Opened& opened() {
   static const auto& once = *new Opened;  // what is static may communicate to the end
   return once;
@@ -77,10 +101,65 @@ std::string version_text(int version) {
 }
 
 void check(ncclResult_t result, const char* what, ncclComm_t comm) {
-  if (result == ncclSuccess) return;
+  if (result == ncclSuccess || result == ncclInProgress) return;
   const char* more = api().last_error(comm);
   throw CollectiveError(std::string(what) + ": " + api().error_string(result) +
                         (more != nullptr && *more != '\0' ? std::string(" (") + more + ")" : ""));
+}
+
+void settle(std::span<const ncclComm_t> comms, const char* what) {
+  const double most = env::seconds(env::Var::collective_timeout_sec);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const ncclComm_t comm : comms) {
+    for (int turns = 0;; ++turns) {
+      {
+        std::lock_guard lock(calls().mutex);
+        if (calls().aborted) throw_aborted();
+        ncclResult_t state = ncclSuccess;
+        check(api().async_error(comm, &state), "ncclCommGetAsyncError", comm);
+        if (state == ncclSuccess) break;
+        check(state, what, comm);
+      }
+      const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
+      if (most > 0 && waited.count() > most) {
+        throw CollectiveError(std::string(what) + ": NCCL has not come to an end of it in " +
+                              std::to_string(waited.count()) +
+                              " s (SHMAP_COLLECTIVE_TIMEOUT_SEC). NCCL_DEBUG=INFO shows how far "
+                              "each process has come");
+      }
+      detail::look_around();
+      if (turns < 200)
+        std::this_thread::yield();
+      else
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+}
+
+void abort(std::vector<ncclComm_t> comms, const std::string& why) noexcept {
+  try {
+    std::lock_guard lock(calls().mutex);
+    if (!std::exchange(calls().aborted, true)) calls().why = why;
+    if (comms.empty()) return;
+    std::thread([comms = std::move(comms)] {
+      for (const ncclComm_t comm : comms) api().abort(comm);
+    }).detach();
+  } catch (...) {
+    return;  // they go with the process
+  }
+}
+
+Group::Group() : calls_(calls().mutex) {
+  if (calls().aborted) throw_aborted();
+  check(api().group_start(), "ncclGroupStart");
+}
+
+void Group::end(std::span<const ncclComm_t> comms) {
+  open_ = false;
+  const ncclResult_t result = api().group_end();
+  calls_.unlock();
+  check(result, "ncclGroupEnd");
+  if (result == ncclInProgress) settle(comms, "ncclGroupEnd");
 }
 
 }  // namespace shmap::nccl

@@ -6,8 +6,10 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/cross_table.h"
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
+#include "collectives/nccl/roll_call.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "cuda/device/gpus.h"
@@ -92,18 +94,29 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
   return t;
 }
 
-// A call for every clique, with its communicators at hand and the submit mutex held.
-template <class Each>
-void each_clique(const GroupBlocks& g, Each each) {
-  const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques);
-  comms->check();
-  std::lock_guard lock(g.mesh.backend().submit_mutex());
-  for (const Clique& clique : g.cliques.cliques) each(clique, comms);
+// What processes have to agree on beside bytes, ranks and the operation.
+std::uint64_t code(Reduction op, DType dtype) {
+  return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
 }
 
-// All ranks of the clique, with operands and fresh results; true where there is work.
+// A call for every clique that has ranks here, with its communicators at hand and the submit mutex
+// held.
+template <class Each>
+void each_clique(const GroupBlocks& g, Each each) {
+  const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
+  comms->check();
+  std::lock_guard lock(g.mesh.backend().submit_mutex());
+  for (const Clique& clique : g.cliques.cliques) {
+    const bool here = std::any_of(clique.begin(), clique.end(),
+                                  [](std::uint32_t p) { return p != Cliques::kElsewhere; });
+    if (here) each(clique, comms);
+  }
+}
+
+// All ranks of the clique that are here, with operands and fresh results; true where there is work.
 bool add_all(const GroupBlocks& g, const Clique& clique, GroupTask& task) {
   for (std::uint32_t r = 0; r < clique.size(); ++r) {
+    if (clique[r] == Cliques::kElsewhere) continue;
     Rank& rank = task.add(r);
     const Block& in = g.in[rank.position];
     g.out[rank.position] = task.write(rank, g.out_bytes);
@@ -115,7 +128,11 @@ bool add_all(const GroupBlocks& g, const Clique& clique, GroupTask& task) {
 }
 
 // The ranks of a clique in mesh order, which is the order of reductions.
-std::vector<std::uint32_t> mesh_order(const Clique& clique) {
+std::vector<std::uint32_t> mesh_order(const GroupBlocks& g, const Clique& clique) {
+  if (g.cliques.cross != nullptr) {
+    for (const CrossTable::Clique& across : g.cliques.cross->cliques)
+      if (&g.cliques.cliques[across.index] == &clique) return across.order;
+  }
   std::vector<std::uint32_t> order(clique.size());
   std::iota(order.begin(), order.end(), 0u);
   std::sort(order.begin(), order.end(),
@@ -177,19 +194,24 @@ void recv(void* to, std::int64_t bytes, int peer, const Rank& rank) {
   check(api().recv(to, count_of(bytes), ncclUint8, peer, rank.comm, rank.stream), "ncclRecv",
         rank.comm);
 }
+void end(Group& group, const std::vector<Rank>& ranks) {
+  InlineVector<ncclComm_t, 16> comms(ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) comms[i] = ranks[i].comm;
+  group.end(std::span<const ncclComm_t>(comms.data(), comms.size()));
+}
 // All pieces of all ranks: the one from q for r lies at from(q) + r × from_step, and goes to
 // to(r) + q × to_step.
 template <class From, class To>
-void exchange_pieces(const std::vector<Rank>& ranks, std::int64_t bytes, From from,
-                     std::int64_t from_step, To to, std::int64_t to_step) {
+void exchange_pieces(const std::vector<Rank>& ranks, std::int64_t size, std::int64_t bytes,
+                     From from, std::int64_t from_step, To to, std::int64_t to_step) {
   Group group;
   for (const Rank& r : ranks) {
-    for (int q = 0; q < static_cast<int>(ranks.size()); ++q) {
+    for (int q = 0; q < static_cast<int>(size); ++q) {
       send(from(r) + q * from_step, bytes, q, r);
       recv(to(r) + q * to_step, bytes, q, r);
     }
   }
-  group.end();
+  end(group, ranks);
 }
 
 void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte* Rank::*to) {
@@ -198,12 +220,13 @@ void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte*
     check(api().all_gather(r.in, r.*to, count_of(bytes), ncclUint8, r.comm, r.stream),
           "ncclAllGather", r.comm);
   }
-  group.end();
+  end(group, ranks);
 }
 
 }  // namespace
 
 void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
+  call_roll(g, CollectiveKind::all_reduce, code(op, dtype), short_name(dtype));
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
@@ -217,13 +240,13 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
           check(api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm, r.stream),
                 "ncclAllReduce", r.comm);
         }
-        group.end();
+        end(group, ranks);
       });
       return;
     }
     task.gather_into_scratch(g.in_bytes * ranks);
     task.enqueue(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
-                                      order = mesh_order(clique)](std::vector<Rank>& ranks) {
+                                      order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
       gather_bytes(ranks, bytes, &Rank::gathered);
       for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
     });
@@ -232,6 +255,7 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
 }
 
 void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
+  call_roll(g, CollectiveKind::all_gather, static_cast<std::uint64_t>(parts.piece), "");
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
     GroupTask task(g, clique, comms);
     if (!add_all(g, clique, task)) return;
@@ -243,22 +267,24 @@ void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts
       return;
     }
     task.gather_into_scratch(g.out_bytes);
-    task.enqueue(g.out_bytes * ranks, [parts, bytes = g.in_bytes](std::vector<Rank>& ranks) {
-      gather_bytes(ranks, bytes, &Rank::gathered);
-      const auto n = static_cast<std::int64_t>(ranks.size());
-      const BoxCopy box = pieces_box(parts, n, /*interleaved_src=*/false);
-      for (const Rank& r : ranks) {
-        const cuda::GpuScope gpu(r.gpu);
-        for (std::int64_t q = 0; q < n; ++q)
-          copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
-      }
-    });
+    task.enqueue(g.out_bytes * ranks,
+                 [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                   gather_bytes(ranks, bytes, &Rank::gathered);
+                   const BoxCopy box = pieces_box(parts, n, /*interleaved_src=*/false);
+                   for (const Rank& r : ranks) {
+                     const cuda::GpuScope gpu(r.gpu);
+                     for (std::int64_t q = 0; q < n; ++q)
+                       copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
+                   }
+                 });
   });
   count_bytes(g);
 }
 
 void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
                                       DType dtype) {
+  call_roll(g, CollectiveKind::reduce_scatter,
+            code(op, dtype) << 32 ^ static_cast<std::uint64_t>(parts.piece), short_name(dtype));
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
@@ -267,38 +293,39 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
     const bool packs = parts.outer != 1;
     if (packs) task.pack_into_scratch(g.in_bytes);
     if (!type) task.gather_into_scratch(g.in_bytes);
-    task.enqueue(g.in_bytes * static_cast<std::int64_t>(clique.size()),
-                 [=, bytes = g.out_bytes, order = mesh_order(clique)](std::vector<Rank>& ranks) {
-                   if (packs) {
-                     const auto size = static_cast<std::int64_t>(ranks.size());
-                     const BoxCopy box = pieces_box(parts, size, /*interleaved_src=*/true);
-                     for (const Rank& r : ranks) {
-                       const cuda::GpuScope gpu(r.gpu);
-                       for (std::int64_t q = 0; q < size; ++q)
-                         copy_box(box, r.in + q * parts.piece, r.packed + q * bytes, r);
-                     }
-                   }
-                   const auto from = [packs](const Rank& r) { return packs ? r.packed : r.in; };
-                   if (!type) {
-                     exchange_pieces(
-                         ranks, bytes, from, bytes, [](const Rank& r) { return r.gathered; },
-                         bytes);
-                     for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
-                     return;
-                   }
-                   Group group;
-                   for (const Rank& r : ranks) {
-                     check(api().reduce_scatter(from(r), r.out, count_of(n), type->type, type->op,
-                                                r.comm, r.stream),
-                           "ncclReduceScatter", r.comm);
-                   }
-                   group.end();
-                 });
+    const auto size = static_cast<std::int64_t>(clique.size());
+    task.enqueue(g.in_bytes * size, [=, bytes = g.out_bytes,
+                                     order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
+      if (packs) {
+        const BoxCopy box = pieces_box(parts, size, /*interleaved_src=*/true);
+        for (const Rank& r : ranks) {
+          const cuda::GpuScope gpu(r.gpu);
+          for (std::int64_t q = 0; q < size; ++q)
+            copy_box(box, r.in + q * parts.piece, r.packed + q * bytes, r);
+        }
+      }
+      const auto from = [packs](const Rank& r) { return packs ? r.packed : r.in; };
+      if (!type) {
+        exchange_pieces(
+            ranks, size, bytes, from, bytes, [](const Rank& r) { return r.gathered; }, bytes);
+        for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
+        return;
+      }
+      Group group;
+      for (const Rank& r : ranks) {
+        check(api().reduce_scatter(from(r), r.out, count_of(n), type->type, type->op, r.comm,
+                                   r.stream),
+              "ncclReduceScatter", r.comm);
+      }
+      end(group, ranks);
+    });
   });
   count_bytes(g);
 }
 
 void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
+  call_roll(g, CollectiveKind::all_to_all,
+            static_cast<std::uint64_t>(exchange.src_step * 31 + exchange.dst_step), "");
   const bool packs = !is_dense(exchange.box, exchange.box.src_stride);
   const bool unpacks = !is_dense(exchange.box, exchange.box.dst_stride);
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
@@ -306,39 +333,39 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
     if (!add_all(g, clique, task)) return;
     if (packs) task.pack_into_scratch(g.in_bytes);
     if (unpacks) task.gather_into_scratch(g.out_bytes);
-    task.enqueue(g.out_bytes * static_cast<std::int64_t>(clique.size()),
-                 [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
-                   const auto size = static_cast<std::int64_t>(ranks.size());
-                   BoxCopy out = exchange.box, in = exchange.box;
-                   std::int64_t stride = out.itemsize;
-                   for (int d = out.rank; d-- > 0;) {
-                     out.dst_stride[d] = in.src_stride[d] = stride;
-                     stride *= out.extent[d];
-                   }
-                   for (const Rank& r : ranks) {
-                     if (!packs) break;
-                     const cuda::GpuScope gpu(r.gpu);
-                     for (std::int64_t q = 0; q < size; ++q)
-                       copy_box(out, r.in + q * exchange.src_step, r.packed + q * bytes, r);
-                   }
-                   exchange_pieces(
-                       ranks, bytes, [packs](const Rank& r) { return packs ? r.packed : r.in; },
-                       packs ? bytes : exchange.src_step,
-                       [unpacks](const Rank& r) { return unpacks ? r.gathered : r.out; },
-                       unpacks ? bytes : exchange.dst_step);
-                   for (const Rank& r : ranks) {
-                     if (!unpacks) break;
-                     const cuda::GpuScope gpu(r.gpu);
-                     for (std::int64_t q = 0; q < size; ++q)
-                       copy_box(in, r.gathered + q * bytes, r.out + q * exchange.dst_step, r);
-                   }
-                 });
+    const auto size = static_cast<std::int64_t>(clique.size());
+    task.enqueue(g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
+      BoxCopy out = exchange.box, in = exchange.box;
+      std::int64_t stride = out.itemsize;
+      for (int d = out.rank; d-- > 0;) {
+        out.dst_stride[d] = in.src_stride[d] = stride;
+        stride *= out.extent[d];
+      }
+      for (const Rank& r : ranks) {
+        if (!packs) break;
+        const cuda::GpuScope gpu(r.gpu);
+        for (std::int64_t q = 0; q < size; ++q)
+          copy_box(out, r.in + q * exchange.src_step, r.packed + q * bytes, r);
+      }
+      exchange_pieces(
+          ranks, size, bytes, [packs](const Rank& r) { return packs ? r.packed : r.in; },
+          packs ? bytes : exchange.src_step,
+          [unpacks](const Rank& r) { return unpacks ? r.gathered : r.out; },
+          unpacks ? bytes : exchange.dst_step);
+      for (const Rank& r : ranks) {
+        if (!unpacks) break;
+        const cuda::GpuScope gpu(r.gpu);
+        for (std::int64_t q = 0; q < size; ++q)
+          copy_box(in, r.gathered + q * bytes, r.out + q * exchange.dst_step, r);
+      }
+    });
   });
   count_bytes(g);
 }
 
 // A rank that keeps its own block shares it, and takes no part.
 void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source) {
+  call_roll(g, CollectiveKind::permute, 0, "", source);
   std::vector<int> target(source.size(), -1);
   std::int64_t moves = 0;
   for (std::size_t r = 0; r < source.size(); ++r) {
@@ -354,6 +381,7 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
     std::vector<Peers> peers;
     for (std::uint32_t r = 0; r < clique.size(); ++r) {
       const std::uint32_t p = clique[r];
+      if (p == Cliques::kElsewhere) continue;
       if (source[r] == static_cast<int>(r)) {
         g.out[p] = g.in[p];
         continue;
@@ -382,7 +410,7 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
                      if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
                      if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
                    }
-                   group.end();
+                   end(group, ranks);
                  });
   });
   count(Counter::collective_bytes,
@@ -391,9 +419,11 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
 
 // The source's result is its operand.
 void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
+  call_roll(g, CollectiveKind::broadcast, root, "");
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
     GroupTask task(g, clique, comms);
     for (std::uint32_t r = 0; r < clique.size(); ++r) {
+      if (clique[r] == Cliques::kElsewhere) continue;
       Rank& rank = task.add(r);
       if (r == root) {
         g.out[rank.position] = g.in[rank.position];
@@ -412,7 +442,7 @@ void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
                                            static_cast<int>(root), r.comm, r.stream),
                            "ncclBroadcast", r.comm);
                    }
-                   group.end();
+                   end(group, ranks);
                  });
   });
   count(Counter::collective_bytes,

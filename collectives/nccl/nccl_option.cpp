@@ -1,18 +1,17 @@
 // When NCCL carries a collective.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <set>
-#include <string_view>
 
 #include "collectives/choose.h"
 #include "collectives/link_model.h"
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
 #include "collectives/nccl/nccl_communicator.h"
+#include "collectives/nccl/roll_call.h"
+#include "collectives/nccl/start_across.h"
 #include "cuda/device/error.h"
 #include "cuda/device/wait_check.h"
 
@@ -21,12 +20,11 @@ namespace shmap {
 namespace nccl {
 namespace {
 
-constexpr int kSharesGpus = 23000;  // from here on two ranks may have one GPU
-
 // What is to be known of the cliques of a table.
 struct Cliques {
   bool distinct = true;  // no two ranks of one on one GPU
   bool peers = true;     // each GPU can reach the memory of the others of its clique
+  bool whole = true;     // those of which a rank is here are here
 };
 
 bool reaches(int from, int to) {
@@ -40,7 +38,13 @@ Cliques look_at(const GroupBlocks& g) {
   const std::vector<int> gpus = gpus_of(g.mesh);
   for (const std::vector<std::uint32_t>& clique : g.cliques.cliques) {
     std::set<int> own;
-    for (std::uint32_t p : clique) found.distinct &= own.insert(gpus[p]).second;
+    std::size_t here = 0;
+    for (std::uint32_t p : clique) {
+      if (p == shmap::Cliques::kElsewhere) continue;
+      ++here;
+      found.distinct &= own.insert(gpus[p]).second;
+    }
+    found.whole &= here == 0 || here == clique.size();
     for (int a : own)
       for (int b : own) found.peers &= a == b || reaches(a, b);
   }
@@ -55,16 +59,6 @@ const Cliques& cliques_of(const GroupBlocks& g) {
   return it != known.end() ? it->second : known.emplace(&g.cliques, look_at(g)).first->second;
 }
 
-bool gpus_may_be_shared(const Api& api, std::string* why_not) {
-  const char* set = std::getenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  if (api.version >= kSharesGpus && set != nullptr && std::string_view(set) == "1") return true;
-  *why_not = "several of its devices are on one GPU, which takes NCCL " +
-             version_text(kSharesGpus) + " or newer (this is " + version_text(api.version) +
-             ") and NCCL_MULTI_RANK_GPU_ENABLE=1. Leave the choice to it, or set "
-             "SHMAP_COMMUNICATOR=in_process.";
-  return false;
-}
-
 Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool demanded,
                                 std::string* why_not) {
   static auto& communicator = *new NcclCommunicator;
@@ -72,15 +66,26 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
     if (demanded) *why_not = "its devices are no GPUs";
     return nullptr;
   }
+  if (g.cliques.cross != nullptr) {
+    return find(why_not) != nullptr ? &communicator : nullptr;
+  }
   const Cliques& cliques = cliques_of(g);
+  // Of cliques that hold the same values each process has all ranks: nothing has to leave it.
+  if (!cliques.whole) {
+    if (demanded) *why_not = "each process has all values, though not of one clique";
+    return nullptr;
+  }
   // Virtual devices of one GPU have nothing to send: their tables say where a block is.
   if (!demanded && !cliques.distinct) return nullptr;
   if (!demanded && cliques.peers &&
       goes_in_process(kind, static_cast<int>(g.cliques.ranks), g.in_bytes, g.out_bytes))
     return nullptr;
-  const Api* api = find(why_not);
-  if (api == nullptr) return nullptr;
-  if (!cliques.distinct && !gpus_may_be_shared(*api, why_not)) return nullptr;
+  if (find(why_not) == nullptr) return nullptr;
+  if (!cliques.distinct && !gpus_may_be_shared(why_not)) {
+    *why_not = "several of its devices are on one GPU: " + *why_not +
+               ". Leave the choice to it, or set SHMAP_COMMUNICATOR=in_process.";
+    return nullptr;
+  }
   return &communicator;
 }
 
@@ -101,6 +106,7 @@ std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
 void register_nccl_communicator() {
   register_communicator({"nccl", nccl::find_communicator, nccl::in_process_cannot});
   cuda::set_wait_check(nccl::check_all);
+  cuda::set_done_check(nccl::roll_in_doubt);
 }
 
 }  // namespace shmap

@@ -32,6 +32,12 @@ std::string chosen_devices(const Options& options) {
 
 const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
 
+// In a job of several processes, where "cuda" is one GPU of each.
+int devices_of_each(const DeviceSpec& spec) {
+  if (spec.count > 0) return spec.count;
+  return spec.gpus.empty() ? 1 : static_cast<int>(spec.gpus.size());
+}
+
 // Where a launcher started several processes: joins them, so that their devices are one job's.
 void join_processes(const Options& options) {
   const Job job = job_of_environment();
@@ -42,18 +48,19 @@ void join_processes(const Options& options) {
   };
   const std::string devices = chosen_devices(options);
   const DeviceSpec spec = DeviceSpec::parse(devices);
-  if (spec.kind != DeviceKind::cpu) {
+  if (spec.kind == DeviceKind::cuda && spec.count > 0) {
     throw DeviceError(
         job.text() + ", and their devices are \"" + devices +
-        "\": GPUs of several processes are not joined by this version of the library. Start one "
-        "process, which drives all GPUs of the machine; or set SHMAP_DEVICES=cpu:N for CPU "
-        "devices, or SHMAP_ALONE=1 where each process is to work for itself.");
+        "\": virtual devices of one GPU are one process's, since NCCL, which leads from process to "
+        "process, has one rank a GPU. Set SHMAP_DEVICES=cuda, which gives each process of a node "
+        "the GPU of its number there, or cuda:I,J; or SHMAP_ALONE=1 where each process is to work "
+        "for itself.");
   }
   card.peer = PeerCard::of_this_process();
   put(card.version, SHMAP_VERSION);
   put(card.devices, devices);
   card.kind = static_cast<std::int32_t>(spec.kind);
-  card.count = spec.count;
+  card.count = devices_of_each(spec);
   // Of what changes which collectives a program runs, or how.
   std::string environment;
   for (const env::Var var : {env::Var::communicator, env::Var::check_nans, env::Var::check_captures,
@@ -114,7 +121,7 @@ Runtime::Runtime(const Options& options) {
     built_in += std::string(built_in.empty() ? "" : ", ") + kind_name(factory.kind);
     if (factory.kind == spec.kind) {
       backends_.push_back(
-          factory.make(spec, /*first_id=*/process_index_ * spec.count, process_index_));
+          factory.make(spec, /*first_id=*/process_index_ * devices_of_each(spec), process_index_));
       break;
     }
   }

@@ -161,8 +161,10 @@ void Exchanges::begin(Active& active, std::vector<Ended>& ended) {
       accept(active, source.peer, {bytes});
     } else if (left_[static_cast<std::size_t>(source.peer)]) {
       fail(peers_.text(source.peer) +
-               " has left the job: its program has ended, with the exit code 0, before this "
-               "collective",
+               " has left the job: its program has ended, with the exit code 0, before "
+               "collective number " +
+               std::to_string(active.place.number) + " of the mesh, " +
+               active.exchange->label.text(),
            true);
     }
     if (!fault_.empty()) return;
@@ -333,7 +335,9 @@ void Exchanges::handle(int from, const Message& message) {
           if (source.peer == from && !source.heard && fault_.empty()) {
             fail(peers_.text(from) +
                      " has left the job: its program has ended, with the exit code 0, while "
-                     "others wait for it in a collective",
+                     "others wait for it in collective number " +
+                     std::to_string(active->place.number) + " of the mesh, " +
+                     active->exchange->label.text(),
                  true);
           }
         }
@@ -442,6 +446,8 @@ void Exchanges::thread_main() noexcept {
     std::vector<Ended> ended;
     bool any = false;
     bool idle = false;
+    std::string fault;
+    auto* const at_fault = at_fault_.load(std::memory_order_acquire);
     {
       std::unique_lock lock(mutex_);
       if (stopped_) return;
@@ -458,8 +464,11 @@ void Exchanges::thread_main() noexcept {
         }
       }
       idle = active_.empty();
+      if (at_fault != nullptr && !fault_.empty() && !std::exchange(fault_told_, true))
+        fault = fault_;
     }
     tell(ended);
+    if (!fault.empty()) at_fault(fault);
     const Clock::time_point now = Clock::now();
     if (any) moved = now;
     // What comes next comes soon, mostly: so it looks a while before it sleeps, a little longer

@@ -89,6 +89,16 @@ class Exchanges {
     if (link_ != nullptr) link_->looking(begins);
   }
 
+  // The first failure, here or as another process told of it; "" where there is none.
+  std::string fault();
+  // Something else has failed that all processes depend on: tells them, as of a failure here.
+  void report(const std::string& text) noexcept;
+  // Called once, with the first failure, by the thread that looks at other processes: for what else
+  // waits for them. Set before anything is exchanged that it is about.
+  void call_at_fault(void (*run)(const std::string& text) noexcept) noexcept {
+    at_fault_.store(run, std::memory_order_release);
+  }
+
   // Tells the others that this process leaves, and waits until all do: true where all did, and
   // nothing has failed. Nothing is exchanged after that.
   bool leave() noexcept;
@@ -212,9 +222,11 @@ class Exchanges {
   std::vector<std::int32_t> next_tag_;                   // by peer
   std::vector<char> left_;                               // by peer: it has said so
   bool leaving_ = false;
-  std::string fault_;  // the first failure; "" where there is none
+  std::string fault_;        // the first failure; "" where there is none
+  bool fault_told_ = false;  // to at_fault_
   bool stopped_ = false;
 
+  std::atomic<void (*)(const std::string&) noexcept> at_fault_{nullptr};
   std::atomic<int> active_count_{0};
   std::atomic<bool> needs_thread_{true};  // something moves only where somebody looks
   std::atomic<bool> asleep_{false};

@@ -75,6 +75,26 @@ std::exception_ptr Exchanges::error_for(const ExchangeLabel& label, std::uint64_
       "\n  in the collective number " + std::to_string(number) + " of the mesh, " + label.text()));
 }
 
+std::string Exchanges::fault() {
+  std::lock_guard lock(mutex_);
+  return fault_;
+}
+
+void Exchanges::report(const std::string& text) noexcept {
+  try {
+    std::vector<Ended> ended;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopped_) return;
+      fail(text, true);
+      end_all(ended);
+    }
+    tell(ended);
+  } catch (...) {
+    return;  // no memory to say it with: the others see it when this process is gone
+  }
+}
+
 // Once nothing reads or writes their memory any more.
 void Exchanges::end_all(std::vector<Ended>& ended) {
   flush(milliseconds(100));

@@ -10,6 +10,7 @@
 #include "core/device/backend.h"
 #include "core/device/failure_log.h"
 #include "core/device/spec.h"
+#include "core/runtime/launch.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/health.h"
 #include "cuda/device/launch_thread.h"
@@ -49,6 +50,13 @@ class CudaBackend final : public Backend {
   std::string repro() const override { return ""; }
   void stop() noexcept override;
 
+  // One task that is in several streams, in each of them by itself: what it puts into streams[i]
+  // (native_in_group) starts after waits[i] and after what that stream had before, whatever the
+  // others wait for, and its event is the one returned for it. As the calls that make up a group of
+  // NCCL, which wait for each other where they run. Otherwise as enqueue_group.
+  std::vector<Event> enqueue_each(std::span<Stream* const> streams, const Task& task,
+                                  std::span<const Waits> waits);
+
   Health& health() const noexcept { return *health_; }
   // What the streams have in common: for the streams, captures and graphs of this backend.
   Event submit(std::span<CudaStream* const> streams, const Task& task,
@@ -77,6 +85,7 @@ class CudaBackend final : public Backend {
                    std::int64_t memory_limit);
   static std::string unfinished(const void* backend);
   bool graph_of_each_gpu();
+  void check_enqueues(const Task& task) const;
 
   Ref<Health> health_;
   double warn_sec_, timeout_sec_;

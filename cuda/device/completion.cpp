@@ -1,9 +1,12 @@
 #include "cuda/device/completion.h"
 
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "core/base/spin_lock.h"
+#include "core/device/while_waiting.h"
+#include "cuda/device/wait_check.h"
 
 namespace shmap::cuda {
 
@@ -78,15 +81,20 @@ Completion::State TaskCompletion::conclude(const Failure* failure) noexcept {
 
 Completion::State TaskCompletion::query() noexcept {
   if (const State now = state(); now != pending) return now;
-  if (queue_->done(number_)) return conclude(failure_.get());
+  // In this order: what is cut off ends, too, and the devices are poisoned before.
+  const bool done = queue_->done(number_);
   if (queue_->health().poisoned()) return conclude(queue_->health().failure());
-  return pending;
+  return done && !in_doubt() ? conclude(failure_.get()) : pending;
 }
 
 void TaskCompletion::block() {
   if (query() != pending) return;
   queue_->wait_here(number_);
-  query();
+  for (int turns = 1; query() == pending; ++turns) {
+    detail::look_around();
+    std::this_thread::yield();
+    if (turns % 64 == 0) check_wait();
+  }
 }
 
 void TaskCompletion::dispose() noexcept { pool().give(this); }

@@ -6,6 +6,7 @@
 #include "core/base/load_environment.h"
 #include "core/base/warning.h"
 #include "core/device/backend.h"
+#include "core/processes/processes.h"
 #include "cuda/device/error.h"
 #include "shmap/error.h"
 
@@ -63,7 +64,19 @@ const char* default_gpus() {
 
 std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found) {
   std::vector<int> gpus = spec.gpus;
-  if (gpus.empty()) {
+  const Processes* const processes = Processes::joined();
+  if (gpus.empty() && processes != nullptr && found.gpus > 0) {
+    // Of this node's processes each has one; or its launcher shows each of them its own alone.
+    const int number = found.gpus == 1 ? 0 : processes->peers().node_rank();
+    if (number >= found.gpus) {
+      throw DeviceError("\"cuda\" is one GPU of each process, and this node has " +
+                        std::to_string(processes->peers().node_size()) + " processes and " +
+                        std::to_string(found.gpus) +
+                        " GPUs: start as many processes as there are GPUs, or say which GPUs each "
+                        "is to have (SHMAP_DEVICES=cuda:I,J).");
+    }
+    gpus.push_back(number);
+  } else if (gpus.empty()) {
     gpus.resize(static_cast<std::size_t>(found.gpus));
     std::iota(gpus.begin(), gpus.end(), 0);
   }

@@ -44,6 +44,9 @@ void Health::check(const char* what) const {
   } catch (const DeviceError& e) {
     failure_->reported.store(true, std::memory_order_relaxed);
     throw DeviceError(std::string(what) + ": " + e.what());
+  } catch (const CollectiveError& e) {
+    failure_->reported.store(true, std::memory_order_relaxed);
+    throw CollectiveError(std::string(what) + ": " + e.what());
   }
 }
 
@@ -67,6 +70,16 @@ void Health::poison(cudaError_t code, const char* where) noexcept {
     failure_->error = std::current_exception();  // no memory for the text
   }
   poisoned_.store(true, std::memory_order_release);
+}
+
+void Health::lost(const std::exception_ptr& error) noexcept {
+  std::lock_guard lock(all().mutex);
+  for (Health* health : all().list) {
+    std::lock_guard own(health->mutex_);
+    if (health->poisoned()) continue;
+    health->failure_->error = error;
+    health->poisoned_.store(true, std::memory_order_release);
+  }
 }
 
 void Health::lost(cudaError_t code, const char* where) noexcept {

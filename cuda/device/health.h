@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <string>
 
@@ -34,6 +35,8 @@ class Health : public RefCounted {
 
   // Poisons every backend of this process: a call that belongs to none in particular saw it.
   static void lost(cudaError_t code, const char* where) noexcept;
+  // The same for an error of another kind: what is under way will never be what was asked for.
+  static void lost(const std::exception_ptr& error) noexcept;
 
  private:
   std::atomic<bool> poisoned_{false};

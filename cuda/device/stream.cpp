@@ -50,13 +50,17 @@ class NamedRange {
 // The group task that this thread runs, outside of a capture.
 class GroupRun {
  public:
-  explicit GroupRun(Queue& leader) noexcept : leader_(leader), outer_(running) { running = this; }
+  // apart: its streams are not each other's to wait for.
+  explicit GroupRun(Queue& leader, bool apart = false) noexcept
+      : leader_(leader), apart_(apart), outer_(running) {
+    running = this;
+  }
   ~GroupRun() { running = outer_; }
   GroupRun(const GroupRun&) = delete;
   GroupRun& operator=(const GroupRun&) = delete;
 
   cudaStream_t member(Queue& queue) {
-    if (&queue == &leader_) return leader_.stream();
+    if (&queue == &leader_ || apart_) return queue.stream();
     for (const Queue* known : members_) {
       if (known == &queue) return queue.stream();
     }
@@ -83,6 +87,7 @@ class GroupRun {
     check(cudaStreamWaitEvent(queue.stream(), mark.event(), 0), "cudaStreamWaitEvent");
   }
   Queue& leader_;
+  const bool apart_;
   GroupRun* const outer_;
   std::vector<Queue*> members_;
   Ref<Mark> start_;
@@ -159,12 +164,55 @@ Event CudaBackend::enqueue_group(std::span<Stream* const> streams, const Task& t
   return submit(mine, task, waits);
 }
 
-Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& given,
-                          std::span<const Event> waits) {
+std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, const Task& given,
+                                             std::span<const Waits> waits) {
+  std::vector<CudaStream*> mine;
+  std::vector<Event> events;
   Dropper dropper(given);
+  for (Stream* s : streams) mine.push_back(static_cast<CudaStream*>(s));
+  events.reserve(mine.size());
+  if (mine.size() == 1) {
+    dropper.release();
+    events.push_back(submit(mine, given, waits[0]));
+    return events;
+  }
   Task task = given;
-  if (task.name == nullptr) task.name = "";
   if (task.parts < 1) task.parts = 1;
+  check_enqueues(task);
+  if (Capture* capture = capture_of_thread()) {
+    dropper.release();
+    return capture->add_each(mine, task, waits);
+  }
+  Ref<Failure> failure;
+  for (const Waits& some : waits)
+    if (!failure) failure = inherited_failure(this, some);
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    mine[i]->queue().pass_gate();
+    add_waits(mine[i]->queue(), waits[i]);
+  }
+  if (!failure) {
+    const GpuScope gpu(mine.front()->queue().gpu());
+    const bool timed = timeline_sink() != nullptr;
+    std::vector<Span> spans;
+    for (std::size_t i = 0; timed && i < mine.size(); ++i)
+      spans.push_back(spans_.begin(task, {&mine[i], 1}, mine[i]->queue().stream(), false));
+    {
+      GroupRun group(mine.front()->queue(), /*apart=*/true);
+      failure = run(task, *mine.front(), mine.front()->queue().stream());
+    }
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      spans_.end(spans[i], mine[i]->queue().stream(), false);
+      spans_.add(std::move(spans[i]));
+    }
+  }
+  for (CudaStream* s : mine) {
+    const std::uint64_t number = s->queue().append(task.name);
+    events.push_back(TaskCompletion::make(this, Ref<Queue>(&s->queue()), number, failure));
+  }
+  return events;
+}
+
+void CudaBackend::check_enqueues(const Task& task) const {
   const detail::ThreadState& thread = detail::thread_state;
   if (thread.task != nullptr) {
     throw Error("enqueueing '" + std::string(task.name) + "' inside the task '" + thread.task +
@@ -172,6 +220,15 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
   }
   if (forked()) throw_forked();
   health_->check(task.name);
+}
+
+Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& given,
+                          std::span<const Event> waits) {
+  Dropper dropper(given);
+  Task task = given;
+  if (task.name == nullptr) task.name = "";
+  if (task.parts < 1) task.parts = 1;
+  check_enqueues(task);
   if (Capture* capture = capture_of_thread()) {
     if (&capture->backend() != this) {
       throw Error("enqueueing '" + std::string(task.name) +

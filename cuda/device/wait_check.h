@@ -8,4 +8,10 @@ namespace shmap::cuda {
 void set_wait_check(void (*check)());
 void check_wait();
 
+// Whether something that has ended on a GPU is not known yet to be what was asked for: as long as
+// that is so, what comes after it counts as pending. Called at registration, once; it is called
+// by any thread, often, maybe under a spin lock, and neither waits nor throws.
+void set_done_check(bool (*in_doubt)() noexcept);
+bool in_doubt() noexcept;
+
 }  // namespace shmap::cuda

@@ -84,47 +84,44 @@ std::vector<CudaStream*> Capture::streams() const {
   return all;
 }
 
-Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
-                   std::span<const Event> waits) {
+Capture::Captured Capture::node_of(std::span<CudaStream* const> streams, const Task& task,
+                                   std::span<const Event> waits) const {
   Captured node;
-  const auto index = static_cast<std::int32_t>(nodes_.size());
-  try {
-    for (CudaStream* s : streams) {
-      for (const Last& l : last_) {
-        if (l.stream == s) node.before.push_back(l.index);
-      }
-    }
-    for (const Event& e : waits) {
-      if (e.failed()) std::rethrow_exception(e.error());
-      if (e.done()) continue;
-      if (e.record()->owner() == this) {
-        node.before.push_back(static_cast<const CapturedEvent&>(*e.record()).index());
-        continue;
-      }
-      throw Error("capturing '" + std::string(task.name) +
-                  "', which waits for work that was enqueued before the capture and is not done: "
-                  "synchronize before begin_capture");
-    }
-    std::ranges::sort(node.before);
-    node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());
-    node.streams.assign(streams.begin(), streams.end());
-    node.event = make_ref<CapturedEvent>(this, index);
-    node.task = task;
-    node.task.drop = nullptr;
-    const detail::CaptureMemory* memory = detail::thread_state.memory;
-    if (memory == nullptr || !memory->rehearses()) {
-      record_task(node);
-    } else {
-      rehearsed_ = true;
-    }
-    last_.reserve(last_.size() + streams.size());
-    nodes_.push_back(std::move(node));
-  } catch (...) {
-    if (task.drop != nullptr) task.drop(task.args);
-    throw;
-  }
-  nodes_.back().task.drop = task.drop;
   for (CudaStream* s : streams) {
+    for (const Last& l : last_) {
+      if (l.stream == s) node.before.push_back(l.index);
+    }
+  }
+  for (const Event& e : waits) {
+    if (e.failed()) std::rethrow_exception(e.error());
+    if (e.done()) continue;
+    if (e.record()->owner() == this) {
+      node.before.push_back(static_cast<const CapturedEvent&>(*e.record()).index());
+      continue;
+    }
+    throw Error("capturing '" + std::string(task.name) +
+                "', which waits for work that was enqueued before the capture and is not done: "
+                "synchronize before begin_capture");
+  }
+  std::ranges::sort(node.before);
+  node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());
+  node.streams.assign(streams.begin(), streams.end());
+  node.task = task;
+  node.task.drop = nullptr;
+  return node;
+}
+
+bool Capture::rehearses() {
+  const detail::CaptureMemory* memory = detail::thread_state.memory;
+  if (memory == nullptr || !memory->rehearses()) return false;
+  return rehearsed_ = true;
+}
+
+void Capture::add_node(Captured node) {
+  last_.reserve(last_.size() + node.streams.size());
+  const auto index = static_cast<std::int32_t>(nodes_.size());
+  nodes_.push_back(std::move(node));
+  for (CudaStream* s : nodes_.back().streams) {
     const auto known = std::ranges::find(last_, s, &Last::stream);
     if (known != last_.end()) {
       known->index = index;
@@ -132,7 +129,57 @@ Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
       last_.push_back({s, index});
     }
   }
+}
+
+Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
+                   std::span<const Event> waits) {
+  try {
+    Captured node = node_of(streams, task, waits);
+    node.event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(nodes_.size()));
+    if (!rehearses()) record_task(node);
+    add_node(std::move(node));
+  } catch (...) {
+    if (task.drop != nullptr) task.drop(task.args);
+    throw;
+  }
+  nodes_.back().task.drop = task.drop;
   return Event(nodes_.back().event);
+}
+
+std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const Task& task,
+                                     std::span<const Waits> waits) {
+  std::vector<Event> events;
+  if (graph_of_each_gpu_) {
+    std::vector<Event> all;
+    for (const Waits& some : waits)
+      for (const Event& e : std::span<const Event>(some)) all.push_back(e);
+    const Event event = add(streams, task, all);
+    events.assign(streams.size(), event);
+    return events;
+  }
+  const std::size_t first = nodes_.size();
+  try {
+    std::vector<Captured> made;
+    Task share = task;  // of the others: nothing that is not the first one's
+    share.run = nullptr;
+    share.args = nullptr;
+    for (std::size_t i = 0; i < streams.size(); ++i) {
+      made.push_back(node_of({&streams[i], 1}, i == 0 ? task : share, waits[i]));
+      made.back().event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(first + i));
+    }
+    if (!rehearses()) record_each(made);
+    nodes_.reserve(first + made.size());
+    last_.reserve(last_.size() + made.size());
+    for (Captured& node : made) {
+      events.emplace_back(node.event);
+      add_node(std::move(node));
+    }
+  } catch (...) {
+    if (task.drop != nullptr) task.drop(task.args);
+    throw;
+  }
+  nodes_[first].task.drop = task.drop;
+  return events;
 }
 
 // Communication comes in the first phase that it can be in. Arithmetic is spread over the phases
@@ -215,6 +262,46 @@ void Capture::record_task(Captured& node) {
     std::rethrow_exception(failure->error);
   }
   node.mark = recording.mark(lane);
+}
+
+// Of one graph of all GPUs.
+void Capture::record_each(std::span<Captured> nodes) {
+  std::vector<std::int32_t> lanes;
+  Recording* recording = nullptr;
+  for (Captured& node : nodes) {
+    node.place = place_of(node);
+    recording = parts_[static_cast<std::size_t>(node.place.part)].recording.get();
+    lanes.push_back(node.place.lane = recording->lane_of(*node.streams.front()));
+    for (std::int32_t task : node.before) {
+      const Captured& before = nodes_[static_cast<std::size_t>(task)];
+      if (before.place.lane != node.place.lane)
+        recording->come_after(node.place.lane, *before.mark);
+    }
+  }
+  recording->begin_task(lanes);
+  const bool timed = timeline_sink() != nullptr;
+  for (Captured& node : nodes) {
+    const GpuScope gpu(node.streams.front()->queue().gpu());
+    if (timed)
+      node.span = backend_->spans().begin(node.task, node.streams,
+                                          recording->native(node.place.lane), true);
+  }
+  Captured& first = nodes.front();
+  const GpuScope gpu(first.streams.front()->queue().gpu());
+  Recording* const outer = std::exchange(running_, recording);
+  const Ref<Failure> failure =
+      backend_->run(first.task, *first.streams.front(), recording->native(first.place.lane));
+  running_ = outer;
+  recording->end_task();
+  for (Captured& node : nodes) {
+    if (timed && !failure)
+      backend_->spans().end(node.span, recording->native(node.place.lane), true);
+    if (timed && failure) backend_->spans().give_back(std::exchange(node.span, Span()));
+    if (!failure) node.mark = recording->mark(node.place.lane);
+  }
+  if (!failure) return;
+  failure->reported.store(true, std::memory_order_relaxed);
+  std::rethrow_exception(failure->error);
 }
 
 cudaStream_t Capture::member(CudaStream& stream) {

@@ -14,6 +14,7 @@
 #include "core/device/event.h"
 #include "core/device/graph.h"
 #include "core/device/stream.h"
+#include "core/runtime/launch.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/span_log.h"
 #include "cuda/graph/recording.h"
@@ -22,11 +23,15 @@ namespace shmap::cuda {
 
 class CudaBackend;
 class CudaStream;
+class Queue;
 
 // Something that a graph keeps alive.
 class Kept : public RefCounted {
  public:
   virtual ~Kept() = default;
+  // The graph was launched, with that ticket, and is the queue's task of that number.
+  virtual void launched(std::uint64_t /*ticket*/, Queue& /*queue*/,
+                        std::uint64_t /*number*/) noexcept {}
 };
 
 // Streams that captures record in, each in place of one of the backend's: other threads may go on
@@ -100,6 +105,11 @@ class Capture {
   bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
   // Takes over args in every case. Throws what task.run throws.
   Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
+  // Of CudaBackend::enqueue_each: a node for each stream, the first of which has the task; what it
+  // puts into the streams is theirs. Where each GPU has graphs of its own it is one task of all,
+  // which runs directly.
+  std::vector<Event> add_each(std::span<CudaStream* const> streams, const Task& task,
+                              std::span<const Waits> waits);
   Event record(CudaStream& stream);
   // In the run of a group task: the lane of a member.
   cudaStream_t member(CudaStream& stream);
@@ -119,7 +129,12 @@ class Capture {
   };
   Place place_of(const Captured& node);
   std::int32_t balanced(const Captured& node, std::int32_t earliest);
+  void add_node(Captured node);
+  Captured node_of(std::span<CudaStream* const> streams, const Task& task,
+                   std::span<const Event> waits) const;
+  bool rehearses();
   void record_task(Captured& node);
+  void record_each(std::span<Captured> nodes);
 
   CudaBackend* backend_;
   const bool graph_of_each_gpu_;

@@ -125,7 +125,7 @@ Ref<Failure> CudaGraph::launch_here() {
 }
 
 Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> after,
-                        std::uint64_t /*ticket*/) {
+                        std::uint64_t ticket) {
   if (capturing()) throw Error("launching a graph while this thread captures another");
   if (in_task()) {
     throw Error("launching a graph inside the task '" + std::string(detail::thread_state.task) +
@@ -147,6 +147,7 @@ Event CudaGraph::launch(std::span<const Event> waits, std::span<const Event> aft
   }
   launched_ = queue_->append("graph");
   if (runs) {
+    for (const Ref<Kept>& kept : kept_) kept->launched(ticket, *queue_, launched_);
     for (CudaStream* s : streams_) s->queue().close_gate(*queue_, launched_);
   }
   return TaskCompletion::make(&backend_, Ref<Queue>(queue_), launched_, std::move(failure));

@@ -61,6 +61,7 @@ void Recording::come_after(std::int32_t lane, const Mark& mark) {
 }
 
 void Recording::end_task() {
+  if (std::exchange(apart_, false)) return members_.clear();
   for (std::size_t m = 1; m < members_.size(); ++m) {
     come_after(members_.front(), *mark(members_[m]));
   }

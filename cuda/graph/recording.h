@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "core/base/intrusive.h"
@@ -30,6 +31,11 @@ class Recording {
 
   // Around the run of a task in that lane.
   void begin_task(std::int32_t lane) { members_.assign(1, lane); }
+  // In several lanes, in each by itself: they are not each other's to wait for.
+  void begin_task(std::vector<std::int32_t> lanes) {
+    members_ = std::move(lanes);
+    apart_ = true;
+  }
   void end_task();
   // In the run of a group task: the lane of a member, after what that task had before.
   cudaStream_t member(CudaStream& stream);
@@ -49,6 +55,7 @@ class Recording {
   std::vector<Lane> lanes_;  // the first is where it began
   Ref<Mark> start_;
   std::vector<std::int32_t> members_;  // the lanes of the task that runs, its own first
+  bool apart_ = false;
   bool ended_ = false;
 };
 

@@ -108,6 +108,27 @@ cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()>
   return enqueue_group({stream}, name, std::move(work));
 }
 
+cudaError_t enqueue_when(cudaStream_t handle, const char* name, std::function<bool()> may_run,
+                         std::function<void()> work) {
+  run_in_background();
+  return api(name, 0, [&](Runtime& r, Lock& lock) {
+    Stream* stream = stream_of(r, handle);
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
+    Work made;
+    made.kind = Work::Kind::custom;
+    made.device = stream->device;
+    made.name = name;
+    made.may_run = std::move(may_run);
+    made.run = [work = std::move(work)] {
+      work();
+      return cudaSuccess;
+    };
+    const cudaError_t error = submit(r, *stream, std::move(made));
+    drain_if_full(r, lock);
+    return error;
+  });
+}
+
 cudaError_t enqueue_group(const std::vector<cudaStream_t>& handles, const char* name,
                           std::function<void()> work) {
   return api(name, 0, [&](Runtime& r, Lock& lock) {

@@ -23,8 +23,11 @@ struct Work {
   int device = 0;
   std::string name;
   std::function<cudaError_t()> run;  // null: nothing to do; its error is the device's fate
-  const void* function = nullptr;    // of a kernel
-  std::weak_ptr<Event> event;        // that a graph's node records
+  // Null: as soon as its turn comes. Else not before it says so: another process has its share in
+  // it. Called often, with the runtime's mutex held, and calls nothing of the simulator.
+  std::function<bool()> may_run;
+  const void* function = nullptr;  // of a kernel
+  std::weak_ptr<Event> event;      // that a graph's node records
 };
 
 struct Op {

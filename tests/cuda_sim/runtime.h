@@ -128,6 +128,7 @@ void wait_for(Runtime& r, Lock& lock, const Ops& ops);
 void poll(Runtime& r, Lock& lock);           // runs a few things, or none
 void drain_if_full(Runtime& r, Lock& lock);  // bounds the queues
 bool is_done(const Ops& ops);
+void run_in_background();                   // by a thread of its own, from now on
 Ops pending(const Runtime& r, int device);  // the last of each of its streams
 
 // --- capture.cpp ---

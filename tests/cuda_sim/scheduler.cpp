@@ -1,6 +1,9 @@
 // The scheduler: work runs when somebody waits or asks, in a random order among what is ready.
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "runtime.h"
 
@@ -9,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostQueued = 20000;
 
-enum class Step { ran, busy, idle };
+enum class Step { ran, busy, remote, idle };  // remote: it is other processes' turn
 
 bool waits_done(Op& op) {
   while (!op.waits.empty()) {
@@ -17,6 +20,18 @@ bool waits_done(Op& op) {
     op.waits.pop_back();
   }
   return true;
+}
+
+bool may_run(const Work& work) { return work.may_run == nullptr || work.may_run(); }
+
+// Of work whose waits are done: whether it, or some node of the graph, need not wait for another
+// process.
+bool may_run(const Op& op) {
+  if (op.graph == nullptr) return may_run(*op.work);
+  const GraphRun& run = *op.graph;
+  return run.ready.empty() || std::any_of(run.ready.begin(), run.ready.end(), [&](int node) {
+           return may_run(*run.graph->nodes[static_cast<std::size_t>(node)].work);
+         });
 }
 
 bool ready(const Stream& stream) {
@@ -106,7 +121,10 @@ void run_work(Runtime& r, Lock& lock, const Work& work) {
 // One node of a launched graph. True where it was the last.
 bool run_node(Runtime& r, Lock& lock, GraphRun& run) {
   if (!run.ready.empty()) {
-    const std::size_t at = r.draw() % run.ready.size();
+    const std::size_t n = run.ready.size();
+    std::size_t at = r.draw() % n;
+    for (std::size_t i = 0; i < n && !may_run(*run.graph->nodes[run.ready[at]].work); ++i)
+      at = (at + 1) % n;
     const int node = run.ready[at];
     run.ready[at] = run.ready.back();
     run.ready.pop_back();
@@ -145,13 +163,20 @@ Step step(Runtime& r, Lock& lock, const std::shared_ptr<Op>& op) {
   Stream* chosen = nullptr;
   if (op != nullptr) {
     chosen = first_needed(op);
+    if (chosen != nullptr && !may_run(*chosen->queue.front())) return Step::remote;
   } else {
+    bool remote = false;
     const std::size_t n = r.active.size();
     const std::size_t start = r.draw() % n;
     for (std::size_t i = 0; i < n && chosen == nullptr; ++i) {
       Stream* stream = r.active[(start + i) % n].get();
-      if (ready(*stream)) chosen = stream;
+      if (!ready(*stream)) continue;
+      if (may_run(*stream->queue.front()))
+        chosen = stream;
+      else
+        remote = true;
     }
+    if (chosen == nullptr && remote) return Step::remote;
   }
   if (chosen == nullptr || (r.executing && needs_the_gpu(*chosen->queue.front()))) {
     return r.running > 0 ? Step::busy : Step::idle;
@@ -208,8 +233,14 @@ void wait_for(Runtime& r, Lock& lock, const Ops& ops) {
     const auto left = std::find_if(ops.begin(), ops.end(),
                                    [](const auto& op) { return op->state != Op::State::done; });
     if (left == ops.end()) return;
-    const Step did = step(r, lock, lazy ? *left : nullptr);
+    Step did = step(r, lock, lazy ? *left : nullptr);
+    // What the other process lacks may stand in another stream of this one.
+    if (did == Step::remote && lazy) did = step(r, lock, nullptr);
     if (did == Step::ran) continue;
+    if (did == Step::remote) {
+      r.progress.wait_for(lock, std::chrono::microseconds(100));
+      continue;
+    }
     if (did == Step::idle) {
       complain("work waits for work that nobody can run: a fault of the simulator");
       std::abort();
@@ -222,6 +253,21 @@ void poll(Runtime& r, Lock& lock) {
   for (std::uint64_t n = r.draw() % 4; n > 0; --n) {
     if (step(r, lock, nullptr) != Step::ran) return;
   }
+}
+
+void run_in_background() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // To the end of the process: others may wait for what it has yet to do.
+    std::thread([] {
+      for (;;) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        Runtime& r = runtime();
+        Lock lock(r.mutex);
+        poll(r, lock);
+      }
+    }).detach();
+  });
 }
 
 void drain_if_full(Runtime& r, Lock& lock) {

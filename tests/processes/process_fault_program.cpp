@@ -1,5 +1,6 @@
-// process_fault_program <fault>: under mpirun, runs a loop of collectives over all processes, in
-// the middle of which one of them goes wrong (process_faults_test). Process 1 does.
+// process_fault_program <fault> [jit]: under mpirun, runs a loop of collectives over all processes,
+// in the middle of which one of them goes wrong (process_faults_test). Process 1 does. With jit
+// they are replays by then.
 #include <signal.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ void now(const char* what) {
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()));
 }
 
-int run(const std::string& fault) {
+int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
   if (faulty && fault == "kill_at_start") {
@@ -40,19 +41,19 @@ int run(const std::string& fault) {
   }
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
-  const auto summed = [&](Array x) {
-    return shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P())(x);
-  };
-  const auto largest = [&](Array x) {
-    return shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P())(x);
-  };
-  const auto shifted = [&](Array x) {
-    return shard_map(
-        [](Array b) {
-          return ppermute(b, "i", {{0, 1}, {1, 0}});
-        },
-        mesh, {P("i")}, P("i"))(x);
-  };
+  const auto sum_all = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
+  const auto max_all = shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P());
+  const auto shift = shard_map(
+      [](Array b) {
+        return ppermute(b, "i", {{0, 1}, {1, 0}});
+      },
+      mesh, {P("i")}, P("i"));
+  const auto fast_sum = jit(sum_all);
+  const auto fast_max = jit(max_all);
+  const auto fast_shift = jit(shift);
+  const auto summed = [&](Array x) { return replays ? fast_sum(x) : sum_all(x); };
+  const auto largest = [&](Array x) { return replays ? fast_max(x) : max_all(x); };
+  const auto shifted = [&](Array x) { return replays ? fast_shift(x) : shift(x); };
   const char* elements = std::getenv("SHMAP_TEST_FAULT_ELEMENTS");
   const std::int64_t each = elements != nullptr ? std::atoll(elements) : 1000;
   Array x = ones({n * each});
@@ -99,9 +100,10 @@ int run(const std::string& fault) {
 
 int main(int argc, char** argv) {
   const std::string fault = argc > 1 ? argv[1] : "none";
-  if (fault == "throw") return run(fault);  // nobody catches it
+  const bool replays = argc > 2;
+  if (fault == "throw") return run(fault, replays);  // nobody catches it
   try {
-    return run(fault);
+    return run(fault, replays);
   } catch (const std::exception& e) {
     now("error");
     std::fprintf(stderr, "process caught: %s\n", e.what());

@@ -1,5 +1,6 @@
 // What happens to a job when one of its processes goes wrong: it is named, with the collective that
-// waits for it, and the job ends, soon, with another exit code than 0.
+// waits for it, and the job ends, soon, with another exit code than 0. On CPU devices, and, as
+// SHMAP_DEVICES says, on simulated GPUs, one of each process.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,11 +29,19 @@ std::string program() {
       .string();
 }
 
+std::string devices() {
+  static const char* const set = std::getenv("SHMAP_DEVICES");
+  static const std::string text = set != nullptr ? set : "cpu:2";
+  return text;
+}
+
+std::string other_devices;  // in place of these, where it is not ""
+
 Outcome job(const std::string& fault, const std::string& warn = "1",
             const std::string& timeout = "3", int processes = 4) {
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
     setenv(name, "1", 1);
-  setenv("SHMAP_DEVICES", "cpu:2", 1);
+  setenv("SHMAP_DEVICES", (other_devices.empty() ? devices() : other_devices).c_str(), 1);
   setenv("SHMAP_WORKERS", "1", 1);
   setenv("SHMAP_COLLECTIVE_WARN_SEC", warn.c_str(), 1);
   setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", timeout.c_str(), 1);
@@ -77,6 +86,22 @@ TEST_F(ProcessFaults, OneThatDies) {
     EXPECT_LT(o.to_end, 20);
   }
   EXPECT_NE(job("kill_at_start").status, 0);
+}
+
+TEST_F(ProcessFaults, ReplaysHearOfItToo) {
+  Outcome o = job("none jit");
+  EXPECT_EQ(o.status, 0) << o.output;
+  o = job("kill jit");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("has died")));
+  EXPECT_LT(o.to_end, 20);
+  for (const char* fault : {"skip jit", "op jit"}) {
+    SCOPED_TRACE(fault);
+    o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("out of step"), HasSubstr("process 1"),
+                                HasSubstr("process_fault_program.cpp:")));
+  }
 }
 
 TEST_F(ProcessFaults, OneThatEnds) {
@@ -147,7 +172,28 @@ TEST_F(ProcessFaults, DifferentDevicesAreRefusedAtStart) {
   const Outcome o = job("devices");
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output, AllOf(HasSubstr("differ in their devices"), HasSubstr("process 1"),
-                              HasSubstr("cpu:3"), HasSubstr("cpu:2")));
+                              HasSubstr("cpu:3"), HasSubstr(devices())));
+}
+
+TEST_F(ProcessFaults, OneProcessHasAGpu) {
+  if (devices() != "cuda") GTEST_SKIP() << "not about CPUs";
+  struct Reset {
+    ~Reset() { other_devices.clear(); }
+  } reset;
+  other_devices = "cuda:0x2";
+  Outcome o = job("none");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("virtual devices of one GPU"), HasSubstr("cuda:0x2"),
+                              HasSubstr("SHMAP_DEVICES=cuda")));
+  other_devices = "cuda:1";
+  o = job("none");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("have devices on one GPU"), HasSubstr("process 0"),
+                              HasSubstr("process 1"), HasSubstr("psum")));
+  other_devices.clear();
+  o = job("none", "1", "3", 5);
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("5 processes"), HasSubstr("4 GPUs")));
 }
 
 }  // namespace

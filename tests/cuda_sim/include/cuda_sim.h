@@ -34,6 +34,12 @@ cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()>
 // earlier work of each, and the later work of each comes after it (a collective of local ranks).
 cudaError_t enqueue_group(const std::vector<cudaStream_t>& streams, const char* name,
                           std::function<void()> work);
+// enqueue() of work whose turn comes only when may_run() says so, as it does when other processes
+// have done their share: it is asked again and again, and must not call the API. Who waits for a
+// device sleeps a little meanwhile. From the first such call on a thread runs what is queued, a few
+// pieces at a time, also while nobody waits: others wait for this process's share.
+cudaError_t enqueue_when(cudaStream_t stream, const char* name, std::function<bool()> may_run,
+                         std::function<void()> work);
 int device_of(cudaStream_t stream);  // -1 where it is no stream
 bool is_device_memory(const void* address);
 // The device whose memory it is; -1 where it is no device's.

@@ -1,9 +1,12 @@
 // In place of NCCL: a group's calls are matched when it ends, and each communicator's become one
 // piece of work in the streams of its ranks, which the simulator runs on the host. Reductions are
 // in order of rank, with a rounding after each step. A group that NCCL would wait for for ever is a
-// mistake, and fails.
+// mistake, and fails. Of a communicator that has ranks in other processes each rank's calls are
+// work in its own stream: it sends its share, and goes on when the others' have come
+// (nccl_remote.h).
 #include <cuda_sim.h>
 #include <nccl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -13,9 +16,11 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "nccl_log.h"
+#include "nccl_remote.h"
 #include "shmap/half.h"
 
 namespace {
@@ -23,7 +28,11 @@ namespace {
 struct Clique {
   int ranks = 0;
   std::vector<int> devices;
-  int captured = 0;  // pieces of work that graphs hold
+  int captured = 0;                               // pieces of work that graphs hold
+  std::shared_ptr<shmap_sim::RemoteRank> remote;  // of the one rank that it is here for
+  bool blocking = true;
+  bool settling = false;  // as the first group of a communicator that does not block
+  bool settled = false;
 };
 
 struct Call {
@@ -75,6 +84,7 @@ struct Open {
   struct InitCall {
     std::string id;
     int ranks, rank, device;
+    bool blocking;
     ncclComm_t* made;
   };
   std::vector<InitCall> inits;
@@ -287,6 +297,117 @@ ncclResult_t launch(const std::shared_ptr<Clique>& clique, const std::vector<Cal
   return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
+// What one rank's group is to others, and what it awaits of them.
+struct RemoteGroup {
+  std::vector<Call> calls;             // in order
+  std::vector<std::vector<char>> own;  // of collectives: the operand as it was sent
+  std::map<int, int> awaited;          // messages, by rank
+
+  RemoteGroup(const Clique& clique, std::vector<Call> in_order) : calls(std::move(in_order)) {
+    for (const Call& call : calls) {
+      if (call.kind == Call::send) continue;
+      if (call.kind == Call::recv) {
+        ++awaited[call.peer];
+        continue;
+      }
+      for (int q = 0; q < clique.ranks; ++q)
+        if (q != call.rank) ++awaited[q];
+    }
+  }
+  static std::size_t bytes_of(const Call& call) { return call.count * size_of(call.type); }
+  static shmap_sim::RemoteRank::Message message(const Call& call) {
+    const bool pair = call.kind == Call::send || call.kind == Call::recv;
+    return {pair ? Call::send : call.kind, call.type, call.op, pair ? 0 : call.peer, call.count};
+  }
+
+  void send(const Clique& clique) {
+    own.clear();
+    for (const Call& call : calls) {
+      const std::size_t bytes = bytes_of(call);
+      const auto* from = static_cast<const char*>(call.from);
+      if (call.kind == Call::send) clique.remote->send(call.peer, message(call), from, bytes);
+      if (call.kind == Call::send || call.kind == Call::recv) continue;
+      const bool whole = call.kind == Call::reduce_scatter;
+      const bool has = call.kind != Call::broadcast || call.peer == call.rank;
+      own.emplace_back(
+          from, from + (has ? bytes * static_cast<std::size_t>(whole ? clique.ranks : 1) : 0));
+      for (int q = 0; q < clique.ranks; ++q) {
+        if (q == call.rank) continue;
+        const std::size_t at = whole ? static_cast<std::size_t>(q) * bytes : 0;
+        clique.remote->send(q, message(call), has ? from + at : nullptr, has ? bytes : 0);
+      }
+    }
+  }
+
+  // What aborts leaves the results as they are.
+  void take(const Clique& clique) {
+    std::size_t collective = 0;
+    for (const Call& call : calls) {
+      if (clique.remote->aborted()) return;
+      const std::size_t bytes = bytes_of(call);
+      auto* to = static_cast<char*>(call.to);
+      std::vector<char> data;
+      if (call.kind == Call::send) continue;
+      if (call.kind == Call::recv) {
+        if (!take(clique, call.peer, call, data, bytes)) return;
+        std::memcpy(to, data.data(), bytes);
+        continue;
+      }
+      const std::vector<char>& mine = own[collective++];
+      std::vector<char> sum;
+      for (int q = 0; q < clique.ranks; ++q) {
+        const bool has = call.kind != Call::broadcast || call.peer == q;
+        if (q != call.rank) {
+          if (!take(clique, q, call, data, has ? bytes : 0)) return;
+        } else if (call.kind == Call::reduce_scatter) {
+          const auto at = mine.begin() + static_cast<std::ptrdiff_t>(bytes) * q;
+          data.assign(at, at + static_cast<std::ptrdiff_t>(bytes));
+        } else {
+          data = mine;
+        }
+        if (call.kind == Call::all_gather) {
+          std::memcpy(to + static_cast<std::size_t>(q) * bytes, data.data(), bytes);
+        } else if (call.kind == Call::broadcast) {
+          if (has) std::memcpy(to, data.data(), bytes);
+        } else if (q == 0) {
+          sum = data;
+        } else {
+          reduce(sum.data(), data.data(), call.count, call.type, call.op);
+        }
+      }
+      if (!sum.empty()) std::memcpy(to, sum.data(), bytes);
+    }
+  }
+  static bool take(const Clique& clique, int from, const Call& call, std::vector<char>& data,
+                   std::size_t bytes) {
+    if (clique.remote->take(from, message(call), data, bytes)) return true;
+    clique.remote->fail(ncclInvalidUsage);
+    Lock lock(state().mutex);
+    mistake("ranks of a communicator disagree about a call");
+    return false;
+  }
+};
+
+// One rank's calls of a group: it sends, and where it awaits others it goes on when they have sent.
+ncclResult_t launch_remote(const std::shared_ptr<Clique>& clique, const std::vector<Call>& calls) {
+  cudaStream_t stream = calls.front().stream;
+  for (const Call& call : calls)
+    if (call.stream != stream) return mistake("a rank's calls of one group in several streams");
+  const auto keep = captures(stream) ? std::make_shared<Held>(clique) : nullptr;
+  const auto group = std::make_shared<RemoteGroup>(*clique, calls);
+  cudaError_t error =
+      shmap_sim::enqueue(stream, "nccl", [group, clique, keep] { group->send(*clique); });
+  if (error == cudaSuccess && !group->awaited.empty()) {
+    error = shmap_sim::enqueue_when(
+        stream, "nccl", [group, clique] { return clique->remote->has(group->awaited); },
+        [group, clique, keep] { group->take(*clique); });
+  }
+  if (error != cudaSuccess) return ncclUnhandledCudaError;
+  if (clique->blocking || std::exchange(clique->settled, true)) return ncclSuccess;
+  clique->settling = true;
+  return ncclInProgress;
+}
+
 ncclComm* make(std::shared_ptr<Clique> clique, int rank) {
   auto* comm = new ncclComm{std::move(clique), rank};
   state().live.insert(comm);
@@ -316,12 +437,37 @@ ncclResult_t run_splits(const std::vector<Open::SplitCall>& splits) {
   return ncclSuccess;
 }
 
+// The other ranks are other processes'. Where it blocks it waits for them.
+ncclResult_t init_remote(const Open::InitCall& init) {
+  auto clique = std::make_shared<Clique>();
+  clique->ranks = init.ranks;
+  clique->devices.assign(static_cast<std::size_t>(init.ranks), -1);
+  clique->devices[static_cast<std::size_t>(init.rank)] = init.device;
+  clique->blocking = init.blocking;
+  clique->remote =
+      std::make_shared<shmap_sim::RemoteRank>(init.id, init.ranks, init.rank, init.device);
+  *init.made = make(clique, init.rank);
+  if (!init.blocking) return ncclInProgress;
+  for (;;) {
+    const ncclResult_t formed = clique->remote->form(state().version >= 23000);
+    if (formed != ncclInProgress) return formed;
+    usleep(1000);
+  }
+}
+
 ncclResult_t run_inits(const std::vector<Open::InitCall>& inits) {
   std::map<std::string, std::vector<Open::InitCall>> by_id;
   for (const auto& init : inits) by_id[init.id].push_back(init);
+  ncclResult_t result = ncclSuccess;
   for (auto& [id, own] : by_id) {
-    if (static_cast<int>(own.size()) != own.front().ranks)
-      return mistake("an id is used by fewer ranks than it says");
+    if (static_cast<int>(own.size()) != own.front().ranks) {
+      for (const auto& init : own) {
+        const ncclResult_t r = init_remote(init);
+        if (r != ncclSuccess && r != ncclInProgress) return r;
+        if (r == ncclInProgress) result = r;
+      }
+      continue;
+    }
     std::sort(own.begin(), own.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
     auto clique = std::make_shared<Clique>();
     clique->ranks = own.front().ranks;
@@ -333,7 +479,7 @@ ncclResult_t run_inits(const std::vector<Open::InitCall>& inits) {
       *init.made = make(clique, init.rank);
     }
   }
-  return ncclSuccess;
+  return result;
 }
 
 ncclResult_t end_group() {
@@ -341,6 +487,7 @@ ncclResult_t end_group() {
   if (group.error != ncclSuccess) return group.error;
   if (const ncclResult_t r = run_splits(group.splits)) return r;
   if (const ncclResult_t r = run_inits(group.inits)) return r;
+  ncclResult_t result = ncclSuccess;
   std::vector<std::pair<std::shared_ptr<Clique>, std::vector<Call>>> by_clique;
   for (const auto& [comm, call] : group.calls) {
     const auto& clique = comm->clique;
@@ -349,9 +496,12 @@ ncclResult_t end_group() {
     if (it == by_clique.end()) it = by_clique.insert(it, {clique, {}});
     it->second.push_back(call);
   }
-  for (const auto& [clique, calls] : by_clique)
-    if (const ncclResult_t r = launch(clique, calls)) return r;
-  return ncclSuccess;
+  for (const auto& [clique, calls] : by_clique) {
+    const ncclResult_t r = clique->remote ? launch_remote(clique, calls) : launch(clique, calls);
+    if (r != ncclSuccess && r != ncclInProgress) return r;
+    if (r == ncclInProgress) result = r;
+  }
+  return result;
 }
 
 ncclResult_t add(const char* name, ncclComm* comm, Call call, const std::string& text) {
@@ -367,6 +517,9 @@ ncclResult_t add(const char* name, ncclComm* comm, Call call, const std::string&
   } else if (comm->clique->devices[static_cast<std::size_t>(comm->rank)] !=
              shmap_sim::device_of(call.stream)) {
     result = mistake(std::string(name) + " in a stream of another GPU than the communicator's");
+  } else if (comm->clique->settling ||
+             (comm->clique->remote && comm->clique->remote->form(true) == ncclInProgress)) {
+    result = mistake(std::string(name) + " of a communicator that is in progress");
   }
   if (result != ncclSuccess) {
     if (open_group.depth > 0) open_group.error = result;
@@ -381,7 +534,10 @@ ncclResult_t close(const char* name, ncclComm* comm) {
   Lock lock(state().mutex);
   if (state().live.count(comm) == 0) return mistake(std::string(name) + " of no communicator");
   state().log.push_back(std::string(name) + " " + place(comm));
-  if (comm->clique->captured > 0)
+  if (comm->clique->remote) {
+    // (A graph may refer to it: what waits for others ends, and nothing more is given back.)
+    if (std::string_view(name) == "Abort") comm->clique->remote->abort();
+  } else if (comm->clique->captured > 0)
     return mistake(std::string(name) + " of a communicator that a graph refers to");
   state().live.erase(comm);
   delete comm;
@@ -427,6 +583,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
       return "the NCCL of the simulator: no error";
     case ncclInvalidUsage:
       return "the NCCL of the simulator: invalid usage";
+    case ncclRemoteError:
+      return "the NCCL of the simulator: a process of the communicator is gone";
     case ncclInternalError:
       return "the NCCL of the simulator: internal error";
     default:
@@ -444,14 +602,20 @@ const char* ncclGetLastError(ncclComm_t) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   Lock lock(state().mutex);
   std::memset(id, 0, sizeof(*id));
-  const std::string text = "id " + std::to_string(state().next_id++);
+  const std::string text = shmap_sim::RemoteRank::new_id(state().next_id++);
   std::memcpy(id->internal, text.data(), text.size());
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
+  return ncclCommInitRankConfig(comm, ranks, id, rank, nullptr);
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
   Lock lock(state().mutex);
-  Open::InitCall call{id.internal, ranks, rank, 0, comm};
+  Open::InitCall call{id.internal, ranks, rank, 0, config == nullptr || config->blocking != 0,
+                      comm};
   if (cudaGetDevice(&call.device) != cudaSuccess) return ncclUnhandledCudaError;
   state().log.push_back("InitRank " + std::to_string(rank) + "/" + std::to_string(ranks) +
                         " on GPU " + std::to_string(call.device));
@@ -490,7 +654,13 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) { return close("Abort", comm); }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   Lock lock(state().mutex);
+  if (state().live.count(comm) == 0) return ncclInvalidArgument;
   *error = comm->failed ? ncclInternalError : ncclSuccess;
+  if (shmap_sim::RemoteRank* remote = comm->clique->remote.get()) {
+    if (std::exchange(comm->clique->settling, false)) *error = ncclInProgress;
+    if (const ncclResult_t formed = remote->form(state().version >= 23000)) *error = formed;
+    if (remote->error() != ncclSuccess) *error = remote->error();
+  }
   return ncclSuccess;
 }
 

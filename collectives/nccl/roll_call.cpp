@@ -1,0 +1,128 @@
+#include "collectives/nccl/roll_call.h"
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "collectives/cross_table.h"
+#include "collectives/exchange_task.h"
+#include "core/processes/processes.h"
+#include "cuda/device/stream.h"
+#include "cuda/graph/capture.h"
+
+namespace shmap::nccl {
+
+namespace {
+
+// Those that have not ended.
+struct Open {
+  struct Part {
+    Ref<cuda::Queue> queue;
+    std::uint64_t number;
+  };
+  std::mutex mutex;
+  std::map<std::uint64_t, std::vector<Part>> parts;  // by a number of their own
+  std::uint64_t next = 0;
+  std::atomic<int> count{0};
+
+  static Open& get() {
+    static auto& open = *new Open;
+    return open;
+  }
+};
+
+// Lives until it has ended. An error of its is one of the job, which who waits for the GPUs hears.
+class Attendance final : public ExchangeEnd {
+ public:
+  // Returns its number.
+  static std::uint64_t begin(ProcessExchange exchange, std::vector<Open::Part> parts) {
+    auto own = std::unique_ptr<Attendance>(new Attendance(std::move(exchange)));
+    Open& open = Open::get();
+    {
+      std::lock_guard lock(open.mutex);
+      own->number_ = open.next++;
+      open.parts.emplace(own->number_, std::move(parts));
+      open.count.fetch_add(1, std::memory_order_relaxed);
+    }
+    Attendance* const begun = own.release();
+    const std::uint64_t number = begun->number_;
+    Processes::joined()->exchanges().start(begun->exchange_, *begun);
+    return number;
+  }
+
+ private:
+  friend struct std::default_delete<Attendance>;
+  explicit Attendance(ProcessExchange exchange) : exchange_(std::move(exchange)) {}
+  ~Attendance() = default;
+  // With an error its parts stay in doubt: they are cut off, and their GPUs count as lost.
+  void exchanged(std::exception_ptr error) noexcept override {
+    if (error == nullptr) {
+      std::vector<Open::Part> parts;  // let go without the lock
+      Open& open = Open::get();
+      std::lock_guard lock(open.mutex);
+      const auto it = open.parts.find(number_);
+      parts = std::move(it->second);
+      open.parts.erase(it);
+      open.count.fetch_sub(1, std::memory_order_relaxed);
+    }
+    delete this;
+  }
+  const ProcessExchange exchange_;
+  std::uint64_t number_ = 0;
+};
+
+thread_local std::uint64_t last_called = 0;
+
+// Of a graph: its collectives' numbers count from the first that a launch was given.
+class CapturedRollCall final : public cuda::Kept {
+ public:
+  explicit CapturedRollCall(ProcessExchange exchange) : exchange_(std::move(exchange)) {}
+  void launched(std::uint64_t ticket, cuda::Queue& queue, std::uint64_t number) noexcept override {
+    try {
+      ProcessExchange exchange = exchange_;
+      exchange.number += ticket;
+      Attendance::begin(std::move(exchange), {{Ref<cuda::Queue>(&queue), number}});
+    } catch (const std::bad_alloc&) {
+      return;  // the others miss this process, and say so
+    }
+  }
+
+ private:
+  const ProcessExchange exchange_;
+};
+
+}  // namespace
+
+void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
+               const char* dtype, std::span<const int> extra) {
+  if (blocks.cliques.cross == nullptr) return;
+  const CrossCall call(blocks, kind, dtype_and_op, dtype, extra);
+  if (call.captured()) {
+    cuda::keep_with_graph(make_ref<CapturedRollCall>(call.roll_call()));
+  } else {
+    last_called = Attendance::begin(call.roll_call(), {});
+  }
+}
+
+void note_enqueued(cuda::Queue& queue, std::uint64_t number) {
+  Open& open = Open::get();
+  std::lock_guard lock(open.mutex);
+  const auto it = open.parts.find(last_called);
+  if (it != open.parts.end()) it->second.push_back({Ref<cuda::Queue>(&queue), number});
+}
+
+bool roll_in_doubt() noexcept {
+  Open& open = Open::get();
+  if (open.count.load(std::memory_order_relaxed) == 0) return false;
+  std::lock_guard lock(open.mutex);
+  for (const auto& [own, parts] : open.parts)
+    for (const Open::Part& part : parts)
+      if (part.queue->done(part.number)) return true;
+  return false;
+}
+
+}  // namespace shmap::nccl
