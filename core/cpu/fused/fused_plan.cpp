@@ -1,6 +1,7 @@
 #include "core/cpu/fused/fused_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <string>
 #include <utility>
@@ -51,9 +52,9 @@ struct LoweredOp {
 
 class Lowering {
  public:
-  Lowering(const FusedProgram& program, FusedWrite write, std::int64_t around)
+  Lowering(const FusedProgram& program, FusedWrite write, std::int64_t around, bool by_rows)
       : p_(program), write_(write), around_(around) {
-    choose_tiles();
+    choose_tiles(by_rows);
     for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
     order();
@@ -68,10 +69,10 @@ class Lowering {
  private:
   Value& value(int v) { return values_[static_cast<std::size_t>(v)]; }
 
-  void choose_tiles() {
+  void choose_tiles(bool by_rows) {
     const auto is_part = [](const FusedProgram::Input& input) { return input.part.of > 0; };
     const bool has_parts = std::any_of(p_.inputs().begin(), p_.inputs().end(), is_part);
-    bool rows_matter = has_parts;
+    bool rows_matter = has_parts || by_rows;
     std::int64_t widest = 1;
     for (int v = 0; v < p_.value_count(); ++v) {
       const FusedKind kind = p_.kind(v);
@@ -90,6 +91,9 @@ class Lowering {
       if (!has_parts)
         list_.tile_rows =
             std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
+      if (by_rows)
+        list_.tile_rows =
+            static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(list_.tile_rows)));
     } else {
       const std::int64_t blocks = (cols + block - 1) / block, even = (cols + blocks - 1) / blocks;
       list_.block_cols = (even + 63) / 64 * 64;
@@ -578,8 +582,8 @@ class Lowering {
 }  // namespace
 
 FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
-                               std::int64_t around_bytes) {
-  return Lowering(program, write, around_bytes).take();
+                               std::int64_t around_bytes, bool by_rows) {
+  return Lowering(program, write, around_bytes, by_rows).take();
 }
 
 }  // namespace shmap::cpu

@@ -109,8 +109,10 @@ enum class FusedWrite : std::uint8_t {
 
 // Full results of `around_bytes` and more are written past the caches.
 inline constexpr std::int64_t kFusedStoreAroundBytes = std::int64_t{8} << 20;
+// by_rows: tiles are a power of two of whole rows, or parts of one, also where rows don't matter.
 FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
-                               std::int64_t around_bytes = kFusedStoreAroundBytes);
+                               std::int64_t around_bytes = kFusedStoreAroundBytes,
+                               bool by_rows = false);
 
 // Runs units [begin, end).
 void run_fused_steps(const FusedStepList& list, std::span<const void* const> operands,

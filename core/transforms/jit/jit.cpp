@@ -15,6 +15,7 @@
 #include "core/runtime/reshard.h"
 #include "core/transforms/attention/find_attention.h"
 #include "core/transforms/fusion/fuse.h"
+#include "core/transforms/fusion/fuse_columns.h"
 #include "core/transforms/fusion/fuse_products.h"
 #include "core/transforms/fusion/fuse_slices.h"
 #include "core/transforms/jit/cache.h"
@@ -131,7 +132,7 @@ static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   if (can_fuse_products(kind)) made = fuse_products(made, *mesh);
   if (can_run_fused(kind)) made = fuse(made);
   // Kernels that are compiled for a GPU count elements of whole operands.
-  if (kind == DeviceKind::cpu) made = fuse_slices(made);
+  if (kind == DeviceKind::cpu) made = fuse_columns(fuse_slices(made));
   return schedule(made);
 }
 

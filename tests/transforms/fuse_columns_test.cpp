@@ -1,0 +1,121 @@
+// shmap-test: devices
+// Reductions of columns that make their operand as they go: the values are those of eager
+// operations, bit for bit.
+#include "core/transforms/fusion/fuse_columns.h"
+
+#include <gtest/gtest.h>
+
+#include "core/array/mesh_impl.h"
+#include "core/device/runtime.h"
+#include "shmap/shmap.h"
+#include "tests/support/under_jit.h"
+
+namespace shmap::test {
+namespace {
+
+Array numbers(const Shape& shape, DType dtype = f32) {
+  return astype(sin(reshape(arange(shape.num_elements()), shape)) * 50.f, dtype);
+}
+
+bool fuses_columns() { return make_mesh({1}, "i").impl()->backend().kind() == DeviceKind::cpu; }
+
+// Also on split arrays; on one device the plan has so many such equations.
+template <class F, class... A>
+void expect_columns(std::size_t wanted, F f, const A&... args) {
+  expect_same_under_jit(f, Communication::no_more, args...);
+  if (!fuses_columns()) return;
+  const auto jitted = jit(f);
+  jitted(args...);
+  const std::string plan = jitted.plan_text();
+  std::size_t n = 0;
+  for (std::size_t at = plan.find("fused_columns["); at != plan.npos;
+       at = plan.find("fused_columns[", at + 1))
+    ++n;
+  EXPECT_EQ(n, wanted) << plan;
+}
+
+// Rows that are whole groups of eight and not, few and many columns, more segments than one.
+TEST(FuseColumns, SumsOfEveryDtypeAndExtent) {
+  for (const DType dtype : {f32, f64, bf16, i32, i64, u8}) {
+    for (const auto& [rows, cols] : std::vector<std::pair<int, int>>{
+             {64, 64}, {71, 65}, {130, 200}, {1000, 96}, {1029, 130}, {77, 3001}, {300, 1000}}) {
+      SCOPED_TRACE(to_string(dtype) + std::to_string(cols));
+      const Array x = numbers({rows, cols}, dtype);
+      expect_columns(
+          1, [](Array x) { return sum(square(x), 0); }, x);
+      expect_columns(
+          1, [](Array x) { return sum(x * 3 - x * x, 0); }, x);
+    }
+  }
+}
+
+TEST(FuseColumns, OtherReductions) {
+  const Array x = numbers({203, 131}), y = numbers({203, 131}, bf16);
+  expect_columns(
+      1, [](Array x) { return max(x * 2.f, 0); }, x);
+  expect_columns(
+      1, [](Array x) { return min(abs(x) + 1.f, 0); }, y);
+  expect_columns(
+      1, [](Array x) { return prod(x * 0.02f, 0); }, y);
+  expect_columns(
+      1, [](Array x) { return any(x > 49.9f, 0); }, x);
+  expect_columns(
+      1, [](Array x) { return all(x < 49.9f, 0); }, x);
+  expect_columns(
+      1, [](Array x) { return sum(astype(x, i32) * 7, 0); }, x);
+}
+
+TEST(FuseColumns, WithValuesOfRowsColumnsAndReductionsOfRows) {
+  const Array x = numbers({90, 70}), row = numbers({70}), column = numbers({90, 1});
+  expect_columns(
+      1, [](Array x, Array row, Array column) { return sum((x - row) * column, 0); }, x, row,
+      column);
+  expect_columns(
+      1, [](Array x) { return sum(softmax(x), 0); }, x);
+  expect_columns(
+      1, [](Array x) { return mean(square(x), 0); }, numbers({90, 1500}));
+}
+
+TEST(FuseColumns, SeveralOuterDimsAreRows) {
+  expect_columns(
+      1,
+      [](Array x) {
+        return sum(x * x, {0, 1});
+      },
+      numbers({8, 20, 100}));
+  expect_columns(
+      1, [](Array x) { return max(x + 1.f, 0); }, numbers({70, 20, 6}));
+}
+
+// What others use has to be stored; the sums of middle dims, and of half floats, are left.
+TEST(FuseColumns, WhatIsLeft) {
+  const Array x = numbers({100, 80});
+  expect_columns(
+      0,
+      [](Array x) {
+        const Array y = exp(x * 0.01f);
+        return std::pair{y, sum(y, 0)};
+      },
+      x);
+  expect_columns(
+      0, [](Array x) { return sum(x, 0); }, x);
+  expect_columns(
+      0, [](Array x) { return sum(x * 2.f, 1); }, numbers({3, 100, 80}));
+  expect_columns(
+      0, [](Array x) { return sum(x * x, 0); }, astype(x * 0.1f, f16));
+  expect_columns(
+      0, [](Array x) { return sum(x * x, 0); }, numbers({8, 300}));
+}
+
+TEST(FuseColumns, NansAndDerivatives) {
+  Array x = numbers({100, 80});
+  x = where(x > 49.f, log(-x), x);
+  expect_columns(
+      1, [](Array x) { return max(x * 2.f, 0); }, x);
+  const Array bias = numbers({80});
+  const auto loss = [x = numbers({100, 80})](Array bias) { return sum(square(tanh(x + bias))); };
+  expect_same_under_jit(grad(loss), Communication::no_more, bias);
+}
+
+}  // namespace
+}  // namespace shmap::test
