@@ -111,6 +111,12 @@ DraftFile::DraftFile(int folder, mode_t mode, bool exact, std::string what)
   }
 }
 
+DraftFile::DraftFile(int folder, const std::string& name, std::string what)
+    : folder_(folder), what_(std::move(what)) {
+  fd_ = FileDescriptor(openat(folder, name.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd_) throw_errno(what_, "cannot open its draft '" + name + "', which another process made");
+}
+
 DraftFile::~DraftFile() {
   if (!name_.empty()) unlinkat(folder_, name_.c_str(), 0);
 }
@@ -133,8 +139,12 @@ void DraftFile::write(std::int64_t offset, const std::byte* src, std::int64_t co
   }
 }
 
+void DraftFile::sync() {
+  if (fsync(fd_.get()) != 0) throw_errno(what_, "cannot write");
+}
+
 void DraftFile::commit(const std::string& name, bool durable) {
-  if (durable && fsync(fd_.get()) != 0) throw_errno(what_, "cannot write");
+  if (durable) sync();
   if (renameat(folder_, name_.c_str(), folder_, name.c_str()) != 0)
     throw_errno(what_, "cannot rename it");
   name_.clear();

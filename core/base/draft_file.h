@@ -24,14 +24,22 @@ class DraftFile {
   // umask withholds come with `exact` only. `what` starts the messages: "npy file 'x.npy'". Throws
   // Error where the system refuses.
   DraftFile(int folder, mode_t mode, bool exact, std::string what);
+  // One that another process has made and is about to commit: written to here, never committed or
+  // removed.
+  DraftFile(int folder, const std::string& name, std::string what);
   DraftFile(const DraftFile&) = delete;
   DraftFile& operator=(const DraftFile&) = delete;
   ~DraftFile();  // removes it, unless it was committed
 
   int fd() const noexcept { return fd_.get(); }
+  const std::string& name() const noexcept {
+    return name_;
+  }  // in the folder, until it is committed
   // All of them, at that offset; throws Error where the system refuses. Several threads may write
   // at once, what does not overlap.
   void write(std::int64_t offset, const std::byte* src, std::int64_t count);
+  // Returns once what was written would survive a loss of power.
+  void sync();
   // Renames it to `name` in the folder, in place of what stands there; `durable`: and returns once
   // both the file and its name would survive a loss of power. Throws Error where the system
   // refuses.

@@ -118,34 +118,85 @@ std::int64_t bytes_to_read(const ShapedArray& type, const Sharding* sharding) {
   return bytes * static_cast<std::int64_t>(blocks.size());
 }
 
-void write_blocks(const Array& x, const char* what, ProgressCount& progress,
-                  const WriteBox& write) {
-  const Node& node = checked_node(x, what);
-  detail::refuse_in_task(what);
-  const int item = itemsize(node.type.dtype());
-  if (node.kind != NodeKind::stored || node.trace != 0) {
-    const std::vector<std::byte> bytes = copy_to_host(x, what);
-    write(whole_box(node.type.dims()), bytes.data());
-    return progress.add(node.type.nbytes());
+namespace {
+
+// The local positions whose blocks are written, one of each block: with `own`, of those that no
+// position of another process before has.
+std::vector<std::uint32_t> positions_to_write(const StoredNode& stored, bool own) {
+  const detail::MeshImpl& mesh = *stored.mesh;
+  const auto& dims = stored.sharding->dims();
+  // Which block a position has, by its parts' numbers.
+  const auto block_at = [&](std::int64_t position) {
+    std::vector<std::int64_t> block;
+    for (const std::vector<int>& axes : dims) {
+      std::int64_t part = 0;
+      for (int a : axes)
+        part =
+            part * mesh.env()->sizes[static_cast<std::size_t>(a)] + mesh.coordinate_at(position, a);
+      block.push_back(part);
+    }
+    return block;
+  };
+  std::vector<std::uint32_t> out;
+  std::set<std::vector<std::int64_t>> seen;
+  std::uint32_t local = 0;
+  for (std::int64_t g = 0; g < mesh.size(); ++g) {
+    const bool here = local < mesh.local_count() && mesh.global_position(local) == g;
+    if ((here || own) && seen.insert(block_at(g)).second && here) out.push_back(local);
+    local += here;
   }
-  const auto& stored = static_cast<const StoredNode&>(node);
-  if (!stored.mesh->fully_addressable()) {
-    throw ValueError(
-        std::string(what) + ": parts of the array of type " + to_string(node.type) +
-        " lie on devices of other processes: gather it with process_allgather(x) first");
-  }
+  return out;
+}
+
+void write_positions(const StoredNode& stored, bool own, ProgressCount& progress,
+                     const WriteBox& write) {
+  const int item = itemsize(stored.type.dtype());
   wait_for(stored);
-  std::set<std::vector<std::int64_t>> written;
-  for (std::uint32_t p = 0; p < stored.count; ++p) {
-    const std::vector<Slice> box = stored.sharding->index(p, node.type.dims());
-    std::vector<std::int64_t> key;
-    for (const Slice& s : box) key.push_back(s.start);
-    if (!written.insert(std::move(key)).second) continue;  // a replica
+  for (const std::uint32_t p : positions_to_write(stored, own)) {
+    const std::vector<Slice> box = stored.sharding->index(p, stored.type.dims());
     if (bytes_of(box, item) == 0) continue;
     write_block(box, item, stored.mesh->backend(), stored.blocks()[p].data(), progress, write);
     if (stored.mesh->backend().host_addressable() && !progress.wanted())
       progress.add(bytes_of(box, item));
   }
+}
+
+}  // namespace
+
+bool spans_processes(const Node& node) {
+  return node.kind == NodeKind::stored && node.trace == 0 &&
+         !static_cast<const StoredNode&>(node).mesh->fully_addressable();
+}
+
+void write_blocks(const Array& x, const char* what, ProgressCount& progress,
+                  const WriteBox& write) {
+  const Node& node = checked_node(x, what);
+  detail::refuse_in_task(what);
+  if (node.kind != NodeKind::stored || node.trace != 0) {
+    const std::vector<std::byte> bytes = copy_to_host(x, what);
+    write(whole_box(node.type.dims()), bytes.data());
+    return progress.add(node.type.nbytes());
+  }
+  if (spans_processes(node)) {
+    throw ValueError(
+        std::string(what) + ": parts of the array of type " + to_string(node.type) +
+        " lie on devices of other processes: gather it with process_allgather(x) first");
+  }
+  write_positions(static_cast<const StoredNode&>(node), /*own=*/false, progress, write);
+}
+
+void write_own_blocks(const Array& x, const char* what, ProgressCount& progress,
+                      const WriteBox& write) {
+  detail::refuse_in_task(what);
+  write_positions(static_cast<const StoredNode&>(checked_node(x, what)), /*own=*/true, progress,
+                  write);
+}
+
+std::int64_t own_bytes(const Array& x, const char* what) {
+  const auto& stored = static_cast<const StoredNode&>(checked_node(x, what));
+  const Shape block = stored.sharding->block_shape(stored.type.dims(), what);
+  return checked_bytes(block, itemsize(stored.type.dtype())) *
+         static_cast<std::int64_t>(positions_to_write(stored, true).size());
 }
 
 }  // namespace shmap::io

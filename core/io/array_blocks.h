@@ -47,6 +47,14 @@ std::int64_t bytes_to_read(const ShapedArray& type, const Sharding* sharding);
 // Waits for the array. TypeError for a value that is none yet, ValueError where parts of it lie in
 // another process; `what` is the function's name.
 void write_blocks(const Array& x, const char* what, ProgressCount& progress, const WriteBox& write);
+// The same of an array that several processes have: of the blocks that are here, those that no
+// process before this one has, in mesh order. So each block is written once by all of them.
+void write_own_blocks(const Array& x, const char* what, ProgressCount& progress,
+                      const WriteBox& write);
+// The bytes that it writes.
+std::int64_t own_bytes(const Array& x, const char* what);
+// Whether parts of it lie on devices of other processes.
+bool spans_processes(const Node& node);
 
 std::vector<Slice> whole_box(const Shape& shape);
 

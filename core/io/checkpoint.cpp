@@ -13,11 +13,13 @@
 #include "core/array/tree_paths.h"
 #include "core/base/crc.h"
 #include "core/base/draft_file.h"
+#include "core/base/hash_text.h"
 #include "core/base/signals_blocked.h"
 #include "core/base/warning.h"
 #include "core/io/array_blocks.h"
 #include "core/io/checkpoint_file.h"
 #include "core/io/checkpoint_folder.h"
+#include "core/io/joint_save.h"
 #include "core/io/json_reader.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
@@ -37,9 +39,11 @@ struct Snapshot {
   std::vector<Array> leaves;
   io::CheckpointIndex index;
   CheckpointOptions options;
+  std::optional<io::JointSave> joint = {};  // where several processes write it
 };
 
-Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, CheckpointOptions options) {
+Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, CheckpointOptions options,
+                       const char* what, SourceLine source) {
   if (options.keep < 1) {
     throw ValueError("save_checkpoint: keep is " + std::to_string(options.keep) +
                      ": 1 or more is wanted");
@@ -64,11 +68,6 @@ Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, Checkpoint
     leaf.shape = node.type.dims();
     const auto* stored =
         node.kind == NodeKind::stored ? static_cast<const StoredNode*>(&node) : nullptr;
-    if (stored && !stored->mesh->fully_addressable()) {
-      throw ValueError(which +
-                       ": parts of it lie on devices of other processes: gather it with "
-                       "process_allgather(x) first");
-    }
     for (std::size_t d = 0; d < leaf.shape.size(); ++d) {
       const bool split = stored && leaf.shape.num_elements() > 0;
       leaf.grid.push_back(split ? stored->sharding->parts(d) : 1);
@@ -78,6 +77,12 @@ Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, Checkpoint
     s.index.leaves.push_back(std::move(leaf));
   }
   io::place_leaves(s.index, "save_checkpoint");
+  if (io::JointSave::wanted(s.leaves)) {
+    HashText check;
+    check.add(dir).add(static_cast<std::uint64_t>(s.options.keep));
+    check.add(io::make_checkpoint_head(s.index));
+    s.joint.emplace(what, s.leaves, check.value(), source);
+  }
   return s;
 }
 
@@ -125,34 +130,101 @@ class LeafWriter {
   std::int64_t block_bytes_, number_ = -1, at_ = 0;
 };
 
-void write_snapshot(Snapshot& s) {
-  std::int64_t total = 0;
-  for (const Array& x : s.leaves) total += node_of(x)->type.nbytes();
-  FileOptions options;
-  options.progress = s.options.progress;
-  io::ProgressCount progress(options, total);
-  // Values first, so that what they threw leaves no draft behind.
+// The draft of the folder's next checkpoint.
+struct Draft {
+  io::CheckpointFolder folder;
+  std::vector<std::int64_t> before;  // the numbers of those that are there
+  std::string name;
+  std::optional<DraftFile> file;
+
+  Draft(const Snapshot& s, io::CheckpointFolder::Make make) : folder(s.dir, make) {}
+
+  void begin(const Snapshot& s) {
+    before = folder.numbers();
+    if (!before.empty() && before.back() == INT64_MAX)
+      throw ValueError(folder.name() +
+                       ": the number of its newest checkpoint is the last there is");
+    name = io::CheckpointFolder::file_name(before.empty() ? 1 : before.back() + 1);
+    const std::string what = "checkpoint '" + s.dir + "/" + name + "'";
+    file.emplace(folder.fd(), 0666, /*exact=*/false, what);
+    if (ftruncate(file->fd(), static_cast<off_t>(s.index.bytes)) != 0)
+      throw_errno(what, "cannot set the size");
+  }
+  void commit(const Snapshot& s) {
+    const std::string head = io::make_checkpoint_head(s.index);
+    file->write(0, reinterpret_cast<const std::byte*>(head.data()),
+                static_cast<std::int64_t>(head.size()));
+    file->commit(name, /*durable=*/true);
+    folder.keep(before, s.options.keep - 1);
+  }
+};
+
+// Values first, so that what they threw leaves no draft behind.
+void wait_for_values(const Snapshot& s) {
   for (const Array& x : s.leaves) x.block_until_ready(SourceLine{});
-  const io::CheckpointFolder folder(s.dir, io::CheckpointFolder::Make::yes);
-  const std::vector<std::int64_t> before = folder.numbers();
-  if (!before.empty() && before.back() == INT64_MAX)
-    throw ValueError(folder.name() + ": the number of its newest checkpoint is the last there is");
-  const std::int64_t number = before.empty() ? 1 : before.back() + 1;
-  const std::string name = io::CheckpointFolder::file_name(number);
-  DraftFile draft(folder.fd(), 0666, /*exact=*/false, "checkpoint '" + s.dir + "/" + name + "'");
-  if (ftruncate(draft.fd(), static_cast<off_t>(s.index.bytes)) != 0)
-    throw_errno("checkpoint '" + s.dir + "/" + name + "'", "cannot set the size");
+}
+
+void write_leaves(Snapshot& s, DraftFile& draft, io::ProgressCount& progress) {
   for (std::size_t i = 0; i < s.leaves.size(); ++i) {
     LeafWriter writer(draft, s.index, s.index.leaves[i]);
-    io::write_blocks(s.leaves[i], "save_checkpoint", progress,
-                     [&](std::span<const Slice> box, const void* src) { writer.write(box, src); });
+    const io::WriteBox write = [&](std::span<const Slice> box, const void* src) {
+      writer.write(box, src);
+    };
+    if (s.joint)
+      s.joint->write(s.leaves[i], progress, write);
+    else
+      io::write_blocks(s.leaves[i], "save_checkpoint", progress, write);
     s.leaves[i] = Array();  // whoever else holds it may have it for itself
   }
-  const std::string head = io::make_checkpoint_head(s.index);
-  draft.write(0, reinterpret_cast<const std::byte*>(head.data()),
-              static_cast<std::int64_t>(head.size()));
-  draft.commit(name, /*durable=*/true);
-  folder.keep(before, s.options.keep - 1);
+}
+
+void write_snapshot(Snapshot& s) {
+  std::int64_t total = 0;
+  for (const Array& x : s.leaves) total += s.joint ? s.joint->bytes(x) : node_of(x)->type.nbytes();
+  FileOptions options;
+  options.progress = s.options.progress;
+  using Make = io::CheckpointFolder::Make;
+  if (!s.joint) {
+    io::ProgressCount progress(options, total);
+    wait_for_values(s);
+    Draft draft(s, Make::yes);
+    draft.begin(s);
+    write_leaves(s, *draft.file, progress);
+    return draft.commit(s);
+  }
+  // Each chunk is summed up by one process, and 0 elsewhere: so they are joined in the leader.
+  std::vector<std::uint32_t> sums;
+  for (const io::CheckpointLeaf& leaf : s.index.leaves) sums.resize(sums.size() + leaf.crcs.size());
+  std::optional<Draft> draft;
+  io::JointSave::Steps steps;
+  steps.begin = [&] {
+    wait_for_values(s);
+    draft.emplace(s, Make::yes).begin(s);
+    return draft->file->name();
+  };
+  steps.write = [&](const std::string& name) {
+    io::ProgressCount progress(options, total);
+    if (!draft) {
+      wait_for_values(s);
+      Draft& d = draft.emplace(s, Make::no);
+      d.file.emplace(d.folder.fd(), name, "checkpoint in " + d.folder.name());
+    }
+    write_leaves(s, *draft->file, progress);
+    if (!s.joint->leads()) draft->file->sync();
+    auto to = sums.begin();
+    for (const io::CheckpointLeaf& leaf : s.index.leaves)
+      to = std::copy(leaf.crcs.begin(), leaf.crcs.end(), to);
+  };
+  steps.commit = [&] {
+    auto from = sums.begin();
+    for (io::CheckpointLeaf& leaf : s.index.leaves) {
+      const auto count = static_cast<std::ptrdiff_t>(leaf.crcs.size());
+      std::copy(from, from + count, leaf.crcs.begin());
+      from += count;
+    }
+    draft->commit(s);
+  };
+  s.joint->run(steps, std::as_writable_bytes(std::span(sums)));
 }
 
 // What `like` says of one leaf.
@@ -248,7 +320,7 @@ void save_checkpoint(const std::string& dir, FlatTree tree, CheckpointOptions op
   io::with_line("save_checkpoint", dir, source, [&] {
     refuse_in_task("save_checkpoint");
     ensure_started();
-    Snapshot s = take_snapshot(dir, std::move(tree), std::move(options));
+    Snapshot s = take_snapshot(dir, std::move(tree), std::move(options), "save_checkpoint", source);
     write_snapshot(s);
   });
 }
@@ -259,7 +331,8 @@ PendingCheckpoint save_checkpoint_async(const std::string& dir, FlatTree tree,
     refuse_in_task("save_checkpoint_async");
     ensure_started();
     auto impl = std::make_unique<PendingCheckpointImpl>(
-        take_snapshot(dir, std::move(tree), std::move(options)), source);
+        take_snapshot(dir, std::move(tree), std::move(options), "save_checkpoint_async", source),
+        source);
     const SignalsBlocked blocked;
     try {
       impl->thread = std::thread([at = impl.get()] { at->run(); });
@@ -297,6 +370,7 @@ std::vector<Array> load_checkpoint(const std::string& path, const FlatTree& like
 
 }  // namespace detail
 
+PendingCheckpoint::PendingCheckpoint() noexcept = default;
 PendingCheckpoint::PendingCheckpoint(std::unique_ptr<detail::PendingCheckpointImpl> impl)
     : impl_(std::move(impl)) {}
 PendingCheckpoint::PendingCheckpoint(PendingCheckpoint&&) noexcept = default;

@@ -1,8 +1,9 @@
 // .npy files as arrays.
-#include <optional>
+#include <cerrno>
 
 #include "core/io/array_blocks.h"
 #include "core/io/npy_file.h"
+#include "core/io/save_file.h"
 #include "core/ir/node.h"
 #include "shmap/io.h"
 
@@ -42,14 +43,15 @@ Array load_npy(const std::string& path, const NamedSharding& sharding, FileOptio
 void save_npy(const std::string& path, const Array& x, FileOptions options, SourceLine source) {
   io::with_line("save_npy", path, source, [&] {
     const ShapedArray type = checked_node(x, "save_npy").type;
-    io::ProgressCount progress(options, type.nbytes());
-    std::optional<io::NpyWriter> writer;
-    io::write_blocks(x, "save_npy", progress, [&](std::span<const Slice> box, const void* src) {
-      if (!writer) writer.emplace(path, type.dtype(), type.dims());
-      writer->write_box(box, src);
-    });
-    if (!writer) writer.emplace(path, type.dtype(), type.dims());  // of no elements
-    writer->commit();
+    const std::string head = io::make_npy_header(type.dtype(), type.dims());
+    const auto at = static_cast<std::int64_t>(head.size());
+    std::int64_t end = 0;
+    if (__builtin_add_overflow(at, type.nbytes(), &end)) {
+      errno = EFBIG;
+      throw_errno(io::named_file("npy file", path), "cannot set the size");
+    }
+    const io::PlacedArray placed{x, at};
+    io::save_file({"save_npy", "npy file", path, source}, head, {&placed, 1}, end, options);
   });
 }
 

@@ -48,16 +48,26 @@ Place destination(std::string path, const std::string& what) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& kind, const std::string& path)
-    : what_(named_file(kind, path)) {
-  // What is renamed over the path must not replace a device, a directory, or a link to a file
-  // elsewhere.
+// What is renamed over the path must not replace a device, a directory, or a link to a file
+// elsewhere.
+void OutputFile::open_folder(const std::string& path) {
   Place place = destination(path, what_);
   name_ = std::move(place.name);
   folder_ = FileDescriptor(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_ && errno == EACCES)  // it may be written to all the same
     folder_ = FileDescriptor(open(place.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder_) throw_errno(what_, "cannot open the folder '" + place.folder + "'");
+}
+
+OutputFile::OutputFile(const std::string& kind, const std::string& path, const std::string& draft)
+    : what_(named_file(kind, path)) {
+  open_folder(path);
+  draft_.emplace(folder_.get(), draft, what_);
+}
+
+OutputFile::OutputFile(const std::string& kind, const std::string& path)
+    : what_(named_file(kind, path)) {
+  open_folder(path);
   struct stat info;
   const bool replaces = fstatat(folder_.get(), name_.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
   if (!replaces && errno != ENOENT) throw_errno(what_, "cannot look at it");

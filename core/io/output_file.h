@@ -21,6 +21,8 @@ class OutputFile {
   // file comes where they point. ValueError for a path that names something other than a regular
   // file or holds a null character, Error where the system refuses. `kind`: as of an InputFile.
   OutputFile(const std::string& kind, const std::string& path);
+  // The same file of another process that has begun it: that one commits it.
+  OutputFile(const std::string& kind, const std::string& path, const std::string& draft);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
@@ -31,11 +33,15 @@ class OutputFile {
   // box's elements row-major.
   void write(std::int64_t offset, const void* src, std::int64_t count);
   std::int64_t write_box(std::int64_t base, const Shape& shape, std::span<const Slice> box,
-                         int itemsize, const void* src);  // returns the bytes written
+                         int itemsize, const void* src);       // returns the bytes written
+  const std::string& draft() const { return draft_->name(); }  // of one that was begun here
+  void sync() { draft_->sync(); }
   // Once it returns, the file survives a loss of power.
   void commit();
 
  private:
+  void open_folder(const std::string& path);
+
   std::string what_;
   FileDescriptor folder_;
   std::string name_;  // in the folder

@@ -3,7 +3,7 @@
 
 #include "core/io/array_blocks.h"
 #include "core/io/input_file.h"
-#include "core/io/output_file.h"
+#include "core/io/save_file.h"
 #include "core/ir/node.h"
 #include "shmap/io.h"
 
@@ -102,28 +102,15 @@ void save_safetensors(const std::string& path, const std::map<std::string, Array
                       FileOptions options, SourceLine source) {
   io::with_line("save_safetensors", path, source, [&] {
     std::map<std::string, std::pair<DType, Shape>> types;
-    std::int64_t total = 0;
     for (const auto& [name, x] : arrays) {
       const ShapedArray& type = checked_node(x, "save_safetensors").type;
       types.emplace(name, std::pair(type.dtype(), type.dims()));
-      total += type.nbytes();
     }
     const io::SafetensorsLayout layout = io::layout_safetensors(types, io::named_file(kKind, path));
-    io::ProgressCount progress(options, total);
-    // Values first, so that what they threw leaves no draft behind.
-    for (const auto& [name, x] : arrays) x.block_until_ready(source);
-    io::OutputFile file(kKind, path);
-    file.set_size(layout.bytes);
-    file.write(0, layout.head.data(), static_cast<std::int64_t>(layout.head.size()));
-    for (const auto& [name, x] : arrays) {
-      const std::int64_t at = layout.offsets.at(name);
-      const ShapedArray type = x.type(source);
-      io::write_blocks(x, "save_safetensors", progress,
-                       [&, at](std::span<const Slice> box, const void* src) {
-                         file.write_box(at, type.dims(), box, itemsize(type.dtype()), src);
-                       });
-    }
-    file.commit();
+    std::vector<io::PlacedArray> placed;
+    for (const auto& [name, x] : arrays) placed.push_back({x, layout.offsets.at(name)});
+    io::save_file({"save_safetensors", kKind, path, source}, layout.head, placed, layout.bytes,
+                  options);
   });
 }
 

@@ -13,6 +13,9 @@
 // that the host cannot address.
 //
 // All calls block until they are done. Checkpoints of whole trees: shmap/saved_checkpoint.h.
+//
+// save_npy and save_safetensors of arrays that lie in several processes are collectives of these:
+// each writes its own blocks, as of save_checkpoint. save_npz of such an array is a ValueError.
 #pragma once
 #include <cstdint>
 #include <functional>

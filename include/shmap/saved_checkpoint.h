@@ -36,7 +36,7 @@ struct PendingCheckpointImpl;
 
 class PendingCheckpoint {
  public:
-  PendingCheckpoint() = default;  // of nothing: done
+  PendingCheckpoint() noexcept;  // of nothing: done
   explicit PendingCheckpoint(std::unique_ptr<detail::PendingCheckpointImpl> impl);
   PendingCheckpoint(PendingCheckpoint&&) noexcept;
   PendingCheckpoint& operator=(PendingCheckpoint&&) noexcept;  // waits for the one it had
@@ -56,9 +56,14 @@ PendingCheckpoint save_checkpoint_async(const std::string& dir, FlatTree tree,
 }
 
 // Makes the folder, and those above it, where they are missing. Blocks until the checkpoint would
-// survive a loss of power. TypeError for traced values and keys; ValueError for `keep` below 1 and
-// arrays of which other processes hold parts; Error where the system refuses. Errors leave the
-// checkpoints before it as they are. Two savers at a time in one folder are the caller's to avoid.
+// survive a loss of power. TypeError for traced values and keys; ValueError for `keep` below 1;
+// Error where the system refuses. Errors leave the checkpoints before it as they are. Two savers at
+// a time in one folder are the caller's to avoid: wait for one before the next.
+//
+// Where an array lies in several processes, this is a collective of these, which see one folder:
+// each writes its own blocks, the first also what each process has for itself, and gives the
+// checkpoint its name once all have written and synced. What one of them throws is an Error in the
+// others that names it; one that dies a CollectiveError.
 template <Tree T>
 void save_checkpoint(const std::string& dir, const T& tree, CheckpointOptions options = {},
                      SourceLine source = SourceLine::current()) {

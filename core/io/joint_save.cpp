@@ -1,0 +1,157 @@
+#include "core/io/joint_save.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "core/base/hash_text.h"
+#include "core/ir/node.h"
+#include "core/processes/processes.h"
+
+namespace shmap::io {
+
+namespace {
+
+// What a process tells of its step: the text of its error, or the draft's name.
+struct Report {
+  char failed = 0;
+  char text[1500] = {};
+
+  void set(bool bad, std::string_view t) {
+    failed = bad;
+    const std::size_t n = std::min(t.size(), sizeof text - 1);
+    std::memcpy(text, t.data(), n);
+    text[n] = '\0';
+  }
+  std::span<std::byte> bytes() { return {reinterpret_cast<std::byte*>(this), sizeof *this}; }
+};
+
+// Runs a step, and keeps what it throws for later.
+template <class F>
+std::exception_ptr tried(Report& report, const F& step) {
+  try {
+    step();
+    return nullptr;
+  } catch (const std::exception& e) {
+    report.set(true, e.what());
+    return std::current_exception();
+  } catch (...) {
+    report.set(true, "an exception of an unknown type");
+    return std::current_exception();
+  }
+}
+
+std::uint64_t take_number(std::uint64_t space) {
+  static std::mutex mutex;
+  static auto* next = new std::map<std::uint64_t, std::uint64_t>();  // read at exit too
+  const std::lock_guard lock(mutex);
+  return (*next)[space]++;
+}
+
+}  // namespace
+
+bool JointSave::wanted(std::span<const Array> arrays) {
+  return std::any_of(arrays.begin(), arrays.end(), [](const Array& x) {
+    return node_of(x) != nullptr && spans_processes(*node_of(x));
+  });
+}
+
+JointSave::JointSave(const char* what, std::span<const Array> arrays, std::uint64_t check,
+                     SourceLine source)
+    : what_(what), source_(source), check_(check), self_(process_index()) {
+  std::set<int> all{self_};
+  for (const Array& x : arrays) {
+    const Node& node = checked_node(x, what);
+    if (!spans_processes(node)) continue;
+    for (const Device& d : static_cast<const StoredNode&>(node).mesh->devices().values())
+      all.insert(d.process_index());
+  }
+  processes_.assign(all.begin(), all.end());
+  HashText space;
+  space.add("save");
+  for (const int p : processes_) space.add(static_cast<std::uint64_t>(p));
+  space_ = space.value();
+  number_ = take_number(space_);
+}
+
+std::int64_t JointSave::bytes(const Array& x) const {
+  const Node& node = checked_node(x, what_);
+  if (spans_processes(node)) return own_bytes(x, what_);
+  return leads() ? node.type.nbytes() : 0;
+}
+
+void JointSave::write(const Array& x, ProgressCount& progress, const WriteBox& box) const {
+  if (spans_processes(checked_node(x, what_))) return write_own_blocks(x, what_, progress, box);
+  if (leads()) write_blocks(x, what_, progress, box);
+}
+
+// One round: from the leader to the others, or from each of them to it. `others`: what comes, in
+// the order of the processes.
+void JointSave::exchange(std::uint32_t round, bool to_leader, std::span<std::byte> mine,
+                         std::span<std::byte> others) {
+  ProcessExchange e;
+  e.space = space_;
+  e.number = number_;
+  e.round = round;
+  e.check = check_;
+  e.label.set(what_, "", "", source_.file, static_cast<std::uint32_t>(source_.line),
+              static_cast<std::int64_t>(mine.size()));
+  const auto size = static_cast<std::int64_t>(mine.size());
+  if (leads()) {
+    std::byte* to = others.data();
+    for (const int p : processes_) {
+      if (p == self_) continue;
+      if (to_leader) {
+        e.receives.push_back({p, to, size});
+        to += size;
+      } else {
+        e.sends.push_back({p, mine.data(), size});
+      }
+    }
+  } else {
+    (to_leader ? e.sends : e.receives).push_back({processes_.front(), mine.data(), size});
+  }
+  Processes::joined()->exchanges().run(e);
+}
+
+void JointSave::run(const Steps& steps, std::span<std::byte> notes) {
+  const auto name = [&](int process) { return Processes::joined()->peers().text(process); };
+  const std::string leader = name(processes_.front());
+  std::exception_ptr error;
+  Report report;
+  if (leads()) error = tried(report, [&] { report.set(false, steps.begin()); });
+  exchange(0, /*to_leader=*/false, report.bytes(), {});
+  if (error) std::rethrow_exception(error);
+  if (report.failed) throw Error(leader + " could not begin the file: " + report.text);
+
+  const std::string draft = report.text;
+  report.set(false, "");
+  error = tried(report, [&] { steps.write(draft); });
+  std::vector<std::byte> mine(sizeof report + notes.size());
+  std::memcpy(mine.data(), &report, sizeof report);
+  if (!notes.empty()) std::memcpy(mine.data() + sizeof report, notes.data(), notes.size());
+  std::vector<std::byte> all(leads() ? mine.size() * (processes_.size() - 1) : 0);
+  exchange(1, /*to_leader=*/true, mine, all);
+  if (leads()) {
+    std::string failure = error ? leader + ": " + report.text : "";
+    for (std::size_t k = 1; k < processes_.size(); ++k) {
+      const std::byte* const from = all.data() + (k - 1) * mine.size();
+      Report other;
+      std::memcpy(&other, from, sizeof other);
+      if (other.failed && failure.empty()) failure = name(processes_[k]) + ": " + other.text;
+      for (std::size_t i = 0; i < notes.size(); ++i) notes[i] |= from[sizeof other + i];
+    }
+    report.set(!failure.empty(), failure);
+    if (failure.empty()) error = tried(report, steps.commit);
+    if (failure.empty() && report.failed) report.set(true, leader + ": " + report.text);
+  }
+  exchange(2, /*to_leader=*/false, report.bytes(), {});
+  if (error) std::rethrow_exception(error);
+  if (report.failed)
+    throw Error("the file was not written, because of " + std::string(report.text));
+}
+
+}  // namespace shmap::io

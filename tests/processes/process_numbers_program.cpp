@@ -1,0 +1,80 @@
+// process_numbers_program: random numbers and overlapped products on eight devices, in as many
+// processes as there are: prints a hash of each array's bits (process_numbers_test).
+#include <bit>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "shmap/shmap.h"
+
+using namespace shmap;
+
+namespace {
+
+void print(const std::string& name, const Array& x) {
+  const Array bits = x.dtype() == f32 ? process_allgather(x) : process_allgather(astype(x, f32));
+  std::uint64_t hash = 0;
+  for (const float v : bits.to_vector<float>())
+    hash = hash * 1000003 + std::bit_cast<std::uint32_t>(v);
+  if (process_index() == 0)
+    std::printf("%s %s %llx\n", name.c_str(), to_string(x.shape()).c_str(),
+                static_cast<unsigned long long>(hash));
+}
+
+void random_numbers(const Mesh& mesh) {
+  const auto split = [&](auto draw) {
+    return jit([=](Array key) {
+      return shard_map([=](Array k) { return draw(random::fold_in(k, axis_index("i"))); }, mesh,
+                       P(), P("i"))(key);
+    });
+  };
+  const Array key = random::key(42);
+  print("uniform", split([](Array k) { return random::uniform(k, {40}); })(key));
+  print("normal", split([](Array k) { return random::normal(k, {40}); })(key));
+  print("randint", split([](Array k) { return random::randint(k, {40}, 0, 1000); })(key));
+  // Of the whole, asked for by its sharding: the slices of the dense bits.
+  const Array dense = random::normal(key, {64, 8});
+  const Array sharded = device_put(dense, NamedSharding(mesh, P("i")));
+  print("dense", sharded);
+  const auto dropout = jit([&](Array k, Array x) {
+    return where(random::bernoulli(k, 0.7f, x.shape()), x / 0.7f, 0.f);
+  });
+  print("dropout", dropout(key, sharded));
+}
+
+void products(const Mesh& mesh) {
+  const Array key = random::key(7);
+  const Array x = random::normal(key, {32, 48}), w = random::normal(random::key(8), {48, 16});
+  for (const Overlap form : {Overlap::none, Overlap::ring, Overlap::two_rings}) {
+    const std::string name = std::to_string(static_cast<int>(form));
+    const auto gathered = [&](Array a, Array b) {
+      return shard_map(
+          [&](Array ab, Array bb) {
+            return all_gather_einsum("ij,jk->ik", ab, bb, "i", {.form = form});
+          },
+          mesh, {P("i"), P(none, "i")}, P(none, "i"))(a, b);
+    };
+    print("all_gather_einsum " + name, gathered(x, w));
+    print("its gradient " + name, grad([&](Array a) { return sum(square(gathered(a, w))); })(x));
+    print("einsum_psum_scatter " + name, shard_map(
+                                             [&](Array ab, Array bb) {
+                                               return einsum_psum_scatter("ij,jk->ik", ab, bb, "i",
+                                                                          {.form = form});
+                                             },
+                                             mesh, {P(none, "i"), P("i")}, P("i"))(x, w));
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    const Mesh mesh = make_mesh({8}, "i");
+    random_numbers(mesh);
+    products(mesh);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "uncaught: %s\n", e.what());
+    return 1;
+  }
+  return 0;
+}
