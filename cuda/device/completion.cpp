@@ -81,10 +81,11 @@ Completion::State TaskCompletion::conclude(const Failure* failure) noexcept {
 
 Completion::State TaskCompletion::query() noexcept {
   if (const State now = state(); now != pending) return now;
-  // In this order: what is cut off ends, too, and the devices are poisoned before.
-  const bool done = queue_->done(number_);
+  // In this order: what is cut off ends, too, and is in doubt no more, once the devices are
+  // poisoned.
+  const bool ended = queue_->done(number_) && !in_doubt();
   if (queue_->health().poisoned()) return conclude(queue_->health().failure());
-  return done && !in_doubt() ? conclude(failure_.get()) : pending;
+  return ended ? conclude(failure_.get()) : pending;
 }
 
 void TaskCompletion::block() {

@@ -19,11 +19,16 @@
 #include <string_view>
 #include <utility>
 
+#include "nccl_call.h"
 #include "nccl_log.h"
 #include "nccl_remote.h"
-#include "shmap/half.h"
+#include "nccl_remote_group.h"
 
 namespace {
+
+using shmap_sim::Call;
+using shmap_sim::reduce;
+using shmap_sim::size_of;
 
 struct Clique {
   int ranks = 0;
@@ -33,18 +38,6 @@ struct Clique {
   bool blocking = true;
   bool settling = false;  // as the first group of a communicator that does not block
   bool settled = false;
-};
-
-struct Call {
-  enum Kind { all_reduce, all_gather, reduce_scatter, broadcast, send, recv } kind;
-  const void* from;
-  void* to;
-  std::size_t count;
-  ncclDataType_t type;
-  ncclRedOp_t op;
-  int peer;  // or the root
-  int rank;
-  cudaStream_t stream;
 };
 
 }  // namespace
@@ -105,68 +98,9 @@ const char* name_of(ncclDataType_t type) {
                                            "u64", "f16", "f32", "f64", "bf16"};
   return kNames[type];
 }
-std::size_t size_of(ncclDataType_t type) {
-  static constexpr std::size_t kSizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
-  return kSizes[type];
-}
 const char* name_of(ncclRedOp_t op) {
   static constexpr const char* kNames[] = {"sum", "prod", "max", "min"};
   return kNames[op];
-}
-
-template <class T>
-void reduce_as(void* into, const void* from, std::size_t n, ncclRedOp_t op) {
-  auto* a = static_cast<T*>(into);
-  const auto* b = static_cast<const T*>(from);
-  for (std::size_t i = 0; i < n; ++i) {
-    if constexpr (std::is_integral_v<T>) {
-      // Numbers wrap.
-      using U = std::make_unsigned_t<T>;
-      const auto x = static_cast<std::uint64_t>(static_cast<U>(a[i]));
-      const auto y = static_cast<std::uint64_t>(static_cast<U>(b[i]));
-      a[i] = op == ncclSum    ? static_cast<T>(x + y)
-             : op == ncclProd ? static_cast<T>(x * y)
-             : op == ncclMax  ? std::max(a[i], b[i])
-                              : std::min(a[i], b[i]);
-    } else if constexpr (std::is_floating_point_v<T>) {
-      // As NCCL: of a number and a NaN the maximum is the number.
-      a[i] = op == ncclSum    ? a[i] + b[i]
-             : op == ncclProd ? a[i] * b[i]
-             : op == ncclMax  ? (a[i] < b[i] || a[i] != a[i] ? b[i] : a[i])
-                              : (b[i] < a[i] || a[i] != a[i] ? b[i] : a[i]);
-    } else {
-      const float x = a[i], y = b[i];
-      a[i] = T(op == ncclSum    ? x + y
-               : op == ncclProd ? x * y
-               : op == ncclMax  ? std::max(x, y)
-                                : std::min(x, y));
-    }
-  }
-}
-
-void reduce(void* into, const void* from, std::size_t n, ncclDataType_t type, ncclRedOp_t op) {
-  switch (type) {
-    case ncclInt8:
-      return reduce_as<std::int8_t>(into, from, n, op);
-    case ncclUint8:
-      return reduce_as<std::uint8_t>(into, from, n, op);
-    case ncclInt32:
-      return reduce_as<std::int32_t>(into, from, n, op);
-    case ncclUint32:
-      return reduce_as<std::uint32_t>(into, from, n, op);
-    case ncclInt64:
-      return reduce_as<std::int64_t>(into, from, n, op);
-    case ncclUint64:
-      return reduce_as<std::uint64_t>(into, from, n, op);
-    case ncclFloat16:
-      return reduce_as<shmap::float16>(into, from, n, op);
-    case ncclFloat32:
-      return reduce_as<float>(into, from, n, op);
-    case ncclFloat64:
-      return reduce_as<double>(into, from, n, op);
-    case ncclBfloat16:
-      return reduce_as<shmap::bfloat16>(into, from, n, op);
-  }
 }
 
 // The ranks' calls of one collective, by rank.
@@ -297,110 +231,23 @@ ncclResult_t launch(const std::shared_ptr<Clique>& clique, const std::vector<Cal
   return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-// What one rank's group is to others, and what it awaits of them.
-struct RemoteGroup {
-  std::vector<Call> calls;             // in order
-  std::vector<std::vector<char>> own;  // of collectives: the operand as it was sent
-  std::map<int, int> awaited;          // messages, by rank
-
-  RemoteGroup(const Clique& clique, std::vector<Call> in_order) : calls(std::move(in_order)) {
-    for (const Call& call : calls) {
-      if (call.kind == Call::send) continue;
-      if (call.kind == Call::recv) {
-        ++awaited[call.peer];
-        continue;
-      }
-      for (int q = 0; q < clique.ranks; ++q)
-        if (q != call.rank) ++awaited[q];
-    }
-  }
-  static std::size_t bytes_of(const Call& call) { return call.count * size_of(call.type); }
-  static shmap_sim::RemoteRank::Message message(const Call& call) {
-    const bool pair = call.kind == Call::send || call.kind == Call::recv;
-    return {pair ? Call::send : call.kind, call.type, call.op, pair ? 0 : call.peer, call.count};
-  }
-
-  void send(const Clique& clique) {
-    own.clear();
-    for (const Call& call : calls) {
-      const std::size_t bytes = bytes_of(call);
-      const auto* from = static_cast<const char*>(call.from);
-      if (call.kind == Call::send) clique.remote->send(call.peer, message(call), from, bytes);
-      if (call.kind == Call::send || call.kind == Call::recv) continue;
-      const bool whole = call.kind == Call::reduce_scatter;
-      const bool has = call.kind != Call::broadcast || call.peer == call.rank;
-      own.emplace_back(
-          from, from + (has ? bytes * static_cast<std::size_t>(whole ? clique.ranks : 1) : 0));
-      for (int q = 0; q < clique.ranks; ++q) {
-        if (q == call.rank) continue;
-        const std::size_t at = whole ? static_cast<std::size_t>(q) * bytes : 0;
-        clique.remote->send(q, message(call), has ? from + at : nullptr, has ? bytes : 0);
-      }
-    }
-  }
-
-  // What aborts leaves the results as they are.
-  void take(const Clique& clique) {
-    std::size_t collective = 0;
-    for (const Call& call : calls) {
-      if (clique.remote->aborted()) return;
-      const std::size_t bytes = bytes_of(call);
-      auto* to = static_cast<char*>(call.to);
-      std::vector<char> data;
-      if (call.kind == Call::send) continue;
-      if (call.kind == Call::recv) {
-        if (!take(clique, call.peer, call, data, bytes)) return;
-        std::memcpy(to, data.data(), bytes);
-        continue;
-      }
-      const std::vector<char>& mine = own[collective++];
-      std::vector<char> sum;
-      for (int q = 0; q < clique.ranks; ++q) {
-        const bool has = call.kind != Call::broadcast || call.peer == q;
-        if (q != call.rank) {
-          if (!take(clique, q, call, data, has ? bytes : 0)) return;
-        } else if (call.kind == Call::reduce_scatter) {
-          const auto at = mine.begin() + static_cast<std::ptrdiff_t>(bytes) * q;
-          data.assign(at, at + static_cast<std::ptrdiff_t>(bytes));
-        } else {
-          data = mine;
-        }
-        if (call.kind == Call::all_gather) {
-          std::memcpy(to + static_cast<std::size_t>(q) * bytes, data.data(), bytes);
-        } else if (call.kind == Call::broadcast) {
-          if (has) std::memcpy(to, data.data(), bytes);
-        } else if (q == 0) {
-          sum = data;
-        } else {
-          reduce(sum.data(), data.data(), call.count, call.type, call.op);
-        }
-      }
-      if (!sum.empty()) std::memcpy(to, sum.data(), bytes);
-    }
-  }
-  static bool take(const Clique& clique, int from, const Call& call, std::vector<char>& data,
-                   std::size_t bytes) {
-    if (clique.remote->take(from, message(call), data, bytes)) return true;
-    clique.remote->fail(ncclInvalidUsage);
-    Lock lock(state().mutex);
-    mistake("ranks of a communicator disagree about a call");
-    return false;
-  }
-};
-
 // One rank's calls of a group: it sends, and where it awaits others it goes on when they have sent.
 ncclResult_t launch_remote(const std::shared_ptr<Clique>& clique, const std::vector<Call>& calls) {
   cudaStream_t stream = calls.front().stream;
   for (const Call& call : calls)
     if (call.stream != stream) return mistake("a rank's calls of one group in several streams");
   const auto keep = captures(stream) ? std::make_shared<Held>(clique) : nullptr;
-  const auto group = std::make_shared<RemoteGroup>(*clique, calls);
-  cudaError_t error =
-      shmap_sim::enqueue(stream, "nccl", [group, clique, keep] { group->send(*clique); });
-  if (error == cudaSuccess && !group->awaited.empty()) {
+  const auto group =
+      std::make_shared<shmap_sim::RemoteGroup>(*clique->remote, clique->ranks, calls);
+  cudaError_t error = shmap_sim::enqueue(stream, "nccl", [group, clique, keep] { group->send(); });
+  if (error == cudaSuccess && !group->awaited().empty()) {
     error = shmap_sim::enqueue_when(
-        stream, "nccl", [group, clique] { return clique->remote->has(group->awaited); },
-        [group, clique, keep] { group->take(*clique); });
+        stream, "nccl", [group, clique] { return clique->remote->has(group->awaited()); },
+        [group, clique, keep] {
+          if (group->take()) return;
+          Lock lock(state().mutex);
+          mistake("ranks of a communicator disagree about a call");
+        });
   }
   if (error != cudaSuccess) return ncclUnhandledCudaError;
   if (clique->blocking || std::exchange(clique->settled, true)) return ncclSuccess;
