@@ -73,7 +73,17 @@ void join_processes(const Options& options) {
     }
   }
   put(card.environment, environment);
-  Processes::join(job, card);
+  Processes::join(job, card, []() noexcept {
+    const Runtime* runtime = detail::the_runtime.load(std::memory_order_acquire);
+    if (runtime == nullptr || forked()) return;
+    for (const auto& backend : runtime->backends()) {
+      try {
+        backend->synchronize();
+      } catch (...) {
+        continue;  // what failed has been said
+      }
+    }
+  });
 }
 
 struct BeforeStop {

@@ -405,15 +405,16 @@ void Exchanges::tell(std::vector<Ended>& ended) noexcept {
   ended.clear();
 }
 
-void Exchanges::poke() noexcept {
-  if (active_count_.load(std::memory_order_relaxed) == 0) return;
+bool Exchanges::poke() noexcept {
+  if (active_count_.load(std::memory_order_relaxed) == 0) return false;
   std::vector<Ended> ended;
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || stopped_) return;
+    if (!lock.owns_lock() || stopped_) return true;
     move_on(lock, ended);
   }
   tell(ended);
+  return true;
 }
 
 // True where something happened.

@@ -24,7 +24,7 @@ namespace {
 
 }  // namespace
 
-Processes& Processes::join(const Job& job, StartCard card) {
+Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noexcept) {
   const auto factories = built_in_message_passing();
   if (factories.empty()) {
     throw DeviceError(job.text() +
@@ -41,6 +41,7 @@ Processes& Processes::join(const Job& job, StartCard card) {
   }
   std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
   made->agree(card);
+  made->finish_ = finish;
   made->link_ = NodeLink::make(*made->messages_, *made->peers_, env::flag(env::Var::shared_memory));
   made->exchanges_ = new Exchanges(*made->messages_, *made->peers_, made->link_.get(),
                                    env::seconds(env::Var::collective_warn_sec),
@@ -49,7 +50,7 @@ Processes& Processes::join(const Job& job, StartCard card) {
   // Never destroyed; what is called at exit comes before what the library registered so far.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
-  detail::while_waiting.store([]() noexcept { joined()->exchanges().poke(); });
+  detail::while_waiting.store([]() noexcept { return joined()->exchanges().poke(); });
   detail::waits_actively.store([](bool begins) noexcept { joined()->exchanges().looking(begins); });
   on_exit(leave, nullptr);
   return *processes;
@@ -91,6 +92,8 @@ void Processes::leave(int exit_code, void*) noexcept {
     self->exchanges_->give_up("ends with the exit code " + std::to_string(exit_code));
     return;
   }
+  // A collective may wait in a queue still, of which nobody here reads the result: others do.
+  self->finish_();
   if (!self->exchanges_->leave()) {
     // Somebody waited for this one, or is gone: an end that looks like any other would hide it.
     _exit(1);

@@ -30,7 +30,8 @@ class Processes {
   static Processes* joined() noexcept { return the_processes.load(std::memory_order_acquire); }
   // Joins it: waits for all processes. DeviceError where that cannot be, or where the cards differ,
   // naming the process; then nothing is joined. Called once.
-  static Processes& join(const Job& job, StartCard card);
+  // finish: waits for what was enqueued here, before this process tells the others that it leaves.
+  static Processes& join(const Job& job, StartCard card, void (*finish)() noexcept);
 
   int rank() const noexcept { return messages_->rank(); }
   int size() const noexcept { return messages_->size(); }
@@ -46,6 +47,7 @@ class Processes {
   std::unique_ptr<MessagePassing> messages_;
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<NodeLink> link_;  // null: nobody is reached by it
+  void (*finish_)() noexcept = nullptr;
   Exchanges* exchanges_ = nullptr;  // lives as long as the process
 };
 

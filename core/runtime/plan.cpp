@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "core/array/sharding.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/reshard.h"
+#include "shmap/error.h"
 
 namespace shmap {
 
@@ -84,6 +86,11 @@ void set_run_control(RunControlFn fn) { run_control_fn = fn; }
 
 Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts)
     : mesh_(mesh), jaxpr_(std::move(jaxpr)) {
+  if (mesh->local_count() == 0) {
+    throw ValueError("jit: none of the devices of " + describe_mesh(*mesh) +
+                     " is this process's: only the processes that drive devices of a mesh run "
+                     "functions over it");
+  }
   Slots slots(*jaxpr_);
   for (std::size_t i = 0; i < jaxpr_->binders.size(); ++i) {
     const int slot = slots.of(jaxpr_->binders[i].get());

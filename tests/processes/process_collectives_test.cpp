@@ -464,6 +464,23 @@ TEST(ProcessArrays, HostControlFlowAndLoops) {
   }
 }
 
+TEST(ProcessArrays, AMeshOfOtherProcessesIsRefused) {
+  const Mesh first(NdArray<Device>({devices().front()}, Shape{1}), "i");
+  const auto mapped = shard_map([](Array b) { return psum(b + 1.f, "i"); }, first, {P("i")}, P());
+  const auto fast = jit(mapped);
+  for (int round = 0; round < 4; ++round) {
+    if (process_index() == 0) {
+      EXPECT_EQ(mapped(ones({2})).to_vector<float>()[0], 2.f);
+      EXPECT_EQ(fast(ones({2})).to_vector<float>()[0], 2.f);
+      continue;
+    }
+    const auto refused = testing::ThrowsMessage<ValueError>(
+        testing::HasSubstr("is this process's: only the processes that drive devices of a mesh"));
+    EXPECT_THAT([&] { mapped(ones({2})); }, refused);
+    EXPECT_THAT([&] { fast(ones({2})); }, refused);
+  }
+}
+
 TEST(ProcessArrays, TrainingHasTheBitsOfOneProcess) {
   // Data-parallel: the gradient's bits are those of the tree over eight devices.
   const Grid grid = line();

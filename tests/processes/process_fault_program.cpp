@@ -56,11 +56,21 @@ int run(const std::string& fault, bool replays) {
   const auto shifted = [&](Array x) { return replays ? fast_shift(x) : shift(x); };
   const char* elements = std::getenv("SHMAP_TEST_FAULT_ELEMENTS");
   const std::int64_t each = elements != nullptr ? std::atoll(elements) : 1000;
+  if (const char* seed = std::getenv("SHMAP_TEST_FAULT_DELAY_US"))
+    std::srand(static_cast<unsigned>(std::atoi(seed)));
   Array x = ones({n * each});
   for (int step = 0; step < kSteps; ++step) {
     const bool here = faulty && step == kSteps / 2;
     if (here) {
+      if (const char* delay = std::getenv("SHMAP_TEST_FAULT_DELAY_US"))
+        std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(delay)));
       now("fault");
+      if (fault == "kill_in") {  // a moment into what it runs next
+        std::thread([] {
+          std::this_thread::sleep_for(std::chrono::microseconds(std::rand() % 150));
+          raise(SIGKILL);
+        }).detach();
+      }
       if (fault == "kill") raise(SIGKILL);
       if (fault == "abort") std::abort();
       if (fault == "stop") raise(SIGSTOP);
@@ -93,6 +103,10 @@ int run(const std::string& fault, bool replays) {
     shifted(x).block_until_ready();
   }
   std::fprintf(stderr, "process %d: all steps done\n", process_index());
+  if (faulty && fault == "kill_at_end") {
+    now("fault");
+    raise(SIGKILL);
+  }
   return 0;
 }
 

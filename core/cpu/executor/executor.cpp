@@ -49,6 +49,10 @@ ExecutorOptions completed(ExecutorOptions options) {
   return options;
 }
 
+// This thread, which waits, has just seen to what came from other processes: of what became ready
+// by that it runs a part itself at once.
+thread_local bool helps_next = false;
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------- lifetime
@@ -278,7 +282,8 @@ void Executor::queue(List runnable, int parts, const Stream* hot, int streak) no
       node->streak = first ? streak + 1 : 0;
       push_locked(node, first);
     }
-    wake = std::min({parts - spinners_, sleepers_, options_.workers - active_});
+    wake =
+        std::min({parts - spinners_ - (helps_next ? 1 : 0), sleepers_, options_.workers - active_});
   }
   for (; wake > 0; --wake) work_.notify_one();
 }
@@ -514,10 +519,13 @@ void Executor::wait(Node& node) {
     if (help(&node)) continue;
     {
       const detail::ActiveWait active;
-      const auto until = Clock::now() + kSpin;
+      const auto begun = Clock::now();
+      auto spin = kSpin;
       while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
-             Clock::now() < until) {
-        detail::look_around();
+             Clock::now() - begun < spin) {
+        helps_next = true;
+        if (detail::look_around()) spin = kSpinForOthers;
+        helps_next = false;
         for (int i = 0; i < 32; ++i) cpu_relax();
       }
     }
