@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,21 +16,38 @@
 namespace shmap {
 namespace {
 
+// A file, as open in the process that says so; number -1: none. Processes of one node may count
+// their ids apart (containers), and then the number alone leads to a file of somebody else.
+struct OpenFile {
+  std::int32_t number = -1;
+  std::uint64_t device = 0, inode = 0;
+};
 // What a process says of its memory.
 struct LinkCard {
   std::int32_t pid = 0;
-  std::int32_t box = -1, heap = -1;  // files, as open in it; -1: none
+  OpenFile box, heap;
   std::int64_t heap_bytes = 0;
 };
+
+OpenFile describe(int file) {
+  struct stat status;
+  if (fstat(file, &status) != 0) return {};
+  return {file, status.st_dev, status.st_ino};
+}
 
 void* map_file(int file, std::size_t bytes, int protection) {
   void* p = mmap(nullptr, bytes, protection, MAP_SHARED, file, 0);
   return p == MAP_FAILED ? nullptr : p;
 }
 
-// A file that another process of this node has open.
-int open_of(int pid, int file, int flags) {
-  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file);
+// A file that another process of this node has open; -1 where it is not to be reached. Looked at
+// before it is opened: to open somebody else's pipe or device could wait, or do something.
+int open_of(int pid, const OpenFile& file, int flags) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file.number);
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0 || status.st_dev != file.device ||
+      status.st_ino != file.inode)
+    return -1;
   return open(path.c_str(), flags | O_CLOEXEC);
 }
 
@@ -51,9 +69,9 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     if (own != nullptr) {
       // New pages are zeros, as new atomics are.
       link->own_ = static_cast<Box*>(own);
-      card.box = box;
+      card.box = describe(box);
       if (const SharedHeap* heap = SharedHeap::make()) {
-        card.heap = heap->file();
+        card.heap = describe(heap->file());
         card.heap_bytes = heap->size();
       }
     }
@@ -67,9 +85,9 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   for (int p = 0; p < n; ++p)
     if (peers.on_this_node(p)) node_rank[static_cast<std::size_t>(p)] = next++;
   std::vector<char> opened(static_cast<std::size_t>(n), 0);
-  for (int p = 0; p < n && card.box >= 0; ++p) {
+  for (int p = 0; p < n && card.box.number >= 0; ++p) {
     const LinkCard& theirs = cards[static_cast<std::size_t>(p)];
-    if (p == self || !peers.on_this_node(p) || theirs.box < 0) continue;
+    if (p == self || !peers.on_this_node(p) || theirs.box.number < 0) continue;
     Partner& partner = link->partners_[static_cast<std::size_t>(p)];
     const int file = open_of(theirs.pid, theirs.box, O_RDWR);
     if (file < 0) continue;
@@ -77,7 +95,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     close(file);
     if (partner.box == nullptr) continue;
     opened[static_cast<std::size_t>(p)] = 1;
-    if (theirs.heap < 0) continue;
+    if (theirs.heap.number < 0) continue;
     const int heap = open_of(theirs.pid, theirs.heap, O_RDONLY);
     if (heap < 0) continue;
     if (void* seen = SharedHeap::map(heap, theirs.heap_bytes, PROT_READ)) {
