@@ -89,7 +89,7 @@ constexpr Variable kTable[] = {
     {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
      "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},
-    {Var::shared_memory, "SHMAP_SHARED_MEMORY", Kind::flag, "1", kFlagForms,
+    {Var::shared_memory, "SHMAP_SHARED_MEMORY", Kind::flag, "0", kFlagForms,
      "processes of one node read each other's memory; off: all between them goes through MPI", 0,
      1},
 };

@@ -139,9 +139,9 @@ TEST_F(ProcessFaults, OneThatIsLate) {
   }
 }
 
-// The same where all goes through MPI.
-TEST_F(ProcessFaults, WithoutSharedMemory) {
-  setenv("SHMAP_SHARED_MEMORY", "0", 1);
+// The same where all goes through memory that the processes share.
+TEST_F(ProcessFaults, WithSharedMemory) {
+  setenv("SHMAP_SHARED_MEMORY", "1", 1);
   for (const char* fault : {"kill", "op", "stop"}) {
     SCOPED_TRACE(fault);
     const Outcome o = job(fault);
@@ -155,6 +155,7 @@ TEST_F(ProcessFaults, WithoutSharedMemory) {
 
 // Blocks that one process reads in another's memory.
 TEST_F(ProcessFaults, InTheMiddleOfLargeBlocks) {
+  setenv("SHMAP_SHARED_MEMORY", "1", 1);
   setenv("SHMAP_TEST_FAULT_ELEMENTS", "1000000", 1);
   for (const char* fault : {"none", "kill", "op", "stop"}) {
     SCOPED_TRACE(fault);
@@ -166,6 +167,7 @@ TEST_F(ProcessFaults, InTheMiddleOfLargeBlocks) {
                                 HasSubstr("which a signal has stopped")));
   }
   unsetenv("SHMAP_TEST_FAULT_ELEMENTS");
+  unsetenv("SHMAP_SHARED_MEMORY");
 }
 
 TEST_F(ProcessFaults, DifferentDevicesAreRefusedAtStart) {

@@ -49,10 +49,6 @@ ExecutorOptions completed(ExecutorOptions options) {
   return options;
 }
 
-// This thread, which waits, has just seen to what came from other processes: of what became ready
-// by that it runs a part itself at once.
-thread_local bool helps_next = false;
-
 }  // namespace
 
 // ------------------------------------------------------------------------------------- lifetime
@@ -282,8 +278,7 @@ void Executor::queue(List runnable, int parts, const Stream* hot, int streak) no
       node->streak = first ? streak + 1 : 0;
       push_locked(node, first);
     }
-    wake =
-        std::min({parts - spinners_ - (helps_next ? 1 : 0), sleepers_, options_.workers - active_});
+    wake = std::min({parts - spinners_, sleepers_, options_.workers - active_});
   }
   for (; wake > 0; --wake) work_.notify_one();
 }
@@ -519,13 +514,10 @@ void Executor::wait(Node& node) {
     if (help(&node)) continue;
     {
       const detail::ActiveWait active;
-      const auto begun = Clock::now();
-      auto spin = kSpin;
+      const auto until = Clock::now() + kSpin;
       while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
-             Clock::now() - begun < spin) {
-        helps_next = true;
-        if (detail::look_around()) spin = kSpinForOthers;
-        helps_next = false;
+             Clock::now() < until) {
+        detail::look_around();
         for (int i = 0; i < 32; ++i) cpu_relax();
       }
     }

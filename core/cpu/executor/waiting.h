@@ -12,9 +12,6 @@ using Clock = std::chrono::steady_clock;
 
 // How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
 constexpr auto kSpin = std::chrono::microseconds(30);
-// The same where the event hangs on another process: the other one's waking counts too, and where
-// both slept, each would always be late for the other.
-constexpr auto kSpinForOthers = std::chrono::microseconds(200);
 
 // What the executor's threads run at the moment, but for this one: ", running: …"; "" for nothing.
 std::string running_tasks(const Executor& executor);
