@@ -17,6 +17,7 @@
 #include "core/ops/slicing.h"
 #include "core/ops/sort.h"
 #include "core/runtime/flow_task.h"
+#include "core/runtime/fused_columns.h"
 #include "core/runtime/fused_program.h"
 
 namespace shmap {
@@ -307,7 +308,8 @@ void register_op_syntax() {
   plain(threefry2x32_p, 4);
   some(debug_print_p, 0, kAnyNumber, read_print);
 
-  for (const Primitive* p : {&attention_p, &product_p, &product_into_p, &fused_p, &flow_task_p})
+  for (const Primitive* p :
+       {&attention_p, &product_p, &product_into_p, &fused_p, &fused_columns_p, &flow_task_p})
     set_param_syntax(*p, {0, kAnyNumber, nullptr, kLate});
 }
 

@@ -7,6 +7,7 @@
 #include "core/io/joint_save.h"
 #include "core/io/output_file.h"
 #include "core/ir/node.h"
+#include "core/runtime/launch.h"
 
 namespace shmap::io {
 
@@ -30,6 +31,7 @@ void write_arrays(const FileToSave& to, OutputFile& file, std::span<const Placed
 
 void save_file(const FileToSave& to, const std::string& head, std::span<const PlacedArray> arrays,
                std::int64_t bytes, const FileOptions& options) {
+  detail::refuse_in_task(to.what);
   std::vector<Array> all;
   for (const PlacedArray& placed : arrays) all.push_back(placed.array);
   std::optional<JointSave> joint;
