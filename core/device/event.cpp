@@ -7,7 +7,7 @@
 namespace shmap {
 
 namespace detail {
-constinit std::atomic<bool (*)() noexcept> while_waiting{nullptr};
+constinit std::atomic<void (*)() noexcept> while_waiting{nullptr};
 constinit std::atomic<void (*)(bool) noexcept> waits_actively{nullptr};
 }  // namespace detail
 

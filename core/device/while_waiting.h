@@ -5,9 +5,8 @@
 
 namespace shmap::detail {
 
-// Null: nothing. Called often, by any thread that holds no lock; short, and never blocks. True
-// where something is awaited from other processes.
-extern std::atomic<bool (*)() noexcept> while_waiting;
+// Null: nothing. Called often, by any thread that holds no lock; short, and never blocks.
+extern std::atomic<void (*)() noexcept> while_waiting;
 
 // Null: nothing. Told when a thread begins to call that again and again, and when it stops, because
 // it goes on or goes to sleep.
@@ -28,9 +27,8 @@ class ActiveWait {
   void (*const tell_)(bool) noexcept;
 };
 
-inline bool look_around() noexcept {
-  auto* const look = while_waiting.load(std::memory_order_relaxed);
-  return look != nullptr && look();
+inline void look_around() noexcept {
+  if (auto* look = while_waiting.load(std::memory_order_relaxed)) look();
 }
 
 }  // namespace shmap::detail

@@ -405,16 +405,15 @@ void Exchanges::tell(std::vector<Ended>& ended) noexcept {
   ended.clear();
 }
 
-bool Exchanges::poke() noexcept {
-  if (active_count_.load(std::memory_order_relaxed) == 0) return false;
+void Exchanges::poke() noexcept {
+  if (active_count_.load(std::memory_order_relaxed) == 0) return;
   std::vector<Ended> ended;
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || stopped_) return true;
+    if (!lock.owns_lock() || stopped_) return;
     move_on(lock, ended);
   }
   tell(ended);
-  return true;
 }
 
 // True where something happened.

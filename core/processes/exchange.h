@@ -82,9 +82,8 @@ class Exchanges {
   void start(const ProcessExchange& exchange, ExchangeEnd& end) noexcept;
   // start(), and waits for the end; rethrows its error.
   void run(const ProcessExchange& exchange);
-  // Looks whether something has come, where no other thread does so. True where something is
-  // awaited.
-  bool poke() noexcept;
+  // Looks whether something has come, where no other thread does so.
+  void poke() noexcept;
   // This thread begins to call poke() again and again, or stops to.
   void looking(bool begins) noexcept {
     if (link_ != nullptr) link_->looking(begins);

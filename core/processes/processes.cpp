@@ -50,7 +50,7 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   // Never destroyed; what is called at exit comes before what the library registered so far.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
-  detail::while_waiting.store([]() noexcept { return joined()->exchanges().poke(); });
+  detail::while_waiting.store([]() noexcept { joined()->exchanges().poke(); });
   detail::waits_actively.store([](bool begins) noexcept { joined()->exchanges().looking(begins); });
   on_exit(leave, nullptr);
   return *processes;
