@@ -251,6 +251,20 @@ int FusedProgram::add_broadcast(int operand, FusedKind to) {
   return add_op({OpKind::broadcast, nullptr, nullptr, {operand}, dtype(operand), to});
 }
 
+int FusedProgram::add_like(const Op& op) {
+  switch (op.op) {
+    case OpKind::map:
+      return add_map(*op.primitive, op.operands, op.params);
+    case OpKind::draw:
+      return add_draw(*op.primitive, op.operands, op.params);
+    case OpKind::reduce:
+      return add_reduce(*op.primitive, op.operands[0]);
+    case OpKind::broadcast:
+      break;
+  }
+  return add_broadcast(op.operands[0], op.kind);
+}
+
 void FusedProgram::add_output(int value, const ShapedArray& type) {
   const FusedKind k = kind(value);
   if ((k != FusedKind::full && k != FusedKind::row) || is_input(value)) {

@@ -88,6 +88,9 @@ class FusedProgram {
   int add_draw(const Primitive& primitive, std::vector<int> operands,
                std::shared_ptr<const Params> params);
   int add_broadcast(int operand, FusedKind to);
+  // The same operation as one of another program, on the values that have its operands' numbers
+  // here.
+  int add_like(const Op& op);
   void add_output(int value, const ShapedArray& type);
 
   std::int64_t rows() const { return rows_; }

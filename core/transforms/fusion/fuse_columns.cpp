@@ -122,20 +122,8 @@ class ColumnFuser {
           program->add_input(input.dtype, input.kind);
         continue;
       }
-      const FusedProgram::Op& op = old.ops()[at];
-      switch (op.op) {
-        case FusedProgram::OpKind::map:
-          program->add_map(*op.primitive, op.operands, op.params);
-          break;
-        case FusedProgram::OpKind::reduce:
-          program->add_reduce(*op.primitive, op.operands[0]);
-          break;
-        case FusedProgram::OpKind::broadcast:
-          program->add_broadcast(op.operands[0], op.kind);
-          break;
-        case FusedProgram::OpKind::draw:
-          return nullptr;
-      }
+      if (old.ops()[at].op == FusedProgram::OpKind::draw) return nullptr;
+      program->add_like(old.ops()[at]);
     }
     program->add_output(old.outputs()[0].value, old.outputs()[0].type);
     return program;

@@ -131,21 +131,7 @@ class SliceFuser {
         }
         continue;
       }
-      const FusedProgram::Op& op = old.ops()[at];
-      switch (op.op) {
-        case FusedProgram::OpKind::map:
-          program->add_map(*op.primitive, op.operands, op.params);
-          break;
-        case FusedProgram::OpKind::draw:
-          program->add_draw(*op.primitive, op.operands, op.params);
-          break;
-        case FusedProgram::OpKind::reduce:
-          program->add_reduce(*op.primitive, op.operands[0]);
-          break;
-        case FusedProgram::OpKind::broadcast:
-          program->add_broadcast(op.operands[0], op.kind);
-          break;
-      }
+      program->add_like(old.ops()[at]);
     }
     for (const FusedProgram::Output& output : old.outputs())
       program->add_output(output.value, output.type);
