@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/cpu/kernels/vector_product.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
@@ -410,6 +411,75 @@ TEST(Gemm, AccumulatesWithTheBitsOfAnAdditionWhereItSaysSo) {
   EXPECT_FALSE(gemm_accumulates_exactly(plain));
   plain.dtype = plain.out = i32;
   EXPECT_TRUE(gemm_accumulates_exactly(plain));
+}
+
+template <class T, class Out = T>
+void check_vectors() {
+  Rng rng(31);
+  for (const std::int64_t k : {0, 1, 8, 17, 65, 200}) {
+    for (const std::int64_t n : {1, 2, 15, 16, 33, 1025}) {
+      if (n * k > 20000) continue;
+      for (int flags = 0; flags < 8; ++flags) {
+        const bool trans_a = (flags & 1) != 0, trans_b = (flags & 2) != 0, add = (flags & 4) != 0;
+        const auto extra = static_cast<std::int64_t>(rng() % 3);
+        check_case<T, Out>({1, n, k, trans_a, trans_b, add, extra}, gemm, rng);
+        check_case<T, Out>({n, 1, k, trans_a, trans_b, add, extra}, gemm, rng);
+      }
+    }
+  }
+}
+
+TEST(Gemm, ProductsOfAMatrixAndAVectorMatchTheReference) {
+  check_vectors<float>();
+  check_vectors<double>();
+  check_vectors<bfloat16>();
+  check_vectors<bfloat16, float>();
+  check_vectors<float16>();
+  check_vectors<std::int32_t>();
+}
+
+// Cut along its results, a product of a matrix and a vector keeps all bits.
+TEST(Gemm, PartsOfAVectorsProductHaveTheBitsOfTheWhole) {
+  if (!is_vector_product({.m = 1, .n = 64, .k = 64}))
+    GTEST_SKIP() << "this CPU has no kernels for a matrix and a vector";
+  Rng rng(37);
+  std::normal_distribution<float> normal;
+  constexpr std::int64_t n = 1500, k = 333;
+  std::vector<float> matrix(n * k), vector(n), whole(n), cut(n);
+  for (float& v : matrix) v = normal(rng);
+  for (float& v : vector) v = normal(rng);
+  for (const bool row : {false, true}) {
+    for (const bool transposed : {false, true}) {
+      Gemm g;
+      g.m = row ? 1 : n, g.n = row ? n : 1, g.k = k;
+      g.a = row ? vector.data() : matrix.data();
+      g.b = row ? matrix.data() : vector.data();
+      (row ? g.trans_b : g.trans_a) = transposed;
+      g.lda = row ? k : transposed ? n : k;
+      g.ldb = row ? (transposed ? k : n) : 1;
+      g.ldc = row ? n : 1;
+      g.c = whole.data();
+      gemm(g);
+      g.c = cut.data();
+      run_in_parts(g);
+      EXPECT_EQ(std::memcmp(whole.data(), cut.data(), sizeof(float) * n), 0) << row << transposed;
+    }
+  }
+}
+
+TEST(Gemm, VectorsPassInfinitiesAndNans) {
+  constexpr std::int64_t k = 37;
+  const float inf = HUGE_VALF;
+  std::vector<float> matrix(2 * k, 1.f), vector(k, 1.f);
+  matrix[k - 1] = inf;
+  matrix[2 * k - 1] = NAN;
+  float out[2];
+  Gemm g;
+  g.m = 2, g.n = 1, g.k = k, g.lda = k, g.ldb = 1, g.ldc = 1;
+  g.a = matrix.data(), g.b = vector.data(), g.c = out;
+  gemm(g);
+  EXPECT_EQ(out[0], inf);
+  EXPECT_TRUE(std::isnan(out[1]));
 }
 
 TEST(Gemm, RefusesOtherDtypes) {

@@ -7,6 +7,7 @@
 
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/gemm_engines.h"
+#include "core/cpu/kernels/vector_product.h"
 #include "core/device/runtime.h"
 #include "shmap/error.h"
 
@@ -239,6 +240,7 @@ bool gemm_engine_available(GemmEngine engine, DType dtype) {
 }
 
 GemmEngine gemm_engine(const Gemm& g) {
+  if (is_vector_product(g)) return GemmEngine::own;
   switch (g.dtype) {
     case f32:
       if (wide_and_short(g) && has_avx512()) return GemmEngine::avx512;
@@ -264,7 +266,7 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
     if (!g.accumulate) clear(g);
     return;
   }
-  if (engine == GemmEngine::own) return own_gemm(g);
+  if (engine == GemmEngine::own) return is_vector_product(g) ? vector_product(g) : own_gemm(g);
   const GemmLibrary* const library = library_of(engine);
   if (library != nullptr && library->supports(g.dtype, g.out)) return run_in(*library, engine, g);
   if (library != nullptr && is_half(g.dtype) && library->supports(f32, f32)) {

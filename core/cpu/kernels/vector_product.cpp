@@ -1,0 +1,129 @@
+#include "core/cpu/kernels/vector_product.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/base/thread_kept.h"
+#include "core/cpu/kernels/cast.h"
+#include "core/cpu/kernels/gemm_engines.h"
+#include "core/cpu/kernels/vector_sums.h"
+
+namespace shmap::cpu {
+namespace {
+
+const VectorSums& sums_of(DType dtype) {
+  static const std::array<VectorSums, kDTypeCount> found = [] {
+    std::array<VectorSums, kDTypeCount> all;
+    for (int i = 0; i < kDTypeCount; ++i)
+      all[static_cast<std::size_t>(i)] = vector_sums(static_cast<DType>(i));
+    return all;
+  }();
+  return found[static_cast<std::size_t>(dtype)];
+}
+
+// Which operand is the matrix, and how it lies.
+struct Sides {
+  const void *matrix, *vector;
+  std::int64_t ld, stride;  // of lines of the matrix; of elements of the vector
+  std::int64_t results, result_stride;
+  bool along;
+};
+
+Sides sides_of(const Gemm& g) {
+  Sides s;
+  if (g.n == 1) {
+    s = {g.a, g.b, g.lda, g.trans_b ? 1 : g.ldb, g.m, g.ldc, !g.trans_a};
+  } else {
+    s = {g.b, g.a, g.ldb, g.trans_a ? g.lda : 1, g.n, 1, g.trans_b};
+  }
+  if (s.results == 1 && s.ld == 1) s.along = true;
+  return s;
+}
+
+struct VectorScratch {
+  GemmScratch raw, wide;
+};
+
+template <class T>
+void collect(const void* from, std::int64_t stride, std::int64_t n, void* to) {
+  const T* const a = static_cast<const T*>(from);
+  for (std::int64_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = a[i * stride];
+}
+
+// The vector, contiguous and of the compute type.
+const void* contiguous(const Sides& s, DType dtype, DType computed, std::int64_t k) {
+  const void* from = s.vector;
+  const std::int64_t size = itemsize(dtype);
+  VectorScratch& scratch = kept_by_thread<VectorScratch>();
+  if (s.stride != 1) {
+    void* const to = scratch.raw.get(static_cast<std::size_t>(k * size));
+    if (size == 2)
+      collect<std::uint16_t>(from, s.stride, k, to);
+    else if (size == 4)
+      collect<std::uint32_t>(from, s.stride, k, to);
+    else
+      collect<std::uint64_t>(from, s.stride, k, to);
+    from = to;
+  }
+  if (dtype == computed) return from;
+  void* const to = scratch.wide.get(static_cast<std::size_t>(k) * sizeof(float));
+  cast_kernel(dtype, computed)(from, to, k);
+  return to;
+}
+
+template <class Compute>
+void write(const Compute* sums, Compute* c, std::int64_t stride, std::int64_t n, bool add) {
+  for (std::int64_t i = 0; i < n; ++i) c[i * stride] = add ? c[i * stride] + sums[i] : sums[i];
+}
+
+// sums[0 … n), rounded, to results of a half type.
+void write_half(DType dtype, float* sums, std::uint16_t* c, std::int64_t stride, std::int64_t n,
+                bool add) {
+  const CastFn widen = cast_kernel(dtype, f32), narrow = cast_kernel(f32, dtype);
+  alignas(64) std::uint16_t block[256];
+  alignas(64) float before[256];
+  for (std::int64_t i = 0; i < n; i += 256) {
+    const std::int64_t m = std::min<std::int64_t>(256, n - i);
+    if (add) {
+      collect<std::uint16_t>(c + i * stride, stride, m, block);
+      widen(block, before, m);
+      for (std::int64_t j = 0; j < m; ++j) sums[i + j] = before[j] + sums[i + j];
+    }
+    narrow(sums + i, block, m);
+    for (std::int64_t j = 0; j < m; ++j) c[(i + j) * stride] = block[j];
+  }
+}
+
+}  // namespace
+
+bool is_vector_product(const Gemm& g) {
+  if ((g.m != 1 && g.n != 1) || g.k <= 0 || sums_of(g.dtype).along == nullptr) return false;
+  constexpr std::int64_t side_by_side = 16;
+  const Sides s = sides_of(g);
+  return s.along || s.results >= side_by_side;
+}
+
+void vector_product(const Gemm& g) {
+  const Sides s = sides_of(g);
+  const DType computed = g.dtype == f64 ? f64 : f32;
+  const VectorProduct p = {s.matrix, s.ld, g.k, contiguous(s, g.dtype, computed, g.k)};
+  const SumsFn sums = s.along ? sums_of(g.dtype).along : sums_of(g.dtype).across;
+  alignas(64) double results[kResultRoom];  // or floats
+  for (std::int64_t i = 0; i < s.results; i += kMostResults) {
+    const std::int64_t n = std::min(kMostResults, s.results - i);
+    sums(p, i, n, results);
+    std::byte* const c = static_cast<std::byte*>(g.c) + i * s.result_stride * itemsize(g.out);
+    if (g.out == f64)
+      write(results, reinterpret_cast<double*>(c), s.result_stride, n, g.accumulate);
+    else if (g.out == f32)
+      write(reinterpret_cast<float*>(results), reinterpret_cast<float*>(c), s.result_stride, n,
+            g.accumulate);
+    else
+      write_half(g.out, reinterpret_cast<float*>(results), reinterpret_cast<std::uint16_t*>(c),
+                 s.result_stride, n, g.accumulate);
+  }
+}
+
+}  // namespace shmap::cpu
