@@ -142,6 +142,37 @@ TEST(StridedCopy, TransposesOfEveryItemAndSize) {
   }
 }
 
+// Channels last to first and back, with an outer dim; each item several times; lines backwards.
+TEST(StridedCopy, AFewRowsAreDealtWovenAndTurned) {
+  Rng rng(9);
+  for (const int itemsize : {1, 2, 4, 8, 16}) {
+    for (const std::int64_t n : {1, 15, 16, 17, 63, 64, 65, 130, 1000}) {
+      for (const std::int64_t few : {1, 2, 3, 4, 5}) {
+        for (const char* const what : {"deal", "weave", "repeat", "turn"}) {
+          constexpr std::int64_t outer = 3;
+          const std::int64_t count = few * n;
+          const Bytes src = random_bytes((outer * count + 1) * itemsize, rng);
+          StridedCopy c;
+          c.rank = 3;
+          c.itemsize = itemsize;
+          const bool deal = what[0] == 'd', turn = what[0] == 't';
+          c.extent[0] = outer, c.extent[1] = deal || turn ? few : n;
+          c.extent[2] = deal || turn ? n : few;
+          row_major_strides(3, c.extent, itemsize, c.dst_stride);
+          c.src_stride[0] = count * itemsize;
+          c.src_stride[1] = turn ? n * itemsize : itemsize;
+          c.src_stride[2] = (deal ? few : turn ? -1 : what[0] == 'w' ? n : 0) * itemsize;
+          c.src = src.data() + (turn ? (n - 1) * itemsize : 0) + 1;  // never aligned
+          check(c, outer * count * itemsize + 1, 1, rng,
+                what + std::to_string(few) + "x" + std::to_string(n) + " of " +
+                    std::to_string(itemsize));
+          if (HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 TEST(StridedCopy, LargeTransposesStreamPastTheCaches) {
   Rng rng(7);
   for (int itemsize : {1, 2, 4, 8}) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/cpu/kernels/copy_short.h"
 #include "core/cpu/kernels/copy_transpose.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/non_temporal.h"
@@ -163,14 +164,66 @@ void lengthen_inner(Plan& p) {
   }
 }
 
+void drop_dim(Plan& p, int dim) {
+  for (int d = dim; d + 1 < p.rank; ++d) p.dim[d] = p.dim[d + 1];
+  --p.rank;
+}
+
+// Fewer items in a line are copied as fast one by one.
+constexpr int64_t kShortLine = 16;
+
+// Single items that lie contiguous in lines or in a few of them together, on both sides; whether
+// the copy was one, and is done.
+bool run_short(Plan& p) {
+  if (p.rank == 0) return false;
+  const auto item = static_cast<int>(
+      p.item == 1 || p.item == 2 || p.item == 4 || p.item == 8 ? p.item : int64_t{0});
+  const Dim inner = p.dim[p.rank - 1];
+  if (item == 0 || inner.dst != item) return false;
+  if (inner.src == -item && inner.extent >= kShortLine) {
+    const TurnFn turn = turn_kernel(item);
+    --p.rank;
+    const int64_t begin = -(inner.extent - 1) * item;
+    for_each(p, p.rank, [&](char* dst, const char* src) { turn(src + begin, dst, inner.extent); });
+    return true;
+  }
+  for (int d = p.rank - 2; d >= 0; --d) {  // a few rows of dst
+    const Dim few = p.dim[d];
+    if (few.src != item || inner.src != few.extent * item || inner.extent < kShortLine) continue;
+    const DealFn deal = deal_kernel(item, few.extent);
+    if (deal == nullptr) continue;
+    --p.rank;
+    drop_dim(p, d);
+    for_each(p, p.rank, [&](char* dst, const char* src) {
+      char* rows[kShortRows];
+      for (int64_t j = 0; j < few.extent; ++j) rows[j] = dst + j * few.dst;
+      deal(src, rows, inner.extent);
+    });
+    return true;
+  }
+  if (p.rank < 2) return false;
+  const Dim line = p.dim[p.rank - 2];  // a few of src, or one several times
+  if (line.src != item || line.dst != inner.extent * item || line.extent < kShortLine) return false;
+  const WeaveFn weave = weave_kernel(item, inner.extent);
+  if (weave == nullptr) return false;
+  p.rank -= 2;
+  for_each(p, p.rank, [&](char* dst, const char* src) {
+    const char* rows[kShortRows];
+    for (int64_t j = 0; j < inner.extent; ++j) rows[j] = src + j * inner.src;
+    weave(rows, dst, line.extent);
+  });
+  return true;
+}
+
 void run(Plan p) {
   if (p.empty) return;
   if (p.rank == 0) return copy_bytes(p.dst, p.src, p.item);
+  if (run_short(p)) return;
   const int t = transposed_dim(p);
   if (t >= 0) {
     const Dim rows = p.dim[t], cols = p.dim[p.rank - 1];
-    for (int d = t; d + 1 < p.rank; ++d) p.dim[d] = p.dim[d + 1];
-    for_each(p, p.rank - 2, [&](char* dst, const char* src) {
+    drop_dim(p, t);
+    for_each(p, p.rank - 1, [&](char* dst, const char* src) {
       transpose(dst, rows.dst, src, cols.src, rows.extent, cols.extent, static_cast<int>(p.item));
     });
     return;
