@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "core/base/file_descriptor.h"
 #include "shmap/shape.h"
@@ -19,6 +21,9 @@ class InputFile {
   // `kind` starts messages: "npy file" makes "npy file 'x.npy'". ValueError where the path holds a
   // null character or names no regular file, Error where the system refuses.
   InputFile(std::string kind, std::string path);
+  // One whose contents are in memory already; `name` starts messages.
+  InputFile(std::string name, std::unique_ptr<std::byte[]> contents, std::int64_t bytes)
+      : name_(std::move(name)), contents_(std::move(contents)), size_(bytes) {}
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
@@ -41,6 +46,7 @@ class InputFile {
  private:
   std::string path_, name_;
   FileDescriptor fd_;
+  std::unique_ptr<std::byte[]> contents_;  // where they are not in a file
   std::int64_t size_ = 0;
   mutable std::atomic<std::int64_t> bytes_read_{0};
 };

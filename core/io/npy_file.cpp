@@ -126,9 +126,14 @@ void NpyFile::read_box(std::span<const Slice> box, void* dst) const {
     file_->read_box(base_ + header_.data_offset, header_.shape, box, itemsize(header_.dtype), out);
   else
     read_columns(box, out);
-  if (header_.big_endian) swap_bytes(out, count, itemsize(header_.dtype));
-  if (header_.dtype == DType::bool_)
-    for (std::int64_t i = 0; i < count; ++i) out[i] = std::byte{out[i] != std::byte{0}};
+  take_elements(header_, out, count);
+}
+
+void take_elements(const NpyHeader& header, void* data, std::int64_t count) {
+  auto* const p = static_cast<std::byte*>(data);
+  if (header.big_endian) swap_bytes(p, count, itemsize(header.dtype));
+  if (header.dtype == DType::bool_)
+    for (std::int64_t i = 0; i < count; ++i) p[i] = std::byte{p[i] != std::byte{0}};
 }
 
 void NpyFile::read_all(void* dst) const {
@@ -137,10 +142,10 @@ void NpyFile::read_all(void* dst) const {
   read_box({box, header_.shape.size()}, dst);
 }
 
-bool NpyFile::reads_rows() const {
+bool has_rows(const NpyHeader& header) {
   int long_dims = 0;
-  for (std::int64_t e : header_.shape) long_dims += e > 1;
-  return !header_.fortran_order || long_dims <= 1;
+  for (std::int64_t e : header.shape) long_dims += e > 1;
+  return !header.fortran_order || long_dims <= 1;
 }
 
 NpyWriter::NpyWriter(std::string path, DType dtype, const Shape& shape)

@@ -17,6 +17,9 @@
 
 namespace shmap::io {
 
+// Whether the elements stand in C order.
+bool has_rows(const NpyHeader& header);
+
 // An open .npy file. Its const members may be used from several threads at once.
 class NpyFile {
  public:
@@ -33,7 +36,7 @@ class NpyFile {
   const NpyHeader& header() const { return header_; }
   const std::string& path() const { return file_->path(); }
   // Whether read_box reads pieces that are contiguous in C order as quickly as all at once.
-  bool reads_rows() const;
+  bool reads_rows() const { return has_rows(header_); }
 
   // The elements of `box` (a Slice a dim, within the shape) to `dst`, in C order and the machine's
   // byte order whatever the file's; a bool is 0 or 1 whatever its byte. Reads the box's own bytes
@@ -53,6 +56,9 @@ class NpyFile {
   std::int64_t base_ = 0;  // where its first byte is in the file
   NpyHeader header_;
 };
+
+// Elements as they stand in the file, to the machine's byte order; a bool becomes 0 or 1.
+void take_elements(const NpyHeader& header, void* data, std::int64_t count);
 
 // A .npy file in the making (an OutputFile): version 1.0, C order, little endian. write_box may be
 // called from several threads at once, on boxes that do not overlap.

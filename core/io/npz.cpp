@@ -1,12 +1,13 @@
 // .npz files as arrays.
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "core/base/crc.h"
 #include "core/io/array_blocks.h"
 #include "core/io/json_reader.h"
 #include "core/io/npy_file.h"
-#include "core/io/zip_directory.h"
+#include "core/io/zip_contents.h"
 #include "core/ir/node.h"
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/launch.h"
@@ -19,27 +20,81 @@ namespace {
 constexpr const char* kKind = "npz file";
 constexpr std::string_view kSuffix = ".npy";
 
-// The whole member against its CRC-32. Takes 1 MiB.
-void check_crc(const io::InputFile& file, const io::ZipMember& member) {
-  std::vector<std::byte> piece(
-      static_cast<std::size_t>(std::min<std::int64_t>(member.bytes, std::int64_t{1} << 20)));
-  std::uint32_t crc = 0;
-  for (std::int64_t at = 0; at < member.bytes;) {
-    const std::int64_t n = std::min(member.bytes - at, static_cast<std::int64_t>(piece.size()));
-    file.read(member.offset + at, piece.data(), n);
-    crc = crc32(piece.data(), static_cast<std::size_t>(n), crc);
-    at += n;
+// An array of the archive. What is read whole is held against its CRC-32 on the way, and so is what
+// is deflated.
+class Member {
+ public:
+  Member(std::shared_ptr<const io::InputFile> file, const io::ReadAt& read,
+         const io::ZipMember& zip, const Sharding* sharding, bool sharded)
+      : file_(std::move(file)),
+        read_(read),
+        zip_(zip),
+        of_(file_->name() + ": member " + io::quoted_bytes(zip.name)),
+        name_(name_of(zip, of_)),
+        sharding_(sharding),
+        sharded_(sharded) {
+    std::vector<std::byte> prefix(
+        static_cast<std::size_t>(std::min(zip_.bytes, io::kNpyMaxPrefix)));
+    io::ZipContents(read_, zip_, of_).read(prefix.data(), static_cast<std::int64_t>(prefix.size()));
+    header_ = io::parse_npy_header(prefix, zip_.bytes, of_);
+    sharding_->block_shape(header_.shape, what());  // or an error that names the array
   }
-  if (crc == member.crc) return;
-  throw ValueError(file.name() + ": it is damaged: member " + io::quoted_bytes(member.name) +
-                   " is not what was written (CRC-32)");
-}
 
-struct Member {
-  std::string name;  // without ".npy"
-  const io::ZipMember* zip;
-  io::NpyFile npy;
-  const Sharding* sharding;
+  // The array's, without ".npy".
+  static std::string name_of(const io::ZipMember& zip, const std::string& of) {
+    if (!std::string_view(zip.name).ends_with(kSuffix))
+      throw ValueError(of + " is no array: wanted is a name that ends with .npy");
+    return zip.name.substr(0, zip.name.size() - kSuffix.size());
+  }
+  const std::string& name() const { return name_; }
+  std::int64_t bytes_to_read() const { return io::bytes_to_read(type(), sharding_); }
+
+  Array load(io::ProgressCount& progress) const {
+    if (!sharded_ && io::has_rows(header_)) {
+      // Once from the beginning to the end, straight to the array.
+      io::ZipContents contents(read_, zip_, of_);
+      contents.skip(header_.data_offset);
+      Array x = load(progress, true, [&](std::span<const Slice> box, void* dst) {
+        std::int64_t count = 1;
+        for (const Slice& s : box) count *= s.stop - s.start;
+        contents.read(static_cast<std::byte*>(dst), count * itemsize(header_.dtype));
+        io::take_elements(header_, dst, count);
+      });
+      contents.finish();
+      return x;
+    }
+    std::optional<io::NpyFile> npy;
+    if (zip_.deflated) {
+      // Boxes of it are read in any order.
+      npy.emplace(std::make_shared<const io::InputFile>(
+                      of_, io::ZipContents(read_, zip_, of_).read_all(), zip_.bytes),
+                  0, zip_.bytes, of_);
+    } else {
+      if (!sharded_) {
+        io::ZipContents contents(read_, zip_, of_);
+        contents.skip(zip_.bytes);
+        contents.finish();
+      }
+      npy.emplace(file_, zip_.offset, zip_.bytes, of_);
+    }
+    return load(progress, npy->reads_rows(),
+                [&](std::span<const Slice> box, void* dst) { npy->read_box(box, dst); });
+  }
+
+ private:
+  ShapedArray type() const { return {header_.shape, header_.dtype, false, AxisSet()}; }
+  std::string what() const { return "load_npz: array '" + name_ + "'"; }
+  Array load(io::ProgressCount& progress, bool in_pieces, const io::ReadBox& read) const {
+    return io::read_blocks(type(), sharding_, sharded_, what(), in_pieces, progress, read);
+  }
+
+  std::shared_ptr<const io::InputFile> file_;
+  const io::ReadAt& read_;
+  const io::ZipMember& zip_;
+  std::string of_, name_;
+  io::NpyHeader header_;
+  const Sharding* sharding_;
+  bool sharded_;
 };
 
 }  // namespace
@@ -50,29 +105,26 @@ std::map<std::string, Array> load_npz(const std::string& path,
   return io::with_line("load_npz", path, source, [&] {
     ensure_started();
     const auto file = std::make_shared<const io::InputFile>(kKind, path);
-    const std::vector<io::ZipMember> zip = io::read_zip_directory(
-        [&](std::int64_t at, std::byte* dst, std::int64_t n) { file->read(at, dst, n); },
-        file->size(), file->name());
+    const io::ReadAt read = [&](std::int64_t at, std::byte* dst, std::int64_t n) {
+      file->read(at, dst, n);
+    };
+    const std::vector<io::ZipMember> zip = io::read_zip_directory(read, file->size(), file->name());
     std::vector<Member> members;
     std::int64_t total = 0;
     for (const io::ZipMember& m : zip) {
-      const std::string of = file->name() + ": member " + io::quoted_bytes(m.name);
-      if (!std::string_view(m.name).ends_with(kSuffix))
-        throw ValueError(of + " is no array: wanted is a name that ends with .npy");
-      const std::string name = m.name.substr(0, m.name.size() - kSuffix.size());
+      const std::string name =
+          Member::name_of(m, file->name() + ": member " + io::quoted_bytes(m.name));
       const auto it = shardings.find(name);
-      members.push_back({name, &m, io::NpyFile(file, m.offset, m.bytes, of),
-                         it == shardings.end()
-                             ? detail::MeshImpl::default_device()->replicated()
-                             : it->second.mesh().impl()->sharding(it->second.spec())});
-      const io::NpyHeader& header = members.back().npy.header();
-      const ShapedArray type(header.shape, header.dtype, false, AxisSet());
-      members.back().sharding->block_shape(header.shape, "load_npz: array '" + name + "'");
-      total += io::bytes_to_read(type, members.back().sharding);
+      const bool sharded = it != shardings.end();
+      members.emplace_back(file, read, m,
+                           sharded ? it->second.mesh().impl()->sharding(it->second.spec())
+                                   : detail::MeshImpl::default_device()->replicated(),
+                           sharded);
+      total += members.back().bytes_to_read();
     }
     for (const auto& [name, sharding] : shardings) {
       const bool found = std::any_of(members.begin(), members.end(),
-                                     [&, &n = name](const Member& m) { return m.name == n; });
+                                     [&, &n = name](const Member& m) { return m.name() == n; });
       if (!found) {
         throw ValueError(file->name() + ": it has no array '" + name +
                          "', for which a sharding is given");
@@ -80,15 +132,7 @@ std::map<std::string, Array> load_npz(const std::string& path,
     }
     io::ProgressCount progress(options, total);
     std::map<std::string, Array> out;
-    for (const Member& m : members) {
-      const bool sharded = shardings.count(m.name) > 0;
-      if (!sharded) check_crc(*file, *m.zip);
-      const io::NpyHeader& header = m.npy.header();
-      out[m.name] =
-          io::read_blocks(ShapedArray(header.shape, header.dtype, false, AxisSet()), m.sharding,
-                          sharded, "load_npz: array '" + m.name + "'", m.npy.reads_rows(), progress,
-                          [&](std::span<const Slice> box, void* dst) { m.npy.read_box(box, dst); });
-    }
+    for (const Member& m : members) out[m.name()] = m.load(progress);
     return out;
   });
 }
@@ -114,7 +158,8 @@ void save_npz(const std::string& path, const std::map<std::string, Array>& array
     for (const auto& [name, x] : arrays) {
       const ShapedArray type = checked_node(x, "save_npz").type;
       const std::string npy = io::make_npy_header(type.dtype(), type.dims());
-      io::ZipMember m{name + std::string(kSuffix), 0, 0, 0};
+      io::ZipMember m;
+      m.name = name + std::string(kSuffix);
       m.bytes = static_cast<std::int64_t>(npy.size()) + type.nbytes();
       m.crc = crc32(npy.data(), npy.size());
       places.push_back(at);

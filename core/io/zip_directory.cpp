@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/io/inflate.h"
 #include "core/io/json_reader.h"
 #include "shmap/error.h"
 
@@ -14,6 +15,7 @@ constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x060
 constexpr std::int64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
                        kLocatorBytes = 20, kMaxComment = 65535;
 constexpr std::uint64_t kIn64 = 0xffffffff;  // the field of 64 bits has it
+constexpr std::uint64_t kStored = 0, kDeflated = 8;
 
 std::uint64_t number(std::string_view bytes, std::size_t at, int count) {
   std::uint64_t n = 0;
@@ -123,13 +125,19 @@ class DirectoryReader {
     take_64(entry.substr(static_cast<std::size_t>(kCentralBytes) + name_bytes, extra_bytes), bytes,
             packed, header);
     if (flags & 1) fail("member " + quoted_bytes(m.name) + " is encrypted");
-    if (method != 0) {
-      throw ValueError(name_ + ": member " + quoted_bytes(m.name) + " is compressed (method " +
+    if (method != kStored && method != kDeflated) {
+      throw ValueError(name_ + ": member " + quoted_bytes(m.name) + " is compressed by method " +
                        std::to_string(method) +
-                       "): wanted are stored ones, as numpy.savez writes them");
+                       ": wanted are stored or deflated ones, as numpy.savez and "
+                       "numpy.savez_compressed write them");
     }
-    if (packed != bytes) fail("member " + quoted_bytes(m.name) + " has two sizes");
-    locate(m, header, bytes);
+    m.deflated = method == kDeflated;
+    if (!m.deflated && packed != bytes) fail("member " + quoted_bytes(m.name) + " has two sizes");
+    locate(m, header, packed);
+    if (m.deflated && bytes / static_cast<std::uint64_t>(kMostInflation) > packed)
+      fail("member " + quoted_bytes(m.name) + " says that its " + std::to_string(packed) +
+           " bytes hold " + std::to_string(bytes) + ", which is more than they can");
+    m.bytes = static_cast<std::int64_t>(bytes);
     return m;
   }
 
@@ -154,9 +162,9 @@ class DirectoryReader {
   }
 
   // The contents lie behind the member's own header, which has to have the same name.
-  void locate(ZipMember& m, std::uint64_t header, std::uint64_t bytes) const {
+  void locate(ZipMember& m, std::uint64_t header, std::uint64_t packed) const {
     const auto outside = [&] {
-      fail("member " + quoted_bytes(m.name) + " of " + std::to_string(bytes) + " bytes at " +
+      fail("member " + quoted_bytes(m.name) + " of " + std::to_string(packed) + " bytes at " +
            std::to_string(header) + " does not lie in front of the directory at " +
            std::to_string(begin_));
     };
@@ -167,11 +175,12 @@ class DirectoryReader {
     const std::uint64_t front = kLocalBytes + name_bytes + extra_bytes;
     if (number(local, 0, 4) != kLocal || name_bytes != m.name.size())
       fail("member " + quoted_bytes(m.name) + " has another header of its own");
-    if (front > begin_ - header || bytes > begin_ - header - front) outside();
-    if (text(header + kLocalBytes, name_bytes) != m.name || number(local, 8, 2) != 0)
+    if (front > begin_ - header || packed > begin_ - header - front) outside();
+    if (text(header + kLocalBytes, name_bytes) != m.name ||
+        number(local, 8, 2) != (m.deflated ? kDeflated : kStored))
       fail("member " + quoted_bytes(m.name) + " has another header of its own");
     m.offset = static_cast<std::int64_t>(header + front);
-    m.bytes = static_cast<std::int64_t>(bytes);
+    m.packed = static_cast<std::int64_t>(packed);
   }
 
   void check_apart(std::vector<ZipMember>& members) const {
@@ -180,7 +189,7 @@ class DirectoryReader {
     for (std::size_t i = 1; i < members.size(); ++i) {
       const ZipMember &a = members[i - 1], &b = members[i];
       const auto front = kLocalBytes + static_cast<std::int64_t>(b.name.size());
-      if (b.offset - front < a.offset + a.bytes)
+      if (b.offset - front < a.offset + a.packed)
         fail("members " + quoted_bytes(a.name) + " and " + quoted_bytes(b.name) + " overlap");
     }
   }
@@ -204,7 +213,7 @@ std::uint64_t flags_of(const std::string& name) {
 void put_common(std::string& out, const ZipMember& m) {
   put(out, 45, 2);
   put(out, flags_of(m.name), 2);
-  put(out, 0, 2);            // stored
+  put(out, kStored, 2);
   put(out, 0x0021'0000, 4);  // 1 January 1980, as of files without a date
   put(out, m.crc, 4);
   put(out, kIn64, 4);

@@ -47,11 +47,11 @@ Array load_npy(const std::string& path, const NamedSharding& sharding, FileOptio
 void save_npy(const std::string& path, const Array& x, FileOptions options = {},
               SourceLine source = SourceLine::current());
 
-// ---- .npz: .npy files in a zip archive, as NumPy's savez writes them (stored; those of
-// savez_compressed are a ValueError that says so)
+// ---- .npz: .npy files in a zip archive, as NumPy's savez (which save_npz does too) and
+// savez_compressed write them: inflated where they are deflated, up to what the archive says.
 // By their names, without ".npy". Those that `shardings` names are sharded, the others come onto
-// the default device. ValueError for a name that the file has not. Arrays that are read whole are
-// held against the archive's CRC-32; of sharded ones each memory space reads its own blocks alone.
+// the default device. ValueError for a name that the file has not. Arrays read whole or inflated
+// are held against the CRC-32; of other sharded ones each memory space reads its own blocks alone.
 std::map<std::string, Array> load_npz(const std::string& path,
                                       const std::map<std::string, NamedSharding>& shardings = {},
                                       FileOptions options = {},

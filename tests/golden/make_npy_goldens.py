@@ -63,4 +63,17 @@ archives = out.parent / "npz"
 archives.mkdir(exist_ok=True)
 np.savez(archives / "savez.npz", **arrays)
 np.savez_compressed(archives / "savez_compressed.npz", **arrays)
+# Arrays whose deflated bytes have every kind of block and matches of every length, near and far.
+noise = [1]
+while len(noise) < 12000:
+    noise.append(noise[-1] * 48271 % 2147483647)
+noise = np.array([n >> 8 & 255 for n in noise], np.uint8)
+count = np.arange(60000)
+np.savez_compressed(
+    archives / "savez_compressed_large.npz",
+    noise=noise,
+    far=np.concatenate([noise[:3000], np.zeros(29000, np.uint8), noise[:3000]]),
+    squares=(count * count % 251).astype(np.int32).reshape(300, 200),
+    columns=np.asfortranarray((count % 77).astype(">f4").reshape(200, 300)),
+    flags=(count % 3 == 0), ramp=count[:4000].astype(np.float64).reshape(40, 100))
 print(len(list(out.glob("*.npy"))), "files,", sum(p.stat().st_size for p in out.glob("*.npy")), "bytes")
