@@ -1,14 +1,25 @@
-#include "core/transforms/passes/find_overlap.h"
+// A pass: products of gathered operands, and products that are summed and scattered, become the ops
+// of a form that does both at once.
+//
+//   gather   dot_general of which an operand is an all_gather (or an all_gather_invariant), tiled
+//            and over all ranks, that nothing else reads; casts between the two
+//   scatter  psum_scatter, tiled and over all ranks, of a dot_general that nothing else reads, or
+//            of a transposition of one
+//
+// What the model says is no faster stays as it was; so does all where SHMAP_FIND_OVERLAP is off.
 
 #include <algorithm>
 #include <optional>
 
 #include "collectives/overlap.h"
 #include "collectives/primitives.h"
+#include "core/base/env.h"
 #include "core/ops/dot.h"
 #include "core/ops/shape_params.h"
 #include "core/transforms/passes/dead_code.h"
-#include "core/transforms/passes/eqn_uses.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/program_index.h"
+#include "core/transforms/passes/rewriter.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
@@ -53,48 +64,34 @@ std::optional<OverlapSpec> einsum_of(const Eqn& dot) {
 
 class Finder {
  public:
-  explicit Finder(const Jaxpr& jaxpr) : jaxpr_(jaxpr), uses_(jaxpr) {}
+  explicit Finder(const Jaxpr& jaxpr) : jaxpr_(jaxpr), uses_(jaxpr), made_(jaxpr) {}
 
   JaxprRef run() {
-    auto made = make_ref<Jaxpr>();
-    made->binders = jaxpr_.binders;
-    made->env = jaxpr_.env;
-    made->checks_variance = jaxpr_.checks_variance;
     bool any = false;
-    for (const Eqn& original : jaxpr_.eqns) {
+    for (const Eqn& e : jaxpr_.eqns) {
       std::optional<Match> match;
-      if (original.primitive == &dot_general_p) match = match_gather(original);
-      if (original.primitive == &psum_scatter_p) match = match_scatter(original);
-      if (match && replace(*match, original, made->eqns)) {
+      if (e.primitive == &dot_general_p) match = match_gather(e);
+      if (e.primitive == &psum_scatter_p) match = match_scatter(e);
+      if (match && replace(*match, e)) {
         any = true;
-        continue;
+      } else {
+        made_.keep(e);
       }
-      made->eqns.push_back(original);
-      for (Atom& a : made->eqns.back().in) a = now(a);
     }
-    if (!any) return JaxprRef(&jaxpr_);
-    for (const Atom& a : jaxpr_.outs) made->outs.push_back(now(a));
-    check_pass(*made, "find_overlap");
-    return remove_dead_code(*made);
+    return any ? remove_dead_code(*made_.finish()) : JaxprRef(&jaxpr_);
   }
 
  private:
-  Atom now(const Atom& a) const {
-    if (a.is_literal()) return a;
-    const auto it = instead_.find(a.var());
-    return it == instead_.end() ? a : it->second;
-  }
-
   std::optional<Match> match_gather(const Eqn& dot) const {
     for (int operand = 0; operand < 2; ++operand) {
       const Atom* from = &dot.in[static_cast<std::size_t>(operand)];
-      const Eqn* e = uses_.maker(*from);
-      while (e && e->primitive == &pbroadcast_p && uses_.user(from->var()) >= 0) {
+      const Eqn* e = uses_.made_by(*from);
+      while (e && e->primitive == &pbroadcast_p && uses_.only_user(from->var()) >= 0) {
         from = &e->in[0];
-        e = uses_.maker(*from);
+        e = uses_.made_by(*from);
       }
       if (!e || (e->primitive != &all_gather_p && e->primitive != &all_gather_invariant_p) ||
-          uses_.user(from->var()) < 0)
+          uses_.only_user(from->var()) < 0)
         continue;
       const auto& p = params_as<AllGatherParams>(*e->params);
       auto spec = einsum_of(dot);
@@ -113,15 +110,15 @@ class Finder {
   std::optional<Match> match_scatter(const Eqn& scatter) const {
     const auto& p = params_as<ScatterParams>(*scatter.params);
     const Atom* from = &scatter.in[0];
-    const Eqn* e = uses_.maker(*from);
+    const Eqn* e = uses_.made_by(*from);
     Dims order;
-    while (e && uses_.user(from->var()) >= 0 &&
+    while (e && uses_.only_user(from->var()) >= 0 &&
            (e->primitive == &pbroadcast_p || (e->primitive == &transpose_p && order.empty()))) {
       if (e->primitive == &transpose_p) order = params_as<TransposeParams>(*e->params).permutation;
       from = &e->in[0];
-      e = uses_.maker(*from);
+      e = uses_.made_by(*from);
     }
-    if (!e || e->primitive != &dot_general_p || uses_.user(from->var()) < 0 || !p.tiled ||
+    if (!e || e->primitive != &dot_general_p || uses_.only_user(from->var()) < 0 || !p.tiled ||
         !p.groups.empty())
       return std::nullopt;
     auto spec = einsum_of(*e);
@@ -139,7 +136,7 @@ class Finder {
   }
 
   // The ops of the form that the model takes, in the place of the match's last equation.
-  bool replace(const Match& match, const Eqn& last, std::vector<Eqn>& eqns) {
+  bool replace(const Match& match, const Eqn& last) {
     const OverlapSpec& spec = match.spec;
     const Overlap form = choose_overlap(spec, match.a.type(), match.b.type()).form;
     if (form == Overlap::none) return false;
@@ -168,17 +165,9 @@ class Finder {
       traced = trace.build(outs, "find_overlap", last.source);
     }
     if (!traced.consts.empty()) return false;
-    VarMap<Atom> values;
-    values.emplace(traced.jaxpr->binders[0].get(), now(match.a));
-    values.emplace(traced.jaxpr->binders[1].get(), now(match.b));
-    for (const Eqn& original : traced.jaxpr->eqns) {
-      eqns.push_back(original);
-      for (Atom& x : eqns.back().in) {
-        if (x.is_literal()) continue;
-        if (const auto it = values.find(x.var()); it != values.end()) x = it->second;
-      }
-    }
-    instead_.emplace(last.out[0].get(), traced.jaxpr->outs[0]);
+    const Atom operands[] = {made_.now(match.a), made_.now(match.b)};
+    made_.become(last.out[0].get(),
+                 made_.write_out(*traced.jaxpr, operands, Rewriter::Vars::own)[0]);
     return true;
   }
 
@@ -189,20 +178,26 @@ class Finder {
   }
 
   const Jaxpr& jaxpr_;
-  const EqnUses uses_;
-  VarMap<Atom> instead_;
+  const ProgramIndex uses_;
+  Rewriter made_;
 };
 
-JaxprRef find(const JaxprRef& jaxpr) {
-  const bool any = std::any_of(jaxpr->eqns.begin(), jaxpr->eqns.end(), [](const Eqn& e) {
+JaxprRef find_overlap(const Jaxpr& jaxpr, const PassContext&) {
+  if (!jaxpr.env || !env::flag(env::Var::find_overlap)) return JaxprRef(&jaxpr);
+  const bool any = std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), [](const Eqn& e) {
     return e.primitive == &all_gather_p || e.primitive == &all_gather_invariant_p ||
            e.primitive == &psum_scatter_p;
   });
-  return any ? Finder(*jaxpr).run() : jaxpr;
+  return any ? Finder(jaxpr).run() : JaxprRef(&jaxpr);
 }
 
 }  // namespace
 
-void register_find_overlap() { set_find_overlap(find); }
+void register_pass_find_overlap() {
+  register_pass({.order = PassOrder::find_overlap,
+                 .name = "find_overlap",
+                 .run = find_overlap,
+                 .simplified_after = true});
+}
 
 }  // namespace shmap

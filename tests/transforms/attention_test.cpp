@@ -53,7 +53,7 @@ using Arrays = std::vector<Array>;
 // What is left of a program of one attention: its equations, one a line.
 template <class F>
 std::string found(F f, const std::vector<ShapedArray>& types, AttentionCheck takes = takes_all) {
-  const JaxprRef made = find_attention(simplified(f, types), takes);
+  const JaxprRef made = find_attention(*simplified(f, types), takes);
   typecheck_jaxpr(*made);
   std::string text;
   for (const Eqn& e : made->eqns)
@@ -65,7 +65,7 @@ std::string found(F f, const std::vector<ShapedArray>& types, AttentionCheck tak
 template <class F>
 bool finds_none(F f, const std::vector<ShapedArray>& types, AttentionCheck takes = takes_all) {
   const JaxprRef before = simplified(f, types);
-  return find_attention(before, takes) == before;
+  return find_attention(*before, takes) == before;
 }
 
 std::vector<ShapedArray> three(const Shape& shape, DType dtype = f32) {
@@ -120,7 +120,7 @@ TEST(FindAttention, BlocksThatVary) {
   const ClosedJaxpr j =
       make_jaxpr(mapped)(t, t, t, ShapedArray({12}, f32), ShapedArray({4, 1, 1, 12}, bool_));
   const std::vector<const Jaxpr*> bodies = inner_jaxprs(*j.impl().jaxpr->eqns.at(0).params);
-  const JaxprRef made = find_attention(simplify(*bodies.at(0)), takes_all);
+  const JaxprRef made = find_attention(*simplify(*bodies.at(0)), takes_all);
   typecheck_jaxpr(*made);
   const std::string text = to_string(*made);
   EXPECT_THAT(text, HasSubstr("attention[bias_dims=(-1, -1, -1, 0) causal_offset=0"));

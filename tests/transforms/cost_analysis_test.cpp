@@ -63,7 +63,7 @@ TEST(CostAnalysis, CountsEachValueOnceAndAProductTwice) {
 TEST(CostAnalysis, FusedEquationsCountWhatIsInThem) {
   const ClosedJaxpr j =
       make_jaxpr([](Array x) { return sum(exp(x) * 2.f + 1.f, 1); })(ShapedArray({16, 64}, f32));
-  const ClosedJaxpr k = close_jaxpr(fuse(j.impl().jaxpr), {});
+  const ClosedJaxpr k = close_jaxpr(fuse(*j.impl().jaxpr), {});
   ASSERT_EQ(k.impl().jaxpr->eqns.size(), 1u) << k;
   EXPECT_EQ(cost_analysis(k).flops, cost_analysis(j).flops);
   EXPECT_EQ(cost_analysis(k).bytes_accessed, 4 * (16 * 64 + 16));

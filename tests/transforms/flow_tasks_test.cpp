@@ -1,7 +1,6 @@
 // shmap-test: devices
 // Loops and branches of small steps under jit: one task of the device, with the values, bit for
 // bit, that they have eagerly.
-#include "core/transforms/jit/flow_tasks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

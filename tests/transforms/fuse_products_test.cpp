@@ -22,7 +22,7 @@ using testing::ElementsAre;
 using Names = std::vector<std::string>;
 
 JaxprRef fused(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) {
-  const JaxprRef made = fuse_products(simplify(jaxpr), mesh);
+  const JaxprRef made = fuse_products(*simplify(jaxpr), mesh);
   typecheck_jaxpr(*made);
   return made;
 }

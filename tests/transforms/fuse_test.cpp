@@ -25,7 +25,7 @@ using testing::ElementsAre;
 
 // As jit has it: of a program that is simplified.
 ClosedJaxpr fused(const ClosedJaxpr& j) {
-  const JaxprRef made = fuse(simplify(*j.impl().jaxpr));
+  const JaxprRef made = fuse(*simplify(*j.impl().jaxpr));
   typecheck_jaxpr(*made);
   return close_jaxpr(made, j.consts());
 }
@@ -170,7 +170,7 @@ TEST(Fuse, ABiasIsAddedAsItIs) {
 
 TEST(Fuse, OneOperationStaysAsItIs) {
   const ClosedJaxpr j = make_jaxpr([](Array x) { return sin(x); })(ShapedArray({3}, f32));
-  EXPECT_EQ(fuse(j.impl().jaxpr), j.impl().jaxpr);
+  EXPECT_EQ(fuse(*j.impl().jaxpr), j.impl().jaxpr);
 }
 
 TEST(Fuse, AValueThatIsUsedElsewhereIsASecondResult) {

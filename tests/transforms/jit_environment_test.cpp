@@ -127,6 +127,7 @@ TEST(Dump, WritesAFileForEachProgram) {
     text << std::ifstream(entry.path()).rdbuf();
     EXPECT_THAT(text.str(), HasSubstr("traced:\n{ lambda a:f32["));
     EXPECT_THAT(text.str(), HasSubstr("shard_map["));
+    EXPECT_THAT(text.str(), HasSubstr("\nafter fuse:\n{ lambda a:f32["));
     EXPECT_THAT(text.str(), HasSubstr("planned:\n{ lambda a:f32["));
     EXPECT_THAT(text.str(), HasSubstr("fused["));
     EXPECT_THAT(text.str(), HasSubstr("plan on Mesh"));

@@ -95,9 +95,9 @@ Program wide_program() {
 JaxprRef optimized(const JaxprRef& jaxpr) {
   const JaxprRef inlined = inline_calls(*jaxpr);
   const JaxprRef simple = simplify(*inlined);
-  const JaxprRef unrolled = unroll(simple);
-  const JaxprRef fused = fuse(unrolled);
-  const JaxprRef last = schedule(fused);
+  const JaxprRef unrolled = unroll(*simple);
+  const JaxprRef fused = fuse(*unrolled);
+  const JaxprRef last = schedule(*fused);
   for (const JaxprRef& j : {inlined, simple, unrolled, fused, last}) {
     EXPECT_FALSE(j->checks_variance);
     EXPECT_EQ(to_string(typecheck_jaxpr(*j)), to_string(typecheck_jaxpr(*jaxpr)));

@@ -67,7 +67,7 @@ TEST(Unroll, TheBoundIsOfEquationsTimesTrips) {
                  x, none, {.length = trips})
           .first;
     })(ShapedArray({4}, f32));
-    return unroll(jaxpr.impl().jaxpr)->eqns.size();
+    return unroll(*jaxpr.impl().jaxpr)->eqns.size();
   };
   const int n = static_cast<int>(kUnrolledEquations);
   EXPECT_GE(loop(4, n / 4), static_cast<std::size_t>(n));

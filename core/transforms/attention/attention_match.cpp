@@ -290,7 +290,7 @@ class Matcher {
     places.push_back(weights_first_ ? first + 1 : first);
     found_.members.push_back(product_);
     result_ = &e.out[0];
-    const std::vector<int>& users = program_.users(result_->get());
+    const std::span<const int> users = program_.users(result_->get());
     if (users.size() == 1 && !program_.is_result(result_->get())) {
       const Eqn& user = program_.eqn(users[0]);
       if (user.primitive == &transpose_p) {

@@ -19,6 +19,6 @@ namespace shmap {
 // be used elsewhere: a program that has its own backward pass keeps its equations. Values differ in
 // the last bits from those of the equations, whose scores are rounded to their dtype and added up
 // in another order.
-JaxprRef find_attention(const JaxprRef& jaxpr, AttentionCheck takes);
+JaxprRef find_attention(const Jaxpr& jaxpr, AttentionCheck takes);
 
 }  // namespace shmap

@@ -28,24 +28,24 @@ bool is_number(const Atom& a, double value) {
 // The equations from v to its activation's result, found from v on.
 class ActivationFinder {
  public:
-  ActivationFinder(const EqnUses& uses, const Var* v) : uses_(uses), v_(v) {}
+  ActivationFinder(const ProgramIndex& program, const Var* v) : program_(program), v_(v) {}
 
   // The last of the equations, or -1; `members` has all of them.
   int find_relu(std::vector<int>* members) const {
-    const std::vector<int>& users = uses_.users(v_);
-    if (users.size() == 1) {
-      const Eqn& e = uses_.eqn(users[0]);
+    if (const int user = program_.only_user(v_); user >= 0) {
+      const Eqn& e = program_.eqn(user);
       if (e.primitive != &max_p || !(is_number(e.in[0], 0) || is_number(e.in[1], 0))) return -1;
-      members->push_back(users[0]);
-      return users[0];
+      members->push_back(user);
+      return user;
     }
     // select_n (le x 0) x 0
-    if (users.size() != 2) return -1;
-    const Eqn &le = uses_.eqn(users[0]), &select = uses_.eqn(users[1]);
+    const std::span<const int> users = program_.users(v_);
+    if (users.size() != 2 || program_.reads(v_) != 2) return -1;
+    const Eqn &le = program_.eqn(users[0]), &select = program_.eqn(users[1]);
     if (le.primitive != &le_p || le.in[0].var() != v_ || !is_number(le.in[1], 0) ||
         select.primitive != &select_n_p || select.in.size() != 3 ||
         select.in[0].var() != le.out[0].get() || select.in[1].var() != v_ ||
-        !is_number(select.in[2], 0) || uses_.user(le.out[0].get()) != users[1])
+        !is_number(select.in[2], 0) || program_.only_user(le.out[0].get()) != users[1])
       return -1;
     members->insert(members->end(), users.begin(), users.end());
     return users[1];
@@ -62,12 +62,12 @@ class ActivationFinder {
     } else if (dtype != DType::f32) {
       return -1;
     }
-    if (uses_.users(x).size() != 4) return -1;
+    if (program_.reads(x) != 4 || program_.is_result(x)) return -1;
     const Var* y = nullptr;
-    for (int i : uses_.users(x)) {
-      if (uses_.eqn(i).primitive != &square_p) continue;
+    for (int i : program_.users(x)) {
+      if (program_.eqn(i).primitive != &square_p) continue;
       members_.push_back(i);
-      y = uses_.eqn(i).out[0].get();
+      y = program_.eqn(i).out[0].get();
     }
     y = after(y, mul_p, x);
     y = after(y, mul_p, 0.044715);
@@ -87,10 +87,10 @@ class ActivationFinder {
   // The result of the only equation that reads y, where it is one of p and `fits`.
   template <class F>
   const Var* step(const Var* y, const Primitive& p, F fits) {
-    const int i = y ? uses_.user(y) : -1;
-    if (i < 0 || uses_.eqn(i).primitive != &p || !fits(uses_.eqn(i))) return nullptr;
+    const int i = y ? program_.only_user(y) : -1;
+    if (i < 0 || program_.eqn(i).primitive != &p || !fits(program_.eqn(i))) return nullptr;
     members_.push_back(i);
-    return uses_.eqn(i).out[0].get();
+    return program_.eqn(i).out[0].get();
   }
   const Var* after(const Var* y, const Primitive& p) {
     return step(y, p, [](const Eqn&) { return true; });
@@ -102,15 +102,15 @@ class ActivationFinder {
     return step(y, p, [&](const Eqn& e) { return is_number(e.in[e.in[0].var() == y], other); });
   }
 
-  const EqnUses& uses_;
+  const ProgramIndex& program_;
   const Var* v_;
   std::vector<int> members_;
 };
 
 }  // namespace
 
-FoundActivation find_activation(const EqnUses& uses, const Var* value) {
-  ActivationFinder finder(uses, value);
+FoundActivation find_activation(const ProgramIndex& program, const Var* value) {
+  ActivationFinder finder(program, value);
   FoundActivation found;
   if (finder.find_relu(&found.eqns) >= 0) {
     found.activation = Activation::relu;

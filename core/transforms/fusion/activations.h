@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "core/ops/product.h"
-#include "core/transforms/passes/eqn_uses.h"
+#include "core/transforms/passes/program_index.h"
 
 namespace shmap {
 
@@ -12,6 +12,6 @@ struct FoundActivation {
   Activation activation = Activation::none;
   std::vector<int> eqns;  // the last of them makes the result
 };
-FoundActivation find_activation(const EqnUses& uses, const Var* value);
+FoundActivation find_activation(const ProgramIndex& program, const Var* value);
 
 }  // namespace shmap

@@ -4,12 +4,14 @@
 #include <functional>
 #include <map>
 #include <queue>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/ir/node.h"
 #include "core/transforms/fusion/fuse_clusters.h"
+#include "core/transforms/passes/eqn_order.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -18,11 +20,11 @@ namespace {
 // The jaxpr in which clusters are equations.
 class Fuser {
  public:
-  explicit Fuser(const JaxprRef& jaxpr) : jaxpr_(jaxpr), clusters_(*jaxpr) {}
+  explicit Fuser(const Jaxpr& jaxpr) : jaxpr_(jaxpr), clusters_(jaxpr) {}
 
   JaxprRef run() {
     std::vector<Placed> placed;
-    std::vector<bool> gone(eqns().size(), false);
+    std::vector<bool> gone(jaxpr_.eqns.size(), false);
     bool any = false;
     for (const FuseCluster& found : clusters_.all()) {
       if (found.merged_into >= 0 || found.ops < 2) continue;
@@ -34,17 +36,18 @@ class Fuser {
       for (const FuseMember& m : x.members)
         if (!m.copy) gone[static_cast<std::size_t>(m.eqn)] = true;
     }
-    if (!any) return jaxpr_;
-    for (int i = 0; i < static_cast<int>(eqns().size()); ++i)
+    if (!any) return JaxprRef(&jaxpr_);
+    for (int i = 0; i < clusters_.program().size(); ++i)
       if (!gone[static_cast<std::size_t>(i)]) placed.push_back({eqn(i), i});
-    auto made = make_ref<Jaxpr>();
-    made->binders = jaxpr_->binders;
-    made->outs = jaxpr_->outs;
-    made->env = jaxpr_->env;
-    made->checks_variance = jaxpr_->checks_variance;
-    made->eqns = in_order(without_unused_copies(std::move(placed)));
-    check_pass(*made, "fuse");
-    return made;
+    std::sort(placed.begin(), placed.end(),
+              [](const Placed& a, const Placed& b) { return a.position < b.position; });
+    Rewriter draft(jaxpr_);
+    std::vector<bool> copied;
+    for (Placed& p : placed) {
+      copied.push_back(p.eqn.primitive != &fused_p && clusters_.is_copied(p.position));
+      draft.add(std::move(p.eqn));
+    }
+    return in_order(*without_unused_copies(*draft.finish(), copied));
   }
 
  private:
@@ -53,8 +56,7 @@ class Fuser {
     int position;
   };
 
-  const std::vector<Eqn>& eqns() const { return jaxpr_->eqns; }
-  const Eqn& eqn(int i) const { return eqns()[static_cast<std::size_t>(i)]; }
+  const Eqn& eqn(int i) const { return clusters_.program().eqn(i); }
   const Var* result(int i) const { return eqn(i).out[0].get(); }
 
   Eqn fused_equation(const FuseCluster& x) {
@@ -124,72 +126,68 @@ class Fuser {
     return made;
   }
 
-  std::vector<Placed> without_unused_copies(std::vector<Placed> placed) const {
-    std::sort(placed.begin(), placed.end(),
-              [](const Placed& a, const Placed& b) { return a.position < b.position; });
-    std::unordered_map<const Var*, int> uses;
-    for (const Placed& p : placed)
-      for (const Atom& a : p.eqn.in)
-        if (!a.is_literal()) ++uses[a.var()];
-    std::vector<Placed> kept;
-    for (std::size_t i = placed.size(); i-- > 0;) {
-      Placed& p = placed[i];
-      const bool is_copied = p.eqn.primitive != &fused_p && clusters_.is_copied(p.position);
-      if (is_copied && !clusters_.is_result(p.eqn.out[0].get()) && uses[p.eqn.out[0].get()] == 0) {
-        for (const Atom& a : p.eqn.in)
-          if (!a.is_literal()) --uses[a.var()];
+  // copied: which equations clusters have copies of.
+  static JaxprRef without_unused_copies(const Jaxpr& draft, const std::vector<bool>& copied) {
+    const ProgramIndex program(draft);
+    std::vector<int> reads_gone(static_cast<std::size_t>(program.value_count()), 0);
+    const auto gone = [&](const Var* v) -> int& {
+      return reads_gone[static_cast<std::size_t>(program.number(v))];
+    };
+    Rewriter made(draft);
+    for (int i = program.size(); i-- > 0;) {
+      const Eqn& e = program.eqn(i);
+      if (!copied[static_cast<std::size_t>(i)] ||
+          program.reads(e.out[0].get()) > gone(e.out[0].get()))
         continue;
-      }
-      kept.push_back(std::move(p));
+      for (const Atom& a : e.in)
+        if (!a.is_literal()) ++gone(a.var());
+      made.remove(i);
     }
-    std::reverse(kept.begin(), kept.end());
-    return kept;
+    return made.is_edited() ? made.finish() : JaxprRef(&draft);
   }
 
   // By what they need of each other; else where they, or the last of them, stood.
-  std::vector<Eqn> in_order(std::vector<Placed> placed) const {
-    std::unordered_map<const Var*, std::size_t> maker;
-    for (std::size_t k = 0; k < placed.size(); ++k)
-      for (const VarRef& v : placed[k].eqn.out) maker[v.get()] = k;
-    std::vector<std::vector<std::size_t>> followers(placed.size());
-    std::vector<int> missing(placed.size(), 0);
-    const auto precede = [&](std::size_t a, std::size_t b) {
-      followers[a].push_back(b);
-      ++missing[b];
-    };
-    std::size_t last_ordered = placed.size();
-    for (std::size_t k = 0; k < placed.size(); ++k) {
-      for (const Atom& a : placed[k].eqn.in) {
-        if (a.is_literal()) continue;
-        if (const auto it = maker.find(a.var()); it != maker.end()) precede(it->second, k);
-      }
-      if (!FuseClusters::is_ordered(placed[k].eqn)) continue;
-      if (last_ordered != placed.size()) precede(last_ordered, k);
-      last_ordered = k;
-    }
-    std::priority_queue<std::size_t, std::vector<std::size_t>, std::greater<>> ready;
-    for (std::size_t k = 0; k < placed.size(); ++k)
-      if (missing[k] == 0) ready.push(k);
-    std::vector<Eqn> out;
+  static JaxprRef in_order(const Jaxpr& draft) {
+    const ProgramIndex program(draft);
+    EqnOrder order(program);
+    int last_ordered = -1;
+    for (int i = 0; i < program.size(); ++i)
+      if (FuseClusters::is_ordered(program.eqn(i)))
+        order.keep_behind(std::exchange(last_ordered, i), i);
+    std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+    for (int i = 0; i < program.size(); ++i)
+      if (order.is_ready(i)) ready.push(i);
+    Rewriter made(draft);
     while (!ready.empty()) {
-      const std::size_t k = ready.top();
+      const int i = ready.top();
       ready.pop();
-      out.push_back(placed[k].eqn);
-      for (std::size_t f : followers[k])
-        if (--missing[f] == 0) ready.push(f);
+      made.add(program.eqn(i));
+      order.place(i, [&](int next, bool is_ready) {
+        if (is_ready) ready.push(next);
+      });
     }
-    if (out.size() != placed.size()) {
+    if (made.eqns().size() != draft.eqns.size()) {
       throw Error("fuse: equations wait for each other; please report the program");
     }
-    return out;
+    return made.finish();
   }
 
-  const JaxprRef& jaxpr_;
+  const Jaxpr& jaxpr_;
   FuseClusters clusters_;
 };
 
 }  // namespace
 
-JaxprRef fuse(const JaxprRef& jaxpr) { return Fuser(jaxpr).run(); }
+JaxprRef fuse(const Jaxpr& jaxpr) { return Fuser(jaxpr).run(); }
+
+void register_pass_fuse() {
+  register_pass({.order = PassOrder::fuse,
+                 .name = "fuse",
+                 .run =
+                     [](const Jaxpr& jaxpr, const PassContext& context) {
+                       return can_run_fused(context.kind()) ? fuse(jaxpr) : JaxprRef(&jaxpr);
+                     },
+                 .merges = true});
+}
 
 }  // namespace shmap

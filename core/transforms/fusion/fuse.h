@@ -11,6 +11,6 @@ namespace shmap {
 // result, never computed twice, but for broadcasts and reshapes, which cost nothing inside, and
 // random bits, which are made where they are used and never stored. What a collective reads waits
 // for nothing that it did not wait for before. Programs inside equations are left as they are.
-JaxprRef fuse(const JaxprRef& jaxpr);
+JaxprRef fuse(const Jaxpr& jaxpr);
 
 }  // namespace shmap

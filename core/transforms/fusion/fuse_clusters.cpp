@@ -22,14 +22,12 @@ bool has_room(const FuseCluster& x, std::size_t operands) {
 
 }  // namespace
 
-FuseClusters::FuseClusters(const Jaxpr& jaxpr) : eqns_(jaxpr.eqns) {
-  for (const Atom& a : jaxpr.outs)
-    if (!a.is_literal()) outs_.insert(a.var());
+FuseClusters::FuseClusters(const Jaxpr& jaxpr) : program_(jaxpr) {
   find_users();
-  for (const Eqn& e : eqns_) roles_.push_back(fuse_role(e));
+  for (const Eqn& e : jaxpr.eqns) roles_.push_back(fuse_role(e));
   find_drawn();
-  cluster_of_.assign(eqns_.size(), -1);
-  for (int i = static_cast<int>(eqns_.size()) - 1; i >= 0; --i) visit(i);
+  cluster_of_.assign(jaxpr.eqns.size(), -1);
+  for (int i = program_.size(); i-- > 0;) visit(i);
 }
 
 int FuseClusters::cluster_of(int i) const {
@@ -40,14 +38,17 @@ int FuseClusters::cluster_of(int i) const {
 }
 
 void FuseClusters::find_users() {
+  users_.resize(static_cast<std::size_t>(program_.value_count()));
+  const auto find = [&](const Var* v) {
+    const std::span<const int> users = program_.users(v);
+    users_of(v).assign(users.begin(), users.end());
+  };
+  for (const VarRef& v : program_.jaxpr().binders)
+    if (program_.number(v.get()) >= 0) find(v.get());
   int last_ordered = -1;
-  next_ordered_.assign(eqns_.size(), -1);
-  for (int i = 0; i < static_cast<int>(eqns_.size()); ++i) {
-    for (const Atom& a : eqn(i).in) {
-      if (a.is_literal()) continue;
-      std::vector<int>& users = users_[a.var()];
-      if (users.empty() || users.back() != i) users.push_back(i);
-    }
+  next_ordered_.assign(static_cast<std::size_t>(program_.size()), -1);
+  for (int i = 0; i < program_.size(); ++i) {
+    for (const VarRef& v : eqn(i).out) find(v.get());
     if (!is_ordered(eqn(i))) continue;
     if (last_ordered >= 0) next_ordered_[static_cast<std::size_t>(last_ordered)] = i;
     last_ordered = i;
@@ -56,23 +57,22 @@ void FuseClusters::find_users() {
 
 // A mask, say: random bits, cheap operations on them, and scalars.
 void FuseClusters::find_drawn() {
-  VarMap<int> makers;
-  for (int i = 0; i < static_cast<int>(eqns_.size()); ++i) {
+  for (int i = 0; i < program_.size(); ++i) {
     int n = role(i) == FuseRole::draw;
     const bool is_copy = role(i) == FuseRole::broadcast || role(i) == FuseRole::reshape;
     if (is_copy || (role(i) == FuseRole::map && !eqn(i).primitive->cost)) {
       bool all = true;
       for (const Atom& a : eqn(i).in) {
         if (a.is_literal() || a.type().size() == 1) continue;
-        const auto made = makers.find(a.var());
-        all &= made != makers.end();
-        if (all) n += drawn_[static_cast<std::size_t>(made->second)];
+        const int maker = program_.maker(a);
+        const int drawn = maker < 0 ? 0 : drawn_[static_cast<std::size_t>(maker)];
+        all &= drawn > 0;
+        n += drawn;
       }
       n = all && n > 0 ? n + 1 : 0;
     }
     if (n > kMostDrawn) n = 0;
     drawn_.push_back(n);
-    if (n > 0) makers[result(i)] = i;
   }
 }
 
@@ -80,8 +80,8 @@ void FuseClusters::find_drawn() {
 // and the backward pass over a layer with dropout cannot, and else it would have to be stored.
 bool FuseClusters::is_drawn_again(int i, const std::vector<int>& candidates) {
   const int n = drawn_[static_cast<std::size_t>(i)];
-  if (n == 0 || candidates.size() < 2 || outs_.count(result(i))) return false;
-  for (int u : *users_of(result(i)))
+  if (n == 0 || candidates.size() < 2 || program_.is_result(result(i))) return false;
+  for (int u : users_of(result(i)))
     if (cluster_of(u) < 0) return false;
   for (int c : candidates) {
     const FuseCluster& x = cluster(c);
@@ -101,16 +101,13 @@ void FuseClusters::visit(int i) {
   const Var* v = result(i);
   if (r == FuseRole::broadcast || r == FuseRole::reshape) return absorb_copies(i);
   if (r == FuseRole::draw) return absorb_draw(i);
-  const std::vector<int>* users = users_of(v);
-  const bool is_out = outs_.count(v) != 0;
-  if (!users && !is_out) return;
+  const std::vector<int>& users = users_of(v);
+  if (users.empty() && !program_.is_result(v)) return;
   std::vector<int> candidates;  // clusters that use it
-  if (users) {
-    for (int u : *users) {
-      const int c = cluster_of(u);
-      if (c >= 0 && std::find(candidates.begin(), candidates.end(), c) == candidates.end())
-        candidates.push_back(c);
-    }
+  for (int u : users) {
+    const int c = cluster_of(u);
+    if (c >= 0 && std::find(candidates.begin(), candidates.end(), c) == candidates.end())
+      candidates.push_back(c);
   }
   std::sort(candidates.begin(), candidates.end());
   if (is_drawn_again(i, candidates)) return absorb_copies(i);
@@ -122,11 +119,6 @@ void FuseClusters::visit(int i) {
       home = c;
   }
   if (home < 0) begin(i);
-}
-
-const std::vector<int>* FuseClusters::users_of(const Var* v) const {
-  const auto it = users_.find(v);
-  return it == users_.end() || it->second.empty() ? nullptr : &it->second;
 }
 
 void FuseClusters::begin(int i) {
@@ -208,8 +200,8 @@ bool FuseClusters::join(int i, int c) {
 
 // Whether only cluster c uses the result.
 bool FuseClusters::used_by_alone(int i, int c) const {
-  if (outs_.count(result(i))) return false;
-  for (int u : *users_of(result(i)))
+  if (program_.is_result(result(i))) return false;
+  for (int u : users_of(result(i)))
     if (cluster_of(u) != c) return false;
   return true;
 }
@@ -217,9 +209,7 @@ bool FuseClusters::used_by_alone(int i, int c) const {
 // Whether a collective or an effect reads i's result: it should not wait for what else its cluster
 // waits for.
 bool FuseClusters::is_sent(int i) const {
-  const std::vector<int>* users = users_of(result(i));
-  if (!users) return false;
-  for (int u : *users) {
+  for (int u : users_of(result(i))) {
     if (is_ordered(eqn(u))) return true;
     const bool renamed = role(u) == FuseRole::reshape || role(u) == FuseRole::broadcast;
     if (renamed && is_sent(u)) return true;
@@ -237,11 +227,9 @@ int FuseClusters::result_count_of(const FuseCluster& x) const {
 // the equation.
 void FuseClusters::absorb_copies(int i) {
   const Var* v = result(i);
-  const auto it = users_.find(v);
-  if (it == users_.end()) return;
   std::vector<int> left;
   std::unordered_set<int> taken;
-  for (int u : std::vector<int>(it->second)) {
+  for (int u : std::vector<int>(users_of(v))) {
     const int c = cluster_of(u);
     if (c < 0 || (!taken.count(c) && !absorb_copy(i, c))) {
       left.push_back(u);
@@ -251,23 +239,20 @@ void FuseClusters::absorb_copies(int i) {
   }
   if (taken.empty()) return;
   copied_.insert(i);
-  if (left.empty() && !outs_.count(v)) {  // nobody uses the equation itself
+  if (left.empty() && !program_.is_result(v)) {  // nobody uses the equation itself
     for (const Atom& a : eqn(i).in) {
       if (a.is_literal()) continue;
-      std::vector<int>& users = users_[a.var()];
-      users.erase(std::remove(users.begin(), users.end(), i), users.end());
+      std::erase(users_of(a.var()), i);
     }
   }
-  users_[v] = std::move(left);
+  users_of(v) = std::move(left);
 }
 
 // Random bits are made by each cluster that uses them, which is faster than to store and load them.
 // Where somebody else needs them too they are in memory anyway, and are read.
 void FuseClusters::absorb_draw(int i) {
-  if (outs_.count(result(i))) return;
-  const std::vector<int>* users = users_of(result(i));
-  if (!users) return;
-  for (int u : *users)
+  if (program_.is_result(result(i))) return;
+  for (int u : users_of(result(i)))
     if (cluster_of(u) < 0) return;
   absorb_copies(i);
 }
@@ -301,7 +286,7 @@ bool FuseClusters::absorb_copy(int i, int c) {
   }
   add_member(c, {i, kind, true});
   for (const Atom& a : e.in)
-    if (!a.is_literal()) users_[a.var()].push_back(x.members.front().eqn);
+    if (!a.is_literal()) users_of(a.var()).push_back(x.members.front().eqn);
   return true;
 }
 
@@ -382,9 +367,8 @@ bool FuseClusters::agree(const FuseCluster& x, bool x_rows, const FuseCluster& y
 // Whether another user of i's result leads to cluster c: c would be before itself.
 bool FuseClusters::leads_around(int i, int c) {
   std::vector<int> from;
-  if (const std::vector<int>* users = users_of(result(i)))
-    for (int u : *users)
-      if (cluster_of(u) != c) from.push_back(u);
+  for (int u : users_of(result(i)))
+    if (cluster_of(u) != c) from.push_back(u);
   return search(from, c);
 }
 
@@ -403,9 +387,10 @@ bool FuseClusters::reaches(int from, int to) {
 }
 
 void FuseClusters::push_successors(int i, std::vector<int>* out) const {
-  for (const VarRef& v : eqn(i).out)
-    if (const std::vector<int>* users = users_of(v.get()))
-      out->insert(out->end(), users->begin(), users->end());
+  for (const VarRef& v : eqn(i).out) {
+    const std::vector<int>& users = users_of(v.get());
+    out->insert(out->end(), users.begin(), users.end());
+  }
   if (const int next = next_ordered_[static_cast<std::size_t>(i)]; next >= 0) out->push_back(next);
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/transforms/fusion/fuse_rules.h"
+#include "core/transforms/passes/program_index.h"
 
 namespace shmap {
 
@@ -38,20 +39,27 @@ class FuseClusters {
     return fuse_operand_kind(eqn(m.eqn), role(m.eqn), m.kind, a);
   }
   // Whether a member's result stays in its cluster.
-  bool is_inner(int i) const { return users_of(result(i)) && used_by_alone(i, cluster_of(i)); }
-  bool is_result(const Var* v) const { return outs_.count(v) != 0; }
+  bool is_inner(int i) const {
+    return !users_of(result(i)).empty() && used_by_alone(i, cluster_of(i));
+  }
+  const ProgramIndex& program() const { return program_; }
   // A broadcast, a reshape, or what is drawn, that clusters have copies of.
   bool is_copied(int i) const { return copied_.count(i) != 0; }
   // Collectives and effects, which keep their order.
   static bool is_ordered(const Eqn& eqn) { return eqn.primitive->group || has_effect(eqn); }
 
  private:
-  const Eqn& eqn(int i) const { return eqns_[static_cast<std::size_t>(i)]; }
+  const Eqn& eqn(int i) const { return program_.eqn(i); }
   const Var* result(int i) const { return eqn(i).out[0].get(); }
   FuseCluster& cluster(int c) { return clusters_[static_cast<std::size_t>(c)]; }
-  int cluster_of(int i) const;                           // that an equation is in, or -1
-  const std::vector<int>* users_of(const Var* v) const;  // null: none
-  bool used_by_alone(int i, int c) const;                // whether only cluster c uses i's result
+  int cluster_of(int i) const;  // that an equation is in, or -1
+  std::vector<int>& users_of(const Var* v) {
+    return users_[static_cast<std::size_t>(program_.number(v))];
+  }
+  const std::vector<int>& users_of(const Var* v) const {
+    return users_[static_cast<std::size_t>(program_.number(v))];
+  }
+  bool used_by_alone(int i, int c) const;  // whether only cluster c uses i's result
   bool is_sent(int i) const;
   bool is_sent(const FuseCluster& x) const;
   int result_count_of(const FuseCluster& x) const;
@@ -76,9 +84,9 @@ class FuseClusters {
   bool search(std::vector<int> from, int c);
   void push_successors(int i, std::vector<int>* out) const;
 
-  const std::vector<Eqn>& eqns_;
-  VarMap<std::vector<int>> users_;  // of each value: equations, of clusters one of them
-  std::unordered_set<const Var*> outs_;
+  const ProgramIndex program_;
+  // Of each value, by its number: equations, of clusters that copy what uses it one of them.
+  std::vector<std::vector<int>> users_;
   std::vector<FuseRole> roles_;
   std::vector<int> drawn_;  // of what little work makes of random bits, how many equations do
   std::vector<int> next_ordered_;  // after each equation that is_ordered, the next

@@ -9,6 +9,9 @@
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/fused_columns.h"
 #include "core/transforms/fusion/fuse_rules.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/program_index.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -21,49 +24,30 @@ constexpr std::int64_t kMostRowBytes = 64 * 1024;
 
 class ColumnFuser {
  public:
-  explicit ColumnFuser(const JaxprRef& jaxpr) : jaxpr_(jaxpr) {}
+  explicit ColumnFuser(const Jaxpr& jaxpr) : program_(jaxpr), made_(jaxpr) {}
 
   JaxprRef run() {
-    find_uses();
-    auto made = make_ref<Jaxpr>(*jaxpr_);
-    std::vector<bool> gone(made->eqns.size(), false);
-    bool any = false;
-    for (Eqn& e : made->eqns) {
+    for (int i = 0; i < program_.size(); ++i) {
+      Eqn e = program_.eqn(i);
       FuseSpace space;
       const int maker = maker_of(e, &space);
       if (maker < 0) continue;
-      const Eqn& from = jaxpr_->eqns[static_cast<std::size_t>(maker)];
+      const Eqn& from = program_.eqn(maker);
       auto program = from.primitive == &fused_p ? copied(from, space) : lone(from, space);
       if (!program) continue;
-      const Primitive* reduction = e.primitive;
-      e.primitive = &fused_columns_p;
-      e.params = std::make_shared<FusedColumnsParams>(std::move(program), reduction,
+      e.params = std::make_shared<FusedColumnsParams>(std::move(program), e.primitive,
                                                       e.out[0]->type.with_axes(AxisSet()));
+      e.primitive = &fused_columns_p;
       e.in.clear();
       for (const Atom& a : from.in)
         if (from.primitive == &fused_p || !a.is_literal()) e.in.push_back(a);
-      gone[static_cast<std::size_t>(maker)] = true;
-      any = true;
+      made_.put(i, std::move(e));
+      made_.remove(maker);
     }
-    if (!any) return jaxpr_;
-    std::size_t i = 0;
-    std::erase_if(made->eqns, [&](const Eqn&) { return gone[i++]; });
-    check_pass(*made, "fuse_columns");
-    return made;
+    return made_.is_edited() ? made_.finish() : JaxprRef(&program_.jaxpr());
   }
 
  private:
-  void find_uses() {
-    const auto use = [&](const Atom& a) {
-      if (!a.is_literal()) ++uses_[a.var()];
-    };
-    for (std::size_t i = 0; i < jaxpr_->eqns.size(); ++i) {
-      for (const Atom& a : jaxpr_->eqns[i].in) use(a);
-      for (const VarRef& v : jaxpr_->eqns[i].out) maker_[v.get()] = static_cast<int>(i);
-    }
-    for (const Atom& a : jaxpr_->outs) use(a);
-  }
-
   // The equation whose result `e` alone uses, to reduce its columns; -1: there is none.
   int maker_of(const Eqn& e, FuseSpace* space) const {
     if (fuse_role(e) != FuseRole::reduce || e.in[0].is_literal()) return -1;
@@ -71,15 +55,16 @@ class ColumnFuser {
     const ReduceGroups groups(type.dims(), params_as<ReduceParams>(*e.params).axes);
     if (type.dtype() == DType::f16 || groups.count != 1 || groups.kept[0] != 1 ||
         groups.kept[1] < kFewestCols || groups.reduced[0] < kFewestRows ||
-        groups.kept[1] * itemsize(type.dtype()) > kMostRowBytes || uses_.at(e.in[0].var()) != 1)
+        groups.kept[1] * itemsize(type.dtype()) > kMostRowBytes ||
+        program_.reads(e.in[0].var()) != 1)
       return -1;
     *space = {groups.reduced[0], groups.kept[1]};
-    const auto found = maker_.find(e.in[0].var());
-    if (found == maker_.end()) return -1;
-    const Eqn& from = jaxpr_->eqns[static_cast<std::size_t>(found->second)];
+    const int maker = program_.maker(e.in[0]);
+    if (maker < 0) return -1;
+    const Eqn& from = program_.eqn(maker);
     const bool fits = from.out.size() == 1 && from.out[0]->type.axes() == e.out[0]->type.axes() &&
                       (from.primitive == &fused_p || fuse_role(from) == FuseRole::map);
-    return fits ? found->second : -1;
+    return fits ? maker : -1;
   }
 
   // A program of one operation.
@@ -129,12 +114,23 @@ class ColumnFuser {
     return program;
   }
 
-  const JaxprRef& jaxpr_;
-  VarMap<int> uses_, maker_;
+  const ProgramIndex program_;
+  Rewriter made_;
 };
 
 }  // namespace
 
-JaxprRef fuse_columns(const JaxprRef& jaxpr) { return ColumnFuser(jaxpr).run(); }
+JaxprRef fuse_columns(const Jaxpr& jaxpr) { return ColumnFuser(jaxpr).run(); }
+
+void register_pass_fuse_columns() {
+  register_pass({.order = PassOrder::fuse_columns,
+                 .name = "fuse_columns",
+                 .run =
+                     [](const Jaxpr& jaxpr, const PassContext& context) {
+                       return context.kind() == DeviceKind::cpu ? fuse_columns(jaxpr)
+                                                                : JaxprRef(&jaxpr);
+                     },
+                 .merges = true});
+}
 
 }  // namespace shmap

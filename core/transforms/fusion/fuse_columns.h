@@ -9,6 +9,6 @@ namespace shmap {
 // before it, whose one result nobody else uses, are one `fused_columns` equation
 // (core/runtime/fused_columns.h); itself where there are none. For backends with a kernel of it,
 // after fuse() and fuse_slices(). The same values, to the last bit.
-JaxprRef fuse_columns(const JaxprRef& jaxpr);
+JaxprRef fuse_columns(const Jaxpr& jaxpr);
 
 }  // namespace shmap

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -15,8 +14,10 @@
 #include "core/transforms/fusion/activations.h"
 #include "core/transforms/fusion/unfilled.h"
 #include "core/transforms/passes/dead_code.h"
-#include "core/transforms/passes/eqn_uses.h"
 #include "core/transforms/passes/known_scalars.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/program_index.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -38,42 +39,26 @@ struct Found {
 
 class ProductFuser {
  public:
-  ProductFuser(const JaxprRef& jaxpr, const detail::MeshImpl& mesh)
-      : jaxpr_(jaxpr), mesh_(mesh), uses_(*jaxpr) {}
+  ProductFuser(const Jaxpr& jaxpr, const detail::MeshImpl& mesh)
+      : jaxpr_(jaxpr), mesh_(mesh), uses_(jaxpr), made_(jaxpr) {}
 
   JaxprRef run() {
-    const auto n = static_cast<int>(jaxpr_->eqns.size());
-    gone_.resize(static_cast<std::size_t>(n));
-    bool any = false;
     // From the last on: of two products that are added the first one is added to.
-    for (int i = n; i-- > 0;)
-      if (uses_.eqn(i).primitive == &dot_general_p) any = fuse_at(i) || any;
-    if (!any) return jaxpr_;
-    auto made = make_ref<Jaxpr>();
-    made->binders = jaxpr_->binders;
-    made->outs = jaxpr_->outs;
-    made->env = jaxpr_->env;
-    made->checks_variance = jaxpr_->checks_variance;
-    for (int i = 0; i < n; ++i) {
-      if (const auto it = made_.find(i); it != made_.end()) {
-        made->eqns.push_back(std::move(it->second));
-      } else if (!gone_[static_cast<std::size_t>(i)]) {
-        made->eqns.push_back(uses_.eqn(i));
-      }
-    }
-    leave_unfilled(*made);
-    check_pass(*made, "fuse_products");
-    return remove_dead_code(*made);  // what computed starts, and broadcasts of biases
+    for (int i = uses_.size(); i-- > 0;)
+      if (uses_.eqn(i).primitive == &dot_general_p) fuse_at(i);
+    if (!made_.is_edited()) return JaxprRef(&jaxpr_);
+    // What computed starts, and broadcasts of biases, is dead.
+    return remove_dead_code(*leave_unfilled(*made_.finish()));
   }
 
  private:
-  bool fuse_at(int i) {
+  void fuse_at(int i) {
     const Eqn& e = uses_.eqn(i);
     const ShapedArray& type = e.out[0]->type;
     // Sums of no terms are left to the product alone.
     if (!is_matrix_dtype(type.dtype()) || type.size() == 0 || e.in[0].type().size() == 0 ||
         e.in[0].is_literal() || e.in[1].is_literal())
-      return false;
+      return;
     Found f{i, e.in, e.out[0].get(), {i}, {}, {}, {}};
     f.params.dot = params_as<DotParams>(*e.params);
     const bool slices_lhs = take_slice(f, 0, f.params.lhs);
@@ -82,14 +67,13 @@ class ProductFuser {
     }
     take_activation(f);
     take_update(f);
-    return (f.members.size() > 1 || slices_lhs || slices_rhs) && replace(f);
+    if (f.members.size() > 1 || slices_lhs || slices_rhs) replace(f);
   }
 
-  bool is_gone(int i) const { return gone_[static_cast<std::size_t>(i)]; }
   // The only equation that reads f's value, or null.
   const Eqn* next(const Found& f) const {
-    const int i = uses_.user(f.value);
-    return i < 0 || is_gone(i) ? nullptr : &uses_.eqn(i);
+    const int i = uses_.only_user(f.value);
+    return i < 0 || made_.is_gone(i) ? nullptr : &uses_.eqn(i);
   }
   void take(Found& f, int i) const {
     f.members.push_back(i);
@@ -98,7 +82,7 @@ class ProductFuser {
   // Whether the product may wait for that.
   bool is_in_time(const Found& f, const Atom& a) const {
     const Eqn& dot = uses_.eqn(f.dot);
-    return uses_.depth_of(a) <= std::max(uses_.depth_of(dot.in[0]), uses_.depth_of(dot.in[1]));
+    return uses_.depth(a) <= std::max(uses_.depth(dot.in[0]), uses_.depth(dot.in[1]));
   }
   bool is_operand(const Found& f, const Atom& a) const {
     return f.factors[0] == a || f.factors[1] == a;
@@ -114,9 +98,9 @@ class ProductFuser {
 
   // A factor as a part of the array that it is sliced from.
   bool take_slice(Found& f, std::size_t i, ProductSlice& part) {
-    const Eqn* slice = uses_.maker(f.factors[i]);
+    const Eqn* slice = uses_.made_by(f.factors[i]);
     if (!slice || slice->primitive != &dynamic_slice_p || slice->in[0].is_literal() ||
-        uses_.user(f.factors[i].var()) != f.dot)
+        uses_.only_user(f.factors[i].var()) != f.dot)
       return false;
     const Shape& sizes = f.factors[i].type().dims();
     if (!is_contiguous_part(slice->in[0].type().dims(), sizes)) return false;
@@ -134,7 +118,7 @@ class ProductFuser {
     if (other.is_literal() || !is_in_time(f, other)) return false;
     const ShapedArray &type = f.value->type, &term = other.type();
     if (term.dtype() != type.dtype() || !(term.dims() == type.dims())) return false;
-    const Eqn* maker = uses_.maker(other);
+    const Eqn* maker = uses_.made_by(other);
     if (maker && maker->primitive == &broadcast_in_dim_p) {
       // What is repeated otherwise is best added by what need not write it out first.
       if (f.bias || !is_bias(f, *maker)) return false;
@@ -144,7 +128,7 @@ class ProductFuser {
       f.target = other;
       f.params.adds = true;
     }
-    take(f, uses_.user(f.value));
+    take(f, uses_.only_user(f.value));
     return true;
   }
 
@@ -171,7 +155,7 @@ class ProductFuser {
     FoundActivation found = find_activation(uses_, f.value);
     const std::vector<int>& eqns = found.eqns;
     if (found.activation == Activation::none ||
-        std::any_of(eqns.begin(), eqns.end(), [&](int i) { return is_gone(i); }))
+        std::any_of(eqns.begin(), eqns.end(), [&](int i) { return made_.is_gone(i); }))
       return;
     f.members.insert(f.members.end(), eqns.begin(), eqns.end() - 1);
     take(f, eqns.back());
@@ -196,13 +180,13 @@ class ProductFuser {
     if (offsets.empty()) return;
     f.params.place = {f.value->type.dims(), std::move(offsets)};
     f.target = whole;
-    take(f, uses_.user(f.value));
+    take(f, uses_.only_user(f.value));
   }
 
   // Whether it is the very slice that the update replaces, and nothing else reads it.
   bool is_read_from(const Atom& term, const Eqn& update) const {
-    const Eqn* slice = uses_.maker(term);
-    if (!slice || slice->primitive != &dynamic_slice_p || uses_.user(term.var()) < 0 ||
+    const Eqn* slice = uses_.made_by(term);
+    if (!slice || slice->primitive != &dynamic_slice_p || uses_.only_user(term.var()) < 0 ||
         !(slice->in[0] == update.in[0]))
       return false;
     for (std::size_t d = 1; d < slice->in.size(); ++d)
@@ -214,7 +198,7 @@ class ProductFuser {
   // host does not know it.
   std::vector<std::int64_t> find_offsets(const Shape& whole, const Shape& part, const Eqn& e,
                                          std::size_t first) {
-    if (!scalars_) scalars_.emplace(*jaxpr_, mesh_);
+    if (!scalars_) scalars_.emplace(jaxpr_, mesh_);
     std::vector<std::int64_t> offsets{0};
     std::int64_t stride = 1;
     for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
@@ -227,7 +211,7 @@ class ProductFuser {
     return offsets;
   }
 
-  bool replace(Found& f) {
+  void replace(Found& f) {
     Eqn made;
     made.primitive = f.target ? &product_into_p : &product_p;
     made.in = f.factors;
@@ -237,27 +221,36 @@ class ProductFuser {
     const int last = *std::max_element(f.members.begin(), f.members.end());
     made.out = uses_.eqn(last).out;
     made.source = uses_.eqn(f.dot).source;
-    if (!makes_its_type(made, f.params, jaxpr_->env)) return false;
+    if (!makes_its_type(made, f.params, jaxpr_.env)) return;
     made.params = std::make_shared<ProductParams>(std::move(f.params));
-    for (int i : f.members) gone_[static_cast<std::size_t>(i)] = true;
-    made_.emplace(last, std::move(made));
-    return true;
+    for (int i : f.members) made_.remove(i);
+    made_.put(last, std::move(made));
   }
 
-  const JaxprRef& jaxpr_;
+  const Jaxpr& jaxpr_;
   const detail::MeshImpl& mesh_;
-  const EqnUses uses_;
+  const ProgramIndex uses_;
   std::optional<KnownScalars> scalars_;
-  std::vector<bool> gone_;
-  std::unordered_map<int, Eqn> made_;  // by the place of the last equation that each replaces
+  Rewriter made_;
 };
 
 }  // namespace
 
-JaxprRef fuse_products(const JaxprRef& jaxpr, const detail::MeshImpl& mesh) {
-  const bool any = std::any_of(jaxpr->eqns.begin(), jaxpr->eqns.end(),
+JaxprRef fuse_products(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) {
+  const bool any = std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(),
                                [](const Eqn& e) { return e.primitive == &dot_general_p; });
-  return any ? ProductFuser(jaxpr, mesh).run() : jaxpr;
+  return any ? ProductFuser(jaxpr, mesh).run() : JaxprRef(&jaxpr);
+}
+
+void register_pass_fuse_products() {
+  register_pass({.order = PassOrder::fuse_products,
+                 .name = "fuse_products",
+                 .run =
+                     [](const Jaxpr& jaxpr, const PassContext& context) {
+                       return can_fuse_products(context.kind()) ? fuse_products(jaxpr, context.mesh)
+                                                                : JaxprRef(&jaxpr);
+                     },
+                 .merges = true});
 }
 
 bool can_fuse_products(DeviceKind kind) {

@@ -16,7 +16,7 @@ namespace shmap {
 // Products of f64 have no bias and no activation. A product waits for no more collectives than it
 // did: what has come through more of them in a row than the product's operands is not taken in.
 // Programs inside equations are left as they are. The result itself where there is nothing to do.
-JaxprRef fuse_products(const JaxprRef& jaxpr, const detail::MeshImpl& mesh);
+JaxprRef fuse_products(const Jaxpr& jaxpr, const detail::MeshImpl& mesh);
 
 // Whether devices of that kind run such equations, and SHMAP_FUSE_PRODUCTS and SHMAP_CHECK_NANS,
 // which looks for the operation that made the first NaN, leave them.

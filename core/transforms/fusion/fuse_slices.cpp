@@ -1,11 +1,15 @@
 #include "core/transforms/fusion/fuse_slices.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "core/ops/slicing.h"
 #include "core/runtime/fused_program.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/program_index.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -55,57 +59,53 @@ bool as_rows(const Eqn& e, Rows* out) {
 
 class SliceFuser {
  public:
-  explicit SliceFuser(const JaxprRef& jaxpr) : jaxpr_(jaxpr) {}
+  explicit SliceFuser(const Jaxpr& jaxpr) : program_(jaxpr), made_(jaxpr) {}
 
   JaxprRef run() {
-    for (const Eqn& e : jaxpr_->eqns) {
+    for (int i = 0; i < program_.size(); ++i) {
       Rows rows;
-      if (as_rows(e, &rows)) slices_.emplace(e.out[0].get(), Slice{rows, &e.in[0]});
+      if (as_rows(program_.eqn(i), &rows) && is_fused_alone(program_.eqn(i).out[0].get()))
+        slices_.emplace(i, Slice{rows, program_.reads(program_.eqn(i).out[0].get())});
     }
-    if (slices_.empty()) return jaxpr_;
-    leave_those_used_otherwise();
-    auto made = make_ref<Jaxpr>(*jaxpr_);
-    bool any = false;
-    for (Eqn& e : made->eqns)
-      if (e.primitive == &fused_p) any |= take_slices(e);
-    if (!any) return jaxpr_;
-    remove_unused(*made);
-    check_pass(*made, "fuse_slices");
-    return made;
+    if (slices_.empty()) return JaxprRef(&program_.jaxpr());
+    for (int i = 0; i < program_.size(); ++i)
+      if (program_.eqn(i).primitive == &fused_p) take_slices(i);
+    if (!made_.is_edited()) return JaxprRef(&program_.jaxpr());
+    for (const auto& [i, slice] : slices_)
+      if (slice.reads == 0) made_.remove(i);
+    return made_.finish();
   }
 
  private:
   struct Slice {
     Rows rows;
-    const Atom* of;
+    int reads;  // that are left of the slice itself
   };
 
   // A slice that has to be made for others is as good to read as the array.
-  void leave_those_used_otherwise() {
-    for (const Eqn& e : jaxpr_->eqns) {
-      if (e.primitive == &fused_p) continue;
-      for (const Atom& a : e.in)
-        if (!a.is_literal()) slices_.erase(a.var());
-    }
-    for (const Atom& a : jaxpr_->outs)
-      if (!a.is_literal()) slices_.erase(a.var());
+  bool is_fused_alone(const Var* v) const {
+    const std::span<const int> users = program_.users(v);
+    return !program_.is_result(v) && std::all_of(users.begin(), users.end(), [&](int i) {
+      return program_.eqn(i).primitive == &fused_p;
+    });
   }
 
-  bool take_slices(Eqn& e) const {
+  void take_slices(int equation) {
+    Eqn e = program_.eqn(equation);
     const FusedProgram& old = *params_as<FusedParams>(*e.params).program;
     // Without values of rows and columns a program may have any rows.
     bool any_rows = true;
     for (int v = 0; v < old.value_count(); ++v)
       any_rows &= old.kind(v) == FusedKind::full || old.kind(v) == FusedKind::scalar;
     std::int64_t rows = any_rows ? 0 : old.rows(), cols = any_rows ? 0 : old.cols();
-    std::vector<const Slice*> taken(e.in.size(), nullptr);
+    std::vector<Slice*> taken(e.in.size(), nullptr);
     bool any = false;
     std::size_t operand = 0;
     for (const FusedProgram::Input& input : old.inputs()) {
       if (input.literal) continue;
       const std::size_t i = operand++;
       if (input.kind != FusedKind::full || input.part.of > 0) continue;
-      const auto found = slices_.find(e.in[i].var());
+      const auto found = slices_.find(program_.maker(e.in[i]));
       if (found == slices_.end()) continue;
       const Rows& r = found->second.rows;
       if (rows == 0) rows = r.rows, cols = r.cols;
@@ -113,7 +113,7 @@ class SliceFuser {
       taken[i] = &found->second;
       any = true;
     }
-    if (!any) return false;
+    if (!any) return;
     auto program = std::make_shared<FusedProgram>(rows, cols);
     operand = 0;
     for (int v = 0; v < old.value_count(); ++v) {
@@ -122,8 +122,10 @@ class SliceFuser {
         const FusedProgram::Input& input = old.inputs()[at];
         if (input.literal) {
           program->add_literal(input.dtype, &input.bits);
-        } else if (const Slice* slice = taken[operand]) {
-          e.in[operand++] = *slice->of;
+        } else if (Slice* slice = taken[operand]) {
+          --slice->reads;
+          e.in[operand] = program_.made_by(e.in[operand])->in[0];
+          ++operand;
           program->add_part(input.dtype, slice->rows.part);
         } else {
           ++operand;
@@ -136,26 +138,28 @@ class SliceFuser {
     for (const FusedProgram::Output& output : old.outputs())
       program->add_output(output.value, output.type);
     e.params = std::make_shared<FusedParams>(std::move(program));
-    return true;
+    made_.put(equation, std::move(e));
   }
 
-  void remove_unused(Jaxpr& jaxpr) const {
-    VarMap<int> uses;
-    for (const Eqn& e : jaxpr.eqns)
-      for (const Atom& a : e.in)
-        if (!a.is_literal()) ++uses[a.var()];
-    std::erase_if(jaxpr.eqns, [&](const Eqn& e) {
-      return e.primitive == &slice_p && slices_.count(e.out[0].get()) != 0 &&
-             uses.count(e.out[0].get()) == 0;
-    });
-  }
-
-  const JaxprRef& jaxpr_;
-  VarMap<Slice> slices_;
+  const ProgramIndex program_;
+  Rewriter made_;
+  std::unordered_map<int, Slice> slices_;  // by their equations
 };
 
 }  // namespace
 
-JaxprRef fuse_slices(const JaxprRef& jaxpr) { return SliceFuser(jaxpr).run(); }
+JaxprRef fuse_slices(const Jaxpr& jaxpr) { return SliceFuser(jaxpr).run(); }
+
+void register_pass_fuse_slices() {
+  // Kernels that are compiled for a GPU count elements of whole operands.
+  register_pass({.order = PassOrder::fuse_slices,
+                 .name = "fuse_slices",
+                 .run =
+                     [](const Jaxpr& jaxpr, const PassContext& context) {
+                       return context.kind() == DeviceKind::cpu ? fuse_slices(jaxpr)
+                                                                : JaxprRef(&jaxpr);
+                     },
+                 .merges = true});
+}
 
 }  // namespace shmap

@@ -9,6 +9,6 @@ namespace shmap {
 // have steps of 1 and rows of one pitch, long enough to be worth a call each; slices that nobody
 // else uses are gone. Itself where there are none. For backends whose `fused` reads parts
 // (FusedProgram::Part). The same values, to the last bit.
-JaxprRef fuse_slices(const JaxprRef& jaxpr);
+JaxprRef fuse_slices(const Jaxpr& jaxpr);
 
 }  // namespace shmap

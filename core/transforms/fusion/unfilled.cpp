@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <unordered_set>
+#include <optional>
 #include <utility>
 #include <vector>
+
+#include "core/transforms/passes/program_index.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -52,15 +55,20 @@ class Coverage {
   std::vector<const ProductSlice*> parts_;
 };
 
-void drop_target(Eqn& e, const detail::AxisEnv* env) {
+std::optional<Eqn> without_target(const Eqn& e, const detail::AxisEnv* env) {
   ProductParams params = product_of(e);
   params.whole = e.out[0]->type.dims();
   Eqn made = e;
   made.primitive = &product_p;
   made.in.erase(made.in.begin() + 2);
-  if (!makes_its_type(made, params, env)) return;
+  if (!makes_its_type(made, params, env)) return std::nullopt;
   made.params = std::make_shared<ProductParams>(std::move(params));
-  e = std::move(made);
+  return made;
+}
+
+bool is_update(const Eqn* e) {
+  return e && e->primitive == &product_into_p && !product_of(*e).place.is_whole() &&
+         !product_of(*e).adds;
 }
 
 }  // namespace
@@ -74,36 +82,25 @@ bool makes_its_type(const Eqn& e, const ProductParams& params, const detail::Axi
   return type == wanted && type.weak() == wanted.weak() && type.axes() == wanted.axes();
 }
 
-void leave_unfilled(Jaxpr& jaxpr) {
-  std::vector<Eqn>& eqns = jaxpr.eqns;
-  const auto is_update = [](const Eqn& e) {
-    return e.primitive == &product_into_p && !product_of(e).place.is_whole() && !product_of(e).adds;
+JaxprRef leave_unfilled(const Jaxpr& jaxpr) {
+  const ProgramIndex program(jaxpr);
+  // The update that alone reads what another one made, as its target.
+  const auto after = [&](const Eqn& e) -> const Eqn* {
+    const Var* made = e.out[0].get();
+    const int user = program.only_user(made);
+    const Eqn* next = user < 0 ? nullptr : &program.eqn(user);
+    return is_update(next) && next->in[2].var() == made ? next : nullptr;
   };
-  VarMap<Eqn*> updates;  // by their targets
-  VarMap<int> uses;
-  std::unordered_set<const Var*> updated;
-  for (Eqn& e : eqns) {
-    for (const Atom& a : e.in)
-      if (!a.is_literal()) ++uses[a.var()];
-    if (!is_update(e)) continue;
-    updates[e.in[2].var()] = &e;
-    updated.insert(e.out[0].get());
-  }
-  for (const Atom& a : jaxpr.outs)
-    if (!a.is_literal()) ++uses[a.var()];
-  for (Eqn& first : eqns) {
-    if (!is_update(first) || updated.count(first.in[2].var())) continue;
+  Rewriter made(jaxpr);
+  for (int i = 0; i < program.size(); ++i) {
+    const Eqn& first = program.eqn(i);
+    if (!is_update(&first) || is_update(program.made_by(first.in[2]))) continue;
     Coverage coverage(first);
-    const Eqn* last = &first;
-    while (!coverage.is_full()) {
-      const Var* made = last->out[0].get();
-      const auto next = updates.find(made);
-      if (uses[made] != 1 || next == updates.end()) break;
-      last = next->second;
-      coverage.add(*last);
-    }
-    if (coverage.is_full()) drop_target(first, jaxpr.env);
+    for (const Eqn* e = after(first); e && !coverage.is_full(); e = after(*e)) coverage.add(*e);
+    if (!coverage.is_full()) continue;
+    if (auto e = without_target(first, jaxpr.env)) made.put(i, *std::move(e));
   }
+  return made.is_edited() ? made.finish() : JaxprRef(&jaxpr);
 }
 
 }  // namespace shmap

@@ -7,8 +7,8 @@
 namespace shmap {
 
 // Of products that write one array, each in the result of the one before, until all of it is
-// written on every device, the first gets no target.
-void leave_unfilled(Jaxpr& jaxpr);
+// written on every device, the first gets no target. The program itself where there are none.
+JaxprRef leave_unfilled(const Jaxpr& jaxpr);
 
 // Whether an equation of product or product_into with those parameters has its result's type:
 // variance, in programs that do not check it, and weakness may be others.

@@ -1,14 +1,20 @@
-#include "core/transforms/jit/flow_tasks.h"
+// A pass: control flow of small steps becomes tasks. A device runs its loop by itself, where the
+// host would have launched a plan a trip.
+//
+// Loops and branches become `flow_task` where a device can run them by itself: their steps are
+// kernels or views, without collectives that move data and without effects, and a trip is short.
+// None do where devices run no host code. The same values, to the last bit.
 
 #include <algorithm>
 #include <limits>
 #include <string_view>
 
-#include "core/base/env.h"
 #include "core/runtime/flow_task.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/merge_trips.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/rewriter.h"
 #include "core/transforms/passes/simplify.h"
 
 namespace shmap {
@@ -18,6 +24,9 @@ namespace {
 // As run_step estimates it.
 constexpr double kBytesPerNs = 12;
 constexpr double kFlopsPerNs = 60;
+// A trip, or a branch, whose kernels take longer than this on one core is left to the host, which
+// gives each kernel all cores.
+constexpr double kFlowTaskNs = 40'000;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
@@ -26,20 +35,13 @@ bool is_flow(const Eqn& e) {
   return e.primitive == &scan_p || e.primitive == &while_p || e.primitive == &cond_p;
 }
 
-// What inline_calls puts in its place.
-bool is_call(const Primitive& p) {
-  const std::string_view name = p.name;
-  return name == "jit" || name == "checkpoint" || name == "custom_jvp_call" ||
-         name == "custom_vjp_call";
-}
-
 double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind);
 
 // On one core; kNever where no task can run it.
 double nanoseconds(const Eqn& e, DeviceKind kind) {
   const Primitive& p = *e.primitive;
   if (p.interpret) {
-    if (!is_flow(e) && !is_call(p)) return kNever;
+    if (!is_flow(e) && !calls_program(p)) return kNever;
     const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
     double sum = 0, most = 0;
     for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
@@ -78,8 +80,8 @@ double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind) {
 
 class FlowTaskMaker {
  public:
-  FlowTaskMaker(const detail::MeshImpl* mesh, OptimizeFn optimize)
-      : mesh_(mesh), kind_(mesh->backend().kind()), optimize_(optimize) {}
+  explicit FlowTaskMaker(const detail::MeshImpl& mesh)
+      : mesh_(mesh), kind_(mesh.backend().kind()) {}
 
   // Null where the equation stays as it is.
   std::shared_ptr<const FlowTask> task(const Eqn& e) const {
@@ -92,7 +94,7 @@ class FlowTaskMaker {
 
  private:
   std::shared_ptr<const TaskProgram> program(const Jaxpr& jaxpr, std::vector<int> owned) const {
-    return TaskProgram::make(optimize_(jaxpr, mesh_), *mesh_, std::move(owned));
+    return TaskProgram::make(run_passes(jaxpr, {mesh_}), mesh_, std::move(owned));
   }
   std::shared_ptr<const TaskProgram> program(const Jaxpr& jaxpr) const {
     return program(jaxpr, std::vector<int>(jaxpr.binders.size(), -1));
@@ -140,36 +142,40 @@ class FlowTaskMaker {
     return make_flow_task(std::move(task));
   }
 
-  const detail::MeshImpl* mesh_;
+  const detail::MeshImpl& mesh_;
   DeviceKind kind_;
-  OptimizeFn optimize_;
 };
 
-}  // namespace
-
-JaxprRef make_flow_tasks(const JaxprRef& jaxpr, const detail::MeshImpl* mesh, OptimizeFn optimize) {
-  // Whoever looks for a NaN looks at each operation's results.
-  static const bool checks_nans = env::flag(env::Var::check_nans);
-  if (checks_nans || !flow_task_p.kernel(mesh->backend().kind()).run) return jaxpr;
-  if (std::none_of(jaxpr->eqns.begin(), jaxpr->eqns.end(), is_flow)) return jaxpr;
-  const FlowTaskMaker maker(mesh, optimize);
-  auto made = make_ref<Jaxpr>(*jaxpr);
-  bool any = false;
-  for (Eqn& e : made->eqns) {
+// Whoever looks for a NaN looks at each operation's results: the pass does not run then.
+JaxprRef make_flow_tasks(const Jaxpr& jaxpr, const PassContext& context) {
+  if (!flow_task_p.kernel(context.kind()).run ||
+      std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), is_flow))
+    return JaxprRef(&jaxpr);
+  const FlowTaskMaker maker(context.mesh);
+  Rewriter made(jaxpr);
+  for (int i = 0; i < static_cast<int>(jaxpr.eqns.size()); ++i) {
+    Eqn e = jaxpr.eqns[static_cast<std::size_t>(i)];
     if (!is_flow(e) || e.out.empty()) continue;
     std::shared_ptr<const FlowTask> task = maker.task(e);
     if (!task) continue;
     auto params = std::make_shared<FlowTaskParams>();
     params->task = std::move(task);
-    params->on = mesh;
+    params->on = &context.mesh;
     for (const VarRef& v : e.out) params->results.push_back(v->type);
     e.primitive = &flow_task_p;
     e.params = std::move(params);
-    any = true;
+    made.put(i, std::move(e));
   }
-  if (!any) return jaxpr;
-  check_pass(*made, "make_flow_tasks");
-  return made;
+  return made.is_edited() ? made.finish() : JaxprRef(&jaxpr);
+}
+
+}  // namespace
+
+void register_pass_flow_tasks() {
+  register_pass({.order = PassOrder::flow_tasks,
+                 .name = "flow_tasks",
+                 .run = make_flow_tasks,
+                 .merges = true});
 }
 
 }  // namespace shmap

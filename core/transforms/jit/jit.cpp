@@ -13,23 +13,14 @@
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/plan.h"
 #include "core/runtime/reshard.h"
-#include "core/transforms/attention/find_attention.h"
-#include "core/transforms/fusion/fuse.h"
-#include "core/transforms/fusion/fuse_columns.h"
-#include "core/transforms/fusion/fuse_products.h"
-#include "core/transforms/fusion/fuse_slices.h"
 #include "core/transforms/jit/cache.h"
-#include "core/transforms/jit/flow_tasks.h"
 #include "core/transforms/jit/rules.h"
 #include "core/transforms/lowering/eval.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/per_device.h"
 #include "core/transforms/passes/dead_code.h"
-#include "core/transforms/passes/find_overlap.h"
-#include "core/transforms/passes/inline_calls.h"
-#include "core/transforms/passes/schedule.h"
+#include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/simplify.h"
-#include "core/transforms/passes/unroll.h"
 #include "core/transforms/tracing/trace_function.h"
 #include "shmap/jit.h"
 
@@ -116,26 +107,6 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
   return nullptr;
 }
 
-// A program of blocks as it is planned for those devices.
-static JaxprRef optimize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
-  const JaxprRef inlined = simplify(*inline_calls(jaxpr)), found = find_overlap(inlined);
-  const JaxprRef simple = found == inlined ? inlined : simplify(*found);
-  const JaxprRef unrolled = unroll(simple);
-  const JaxprRef written_out = unrolled == simple ? simple : simplify(*unrolled);
-  // Where each result is looked at for NaNs, no operation becomes a part of another: the error
-  // names the one that made the NaN, and its line.
-  static const bool checks_nans = env::flag(env::Var::check_nans);
-  if (checks_nans) return schedule(written_out);
-  const DeviceKind kind = mesh->backend().kind();
-  JaxprRef made = make_flow_tasks(written_out, mesh, optimize);
-  made = find_attention(made, attention_check(kind));
-  if (can_fuse_products(kind)) made = fuse_products(made, *mesh);
-  if (can_run_fused(kind)) made = fuse(made);
-  // Kernels that are compiled for a GPU count elements of whole operands.
-  if (kind == DeviceKind::cpu) made = fuse_columns(fuse_slices(made));
-  return schedule(made);
-}
-
 // ---- control flow inside of plans: the host decides, and the programs inside are plans
 namespace {
 
@@ -161,7 +132,7 @@ class PlannedTrace final : public PerDeviceTrace {
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
     if (!plan) {
-      plan = std::make_unique<Plan>(mesh(), optimize(jaxpr, mesh()), std::vector<Array>());
+      plan = std::make_unique<Plan>(mesh(), run_passes(jaxpr, {*mesh()}), std::vector<Array>());
       bodies_.in_order.push_back(plan.get());
     }
     admit(args, "a program inside", {});
@@ -211,13 +182,20 @@ namespace detail {
 
 namespace {
 
-void dump(const Entry& entry) {
+// Where programs are written to; empty: nowhere.
+const std::string& dump_folder() {
   static const std::string folder = env::text(env::Var::dump);
+  return folder;
+}
+
+// passes: what each of them made, as text.
+void dump(const Entry& entry, const std::string& passes) {
+  const std::string& folder = dump_folder();
   if (folder.empty()) return;
   static std::atomic<int> count{0};
   const std::string path = folder + "/jit" + std::to_string(count.fetch_add(1)) + ".txt";
   std::ofstream file(path);
-  file << "traced:\n" << to_string(*entry.traced.jaxpr) << "\n";
+  file << "traced:\n" << to_string(*entry.traced.jaxpr) << "\n" << passes;
   if (entry.plan)
     file << "\nplanned:\n" << to_string(entry.plan->jaxpr()) << "\n\n" << entry.plan->text();
   file.close();
@@ -253,7 +231,8 @@ const MeshImpl* choose_mesh(const Entry& entry) {
   return placed ? placed : wanted ? wanted : fresh ? fresh : MeshImpl::default_device();
 }
 
-void plan_global(Entry& entry, SourceLine source) {
+// shown: PassContext's.
+void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) {
   const MeshImpl* mesh = choose_mesh(entry);
   if (!mesh || mesh->is_abstract()) return;
   std::vector<const Sharding*> shardings;
@@ -269,7 +248,8 @@ void plan_global(Entry& entry, SourceLine source) {
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->env()->sizes.empty();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
-    entry.plan = std::make_unique<Plan>(mesh, optimize(*lowered.jaxpr, mesh), std::move(consts));
+    entry.plan =
+        std::make_unique<Plan>(mesh, run_passes(*lowered.jaxpr, {*mesh, shown}), std::move(consts));
   } catch (const OtherMesh&) {  // interpreted instead
   }
 }
@@ -291,11 +271,11 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
   return blocks;
 }
 
-void plan_body(Entry& entry, PerDeviceTrace& trace) {
+void plan_body(Entry& entry, PerDeviceTrace& trace, std::string* shown = nullptr) {
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
-  entry.plan = std::make_unique<Plan>(trace.mesh(), optimize(*entry.traced.jaxpr, trace.mesh()),
-                                      std::move(consts));
+  entry.plan = std::make_unique<Plan>(
+      trace.mesh(), run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown}), std::move(consts));
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,
@@ -386,9 +366,11 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
   if (!entry) {
     if (explains) programs.explain(arguments, scope, call.source);
     entry = trace_entry(call, scope, arguments);
-    if (scope.kind == Scope::eager) plan_global(*entry, call.source);
-    if (body) plan_body(*entry, *body);
-    dump(*entry);
+    std::string passes;
+    std::string* const shown = dump_folder().empty() ? nullptr : &passes;
+    if (scope.kind == Scope::eager) plan_global(*entry, call.source, shown);
+    if (body) plan_body(*entry, *body, shown);
+    dump(*entry, passes);
     // One that closes over values of a trace around is of no use after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
                                        [](const Array& x) { return node_of(x)->trace == 0; });

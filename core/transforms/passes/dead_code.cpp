@@ -5,6 +5,7 @@
 
 #include "core/base/pointer_map.h"
 #include "core/ir/nesting.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -24,41 +25,27 @@ void keep_only(std::vector<T>& items, const std::vector<bool>& kept) {
 class Remover {
  public:
   Remover(const Jaxpr& jaxpr, PruneMemo& memo)
-      : jaxpr_(jaxpr), memo_(memo), live_(jaxpr.eqns.size()) {}
+      : jaxpr_(jaxpr), memo_(memo), made_(jaxpr), live_(jaxpr.eqns.size()) {}
 
   // From the last equation to the first: a value is live where one reads it that stays.
   void run(const std::vector<Atom>& outs) {
-    kept_.resize(jaxpr_.eqns.size());
     for (const Atom& a : outs) read(a);
     for (std::size_t e = jaxpr_.eqns.size(); e-- > 0;) {
       const Eqn& eqn = jaxpr_.eqns[e];
-      kept_[e] = std::any_of(eqn.out.begin(), eqn.out.end(),
-                             [&](const VarRef& v) { return is_live(v); }) ||
-                 has_effect(eqn);
-      if (!kept_[e]) {
-        changed_ = true;
+      const bool kept = std::any_of(eqn.out.begin(), eqn.out.end(),
+                                    [&](const VarRef& v) { return is_live(v); }) ||
+                        has_effect(eqn);
+      if (!kept) {
+        made_.remove(static_cast<int>(e));
       } else if (!eqn.primitive->prune || !prune(e)) {
         for (const Atom& a : eqn.in) read(a);
       }
     }
   }
 
-  bool changed() const { return changed_; }
+  bool changed() const { return made_.is_edited(); }
   bool is_live(const VarRef& v) const { return live_.find(v.get()) != nullptr; }
-
-  std::vector<Eqn> eqns() const {
-    std::vector<Eqn> made;
-    made.reserve(jaxpr_.eqns.size());
-    auto pruned = pruned_.rbegin();
-    for (std::size_t e = 0; e < kept_.size(); ++e) {
-      if (pruned != pruned_.rend() && pruned->first == e) {
-        made.push_back((pruned++)->second);
-      } else if (kept_[e]) {
-        made.push_back(jaxpr_.eqns[e]);
-      }
-    }
-    return made;
-  }
+  Rewriter& made() { return made_; }
 
  private:
   void read(const Atom& a) {
@@ -76,30 +63,15 @@ class Remover {
     keep_only(eqn.in, call.kept_in);
     keep_only(eqn.out, call.kept_out);
     for (const Atom& a : eqn.in) read(a);
-    pruned_.emplace_back(e, std::move(eqn));
-    return changed_ = true;
+    made_.put(static_cast<int>(e), std::move(eqn));
+    return true;
   }
 
   const Jaxpr& jaxpr_;
   PruneMemo& memo_;
-  std::vector<bool> kept_;
-  std::vector<std::pair<std::size_t, Eqn>> pruned_;  // the last one first
+  Rewriter made_;
   PointerMap<bool> live_;
-  bool changed_ = false;
 };
-
-// With these arguments and results; the equations are what the remover left.
-JaxprRef build(const Jaxpr& jaxpr, const Remover& remover, std::vector<VarRef> binders,
-               std::vector<Atom> outs, const char* pass) {
-  auto made = make_ref<Jaxpr>();
-  made->binders = std::move(binders);
-  made->eqns = remover.eqns();
-  made->outs = std::move(outs);
-  made->env = jaxpr.env;
-  made->checks_variance = jaxpr.checks_variance;
-  check_pass(*made, pass);
-  return made;
-}
 
 }  // namespace
 
@@ -112,8 +84,7 @@ JaxprRef remove_dead_code(const Jaxpr& jaxpr, PruneMemo& memo) {
   const PassVisit visit("remove_dead_code", jaxpr);
   Remover remover(jaxpr, memo);
   remover.run(jaxpr.outs);
-  if (!remover.changed()) return JaxprRef(&jaxpr);
-  return build(jaxpr, remover, jaxpr.binders, jaxpr.outs, "remove_dead_code");
+  return remover.changed() ? remover.made().finish() : JaxprRef(&jaxpr);
 }
 
 PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted) {
@@ -136,8 +107,9 @@ PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted, Pru
   keep_only(binders, pruned.kept);
   const bool same = !remover.changed() && binders.size() == jaxpr.binders.size() &&
                     outs.size() == jaxpr.outs.size();
-  pruned.jaxpr = same ? JaxprRef(&jaxpr)
-                      : build(jaxpr, remover, std::move(binders), std::move(outs), "prune_jaxpr");
+  pruned.jaxpr =
+      same ? JaxprRef(&jaxpr) : remover.made().finish(std::move(binders), std::move(outs));
+  check_pass(*pruned.jaxpr, "prune_jaxpr");
   memo.pruned[{&jaxpr, wanted}] = {JaxprRef(&jaxpr), pruned};
   return pruned;
 }

@@ -9,4 +9,7 @@ namespace shmap {
 // computes again reads its operands through barriers.
 JaxprRef inline_calls(const Jaxpr& jaxpr);
 
+// Whether equations of it are such calls.
+bool calls_program(const Primitive& primitive);
+
 }  // namespace shmap

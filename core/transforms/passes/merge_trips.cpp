@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/transforms/passes/rewriter.h"
+
 namespace shmap {
 
 namespace {
@@ -29,41 +31,29 @@ JaxprRef merge_trips(const Jaxpr& body, std::size_t consts, std::size_t carry, s
   for (std::size_t k = 0; k < carry; ++k)
     if (body.outs[k].is_literal() || body.outs[k].type() != body.binders[consts + k]->type)
       return {};
-  auto made = make_ref<Jaxpr>();
-  made->env = body.env;
-  made->checks_variance = body.checks_variance;
+  Rewriter made(body);
+  std::vector<VarRef> binders;
   const auto binder = [&](std::size_t i) {
-    made->binders.push_back(make_ref<const Var>(body.binders[i]->type));
-    return Atom(made->binders.back());
+    binders.push_back(make_ref<const Var>(body.binders[i]->type));
+    return Atom(binders.back());
   };
   std::vector<Atom> before;  // the constants and the carry, as a trip finds them
   for (std::size_t i = 0; i < consts + carry; ++i) before.push_back(binder(i));
   std::vector<Atom> ys;
   for (std::int64_t trip = 0; trip < trips; ++trip) {
-    VarMap<Atom> values;
-    for (std::size_t i = 0; i < body.binders.size(); ++i)
-      values.emplace(body.binders[i].get(), i < before.size() ? before[i] : binder(i));
-    const auto value = [&](const Atom& a) { return a.is_literal() ? a : values.at(a.var()); };
-    for (const Eqn& e : body.eqns) {
-      Eqn copy{e.primitive, {}, e.params, {}, e.source};
-      for (const Atom& a : e.in) copy.in.push_back(value(a));
-      for (const VarRef& v : e.out) {
-        copy.out.push_back(make_ref<const Var>(v->type));
-        values.emplace(v.get(), Atom(copy.out.back()));
-      }
-      made->eqns.push_back(std::move(copy));
-    }
-    for (std::size_t o = 0; o < body.outs.size(); ++o) {
+    std::vector<Atom> args = before;
+    for (std::size_t i = before.size(); i < body.binders.size(); ++i) args.push_back(binder(i));
+    const std::vector<Atom> outs = made.write_out(body, args, Rewriter::Vars::fresh);
+    for (std::size_t o = 0; o < outs.size(); ++o) {
       if (o < carry)
-        before[consts + o] = value(body.outs[o]);
+        before[consts + o] = outs[o];
       else
-        ys.push_back(value(body.outs[o]));
+        ys.push_back(outs[o]);
     }
   }
-  made->outs.assign(before.begin() + static_cast<std::ptrdiff_t>(consts), before.end());
-  made->outs.insert(made->outs.end(), ys.begin(), ys.end());
-  check_pass(*made, "merge_trips");
-  return made;
+  std::vector<Atom> outs(before.begin() + static_cast<std::ptrdiff_t>(consts), before.end());
+  outs.insert(outs.end(), ys.begin(), ys.end());
+  return made.finish(std::move(binders), std::move(outs));
 }
 
 }  // namespace shmap

@@ -1,7 +1,9 @@
 #include "core/transforms/passes/program_index.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
@@ -9,40 +11,114 @@
 
 namespace shmap {
 
-ProgramIndex::ProgramIndex(const Jaxpr& jaxpr) : jaxpr_(jaxpr), gone_(jaxpr.eqns.size(), false) {
-  for (int i = 0; i < static_cast<int>(jaxpr.eqns.size()); ++i) {
-    for (const Atom& a : eqn(i).in) {
+ProgramIndex::ProgramIndex(const Jaxpr& jaxpr)
+    : jaxpr_(jaxpr), numbers_(jaxpr.eqns.size()), gone_(jaxpr.eqns.size(), false) {
+  values_.reserve(jaxpr.eqns.size() + jaxpr.binders.size());
+  struct Read {
+    std::uint32_t value;
+    int eqn;
+  };
+  std::vector<Read> reads;  // each value and equation once
+  reads.reserve(2 * jaxpr.eqns.size());
+  for (int i = 0; i < size(); ++i) {
+    const Eqn& e = eqn(i);
+    const std::size_t own = reads.size();
+    int depth = 0;
+    for (const Atom& a : e.in) {
       if (a.is_literal()) continue;
-      std::vector<int>& users = uses_[a.var()].users;
-      if (users.empty() || users.back() != i) users.push_back(i);
+      const std::uint32_t n = add(a.var());
+      Value& v = values_[n];
+      ++v.reads;
+      depth = std::max(depth, v.depth);
+      const auto same = [n](const Read& r) { return r.value == n; };
+      if (std::any_of(reads.begin() + static_cast<std::ptrdiff_t>(own), reads.end(), same))
+        continue;
+      ++v.users;
+      reads.push_back({n, i});
     }
-    for (const VarRef& v : eqn(i).out) uses_[v.get()].maker = i;
+    if (e.primitive->moves_data || e.primitive->interpret) ++depth;
+    for (const VarRef& out : e.out) {
+      Value& v = values_[add(out.get())];
+      v.maker = i;
+      v.depth = depth;
+    }
   }
-  for (const Atom& a : jaxpr.outs)
-    if (!a.is_literal()) uses_[a.var()].is_result = true;
+  for (const Atom& a : jaxpr.outs) {
+    if (a.is_literal()) continue;
+    Value& v = values_[add(a.var())];
+    ++v.reads;
+    v.is_result = true;
+  }
+  std::uint32_t at = 0;
+  for (Value& v : values_) {
+    v.first_user = at;
+    at += static_cast<std::uint32_t>(std::exchange(v.users, 0));
+  }
+  users_.resize(at);
+  for (const Read& r : reads) {
+    Value& v = values_[r.value];
+    users_[v.first_user + static_cast<std::uint32_t>(v.users++)] = r.eqn;
+  }
+}
+
+std::uint32_t ProgramIndex::add(const Var* v) {
+  std::uint32_t& n = numbers_[v];
+  if (n == 0) {
+    values_.emplace_back();
+    n = static_cast<std::uint32_t>(values_.size());
+  }
+  return n - 1;
+}
+
+const ProgramIndex::Value* ProgramIndex::find(const Var* v) const {
+  const std::uint32_t* n = numbers_.find(v);
+  return n ? &values_[*n - 1] : nullptr;
+}
+
+int ProgramIndex::number(const Var* v) const {
+  const std::uint32_t* n = numbers_.find(v);
+  return n ? static_cast<int>(*n) - 1 : -1;
 }
 
 int ProgramIndex::maker(const Atom& a) const {
-  if (a.is_literal()) return -1;
-  const auto it = uses_.find(a.var());
-  if (it == uses_.end() || it->second.maker < 0) return -1;
-  return gone_[static_cast<std::size_t>(it->second.maker)] ? -1 : it->second.maker;
+  const Value* v = a.is_literal() ? nullptr : find(a.var());
+  return !v || v->maker < 0 || gone_[static_cast<std::size_t>(v->maker)] ? -1 : v->maker;
+}
+
+const Eqn* ProgramIndex::made_by(const Atom& a) const {
+  const int i = maker(a);
+  return i >= 0 ? &eqn(i) : nullptr;
 }
 
 const Eqn* ProgramIndex::made_by(const Atom& a, const Primitive& primitive) const {
-  const int i = maker(a);
-  return i >= 0 && eqn(i).primitive == &primitive ? &eqn(i) : nullptr;
+  const Eqn* e = made_by(a);
+  return e && e->primitive == &primitive ? e : nullptr;
 }
 
-const std::vector<int>& ProgramIndex::users(const Var* v) const {
-  static const std::vector<int> none;
-  const auto it = uses_.find(v);
-  return it == uses_.end() ? none : it->second.users;
+std::span<const int> ProgramIndex::users(const Var* v) const {
+  const Value* value = find(v);
+  if (!value) return {};
+  return std::span(users_).subspan(value->first_user, static_cast<std::size_t>(value->users));
+}
+
+int ProgramIndex::reads(const Var* v) const {
+  const Value* value = find(v);
+  return value ? value->reads : 0;
+}
+
+int ProgramIndex::only_user(const Var* v) const {
+  const Value* value = find(v);
+  return value && value->reads == 1 && value->users == 1 ? users_[value->first_user] : -1;
 }
 
 bool ProgramIndex::is_result(const Var* v) const {
-  const auto it = uses_.find(v);
-  return it != uses_.end() && it->second.is_result;
+  const Value* value = find(v);
+  return value && value->is_result;
+}
+
+int ProgramIndex::depth(const Atom& a) const {
+  const Value* v = a.is_literal() ? nullptr : find(a.var());
+  return v ? v->depth : 0;
 }
 
 bool literal_number(const Atom& a, double* value) {

@@ -1,36 +1,60 @@
-// Who makes and who uses the values of a program, for passes that look for patterns in it.
+// Who makes and who uses the values of a program: the one index of all passes.
 #pragma once
+#include <cstdint>
+#include <span>
 #include <vector>
 
+#include "core/base/pointer_map.h"
 #include "core/ir/jaxpr.h"
 
 namespace shmap {
 
+// Equations are numbered by their places. Those of a draft need not be in order yet.
 class ProgramIndex {
  public:
-  // `jaxpr` has to outlive it.
+  // `jaxpr` has to outlive it, and to keep its equations.
   explicit ProgramIndex(const Jaxpr& jaxpr);
 
   const Jaxpr& jaxpr() const { return jaxpr_; }
+  int size() const { return static_cast<int>(jaxpr_.eqns.size()); }
   const Eqn& eqn(int i) const { return jaxpr_.eqns[static_cast<std::size_t>(i)]; }
   // The equation that makes it; -1 for an argument, a literal, and what was taken away.
   int maker(const Atom& a) const;
-  // That equation, where it is of that primitive; else null.
+  // That equation, where there is one; else null.
+  const Eqn* made_by(const Atom& a) const;
+  // The same, where it is of that primitive.
   const Eqn* made_by(const Atom& a, const Primitive& primitive) const;
-  // The equations that use a result, each once.
-  const std::vector<int>& users(const Var* v) const;
+  // The equations that read it, in order, each once.
+  std::span<const int> users(const Var* v) const;
+  // How often equations and the program's results read it.
+  int reads(const Var* v) const;
+  // The equation that alone reads it, and once; -1 where that is none, or it is a result.
+  int only_user(const Var* v) const;
   bool is_result(const Var* v) const;  // of the program
+  // How many collectives, or programs that may hold some, it has come through in a row.
+  int depth(const Atom& a) const;
+
+  // The number of each variable that is read or made, from 0 on; -1 of others.
+  int value_count() const { return static_cast<int>(values_.size()); }
+  int number(const Var* v) const;
+
   // From now on nothing is made of its results.
   void take_away(int i) { gone_[static_cast<std::size_t>(i)] = true; }
 
  private:
-  struct Use {
-    int maker = -1;
+  struct Value {
+    int maker = -1, depth = 0;
+    int reads = 0, users = 0;
+    std::uint32_t first_user = 0;  // in users_
     bool is_result = false;
-    std::vector<int> users;
   };
+  const Value* find(const Var* v) const;
+  std::uint32_t add(const Var* v);
+
   const Jaxpr& jaxpr_;
-  VarMap<Use> uses_;
+  PointerMap<std::uint32_t> numbers_;  // from 1 on
+  std::vector<Value> values_;
+  std::vector<int> users_;
   std::vector<bool> gone_;
 };
 

@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
+#include <vector>
+
+#include "core/transforms/passes/eqn_order.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -15,9 +21,7 @@ constexpr double kLinkBytesPerNs = 8;
 // values live longer than the time that is hidden is worth.
 constexpr int kWindow = 64;
 
-struct Task {
-  std::vector<std::size_t> after;  // equations that read its results, or keep behind it
-  int blockers = 0;
+struct Timed {
   double ready_ns = 0;
   double cost_ns = 0;
   bool comm = false;
@@ -40,78 +44,67 @@ double cost_of(const Eqn& e) {
   return c.flops / kFlopsPerNs + c.bytes / kBytesPerNs;
 }
 
-std::vector<Task> make_tasks(const Jaxpr& jaxpr) {
-  std::vector<Task> tasks(jaxpr.eqns.size());
-  VarMap<std::size_t> maker;
-  std::size_t last_comm = tasks.size(), last_effect = tasks.size();
-  const auto keep_behind = [&](std::size_t before, std::size_t e) {
-    if (before == tasks.size()) return;
-    tasks[before].after.push_back(e);
-    ++tasks[e].blockers;
-  };
-  for (std::size_t e = 0; e < tasks.size(); ++e) {
-    const Eqn& eqn = jaxpr.eqns[e];
-    tasks[e].comm = eqn.primitive->group != nullptr;
-    tasks[e].cost_ns = cost_of(eqn);
-    for (const Atom& a : eqn.in)
-      if (const auto it = maker.find(a.var()); it != maker.end()) keep_behind(it->second, e);
+// Collectives keep their order among each other, and so do effects.
+EqnOrder order_of(const ProgramIndex& program) {
+  EqnOrder order(program);
+  int last_comm = -1, last_effect = -1;
+  for (int i = 0; i < program.size(); ++i) {
+    const Eqn& e = program.eqn(i);
     // Programs inside may hold collectives: they keep their place among those too.
-    if (tasks[e].comm || eqn.primitive->interpret) {
-      keep_behind(last_comm, e);
-      last_comm = e;
-    }
-    if (has_effect(eqn)) {
-      keep_behind(last_effect, e);
-      last_effect = e;
-    }
-    for (const VarRef& v : eqn.out) maker.emplace(v.get(), e);
+    if (e.primitive->group || e.primitive->interpret)
+      order.keep_behind(std::exchange(last_comm, i), i);
+    if (has_effect(e)) order.keep_behind(std::exchange(last_effect, i), i);
   }
-  return tasks;
+  return order;
 }
 
 }  // namespace
 
-JaxprRef schedule(const JaxprRef& jaxpr) {
-  std::vector<Task> tasks = make_tasks(*jaxpr);
-  std::set<std::size_t> compute, comm;  // those that nothing blocks, in program order
-  const auto unblock = [&](std::size_t e) { (tasks[e].comm ? comm : compute).insert(e); };
-  for (std::size_t e = 0; e < tasks.size(); ++e)
-    if (tasks[e].blockers == 0) unblock(e);
-  std::vector<std::size_t> order;
+JaxprRef schedule(const Jaxpr& jaxpr) {
+  EqnOrder order = order_of(ProgramIndex(jaxpr));
+  const auto n = static_cast<int>(jaxpr.eqns.size());
+  std::vector<Timed> tasks;
+  for (const Eqn& e : jaxpr.eqns) tasks.push_back({0, cost_of(e), e.primitive->group != nullptr});
+  const auto task = [&](int i) -> Timed& { return tasks[static_cast<std::size_t>(i)]; };
+  std::set<int> compute, comm;  // those that wait for nothing, in program order
+  const auto unblock = [&](int i) { (task(i).comm ? comm : compute).insert(i); };
+  for (int i = 0; i < n; ++i)
+    if (order.is_ready(i)) unblock(i);
+  Rewriter made(jaxpr);
+  bool moved = false;
   double compute_ns = 0, comm_ns = 0;  // when each kind of stream is free
-  while (order.size() < tasks.size()) {
-    std::size_t next;
+  for (int placed = 0; placed < n; ++placed) {
+    int next;
     if (!comm.empty()) {
       next = *comm.begin();
       comm.erase(comm.begin());
-      comm_ns = std::max(comm_ns, tasks[next].ready_ns) + tasks[next].cost_ns;
+      comm_ns = std::max(comm_ns, task(next).ready_ns) + task(next).cost_ns;
     } else {
       auto best = compute.begin();
       int looked = 0;
       for (auto it = compute.begin(); it != compute.end() && looked < kWindow; ++it, ++looked) {
-        if (tasks[*it].ready_ns < tasks[*best].ready_ns) best = it;
-        if (tasks[*best].ready_ns <= compute_ns) break;
+        if (task(*it).ready_ns < task(*best).ready_ns) best = it;
+        if (task(*best).ready_ns <= compute_ns) break;
       }
       next = *best;
       compute.erase(best);
-      compute_ns = std::max(compute_ns, tasks[next].ready_ns) + tasks[next].cost_ns;
+      compute_ns = std::max(compute_ns, task(next).ready_ns) + task(next).cost_ns;
     }
-    order.push_back(next);
-    const double done = tasks[next].comm ? comm_ns : compute_ns;
-    for (std::size_t later : tasks[next].after) {
-      tasks[later].ready_ns = std::max(tasks[later].ready_ns, done);
-      if (--tasks[later].blockers == 0) unblock(later);
-    }
+    moved = moved || next != placed;
+    made.add(jaxpr.eqns[static_cast<std::size_t>(next)]);
+    const double done = task(next).comm ? comm_ns : compute_ns;
+    order.place(next, [&](int later, bool is_ready) {
+      task(later).ready_ns = std::max(task(later).ready_ns, done);
+      if (is_ready) unblock(later);
+    });
   }
-  if (std::is_sorted(order.begin(), order.end())) return jaxpr;
-  auto scheduled = make_ref<Jaxpr>();
-  scheduled->binders = jaxpr->binders;
-  scheduled->outs = jaxpr->outs;
-  scheduled->env = jaxpr->env;
-  scheduled->checks_variance = jaxpr->checks_variance;
-  for (std::size_t e : order) scheduled->eqns.push_back(jaxpr->eqns[e]);
-  check_pass(*scheduled, "scheduling");
-  return scheduled;
+  return moved ? made.finish() : JaxprRef(&jaxpr);
+}
+
+void register_pass_schedule() {
+  register_pass({.order = PassOrder::schedule,
+                 .name = "schedule",
+                 .run = [](const Jaxpr& jaxpr, const PassContext&) { return schedule(jaxpr); }});
 }
 
 }  // namespace shmap

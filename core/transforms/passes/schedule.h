@@ -10,6 +10,6 @@ namespace shmap {
 // their results as late as there is other work to do. Collectives keep their order among each
 // other, as effects do: it is the same in every process. The order depends on the program and its
 // types alone (a model of the costs), never on a measured time.
-JaxprRef schedule(const JaxprRef& jaxpr);
+JaxprRef schedule(const Jaxpr& jaxpr);
 
 }  // namespace shmap

@@ -14,6 +14,8 @@
 #include "core/runtime/host_transfer.h"
 #include "core/transforms/passes/algebra.h"
 #include "core/transforms/passes/dead_code.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/rewriter.h"
 
 namespace shmap {
 
@@ -148,28 +150,20 @@ class Forward {
       : old_(jaxpr),
         programs_(programs),
         algebra_(!programs.global || jaxpr.env != nullptr),
-        table_(jaxpr.eqns.size(), jaxpr.env) {}
+        table_(jaxpr.eqns.size(), jaxpr.env),
+        made_(jaxpr) {}
 
   // Null where nothing changed.
-  Ref<Jaxpr> run() {
+  JaxprRef run() {
     made_.reserve(old_.eqns.size());
     for (const Eqn& e : old_.eqns) visit(e);
-    if (!changed_) return {};
-    auto made = make_ref<Jaxpr>();
-    made->binders = old_.binders;
-    made->eqns = std::move(made_);
-    made->outs = old_.outs;
-    made->env = old_.env;
-    made->checks_variance = old_.checks_variance;
-    for (Atom& a : made->outs) rename(a);
-    return made;
+    return changed_ ? made_.finish() : JaxprRef();
   }
 
  private:
   void visit(const Eqn& original) {
     Eqn e = original;
-    if (!names_.empty())
-      for (Atom& a : e.in) rename(a);
+    for (Atom& a : e.in) made_.rename(a);
     if (e.primitive->interpret) {
       if (e.primitive->with_programs) simplify_inside(e);
       if (has_effect(e)) return keep(std::move(e));
@@ -178,8 +172,8 @@ class Forward {
     }
     if (algebra_ && composes(*e.primitive) && !e.in[0].is_literal()) {
       const std::uint32_t* first = views_.find(e.in[0].var());
-      if (first && made_[*first].primitive == e.primitive) {
-        compose(e, made_[*first]);
+      if (first && made_.eqns()[*first].primitive == e.primitive) {
+        compose(e, made_.eqns()[*first]);
         changed_ = true;
       }
     }
@@ -190,10 +184,11 @@ class Forward {
       for (std::size_t o = 0; o < values.size(); ++o) become(e.out[o], values[o]);
       if (!values.empty()) return;
     }
-    const auto number = static_cast<std::uint32_t>(made_.size());
+    const auto number = static_cast<std::uint32_t>(made_.eqns().size());
     const std::uint32_t earlier = table_.find_or_add(e, number);
     if (earlier == number) return keep(std::move(e));
-    for (std::size_t o = 0; o < e.out.size(); ++o) become(e.out[o], Atom(made_[earlier].out[o]));
+    for (std::size_t o = 0; o < e.out.size(); ++o)
+      become(e.out[o], Atom(made_.eqns()[earlier].out[o]));
   }
 
   // The host scalar that an operand is made of by repetition; null where it is not.
@@ -201,7 +196,7 @@ class Forward {
     if (a.is_literal()) return nullptr;
     const std::uint32_t* made_by = views_.find(a.var());
     if (!made_by) return nullptr;
-    const Eqn& e = made_[*made_by];
+    const Eqn& e = made_.eqns()[*made_by];
     if (e.primitive != &broadcast_in_dim_p || !e.in[0].is_literal()) return nullptr;
     const ShapedArray& scalar = e.in[0].type();
     return scalar.rank() == 0 && scalar.weak() == a.type().weak() ? &e.in[0] : nullptr;
@@ -223,18 +218,14 @@ class Forward {
   }
 
   void keep(Eqn e) {
-    if (composes(*e.primitive)) views_[e.out[0].get()] = static_cast<std::uint32_t>(made_.size());
-    made_.push_back(std::move(e));
+    if (composes(*e.primitive))
+      views_[e.out[0].get()] = static_cast<std::uint32_t>(made_.eqns().size());
+    made_.add(std::move(e));
   }
 
   void become(const VarRef& v, const Atom& value) {
-    names_[v.get()] = static_cast<std::uint32_t>(values_.size());
-    values_.push_back(value);
+    made_.become(v.get(), value);
     changed_ = true;
-  }
-  void rename(Atom& a) const {
-    if (a.is_literal()) return;
-    if (const std::uint32_t* i = names_.find(a.var())) a = values_[*i];
   }
 
   void simplify_inside(Eqn& e) {
@@ -253,9 +244,7 @@ class Forward {
   Programs& programs_;
   const bool algebra_;
   EqnTable table_;
-  std::vector<Eqn> made_;
-  PointerMap<std::uint32_t> names_;  // of variables that are gone: their values' places
-  std::vector<Atom> values_;
+  Rewriter made_;
   PointerMap<std::uint32_t> views_;  // of results: the equations that others compose with
   bool changed_ = false;
 };
@@ -265,8 +254,7 @@ JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs) {
   if (jaxpr.facts.has(JaxprFacts::simple)) return JaxprRef(&jaxpr);
   if (const JaxprRef* known = programs.known.find(&jaxpr)) return *known;
   const PassVisit visit("simplify", jaxpr);
-  const Ref<Jaxpr> forward = Forward(jaxpr, programs).run();
-  if (forward) check_pass(*forward, "simplify");
+  const JaxprRef forward = Forward(jaxpr, programs).run();
   JaxprRef made = remove_dead_code(forward ? *forward : jaxpr, programs.pruned);
   if (made.get() == &jaxpr && !programs.global) jaxpr.facts.add(JaxprFacts::simple);
   programs.known[&jaxpr] = made;
@@ -285,6 +273,12 @@ JaxprRef simplify_global(const Jaxpr& jaxpr) {
   Programs programs;
   programs.global = true;
   return simplify_with(jaxpr, programs);
+}
+
+void register_pass_simplify() {
+  register_pass({.order = PassOrder::simplify,
+                 .name = "simplify",
+                 .run = [](const Jaxpr& jaxpr, const PassContext&) { return simplify(jaxpr); }});
 }
 
 }  // namespace shmap

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/passes/pass.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
@@ -90,17 +91,24 @@ class Unroller {
 
 }  // namespace
 
-JaxprRef unroll(const JaxprRef& jaxpr) {
-  if (!has_unrolled(*jaxpr)) return jaxpr;
+JaxprRef unroll(const Jaxpr& jaxpr) {
+  if (!has_unrolled(jaxpr)) return JaxprRef(&jaxpr);
   StagingOptions options;
-  options.check_variance = jaxpr->checks_variance;
-  options.auto_pbroadcast = jaxpr->checks_variance;
-  JaxprTrace trace("unroll", jaxpr->env, options);
+  options.check_variance = jaxpr.checks_variance;
+  options.auto_pbroadcast = jaxpr.checks_variance;
+  JaxprTrace trace("unroll", jaxpr.env, options);
   std::vector<Array> args;
-  for (const VarRef& v : jaxpr->binders) args.push_back(trace.argument(v->type));
+  for (const VarRef& v : jaxpr.binders) args.push_back(trace.argument(v->type));
   TraceScope scope(trace);
-  std::vector<Array> results = Unroller().program(*jaxpr, std::move(args));
+  std::vector<Array> results = Unroller().program(jaxpr, std::move(args));
   return trace.build(results, "unroll", {}).jaxpr;
+}
+
+void register_pass_unroll() {
+  register_pass({.order = PassOrder::unroll,
+                 .name = "unroll",
+                 .run = [](const Jaxpr& jaxpr, const PassContext&) { return unroll(jaxpr); },
+                 .simplified_after = true});
 }
 
 }  // namespace shmap

@@ -12,6 +12,6 @@ inline constexpr std::int64_t kUnrolledEquations = 512;
 // programs inside left as they are: itself where it has none. Values stay the same; variance is
 // inferred anew, and may become less. The steps of a plan are then captured together, scheduled
 // across trips, and launched as one graph, instead of a graph a trip.
-JaxprRef unroll(const JaxprRef& jaxpr);
+JaxprRef unroll(const Jaxpr& jaxpr);
 
 }  // namespace shmap

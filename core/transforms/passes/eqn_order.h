@@ -1,0 +1,40 @@
+// Which equations of a program have to come before which others.
+#pragma once
+#include <vector>
+
+#include "core/transforms/passes/program_index.h"
+
+namespace shmap {
+
+// Equations come after those whose results they read, and after what keep_behind() says. They are
+// placed one after another: each once nothing that it waits for is left.
+class EqnOrder {
+ public:
+  explicit EqnOrder(const ProgramIndex& program)
+      : after_(static_cast<std::size_t>(program.size())), missing_(after_.size(), 0) {
+    for (int i = 0; i < program.size(); ++i)
+      for (const VarRef& v : program.eqn(i).out)
+        for (int user : program.users(v.get())) keep_behind(i, user);
+  }
+
+  // `before`: -1 for none.
+  void keep_behind(int before, int i) {
+    if (before < 0) return;
+    after_[static_cast<std::size_t>(before)].push_back(i);
+    ++missing_[static_cast<std::size_t>(i)];
+  }
+  bool is_ready(int i) const { return missing_[static_cast<std::size_t>(i)] == 0; }
+
+  // seen(k, is_ready): for each equation that waited for i.
+  template <class Seen>
+  void place(int i, Seen seen) {
+    for (int k : after_[static_cast<std::size_t>(i)])
+      seen(k, --missing_[static_cast<std::size_t>(k)] == 0);
+  }
+
+ private:
+  std::vector<std::vector<int>> after_;
+  std::vector<int> missing_;
+};
+
+}  // namespace shmap
