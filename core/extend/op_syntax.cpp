@@ -16,6 +16,7 @@
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
 #include "core/ops/sort.h"
+#include "core/random/gamma_sample.h"
 #include "core/runtime/flow_task.h"
 #include "core/runtime/fused_columns.h"
 #include "core/runtime/fused_program.h"
@@ -233,6 +234,11 @@ Read read_bits(Reader& r) {
   p.shape = r.shape("shape");
   return made(p);
 }
+Read read_gamma_sample(Reader& r) {
+  GammaSampleParams p;
+  p.log_space = r.flag("log_space");
+  return made(p);
+}
 Read read_split(Reader& r) {
   RandomSplitParams p;
   p.shape = r.shape("shape");
@@ -303,7 +309,7 @@ void register_op_syntax() {
   some(random_split_p, 1, 1, read_split);
   plain(random_fold_in_p, 2);
   plain(random_wrap_p, 1);
-  plain(random_parameter_p, 1);
+  some(random_gamma_sample_p, 2, 2, read_gamma_sample);
   plain(random_unwrap_p, 1);
   plain(threefry2x32_p, 4);
   some(debug_print_p, 0, kAnyNumber, read_print);

@@ -91,10 +91,6 @@ void eval_unwrap(Types in, const Params&, std::span<ShapedArray> out) {
   out[0] = ShapedArray(joined(in[0].dims(), {2}), DType::u32, false, AxisSet());
 }
 
-void eval_parameter(Types in, const Params&, std::span<ShapedArray> out) {
-  out[0] = in[0].with_axes(AxisSet());
-}
-
 void eval_threefry(Types in, const Params&, std::span<ShapedArray> out) {
   for (const ShapedArray& t : in) {
     if (t.dtype() == DType::u32) continue;
@@ -188,14 +184,6 @@ constinit Primitive random_fold_in_p =
     hash("random_fold_in", eval_fold_in, elementwise_sharding, batch_elementwise);
 constinit Primitive random_wrap_p = view("random_wrap", eval_wrap, shard_wrap);
 constinit Primitive random_unwrap_p = view("random_unwrap", eval_unwrap, shard_keys);
-constinit Primitive random_parameter_p = [] {
-  Primitive p = make("random_parameter", eval_parameter, elementwise_sharding, batch_in_place);
-  p.view = view_all;
-  p.jvp = Rule<JvpFn>::none(
-      "what is drawn until it is accepted has no derivative with respect to the distribution's "
-      "parameters here: take stop_gradient of them");
-  return p;
-}();
 constinit Primitive threefry2x32_p = [] {
   Primitive p = hash("threefry2x32", eval_threefry, shard_threefry, batch_elementwise);
   p.result_count = [](Types, const Params&) { return 2; };
@@ -204,7 +192,7 @@ constinit Primitive threefry2x32_p = [] {
 
 void register_random() {
   for (Primitive* p : {&random_bits_p, &random_split_p, &random_fold_in_p, &random_wrap_p,
-                       &random_unwrap_p, &random_parameter_p, &threefry2x32_p})
+                       &random_unwrap_p, &threefry2x32_p})
     register_primitive(*p);
 }
 

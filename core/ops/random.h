@@ -20,8 +20,6 @@ extern Primitive random_fold_in_p;
 // u32[..., 2] as keys [...], and back: views.
 extern Primitive random_wrap_p;
 extern Primitive random_unwrap_p;
-// Its operand, a parameter of a sampler that rejects: a view, which has no derivative and says so.
-extern Primitive random_parameter_p;
 // The hash itself: two words of a key and two of a count, u32, of one shape or scalars; two
 // results.
 extern Primitive threefry2x32_p;

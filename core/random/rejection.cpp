@@ -10,6 +10,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
+#include "core/random/gamma_sample.h"
 #include "core/random/samplers.h"
 #include "shmap/control_flow.h"
 #include "shmap/ops.h"
@@ -129,9 +130,11 @@ Array gamma(const BitSource& from, const Array& a, bool as_log) {
   const std::int64_t n = type.size();
   const Each each(type.dtype(), n, s);
   // Derivatives of accepted candidates would not be those of the distribution.
-  const Array flat = bind_reshape(bind(random_parameter_p, a, no_params, s), {n}, s);
-  return bind_reshape(gamma_each(each, split_each(from.key(), {n}, s), flat, as_log), type.dims(),
-                      s);
+  const Array flat = bind_reshape(bind(stop_gradient_p, a, no_params, s), {n}, s);
+  const Array drawn = gamma_each(each, split_each(from.key(), {n}, s), flat, as_log);
+  GammaSampleParams params;
+  params.log_space = as_log;
+  return bind(random_gamma_sample_p, bind_reshape(drawn, type.dims(), s), a, params, s);
 }
 
 namespace {

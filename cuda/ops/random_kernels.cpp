@@ -1,5 +1,6 @@
 // Random bits and keys on CUDA devices.
 #include "core/ops/random.h"
+#include "core/random/gamma_sample.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/threefry.h"
 #include "cuda/ops/call_operand.h"
@@ -56,7 +57,7 @@ void register_cuda_random_kernels() {
   random_split_p.kernel(DeviceKind::cuda) = {run_split};
   random_fold_in_p.kernel(DeviceKind::cuda) = {run_fold_in};
   threefry2x32_p.kernel(DeviceKind::cuda) = {run_pairs};
-  for (Primitive* p : {&random_wrap_p, &random_unwrap_p, &random_parameter_p})
+  for (Primitive* p : {&random_wrap_p, &random_unwrap_p, &random_gamma_sample_p})
     p->kernel(DeviceKind::cuda) = {cuda::run_literal_copy};
 }
 

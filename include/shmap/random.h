@@ -125,8 +125,8 @@ Array cauchy(Key key, Shape shape = {}, DType dtype = f32);
 
 // ---- by rejection: a, b, alpha and lam are positive
 
-// These have no derivative with respect to a, b, alpha and p, an error that says so; poisson's is
-// zero.
+// Derivatives with respect to a, b, alpha and p are jax.random's, by implicit reparametrisation;
+// poisson's are zero.
 //
 // Of shape parameter a and scale 1. loggamma: its logarithm, without underflow where a is small.
 Array gamma(Key key, Operand a);

@@ -29,6 +29,7 @@ TOPICS = [
     "losses",
     "overlap",
     "random",
+    "random_grad",
     "attention",
     "transformer",
     "llama",

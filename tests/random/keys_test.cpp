@@ -238,14 +238,6 @@ TEST(Samplers, AreDifferentiatedByTheirParameters) {
             random::normal(key, {4}).to_vector<float>());
 }
 
-TEST(Samplers, ThatRejectHaveNoDerivative) {
-  const auto draw = [](Array a) { return random::gamma(random::key(1), a); };
-  expect_error<TypeError>([&] { jvp(draw, std::tuple{ones({2})}, std::tuple{ones({2})}); },
-                          {"random_parameter", "stop_gradient"});
-  const auto scaled = [&](Array s) { return sum(s * draw(ones({2}))); };
-  EXPECT_EQ(grad(scaled)(Array(1.f)).item<float>(), sum(draw(ones({2}))).item<float>());
-}
-
 TEST(Samplers, RejectOnAllDevices) {
   const Mesh mesh = make_mesh({4}, {"i"});
   const Array lam = array<float>({0.5f, 3, 20, 700}, {4});

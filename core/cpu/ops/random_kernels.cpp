@@ -5,6 +5,7 @@
 #include "core/cpu/kernels/threefry.h"
 #include "core/cpu/ops/random_block.h"
 #include "core/ops/random.h"
+#include "core/random/gamma_sample.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -85,7 +86,7 @@ void register_cpu_random_kernels() {
   random_split_p.kernel(cpu) = {run_split, hash_parts};
   random_fold_in_p.kernel(cpu) = {run_fold_in, hash_parts};
   threefry2x32_p.kernel(cpu) = {run_pairs, hash_parts};
-  for (Primitive* p : {&random_wrap_p, &random_unwrap_p, &random_parameter_p})
+  for (Primitive* p : {&random_wrap_p, &random_unwrap_p, &random_gamma_sample_p})
     p->kernel(cpu) = {run_view};
 }
 
