@@ -1,6 +1,6 @@
 // The transcendentals and roots of one float type, `Real`, for unary_math_f32.cpp and its f64 twin.
 //
-// Included after vector_math-inl.h, once for each instruction set. The last, partial vector takes
+// Included after exp-inl.h, once for each instruction set. The last, partial vector takes
 // the same path as the others, so that a result does not depend on its position.
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -36,9 +36,10 @@ void map(const void* in, void* out, std::int64_t n) {
   struct Name {                                      \
     static Real run(Real x) { return std::name(x); } \
   };
+SHMAP_MATH(Exp, exp)
+SHMAP_MATH(Tanh, tanh)
 #endif
 
-SHMAP_MATH(LibraryExp, exp)
 SHMAP_MATH(Exp2, exp2)
 SHMAP_MATH(Expm1, expm1)
 SHMAP_MATH(Log, log)
@@ -46,7 +47,6 @@ SHMAP_MATH(Log1p, log1p)
 SHMAP_MATH(Sin, sin)
 SHMAP_MATH(Cos, cos)
 SHMAP_MATH(Tan, tan)
-SHMAP_MATH(Tanh, tanh)
 SHMAP_MATH(Asin, asin)
 SHMAP_MATH(Acos, acos)
 SHMAP_MATH(Atan, atan)
@@ -61,16 +61,6 @@ SHMAP_MATH(Erfc, erfc)
 #undef SHMAP_MATH
 
 #if SHMAP_VECTOR_MATH
-// What is 0 for certain (a masked element of a softmax) is not asked of the library, which takes
-// its slow path for it, an element at a time.
-struct Exp {
-  static HWY_INLINE V run(V x) {
-    const auto vanishes = hn::Lt(x, hn::Set(D{}, sizeof(Real) == 4 ? Real{-104} : Real{-746}));
-    if (hn::AllFalse(D{}, vanishes)) [[likely]]
-      return LibraryExp::run(x);
-    return hn::IfThenZeroElse(vanishes, LibraryExp::run(hn::IfThenZeroElse(vanishes, x)));
-  }
-};
 struct Sqrt {
   static HWY_INLINE V run(V x) { return hn::Sqrt(x); }
 };
@@ -86,7 +76,6 @@ struct Logistic {  // 1 / (1 + e^-x), or e^x / (1 + e^x): the exponential never 
   }
 };
 #else
-using Exp = LibraryExp;
 struct Sqrt {
   static Real run(Real x) { return std::sqrt(x); }
 };

@@ -1,5 +1,7 @@
 // exp to erf_inv of f32.
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 
 #include "core/cpu/kernels/unary_parts.h"
 #include "core/cpu/kernels/vector_call.h"
@@ -11,6 +13,8 @@
 #undef SHMAP_MATH_F64
 #define SHMAP_MATH_F64 0
 #include "core/cpu/kernels/vector_math-inl.h"
+//
+#include "core/cpu/kernels/exp-inl.h"
 //
 #include "core/cpu/kernels/unary_math-inl.h"
 
