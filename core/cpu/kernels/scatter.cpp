@@ -8,6 +8,7 @@
 
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/gather_index.h"
+#include "core/cpu/kernels/kept_rows.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
@@ -67,10 +68,11 @@ struct Rows {
   const char* updates;
   int64_t row, first, last;
 };
-using CombineRows = void (*)(const Rows& r, const int64_t* rows, const int64_t* at, int64_t count);
+using CombineRows = void (*)(const Rows& r, const std::int32_t* rows, const std::int32_t* at,
+                             int64_t count);
 
 template <class T, ScatterOp op>
-void combine_rows(const Rows& r, const int64_t* rows, const int64_t* at, int64_t count) {
+void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* at, int64_t count) {
   // Rows lie anywhere in the operand: those to come are asked for while others are combined.
   constexpr int64_t kAhead = 8;
   T* const operand = reinterpret_cast<T*>(r.operand);
@@ -235,6 +237,7 @@ void apply(const Plan& p, Combine f, char* operand, const char* update) {
 bool is_rows(const Scatter& s, const Plan& p) {
   if (p.index_size != 1 || s.dims.operand_batching_dims.size() > 0) return false;
   if (s.index_dtype != i32 && s.index_dtype != i64) return false;
+  if (s.operand_shape.rank() == 0 || s.operand_shape[0] >= INT32_MAX) return false;
   if (s.dims.scatter_dims_to_operand_dims[0] != 0 || s.dims.inserted_window_dims.size() != 1 ||
       s.dims.inserted_window_dims[0] != 0)
     return false;
@@ -252,39 +255,31 @@ bool is_rows(const Scatter& s, const Plan& p) {
   return true;
 }
 
-// Of updates [begin, begin + count): the rows that lie in [first, last), and which updates (from
-// `begin` on) go there. Returns how many. Places are random: nothing here branches on them.
-template <class I>
-int64_t read_rows(const Scatter& s, int64_t begin, int64_t count, int64_t first, int64_t last,
-                  int64_t* rows, int64_t* at) {
-  const int64_t most = s.operand_shape[0] - 1;
-  const bool clips = s.mode == IndexMode::clip;
-  const auto width = static_cast<std::uint64_t>(last - first);
-  int64_t kept = 0;
-  for (int64_t k = 0; k < count; ++k) {
-    int64_t i = read_index<I>(s.indices, begin + k);
-    if (clips) i = std::clamp<int64_t>(i, 0, most);
-    rows[kept] = i;
-    at[kept] = k;
-    kept += static_cast<std::uint64_t>(i) - static_cast<std::uint64_t>(first) < width;
-  }
-  return kept;
-}
-
 // The part [begin, end) of the cut dim: rows, or, where there is no other dim behind, elements of
 // each row.
 void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, bool cuts_rows,
                   int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 512;
-  int64_t rows[kBlock], at[kBlock];
+  std::int32_t rows[kBlock + kKeptRoom], at[kBlock + kKeptRoom], narrow[kBlock];
+  static const KeepRowsFn keep = keep_rows_kernel();
   const int64_t row = p.stride[0] / itemsize(s.dtype);
-  const int64_t first = cuts_rows ? begin : 0, last = cuts_rows ? end : s.operand_shape[0];
+  const auto most = static_cast<std::int32_t>(s.operand_shape[0] - 1);
+  const std::int32_t first = cuts_rows ? static_cast<std::int32_t>(begin) : 0;
+  const std::int32_t last = cuts_rows ? static_cast<std::int32_t>(end) : most + 1;
   Rows r{static_cast<char*>(s.operand), static_cast<const char*>(s.updates), row,
          cuts_rows ? 0 : begin, cuts_rows ? row : end};
-  const auto read = s.index_dtype == i32 ? read_rows<std::int32_t> : read_rows<int64_t>;
   for (int64_t b = 0; b < p.batch_count; b += kBlock) {
     const int64_t count = std::min(kBlock, p.batch_count - b);
-    combine(r, rows, at, read(s, b, count, first, last, rows, at));
+    const std::int32_t* indices = narrow;
+    if (s.index_dtype == i32) {
+      indices = static_cast<const std::int32_t*>(s.indices) + b;
+    } else {  // one that no 32 bits hold is out of bounds, as -1 and the greatest are
+      const auto* const from = static_cast<const int64_t*>(s.indices) + b;
+      for (int64_t k = 0; k < count; ++k)
+        narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], -1, INT32_MAX));
+    }
+    combine(r, rows, at,
+            keep(indices, count, s.mode == IndexMode::clip, most, first, last, rows, at));
     r.updates += count * p.stride[0];
   }
 }
