@@ -253,6 +253,56 @@ TEST(Gather, ManyPlacesOfAMiddleDim) {
   }
 }
 
+// One element of each row, as take_along_axis has them, and one of each pair of indices, of more
+// rows and more of each than are looked up at a time.
+TEST(Gather, ElementsOfEachRowAndOfPairsOfIndices) {
+  for (const auto& [rows, extent, each] :
+       std::vector<std::array<int64_t, 3>>{{1300, 7, 1}, {3, 700, 1300}, {5, 1, 3}, {2, 9, 0}}) {
+    std::vector<float> operand(static_cast<std::size_t>(rows * extent));
+    std::iota(operand.begin(), operand.end(), 0.f);
+    for (const IndexMode mode : {IndexMode::clip, IndexMode::fill_or_drop}) {
+      std::vector<std::int32_t> along, pairs;
+      std::vector<float> want;
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t k = 0; k < each; ++k) {
+          const int64_t i = (r * 31 + k * 37) % (extent + 4) - 2;
+          const bool inside = mode == IndexMode::clip || (i >= 0 && i < extent);
+          const int64_t at = r * extent + std::clamp<int64_t>(i, 0, extent - 1);
+          want.push_back(inside ? operand[static_cast<std::size_t>(at)] : -1.f);
+          along.push_back(static_cast<std::int32_t>(i));
+          pairs.push_back(static_cast<std::int32_t>(r));
+          pairs.push_back(static_cast<std::int32_t>(i));
+        }
+      }
+      const float fill = -1.f;
+      for (const bool paired : {false, true}) {
+        std::vector<float> got(want.size(), 7.f);
+        Gather g;
+        for (const int64_t d : {0, 1}) {
+          if (paired || d == 1) {
+            g.dims.collapsed_slice_dims.push_back(d);
+            g.dims.start_index_map.push_back(d);
+          } else {
+            g.dims.operand_batching_dims.push_back(d);
+            g.dims.indices_batching_dims.push_back(d);
+          }
+        }
+        g.operand_shape = {rows, extent}, g.indices_shape = {rows, each, paired ? 2 : 1};
+        g.slice_sizes = {1, 1};
+        g.mode = mode;
+        g.itemsize = 4;
+        g.operand = operand.data(), g.fill = &fill, g.out = got.data();
+        g.indices = paired ? pairs.data() : along.data();
+        gather(g);
+        EXPECT_EQ(got, want) << rows << " " << paired;
+        std::fill(got.begin(), got.end(), 0.f);
+        for (int part = 2; part >= 0; --part) gather_part(g, part, 3);
+        EXPECT_EQ(got, want) << rows << " " << paired;
+      }
+    }
+  }
+}
+
 TEST(Gather, UnsignedIndicesBeyondEveryArrayAreOutOfBounds) {
   const std::vector<float> operand = {1.f, 2.f, 3.f};
   const std::vector<std::uint64_t> indices = {std::numeric_limits<std::uint64_t>::max(), 1};
@@ -391,7 +441,9 @@ void check_many_rows(IndexMode mode) {
     std::vector<float> want(n, 0.5f), updates;
     std::vector<Index> indices;
     for (int64_t k = 0; k < places; ++k) {
-      indices.push_back(static_cast<Index>(k * 31 % (rows + 4) - 2));
+      indices.push_back(k == 70   ? std::numeric_limits<Index>::min()
+                        : k == 90 ? std::numeric_limits<Index>::max()
+                                  : static_cast<Index>(k * 31 % (rows + 4) - 2));
       const int64_t row = mode == IndexMode::clip ? std::clamp<int64_t>(indices.back(), 0, rows - 1)
                                                   : indices.back();
       for (int64_t c = 0; c < columns; ++c) {  // sums that depend on their order

@@ -23,6 +23,8 @@ def jax_rows():
         "dynamic_update": lambda x, u, at: lax.dynamic_update_slice(
             x, u, (at[0], jnp.int32(0))),
         "pick_by_label": lambda x, labels: jnp.take_along_axis(x, labels[:, None], 1)[:, 0],
+        "masked_by_label": lambda x, labels: jnp.where(
+            labels[:, None] == jnp.arange(1000), x, 0).sum(1),
     }
 
 
@@ -49,4 +51,6 @@ def torch_rows():
         "dynamic_slice_row": lambda x, at: x[int(at[0]):int(at[0]) + 100].clone(),
         "dynamic_update": update,
         "pick_by_label": lambda x, labels: torch.gather(x, 1, labels.long()[:, None])[:, 0],
+        "masked_by_label": lambda x, labels: torch.where(
+            labels[:, None] == torch.arange(1000), x, 0).sum(1),
     }

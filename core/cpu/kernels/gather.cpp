@@ -154,7 +154,9 @@ void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, 
   }
 }
 
-// kBytes: of a run, where that is known; else 0.
+// kBytes: of a run, where that is known; kLines where it is some of 64, which a call of memcpy for
+// each would take longer for; else 0.
+constexpr int64_t kLines = -64;
 template <int64_t kBytes>
 void take(const Gather& g, char* out, const char* in, int64_t run, const int64_t* offsets,
           int64_t count) {
@@ -162,13 +164,16 @@ void take(const Gather& g, char* out, const char* in, int64_t run, const int64_t
   constexpr int64_t kAhead = 8;
   const int64_t bytes = kBytes > 0 ? kBytes : run;
   for (int64_t b = 0; b < count; ++b) {
-    if constexpr (kBytes == 0 || kBytes >= 16) {
+    if constexpr (kBytes <= 0 || kBytes >= 16) {
       const int64_t next = offsets[std::min(b + kAhead, count - 1)];
       for (int64_t at = 0; next >= 0 && at < std::min<int64_t>(bytes, 512); at += 64)
         __builtin_prefetch(in + next + at);
     }
     if (offsets[b] < 0)
       fill(out + b * bytes, g.fill, g.itemsize, bytes / g.itemsize);
+    else if constexpr (kBytes == kLines)
+      for (int64_t at = 0; at < run; at += 64)
+        std::memcpy(out + b * run + at, in + offsets[b] + at, 64);
     else
       std::memcpy(out + b * bytes, in + offsets[b], static_cast<std::size_t>(bytes));
   }
@@ -194,7 +199,7 @@ Take take_of(int64_t run) {
     case 64:
       return take<64>;
     default:
-      return take<0>;
+      return run % 64 == 0 && run <= 1024 ? take<kLines> : take<0>;
   }
 }
 
@@ -224,8 +229,57 @@ void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t firs
   }
 }
 
+// Whether slices are contiguous runs which follow one another in the output along the last dim of
+// the batch, placed by index vectors of any length.
+bool as_runs(const Gather& g, const Plan& p) {
+  return p.window.run > 0 && p.batch.rank > 0 && (g.index_dtype == i32 || g.index_dtype == i64) &&
+         p.batch.out_stride[p.batch.rank - 1] == p.window.run;
+}
+
+// Slices [begin, end), a stretch of the batch's last dim at a time: their offsets, then the copies.
+template <class T>
+void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
+  constexpr int64_t kBlock = 512;
+  int64_t offsets[kBlock];
+  const Take take_block = take_of(p.window.run);
+  const int last = p.batch.rank - 1;
+  int64_t step[kMaxRank] = {};  // in the operand, by dim of the batch
+  for (std::size_t i = 0; i < g.dims.operand_batching_dims.size(); ++i)
+    step[g.dims.indices_batching_dims[i]] += p.operand_stride[g.dims.operand_batching_dims[i]];
+  for (int64_t b = begin; b < end;) {
+    int64_t src = 0, dst = 0, in_last = 0;
+    for (int64_t rest = b, d = last; d >= 0; --d) {
+      const int64_t index = rest % p.batch.extent[d];
+      rest /= p.batch.extent[d];
+      src += index * step[d];
+      dst += index * p.batch.out_stride[d];
+      if (d == last) in_last = index;
+    }
+    const int64_t count = std::min({kBlock, end - b, p.batch.extent[last] - in_last});
+    for (int64_t k = 0; k < count; ++k) {
+      int64_t offset = src + k * step[last];
+      bool inside = true;
+      for (int64_t e = 0; e < p.index_size; ++e) {
+        const int64_t dim = g.dims.start_index_map[static_cast<std::size_t>(e)];
+        int64_t start = read_index<T>(g.indices, (b + k) * p.index_size + e);
+        if (g.mode == IndexMode::clip) start = std::clamp<int64_t>(start, 0, p.last_start[dim]);
+        inside &= g.mode != IndexMode::fill_or_drop || (start >= 0 && start <= p.last_start[dim]);
+        offset += inside ? start * p.operand_stride[dim] : 0;
+      }
+      offsets[k] = inside ? offset : -1;
+    }
+    take_block(g, static_cast<char*>(g.out) + dst, static_cast<const char*>(g.operand),
+               p.window.run, offsets, count);
+    b += count;
+  }
+}
+
 void run(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
   if (begin >= end || p.window.bytes == 0) return;
+  if (as_runs(g, p)) {
+    return g.index_dtype == i32 ? take_runs<std::int32_t>(g, p, begin, end)
+                                : take_runs<int64_t>(g, p, begin, end);
+  }
   const ReadIndex read = index_reader(g.index_dtype);
   for (int64_t b = begin; b < end; ++b) {
     int64_t index[kMaxRank];
