@@ -21,6 +21,7 @@
 #include "core/io/checkpoint_folder.h"
 #include "core/io/joint_save.h"
 #include "core/io/json_reader.h"
+#include "core/io/save_turn.h"
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
 #include "shmap/saved_checkpoint.h"
@@ -297,8 +298,9 @@ namespace detail {
 
 struct PendingCheckpointImpl {
   explicit PendingCheckpointImpl(Snapshot s, SourceLine line)
-      : snapshot(std::move(s)), source(line) {}
+      : snapshot(std::move(s)), source(line), turn(std::in_place, snapshot.dir) {}
   void run() noexcept {
+    turn->wait();
     try {
       io::with_line("save_checkpoint_async", snapshot.dir, source,
                     [&] { write_snapshot(snapshot); });
@@ -306,11 +308,13 @@ struct PendingCheckpointImpl {
       error = std::current_exception();
     }
     snapshot.leaves.clear();
+    turn.reset();
     done.store(true, std::memory_order_release);
   }
   Snapshot snapshot;
   SourceLine source;
-  std::exception_ptr error;  // written before `done`
+  std::optional<io::SaveTurn> turn;  // given up by the thread that writes
+  std::exception_ptr error;          // written before `done`
   std::atomic<bool> done{false};
   std::thread thread;
 };
@@ -321,6 +325,8 @@ void save_checkpoint(const std::string& dir, FlatTree tree, CheckpointOptions op
     refuse_in_task("save_checkpoint");
     ensure_started();
     Snapshot s = take_snapshot(dir, std::move(tree), std::move(options), "save_checkpoint", source);
+    io::SaveTurn turn(dir);
+    turn.wait();
     write_snapshot(s);
   });
 }

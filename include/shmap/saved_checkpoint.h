@@ -57,8 +57,8 @@ PendingCheckpoint save_checkpoint_async(const std::string& dir, FlatTree tree,
 
 // Makes the folder, and those above it, where they are missing. Blocks until the checkpoint would
 // survive a loss of power. TypeError for traced values and keys; ValueError for `keep` below 1;
-// Error where the system refuses. Errors leave the checkpoints before it as they are. Two savers at
-// a time in one folder are the caller's to avoid: wait for one before the next.
+// Error where the system refuses. Errors leave the checkpoints before it as they are. Saves into
+// one folder are written in the order of the calls: this one waits for asynchronous ones before it.
 //
 // Where an array lies in several processes, this is a collective of these, which see one folder:
 // each writes its own blocks, the first also what each process has for itself, and gives the
@@ -73,9 +73,10 @@ void save_checkpoint(const std::string& dir, const T& tree, CheckpointOptions op
 }
 
 // The same while the program goes on: the arrays are held as they are now, and nothing that is
-// computed later changes them. (An array that is held is not overwritten where it is donated: until
-// the checkpoint is written a step that would reuse its memory takes new.) What the caller could
-// have been told at once, it is: only errors of writing come out of wait().
+// computed later changes them. (An array that is held is not overwritten where it is donated.) What
+// the caller could have been told at once, it is: only errors of writing come out of wait().
+// Several may be in flight: in one folder each is written after those before it, whether these
+// failed or not.
 template <Tree T>
 [[nodiscard]] PendingCheckpoint save_checkpoint_async(const std::string& dir, const T& tree,
                                                       CheckpointOptions options = {},

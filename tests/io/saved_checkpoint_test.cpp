@@ -5,8 +5,11 @@
 #include <shmap/shmap.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "core/base/fault.h"
 #include "core/base/warning.h"
@@ -238,6 +241,64 @@ TEST_F(Checkpoint, ErrorsOfAsynchronousSavesComeOut) {
   EXPECT_EQ(warnings, 1);
   test::expect_error<ValueError>(
       [&] { (void)save_checkpoint_async(dir(), zeros({2}), {.keep = 0}); }, {"keep is 0"});
+}
+
+TEST_F(Checkpoint, SavesInFlightAreAQueue) {
+  // The first one is held up until all are asked for; those behind it wait for it.
+  std::atomic<bool> go{false};
+  std::vector<PendingCheckpoint> pending;
+  const auto step = [](int n) {
+    return std::map<std::string, Array>{{"step", full({64}, n, i32)}};
+  };
+  for (int n = 1; n <= 5; ++n) {
+    pending.push_back(save_checkpoint_async(
+        n % 2 ? dir() : dir() + "/../run/", step(n),  // one folder, by two names
+        {.keep = 2, .progress = [&go, n](std::int64_t, std::int64_t) {
+           while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+           if (n == 3) throw ValueError("the third one");
+         }}));
+  }
+  for (const PendingCheckpoint& p : pending) EXPECT_FALSE(p.done());
+  // Another folder does not wait for them.
+  const std::string other = (dir_ / "other").string();
+  save_checkpoint_async(other, step(9)).wait();
+  go = true;
+  // The last one is done when those before it are; the error is the third one's alone.
+  pending[4].wait();
+  for (int n : {0, 1, 2, 3}) EXPECT_TRUE(pending[static_cast<std::size_t>(n)].done()) << n;
+  test::expect_error<ValueError>([&] { pending[2].wait(); }, {"the third one"});
+  for (int n : {0, 1, 3}) pending[static_cast<std::size_t>(n)].wait();
+  // 1, 2, 4 and 5 were written, in that order; the last two are kept.
+  EXPECT_EQ(files(), 2u);
+  const auto value = [&](const std::string& path) {
+    return load_checkpoint(path, step(0)).at("step")[0].item<std::int32_t>();
+  };
+  EXPECT_EQ(value(file(3)), 4);
+  EXPECT_EQ(value(file(4)), 5);
+
+  // One that blocks comes after those in flight.
+  go = false;
+  PendingCheckpoint slow = save_checkpoint_async(
+      dir(), step(6), {.keep = 9, .progress = [&](std::int64_t, std::int64_t) {
+                         while (!go) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                       }});
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    go = true;
+  });
+  save_checkpoint(dir(), step(7), {.keep = 9});
+  opener.join();
+  EXPECT_TRUE(slow.done());
+  EXPECT_EQ(value(file(5)), 6);
+  EXPECT_EQ(value(file(6)), 7);
+  // A callback that saves there itself would wait for ever.
+  test::expect_error<Error>(
+      [&] {
+        save_checkpoint(dir(), step(8), {.progress = [&](std::int64_t, std::int64_t) {
+                          save_checkpoint(dir(), step(8));
+                        }});
+      },
+      {"by the progress callback of a save into the same folder"});
 }
 
 TEST_F(Checkpoint, Progress) {

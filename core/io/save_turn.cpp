@@ -1,0 +1,74 @@
+#include "core/io/save_turn.h"
+
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <system_error>
+
+#include "shmap/error.h"
+
+namespace shmap::io {
+
+namespace {
+
+struct Queue {
+  std::uint64_t next = 0;     // the number of who comes next
+  std::uint64_t serving = 0;  // whose turn it is
+};
+struct Queues {
+  std::mutex mutex;
+  std::condition_variable moved;
+  std::map<std::string, Queue> of;  // by folder; those that are empty are not there
+};
+Queues& queues() {
+  static auto& all = *new Queues();  // never destroyed: saves may go on until the end
+  return all;
+}
+
+// One text for each folder, whether it is there yet or not.
+std::string key_of(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
+  if (error) path = folder;
+  if (!path.has_filename()) path = path.parent_path();  // "run/"
+  return path.string();
+}
+
+thread_local const SaveTurn* writing = nullptr;
+
+}  // namespace
+
+SaveTurn::SaveTurn(const std::string& folder) : key_(key_of(folder)) {
+  for (const SaveTurn* t = writing; t != nullptr; t = t->outer_) {
+    if (t->key_ != key_) continue;
+    throw Error("save_checkpoint of '" + folder +
+                "' by the progress callback of a save into the same folder, which would wait for "
+                "itself: save after that one");
+  }
+  Queues& all = queues();
+  const std::lock_guard lock(all.mutex);
+  number_ = all.of[key_].next++;
+}
+
+void SaveTurn::wait() {
+  if (came_) return;
+  Queues& all = queues();
+  std::unique_lock lock(all.mutex);
+  all.moved.wait(lock, [&] { return all.of[key_].serving == number_; });
+  came_ = true;
+  outer_ = writing;
+  writing = this;
+}
+
+SaveTurn::~SaveTurn() {
+  wait();
+  writing = outer_;
+  Queues& all = queues();
+  const std::lock_guard lock(all.mutex);
+  Queue& mine = all.of[key_];
+  if (++mine.serving == mine.next) all.of.erase(key_);
+  all.moved.notify_all();
+}
+
+}  // namespace shmap::io
