@@ -12,12 +12,12 @@
 
 namespace {
 
+using shmap::BinaryOp;
 using shmap::DType;
+using shmap::UnaryOp;
 using shmap::bench::Work;
 using shmap::cpu::BinaryFn;
-using shmap::cpu::BinaryOp;
 using shmap::cpu::UnaryFn;
-using shmap::cpu::UnaryOp;
 
 constexpr int kDevices = 8;
 constexpr std::int64_t kElements = 1024;  // a device

@@ -266,12 +266,12 @@ void register_op_syntax() {
   const auto some = [](const Primitive& p, int least, int most, ReadParamsFn read) {
     set_param_syntax(p, {least, most, read, nullptr});
   };
-#define SHMAP_PLAIN_1(name, domain) plain(name##_p, 1);
-#define SHMAP_PLAIN_2(name, domain) plain(name##_p, 2);
-  SHMAP_UNARY_PRIMITIVES(SHMAP_PLAIN_1)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_PLAIN_1)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_PLAIN_2)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_PLAIN_2)
+#define SHMAP_PLAIN_1(name, domain, ...) plain(name##_p, 1);
+#define SHMAP_PLAIN_2(name, domain, ...) plain(name##_p, 2);
+  SHMAP_UNARY_OPS(SHMAP_PLAIN_1)
+  SHMAP_PREDICATE_OPS(SHMAP_PLAIN_1)
+  SHMAP_BINARY_OPS(SHMAP_PLAIN_2)
+  SHMAP_COMPARE_OPS(SHMAP_PLAIN_2)
 #undef SHMAP_PLAIN_1
 #undef SHMAP_PLAIN_2
   plain(select_n_p, 3);

@@ -1,6 +1,8 @@
 #include "core/ops/elementwise.h"
 
 #include <algorithm>
+#include <limits>
+#include <unordered_map>
 
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
@@ -95,18 +97,18 @@ void eval_bool(Types in, std::span<ShapedArray> out, const char* name, Domain do
 }
 
 // One abstract_eval a primitive, so that errors carry its name.
-#define SHMAP_EVAL_SAME(op, domain)                                     \
+#define SHMAP_EVAL_SAME(op, domain, ...)                                \
   void eval_##op(Types in, const Params&, std::span<ShapedArray> out) { \
     eval_same(in, out, op##_p.name, Domain::domain);                    \
   }
-#define SHMAP_EVAL_BOOL(op, domain)                                     \
+#define SHMAP_EVAL_BOOL(op, domain, ...)                                \
   void eval_##op(Types in, const Params&, std::span<ShapedArray> out) { \
     eval_bool(in, out, op##_p.name, Domain::domain);                    \
   }
-SHMAP_UNARY_PRIMITIVES(SHMAP_EVAL_SAME)
-SHMAP_BINARY_PRIMITIVES(SHMAP_EVAL_SAME)
-SHMAP_PREDICATE_PRIMITIVES(SHMAP_EVAL_BOOL)
-SHMAP_COMPARE_PRIMITIVES(SHMAP_EVAL_BOOL)
+SHMAP_UNARY_OPS(SHMAP_EVAL_SAME)
+SHMAP_BINARY_OPS(SHMAP_EVAL_SAME)
+SHMAP_PREDICATE_OPS(SHMAP_EVAL_BOOL)
+SHMAP_COMPARE_OPS(SHMAP_EVAL_BOOL)
 
 void eval_select_n(Types in, const Params&, std::span<ShapedArray> out) {
   if (in[0].dtype() != DType::bool_) {
@@ -175,9 +177,9 @@ FactorRule shard_bitcast(Types in, const Params&, Types out) {
   return rule;
 }
 
-// Rates relative to a copy: a transcendental costs tens of flops an element (by vectors of 16 a
-// quarter of a nanosecond, by narrower ones more).
-Cost transcendental_cost(Types, const Params&, Types out) {
+// Rates relative to a copy: a transcendental function costs tens of flops an element (by vectors of
+// 16 a quarter of a nanosecond, by narrower ones more).
+Cost heavy_cost(Types, const Params&, Types out) {
   const auto n = static_cast<double>(out[0].size());
   return {30 * n, 2 * n * itemsize(out[0].dtype())};
 }
@@ -202,12 +204,12 @@ std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) {
 }  // namespace
 
 // Names as jaxprs print them; C++ reserves `not`.
-#define SHMAP_DEFINE(name, domain) \
+#define SHMAP_DEFINE(name, domain, ...) \
   constinit Primitive name##_p = elementwise(#name, eval_##name, elementwise_rules::name);
-SHMAP_UNARY_PRIMITIVES(SHMAP_DEFINE)
-SHMAP_PREDICATE_PRIMITIVES(SHMAP_DEFINE)
-SHMAP_BINARY_PRIMITIVES(SHMAP_DEFINE)
-SHMAP_COMPARE_PRIMITIVES(SHMAP_DEFINE)
+SHMAP_UNARY_OPS(SHMAP_DEFINE)
+SHMAP_PREDICATE_OPS(SHMAP_DEFINE)
+SHMAP_BINARY_OPS(SHMAP_DEFINE)
+SHMAP_COMPARE_OPS(SHMAP_DEFINE)
 constinit Primitive select_n_p =
     elementwise("select_n", eval_select_n, elementwise_rules::select_n);
 constinit Primitive clamp_p = elementwise("clamp", eval_clamp, elementwise_rules::clamp);
@@ -232,22 +234,51 @@ constinit Primitive stop_gradient_p = [] {
   return p;
 }();
 
+const ElementwiseRow* elementwise_row(const Primitive& primitive) {
+  using List = ElementwiseRow::List;
+  static const std::unordered_map<const Primitive*, ElementwiseRow> rows = {
+#define SHMAP_UNARY_ROW(name, domain, ...) \
+  {&name##_p, {#name, Domain::domain, List::unary, static_cast<std::uint8_t>(UnaryOp::name)}},
+#define SHMAP_BINARY_ROW(name, domain, ...) \
+  {&name##_p, {#name, Domain::domain, List::binary, static_cast<std::uint8_t>(BinaryOp::name)}},
+#define SHMAP_COMPARE_ROW(name, domain, ...) \
+  {&name##_p, {#name, Domain::domain, List::compare, static_cast<std::uint8_t>(CompareOp::name)}},
+      SHMAP_UNARY_OPS(SHMAP_UNARY_ROW) SHMAP_PREDICATE_OPS(SHMAP_UNARY_ROW)
+          SHMAP_BINARY_OPS(SHMAP_BINARY_ROW) SHMAP_COMPARE_OPS(SHMAP_COMPARE_ROW)
+#undef SHMAP_UNARY_ROW
+#undef SHMAP_BINARY_ROW
+#undef SHMAP_COMPARE_ROW
+  };
+  const auto found = rows.find(&primitive);
+  return found == rows.end() ? nullptr : &found->second;
+}
+
+void check_kernels(const Primitive& primitive, bool (*has)(DType dtype)) {
+  const Domain domain = elementwise_row(primitive)->domain;
+  for (int t = 0; t < kDTypeCount; ++t) {
+    const auto dtype = static_cast<DType>(t);
+    if (in_domain(dtype, domain) && !has(dtype)) {
+      throw Error(std::string(primitive.name) + ": a backend has no kernel for operands of " +
+                  short_name(dtype));
+    }
+  }
+}
+
 void register_elementwise() {
   clamp_p.batching = Rule<BatchFn>(batch_clamp);
   not__p.name = "not";
   bit_and_p.name = "and";
   bit_or_p.name = "or";
   bit_xor_p.name = "xor";
-  for (Primitive* p :
-       {&exp_p, &expm1_p, &log_p, &log1p_p, &sin_p, &cos_p, &tan_p, &tanh_p, &asin_p, &acos_p,
-        &atan_p, &sinh_p, &cosh_p, &cbrt_p, &logistic_p, &erf_p, &erf_inv_p, &pow_p, &atan2_p}) {
-    p->cost = transcendental_cost;
-  }
-#define SHMAP_REGISTER(name, domain) register_primitive(name##_p);
-  SHMAP_UNARY_PRIMITIVES(SHMAP_REGISTER)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_REGISTER)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_REGISTER)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_REGISTER)
+#define SHMAP_COST(name, domain, work, derivative) \
+  if (Work::work == Work::heavy) name##_p.cost = heavy_cost;
+  SHMAP_UNARY_OPS(SHMAP_COST)
+  SHMAP_BINARY_OPS(SHMAP_COST)
+#define SHMAP_REGISTER(name, domain, ...) register_primitive(name##_p);
+  SHMAP_UNARY_OPS(SHMAP_REGISTER)
+  SHMAP_PREDICATE_OPS(SHMAP_REGISTER)
+  SHMAP_BINARY_OPS(SHMAP_REGISTER)
+  SHMAP_COMPARE_OPS(SHMAP_REGISTER)
   for (Primitive* p :
        {&select_n_p, &clamp_p, &convert_element_type_p, &bitcast_convert_type_p, &stop_gradient_p})
     register_primitive(*p);
@@ -363,26 +394,9 @@ Array bind_where(Array pred, Array on_true, Array on_false, SourceLine source) {
 
 }  // namespace
 
-#define SHMAP_UNARY_FUNCTION(name) \
+#define SHMAP_FLOAT_FUNCTION(name, ...) \
   Array name(Operand x) { return unary_inexact(name##_p, std::move(x)); }
-SHMAP_UNARY_FUNCTION(exp)
-SHMAP_UNARY_FUNCTION(expm1)
-SHMAP_UNARY_FUNCTION(log)
-SHMAP_UNARY_FUNCTION(log1p)
-SHMAP_UNARY_FUNCTION(sin)
-SHMAP_UNARY_FUNCTION(cos)
-SHMAP_UNARY_FUNCTION(tan)
-SHMAP_UNARY_FUNCTION(tanh)
-SHMAP_UNARY_FUNCTION(asin)
-SHMAP_UNARY_FUNCTION(acos)
-SHMAP_UNARY_FUNCTION(atan)
-SHMAP_UNARY_FUNCTION(sinh)
-SHMAP_UNARY_FUNCTION(cosh)
-SHMAP_UNARY_FUNCTION(sqrt)
-SHMAP_UNARY_FUNCTION(rsqrt)
-SHMAP_UNARY_FUNCTION(cbrt)
-SHMAP_UNARY_FUNCTION(logistic)
-SHMAP_UNARY_FUNCTION(erf)
+SHMAP_FLOAT_FUNCTIONS(SHMAP_FLOAT_FUNCTION)
 
 Array floor(Operand x) { return rounding(floor_p, std::move(x)); }
 Array ceil(Operand x) { return rounding(ceil_p, std::move(x)); }
@@ -403,6 +417,14 @@ Array reciprocal(Operand x) {
 Array isnan(Operand x) {
   type_of(x, "isnan");
   return bind(ne_p, x.value, x.value, no_params, x.source);
+}
+Array isinf(Operand x) {
+  const FunctionScope scope("isinf", {&x.value}, x.source);
+  const SourceLine s = x.source;
+  if (!is_floating(type_of(x, "isinf").dtype())) return bind(ne_p, x.value, x.value, no_params, s);
+  const Array size = bind(abs_p, std::move(x.value), no_params, s);
+  return bind(eq_p, size, number_like(size, std::numeric_limits<double>::infinity(), s), no_params,
+              s);
 }
 Array isfinite(Operand x) {
   // Every integer is finite: it equals itself.
@@ -435,6 +457,15 @@ Array bitwise_xor(Operand a, Operand b) {
   return bitwise(bit_xor_p, std::move(a), std::move(b), "bitwise_xor");
 }
 
+Array population_count(Operand x) {
+  want_integers(x, x, "population_count", false);
+  return unary(population_count_p, std::move(x));
+}
+Array clz(Operand x) {
+  want_integers(x, x, "clz", false);
+  return unary(clz_p, std::move(x));
+}
+
 Array left_shift(Operand a, Operand b) {
   want_integers(a, b, "left_shift", false);
   return binary(shift_left_p, std::move(a), std::move(b));
@@ -448,6 +479,35 @@ Array right_shift(Operand a, Operand b) {
 }
 
 Array atan2(Operand a, Operand b) { return binary_inexact(atan2_p, std::move(a), std::move(b)); }
+// The bits of floats of one sign count up with their size, so that the next one is one bit pattern
+// away.
+Array nextafter(Operand a, Operand b) {
+  const FunctionScope scope("nextafter", {&a.value, &b.value}, a.source);
+  promote_inexact(a, b, "nextafter");
+  broadcast(a, b, "nextafter");
+  const SourceLine s = a.source;
+  const auto op = [&](const Primitive& p, const Array& x, const Array& y) {
+    return bind(p, x, y, no_params, s);
+  };
+  const Array x = bind(stop_gradient_p, std::move(a.value), no_params, s);
+  const Array to = bind(stop_gradient_p, std::move(b.value), no_params, s);
+  const DType t = x.dtype();
+  const DType bits = itemsize(t) == 2 ? DType::i16 : itemsize(t) == 4 ? DType::i32 : DType::i64;
+  const Array zero = number_like(x, 0, s);
+  const Array pattern = bind(bitcast_convert_type_p, x, ConvertParams(bits), s);
+  const Array one = number_like(pattern, 1, s);
+  const Array outwards = op(eq_p, op(lt_p, x, to), op(gt_p, x, zero));
+  const Array moved = bind_where(outwards, op(add_p, pattern, one), op(sub_p, pattern, one), s);
+  // From 0 the smallest value of the sign of `to`, whose sign bit is all that its pattern keeps.
+  const Array sign = op(bit_and_p, bind(bitcast_convert_type_p, to, ConvertParams(bits), s),
+                        extreme_of(bits, false, s));
+  const Array smallest = op(bit_or_p, sign, one);
+  const Array next = bind(bitcast_convert_type_p, bind_where(op(eq_p, x, zero), smallest, moved, s),
+                          ConvertParams(t), s);
+  const Array there = bind_where(op(eq_p, x, to), to, next, s);
+  const Array is_nan = op(bit_or_p, op(ne_p, x, x), op(ne_p, to, to));
+  return bind_where(is_nan, op(add_p, x, to), there, s);
+}
 Array maximum(Operand a, Operand b) {
   const FunctionScope scope("maximum", {&a.value, &b.value}, a.source);
   return binary(max_p, std::move(a), std::move(b));

@@ -1,48 +1,35 @@
 // Elementwise primitives: operands of one shape, or scalars, which stand for arrays of the result's
-// shape (lax's elementwise ops). The lists below are what registration and the backends' kernels
-// are made from: names, each with the dtypes that it takes.
+// shape (lax's elementwise ops). Most are made from the rows of core/base/elementwise_ops.h.
 #pragma once
+#include "core/base/elementwise_ops.h"
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-enum class Domain : std::uint8_t {
-  floats,
-  integers,
-  numbers,  // integers and floats
-  bits,     // integers and bool
-  plain,    // all of these: every dtype but prng_key
-};
 bool in_domain(DType dtype, Domain domain);
 
-// clang-format off
-// Result of the operand's dtype.
-#define SHMAP_UNARY_PRIMITIVES(X)                                                               \
-  X(neg, numbers) X(abs, numbers) X(sign, numbers) X(square, numbers) X(not_, bits)             \
-  X(floor, floats) X(ceil, floats) X(round, floats) X(exp, floats) X(expm1, floats)             \
-  X(log, floats) X(log1p, floats) X(sin, floats) X(cos, floats) X(tan, floats) X(tanh, floats)  \
-  X(asin, floats) X(acos, floats) X(atan, floats) X(sinh, floats) X(cosh, floats)               \
-  X(sqrt, floats) X(rsqrt, floats) X(cbrt, floats) X(logistic, floats) X(erf, floats)           \
-  X(erf_inv, floats)
-// Result bool.
-#define SHMAP_PREDICATE_PRIMITIVES(X) X(is_finite, floats)
-// Two operands of one dtype, which is the result's too.
-#define SHMAP_BINARY_PRIMITIVES(X)                                                              \
-  X(add, numbers) X(sub, numbers) X(mul, numbers) X(div, numbers) X(rem, numbers)               \
-  X(pow, numbers) X(max, plain) X(min, plain) X(atan2, floats)                                  \
-  X(bit_and, bits) X(bit_or, bits) X(bit_xor, bits) X(shift_left, integers)                     \
-  X(shift_right_arithmetic, integers) X(shift_right_logical, integers)
-// Two operands of one dtype; result bool.
-#define SHMAP_COMPARE_PRIMITIVES(X)                                                             \
-  X(eq, plain) X(ne, plain) X(lt, plain) X(le, plain) X(gt, plain) X(ge, plain)
-// clang-format on
-
-#define SHMAP_DECLARE(name, domain) extern Primitive name##_p;
-SHMAP_UNARY_PRIMITIVES(SHMAP_DECLARE)
-SHMAP_PREDICATE_PRIMITIVES(SHMAP_DECLARE)
-SHMAP_BINARY_PRIMITIVES(SHMAP_DECLARE)
-SHMAP_COMPARE_PRIMITIVES(SHMAP_DECLARE)
+#define SHMAP_DECLARE(name, ...) extern Primitive name##_p;
+SHMAP_UNARY_OPS(SHMAP_DECLARE)
+SHMAP_PREDICATE_OPS(SHMAP_DECLARE)
+SHMAP_BINARY_OPS(SHMAP_DECLARE)
+SHMAP_COMPARE_OPS(SHMAP_DECLARE)
 #undef SHMAP_DECLARE
+
+// The row that an elementwise primitive was made from; null for another primitive.
+struct ElementwiseRow {
+  enum class List : std::uint8_t { unary, binary, compare };
+  const char* name;
+  Domain domain;
+  List list;
+  std::uint8_t op;
+  UnaryOp unary() const { return static_cast<UnaryOp>(op); }
+  BinaryOp binary() const { return static_cast<BinaryOp>(op); }
+  CompareOp compare() const { return static_cast<CompareOp>(op); }
+};
+const ElementwiseRow* elementwise_row(const Primitive& primitive);
+// For backends, when they register: an Error where `has` is false for a dtype of the primitive's
+// domain.
+void check_kernels(const Primitive& primitive, bool (*has)(DType dtype));
 
 extern Primitive select_n_p;              // select_n pred on_false on_true: lax's order
 extern Primitive clamp_p;                 // clamp lo x hi

@@ -62,6 +62,7 @@ void jvp_extremum(JvpCall& call, const Primitive& wins) {
 }  // namespace
 
 // ---- one operand
+void jvp_neg(JvpCall& call) { jvp_linear(call); }
 // At 0 as on the right of it.
 void jvp_abs(JvpCall& call) {
   const Unary op(call);
@@ -74,6 +75,10 @@ void jvp_square(JvpCall& call) {
 void jvp_exp(JvpCall& call) {
   const Unary op(call);
   op.times(op.y);
+}
+void jvp_exp2(JvpCall& call) {
+  const Unary op(call);
+  op.times(op(mul_p, op.number(std::numbers::ln2), op.y));
 }
 void jvp_expm1(JvpCall& call) {
   const Unary op(call);
@@ -124,6 +129,19 @@ void jvp_cosh(JvpCall& call) {
   const Unary op(call);
   op.times(op(sinh_p, op.x));
 }
+void jvp_asinh(JvpCall& call) {
+  const Unary op(call);
+  op.times(op(rsqrt_p, op(add_p, op(square_p, op.x), op.number(1))));
+}
+// As a product of differences: x² - 1 loses digits near 1.
+void jvp_acosh(JvpCall& call) {
+  const Unary op(call);
+  op.times(op(rsqrt_p, op(mul_p, op(sub_p, op.x, op.number(1)), op(add_p, op.x, op.number(1)))));
+}
+void jvp_atanh(JvpCall& call) {
+  const Unary op(call);
+  op.over(op(mul_p, op(sub_p, op.number(1), op.x), op(add_p, op.number(1), op.x)));
+}
 void jvp_sqrt(JvpCall& call) {
   const Unary op(call);
   op.times(op(div_p, op.number(0.5), op.y));
@@ -145,6 +163,11 @@ void jvp_erf(JvpCall& call) {
   op.times(
       op(mul_p, op.number(2 * std::numbers::inv_sqrtpi), op(exp_p, op(neg_p, op(square_p, op.x)))));
 }
+void jvp_erfc(JvpCall& call) {
+  const Unary op(call);
+  op.times(op(mul_p, op.number(-2 * std::numbers::inv_sqrtpi),
+              op(exp_p, op(neg_p, op(square_p, op.x)))));
+}
 void jvp_erf_inv(JvpCall& call) {
   const Unary op(call);
   op.times(op(mul_p, op.number(0.5 / std::numbers::inv_sqrtpi), op(exp_p, op(square_p, op.y))));
@@ -161,6 +184,7 @@ void jvp_sub(JvpCall& call) {
   if (op.has(0) && op.has(1)) return op.add(op(sub_p, op.t(0), op.t(1)));
   op.add(op.has(0) ? op.t(0) : op(neg_p, op.t(1)));
 }
+void jvp_mul(JvpCall& call) { jvp_bilinear(call); }
 void jvp_div(JvpCall& call) {
   const Joint op(call);
   if (op.has(0)) op.add(op(div_p, op.t(0), op.in(1)));

@@ -108,5 +108,10 @@ Array scan(const Primitive& p, Operand&& x, int axis, bool bools_count) {
 Array cumsum(Operand x, int axis) { return scan(cumsum_p, std::move(x), axis, true); }
 Array cumprod(Operand x, int axis) { return scan(cumprod_p, std::move(x), axis, true); }
 Array cummax(Operand x, int axis) { return scan(cummax_p, std::move(x), axis, false); }
+Array cummin(Operand x, int axis) { return scan(cummin_p, std::move(x), axis, false); }
+Array cumlogsumexp(Operand x, int axis) {
+  promote_inexact(x, "cumlogsumexp");
+  return scan(cumlogsumexp_p, std::move(x), axis, false);
+}
 
 }  // namespace shmap

@@ -23,20 +23,6 @@ std::string hex(std::uint64_t bits, const char* suffix) {
   return text;
 }
 
-// The function of an elementwise primitive; null where it is called otherwise.
-const char* function_of(const Primitive& primitive, bool* compares) {
-  *compares = false;
-#define SHMAP_NAME(name, domain) \
-  if (&primitive == &name##_p) return #name;
-  SHMAP_UNARY_PRIMITIVES(SHMAP_NAME)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_NAME)
-  *compares = true;
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_NAME)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_NAME)
-#undef SHMAP_NAME
-  return nullptr;
-}
-
 bool computed_as_stored(DType dtype) {
   return dtype != DType::bool_ && dtype != DType::f16 && dtype != DType::bf16;
 }
@@ -118,11 +104,10 @@ std::string map_expression(const Primitive& primitive, const Params& params,
       text += (i ? ", " : "") + widened(operand, operands[i]);
     return text + ")";
   };
-  bool compares = false;
   if (&primitive == &not__p && operand == DType::bool_)
     return narrowed(result, call("scalar::logical_not"));
-  if (const char* name = function_of(primitive, &compares))
-    return narrowed(result, call(std::string("scalar::") + name));
+  if (const ElementwiseRow* row = elementwise_row(primitive))
+    return narrowed(result, call(std::string("scalar::") + row->name));
   if (&primitive == &clamp_p) return narrowed(result, call("scalar::clamp"));
   if (&primitive == &select_n_p) {
     return "scalar::select_n(" + widened(operand, operands[0]) + ", " + operands[1] + ", " +

@@ -6,15 +6,9 @@
 namespace shmap::cuda {
 namespace {
 
-SHMAP_BINARY_OP(add)
-SHMAP_BINARY_OP(sub)
-SHMAP_BINARY_OP(mul)
-SHMAP_BINARY_OP(div)
-SHMAP_BINARY_OP(rem)
-SHMAP_BINARY_OP(pow)
-SHMAP_BINARY_OP(max)
-SHMAP_BINARY_OP(min)
-SHMAP_BINARY_OP(atan2)
+#define SHMAP_FLOAT_OP(name, domain, ...) SHMAP_IF_FLOATS_##domain(SHMAP_BINARY_OP(name))
+SHMAP_BINARY_OPS(SHMAP_FLOAT_OP)
+#undef SHMAP_FLOAT_OP
 
 template <class Op, bool heavy, class T>
 void run_binary(Operand a, Operand b, void* out, std::int64_t n, void* stream) {
@@ -24,24 +18,11 @@ void run_binary(Operand a, Operand b, void* out, std::int64_t n, void* stream) {
 template <class T>
 BinaryFn find(BinaryOp op) {
   switch (op) {
-    case BinaryOp::add:
-      return run_binary<add_op, false, T>;
-    case BinaryOp::sub:
-      return run_binary<sub_op, false, T>;
-    case BinaryOp::mul:
-      return run_binary<mul_op, false, T>;
-    case BinaryOp::div:
-      return run_binary<div_op, false, T>;
-    case BinaryOp::rem:
-      return run_binary<rem_op, true, T>;
-    case BinaryOp::pow:
-      return run_binary<pow_op, true, T>;
-    case BinaryOp::max:
-      return run_binary<max_op, false, T>;
-    case BinaryOp::min:
-      return run_binary<min_op, false, T>;
-    case BinaryOp::atan2:
-      return run_binary<atan2_op, true, T>;
+#define SHMAP_FLOAT_CASE(name, domain, work, derivative) \
+  SHMAP_IF_FLOATS_##domain(case BinaryOp::name           \
+                           : return run_binary<name##_op, Work::work == Work::heavy, T>;)
+    SHMAP_BINARY_OPS(SHMAP_FLOAT_CASE)
+#undef SHMAP_FLOAT_CASE
     default:
       return nullptr;
   }

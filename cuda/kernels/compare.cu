@@ -21,19 +21,19 @@ void run_swapped(Operand a, Operand b, void* out, std::int64_t n, void* stream) 
 }
 
 template <class T>
-BinaryFn find(BinaryOp op) {
+BinaryFn find(CompareOp op) {
   switch (op) {
-    case BinaryOp::eq:
+    case CompareOp::eq:
       return run_compare<eq_op, T>;
-    case BinaryOp::ne:
+    case CompareOp::ne:
       return run_compare<ne_op, T>;
-    case BinaryOp::lt:
+    case CompareOp::lt:
       return run_compare<lt_op, T>;
-    case BinaryOp::le:
+    case CompareOp::le:
       return run_compare<le_op, T>;
-    case BinaryOp::gt:
+    case CompareOp::gt:
       return run_swapped<lt_op, T>;
-    case BinaryOp::ge:
+    case CompareOp::ge:
       return run_swapped<le_op, T>;
     default:
       return nullptr;
@@ -42,7 +42,7 @@ BinaryFn find(BinaryOp op) {
 
 }  // namespace
 
-BinaryFn compare_kernel(BinaryOp op, DType dtype) {
+BinaryFn compare_kernel(CompareOp op, DType dtype) {
   if (dtype == DType::bool_) return find<std::uint8_t>(op);
   BinaryFn kernel = nullptr;
   with_number(dtype, [&]<class T>() { kernel = find<T>(op); });

@@ -22,7 +22,6 @@ UnaryFn unary_kernel(UnaryOp op, DType dtype) {
 
 BinaryFn binary_kernel(BinaryOp op, DType dtype) {
   if (dtype == DType::prng_key) return nullptr;
-  if (op >= BinaryOp::eq) return compare_kernel(op, dtype);
   if (is_floating(dtype)) return binary_float_kernel(op, dtype);
   if (const BinaryFn kernel = binary_bits_kernel(op, dtype)) return kernel;
   return binary_integer_kernel(op, dtype);

@@ -6,67 +6,11 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/elementwise_ops.h"
 #include "cuda/kernels/operand.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cuda {
-
-enum class UnaryOp : std::uint8_t {
-  neg,
-  abs,
-  sign,
-  square,
-  not_,
-  floor,
-  ceil,
-  round,
-  exp,
-  expm1,
-  log,
-  log1p,
-  sin,
-  cos,
-  tan,
-  tanh,
-  asin,
-  acos,
-  atan,
-  sinh,
-  cosh,
-  sqrt,
-  rsqrt,
-  cbrt,
-  logistic,
-  erf,
-  erf_inv,
-  is_finite,  // the result is bool
-};
-inline constexpr int kUnaryOpCount = static_cast<int>(UnaryOp::is_finite) + 1;
-
-enum class BinaryOp : std::uint8_t {
-  add,
-  sub,
-  mul,
-  div,
-  rem,
-  pow,
-  max,
-  min,
-  atan2,
-  bit_and,
-  bit_or,
-  bit_xor,
-  shift_left,
-  shift_right_arithmetic,
-  shift_right_logical,
-  eq,  // of this one and the following the result is bool
-  ne,
-  lt,
-  le,
-  gt,
-  ge,
-};
-inline constexpr int kBinaryOpCount = static_cast<int>(BinaryOp::ge) + 1;
 
 using UnaryFn = void (*)(Operand in, void* out, std::int64_t n, void* stream);
 using BinaryFn = void (*)(Operand a, Operand b, void* out, std::int64_t n, void* stream);
@@ -74,6 +18,7 @@ using BinaryFn = void (*)(Operand a, Operand b, void* out, std::int64_t n, void*
 // The kernel of `op` for operands of `dtype`, or of a conversion; nullptr where there is none.
 UnaryFn unary_kernel(UnaryOp op, DType dtype);
 BinaryFn binary_kernel(BinaryOp op, DType dtype);
+BinaryFn compare_kernel(CompareOp op, DType dtype);
 UnaryFn cast_kernel(DType from, DType to);
 
 // out[i] = pred[i] ? on_true[i] : on_false[i]: elements of `itemsize` bytes (1, 2, 4 or 8).

@@ -12,7 +12,6 @@ UnaryFn unary_half_kernel(UnaryOp op, DType dtype);
 BinaryFn binary_integer_kernel(BinaryOp op, DType dtype);  // arithmetic
 BinaryFn binary_bits_kernel(BinaryOp op, DType dtype);     // of integers and bool
 BinaryFn binary_float_kernel(BinaryOp op, DType dtype);
-BinaryFn compare_kernel(BinaryOp op, DType dtype);
 
 UnaryFn cast_integer_kernel(DType from, DType to);  // from bool and integers
 UnaryFn cast_float_kernel(DType from, DType to);    // from floats

@@ -292,6 +292,30 @@ template <class T>
 SHMAP_FN T not_(T x) {
   return static_cast<T>(~x);
 }
+template <class T>
+SHMAP_FN T population_count(T x) {
+  const Wide<T> bits = static_cast<Unsigned<T>>(x);
+#if defined(__CUDA_ARCH__)
+  return static_cast<T>(sizeof(T) == 8 ? __popcll(bits) : __popc(static_cast<unsigned int>(bits)));
+#else
+  return static_cast<T>(__builtin_popcountl(bits));
+#endif
+}
+template <class T>
+SHMAP_FN T clz(T x) {  // leading zeros; of 0 the width
+  const Wide<T> bits = static_cast<Unsigned<T>>(x);
+  constexpr int extra = 8 * static_cast<int>(sizeof(Wide<T>)) - bit_width<T>;
+#if defined(__CUDA_ARCH__)
+  const int zeros = sizeof(T) == 8 ? __clzll(static_cast<long long>(bits))
+                                   : __clz(static_cast<int>(static_cast<unsigned int>(bits)));
+  return static_cast<T>(zeros - extra);
+#else
+  if (bits == 0) return static_cast<T>(bit_width<T>);
+  return static_cast<T>(sizeof(Wide<T>) == 8
+                            ? __builtin_clzl(bits)
+                            : __builtin_clz(static_cast<unsigned int>(bits)) - extra);
+#endif
+}
 SHMAP_FN unsigned char logical_not(unsigned char x) { return x == 0; }
 template <class T>
 SHMAP_FN T bit_and(T a, T b) {
@@ -334,6 +358,7 @@ SHMAP_MATH(floor, floor)
 SHMAP_MATH(ceil, ceil)
 SHMAP_MATH(round, rint)  // half to even
 SHMAP_MATH(exp, exp)
+SHMAP_MATH(exp2, exp2)
 SHMAP_MATH(expm1, expm1)
 SHMAP_MATH(log, log)
 SHMAP_MATH(log1p, log1p)
@@ -346,9 +371,13 @@ SHMAP_MATH(acos, acos)
 SHMAP_MATH(atan, atan)
 SHMAP_MATH(sinh, sinh)
 SHMAP_MATH(cosh, cosh)
+SHMAP_MATH(asinh, asinh)
+SHMAP_MATH(acosh, acosh)
+SHMAP_MATH(atanh, atanh)
 SHMAP_MATH(sqrt, sqrt)
 SHMAP_MATH(cbrt, cbrt)
 SHMAP_MATH(erf, erf)
+SHMAP_MATH(erfc, erfc)
 #undef SHMAP_MATH
 
 template <class T>

@@ -12,6 +12,8 @@ SHMAP_UNARY_OP(sign)
 SHMAP_UNARY_OP(square)
 SHMAP_UNARY_OP(not_)
 SHMAP_UNARY_OP(logical_not)
+SHMAP_UNARY_OP(population_count)
+SHMAP_UNARY_OP(clz)
 
 template <class Op, class T>
 void run_unary(Operand in, void* out, std::int64_t n, void* stream) {
@@ -32,6 +34,10 @@ UnaryFn find(UnaryOp op) {
       return run_unary<square_op, U>;
     case UnaryOp::not_:
       return run_unary<not__op, U>;
+    case UnaryOp::population_count:
+      return run_unary<population_count_op, U>;
+    case UnaryOp::clz:
+      return run_unary<clz_op, U>;
     default:
       return nullptr;
   }

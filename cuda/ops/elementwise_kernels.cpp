@@ -12,15 +12,15 @@ namespace {
 
 using cuda::operand_of;
 
-template <cuda::UnaryOp op>
+template <UnaryOp op>
 void run_unary(const KernelCall& call) {
   const cuda::UnaryFn kernel = cuda::unary_kernel(op, call.in_types[0].dtype());
   kernel(operand_of(call, 0), call.out[0], call.out_types[0].size(), call.native);
 }
 
-template <cuda::BinaryOp op>
+template <auto op, cuda::BinaryFn (*find)(decltype(op), DType)>
 void run_binary(const KernelCall& call) {
-  const cuda::BinaryFn kernel = cuda::binary_kernel(op, call.in_types[0].dtype());
+  const cuda::BinaryFn kernel = find(op, call.in_types[0].dtype());
   kernel(operand_of(call, 0), operand_of(call, 1), call.out[0], call.out_types[0].size(),
          call.native);
 }
@@ -46,14 +46,25 @@ void set(Primitive& p, KernelFn run) { p.kernel(DeviceKind::cuda) = {run}; }
 }  // namespace
 
 void register_cuda_elementwise_kernels() {
-#define SHMAP_UNARY(name, domain) set(name##_p, run_unary<cuda::UnaryOp::name>);
-#define SHMAP_BINARY(name, domain) set(name##_p, run_binary<cuda::BinaryOp::name>);
-  SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_BINARY)
+#define SHMAP_UNARY(name, ...)                                                            \
+  check_kernels(name##_p,                                                                 \
+                [](DType t) { return cuda::unary_kernel(UnaryOp::name, t) != nullptr; }); \
+  set(name##_p, run_unary<UnaryOp::name>);
+#define SHMAP_BINARY(name, ...)                                                             \
+  check_kernels(name##_p,                                                                   \
+                [](DType t) { return cuda::binary_kernel(BinaryOp::name, t) != nullptr; }); \
+  set(name##_p, run_binary<BinaryOp::name, cuda::binary_kernel>);
+#define SHMAP_COMPARE(name, ...)                                                              \
+  check_kernels(name##_p,                                                                     \
+                [](DType t) { return cuda::compare_kernel(CompareOp::name, t) != nullptr; }); \
+  set(name##_p, run_binary<CompareOp::name, cuda::compare_kernel>);
+  SHMAP_UNARY_OPS(SHMAP_UNARY)
+  SHMAP_PREDICATE_OPS(SHMAP_UNARY)
+  SHMAP_BINARY_OPS(SHMAP_BINARY)
+  SHMAP_COMPARE_OPS(SHMAP_COMPARE)
 #undef SHMAP_UNARY
 #undef SHMAP_BINARY
+#undef SHMAP_COMPARE
   set(select_n_p, run_select_n);
   set(clamp_p, run_clamp);
   set(convert_element_type_p, run_convert);

@@ -108,7 +108,6 @@ void check_integer_ops() {
     return s >> (static_cast<U>(b) < width ? static_cast<U>(b) : width - 1);
   });
   EXPECT_EQ(binary_kernel(BinaryOp::atan2, dtype_of<T>), nullptr);
-  EXPECT_EQ(binary_kernel(BinaryOp::nextafter, dtype_of<T>), nullptr);
 }
 
 TEST(BinaryKernels, IntegersWrapAndNeverTrap) {
@@ -291,40 +290,6 @@ TEST(BinaryKernels, FloatsRoundOnceAndPropagateNan) {
   check_real_ops<bfloat16>();
   check_real_ops<float>();
   check_real_ops<double>();
-}
-
-// The neighbour in a half type, found by walking over all values of one sign in order.
-template <class T>
-T half_neighbour(T a, T b) {
-  const float x = a, y = b;
-  if (x != x || y != y) return T(std::numeric_limits<float>::quiet_NaN());
-  if (x == y) return b;
-  std::uint16_t bits = a.bits;
-  if (x == 0)
-    bits = static_cast<std::uint16_t>(y > 0 ? 1 : 0x8001);
-  else
-    bits = static_cast<std::uint16_t>((x < y) == (x > 0) ? bits + 1 : bits - 1);
-  return std::bit_cast<T>(bits);
-}
-
-TEST(BinaryKernels, NextAfterMovesOneStepOfItsType) {
-  const auto same = [](auto got, auto want) {
-    const long double g = to_real(got), w = to_real(want);
-    return std::isnan(w) ? std::isnan(g) : g == w && std::signbit(g) == std::signbit(w);
-  };
-  const BinaryOp op = BinaryOp::nextafter;
-  run_all_forms<float, float>(binary_kernel(op, f32), [&](float a, float b, float got) {
-    return same(got, std::nextafter(a, b));
-  });
-  run_all_forms<double, double>(binary_kernel(op, f64), [&](double a, double b, double got) {
-    return same(got, std::nextafter(a, b));
-  });
-  run_all_forms<float16, float16>(binary_kernel(op, f16), [&](float16 a, float16 b, float16 got) {
-    return same(got, half_neighbour(a, b));
-  });
-  run_all_forms<bfloat16, bfloat16>(
-      binary_kernel(op, bf16),
-      [&](bfloat16 a, bfloat16 b, bfloat16 got) { return same(got, half_neighbour(a, b)); });
 }
 
 TEST(CompareKernels, CompareEveryDType) {

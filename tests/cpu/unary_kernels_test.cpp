@@ -69,7 +69,6 @@ const RealOp kRealOps[] = {
     {UnaryOp::erfc, "erfc", [](long double x) { return std::erfc(x); }, 4, 0.51},
     {UnaryOp::erf_inv, "erf_inv", erf_inv, 8, 0.53},
     {UnaryOp::square, "square", [](long double x) { return x * x; }, 0.5001, 0.51},
-    {UnaryOp::reciprocal, "reciprocal", [](long double x) { return 1 / x; }, 0.5001, 0.51},
 };
 
 template <class T>
@@ -194,8 +193,8 @@ void check_integers() {
   });
   check(UnaryOp::not_, [](T x) { return ~x; });
   check(UnaryOp::population_count, [](T x) { return std::popcount(static_cast<U>(x)); });
-  check(UnaryOp::count_leading_zeros, [](T x) { return std::countl_zero(static_cast<U>(x)); });
-  for (const UnaryOp op : {UnaryOp::sin, UnaryOp::floor, UnaryOp::sqrt, UnaryOp::is_nan})
+  check(UnaryOp::clz, [](T x) { return std::countl_zero(static_cast<U>(x)); });
+  for (const UnaryOp op : {UnaryOp::sin, UnaryOp::floor, UnaryOp::sqrt, UnaryOp::is_finite})
     EXPECT_EQ(unary_kernel(op, dtype_of<T>), nullptr);
 }
 
@@ -224,17 +223,13 @@ void check_tests() {
   SCOPED_TRACE(to_string(dtype_of<T>));
   const auto in = values<T>(1030, 5);
   for (const std::int64_t n : kSizes) {
-    std::vector<std::uint8_t> finite(static_cast<std::size_t>(n) + 1, 9), nan = finite, inf = nan;
+    std::vector<std::uint8_t> finite(static_cast<std::size_t>(n) + 1, 9);
     unary_kernel(UnaryOp::is_finite, dtype_of<T>)(in.data(), finite.data(), n);
-    unary_kernel(UnaryOp::is_nan, dtype_of<T>)(in.data(), nan.data(), n);
-    unary_kernel(UnaryOp::is_inf, dtype_of<T>)(in.data(), inf.data(), n);
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
       const long double x = to_real(in[i]);
       EXPECT_EQ(finite[i], std::isfinite(x) ? 1 : 0);
-      EXPECT_EQ(nan[i], std::isnan(x) ? 1 : 0);
-      EXPECT_EQ(inf[i], std::isinf(x) ? 1 : 0);
     }
-    EXPECT_EQ(finite.back() + nan.back() + inf.back(), 27);
+    EXPECT_EQ(finite.back(), 9);
   }
 }
 

@@ -22,8 +22,7 @@ struct OneGpu {
   }
   static void mix(void* native, std::int32_t* x, std::int32_t v) {
     times_31(native, x);
-    cuda::binary_kernel(cuda::BinaryOp::add, DType::i32)({x}, {&v, cuda::Operand::literal}, x, 1,
-                                                         native);
+    cuda::binary_kernel(BinaryOp::add, DType::i32)({x}, {&v, cuda::Operand::literal}, x, 1, native);
   }
   static void add(void* native, std::int32_t* x, const std::int32_t* y) {
     // y may be x.
@@ -42,17 +41,16 @@ struct OneGpu {
  private:
   static void times_31(void* native, std::int32_t* x) {
     const std::int32_t k = 31;
-    cuda::binary_kernel(cuda::BinaryOp::mul, DType::i32)({x}, {&k, cuda::Operand::literal}, x, 1,
-                                                         native);
+    cuda::binary_kernel(BinaryOp::mul, DType::i32)({x}, {&k, cuda::Operand::literal}, x, 1, native);
   }
   static void times_31_plus(void* native, std::int32_t* x, const std::int32_t* y) {
     if (x == y) {  // 31 x + x
       const std::int32_t k = 32;
-      return cuda::binary_kernel(cuda::BinaryOp::mul, DType::i32)({x}, {&k, cuda::Operand::literal},
-                                                                  x, 1, native);
+      return cuda::binary_kernel(BinaryOp::mul, DType::i32)({x}, {&k, cuda::Operand::literal}, x, 1,
+                                                            native);
     }
     times_31(native, x);
-    cuda::binary_kernel(cuda::BinaryOp::add, DType::i32)({x}, {y}, x, 1, native);
+    cuda::binary_kernel(BinaryOp::add, DType::i32)({x}, {y}, x, 1, native);
   }
 };
 

@@ -110,23 +110,23 @@ bool rounds_everywhere_alike(UnaryOp op) {
 }
 
 TEST_F(CudaElementwise, UnaryOpsAreTheCpus) {
-  const auto check = [](UnaryOp op, cpu::UnaryOp cpu_op, Domain domain, const char* name) {
+  const auto check = [](UnaryOp op, Domain domain, const char* name) {
     for (const DType dtype : kNumericDTypes) {
       SCOPED_TRACE(std::string(name) + " of " + to_string(dtype));
       if (!in_domain(dtype, domain)) continue;
       with_type(dtype, [&]<class T>() {
         if (op == UnaryOp::is_finite)
-          check_unary<T, bool>(unary_kernel(op, dtype), cpu::unary_kernel(cpu_op, dtype), true);
+          check_unary<T, bool>(unary_kernel(op, dtype), cpu::unary_kernel(op, dtype), true);
         else
-          check_unary<T, T>(unary_kernel(op, dtype), cpu::unary_kernel(cpu_op, dtype),
+          check_unary<T, T>(unary_kernel(op, dtype), cpu::unary_kernel(op, dtype),
                             rounds_everywhere_alike(op));
       });
     }
     EXPECT_EQ(unary_kernel(op, DType::prng_key), nullptr);
   };
-#define SHMAP_CHECK(name, domain) check(UnaryOp::name, cpu::UnaryOp::name, Domain::domain, #name);
-  SHMAP_UNARY_PRIMITIVES(SHMAP_CHECK)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_CHECK)
+#define SHMAP_CHECK(name, domain, ...) check(UnaryOp::name, Domain::domain, #name);
+  SHMAP_UNARY_OPS(SHMAP_CHECK)
+  SHMAP_PREDICATE_OPS(SHMAP_CHECK)
 #undef SHMAP_CHECK
 }
 
@@ -158,7 +158,7 @@ void check_binary(BinaryFn got_fn, cpu::BinaryFn want_fn, bool exact) {
 }
 
 TEST_F(CudaElementwise, BinaryOpsAreTheCpus) {
-  const auto check = [](BinaryOp op, cpu::BinaryOp cpu_op, Domain domain, const char* name) {
+  const auto check = [](BinaryOp op, Domain domain, const char* name) {
     for (const DType dtype : kNumericDTypes) {
       SCOPED_TRACE(std::string(name) + " of " + to_string(dtype));
       if (!in_domain(dtype, domain)) {
@@ -167,28 +167,28 @@ TEST_F(CudaElementwise, BinaryOpsAreTheCpus) {
       }
       const bool exact = op != BinaryOp::pow && op != BinaryOp::atan2;
       with_type(dtype, [&]<class T>() {
-        check_binary<T, T>(binary_kernel(op, dtype), cpu::binary_kernel(cpu_op, dtype), exact);
+        check_binary<T, T>(binary_kernel(op, dtype), cpu::binary_kernel(op, dtype), exact);
       });
     }
     EXPECT_EQ(binary_kernel(op, DType::prng_key), nullptr);
   };
-#define SHMAP_CHECK(name, domain) check(BinaryOp::name, cpu::BinaryOp::name, Domain::domain, #name);
-  SHMAP_BINARY_PRIMITIVES(SHMAP_CHECK)
+#define SHMAP_CHECK(name, domain, ...) check(BinaryOp::name, Domain::domain, #name);
+  SHMAP_BINARY_OPS(SHMAP_CHECK)
 #undef SHMAP_CHECK
 }
 
 TEST_F(CudaElementwise, ComparisonsAreTheCpus) {
-  const auto check = [](BinaryOp op, cpu::CompareOp cpu_op, const char* name) {
+  const auto check = [](CompareOp op, const char* name) {
     for (const DType dtype : kNumericDTypes) {
       SCOPED_TRACE(std::string(name) + " of " + to_string(dtype));
       with_type(dtype, [&]<class T>() {
-        check_binary<T, bool>(binary_kernel(op, dtype), cpu::compare_kernel(cpu_op, dtype), true);
+        check_binary<T, bool>(compare_kernel(op, dtype), cpu::compare_kernel(op, dtype), true);
       });
     }
-    EXPECT_EQ(binary_kernel(op, DType::prng_key), nullptr);
+    EXPECT_EQ(compare_kernel(op, DType::prng_key), nullptr);
   };
-#define SHMAP_CHECK(name, domain) check(BinaryOp::name, cpu::CompareOp::name, #name);
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_CHECK)
+#define SHMAP_CHECK(name, domain, ...) check(CompareOp::name, #name);
+  SHMAP_COMPARE_OPS(SHMAP_CHECK)
 #undef SHMAP_CHECK
 }
 
@@ -213,8 +213,8 @@ TEST_F(CudaElementwise, ManyBlocks) {
   const Given<float> a(elements<float>(n, 1), Operand::whole, 0);
   const Given<float> b(elements<float>(n, 2), Operand::whole, 1);
   std::vector<float> want(a.host.size());
-  cpu::binary_kernel(cpu::BinaryOp::add, f32)(a.host.data(), false, b.host.data(), false,
-                                              want.data(), n);
+  cpu::binary_kernel(BinaryOp::add, f32)(a.host.data(), false, b.host.data(), false, want.data(),
+                                         n);
   const DeviceBytes out(n * 4, 8);
   on_stream([&](void* stream) {
     binary_kernel(BinaryOp::add, f32)(a.operand(), b.operand(), out.data(), n, stream);

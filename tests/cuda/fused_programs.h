@@ -61,16 +61,16 @@ inline Program every_map_program(DType dtype, std::int64_t n) {
   const int x = p->add_input(dtype, FusedKind::full), y = p->add_input(dtype, FusedKind::full);
   int all = p->add_map(eq_p, {x, y});
   const auto join = [&](int v) { all = p->add_map(bit_xor_p, {all, p->add_map(ne_p, {v, x})}); };
-#define SHMAP_UNARY(name, domain) \
+#define SHMAP_UNARY(name, domain, ...) \
   if (in_domain(dtype, Domain::domain)) join(p->add_map(name##_p, {x}));
-#define SHMAP_BINARY(name, domain) \
+#define SHMAP_BINARY(name, domain, ...) \
   if (in_domain(dtype, Domain::domain)) join(p->add_map(name##_p, {x, y}));
-#define SHMAP_COMPARE(name, domain)     \
-  if (in_domain(dtype, Domain::domain)) \
+#define SHMAP_COMPARE(name, domain, ...) \
+  if (in_domain(dtype, Domain::domain))  \
     all = p->add_map(bit_and_p, {all, p->add_map(name##_p, {x, y})});
-  SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
+  SHMAP_UNARY_OPS(SHMAP_UNARY)
+  SHMAP_BINARY_OPS(SHMAP_BINARY)
+  SHMAP_COMPARE_OPS(SHMAP_COMPARE)
   if (is_floating(dtype)) all = p->add_map(bit_xor_p, {all, p->add_map(is_finite_p, {x})});
 #undef SHMAP_UNARY
 #undef SHMAP_BINARY

@@ -38,21 +38,19 @@ void each_dtype(const Primitive& p, std::size_t operands, F has_kernel) {
 
 TEST(Domains, AreTheKernels) {
   zeros({1});  // the library has started
-#define SHMAP_CHECK(name, domain) \
-  each_dtype(name##_p, 1,         \
-             [](DType t) { return cpu::unary_kernel(cpu::UnaryOp::name, t) != nullptr; });
-  SHMAP_UNARY_PRIMITIVES(SHMAP_CHECK)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_CHECK)
+#define SHMAP_CHECK(name, domain, ...) \
+  each_dtype(name##_p, 1, [](DType t) { return cpu::unary_kernel(UnaryOp::name, t) != nullptr; });
+  SHMAP_UNARY_OPS(SHMAP_CHECK)
+  SHMAP_PREDICATE_OPS(SHMAP_CHECK)
 #undef SHMAP_CHECK
-#define SHMAP_CHECK(name, domain) \
-  each_dtype(name##_p, 2,         \
-             [](DType t) { return cpu::binary_kernel(cpu::BinaryOp::name, t) != nullptr; });
-  SHMAP_BINARY_PRIMITIVES(SHMAP_CHECK)
+#define SHMAP_CHECK(name, domain, ...) \
+  each_dtype(name##_p, 2, [](DType t) { return cpu::binary_kernel(BinaryOp::name, t) != nullptr; });
+  SHMAP_BINARY_OPS(SHMAP_CHECK)
 #undef SHMAP_CHECK
-#define SHMAP_CHECK(name, domain) \
-  each_dtype(name##_p, 2,         \
-             [](DType t) { return cpu::compare_kernel(cpu::CompareOp::name, t) != nullptr; });
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_CHECK)
+#define SHMAP_CHECK(name, domain, ...) \
+  each_dtype(name##_p, 2,              \
+             [](DType t) { return cpu::compare_kernel(CompareOp::name, t) != nullptr; });
+  SHMAP_COMPARE_OPS(SHMAP_CHECK)
 #undef SHMAP_CHECK
 }
 

@@ -39,6 +39,8 @@ TEST(ElementwiseRules, OfOneOperand) {
       {&asin_p, -0.7, 0.7}, {&acos_p, -0.7, 0.7}, {&atan_p, -2, 2},    {&sinh_p, -2, 2},
       {&cosh_p, -2, 2},     {&sqrt_p, 0.5, 3},    {&rsqrt_p, 0.5, 3},  {&cbrt_p, 0.5, 3},
       {&cbrt_p, -3, -0.5},  {&logistic_p, -3, 3}, {&erf_p, -2, 2},     {&erf_inv_p, -0.7, 0.7},
+      {&exp2_p, -2, 2},     {&asinh_p, -2, 2},    {&acosh_p, 1.2, 3},  {&atanh_p, -0.7, 0.7},
+      {&erfc_p, -2, 2},
   };
   for (const UnaryCase& c : cases) {
     for (const Shape& shape : {Shape{5}, Shape{}, Shape{0}, Shape{1}, Shape{2, 3}}) {

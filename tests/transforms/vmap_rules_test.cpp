@@ -53,18 +53,18 @@ DType dtype_in(Domain domain) {
 std::vector<VmapCase> elementwise_cases() {
   std::vector<VmapCase> all;
   const Shape full{2, 3}, none{};
-#define UNARY(name, domain)           \
+#define UNARY(name, domain, ...)      \
   for (const Shape& s : {full, none}) \
     all.push_back(op(name##_p, {type(s, dtype_in(Domain::domain))}));
-#define BINARY(name, domain)            \
+#define BINARY(name, domain, ...)       \
   for (const Shape& a : {full, none})   \
     for (const Shape& b : {full, none}) \
       all.push_back(                    \
           op(name##_p, {type(a, dtype_in(Domain::domain)), type(b, dtype_in(Domain::domain))}));
-  SHMAP_UNARY_PRIMITIVES(UNARY)
-  SHMAP_PREDICATE_PRIMITIVES(UNARY)
-  SHMAP_BINARY_PRIMITIVES(BINARY)
-  SHMAP_COMPARE_PRIMITIVES(BINARY)
+  SHMAP_UNARY_OPS(UNARY)
+  SHMAP_PREDICATE_OPS(UNARY)
+  SHMAP_BINARY_OPS(BINARY)
+  SHMAP_COMPARE_OPS(BINARY)
 #undef UNARY
 #undef BINARY
   for (const Shape& a : {full, none})

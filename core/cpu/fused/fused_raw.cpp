@@ -29,18 +29,52 @@ FusedStep binary_step(BinaryFn kernel) {
   return step;
 }
 
-ChainCode chain_code(const Primitive& primitive) {
-  if (&primitive == &add_p) return ChainCode::add;
-  if (&primitive == &sub_p) return ChainCode::sub;
-  if (&primitive == &mul_p) return ChainCode::mul;
-  if (&primitive == &div_p) return ChainCode::div;
-  if (&primitive == &max_p) return ChainCode::max;
-  if (&primitive == &min_p) return ChainCode::min;
-  if (&primitive == &square_p) return ChainCode::square;
-  if (&primitive == &sqrt_p) return ChainCode::sqrt;
-  if (&primitive == &neg_p) return ChainCode::neg;
-  if (&primitive == &abs_p) return ChainCode::abs;
+ChainCode chain_code(const ElementwiseRow& row) {
+  if (row.list == ElementwiseRow::List::binary) {
+    switch (row.binary()) {
+      case BinaryOp::add:
+        return ChainCode::add;
+      case BinaryOp::sub:
+        return ChainCode::sub;
+      case BinaryOp::mul:
+        return ChainCode::mul;
+      case BinaryOp::div:
+        return ChainCode::div;
+      case BinaryOp::max:
+        return ChainCode::max;
+      case BinaryOp::min:
+        return ChainCode::min;
+      default:
+        return ChainCode::none;
+    }
+  }
+  if (row.list == ElementwiseRow::List::unary) {
+    switch (row.unary()) {
+      case UnaryOp::square:
+        return ChainCode::square;
+      case UnaryOp::sqrt:
+        return ChainCode::sqrt;
+      case UnaryOp::neg:
+        return ChainCode::neg;
+      case UnaryOp::abs:
+        return ChainCode::abs;
+      default:
+        return ChainCode::none;
+    }
+  }
   return ChainCode::none;
+}
+
+FusedStep row_step(const ElementwiseRow& row, DType operand) {
+  switch (row.list) {
+    case ElementwiseRow::List::unary:
+      return unary_step(unary_kernel(row.unary(), operand));
+    case ElementwiseRow::List::binary:
+      return binary_step(binary_kernel(row.binary(), operand));
+    case ElementwiseRow::List::compare:
+      break;
+  }
+  return binary_step(compare_kernel(row.compare(), operand));
 }
 
 }  // namespace
@@ -50,21 +84,15 @@ FusedStep raw_step(const Primitive& primitive, DType operand, DType result) {
   const auto found = [&](FusedStep made) {
     if (!made.one) throw_no_step(primitive, operand);
     made.dtype = result;
-    if (operand == DType::f32 && result == DType::f32 && chain_kernel())
-      made.code = chain_code(primitive);
     made.itemsize = static_cast<std::int8_t>(itemsize(result));
     return made;
   };
-#define SHMAP_UNARY(name, domain) \
-  if (&primitive == &name##_p) return found(unary_step(unary_kernel(UnaryOp::name, operand)));
-#define SHMAP_BINARY(name, domain) \
-  if (&primitive == &name##_p) return found(binary_step(binary_kernel(BinaryOp::name, operand)));
-#define SHMAP_COMPARE(name, domain) \
-  if (&primitive == &name##_p) return found(binary_step(compare_kernel(CompareOp::name, operand)));
-  SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
+  if (const ElementwiseRow* row = elementwise_row(primitive)) {
+    FusedStep made = found(row_step(*row, operand));
+    if (operand == DType::f32 && result == DType::f32 && chain_kernel())
+      made.code = chain_code(*row);
+    return made;
+  }
   if (&primitive == &convert_element_type_p) return found(unary_step(cast_kernel(operand, result)));
   if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
     return found(unary_step(cast_kernel(result, result)));

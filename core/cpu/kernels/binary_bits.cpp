@@ -59,23 +59,6 @@ struct ShiftRightArithmetic {
   }
 };
 
-// The neighbour of a float, given by its bits, in the direction of another. The bits but the sign's
-// count up with the magnitude, also from a subnormal to a normal number and to infinity.
-template <class T, T infinity, T nan>
-struct NextAfter {
-  static T run(T a, T b) {
-    constexpr T sign = static_cast<T>(T{1} << (kWidth<T> - 1));
-    const T a_abs = a & static_cast<T>(~sign), b_abs = b & static_cast<T>(~sign);
-    const bool away = ((a ^ b) & sign) == 0 && a_abs < b_abs;
-    const T step = static_cast<T>(away ? a + 1 : a - 1);
-    const T from_zero = static_cast<T>((b & sign) | 1);
-    const T moved = a_abs == 0 ? from_zero : step;
-    const bool equal = a == b || (a_abs | b_abs) == 0;
-    const T result = equal ? b : moved;
-    return a_abs > infinity || b_abs > infinity ? nan : result;
-  }
-};
-
 template <class U>
 BinaryFn find(BinaryOp op) {
   switch (op) {
@@ -97,17 +80,6 @@ BinaryFn find(BinaryOp op) {
 }
 
 BinaryFn find_binary_bits(BinaryOp op, DType dtype) {
-  if (is_floating(dtype)) {
-    if (op != BinaryOp::nextafter) return nullptr;
-    if (dtype == DType::f16)
-      return map_binary<NextAfter<std::uint16_t, 0x7c00, 0x7e00>, std::uint16_t>;
-    if (dtype == DType::bf16)
-      return map_binary<NextAfter<std::uint16_t, 0x7f80, 0x7fc0>, std::uint16_t>;
-    if (dtype == DType::f32)
-      return map_binary<NextAfter<std::uint32_t, 0x7f800000, 0x7fc00000>, std::uint32_t>;
-    return map_binary<NextAfter<std::uint64_t, 0x7ff0000000000000, 0x7ff8000000000000>,
-                      std::uint64_t>;
-  }
   if (dtype == DType::bool_ && op != BinaryOp::bit_and && op != BinaryOp::bit_or &&
       op != BinaryOp::bit_xor)
     return nullptr;

@@ -7,9 +7,6 @@
 
 namespace shmap::cpu {
 
-enum class CompareOp : std::uint8_t { eq, ne, lt, le, gt, ge };
-inline constexpr int kCompareOpCount = static_cast<int>(CompareOp::ge) + 1;
-
 // A kernel that writes bools (bytes of 0 or 1), for bool, integers and floats: with a NaN every
 // comparison but `ne` is false. nullptr for prng_key. `out` may be an operand of one-byte elements.
 BinaryFn compare_kernel(CompareOp op, DType dtype);

@@ -80,7 +80,7 @@ HWY_INLINE V scaled(V x, V n) {
 #endif
 }
 
-struct Exp {
+struct exp_op {
   static HWY_INLINE V run(V x) {
     const D d;
     const V most = hn::Set(d, kExpMost), least = hn::Set(d, kExpLeast);
@@ -90,7 +90,7 @@ struct Exp {
   }
 };
 
-struct Tanh {  // E / (E + 2) with E = e^(2 |x|) - 1, which keeps small numbers' digits
+struct tanh_op {  // E / (E + 2) with E = e^(2 |x|) - 1, which keeps small numbers' digits
   static HWY_INLINE V run(V x) {
     const D d;
     const V most = hn::Set(d, kTanhMost);

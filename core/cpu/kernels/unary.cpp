@@ -37,7 +37,7 @@ void test_half(UnaryFn kernel, const void* in, void* out, std::int64_t n) {
 template <DType half, UnaryOp op>
 void half_kernel(const void* in, void* out, std::int64_t n) {
   static const UnaryFn kernel = unary_kernel(op, DType::f32);
-  if constexpr (op >= UnaryOp::is_finite)
+  if constexpr (is_predicate(op))
     test_half<half>(kernel, in, out, n);
   else
     run_half<half>(kernel, in, out, n);

@@ -96,12 +96,6 @@ struct Square {
       return static_cast<T>(static_cast<Wide<T>>(x) * static_cast<Wide<T>>(x));
   }
 };
-struct Reciprocal {
-  template <class T>
-  static T run(T x) {
-    return T{1} / x;
-  }
-};
 struct Not {
   template <class T>
   static T run(T x) {
@@ -130,18 +124,6 @@ struct IsFinite {
   template <class T>
   static std::uint8_t run(T x) {
     return std::fabs(x) <= std::numeric_limits<T>::max();
-  }
-};
-struct IsNan {
-  template <class T>
-  static std::uint8_t run(T x) {
-    return x != x;
-  }
-};
-struct IsInf {
-  template <class T>
-  static std::uint8_t run(T x) {
-    return std::fabs(x) > std::numeric_limits<T>::max();
   }
 };
 struct NegHalf {  // a half type, given by its bits
@@ -180,7 +162,7 @@ UnaryFn find_integer(UnaryOp op) {
       return map<Not, U>;
     case UnaryOp::population_count:
       return map<PopulationCount, U>;
-    case UnaryOp::count_leading_zeros:
+    case UnaryOp::clz:
       return map<CountLeadingZeros, U>;
     default:
       return nullptr;
@@ -204,14 +186,8 @@ UnaryFn find_float(UnaryOp op) {
       return map<Round, T>;
     case UnaryOp::square:
       return map<Square, T>;
-    case UnaryOp::reciprocal:
-      return map<Reciprocal, T>;
     case UnaryOp::is_finite:
       return map<IsFinite, T, std::uint8_t>;
-    case UnaryOp::is_nan:
-      return map<IsNan, T, std::uint8_t>;
-    case UnaryOp::is_inf:
-      return map<IsInf, T, std::uint8_t>;
     default:
       return nullptr;
   }

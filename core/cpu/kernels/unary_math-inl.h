@@ -22,7 +22,7 @@ void map(const void* in, void* out, std::int64_t n) {
   hn::BlendedStore(Op::run(x), mask, d, o + i);
 }
 
-#define SHMAP_MATH(Name, name) SHMAP_VECTOR_FUNCTION_1(Name, name)
+#define SHMAP_MATH(name) SHMAP_VECTOR_FUNCTION_1(name##_op, name)
 #else
 template <class Op>
 void map(const void* in, void* out, std::int64_t n) {
@@ -32,63 +32,63 @@ void map(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) o[i] = Op::run(a[i]);
 }
 
-#define SHMAP_MATH(Name, name)                       \
-  struct Name {                                      \
+#define SHMAP_MATH(name)                             \
+  struct name##_op {                                 \
     static Real run(Real x) { return std::name(x); } \
   };
-SHMAP_MATH(Exp, exp)
-SHMAP_MATH(Tanh, tanh)
+SHMAP_MATH(exp)
+SHMAP_MATH(tanh)
 #endif
 
-SHMAP_MATH(Exp2, exp2)
-SHMAP_MATH(Expm1, expm1)
-SHMAP_MATH(Log, log)
-SHMAP_MATH(Log1p, log1p)
-SHMAP_MATH(Sin, sin)
-SHMAP_MATH(Cos, cos)
-SHMAP_MATH(Tan, tan)
-SHMAP_MATH(Asin, asin)
-SHMAP_MATH(Acos, acos)
-SHMAP_MATH(Atan, atan)
-SHMAP_MATH(Sinh, sinh)
-SHMAP_MATH(Cosh, cosh)
-SHMAP_MATH(Asinh, asinh)
-SHMAP_MATH(Acosh, acosh)
-SHMAP_MATH(Atanh, atanh)
-SHMAP_MATH(Cbrt, cbrt)
-SHMAP_MATH(Erf, erf)
-SHMAP_MATH(Erfc, erfc)
-#undef SHMAP_MATH
+SHMAP_MATH(exp2)
+SHMAP_MATH(expm1)
+SHMAP_MATH(log)
+SHMAP_MATH(log1p)
+SHMAP_MATH(sin)
+SHMAP_MATH(cos)
+SHMAP_MATH(tan)
+SHMAP_MATH(asin)
+SHMAP_MATH(acos)
+SHMAP_MATH(atan)
+SHMAP_MATH(sinh)
+SHMAP_MATH(cosh)
+SHMAP_MATH(asinh)
+SHMAP_MATH(acosh)
+SHMAP_MATH(atanh)
+SHMAP_MATH(cbrt)
+SHMAP_MATH(erf)
+SHMAP_MATH(erfc)
 
 #if SHMAP_VECTOR_MATH
-struct Sqrt {
+struct sqrt_op {
   static HWY_INLINE V run(V x) { return hn::Sqrt(x); }
 };
-struct Rsqrt {
+struct rsqrt_op {
   static HWY_INLINE V run(V x) { return hn::Div(hn::Set(D{}, Real{1}), hn::Sqrt(x)); }
 };
-struct Logistic {  // 1 / (1 + e^-x), or e^x / (1 + e^x): the exponential never overflows
+struct logistic_op {  // 1 / (1 + e^-x), or e^x / (1 + e^x): the exponential never overflows
   static HWY_INLINE V run(V x) {
     const V one = hn::Set(D{}, Real{1});
-    const V e = Exp::run(hn::Neg(hn::Abs(x)));
+    const V e = exp_op::run(hn::Neg(hn::Abs(x)));
     const V numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(D{})), e, one);
     return hn::Div(numerator, hn::Add(one, e));
   }
 };
 #else
-struct Sqrt {
+struct sqrt_op {
   static Real run(Real x) { return std::sqrt(x); }
 };
-struct Rsqrt {
+struct rsqrt_op {
   static Real run(Real x) { return Real{1} / std::sqrt(x); }
 };
-struct Logistic {
+struct logistic_op {
   static Real run(Real x) {
     const Real e = std::exp(-std::fabs(x));
     return (x < 0 ? e : Real{1}) / (Real{1} + e);
   }
 };
 #endif
+#undef SHMAP_MATH
 
 // Giles' approximation of single precision: polynomials in w = -log(1 - x^2), about 2.5, and in
 // sqrt(w), about 3, in the tails.
@@ -126,16 +126,18 @@ double erf_inv(double x) {
   }
   return std::copysign(y, x);
 }
-void map_erf_inv(const void* in, void* out, std::int64_t n) {
+struct erf_inv_op;  // an element at a time
+template <>
+void map<erf_inv_op>(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
     static_cast<double*>(out)[i] = erf_inv(static_cast<const double*>(in)[i]);
 }
 #elif SHMAP_VECTOR_MATH
-struct ErfInv {
+struct erf_inv_op {
   static HWY_INLINE V run(V x) {
     const D d;
     const V one = hn::Set(d, 1.f);
-    const V w = hn::Neg(Log::run(hn::Mul(hn::Sub(one, x), hn::Add(one, x))));
+    const V w = hn::Neg(log_op::run(hn::Mul(hn::Sub(one, x), hn::Add(one, x))));
     const auto centre = hn::Lt(w, hn::Set(d, 5.f));
     const V from_centre = hn::Sub(w, hn::Set(d, 2.5f));
     // Of uniform numbers one in 300 is in the tail: most vectors need neither its terms nor the
@@ -158,7 +160,7 @@ struct ErfInv {
   }
 };
 #else
-struct ErfInv {
+struct erf_inv_op {
   static float run(float x) {
     if (std::fabs(x) == 1) return std::copysign(HUGE_VALF, x);
     const float w = -std::log((1 - x) * (1 + x));
@@ -174,59 +176,11 @@ struct ErfInv {
 
 UnaryFn find_unary_math(UnaryOp op) {
   switch (op) {
-    case UnaryOp::exp:
-      return map<Exp>;
-    case UnaryOp::exp2:
-      return map<Exp2>;
-    case UnaryOp::expm1:
-      return map<Expm1>;
-    case UnaryOp::log:
-      return map<Log>;
-    case UnaryOp::log1p:
-      return map<Log1p>;
-    case UnaryOp::sin:
-      return map<Sin>;
-    case UnaryOp::cos:
-      return map<Cos>;
-    case UnaryOp::tan:
-      return map<Tan>;
-    case UnaryOp::tanh:
-      return map<Tanh>;
-    case UnaryOp::asin:
-      return map<Asin>;
-    case UnaryOp::acos:
-      return map<Acos>;
-    case UnaryOp::atan:
-      return map<Atan>;
-    case UnaryOp::sinh:
-      return map<Sinh>;
-    case UnaryOp::cosh:
-      return map<Cosh>;
-    case UnaryOp::asinh:
-      return map<Asinh>;
-    case UnaryOp::acosh:
-      return map<Acosh>;
-    case UnaryOp::atanh:
-      return map<Atanh>;
-    case UnaryOp::sqrt:
-      return map<Sqrt>;
-    case UnaryOp::rsqrt:
-      return map<Rsqrt>;
-    case UnaryOp::cbrt:
-      return map<Cbrt>;
-    case UnaryOp::logistic:
-      return map<Logistic>;
-    case UnaryOp::erf:
-      return map<Erf>;
-    case UnaryOp::erfc:
-      return map<Erfc>;
-#if SHMAP_MATH_F64
-    case UnaryOp::erf_inv:
-      return map_erf_inv;
-#else
-    case UnaryOp::erf_inv:
-      return map<ErfInv>;
-#endif
+#define SHMAP_CASE(name, ...) \
+  case UnaryOp::name:         \
+    return map<name##_op>;
+    SHMAP_FLOAT_FUNCTIONS(SHMAP_CASE)
+#undef SHMAP_CASE
     default:
       return nullptr;
   }

@@ -48,24 +48,16 @@ Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
   return kernel;
 }
 
-template <cpu::UnaryOp op>
+template <UnaryOp op>
 void run_unary(const KernelCall& call) {
   const cpu::UnaryFn kernel = found_once<op>(cpu::unary_kernel, call.in_types[0].dtype());
   const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
   kernel(at(call, 0, begin), out_at(call, begin), end - begin);
 }
 
-template <cpu::BinaryOp op>
+template <auto op, cpu::BinaryFn (*find)(decltype(op), DType)>
 void run_binary(const KernelCall& call) {
-  const cpu::BinaryFn kernel = found_once<op>(cpu::binary_kernel, call.in_types[0].dtype());
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
-  kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
-         out_at(call, begin), end - begin);
-}
-
-template <cpu::CompareOp op>
-void run_compare(const KernelCall& call) {
-  const cpu::BinaryFn kernel = found_once<op>(cpu::compare_kernel, call.in_types[0].dtype());
+  const cpu::BinaryFn kernel = found_once<op>(find, call.in_types[0].dtype());
   const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
   kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
          out_at(call, begin), end - begin);
@@ -99,13 +91,24 @@ void set(Primitive& p, KernelFn run) { p.kernel(DeviceKind::cpu) = {run, element
 }  // namespace
 
 void register_cpu_elementwise_kernels() {
-#define SHMAP_UNARY(name, domain) set(name##_p, run_unary<cpu::UnaryOp::name>);
-#define SHMAP_BINARY(name, domain) set(name##_p, run_binary<cpu::BinaryOp::name>);
-#define SHMAP_COMPARE(name, domain) set(name##_p, run_compare<cpu::CompareOp::name>);
-  SHMAP_UNARY_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_PREDICATE_PRIMITIVES(SHMAP_UNARY)
-  SHMAP_BINARY_PRIMITIVES(SHMAP_BINARY)
-  SHMAP_COMPARE_PRIMITIVES(SHMAP_COMPARE)
+#define SHMAP_UNARY(name, ...)                                                                     \
+  check_kernels(name##_p, [](DType t) { return cpu::unary_kernel(UnaryOp::name, t) != nullptr; }); \
+  set(name##_p, run_unary<UnaryOp::name>);
+#define SHMAP_BINARY(name, ...)                                                            \
+  check_kernels(name##_p,                                                                  \
+                [](DType t) { return cpu::binary_kernel(BinaryOp::name, t) != nullptr; }); \
+  set(name##_p, run_binary<BinaryOp::name, cpu::binary_kernel>);
+#define SHMAP_COMPARE(name, ...)                                                             \
+  check_kernels(name##_p,                                                                    \
+                [](DType t) { return cpu::compare_kernel(CompareOp::name, t) != nullptr; }); \
+  set(name##_p, run_binary<CompareOp::name, cpu::compare_kernel>);
+  SHMAP_UNARY_OPS(SHMAP_UNARY)
+  SHMAP_PREDICATE_OPS(SHMAP_UNARY)
+  SHMAP_BINARY_OPS(SHMAP_BINARY)
+  SHMAP_COMPARE_OPS(SHMAP_COMPARE)
+#undef SHMAP_UNARY
+#undef SHMAP_BINARY
+#undef SHMAP_COMPARE
   add_p.kernel(DeviceKind::cpu).adds = true;
   set(select_n_p, run_select_n);
   set(clamp_p, run_clamp);

@@ -15,18 +15,8 @@ namespace {
 constexpr std::int64_t kRowBytes = 256 * 1024;
 
 bool is_map(const Primitive* p) {
-  static const auto* const all = [] {
-    auto* set =
-        new std::unordered_set<const Primitive*>{&select_n_p, &clamp_p, &convert_element_type_p};
-#define SHMAP_INSERT(name, domain) set->insert(&name##_p);
-    SHMAP_UNARY_PRIMITIVES(SHMAP_INSERT)
-    SHMAP_PREDICATE_PRIMITIVES(SHMAP_INSERT)
-    SHMAP_BINARY_PRIMITIVES(SHMAP_INSERT)
-    SHMAP_COMPARE_PRIMITIVES(SHMAP_INSERT)
-#undef SHMAP_INSERT
-    return set;
-  }();
-  return all->count(p) != 0;
+  return elementwise_row(*p) != nullptr || p == &select_n_p || p == &clamp_p ||
+         p == &convert_element_type_p;
 }
 bool is_reduction(const Primitive* p) {
   return p == &reduce_sum_p || p == &reduce_prod_p || p == &reduce_max_p || p == &reduce_min_p ||

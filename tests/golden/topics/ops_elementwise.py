@@ -71,6 +71,7 @@ UNARY = {
     "ceil": (jnp.ceil, None),
     "round": (jnp.round, None),
     "exp": (jnp.exp, np.exp),
+    "exp2": (jnp.exp2, np.exp2),
     "expm1": (jnp.expm1, np.expm1),
     "log": (jnp.log, np.log),
     "log1p": (jnp.log1p, np.log1p),
@@ -83,14 +84,20 @@ UNARY = {
     "atan": (jnp.arctan, np.arctan),
     "sinh": (jnp.sinh, np.sinh),
     "cosh": (jnp.cosh, np.cosh),
+    "asinh": (jnp.arcsinh, np.arcsinh),
+    "acosh": (jnp.arccosh, np.arccosh),
+    "atanh": (jnp.arctanh, np.arctanh),
     "sqrt": (jnp.sqrt, None),
     "rsqrt": (lax.rsqrt, lambda x: 1 / np.sqrt(x)),
     "cbrt": (jnp.cbrt, np.cbrt),
     "logistic": (jax.nn.sigmoid, scipy.special.expit),
     "erf": (jax.scipy.special.erf, scipy.special.erf),
+    "erfc": (jax.scipy.special.erfc, scipy.special.erfc),
+    "erf_inv": (jax.scipy.special.erfinv, scipy.special.erfinv),
     "square": (jnp.square, None),
     "reciprocal": (jnp.reciprocal, Exact(lambda x: 1 / x)),
     "isnan": (jnp.isnan, None),
+    "isinf": (jnp.isinf, None),
     "isfinite": (jnp.isfinite, None),
     "logical_not": (jnp.logical_not, None),
 }
@@ -103,6 +110,7 @@ INT_UNARY = (
     "round",
     "square",
     "isnan",
+    "isinf",
     "isfinite",
     "logical_not",
     "exp",
@@ -131,6 +139,7 @@ BINARY = {
     "logical_or": (jnp.logical_or, None),
     "logical_xor": (jnp.logical_xor, None),
 }
+BITS = {"population_count": lax.population_count, "clz": lax.clz}
 BITWISE = {
     "bitwise_and": jnp.bitwise_and,
     "bitwise_or": jnp.bitwise_or,
@@ -219,6 +228,9 @@ def unary(topic):
     for dtype in ("bool", "i32", "i8", "u8", "u32", "i64"):
         x = array([True, False], "bool") if dtype == "bool" else int_values(dtype)
         topic.run(f"bitwise_not/{dtype}", jnp.bitwise_not, x, op="bitwise_not", ulp=0)
+    for op, fn in BITS.items():
+        for dtype in ("i32", "i8", "u8", "u32", "i64"):
+            topic.run(f"{op}/{dtype}", fn, int_values(dtype), op=op, ulp=0)
 
 
 def binary_values(dtype):
@@ -257,6 +269,16 @@ def binary(topic):
             loose = ("floor_divide", "remainder", "maximum", "minimum")
             ulp = 1 if op in loose else tolerance(reference, dtype)
             topic.add(f"{op}/{dtype}", [x, y], [out], op=op, ulp=ulp)
+    for dtype in FLOATS:
+        x = binary_values(dtype)
+        topic.run(
+            f"nextafter/{dtype}",
+            jnp.nextafter,
+            x.reshape(-1, 1),
+            x.reshape(1, -1),
+            op="nextafter",
+            ulp=0,
+        )
     for op in ("floor_divide", "remainder"):
         for dtype in ("i32", "u8"):
             topic.run(
