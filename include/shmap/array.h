@@ -1,10 +1,12 @@
-// Array: one handle type for a concrete (possibly sharded) array, a device's block inside a
-// shard_map body, and a traced value. A handle is cheap to copy and immutable to its user;
-// thread-safe as a shared_ptr is.
+// An Array is a handle on one of three things: a concrete (possibly sharded) array, a device's
+// block inside a shard_map body, or a traced value. Copying a handle is cheap and shares the value;
+// no operation changes a value that a user can see. Handles are thread-safe as std::shared_ptr is:
+// several threads may copy and read one value, but one handle object must not be assigned while
+// another thread uses it.
 //
-// Shapes and types come back by value, so that `for (auto d : (x + 1).shape())` is safe.
-// Calls that read elements (to_vector, item, operator bool, printing) and block_until_ready wait
-// for the value; the others do not.
+// shape() and type() return by value, so that `for (auto d : (x + 1).shape())` is safe. Calls that
+// read elements (to_vector, item, operator bool, printing) and block_until_ready wait until the
+// value is computed; all other calls return at once.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -55,7 +57,7 @@ constexpr void no_assignment_to_elements() {
 
 class Array {
  public:
-  Array() = default;  // empty; to be assigned
+  Array() = default;  // an empty array, which can only be assigned
   template <Scalar T>
   Array(T value) : Array(detail::literal(dtype_of<T>, &value)) {}
   Array(float16 value) : Array(detail::literal(DType::f16, &value)) {}
@@ -81,33 +83,35 @@ class Array {
   }
   ~Array() { reset(); }
 
-  // ValueError, all of them: an empty array, never assigned or moved from. `source`, here and
-  // below, is the caller's line, for errors: nobody passes it.
+  // All of these throw ValueError for an empty array (never assigned, or moved from). `source`,
+  // here and in all headers, is the caller's line, which errors show; its default argument fills it
+  // in.
   Shape shape(SourceLine source = SourceLine::current()) const;
   int ndim(SourceLine source = SourceLine::current()) const;
   std::int64_t size(SourceLine source = SourceLine::current()) const;
   DType dtype(SourceLine source = SourceLine::current()) const;
   std::int64_t nbytes(SourceLine source = SourceLine::current()) const;
   ShapedArray type(SourceLine source = SourceLine::current()) const;
-  // The mesh axes over which it may vary, in mesh order.
+  // The mesh axes over which the value may vary, in mesh order.
   std::vector<std::string> vma(SourceLine source = SourceLine::current()) const;
-  // Of a concrete array placed on a mesh; TypeError for blocks and traced values.
+  // The sharding of a concrete array on a mesh; TypeError for a block in a body and for a traced
+  // value.
   NamedSharding sharding(SourceLine source = SourceLine::current()) const;
   bool is_fully_addressable(SourceLine source = SourceLine::current()) const;
   std::vector<Shard> addressable_shards(SourceLine source = SourceLine::current()) const;
-  // A row-major host copy. The element type must be the dtype's own, else a TypeError; fully
-  // addressable arrays only.
+  // A row-major copy on the host. TypeError where T is not the C++ type of the dtype. The array
+  // must be fully addressable: this process drives all its devices.
   template <class T>
   std::vector<T> to_vector(SourceLine source = SourceLine::current()) const;
-  // The value of an array of size 1 that is the same on every device.
+  // The value of an array of size 1 whose value is the same on every device.
   template <class T>
   T item(SourceLine source = SourceLine::current()) const;
   const Array& block_until_ready(SourceLine source = SourceLine::current()) const;
-  explicit operator bool() const;  // host `if`: as item(), compared with zero
+  explicit operator bool() const;  // for a host `if`: item() compared with zero
 
   Array operator[](const Index& index) const;
   Array operator[](std::initializer_list<Index> indices) const;
-  // Functional updates, x.at(index).set(y): see IndexedArray. That of an rvalue is donated.
+  // Functional updates, x.at(index).set(y): see IndexedArray. An rvalue array is donated.
   IndexedArray at(const Index& index) const&;
   IndexedArray at(const Index& index) &&;
   IndexedArray at(std::initializer_list<Index> indices) const&;
@@ -154,7 +158,7 @@ class Array {
   }
   friend std::ostream& operator<<(std::ostream& out, const Array& x);
 
-  // For the library: the node, and a handle on one (taking a reference).
+  // For the library: the node behind the handle, and new handles on a node (`of` adds a reference).
   detail::NodeBase* node() const { return node_; }
   // The first handle on a node that has none yet.
   static Array first(detail::NodeBase* node) {
@@ -172,7 +176,7 @@ class Array {
 
  private:
   void reset() noexcept {
-    // A sole owner needs no read-modify-write: nobody else can be adding one.
+    // A sole owner needs no atomic decrement: no other thread can add a reference at the same time.
     if (node_ && (node_->refs.load(std::memory_order_acquire) == 1 ||
                   node_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)) {
       detail::destroy(node_);
@@ -182,8 +186,9 @@ class Array {
   detail::NodeBase* node_ = nullptr;
 };
 
-// An argument of an op: an array or a host scalar, with the line of the caller. Made implicitly,
-// never named by a user. An rvalue is moved in, which is what donates its buffer.
+// An argument of an operation: an array or a host scalar, together with the caller's line.
+// Conversions make Operands; user code never names the type. An rvalue array is moved into its
+// Operand, and that move donates the array's buffer.
 struct Operand {
   Operand(const Array& x, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : value(x), source{file, line} {}
@@ -206,8 +211,8 @@ struct Shard {
   Array data;
 };
 
-// start : stop : step of an index, with NumPy's meaning: both ends may be counted from the back,
-// and are cut to the extent. Without members it is the whole dim, NumPy's ":".
+// start : stop : step in an index, as in NumPy: a negative start or stop counts from the end, and
+// both are clamped to the extent. range() without arguments selects the whole dim, NumPy's ":".
 struct Range {
   static constexpr std::int64_t kEnd = INT64_MAX;
   std::int64_t start = 0, stop = kEnd, step = 1;
@@ -218,11 +223,12 @@ constexpr Range range(A start, B stop, std::int64_t step = 1) {
   return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(stop), step};
 }
 
-// In an index: all dims that the other entries leave out, NumPy's "...". Once an index.
+// In an index: stands for all dims that the other entries do not index, NumPy's "...". An index has
+// at most one.
 struct ellipsis_t {};
 inline constexpr ellipsis_t ellipsis;
 
-// One entry of x[…]: an int, a scalar or integer array, a range, none (a new dim), or ellipsis.
+// One entry of x[…]: an int, an integer array, a range, none (inserts a new dim), or ellipsis.
 class Index {
  public:
   enum class Kind { integer, array, range, new_dim, ellipsis };
@@ -244,16 +250,17 @@ class Index {
   SourceLine source;
 };
 
-// x.at(index): the part of x that x[index] reads, with the array around it. Each call gives a new
-// array of x's shape and dtype in which that part is changed (jax.numpy.ndarray.at): y is converted
-// to x's dtype and broadcast to the shape of x[index]. `x = std::move(x).at(i).set(y)` reuses x's
-// memory where x is its sole owner.
+// x.at(index) denotes the elements of x that x[index] reads. Each update returns a new array of x's
+// shape and dtype in which only these elements differ from x (as jax.numpy.ndarray.at): y is
+// converted to x's dtype and broadcast to the shape of x[index]. `x = std::move(x).at(i).set(y)`
+// reuses x's memory where x is its sole owner.
 //
-// Host ints have to be in range (ValueError), as in x[index]; those of integer arrays count from
-// the end where negative, and an update at one that is out of range is dropped, as in JAX; scalar
-// arrays too. Where an index array names an element twice, set keeps the last in row-major order
-// (NumPy's rule, on every backend), and the others combine all of them. All calls have derivatives;
-// of values that tie in min and max each has its share.
+// A host int that is out of range is a ValueError, as in x[index]. An element of an integer array
+// (a scalar array too) counts from the end where it is negative, and an update at an index that is
+// out of range is dropped, as in JAX. Where an index array names one element several times, set
+// keeps the last value in row-major order (NumPy's rule, on every backend), and the other updates
+// combine all values. All updates have derivatives; the derivative of min and max is shared equally
+// among values that tie.
 class [[nodiscard]] IndexedArray {
  public:
   IndexedArray(Array x, std::vector<Index> indices)

@@ -1,5 +1,5 @@
-// Names of mesh axes, in calls: "i", axes("j", "i"), {"j", "i"}, a std::string or a vector of them;
-// major first.
+// Axes: a list of mesh axis names, major first, as calls write it: "i", axes("j", "i"), {"j", "i"},
+// a std::string, or a vector of strings.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -12,17 +12,18 @@
 namespace shmap {
 
 struct none_t {};
-inline constexpr none_t none;  // in a spec: this dim is not split; in an index: a new dim
+inline constexpr none_t none;  // in a spec: the dim is not split; in an index: a new dim
 
-// A name is taken by a template, never by a std::string or string_view parameter: {{"i", "j"}}
-// would otherwise bind to their iterator-pair constructors, compile, and be undefined behaviour.
+// Names are taken by templates, never by std::string or std::string_view parameters: {{"i", "j"}}
+// would otherwise bind to the iterator-pair constructor of these classes, compile, and be undefined
+// behaviour.
 template <class S>
 concept NameLike = std::convertible_to<const S&, std::string_view> &&
     !std::same_as<std::remove_cv_t<S>, std::nullptr_t>;
 
 namespace detail {
 [[noreturn]] void throw_null_name();
-// ValueError for a null pointer, which a string_view would read through.
+// The name as a string_view. ValueError for a null pointer.
 template <NameLike S>
 constexpr std::string_view name_view(const S& name) {
   if constexpr (std::is_pointer_v<S>) {

@@ -1,9 +1,10 @@
-// checkpoint: a function whose derivative computes the function again, instead of keeping what it
-// computed (jax.checkpoint). Only the inputs are saved; the results of collectives are not, so that
-// these communicate again.
+// checkpoint: a function whose derivative computes the function again instead of storing its
+// intermediate values (jax.checkpoint; rematerialisation). Only the inputs are saved. The results
+// of collectives are not saved, so the derivative communicates again.
 //
-// Where nothing is differentiated or traced, the function is called as it is. Otherwise it is
-// traced: a value asked for inside (item, host `if`) is a TypeError, also under an eager grad.
+// Where nothing differentiates or traces it, the function is simply called. Otherwise it is traced,
+// also under an eager grad, and code inside that reads a value (item, a host `if`) gets a
+// TypeError.
 #pragma once
 #include <type_traits>
 #include <utility>

@@ -1,31 +1,33 @@
-// Collectives: what a shard_map body does with the blocks of other devices (jax.lax's parallel
-// operators, and the device-variance primitives of JEP 17111).
+// Collectives: how the devices of a shard_map body exchange blocks (jax.lax's parallel operators,
+// and the device-variance primitives of JEP 17111).
 //
-// Axes are mesh axes in scope, major first: ranks over several axes are row-major in the order
-// given, which may differ from the mesh's. Every function takes a tree as well as an array, and
-// works on each leaf. Types (V: varies over the axes, I: does not):
+// Axes are mesh axes in scope, major first: over several axes, ranks are row-major in the order
+// given, which may differ from the mesh's order. Every function takes an array or a tree of arrays,
+// and works on each leaf. How each changes the type (V: varies over the axes, I: invariant over
+// them):
 //
 //   psum pmax pmin pmean  V -> I   ppermute pshuffle           V -> V   axis_index      -> V
 //   all_gather            V -> V   psum_scatter                V -> V   pbroadcast    I -> V
 //   all_gather_invariant  V -> I   all_to_all pswapaxes        V -> V   pscatter      I -> V
 //   broadcast_from        V -> I   with axis_index_groups      V -> V
 //
-// An operand of a V collective that is invariant over some of the axes is cast first, as pbroadcast
-// does (so psum(psum(x)) multiplies by the size); with {.auto_pbroadcast = false} that is a
-// TypeError. pbroadcast and pscatter of a value that varies already are TypeErrors. With
-// {.check_vma = false} neither is.
+// Where a collective takes a V operand, an operand that is invariant over some of the axes is first
+// cast to vary, as pbroadcast casts it (so psum(psum(x)) multiplies by the number of ranks); with
+// {.auto_pbroadcast = false} such an operand is a TypeError. pbroadcast and pscatter of an operand
+// that already varies are TypeErrors. With {.check_vma = false} none of these is an error.
 //
-// axis_index_groups: lists of ranks that together hold each rank once, all of one length; each
-// group is then a collective of its own, whose ranks are numbered as listed.
+// axis_index_groups: lists of ranks, all of one length, that together hold each rank once. Each
+// group performs the collective on its own, with ranks numbered by their position in the list.
 //
 // Errors: CollectiveError for an axis that is not in scope; ValueError for dims, sizes, groups,
-// permutations and ranks that do not fit; TypeError for dtypes and variance. Nothing waits.
+// permutations and ranks that do not fit; TypeError for dtypes and variance. No collective waits
+// for a value.
 //
-// counters(): .collectives counts the calls that communicate, one a leaf (not pbroadcast, pscatter,
-// axis_index). .collective_bytes adds up what they move: for sums, gathers, scatters and all_to_all
-// the operand's bytes on every local device; for ppermute and broadcast_from the bytes that are
-// copied to another memory space (inside one nothing is copied: the receiver shares the block).
-// Over axes of one device nothing moves.
+// counters(): .collectives counts the calls that communicate, one per leaf (pbroadcast, pscatter
+// and axis_index do not). .collective_bytes adds up the bytes that they move: for sums, gathers,
+// scatters and all_to_all the operand's bytes on every local device; for ppermute and
+// broadcast_from only the bytes copied to another memory space (inside one memory space nothing is
+// copied: the receiver shares the block). Over axes of size 1 nothing moves.
 #pragma once
 #include <concepts>
 #include <type_traits>
@@ -43,12 +45,12 @@ struct PsumOptions {
   Groups axis_index_groups = {};
 };
 struct AllGatherOptions {
-  int axis = 0;        // of the result; the new dim of ranks, or the dim that grows where tiled
-  bool tiled = false;  // concatenate instead of stack
+  int axis = 0;        // dim of the result: the dim of the ranks or, if tiled, the dim that grows
+  bool tiled = false;  // concatenate the blocks instead of stacking them
   Groups axis_index_groups = {};
 };
 struct PsumScatterOptions {
-  int scatter_dimension = 0;  // untiled: of as many elements as ranks, and gone in the result
+  int scatter_dimension = 0;  // if not tiled: of size ranks, and not a dim of the result
   bool tiled = false;
   Groups axis_index_groups = {};
 };
@@ -85,7 +87,7 @@ Array all_to_all_leaf(const Array& x, const Axes& axes, int split_axis, int conc
                       const AllToAllOptions& options, SourceLine source);
 Array pbroadcast_leaf(const Array& x, const Axes& axes, const char* what, SourceLine source);
 Array broadcast_from_leaf(const Array& x, const Axes& axes, int rank, SourceLine source);
-// The number of ranks over the axes, or in each of the groups.
+// The number of ranks over the axes, or in each of the groups where there are groups.
 int rank_count(const Axes& axes, const Groups& groups, const char* what, SourceLine source);
 
 template <class T, class F>
@@ -103,16 +105,18 @@ arg_t<T> map_leaves(const T& tree, const F& f) {
 
 }  // namespace detail
 
-// ---- reductions: the sum, mean, maximum or minimum over the ranks, elementwise. Floats are added
-// in one balanced binary tree over the ranks in mesh order, except by NCCL, which has its own. psum
-// of bools counts them in i32; pmean is psum / ranks; the mean of integers is floating.
+// ---- reductions: the elementwise sum, mean, maximum or minimum over the ranks. Floats are added
+// in one balanced binary tree over the ranks in mesh order, except by NCCL, which has an order of
+// its own. psum of bools counts the true ones in i32; pmean is psum / ranks; the mean of integers
+// is a float.
 template <ArrayTree T>
 arg_t<T> psum(const T& x, const Axes& axes, const PsumOptions& options = {},
               SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::psum_leaf(leaf, axes, options, source); });
 }
-// Of a host number: that number × ranks, on the host. psum(1, "i") is the size of axis i.
+// psum of a host number: the number times the ranks, computed on the host. psum(1, "i") is the size
+// of axis i.
 template <Scalar T>
 auto psum(T x, const Axes& axes, const PsumOptions& options = {},
           SourceLine source = SourceLine::current()) {
@@ -139,18 +143,19 @@ arg_t<T> pmin(const T& x, const Axes& axes, const PsumOptions& options = {},
       x, [&](const Array& leaf) { return detail::pmin_leaf(leaf, axes, options, source); });
 }
 
-// ---- permutations: {from, to} pairs of ranks; a rank that no pair names as `to` gets zeros.
+// ---- permutations: perm lists {from, to} pairs of ranks; a rank that is no pair's `to` gets
+// zeros.
 template <ArrayTree T>
 arg_t<T> ppermute(const T& x, const Axes& axes, const std::vector<std::pair<int, int>>& perm,
                   SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::ppermute_leaf(leaf, axes, perm, source); });
 }
-// The permutation that hands each rank's block to the rank `shift` further on, around the ring of
-// the axes' ranks: ppermute(x, "i", ring_permutation("i")).
+// The permutation that sends each rank's block to the rank `shift` places further on in the ring of
+// ranks: ppermute(x, "i", ring_permutation("i")).
 std::vector<std::pair<int, int>> ring_permutation(const Axes& axes, int shift = 1,
                                                   SourceLine source = SourceLine::current());
-// Of values given up: inside a memory space the receiver then owns the block alone.
+// ppermute of an rvalue: inside one memory space the receiver becomes the block's sole owner.
 template <ArrayTree T>
 requires(!std::is_reference_v<T>) arg_t<T> ppermute(T&& x, const Axes& axes,
                                                     const std::vector<std::pair<int, int>>& perm,
@@ -173,14 +178,14 @@ requires(!std::is_reference_v<T>) arg_t<T> pshuffle(T&& x, const Axes& axes,
   return pshuffle(given, axes, perm, source);
 }
 
-// ---- gathers and their transposes. f32[2] -> f32[8,2] over 8 ranks, or f32[16] where tiled.
+// ---- gathers and scatters. all_gather of f32[2] over 8 ranks: f32[8,2], or f32[16] if tiled.
 template <ArrayTree T>
 arg_t<T> all_gather(const T& x, const Axes& axes, const AllGatherOptions& options = {},
                     SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::all_gather_leaf(leaf, axes, options, source); });
 }
-// The same, typed as equal on all ranks.
+// all_gather whose result has the type of a value that is equal on all ranks.
 template <ArrayTree T>
 arg_t<T> all_gather_invariant(const T& x, const Axes& axes, const AllGatherOptions& options = {},
                               SourceLine source = SourceLine::current()) {
@@ -188,14 +193,14 @@ arg_t<T> all_gather_invariant(const T& x, const Axes& axes, const AllGatherOptio
     return detail::all_gather_invariant_leaf(leaf, axes, options, source);
   });
 }
-// The sum over the ranks, of which each keeps its part of one dim.
+// The sum over the ranks; each rank keeps its own part of dim scatter_dimension.
 template <ArrayTree T>
 arg_t<T> psum_scatter(const T& x, const Axes& axes, const PsumScatterOptions& options = {},
                       SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::psum_scatter_leaf(leaf, axes, options, source); });
 }
-// Each rank's part of a value that all of them have: no communication.
+// Each rank's part of a value that all ranks have: no communication.
 template <ArrayTree T>
 arg_t<T> pscatter(const T& x, const Axes& axes, const PscatterOptions& options = {},
                   SourceLine source = SourceLine::current()) {
@@ -203,9 +208,10 @@ arg_t<T> pscatter(const T& x, const Axes& axes, const PscatterOptions& options =
       x, [&](const Array& leaf) { return detail::pscatter_leaf(leaf, axes, options, source); });
 }
 
-// ---- all_to_all: dim split_axis is cut into as many parts as ranks, part r goes to rank r, and
-// the parts received lie in order along concat_axis. Untiled, split_axis has as many elements as
-// ranks and goes, and concat_axis, counted without it, is a new dim.
+// ---- all_to_all: dim split_axis is cut into as many parts as there are ranks, part r goes to rank
+// r, and the parts that a rank receives are concatenated in rank order along concat_axis. If not
+// tiled, split_axis must have size ranks and is removed, and the received parts are stacked along a
+// new dim, concat_axis, counted without the removed one.
 template <ArrayTree T>
 arg_t<T> all_to_all(const T& x, const Axes& axes, int split_axis, int concat_axis,
                     const AllToAllOptions& options = {},
@@ -214,7 +220,8 @@ arg_t<T> all_to_all(const T& x, const Axes& axes, int split_axis, int concat_axi
     return detail::all_to_all_leaf(leaf, axes, split_axis, concat_axis, options, source);
   });
 }
-// Swaps the mesh axes with a dim of as many elements: an untiled all_to_all.
+// Swaps the mesh axes with dim `axis`, whose size must be the number of ranks: all_to_all, not
+// tiled.
 template <ArrayTree T>
 arg_t<T> pswapaxes(const T& x, const Axes& axes, int axis, const PsumOptions& options = {},
                    SourceLine source = SourceLine::current()) {
@@ -223,8 +230,8 @@ arg_t<T> pswapaxes(const T& x, const Axes& axes, int axis, const PsumOptions& op
   });
 }
 
-// ---- variance and place
-// A cast of an invariant value to a varying one: nothing moves.
+// ---- variance, broadcasts and ranks
+// Casts an invariant value to one that varies over the axes. No data moves.
 template <Tree T>
 arg_t<T> pbroadcast(const T& x, const Axes& axes, SourceLine source = SourceLine::current()) {
   return detail::map_leaves(x, [&](const Array& leaf) {
@@ -236,14 +243,14 @@ arg_t<T> pvary(const T& x, const Axes& axes, SourceLine source = SourceLine::cur
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::pbroadcast_leaf(leaf, axes, "pvary", source); });
 }
-// The block of one rank on all of them: a real broadcast.
+// The block of one rank, sent to all ranks: a real broadcast.
 template <ArrayTree T>
 arg_t<T> broadcast_from(const T& x, const Axes& axes, int rank,
                         SourceLine source = SourceLine::current()) {
   return detail::map_leaves(
       x, [&](const Array& leaf) { return detail::broadcast_from_leaf(leaf, axes, rank, source); });
 }
-// The device's rank over the axes, an i32 scalar that varies over them.
+// The device's rank over the axes: an i32 scalar that varies over them.
 Array axis_index(const Axes& axes, SourceLine source = SourceLine::current());
 // The number of ranks over the axes.
 int axis_size(const Axes& axes, SourceLine source = SourceLine::current());

@@ -1,20 +1,23 @@
-// Loops and branches of programs: fori_loop, while_loop, scan, cond, switch_ (jax.lax's).
+// Loops and branches: fori_loop, while_loop, scan, cond, switch_ (as in jax.lax).
 //
-// Called eagerly, also in the body of a shard_map, they run op by op: the function passed is called
-// once a trip, on values that can be printed, and what decides is read by the host. While a program
-// is traced (make_jaxpr, jit) they are one equation with programs inside, and the function is
-// called to be traced, more than once where types of a carry settle only then.
+// Called eagerly, also in the body of a shard_map, they run operation by operation: the function
+// passed is called once per trip, on values that can be printed, and the host waits for the value
+// that decides (predicate, bound, index). While a program is traced (make_jaxpr, jit) each becomes
+// one equation that contains programs, and the function is called to be traced: more than once
+// where the types of a carry are known only after the first trace.
 //
-// Carries are trees. A trip has to give back what it was given: the structure, and each leaf's
-// dtype and shape; a host scalar in `init` takes the dtype that the body makes of it. TypeErrors
-// name the leaf ("carry[1]"), both types and the cast to write.
+// Carries are trees. A trip must return a carry of the structure, dtypes and shapes that it was
+// given; a host scalar in `init` takes the dtype that the body returns for it. TypeErrors name the
+// leaf ("carry[1]"), both types and the cast to write.
 //
-// In a shard_map body, a carry varies over all that its init or the body's result varies over, a
-// branch's result over what any branch's does, and both over what the predicate or trip count that
-// decides does; casts are inserted (with auto_pbroadcast off: they are asked for, in a TypeError).
-// Under a predicate that varies each device gets the values of its own branch or of its own last
-// trip; a collective over such an axis there is a CollectiveError. Eagerly, what no device takes is
-// not called: neither its types nor its variance are seen.
+// In a shard_map body, a carry varies over all axes over which its init or the body's result
+// varies, the result of a branch over all axes over which the result of any branch varies, and both
+// also over the axes of the deciding predicate or trip count. Casts are inserted (with
+// auto_pbroadcast = false a missing cast is a TypeError that names it). Under a predicate that
+// varies, each device gets the result of its own branch, or the carry of its own last trip; a
+// collective over an axis over which the predicate varies is a CollectiveError. Called eagerly, a
+// branch or body that no device takes is not called, so that its types and variance are not
+// checked.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -32,8 +35,8 @@
 
 namespace shmap {
 
-// length: of the scan where xs is none; -1: that of the leaves of xs. reverse: from the last to the
-// first; ys are stored where their xs were.
+// length: the number of trips, needed where xs is `none`; -1: the first extent of the leaves of xs.
+// reverse: scan from the last x to the first; each y is stored at the index of its x.
 struct ScanOptions {
   std::int64_t length = -1;
   bool reverse = false;
@@ -41,9 +44,9 @@ struct ScanOptions {
 
 namespace detail {
 
-// The functions below, of leaves. Bodies of loops are given the carry's leaves (fori_loop: the
-// index first; scan: one x a leaf after them), and return the new carry's (scan: a list of it and
-// of y).
+// The functions below, with trees as lists of leaves. The body of a loop takes the leaves of the
+// carry (fori_loop: the index before them; scan: the leaves of x after them) and returns those of
+// the new carry (scan: a list of the carry and of y).
 std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree init,
                                     SourceLine source);
 std::vector<Array> while_loop_leaves(BodyRef test, BodyRef body, FlatTree init, SourceLine source);
@@ -54,14 +57,15 @@ ScanLeaves scan_leaves(BodyRef body, FlatTree init, FlatTree xs, ScanOptions opt
                        SourceLine source);
 struct BranchLeaves {
   std::vector<Array> leaves;
-  std::size_t called;  // a branch that was called, so that it knows its result's structure
+  std::size_t called;  // a branch that was called: its FlatCall has the result's structure
 };
 BranchLeaves cond_leaves(Array pred, BodyRef on_true, BodyRef on_false, FlatTree arguments,
                          SourceLine source);
 BranchLeaves switch_leaves(Array index, std::span<const BodyRef> branches, FlatTree arguments,
                            SourceLine source);
 
-// What the functions below may be given; where they do not hold, overloads say what is wanted.
+// What the functions below accept. For other arguments, overloads fail to compile with a sentence
+// that says what is wanted.
 template <class F, class C, class... A>
 concept CarryBody = std::invocable<F&, A..., arg_t<C>> &&
     std::convertible_to<std::invoke_result_t<F&, A..., arg_t<C>>, arg_t<C>>;
@@ -74,8 +78,9 @@ concept Branches =
 
 }  // namespace detail
 
-// init, then carry = body(i, carry) for i = lo, lo + 1, … hi - 1. The bounds are integer scalars,
-// traced ones too; i is an i32 scalar, i64 where a bound has more than 32 bits.
+// Returns the carry after `carry = body(i, carry)` for i = lo, lo + 1, …, hi - 1, beginning with
+// init. lo and hi are integer scalars, host or array; i is an i32 scalar, or i64 where a bound has
+// a dtype of more than 32 bits.
 template <class F, Tree C>
 requires detail::CarryBody<F, C, Array> arg_t<C> fori_loop(Operand lo, Operand hi, F&& body,
                                                            C&& init) {
@@ -100,7 +105,8 @@ requires(!Tree<C> || !detail::CarryBody<F, C, Array>) auto fori_loop(Operand, Op
   return detail::Untraceable{};
 }
 
-// init, then carry = body(carry) for as long as test(carry), a bool scalar, holds.
+// Returns the carry after `carry = body(carry)` repeated while test(carry), a bool scalar, is true,
+// beginning with init.
 template <class G, class F, Tree C>
 requires detail::CarryTest<G, C> && detail::CarryBody<F, C> arg_t<C> while_loop(
     G&& test, F&& body, C&& init, SourceLine source = SourceLine::current()) {
@@ -131,8 +137,8 @@ requires(!Tree<C> || !detail::CarryTest<G, C> || !detail::CarryBody<F, C>) auto 
   return detail::Untraceable{};
 }
 
-// {carry, ys}: {carry, y} = f(carry, x) for each x of xs, whose leaves are taken apart along their
-// first dim; the y's are stacked along a new first dim.
+// Returns {carry, ys} after `{carry, y} = f(carry, x)` for each x of xs, beginning with init. The
+// x's are slices of the leaves of xs along dim 0; the y's are stacked along a new dim 0.
 template <class F, Tree C, Tree X>
 requires std::invocable<F&, arg_t<C>, arg_t<X>> std::pair<
     arg_t<C>,
@@ -170,7 +176,7 @@ requires(!Tree<C> || !Tree<X> ||
   return detail::Untraceable{};
 }
 
-// t(args…) where the scalar pred is true, else f(args…).
+// t(args…) where the bool scalar pred is true, otherwise f(args…).
 template <class T, class F, class... A>
 requires detail::Branches<T, F, A...> result_t<T, A...> cond(Operand pred, T&& t, F&& f,
                                                              const A&... args) {
@@ -196,8 +202,8 @@ requires(!detail::Branches<T, F, A...>) auto cond(Operand, T&&, F&&, const A&...
   }
 }
 
-// branches[index](args…); an index that is too small or too large takes the first or the last.
-// This form is for braces, {f0, f1}: each branch returns one Array, or R where that is written.
+// branches[index](args…); index is clamped to the branches. This overload takes branches in braces,
+// {f0, f1}: each branch returns an Array, or an R where R is given.
 template <class R = Array, class... A>
 R switch_(Operand index, std::vector<std::function<R(arg_t<A>...)>> branches, const A&... args) {
   std::vector<detail::FlatCall<std::function<R(arg_t<A>...)>, A...>> calls;
@@ -209,7 +215,7 @@ R switch_(Operand index, std::vector<std::function<R(arg_t<A>...)>> branches, co
   return calls[result.called].rebuild(std::move(result.leaves));
 }
 
-// A tuple of branches, for every type of result.
+// switch_ with a tuple of branches, which may return any tree, all of one type.
 template <class F0, class... F, class... A>
 requires(Traceable<const F0, A...> &&
          (detail::Branches<const F0, const F, A...> &&

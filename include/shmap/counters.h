@@ -1,4 +1,4 @@
-// What this process did since the last reset: exact counts, the same under every executor.
+// What this process did since the last reset_counters(): exact counts, equal under every executor.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,7 @@ struct Counters {
       syncs;
 };
 
-// A snapshot. Work of other threads that is under way may or may not be in it.
+// A snapshot. It may or may not include work that other threads are doing at the moment.
 Counters counters();
 void reset_counters();
 

@@ -1,4 +1,5 @@
-// custom_jvp and custom_vjp: functions whose derivatives are rules that their user writes (jax's).
+// custom_jvp and custom_vjp: functions whose derivatives are rules that the user writes
+// (jax.custom_jvp, jax.custom_vjp).
 //
 //   auto f = custom_jvp(f, [](std::tuple<…> primals, std::tuple<…> tangents) {
 //     return std::pair{y, y_dot};
@@ -6,16 +7,17 @@
 //   auto g = custom_vjp(g, [](x…) { return std::pair{y, residuals}; },
 //                       [](residuals, y_bar) { return std::tuple{x_bar…}; });
 //
-// A rule is called in place of its function where that is differentiated, eagerly where the
-// function is eager, and may itself be differentiated. y and y_bar have the type that f returns;
-// y_dot, as y; residuals are any tree; `none` in the place of an x_bar is zero. Integers and bools
-// have tangents and cotangents that are zeros of their dtype. Under jit and make_jaxpr and in
-// mapped bodies the program of f is an equation, custom_jvp_call or custom_vjp_call, that keeps its
-// rules.
+// Where the function is differentiated, its rule is called in place of the function; called eagerly
+// the rule runs eagerly, and it may itself be differentiated. y, y_dot and y_bar have the type of
+// f's result; residuals may be any tree; `none` in place of an x_bar is a cotangent of zeros.
+// Integers and bools have tangents and cotangents that are zeros of their dtype. Under jit and
+// make_jaxpr and in bodies of shard_map, f becomes one equation, custom_jvp_call or
+// custom_vjp_call, which keeps the program of f and its rules.
 //
-// TypeErrors: a rule's result does not match in structure, shape or dtype, or varies more (what
-// varies less is cast); forward mode of what has a custom_vjp. f and its rules may not close over
-// values with respect to which is differentiated: pass them as arguments.
+// TypeErrors: a rule's result differs in structure, shape or dtype, or varies over more mesh axes
+// than it should (a result that varies over fewer is cast); forward mode is applied to a function
+// with a custom_vjp. f and its rules must not capture values that are being differentiated: pass
+// such values as arguments.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -31,22 +33,24 @@ namespace shmap {
 
 namespace detail {
 
-// A rule with its trees taken off, kept with the programs that hold its function. `like`: an
-// optional of the function's result type, which gets the structure of the y that the rule gives, or
-// null.
+// A rule as a function of leaves, kept with the programs that hold the rule's function. `like`:
+// null, or a pointer to a std::optional of the function's result type, which receives the structure
+// of the y that the rule returns.
 struct RuleCode {
   std::shared_ptr<void> object;
   void (*call)(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) = nullptr;
 };
-// The first half of a custom_vjp; it gives the other one, for residuals of that structure: from the
-// leaves of these and of y_bar to the list of the x_bars.
+// The forward rule of a custom_vjp as a function of leaves. It returns the backward rule for
+// residuals of the structure that it made: from the leaves of the residuals and of y_bar to the
+// list of the x_bars.
 struct ForwardCode {
   std::shared_ptr<void> object;
   RuleCode (*call)(void* object, std::vector<Array>& leaves, FlatTree& result,
                    void* like) = nullptr;
 };
 
-// Whether the function's rules may ever be of use here, so that their code is wanted.
+// Whether the current trace stages a program or applies a transform. Only then can the rules be
+// needed.
 bool wants_rules();
 std::vector<Array> custom_jvp_leaves(BodyRef f, RuleCode rule, void* like, FlatTree arguments,
                                      SourceLine source);
@@ -62,11 +66,11 @@ inline constexpr std::size_t tuple_length = ~std::size_t{0};
 template <class... T>
 inline constexpr std::size_t tuple_length<std::tuple<T...>> = sizeof...(T);
 
-// R: the function's result type; A: its arguments'.
+// R: the type of the function's result; A: the types of its arguments.
 template <class R, class Rule, class... A>
 struct JvpRuleObject {
   std::shared_ptr<Rule> rule;
-  std::tuple<A...> arguments;  // their structure
+  std::tuple<A...> arguments;  // only their structure
 
   static void call(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) {
     auto& self = *static_cast<JvpRuleObject*>(object);
@@ -105,7 +109,7 @@ struct BackwardObject {
 template <class R, class Rules, class... A>
 struct ForwardObject {
   std::shared_ptr<Rules> rules;
-  std::tuple<A...> arguments;  // their structure
+  std::tuple<A...> arguments;  // only their structure
 
   static RuleCode call(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) {
     auto& self = *static_cast<ForwardObject*>(object);
@@ -121,14 +125,14 @@ struct ForwardObject {
     flatten(std::move(out), result, result.node);
     using Backward =
         BackwardObject<Rules, typename Out::first_type, typename Out::second_type, sizeof...(A)>;
-    // The leaves were moved out: the structure is left.
+    // flatten moved the leaves out; only the structure is left in `out`.
     auto backward = std::make_shared<Backward>(
         Backward{self.rules, std::move(out.first), std::move(out.second)});
     return {std::move(backward), Backward::call};
   }
 };
 
-// Object<R, Rules, A…> makes Code; `run` takes it.
+// A call makes an Object<R, Rules, A…> for its argument types, and passes it as a Code to `run`.
 template <template <class...> class Object, class Code,
           std::vector<Array> (*run)(BodyRef, Code, void*, FlatTree, SourceLine), class F,
           class Rules>
@@ -168,7 +172,7 @@ class CustomRule {
 
 }  // namespace detail
 
-// f with a rule for its derivative along tangents, from which both modes are made.
+// f with a rule for its derivative along tangents; forward and reverse mode are both made from it.
 template <class F, class Rule>
 auto custom_jvp(F&& f, Rule&& rule, SourceLine source = SourceLine::current()) {
   using Rules = std::decay_t<Rule>;
@@ -177,7 +181,7 @@ auto custom_jvp(F&& f, Rule&& rule, SourceLine source = SourceLine::current()) {
       std::forward<F>(f), std::make_shared<Rules>(std::forward<Rule>(rule)), source);
 }
 
-// f with rules for reverse mode.
+// f with rules for reverse mode: fwd(x…) and bwd(residuals, y_bar).
 template <class F, class Fwd, class Bwd>
 auto custom_vjp(F&& f, Fwd&& fwd, Bwd&& bwd, SourceLine source = SourceLine::current()) {
   using Rules = std::pair<std::decay_t<Fwd>, std::decay_t<Bwd>>;

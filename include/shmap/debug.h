@@ -1,5 +1,4 @@
-// Looking at values: printing, formatted printing in the middle of a body, and drawings of
-// shardings.
+// Printing values, formatted printing in the middle of a body, and drawings of shardings.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,8 +16,8 @@ std::string to_string(const Array& x);  // as std::cout << x prints it
 namespace debug {
 
 namespace detail {
-// One argument of print: an array, or the text of a host value; of a number its value too, as bool,
-// i64, u64 or f64, for a format spec.
+// An argument of print: an array, or the text of a host value. A number has its value too, as a
+// bool, i64, u64 or f64, for a format spec.
 struct PrintArgument {
   Array array;
   std::string text;
@@ -63,8 +62,8 @@ PrintArgument argument(const T& value) {
 }
 }  // namespace detail
 
-// A format string with {} for each argument ("{{" and "}}" are braces), and the line of the caller.
-// {:spec} formats a number or an array without dims as std::format does: "{:.3f}", "{:>8}",
+// A format string with one {} per argument ("{{" and "}}" are braces), together with the caller's
+// line. {:spec} formats a number, or an array of rank 0, as std::format does: "{:.3f}", "{:>8}",
 // "{:#x}".
 struct Format {
   template <class S>
@@ -75,8 +74,8 @@ struct Format {
   SourceLine source;
 };
 
-// Writes a line to standard output. In a shard_map body, where an array varies over devices, a line
-// for each local device, labelled with its mesh position; under vmap, a line for each example.
+// Writes a line to standard output. Where an array varies over devices in a shard_map body, writes
+// one line per local device, labelled with its mesh position; under vmap, one line per example.
 // ValueError where the number of {} is not the number of arguments, or a spec does not fit its
 // argument.
 template <class... A>
@@ -84,7 +83,7 @@ void print(Format format, const A&... arguments) {
   detail::print(format.text, {detail::argument(arguments)...}, format.source);
 }
 
-// Draws which devices hold which part of a 1-D or 2-D array, to standard output
+// Draws on standard output which devices hold which part of a 1-D or 2-D array
 // (jax.debug.visualize_array_sharding).
 void visualize_array_sharding(const Array& x);
 std::string draw_array_sharding(const Array& x);

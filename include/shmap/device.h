@@ -12,16 +12,16 @@ struct DeviceAccess;
 }
 
 struct Options {
-  std::string devices = {};  // as SHMAP_DEVICES, and stronger than it
+  std::string devices = {};  // in the syntax of SHMAP_DEVICES, and taken instead of it
 };
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-// A device of this job: a small value that names it. Prints as CpuDevice(id=3).
+// A device of this job, as a small value. Prints as CpuDevice(id=3).
 class Device {
  public:
-  int id() const noexcept { return id_; }                        // unique over all processes
-  int process_index() const noexcept { return process_index_; }  // the process that drives it
+  int id() const noexcept { return id_; }                        // unique in the whole job
+  int process_index() const noexcept { return process_index_; }  // of the process that drives it
   DeviceKind kind() const noexcept { return kind_; }
   std::string str() const;
   friend bool operator==(const Device& a, const Device& b) noexcept { return a.id_ == b.id_; }
@@ -36,13 +36,13 @@ class Device {
   DeviceKind kind_;
 };
 
-// Starts the runtime: optional, the first use of a device does it too. Throws ValueError where a
-// device string or an environment variable makes no sense, DeviceError where the devices are not
-// there or the runtime runs already with others.
+// Starts the runtime. Calling init is optional: the first use of a device starts the runtime too.
+// ValueError where a device string or an environment variable cannot be parsed; DeviceError where
+// the devices do not exist, or where the runtime already runs with other devices.
 void init(int& argc, char**& argv, Options = {});
 
-std::vector<Device> devices();        // of all processes, in id order
-std::vector<Device> local_devices();  // those that this process drives
+std::vector<Device> devices();        // of all processes, in the order of their ids
+std::vector<Device> local_devices();  // of this process
 int process_index();
 int process_count();
 

@@ -49,8 +49,7 @@ std::ostream& operator<<(std::ostream& out, DType t);
 template <class T>
 concept Scalar = std::is_arithmetic_v<T>;
 
-// The C++ types that are elements of an array: arithmetic types but for long double, and the two
-// half types.
+// The dtype of a C++ type: of all arithmetic types but long double, and of the two half types.
 template <class T>
 struct dtype_of_impl;
 template <>

@@ -1,9 +1,11 @@
-// The errors of the library: one base and a kind for each thing that a caller can react to.
+// The exceptions that the library throws: one base class, and a subclass for each thing that a
+// caller can react to.
 //
-// A message says what was given, what was wanted, which argument, axis or spec, and how to mend it.
-// Its last lines say where: the operation that gave a value, the transform that is at work ("in the
-// jit made at f.cpp:36"), and, last, the line of the call, as far as these are known. Errors of
-// tasks that ran later name the operation and its line. The library never aborts the process.
+// A message says what was given, what was wanted, which argument, axis or spec is meant, and how to
+// fix it. Its last lines say where: the operation that computed the value, the transform in
+// progress ("in the jit made at f.cpp:36"), and last the caller's line, as far as these are known.
+// An error of a task that ran later names the operation and its line. The library never aborts the
+// process.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -13,25 +15,25 @@ namespace shmap {
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-struct ValueError : Error {  // a value, shape, spec or axis that cannot be worked with
+struct ValueError : Error {  // a value, shape, spec or axis is invalid
   using Error::Error;
 };
-struct TypeError : Error {  // a dtype, a variance or a tree of the wrong type
+struct TypeError : Error {  // a dtype, a variance or a tree has the wrong type
   using Error::Error;
 };
-struct DeviceError : Error {  // a device that is absent, lost or asked for too much
+struct DeviceError : Error {  // a device, or a library that drives it, is missing, lost or failed
   using Error::Error;
 };
-struct OutOfMemory : Error {  // names device, bytes asked for and bytes in use
+struct OutOfMemory : Error {  // names the device, the bytes asked for and the bytes in use
   using Error::Error;
 };
-struct CollectiveError
-    : Error {  // names the collective, its axes and the device or process at fault
+// Names the collective, its axes and the device or process at fault.
+struct CollectiveError : Error {
   using Error::Error;
 };
 
-// The line of user code that called an operation. Filled in by default arguments, so that it costs
-// a user nothing.
+// The line of user code that called an operation. Default arguments fill it in, so that callers
+// write nothing.
 struct SourceLine {
   const char* file = nullptr;
   int line = 0;

@@ -1,4 +1,5 @@
-// Shapes without values: what a function gives, and arrays that stand for a type alone.
+// Types without values: eval_shape computes the types of a function's results, and abstract_array
+// makes an array that has a type and no value.
 #pragma once
 #include <utility>
 #include <vector>
@@ -8,9 +9,9 @@
 
 namespace shmap {
 
-// An array of that type without a value: what make_jaxpr, eval_shape and load_checkpoint take where
-// only types count, inside of structs too (jax.ShapeDtypeStruct). shape(), dtype() and type() work;
-// an operation on it, or a read, is a TypeError.
+// An array of that type without a value (as jax.ShapeDtypeStruct): an argument for make_jaxpr,
+// eval_shape and load_checkpoint, which use types only; it may be a member of a struct. shape(),
+// dtype() and type() work; an operation on it, and reading it, are TypeErrors.
 Array abstract_array(const ShapedArray& type);
 
 namespace detail {
@@ -43,8 +44,8 @@ class ShapeEvaluator {
 
 }  // namespace detail
 
-// What f would give for arguments like these, which are arrays, abstract ones, or ShapedArray
-// types: its result with abstract arrays as leaves. Nothing is computed (jax.eval_shape).
+// The result of f for such arguments, with abstract arrays as leaves; nothing is computed
+// (jax.eval_shape). Arguments are arrays, abstract arrays or ShapedArrays.
 template <class F>
 detail::ShapeEvaluator<std::decay_t<F>> eval_shape(F&& f,
                                                    SourceLine source = SourceLine::current()) {

@@ -1,5 +1,5 @@
-// The library's inside for those who build on it (jax.extend): programs as data, interpreters,
-// primitives and kernels of one's own. Names here may change from one version to the next.
+// The parts of the library for those who extend it (jax.extend): programs as data, interpreters,
+// and primitives with kernels of one's own. Names in these headers may change between versions.
 #pragma once
 #include "shmap/extend/core.h"
 #include "shmap/extend/interpreters.h"

@@ -1,5 +1,5 @@
-// A user's function with its trees taken off: leaves in, leaves out. What shard_map, make_jaxpr,
-// jit and the control flow functions hand to the library.
+// A user's function of trees as a function of leaves: the form in which shard_map, make_jaxpr, jit
+// and the control flow functions hand it to the library.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -13,10 +13,11 @@
 
 namespace shmap::detail {
 
-// A reference to such a function: given the arguments' leaves, it calls f and gives the result's.
+// A reference to a function of leaves: given the arguments' leaves, it calls the user's function
+// and appends the result's leaves and structure to `result`.
 class BodyRef {
  public:
-  // No copy of a BodyRef, which a reference would bind to better than the copy constructor.
+  // Not for a BodyRef, which this template would match better than the copy constructor does.
   template <class F>
   requires(!std::is_same_v<std::remove_const_t<F>, BodyRef>) explicit BodyRef(F& f)
       : f_(&f), call_([](void* p, std::vector<Array>& leaves, FlatTree& result) {
@@ -29,8 +30,8 @@ class BodyRef {
   void (*call_)(void*, std::vector<Array>&, FlatTree&);
 };
 
-// f for arguments of the structure of `args`, which must outlive it. After a call `like()` has the
-// structure of the result and its static members; its leaves are empty.
+// f with arguments of the structure of `args`, which must outlive this object. After a call, like()
+// has the structure and the static members of the result; the leaves of like() are empty.
 template <class F, class... A>
 class FlatCall {
  public:
@@ -55,7 +56,7 @@ class FlatCall {
           }
         },
         inputs));
-    // The leaves are moved out, so that whoever has them next may be their only owner.
+    // The leaves are moved out of like_, so that the receiver of `result` may be their only owner.
     flatten(std::move(*like_), result, result.node);
   }
 
@@ -71,7 +72,7 @@ class FlatCall {
   std::optional<Result> like_;
 };
 
-// A tree without its values: every leaf is empty. What trees of that structure are rebuilt from.
+// The tree with every leaf empty: rebuild() makes trees of this structure from it.
 template <class T>
 arg_t<T> structure_of(const T& tree) {
   FlatTree flat;
@@ -81,7 +82,8 @@ arg_t<T> structure_of(const T& tree) {
   return rebuild(tree, empty, next);
 }
 
-// One child of the root an argument. An rvalue is moved in, which is what donates its buffers.
+// The leaves of the arguments; the root has one child per argument. An rvalue argument is moved in,
+// which donates its buffers.
 template <class... A>
 FlatTree flatten_arguments(A&&... args) {
   FlatTree flat;
@@ -92,12 +94,13 @@ FlatTree flatten_arguments(A&&... args) {
   return flat;
 }
 
-// One address for each list of types: tells callers of one cache apart.
+// An object per list of types, whose address tells these lists apart in a cache's key.
 template <class... T>
 inline constexpr char type_tag = 0;
 
-// The cache of a transformed callable: one a type where the callable holds nothing, so that
-// jit(lambda)(x) in a loop traces once; else one an object, shared by its copies.
+// The cache of a transformed callable. A callable without state has one cache per type, so that
+// jit(lambda)(x) in a loop traces once; a callable with state has one cache per object, which its
+// copies share.
 template <class Cache, class F>
 std::shared_ptr<Cache> cache_for() {
   if constexpr (std::is_empty_v<F>) {

@@ -1,15 +1,16 @@
-// grad and value_and_grad: the gradient of a scalar function by reverse mode (jax.grad).
+// grad and value_and_grad: the gradient of a scalar function, by reverse mode (jax.grad).
 //
-//   grad(f)(x, w)                 with respect to the first argument: a tree of its type
-//   grad<1>(f)   grad<0, 1>(f)    to others: that argument's type; a std::tuple of several
-//   grad(f, 1)   grad(f, {0, 1})  likewise where all arguments have one type; a std::array
+//   grad(f)(x, w)                 with respect to argument 0: a tree of its type
+//   grad<1>(f)   grad<0, 1>(f)    to argument 1; to arguments 0 and 1: a std::tuple of trees
+//   grad(f, 1)   grad(f, {0, 1})  likewise, where all arguments have one type; a std::array
 //   grad(f, has_aux)              f returns std::pair{loss, aux}: {gradient, aux}
 //   value_and_grad(…)             {value, gradient}; with has_aux {{loss, aux}, gradient}
 //
-// f runs once, eagerly where it is eager. TypeErrors: f's result is no floating scalar; an argument
-// that is differentiated holds integers or bools (its path is named); ValueError: there is no such
-// argument. Arguments that f does not use get zeros. In a shard_map body the gradient of an
-// argument that is the same over an axis is summed over it.
+// f is called once; under an eager grad its operations run eagerly. TypeErrors: f's result is not a
+// floating-point scalar; an argument to be differentiated holds integers or bools (the message has
+// the leaf's path). ValueError: an argument number is out of range. The gradient of an argument
+// that f does not use is zeros. In a shard_map body the gradient of an argument that is invariant
+// over a mesh axis is summed over that axis.
 #pragma once
 #include <array>
 #include <concepts>
@@ -30,10 +31,10 @@ inline constexpr has_aux_t has_aux;
 namespace detail {
 
 struct GradLeaves {
-  std::vector<Array> outs;       // of the function
-  std::vector<Array> gradients;  // of the arguments argnums[0], argnums[1], …
+  std::vector<Array> outs;       // the function's results
+  std::vector<Array> gradients;  // of the leaves of arguments argnums[0], argnums[1], …
 };
-// argnums count from the end where they are negative. aux: the result is a pair.
+// A negative argnum counts from the end. aux: f returns a pair of the loss and aux.
 GradLeaves grad_leaves(const char* what, BodyRef f, FlatTree arguments,
                        std::span<const int> argnums, bool aux, SourceLine source);
 
@@ -46,7 +47,7 @@ struct tuple_or_one<G> {
   using type = G;
 };
 
-// The type of an argument; void where there is no such argument, which `fits` says.
+// The type of argument I; void where there is no argument I (`fits` is false then).
 template <int I, class Arguments>
 struct argument_type {
   using type = void;
@@ -56,7 +57,7 @@ requires(I >= 0 && I < static_cast<int>(sizeof...(A))) struct argument_type<I, s
   using type = std::tuple_element_t<I, std::tuple<A...>>;
 };
 
-// ---- which arguments
+// ---- the arguments to be differentiated: their numbers as template arguments
 template <int... I>
 struct StaticArgnums {
   template <class... A>
@@ -77,7 +78,7 @@ struct StaticArgnums {
   }
 };
 
-// Known when it runs.
+// Their numbers as values, known at run time.
 template <std::size_t n, bool list>
 struct Argnums {
   template <class... A>
@@ -110,7 +111,7 @@ struct Argnums {
   }
 };
 
-// ---- what comes back
+// ---- the types of the results
 template <class R>
 struct LossAndAux {
   static_assert(!sizeof(R), "with has_aux, the function returns std::pair{loss, aux}");
@@ -211,7 +212,7 @@ Grad<value, aux, std::decay_t<F>, Which> make_grad(F&& f, Which which, SourceLin
     return detail::make_grad<value, true>(std::forward<F>(f), detail::StaticArgnums<I0, I...>(),   \
                                           source);                                                 \
   }                                                                                                \
-  /* The int is deduced, so that {0} is the list only. */                                          \
+  /* A template parameter for the int, so that {0} matches the list only. */                       \
   template <class F, std::integral I>                                                              \
   auto name(F&& f, I argnum, SourceLine source = SourceLine::current()) {                          \
     const int number = static_cast<int>(argnum);                                                   \

@@ -1,13 +1,15 @@
 // jacfwd, jacrev and hessian: all derivatives of a function with respect to its first argument
 // (jax.jacfwd, jax.jacrev, jax.hessian).
 //
-// Every array of the result becomes a tree of the first argument's structure; the derivative of an
-// array of shape s by one of shape t has the shape s + t. A struct cannot change its arrays, so the
-// result may hold one only where the argument is a single Array.
+// Every array of the function's result becomes a tree of the structure of the first argument; the
+// derivative of an array of shape s with respect to an array of shape t has shape s + t. The
+// members of a struct are Arrays and cannot become trees, so a result may contain a struct only
+// where the first argument is a single Array.
 //
-// The function runs once, eagerly where it is eager; its linear part runs for all directions at
-// once, mapped by vmap: jacfwd has as many directions as the argument has values, jacrev as many as
-// the result. TypeErrors: the argument or the result holds integers or bools.
+// The function is called once; called eagerly it runs eagerly. Its linear part then runs for all
+// directions at once, batched by vmap: jacfwd has one direction per element of the argument, jacrev
+// one per element of the result. TypeError where the argument or the result holds integers or
+// bools.
 #pragma once
 #include <array>
 #include <concepts>
@@ -26,7 +28,7 @@ namespace shmap {
 
 namespace detail {
 
-// Y with a tree of type X for every array.
+// The type Y with every Array replaced by X.
 template <class Y, class X>
 struct jac {
   static_assert(std::same_as<X, Array>,
@@ -65,11 +67,11 @@ struct jac<std::pair<A, B>, X> {
   using type = std::pair<jac_t<A, X>, jac_t<B, X>>;
 };
 
-// For each leaf of the result, one for each leaf of the first argument.
+// For each leaf of the result, in order, one array per leaf of the first argument.
 std::vector<Array> jacobian_leaves(bool forward, BodyRef f, FlatTree arguments, SourceLine source);
 
-// The tree of `y` with one of the structure of `x` for every array, whose leaves are taken in
-// order.
+// The tree `y` with every array replaced by a tree of the structure of `x`, whose leaves are taken
+// from `leaves` in order.
 template <class Y, class X>
 jac_t<Y, X> rebuild_jacobian(const Y& y, const X& x, std::vector<Array>& leaves,
                              std::size_t& next) {
@@ -92,14 +94,14 @@ jac_t<Y, X> rebuild_jacobian(const Y& y, const X& x, std::vector<Array>& leaves,
     for (std::size_t i = 0; i < y.size(); ++i) out[i] = rebuild_jacobian(y[i], x, leaves, next);
     return out;
   } else if constexpr (requires { std::tuple_size<Y>::value; }) {
-    // Braces keep the order of evaluation.
+    // A braced list is evaluated from left to right.
     return std::apply(
         [&](const auto&... element) {
           return jac_t<Y, X>{rebuild_jacobian(element, x, leaves, next)...};
         },
         y);
-  } else {
-    return rebuild(y, leaves, next);  // a struct, with respect to one array
+  } else {  // a struct: x is one array
+    return rebuild(y, leaves, next);
   }
 }
 
@@ -132,13 +134,13 @@ class Jacobian {
 
 }  // namespace detail
 
-// By forward mode: for results of more values than the argument has.
+// By forward mode: cheaper where the result has more elements than the argument.
 template <class F>
 detail::Jacobian<true, std::decay_t<F>> jacfwd(F&& f, SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), source};
 }
 
-// By reverse mode: for results of fewer values than the argument has.
+// By reverse mode: cheaper where the result has fewer elements than the argument.
 template <class F>
 detail::Jacobian<false, std::decay_t<F>> jacrev(F&& f, SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), source};

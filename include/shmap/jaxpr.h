@@ -1,5 +1,5 @@
-// Programs as data: what make_jaxpr traces a function to, and what can be done with it. Printing,
-// checking, evaluating and costing a jaxpr; the values of a program's captured arrays go with it.
+// Programs as data: make_jaxpr traces a function to a ClosedJaxpr, which can be printed, checked,
+// evaluated and costed. A ClosedJaxpr holds the values of the arrays that its function captured.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -15,17 +15,18 @@ namespace detail {
 struct ClosedJaxprImpl;
 }
 
-// A program and its captured constants, which are its first binders. A handle, cheap to copy;
-// immutable; usable from several threads.
+// A program, and the constants that it captured, which are its first input variables. A handle:
+// cheap to copy, immutable, usable from several threads.
 class ClosedJaxpr {
  public:
   explicit ClosedJaxpr(std::shared_ptr<const detail::ClosedJaxprImpl> impl)
       : impl_(std::move(impl)) {}
-  // The types of its arguments (constants left out) and of its results.
+  // The types of the arguments (without the constants) and of the results.
   std::vector<ShapedArray> in_types() const;
   std::vector<ShapedArray> out_types() const;
   const std::vector<Array>& consts() const;
-  // The same object (not: an equal program).
+  // Equal where both are handles on one program object; equal programs that were traced twice
+  // differ.
   friend bool operator==(const ClosedJaxpr&, const ClosedJaxpr&) = default;
   friend std::ostream& operator<<(std::ostream& out, const ClosedJaxpr& jaxpr);
   const detail::ClosedJaxprImpl& impl() const { return *impl_; }
@@ -44,7 +45,7 @@ class JaxprType {
   friend std::ostream& operator<<(std::ostream& out, const JaxprType& type);
 };
 
-// How dtypes print: f32[2,3], or float32[2,3] with the spacing of autodidax.
+// How dtypes print: as f32[2,3], or as float32[2,3] with the spacing of autodidax.
 enum class DTypeNames : std::uint8_t { jax, numpy };
 struct PrintOptions {
   DTypeNames dtype_names = DTypeNames::jax;
@@ -52,24 +53,25 @@ struct PrintOptions {
 std::string to_string(const ClosedJaxpr& jaxpr, PrintOptions options = {});
 std::string to_string(const JaxprType& type, PrintOptions options = {});
 
-// Checks every variable and every equation's types; TypeError names the first fault.
+// Checks every variable and the types of every equation; a TypeError names the first fault.
 JaxprType typecheck(const ClosedJaxpr& jaxpr);
 
-// The program applied to values, equation by equation: ops that are traced, mapped or run as any
-// others where this is called. ValueError where the number or the types of the arguments differ.
+// Applies the program to values, equation by equation, with ordinary operations: they run, or are
+// traced, mapped or differentiated, as any operation called here is. ValueError where the number or
+// the types of the arguments differ from the program's.
 std::vector<Array> eval_jaxpr(const ClosedJaxpr& jaxpr, std::vector<Array> args,
                               SourceLine source = SourceLine::current());
 
-// One collective that moves data: its input bytes on each device.
+// A collective that moves data: its operand's bytes on each device.
 struct CollectiveCost {
   std::string primitive;
   std::vector<std::string> axes;
   std::int64_t bytes;
 };
-// The work of one device: of arrays that were split when they were given to make_jaxpr, on its
-// blocks of them, with the collectives that jit writes out. Programs inside (bodies, branches,
-// loops with a known trip count) count as often as they run; of the branches of a cond the
-// costliest, and of a while_loop one trip.
+// The work of one device. Arrays that were sharded when make_jaxpr was given them count as their
+// blocks, with the collectives that jit inserts. A program inside an equation (a body, a branch, a
+// loop whose trip count is known) counts as often as it runs; of the branches of a cond the
+// costliest counts, and of a while_loop one trip.
 struct CostAnalysis {
   double flops = 0;
   double bytes_accessed = 0;

@@ -1,14 +1,18 @@
-// jit: a function traced once for each list of argument types, and replayed from then on (jax.jit).
+// jit: traces a function once per list of argument types, and replays the program afterwards
+// (jax.jit).
 //
-// Traced once per the types and shardings of the arguments, the structure of their trees and their
-// static members; captured arrays are read once, when traced. The program is checked, simplified,
-// fused, planned and, from the second call on, replayed as captured graphs. Results survive later
-// calls. A function keeps SHMAP_JIT_CACHE programs (256), those that were called last. An argument
-// passed as an rvalue is donated.
+// The function is traced again for new types or shardings of the arguments, a new structure of
+// their trees, and new values of their static members. Arrays that the function captures are read
+// once, when it is traced. The program is checked, simplified, fused and planned, and from the
+// second call on replayed as captured graphs. Results stay valid after later calls. A jitted
+// function keeps the SHMAP_JIT_CACHE (256) programs that were called last. An argument passed as an
+// rvalue is donated. A call does not wait for its results; it does wait for the predicates of loops
+// and branches that the host decides.
 //
-// A value asked for while tracing (item, to_vector, host `if`) is a TypeError that names the
-// operation which would give the value, its line, and the line of this jit; printing with << gives
-// the value's type. What the function throws comes out, and nothing is kept of that trace.
+// Code that reads a value while it is traced (item, to_vector, a host `if`) gets a TypeError that
+// names the operation that computes the value, its line, and the line of this jit; printing with <<
+// shows the value's type. An exception that the function throws propagates to the caller, and
+// nothing of that trace is kept.
 #pragma once
 #include <memory>
 #include <string>
@@ -30,10 +34,10 @@ class JitCache {
   JitCache(const JitCache&) = delete;
   JitCache& operator=(const JitCache&) = delete;
 
-  // The structure of a result, kept with its program: a FlatCall's Result.
+  // Makes the structure of a result, kept with its program, from a FlatCall: a FlatCall::Result.
   using LikeFn = std::shared_ptr<const void> (*)(const void* call);
   struct Call {
-    const void* tag;  // of the argument types
+    const void* tag;  // one address per list of argument types
     BodyRef body;
     const void* flat_call;
     LikeFn like;
@@ -44,7 +48,7 @@ class JitCache {
     std::shared_ptr<const void> like;
   };
   Result call(const Call& call, FlatTree arguments);
-  // The plan of the latest program that ran here: its steps, streams, events, slots and bytes.
+  // The plan of the program that ran last: its steps, streams, events, slots and bytes.
   std::string plan_text() const;
 
  private:
@@ -77,7 +81,7 @@ class Jitted {
     return explain_untraceable<F, std::decay_t<A>...>();
   }
 
-  // What was planned for the latest call: for looking at.
+  // The plan of the latest call as text, for people to read.
   std::string plan_text() const { return cache_->plan_text(); }
 
  private:
@@ -94,13 +98,13 @@ template <class F>
 detail::Jitted<std::decay_t<F>> jit(F&& f, SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), source};
 }
-// An operation of one array by its name alone, as vmap has it: jit(sum).
+// jit of an overloaded operation by its name alone, with one array as argument: jit(sum).
 inline detail::Jitted<Array (*)(Operand)> jit(Array (*f)(Operand),
                                               SourceLine source = SourceLine::current()) {
   return {f, source};
 }
 
-// The same values under a sharding: what a partitioner of the program around must honour
+// x with the given sharding: under jit, a constraint on the partitioning of the program around it
 // (jax.lax.with_sharding_constraint). Outside of jit the arrays are moved at once.
 template <ArrayTree T>
 T with_sharding_constraint(const T& x, NamedSharding sharding,

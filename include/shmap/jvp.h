@@ -1,11 +1,12 @@
-// jvp: a function's value and its derivative along a direction (jax.jvp), in one run, eagerly where
-// the function is eager: printing, host `if` and item() see the primal values.
+// jvp: a function's value and its derivative along a direction (jax.jvp). The function is called
+// once; called eagerly it runs eagerly, and printing, a host `if` and item() see the primal values.
 //
-// Tangents are trees of the primals' structure; a leaf has the shape and dtype of its primal (a
-// host scalar is converted to the dtype), and `none` in the place of a leaf or subtree is zero.
-// Integers and bools have no derivative: their tangents, given and returned, are zeros of the same
-// dtype, and those given are not looked at. In a shard_map body a tangent that varies less than its
-// primal is cast. TypeErrors name the leaf ("tangents[1]['w']"), both types and the remedy.
+// Tangents are trees of the structure of the primals. A leaf has the shape and dtype of its primal
+// (a host scalar is converted to that dtype); `none` in place of a leaf or subtree is a tangent of
+// zeros. Integers and bools have no derivative: their tangents are zeros of their dtype, both given
+// and returned, and the values of those given are ignored. In a shard_map body a tangent that
+// varies over fewer axes than its primal is cast. TypeErrors name the leaf ("tangents[1]['w']"),
+// both types and the remedy.
 #pragma once
 #include <cstddef>
 #include <tuple>
@@ -26,7 +27,7 @@ DualLeaves jvp_leaves(BodyRef f, FlatTree primals, const FlatTree& tangents, Sou
 
 }  // namespace detail
 
-// {f(primals…), the derivative of f there along the tangents}.
+// {f(primals…), the derivative of f at the primals along the tangents}.
 template <class F, class... A, class... D>
 requires Traceable<F, A...> &&(sizeof...(A) == sizeof...(D) && (Tree<D> && ...))
     std::pair<result_t<F, A...>, result_t<F, A...>> jvp(F&& f, const std::tuple<A...>& primals,

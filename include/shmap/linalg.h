@@ -8,17 +8,18 @@
 namespace shmap::linalg {
 
 struct NormOptions {
-  std::optional<double> ord = {};  // infinity and -infinity too
-  std::optional<Dims> axis = {};   // one dim: of vectors; two: of matrices
+  std::optional<double> ord = {};  // may be infinity or -infinity
+  std::optional<Dims> axis = {};   // one dim: norms of vectors; two dims: norms of matrices
   bool keepdims = false;
 };
 
-// The norm of vectors along one dim: (sum |x|^ord)^(1/ord), by default 2; infinity: the greatest
-// |x|, -infinity: the least, 0: how many are not zero. Of matrices over two dims: by default the
-// Frobenius norm; 1: the greatest sum of a column's |x|, infinity: of a row's; -1 and -infinity the
-// least. Without an axis the default is that of all elements, and with an ord x has one dim or two.
-// Integers are converted to floats. ValueErrors: more dims, another ord for matrices (2, -2 and
-// the nuclear norm want singular values, which are not there).
+// Norms of vectors along one dim: (sum |x|^ord)^(1/ord), with 2 as the default ord; infinity gives
+// the greatest |x|, -infinity the least, 0 the number of elements that are not zero. Norms of
+// matrices over two dims: the Frobenius norm by default; ord 1 gives the greatest column sum of
+// |x|, infinity the greatest row sum, -1 and -infinity the least of these. Without axis and ord:
+// the norm of all elements; with an ord alone, x must have one or two dims. Integers are converted
+// to floats. ValueErrors: other numbers of dims; another ord for matrices (2, -2 and the nuclear
+// norm need singular values, which this library does not compute).
 Array norm(Operand x, NormOptions options = {});
 Array norm(Operand x, double ord);
 

@@ -1,17 +1,18 @@
-// linearize, vjp and linear_transpose: a function as a linear map, forwards and backwards
-// (jax.linearize, jax.vjp, jax.linear_transpose).
+// linearize, vjp and linear_transpose: a function's derivative as a linear map, and the transpose
+// of that map (jax.linearize, jax.vjp, jax.linear_transpose).
 //
-// linearize and vjp run the function once, eagerly where it is eager: printing, host `if` and
-// item() see the primal values. Only the linear part is staged, with the values that it needs
-// (residuals). What they return may be copied and called any number of times, also after the
-// function returned; copies share it. It is itself traced, mapped and differentiated where it is
-// called.
+// linearize and vjp call the function once; called eagerly it runs eagerly, and printing, a host
+// `if` and item() see the primal values. Only the linear part is recorded as a program, together
+// with the values that it needs (residuals). The returned linear maps may be copied and called any
+// number of times, also after the function has returned; copies share the program and its
+// residuals. A call of a linear map may itself be traced, batched and differentiated.
 //
-// Tangents and cotangents are trees of the structure of the arguments and of the result; a leaf has
-// its value's shape and dtype (a host scalar is converted to the dtype). Integers and bools have no
-// derivative: zeros of their dtype stand for it, and what is given for them is not looked at. In a
-// shard_map body, what varies less than its value is cast; what varies more is an error that says
-// where a psum is missing. TypeErrors name the leaf, both types and the remedy.
+// Tangents are trees of the structure of the arguments, cotangents of the result; a leaf has the
+// shape and dtype of its primal value (a host scalar is converted to that dtype). Integers and
+// bools have no derivative: their tangents and cotangents are zeros of their dtype, and values
+// given for them are ignored. In a shard_map body a tangent or cotangent that varies over fewer
+// axes than its primal value is cast; one that varies over more axes is an error that says where a
+// psum is missing. TypeErrors name the leaf, both types and the remedy.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -27,13 +28,13 @@ namespace shmap {
 namespace detail {
 
 struct LinearState;
-// A linear program with its residuals; copies share them.
+// A linear program with its residuals; copies share both.
 class LinearFunction {
  public:
   explicit LinearFunction(std::shared_ptr<const LinearState> state) : state_(std::move(state)) {}
-  // From a list of the arguments' tangents to the results'.
+  // From the arguments' tangents (one child per argument) to the results' tangents.
   std::vector<Array> apply(const FlatTree& tangents, SourceLine source) const;
-  // From the result's cotangents to the arguments'.
+  // From the result's cotangents to the arguments' cotangents.
   std::vector<Array> transpose(const FlatTree& cotangents, SourceLine source) const;
 
  private:
@@ -43,14 +44,14 @@ struct LinearizedLeaves {
   std::vector<Array> outs;
   LinearFunction linear;
 };
-// what: "linearize" or "vjp", for errors.
+// what: "linearize" or "vjp", for error messages.
 LinearizedLeaves linearize_leaves(const char* what, BodyRef f, FlatTree arguments,
                                   SourceLine source);
 LinearFunction linear_transpose_leaves(BodyRef f, const FlatTree& arguments, SourceLine source);
 
 }  // namespace detail
 
-// What linearize gives: from tangents of the arguments to that of the result.
+// What linearize returns: a map from the arguments' tangents to the result's tangent.
 template <class R, class... A>
 class LinearMap {
  public:
@@ -64,10 +65,11 @@ class LinearMap {
 
  private:
   detail::LinearFunction linear_;
-  R result_;  // its structure
+  R result_;  // only its structure; the leaves are empty
 };
 
-// What vjp and linear_transpose give: from a cotangent of the result to a tuple of the arguments'.
+// What vjp and linear_transpose return: a map from the result's cotangent to a tuple of the
+// arguments' cotangents.
 template <class R, class... A>
 class Pullback {
  public:
@@ -83,10 +85,10 @@ class Pullback {
 
  private:
   detail::LinearFunction linear_;
-  std::tuple<A...> arguments_;  // their structure
+  std::tuple<A...> arguments_;  // only their structure; the leaves are empty
 };
 
-// {f(args…), f_lin}: f_lin(tangents…) is the derivative of f at args along them.
+// {f(args…), f_lin}: f_lin(tangents…) is the derivative of f at args along the tangents.
 template <class F, class... A>
 requires Traceable<F, A...>
 auto linearize(F&& f, const A&... args)
@@ -120,8 +122,9 @@ requires(!Traceable<F, A...>) auto vjp(F&&, const A&...) {
   return detail::explain_untraceable<F, A...>();
 }
 
-// The transpose of a function that is linear in its arguments, of which only the types count
-// (ShapedArrays will do). TypeError where it is called and an op turns out not to be linear.
+// The transpose of a function that is linear in its arguments. Only the types of `args` matter
+// (ShapedArrays are accepted). A call of the result is a TypeError where an operation of f is not
+// linear.
 template <class F, class... A>
 requires Traceable<F, A...> Pullback<result_t<F, A...>, arg_t<A>...> linear_transpose(
     F&& f, const A&... args) {

@@ -1,4 +1,4 @@
-// make_jaxpr: a function traced to a program that can be printed, checked, evaluated and costed
+// make_jaxpr: traces a function to a program that can be printed, checked, evaluated and costed
 // (jax.make_jaxpr; autodidax, part 2).
 #pragma once
 #include <memory>
@@ -11,7 +11,8 @@
 namespace shmap {
 
 struct MakeJaxprOptions {
-  // Every op is staged; otherwise ops on constants alone run at once, and leave their values.
+  // true: every operation becomes an equation. false: operations whose operands are all constants
+  // run while tracing, and their results become constants of the program.
   bool omnistaging = true;
 };
 
@@ -24,7 +25,7 @@ class JaxprCache {
   ~JaxprCache();
   JaxprCache(const JaxprCache&) = delete;
   JaxprCache& operator=(const JaxprCache&) = delete;
-  // The program for arguments of these types and of this structure: traced at the first call.
+  // The program for arguments of these types and this structure, traced at the first call.
   ClosedJaxpr get(const void* tag, const FlatTree& arguments, BodyRef body,
                   const MakeJaxprOptions& options, SourceLine source);
 
@@ -38,9 +39,9 @@ class JaxprMaker {
   JaxprMaker(F f, MakeJaxprOptions options, SourceLine source)
       : f_(std::move(f)), options_(options), source_(source), cache_(cache_for<JaxprCache, F>()) {}
 
-  // args: arrays, of which only the types count, or ShapedArray types. Cached on types and static
-  // members: the second call gives the same object. Whatever f throws comes out, and nothing is
-  // cached then.
+  // args: arrays, of which only the types matter, or ShapedArrays. The program is cached by types
+  // and static members: a second call returns the same object. An exception that f throws
+  // propagates, and nothing is cached then.
   template <class... A>
   requires Traceable<F, A...> ClosedJaxpr operator()(const A&... args) const {
     FlatCall<F, A...> call(f_, args...);

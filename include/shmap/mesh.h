@@ -1,6 +1,6 @@
-// Meshes: devices arranged in an array with a name for each axis (JEP 14273). A Mesh is a small
-// handle; equal meshes (the same devices in the same places under the same names) are one object
-// inside.
+// A mesh: devices arranged in an n-dimensional array, with a name for each axis (JEP 14273). A Mesh
+// is a small handle; two equal meshes (the same devices in the same positions under the same axis
+// names) share one object.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -22,11 +22,11 @@ class MeshImpl;
 void check_nd_array(std::size_t values, const Shape& shape, SourceLine source);
 }  // namespace detail
 
-// A row-major n-dimensional array of host values: devices in their places.
+// A row-major n-dimensional array of host values; Mesh takes its devices as one.
 template <class T>
 class NdArray {
  public:
-  // ValueError where the values are not as many as the shape has places.
+  // ValueError where the number of values is not the product of the extents.
   NdArray(std::vector<T> values, Shape shape, SourceLine source = SourceLine::current())
       : values_(std::move(values)), shape_(shape) {
     detail::check_nd_array(values_.size(), shape_, source);
@@ -43,12 +43,13 @@ class NdArray {
   Shape shape_;
 };
 
-// Axes and sizes without devices: trace, check and analyse at any size.
+// Axis names and sizes without devices: a program over an AbstractMesh can be traced, checked and
+// costed for any number of devices.
 class AbstractMesh {
  public:
   AbstractMesh(Shape axis_sizes, Axes axis_names, SourceLine source = SourceLine::current());
   const std::vector<std::string>& axis_names() const { return env_->names; }
-  // ValueError where there is no such axis.
+  // ValueError where the mesh has no axis of that name.
   int axis_size(std::string_view name, SourceLine source = SourceLine::current()) const;
   Shape axis_sizes() const { return Shape(env_->sizes); }
   std::int64_t size() const;
@@ -61,10 +62,11 @@ class AbstractMesh {
 
 class Mesh {
  public:
-  // ValueError: as many names as dims, distinct and not empty; every axis ≥ 1; no device twice.
+  // ValueErrors: the number of names is not the number of dims; names that are empty or given
+  // twice; an axis of a size below 1; a device given twice.
   Mesh(NdArray<Device> devices, Axes axis_names, SourceLine source = SourceLine::current());
   const std::vector<std::string>& axis_names() const;
-  // ValueError where there is no such axis.
+  // ValueError where the mesh has no axis of that name.
   int axis_size(std::string_view name, SourceLine source = SourceLine::current()) const;
   Shape axis_sizes() const;
   std::int64_t size() const;
@@ -80,16 +82,17 @@ class Mesh {
 };
 std::string to_string(const Mesh& mesh);  // "Mesh('i': 4, 'j': 2)"
 
-// The first product(axis_sizes) of `devices` (of all devices where none are given), in order.
+// A mesh of the first product(axis_sizes) of `devices`, row-major; of all devices where `devices`
+// is empty.
 Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> devices = {},
                SourceLine source = SourceLine::current());
 
-// What shard_map takes: either.
+// The mesh argument of shard_map: a Mesh or an AbstractMesh.
 class AnyMesh {
  public:
   AnyMesh(const Mesh& mesh) : mesh_(mesh.impl()), env_(nullptr) {}
   AnyMesh(const AbstractMesh& mesh) : env_(mesh.env()) {}
-  const detail::MeshImpl* mesh() const { return mesh_; }  // null: abstract
+  const detail::MeshImpl* mesh() const { return mesh_; }  // null for an AbstractMesh
   const detail::AxisEnv* env() const;
 
  private:

@@ -1,16 +1,17 @@
-// Operations on arrays, under jnp's names and meanings (lax's where only it has them). All of them
-// work on concrete arrays, on sharded arrays, on blocks inside a shard_map body and on traced
-// values alike.
+// Operations on arrays, under jnp's names and with jnp's meaning (lax's where only lax has the
+// function). Every operation takes concrete arrays, sharded arrays, blocks inside a shard_map body,
+// and traced values alike. An operation does not wait for its result.
 //
-// Dtypes promote as JAX's do, weak types included, with real 64-bit types; `/` of integers is
-// floating, `%` has the divisor's sign, round is half to even; reductions and scans of integers
-// keep their dtype; argmax and argsort give i32. Shapes broadcast as NumPy's. Errors are ValueError
-// (shapes, dims) and TypeError (dtypes), with the caller's line.
+// Dtypes promote as in JAX with 64-bit types enabled, weak types included; `/` of integers gives a
+// float, the result of `%` has the divisor's sign, round rounds halves to even; reductions and
+// scans of integers keep their dtype; argmax and argsort give i32. Shapes broadcast as in NumPy.
+// Errors are ValueError (shapes, dims) and TypeError (dtypes), with the caller's line.
 //
-// A host scalar of an integer type that an integer array's dtype cannot hold (u8 array + 300,
-// full({2}, -1, u8)) is a ValueError, as NumPy 2's OverflowError, in all functions that bring the
-// two to one dtype; but comparisons answer as of the numbers (u8 array < 300 is true throughout).
-// astype wraps around. A float scalar too large for a narrower float dtype becomes infinity.
+// A host scalar of an integer type that does not fit into an integer array's dtype (u8 array + 300,
+// full({2}, -1, u8)) is a ValueError, as it is an OverflowError in NumPy 2, in every function that
+// brings the two to one dtype. Comparisons take such scalars and compare the numbers themselves (u8
+// array < 300 is true for every element). astype wraps around. A float scalar too large for a
+// narrower float dtype becomes infinity.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -37,7 +38,8 @@ Array from_list(std::initializer_list<T> values, const Shape& shape, SourceLine 
 template <class T>
 concept Element = Scalar<T> || std::same_as<T, float16> || std::same_as<T, bfloat16>;
 
-// A copy of row-major host data. ValueError where the count does not fill the shape.
+// A copy of row-major host data. ValueError where the number of values is not the number of
+// elements of the shape.
 template <Element T>
 Array array(std::initializer_list<T> values, Shape shape,
             SourceLine source = SourceLine::current()) {
@@ -60,8 +62,8 @@ requires(!std::is_const_v<T>) Array
 }
 Array zeros(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
 Array ones(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
-Array empty(Shape shape, DType dtype = f32,
-            SourceLine source = SourceLine::current());  // zeros, for the time being
+// As zeros: the elements are set to 0.
+Array empty(Shape shape, DType dtype = f32, SourceLine source = SourceLine::current());
 Array full(Shape shape, Operand value);
 Array full(Shape shape, Operand value, DType dtype);
 Array eye(std::int64_t n, DType dtype = f32, SourceLine source = SourceLine::current());
@@ -77,8 +79,8 @@ Array full_like(Operand x, Operand value);
 // ---- placement
 Array device_put(Array x, NamedSharding sharding, SourceLine source = SourceLine::current());
 Array device_put(Array x, Device device, SourceLine source = SourceLine::current());
-// The whole array, replicated over its mesh, so that every process can read it. A collective of all
-// processes.
+// The whole array, replicated over the devices of its mesh, so that every process can read it. A
+// collective: every process of the mesh must call it.
 Array process_allgather(const Array& x);
 
 // ---- elementwise
@@ -138,11 +140,11 @@ Array left_shift(Operand a, Operand b);
 Array right_shift(Operand a, Operand b);  // arithmetic for signed dtypes
 Array clip(Operand x, Operand lo, Operand hi);
 Array where(Operand pred, Operand on_true, Operand on_false);
-Array select(Operand pred, Operand on_true,
-             Operand on_false);  // lax.select: shapes equal, pred may be a scalar
+// lax.select: all operands have one shape, but pred may be a scalar.
+Array select(Operand pred, Operand on_true, Operand on_false);
 Array astype(Operand x, DType dtype);
 Array bitcast(Operand x, DType dtype);
-Array stop_gradient(Operand x);  // x, and a constant to derivatives
+Array stop_gradient(Operand x);  // x; its derivative is zero
 
 // ---- shape
 Array reshape(Operand x, Shape shape);  // one extent may be -1
@@ -165,16 +167,16 @@ Array repeat(Operand x, int repeats, int axis);
 Array pad(Operand x, std::vector<std::pair<std::int64_t, std::int64_t>> widths, Operand value = 0);
 Array slice(Operand x, Dims start, Dims limit);
 Array slice(Operand x, Dims start, Dims limit, Dims strides);
-// Starts are clamped so that the slice fits, as in JAX.
+// Start indices are clamped so that the slice lies inside the array, as in JAX.
 Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes);
 Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts);
-// The same along one dim, of which the others are whole (lax.slice_in_dim and its kin).
+// The same along one dim, with the other dims whole (lax.slice_in_dim and the functions like it).
 Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride = 1,
-                   int axis = 0);  // either end may be counted from the back
+                   int axis = 0);  // a negative start or limit counts from the end
 Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis = 0);
 Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int axis = 0);
-Array take(Operand x, Operand indices);  // of the flattened array
+Array take(Operand x, Operand indices);  // from x flattened
 Array take(Operand x, Operand indices, int axis);
 struct GatherDimensionNumbers {
   std::vector<int> offset_dims = {}, collapsed_slice_dims = {}, start_index_map = {};
@@ -187,7 +189,7 @@ Array flip(Operand x, Dims axis);
 Array roll(Operand x, Dims shift);
 Array roll(Operand x, Dims shift, Dims axis);
 
-// ---- reductions and scans; over {} they reduce nothing
+// ---- reductions and scans; an empty list of axes, {}, reduces nothing
 Array sum(Operand x);
 Array sum(Operand x, Dims axis, bool keepdims = false);
 Array prod(Operand x);
@@ -219,15 +221,15 @@ Array sort(Operand x, int axis = -1);
 Array argsort(Operand x, int axis = -1);
 std::pair<Array, Array> top_k(Operand x, int k);
 
-// ---- diagonals of matrices, the k-th above the main one (below, where k is negative)
-Array tril(Operand x, int k = 0);  // of the last two dims: zeros above it
-Array triu(Operand x, int k = 0);  // zeros below it
-// A matrix with the 1-D x on that diagonal; of a matrix, the diagonal.
+// ---- diagonals of matrices; k counts diagonals above the main one (below it, where k is negative)
+Array tril(Operand x, int k = 0);  // of the last two dims: zeros above the k-th diagonal
+Array triu(Operand x, int k = 0);  // of the last two dims: zeros below the k-th diagonal
+// Of a 1-D x, a matrix with x on its k-th diagonal; of a matrix, its k-th diagonal.
 Array diag(Operand x, int k = 0);
-Array diagonal(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);  // as the last dim
-Array trace(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);     // its sum
+Array diagonal(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);  // the last dim of the result
+Array trace(Operand x, int k = 0, int axis1 = 0, int axis2 = 1);     // the sum of that diagonal
 
-// ---- linear algebra; products of bf16 and f16 accumulate in f32
+// ---- linear algebra; matrix products of bf16 and f16 accumulate in f32
 struct DotDimensionNumbers {
   std::pair<std::vector<int>, std::vector<int>> contracting = {}, batch = {};
 };
@@ -235,7 +237,7 @@ Array dot_general(Operand a, Operand b, DotDimensionNumbers dimension_numbers);
 Array matmul(Operand a, Operand b);
 Array dot(Operand a, Operand b);
 Array outer(Operand a, Operand b);
-// The subscripts of einsum, with the caller's line.
+// The subscripts of einsum, together with the caller's line.
 struct Subscripts {
   template <class S>
   requires std::convertible_to<const S&, std::string_view> Subscripts(
@@ -247,7 +249,7 @@ struct Subscripts {
 namespace detail {
 Array einsum(Subscripts subscripts, std::vector<Array> operands);
 }
-// NumPy's einsum: any number of operands, implicit output ("ij,jk"), diagonals ("ii->i"), ellipsis.
+// numpy.einsum: any number of operands, implicit output ("ij,jk"), diagonals ("ii->i"), ellipsis.
 template <std::convertible_to<Array>... A>
 Array einsum(Subscripts subscripts, const A&... operands) {
   return detail::einsum(subscripts, {Array(operands)...});

@@ -1,40 +1,49 @@
-// Products that overlap with the collective beside them (collective matmuls): einsums of two
-// operands, one of which is gathered or exchanged first, or whose result is summed and scattered.
-// Each gives what the plain form in its comment gives; sums may be added in another order.
+// Overlapped products (collective matmuls): einsums of two operands that communicate while they
+// multiply. One operand is gathered or exchanged first, or the result is summed and scattered. Each
+// function gives the result of the plain form in its comment, except that sums may be added in
+// another order.
 //
-// In the body of a shard_map, over mesh axes in scope, major first: ranks over several axes are
-// row-major in the order given, and make one ring. The forms:
+// They are called in the body of a shard_map, over mesh axes in scope, major first. Over several
+// axes, ranks are row-major in the order given, and all ranks together form one ring. The forms,
+// for n ranks:
 //
-//   none       the plain form: the collective, then the product, or the other way round
-//   ring       n ranks multiply a part at a time, n products in all, while the next part travels
-//              by one of n - 1 ppermutes; their own part first (gathers, exchanges) or last
-//              (scatters). Exchanges send each part straight to its rank.
-//   two_rings  two opposite ppermutes at once, each of half a part; where the dim is odd, one half
-//              has an item more. Exchanges send to the ranks in both directions in turn.
-//   automatic  what a model of the devices says is the fastest, by the sizes: a function of these
-//              and the kind of devices alone, never of a measured time. SHMAP_OVERLAP forces it.
+//   none       the plain form: the collective, then the einsum, or the other way round
+//   ring       each rank multiplies one part at a time, in n products, while the next part travels
+//              by one of n - 1 ppermutes. A rank's own part comes first where the operand is
+//              gathered or exchanged, and last where the result is scattered. Where the operand is
+//              exchanged, each part is sent directly to its rank.
+//   two_rings  two ppermutes in opposite directions at once, each of half a part; if the dim is
+//              odd, one half has one item more. Where the operand is exchanged, parts are sent to
+//              the ranks in both directions in turn.
+//   automatic  the form that a model of the devices estimates to be fastest. The choice depends on
+//              the sizes and the kind of devices only, never on a measured time. SHMAP_OVERLAP
+//              overrides it.
 //
-// Parts of a result are written into their places (dynamic_update_slice). Sums of bf16 and f16,
-// over a gathered dim that is contracted and over ranks, are added in f32, and rounded once.
+// Parts of a result are written into the result in place (dynamic_update_slice). Sums of bf16 and
+// f16 over a gathered dim that is contracted, and over ranks, are added in f32 and rounded once.
 //
-// Any einsum of two operands, with an ellipsis, diagonals and broadcast dims too. The plain form is
-// taken whatever is asked for where there is one rank; where an array has no elements; where the
-// dim that is gathered, split or joined is named twice in its operand or is summed in it alone; and
-// for bools.
+// Any einsum of two operands is accepted, also with an ellipsis, diagonals and broadcast dims.
+// Whatever form is asked for, the plain form is used where there is one rank; where an array has no
+// elements; where the dim that is gathered, split or joined is named twice in its operand, or
+// occurs in that operand only and is summed; and for bools.
 //
-// Derivatives are overlapped products too: with respect to an operand that is gathered, an
-// einsum_psum_scatter, and of that an all_gather_einsum; the others stay what they are, on
-// cotangents. A part that the derivative needs again travels again: nothing gathered is kept.
-// Derivatives have the form that was asked for. They work eagerly, under jit, jvp, grad and vmap.
+// Derivatives are overlapped products too, in the form that was asked for. The derivative of an
+// all_gather_einsum with respect to the gathered operand is an einsum_psum_scatter, and the
+// derivative of an einsum_psum_scatter is an all_gather_einsum; with respect to other operands a
+// function is its own derivative, applied to cotangents. A part that the derivative needs is sent
+// again: nothing that was gathered is stored. Overlapped products and their derivatives work
+// eagerly and under jit, jvp, grad and vmap.
 //
-// Under jit an einsum or matmul of an all_gather, and a psum_scatter of one, are made overlapped
-// products where the model says that it pays (SHMAP_FIND_OVERLAP=0: never).
+// Under jit an einsum or matmul of an all_gather, and a psum_scatter of an einsum or matmul, become
+// overlapped products where the model estimates that this is faster (SHMAP_FIND_OVERLAP=0 turns it
+// off).
 //
-// Types: the operands are cast to vary over the axes and over what either varies over, as the plain
-// form casts them; so the result varies over all these. Dtypes are promoted.
+// Types: the operands are cast to vary over `axes` and over all axes over which either of them
+// varies, as in the plain form; the result varies over all of these. Dtypes are promoted.
 //
 // Errors: ValueError for subscripts, dims, sizes and operand numbers that do not fit;
-// CollectiveError for an axis that is not in scope; TypeError for variance. Nothing waits.
+// CollectiveError for an axis that is not in scope; TypeError for variance. No call waits for its
+// result.
 #pragma once
 #include <cstdint>
 
@@ -47,17 +56,17 @@ namespace shmap {
 enum class Overlap : std::uint8_t { automatic, none, ring, two_rings };
 
 struct AllGatherEinsumOptions {
-  int operand = 0;  // which is gathered: 0 or 1
-  int axis = 0;     // of that operand: the dim that grows
+  int operand = 0;  // the operand that is gathered: 0 or 1
+  int axis = 0;     // the dim of that operand that grows
   Overlap form = Overlap::automatic;
 };
 struct EinsumPsumScatterOptions {
-  int scatter_dimension = 0;  // of the einsum's result: a multiple of the ranks
+  int scatter_dimension = 0;  // dim of the einsum's result; its size is a multiple of the ranks
   Overlap form = Overlap::automatic;
 };
 struct AllToAllEinsumOptions {
-  int operand = 0;     // which is exchanged: 0 or 1
-  int split_axis = 0;  // of that operand: cut into as many parts as ranks, one for each
+  int operand = 0;     // the operand that is exchanged: 0 or 1
+  int split_axis = 0;  // the dim of that operand that is cut into one part per rank
   int concat_axis = 0;
   Overlap form = Overlap::automatic;
 };
@@ -74,9 +83,9 @@ Array einsum_psum_scatter(Subscripts spec, const Array& a, const Array& b, const
 Array all_to_all_einsum(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                         const AllToAllEinsumOptions& options = {});
 
-// What a call of these operands and options does, and the microseconds that the model gives each
-// form on one device: they are good for comparison alone. Errors as those of the call. A program's
-// equations have it as their parameter `form`.
+// The form that such a call chooses, and the microseconds that the model estimates for each form on
+// one device; use them only to compare forms. Errors as those of the call. In a program, an
+// equation has its choice as the parameter `form`.
 struct OverlapChoice {
   Overlap form;  // never automatic
   double none_us, ring_us, two_rings_us;

@@ -1,5 +1,6 @@
-// How an array's dims are split over mesh axes: P("i", none), P(axes("j", "i")); and trees of such
-// specs. A tuple entry is major to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
+// PartitionSpec: how the dims of an array are split over mesh axes, P("i", none) or P(axes("j",
+// "i")); and Specs, trees of PartitionSpecs. A dim that is split over several axes lists them major
+// to minor: P(axes("j", "i")) puts chunk j·|i| + i on device (i, j).
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -19,7 +20,7 @@ namespace shmap {
 
 class PartitionSpec {
  public:
-  struct Entry {  // the axes of one dim; none has no axes
+  struct Entry {  // the mesh axes over which one dim is split; `none` is no axes
     template <NameLike S>
     Entry(const S& name) : axes(name) {}
     Entry(const Axes& names) : axes(names) {}
@@ -49,9 +50,10 @@ class PartitionSpec {
 using P = PartitionSpec;
 std::string to_string(const PartitionSpec& spec);  // "P('i', none)", "P(('j', 'i'))", "P()"
 
-// A tree of P: one P, a list (tuple, vector, struct fields in order), or a map. A spec tree may be
-// a prefix of the tree of values that it describes. `none` is no leaf: with it {{"i", none}}, a
-// forgotten P, would compile as a map.
+// A tree of PartitionSpecs: one P, a list (for a tuple, a vector, or the fields of a struct in
+// order), or a map. A spec tree may be a prefix of the tree of values that it describes: a P in
+// place of a subtree holds for all its leaves. `none` is not accepted as a leaf: {{"i", none}},
+// where a P was forgotten, would then compile as a map.
 class Specs {
  public:
   enum Kind { leaf, list, map };
@@ -59,9 +61,9 @@ class Specs {
     template <NameLike K>
     Field(const K& k, const Specs& v);
     std::string key;
-    std::vector<Specs> value;  // one; a vector since Specs is incomplete here
+    std::vector<Specs> value;  // one element; a vector because Specs is incomplete here
   };
-  Specs() = default;  // {}: no entries
+  Specs() = default;  // {}, a list without entries
   Specs(const PartitionSpec& spec) : kind_(leaf), spec_(spec) {}
   Specs(std::initializer_list<Specs> entries) : children_(entries) {}
   Specs(std::initializer_list<Field> fields) : kind_(map) {
@@ -104,11 +106,11 @@ std::string to_string(const Specs& specs);
 
 class NamedSharding {
  public:
-  // ValueError where the spec names an axis that the mesh has not, or one axis twice.
+  // ValueError where the spec names an axis that the mesh does not have, or names one axis twice.
   NamedSharding(Mesh mesh, PartitionSpec spec, SourceLine source = SourceLine::current());
   const Mesh& mesh() const { return mesh_; }
   const PartitionSpec& spec() const { return spec_; }
-  // The same mesh, and specs that split alike (P("i") and P("i", none) are equal).
+  // Equal where the meshes are equal and the specs split alike (P("i") equals P("i", none)).
   friend bool operator==(const NamedSharding& a, const NamedSharding& b);
   friend std::ostream& operator<<(std::ostream& out, const NamedSharding& sharding);
 
@@ -118,7 +120,7 @@ class NamedSharding {
 };
 std::string to_string(const NamedSharding& sharding);
 
-// Logical axis names to mesh axes: rules("batch", "time", none) -> P.
+// Maps logical axis names to mesh axes: rules("batch", "time", none) returns a PartitionSpec.
 class AxisRules {
  public:
   struct Value {
@@ -135,7 +137,8 @@ class AxisRules {
     Value value;
   };
   AxisRules(std::initializer_list<Rule> rules);
-  // The first logical name of a call, with the caller's line. Made implicitly.
+  // The first logical name of a call, together with the caller's line. A conversion makes it; user
+  // code never names the type.
   struct First {
     template <std::convertible_to<PartitionSpec::Entry> E>
     First(const E& name, const char* file = __builtin_FILE(), int line = __builtin_LINE())
@@ -143,7 +146,7 @@ class AxisRules {
     PartitionSpec::Entry entry;
     SourceLine source;
   };
-  // ValueError where there is no rule for a name.
+  // The spec for the logical names of an array's dims. ValueError where a name has no rule.
   PartitionSpec operator()() const { return PartitionSpec(); }
   template <class... E>
   requires(std::convertible_to<const E&, PartitionSpec::Entry>&&...) PartitionSpec operator()(

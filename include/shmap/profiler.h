@@ -1,4 +1,4 @@
-// Timelines of what the devices' streams did, to be opened in Perfetto or chrome://tracing.
+// Traces: timelines of what the devices' streams did, as files for Perfetto or chrome://tracing.
 #pragma once
 #include <memory>
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace shmap {
 
-// A span on the host's line of traces. In a function under jit: only while it is traced.
+// A named span in the host's row of a trace. In a function under jit it is recorded only while that
+// function is traced.
 struct named_scope {
   explicit named_scope(std::string_view name);
   ~named_scope();
@@ -20,28 +21,28 @@ struct named_scope {
 
 namespace profiler {
 
-// How long the streams were busy, summed over devices, and how much of the communication ran while
-// some device of the process computed.
+// The microseconds in which the streams were busy, summed over devices, and how much of the
+// communication ran while a device of this process computed.
 struct Overlap {
   double compute_us = 0;
   double communication_us = 0;
   double overlapped_us = 0;
 };
 
-// Records from its construction until close() or its end, and writes the file then. One at a time
-// in a process.
+// Records from its construction until close() or its destruction, and then writes the file. A
+// process can have one Trace at a time.
 class Trace {
  public:
-  // Error where the file cannot be written, or another trace is running.
+  // Error where the file cannot be written, or another Trace is recording.
   explicit Trace(std::string_view path);
-  ~Trace();  // as close(), but an error becomes a warning
+  ~Trace();  // as close(), but an error is printed as a warning
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Waits for the devices, stops recording and writes the file. Error where that fails.
+  // Waits for the devices, stops recording and writes the file. Error where writing fails.
   void close();
-  // After close(): the streams' work as text over an axis of time, one line a stream, `columns`
-  // wide: '#' computing, '~' communicating.
+  // The streams' work as text over a time axis, one line per stream, `columns` characters wide: '#'
+  // computing, '~' communicating. To be called after close().
   std::string timeline(int columns = 72) const;
   Overlap overlap() const;
 

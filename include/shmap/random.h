@@ -1,35 +1,36 @@
-// Random numbers, under jax.random's names and, key for key, with its numbers.
+// Random numbers under jax.random's names; equal keys give the numbers that jax.random gives.
 //
 //   Array key = random::key(0);
 //   auto [k1, k2] = random::split<2>(key);
 //   Array w = random::normal(k1, {128, 64}) * 0.02f;
 //   Array keep = random::bernoulli(k2, 0.9f, {32, 64});
 //
-// There is no hidden state: the same key gives the same numbers, so each key is used once, and new
-// ones come from split and fold_in. A key is an Array of dtype prng_key and shape () (it prints
-// key<fry>[]); several of them are an array like others, which is indexed, reshaped, stacked,
-// placed on devices, passed to jit, to shard_map and, to draw for each key, to vmap. Keys have no
-// arithmetic: random_unwrap (shmap/extend/random.h) gives their words.
+// There is no hidden state: equal keys give equal numbers, so use each key once, and make new keys
+// with split and fold_in. A key is an Array of dtype prng_key and shape () (printed key<fry>[]). An
+// array of keys is an array like any other: it can be indexed, reshaped, stacked, placed on
+// devices, passed to jit and shard_map, and passed to vmap to draw once per key. Keys have no
+// arithmetic; random_unwrap (shmap/extend/random.h) returns their words.
 //
-// The generator is threefry2x32. What stands at an index depends on the key and on the index alone
-// (JAX's partitionable mode, its default), so that under jit each device of a mesh makes its part
-// of an array, the same numbers as on one device, without communication. In the body of a
-// shard_map, a key that all devices share gives each of them the same numbers: fold in axis_index
-// for others, or take a part of a whole array's with random_bits_block. Bits, integers and uniforms
-// are those of jax.random to the bit; what comes of logarithms, roots and other functions is so
-// within some units in the last place.
+// The generator is threefry2x32. The value at an index depends on the key and on that index only
+// (JAX's partitionable mode, its default), so under jit each device of a mesh computes its own part
+// of an array without communication, with the same numbers as on one device. In the body of a
+// shard_map, a key that all devices share gives every device the same numbers: for different
+// numbers fold in axis_index, or draw a block of the whole array's bits with random_bits_block.
+// Bits, integers and uniforms are bit for bit those of jax.random; samples computed with
+// logarithms, roots and other functions agree within some units in the last place.
 //
-// Wherever a function takes a Key it takes a key as key() makes it, a legacy one (u32[2], as
-// PRNGKey makes it), or one of another generator (shmap/extend/random.h). TypeError for another
-// dtype, ValueError for several keys where one is wanted, both with the caller's line.
+// Every parameter of type Key takes a key as key() makes it, a legacy key (u32[2], as PRNGKey makes
+// it), or a key of another generator (shmap/extend/random.h). TypeError for another dtype,
+// ValueError for an array of several keys, both with the caller's line.
 //
-// Samplers work eagerly, in bodies, under jit and vmap; their derivatives with respect to
-// parameters are those of the numbers drawn (reparametrised), where they are a smooth function of
-// them. None of them waits for a value, but poisson and the gamma family outside of jit, whose
-// loops ask whether all elements have been accepted.
+// Samplers work eagerly, in bodies of shard_map, and under jit and vmap. Where the samples are a
+// smooth function of the parameters, samplers can be differentiated with respect to these
+// (reparametrisation). Samplers do not wait for values, except poisson and the gamma family outside
+// of jit: their loops ask whether all elements have been accepted.
 //
-// `shape` is that of the result, where parameters are arrays the one to which they are broadcast;
-// without it, it is theirs. dtype: f16, bf16, f32 or f64 for floats; TypeError for another.
+// `shape` is the shape of the result, to which parameters that are arrays are broadcast; without
+// `shape` the result has the parameters' shape. dtype: f16, bf16, f32 or f64 for samplers of
+// floats; TypeError for another dtype.
 #pragma once
 #include <array>
 #include <concepts>
@@ -47,74 +48,77 @@ namespace random {
 
 // ---- keys
 
-// The key of a seed: of its 64 bits, the high word and the low one. Seeds that are arrays are
-// integer scalars; one of 32 bits or fewer gives the low word alone.
+// The key of a seed: the high and the low word of its 64 bits. A seed that is an array must be an
+// integer scalar; a seed of 32 bits or fewer gives the low word only, with a high word of 0.
 template <std::integral T>
 Array key(T seed, SourceLine source = SourceLine::current()) {
   return shmap::detail::key_of_seed(static_cast<std::uint64_t>(static_cast<std::int64_t>(seed)),
                                     source);
 }
 Array key(const Array& seed, SourceLine source = SourceLine::current());
-// A key of the generator of that name: extend::define_generator; ValueError where there is none.
+// A key of the generator of that name (extend::define_generator). ValueError where there is no such
+// generator.
 extend::GeneratorKey key(std::int64_t seed, const std::string& generator,
                          SourceLine source = SourceLine::current());
-// The legacy form of key(seed): its two words, u32[2].
+// key(seed) in the legacy form: its two words, u32[2].
 Array PRNGKey(std::int64_t seed, SourceLine source = SourceLine::current());
 
-// n, or an array of, new keys. Of a legacy key: u32[n, 2]. ValueError where n is negative.
+// n new keys, or an array of new keys of that shape. A legacy key gives u32[n, 2]. ValueError where
+// n is negative.
 Array split(Key key, std::int64_t n = 2);
 Array split(Key key, Shape shape);
-// The same, each for itself: auto [k1, k2] = random::split<2>(key).
+// n new keys as n separate Arrays: auto [k1, k2] = random::split<2>(key).
 template <std::size_t n>
 std::array<Array, n> split(Key key) {
   std::array<Array, n> keys;
   shmap::detail::split_each(std::move(key), keys.data(), n);
   return keys;
 }
-// Of another generator.
+// split and fold_in of a key of another generator.
 std::vector<extend::GeneratorKey> split(const extend::GeneratorKey& key, std::int64_t n = 2,
                                         SourceLine source = SourceLine::current());
 extend::GeneratorKey fold_in(const extend::GeneratorKey& key, Operand data);
-// A new key of a key and a number, of which the low 32 bits count: a step, a layer, axis_index in a
-// body. data: an integer scalar.
+// A new key from a key and a number, for example a step, a layer, or axis_index in a body. data: an
+// integer scalar, of which the low 32 bits are used.
 Array fold_in(Key key, Operand data);
 
 // ---- bits, uniforms and what follows from them
 
-// dtype: u8, u16, u32 or u64; TypeError for another.
+// Random bits. dtype: u8, u16, u32 or u64; TypeError for another.
 Array bits(Key key, Shape shape = {}, DType dtype = u32);
-// In [minval, maxval), which are scalars or broadcast to the shape.
+// Uniform in [minval, maxval); the bounds are scalars, or are broadcast to the shape.
 Array uniform(Key key, Shape shape = {}, DType dtype = f32, Operand minval = 0, Operand maxval = 1);
-// Integers in [minval, maxval), of any integer dtype; minval where the range is empty.
+// Uniform integers in [minval, maxval), of any integer dtype; minval where the range is empty.
 Array randint(Key key, Shape shape, Operand minval, Operand maxval, DType dtype = i32);
-// true with probability p, a float.
+// true with probability p, a float or an array of floats.
 Array bernoulli(Key key, Operand p = 0.5f);
 Array bernoulli(Key key, Operand p, Shape shape);
-// 1 or -1.
+// 1 or -1, each with probability 1/2.
 Array rademacher(Key key, Shape shape = {}, DType dtype = i32);
 
 // ---- order and choice
 
-// x's items along an axis in another order; each line of the axis in one of its own where
-// `independent`. Of an integer n: the numbers 0 … n - 1 (i32).
+// The slices of x along `axis` in a random order; with `independent`, each line of x along the axis
+// in a random order of its own. For an integer n: the numbers 0 … n - 1 (i32) in a random order.
 Array permutation(Key key, Operand x, int axis = 0, bool independent = false);
 struct ChoiceOptions {
   bool replace = true;
-  Array p = {};  // the probability of each item; empty: all alike
+  Array p = {};  // the probability of each item; empty: all items have the same
   int axis = 0;
 };
-// Items of a along the axis, in its place the dims of `shape`; of an integer n, of 0 … n - 1.
-// ValueError where a has none, or fewer than are asked for without replacing.
+// Items of `a` along options.axis, whose dim the dims of `shape` replace; for an integer n, items
+// of 0 … n - 1. ValueError where `a` has no items or, without replacement, fewer than are asked
+// for.
 Array choice(Key key, Operand a, Shape shape = {}, ChoiceOptions options = {});
-// Indices along `axis` (i32), each drawn with the probability softmax(logits). shape: that of
-// logits without the axis, with dims before it.
+// Indices along `axis` (i32), index i with probability softmax(logits)[i]. shape: that of logits
+// without the axis, which more dims may precede.
 Array categorical(Key key, Operand logits, int axis = -1);
 Array categorical(Key key, Operand logits, int axis, Shape shape, bool replace = true);
 
 // ---- continuous distributions
 
 Array normal(Key key, Shape shape = {}, DType dtype = f32);
-// Standard normal, within (lower, upper).
+// Standard normal, truncated to (lower, upper).
 Array truncated_normal(Key key, Operand lower, Operand upper);
 Array truncated_normal(Key key, Operand lower, Operand upper, Shape shape, DType dtype = f32);
 Array exponential(Key key, Shape shape = {}, DType dtype = f32);
@@ -123,27 +127,29 @@ Array laplace(Key key, Shape shape = {}, DType dtype = f32);
 Array logistic(Key key, Shape shape = {}, DType dtype = f32);
 Array cauchy(Key key, Shape shape = {}, DType dtype = f32);
 
-// ---- by rejection: a, b, alpha and lam are positive
+// ---- by rejection sampling: a, b, alpha and lam must be positive
 
-// Derivatives with respect to a, b, alpha and p are jax.random's, by implicit reparametrisation;
-// poisson's are zero.
+// The derivatives of these samplers with respect to a, b, alpha and p are jax.random's, by implicit
+// reparametrisation. poisson has the derivative zero.
 //
-// Of shape parameter a and scale 1. loggamma: its logarithm, without underflow where a is small.
+// gamma: of shape parameter a and scale 1. loggamma: the logarithm of gamma, computed without
+// underflow where a is small.
 Array gamma(Key key, Operand a);
 Array gamma(Key key, Operand a, Shape shape, DType dtype = f32);
 Array loggamma(Key key, Operand a);
 Array loggamma(Key key, Operand a, Shape shape, DType dtype = f32);
 Array beta(Key key, Operand a, Operand b);
 Array beta(Key key, Operand a, Operand b, Shape shape, DType dtype = f32);
-// alpha's last dim is the result's, over which it sums to 1. shape: without that dim.
+// The last dim of alpha is the last dim of the result, along which the result sums to 1. shape:
+// without that dim.
 Array dirichlet(Key key, Operand alpha);
 Array dirichlet(Key key, Operand alpha, Shape shape, DType dtype = f32);
-// Integers of the mean lam. dtype: an integer type.
+// Integers with mean lam. dtype: an integer type.
 Array poisson(Key key, Operand lam);
 Array poisson(Key key, Operand lam, Shape shape, DType dtype = i32);
-// The density of exp(-|x|^p).
+// With a density proportional to exp(-|x|^p).
 Array generalized_normal(Key key, Operand p, Shape shape = {}, DType dtype = f32);
-// Uniform in the unit ball of the Lp norm in d dimensions: shape (shape..., d).
+// Uniform in the unit ball of the Lp norm in d dimensions; the result has shape (shape..., d).
 Array ball(Key key, std::int64_t d, Operand p = 2, Shape shape = {}, DType dtype = f32);
 
 }  // namespace random

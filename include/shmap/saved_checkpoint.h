@@ -1,12 +1,12 @@
-// Checkpoints: trees of arrays in a folder, written atomically, read back on any mesh.
+// Checkpoints: trees of arrays saved in a folder, written atomically, and loaded onto any mesh.
 //
-// A folder holds the last `keep` checkpoints, a file each: checkpoint-00000001.shmap, -00000002 …
-// Each block of a sharded array is written once, from where it lies, whichever devices have copies
-// of it. Every MiB of it has a checksum, which reading holds it against.
+// A folder holds the last `keep` checkpoints, one file each: checkpoint-00000001.shmap, -00000002 …
+// Each block of a sharded array is written once, however many devices hold a copy of it, and the
+// array is never copied as a whole. Every MiB of data has a checksum, which loading checks.
 //
-// A checkpoint takes its name only once it is whole and on the disk (as files of shmap/io.h): of
-// one that was interrupted, by a kill at any moment, a full disk or a loss of power, there is
-// nothing but a draft, which a later save removes, and the checkpoints before it stand.
+// A checkpoint gets its name only when it is complete and on disk (as files of shmap/io.h do). A
+// save that is interrupted at any moment, by a kill, a full disk or a loss of power, leaves only a
+// draft, which a later save removes; earlier checkpoints stay intact.
 #pragma once
 #include <memory>
 #include <string>
@@ -19,8 +19,8 @@
 namespace shmap {
 
 struct CheckpointOptions {
-  int keep = 1;  // checkpoints that the folder has at most afterwards, this one included
-  // As in FileOptions; of an asynchronous save it is called on the thread that writes.
+  int keep = 1;  // how many checkpoints the folder has at most after the save, the new one included
+  // As in FileOptions. In an asynchronous save it is called on the thread that writes.
   std::function<void(std::int64_t bytes, std::int64_t total)> progress = {};
 };
 
@@ -30,20 +30,20 @@ void save_checkpoint(const std::string& dir, FlatTree tree, CheckpointOptions op
 std::vector<Array> load_checkpoint(const std::string& path, const FlatTree& like,
                                    const FileOptions& options, SourceLine source);
 
-// A checkpoint that is being written on a thread of its own.
+// The state of a checkpoint that a thread of its own is writing.
 struct PendingCheckpointImpl;
 }  // namespace detail
 
 class PendingCheckpoint {
  public:
-  PendingCheckpoint() noexcept;  // of nothing: done
+  PendingCheckpoint() noexcept;  // stands for no checkpoint: done() is true
   explicit PendingCheckpoint(std::unique_ptr<detail::PendingCheckpointImpl> impl);
   PendingCheckpoint(PendingCheckpoint&&) noexcept;
-  PendingCheckpoint& operator=(PendingCheckpoint&&) noexcept;  // waits for the one it had
-  // Waits. An error that nobody waited for is a warning then.
+  PendingCheckpoint& operator=(PendingCheckpoint&&) noexcept;  // first waits for its old checkpoint
+  // Waits until the checkpoint is written. An error that wait() has not thrown becomes a warning.
   ~PendingCheckpoint();
-  bool done() const;  // written, or failed; does not block
-  // Blocks until it is written, and throws what went wrong; once.
+  bool done() const;  // true when the checkpoint is written, or has failed; does not block
+  // Blocks until the checkpoint is written. Throws the error that occurred, the first time only.
   void wait();
 
  private:
@@ -55,15 +55,17 @@ PendingCheckpoint save_checkpoint_async(const std::string& dir, FlatTree tree,
                                         CheckpointOptions options, SourceLine source);
 }
 
-// Makes the folder, and those above it, where they are missing. Blocks until the checkpoint would
-// survive a loss of power. TypeError for traced values and keys; ValueError for `keep` below 1;
-// Error where the system refuses. Errors leave the checkpoints before it as they are. Saves into
-// one folder are written in the order of the calls: this one waits for asynchronous ones before it.
+// Creates the folder and its parents where they are missing. Blocks until the checkpoint would
+// survive a loss of power. TypeError for traced values and for keys; ValueError for `keep` below 1;
+// Error where the operating system refuses. An error leaves earlier checkpoints as they were. Saves
+// into one folder are written in the order of the calls: this call waits for asynchronous saves
+// that were started before it.
 //
-// Where an array lies in several processes, this is a collective of these, which see one folder:
-// each writes its own blocks, the first also what each process has for itself, and gives the
-// checkpoint its name once all have written and synced. What one of them throws is an Error in the
-// others that names it; one that dies a CollectiveError.
+// Where an array is spread over several processes, this is a collective of these processes, which
+// must see the same folder. Each process writes its own blocks. The first also writes the arrays
+// that each process has for itself, and gives the checkpoint its name when all have written and
+// synced. An exception in one process is an Error in the others, which names that process; a
+// process that dies is a CollectiveError.
 template <Tree T>
 void save_checkpoint(const std::string& dir, const T& tree, CheckpointOptions options = {},
                      SourceLine source = SourceLine::current()) {
@@ -72,11 +74,12 @@ void save_checkpoint(const std::string& dir, const T& tree, CheckpointOptions op
   detail::save_checkpoint(dir, std::move(flat), std::move(options), source);
 }
 
-// The same while the program goes on: the arrays are held as they are now, and nothing that is
-// computed later changes them. (An array that is held is not overwritten where it is donated.) What
-// the caller could have been told at once, it is: only errors of writing come out of wait().
-// Several may be in flight: in one folder each is written after those before it, whether these
-// failed or not.
+// Saves while the program goes on. The checkpoint holds the arrays with their values at the time of
+// this call; later computations do not change them. (An array that is being saved is not
+// overwritten where it is donated: until the checkpoint is written, a step that would reuse its
+// memory takes new memory.) Errors that can be found at once are thrown by this call; wait() throws
+// only errors of writing. Several saves may be in flight: within one folder each is written after
+// those started before it, whether these succeeded or failed.
 template <Tree T>
 [[nodiscard]] PendingCheckpoint save_checkpoint_async(const std::string& dir, const T& tree,
                                                       CheckpointOptions options = {},
@@ -86,12 +89,13 @@ template <Tree T>
   return detail::save_checkpoint_async(dir, std::move(flat), std::move(options), source);
 }
 
-// The newest checkpoint of the folder, or the one of that file, as a tree like `like`: its
-// structure and static members, and each array with the shape, dtype and sharding that `like` has
-// there; an abstract array (shmap/eval_shape.h) comes onto the default device. Only the parts that
-// this process needs are read. ValueError: another structure, another shape or dtype (names the
-// leaf and both), no checkpoint there, a damaged one: it names the file and what is wrong, and the
-// checkpoint before it, which can be loaded by its own path.
+// Loads the newest checkpoint of a folder, or the checkpoint file of that path, as a tree like
+// `like`: with its structure and static members, and each array with the shape, dtype and sharding
+// of the array in `like`; an abstract array (shmap/eval_shape.h) comes onto the default device. A
+// process reads only the blocks that it needs. ValueErrors: the checkpoint has another structure,
+// shape or dtype (the message names the leaf and both types); there is no checkpoint; the
+// checkpoint is damaged (the message names the file, what is wrong, and the checkpoint before it,
+// which can be loaded by its own path).
 template <Tree T>
 arg_t<T> load_checkpoint(const std::string& path, const T& like, FileOptions options = {},
                          SourceLine source = SourceLine::current()) {

@@ -1,6 +1,6 @@
-// Extents of an array, and lists of dims. A Shape holds up to kMaxRank non-negative extents whose
-// product fits in 63 bits; what does not is a ValueError that shows the extents. (-1 is kept where
-// a caller means "infer": reshape.)
+// Shape: the extents of an array; Dims: a list of dims. A Shape holds up to kMaxRank non-negative
+// extents whose product fits into 63 bits; other extents are a ValueError that shows them. (reshape
+// also takes one extent of -1, to be inferred.)
 #pragma once
 #include <array>
 #include <concepts>
@@ -16,7 +16,8 @@ namespace shmap {
 
 inline constexpr int kMaxRank = 16;
 
-// An extent or an index: from every integer type, so that {v.size(), n} is no narrowing.
+// An extent or an index. It converts from every integer type, so that {v.size(), n} is not a
+// narrowing conversion.
 struct Extent {
   template <std::integral T>
   constexpr Extent(T v) : value(static_cast<std::int64_t>(v)) {}
@@ -34,8 +35,8 @@ constexpr void no_iterators_of_temporaries() {
 }
 }  // namespace detail
 
-// A short list of 64-bit integers held inline: what Shape and Dims are made of. An index counts
-// from the back where it is negative; one out of range is a ValueError.
+// A list of up to kMaxRank 64-bit integers, stored inline: the base of Shape and Dims. A negative
+// index counts from the end; an index out of range is a ValueError.
 class IntList {
  public:
   constexpr IntList() = default;
@@ -99,7 +100,8 @@ class IntList {
     return static_cast<std::size_t>(i + n_);
   }
   constexpr void copy(const IntList& o) {
-    // By fours, twos and one: a plain loop becomes a string instruction, slow to start.
+    // Copied in steps of four, two and one: compilers turn a plain loop into a string instruction,
+    // which is slow to start.
     const std::size_t n = o.n_;
     std::size_t i = 0;
     for (; i + 4 <= n; i += 4) {
@@ -115,8 +117,8 @@ class IntList {
     }
     if (n & 1u) v_[i] = o.v_[i];
   }
-  // Only the first n_ are ever read; left unset, so that making and copying a Shape touches what it
-  // holds.
+  // Only the first n_ elements are ever read. The others stay uninitialised, so that making or
+  // copying a Shape writes only what it holds.
   std::int64_t v_[kMaxRank];
   std::uint8_t n_ = 0;
 };
@@ -145,13 +147,13 @@ class Shape : public IntList {
 };
 std::string to_string(const Shape& shape);  // "(2, 3)"
 
-// num_elements × itemsize, overflow-checked.
+// num_elements × itemsize. ValueError where the product does not fit into 63 bits.
 std::int64_t checked_bytes(const Shape& shape, int itemsize);
-// a × b, or ValueError naming `what`.
+// a × b. ValueError naming `what` where the product does not fit into 63 bits.
 std::int64_t checked_product(std::int64_t a, std::int64_t b, const char* what);
 
-// The dims an op works on: one int or a list. One class, not two overloads, so that {1} and {0, 1}
-// are always lists.
+// The dims that an operation works on: one int or a list. One class instead of two overloads, so
+// that {1} and {0, 1} are always lists.
 class Dims : public IntList {
  public:
   constexpr Dims() = default;
@@ -169,9 +171,10 @@ class Dims : public IntList {
   bool list_ = false;
 };
 
-// dim counted from the front, in [0, rank); ValueError naming `what` where it is out of range.
+// `dim` as a number in [0, rank); a negative dim counts from the end. ValueError naming `what`
+// where dim is out of range.
 int normalize_dim(std::int64_t dim, int rank, const char* what);
-// As normalize_dim for each, sorted as given; ValueError where one comes twice.
+// normalize_dim of every dim, in the order given. ValueError where two of them are the same dim.
 Dims normalize_dims(const Dims& dims, int rank, const char* what);
 
 }  // namespace shmap

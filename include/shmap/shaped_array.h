@@ -1,5 +1,5 @@
-// The type of a value: dtype, shape, and the mesh axes over which it may vary: f32[2,8]{i,j} (JEP
-// 17111).
+// The type of a value: its dtype, its shape, and the mesh axes over which it may vary, printed as
+// f32[2,8]{i,j} (JEP 17111).
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -13,8 +13,8 @@
 namespace shmap {
 
 namespace detail {
-// The named axes of a mesh in mesh order; interned, so that equal environments are one object that
-// lives for ever.
+// The names and sizes of a mesh's axes, in mesh order. Environments are interned and never freed:
+// two equal environments are the same object.
 struct AxisEnv {
   std::vector<std::string> names;
   std::vector<std::int64_t> sizes;
@@ -22,20 +22,22 @@ struct AxisEnv {
   static const AxisEnv* intern(const std::vector<std::string>& names,
                                const std::vector<std::int64_t>& sizes);
   static const AxisEnv* empty();
-  // One that has the axes of both: a or b where that does, else a's and then those that b has more.
+  // An environment that has the axes of both: a or b where one of them has all, else the axes of a
+  // followed by those that only b has.
   static const AxisEnv* join(const AxisEnv* a, const AxisEnv* b);
 };
 }  // namespace detail
 
-// A set of axes of one environment, as a bit mask in its order. Sets of several environments (a
-// type written by hand has one of its own) are compared and joined by the axes' names.
+// A set of axes of one environment, as a bit mask in the order of the environment's axes. Sets of
+// different environments (a type written by hand has an environment of its own) are compared and
+// joined by the names of the axes.
 class AxisSet {
  public:
   AxisSet() = default;
   AxisSet(const detail::AxisEnv* env, std::uint32_t mask)
       : env_(mask ? env : nullptr), mask_(mask) {}
   bool empty() const { return mask_ == 0; }
-  // The bits that the axes have in `env`. TypeError where it lacks one of them.
+  // The set as a mask in the order of `env`. TypeError where env lacks one of the axes.
   std::uint32_t mask_in(const detail::AxisEnv& env) const {
     return mask_ == 0 || env_ == &env ? mask_ : translated(env);
   }
@@ -47,15 +49,15 @@ class AxisSet {
   friend AxisSet operator|(const AxisSet& a, const AxisSet& b) {
     return a.is_like(b) ? AxisSet(a.env_ ? a.env_ : b.env_, a.mask_ | b.mask_) : joined(a, b);
   }
-  // The axes of a that b has not.
+  // The axes of a that are not in b.
   friend AxisSet operator-(const AxisSet& a, const AxisSet& b) {
     return a.is_like(b) ? AxisSet(a.env_, a.mask_ & ~b.mask_) : without(a, b);
   }
-  // The same names; the environments need not be the same object.
+  // Equal where both sets have the same names; their environments may be different objects.
   friend bool operator==(const AxisSet& a, const AxisSet& b);
 
  private:
-  // Whether the bits of both mean the same axes.
+  // Whether equal bits of the two masks mean equal axes.
   bool is_like(const AxisSet& o) const { return env_ == o.env_ || mask_ == 0 || o.mask_ == 0; }
   std::uint32_t translated(const detail::AxisEnv& env) const;
   static AxisSet joined(const AxisSet& a, const AxisSet& b);
@@ -77,13 +79,12 @@ class ShapedArray {
 
   const Shape& dims() const { return shape_; }  // as shape(), without a copy
   int rank() const { return static_cast<int>(shape_.size()); }
-  bool weak() const {
-    return weak_;
-  }  // a host scalar's type, which gives way to an array's in promotion
+  // True for the type of a host scalar, which in promotion gives way to an array's dtype.
+  bool weak() const { return weak_; }
   const AxisSet& axes() const { return vma_; }
   std::int64_t size() const {
-    // The shape was checked when it was made. Unsigned, since extents beside a 0 may multiply to
-    // anything before it is met.
+    // The shape was checked when the type was made, so that the product fits. The loop is unsigned,
+    // since the product of extents before a 0 may overflow.
     std::uint64_t n = 1;
     for (std::int64_t e : shape_) n *= static_cast<std::uint64_t>(e);
     return static_cast<std::int64_t>(n);
@@ -91,7 +92,7 @@ class ShapedArray {
   std::int64_t nbytes() const { return size() * itemsize(dtype_); }
   ShapedArray with_axes(AxisSet vma) const { return ShapedArray(shape_, dtype_, weak_, vma); }
 
-  // dtype, shape and variance; weakness is not part of it.
+  // Compares dtype, shape and variance, and not whether the types are weak.
   friend bool operator==(const ShapedArray& a, const ShapedArray& b) {
     return a.dtype_ == b.dtype_ && a.shape_ == b.shape_ && a.vma_ == b.vma_;
   }

@@ -1,11 +1,12 @@
 // shard_map: per-device code with explicit collectives over a named mesh (JEP 14273,
-// jax.shard_map). The body sees each device's block, with its real shape; it runs eagerly, once a
-// process for all local devices, each primitive when it is called: host `if` works on
-// device-invariant values and printing works in the middle.
+// jax.shard_map). The body sees one block per device, with the block's own shape. Called eagerly,
+// the body runs once per process for all local devices, each primitive when it is called: a host
+// `if` works on device-invariant values, and printing works in the middle of the body.
 //
-// Inputs may move (they are brought to in_specs; one already in place is not copied); outputs never
-// do: the body's blocks become the result's shards. Each result's variance must be a subset of the
-// axes that its out_spec mentions.
+// Inputs are moved to their in_specs where they have another sharding, and are not copied where
+// they have it already. Outputs never move: the body's blocks become the shards of the result. The
+// mesh axes over which a result varies must be among the axes that its out_spec mentions
+// (TypeError).
 #pragma once
 #include <concepts>
 #include <type_traits>
@@ -18,14 +19,15 @@
 namespace shmap {
 
 struct ShardMapOptions {
-  bool check_vma = true;  // reject outputs that may differ over an axis which their spec leaves out
-  bool auto_pbroadcast =
-      true;  // cast operands of unlike variance to their union; off: such an op is an error
+  bool check_vma = true;  // reject results that may differ over an axis that their spec omits
+  // Cast operands of different variance to the union of their variances; if false, an operation on
+  // such operands is a TypeError.
+  bool auto_pbroadcast = true;
 };
 
 namespace detail {
 
-// What shard_map was made with, checked once.
+// The arguments of a call of shard_map, checked once.
 struct ShardMapInfo {
   ShardMapInfo(AnyMesh mesh, Specs in_specs, Specs out_specs, ShardMapOptions options,
                SourceLine source);
@@ -35,9 +37,9 @@ struct ShardMapInfo {
   SourceLine source;
 };
 
-// `arguments` has one child an argument. `called`: the line of the call, for errors; one of a
-// header of the library (a function called by jit, or by std::invoke) says nothing, and is left
-// out. Returns the result's leaves as global arrays.
+// `arguments` has one child per argument. `called`: the line of the call, for errors; a line in a
+// header of the library or of C++ (as of a function that jit or std::invoke calls) is left out.
+// Returns the result's leaves as global arrays.
 std::vector<Array> call_shard_map(const ShardMapInfo& info, SourceLine called, FlatTree arguments,
                                   BodyRef body);
 
@@ -46,8 +48,9 @@ class ShardMapped {
  public:
   ShardMapped(F f, ShardMapInfo info) : f_(std::move(f)), info_(std::move(info)) {}
 
-  // An overload for each number of arguments: behind a pack there is no place for the caller's
-  // line. Its type is asked first, so that a call with more arguments asks nothing else.
+  // One overload per number of arguments, because no default argument (the caller's line) can
+  // follow a parameter pack. `At` is tested before Traceable, so that a call with more arguments
+  // rejects these overloads without instantiating Traceable.
   template <class At = SourceLine, class G = F>
   requires(std::same_as<At, SourceLine>&& Traceable<G>) auto operator()(
       At called = SourceLine::current()) const {
@@ -99,15 +102,16 @@ class ShardMapped {
     return call.rebuild(call_shard_map(info_, called, std::move(flat), BodyRef(call)));
   }
 
-  mutable F f_;  // a mutable lambda may be mapped too
+  mutable F f_;  // mutable: f may be a mutable lambda
   ShardMapInfo info_;
 };
 
 }  // namespace detail
 
-// f on the blocks of a mesh. in_specs: one P for every argument, or a list with one entry an
-// argument; out_specs mirrors what f returns; both may be prefixes of the trees. ValueError at once
-// where a spec names an unknown axis or one twice.
+// f, applied to the blocks of a mesh. in_specs: one P for all arguments, or a list with one entry
+// per argument; out_specs has the structure of f's result; both may be prefixes of the trees.
+// ValueError at once where a spec names an axis that the mesh does not have, or names an axis
+// twice.
 template <class F>
 detail::ShardMapped<std::decay_t<F>> shard_map(F&& f, AnyMesh mesh, Specs in_specs, Specs out_specs,
                                                ShardMapOptions options = {},

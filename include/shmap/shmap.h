@@ -1,5 +1,6 @@
-// The one header of a program that uses the library, with the standard headers whose names stand in
-// the interface, or beside it in most programs (std::function holds a mapped function).
+// The one header that a program includes to use the library. It also includes the standard headers
+// that the interface uses, and <functional>, because programs often hold a mapped function as a
+// std::function.
 #pragma once
 #include <array>
 #include <cstdint>

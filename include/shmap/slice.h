@@ -1,4 +1,4 @@
-// One dim of an index region: [start, stop), in elements.
+// The elements [start, stop) of one dim of an array.
 #pragma once
 #include <cstdint>
 

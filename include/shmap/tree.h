@@ -1,10 +1,10 @@
-// Trees: what a mapped or traced function takes and returns. Leaves are Arrays; containers are
-// std::vector, tuple, pair, array, optional, map<std::string, …>, and any aggregate struct of these
-// without registration (JAX's pytrees). Host scalars are leaves that become Arrays. In a struct,
-// members that hold host values alone (arithmetic, enum and string ones, and containers of these)
-// are static: they pass through unchanged and are part of jit's key. A struct with a base class or
-// a C array member is a compile-time error, and so is a member that mixes arrays and host values in
-// one container.
+// Trees: what a mapped or traced function takes and returns (JAX's pytrees). Leaves are Arrays.
+// Containers are std::vector, tuple, pair, array, optional and map<std::string, …>, and any
+// aggregate struct of these; structs need no registration. A host scalar that is an argument is a
+// leaf, and becomes an Array. In a struct, members that hold only host values (arithmetic types,
+// enums, strings, and containers of these) are static: the function gets them unchanged, and they
+// are part of the key of jit's cache. Compile-time errors: a struct with a base class, with a
+// member that is a C array, or with a member that mixes arrays and host values in one container.
 #pragma once
 #include <array>
 #include <concepts>
@@ -24,7 +24,7 @@
 
 namespace shmap {
 
-// The type of an argument inside the function: every leaf becomes an Array.
+// The type of an argument inside the traced function: T with every leaf replaced by Array.
 template <class T>
 struct arg {
   using type = T;
@@ -74,12 +74,13 @@ struct arg<std::pair<A, B>> {
 
 namespace detail {
 
-// ---- the fields of an aggregate, by brace initialisation and structured bindings
+// ---- the fields of an aggregate, found by brace initialisation and structured bindings
 struct AnyField {
   template <class T>
   operator T() const;
 };
-// A base class would swallow the first initialiser: it is told apart by what converts to it.
+// Converts to base classes of T only: a base class would take the first initialiser and be counted
+// as a field.
 template <class T>
 struct AnyBaseOf {
   template <class B>
@@ -89,7 +90,7 @@ template <std::size_t>
 constexpr AnyField field() {
   return {};
 }
-// Whether T can be made from fields.
+// Whether T{field, field, …} compiles with that many fields.
 template <class T, class Fields>
 constexpr bool takes = false;
 template <class T, std::size_t... I>
@@ -98,8 +99,8 @@ constexpr bool takes<T, std::index_sequence<I...>> = requires {
 };
 inline constexpr std::size_t kMaxFields = 24;
 inline constexpr std::size_t kUncountable = ~std::size_t{0};
-// The most initialisers that T takes. Too few are no answer either: a member that has no default
-// must be given.
+// The largest number of initialisers that T takes: its number of fields. Fewer initialisers may not
+// compile, because a member without a default value needs one.
 template <class T, std::size_t n = 0, bool taken = false>
 constexpr std::size_t field_count() {
   if constexpr (takes<T, std::make_index_sequence<n>>) {
@@ -120,15 +121,16 @@ constexpr bool has_base() {
     return requires { T{AnyBaseOf<T>{}}; };
   }
 }
-// Whether T can be made from fields, then {}, then fields.
+// Whether T{fields…, {}, fields…} compiles with these numbers of fields.
 template <class T, class Before, class After>
 constexpr bool takes_braces = false;
 template <class T, std::size_t... I, std::size_t... J>
 constexpr bool takes_braces<T, std::index_sequence<I...>, std::index_sequence<J...>> = requires {
   T{field<I>()..., {}, field<J>()...};
 };
-// Initialisers without braces go to the elements of an array one by one, while {} takes all of it:
-// then fewer follow than where it stands for one member. (An array of one element does not show.)
+// Detects a C array member: initialisers without braces initialise the elements of the array one by
+// one, while {} initialises the whole array, so that fewer initialisers can follow {} than follow a
+// plain member. (An array of one element is not detected.)
 template <class T>
 constexpr bool has_c_array() {
   constexpr std::size_t n = field_count<T>();
@@ -180,7 +182,7 @@ constexpr decltype(auto) with_fields(T& t, F&& f) {
 template <class T>
 concept TreeLeaf = std::same_as<T, Array> || std::same_as<T, ShapedArray> || Scalar<T> ||
     std::same_as<T, float16> || std::same_as<T, bfloat16>;
-// Members of structs that hold host values alone.
+// Types of struct members that hold only host values.
 template <class T>
 inline constexpr bool is_static = Scalar<T> || std::is_enum_v<T> || std::same_as<T, std::string> ||
                                   std::same_as<T, float16> || std::same_as<T, bfloat16>;
@@ -201,8 +203,8 @@ concept StaticMember = is_static<T>;
 
 template <class T>
 struct IsTree;
-// A member of a struct keeps its type inside of a function, where host values in a container of
-// arrays would become arrays.
+// A struct's member must have the same type inside the traced function. A container that mixes
+// arrays and host values would not: the host values would become Arrays.
 template <class T>
 constexpr bool fits_struct() {
   if constexpr (is_static<T>) {
@@ -277,8 +279,8 @@ struct IsTree<std::pair<A, B>> {
 };
 
 // ---- flattening
-// The structure of a tree as data: what specs are matched against and what paths in errors are made
-// from.
+// The structure of a tree as data: specs are matched against it, and the paths in error messages
+// are made from it.
 struct TreeNode {
   enum Kind : std::uint8_t { leaf, list, map, fields, absent } kind = leaf;
   std::vector<TreeNode> children;
@@ -287,11 +289,13 @@ struct TreeNode {
 struct FlatTree {
   std::vector<Array> leaves;
   TreeNode node;
-  // What the C++ type of the tree does not say: sizes, keys, which optionals are there, the values
-  // of static members. Trees of one type and one key differ in their leaves only.
+  // The part of the structure that the tree's C++ type does not determine: sizes, map keys, which
+  // optionals have a value, values of static members. Two trees of one type with equal keys differ
+  // only in their leaves.
   std::string key;
 };
-// A static value as bytes: sizes before elements, so that no two values have one key.
+// Appends a static value as bytes, sizes before elements, so that different values give different
+// keys.
 template <class T>
 void append_key(FlatTree& flat, const T& value) {
   if constexpr (std::same_as<T, std::string>) {
@@ -310,9 +314,9 @@ void append_key(FlatTree& flat, const T& value) {
   }
 }
 
-Array leaf_of_type(const ShapedArray& type);  // a leaf that has a type and no value (make_jaxpr)
+Array leaf_of_type(const ShapedArray& type);  // a leaf with a type and no value, for make_jaxpr
 
-// A part of a tree passed as T&&: moved where the tree is an rvalue.
+// A child of a tree that was passed as T&&: an rvalue where the tree is an rvalue.
 template <class T, class Part>
 constexpr decltype(auto) forward_part(Part& part) {
   if constexpr (std::is_lvalue_reference_v<T>) {
@@ -365,7 +369,7 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
           [&](auto&... member) {
             const auto one = [&](auto& m) {
               using M = std::remove_cvref_t<decltype(m)>;
-              // A static member has no place in the tree.
+              // A static member is part of the key, and not of the tree.
               if constexpr (StaticMember<M>) {
                 append_key(flat, m);
               } else {
@@ -380,7 +384,7 @@ void flatten(T&& tree, FlatTree& flat, TreeNode& node) {
   }
 }
 
-// ---- rebuilding: the tree of `like` with its leaves taken in order
+// ---- rebuilding: a tree of the structure of `like`, whose leaves are taken from `leaves` in order
 template <class T>
 arg_t<T> rebuild(const T& like, std::vector<Array>& leaves, std::size_t& next) {
   if constexpr (TreeLeaf<T>) {
@@ -409,7 +413,7 @@ arg_t<T> rebuild(const T& like, std::vector<Array>& leaves, std::size_t& next) {
     for (std::size_t i = 0; i < like.size(); ++i) out[i] = rebuild(like[i], leaves, next);
     return out;
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
-    // Braces keep the order of evaluation.
+    // A braced list is evaluated from left to right.
     return std::apply(
         [&](const auto&... element) { return arg_t<T>{rebuild(element, leaves, next)...}; }, like);
   } else {
@@ -438,7 +442,7 @@ template <class T>
 concept ArrayTree = Tree<T> && !Scalar<T>;
 
 namespace detail {
-// What a body that returns nothing stands for: none, a tree without leaves.
+// The result type R of a function, with void replaced by none_t, a tree without leaves.
 template <class R>
 using something_t = std::conditional_t<std::is_void_v<R>, none_t, R>;
 }  // namespace detail
@@ -453,8 +457,8 @@ namespace detail {
   "an Array, a host scalar, a std::vector, tuple, pair, array, optional or map<std::string, ...> " \
   "of these, or a plain struct of these"
 
-// What stands for the result of a call that does not compile: the compiler has said why, and says
-// no more of it.
+// The result type of a call that does not compile. It converts to every type, so that the compiler
+// reports no further errors after the static_assert that says what is wrong.
 struct Untraceable {
   template <class T>
   operator T() const;
@@ -476,8 +480,8 @@ constexpr void explain_result() {
   }
 }
 
-// What is called where Traceable<F, A...> does not hold: the sentence that says why. Callers return
-// it under `auto`, so that it is said of the innermost of several functions in each other.
+// Called where Traceable<F, A...> does not hold; its static_asserts say why. Callers return its
+// result under `auto`: of nested transforms, the innermost is then the one that reports the error.
 template <class F, class... A>
 auto explain_untraceable() {
   (explain_argument<A>(), ...);

@@ -1,11 +1,11 @@
-// vmap: a function of one example, applied to a batch of them (jax.vmap). The function is called
-// once, and sees one example: shapes without the batch dim. Each op runs on the whole batch; so a
-// loop over the examples and vmap give the same values, and vmap makes one product of matrices
-// where the loop makes many products of a matrix and a vector.
+// vmap: turns a function of one example into a function of a batch of examples (jax.vmap). The
+// function is called once and sees one example: shapes without the batch dim. Each operation inside
+// runs on the whole batch, so that vmap gives the values of a loop over the examples, with one
+// matrix product where the loop computes many matrix-vector products.
 //
-// Called eagerly, ops run at once. A batched value has no single value that the host could read
-// (item, host `if`: TypeError), and debug::print writes a line for each example. vmap nests, and
-// goes with jit, make_jaxpr, shard_map bodies and derivatives in any order.
+// Called eagerly, the operations run at once. A batched value is not one value that the host could
+// read (item, a host `if`: TypeError), and debug::print writes one line per example. vmap composes
+// with vmap, jit, make_jaxpr, shard_map bodies and derivatives in any order.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -18,10 +18,11 @@
 
 namespace shmap {
 
-// Which dim of each array is the batch dim: an int (a negative one counts from the end), none (the
-// array is the same for the whole batch), or a list of these: an entry an argument, or one for each
-// part of a tree, whose parts are the elements of containers, the fields of structs, and the values
-// of maps in the order of their keys. An entry stands for all arrays of its part.
+// Which dim of each array is the batch dim: an int (a negative one counts from the end), `none`
+// (the array has no batch dim: all examples share it), or a list of these with one entry per
+// argument or, inside an argument, one entry per child of the tree (elements of a container, fields
+// of a struct, values of a map in the order of their keys). An entry holds for all arrays of the
+// subtree in its position.
 class InAxes {
  public:
   enum Kind : std::uint8_t { axis, absent, list };
@@ -29,7 +30,7 @@ class InAxes {
   InAxes(none_t) : kind_(absent) {}
   InAxes(std::initializer_list<InAxes> entries) : kind_(list), entries_(entries) {}
   Kind kind() const { return kind_; }
-  int dim() const { return axis_; }  // of kind axis
+  int dim() const { return axis_; }  // where kind() is axis
   std::size_t size() const { return entries_.size(); }
   const InAxes& operator[](std::size_t i) const { return entries_[i]; }
 
@@ -47,7 +48,7 @@ struct VmapInfo {
   SourceLine source;
 };
 
-// `arguments` has one child an argument. Returns the result's leaves.
+// `arguments` has one child per argument. Returns the result's leaves.
 std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef body);
 
 template <class F>
@@ -74,18 +75,18 @@ class Vmapped {
 
 }  // namespace detail
 
-// in_axes: the batch dims of the arguments, which all have one size; at least one argument has one.
-// out_axes: where the results' batch dims go; it mirrors what f returns. none: the result has no
-// batch dim, and is the same for the whole batch (a ValueError where it is not). A result that is
-// the same for the whole batch is repeated where its out_axes is an int. ValueErrors name the
-// argument, its type and its axis.
+// in_axes: the batch dims of the arguments. All batch dims must have one size, and at least one
+// argument must have a batch dim. out_axes: the batch dims of the results, in the structure of f's
+// result. A result that is the same for all examples is repeated along its out_axes. `none` in
+// out_axes: the result is returned without a batch dim, and is a ValueError where it differs
+// between examples. ValueErrors name the argument, its type and its axis.
 template <class F>
 detail::Vmapped<std::decay_t<F>> vmap(F&& f, InAxes in_axes = 0, InAxes out_axes = 0,
                                       SourceLine source = SourceLine::current()) {
   return {std::forward<F>(f), {std::move(in_axes), std::move(out_axes), source}};
 }
-// An operation of one array by its name alone, also where there are others of that name with
-// further arguments: vmap(sum), vmap(max). These are given in a lambda.
+// vmap of an overloaded operation by its name alone, with one array as argument: vmap(sum),
+// vmap(max). For other arguments write a lambda.
 inline detail::Vmapped<Array (*)(Operand)> vmap(Array (*f)(Operand), InAxes in_axes = 0,
                                                 InAxes out_axes = 0,
                                                 SourceLine source = SourceLine::current()) {

@@ -1,5 +1,5 @@
-// Programs as data (jax.extend.core): what a jaxpr is made of, to be read, taken apart, built by
-// hand, kept as text and read back.
+// Programs as data (jax.extend.core): the equations, variables and literals of a jaxpr, which can
+// be read, built by hand, printed as text and parsed again.
 //
 //   for (const extend::Eqn& e : extend::eqns(jaxpr))
 //     if (e.primitive() == "psum") … e.param<std::vector<std::string>>("axes") …
@@ -10,8 +10,8 @@
 //
 //   ClosedJaxpr same = extend::parse_jaxpr(to_string(program));
 //
-// All of these are small handles of what is immutable, and keep the program alive that they are a
-// part of.
+// All classes here are small handles on immutable data. A handle keeps alive the program to which
+// its data belongs.
 #pragma once
 #include <cstddef>
 #include <initializer_list>
@@ -39,7 +39,8 @@ struct DataAccess;
 
 namespace extend {
 
-// A variable: two are equal where they are one variable, not where their types are.
+// A variable of a program. Two Vars are equal where they are the same variable; equal types are not
+// enough.
 class Var {
  public:
   const ShapedArray& type() const;
@@ -54,7 +55,7 @@ class Var {
 // A host scalar in a program.
 class Literal {
  public:
-  // From any C++ number, or an Array that holds a host scalar: TypeError of others.
+  // From a C++ number, or an Array that holds a host scalar; TypeError for any other Array.
   Literal(Array value, SourceLine source = SourceLine::current());
   template <Scalar T>
   Literal(T value) : value_(value) {}
@@ -65,7 +66,7 @@ class Literal {
   Array value_;
 };
 
-// What an equation reads, or a program returns.
+// An operand of an equation or a result of a program: a variable or a literal.
 class Atom {
  public:
   Atom(Var var) : var_(std::move(var)) {}
@@ -73,7 +74,7 @@ class Atom {
   template <Scalar T>
   Atom(T value) : literal_(Literal(value)) {}
   bool is_literal() const { return literal_.has_value(); }
-  // ValueError where it is the other.
+  // ValueError where the atom is of the other kind.
   const Var& var() const;
   const Literal& literal() const;
   ShapedArray type() const { return literal_ ? literal_->type() : var_->type(); }
@@ -83,7 +84,7 @@ class Atom {
   std::optional<Literal> literal_;
 };
 
-// A list of atoms, from whatever holds some.
+// A list of atoms; one atom, one variable and lists of either convert to it.
 class Atoms {
  public:
   Atoms(std::initializer_list<Atom> list) : list_(list) {}
@@ -97,12 +98,13 @@ class Atoms {
   std::vector<Atom> list_;
 };
 
-// A primitive of the library or of a user, by its name.
+// A primitive of the library or of a user, found by its name.
 class AnyPrimitive {
  public:
   const std::string& name() const { return name_; }
-  // Under the current trace, as any op. TypeErrors and ValueErrors: operands or parameters that the
-  // primitive does not take; late primitives, which only plans hold.
+  // Binds the primitive under the current trace, as every operation does. TypeErrors and
+  // ValueErrors: operands or parameters that the primitive does not take; a primitive that only
+  // compiled plans may contain (these "late" primitives are made by passes).
   Arrays bind(Arrays operands, const Params& params = {},
               SourceLine source = SourceLine::current()) const;
   friend bool operator==(const AnyPrimitive& a, const AnyPrimitive& b) {
@@ -118,10 +120,10 @@ class AnyPrimitive {
   const void* primitive_ = nullptr;
 };
 
-// The primitive of that name: the library's, or else the one that a user made last. ValueError,
-// which suggests a name that resembles it.
+// The primitive of that name: the library's, otherwise the one that a user made last. ValueError
+// where there is none; the message suggests a similar name.
 AnyPrimitive primitive(std::string_view name, SourceLine source = SourceLine::current());
-std::vector<std::string> primitive_names();  // of all of the library's, in alphabetical order
+std::vector<std::string> primitive_names();  // of all primitives of the library, alphabetical
 
 // One equation of a program.
 class Eqn {
@@ -129,21 +131,22 @@ class Eqn {
   AnyPrimitive primitive() const;
   std::vector<Atom> inputs() const;
   std::vector<Var> outputs() const;
-  std::vector<std::string> param_names() const;  // in alphabetical order
+  std::vector<std::string> param_names() const;  // alphabetical
   const Params& params() const;
-  // The parameter of that name (ParamValue::read says as what types it can be read). ValueError of
-  // another name, TypeError of another type.
+  // The parameter of that name, read as a T (ParamValue::read lists the types). ValueError where
+  // there is no parameter of that name, TypeError where it cannot be read as a T.
   template <class T>
   T param(std::string_view name, SourceLine source = SourceLine::current()) const {
     return get_param<T>(params(), name, primitive().name(), source);
   }
-  // The programs inside, in the order of their parameters: bodies of loops and of shard_map,
-  // branches, nested jits.
+  // The programs in the equation's parameters, in the order of the parameters: bodies of loops and
+  // of shard_map, branches, nested jits.
   std::vector<ClosedJaxpr> sub_jaxprs() const;
-  // The line of user code that bound it; empty where that is not known, as in programs read back.
+  // The line of user code that bound the equation; empty where it is not known, as in parsed
+  // programs.
   SourceLine source() const;
-  // It has to run, and to run in order, whether or not its results are used: debug::print, or what
-  // has one inside.
+  // Whether the equation must run, and in program order with other effects, even if its results are
+  // not used: debug::print, and equations that contain one.
   bool has_effect() const;
 
  private:
@@ -152,42 +155,45 @@ class Eqn {
 };
 
 std::vector<Eqn> eqns(const ClosedJaxpr& jaxpr);
-std::vector<Var> in_vars(const ClosedJaxpr& jaxpr);  // of the arguments
+std::vector<Var> in_vars(const ClosedJaxpr& jaxpr);  // the variables of the arguments
 std::vector<Atom> out_atoms(const ClosedJaxpr& jaxpr);
-std::vector<Var> constvars(const ClosedJaxpr& jaxpr);  // those that stand for consts(jaxpr)
-std::vector<Array> consts(const ClosedJaxpr& jaxpr);   // the arrays that it closes over
+std::vector<Var> constvars(const ClosedJaxpr& jaxpr);  // the variables of consts(jaxpr)
+std::vector<Array> consts(const ClosedJaxpr& jaxpr);   // the arrays that the program captured
 
-// Builds a program, equation by equation, each checked when it is added: TypeErrors that say what
-// is unbound (used before any equation gives it), bound twice, of another type than the equation
-// gives, or of another builder (leaked); ValueErrors of unknown primitives and parameters. A failed
-// call leaves the builder as it was. To be used by one thread at a time.
+// Builds a program equation by equation, and checks each equation when it is added. TypeErrors: a
+// variable is unbound (used before an equation defines it), is bound twice, has another type than
+// the equation gives it, or belongs to another builder (leaked). ValueErrors: a primitive or
+// parameter is unknown. A call that throws leaves the builder unchanged. To be used by one thread
+// at a time.
 class JaxprBuilder {
  public:
   JaxprBuilder();
-  // The body of a shard_map over this mesh: types are those of blocks, and collectives may be used.
+  // Builds the body of a shard_map over this mesh: types are those of blocks, and collectives may
+  // be used.
   explicit JaxprBuilder(const AnyMesh& mesh, bool check_vma = true);
   ~JaxprBuilder();
   JaxprBuilder(const JaxprBuilder&) = delete;
   JaxprBuilder& operator=(const JaxprBuilder&) = delete;
 
-  // A new argument.
+  // A new argument of the program.
   Var input(const ShapedArray& type);
-  // An array that the program closes over; the same one is one variable. Not a traced value, which
-  // would leak from its trace: TypeError.
+  // An array that the program captures; giving one array again returns the same variable. TypeError
+  // for a traced value, which would leak from its trace.
   Var constant(const Array& value, SourceLine source = SourceLine::current());
-  // A variable that an equation is to be given as its output.
+  // A new variable, to be passed to eqn_into as an output.
   Var var(const ShapedArray& type);
 
-  // The results of an equation at the end of the program.
+  // Appends an equation and returns its results as new variables.
   std::vector<Var> eqn(std::string_view primitive, Atoms inputs, const Params& params = {},
                        SourceLine source = SourceLine::current());
   std::vector<Var> eqn(const AnyPrimitive& primitive, Atoms inputs, const Params& params = {},
                        SourceLine source = SourceLine::current());
-  // The same with variables that were made before by var().
+  // Appends an equation whose outputs are variables made by var().
   void eqn_into(std::vector<Var> outputs, std::string_view primitive, Atoms inputs,
                 const Params& params = {}, SourceLine source = SourceLine::current());
 
-  // The program so far with these results. The builder goes on, and can build a longer one.
+  // The program of the equations added so far, with these results. The builder stays usable, and
+  // can build a longer program.
   ClosedJaxpr build(Atoms results, SourceLine source = SourceLine::current());
 
  private:
@@ -195,17 +201,18 @@ class JaxprBuilder {
 };
 
 struct ParseOptions {
-  // The mesh that sharding constraints and, where the axes are the same, shard_maps of the text are
-  // of. Without it a shard_map is over the first devices, or, where there are not enough of them,
-  // over an abstract mesh; and a constraint has the mesh of a shard_map that stands before it.
+  // The mesh of sharding constraints in the text, and of those shard_maps whose axes are the mesh's
+  // axes. Without it a shard_map gets a mesh of the first devices or, where these are too few, an
+  // abstract mesh; and a sharding constraint gets the mesh of a shard_map that precedes it.
   std::optional<Mesh> mesh;
 };
 
-// The program of a text as to_string prints it. Arrays that the printed program closed over are its
-// first arguments. The text may come from anywhere: whatever is wrong with it is a ValueError, or a
-// TypeError where types do not fit, with line and column. Primitives whose parameters are code
-// (custom_vjp_linear), and those of plans alone, are refused by name; custom_jvp_call and
-// custom_vjp_call come back without their rules, and throw where they are differentiated.
+// Parses a program from the text that to_string prints. Arrays that the printed program captured
+// become its first arguments. The text may come from an untrusted source: every fault is a
+// ValueError, or a TypeError where types do not fit, with line and column. Primitives whose
+// parameters are code (custom_vjp_linear), and primitives that only compiled plans contain, are
+// ValueErrors that name them; custom_jvp_call and custom_vjp_call are parsed without their rules,
+// and throw where they are differentiated.
 ClosedJaxpr parse_jaxpr(std::string_view text, const ParseOptions& options = {},
                         SourceLine source = SourceLine::current());
 

@@ -1,5 +1,5 @@
-// What interpreters of programs are written with (jax.extend.interpreters): a loop over equations
-// that keeps their order, effects included, and in which user code decides what each means.
+// Tools for writing interpreters of programs (jax.extend.interpreters): a loop over the equations
+// of a program, in order and with effects, in which user code decides what each equation does.
 //
 //   auto doubled = extend::interpret(jaxpr, args, [](const extend::Eqn& e, extend::Arrays in) {
 //     extend::Arrays out = extend::bind(e, in);
@@ -25,35 +25,35 @@ namespace detail {
 
 namespace extend {
 
-// Runs one equation on other operands through the current trace: eagerly, or as a part of what is
-// traced, differentiated or mapped here. ValueError where there are more or fewer operands than the
-// equation has.
+// Runs an equation's primitive on other operands, under the current trace: eagerly, or as part of
+// what is being traced, differentiated or batched. ValueError where the number of operands is not
+// the equation's.
 Arrays bind(const Eqn& eqn, Arrays inputs, SourceLine source = SourceLine::current());
 
-// A value for each variable of a program.
+// Maps the variables of a program to values.
 template <class T>
 class Environment {
  public:
-  // ValueError where it has a value already.
+  // ValueError where the variable has a value already.
   void write(const Var& var, T value);
   void write(const std::vector<Var>& vars, std::vector<T> values);
   bool contains(const Var& var) const { return values_.contains(var); }
-  // ValueError where it has none.
+  // ValueError where the variable has no value.
   const T& read(const Var& var) const;
 
  private:
   std::map<Var, T> values_;
 };
 
-// What an equation gives for these operands.
+// Computes the results of an equation from its operands.
 using EqnRule = std::function<Arrays(const Eqn& eqn, Arrays inputs)>;
-// The program applied to values, with `rule` in the place of each of its equations, in their order.
-// Programs inside of equations are the rule's to go into. ValueError where the number of arguments,
-// or of a rule's results, is wrong.
+// Applies a program to values, and calls `rule` for each equation, in program order. `rule` must
+// itself interpret programs inside of equations. ValueError where the number of arguments, or of a
+// rule's results, is wrong.
 Arrays interpret(const ClosedJaxpr& jaxpr, Arrays args, const EqnRule& rule,
                  SourceLine source = SourceLine::current());
 
-// ---- inline parts
+// ---- definitions of templates
 
 template <class T>
 void Environment<T>::write(const Var& var, T value) {

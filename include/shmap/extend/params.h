@@ -1,5 +1,5 @@
-// The parameters of primitives as data: named values of a few types. What equations show, what the
-// builder of programs and primitives of one's own are given.
+// The parameters of primitives as data: named values of a few types. Equations return them;
+// JaxprBuilder and Primitive take them.
 //
 //   extend::Params{{"axes", {0, 1}}, {"keepdims", true}, {"mode", "clip"}}
 #pragma once
@@ -23,7 +23,7 @@ namespace shmap {
 
 namespace extend {
 
-// A word of a list of texts.
+// One string of a parameter that is a list of strings.
 struct ParamWord {
   template <std::size_t n>
   ParamWord(const char (&text)[n]) : text(text) {}
@@ -67,9 +67,9 @@ class ParamValue {
   ParamValue(ClosedJaxpr v) : value_(std::move(v)) {}
 
   const Variant& variant() const { return value_; }
-  // The value as a T: bool; an integer type that holds it; double, float; DType; std::string; a
-  // std::vector of integers, Shape or Dims; std::vector<std::string>; Pairs; Groups; ClosedJaxpr.
-  // False where it is of another type, or does not fit.
+  // Reads the value as a T: bool; an integer type that can hold it; double or float; DType;
+  // std::string; a std::vector of integers, Shape or Dims; std::vector<std::string>; Pairs; Groups;
+  // ClosedJaxpr. False where the value has another type or does not fit into T.
   template <class T>
   bool read(T& out) const;
 
@@ -81,13 +81,13 @@ class ParamValue {
 
 using Params = std::map<std::string, ParamValue, std::less<>>;
 
-// As programs print it: 3, 0.5, True, float32, 'clip', (0, 1), ('i',), ((0, 1),); of a program
-// "{ … }".
+// As programs print it: 3, 0.5, True, float32, 'clip', (0, 1), ('i',), ((0, 1),); a program prints
+// as "{ … }".
 std::string to_string(const ParamValue& value);
 std::string to_string(const Params& params);  // "axis=0 mode='clip'"
 
-// What is wrong with a parameter that is asked for: TypeError of a wrong type, ValueError of a name
-// that is not there, which says what names there are.
+// The errors of get_param: a TypeError for a wrong type; a ValueError for a name that does not
+// exist, which lists the names that do.
 [[noreturn]] void throw_param_type(std::string_view primitive, std::string_view name,
                                    const ParamValue& value, const char* wanted, SourceLine source);
 [[noreturn]] void throw_param_name(std::string_view primitive, std::string_view name,
@@ -107,8 +107,8 @@ constexpr const char* param_type_name() {
   return "a list of integers";
 }
 
-// The parameter of that name as a T (ParamValue::read). ValueError, which says what names there
-// are; TypeError where it is of another type.
+// The parameter of that name, read as a T (ParamValue::read). ValueError where there is no such
+// name (the message lists the names); TypeError where it cannot be read as a T.
 template <class T>
 T get_param(const Params& params, std::string_view name, std::string_view primitive = "the params",
             SourceLine source = SourceLine::current()) {
@@ -158,7 +158,7 @@ bool ParamValue::read(T& out) const {
       return true;
     });
   } else {
-    // An empty list has no type of its own.
+    // An empty list of integers can be read as an empty list of any element type.
     if constexpr (requires { out.clear(); } && !std::is_same_v<T, std::string>) {
       const auto* list = std::get_if<std::vector<std::int64_t>>(&value_);
       if (list && list->empty()) {

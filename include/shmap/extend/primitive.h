@@ -1,6 +1,6 @@
-// Primitives of one's own, with kernels of one's own (jax.extend.core.Primitive): they stand in
-// programs as the library's do, eagerly, in shard_map bodies, under jit, grad and vmap, as far as
-// their rules go.
+// Primitives of one's own, with kernels of one's own (jax.extend.core.Primitive). They appear in
+// programs as the library's primitives do, and work eagerly, in shard_map bodies, and under jit,
+// grad and vmap where they have the rules that these need.
 //
 //   extend::Primitive mul_add("mul_add");
 //   mul_add.def_abstract_eval([](ShapedArray a, ShapedArray, ShapedArray) { return a; })
@@ -9,21 +9,21 @@
 //       .def_jvp(…);
 //   Array r = mul_add.bind(x, y, z);
 //
-// Parameters are named and typed by their defaults, and are a part of what programs print, compare
-// and keep:
+// Parameters are declared with default values, which fix their types. They are part of a program
+// where it is printed or compared.
 //
 //   roll.def_params({{"axis", 0}, {"shift", 1}})
 //       .def_impl([](Array x, const extend::Params& p) { … get_param<int>(p, "axis") … });
 //   Array r = roll.bind(extend::Params{{"shift", 2}}, x);
 //
 // Rules are given before the first bind; afterwards def_… throws Error. A Primitive is a handle;
-// what it names lives to the end of the process, as jit's caches may hold it.
+// the primitive itself lives until the process ends, because jit's caches may hold it.
 //
-// Where a rule takes operands, its function has a parameter for each of them, or one std::vector of
-// all; where it gives several results, it returns a std::vector of them. Every rule may have one
-// parameter more, the last: a `const extend::Params&`. A function that can be called in neither way
-// is accepted, and a TypeError, which says what is wanted, where the rule is needed; so is a rule
-// that was not given.
+// A rule that takes operands is a function with one parameter per operand, or with one std::vector
+// of all operands; a rule with several results returns a std::vector of them. Every rule may take a
+// `const extend::Params&` as an additional last parameter. A function that can be called in neither
+// way is accepted here, and is a TypeError, which says what is wanted, where the rule is needed; a
+// rule that was not given is a TypeError there too.
 #pragma once
 #include <concepts>
 #include <cstddef>
@@ -44,14 +44,15 @@
 namespace shmap {
 namespace extend {
 
-// One call of a kernel, on one device's blocks, contiguous and row-major. Addresses are of that
-// device's memory. Of what does not vary over devices of one memory space one call computes all.
-// A CPU kernel runs on any thread, also on several at once; a CUDA kernel's function runs on the
-// host, has to enqueue its work on the stream and return without waiting, and is called under
-// stream capture too. It may throw; it calls no ops.
+// The arguments of one call of a kernel, on the blocks of one device. Blocks are contiguous and
+// row-major; addresses are in that device's memory. Where a value is the same on several devices of
+// one memory space, the kernel is called once for all of them. A CPU kernel runs on any thread, and
+// on several threads at once. The function of a CUDA kernel runs on the host, must enqueue its work
+// on the stream and return without waiting, and is also called while the stream is captured. A
+// kernel may throw; it must not call operations.
 struct KernelArgs {
   std::span<const void* const> in;
-  std::span<void* const> out;  // not those of operands
+  std::span<void* const> out;  // never the memory of an operand
   std::span<const ShapedArray> in_types, out_types;
   void* stream = nullptr;  // a cudaStream_t; null on the CPU
   const Params* params = nullptr;
@@ -90,21 +91,21 @@ struct ExtendRules {
                                                             const Params&)>
       batching;
   std::function<std::string(extend::ArrayTypes, extend::ArrayTypes, const Params&)> sharding;
-  bool calls_sharding = false;  // whether the function can be called so
+  bool calls_sharding = false;  // whether `sharding` holds a rule that can be called
   std::function<std::vector<Axes>(extend::ArrayTypes, const Params&)> variance;
   std::function<std::string(const Params&)> print;
   Params defaults;
 };
 class ExtendPrimitive;
 
-// What is wrong with a function that is given as a kernel.
+// A compile-time error for a function that cannot be a kernel.
 template <class F>
 constexpr void check_kernel() {
   static_assert(std::is_invocable_v<F&, const extend::KernelArgs&> || std::is_invocable_v<F&>,
                 "a kernel takes a `const extend::KernelArgs&` and returns nothing");
 }
 
-// Why a rule cannot be called; throws TypeError.
+// Throws the TypeError that says why a rule cannot be called.
 [[noreturn]] void throw_unusable_rule(const std::string& primitive, const char* rule,
                                       std::size_t operands);
 
@@ -116,7 +117,7 @@ template <class T, class F, std::size_t... I>
 constexpr bool takes_each_and_params(std::index_sequence<I...>) {
   return std::is_invocable_v<F&, decltype((void)I, std::declval<T>())..., const extend::Params&>;
 }
-// f(x...) or f(x..., params), whichever it is.
+// Whether f(x...) or f(x..., params) compiles; call_rule calls the one that does.
 template <class F, class... X>
 constexpr bool is_rule_for =
     std::is_invocable_v<F&, X...> || std::is_invocable_v<F&, X..., const extend::Params&>;
@@ -141,7 +142,8 @@ std::vector<T> list_of(R&& result) {
   }
 }
 
-// f(x...) or f(x), and the parameters with them, as it can be called with so many.
+// Calls f(x[0], x[1], …) where f takes x.size() arguments, otherwise f(x), each with params as the
+// last argument where f takes them.
 template <class T, std::size_t n = 1, class F>
 std::vector<T> call_with_each(const std::string& primitive, const char* rule, F& f,
                               std::vector<T>& x, const extend::Params& params) {
@@ -172,12 +174,12 @@ namespace extend {
 
 class Primitive {
  public:
-  // The name as programs print it.
+  // name: as programs print it.
   explicit Primitive(std::string name);
 
-  // The results' types of the operands', as ShapedArray(shape, dtype); what varies is taken care
-  // of: a result varies over the axes that an operand varies over. Needed for all but eager calls
-  // of a primitive that has an impl.
+  // The types of the results from the types of the operands, as ShapedArray(shape, dtype); the
+  // library adds the variance: a result varies over the axes over which an operand varies. Needed
+  // for everything except eager calls of a primitive that has an impl.
   template <class F>
   Primitive& def_abstract_eval(F&& f) {
     rules().abstract_eval = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
@@ -186,10 +188,10 @@ class Primitive {
     };
     return *this;
   }
-  // The primitive in terms of other ops: runs it on devices whose kernel was not given. Its results
-  // have to be those that def_abstract_eval promises: TypeError where it gives another number of
-  // them, other shapes or dtypes, or one that varies over mesh axes over which no operand does. One
-  // that varies over fewer is cast.
+  // The primitive in terms of other operations, used on devices for which no kernel was given.
+  // TypeError where its results differ from those of def_abstract_eval in number, shape or dtype,
+  // or where a result varies over mesh axes over which no operand varies. A result that varies over
+  // fewer axes is cast.
   template <class F>
   Primitive& def_impl(F&& f) {
     rules().impl = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
@@ -198,8 +200,8 @@ class Primitive {
     };
     return *this;
   }
-  // void(const KernelArgs&), and other functions do not compile; but one without parameters, which
-  // stands for a kernel that is still to be written, and is as none.
+  // f: void(const KernelArgs&); other functions do not compile. The exception is a function without
+  // parameters, a placeholder for a kernel that is still to be written, which is ignored.
   template <class F>
   Primitive& def_cpu_kernel(F&& f) {
     shmap::detail::check_kernel<std::decay_t<F>>();
@@ -214,18 +216,20 @@ class Primitive {
       rules().cuda_kernel = std::forward<F>(f);
     return *this;
   }
-  // A CUDA kernel as text, which NVRTC compiles when it first runs: source that holds
+  // A CUDA kernel as source text, which NVRTC compiles at its first run. The source must define
   //
   //   extern "C" __global__ void name(Kernel k)
   //
-  // for a thread for each element of result 0, at least, in blocks of `threads`. k.in[i] and
-  // k.out[i] are addresses (const void*, void*), k.in_size[i] and k.out_size[i] numbers of elements
-  // (long long), of up to 16 operands and 16 results. Parameters that are numbers or bools stand in
-  // the text as PARAM_<name>. DeviceError, with the compiler's log, where it does not compile or
-  // there is no NVRTC. ValueError where the source has no such name.
+  // and is launched with at least one thread per element of result 0, in blocks of `threads`
+  // threads. k.in[i] and k.out[i] are addresses (const void*, void*), k.in_size[i] and
+  // k.out_size[i] numbers of elements (long long), for up to 16 operands and 16 results. Parameters
+  // that are numbers or bools are defined as macros PARAM_<name>. DeviceError, with the compiler's
+  // log, where the source does not compile, and where there is no NVRTC. ValueError where the
+  // source does not contain `name`.
   Primitive& def_cuda_source(std::string source, std::string name, int threads = 256);
-  // std::pair{results, tangents}(Arrays primals, Arrays tangents): each an Array, or Arrays where
-  // there are several. Zero tangents are zeros. Written in ops; linear in the tangents.
+  // f: std::pair{results, tangents}(Arrays primals, Arrays tangents), where each of the pair is an
+  // Array, or Arrays for several results. A tangent that is zero is an array of zeros. f is written
+  // in operations, and must be linear in the tangents.
   template <class F>
   Primitive& def_jvp(F&& f) {
     rules().jvp = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
@@ -242,9 +246,9 @@ class Primitive {
     };
     return *this;
   }
-  // Arrays(Arrays cotangents, Arrays operands): of a primitive that is linear in those operands
-  // that come as empty Arrays; gives a cotangent for each of these, and an empty Array for the
-  // others.
+  // f: Arrays(Arrays cotangents, Arrays operands), for a primitive that is linear in the operands
+  // that are passed as empty Arrays. Returns a cotangent for each of those operands, and an empty
+  // Array for each other operand.
   template <class F>
   Primitive& def_transpose(F&& f) {
     rules().transpose = [f = std::decay_t<F>(std::forward<F>(f)), name = name()](
@@ -259,8 +263,8 @@ class Primitive {
     };
     return *this;
   }
-  // std::pair{results, dims}(Arrays operands, std::vector<int> dims): dims say along which dim an
-  // operand, or a result, is many; -1: it is one.
+  // f: std::pair{results, dims}(Arrays operands, std::vector<int> dims). dims holds the batch dim
+  // of each operand, and of each result; -1 where there is no batch dim.
   template <class F>
   Primitive& def_batching(F&& f) {
     rules().batching =
@@ -277,11 +281,12 @@ class Primitive {
     };
     return *this;
   }
-  // How it goes over arrays that are split over devices: "ab,bc->ac", a letter a dim; or a function
-  // of (ArrayTypes operands, ArrayTypes results) that returns such a text. Dims whose letter stands
-  // in a result may be split, each device computing its part of the results from its part of the
-  // operands; over the others operands are gathered. Without a rule all is gathered. A text that
-  // does not fit the operands and results is a ValueError of bind.
+  // How the primitive works on sharded arrays: a text such as "ab,bc->ac" with one letter per dim,
+  // or a function of (ArrayTypes operands, ArrayTypes results) that returns such a text. Dims whose
+  // letter occurs in a result may stay split: each device then computes its block of the results
+  // from its blocks of the operands. Operands are gathered along all other dims; without a rule
+  // they are gathered whole. bind throws ValueError where the text does not fit the operands and
+  // results.
   template <class F>
   Primitive& def_sharding_rule(F&& f) {
     using G = std::decay_t<F>;
@@ -305,12 +310,13 @@ class Primitive {
     }
     return *this;
   }
-  // Over which mesh axes results vary in a body: Axes for one result, std::vector<Axes> for
-  // several, of ArrayTypes operands, whose vma() says over which those do. Without a rule a result
-  // varies over what an operand varies over, and operands are cast to vary alike, which those of a
-  // primitive with a rule are not. A result that varies over less than an operand is the rule's
-  // promise that it is equal over those axes; an impl keeps it by a collective. ValueError of bind
-  // where it names an axis that is not in scope.
+  // Over which mesh axes the results vary in a body: a function of ArrayTypes operands (vma() of
+  // each gives its axes) that returns Axes for one result, std::vector<Axes> for several. Without a
+  // rule a result varies over the axes of all operands, and the operands are first cast to vary
+  // alike; with a rule the operands are not cast. A result that varies over fewer axes than an
+  // operand is a promise of the rule that the result is equal along the missing axes; an impl
+  // achieves that with a collective. bind throws ValueError where the rule names an axis that is
+  // not in scope.
   template <class F>
   Primitive& def_variance(F&& f) {
     using G = std::decay_t<F>;
@@ -325,17 +331,17 @@ class Primitive {
     };
     return *this;
   }
-  // The names of the parameters with their types, as the values that they have where bind is not
-  // given another. bind throws ValueError of other names, TypeError of other types (an integer goes
-  // for a float). Without it a primitive has no parameters.
+  // The names of the parameters, with the default values that bind uses where it is given no
+  // others. The defaults fix the types: bind throws ValueError for other names, TypeError for other
+  // types (an integer is accepted for a float). Without def_params a primitive has no parameters.
   Primitive& def_params(Params defaults);
-  // std::string(const Params&): what stands in brackets after the name in printed programs, in the
-  // place of "name=value …"; nothing does where it is empty. parse_jaxpr refuses such a primitive,
-  // as what stands there need not say all.
+  // f: std::string(const Params&), the text that printed programs show in brackets after the name
+  // instead of "name=value …"; without brackets where the text is empty. parse_jaxpr refuses such a
+  // primitive, because the text need not contain all parameters.
   Primitive& def_print(std::function<std::string(const Params&)> f);
 
-  // Under the current trace, as any op. Host scalars are operands of shape () and weak type.
-  // TypeError where the primitive has not one result.
+  // Binds the primitive under the current trace, as every operation does. Host scalars are operands
+  // of shape () and weak type. TypeError where the primitive does not have exactly one result.
   Array bind(SourceLine source = SourceLine::current()) const { return bind_each({}, source); }
   Array bind(Operand a) const { return bind_each({&a}, a.source); }
   Array bind(Operand a, Operand b) const { return bind_each({&a, &b}, a.source); }
@@ -349,7 +355,7 @@ class Primitive {
   Array bind(Operand a, Operand b, Operand c, Operand d, Operand e, Operand f) const {
     return bind_each({&a, &b, &c, &d, &e, &f}, a.source);
   }
-  // With parameters that are not the defaults.
+  // bind with parameters that differ from the defaults.
   Array bind(const Params& params, std::initializer_list<Array> operands,
              SourceLine source = SourceLine::current()) const {
     return bind_one(Arrays(operands), params, source);
@@ -361,9 +367,9 @@ class Primitive {
   template <std::convertible_to<Array>... A>
   requires(sizeof...(A) > 6) Array bind(const A&... operands)
   const {
-    return bind_one({Array(operands)...}, {}, SourceLine{});  // a pack leaves no room for the line
+    return bind_one({Array(operands)...}, {}, SourceLine{});  // no default argument after a pack
   }
-  // The same of any number of operands and results.
+  // bind for any number of operands and results.
   Arrays bind_all(Arrays operands, SourceLine source = SourceLine::current()) const {
     return bind_all(std::move(operands), Params(), source);
   }
