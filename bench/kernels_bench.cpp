@@ -109,7 +109,7 @@ void add_cast(DType from, DType to) {
 }
 
 void add_reduce(const char* name, DType dtype, std::int64_t outer, std::int64_t reduced,
-                std::int64_t inner, ReduceOp op = ReduceOp::sum) {
+                std::int64_t inner, Reduction op = Reduction::sum) {
   benchmark::RegisterBenchmark((std::string(name) + "/" + to_string(dtype)).c_str(),
                                [=](benchmark::State& state) {
                                  const auto in = random_elements(dtype, outer * reduced * inner);
@@ -131,7 +131,7 @@ void add_combine(int ranks, DType dtype, std::int64_t n, bool non_temporal) {
     for (const auto& d : data) pointers.push_back(d.data());
     const Buffer out(n * itemsize(dtype));
     run(state, n * ranks, [&] {  // an element read
-      combine_ranks(ReduceOp::sum, dtype, pointers.data(), ranks, out.data(), 0, n, non_temporal);
+      combine_ranks(Reduction::sum, dtype, pointers.data(), ranks, out.data(), 0, n, non_temporal);
     });
   });
 }
@@ -212,7 +212,7 @@ void add_all() {
   }
   add_reduce("sum of rows of 16", f32, 1024, 16, 1);
   add_reduce("sum of columns of 4 Ki x 4", f32, 1, 4096, 4);
-  add_reduce("max of a run of 1 Ki", f32, 1, 1024, 1, ReduceOp::max);
+  add_reduce("max of a run of 1 Ki", f32, 1, 1024, 1, Reduction::max);
   benchmark::RegisterBenchmark("argmax of a run of 1 Ki/f32", [](benchmark::State& state) {
     const auto in = random_elements(f32, kElements);
     std::int32_t out;
@@ -222,7 +222,7 @@ void add_all() {
   benchmark::RegisterBenchmark("cumsum of a run of 1 Ki/f32", [](benchmark::State& state) {
     const auto in = random_elements(f32, kElements);
     const Buffer out(kElements * 4);
-    const ScanFn kernel = scan_kernel(ScanOp::cumsum, f32);
+    const ScanFn kernel = scan_kernel(Cumulative::cumsum, f32);
     run(state, kElements, [&] { kernel(in.data(), out.data(), 1, kElements, 1, false); });
   });
   for (const int ranks : {2, 4, 8}) add_combine(ranks, f32, 256, false);

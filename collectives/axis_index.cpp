@@ -7,7 +7,6 @@
 #include "core/base/inline_vector.h"
 #include "core/runtime/host_constant.h"
 #include "core/runtime/kernel.h"
-#include "core/transforms/passes/known_scalars.h"
 
 namespace shmap {
 
@@ -43,6 +42,12 @@ void run_axis_index(GroupCall& call) {
   for (std::size_t p = 0; p < out.size(); ++p) out[p] = results[table.slot_of[p]];
 }
 
+std::uint64_t rank_on_host(const Params& params, const detail::MeshImpl& mesh,
+                           std::uint32_t position, std::span<const std::uint64_t>) {
+  const CliqueTable& table = clique_table(mesh, params_as<NamesParams>(params).axes.names(), {}, 0);
+  return static_cast<std::uint64_t>(table.slots[table.slot_of[position]].rank);
+}
+
 }  // namespace
 
 constinit Primitive axis_index_p = [] {
@@ -53,19 +58,12 @@ constinit Primitive axis_index_p = [] {
   p.abstract_eval = eval_axis_index;
   p.variance = vary_axis_index;
   p.group = run_axis_index;
+  p.host_scalar = rank_on_host;
   p.batching = Rule<BatchFn>::none("it has no operands that could have a batch dim");
   return p;
 }();
 
-void register_collectives_axis_index() {
-  register_primitive(axis_index_p);
-  set_host_scalar(axis_index_p, [](const Params& params, const detail::MeshImpl& mesh,
-                                   std::uint32_t position, std::span<const std::uint64_t>) {
-    const Axes& axes = params_as<NamesParams>(params).axes;
-    const CliqueTable& table = clique_table(mesh, axes.names(), {}, 0);
-    return static_cast<std::uint64_t>(table.slots[table.slot_of[position]].rank);
-  });
-}
+void register_collectives_axis_index() { register_primitive(axis_index_p); }
 
 Array axis_index(const Axes& axes, SourceLine source) {
   const AxesInScope scope(axes, "axis_index", source);

@@ -9,7 +9,6 @@
 #include "core/ops/rules.h"
 #include "core/runtime/op_site.h"
 #include "core/transforms/lowering/eval.h"
-#include "core/transforms/passes/known_scalars.h"
 
 namespace shmap {
 
@@ -129,6 +128,8 @@ constinit Primitive pbroadcast_p = [] {
   p.abstract_eval = eval_pbroadcast;
   p.variance = vary_pbroadcast;
   p.group = run_pbroadcast;
+  p.host_scalar = [](const Params&, const detail::MeshImpl&, std::uint32_t,
+                     std::span<const std::uint64_t> in) { return in[0]; };
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_pbroadcast);
   p.batching = Rule<BatchFn>(batch_in_place);
@@ -140,8 +141,6 @@ void register_collectives_psum() {
   register_primitive(pbroadcast_p);
   set_combine_partial(combine_partial);
   set_cast_to_varying(cast_by_pbroadcast);
-  set_host_scalar(pbroadcast_p, [](const Params&, const detail::MeshImpl&, std::uint32_t,
-                                   std::span<const std::uint64_t> in) { return in[0]; });
 }
 
 // ---- user functions

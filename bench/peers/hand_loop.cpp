@@ -46,7 +46,7 @@ struct Loop {
       sin(out, out, kElements);
       sub(out, false, in, false, out, kElements);
     }
-    shmap::cpu::combine_ranks(shmap::cpu::ReduceOp::sum, DType::f32, ranks, kDevices, sum.data(), 0,
+    shmap::cpu::combine_ranks(shmap::Reduction::sum, DType::f32, ranks, kDevices, sum.data(), 0,
                               kElements);
   }
 

@@ -3,27 +3,22 @@
 //
 //   X(name, domain, work, derivative)
 //
-//   name        of the primitive name_p, of the enumerator below, and of the arithmetic of one
-//   element in
-//               cuda/kernels/scalar.h
+//   name        of the primitive name_p, of the enumerator below, and of the function of one
+//   element
+//               in cuda/kernels/scalar.h
 //   domain      the dtypes that it takes (Domain)
 //   work        light: a few instructions an element; heavy: tens of them (Work)
-//   derivative  smooth: jvp_<name> is its JVP rule (core/ops/elementwise_rules.cpp); linear: that,
-//   and
-//               transpose_<name>; steps: the tangent is 0; bits: integers and bools, which have
-//               none
+//   derivative  smooth: jvp_<name> is its JVP rule (core/ops/elementwise_rules.cpp)
+//               linear: that, and transpose_<name>
+//               steps:  the tangent is 0
+//               bits:   of integers and bools, which have no tangents
 #pragma once
 #include <cstdint>
 
+#include "core/base/op_domain.h"
+
 namespace shmap {
 
-enum class Domain : std::uint8_t {
-  floats,
-  integers,
-  numbers,  // integers and floats
-  bits,     // integers and bool
-  plain,    // all of these: every dtype but prng_key
-};
 enum class Work : std::uint8_t { light, heavy };
 
 // clang-format off

@@ -3,7 +3,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 
+#include "core/base/element_type.h"
 #include "shmap/error.h"
 
 namespace shmap::detail {
@@ -168,37 +170,23 @@ std::string format_bfloat16(bfloat16 value) {
 }
 
 std::string format_scalar(const void* element, DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return load<std::uint8_t>(element) ? "True" : "False";
-    case DType::i8:
-      return std::to_string(load<std::int8_t>(element));
-    case DType::i16:
-      return std::to_string(load<std::int16_t>(element));
-    case DType::i32:
-      return std::to_string(load<std::int32_t>(element));
-    case DType::i64:
-      return std::to_string(load<std::int64_t>(element));
-    case DType::u8:
-      return std::to_string(load<std::uint8_t>(element));
-    case DType::u16:
-      return std::to_string(load<std::uint16_t>(element));
-    case DType::u32:
-      return std::to_string(load<std::uint32_t>(element));
-    case DType::u64:
-      return std::to_string(load<std::uint64_t>(element));
-    case DType::f16:
-      return format_floating(load<float16>(element), 1e3);
-    case DType::bf16:
-      return format_bfloat16(load<bfloat16>(element));
-    case DType::f32:
-      return format_floating(load<float>(element), 1e6);
-    case DType::f64:
-      return format_floating(load<double>(element), 1e16);
-    case DType::prng_key:
-      break;
-  }
-  throw TypeError("format_scalar: a random key (key<fry>) is not a number");
+  if (dtype == DType::prng_key)
+    throw TypeError("format_scalar: a random key (key<fry>) is not a number");
+  return with_plain(dtype, [element]<class T>() -> std::string {
+    const T value = load<T>(element);
+    if constexpr (std::is_same_v<T, bool>)
+      return value ? "True" : "False";
+    else if constexpr (std::is_same_v<T, float16>)
+      return format_floating(value, 1e3);
+    else if constexpr (std::is_same_v<T, bfloat16>)
+      return format_bfloat16(value);
+    else if constexpr (std::is_same_v<T, float>)
+      return format_floating(value, 1e6);
+    else if constexpr (std::is_same_v<T, double>)
+      return format_floating(value, 1e16);
+    else
+      return std::to_string(value);
+  });
 }
 
 }  // namespace shmap::detail

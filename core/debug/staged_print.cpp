@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/array/print_array.h"
+#include "core/base/element_type.h"
 #include "core/device/runtime.h"
 #include "core/ir/rules.h"
 #include "core/ops/rules.h"
@@ -56,42 +57,22 @@ void append_escaped(std::string& format, char c) {
 }  // namespace
 
 std::string text_by_spec(const std::string& spec, DType dtype, const void* element) {
+  if (dtype == DType::prng_key)
+    throw ValueError("debug::print: keys are no numbers, which a format spec is for");
   const std::string format = "{:" + spec + "}";
-  const auto as = [&]<class To, class T>(To, T value) {
-    __builtin_memcpy(&value, element, sizeof value);
-    return fmt::format(fmt::runtime(format), static_cast<To>(value));
-  };
-  switch (dtype) {
-    case DType::bool_:
-      return as(bool{}, bool{});
-    case DType::i8:
-      return as(std::int64_t{}, std::int8_t{});
-    case DType::i16:
-      return as(std::int64_t{}, std::int16_t{});
-    case DType::i32:
-      return as(std::int64_t{}, std::int32_t{});
-    case DType::i64:
-      return as(std::int64_t{}, std::int64_t{});
-    case DType::u8:
-      return as(std::uint64_t{}, std::uint8_t{});
-    case DType::u16:
-      return as(std::uint64_t{}, std::uint16_t{});
-    case DType::u32:
-      return as(std::uint64_t{}, std::uint32_t{});
-    case DType::u64:
-      return as(std::uint64_t{}, std::uint64_t{});
-    case DType::f16:
-      return as(float{}, float16{});
-    case DType::bf16:
-      return as(float{}, bfloat16{});
-    case DType::f32:
-      return as(float{}, float{});
-    case DType::f64:
-      return as(double{}, double{});
-    case DType::prng_key:
-      break;
-  }
-  throw ValueError("debug::print: keys are no numbers, which a format spec is for");
+  return with_plain(dtype, [&]<class T>() {
+    T value;
+    __builtin_memcpy(static_cast<void*>(&value), element, sizeof(T));
+    const auto text = [&](auto number) { return fmt::format(fmt::runtime(format), number); };
+    if constexpr (std::is_same_v<T, bool> || std::is_floating_point_v<T>)
+      return text(value);
+    else if constexpr (!std::is_integral_v<T>)
+      return text(static_cast<float>(value));
+    else if constexpr (std::is_signed_v<T>)
+      return text(static_cast<std::int64_t>(value));
+    else
+      return text(static_cast<std::uint64_t>(value));
+  });
 }
 
 std::vector<std::string> hole_specs(std::string_view format) {

@@ -293,11 +293,12 @@ void register_op_syntax() {
 
   some(sort_p, 1, kAnyNumber, read_sort);
   some(top_k_p, 1, 1, read_top_k);
-  for (const Primitive* p : {&cumsum_p, &cumprod_p, &cummax_p, &cummin_p, &cumlogsumexp_p})
-    some(*p, 1, 1, read_scan);
-  for (const Primitive* p :
-       {&reduce_sum_p, &reduce_prod_p, &reduce_max_p, &reduce_min_p, &reduce_and_p, &reduce_or_p})
-    some(*p, 1, 1, read_reduce);
+#define SHMAP_SYNTAX(name, domain) some(name##_p, 1, 1, read_scan);
+  SHMAP_CUMULATIVES(SHMAP_SYNTAX)
+#undef SHMAP_SYNTAX
+#define SHMAP_SYNTAX(name, domain, primitive) some(primitive##_p, 1, 1, read_reduce);
+  SHMAP_REDUCTIONS(SHMAP_SYNTAX)
+#undef SHMAP_SYNTAX
   some(argmax_p, 1, 1, read_arg_reduce);
   some(argmin_p, 1, 1, read_arg_reduce);
   some(dot_general_p, 2, 2, read_dot);

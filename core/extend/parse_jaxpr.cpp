@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/array/sharding.h"
+#include "core/base/element_type.h"
 #include "core/base/nearest_name.h"
 #include "core/extend/built_program.h"
 #include "core/extend/data_access.h"
@@ -52,56 +53,21 @@ bool read_number(std::string_view text, T* out) {
   return r.ec == std::errc() && r.ptr == text.data() + text.size();
 }
 
-template <class T>
-bool read_integer(std::string_view text, Array* out) {
-  T v = 0;
-  if (!read_number(text, &v)) return false;
-  *out = Array(v);
-  return true;
-}
-
 // The host scalar of that dtype which prints as this; false where none does.
 bool read_literal(std::string_view text, DType dtype, Array* out) {
-  switch (dtype) {
-    case DType::bool_:
-      *out = Array(text == "True");
-      return text == "True" || text == "False";
-    case DType::i8:
-      return read_integer<std::int8_t>(text, out);
-    case DType::i16:
-      return read_integer<std::int16_t>(text, out);
-    case DType::i32:
-      return read_integer<std::int32_t>(text, out);
-    case DType::i64:
-      return read_integer<std::int64_t>(text, out);
-    case DType::u8:
-      return read_integer<std::uint8_t>(text, out);
-    case DType::u16:
-      return read_integer<std::uint16_t>(text, out);
-    case DType::u32:
-      return read_integer<std::uint32_t>(text, out);
-    case DType::u64:
-      return read_integer<std::uint64_t>(text, out);
-    case DType::f32: {
-      float v = 0;
-      if (!read_number(text, &v)) return false;
-      *out = Array(v);
-      return true;
-    }
-    case DType::f16:
-    case DType::bf16:
-    case DType::f64: {
-      double v = 0;
-      if (!read_number(text, &v)) return false;
-      *out = dtype == DType::f64   ? Array(v)
-             : dtype == DType::f16 ? Array(float16(static_cast<float>(v)))
-                                   : Array(bfloat16(static_cast<float>(v)));
-      return true;
-    }
-    case DType::prng_key:
-      break;
+  if (dtype == DType::bool_) {
+    *out = Array(text == "True");
+    return text == "True" || text == "False";
   }
-  return false;
+  return with_number(dtype, [&]<class T>() {
+    std::conditional_t<std::is_arithmetic_v<T>, T, double> value = 0;  // half types print as double
+    if (!read_number(text, &value)) return false;
+    if constexpr (std::is_arithmetic_v<T>)
+      *out = Array(value);
+    else
+      *out = Array(T(static_cast<float>(value)));
+    return true;
+  });
 }
 
 // One program of the text; those inside have their own names.

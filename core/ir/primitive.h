@@ -117,7 +117,12 @@ using PruneFn = void (*)(PruneCall&);
 // How often the programs inside run, as far as that is known; of a while_loop: once.
 using TripsFn = std::int64_t (*)(const Params&);
 
-inline constexpr int kDeviceKinds = 2;
+inline constexpr int kDeviceKinds = static_cast<int>(DeviceKind::cuda) + 1;
+
+// The value on one local device of the mesh where the host knows it before a program runs, of
+// operands that it knows as well: the bytes of an integer scalar. For what is not elementwise.
+using HostScalarFn = std::uint64_t (*)(const Params&, const detail::MeshImpl& mesh,
+                                       std::uint32_t position, std::span<const std::uint64_t> in);
 
 struct Primitive {
   const char* name = "";
@@ -130,6 +135,8 @@ struct Primitive {
   DynamicViewFn dynamic_view = nullptr;
   Kernel kernels[kDeviceKinds] = {};  // see kernel()
   GroupFn group = nullptr;            // collectives only
+  bool elementwise = false;           // element i of the result is made of the operands' elements i
+  HostScalarFn host_scalar = nullptr;
   bool moves_data = false;  // between devices: of collectives all but casts, pieces and indices
   // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: which one, or -1
   // for any.

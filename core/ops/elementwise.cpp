@@ -12,22 +12,6 @@
 
 namespace shmap {
 
-bool in_domain(DType t, Domain domain) {
-  switch (domain) {
-    case Domain::floats:
-      return is_floating(t);
-    case Domain::integers:
-      return is_integer(t);
-    case Domain::numbers:
-      return is_integer(t) || is_floating(t);
-    case Domain::bits:
-      return is_integer(t) || t == DType::bool_;
-    case Domain::plain:
-      return t != DType::prng_key;
-  }
-  return false;
-}
-
 const Shape& elementwise_shape(Types in, const char* what) {
   const ShapedArray* widest = &in[0];
   for (const ShapedArray& t : in) {
@@ -75,14 +59,11 @@ void check_same_dtype(Types in, const char* what) {
 
 void check_domain(const ShapedArray& t, Domain domain, const char* what) {
   if (in_domain(t.dtype(), domain)) return;
-  static constexpr const char* kWanted[] = {"a float type", "an integer type",
-                                            "an integer or float type", "an integer type or bool",
-                                            "bool, an integer or a float type"};
-  throw TypeError(std::string(what) + ": an operand has dtype " + short_name(t.dtype()) + ", and " +
-                  kWanted[static_cast<int>(domain)] + " is wanted" +
+  throw TypeError(std::string(what) + ": an operand of type " + to_string(t) + ": wanted " +
+                  domain_words(domain) +
                   (t.dtype() == DType::prng_key
                        ? ": a random key is not a number, and has no arithmetic"
-                       : ": convert it with astype"));
+                       : "; convert it with astype"));
 }
 
 void eval_same(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
@@ -191,6 +172,7 @@ constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, Derivativ
   p.name = name;
   p.abstract_eval = eval;
   p.flops = one_a_value;
+  p.elementwise = true;
   p.in_place = true;
   p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
   p.jvp = rules.jvp;
@@ -251,17 +233,6 @@ const ElementwiseRow* elementwise_row(const Primitive& primitive) {
   };
   const auto found = rows.find(&primitive);
   return found == rows.end() ? nullptr : &found->second;
-}
-
-void check_kernels(const Primitive& primitive, bool (*has)(DType dtype)) {
-  const Domain domain = elementwise_row(primitive)->domain;
-  for (int t = 0; t < kDTypeCount; ++t) {
-    const auto dtype = static_cast<DType>(t);
-    if (in_domain(dtype, domain) && !has(dtype)) {
-      throw Error(std::string(primitive.name) + ": a backend has no kernel for operands of " +
-                  short_name(dtype));
-    }
-  }
 }
 
 void register_elementwise() {

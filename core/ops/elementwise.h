@@ -6,8 +6,6 @@
 
 namespace shmap {
 
-bool in_domain(DType dtype, Domain domain);
-
 #define SHMAP_DECLARE(name, ...) extern Primitive name##_p;
 SHMAP_UNARY_OPS(SHMAP_DECLARE)
 SHMAP_PREDICATE_OPS(SHMAP_DECLARE)
@@ -27,9 +25,6 @@ struct ElementwiseRow {
   CompareOp compare() const { return static_cast<CompareOp>(op); }
 };
 const ElementwiseRow* elementwise_row(const Primitive& primitive);
-// For backends, when they register: an Error where `has` is false for a dtype of the primitive's
-// domain.
-void check_kernels(const Primitive& primitive, bool (*has)(DType dtype));
 
 extern Primitive select_n_p;              // select_n pred on_false on_true: lax's order
 extern Primitive clamp_p;                 // clamp lo x hi

@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 
+#include "core/base/element_type.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
@@ -112,9 +113,11 @@ constexpr int join(int a, int b) {
 
 template <class To>
 To literal_as(const LiteralNode& x) {
-  const auto get = [&]<class From>(From) {
-    From v;
-    __builtin_memcpy(&v, x.value, sizeof v);
+  return with_plain(x.type.dtype(), [&]<class Stored>() {
+    Stored stored;
+    __builtin_memcpy(static_cast<void*>(&stored), x.value, sizeof(Stored));
+    using From = std::conditional_t<std::is_arithmetic_v<Stored>, Stored, float>;
+    const auto v = static_cast<From>(stored);
     if constexpr (std::is_same_v<To, bool>) {
       return static_cast<double>(v) != 0;
     } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
@@ -128,87 +131,20 @@ To literal_as(const LiteralNode& x) {
     } else {
       return static_cast<To>(v);
     }
-  };
-  switch (x.type.dtype()) {
-    case DType::bool_:
-      return get(false);
-    case DType::i8:
-      return get(std::int8_t{});
-    case DType::i16:
-      return get(std::int16_t{});
-    case DType::i32:
-      return get(std::int32_t{});
-    case DType::i64:
-      return get(std::int64_t{});
-    case DType::u8:
-      return get(std::uint8_t{});
-    case DType::u16:
-      return get(std::uint16_t{});
-    case DType::u32:
-      return get(std::uint32_t{});
-    case DType::u64:
-      return get(std::uint64_t{});
-    case DType::f16:
-    case DType::bf16: {
-      std::uint16_t bits;
-      __builtin_memcpy(&bits, x.value, 2);
-      const float f =
-          x.type.dtype() == DType::f16 ? half_bits_to_float(bits) : bfloat_bits_to_float(bits);
-      LiteralNode wide(ShapedArray(Shape(), DType::f32, true, AxisSet()));
-      __builtin_memcpy(wide.value, &f, 4);
-      return literal_as<To>(wide);
-    }
-    case DType::f32:
-      return get(float{});
-    default:
-      return get(double{});
-  }
+  });
 }
 
 Array convert_literal(const LiteralNode& x, DType dtype, bool weak) {
   auto* out = new LiteralNode(ShapedArray(Shape(), dtype, weak, AxisSet()));
-  const auto put = [&](auto v) { __builtin_memcpy(out->value, &v, sizeof v); };
-  switch (dtype) {
-    case DType::bool_:
-      put(literal_as<bool>(x));
-      break;
-    case DType::i8:
-      put(literal_as<std::int8_t>(x));
-      break;
-    case DType::i16:
-      put(literal_as<std::int16_t>(x));
-      break;
-    case DType::i32:
-      put(literal_as<std::int32_t>(x));
-      break;
-    case DType::i64:
-      put(literal_as<std::int64_t>(x));
-      break;
-    case DType::u8:
-      put(literal_as<std::uint8_t>(x));
-      break;
-    case DType::u16:
-      put(literal_as<std::uint16_t>(x));
-      break;
-    case DType::u32:
-      put(literal_as<std::uint32_t>(x));
-      break;
-    case DType::u64:
-      put(literal_as<std::uint64_t>(x));
-      break;
-    case DType::f16:
-      put(float_to_half_bits(literal_as<float>(x)));
-      break;
-    case DType::bf16:
-      put(float_to_bfloat_bits(literal_as<float>(x)));
-      break;
-    case DType::f32:
-      put(literal_as<float>(x));
-      break;
-    default:
-      put(literal_as<double>(x));
-      break;
-  }
+  with_plain(dtype, [&]<class T>() {
+    if constexpr (std::is_arithmetic_v<T>) {
+      const T value = literal_as<T>(x);
+      __builtin_memcpy(out->value, &value, sizeof(T));
+    } else {
+      const T value(literal_as<float>(x));
+      __builtin_memcpy(out->value, &value, sizeof(T));
+    }
+  });
   return Array::of(out);
 }
 

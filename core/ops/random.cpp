@@ -180,8 +180,11 @@ constexpr Primitive view(const char* name, AbstractEvalFn eval, ShardingRuleFn s
 
 constinit Primitive random_bits_p = hash("random_bits", eval_bits, shard_keys, batch_keys);
 constinit Primitive random_split_p = hash("random_split", eval_split, shard_keys, batch_keys);
-constinit Primitive random_fold_in_p =
-    hash("random_fold_in", eval_fold_in, elementwise_sharding, batch_elementwise);
+constinit Primitive random_fold_in_p = [] {
+  Primitive p = hash("random_fold_in", eval_fold_in, elementwise_sharding, batch_elementwise);
+  p.elementwise = true;
+  return p;
+}();
 constinit Primitive random_wrap_p = view("random_wrap", eval_wrap, shard_wrap);
 constinit Primitive random_unwrap_p = view("random_unwrap", eval_unwrap, shard_keys);
 constinit Primitive threefry2x32_p = [] {

@@ -31,12 +31,11 @@ void check_axes(const ShapedArray& in, const Dims& axes, const char* what) {
   }
 }
 
-[[noreturn]] void throw_dtype(const char* what, const ShapedArray& in, const char* wanted) {
+void check_domain(const char* what, const ShapedArray& in, Domain domain) {
+  if (in_domain(in.dtype(), domain)) return;
   throw TypeError(std::string(what) + ": an operand of type " + to_string(in) + ": wanted " +
-                  wanted + "; convert it with astype");
+                  domain_words(domain) + "; convert it with astype");
 }
-
-bool is_number(DType t) { return is_integer(t) || is_floating(t); }
 
 void eval_reduce(Types in, const Params& params, std::span<ShapedArray> out, const char* what) {
   const Dims& axes = params_as<ReduceParams>(params).axes;
@@ -44,23 +43,17 @@ void eval_reduce(Types in, const Params& params, std::span<ShapedArray> out, con
   out[0] = ShapedArray(reduced_shape(in[0].dims(), axes), in[0].dtype(), in[0].weak(), AxisSet());
 }
 
-#define SHMAP_REDUCTION_EVAL(name, accepts, wanted)                              \
-  void eval_##name(Types in, const Params& params, std::span<ShapedArray> out) { \
-    const DType t = in[0].dtype();                                               \
-    if (!(accepts)) throw_dtype(#name, in[0], wanted);                           \
-    eval_reduce(in, params, out, #name);                                         \
+#define SHMAP_EVAL(name, domain, primitive)                                           \
+  void eval_##primitive(Types in, const Params& params, std::span<ShapedArray> out) { \
+    check_domain(#primitive, in[0], Domain::domain);                                  \
+    eval_reduce(in, params, out, #primitive);                                         \
   }
-SHMAP_REDUCTION_EVAL(reduce_sum, is_number(t), "integers or floats")
-SHMAP_REDUCTION_EVAL(reduce_prod, is_number(t), "integers or floats")
-SHMAP_REDUCTION_EVAL(reduce_max, t != DType::prng_key, "bools, integers or floats")
-SHMAP_REDUCTION_EVAL(reduce_min, t != DType::prng_key, "bools, integers or floats")
-SHMAP_REDUCTION_EVAL(reduce_and, is_integer(t) || t == DType::bool_, "bools or integers")
-SHMAP_REDUCTION_EVAL(reduce_or, is_integer(t) || t == DType::bool_, "bools or integers")
-#undef SHMAP_REDUCTION_EVAL
+SHMAP_REDUCTIONS(SHMAP_EVAL)
+#undef SHMAP_EVAL
 
 void eval_arg(Types in, const Params& params, std::span<ShapedArray> out, const char* what) {
   const auto& p = params_as<ArgReduceParams>(params);
-  if (in[0].dtype() == DType::prng_key) throw_dtype(what, in[0], "bools, integers or floats");
+  check_domain(what, in[0], Domain::plain);
   if (p.axes.size() != 1) {
     throw ValueError(std::string(what) + ": " + std::to_string(p.axes.size()) +
                      " axes were given: wanted one; reshape first to search several dims");
@@ -164,11 +157,22 @@ constinit Primitive reduce_or_p = reduction("reduce_or", eval_reduce_or, or_shar
 constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding, jvp_zero);
 constinit Primitive argmin_p = reduction("argmin", eval_argmin, arg_sharding, jvp_zero);
 
+std::optional<Reduction> reduction_of(const Primitive& primitive) {
+#define SHMAP_FIND(name, domain, primitive_name) \
+  if (&primitive == &primitive_name##_p) return Reduction::name;
+  SHMAP_REDUCTIONS(SHMAP_FIND)
+#undef SHMAP_FIND
+  return std::nullopt;
+}
+
 void register_reduce() {
-  for (Primitive* p : {&argmax_p, &argmin_p}) p->batching = Rule<BatchFn>(batch_arg_reduce);
-  for (Primitive* p : {&reduce_sum_p, &reduce_prod_p, &reduce_max_p, &reduce_min_p, &reduce_and_p,
-                       &reduce_or_p, &argmax_p, &argmin_p})
+#define SHMAP_REGISTER(name, domain, primitive) register_primitive(primitive##_p);
+  SHMAP_REDUCTIONS(SHMAP_REGISTER)
+#undef SHMAP_REGISTER
+  for (Primitive* p : {&argmax_p, &argmin_p}) {
+    p->batching = Rule<BatchFn>(batch_arg_reduce);
     register_primitive(*p);
+  }
 }
 
 // ----------------------------------------------------------------------------------------------

@@ -1,18 +1,23 @@
 // Reductions: dims that go away. Primitives remove the dims that `axes` names; user functions put
 // extents of 1 back where their caller wants to keep dims.
 #pragma once
+#include <optional>
+
+#include "core/base/reduction_ops.h"
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-extern Primitive reduce_sum_p;   // numbers; f16 and bf16 add up in f32 and are rounded once
-extern Primitive reduce_prod_p;  // likewise
-extern Primitive reduce_max_p;   // bool and numbers; NaN if any is; of nothing: the lowest value
-extern Primitive reduce_min_p;
-extern Primitive reduce_and_p;  // bitwise, of bools and integers
-extern Primitive reduce_or_p;
-extern Primitive
-    argmax_p;  // ArgReduceParams: the index along one dim; of equals the first; NaN wins
+// reduce_sum_p and its kin, of the rows of core/base/reduction_ops.h. Extrema of no elements are
+// the lowest and the highest value of the dtype.
+#define SHMAP_DECLARE(name, domain, primitive) extern Primitive primitive##_p;
+SHMAP_REDUCTIONS(SHMAP_DECLARE)
+#undef SHMAP_DECLARE
+// The row that a primitive was made from; none for another primitive.
+std::optional<Reduction> reduction_of(const Primitive& primitive);
+
+// ArgReduceParams: the index along one dim; of equal elements the first; a NaN before any number.
+extern Primitive argmax_p;
 extern Primitive argmin_p;
 
 struct ReduceParams : ParamsOf<ReduceParams> {

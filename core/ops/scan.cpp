@@ -10,11 +10,11 @@ namespace shmap {
 namespace {
 
 void eval_scan(Types in, const Params& params, std::span<ShapedArray> out, const char* what,
-               bool accepts, const char* wanted) {
+               Domain domain) {
   const std::int64_t axis = params_as<ScanParams>(params).axis;
-  if (!accepts) {
+  if (!in_domain(in[0].dtype(), domain)) {
     throw TypeError(std::string(what) + ": an operand of type " + to_string(in[0]) + ": wanted " +
-                    wanted + "; convert it with astype");
+                    domain_words(domain) + "; convert it with astype");
   }
   if (axis < 0 || axis >= in[0].rank()) {
     throw ValueError(std::string(what) + ": axis " + std::to_string(axis) +
@@ -24,17 +24,12 @@ void eval_scan(Types in, const Params& params, std::span<ShapedArray> out, const
   out[0] = in[0].with_axes(AxisSet());
 }
 
-#define SHMAP_SCAN_EVAL(name, accepts, wanted)                                   \
+#define SHMAP_EVAL(name, domain)                                                 \
   void eval_##name(Types in, const Params& params, std::span<ShapedArray> out) { \
-    const DType t = in[0].dtype();                                               \
-    eval_scan(in, params, out, #name, accepts, wanted);                          \
+    eval_scan(in, params, out, #name, Domain::domain);                           \
   }
-SHMAP_SCAN_EVAL(cumsum, is_integer(t) || is_floating(t), "integers or floats")
-SHMAP_SCAN_EVAL(cumprod, is_integer(t) || is_floating(t), "integers or floats")
-SHMAP_SCAN_EVAL(cummax, t != DType::prng_key, "bools, integers or floats")
-SHMAP_SCAN_EVAL(cummin, t != DType::prng_key, "bools, integers or floats")
-SHMAP_SCAN_EVAL(cumlogsumexp, is_floating(t), "floats")
-#undef SHMAP_SCAN_EVAL
+SHMAP_CUMULATIVES(SHMAP_EVAL)
+#undef SHMAP_EVAL
 
 // A running result waits for the one before it.
 Cost scan_cost(Types in, const Params&, Types) {
@@ -81,8 +76,9 @@ constinit Primitive cumlogsumexp_p =
     cumulative("cumlogsumexp", eval_cumlogsumexp, jvp_cumlogsumexp);
 
 void register_scan() {
-  for (Primitive* p : {&cumsum_p, &cumprod_p, &cummax_p, &cummin_p, &cumlogsumexp_p})
-    register_primitive(*p);
+#define SHMAP_REGISTER(name, domain) register_primitive(name##_p);
+  SHMAP_CUMULATIVES(SHMAP_REGISTER)
+#undef SHMAP_REGISTER
 }
 
 // ----------------------------------------------------------------------------------------------

@@ -1,14 +1,14 @@
 // Cumulative operations along one dim: result and operand have one shape.
 #pragma once
+#include "core/base/reduction_ops.h"
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-extern Primitive cumsum_p;  // integers (which wrap) and floats
-extern Primitive cumprod_p;
-extern Primitive cummax_p;  // bools and numbers; NaN from the first NaN on
-extern Primitive cummin_p;
-extern Primitive cumlogsumexp_p;  // floats
+// cumsum_p and its kin, of the rows of core/base/reduction_ops.h.
+#define SHMAP_DECLARE(name, domain) extern Primitive name##_p;
+SHMAP_CUMULATIVES(SHMAP_DECLARE)
+#undef SHMAP_DECLARE
 
 struct ScanParams : ParamsOf<ScanParams> {
   explicit ScanParams(std::int64_t dim, bool from_end = false) : axis(dim), reverse(from_end) {}

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/base/intrusive.h"
+#include "core/base/reduction_ops.h"
 #include "core/device/backend.h"
 #include "core/ir/primitive.h"
 #include "shmap/dtype.h"
@@ -22,9 +23,6 @@ struct BoxCopy {
   const void* src = nullptr;
   void* dst = nullptr;
 };
-
-// How ranks' values become one.
-enum class Reduction : std::uint8_t { sum, prod, max, min, any, all };
 
 // What looks at values on the host as a part of a stream's work.
 class HostReader : public RefCounted {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
+#include "core/base/element_type.h"
 #include "core/base/inline_vector.h"
 #include "core/runtime/op_site.h"
 
@@ -40,34 +40,6 @@ class CarryPlaces {
 
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
-}
-
-std::int64_t whole_number(const void* at, DType dtype) {
-  const auto read = [at]<class T>(T value) {
-    std::memcpy(&value, at, sizeof value);
-    if constexpr (std::is_same_v<T, std::uint64_t>)
-      value = std::min<T>(value, std::numeric_limits<std::int64_t>::max());
-    return static_cast<std::int64_t>(value);
-  };
-  switch (dtype) {
-    case DType::bool_:
-    case DType::u8:
-      return read(std::uint8_t{});
-    case DType::i8:
-      return read(std::int8_t{});
-    case DType::i16:
-      return read(std::int16_t{});
-    case DType::u16:
-      return read(std::uint16_t{});
-    case DType::i32:
-      return read(std::int32_t{});
-    case DType::u32:
-      return read(std::uint32_t{});
-    case DType::i64:
-      return read(std::int64_t{});
-    default:
-      return read(std::uint64_t{});
-  }
 }
 
 // The carry of a loop as it runs: where each value is read and where the next is written.
@@ -250,7 +222,7 @@ class CondFlow final : public FlowTask {
 
   void run(const KernelCall& call, const TaskProgram::Site& site) const override {
     const auto last = static_cast<std::int64_t>(task_.branches.size()) - 1;
-    const std::int64_t index = whole_number(call.in[0], call.in_types[0].dtype());
+    const std::int64_t index = integer_at(call.in[0], call.in_types[0].dtype());
     const auto chosen = static_cast<std::size_t>(std::clamp<std::int64_t>(index, 0, last));
     task_.branches[chosen]->run(site, call.in.subspan(1), call.out,
                                 static_cast<std::byte*>(call.scratch));

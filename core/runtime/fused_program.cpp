@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/base/element_type.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
@@ -34,42 +35,24 @@ T read(std::uint64_t bits) {
 }
 
 std::string literal_text(DType dtype, std::uint64_t bits) {
-  double real = 0;
-  switch (dtype) {
-    case DType::bool_:
-      return read<std::uint8_t>(bits) ? "True" : "False";
-    case DType::i8:
-      return std::to_string(read<std::int8_t>(bits));
-    case DType::i16:
-      return std::to_string(read<std::int16_t>(bits));
-    case DType::i32:
-      return std::to_string(read<std::int32_t>(bits));
-    case DType::i64:
-      return std::to_string(read<std::int64_t>(bits));
-    case DType::u8:
-      return std::to_string(read<std::uint8_t>(bits));
-    case DType::u16:
-      return std::to_string(read<std::uint16_t>(bits));
-    case DType::u32:
-      return std::to_string(read<std::uint32_t>(bits));
-    case DType::f16:
-      real = static_cast<float>(read<float16>(bits));
-      break;
-    case DType::bf16:
-      real = static_cast<float>(read<bfloat16>(bits));
-      break;
-    case DType::f32:
-      real = read<float>(bits);
-      break;
-    case DType::f64:
-      real = read<double>(bits);
-      break;
-    default:
-      return std::to_string(bits);
-  }
-  std::string text = fmt::format("{:.9g}", real);
-  if (text.find_first_of(".eni") == std::string::npos) text += ".0";
-  return text;
+  if (dtype == DType::prng_key) return std::to_string(bits);
+  return with_plain(dtype, [bits]<class T>() -> std::string {
+    const T value = read<T>(bits);
+    if constexpr (std::is_same_v<T, bool>) {
+      return value ? "True" : "False";
+    } else if constexpr (std::is_integral_v<T>) {
+      return std::to_string(value);
+    } else {
+      double real = 0;
+      if constexpr (sizeof(T) == 2)
+        real = static_cast<float>(value);
+      else
+        real = value;
+      std::string text = fmt::format("{:.9g}", real);
+      if (text.find_first_of(".eni") == std::string::npos) text += ".0";
+      return text;
+    }
+  });
 }
 
 void check_operands(const FusedProgram& program, Types in) {

@@ -33,27 +33,9 @@ void copy_boxes(const BoxCopy& box, const void* const* from, void* const* to, in
   cuda::copy_strided_boxes(strided(box), from, to, n, native);
 }
 
-cuda::CombineOp combine_op(Reduction op) {
-  switch (op) {
-    case Reduction::sum:
-      return cuda::CombineOp::sum;
-    case Reduction::prod:
-      return cuda::CombineOp::prod;
-    case Reduction::max:
-      return cuda::CombineOp::max;
-    case Reduction::min:
-      return cuda::CombineOp::min;
-    case Reduction::any:
-      return cuda::CombineOp::any;
-    case Reduction::all:
-      return cuda::CombineOp::all;
-  }
-  return cuda::CombineOp::sum;
-}
-
 void combine_rows(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                   std::int64_t rows, std::int64_t length, std::int64_t stride, void* native) {
-  cuda::combine_ranks(combine_op(op), dtype, ranks, n, out, rows, length, stride, native);
+  cuda::combine_ranks(op, dtype, ranks, n, out, rows, length, stride, native);
 }
 
 void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,

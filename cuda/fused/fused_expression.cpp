@@ -143,19 +143,15 @@ std::string draw_expression(const Params& params, const std::vector<std::string>
 }
 
 const char* reduction_functor(const Primitive& primitive) {
-  if (&primitive == &reduce_sum_p) return "Sum";
-  if (&primitive == &reduce_prod_p) return "Prod";
-  if (&primitive == &reduce_max_p) return "Max";
-  if (&primitive == &reduce_min_p) return "Min";
-  if (&primitive == &reduce_and_p) return "And";
-  if (&primitive == &reduce_or_p) return "Or";
-  throw_no_expression(primitive);
+  if (!reduction_of(primitive)) throw_no_expression(primitive);
+  return primitive.name;
 }
 
 std::string reduction_of_nothing(const Primitive& primitive, DType dtype) {
-  if (&primitive == &reduce_sum_p) return literal_expression(dtype, 0);  // not -0
+  const auto op = reduction_of(primitive);
+  if (op == Reduction::sum) return literal_expression(dtype, 0);  // not -0
   if (dtype == DType::bool_)
-    return literal_expression(dtype, &primitive == &reduce_min_p || &primitive == &reduce_and_p);
+    return literal_expression(dtype, op == Reduction::min || op == Reduction::all);
   return narrowed(
       dtype, std::string(reduction_functor(primitive)) + "::start<" + compute_type(dtype) + ">()");
 }

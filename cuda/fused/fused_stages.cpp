@@ -36,8 +36,8 @@ bool FusedStages::has_reductions() const {
 int FusedStages::summed_bytes() const {
   for (int v : used_) {
     if (!is_reduction(v) || !is_floating(p_.dtype(v))) continue;
-    if (op(v).primitive == &reduce_sum_p || op(v).primitive == &reduce_prod_p)
-      return itemsize(p_.dtype(v));
+    const auto reduction = reduction_of(*op(v).primitive);
+    if (reduction == Reduction::sum || reduction == Reduction::prod) return itemsize(p_.dtype(v));
   }
   return 0;
 }

@@ -8,16 +8,16 @@
 namespace shmap::cuda {
 namespace {
 
-bool run(CombineOp op, DType dtype, const CombineCall& call) {
+bool run(Reduction op, DType dtype, const CombineCall& call) {
   switch (op) {
-    case CombineOp::sum:
-    case CombineOp::prod:
+    case Reduction::sum:
+    case Reduction::prod:
       return combine_sum_or_prod(op, dtype, call);
-    case CombineOp::max:
-    case CombineOp::min:
+    case Reduction::max:
+    case Reduction::min:
       return combine_max_or_min(op, dtype, call);
-    case CombineOp::any:
-    case CombineOp::all:
+    case Reduction::any:
+    case Reduction::all:
       return combine_any_or_all(op, dtype, call);
   }
   return false;
@@ -25,7 +25,7 @@ bool run(CombineOp op, DType dtype, const CombineCall& call) {
 
 }  // namespace
 
-void combine_ranks(CombineOp op, DType dtype, const void* const* ranks, int n, void* out,
+void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                    std::int64_t rows, std::int64_t length, std::int64_t stride, void* stream) {
   if (n < 1 || n > kMaxRanks) {
     throw ValueError("combine_ranks: " + std::to_string(n) + " ranks on CUDA devices; 1 to " +
@@ -33,7 +33,7 @@ void combine_ranks(CombineOp op, DType dtype, const void* const* ranks, int n, v
   }
   if (rows <= 0 || length <= 0) return;
   if (!run(op, dtype, {ranks, n, out, rows, length, stride, stream})) {
-    throw TypeError("combine_ranks: reduction " + std::to_string(static_cast<int>(op)) + " of " +
+    throw TypeError(std::string("combine_ranks: reduction ") + to_string(op) + " of " +
                     to_string(dtype) + " does not exist; cast to a dtype that has it first");
   }
 }

@@ -2,18 +2,10 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/reduction_ops.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cuda {
-
-enum class CombineOp : std::uint8_t {
-  sum,  // integers and floats; integers wrap
-  prod,
-  max,  // bool too; NaN if any is
-  min,
-  any,  // bitwise or: bool and integers
-  all,  // bitwise and
-};
 
 // The most ranks that one call takes.
 inline constexpr int kMaxRanks = 480;
@@ -24,7 +16,7 @@ inline constexpr int kMaxRanks = 480;
 // bf16 go through the whole tree in f32 and are rounded once. Those are the CPU's bits. `out` may
 // be one of the ranks where stride is length. TypeError where the dtype has no such op, ValueError
 // for more than kMaxRanks ranks. All memory can be reached from the stream's device.
-void combine_ranks(CombineOp op, DType dtype, const void* const* ranks, int n, void* out,
+void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                    std::int64_t rows, std::int64_t length, std::int64_t stride, void* stream);
 
 }  // namespace shmap::cuda

@@ -7,8 +7,8 @@ SHMAP_FOLD_OP(max)
 SHMAP_FOLD_OP(min)
 
 template <class T>
-void run(CombineOp op, const CombineCall& call) {
-  if (op == CombineOp::max)
+void run(Reduction op, const CombineCall& call) {
+  if (op == Reduction::max)
     run_combine<max_op, T>(call);
   else
     run_combine<min_op, T>(call);
@@ -16,7 +16,7 @@ void run(CombineOp op, const CombineCall& call) {
 
 }  // namespace
 
-bool combine_max_or_min(CombineOp op, DType dtype, const CombineCall& call) {
+bool combine_max_or_min(Reduction op, DType dtype, const CombineCall& call) {
   if (dtype == DType::bool_) return run<std::uint8_t>(op, call), true;
   return with_number(dtype, [&]<class T>() { run<T>(op, call); });
 }

@@ -15,8 +15,8 @@ struct CombineCall {
 };
 
 // False, and no call, where the dtype has no such op.
-bool combine_sum_or_prod(CombineOp op, DType dtype, const CombineCall& call);
-bool combine_max_or_min(CombineOp op, DType dtype, const CombineCall& call);
-bool combine_any_or_all(CombineOp op, DType dtype, const CombineCall& call);
+bool combine_sum_or_prod(Reduction op, DType dtype, const CombineCall& call);
+bool combine_max_or_min(Reduction op, DType dtype, const CombineCall& call);
+bool combine_any_or_all(Reduction op, DType dtype, const CombineCall& call);
 
 }  // namespace shmap::cuda

@@ -106,9 +106,9 @@ __device__ __forceinline__ To same_bits(From from) {
   return to;
 }
 
-// Reductions of what elements are computed in. `start` changes nothing that is combined with it,
-// the sign of a zero included.
-struct Sum {
+// Reductions of what elements are computed in, by their primitives' names. `start` changes nothing
+// that is combined with it, the sign of a zero included.
+struct reduce_sum {
   template <class T>
   __device__ __forceinline__ T operator()(T a, T b) const {
     return scalar::add(a, b);
@@ -119,7 +119,7 @@ struct Sum {
     return T{0};
   }
 };
-struct Prod {
+struct reduce_prod {
   template <class T>
   __device__ __forceinline__ T operator()(T a, T b) const {
     return scalar::mul(a, b);
@@ -129,7 +129,7 @@ struct Prod {
     return T{1};
   }
 };
-struct Max {
+struct reduce_max {
   template <class T>
   __device__ __forceinline__ T operator()(T a, T b) const {
     return scalar::max(a, b);
@@ -142,7 +142,7 @@ struct Max {
       return static_cast<T>(~scalar::integer_max<T>);
   }
 };
-struct Min {
+struct reduce_min {
   template <class T>
   __device__ __forceinline__ T operator()(T a, T b) const {
     return scalar::min(a, b);
@@ -155,7 +155,7 @@ struct Min {
       return scalar::integer_max<T>;
   }
 };
-struct And {
+struct reduce_and {
   template <class T>
   __device__ __forceinline__ T operator()(T a, T b) const {
     return scalar::bit_and(a, b);
@@ -165,7 +165,7 @@ struct And {
     return static_cast<T>(~T{0});
   }
 };
-struct Or {
+struct reduce_or {
   template <class T>
   __device__ __forceinline__ T operator()(T a, T b) const {
     return scalar::bit_or(a, b);

@@ -15,14 +15,14 @@ std::int64_t reduce_scratch(DType dtype, const ReduceRuns& runs) {
   return plan.parts > 1 ? plan.parts * layout.results * (itemsize(dtype) == 8 ? 8 : 4) : 0;
 }
 
-void reduce(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+void reduce(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
             void* scratch, void* stream) {
-  const bool numbers = op == ReduceOp::sum || op == ReduceOp::prod;
-  const bool extremes = op == ReduceOp::max || op == ReduceOp::min;
+  const bool numbers = op == Reduction::sum || op == Reduction::prod;
+  const bool extremes = op == Reduction::max || op == Reduction::min;
   const auto run = numbers ? reduce_numbers : extremes ? reduce_extremes : reduce_bits;
   if (run(op, dtype, runs, in, out, scratch, stream)) return;
-  throw TypeError("reduce: reduction " + std::to_string(static_cast<int>(op)) + " of " +
-                  to_string(dtype) + " does not exist; cast to a dtype that has it first");
+  throw TypeError(std::string("reduce: reduction ") + to_string(op) + " of " + to_string(dtype) +
+                  " does not exist; cast to a dtype that has it first");
 }
 
 }  // namespace shmap::cuda

@@ -7,18 +7,10 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/reduction_ops.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cuda {
-
-enum class ReduceOp : std::uint8_t {
-  sum,  // integers and floats
-  prod,
-  max,  // bool, integers and floats
-  min,
-  any,  // bitwise or: bool and integers
-  all,  // bitwise and
-};
 
 // The dims of a row-major array as runs that are kept and reduced in turns: kept[0], reduced[0],
 // kept[1], …, kept[count].
@@ -35,7 +27,7 @@ std::int64_t reduce_scratch(DType dtype, const ReduceRuns& runs);
 // in, of the runs' extents -> out[kept…], both of the dtype; nothing to reduce gives the identity.
 // runs.count is at least 1. `scratch` has reduce_scratch(…) bytes (null where that is 0). TypeError
 // where the dtype has no such reduction.
-void reduce(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+void reduce(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
             void* scratch, void* stream);
 
 // in[outer, reduced, inner] -> out[outer, inner] of index_dtype (i32 or i64): the index of the

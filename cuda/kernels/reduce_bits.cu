@@ -33,12 +33,12 @@ struct All {
 
 }  // namespace
 
-bool reduce_bits(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+bool reduce_bits(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
                  void* scratch, void* stream) {
   if (dtype != DType::bool_ && !is_integer(dtype)) return false;
   return with_bits(itemsize(dtype), [&]<class T>() {
     const T ones = dtype == DType::bool_ ? T{1} : static_cast<T>(~T{0});
-    if (op == ReduceOp::any)
+    if (op == Reduction::any)
       reduce_type<Any>(runs, in, out, scratch, T{0}, stream);
     else
       reduce_type<All>(runs, in, out, scratch, ones, stream);

@@ -6,11 +6,11 @@
 
 namespace shmap::cuda {
 
-bool reduce_extremes(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+bool reduce_extremes(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
                      void* scratch, void* stream) {
   return with_type(dtype, [&]<class T>() {
     using C = scalar::Compute<T>;
-    const bool largest = op == ReduceOp::max;
+    const bool largest = op == Reduction::max;
     C identity = largest ? least_extreme<true, C>() : least_extreme<false, C>();
     if (dtype == DType::bool_) identity = largest ? C{0} : C{1};
     if (largest)

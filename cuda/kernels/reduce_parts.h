@@ -4,11 +4,11 @@
 
 namespace shmap::cuda {
 
-bool reduce_numbers(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+bool reduce_numbers(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
                     void* scratch, void* stream);  // sum, prod
-bool reduce_extremes(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+bool reduce_extremes(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
                      void* scratch, void* stream);  // max, min
-bool reduce_bits(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+bool reduce_bits(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
                  void* scratch, void* stream);  // any, all
 
 }  // namespace shmap::cuda

@@ -50,11 +50,11 @@ bool with_summed(DType dtype, F&& f) {
 
 }  // namespace
 
-bool reduce_numbers(ReduceOp op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
+bool reduce_numbers(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
                     void* scratch, void* stream) {
   return with_summed(dtype, [&]<class T>() {
     using C = scalar::Compute<T>;
-    if (op == ReduceOp::sum)
+    if (op == Reduction::sum)
       reduce_type<Sum>(runs, in, out, scratch, scalar::narrow<T>(C{0}), stream);
     else
       reduce_type<Prod>(runs, in, out, scratch, scalar::narrow<T>(C{1}), stream);

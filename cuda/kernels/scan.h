@@ -5,22 +5,15 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/reduction_ops.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cuda {
 
-enum class ScanOp : std::uint8_t {
-  cumsum,  // integers and floats
-  cumprod,
-  cummax,  // bool, integers and floats; NaN from the first NaN on
-  cummin,
-  cumlogsumexp,  // floats
-};
-
 // in[outer, len, inner], row-major -> out of the same shape: running results along `len`, from its
 // end where `reverse`.
 struct Scan {
-  ScanOp op = ScanOp::cumsum;
+  Cumulative op = Cumulative::cumsum;
   DType dtype = DType::f32;
   std::int64_t outer = 0, len = 0, inner = 1;
   bool reverse = false;

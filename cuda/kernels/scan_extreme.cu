@@ -7,7 +7,7 @@ namespace shmap::cuda {
 
 bool scan_extremes(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
   return with_type(s.dtype, [&]<class T>() {
-    if (s.op == ScanOp::cummax)
+    if (s.op == Cumulative::cummax)
       scan_type<Extreme<true>, T>(plan, s.in, s.out, scratch, stream);
     else
       scan_type<Extreme<false>, T>(plan, s.in, s.out, scratch, stream);

@@ -46,7 +46,7 @@ struct CumulativeLogSumExp {
 
 bool scan_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
   const auto run = [&]<class T>() {
-    if (s.op == ScanOp::cumsum)
+    if (s.op == Cumulative::cumsum)
       scan_type<CumulativeSum, T>(plan, s.in, s.out, scratch, stream);
     else
       scan_type<CumulativeProduct, T>(plan, s.in, s.out, scratch, stream);

@@ -1,6 +1,7 @@
 // broadcast_in_dim and iota on CUDA devices.
 #include <algorithm>
 
+#include "core/ops/lines.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/copy.h"
@@ -36,12 +37,9 @@ void run_broadcast(const KernelCall& call) {
 }
 
 void run_iota(const KernelCall& call) {
-  const Shape& shape = call.out_types[0].dims();
-  const auto dim = static_cast<std::size_t>(params_as<IotaParams>(call.params).dimension);
-  std::int64_t outer = 1, inner = 1;
-  for (std::size_t d = 0; d < dim; ++d) outer *= shape[d];
-  for (std::size_t d = dim + 1; d < shape.size(); ++d) inner *= shape[d];
-  cuda::iota(call.out_types[0].dtype(), call.out[0], outer, shape[dim], inner, call.native);
+  const Lines lines(call.out_types[0].dims(), params_as<IotaParams>(call.params).dimension);
+  cuda::iota(call.out_types[0].dtype(), call.out[0], lines.outer, lines.length, lines.inner,
+             call.native);
 }
 
 }  // namespace

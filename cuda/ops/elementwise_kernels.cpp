@@ -46,16 +46,16 @@ void set(Primitive& p, KernelFn run) { p.kernel(DeviceKind::cuda) = {run}; }
 }  // namespace
 
 void register_cuda_elementwise_kernels() {
-#define SHMAP_UNARY(name, ...)                                                            \
-  check_kernels(name##_p,                                                                 \
+#define SHMAP_UNARY(name, domain, ...)                                                    \
+  check_kernels(#name, Domain::domain,                                                    \
                 [](DType t) { return cuda::unary_kernel(UnaryOp::name, t) != nullptr; }); \
   set(name##_p, run_unary<UnaryOp::name>);
-#define SHMAP_BINARY(name, ...)                                                             \
-  check_kernels(name##_p,                                                                   \
+#define SHMAP_BINARY(name, domain, ...)                                                     \
+  check_kernels(#name, Domain::domain,                                                      \
                 [](DType t) { return cuda::binary_kernel(BinaryOp::name, t) != nullptr; }); \
   set(name##_p, run_binary<BinaryOp::name, cuda::binary_kernel>);
-#define SHMAP_COMPARE(name, ...)                                                              \
-  check_kernels(name##_p,                                                                     \
+#define SHMAP_COMPARE(name, domain, ...)                                                      \
+  check_kernels(#name, Domain::domain,                                                        \
                 [](DType t) { return cuda::compare_kernel(CompareOp::name, t) != nullptr; }); \
   set(name##_p, run_binary<CompareOp::name, cuda::compare_kernel>);
   SHMAP_UNARY_OPS(SHMAP_UNARY)

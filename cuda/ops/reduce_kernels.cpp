@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/ops/lines.h"
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/reduce.h"
@@ -28,7 +29,7 @@ std::int64_t reduce_scratch(const KernelCall& call) {
   return runs.count == 0 ? 0 : cuda::reduce_scratch(call.in_types[0].dtype(), runs);
 }
 
-template <cuda::ReduceOp op>
+template <Reduction op>
 void run_reduce(const KernelCall& call) {
   const cuda::ReduceRuns runs = runs_of(call);
   if (runs.count == 0) return cuda::run_literal_copy(call);
@@ -36,28 +37,20 @@ void run_reduce(const KernelCall& call) {
                call.native);
 }
 
-struct ArgExtents {
-  std::int64_t outer = 1, reduced = 0, inner = 1;
-
-  explicit ArgExtents(const KernelCall& call) {
-    const Shape& dims = call.in_types[0].dims();
-    const auto dim = static_cast<std::size_t>(params_as<ArgReduceParams>(call.params).axes[0]);
-    for (std::size_t d = 0; d < dim; ++d) outer *= dims[d];
-    reduced = dims[dim];
-    for (std::size_t d = dim + 1; d < dims.size(); ++d) inner *= dims[d];
-  }
-};
+Lines searched_lines(const KernelCall& call) {
+  return {call.in_types[0].dims(), params_as<ArgReduceParams>(call.params).axes[0]};
+}
 
 std::int64_t arg_reduce_scratch(const KernelCall& call) {
-  const ArgExtents e(call);
-  return cuda::arg_reduce_scratch(e.outer, e.reduced, e.inner);
+  const Lines lines = searched_lines(call);
+  return cuda::arg_reduce_scratch(lines.outer, lines.length, lines.inner);
 }
 
 template <bool largest>
 void run_arg_reduce(const KernelCall& call) {
-  const ArgExtents e(call);
-  cuda::arg_reduce(largest, call.in_types[0].dtype(), call.out_types[0].dtype(), e.outer, e.reduced,
-                   e.inner, call.in[0], call.out[0], call.scratch, call.native);
+  const Lines lines = searched_lines(call);
+  cuda::arg_reduce(largest, call.in_types[0].dtype(), call.out_types[0].dtype(), lines.outer,
+                   lines.length, lines.inner, call.in[0], call.out[0], call.scratch, call.native);
 }
 
 void set(Primitive& p, KernelFn run, ScratchFn scratch) {
@@ -69,12 +62,10 @@ void set(Primitive& p, KernelFn run, ScratchFn scratch) {
 }  // namespace
 
 void register_cuda_reduce_kernels() {
-  set(reduce_sum_p, run_reduce<cuda::ReduceOp::sum>, reduce_scratch);
-  set(reduce_prod_p, run_reduce<cuda::ReduceOp::prod>, reduce_scratch);
-  set(reduce_max_p, run_reduce<cuda::ReduceOp::max>, reduce_scratch);
-  set(reduce_min_p, run_reduce<cuda::ReduceOp::min>, reduce_scratch);
-  set(reduce_and_p, run_reduce<cuda::ReduceOp::all>, reduce_scratch);
-  set(reduce_or_p, run_reduce<cuda::ReduceOp::any>, reduce_scratch);
+#define SHMAP_SET(name, domain, primitive) \
+  set(primitive##_p, run_reduce<Reduction::name>, reduce_scratch);
+  SHMAP_REDUCTIONS(SHMAP_SET)
+#undef SHMAP_SET
   set(argmax_p, run_arg_reduce<true>, arg_reduce_scratch);
   set(argmin_p, run_arg_reduce<false>, arg_reduce_scratch);
 }

@@ -1,4 +1,5 @@
 // Cumulative operations on CUDA devices.
+#include "core/ops/lines.h"
 #include "core/ops/scan.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/scan.h"
@@ -7,33 +8,31 @@ namespace shmap {
 
 namespace {
 
-cuda::Scan scan_of(const KernelCall& call, cuda::ScanOp op) {
+cuda::Scan scan_of(const KernelCall& call, Cumulative op) {
   const auto& params = params_as<ScanParams>(call.params);
-  const Shape& dims = call.in_types[0].dims();
-  const auto axis = static_cast<std::size_t>(params.axis);
+  const Lines lines(call.in_types[0].dims(), params.axis);
   cuda::Scan scan;
   scan.op = op;
   scan.dtype = call.in_types[0].dtype();
-  scan.outer = 1;
-  for (std::size_t d = 0; d < axis; ++d) scan.outer *= dims[d];
-  scan.len = dims[axis];
-  for (std::size_t d = axis + 1; d < dims.size(); ++d) scan.inner *= dims[d];
+  scan.outer = lines.outer;
+  scan.len = lines.length;
+  scan.inner = lines.inner;
   scan.reverse = params.reverse;
   scan.in = call.in[0];
   scan.out = call.out[0];
   return scan;
 }
 
-template <cuda::ScanOp op>
+template <Cumulative op>
 std::int64_t scan_scratch(const KernelCall& call) {
   return cuda::scan_scratch(scan_of(call, op));
 }
-template <cuda::ScanOp op>
+template <Cumulative op>
 void run_scan(const KernelCall& call) {
   cuda::scan(scan_of(call, op), call.scratch, call.native);
 }
 
-template <cuda::ScanOp op>
+template <Cumulative op>
 void set(Primitive& p) {
   Kernel& kernel = p.kernel(DeviceKind::cuda);
   kernel.run = run_scan<op>;
@@ -43,11 +42,9 @@ void set(Primitive& p) {
 }  // namespace
 
 void register_cuda_scan_kernels() {
-  set<cuda::ScanOp::cumsum>(cumsum_p);
-  set<cuda::ScanOp::cumprod>(cumprod_p);
-  set<cuda::ScanOp::cummax>(cummax_p);
-  set<cuda::ScanOp::cummin>(cummin_p);
-  set<cuda::ScanOp::cumlogsumexp>(cumlogsumexp_p);
+#define SHMAP_SET(name, domain) set<Cumulative::name>(name##_p);
+  SHMAP_CUMULATIVES(SHMAP_SET)
+#undef SHMAP_SET
 }
 
 }  // namespace shmap

@@ -1,6 +1,7 @@
 // Sorting and top_k on CUDA devices.
 #include <vector>
 
+#include "core/ops/lines.h"
 #include "core/ops/sort.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/sort.h"
@@ -16,12 +17,10 @@ struct SortCall {
 
   explicit SortCall(const KernelCall& call) {
     const auto& params = params_as<SortParams>(call.params);
-    const Shape& dims = call.in_types[0].dims();
-    const auto dim = static_cast<std::size_t>(params.dimension);
-    sort.outer = 1;
-    for (std::size_t d = 0; d < dim; ++d) sort.outer *= dims[d];
-    sort.len = dims[dim];
-    for (std::size_t d = dim + 1; d < dims.size(); ++d) sort.inner *= dims[d];
+    const Lines lines(call.in_types[0].dims(), params.dimension);
+    sort.outer = lines.outer;
+    sort.len = lines.length;
+    sort.inner = lines.inner;
     sort.num_keys = static_cast<int>(params.num_keys);
     for (std::size_t i = 0; i < call.in.size(); ++i)
       operands.push_back({call.in_types[i].dtype(), call.in[i], call.out[i]});
@@ -38,11 +37,11 @@ void run_sort(const KernelCall& call) {
 
 cuda::TopK top_k_of(const KernelCall& call) {
   const Shape& dims = call.in_types[0].dims();
+  const Lines lines(dims, std::ssize(dims) - 1);
   cuda::TopK t;
   t.dtype = call.in_types[0].dtype();
-  t.outer = 1;
-  for (std::size_t d = 0; d + 1 < dims.size(); ++d) t.outer *= dims[d];
-  t.len = dims.back();
+  t.outer = lines.outer;
+  t.len = lines.length;
   t.k = call.out_types[0].dims().back();
   t.in = call.in[0];
   t.values = call.out[0];

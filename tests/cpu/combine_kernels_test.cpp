@@ -14,34 +14,32 @@ namespace {
 using namespace testing;
 
 template <class T>
-T step(ReduceOp op, T a, T b) {
+T step(Reduction op, T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     switch (op) {
-      case ReduceOp::sum:
+      case Reduction::sum:
         return a + b;
-      case ReduceOp::prod:
+      case Reduction::prod:
         return a * b;
-      case ReduceOp::max:
+      case Reduction::max:
         return a != a ? a : a > b ? a : b;
       default:
         return a != a ? a : a < b ? a : b;
     }
   } else {
     switch (op) {
-      case ReduceOp::sum:
+      case Reduction::sum:
         return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-      case ReduceOp::prod:
+      case Reduction::prod:
         return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-      case ReduceOp::max:
+      case Reduction::max:
         return std::max(a, b);
-      case ReduceOp::min:
+      case Reduction::min:
         return std::min(a, b);
-      case ReduceOp::any:
+      case Reduction::any:
         return static_cast<T>(a | b);
-      case ReduceOp::all:
+      case Reduction::all:
         return static_cast<T>(a & b);
-      case ReduceOp::xor_:
-        return static_cast<T>(a ^ b);
     }
     return 0;
   }
@@ -49,7 +47,7 @@ T step(ReduceOp op, T a, T b) {
 
 // The tree of the header's words: fold what is past the power of two, then distances 1, 2, 4, …
 template <class A>
-A tree(ReduceOp op, std::vector<A> leaves) {
+A tree(Reduction op, std::vector<A> leaves) {
   const std::size_t p = std::bit_floor(leaves.size());
   for (std::size_t i = p; i < leaves.size(); ++i)
     leaves[i - p] = step(op, leaves[i - p], leaves[i]);
@@ -60,7 +58,7 @@ A tree(ReduceOp op, std::vector<A> leaves) {
 }
 
 template <class T>
-void check(ReduceOp op, int n, std::int64_t size, std::int64_t begin, std::int64_t end, int into,
+void check(Reduction op, int n, std::int64_t size, std::int64_t begin, std::int64_t end, int into,
            bool non_temporal) {
   using E = Element<T>;
   using A = std::conditional_t<kIsHalf<T>, float, E>;
@@ -97,21 +95,21 @@ void check(ReduceOp op, int n, std::int64_t size, std::int64_t begin, std::int64
 
 TEST(CombineRanks, IsTheBalancedTreeInRankOrder) {
   for (int n = 1; n <= 20; ++n) {
-    check<float>(ReduceOp::sum, n, 1100, 0, 1100, -1, false);
-    check<float>(ReduceOp::sum, n, 1100, 3, 1033, n / 2, true);
-    check<bfloat16>(ReduceOp::sum, n, 1100, 5, 1100, 0, false);
+    check<float>(Reduction::sum, n, 1100, 0, 1100, -1, false);
+    check<float>(Reduction::sum, n, 1100, 3, 1033, n / 2, true);
+    check<bfloat16>(Reduction::sum, n, 1100, 5, 1100, 0, false);
   }
   for (const int n : {31, 32, 33, 64, 100, 512}) {
-    check<float>(ReduceOp::sum, n, 600, 7, 560, -1, false);
-    check<float16>(ReduceOp::prod, n, 600, 7, 560, n - 1, true);
-    check<double>(ReduceOp::sum, n, 600, 0, 600, 1, false);
+    check<float>(Reduction::sum, n, 600, 7, 560, -1, false);
+    check<float16>(Reduction::prod, n, 600, 7, 560, n - 1, true);
+    check<double>(Reduction::sum, n, 600, 0, 600, 1, false);
   }
 }
 
 TEST(CombineRanks, EveryOpOfEveryDType) {
   for (const DType dtype : kNumericDTypes) {
-    for (int o = 0; o < kReduceOpCount; ++o) {
-      const auto op = static_cast<ReduceOp>(o);
+    for (int o = 0; o < kReductionCount; ++o) {
+      const auto op = static_cast<Reduction>(o);
       if (!reduce_kernel(op, dtype)) {
         std::uint64_t none = 0;
         const void* rank = &none;
@@ -130,8 +128,8 @@ TEST(CombineRanks, EveryOpOfEveryDType) {
 }
 
 TEST(CombineRanks, EmptyRangesWriteNothing) {
-  check<float>(ReduceOp::sum, 4, 10, 5, 5, -1, false);
-  check<bfloat16>(ReduceOp::sum, 3, 10, 0, 0, 1, true);
+  check<float>(Reduction::sum, 4, 10, 5, 5, -1, false);
+  check<bfloat16>(Reduction::sum, 3, 10, 0, 0, 1, true);
 }
 
 }  // namespace

@@ -20,33 +20,32 @@ const Extents kExtents[] = {{1, 1, 1},    {3, 1, 5},      {1, 2, 1},     {4, 17,
                             {1, 1000, 7}, {3, 40, 2},     {2, 9, 64},    {1, 8, 64},  {2, 4, 70},
                             {1, 37, 513}, {1, 70, 1030},  {0, 4, 3},     {2, 4, 0},   {2, 0, 3},
                             {2, 0, 1},    {1, 131849, 1}, {1, 2055, 33}};
-const ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::prod, ReduceOp::max, ReduceOp::min,
-                         ReduceOp::any, ReduceOp::all,  ReduceOp::xor_};
+const Reduction kOps[] = {
+    Reduction::sum, Reduction::prod, Reduction::max, Reduction::min, Reduction::any, Reduction::all,
+};
 
-bool exists(ReduceOp op, DType dtype) {
-  const bool bitwise = op == ReduceOp::any || op == ReduceOp::all || op == ReduceOp::xor_;
+bool exists(Reduction op, DType dtype) {
+  const bool bitwise = op == Reduction::any || op == Reduction::all;
   if (dtype == DType::prng_key) return false;
   if (bitwise) return !is_floating(dtype);
-  return dtype != DType::bool_ || op == ReduceOp::max || op == ReduceOp::min;
+  return dtype != DType::bool_ || op == Reduction::max || op == Reduction::min;
 }
 
 template <class T>
-T integer_step(ReduceOp op, T a, T b) {
+T integer_step(Reduction op, T a, T b) {
   switch (op) {
-    case ReduceOp::sum:
+    case Reduction::sum:
       return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-    case ReduceOp::prod:
+    case Reduction::prod:
       return static_cast<T>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
-    case ReduceOp::max:
+    case Reduction::max:
       return std::max(a, b);
-    case ReduceOp::min:
+    case Reduction::min:
       return std::min(a, b);
-    case ReduceOp::any:
+    case Reduction::any:
       return static_cast<T>(a | b);
-    case ReduceOp::all:
+    case Reduction::all:
       return static_cast<T>(a & b);
-    case ReduceOp::xor_:
-      return static_cast<T>(a ^ b);
   }
   return 0;
 }
@@ -65,7 +64,7 @@ void each_column(const std::vector<T>& in, const std::vector<T>& out, const Exte
 }
 
 template <class T>
-void check_exact(ReduceOp op) {  // integers, bool; max and min of floats
+void check_exact(Reduction op) {  // integers, bool; max and min of floats
   const ReduceFn kernel = reduce_kernel(op, dtype_of<T>);
   ASSERT_NE(kernel, nullptr);
   using E = Element<T>;
@@ -77,7 +76,7 @@ void check_exact(ReduceOp op) {  // integers, bool; max and min of floats
       for (std::size_t i = 0; i < in.size(); ++i)
         if (in[i] != in[i] && i % 1000 != 5) in[i] = T(1.f);
     } else if constexpr (!std::is_same_v<T, bool>) {  // odd ones, so that products last
-      if (op == ReduceOp::prod)
+      if (op == Reduction::prod)
         for (auto& x : in) x = static_cast<T>(x | 1);
     }
     std::vector<E> out(static_cast<std::size_t>(e.outer * e.inner) + 1, E(9));
@@ -93,7 +92,7 @@ void check_exact(ReduceOp op) {  // integers, bool; max and min of floats
           if (std::isnan(v) || std::isnan(want))
             want = std::nanl("");
           else
-            want = op == ReduceOp::max ? std::max(want, v) : std::min(want, v);
+            want = op == Reduction::max ? std::max(want, v) : std::min(want, v);
         }
         if (std::isnan(want))
           ASSERT_TRUE(std::isnan(to_real(got)));
@@ -109,20 +108,20 @@ void check_exact(ReduceOp op) {  // integers, bool; max and min of floats
 }
 
 template <class T>
-void check_accurate(ReduceOp op) {
+void check_accurate(Reduction op) {
   const ReduceFn kernel = reduce_kernel(op, dtype_of<T>);
   ASSERT_NE(kernel, nullptr);
   std::mt19937_64 rng(8);
   for (const Extents& e : kExtents) {
     SCOPED_TRACE(std::to_string(e.outer) + "," + std::to_string(e.reduced) + "," +
                  std::to_string(e.inner));
-    if (op == ReduceOp::prod && e.reduced > 6000) continue;
+    if (op == Reduction::prod && e.reduced > 6000) continue;
     std::vector<T> in(static_cast<std::size_t>(e.outer * e.reduced * e.inner));
     for (T& x : in) {
       const double u = static_cast<double>(rng() >> 11) * 0x1p-53;
       // Sums of positive numbers cannot cancel; products stay near 1. Half types: a few values
       // (exact), so that sums stay finite.
-      if (op == ReduceOp::sum)
+      if (op == Reduction::sum)
         x = static_cast<T>(static_cast<float>(kIsHalf<T> ? u / 4 : u));
       else
         x = static_cast<T>(static_cast<float>(std::exp((u - 0.5) / 16)));
@@ -131,10 +130,10 @@ void check_accurate(ReduceOp op) {
     kernel(in.data(), out.data(), e.outer, e.reduced, e.inner);
     EXPECT_EQ(to_real(out.back()), 9);
     each_column(in, out, e, [&](const std::vector<T>& column, T got) {
-      long double want = op == ReduceOp::sum ? 0 : 1;
-      for (const T x : column) want = op == ReduceOp::sum ? want + to_real(x) : want * to_real(x);
+      long double want = op == Reduction::sum ? 0 : 1;
+      for (const T x : column) want = op == Reduction::sum ? want + to_real(x) : want * to_real(x);
       const double n = static_cast<double>(column.size());
-      double budget = op == ReduceOp::sum ? 1 + std::log2(n + 1) / 2 : 1 + n / 2;
+      double budget = op == Reduction::sum ? 1 + std::log2(n + 1) / 2 : 1 + n / 2;
       if (kIsHalf<T>) budget = 0.5 + budget * 0x1p-12;
       ASSERT_LE(ulps(got, want), budget) << static_cast<double>(want);
     });
@@ -143,35 +142,35 @@ void check_accurate(ReduceOp op) {
 
 TEST(ReduceKernels, EveryOpOfEveryDType) {
   for (const DType dtype : kNumericDTypes) {
-    for (const ReduceOp op : kOps) {
+    for (const Reduction op : kOps) {
       SCOPED_TRACE(to_string(dtype) + " " + std::to_string(static_cast<int>(op)));
       ASSERT_EQ(reduce_kernel(op, dtype) != nullptr, exists(op, dtype));
       if (!exists(op, dtype)) continue;
       with_type(dtype, [&]<class T>() {
         if constexpr (kIsReal<T>) {
-          if (op == ReduceOp::sum || op == ReduceOp::prod) return check_accurate<T>(op);
+          if (op == Reduction::sum || op == Reduction::prod) return check_accurate<T>(op);
         }
         check_exact<T>(op);
       });
     }
   }
-  EXPECT_EQ(reduce_kernel(ReduceOp::sum, DType::prng_key), nullptr);
+  EXPECT_EQ(reduce_kernel(Reduction::sum, DType::prng_key), nullptr);
 }
 
 TEST(ReduceKernels, EmptyReductionsGiveTheIdentity) {
   float out[2] = {5, 5};
-  reduce_kernel(ReduceOp::max, f32)(nullptr, out, 1, 0, 2);
+  reduce_kernel(Reduction::max, f32)(nullptr, out, 1, 0, 2);
   EXPECT_EQ(out[1], -std::numeric_limits<float>::infinity());
-  reduce_kernel(ReduceOp::sum, f32)(nullptr, out, 2, 0, 1);
+  reduce_kernel(Reduction::sum, f32)(nullptr, out, 2, 0, 1);
   EXPECT_EQ(out[0] + out[1], 0);
   std::int16_t lowest;
-  reduce_kernel(ReduceOp::max, i16)(nullptr, &lowest, 1, 0, 1);
+  reduce_kernel(Reduction::max, i16)(nullptr, &lowest, 1, 0, 1);
   EXPECT_EQ(lowest, -32768);
   std::uint16_t bits;
-  reduce_kernel(ReduceOp::min, bf16)(nullptr, &bits, 1, 0, 1);
+  reduce_kernel(Reduction::min, bf16)(nullptr, &bits, 1, 0, 1);
   EXPECT_EQ(bits, 0x7f80);
   std::uint8_t all;
-  reduce_kernel(ReduceOp::all, DType::bool_)(nullptr, &all, 1, 0, 1);
+  reduce_kernel(Reduction::all, DType::bool_)(nullptr, &all, 1, 0, 1);
   EXPECT_EQ(all, 1);
 }
 
@@ -207,7 +206,7 @@ TEST(ReduceKernels, TheOrderDependsOnTheLengthAlone) {
     std::vector<float> x(static_cast<std::size_t>(n));
     for (float& v : x) v = static_cast<float>(rng() >> 40) * 0x1p-24f - 0.3f;
     float got;
-    reduce_kernel(ReduceOp::sum, f32)(x.data(), &got, 1, n, 1);
+    reduce_kernel(Reduction::sum, f32)(x.data(), &got, 1, n, 1);
     EXPECT_EQ(got, sum_in_order(x)) << n;
   }
 }
@@ -220,7 +219,7 @@ TEST(ReduceKernels, SplittingWideRowsChangesNothing) {
   for (float& x : finite)
     if (!(std::fabs(x) < 1e10f)) x = 1;
   std::vector<float> whole(static_cast<std::size_t>(inner));
-  const ReduceFn kernel = reduce_kernel(ReduceOp::sum, f32);
+  const ReduceFn kernel = reduce_kernel(Reduction::sum, f32);
   kernel(finite.data(), whole.data(), 1, rows, inner);
   for (const std::int64_t width : {64, 100, 511}) {
     std::vector<float> part, out(static_cast<std::size_t>(width));
@@ -233,7 +232,7 @@ TEST(ReduceKernels, SplittingWideRowsChangesNothing) {
 }
 
 template <class T>
-void check_blocks(ReduceOp op) {
+void check_blocks(Reduction op) {
   for (const std::int64_t n : {std::int64_t{1}, kReduceBlock, kReduceBlock + 1,
                                std::int64_t{200000}, std::int64_t{333333}}) {
     auto in = elements<T>(n, 12);
@@ -255,19 +254,19 @@ void check_blocks(ReduceOp op) {
 }
 
 TEST(ReduceKernels, BlocksGiveTheBitsOfTheWhole) {
-  check_blocks<float>(ReduceOp::sum);
-  check_blocks<double>(ReduceOp::sum);
-  check_blocks<bfloat16>(ReduceOp::sum);
-  check_blocks<float16>(ReduceOp::max);
-  check_blocks<float>(ReduceOp::prod);
-  check_blocks<std::int32_t>(ReduceOp::sum);
-  check_blocks<std::uint8_t>(ReduceOp::xor_);
-  check_blocks<bool>(ReduceOp::any);
+  check_blocks<float>(Reduction::sum);
+  check_blocks<double>(Reduction::sum);
+  check_blocks<bfloat16>(Reduction::sum);
+  check_blocks<float16>(Reduction::max);
+  check_blocks<float>(Reduction::prod);
+  check_blocks<std::int32_t>(Reduction::sum);
+  check_blocks<std::uint8_t>(Reduction::all);
+  check_blocks<bool>(Reduction::any);
   float identity;
-  reduce_partials(ReduceOp::min, f32, nullptr, 0, &identity);
+  reduce_partials(Reduction::min, f32, nullptr, 0, &identity);
   EXPECT_EQ(identity, std::numeric_limits<float>::infinity());
-  EXPECT_THROW(reduce_blocks(ReduceOp::sum, DType::bool_, nullptr, 0, 0, 0, nullptr), TypeError);
-  EXPECT_THROW(reduce_partials(ReduceOp::any, f32, nullptr, 0, nullptr), TypeError);
+  EXPECT_THROW(reduce_blocks(Reduction::sum, DType::bool_, nullptr, 0, 0, 0, nullptr), TypeError);
+  EXPECT_THROW(reduce_partials(Reduction::any, f32, nullptr, 0, nullptr), TypeError);
 }
 
 }  // namespace

@@ -85,22 +85,23 @@ long double log_add_exp(long double a, long double b) {
 }
 
 template <class T>
-void check_scan(ScanOp op) {
+void check_scan(Cumulative op) {
   SCOPED_TRACE(to_string(dtype_of<T>) + " op " + std::to_string(static_cast<int>(op)));
   using E = Element<T>;
   const ScanFn kernel = scan_kernel(op, dtype_of<T>);
   ASSERT_NE(kernel, nullptr);
-  const bool ordered = op == ScanOp::cummax || op == ScanOp::cummin;
+  const bool ordered = op == Cumulative::cummax || op == Cumulative::cummin;
   for (const Extents& e : kExtents) {
     for (const bool reverse : {false, true}) {
       auto in = elements<T>(e.outer * e.len * e.inner, 5);
       if constexpr (kIsReal<T>) {
         for (std::size_t i = 0; i < in.size(); ++i) {
           const bool fine = std::fabs(to_real(in[i])) < 5;
-          if (op == ScanOp::cumsum) in[i] = T(fine ? std::fabs(static_cast<float>(in[i])) : 1.f);
-          if (op == ScanOp::cumprod)
+          if (op == Cumulative::cumsum)
+            in[i] = T(fine ? std::fabs(static_cast<float>(in[i])) : 1.f);
+          if (op == Cumulative::cumprod)
             in[i] = T(std::exp2(fine ? static_cast<float>(in[i]) / 64 : 0.f));
-          if (op == ScanOp::cumlogsumexp && std::isnan(to_real(in[i]))) in[i] = T(1.f);
+          if (op == Cumulative::cumlogsumexp && std::isnan(to_real(in[i]))) in[i] = T(1.f);
           if (ordered && std::isnan(to_real(in[i])) && i % 50 != 7) in[i] = T(1.f);
         }
       }
@@ -120,27 +121,28 @@ void check_scan(ScanOp op) {
             if (r == 0) {
               real = x;
               bits = b;
-            } else if (op == ScanOp::cumsum) {
+            } else if (op == Cumulative::cumsum) {
               real += x;
               bits += b;
-            } else if (op == ScanOp::cumprod) {
+            } else if (op == Cumulative::cumprod) {
               real *= x;
               bits *= b;
-            } else if (op == ScanOp::cumlogsumexp) {
+            } else if (op == Cumulative::cumlogsumexp) {
               real = log_add_exp(real, x);
             } else if (std::isnan(x) || std::isnan(real)) {
               real = std::nanl("");
             } else {
-              real = op == ScanOp::cummax ? std::max(real, x) : std::min(real, x);
+              real = op == Cumulative::cummax ? std::max(real, x) : std::min(real, x);
             }
-            const bool wraps = op == ScanOp::cumsum || op == ScanOp::cumprod;
+            const bool wraps = op == Cumulative::cumsum || op == Cumulative::cumprod;
             if (!kIsReal<T> && wraps)
               ASSERT_EQ(out[at], static_cast<E>(bits)) << r;
             else if (!kIsReal<T>)
               ASSERT_EQ(to_real(out[at]), real) << r;
             else if (ordered && !std::isnan(real))
               ASSERT_EQ(to_real(out[at]), real) << r;
-            else if (std::is_same_v<T, double> && op == ScanOp::cumlogsumexp && std::isfinite(real))
+            else if (std::is_same_v<T, double> && op == Cumulative::cumlogsumexp &&
+                     std::isfinite(real))
               ASSERT_LE(std::fabs(to_real(out[at]) - real), 1e-13L * (1 + std::fabs(real))) << r;
             else  // f64 accumulates in itself: half an ulp a step at most
               ASSERT_LE(ulps(out[at], real),
@@ -157,16 +159,17 @@ void check_scan(ScanOp op) {
 
 TEST(ScanKernels, EveryOpOfEveryDType) {
   for (const DType dtype : kNumericDTypes) {
-    for (int o = 0; o < kScanOpCount; ++o) {
-      const auto op = static_cast<ScanOp>(o);
-      const bool ordered = op == ScanOp::cummax || op == ScanOp::cummin;
-      const bool exists =
-          is_floating(dtype) || ordered || (op != ScanOp::cumlogsumexp && dtype != DType::bool_);
-      ASSERT_EQ(scan_kernel(op, dtype) != nullptr, exists) << to_string(dtype) << " " << o;
+    for (const Cumulative op : {Cumulative::cumsum, Cumulative::cumprod, Cumulative::cummax,
+                                Cumulative::cummin, Cumulative::cumlogsumexp}) {
+      const bool ordered = op == Cumulative::cummax || op == Cumulative::cummin;
+      const bool exists = is_floating(dtype) || ordered ||
+                          (op != Cumulative::cumlogsumexp && dtype != DType::bool_);
+      ASSERT_EQ(scan_kernel(op, dtype) != nullptr, exists)
+          << to_string(dtype) << " " << to_string(op);
       if (exists) with_type(dtype, [&]<class T>() { check_scan<T>(op); });
     }
   }
-  EXPECT_EQ(scan_kernel(ScanOp::cumsum, DType::prng_key), nullptr);
+  EXPECT_EQ(scan_kernel(Cumulative::cumsum, DType::prng_key), nullptr);
 }
 
 }  // namespace

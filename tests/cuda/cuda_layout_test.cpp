@@ -275,15 +275,15 @@ TEST_F(CudaLayout, PadsAndCuts) {
 }
 
 constexpr struct {
-  CombineOp op;
-  cpu::ReduceOp cpu_op;
-} kCombines[] = {{CombineOp::sum, cpu::ReduceOp::sum}, {CombineOp::prod, cpu::ReduceOp::prod},
-                 {CombineOp::max, cpu::ReduceOp::max}, {CombineOp::min, cpu::ReduceOp::min},
-                 {CombineOp::any, cpu::ReduceOp::any}, {CombineOp::all, cpu::ReduceOp::all}};
+  Reduction op;
+  Reduction cpu_op;
+} kCombines[] = {{Reduction::sum, Reduction::sum}, {Reduction::prod, Reduction::prod},
+                 {Reduction::max, Reduction::max}, {Reduction::min, Reduction::min},
+                 {Reduction::any, Reduction::any}, {Reduction::all, Reduction::all}};
 
 // `rows` rows out of rows of `stride` elements of each rank.
 template <class T>
-void check_combine(CombineOp op, cpu::ReduceOp cpu_op, DType dtype, int ranks, std::int64_t rows,
+void check_combine(Reduction op, Reduction cpu_op, DType dtype, int ranks, std::int64_t rows,
                    std::int64_t length, std::int64_t stride, std::int64_t offset) {
   using E = Element<T>;
   const std::int64_t size = sizeof(E);
@@ -328,8 +328,8 @@ void check_combine(CombineOp op, cpu::ReduceOp cpu_op, DType dtype, int ranks, s
 TEST_F(CudaLayout, CombinesWithTheCpusBits) {
   for (const DType dtype : kNumericDTypes) {
     for (const auto& [op, cpu_op] : kCombines) {
-      const bool arithmetic = op == CombineOp::sum || op == CombineOp::prod;
-      const bool bitwise = op == CombineOp::any || op == CombineOp::all;
+      const bool arithmetic = op == Reduction::sum || op == Reduction::prod;
+      const bool bitwise = op == Reduction::any || op == Reduction::all;
       if ((dtype == DType::bool_ && arithmetic) || (is_floating(dtype) && bitwise)) continue;
       SCOPED_TRACE(to_string(dtype) + " op " + std::to_string(static_cast<int>(op)));
       with_type(dtype, [&, op = op, cpu_op = cpu_op]<class T>() {
@@ -342,18 +342,18 @@ TEST_F(CudaLayout, CombinesWithTheCpusBits) {
     }
   }
   for (const int ranks : {17, 32, 40, 100})
-    check_combine<float16>(CombineOp::sum, cpu::ReduceOp::sum, f16, ranks, 1, 40, 40, 0);
+    check_combine<float16>(Reduction::sum, Reduction::sum, f16, ranks, 1, 40, 40, 0);
 }
 
 TEST_F(CudaLayout, CombineSaysWhatItCannotDo) {
   const DeviceBytes a(8);
   const void* ranks[] = {a.data(), a.data()};
-  const auto combine = [&](CombineOp op, DType dtype, int n) {
+  const auto combine = [&](Reduction op, DType dtype, int n) {
     on_stream([&](void* stream) { combine_ranks(op, dtype, ranks, n, a.data(), 1, 2, 2, stream); });
   };
-  EXPECT_THROW(combine(CombineOp::any, f32, 2), TypeError);
-  EXPECT_THROW(combine(CombineOp::sum, DType::bool_, 2), TypeError);
-  EXPECT_THROW(combine(CombineOp::sum, f32, kMaxRanks + 1), ValueError);
+  EXPECT_THROW(combine(Reduction::any, f32, 2), TypeError);
+  EXPECT_THROW(combine(Reduction::sum, DType::bool_, 2), TypeError);
+  EXPECT_THROW(combine(Reduction::sum, f32, kMaxRanks + 1), ValueError);
 }
 
 }  // namespace

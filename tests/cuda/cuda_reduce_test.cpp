@@ -22,10 +22,10 @@ using testing::on_stream;
 
 class CudaReduce : public testing::OnGpu {};
 
-constexpr std::pair<ReduceOp, cpu::ReduceOp> kOps[] = {
-    {ReduceOp::sum, cpu::ReduceOp::sum}, {ReduceOp::prod, cpu::ReduceOp::prod},
-    {ReduceOp::max, cpu::ReduceOp::max}, {ReduceOp::min, cpu::ReduceOp::min},
-    {ReduceOp::any, cpu::ReduceOp::any}, {ReduceOp::all, cpu::ReduceOp::all}};
+constexpr std::pair<Reduction, Reduction> kOps[] = {
+    {Reduction::sum, Reduction::sum}, {Reduction::prod, Reduction::prod},
+    {Reduction::max, Reduction::max}, {Reduction::min, Reduction::min},
+    {Reduction::any, Reduction::any}, {Reduction::all, Reduction::all}};
 
 ReduceRuns runs_of(std::initializer_list<std::int64_t> kept_reduced_in_turns) {
   ReduceRuns runs;
@@ -70,7 +70,7 @@ Bytes rows_of(const ReduceRuns& runs, const Bytes& in, int item) {
   return rows;
 }
 
-Bytes reduced_on_gpu(ReduceOp op, DType dtype, const ReduceRuns& runs, const Bytes& in,
+Bytes reduced_on_gpu(Reduction op, DType dtype, const ReduceRuns& runs, const Bytes& in,
                      std::int64_t offset = 0) {
   const DeviceBytes from(in, offset * itemsize(dtype)), to(kept_of(runs) * itemsize(dtype)),
       scratch(reduce_scratch(dtype, runs));
@@ -87,7 +87,7 @@ void check(const ReduceRuns& runs, Items items, double tolerance, std::int64_t o
     for (const auto& [op, cpu_op] : kOps) {
       const cpu::ReduceFn on_cpu = cpu::reduce_kernel(cpu_op, dtype);
       if (on_cpu == nullptr) continue;
-      const bool product = op == ReduceOp::prod && items == Items::small;
+      const bool product = op == Reduction::prod && items == Items::small;
       const Bytes in = items_of(dtype, results * elements, product ? Items::factors : items, 7);
       Bytes want(static_cast<std::size_t>(results * itemsize(dtype)));
       on_cpu(rows_of(runs, in, itemsize(dtype)).data(), want.data(), results, elements, 1);
@@ -140,7 +140,7 @@ TEST_F(CudaReduce, ManyBlocks) {
       const std::int64_t results = kept_of(runs), elements = reduced_of(runs);
       for (const auto& [op, cpu_op] : kOps) {
         const cpu::ReduceFn on_cpu = cpu::reduce_kernel(cpu_op, dtype);
-        if (on_cpu == nullptr || op == ReduceOp::prod) continue;
+        if (on_cpu == nullptr || op == Reduction::prod) continue;
         const Bytes in = items_of(dtype, results * elements, Items::small, 11);
         Bytes want(static_cast<std::size_t>(results * itemsize(dtype)));
         on_cpu(rows_of(runs, in, itemsize(dtype)).data(), want.data(), results, elements, 1);
@@ -157,17 +157,17 @@ TEST_F(CudaReduce, OnlyNegativeZerosSumToOne) {
     return bytes;
   }();
   const Bytes want(in.begin(), in.begin() + 4);
-  EXPECT_EQ(reduced_on_gpu(ReduceOp::sum, f32, runs_of({1, 5, 1}), in), want);
-  EXPECT_EQ(reduced_on_gpu(ReduceOp::sum, f32, runs_of({1, 5, 1, 1, 1}), in), want);
+  EXPECT_EQ(reduced_on_gpu(Reduction::sum, f32, runs_of({1, 5, 1}), in), want);
+  EXPECT_EQ(reduced_on_gpu(Reduction::sum, f32, runs_of({1, 5, 1, 1, 1}), in), want);
 }
 
 TEST_F(CudaReduce, RefusesWhatHasNoReduction) {
   const DeviceBytes memory(64);
-  EXPECT_THROW(reduce(ReduceOp::sum, bool_, runs_of({1, 3, 1}), memory.data(), memory.data(),
+  EXPECT_THROW(reduce(Reduction::sum, bool_, runs_of({1, 3, 1}), memory.data(), memory.data(),
                       nullptr, nullptr),
                TypeError);
-  EXPECT_THROW(reduce(ReduceOp::any, f32, runs_of({1, 3, 1}), memory.data(), memory.data(), nullptr,
-                      nullptr),
+  EXPECT_THROW(reduce(Reduction::any, f32, runs_of({1, 3, 1}), memory.data(), memory.data(),
+                      nullptr, nullptr),
                TypeError);
   EXPECT_THROW(
       arg_reduce(true, prng_key, i32, 1, 3, 1, memory.data(), memory.data(), nullptr, nullptr),

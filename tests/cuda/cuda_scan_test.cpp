@@ -19,8 +19,8 @@ using testing::on_stream;
 
 class CudaScan : public testing::OnGpu {};
 
-constexpr ScanOp kOps[] = {ScanOp::cumsum, ScanOp::cumprod, ScanOp::cummax, ScanOp::cummin,
-                           ScanOp::cumlogsumexp};
+constexpr Cumulative kOps[] = {Cumulative::cumsum, Cumulative::cumprod, Cumulative::cummax,
+                               Cumulative::cummin, Cumulative::cumlogsumexp};
 
 Bytes scanned_on_gpu(Scan s, const Bytes& in, bool in_place) {
   const DeviceBytes from(in), to(static_cast<std::int64_t>(in.size())), scratch(scan_scratch(s));
@@ -34,10 +34,10 @@ Bytes scanned_on_gpu(Scan s, const Bytes& in, bool in_place) {
 void check(std::int64_t outer, std::int64_t len, std::int64_t inner, Items items, bool all_types) {
   for (DType dtype : kNumericDTypes) {
     if (!all_types && dtype != f32 && dtype != bf16 && dtype != i8 && dtype != f64) continue;
-    for (ScanOp op : kOps) {
-      const cpu::ScanFn on_cpu = cpu::scan_kernel(static_cast<cpu::ScanOp>(op), dtype);
+    for (Cumulative op : kOps) {
+      const cpu::ScanFn on_cpu = cpu::scan_kernel(static_cast<Cumulative>(op), dtype);
       if (on_cpu == nullptr) continue;
-      const bool product = op == ScanOp::cumprod && items == Items::small;
+      const bool product = op == Cumulative::cumprod && items == Items::small;
       const Bytes in = items_of(dtype, outer * len * inner, product ? Items::factors : items, 5);
       for (bool reverse : {false, true}) {
         Bytes want(in.size());
@@ -50,10 +50,10 @@ void check(std::int64_t outer, std::int64_t len, std::int64_t inner, Items items
         s.inner = inner;
         s.reverse = reverse;
         // Sums of exponentials are rounded in another order.
-        const double tolerance = op != ScanOp::cumlogsumexp ? 0
-                                 : itemsize(dtype) == 2     ? 1e-2
-                                 : dtype == f32             ? 1e-6
-                                                            : 1e-14;
+        const double tolerance = op != Cumulative::cumlogsumexp ? 0
+                                 : itemsize(dtype) == 2         ? 1e-2
+                                 : dtype == f32                 ? 1e-6
+                                                                : 1e-14;
         expect_items(dtype, scanned_on_gpu(s, in, reverse), want, tolerance,
                      "scan " + std::to_string(static_cast<int>(op)) + " of " +
                          std::to_string(outer) + " x " + std::to_string(len) + " x " +
@@ -96,11 +96,11 @@ TEST_F(CudaScan, NothingAndWhatHasNoScan) {
   check(0, 3, 2, Items::small, false);
   check(2, 0, 3, Items::small, false);
   Scan s;
-  s.op = ScanOp::cumsum;
+  s.op = Cumulative::cumsum;
   s.dtype = bool_;
   s.outer = s.len = 1;
   EXPECT_THROW(scan(s, nullptr, nullptr), TypeError);
-  s.op = ScanOp::cumlogsumexp;
+  s.op = Cumulative::cumlogsumexp;
   s.dtype = i32;
   EXPECT_THROW(scan(s, nullptr, nullptr), TypeError);
 }

@@ -25,28 +25,10 @@ void copy_box(const BoxCopy& box, int part, int parts, void*) {
   cpu::copy_strided_part(copy, part, parts);
 }
 
-cpu::ReduceOp reduce_op(Reduction op) {
-  switch (op) {
-    case Reduction::sum:
-      return cpu::ReduceOp::sum;
-    case Reduction::prod:
-      return cpu::ReduceOp::prod;
-    case Reduction::max:
-      return cpu::ReduceOp::max;
-    case Reduction::min:
-      return cpu::ReduceOp::min;
-    case Reduction::any:
-      return cpu::ReduceOp::any;
-    case Reduction::all:
-      return cpu::ReduceOp::all;
-  }
-  return cpu::ReduceOp::sum;
-}
-
 void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
              std::int64_t begin, std::int64_t end, void*) {
   const bool large = (end - begin) * itemsize(dtype) >= cpu::kNonTemporalBytes;
-  cpu::combine_ranks(reduce_op(op), dtype, ranks, n, out, begin, end, large);
+  cpu::combine_ranks(op, dtype, ranks, n, out, begin, end, large);
 }
 
 void zero(void* dst, std::int64_t bytes, void*) {

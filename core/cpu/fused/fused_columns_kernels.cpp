@@ -9,6 +9,7 @@
 #include "core/cpu/fused/fused_plan.h"
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/kernels/column_tree.h"
+#include "core/ops/reduce.h"
 #include "core/runtime/fused_columns.h"
 #include "core/runtime/kernel.h"
 
@@ -69,7 +70,7 @@ void reduce_segments(const KernelCall& call, void* partials) {
   const FusedColumnsParams& params = columns_of(call);
   const ColumnsPlan& plan = plan_of(call);
   const DType dtype = params.type.dtype();
-  const cpu::ReduceOp op = cpu::raw_reduce_op(*params.reduction);
+  const Reduction op = *reduction_of(*params.reduction);
   const std::int64_t rows = plan.steps.rows, cols = plan.steps.cols, pitch = cols * itemsize(dtype);
   const std::int64_t partial = cols * itemsize(cpu::reduce_partial_dtype(dtype));
   auto& scratch = kept_by_thread<ColumnsScratch>();
@@ -94,7 +95,7 @@ void reduce_segments(const KernelCall& call, void* partials) {
 void reduce_partials(const KernelCall& call, const void* partials) {
   const FusedColumnsParams& params = columns_of(call);
   const ColumnsPlan& plan = plan_of(call);
-  cpu::reduce_column_partials(cpu::raw_reduce_op(*params.reduction), params.type.dtype(), partials,
+  cpu::reduce_column_partials(*reduction_of(*params.reduction), params.type.dtype(), partials,
                               plan.segments, plan.steps.cols, call.out[0]);
 }
 

@@ -132,18 +132,9 @@ HalfUse half_use(const Primitive& primitive, DType operand, DType result) {
   return {true, &primitive != &neg_p && &primitive != &abs_p && &primitive != &select_n_p};
 }
 
-ReduceOp raw_reduce_op(const Primitive& primitive) {
-  if (&primitive == &reduce_sum_p) return ReduceOp::sum;
-  if (&primitive == &reduce_prod_p) return ReduceOp::prod;
-  if (&primitive == &reduce_max_p) return ReduceOp::max;
-  if (&primitive == &reduce_min_p) return ReduceOp::min;
-  if (&primitive == &reduce_and_p) return ReduceOp::all;
-  if (&primitive == &reduce_or_p) return ReduceOp::any;
-  throw TypeError(std::string("fused: ") + primitive.name + " is no reduction");
-}
-
 ReduceFn raw_reduction(const Primitive& primitive, DType dtype) {
-  const ReduceFn kernel = reduce_kernel(raw_reduce_op(primitive), dtype);
+  const auto op = reduction_of(primitive);
+  const ReduceFn kernel = op ? reduce_kernel(*op, dtype) : nullptr;
   if (!kernel) throw_no_step(primitive, dtype);
   return kernel;
 }

@@ -18,8 +18,7 @@ struct HalfUse {
   bool in_f32 = true, rounds = true;
 };
 HalfUse half_use(const Primitive& primitive, DType operand, DType result);
-// An Error where it is no reduction.
-ReduceOp raw_reduce_op(const Primitive& primitive);
+// The kernel of a reduction. A TypeError where there is none.
 ReduceFn raw_reduction(const Primitive& primitive, DType dtype);
 
 }  // namespace shmap::cpu

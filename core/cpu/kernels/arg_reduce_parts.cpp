@@ -2,6 +2,8 @@
 
 #include <type_traits>
 
+#include "core/base/element_type.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/arg_reduce_parts.cpp"
 #include "core/cpu/kernels/targets-inl.h"
@@ -65,31 +67,7 @@ ArgParts parts(ArgReduceOp op) {
 }
 
 ArgParts find_arg_parts(ArgReduceOp op, DType dtype) {
-  switch (dtype) {
-    case DType::i8:
-      return parts<std::int8_t>(op);
-    case DType::i16:
-      return parts<std::int16_t>(op);
-    case DType::i32:
-      return parts<std::int32_t>(op);
-    case DType::i64:
-      return parts<std::int64_t>(op);
-    case DType::bool_:
-    case DType::u8:
-      return parts<std::uint8_t>(op);
-    case DType::u16:
-      return parts<std::uint16_t>(op);
-    case DType::u32:
-      return parts<std::uint32_t>(op);
-    case DType::u64:
-      return parts<std::uint64_t>(op);
-    case DType::f32:
-      return parts<float>(op);
-    case DType::f64:
-      return parts<double>(op);
-    default:
-      return {};
-  }
+  return with_native(dtype, [op]<class T>() { return parts<T>(op); });
 }
 
 }  // namespace
@@ -101,7 +79,7 @@ namespace shmap::cpu {
 SHMAP_KERNELS(find_arg_parts);
 ArgParts arg_parts(ArgReduceOp op, DType dtype) {
   ArgParts parts = SHMAP_BEST(find_arg_parts)(op, dtype);
-  parts.extreme = run_kernel(op == ArgReduceOp::argmax ? ReduceOp::max : ReduceOp::min, dtype);
+  parts.extreme = run_kernel(op == ArgReduceOp::argmax ? Reduction::max : Reduction::min, dtype);
   return parts;
 }
 }  // namespace shmap::cpu

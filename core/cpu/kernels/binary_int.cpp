@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/binary_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -255,28 +256,9 @@ BinaryFn find(BinaryOp op) {
 }
 
 BinaryFn find_binary_int(BinaryOp op, DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return op == BinaryOp::max || op == BinaryOp::min ? find<std::uint8_t>(op) : nullptr;
-    case DType::i8:
-      return find<std::int8_t>(op);
-    case DType::i16:
-      return find<std::int16_t>(op);
-    case DType::i32:
-      return find<std::int32_t>(op);
-    case DType::i64:
-      return find<std::int64_t>(op);
-    case DType::u8:
-      return find<std::uint8_t>(op);
-    case DType::u16:
-      return find<std::uint16_t>(op);
-    case DType::u32:
-      return find<std::uint32_t>(op);
-    case DType::u64:
-      return find<std::uint64_t>(op);
-    default:
-      return nullptr;
-  }
+  if (dtype == DType::bool_)
+    return op == BinaryOp::max || op == BinaryOp::min ? find<std::uint8_t>(op) : nullptr;
+  return with_integer(dtype, [op]<class T>() { return find<T>(op); });
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/cast_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -50,64 +51,19 @@ void test(const void* in, void* out, std::int64_t n) {
 // An integer's conversion to another depends on its own sign and the other's size only.
 template <class From>
 CastFn find_from(DType to) {
-  constexpr bool real = std::floating_point<From>;
-  using Tested =
-      typename std::conditional_t<real, std::type_identity<From>, std::make_unsigned<From>>::type;
-  switch (to) {
-    case DType::bool_:
-      return test<Tested>;
-    case DType::i8:
-      return convert<From, std::conditional_t<real, std::int8_t, std::uint8_t>>;
-    case DType::i16:
-      return convert<From, std::conditional_t<real, std::int16_t, std::uint16_t>>;
-    case DType::i32:
-      return convert<From, std::conditional_t<real, std::int32_t, std::uint32_t>>;
-    case DType::i64:
-      return convert<From, std::conditional_t<real, std::int64_t, std::uint64_t>>;
-    case DType::u8:
-      return convert<From, std::uint8_t>;
-    case DType::u16:
-      return convert<From, std::uint16_t>;
-    case DType::u32:
-      return convert<From, std::uint32_t>;
-    case DType::u64:
-      return convert<From, std::uint64_t>;
-    case DType::f32:
-      return convert<From, float>;
-    case DType::f64:
-      return convert<From, double>;
-    default:
-      return nullptr;
-  }
+  using Tested = typename std::conditional_t<std::floating_point<From>, std::type_identity<From>,
+                                             std::make_unsigned<From>>::type;
+  if (to == DType::bool_) return test<Tested>;
+  return with_native(to, []<class To>() -> CastFn {
+    if constexpr (std::integral<From> && std::integral<To>)
+      return convert<From, std::make_unsigned_t<To>>;
+    else
+      return convert<From, To>;
+  });
 }
 
 CastFn find_cast_plain(DType from, DType to) {
-  switch (from) {
-    case DType::bool_:
-      return find_from<std::uint8_t>(to);
-    case DType::i8:
-      return find_from<std::int8_t>(to);
-    case DType::i16:
-      return find_from<std::int16_t>(to);
-    case DType::i32:
-      return find_from<std::int32_t>(to);
-    case DType::i64:
-      return find_from<std::int64_t>(to);
-    case DType::u8:
-      return find_from<std::uint8_t>(to);
-    case DType::u16:
-      return find_from<std::uint16_t>(to);
-    case DType::u32:
-      return find_from<std::uint32_t>(to);
-    case DType::u64:
-      return find_from<std::uint64_t>(to);
-    case DType::f32:
-      return find_from<float>(to);
-    case DType::f64:
-      return find_from<double>(to);
-    default:
-      return nullptr;
-  }
+  return with_native(from, [to]<class From>() { return find_from<From>(to); });
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ std::int64_t leaf_bytes(DType dtype, std::int64_t cols) {
 
 }  // namespace
 
-ColumnTree::ColumnTree(ReduceOp op, DType dtype, std::int64_t cols, void* memory)
+ColumnTree::ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory)
     : pair_(tree_kernel(op, reduce_partial_dtype(dtype), 2)),
       half_(dtype == DType::bf16),
       cols_(cols),
@@ -85,7 +85,7 @@ void ColumnTree::finish(void* out) {
   leaves_ = 0;
 }
 
-void reduce_column_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count,
+void reduce_column_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                             std::int64_t cols, void* out) {
   const DType computed = reduce_partial_dtype(dtype);
   const std::int64_t size = itemsize(computed), leaf = LeafTree::kLeafBytes / size;

@@ -13,7 +13,7 @@ class ColumnTree {
  public:
   // dtype: any but f16. Of `cols` columns, at least 64, and at most `rows` rows, in memory of
   // bytes() for these that the caller owns.
-  ColumnTree(ReduceOp op, DType dtype, std::int64_t cols, void* memory);
+  ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory);
   static std::int64_t bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 
   // in[rows, cols] of the dtype: the next rows, a multiple of eight but for the last call.
@@ -37,7 +37,7 @@ class ColumnTree {
 
 // out[cols] of `dtype` from the ColumnTrees' results for rows [0, n), [n, 2 n), … of a power of two
 // n of at least eight: partials[count, cols].
-void reduce_column_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count,
+void reduce_column_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                             std::int64_t cols, void* out);
 
 }  // namespace shmap::cpu

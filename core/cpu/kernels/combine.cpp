@@ -17,7 +17,7 @@ namespace {
 // One call's constants, and the leaves of the tree: p of them, each a rank, or two of them folded.
 class Combine {
  public:
-  Combine(ReduceOp op, DType dtype, const void* const* ranks, int n)
+  Combine(Reduction op, DType dtype, const void* const* ranks, int n)
       : ranks_(ranks),
         n_(n),
         p_(static_cast<int>(std::bit_floor(static_cast<unsigned>(n)))),
@@ -102,7 +102,7 @@ class Combine {
 
 }  // namespace
 
-void combine_ranks(ReduceOp op, DType dtype, const void* const* ranks, int n, void* out,
+void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                    std::int64_t begin, std::int64_t end, bool non_temporal) {
   const Combine combine(op, dtype, ranks, n);
   if (!combine.exists()) {

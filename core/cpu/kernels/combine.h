@@ -13,7 +13,7 @@ namespace shmap::cpu {
 // through the whole tree in f32 and are rounded once. n is at least 1; the op has a reduce_kernel
 // for the dtype, else a TypeError. `out` may be one of the ranks. `non_temporal`: write past the
 // caches, for results well above cache size that are not read soon.
-void combine_ranks(ReduceOp op, DType dtype, const void* const* ranks, int n, void* out,
+void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                    std::int64_t begin, std::int64_t end, bool non_temporal = false);
 
 }  // namespace shmap::cpu

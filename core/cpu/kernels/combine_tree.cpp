@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/reduce_parts.h"
 
@@ -74,81 +75,15 @@ TreeFn pick(int k) {
                   : nullptr;
 }
 
-TreeFn find_bf16_tree(ReduceOp op, int k) {
-  switch (op) {
-    case ReduceOp::sum:
-      return pick<Sum, float, Bf16>(k);
-    case ReduceOp::prod:
-      return pick<Prod, float, Bf16>(k);
-    case ReduceOp::max:
-      return pick<Max, float, Bf16>(k);
-    case ReduceOp::min:
-      return pick<Min, float, Bf16>(k);
-    default:
-      return nullptr;
-  }
+TreeFn find_bf16_tree(Reduction op, int k) {
+  return with_reduction<float>(op, [k]<class Op, class T>() { return pick<Op, float, Bf16>(k); });
 }
 
-template <class T>
-TreeFn find(ReduceOp op, int k) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    switch (op) {
-      case ReduceOp::sum:
-        return pick<Sum, U>(k);
-      case ReduceOp::prod:
-        return pick<Prod, U>(k);
-      case ReduceOp::any:
-        return pick<Or, U>(k);
-      case ReduceOp::all:
-        return pick<And, U>(k);
-      case ReduceOp::xor_:
-        return pick<Xor, U>(k);
-      default:
-        break;
-    }
-  }
-  switch (op) {
-    case ReduceOp::sum:
-      return pick<Sum, T>(k);
-    case ReduceOp::prod:
-      return pick<Prod, T>(k);
-    case ReduceOp::max:
-      return pick<Max, T>(k);
-    case ReduceOp::min:
-      return pick<Min, T>(k);
-    default:
-      return nullptr;
-  }
-}
-
-TreeFn find_tree(ReduceOp op, DType dtype, int k) {
-  switch (dtype) {
-    case DType::bool_:
-      return op == ReduceOp::sum || op == ReduceOp::prod ? nullptr : find<std::uint8_t>(op, k);
-    case DType::i8:
-      return find<std::int8_t>(op, k);
-    case DType::i16:
-      return find<std::int16_t>(op, k);
-    case DType::i32:
-      return find<std::int32_t>(op, k);
-    case DType::i64:
-      return find<std::int64_t>(op, k);
-    case DType::u8:
-      return find<std::uint8_t>(op, k);
-    case DType::u16:
-      return find<std::uint16_t>(op, k);
-    case DType::u32:
-      return find<std::uint32_t>(op, k);
-    case DType::u64:
-      return find<std::uint64_t>(op, k);
-    case DType::f32:
-      return find<float>(op, k);
-    case DType::f64:
-      return find<double>(op, k);
-    default:
-      return nullptr;
-  }
+TreeFn find_tree(Reduction op, DType dtype, int k) {
+  if (dtype == DType::bool_ && (op == Reduction::sum || op == Reduction::prod)) return nullptr;
+  return with_native(dtype, [op, k]<class T>() {
+    return with_reduction<T>(op, [k]<class Op, class U>() { return pick<Op, U>(k); });
+  });
 }
 
 }  // namespace
@@ -160,8 +95,8 @@ namespace shmap::cpu {
 
 SHMAP_KERNELS(find_tree);
 SHMAP_KERNELS(find_bf16_tree);
-TreeFn tree_kernel(ReduceOp op, DType dtype, int k) { return SHMAP_BEST(find_tree)(op, dtype, k); }
-TreeFn bf16_tree_kernel(ReduceOp op, int k) { return SHMAP_BEST(find_bf16_tree)(op, k); }
+TreeFn tree_kernel(Reduction op, DType dtype, int k) { return SHMAP_BEST(find_tree)(op, dtype, k); }
+TreeFn bf16_tree_kernel(Reduction op, int k) { return SHMAP_BEST(find_bf16_tree)(op, k); }
 
 ReduceScratch& reduce_scratch() { return kept_by_thread<ReduceScratch>(); }
 

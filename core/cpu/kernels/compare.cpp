@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/half_block.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -68,32 +69,7 @@ BinaryFn find(CompareOp op) {
 }
 
 BinaryFn find_compare(CompareOp op, DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return find<std::uint8_t>(op);
-    case DType::i8:
-      return find<std::int8_t>(op);
-    case DType::i16:
-      return find<std::int16_t>(op);
-    case DType::i32:
-      return find<std::int32_t>(op);
-    case DType::i64:
-      return find<std::int64_t>(op);
-    case DType::u8:
-      return find<std::uint8_t>(op);
-    case DType::u16:
-      return find<std::uint16_t>(op);
-    case DType::u32:
-      return find<std::uint32_t>(op);
-    case DType::u64:
-      return find<std::uint64_t>(op);
-    case DType::f32:
-      return find<float>(op);
-    case DType::f64:
-      return find<double>(op);
-    default:
-      return nullptr;
-  }
+  return with_native(dtype, [op]<class T>() { return find<T>(op); });
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -36,7 +38,7 @@ struct Kernels {
   TreeFn from_half[3];   // pair, quad, octet of what is not widened yet; nullptr but for bf16
 };
 
-Kernels find_kernels(ReduceOp op, DType dtype) {
+Kernels find_kernels(Reduction op, DType dtype) {
   const bool half = dtype == DType::f16 || dtype == DType::bf16;
   const DType computed = reduce_partial_dtype(dtype);
   return {dtype,
@@ -199,7 +201,7 @@ void reduce_columns(const Kernels& k, const std::byte* in, std::int64_t reduced,
   }
 }
 
-void reduce(ReduceOp op, const Kernels& k, const void* in, void* out, std::int64_t outer,
+void reduce(Reduction op, const Kernels& k, const void* in, void* out, std::int64_t outer,
             std::int64_t reduced, std::int64_t inner) {
   const std::int64_t size = itemsize(k.dtype);
   if (outer * inner <= 0) return;
@@ -245,7 +247,7 @@ void reduce(ReduceOp op, const Kernels& k, const void* in, void* out, std::int64
   }
 }
 
-template <ReduceOp op, DType dtype>
+template <Reduction op, DType dtype>
 void kernel(const void* in, void* out, std::int64_t outer, std::int64_t reduced,
             std::int64_t inner) {
   static const Kernels kernels = find_kernels(op, dtype);
@@ -253,98 +255,67 @@ void kernel(const void* in, void* out, std::int64_t outer, std::int64_t reduced,
 }
 
 template <int... both>
-ReduceFn find(ReduceOp op, DType dtype, std::integer_sequence<int, both...>) {
+ReduceFn find(Reduction op, DType dtype, std::integer_sequence<int, both...>) {
   static constexpr std::array<ReduceFn, sizeof...(both)> table = {
-      kernel<static_cast<ReduceOp>(both / kDTypeCount), static_cast<DType>(both % kDTypeCount)>...};
+      kernel<static_cast<Reduction>(both / kDTypeCount),
+             static_cast<DType>(both % kDTypeCount)>...};
   return table[static_cast<std::size_t>(op) * kDTypeCount + static_cast<std::size_t>(dtype)];
 }
 
-[[noreturn]] void throw_no_kernel(const char* what, ReduceOp op, DType dtype) {
-  throw TypeError(std::string(what) + ": reduction " + std::to_string(static_cast<int>(op)) +
-                  " of " + to_string(dtype) + " does not exist; cast to a dtype that has it first");
+[[noreturn]] void throw_no_kernel(const char* what, Reduction op, DType dtype) {
+  throw TypeError(std::string(what) + ": reduction " + to_string(op) + " of " + to_string(dtype) +
+                  " does not exist; cast to a dtype that has it first");
 }
 
-Kernels existing_kernels(const char* what, ReduceOp op, DType dtype) {
+Kernels existing_kernels(const char* what, Reduction op, DType dtype) {
   const Kernels k = find_kernels(op, dtype);
   if (!k.run) throw_no_kernel(what, op, dtype);
   return k;
 }
 
 template <class T>
-T integer_identity(ReduceOp op) {
+T identity_of(Reduction op) {
+  using Limits = std::numeric_limits<T>;
   switch (op) {
-    case ReduceOp::prod:
-      return 1;
-    case ReduceOp::max:
-      return std::numeric_limits<T>::min();
-    case ReduceOp::min:
-      return std::numeric_limits<T>::max();
-    case ReduceOp::all:
-      return static_cast<T>(~T{0});
+    case Reduction::prod:
+      return T{1};
+    case Reduction::max:
+      return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
+    case Reduction::min:
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    case Reduction::all:
+      if constexpr (std::is_same_v<T, bool>)
+        return true;
+      else if constexpr (std::is_integral_v<T>)
+        return static_cast<T>(~T{0});
+      break;
     default:
-      return 0;
+      break;
   }
-}
-
-double real_identity(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::prod:
-      return 1;
-    case ReduceOp::max:
-      return -std::numeric_limits<double>::infinity();
-    case ReduceOp::min:
-      return std::numeric_limits<double>::infinity();
-    default:
-      return 0;
-  }
-}
-
-template <class T>
-void put(void* out, T value) {
-  std::memcpy(out, &value, sizeof(T));
+  return T{0};
 }
 
 }  // namespace
 
-ReduceFn reduce_kernel(ReduceOp op, DType dtype) {
+ReduceFn reduce_kernel(Reduction op, DType dtype) {
   if (!run_kernel(op, reduce_partial_dtype(dtype))) return nullptr;
-  return find(op, dtype, std::make_integer_sequence<int, kReduceOpCount * kDTypeCount>{});
+  return find(op, dtype, std::make_integer_sequence<int, kReductionCount * kDTypeCount>{});
 }
 
-void reduce_identity(ReduceOp op, DType dtype, void* out) {
-  switch (dtype) {
-    case DType::bool_:
-      return put<std::uint8_t>(out, op == ReduceOp::all || op == ReduceOp::min ? 1 : 0);
-    case DType::i8:
-      return put(out, integer_identity<std::int8_t>(op));
-    case DType::i16:
-      return put(out, integer_identity<std::int16_t>(op));
-    case DType::i32:
-      return put(out, integer_identity<std::int32_t>(op));
-    case DType::i64:
-      return put(out, integer_identity<std::int64_t>(op));
-    case DType::u8:
-      return put(out, integer_identity<std::uint8_t>(op));
-    case DType::u16:
-      return put(out, integer_identity<std::uint16_t>(op));
-    case DType::u32:
-      return put(out, integer_identity<std::uint32_t>(op));
-    case DType::u64:
-      return put(out, integer_identity<std::uint64_t>(op));
-    case DType::f16:
-      return put(out, float16(static_cast<float>(real_identity(op))));
-    case DType::bf16:
-      return put(out, bfloat16(static_cast<float>(real_identity(op))));
-    case DType::f32:
-      return put(out, static_cast<float>(real_identity(op)));
-    case DType::f64:
-      return put(out, real_identity(op));
-    case DType::prng_key:
-      throw_no_kernel("reduce_identity", op, dtype);
-  }
+void reduce_identity(Reduction op, DType dtype, void* out) {
+  if (dtype == DType::prng_key) throw_no_kernel("reduce_identity", op, dtype);
+  with_plain(dtype, [&]<class T>() {
+    if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
+      const T value(identity_of<float>(op));
+      std::memcpy(out, &value, sizeof(T));
+    } else {
+      const T value = identity_of<T>(op);
+      std::memcpy(out, &value, sizeof(T));
+    }
+  });
 }
 
-void reduce_to_partials(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t outer,
+void reduce_to_partials(Reduction op, DType dtype, const void* in, void* out, std::int64_t outer,
                         std::int64_t reduced, std::int64_t inner) {
   const Kernels k = existing_kernels("reduce_to_partials", op, dtype);
   if (!k.widen || outer * inner <= 0) return reduce(op, k, in, out, outer, reduced, inner);
@@ -359,7 +330,7 @@ void reduce_to_partials(ReduceOp op, DType dtype, const void* in, void* out, std
   }
 }
 
-void reduce_some_columns(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t reduced,
+void reduce_some_columns(Reduction op, DType dtype, const void* in, void* out, std::int64_t reduced,
                          std::int64_t inner, std::int64_t begin, std::int64_t end) {
   const Kernels k = existing_kernels("reduce_some_columns", op, dtype);
   const std::int64_t leaf = LeafTree::kLeafBytes / itemsize(k.computed);
@@ -374,7 +345,7 @@ void reduce_some_columns(ReduceOp op, DType dtype, const void* in, void* out, st
   }
 }
 
-void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
+void reduce_blocks(Reduction op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
                    std::int64_t end, void* partials) {
   const Kernels k = existing_kernels("reduce_blocks", op, dtype);
   for (std::int64_t b = begin; b < end; ++b) {
@@ -384,7 +355,7 @@ void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std
   }
 }
 
-void reduce_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count,
+void reduce_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                      void* out) {
   const Kernels k = existing_kernels("reduce_partials", op, dtype);
   if (count <= 0) return reduce_identity(op, dtype, out);

@@ -7,20 +7,10 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/reduction_ops.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cpu {
-
-enum class ReduceOp : std::uint8_t {
-  sum,  // integers and floats; integers wrap in their dtype
-  prod,
-  max,  // bool, integers and floats; NaN if any is
-  min,
-  any,  // bitwise or: bool and integers
-  all,  // bitwise and
-  xor_,
-};
-inline constexpr int kReduceOpCount = static_cast<int>(ReduceOp::xor_) + 1;
 
 // in[outer, reduced, inner], row-major -> out[outer, inner], both of the dtype. Nothing to reduce
 // gives the identity (max of floats: -inf; of integers: the lowest).
@@ -28,10 +18,10 @@ using ReduceFn = void (*)(const void* in, void* out, std::int64_t outer, std::in
                           std::int64_t inner);
 
 // The kernel of `op` for `dtype`; nullptr where the dtype has no such op.
-ReduceFn reduce_kernel(ReduceOp op, DType dtype);
+ReduceFn reduce_kernel(Reduction op, DType dtype);
 
 // Writes the identity of `op`, one element of `dtype`.
-void reduce_identity(ReduceOp op, DType dtype, void* out);
+void reduce_identity(Reduction op, DType dtype, void* out);
 
 // One long reduction by several threads, with the very bits of reduce_kernel(1, n, 1): each block
 // of kReduceBlock elements gives a partial, an element of reduce_partial_dtype (f32 for the half
@@ -44,17 +34,18 @@ constexpr DType reduce_partial_dtype(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
 }
 // Writes partials[begin] … partials[end - 1] of in[0 … n).
-void reduce_blocks(ReduceOp op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
+void reduce_blocks(Reduction op, DType dtype, const void* in, std::int64_t n, std::int64_t begin,
                    std::int64_t end, void* partials);
 // Writes one element of `dtype` from all `count` partials.
-void reduce_partials(ReduceOp op, DType dtype, const void* partials, std::int64_t count, void* out);
+void reduce_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
+                     void* out);
 
 // As the kernel of `op`, with results of reduce_partial_dtype: what is to be reduced further.
-void reduce_to_partials(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t outer,
+void reduce_to_partials(Reduction op, DType dtype, const void* in, void* out, std::int64_t outer,
                         std::int64_t reduced, std::int64_t inner);
 // Elements [begin, end) of the kernel's result of in[reduced, inner], to out[begin, end), with its
 // very bits. inner is at least 64, reduced at least 1.
-void reduce_some_columns(ReduceOp op, DType dtype, const void* in, void* out, std::int64_t reduced,
+void reduce_some_columns(Reduction op, DType dtype, const void* in, void* out, std::int64_t reduced,
                          std::int64_t inner, std::int64_t begin, std::int64_t end);
 
 }  // namespace shmap::cpu

@@ -66,13 +66,33 @@ struct And {
     return static_cast<T>(a & b);
   }
 };
-struct Xor {
-  template <class T>
-  static T run(T a, T b) {
-    return static_cast<T>(a ^ b);
-  }
-};
 #undef SHMAP_VECTOR_OP
+
+// f.template operator()<Op, U>() for the operation above that `op` is on elements of type T, a
+// native one (core/base/element_type.h): sums, products and bits of integers are computed in the
+// unsigned type U. Without a value where there is none.
+template <class T, class F>
+auto with_reduction(Reduction op, F&& f) -> decltype(f.template operator()<Sum, float>()) {
+  using U = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
+                                        std::type_identity<T>>::type;
+  switch (op) {
+    case Reduction::sum:
+      return f.template operator()<Sum, U>();
+    case Reduction::prod:
+      return f.template operator()<Prod, U>();
+    case Reduction::max:
+      return f.template operator()<Max, T>();
+    case Reduction::min:
+      return f.template operator()<Min, T>();
+    case Reduction::any:
+      if constexpr (std::is_integral_v<T>) return f.template operator()<Or, U>();
+      break;
+    case Reduction::all:
+      if constexpr (std::is_integral_v<T>) return f.template operator()<And, U>();
+      break;
+  }
+  return {};
+}
 
 // Floats are reduced in kLanes running results, whatever the machine's vectors, which are then
 // folded in halves: the order depends on n alone.

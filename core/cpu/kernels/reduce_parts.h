@@ -11,20 +11,20 @@ namespace shmap::cpu {
 
 // One element from n >= 1 contiguous ones, in an order that depends on n alone.
 using RunFn = void (*)(const void* in, std::int64_t n, void* out);
-RunFn run_kernel(ReduceOp op, DType dtype);
+RunFn run_kernel(Reduction op, DType dtype);
 
 // in[rows, n] -> out[rows]: each row as run_kernel would, many rows at a time. 1 <= n <
 // short_row(dtype).
 using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void* out);
-RowsFn rows_kernel(ReduceOp op, DType dtype);
+RowsFn rows_kernel(Reduction op, DType dtype);
 constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32 : 64; }
 
 // out[i] = the balanced binary tree over in[0][i] … in[k - 1][i], neighbours first; k is 2, 4 or 8.
 // `out` may be one of the inputs.
 using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
-TreeFn tree_kernel(ReduceOp op, DType dtype, int k);
+TreeFn tree_kernel(Reduction op, DType dtype, int k);
 // The same from bf16 to f32, widened as it is read; sum, prod, max and min.
-TreeFn bf16_tree_kernel(ReduceOp op, int k);
+TreeFn bf16_tree_kernel(Reduction op, int k);
 
 // What a thread keeps for reductions, which would be too large for the stack of a small thread.
 // Each part is for one use at a time: a kernel hands it to no other.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/reduce_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -53,70 +54,15 @@ constexpr RunKernels kernels_of() {
   return {run<Op, T>, run_rows<Op, T>};
 }
 
-template <class T>
-RunKernels find(ReduceOp op) {
-  if constexpr (std::is_integral_v<T>) {
-    using U = std::make_unsigned_t<T>;
-    switch (op) {
-      case ReduceOp::sum:
-        return kernels_of<Sum, U>();
-      case ReduceOp::prod:
-        return kernels_of<Prod, U>();
-      case ReduceOp::any:
-        return kernels_of<Or, U>();
-      case ReduceOp::all:
-        return kernels_of<And, U>();
-      case ReduceOp::xor_:
-        return kernels_of<Xor, U>();
-      default:
-        break;
-    }
-  }
-  switch (op) {
-    case ReduceOp::sum:
-      return kernels_of<Sum, T>();
-    case ReduceOp::prod:
-      return kernels_of<Prod, T>();
-    case ReduceOp::max:
-      return kernels_of<Max, T>();
-    case ReduceOp::min:
-      return kernels_of<Min, T>();
-    default:
-      return {};
-  }
+RunKernels find_kernels(Reduction op, DType dtype) {
+  if (dtype == DType::bool_ && (op == Reduction::sum || op == Reduction::prod)) return {};
+  return with_native(dtype, [op]<class T>() {
+    return with_reduction<T>(op, []<class Op, class U>() { return kernels_of<Op, U>(); });
+  });
 }
 
-RunKernels find_kernels(ReduceOp op, DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return op == ReduceOp::sum || op == ReduceOp::prod ? RunKernels() : find<std::uint8_t>(op);
-    case DType::i8:
-      return find<std::int8_t>(op);
-    case DType::i16:
-      return find<std::int16_t>(op);
-    case DType::i32:
-      return find<std::int32_t>(op);
-    case DType::i64:
-      return find<std::int64_t>(op);
-    case DType::u8:
-      return find<std::uint8_t>(op);
-    case DType::u16:
-      return find<std::uint16_t>(op);
-    case DType::u32:
-      return find<std::uint32_t>(op);
-    case DType::u64:
-      return find<std::uint64_t>(op);
-    case DType::f32:
-      return find<float>(op);
-    case DType::f64:
-      return find<double>(op);
-    default:
-      return {};
-  }
-}
-
-RunFn find_run(ReduceOp op, DType dtype) { return find_kernels(op, dtype).run; }
-RowsFn find_rows(ReduceOp op, DType dtype) { return find_kernels(op, dtype).rows; }
+RunFn find_run(Reduction op, DType dtype) { return find_kernels(op, dtype).run; }
+RowsFn find_rows(Reduction op, DType dtype) { return find_kernels(op, dtype).rows; }
 
 }  // namespace
 }  // namespace shmap::cpu::HWY_NAMESPACE
@@ -126,7 +72,7 @@ HWY_AFTER_NAMESPACE();
 namespace shmap::cpu {
 SHMAP_KERNELS(find_run);
 SHMAP_KERNELS(find_rows);
-RunFn run_kernel(ReduceOp op, DType dtype) { return SHMAP_BEST(find_run)(op, dtype); }
-RowsFn rows_kernel(ReduceOp op, DType dtype) { return SHMAP_BEST(find_rows)(op, dtype); }
+RunFn run_kernel(Reduction op, DType dtype) { return SHMAP_BEST(find_run)(op, dtype); }
+RowsFn rows_kernel(Reduction op, DType dtype) { return SHMAP_BEST(find_rows)(op, dtype); }
 }  // namespace shmap::cpu
 #endif

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "shmap/half.h"
 
 namespace shmap::cpu {
@@ -124,19 +125,19 @@ void scan(const void* in, void* out, std::int64_t outer, std::int64_t len, std::
 }
 
 template <class T>
-ScanFn find(ScanOp op) {
+ScanFn find(Cumulative op) {
   using U =
       typename std::conditional_t<kReal<T>, std::type_identity<T>, std::make_unsigned<T>>::type;
   switch (op) {
-    case ScanOp::cumsum:
+    case Cumulative::cumsum:
       return scan<Sum, U>;
-    case ScanOp::cumprod:
+    case Cumulative::cumprod:
       return scan<Prod, U>;
-    case ScanOp::cummax:
+    case Cumulative::cummax:
       return scan<Max, T>;
-    case ScanOp::cummin:
+    case Cumulative::cummin:
       return scan<Min, T>;
-    case ScanOp::cumlogsumexp:
+    case Cumulative::cumlogsumexp:
       if constexpr (kReal<T>) return scan<LogSumExp, T>;
       return nullptr;
   }
@@ -145,38 +146,10 @@ ScanFn find(ScanOp op) {
 
 }  // namespace
 
-ScanFn scan_kernel(ScanOp op, DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return op == ScanOp::cummax || op == ScanOp::cummin ? find<std::uint8_t>(op) : nullptr;
-    case DType::i8:
-      return find<std::int8_t>(op);
-    case DType::i16:
-      return find<std::int16_t>(op);
-    case DType::i32:
-      return find<std::int32_t>(op);
-    case DType::i64:
-      return find<std::int64_t>(op);
-    case DType::u8:
-      return find<std::uint8_t>(op);
-    case DType::u16:
-      return find<std::uint16_t>(op);
-    case DType::u32:
-      return find<std::uint32_t>(op);
-    case DType::u64:
-      return find<std::uint64_t>(op);
-    case DType::f16:
-      return find<float16>(op);
-    case DType::bf16:
-      return find<bfloat16>(op);
-    case DType::f32:
-      return find<float>(op);
-    case DType::f64:
-      return find<double>(op);
-    case DType::prng_key:
-      return nullptr;
-  }
-  return nullptr;
+ScanFn scan_kernel(Cumulative op, DType dtype) {
+  if (dtype == DType::bool_)
+    return op == Cumulative::cummax || op == Cumulative::cummin ? find<std::uint8_t>(op) : nullptr;
+  return with_number(dtype, [op]<class T>() { return find<T>(op); });
 }
 
 }  // namespace shmap::cpu

@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/unary_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -194,37 +195,18 @@ UnaryFn find_float(UnaryOp op) {
 }
 
 UnaryFn find_unary_arith(UnaryOp op, DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return op == UnaryOp::not_ ? map<LogicalNot, std::uint8_t> : nullptr;
-    case DType::i8:
-      return find_integer<std::int8_t>(op);
-    case DType::i16:
-      return find_integer<std::int16_t>(op);
-    case DType::i32:
-      return find_integer<std::int32_t>(op);
-    case DType::i64:
-      return find_integer<std::int64_t>(op);
-    case DType::u8:
-      return find_integer<std::uint8_t>(op);
-    case DType::u16:
-      return find_integer<std::uint16_t>(op);
-    case DType::u32:
-      return find_integer<std::uint32_t>(op);
-    case DType::u64:
-      return find_integer<std::uint64_t>(op);
-    case DType::f16:
-    case DType::bf16:
-      return op == UnaryOp::neg   ? map<NegHalf, std::uint16_t>
-             : op == UnaryOp::abs ? map<AbsHalf, std::uint16_t>
-                                  : nullptr;
-    case DType::f32:
-      return find_float<float>(op);
-    case DType::f64:
-      return find_float<double>(op);
-    default:
-      return nullptr;
+  if (dtype == DType::f16 || dtype == DType::bf16) {
+    return op == UnaryOp::neg   ? map<NegHalf, std::uint16_t>
+           : op == UnaryOp::abs ? map<AbsHalf, std::uint16_t>
+                                : nullptr;
   }
+  if (dtype == DType::bool_) return op == UnaryOp::not_ ? map<LogicalNot, std::uint8_t> : nullptr;
+  return with_native(dtype, [op]<class T>() -> UnaryFn {
+    if constexpr (std::is_integral_v<T>)
+      return find_integer<T>(op);
+    else
+      return find_float<T>(op);
+  });
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/fill.h"
+#include "core/ops/lines.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/kernel.h"
 
@@ -59,16 +60,13 @@ int broadcast_parts(const KernelCall& call, int workers) {
 void run_iota(const KernelCall& call) {
   const DType dtype = call.out_types[0].dtype();
   const Shape& shape = call.out_types[0].dims();
-  const auto dim = static_cast<std::size_t>(params_as<IotaParams>(call.params).dimension);
   if (shape.size() == 1) {
     const auto [begin, end] = call.share(shape[0], kGrain);
     cpu::iota(dtype, out_at(call, begin), end - begin, begin);
     return;
   }
-  std::int64_t outer = 1, inner = 1;
-  for (std::size_t d = 0; d < dim; ++d) outer *= shape[d];
-  for (std::size_t d = dim + 1; d < shape.size(); ++d) inner *= shape[d];
-  const std::int64_t n = shape[dim], row = n * inner * itemsize(dtype);
+  const auto [outer, n, inner] = Lines(shape, params_as<IotaParams>(call.params).dimension);
+  const std::int64_t row = n * inner * itemsize(dtype);
   if (outer * row == 0) return;
   if (inner == 1) {
     cpu::iota(dtype, call.out[0], n);

@@ -91,15 +91,16 @@ void set(Primitive& p, KernelFn run) { p.kernel(DeviceKind::cpu) = {run, element
 }  // namespace
 
 void register_cpu_elementwise_kernels() {
-#define SHMAP_UNARY(name, ...)                                                                     \
-  check_kernels(name##_p, [](DType t) { return cpu::unary_kernel(UnaryOp::name, t) != nullptr; }); \
+#define SHMAP_UNARY(name, domain, ...)                                                   \
+  check_kernels(#name, Domain::domain,                                                   \
+                [](DType t) { return cpu::unary_kernel(UnaryOp::name, t) != nullptr; }); \
   set(name##_p, run_unary<UnaryOp::name>);
-#define SHMAP_BINARY(name, ...)                                                            \
-  check_kernels(name##_p,                                                                  \
+#define SHMAP_BINARY(name, domain, ...)                                                    \
+  check_kernels(#name, Domain::domain,                                                     \
                 [](DType t) { return cpu::binary_kernel(BinaryOp::name, t) != nullptr; }); \
   set(name##_p, run_binary<BinaryOp::name, cpu::binary_kernel>);
-#define SHMAP_COMPARE(name, ...)                                                             \
-  check_kernels(name##_p,                                                                    \
+#define SHMAP_COMPARE(name, domain, ...)                                                     \
+  check_kernels(#name, Domain::domain,                                                       \
                 [](DType t) { return cpu::compare_kernel(CompareOp::name, t) != nullptr; }); \
   set(name##_p, run_binary<CompareOp::name, cpu::compare_kernel>);
   SHMAP_UNARY_OPS(SHMAP_UNARY)

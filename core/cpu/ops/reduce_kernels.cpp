@@ -9,6 +9,7 @@
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce.h"
+#include "core/ops/lines.h"
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/kernel.h"
 
@@ -36,7 +37,7 @@ std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 // one first. Which lines go together, and so the order of additions, depends on the extents alone.
 class NestedReduction {
  public:
-  NestedReduction(cpu::ReduceOp op, DType dtype, const Groups& groups)
+  NestedReduction(Reduction op, DType dtype, const Groups& groups)
       : op_(op), dtype_(dtype), partial_(cpu::reduce_partial_dtype(dtype)), groups_(groups) {
     for (int g = groups.count; g >= 0; --g) {
       const bool last = g == groups.count;
@@ -116,7 +117,7 @@ class NestedReduction {
     }
   }
 
-  cpu::ReduceOp op_;
+  Reduction op_;
   DType dtype_, partial_;
   const Groups& groups_;
   std::int64_t kept_from_[kGroups];     // products of kept[g], kept[g + 1], …
@@ -156,7 +157,7 @@ int reduce_parts(const KernelCall& call, int workers) {
   if (call.in_types[0].size() == 0) return 1;
   if (groups.count == 0) return parts_of(call.in_types[0], workers, workers);
   if (groups.count > 1) {
-    const NestedReduction nested(cpu::ReduceOp::sum, call.in_types[0].dtype(), groups);
+    const NestedReduction nested(Reduction::sum, call.in_types[0].dtype(), groups);
     return parts_of(call.in_types[0], nested.units(), workers);
   }
   const std::int64_t inner = groups.kept[1];
@@ -174,7 +175,7 @@ std::int64_t reduce_scratch(const KernelCall& call) {
          itemsize(cpu::reduce_partial_dtype(call.in_types[0].dtype()));
 }
 
-template <cpu::ReduceOp op>
+template <Reduction op>
 void run_blocks(const KernelCall& call, const Groups& groups) {
   const DType dtype = call.in_types[0].dtype();
   const std::int64_t n = groups.reduced[0], blocks = cpu::reduce_block_count(n);
@@ -188,7 +189,7 @@ void run_blocks(const KernelCall& call, const Groups& groups) {
   }
 }
 
-template <cpu::ReduceOp op>
+template <Reduction op>
 void finish_reduce(const KernelCall& call) {
   const Groups groups = groups_of(call);
   const DType dtype = call.in_types[0].dtype();
@@ -200,7 +201,7 @@ void finish_reduce(const KernelCall& call) {
   }
 }
 
-template <cpu::ReduceOp op>
+template <Reduction op>
 void run_reduce(const KernelCall& call) {
   const DType dtype = call.in_types[0].dtype();
   const std::int64_t results = call.out_types[0].size();
@@ -246,29 +247,26 @@ void run_reduce(const KernelCall& call) {
   }
 }
 
+Lines searched_lines(const KernelCall& call) {
+  return {call.in_types[0].dims(), params_as<ArgReduceParams>(call.params).axes[0]};
+}
+
 template <cpu::ArgReduceOp op>
 void run_arg_reduce(const KernelCall& call) {
-  const Shape& dims = call.in_types[0].dims();
-  const auto dim = static_cast<std::size_t>(params_as<ArgReduceParams>(call.params).axes[0]);
-  std::int64_t outer = 1, inner = 1;
-  for (std::size_t d = 0; d < dims.size(); ++d) (d < dim ? outer : inner) *= d == dim ? 1 : dims[d];
-  if (outer * inner == 0) return;
+  const Lines lines = searched_lines(call);
+  if (lines.empty()) return;
   const DType in = call.in_types[0].dtype(), out = call.out_types[0].dtype();
-  const auto [begin, end] = call.share(outer);
-  cpu::arg_reduce_kernel(op, in, out)(at(bytes(call.in[0]), begin * dims[dim] * inner, in),
-                                      at(bytes(call.out[0]), begin * inner, out), end - begin,
-                                      dims[dim], inner);
+  const auto [begin, end] = call.share(lines.outer);
+  cpu::arg_reduce_kernel(op, in, out)(at(bytes(call.in[0]), begin * lines.length * lines.inner, in),
+                                      at(bytes(call.out[0]), begin * lines.inner, out), end - begin,
+                                      lines.length, lines.inner);
 }
 
 int arg_reduce_parts(const KernelCall& call, int workers) {
-  const Shape& dims = call.in_types[0].dims();
-  std::int64_t outer = 1;
-  for (std::int64_t d = 0; d < params_as<ArgReduceParams>(call.params).axes[0]; ++d)
-    outer *= dims[static_cast<std::size_t>(d)];
-  return parts_of(call.in_types[0], outer, workers);
+  return parts_of(call.in_types[0], searched_lines(call).outer, workers);
 }
 
-template <cpu::ReduceOp op>
+template <Reduction op>
 void set(Primitive& p) {
   p.kernel(DeviceKind::cpu) = {run_reduce<op>, reduce_parts, reduce_scratch, finish_reduce<op>};
 }
@@ -280,12 +278,12 @@ void set(Primitive& p) {
 }  // namespace
 
 void register_cpu_reduce_kernels() {
-  set<cpu::ReduceOp::sum>(reduce_sum_p);
-  set<cpu::ReduceOp::prod>(reduce_prod_p);
-  set<cpu::ReduceOp::max>(reduce_max_p);
-  set<cpu::ReduceOp::min>(reduce_min_p);
-  set<cpu::ReduceOp::all>(reduce_and_p);
-  set<cpu::ReduceOp::any>(reduce_or_p);
+#define SHMAP_SET(name, domain, primitive)                                                  \
+  check_kernels(#primitive, Domain::domain,                                                 \
+                [](DType t) { return cpu::reduce_kernel(Reduction::name, t) != nullptr; }); \
+  set<Reduction::name>(primitive##_p);
+  SHMAP_REDUCTIONS(SHMAP_SET)
+#undef SHMAP_SET
   set<cpu::ArgReduceOp::argmax>(argmax_p);
   set<cpu::ArgReduceOp::argmin>(argmin_p);
 }

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "core/cpu/kernels/sort.h"
+#include "core/ops/lines.h"
 #include "core/ops/sort.h"
 #include "core/runtime/kernel.h"
 
@@ -15,13 +16,11 @@ struct Pass {
   std::vector<cpu::SortPayload> payloads;
 
   Pass(const KernelCall& call, std::size_t key, bool first) {
-    const Shape& dims = call.in_types[0].dims();
-    const auto dim = static_cast<std::size_t>(params_as<SortParams>(call.params).dimension);
+    const Lines lines(call.in_types[0].dims(), params_as<SortParams>(call.params).dimension);
     sort.dtype = call.in_types[key].dtype();
-    sort.outer = 1;
-    for (std::size_t d = 0; d < dim; ++d) sort.outer *= dims[d];
-    sort.len = dims[dim];
-    for (std::size_t d = dim + 1; d < dims.size(); ++d) sort.inner *= dims[d];
+    sort.outer = lines.outer;
+    sort.len = lines.length;
+    sort.inner = lines.inner;
     sort.keys = first ? call.in[key] : call.out[key];
     sort.sorted = call.out[key];
     for (std::size_t i = 0; i < call.in.size(); ++i) {
@@ -48,10 +47,10 @@ void run_sort(const KernelCall& call) {
 cpu::TopK top_k_of(const KernelCall& call) {
   cpu::TopK t;
   const Shape& dims = call.in_types[0].dims();
+  const Lines lines(dims, std::ssize(dims) - 1);
   t.dtype = call.in_types[0].dtype();
-  t.outer = 1;
-  for (std::size_t d = 0; d + 1 < dims.size(); ++d) t.outer *= dims[d];
-  t.len = dims.back();
+  t.outer = lines.outer;
+  t.len = lines.length;
   t.k = call.out_types[0].dims().back();
   t.src = call.in[0];
   t.values = call.out[0];

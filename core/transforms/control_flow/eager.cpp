@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/array/tree_paths.h"
+#include "core/base/element_type.h"
 #include "core/ir/divergence.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
@@ -23,37 +24,6 @@ namespace shmap {
 
 namespace {
 
-std::int64_t integer_of(const std::byte* bytes, DType dtype) {
-  const auto read = [&]<class T>(T v) {
-    std::memcpy(&v, bytes, sizeof v);
-    return static_cast<std::int64_t>(v);
-  };
-  switch (dtype) {
-    case DType::bool_:
-      return bytes[0] != std::byte{0};
-    case DType::i8:
-      return read(std::int8_t{});
-    case DType::i16:
-      return read(std::int16_t{});
-    case DType::i32:
-      return read(std::int32_t{});
-    case DType::i64:
-      return read(std::int64_t{});
-    case DType::u8:
-      return read(std::uint8_t{});
-    case DType::u16:
-      return read(std::uint16_t{});
-    case DType::u32:
-      return read(std::uint32_t{});
-    default: {
-      std::uint64_t v;
-      std::memcpy(&v, bytes, sizeof v);
-      return static_cast<std::int64_t>(
-          std::min<std::uint64_t>(v, std::numeric_limits<std::int64_t>::max()));
-    }
-  }
-}
-
 // What decides, read on the host: one value, or one for each local device where it varies.
 struct Decision {
   AxisSet axes;
@@ -66,12 +36,12 @@ Decision decide(const Array& x, const char* what, SourceLine source) {
   if (node.trace != 0 && !is_active(node.trace)) throw_escaped(node, what, source);
   Decision d{node.type.axes(), {}};
   if (!d.varies()) {
-    d.values.push_back(integer_of(copy_to_host(x, what, source).data(), node.type.dtype()));
+    d.values.push_back(integer_at(copy_to_host(x, what, source).data(), node.type.dtype()));
     return d;
   }
   const auto& stored = static_cast<const StoredNode&>(node);
   for (std::uint32_t p = 0; p < stored.count; ++p)
-    d.values.push_back(integer_of(block_to_host(stored, p).data(), node.type.dtype()));
+    d.values.push_back(integer_at(block_to_host(stored, p).data(), node.type.dtype()));
   return d;
 }
 

@@ -18,10 +18,6 @@ bool is_map(const Primitive* p) {
   return elementwise_row(*p) != nullptr || p == &select_n_p || p == &clamp_p ||
          p == &convert_element_type_p;
 }
-bool is_reduction(const Primitive* p) {
-  return p == &reduce_sum_p || p == &reduce_prod_p || p == &reduce_max_p || p == &reduce_min_p ||
-         p == &reduce_and_p || p == &reduce_or_p;
-}
 
 // The rows and columns of an array of this shape where the dims of `inner` are those of a row: all
 // of them after all the others, extents of 1 aside. False where they are not.
@@ -57,7 +53,7 @@ FuseRole fuse_role(const Eqn& e) {
   if (e.primitive == &bitcast_convert_type_p &&
       itemsize(e.in[0].type().dtype()) == itemsize(e.out[0]->type.dtype()))
     return FuseRole::map;
-  if (is_reduction(e.primitive)) return FuseRole::reduce;
+  if (reduction_of(*e.primitive)) return FuseRole::reduce;
   if (e.primitive == &broadcast_in_dim_p) return FuseRole::broadcast;
   if (e.primitive == &reshape_p) return FuseRole::reshape;
   return FuseRole::other;

@@ -20,7 +20,7 @@ namespace {
 
 bool is_elementwise(const Primitive& p, std::span<const LowerValue> in, const ShapedArray& out) {
   if (&p == &bitcast_convert_type_p) return itemsize(in[0].type.dtype()) == itemsize(out.dtype());
-  return p.sharding && p.sharding.get() == elementwise_sharding;
+  return p.elementwise;
 }
 
 // The flat index, in an array of this shape, at which the device's block begins.

@@ -83,10 +83,6 @@ const Atom* identity_of(const Eqn& e) {
   return same && same_type(same->type(), e.out[0]->type) ? same : nullptr;
 }
 
-bool is_elementwise(const Primitive& p) {
-  return p.sharding && p.sharding.get() == elementwise_sharding;
-}
-
 bool composes(const Primitive& p) {
   return &p == &transpose_p || &p == &reshape_p || &p == &broadcast_in_dim_p;
 }

@@ -9,9 +9,6 @@ namespace shmap {
 // and conversions, reshapes, transpositions and broadcasts that change nothing.
 const Atom* identity_of(const Eqn& eqn);
 
-// Whether operands may be scalars in place of arrays of the result's shape.
-bool is_elementwise(const Primitive& primitive);
-
 // Whether two equations of it in a row are one: transpositions, reshapes and broadcasts.
 bool composes(const Primitive& primitive);
 // Makes `eqn`, whose operand `first` makes, an equation of the operand of `first`.

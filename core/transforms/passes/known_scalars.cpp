@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 
 #include "core/ir/node.h"
 #include "core/runtime/kernel.h"
-#include "core/transforms/passes/algebra.h"
 
 namespace shmap {
 
 namespace {
-
-std::unordered_map<const Primitive*, HostScalarFn>& host_scalars() {
-  static auto* map = new std::unordered_map<const Primitive*, HostScalarFn>();
-  return *map;
-}
 
 bool is_index(const ShapedArray& t) {
   return t.rank() == 0 && (is_integer(t.dtype()) || t.dtype() == DType::bool_);
@@ -30,10 +23,6 @@ std::int64_t to_integer(std::uint64_t bits, DType dtype) {
 }
 
 }  // namespace
-
-void set_host_scalar(const Primitive& primitive, HostScalarFn fn) {
-  host_scalars()[&primitive] = fn;
-}
 
 KnownScalars::KnownScalars(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) : mesh_(mesh) {
   for (const Eqn& e : jaxpr.eqns)
@@ -65,12 +54,11 @@ bool KnownScalars::bits_of(const Atom& a, Bits* out) const {
 // Elementwise operations run by the CPU's kernels, whose integers are those of all backends.
 void KnownScalars::visit(const Eqn& e) {
   const Primitive& p = *e.primitive;
-  const auto host = host_scalars().find(&p);
-  const KernelFn run = is_elementwise(p) ? p.kernel(DeviceKind::cpu).run : nullptr;
-  if (host == host_scalars().end() && !run) return;
+  const KernelFn run = p.elementwise ? p.kernel(DeviceKind::cpu).run : nullptr;
+  if (!p.host_scalar && !run) return;
   std::vector<Bits> in(e.in.size());
   std::vector<ShapedArray> types;
-  std::size_t devices = host != host_scalars().end() && e.in.empty() ? mesh_.local_count() : 1;
+  std::size_t devices = p.host_scalar && e.in.empty() ? mesh_.local_count() : 1;
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (!is_index(e.in[i].type()) || !bits_of(e.in[i], &in[i])) return;
     types.push_back(e.in[i].type());
@@ -81,7 +69,7 @@ void KnownScalars::visit(const Eqn& e) {
   for (std::size_t d = 0; d < devices; ++d) {
     for (std::size_t i = 0; i < in.size(); ++i) values[i] = in[i][in[i].size() == 1 ? 0 : d];
     if (!run) {
-      made[d] = host->second(*e.params, mesh_, static_cast<std::uint32_t>(d), values);
+      made[d] = p.host_scalar(*e.params, mesh_, static_cast<std::uint32_t>(d), values);
       continue;
     }
     std::vector<const void*> operands;

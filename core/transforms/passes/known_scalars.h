@@ -10,13 +10,6 @@
 
 namespace shmap {
 
-// What a primitive that is no elementwise operation gives on one local device of the mesh, of
-// operands that are known there: the bytes of a scalar.
-using HostScalarFn = std::uint64_t (*)(const Params&, const detail::MeshImpl& mesh,
-                                       std::uint32_t position, std::span<const std::uint64_t> in);
-// For good, while primitives are registered.
-void set_host_scalar(const Primitive& primitive, HostScalarFn fn);
-
 class KnownScalars {
  public:
   // Of the integers and bools of rank 0 of a program that runs on that mesh.

@@ -177,7 +177,7 @@ class Forward {
         changed_ = true;
       }
     }
-    if (algebra_ && e.in.size() > 1 && is_elementwise(*e.primitive)) take_scalars(e);
+    if (algebra_ && e.in.size() > 1 && e.primitive->elementwise) take_scalars(e);
     if (const Atom* same = algebra_ ? identity_of(e) : nullptr) return become(e.out[0], *same);
     if (is_constant(e)) {
       const std::vector<Atom> values = evaluate(e);

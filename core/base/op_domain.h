@@ -1,0 +1,54 @@
+// Which dtypes an operation takes: a column of the lists of operations.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+
+namespace shmap {
+
+enum class Domain : std::uint8_t {
+  floats,
+  integers,
+  numbers,  // integers and floats
+  bits,     // integers and bool
+  plain,    // all of these: every dtype but prng_key
+};
+
+constexpr bool in_domain(DType t, Domain domain) {
+  switch (domain) {
+    case Domain::floats:
+      return is_floating(t);
+    case Domain::integers:
+      return is_integer(t);
+    case Domain::numbers:
+      return is_integer(t) || is_floating(t);
+    case Domain::bits:
+      return is_integer(t) || t == DType::bool_;
+    case Domain::plain:
+      return t != DType::prng_key;
+  }
+  return false;
+}
+
+// What an error says that was wanted.
+constexpr const char* domain_words(Domain domain) {
+  switch (domain) {
+    case Domain::floats:
+      return "floats";
+    case Domain::integers:
+      return "integers";
+    case Domain::numbers:
+      return "integers or floats";
+    case Domain::bits:
+      return "bools or integers";
+    case Domain::plain:
+      return "bools, integers or floats";
+  }
+  return "";
+}
+
+// For a backend that registers the kernels of a primitive of that name: an Error where `has` is
+// false for a dtype of the domain.
+void check_kernels(const char* primitive, Domain domain, bool (*has)(DType dtype));
+
+}  // namespace shmap
