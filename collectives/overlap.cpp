@@ -115,11 +115,24 @@ class Programs {
   std::map<std::string, JaxprRef> kept_;
 };
 
-JaxprRef program_of(const OverlapSpec& spec, Overlap form, const Array& a, const Array& b,
-                    SourceLine source) {
+}  // namespace
+
+constinit Primitive all_gather_einsum_p = make("all_gather_einsum");
+constinit Primitive einsum_psum_scatter_p = make("einsum_psum_scatter");
+constinit Primitive all_to_all_einsum_p = make("all_to_all_einsum");
+constinit Primitive einsum_all_to_all_p = make("einsum_all_to_all");
+
+void register_collectives_overlap() {
+  for (Primitive* p :
+       {&all_gather_einsum_p, &einsum_psum_scatter_p, &all_to_all_einsum_p, &einsum_all_to_all_p})
+    register_primitive(*p);
+}
+
+JaxprRef overlapped_program(const OverlapSpec& spec, Overlap form, const ShapedArray& a,
+                            const ShapedArray& b, SourceLine source) {
   static auto& programs = *new Programs();  // never destroyed: arrays may be used until the end
   const Trace& here = current_trace();
-  const ShapedArray types[] = {node_of(a)->type, node_of(b)->type};
+  const ShapedArray types[] = {a, b};
   const detail::AxisEnv* env = env_for(types);
   std::string key = spec.a + "," + spec.b + "->" + spec.out + spec.part + spec.joined;
   const auto raw = [&](const auto& v) { key.append(reinterpret_cast<const char*>(&v), sizeof v); };
@@ -143,19 +156,6 @@ JaxprRef program_of(const OverlapSpec& spec, Overlap form, const Array& a, const
                                  options, source);
   programs.keep(std::move(key), traced.jaxpr);
   return traced.jaxpr;
-}
-
-}  // namespace
-
-constinit Primitive all_gather_einsum_p = make("all_gather_einsum");
-constinit Primitive einsum_psum_scatter_p = make("einsum_psum_scatter");
-constinit Primitive all_to_all_einsum_p = make("all_to_all_einsum");
-constinit Primitive einsum_all_to_all_p = make("einsum_all_to_all");
-
-void register_collectives_overlap() {
-  for (Primitive* p :
-       {&all_gather_einsum_p, &einsum_psum_scatter_p, &all_to_all_einsum_p, &einsum_all_to_all_p})
-    register_primitive(*p);
 }
 
 OverlapChoice choose_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
@@ -188,7 +188,7 @@ Array run_overlapped(const OverlapSpec& spec, Array a, Array b, SourceLine sourc
   if (form == Overlap::none || (!here.staged() && !here.transforms()))
     return overlapped_ops(spec, form, a, b, source);
   OverlapParams params;
-  params.jaxpr = program_of(spec, form, a, b, source);
+  params.jaxpr = overlapped_program(spec, form, node_of(a)->type, node_of(b)->type, source);
   params.spec = spec;
   params.form = form;
   return bind(primitive_of(spec.kind), std::move(a), std::move(b), params, source);

@@ -56,6 +56,9 @@ struct OverlapParams : CalledParamsOf<OverlapParams> {
 // The result under the current trace: ops at once, or one equation. Operands of one dtype; they are
 // cast to vary alike.
 Array run_overlapped(const OverlapSpec& spec, Array a, Array b, SourceLine source);
+// The program of a form (ring or two_rings) for operands of these types, which vary alike.
+JaxprRef overlapped_program(const OverlapSpec& spec, Overlap form, const ShapedArray& a,
+                            const ShapedArray& b, SourceLine source);
 // What it takes.
 OverlapChoice choose_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b);
 

@@ -1,7 +1,6 @@
 // The parameters of collectives, by name, for programs built by hand or read from a text.
 #include <set>
 
-#include "collectives/overlap.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
 #include "core/extend/param_reader.h"
@@ -130,11 +129,6 @@ void register_collective_syntax() {
   one(broadcast_from_p, read_source);
   set_param_syntax(axis_index_p, {0, 0, read_names, nullptr});
   one(assume_equal_p, read_axes_alone);
-  for (const Primitive* p :
-       {&all_gather_einsum_p, &einsum_psum_scatter_p, &all_to_all_einsum_p, &einsum_all_to_all_p})
-    set_param_syntax(*p, {2, 2, nullptr,
-                          "that its program computes the einsum beside it, by which it is "
-                          "differentiated, cannot be checked"});
 }
 
 }  // namespace shmap

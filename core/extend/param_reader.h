@@ -19,6 +19,7 @@ namespace shmap {
 struct ReadScope {
   const detail::MeshImpl* mesh = nullptr;  // asked for by the caller, or met before
   bool from_text = false;                  // values are the texts that programs print
+  Types results = {};                      // of the equation that is read, where a text says them
 };
 
 // The value of such a text: 3, 0.5, True, 'a', (0, 1), ('i',), ((0, 1),), (); any other is a word.

@@ -162,7 +162,9 @@ class Builder {
     for (const BinderText& b : e.results) results.push_back(type(b.type));
     std::vector<Atom> operands;
     for (const AtomText& a : e.operands) operands.push_back(atom(a, beside, results));
+    scope_.results = results;
     auto checked = program_.check(primitive, std::move(operands), params, scope_);
+    scope_.results = {};
     if (checked.types.size() != results.size()) {
       throw TypeError("an equation of " + e.primitive + " binds " + std::to_string(results.size()) +
                       " variables, and has " + std::to_string(checked.types.size()) + " results");

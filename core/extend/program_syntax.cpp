@@ -1,6 +1,7 @@
 // The parameters of equations with programs inside, and of those that place values, by name.
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
+#include "core/ops/rules.h"
 #include "core/transforms/autodiff/checkpoint.h"
 #include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/control_flow/control_flow.h"
@@ -111,6 +112,29 @@ Read read_custom_vjp(Reader& r) {
   return p;
 }
 
+// Its results have the types that the text says: nothing else does.
+Read read_custom_vjp_linear(Reader& r) {
+  auto p = std::make_shared<CustomVjpLinearParams>();
+  p->backward.call = [](void*, std::vector<Array>&, detail::FlatTree&, void*) {
+    throw_no_rule("custom_vjp_linear");
+  };
+  p->id = r.integer("bwd");
+  p->num_residuals = r.index("num_res", static_cast<std::int64_t>(r.operands().size()) + 1);
+  const Types tangents = r.operands().subspan(static_cast<std::size_t>(p->num_residuals));
+  p->in_types.assign(tangents.begin(), tangents.end());
+  p->active.assign(tangents.size(), true);
+  p->arguments.kind = detail::TreeNode::list;
+  p->arguments.children.resize(tangents.size());
+  if (!r.scope().from_text)
+    r.fail("it is made by linearize alone: the types of its results are not told by its operands'");
+  for (const ShapedArray& t : r.scope().results) {
+    if (!is_differentiable(t.dtype()))
+      r.fail("a result of type " + to_string(t) + ": wanted are floats");
+    p->y_types.push_back(t);
+  }
+  return p;
+}
+
 Read read_constraint(Reader& r) {
   const PartitionSpec spec = read_spec(r, "sharding");
   const detail::MeshImpl* mesh = r.scope().mesh;
@@ -141,8 +165,7 @@ void register_program_syntax() {
   some(custom_vjp_call_p, 0, kAnyNumber, read_custom_vjp);
   some(sharding_constraint_p, 1, 1, read_constraint);
   some(device_put_p, 1, 1, read_constraint);
-  set_param_syntax(custom_vjp_linear_p,
-                   {0, kAnyNumber, nullptr, "its transpose is the code of a custom_vjp's rule"});
+  some(custom_vjp_linear_p, 0, kAnyNumber, read_custom_vjp_linear);
 }
 
 }  // namespace shmap
