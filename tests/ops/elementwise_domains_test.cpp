@@ -58,7 +58,7 @@ TEST(Domains, OthersAreTypeErrors) {
   const Array b = ones({2}, bool_), i = ones({2}, i32), f = ones({2});
   const char* here = "elementwise_domains_test.cpp";
   expect_error<TypeError>([&] { sign(b); }, {"sign", "bool", "astype", here});
-  expect_error<TypeError>([&] { square(b); }, {"square", "bool", "integer or float", here});
+  expect_error<TypeError>([&] { square(b); }, {"square", "bool", "integers or floats", here});
   expect_error<TypeError>([&] { b - b; }, {"sub", "bool", here});
   expect_error<TypeError>([&] { -b; }, {"neg", "bool", "~x", here});
   expect_error<TypeError>([&] { b % b; }, {"remainder", "bool", here});
