@@ -87,7 +87,8 @@ TEST(Inflate, PieceByPiece) {
   std::string whole, packed;
   for (int block = 0; block < 5; ++block) {
     std::string bytes;
-    for (int i = 0; i < 40000 + block; ++i) bytes += static_cast<char>(i * i * (block + 1) >> 7);
+    const auto step = static_cast<unsigned>(block + 1);
+    for (unsigned i = 0; i < 39999 + step; ++i) bytes += static_cast<char>(i * i * step >> 7);
     const auto n = static_cast<unsigned>(bytes.size());
     packed += block == 4 ? '\1' : '\0';
     for (const unsigned word : {n, ~n}) {
