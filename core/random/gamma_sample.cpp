@@ -104,8 +104,8 @@ Array Slope::series(const Array& large, const Array& above) const {
                 op_(gt_p, op_(abs_p, dc_next), op_(mul_p, number(eps_), op_(abs_p, slope_next))),
                 op_(gt_p, c_next, op_(mul_p, number(eps_), total_next)));
         const Array few = op_(lt_p, op_(sub_p, next, a_), number(kMostTrips));
-        const auto keep = [&](const Array& fresh, const Array& old) {
-          return op_.select(more, fresh, old);
+        const auto keep = [&, &going_on = more](const Array& fresh, const Array& old) {
+          return op_.select(going_on, fresh, old);
         };
         return State{keep(next, r),           keep(c_next, c),
                      keep(dc_next, dc),       keep(total_next, total),
@@ -156,8 +156,8 @@ Array Slope::fraction(const Array& large, const Array& above) const {
                                  op_(abs_p, op_(mul_p, of_factor, op_(sub_p, f, p))));
         const Array far = op_(gt_p, change, op_(mul_p, number(eps_), f));
         const Array few = op_(lt_p, k, number(kMostTrips));
-        const auto keep = [&](const Array& fresh, const Array& old) {
-          return op_.select(more, fresh, old);
+        const auto keep = [&, &going_on = more](const Array& fresh, const Array& old) {
+          return op_.select(going_on, fresh, old);
         };
         return State{keep(k, n),
                      keep(f, p),
