@@ -6,7 +6,7 @@ namespace shmap {
 
 namespace {
 
-// What processes have to agree on beside bytes, ranks and the operation.
+// What must be equal in all processes besides bytes, ranks and the operation.
 std::uint64_t code(Reduction op, DType dtype) {
   return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
 }

@@ -1,16 +1,17 @@
 // The communicator among CPU devices of several processes.
 //
-// A collective is one exchange between processes, or two, with local work before and after: what a
-// process sends is put together from its devices' blocks, and what comes is handed out to them,
-// once a memory space. Sums of floats are the tree that they are in one process, over the same
-// ranks in the same order: each process adds what is a part of the tree of its own, and the rest is
-// added where it is wanted. So any layout of processes gives the same bits.
+// A collective is one exchange between processes, or two, with local work before and after: a
+// process assembles what it sends from the blocks of its devices, and distributes what it receives
+// to them, once per memory space. Sums of floats use the same balanced tree as in one process, over
+// the same ranks in the same order: each process adds those values that form a subtree on its own,
+// and the process that needs the result adds the rest. The bits are therefore the same for every
+// layout of processes.
 #pragma once
 #include "collectives/communicator.h"
 
 namespace shmap {
 
-// Of calls whose clique table has a CrossTable. It lives for ever.
+// For calls whose clique table has a CrossTable. The object lives until the process ends.
 Communicator& across_processes();
 
 }  // namespace shmap

@@ -17,8 +17,8 @@ void eval_all_gather(Types in, const Params& params, std::span<ShapedArray> out)
                        in[0].dtype(), in[0].weak(), AxisSet());
 }
 
-// The values are equal on all ranks, and typed as varying: so they can be used beside varying
-// values, and the transpose is a psum_scatter.
+// The result has equal values on all ranks but is typed as varying: it can then be used with
+// varying values, and its transpose is a psum_scatter.
 void vary_all_gather(Types in, const Params& params, const detail::AxisEnv& env,
                      std::span<ShapedArray> out) {
   varying_to_varying(in, params_as<AllGatherParams>(params).axes, env, out, "all_gather");

@@ -52,8 +52,8 @@ void vary_pscatter(Types in, const Params& params, const detail::AxisEnv& env,
   invariant_to_varying(in, params_as<ScatterParams>(params).axes, env, out, "pscatter");
 }
 
-// A piece that lies in one run of the operand is an offset into it; others are copied, on the
-// device that has both.
+// A piece that is contiguous in the operand becomes an offset into it; other pieces are copied, on
+// the device that has both.
 void run_pscatter(GroupCall& call) {
   constexpr double kBytesPerNs = 10;
   const auto& p = params_as<ScatterParams>(call.params);

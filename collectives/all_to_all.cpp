@@ -10,8 +10,8 @@ namespace shmap {
 
 namespace {
 
-// A piece: what one rank sends another. The operand's shape with 1 / ranks of split_axis, or
-// without it.
+// The shape of a piece, which one rank sends to another: the operand's shape with 1 / ranks of
+// split_axis, or without split_axis.
 Shape piece_shape(const Shape& in, const AllToAllParams& p) {
   Shape piece;
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -50,7 +50,7 @@ void vary_all_to_all(Types in, const Params& params, const detail::AxisEnv& env,
   varying_to_varying(in, params_as<AllToAllParams>(params).axes, env, out, "all_to_all");
 }
 
-// Where a piece lies in the operand of its sender and in the result of its receiver.
+// The layout of a piece in the operand of its sender and in the result of its receiver.
 Exchange make_exchange(const ShapedArray& in, const ShapedArray& out, const AllToAllParams& p) {
   const int item = itemsize(in.dtype());
   const Shape piece = piece_shape(in.dims(), p);

@@ -1,6 +1,6 @@
-// assume_equal: varying to invariant by word of the user alone. A mapped function whose results are
-// not checked (check_vma = false) may say by their specs that blocks are equal which vary as far as
-// their type goes; in a lowered program that is where the type lets go of these axes. Nothing runs.
+// assume_equal: varying to invariant on the user's word alone. The out_specs of a mapped function
+// without checks (check_vma = false) may say that blocks are equal although their type varies; in a
+// lowered program this primitive removes the axes from the type. Nothing runs.
 #include <algorithm>
 
 #include "collectives/primitives.h"

@@ -6,7 +6,8 @@ namespace shmap {
 
 namespace {
 
-// Where a dim `at` of the elements comes in beside the many along `dim`, and where these are then.
+// Where a dim `at` of one example is inserted in an array with batch dim `dim`, and the batch dim
+// afterwards.
 struct Placed {
   int at, dim;
 };
@@ -42,7 +43,7 @@ void batch_all_to_all(BatchCall& call) {
   if (params.tiled) {
     params.concat_axis = static_cast<int>(past(params.concat_axis, dim));
   } else {
-    // The split dim goes, and then another comes in.
+    // First the split dim is removed, then another dim is inserted.
     if (params.split_axis < dim) --dim;
     const Placed placed = put_in(params.concat_axis, dim);
     params.concat_axis = placed.at;

@@ -1,5 +1,5 @@
-// The batching rules of the collectives: what moves, sums or gathers blocks does so with blocks
-// that hold many; parameters that name dims name those of an element.
+// Batching rules of the collectives: a collective moves, sums or gathers blocks that include the
+// batch dimension; parameters that name dims name those of one example.
 #pragma once
 #include "core/ops/batch_rules.h"
 

@@ -26,8 +26,8 @@ void run_broadcast_from(GroupCall& call) {
       .broadcast(blocks, static_cast<std::uint32_t>(p.rank));
 }
 
-// The source gets the cotangent; the others' blocks had no part in the result. Where variance is
-// not tracked, the ranks' cotangents are summed.
+// Only the source rank gets the cotangent, because the other ranks' blocks are not part of the
+// result. Where variance is not tracked, the ranks' cotangents are summed.
 void transpose_broadcast_from(TransposeCall& call) {
   const auto& p = params_as<SourceParams>(call.params);
   const bool invariant = current_trace().checks_variance();

@@ -16,7 +16,7 @@ std::vector<CommunicatorOption>& options() {
   return *list;
 }
 
-// Null: the choice is free. In process: an option without `find`.
+// Null where the choice is free; an option without `find` for in_process.
 const CommunicatorOption* demanded() {
   const std::string name = env::text(env::Var::communicator);
   if (name == "auto") return nullptr;
@@ -31,7 +31,7 @@ const CommunicatorOption* demanded() {
                    "; unset it, or build the library with NCCL");
 }
 
-// Devices whose memory the host does not reach: what leads from process to process is a library.
+// Devices whose memory the host cannot access: only a library can communicate between processes.
 Communicator& library_across_processes(const GroupBlocks& blocks, CollectiveKind kind) {
   std::string why_not = "this build has none";
   for (const CommunicatorOption& option : options())
@@ -49,7 +49,7 @@ void register_communicator(const CommunicatorOption& option) {
 }
 
 Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
-  // Never destroyed: static variables may still compute while the process leaves.
+  // Never destroyed: static variables may still compute while the process exits.
   static auto& in_process = *new InProcessCommunicator();
   static const CommunicatorOption* const only = demanded();
   if (blocks.cliques.cross != nullptr) {

@@ -1,5 +1,5 @@
-// Communicators besides the one in process, which is always there: how a library's folder offers
-// one.
+// The registry of communicators other than InProcessCommunicator, which always exists: the folder
+// of a library such as NCCL registers an option.
 #pragma once
 #include <string>
 
@@ -8,17 +8,17 @@
 namespace shmap {
 
 struct CommunicatorOption {
-  const char* name;  // as SHMAP_COMMUNICATOR asks for it
-  // The communicator, where it can carry this call, and, unless it is `demanded`, where it is the
-  // better one, by the clique and the bytes. Else null, with a reason in *why_not where it is
-  // demanded. Called for each collective: the answer should be at hand.
+  const char* name;  // its value of SHMAP_COMMUNICATOR
+  // Returns the communicator where it can carry this call and, unless `demanded`, where it is the
+  // better one for this clique and these bytes. Otherwise null; where `demanded`, with a reason in
+  // *why_not. Called for each collective, so it must be fast.
   Communicator* (*find)(const GroupBlocks& blocks, CollectiveKind kind, bool demanded,
                         std::string* why_not);
-  // Why the communicator in process cannot carry this call; "" where it can.
+  // Why the in-process communicator cannot carry this call; "" where it can.
   std::string (*in_process_cannot)(const GroupBlocks& blocks, CollectiveKind kind) = nullptr;
 };
 
-// Called at registration, once an option.
+// To be called at registration, once per option.
 void register_communicator(const CommunicatorOption& option);
 
 }  // namespace shmap

@@ -63,7 +63,7 @@ class Builder {
 
   Rank rank_of(std::uint32_t p) const { return ranks_[cliques_.rank_of[p]]; }
 
-  // The number of the set of cliques that hold the same values, to one of which p belongs.
+  // The number of the class of p: cliques of one class hold equal values.
   std::uint32_t class_of(std::uint32_t p) {
     std::vector<std::int64_t> key{rank_of(p).group};
     for (int a = 0; a < static_cast<int>(mesh_.env()->sizes.size()); ++a)
@@ -112,7 +112,8 @@ class Builder {
       if (site.members[r] == kNone) site.members[r] = anywhere_[class_of_site_[s]][r];
     if (std::find(site.members.begin(), site.members.end(), kNone) != site.members.end()) return;
     site.folded = site.members;
-    // Only the collective's axes count: members of other cliques of the class may stand for some.
+    // Compare coordinates on the collective's axes only: members of other cliques of the class may
+    // take the place of some.
     std::vector<int> in_mesh_order = axes_;
     std::sort(in_mesh_order.begin(), in_mesh_order.end());
     const auto before = [&](std::uint32_t a, std::uint32_t b) {
@@ -158,7 +159,8 @@ const CliqueTable& find_or_build(const detail::MeshImpl& mesh, const std::vector
   return *entry;
 }
 
-// What this thread used last, by a hash: no lock and no heap in an eager loop.
+// The tables that this thread used last, by a hash: an eager loop needs neither the lock nor the
+// heap.
 struct Recent {
   const detail::MeshImpl* mesh = nullptr;
   std::uint64_t axes = 0;
@@ -168,7 +170,7 @@ struct Recent {
 constexpr std::size_t kRecent = 16;
 thread_local std::array<Recent, kRecent> recent;
 
-// Up to ten axes of up to 62 in one word; 0 where they do not fit.
+// Up to ten axis numbers below 62 in one word; 0 where they do not fit.
 std::uint64_t pack(const int* axes, std::size_t n) {
   if (n > 10) return 0;
   std::uint64_t word = 1;

@@ -1,4 +1,4 @@
-// Who talks to whom in a collective: the ranks of every clique, and where each result is stored.
+// CliqueTable: which devices communicate in a collective, and where each result is stored.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -11,44 +11,44 @@ namespace shmap {
 
 struct CrossTable;
 
-// A clique is the set of devices that a collective runs in: those that differ only in the
-// collective's axes, or a group (axis_index_groups) of these. Where the operand does not vary over
-// some of the other axes, several cliques hold the same values, and one of them does the work for
-// all.
+// A clique is a set of devices that communicate in a collective: the devices that differ only in
+// their coordinates on the collective's axes, or a group (axis_index_groups) of them. Where the
+// operand does not vary over some of the other axes, several cliques have equal values, and one of
+// them does the work for all.
 //
-// Made once for each (mesh, axes, groups, variance) and kept for ever. Positions are those of the
-// mesh's local devices.
+// A table is made once for each (mesh, axes, groups, variance) and kept until the process ends.
+// Positions are local positions of the mesh.
 struct CliqueTable {
-  // What is stored once: the result, in one memory space, of cliques that hold the same values.
+  // One stored result: the result in one memory space of all cliques that have equal values.
   struct Site {
     MemorySpace* space;
-    std::uint32_t position;              // its first device, whose stream its work goes to
-    std::vector<std::uint32_t> members;  // rank -> position to read from; in `space` if any is
+    std::uint32_t position;              // its first device; the work is enqueued in its stream
+    std::vector<std::uint32_t> members;  // rank -> position to read from, in `space` if possible
     std::vector<std::uint32_t> folded;   // members in mesh order: the order of reductions
     std::uint32_t first_slot, slot_count;
   };
-  // What is stored once for a rank: the devices of a site that have one rank.
+  // One stored result of a rank: the devices of a site that have the same rank share it.
   struct Slot {
     std::uint32_t site, rank;
-    std::uint32_t position;  // the first of them
+    std::uint32_t position;  // the first of these devices
   };
-  std::vector<int> axes;    // of the collective, indices
-  std::uint32_t ranks = 1;  // of a clique
-  // Where some process of the mesh lacks a member of a clique that it has others of: who sends what
-  // to whom. The answer is the same in all processes. Then members that are not here are
-  // Cliques::kElsewhere, and `folded` is empty.
+  std::vector<int> axes;    // of the collective, as indices of mesh axes
+  std::uint32_t ranks = 1;  // the number of ranks of a clique
+  // Not null where a clique has ranks in several processes of the mesh: which process sends what to
+  // which. Whether it is null is the same in all processes. With a CrossTable, members in other
+  // processes are Cliques::kElsewhere, and `folded` is empty.
   std::shared_ptr<const CrossTable> cross;
   std::vector<Site> sites;
-  std::vector<Slot> slots;             // by site
+  std::vector<Slot> slots;             // ordered by site
   std::vector<std::uint32_t> site_of;  // by position
   std::vector<std::uint32_t> slot_of;  // by position
-  // All of them, whatever the operand varies over: [clique][rank] -> position. Each position is in
-  // one.
+  // All cliques, whatever the operand varies over: [clique][rank] -> position. Each position is in
+  // exactly one clique.
   std::vector<std::vector<std::uint32_t>> cliques;
 };
 
-// `varying`: the mask of mesh axes over which the operand varies. axes: names, all of them the
-// mesh's.
+// `varying`: the mask of mesh axes over which the operand varies. axes: names or indices of axes of
+// the mesh.
 const CliqueTable& clique_table(const detail::MeshImpl& mesh, const std::vector<std::string>& axes,
                                 const Groups& groups, std::uint32_t varying);
 const CliqueTable& clique_table(const detail::MeshImpl& mesh, const std::vector<int>& axes,

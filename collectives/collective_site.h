@@ -1,4 +1,4 @@
-// CollectiveSite: which collective a task belongs to, for the errors that come out of it.
+// CollectiveSite: the collective to which a task belongs, for the errors of the task.
 #pragma once
 #include "collectives/clique_table.h"
 #include "core/runtime/op_site.h"
@@ -7,13 +7,14 @@ namespace shmap {
 
 struct CollectiveSite {
   OpSite op;
-  const CliqueTable* cliques;  // which live for ever
+  const CliqueTable* cliques;  // tables are never freed
 };
 
-// A part of the task is about to run: the fault point "collective", of the first part's device.
+// Called before a part of the task runs: the fault point "collective", for the device of the first
+// part.
 void reach_collective(const CollectiveSite& site, int part);
-// In a handler: throws the error again, as a CollectiveError that names the collective, its axes,
-// its number, the device and the caller's line. Errors of memory keep their kind.
+// To be called in a handler: rethrows the exception as a CollectiveError that names the collective,
+// its axes, its number, the device and the caller's line. OutOfMemory keeps its class.
 [[noreturn]] void rethrow_from(const CollectiveSite& site);
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// The collectives across processes, each as an exchange or two of its call and local work around
-// them. Arguments as those of Communicator, which says what the blocks are. Nothing waits.
+// The collectives across processes: each is one exchange or two of its CrossCall, with local work
+// around them. The arguments are those of Communicator's methods. No call waits.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -16,7 +16,7 @@ void cross_reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduct
 // Copies (cross_copies.cpp).
 void cross_all_gather(const GroupBlocks& g, const Interleaved& parts, CrossCall& call);
 void cross_all_to_all(const GroupBlocks& g, const Exchange& exchange, CrossCall& call);
-// out of rank r = the block of rank source[r]; zeros where that is -1.
+// out of rank r = the block of rank source[r]; zeros where source[r] is -1.
 void cross_permute(const GroupBlocks& g, std::span<const int> source, CrossCall& call);
 void cross_broadcast(const GroupBlocks& g, std::uint32_t rank, CrossCall& call);
 

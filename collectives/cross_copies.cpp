@@ -122,8 +122,8 @@ class AllToAll : public LocalWork {
   }
 
  private:
-  // Packs what goes to the peers, and returns where what comes will lie: by peer, by the rank that
-  // it comes from, by the rank here that it is for.
+  // Packs the data for the peers, and returns the offsets of the data to be received: by peer, by
+  // sending rank, by local receiving rank.
   Block exchange_class(const Class& c, Round& round) const {
     std::size_t going = 0, coming = 0;
     for (const Peer& peer : c.peers) {
@@ -155,7 +155,7 @@ class AllToAll : public LocalWork {
   }
 
   void hand_out(const Class& c, const Block& staged, std::vector<Block>& slots) const {
-    // Where the pieces of a rank begin that came.
+    // Where the received pieces of each rank begin.
     std::vector<std::int64_t> came(table_.ranks, -1);
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
@@ -204,7 +204,7 @@ class AllToAll : public LocalWork {
   BoxCopy packed_;
 };
 
-// Whole blocks go from rank to rank: permutations and broadcasts.
+// Permutations and broadcasts: whole blocks go from rank to rank.
 class Moves : public LocalWork {
  public:
   using LocalWork::LocalWork;
@@ -282,13 +282,13 @@ class Moves : public LocalWork {
   std::uint32_t site_of(const Class& c, std::uint32_t rank) const {
     return table_.site_of[c.local[rank]];
   }
-  // A rank's block, from that memory space where it has one.
+  // A rank's block, from this memory space where it has one.
   const Block& local_block(const Class& c, std::uint32_t site, std::uint32_t rank) const {
     const std::uint32_t member = table_.sites[site].members[rank];
     return g_.in[member != kElsewhere ? member : c.local[rank]];
   }
 
-  // That block, or a copy of it where it lies in another memory space.
+  // `from` itself, or a copy of it where it is in another memory space.
   Block here(std::uint32_t site, const Block& from) const {
     if (&from.buffer->space() == table_.sites[site].space) return from;
     Block to = fresh(site, g_.out_bytes);

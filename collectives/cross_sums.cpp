@@ -10,9 +10,9 @@ namespace shmap {
 
 namespace {
 
-// A larger sum is made in shares, each by one of the processes, and handed around; a smaller one by
-// each of them, which of two processes, who send each other as much in both ways, saves only
-// additions. Processes have to agree on it.
+// A larger sum is divided into shares: each process adds one share, and sends it to the others. A
+// smaller sum is added by every process. With two processes both ways send equally much, and
+// dividing only saves additions. All processes must choose alike.
 constexpr std::int64_t kShareBytes = 32 << 10;
 constexpr std::int64_t kShareBytesOfTwo = 256 << 10;
 
@@ -21,14 +21,14 @@ class SumCall : public LocalWork {
   SumCall(const GroupBlocks& g, Reduction op, DType dtype) : LocalWork(g), op_(op), dtype_(dtype) {}
 
  protected:
-  // How many ranks in a row are added before they travel. What is rounded after each addition, as
-  // halves would be, is not.
+  // How many consecutive ranks are added before they are sent. None for dtypes that are rounded
+  // after each addition, as f16 and bf16 would be.
   std::uint32_t run_of(const Class& c) const {
     return dtype_ == DType::f16 || dtype_ == DType::bf16 ? 1 : c.run;
   }
 
-  // This process's parts of the tree, by the index of their first rank in mesh order: what a device
-  // has, or the sum of a run of them.
+  // This process's parts of the tree, by the index of their first rank in mesh order: a device's
+  // value, or the sum of a run of values.
   void make_parts(const Class& c, std::vector<At>& parts) const {
     const std::uint32_t run = run_of(c);
     parts.assign(c.folded.size() / run, At{});
@@ -45,7 +45,7 @@ class SumCall : public LocalWork {
     }
   }
 
-  // Which parts go to a peer or come from it, by their index.
+  // The indices of the parts that are sent to a peer, or received from it.
   std::vector<std::size_t> parts_of(const Class& c, const std::vector<std::uint32_t>& ranks) const {
     const std::uint32_t run = run_of(c);
     std::vector<std::size_t> indices;
@@ -55,7 +55,8 @@ class SumCall : public LocalWork {
     return indices;
   }
 
-  // to[begin, end) = the tree over the parts, in elements; to and the parts lie at their offsets.
+  // to[begin, end) = the tree over the parts, in elements; `to` and the parts begin at their
+  // offsets.
   void combine(std::uint32_t site, const std::vector<At>& from, const At& to, std::int64_t begin,
                std::int64_t end) const {
     if (begin == end) return;
@@ -142,8 +143,8 @@ class AllReduce : public SumCall {
                                     c.processes.begin());
   }
 
-  // The parts that this process has go to whoever adds them, and those that it adds come: whole, or
-  // its share of them. `parts` gets where they will lie.
+  // Sends this process's parts to the processes that add them, and receives the parts that this
+  // process adds: whole parts, or its share of each. Sets in `parts` where these will be.
   void add_first(const Class& c, std::vector<At>& parts, Round& round) const {
     const bool shares = in_shares(c);
     const auto [begin, end] =
@@ -165,7 +166,7 @@ class AllReduce : public SumCall {
       for (const std::size_t k : parts_of(c, peer.takes)) {
         if (bytes == 0) continue;
         round.receive(peer.process, staging, offset, bytes);
-        // As if the whole began that much earlier.
+        // An offset such that the share is at its position in the whole part.
         parts[k] = {staging, offset - begin * item_};
         offset += bytes;
       }
@@ -186,7 +187,7 @@ class ReduceScatterCall : public SumCall {
       slots[i] = fresh(table_.slots[i].site, g_.out_bytes);
     if (piece_ != 0) {
       Round round;
-      // [class][rank that is here][part of the tree] -> its piece
+      // [class][local rank][part of the tree] -> its piece
       std::vector<std::vector<std::vector<At>>> pieces;
       for (const Class& c : cross_.classes) pieces.push_back(exchange_class(c, round));
       count_sent(round);
@@ -236,7 +237,7 @@ class ReduceScatterCall : public SumCall {
     return pieces;
   }
 
-  // The pieces of a block for those ranks, each in one run of memory: where they lie, or copied.
+  // The pieces of a block for those ranks, each contiguous in memory: in place, or copied.
   std::vector<At> cut(const Class& c, const At& whole,
                       const std::vector<std::uint32_t>& ranks) const {
     std::vector<At> pieces;

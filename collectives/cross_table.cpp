@@ -14,11 +14,11 @@ namespace {
 
 using Key = std::vector<std::int64_t>;
 
-// The positions of a class: of each rank, the processes that have it and one position.
+// The positions of a class: for each rank, the processes that have it, and one of its positions.
 struct Holders {
   std::vector<std::set<int>> processes;
   std::vector<std::int64_t> position;
-  // Of each process, its first position, and of the clique of that the processes by rank.
+  // For each process its first position, and the processes, by rank, of that position's clique.
   std::map<int, std::vector<int>> clique;
 };
 
@@ -133,7 +133,7 @@ class Builder {
     cross.partners.assign(partners.begin(), partners.end());
   }
 
-  // The ranks, by the coordinates of their places on the collective's axes.
+  // The ranks, ordered by their coordinates on the collective's axes.
   std::vector<std::uint32_t> in_mesh_order(const std::vector<std::int64_t>& places) const {
     std::vector<std::uint32_t> order;
     for (std::uint32_t r = 0; r < places.size(); ++r) order.push_back(r);
@@ -154,7 +154,7 @@ class Builder {
     CrossTable::Class c;
     const std::uint32_t n = table_.ranks;
     const int self = process_of(mesh_.global_position(0));
-    // Its own clique's, where those are the same to each of them.
+    // The own clique's members, where all processes would choose the same.
     std::set<int> all = participants(h);
     const auto team_of = [&](int process) {
       const std::vector<int>& clique = h.clique.at(process);
@@ -177,8 +177,8 @@ class Builder {
       c.peers.push_back({process, held_by(h, process), {}, {}});
       for (std::uint32_t i = 0; i < n; i += c.run) {
         const std::set<int>& holders = h.processes[c.folded[i]];
-        // Who lacks a rank has it from a member of a clique of its own: cliques that hold the same
-        // values may be elsewhere in the program, where devices take different ways.
+        // A process that lacks a rank gets it from a member of its own clique: other cliques with
+        // equal values may be at another point of the program, where devices take different ways.
         const std::uint32_t rank = c.folded[i];
         if (holders.count(process) == 0 && h.clique.at(process)[rank] == self)
           add_run(c, i, c.peers.back().gives);

@@ -1,4 +1,4 @@
-// CrossTable: who sends what to whom in a collective whose cliques leave the process.
+// CrossTable: which process sends what to which in a collective whose cliques span processes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -10,46 +10,47 @@
 
 namespace shmap {
 
-// Made with its CliqueTable, and kept as long. All processes of a mesh make tables that fit each
-// other, without talking: from the mesh alone.
+// Made with its CliqueTable, and kept as long. Each process makes its own tables from the mesh
+// alone, without communication; the tables of all processes are consistent.
 struct CrossTable {
   // Another process that has ranks of the same class.
   struct Peer {
     int process;
-    std::vector<std::uint32_t> held;   // the ranks that it has itself, ascending
-    std::vector<std::uint32_t> gives;  // what it gets from this process, in the order of reductions
-    std::vector<std::uint32_t> takes;  // what this process gets from it, likewise
+    std::vector<std::uint32_t> held;   // the ranks of that process, ascending
+    std::vector<std::uint32_t> gives;  // ranks it gets from this process, in reduction order
+    std::vector<std::uint32_t> takes;  // ranks this process gets from it, in reduction order
   };
-  // Cliques that hold the same values, one of which does the work for all.
+  // The cliques that have equal values; one of them does the work for all.
   struct Class {
     std::vector<std::uint32_t> local;   // rank -> local position, or Cliques::kElsewhere
-    std::vector<std::uint32_t> held;    // the ranks that are here, ascending
-    std::vector<std::uint32_t> folded;  // the ranks in mesh order: the order of reductions
-    // As many ranks in a row of that order, from a multiple on, are in one process, and there are
-    // 2^k of them and of all: then its sum of them is a part of the tree. 1 where it is not so.
+    std::vector<std::uint32_t> held;    // the ranks of this process, ascending
+    std::vector<std::uint32_t> folded;  // the ranks in mesh order, which is the reduction order
+    // A number of ranks, consecutive in the reduction order and beginning at a multiple of `run`,
+    // that are all in one process. Where the number of all ranks and `run` are powers of two, the
+    // sum of such a run is a subtree of the reduction. 1 where there are no such runs.
     std::uint32_t run = 1;
-    std::vector<int> processes;        // that have ranks, ascending
-    bool even = false;                 // each of them talks to all others of them, and nobody else
-    std::size_t own = 0;               // this one among them
-    std::vector<Peer> peers;           // the others
+    std::vector<int> processes;        // those that have ranks, ascending
+    bool even = false;                 // each of them exchanges with all others, and with no more
+    std::size_t own = 0;               // the index of this process among them
+    std::vector<Peer> peers;           // the other ones
     std::vector<std::uint32_t> sites;  // of the CliqueTable
   };
-  // One clique, of those of which some ranks are here.
+  // A clique that has ranks in this process.
   struct Clique {
-    std::uint32_t index = 0;           // among CliqueTable::cliques
-    std::int64_t first = 0;            // the least place of its devices in the whole mesh: its name
+    std::uint32_t index = 0;           // in CliqueTable::cliques
+    std::int64_t first = 0;            // the least mesh position of its devices, its id
     std::vector<int> process;          // by rank
-    std::vector<std::uint32_t> order;  // the ranks in mesh order: the order of reductions
+    std::vector<std::uint32_t> order;  // the ranks in mesh order, which is the reduction order
   };
-  std::vector<Clique> cliques;  // in an order that all processes share
-  std::vector<int> partners;    // the other processes of these, ascending
-  std::vector<Class> classes;   // those with local devices, in an order that all processes share
+  std::vector<Clique> cliques;  // in the same order in all processes
+  std::vector<int> partners;    // the other processes of these cliques, ascending
+  std::vector<Class> classes;   // those with local devices, in the same order in all processes
   std::string axes;             // "('i', 'j')"
-  std::uint64_t key = 0;        // of axes and groups: the same in all processes
+  std::uint64_t key = 0;        // a hash of axes and groups, the same in all processes
 };
 
-// Null where no process lacks a rank of a class of which it has others. places: of each rank over
-// the axes its group and the rank in that; rest: the other axes over which the operand varies.
+// Null where every class has all its ranks in one process. places: for each rank over the axes its
+// group, and its rank in that group; rest: the other axes over which the operand varies.
 std::shared_ptr<const CrossTable> make_cross_table(
     const detail::MeshImpl& mesh, const CliqueTable& table,
     const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest);

@@ -16,7 +16,7 @@ namespace shmap {
 
 namespace {
 
-// It is never run at once, where the caller would wait for other processes with a lock held.
+// The task is never run at once: the caller would wait for other processes with a lock held.
 constexpr std::int64_t kCostNs = 1'000'000'000'000;
 
 class ExchangeTask final : public ExchangeEnd {
@@ -66,7 +66,7 @@ class ExchangeTask final : public ExchangeEnd {
   TaskEnd* end_ = nullptr;
 };
 
-// By peer, without disturbing the order of one peer's.
+// Sorts by peer, keeping the order of each peer's parcels.
 void sort_by_peer(std::vector<Parcel>& parcels) {
   std::stable_sort(parcels.begin(), parcels.end(),
                    [](const Parcel& a, const Parcel& b) { return a.peer < b.peer; });
@@ -147,7 +147,7 @@ void CrossCall::enqueue(Round round) {
   Waits waits;
   if (!detail::nothing_pending(round.reads, round.writes))
     detail::collect_waits(round.reads, round.writes, waits);
-  // Neighbours in the program need not wait for each other: they go to different streams.
+  // Collectives that follow each other need not wait for each other: they use different streams.
   const LocalDevice& device =
       blocks_.mesh.local(static_cast<std::uint32_t>(number_ % blocks_.mesh.local_count()));
   const CollectiveSite site{{&blocks_.primitive, &blocks_.mesh, 0, blocks_.number, blocks_.source},

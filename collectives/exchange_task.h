@@ -1,5 +1,6 @@
-// An exchange between processes as a task of a stream: it starts when what it reads is there, and
-// ends when the other processes' parts have come; no thread waits for them.
+// An exchange between processes as a task of a stream: the task starts when what it reads has been
+// computed, and ends when the parcels of the other processes have arrived. No thread waits for
+// them.
 #pragma once
 #include <span>
 #include <string>
@@ -10,26 +11,26 @@
 
 namespace shmap {
 
-// What a collective of several processes does, in all of them.
+// One collective between processes, as each of these processes performs it.
 class CrossCall {
  public:
-  // `extra`: what has to agree beside the types, as a permutation.
+  // `extra`: further numbers that must be equal in all processes, as a permutation.
   CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
             const char* dtype, std::span<const int> extra = {});
 
-  // One round's parcels: in the order in which both sides name them.
+  // The parcels of one exchange, in the order that sender and receiver share.
   struct Round {
     std::vector<Parcel> sends, receives;
     std::vector<Buffer*> reads, writes;
-    std::vector<BufferRef> held;  // these, until the task is enqueued
+    std::vector<BufferRef> held;  // keeps the buffers alive until the task is enqueued
     void send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
   };
-  // Enqueues it; nothing where nothing is sent or received. The caller holds the submit mutex.
+  // Enqueues an exchange; does nothing where it has no parcels. The caller holds the submit mutex.
   void enqueue(Round round);
 
-  // Where a library moves the data: an exchange of nothing, by which the processes of this one's
-  // cliques tell each other that they have come, and to which collective.
+  // For collectives whose data a library moves: an exchange without parcels, by which the processes
+  // of this process's cliques tell each other which collective they have reached.
   ProcessExchange roll_call() const;
   bool captured() const { return captured_; }
 
@@ -37,7 +38,7 @@ class CrossCall {
   const GroupBlocks& blocks_;
   bool captured_;
   std::uint64_t space_ = 0;
-  std::uint64_t number_ = 0;  // of the mesh's; in a capture from its first
+  std::uint64_t number_ = 0;  // the collective's number on its mesh; in a capture, counted from 0
   std::uint32_t rounds_ = 0;
   std::uint64_t check_;
   ExchangeLabel label_;

@@ -1,4 +1,4 @@
-// What the group functions of collectives of one operand and one result share.
+// Helpers for the group functions of collectives with one operand and one result.
 #pragma once
 #include <algorithm>
 
@@ -22,8 +22,8 @@ inline GroupBlocks group_blocks(const GroupCall& call, const Axes& axes, const G
           call.number};
 }
 
-// Counts a collective. Where its cliques have one rank each nothing is counted, and true returned:
-// every result is the operand, whose blocks it then shares.
+// Counts a collective. Where cliques have one rank each, counts nothing and returns true: every
+// result is then the operand, and shares its blocks.
 inline bool begin_collective(const GroupBlocks& blocks) {
   if (blocks.cliques.ranks != 1) {
     count(Counter::collectives);

@@ -14,7 +14,8 @@ namespace shmap {
 
 namespace {
 
-// Estimates of one core; whether a task is queued, and in how many parts, hangs on them.
+// Estimates for one core. They decide whether a task is queued, and into how many parts it is
+// split.
 constexpr double kBytesPerNs = 20;
 constexpr std::int64_t kPartBytes = 256 << 10;
 
@@ -50,7 +51,7 @@ bool in_one_space(const GroupBlocks& g, const Site& site) {
                      [&](std::uint32_t p) { return g.mesh.local(p).space == site.space; });
 }
 
-// A rank's pieces on their way to where they lie among those of all.
+// Copies one rank's pieces to their positions among the pieces of all ranks.
 BoxCopy gathered_piece(const Interleaved& layout, std::uint32_t ranks) {
   BoxCopy box;
   box.rank = 2;
@@ -92,7 +93,7 @@ struct Sources {
     for (std::size_t r = 0; r < members.size(); ++r) {
       const Block& block = g.in[members[r]];
       from[r] = address(block);
-      // Ranks often share a buffer: one entry is enough to wait for it.
+      // Ranks often share a buffer, which needs only one entry.
       if (count == 0 || buffers[count - 1] != block.buffer.get())
         buffers[count++] = block.buffer.get();
     }
@@ -124,7 +125,8 @@ struct Results {
   InlineVector<Buffer*, 16> buffers;
 };
 
-// Runs `work` as one task on the communication stream of a device; `bytes` is what it touches.
+// Enqueues `work` as one task on the communication stream of a device; `bytes`: what it reads and
+// writes.
 template <class Work>
 void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
              std::span<Buffer* const> reads, std::span<Buffer* const> writes, Work work) {
@@ -159,7 +161,7 @@ void share_slots(const GroupBlocks& g, std::span<const Block> slots) {
   for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = slots[g.cliques.slot_of[p]];
 }
 
-// A copy of a block of another memory space, made on the receiver's stream.
+// Copies a block from another memory space, on the receiver's stream.
 Block copy_block(const GroupBlocks& g, const Block& from, std::uint32_t position) {
   const LocalDevice& device = g.mesh.local(position);
   Block to = fresh_block(device.space, g.out_bytes);

@@ -1,9 +1,9 @@
-// The communicator among devices of one process, whichever memory spaces they have: tables and
+// The communicator among the devices of one process, for any number of memory spaces: tables and
 // plain copies.
 //
-// What is equal in a memory space is stored once there. Sums, maxima and gathers are computed once
-// for each clique and memory space, straight from all ranks' blocks; permutations and broadcasts
-// inside a memory space move entries of the table and no bytes.
+// Results that are equal in a memory space are stored once there. Sums, maxima and gathers are
+// computed once per clique and memory space, directly from the blocks of all ranks; permutations
+// and broadcasts inside a memory space change entries of the table and move no bytes.
 #pragma once
 #include "collectives/communicator.h"
 

@@ -1,5 +1,5 @@
-// What the processes of a collective do on their own before and after the exchange: its blocks, and
-// how the work on them gets into streams.
+// The local work of a collective across processes, before and after its exchanges: its blocks, and
+// the enqueueing of work on them.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ inline std::byte* address_of(Block& block, std::int64_t offset = 0) {
   return static_cast<std::byte*>(block.data()) + offset;
 }
 
-// Of one call. Holds the submit mutex.
+// The local work of one call. Holds the submit mutex while it is alive.
 class LocalWork {
  public:
   explicit LocalWork(const GroupBlocks& g)
@@ -45,7 +45,7 @@ class LocalWork {
     return block;
   }
 
-  // Work of one site, which reads and writes those blocks.
+  // Enqueues work for one site, which reads and writes these blocks.
   template <class Work>
   void enqueue(std::uint32_t site, std::int64_t bytes, const std::vector<Block>& reads,
                const std::vector<Block>& writes, Work work) const {
@@ -69,7 +69,7 @@ class LocalWork {
     });
   }
 
-  // The same bytes to the other sites of a class.
+  // Copies the block of a class's first site to its other sites.
   void fan_out(const Class& c, std::vector<Block>& sites) const {
     Block& first = sites[c.sites.front()];
     for (std::size_t i = 1; i < c.sites.size(); ++i) {
@@ -103,7 +103,8 @@ class LocalWork {
   const DeviceOps& ops_;
 
  private:
-  // Estimates of one core; whether a task is queued, and in how many parts, hangs on them.
+  // Estimates for one core; they decide whether a task is queued, and into how many parts it is
+  // split.
   static constexpr double kBytesPerNs = 20;
   static constexpr std::int64_t kPartBytes = 256 << 10;
 
@@ -118,7 +119,7 @@ class LocalWork {
   std::lock_guard<SubmitMutex> lock_;
 };
 
-// A place in a block.
+// An offset in a block.
 struct At {
   Block block;
   std::int64_t offset = 0;

@@ -1,4 +1,5 @@
-// The collectives that lowering writes out for programs of global arrays, and that reshard arrays.
+// The collectives that lowering inserts into programs of global arrays, and those that reshard
+// arrays.
 #include "core/transforms/lowering/reshard_blocks.h"
 
 #include "core/ir/trace.h"

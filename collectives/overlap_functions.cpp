@@ -1,5 +1,5 @@
-// The user's functions of overlapped products: subscripts and dims checked, and an einsum of any
-// kind made one whose dims have a letter each.
+// The public functions of overlapped products: they check subscripts and dims, and reduce an einsum
+// of any form to one with a single letter per dim.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -17,7 +17,7 @@ namespace shmap {
 
 namespace {
 
-// What a call asks for, checked.
+// The checked arguments of a call.
 struct Request {
   OverlapKind kind;
   const char* what;
@@ -108,7 +108,7 @@ class Call {
     }
   }
 
-  // The extent of each name, of operands as they are multiplied.
+  // The extent of each name, in the operands as they are multiplied.
   void find_sizes() {
     std::map<EinsumLabel, std::size_t> named_by;
     for (std::size_t i = 0; i < 2; ++i) {
@@ -138,7 +138,7 @@ class Call {
     }
   }
 
-  // A dim that is repeated along the other operand's.
+  // A dim of size 1 that is broadcast to the other operand's.
   bool is_broadcast(std::size_t i, std::size_t d) const {
     return wholes_[i][d] == 1 && sizes_.at(labels(i)[d]) != 1;
   }
@@ -152,8 +152,8 @@ class Call {
     return std::count(labels.begin(), labels.end(), l);
   }
 
-  // The names that are left of an operand without its diagonals, dims that are summed in it alone
-  // and broadcast dims.
+  // The names of an operand that remain without diagonals, dims that are summed in this operand
+  // only, and broadcast dims.
   EinsumLabels kept(std::size_t i) const {
     EinsumLabels out;
     for (std::size_t d = 0; d < labels(i).size(); ++d) {
@@ -203,7 +203,7 @@ class Call {
     reduced_ = std::move(spec);
   }
 
-  // The operand's type when it is reduced.
+  // The operand's type after that reduction.
   ShapedArray type_of_operand(std::size_t i) const {
     Shape shape;
     const EinsumLabels left = kept(i);
@@ -236,7 +236,7 @@ class Call {
     return detail::einsum(Subscripts(text, source_.file, source_.line), {std::move(x)});
   }
 
-  // As the plain form does: the collective's operand varies over its axes.
+  // As in the plain form, the collective's operand is cast to vary over its axes.
   void cast(Array& a, Array& b) const {
     const AxesInScope scope(r_.axes, r_.what, source_);
     if (moves_operand()) {
@@ -278,7 +278,7 @@ class Call {
     }
   }
 
-  // Where there is nothing to overlap.
+  // The plain form, where nothing can overlap.
   OverlapChoice plain_choice() const { return {Overlap::none, 0, 0, 0}; }
 
   const Request& r_;

@@ -28,7 +28,7 @@ constexpr double kStagedBytes = 2.5e4;  // through the host's memory
 
 bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
 
-// The product, and the arrays that it reads, makes and moves, of one device.
+// The flops of the product on one device, and the bytes that it reads, writes and sends.
 struct Work {
   double flops = 2, result = 1;  // elements of the whole product
   double moved = 0;              // bytes of a rank's part: of what travels a step
@@ -110,7 +110,7 @@ double cpu_us(const OverlapSpec& spec, const Work& w, DType dtype, bool shared, 
 double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Work& w, DType dtype,
               Overlap form) {
   const double n = spec.ranks, rate = is_half(dtype) ? kGpuHalfFlops : kGpuFlops;
-  // A product of the `share`th part of all: in whole waves, and what a GPU's devices share.
+  // The time of 1 / `share` of the product, in whole waves, with the GPU shared among its devices.
   const auto product = [&](double share) {
     const bool cuts_result = w.placed;
     const double result = w.result / (cuts_result ? share : 1);
@@ -150,13 +150,14 @@ double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Work
     }
     return product(1) + moving + kGpuCallUs;
   }
-  // A step's product beside the next part; sums of parts are read and written by the product.
+  // One step's product while the next part is sent; partial sums are read and written by the
+  // product.
   const int halves = form == Overlap::ring ? 1 : 2;
   const double step =
       halves * product(n * halves) + (w.placed && spec.kind != OverlapKind::scatter
                                           ? 0
                                           : 2 * w.sum_bytes / kGpuBytes * machine.sharing);
-  // Behind a switch the link into a GPU is one, whichever way parts come.
+  // Behind a switch a GPU has one link, whichever direction the parts come from.
   const double hop = shared ? 0
                             : (halves - 1) * link_model::kCopyUs +
                                   link_us(CollectiveKind::permute, in, in, w.moved);
@@ -198,8 +199,8 @@ OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& sp
   };
   OverlapChoice choice{Overlap::automatic, us(Overlap::none), us(Overlap::ring),
                        us(Overlap::two_rings)};
-  // A product of a part has to fill a GPU once at least: what is smaller is all latencies, which
-  // the model does not know well enough.
+  // The product of a part must fill the GPU at least once: smaller ones are dominated by latencies,
+  // which the model does not know well enough.
   const double part = w.result / (w.placed ? spec.ranks : 1);
   if (machine.kind != DeviceKind::cpu && part < kWaves * kTile) {
     choice.ring_us = std::max(choice.ring_us, choice.none_us);

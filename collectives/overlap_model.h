@@ -1,34 +1,34 @@
-// What the forms of an overlapped product take, as a model says it: for the choice of one.
+// A model of the time that each form of an overlapped product takes, for the choice of the form.
 //
-// On CPUs the devices of a process share its cores, and a copy is work of these: nothing is hidden
-// behind anything, and a form is better where it moves less through memory. On GPUs copies run
-// beside products; collectives/link_model.h says what they take, and products fill the
-// multiprocessors in waves of tiles. The constants of GPUs are those of published data sheets; this
-// project has not measured the forms on several GPUs.
+// On CPUs the devices of a process share its cores, and a copy is work of these cores: no
+// communication is hidden, and the form that moves the least data through memory is best. On GPUs
+// copies run beside products: collectives/link_model.h has the time of copies, and products fill
+// the multiprocessors in waves of tiles. The constants of GPUs come from published data sheets;
+// this project has not measured the forms on several GPUs.
 #pragma once
 #include "collectives/overlap.h"
 
 namespace shmap {
 
-// The microseconds of each form on one device; `form` is left automatic.
+// The microseconds of each form on one device; `form` of the result stays automatic.
 OverlapChoice model_overlap(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b);
 
-// What SHMAP_OVERLAP asks for.
+// The form that SHMAP_OVERLAP asks for.
 Overlap forced_overlap();
 
 // ---- the parts of the model, for its tests
 enum class OverlapLink : std::uint8_t {
-  shared,  // one memory space: what is permuted is relabelled, and nothing moves
-  cores,   // copies by the cores that multiply
-  peers,   // copies between GPUs beside products
-  staged,  // likewise, through the host's memory
+  shared,  // one memory space: a permutation relabels blocks, and nothing moves
+  cores,   // copies by the cores that also multiply
+  peers,   // copies between GPUs, beside products
+  staged,  // copies between GPUs through the host's memory, beside products
 };
 struct OverlapMachine {
   DeviceKind kind = DeviceKind::cpu;
   OverlapLink link = OverlapLink::shared;
-  int sharing = 1;  // devices that share a GPU
+  int sharing = 1;  // how many devices share a GPU
 };
-// That of the process.
+// The machine of this process.
 OverlapMachine overlap_machine();
 OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& spec,
                             const ShapedArray& a, const ShapedArray& b);

@@ -1,4 +1,4 @@
-// The programs of overlapped products: a product a step, and what travels beside it.
+// The programs of overlapped products: one product per step, and the communication beside it.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<int, int>>;
 
-// The product of parts of the operands, dims as the spec's result.
+// The product of parts of the operands, with the dims of the spec's result.
 class PartProduct {
  public:
   explicit PartProduct(const OverlapSpec& spec) {
@@ -41,7 +41,7 @@ class PartProduct {
   }
 
  private:
-  // Whether dot_general gives the dims in the result's order.
+  // Whether dot_general returns the dims in the result's order.
   bool try_order(const std::string& left, const std::string& right, const std::string& out) {
     std::vector<int> lhs_contracting, rhs_contracting, lhs_batch, rhs_batch;
     std::string batch, free;
@@ -127,7 +127,7 @@ class Rings {
     return convert(std::move(first), dtype(), source_);
   }
 
-  // Parts go straight to their ranks: at a distance of `shift`.
+  // Sends each part directly to its rank, at the distance `shift`.
   Array exchange(bool both) {
     const Array whole = travelling();
     index_ = axis_index(spec_.axes, source_);
@@ -164,7 +164,7 @@ class Rings {
   Array travelling() const { return spec_.operand == 0 ? a_ : b_; }
   DType dtype() const { return node_of(a_)->type.dtype(); }
 
-  // 0 first; then 1, 2, … or 1, n - 1, 2, n - 2, …
+  // The order of distances: 0 first; then 1, 2, … or 1, n - 1, 2, n - 2, …
   std::vector<int> shifts(bool both) const {
     std::vector<int> out{0};
     for (int low = 1, high = n_ - 1; low <= high; ++low) {
@@ -174,7 +174,7 @@ class Rings {
     return out;
   }
 
-  // (index + shift mod n) × size, and the same of the parts.
+  // (index + shift mod n) × size: where the part at that distance begins.
   Array at(int shift, std::int64_t size) {
     shift = ((shift % n_) + n_) % n_;
     Array rank = index_;
@@ -189,7 +189,7 @@ class Rings {
     return offset == 0 ? start : op_(add_p, start, op_.number(static_cast<double>(offset), start));
   }
 
-  // To the rank at that distance: r to r + shift.
+  // Sends to the rank at that distance: r to r + shift.
   Array send(Array x, int shift) const {
     Pairs pairs;
     for (int r = 0; r < n_; ++r) pairs.emplace_back(r, ((r + shift) % n_ + n_) % n_);
@@ -206,7 +206,7 @@ class Rings {
     out[static_cast<std::size_t>(dim)] = start;
     return out;
   }
-  // Items [start, start + size) along a dim; all of it where x has no such dim.
+  // Items [start, start + size) along a dim; the whole of x where it does not have that dim.
   Array cut(const Array& x, const std::string& labels, char label, const Array& start,
             std::int64_t size) const {
     const int dim = place_of(labels, label);
@@ -221,7 +221,7 @@ class Rings {
     return dynamic_update_slice(Operand(std::move(whole), source_.file, source_.line),
                                 Operand(std::move(part), source_.file, source_.line), at);
   }
-  // Room for all parts of which one has this shape.
+  // Zeros for all parts, one of which has this shape.
   Array unwritten(Shape shape, char label) const {
     shape[static_cast<std::size_t>(place_of(spec_.out, label))] *= n_;
     return empty(shape, dtype(), source_);
@@ -230,7 +230,7 @@ class Rings {
     return bind_concatenate(parts, dim, source_);
   }
 
-  // The product with a part of what travels, which lies at `start`: in its place, or added.
+  // Multiplies with the part that begins at `start`, and writes the product there, or adds it.
   void add_part(const Array& part, const Array& start, std::int64_t size) {
     const bool first = spec_.operand == 0;
     const bool placed = place_of(spec_.out, spec_.cut()) >= 0;
@@ -250,7 +250,7 @@ class Rings {
   }
   Array finish() { return convert(std::move(result_), dtype(), source_); }
 
-  // What has come so far for the part at `start`, and this rank's product.
+  // The partial sum received for the part at `start`, plus this rank's product.
   void add_to(Array& total, const Array& start, std::int64_t size, int shift) {
     Array y = product_(cut(a_, spec_.a, spec_.part, start, size),
                        cut(b_, spec_.b, spec_.part, start, size), true, source_);

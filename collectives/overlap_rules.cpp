@@ -1,6 +1,6 @@
-// Derivatives and batching of overlapped products. Each is linear in each operand; transposition
-// turns a gather into a scatter and an exchange around, and leaves what stays in place multiplied
-// with what travels.
+// Derivatives and batching of overlapped products, which are linear in each operand. The transpose
+// of a gather is a scatter, and an exchange is its own transpose in the other direction; the
+// operand that is not moved is multiplied with the moved one in the transpose too.
 #include "collectives/overlap.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
@@ -38,7 +38,7 @@ void transpose_overlapped(TransposeCall& call) {
   back.operand = 0;
   back.out = spec.labels(linear);
   if (!spec.moves_operand()) {
-    // What each rank got of the sum or of the product comes back from all of them.
+    // The cotangent of what each rank received comes back from all ranks.
     back.kind = spec.kind == OverlapKind::scatter ? OverlapKind::gather : OverlapKind::exchange;
     if (back.kind == OverlapKind::exchange) std::swap(back.part, back.joined);
     back.a = spec.out;
@@ -55,7 +55,8 @@ void transpose_overlapped(TransposeCall& call) {
     call.out[static_cast<std::size_t>(linear)] = run_overlapped(back, ct, known, call.source);
     return;
   }
-  // The operand that stays: what travels comes once more, now beside the cotangent.
+  // The cotangent of the operand that is not moved: the other operand is sent once more, now beside
+  // the cotangent.
   back.a = spec.labels(spec.operand);
   back.b = spec.out;
   call.out[static_cast<std::size_t>(linear)] = run_overlapped(back, known, ct, call.source);

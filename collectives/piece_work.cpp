@@ -11,11 +11,12 @@ namespace {
 constexpr std::int64_t kRowBytes = 1024;
 constexpr std::int64_t kFewRowBytes = 128;
 constexpr std::int64_t kScratchBytes = 12 << 10;
-// Results of at least this in all are written past the caches, in pieces of at least that.
+// Results of at least this size in all are written past the caches, in pieces of at least the
+// second.
 constexpr std::int64_t kStreamBytes = 16 << 20;
 constexpr std::int64_t kStreamPiece = 4096;
 
-// Merges dims that lie side by side in both places.
+// Merges dims that are contiguous in both source and destination.
 void merge_dims(BoxCopy& box) {
   int kept = 0;
   for (int d = 0; d < box.rank; ++d) {
@@ -57,7 +58,7 @@ void ReduceScatter::run(int part, int part_count, void* native) const {
   }
 }
 
-// One call for each result.
+// One call for each rank result.
 void ReduceScatter::reduce_at_once(void* native) const {
   InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
   const std::int64_t length = parts.piece / parts.itemsize;
@@ -68,7 +69,7 @@ void ReduceScatter::reduce_at_once(void* native) const {
   }
 }
 
-// Long pieces: each is combined where it lies.
+// Long pieces: each is combined in place.
 void ReduceScatter::reduce_pieces(int part, int part_count, void* native) const {
   InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
   const std::int64_t length = parts.piece / parts.itemsize;
@@ -86,8 +87,8 @@ void ReduceScatter::reduce_pieces(int part, int part_count, void* native) const 
   }
 }
 
-// Short pieces: a few whole rows are combined into a scratch that stays in cache, and handed out
-// from there. A call for each piece would cost more than its arithmetic.
+// Short pieces: a few whole rows are combined in a scratch buffer that stays in cache, and copied
+// from there. A call per piece would cost more than its arithmetic.
 void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
   InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
   alignas(64) std::byte few[kScratchBytes];

@@ -1,5 +1,4 @@
-// What the tasks of the in-process communicator do with addresses; they know no buffers and no
-// devices.
+// The work of the in-process communicator's tasks, on plain addresses, without buffers or devices.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +11,10 @@
 
 namespace shmap {
 
-// Parts are cut at multiples of this, so that none shares a cache line.
+// Parts are cut at multiples of this, so that no two parts share a cache line.
 constexpr std::int64_t kGrainBytes = 4096;
 
-// Addresses that move into a task; few of them need no heap.
+// A list of addresses that a task owns; up to kFew of them need no heap memory.
 class Addresses {
  public:
   explicit Addresses(std::size_t n) {
@@ -33,47 +32,47 @@ class Addresses {
   std::unique_ptr<std::byte*[]> many_;
 };
 
-// One part's share of n items, in multiples of `grain`.
+// The share [begin, end) of one part in n items, in multiples of `grain`.
 std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, int part,
                                             int parts);
 
-// How pieces of `piece` bytes are copied where all results have `total`.
+// The copy function for pieces of `piece` bytes where all results together have `total` bytes.
 using CopyFn = decltype(DeviceOps::copy);
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total);
 
-// A reduce_scatter of one site, in parts.
+// A reduce_scatter of one site, which is split into parts.
 struct ReduceScatter {
   const DeviceOps* ops;
   Reduction op;
   DType dtype;
   Interleaved parts;
   int ranks;
-  std::span<const CliqueTable::Slot> slots;  // of the table, which lives for ever
+  std::span<const CliqueTable::Slot> slots;  // of the table, which is never freed
   Addresses from, to;
 
   void run(int part, int part_count, void* native) const;
 
  private:
-  // from[r] + offset for all r.
+  // `at` = from[r] + offset for all r.
   void shift(InlineVector<const void*, 64>& at, std::int64_t offset) const;
   void reduce_at_once(void* native) const;
   void reduce_pieces(int part, int part_count, void* native) const;
   void reduce_rows(int part, int part_count, void* native) const;
 };
 
-// The copy of a box, made many times between different places: as one run, as a few long ones, or
-// as the box that it is.
+// Copies a box many times, between different addresses: as one contiguous run, as a few long runs,
+// or as a strided box.
 class PieceCopy {
  public:
   PieceCopy(const DeviceOps& ops, const BoxCopy& box);
-  void choose(std::int64_t total);  // the bytes of all results
+  void choose(std::int64_t total);  // total: the bytes of all results
   void run(const std::byte* src, std::byte* dst, void* native) const;
 
  private:
   const DeviceOps* ops_;
   BoxCopy box_;
-  std::int64_t run_;       // bytes that lie side by side in both places
-  std::int64_t rows_ = 1;  // how many runs; 0 where they are no row of runs
+  std::int64_t run_;       // bytes that are contiguous in source and destination
+  std::int64_t rows_ = 1;  // how many such runs; 0 where they do not form one row
   bool by_runs_ = false;
   CopyFn copy_ = nullptr;
 };

@@ -29,7 +29,7 @@ void run_ppermute(GroupCall& call) {
   communicator(blocks, CollectiveKind::permute).permute(blocks, source.span());
 }
 
-// What was sent comes back. A rank that sent nothing has no part in the result.
+// The cotangent goes back to the sender. A rank that sent nothing gets zeros.
 void transpose_ppermute(TransposeCall& call) {
   PermuteParams back = params_as<PermuteParams>(call.params);
   for (auto& [from, to] : back.perm) std::swap(from, to);

@@ -1,5 +1,5 @@
 // The collective primitives and their parameters, which print under JAX's names. Axes are names,
-// major first; groups are ranks over them, empty where all ranks are one group.
+// major first; groups are lists of ranks over these axes, empty where all ranks form one group.
 #pragma once
 #include <cstdint>
 #include <utility>
@@ -21,7 +21,7 @@ extern Primitive all_to_all_p;            // AllToAllParams
 extern Primitive ppermute_p;              // PermuteParams
 extern Primitive axis_index_p;            // NamesParams
 extern Primitive broadcast_from_p;        // SourceParams
-extern Primitive assume_equal_p;          // AxesParams; in lowered programs alone
+extern Primitive assume_equal_p;          // AxesParams; only in lowered programs
 
 namespace detail {
 inline void visit_groups(ParamVisitor& v, const Groups& groups) {
@@ -32,7 +32,7 @@ inline void visit_groups(ParamVisitor& v, const Groups& groups) {
 struct AxesParams : ParamsOf<AxesParams> {
   explicit AxesParams(Axes a, Groups g = {}) : axes(std::move(a)), groups(std::move(g)) {}
   Axes axes;
-  Groups groups;  // none in pbroadcast
+  Groups groups;  // empty in pbroadcast
   void visit(ParamVisitor& v) const override {
     v.value("axes", axes.names());
     detail::visit_groups(v, groups);
@@ -42,7 +42,7 @@ struct AxesParams : ParamsOf<AxesParams> {
 struct AllGatherParams : ParamsOf<AllGatherParams> {
   Axes axes;
   Groups groups;
-  int dimension = 0;  // of the result, not negative
+  int dimension = 0;  // of the result; not negative
   int ranks = 1;      // of a group
   bool tiled = false;
   void visit(ParamVisitor& v) const override {
@@ -56,8 +56,8 @@ struct AllGatherParams : ParamsOf<AllGatherParams> {
 
 struct ScatterParams : ParamsOf<ScatterParams> {
   Axes axes;
-  Groups groups;      // none in pscatter
-  int dimension = 0;  // of the operand, not negative
+  Groups groups;      // empty in pscatter
+  int dimension = 0;  // of the operand; not negative
   int ranks = 1;
   bool tiled = false;
   void visit(ParamVisitor& v) const override {
@@ -69,8 +69,8 @@ struct ScatterParams : ParamsOf<ScatterParams> {
   }
 };
 
-// all_gather and psum_scatter, all_gather_invariant and pscatter, each the other's transpose: the
-// parameters of one from those of the other.
+// The parameters of a collective from those of its transpose: all_gather and psum_scatter are each
+// other's transposes, and so are all_gather_invariant and pscatter.
 inline ScatterParams dual_of(const AllGatherParams& p) {
   ScatterParams dual;
   dual.axes = p.axes;

@@ -8,15 +8,15 @@ namespace shmap {
 
 namespace {
 
-// Runs the body now, op by op.
+// Runs the body now, operation by operation.
 std::vector<Array> run_mapped(MappedCall call) {
   PerDeviceTrace trace(call.mesh, {call.options.check_vma, call.options.auto_pbroadcast},
                        call.lines.made);
   std::vector<Array> blocks;
   blocks.reserve(call.in.size());
   for (std::size_t i = 0; i < call.in.size(); ++i) {
-    // Each argument is let go as it enters, so that one given up by its caller can be written in
-    // place in the body.
+    // Each argument is released as it enters, so that the body can write to a donated argument in
+    // place.
     const Array argument = std::move(call.in[i]);
     if (node_of(argument)->trace != 0)
       throw_escaped(*node_of(argument), "shard_map: an argument", call.source);
@@ -42,7 +42,7 @@ std::vector<Array> run_mapped(MappedCall call) {
   return results;
 }
 
-// Traces the body, and leaves an equation of it.
+// Traces the body, and stages an equation with its program.
 std::vector<Array> stage_mapped(MappedCall call) {
   ShardMapParams params;
   params.over = call.mesh;
@@ -69,7 +69,7 @@ std::vector<Array> stage_mapped(MappedCall call) {
     params.out = call.out_shardings(types);
     traced = trace.build(results, "the result of a shard_map body", call.source);
   }
-  // What the body closes over is an argument with the spec P().
+  // Values that the body captures become operands with the spec P().
   params.in.assign(traced.consts.size(), call.mesh->replicated());
   params.in.insert(params.in.end(), call.in_shardings.begin(), call.in_shardings.end());
   if (call.names.size() == call.in.size()) {

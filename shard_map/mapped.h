@@ -1,6 +1,6 @@
-// A function mapped over the blocks of a mesh, on its way down through the traces: each transform
-// takes its values off and puts its own interpretation around the body, until the body runs on
-// blocks or is staged (jax's bind of shard_map, with a callable in the place of a jaxpr).
+// MappedCall: a call of a mapped function, on its way through the traces. Each transform unwraps
+// the operands and wraps the body in its own interpretation, until the body runs on blocks or is
+// staged (jax's bind of shard_map, with a callable in place of a jaxpr).
 #pragma once
 #include <functional>
 #include <span>
@@ -20,31 +20,32 @@ struct MappedCall {
   ShardMapOptions options;
   MappedLines lines;
   SourceLine source;
-  std::vector<Array> in;  // global values
+  std::vector<Array> in;  // global arrays
   std::vector<const Sharding*> in_shardings;
-  std::vector<std::string> names;  // of `in`, for the errors of programs; or none
-  // Blocks to blocks: called once, under the trace of the body. Moved-in blocks are its own.
+  std::vector<std::string> names;  // of `in`, for error messages of programs; or empty
+  // From blocks to blocks: called once, under the trace of the body. The body owns the blocks moved
+  // into it.
   std::function<std::vector<Array>(std::vector<Array> blocks)> body;
-  // The shardings of results that are of these types: called once, after the body. May throw.
+  // The shardings of results with these types: called once, after the body. May throw.
   std::function<std::vector<const Sharding*>(std::span<const ShapedArray> types)> out_shardings;
 };
 
-// Runs or stages the call under the current trace; gives global values.
+// Runs or stages the call under the current trace; returns global arrays.
 std::vector<Array> map_over(MappedCall call);
 
-// The call's results, and their tangents, along the tangents of its operands (empty: zero).
-// `parent`: the trace of the primals. `linear`: the linear program that gets the tangents' part, as
-// an equation of its own whose other operands are the body's residuals, each under the spec that
-// its variance implies. `tag`: of the trace around, whose values the body may close over.
+// The results of the call, and their tangents along the tangents of its operands (empty: zero).
+// `parent`: the trace of the primals. `linear`: the linear program, which gets an equation for the
+// tangents; the other operands of this equation are the body's residuals, each with the spec that
+// its variance implies. `tag`: the id of the surrounding trace, whose values the body may capture.
 Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, JaxprTrace* linear,
                            Trace& parent, std::uint64_t tag);
 
-// The call's results, of which those of operands that are many along a dim of `dims` are many too.
-// `size`: how many; `tag`: as above.
+// The results of the call with batched operands. dims: the batch dim of each operand, -1 for none;
+// `size`: the number of examples; `tag`: as above.
 Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size, Trace& parent,
                    std::uint64_t tag);
 
-// The spec that a value's variance implies: blocks that differ are put together along dim 0.
+// The spec that a value's variance implies: blocks that differ are concatenated along dim 0.
 const Sharding* sharding_by_variance(const detail::MeshImpl* mesh, const AxisSet& axes);
 
 }  // namespace shmap

@@ -1,5 +1,6 @@
-// Mapping a mapped function over many values: the body runs once, under the trace below, on blocks
-// of many; the many are not split over the mesh, whose specs get a dim more that names no axis.
+// Batching a mapped function: the body runs once, under the trace below, on blocks with a batch
+// dimension. The batch dimension is not split over the mesh: the specs get an additional dim that
+// names no axis.
 #include "core/transforms/vmap/batch.h"
 #include "shard_map/mapped.h"
 #include "shard_map/primitive.h"
@@ -8,7 +9,7 @@ namespace shmap {
 
 namespace {
 
-// The sharding of an array with a dim more, at `dim`, which is whole on each device.
+// The sharding of an array with an additional dim `dim`, which is not split.
 const Sharding* with_whole_dim(const Sharding* sharding, int dim) {
   if (dim < 0) return sharding;
   std::vector<PartitionSpec::Entry> entries = sharding->spec().entries();
@@ -17,7 +18,7 @@ const Sharding* with_whole_dim(const Sharding* sharding, int dim) {
   return sharding->mesh()->sharding(PartitionSpec(std::move(entries)));
 }
 
-// A type without dim `dim`.
+// The type without dim `dim`.
 ShapedArray element_of(const ShapedArray& many, int dim) {
   Shape shape;
   for (int d = 0; d < many.rank(); ++d)

@@ -1,6 +1,6 @@
-// Differentiating a mapped function: its body runs once, under the trace below, with a JVP around
-// it. In linearize the tangents' part of the body becomes a linear program of blocks, and that a
-// linear shard_map equation, which takes the residuals beside the tangents.
+// Differentiating a mapped function: its body runs once, under the trace below, inside a JVP. Under
+// linearize, the tangents' part of the body becomes a linear program of blocks, and a linear
+// shard_map equation of that program takes the residuals and the tangents.
 #include "core/ops/shape_params.h"
 #include "core/transforms/autodiff/derived.h"
 #include "shard_map/mapped.h"
@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// Splits results of a body into primals, which stay, and the tangents that are not zero.
+// Splits the results of a body into primals, which remain, and the tangents that are not zero.
 std::vector<Array> take_tangents(const JvpTrace& trace, std::vector<Array>& results,
                                  std::vector<bool>& active) {
   std::vector<Array> tangents;
@@ -73,11 +73,11 @@ Duals side_by_side(MappedCall call, std::span<const Array> tangents, Trace& pare
   return out;
 }
 
-// A residual that leaves the body: a scalar that differs between devices goes as a vector of one,
-// since blocks are put together along a dim.
+// A residual that leaves the body. A scalar that differs between devices leaves as a vector of one
+// element, because blocks are concatenated along a dim.
 bool goes_as_vector(const ShapedArray& type) { return type.rank() == 0 && !type.axes().empty(); }
 
-// The program with a binder of shape [1] in the place of the scalar `binder`.
+// The program with a binder of shape [1] instead of the scalar `binder`.
 void take_vector(Jaxpr& program, std::size_t binder) {
   const VarRef scalar = program.binders[binder];
   const ShapedArray& t = scalar->type;
@@ -95,7 +95,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
   const std::vector<bool> active_in = given_mask(tangents);
   if (!linear) return side_by_side(std::move(call), tangents, parent, tag);
 
-  // What the linear program of blocks reads beside tangents: a result of the primal call, or a
+  // What the linear program of blocks reads besides tangents: a result of the primal call, or a
   // value from outside of the body.
   struct Residual {
     Array outside;       // empty: result `result`

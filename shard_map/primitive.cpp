@@ -77,8 +77,8 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
   }
 }
 
-// A result of a body that goes on as a global array is equal over the axes that its spec leaves
-// out. Where that is not checked it is the user's word, and the block's type may say otherwise.
+// A result of a body must be equal along the axes that its spec omits. Without the check (check_vma
+// = false) the user promises this, and the block's type may still vary.
 Array as_promised(Array block, const Sharding* sharding, SourceLine source) {
   const Node& node = *node_of(block);
   if (node.kind == NodeKind::literal) return block;
@@ -88,7 +88,7 @@ Array as_promised(Array block, const Sharding* sharding, SourceLine source) {
   return bind(assume_equal_p, std::move(block), AxesParams(Axes(more.names())), source);
 }
 
-// The body is what each device does: it goes into the program of blocks as it is.
+// The body is what each device does: it is inserted unchanged into the program of blocks.
 void lower_shard_map(LowerCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
   Lowering& lowering = call.lowering;
@@ -161,10 +161,11 @@ double ranks_of(const detail::AxisEnv& env, std::uint32_t axes) {
   return n;
 }
 
-// Specs of operands and results change places, and the body is transposed (JEP 17111). A result
-// whose spec mentions axes over which the body's value does not vary was many equal blocks: their
-// cotangents are summed. Where variance is not tracked, as pmap did it: the cotangent of a result
-// is shared out over the axes that its spec leaves out, and an operand's summed over them.
+// The specs of operands and results are swapped, and the body is transposed (JEP 17111). Where the
+// spec of a result mentions axes over which the body's value does not vary, the result consisted of
+// equal blocks, and their cotangents are summed. Where variance is not tracked, as in pmap: the
+// cotangent of a result is divided among the axes that its spec omits, and an operand's is summed
+// over them.
 void transpose_shard_map(TransposeCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);
   const detail::AxisEnv& env = *p.over->env();

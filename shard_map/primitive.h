@@ -1,5 +1,4 @@
-// shard_map as an equation: a body inside, with how each operand is split and how each result is
-// put together.
+// shard_map as an equation: the program of its body, and the shardings of its operands and results.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,28 +11,28 @@ namespace shmap {
 
 extern Primitive shard_map_p;
 
-// Where a mapped function was made, and where it was called, where that is known.
+// The lines where a mapped function was made and where it was called, as far as these are known.
 struct MappedLines {
   SourceLine made, called;
   SourceLine site() const { return called.file ? called : made; }
-  std::string text() const;  // both, as the last lines of a message
+  std::string text() const;  // both lines, as the last lines of a message
 };
 
 struct ShardMapParams : ParamsOf<ShardMapParams> {
-  const detail::MeshImpl* over = nullptr;  // the mesh; abstract ones too
-  std::vector<const Sharding*> in, out;    // one for each operand and result
+  const detail::MeshImpl* over = nullptr;  // the mesh, which may be abstract
+  std::vector<const Sharding*> in, out;    // one per operand, one per result
   ShardMapOptions options;
-  JaxprRef jaxpr;                  // of one device's blocks
-  std::vector<std::string> names;  // of the operands, for errors; or none
+  JaxprRef jaxpr;                  // the body, on one device's blocks
+  std::vector<std::string> names;  // of the operands, for error messages; or empty
   MappedLines lines;
   void visit(ParamVisitor& v) const override;
   const detail::MeshImpl* mesh() const override { return over; }
 };
 
-// A global type as that of each device's block, which varies over what the sharding mentions.
-// ValueError naming `what` where it does not fit.
+// The type of each device's block of a global array, which varies over the axes that the sharding
+// mentions. ValueError naming `what` where the array does not fit the sharding.
 ShapedArray block_type(const ShapedArray& global, const Sharding* sharding, const char* what);
-// A value of an eager body as the global array that its blocks are put together to.
+// A value of an eager body as the global array that consists of its blocks.
 Array leave_body(const Array& block, const Sharding* sharding);
 
 }  // namespace shmap

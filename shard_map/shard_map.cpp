@@ -21,8 +21,7 @@ ShardMapInfo::ShardMapInfo(AnyMesh m, Specs in, Specs out, ShardMapOptions o, So
 
 namespace {
 
-// The line of a call as its user wrote it; none where it stands in a header that calls functions
-// for others.
+// The user's line of a call; none where the line is in a header that calls functions for others.
 SourceLine users_line(SourceLine called) {
   if (!called.file) return {};
   const std::string_view file = called.file;
@@ -30,7 +29,7 @@ SourceLine users_line(SourceLine called) {
   return ours || file.find("/include/c++/") != file.npos ? SourceLine{} : called;
 }
 
-// Several offenders are one message: all of them are named, not the first only.
+// One message names all offenders, and not only the first.
 void throw_all(const std::vector<std::string>& problems, const std::string& remedy,
                const MappedLines& lines) {
   if (problems.empty()) return;
@@ -52,14 +51,14 @@ std::string result_text(const Origin& origin) {
          (origin.source.file ? " at " + origin.source.str() : "");
 }
 
-// Of a block that has a dim less than was thought.
+// For a block that has one dim fewer than the spec assumes.
 std::string dropped_dim_text(const Origin& origin) {
   const std::string op = origin.op ? origin.op : "";
   if (op != "psum_scatter" && op != "pscatter" && op != "all_to_all") return "";
   return ", which without {.tiled = true} leaves out the dim that it cuts";
 }
 
-// The sharding of each argument leaf; every one that does not fit its spec is named in one error.
+// The sharding of each argument leaf; one error names every leaf that does not fit its spec.
 std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMapInfo& info,
                                              const MappedLines& lines, const FlatTree& arguments) {
   const Specs& specs = info.in_specs;
@@ -118,7 +117,7 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
   return shardings;
 }
 
-// The sharding of each leaf of the result, from the types of its blocks.
+// The sharding of each result leaf, from the types of its blocks.
 std::vector<const Sharding*> check_results(const MeshImpl* mesh, const ShardMapInfo& info,
                                            const MappedLines& lines, const TreeNode& result,
                                            std::span<const Origin> origins,

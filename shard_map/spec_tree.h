@@ -1,4 +1,4 @@
-// Matching a tree of specs against a tree of values.
+// Matches a tree of specs with a tree of values.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,16 +11,16 @@ namespace shmap {
 
 struct LeafSpec {
   const PartitionSpec* spec;
-  std::string spec_path;  // "in_specs[0]['w']": where the spec stands
+  std::string spec_path;  // the path of the spec: "in_specs[0]['w']"
 };
 
-// One spec a leaf of `tree`, in order; a spec stands for the whole subtree that it meets.
-// `specs_name` and `tree_name` name the roots in errors. ValueError where the trees do not fit:
-// lengths, keys, or a list where a leaf is.
+// One spec per leaf of `tree`, in order; a spec at an inner node holds for all leaves below it.
+// `specs_name` and `tree_name` name the roots in errors. ValueError where the trees do not match:
+// lengths, keys, or a list of specs at a leaf.
 std::vector<LeafSpec> match_specs(const Specs& specs, const detail::TreeNode& tree,
                                   const std::string& specs_name, const std::string& tree_name);
 
-// Throws where any spec of the tree names an unknown axis or an axis twice.
+// ValueError where any spec of the tree names an unknown axis, or an axis twice.
 void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name);
 
 }  // namespace shmap

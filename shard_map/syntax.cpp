@@ -9,7 +9,8 @@ namespace shmap {
 
 namespace {
 
-// The mesh of these axes: the one that was asked for, or of the first devices, or none's.
+// The mesh with these axes: the one that was asked for, or one of the first devices, or an abstract
+// mesh.
 const detail::MeshImpl* mesh_of(ParamReader& r, const MeshText& text) {
   std::vector<std::int64_t> extents = text.sizes;
   if (extents.size() > 31) r.fail("'mesh' has more than 31 axes");

@@ -22,11 +22,11 @@
 
 namespace shmap::nccl {
 
-// All of them, in the order in which they were made.
+// All sets, in the order in which they were made.
 struct Sets {
   std::mutex mutex;
   std::condition_variable made;
-  // A mesh, and the cliques by their hash, which knows those of other processes too.
+  // The key: a mesh, and a hash of the cliques that includes those of other processes.
   using Across = std::pair<const detail::MeshImpl*, std::uint64_t>;
   std::set<Across> making;  // by a thread that waits for other processes
   std::map<std::pair<const detail::MeshImpl*, CliqueList>, Ref<CommSet>> by_cliques;
@@ -45,7 +45,7 @@ struct Sets {
     if (closed) throw CollectiveError("the communicators are closed: the process is leaving");
     Ref<CommSet>& entry = by_cliques[{&mesh, cliques}];
     if (entry) return entry;
-    // Whatever NCCL allocates belongs to no capture of this thread.
+    // NCCL's allocations must not be part of this thread's capture.
     const cuda::UncapturedCalls uncaptured;
     Ref<CommSet> made(new CommSet);
     made->comms_.assign(gpus.size(), nullptr);
@@ -64,7 +64,7 @@ struct Sets {
     return by_cliques[{&mesh, cliques}] = std::move(made);
   }
 
-  // Without the lock: two threads may make theirs in one order here and in another elsewhere.
+  // Without the lock: two threads may make their sets in different orders in different processes.
   Ref<CommSet> make_across(std::unique_lock<std::mutex>& lock, const detail::MeshImpl& mesh,
                            const CliqueTable& table, const Primitive& primitive,
                            SourceLine source) {
@@ -95,7 +95,7 @@ struct Sets {
     return across[key] = set;
   }
 
-  // The job has failed: what is under way would never end.
+  // The job has failed, and NCCL's pending work would never end.
   static void fault(const std::string& text) noexcept {
     try {
       cuda::Health::lost(std::make_exception_ptr(CollectiveError(
@@ -114,7 +114,7 @@ struct Sets {
     }
   }
 
-  // Of the whole mesh's, in one group: every rank takes part.
+  // Split from the communicators of the whole mesh, in one group: every rank takes part.
   static void split(const CommSet& parent, const CliqueList& cliques, CommSet& made) {
     Group group;
     for (std::size_t c = 0; c < cliques.size(); ++c) {
@@ -128,7 +128,7 @@ struct Sets {
     group.end();
   }
 
-  // Several ranks on a GPU, which ncclCommInitAll refuses.
+  // Several ranks per GPU, which ncclCommInitAll refuses.
   static void init_shared(const std::vector<int>& gpus, CommSet& made) {
     ncclUniqueId id;
     nccl::check(api().unique_id(&id), "ncclGetUniqueId");
@@ -155,8 +155,8 @@ struct Sets {
       }
       if (set.broken_.empty()) return;
       if (set.across_) report(set.broken_);
-      // What is under way would never end. Once it is cut off its results are there, and are none:
-      // nobody may read them.
+      // NCCL's pending work would never end. After the abort its results count as written but are
+      // invalid: nobody may read them.
       cuda::Health::lost(cudaErrorUnknown, ("NCCL: " + set.broken_).c_str());
       for (ncclComm_t& comm : set.comms_)
         if (comm != nullptr) api().abort(std::exchange(comm, nullptr));
@@ -168,8 +168,8 @@ struct Sets {
         "this process: start it again.");
   }
 
-  // NCCL's error is mostly that a process is gone, and who watches over the processes can name it.
-  // All hear of it.
+  // The usual cause of an NCCL error is a process that is gone, and the watch over the processes
+  // can name it. All processes are told.
   static void report(std::string& text) {
     Exchanges& exchanges = Processes::joined()->exchanges();
     std::string fault = exchanges.fault();
@@ -185,7 +185,7 @@ struct Sets {
     text = fault + "\n  NCCL says here: " + text;
   }
 
-  // The last made first: what was split goes before what it was split from.
+  // In reverse order: communicators that were split from others are destroyed before these.
   static void close() noexcept {
     Sets& sets = get();
     std::lock_guard lock(sets.mutex);

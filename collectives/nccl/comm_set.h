@@ -1,4 +1,4 @@
-// CommSet: the NCCL communicators of one way to cut a mesh into cliques, one for each device.
+// CommSet: the NCCL communicators of one partition of a mesh into cliques, one per device.
 #pragma once
 #include <nccl.h>
 
@@ -12,31 +12,31 @@
 
 namespace shmap::nccl {
 
-// Ranks of a clique by number -> position in the mesh; each position is in one clique.
+// [clique][rank] -> position in the mesh; each position is in exactly one clique.
 using CliqueList = std::vector<std::vector<std::uint32_t>>;
 
-// Kept for the process, by (mesh, cliques): making one takes NCCL up to seconds. What runs later
-// holds a Ref: the args of a task, and so a graph that has captured it. As the process leaves,
-// before the devices stop, those that no graph holds are destroyed; the others end with the
-// process, since NCCL lets no communicator go before the graphs that use it. So do those that leave
-// the process: to destroy them is to wait for the other processes, and whether these come is known
-// only as the job ends. Where the job fails they are aborted, in every process.
+// Kept for the process, by (mesh, cliques), because NCCL takes up to seconds to make one. Tasks
+// that use a set hold a Ref in their args, and so does a graph that has captured them. When the
+// process exits, before the devices stop, sets that no graph holds are destroyed. The others are
+// left to the end of the process: NCCL does not destroy a communicator before the graphs that use
+// it, and destroying communicators that span processes would wait for processes that may never
+// come. Where the job fails, communicators are aborted in every process.
 class CommSet : public RefCounted {
  public:
-  // Made at the first call for these cliques, which is by `primitive` at `source`. Blocks
-  // meanwhile, where they leave the process until the other processes come. Throws CollectiveError.
-  // The caller does not hold the submit mutex.
+  // Made at the first call for these cliques; `primitive` at `source` is the operation that needs
+  // it. Blocks while it makes the communicators, and where they span processes until the other
+  // processes come. Throws CollectiveError. The caller does not hold the submit mutex.
   static Ref<CommSet> find(const detail::MeshImpl& mesh, const CliqueTable& table,
                            const Primitive& primitive, SourceLine source);
   virtual ~CommSet() = default;
 
   ncclComm_t comm(std::uint32_t position) const { return comms_[position]; }
-  // They leave the process, and do not block.
+  // Whether the communicators span processes; they do not block then.
   bool across() const { return across_; }
 
-  // Throws CollectiveError where NCCL reported an error of what ran, now or earlier. Then the
-  // communicators are aborted, and the GPUs count as lost: what they hold cannot be relied on. Any
-  // thread.
+  // Throws CollectiveError where NCCL has reported an error of a collective, now or earlier. The
+  // communicators are then aborted and their GPUs count as lost, because the contents of their
+  // memory cannot be relied on. Any thread.
   void check();
 
  private:
@@ -44,10 +44,10 @@ class CommSet : public RefCounted {
   CommSet() = default;
   std::vector<ncclComm_t> comms_;  // by position; null once destroyed or aborted
   bool across_ = false;
-  std::string broken_;  // why, where it is; guarded by the mutex of the sets
+  std::string broken_;  // why the set is broken, or ""; guarded by the mutex of the sets
 };
 
-// Of all sets: check(). For those who wait for devices.
+// check() of all sets, for code that waits for devices.
 void check_all();
 
 }  // namespace shmap::nccl

@@ -1,6 +1,6 @@
-// GroupTask: what the devices of this process do in a clique's part of a collective. The calls of
-// all of them are one group of NCCL, made at once by one thread; but each device's are in its own
-// communication stream, wait for what that device reads, and end when they have ended there.
+// GroupTask: the work of this process's devices in a clique's collective. One thread makes the NCCL
+// calls of all these devices, as one group; each device's call is in its own communication stream,
+// waits for what that device reads, and ends there.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -13,18 +13,19 @@
 
 namespace shmap::nccl {
 
-// A device that takes part.
+// A local device that takes part.
 struct Rank {
-  int number = 0;  // in the clique
+  int number = 0;  // its rank in the clique
   std::uint32_t position = 0;
   int gpu = 0;
   ncclComm_t comm = nullptr;
   std::byte* in = nullptr;
   std::byte* out = nullptr;
-  // Pieces on their way out and in, where they don't lie as NCCL moves them.
+  // Scratch for pieces that are sent and received, where their layout is not the one that NCCL
+  // moves.
   std::byte* packed = nullptr;
   std::byte* gathered = nullptr;
-  cudaStream_t stream = nullptr;  // while the task runs
+  cudaStream_t stream = nullptr;  // set while the task runs
 };
 
 class GroupTask {
@@ -32,18 +33,18 @@ class GroupTask {
   GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>& clique,
             Ref<CommSet> comms);
 
-  // A rank takes part; its addresses are the caller's to set. The reference stays.
+  // Adds a rank that takes part; the caller sets its addresses. The reference stays valid.
   Rank& add(std::uint32_t rank);
-  // The rank that was added last reads it.
+  // Notes that the rank added last reads `block`.
   void reads(const Block& block) { uses_.back().reads.push_back(block.buffer.get()); }
-  // A fresh block of the rank's device, which the task writes.
+  // A new block of the rank's device, which the task writes.
   Block write(const Rank& rank, std::int64_t bytes);
-  // Gives every rank that takes part so much for its `packed`, or its `gathered`.
+  // Allocates so many bytes for `packed`, or `gathered`, of every rank that takes part.
   void pack_into_scratch(std::int64_t bytes) { make_scratch(&Rank::packed, bytes); }
   void gather_into_scratch(std::int64_t bytes) { make_scratch(&Rank::gathered, bytes); }
 
-  // Enqueues work(ranks), which puts its work into the ranks' streams. The caller holds the submit
-  // mutex. Nothing where no rank takes part.
+  // Enqueues work(ranks), which puts its calls into the ranks' streams. Does nothing where no rank
+  // takes part. The caller holds the submit mutex.
   template <class Work>
   void enqueue(std::int64_t bytes, Work work) {
     enqueue_body(bytes, std::make_unique<Of<Work>>(std::move(work)));
@@ -60,7 +61,7 @@ class GroupTask {
     void run(std::vector<Rank>& ranks) override { work(ranks); }
     Work work;
   };
-  // Everything that a run needs; kept by a graph that captures it.
+  // All that a run needs; a graph that captures the task keeps it.
   struct Args {
     CollectiveSite site;
     Ref<CommSet> comms;
@@ -78,7 +79,7 @@ class GroupTask {
   const GroupBlocks& g_;
   const std::vector<std::uint32_t>& clique_;
   std::unique_ptr<Args> args_;
-  std::vector<Uses> uses_;  // by rank that takes part
+  std::vector<Uses> uses_;  // by rank, in the order of add()
   std::vector<BufferRef> scratch_;
 };
 

@@ -1,4 +1,4 @@
-// The functions of NCCL that this library calls. For the .cpp files of this folder.
+// The functions of NCCL that this library calls; used only by the .cpp files of this folder.
 #pragma once
 #include <nccl.h>
 
@@ -31,30 +31,31 @@ struct Api {
   decltype(&ncclGroupEnd) group_end;
 };
 
-// NCCL, opened at the first call; null where it is absent or unfit, and *why says so then. Any
-// thread; the answer stays.
+// NCCL, opened at the first call; null where it is missing or unsuitable, with a reason in *why.
+// Any thread; later calls return the same.
 const Api* find(std::string* why);
-// The same of a library that is there.
+// find() where NCCL is known to be available.
 const Api& api();
 
 std::string version_text(int version);
 
-// Throws CollectiveError where `result` is no success: `what` is the function, and `comm`, which
-// may be null, knows more. (A communicator that does not block may be in progress: see settle.)
+// Throws CollectiveError where `result` is an error. `what`: the NCCL function; `comm`: null, or
+// the communicator that has details. (A communicator that does not block may be in progress: see
+// settle.)
 void check(ncclResult_t result, const char* what, ncclComm_t comm = nullptr);
 
-// Waits until NCCL has done what it does for these communicators in the background, as it does
-// first for those that leave the process. CollectiveError where it fails, where the job has failed,
-// or after SHMAP_COLLECTIVE_TIMEOUT_SEC.
+// Waits until NCCL has finished its background work for these communicators; communicators that
+// span processes are initialised in the background. CollectiveError where that fails, where the job
+// has failed, or after SHMAP_COLLECTIVE_TIMEOUT_SEC.
 void settle(std::span<const ncclComm_t> comms, const char* what);
 
-// Cuts off all that these communicators do; they are gone then. NCCL may take its time over it, as
-// while graphs refer to them, so that it has a thread of its own. No group is open meanwhile, and
-// from the first call on none is opened: `why` is its error.
+// Aborts all work of these communicators, which are gone afterwards. NCCL may need long for it, as
+// while graphs refer to them, so a thread of its own does it. No Group is open meanwhile, and after
+// the first call opening one throws the error `why`.
 void abort(std::vector<ncclComm_t> comms, const std::string& why) noexcept;
 
-// The calls in its scope are one group. What went wrong with it is thrown by end(); a scope that is
-// left by an exception closes the group. CollectiveError where communicators were aborted.
+// The NCCL calls in its scope form one group. end() throws the group's error; a scope that an
+// exception leaves closes the group. CollectiveError where communicators were aborted.
 class Group {
  public:
   Group();
@@ -63,7 +64,7 @@ class Group {
   }
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
-  // `comms`: that were called, where they do not block.
+  // `comms`: the communicators that were called, where they do not block.
   void end(std::span<const ncclComm_t> comms = {});
 
  private:

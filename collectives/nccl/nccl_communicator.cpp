@@ -33,7 +33,7 @@ struct ReduceType {
   ncclRedOp_t op;
 };
 
-// How NCCL does this reduction, where its result is this library's.
+// NCCL's name for the reduction, where its result is the same as this library's.
 std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
   ReduceType t{};
   switch (dtype) {
@@ -94,13 +94,13 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
   return t;
 }
 
-// What processes have to agree on beside bytes, ranks and the operation.
+// What must be equal in all processes besides bytes, ranks and the operation.
 std::uint64_t code(Reduction op, DType dtype) {
   return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
 }
 
-// A call for every clique that has ranks here, with its communicators at hand and the submit mutex
-// held.
+// Calls a function for every clique with local ranks, with its communicators and under the submit
+// mutex.
 template <class Each>
 void each_clique(const GroupBlocks& g, Each each) {
   const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
@@ -113,7 +113,7 @@ void each_clique(const GroupBlocks& g, Each each) {
   }
 }
 
-// All ranks of the clique that are here, with operands and fresh results; true where there is work.
+// Adds all local ranks of the clique, with operands and new results; returns whether there are any.
 bool add_all(const GroupBlocks& g, const Clique& clique, GroupTask& task) {
   for (std::uint32_t r = 0; r < clique.size(); ++r) {
     if (clique[r] == Cliques::kElsewhere) continue;
@@ -127,7 +127,7 @@ bool add_all(const GroupBlocks& g, const Clique& clique, GroupTask& task) {
   return g.out_bytes != 0;
 }
 
-// The ranks of a clique in mesh order, which is the order of reductions.
+// The ranks of a clique in mesh order, which is the reduction order.
 std::vector<std::uint32_t> mesh_order(const GroupBlocks& g, const Clique& clique) {
   if (g.cliques.cross != nullptr) {
     for (const CrossTable::Clique& across : g.cliques.cross->cliques)
@@ -140,8 +140,7 @@ std::vector<std::uint32_t> mesh_order(const GroupBlocks& g, const Clique& clique
   return order;
 }
 
-// out[0, n) = the tree over what rank `rank` has gathered, `step` bytes from one rank's to the
-// next.
+// out[0, n) = the tree over the blocks that `rank` has gathered, which are `step` bytes apart.
 void combine_gathered(const Rank& rank, Reduction op, DType dtype, std::int64_t n,
                       std::int64_t step, const std::vector<std::uint32_t>& order) {
   InlineVector<const void*, 64> from(order.size());
@@ -151,7 +150,7 @@ void combine_gathered(const Rank& rank, Reduction op, DType dtype, std::int64_t 
                 rank.stream);
 }
 
-// Between [outer][rank][piece] and [rank][outer][piece]: one rank's pieces as a box.
+// The box of one rank's pieces, for copies between [outer][rank][piece] and [rank][outer][piece].
 BoxCopy pieces_box(const Interleaved& parts, std::int64_t ranks, bool interleaved_src) {
   BoxCopy box;
   box.rank = 2;
@@ -170,7 +169,7 @@ void copy_box(BoxCopy box, const std::byte* src, std::byte* dst, const Rank& ran
   ops().copy_box(box, 0, 1, rank.stream);
 }
 
-// Whether elements lie side by side under these strides.
+// Whether elements with these strides are contiguous.
 bool is_dense(const BoxCopy& box, const std::int64_t* strides) {
   std::int64_t stride = box.itemsize;
   for (int d = box.rank; d-- > 0;) {
@@ -199,7 +198,7 @@ void end(Group& group, const std::vector<Rank>& ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i) comms[i] = ranks[i].comm;
   group.end(std::span<const ncclComm_t>(comms.data(), comms.size()));
 }
-// All pieces of all ranks: the one from q for r lies at from(q) + r × from_step, and goes to
+// Copies all pieces of all ranks: the piece from q for r is at from(q) + r × from_step, and goes to
 // to(r) + q × to_step.
 template <class From, class To>
 void exchange_pieces(const std::vector<Rank>& ranks, std::int64_t size, std::int64_t bytes,
@@ -363,7 +362,7 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
   count_bytes(g);
 }
 
-// A rank that keeps its own block shares it, and takes no part.
+// A rank that keeps its own block shares it with its operand, and takes no part.
 void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source) {
   call_roll(g, CollectiveKind::permute, 0, "", source);
   std::vector<int> target(source.size(), -1);
@@ -417,7 +416,7 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
         g.out_bytes * moves * static_cast<std::int64_t>(g.cliques.cliques.size()));
 }
 
-// The source's result is its operand.
+// The source rank's result is its operand.
 void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
   call_roll(g, CollectiveKind::broadcast, root, "");
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {

@@ -1,15 +1,15 @@
 // The communicator of distinct GPUs: NCCL.
 //
-// One task for each clique, in the communication streams of all its devices: the calls of all local
-// ranks are one group, so no two ranks wait for each other inside a process, and a capture records
-// them as one program. All of a device's communication is in its one communication stream, in
+// Each clique is one task in the communication streams of all its local devices: the calls of all
+// local ranks form one group, so that no two ranks of a process wait for each other, and a capture
+// records them together. All communication of a device is in its one communication stream, in
 // program order.
 //
-// Sums and products of floats are reduced in the order, and with the roundings, that NCCL takes:
-// the same on all ranks, and in every run on the same GPUs, but not the bits of the in-process
-// tree. What NCCL reduces otherwise than this library (maxima and minima of floats: there a NaN is
-// not the result) or not at all (16-bit integers) is gathered by NCCL and combined by that tree on
-// every rank.
+// NCCL adds and multiplies floats in an order, and with roundings, of its own: the same on all
+// ranks and in every run on the same GPUs, but not with the bits of the in-process tree. Reductions
+// whose results in NCCL differ from this library's (maxima and minima of floats, where NCCL does
+// not propagate NaN) and those that NCCL does not have (16-bit integers) are done by gathering with
+// NCCL and combining by the in-process tree on every rank.
 #pragma once
 #include "collectives/communicator.h"
 

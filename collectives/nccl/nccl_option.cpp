@@ -20,7 +20,7 @@ namespace shmap {
 namespace nccl {
 namespace {
 
-// What is to be known of the cliques of a table.
+// The properties of a table's cliques on which the choice depends.
 struct Cliques {
   bool distinct = true;  // no two ranks of one on one GPU
   bool peers = true;     // each GPU can reach the memory of the others of its clique
@@ -70,12 +70,12 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
     return find(why_not) != nullptr ? &communicator : nullptr;
   }
   const Cliques& cliques = cliques_of(g);
-  // Of cliques that hold the same values each process has all ranks: nothing has to leave it.
+  // Each process has all ranks of some clique of the class, so that nothing needs to leave it.
   if (!cliques.whole) {
     if (demanded) *why_not = "each process has all values, though not of one clique";
     return nullptr;
   }
-  // Virtual devices of one GPU have nothing to send: their tables say where a block is.
+  // Virtual devices of one GPU send nothing: their tables share blocks.
   if (!demanded && !cliques.distinct) return nullptr;
   if (!demanded && cliques.peers &&
       goes_in_process(kind, static_cast<int>(g.cliques.ranks), g.in_bytes, g.out_bytes))
@@ -89,8 +89,8 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
   return &communicator;
 }
 
-// Copies between GPUs that do not reach each other's memory are the driver's affair, which leads
-// them through the host. A kernel would read what it may not.
+// The driver copies between GPUs that cannot access each other's memory, through the host. A kernel
+// would access memory that it may not.
 std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
   if (kind == CollectiveKind::permute || kind == CollectiveKind::broadcast) return "";
   if (g.mesh.backend().kind() != DeviceKind::cuda || cliques_of(g).peers) return "";

@@ -18,7 +18,7 @@ namespace shmap::nccl {
 
 namespace {
 
-// Those that have not ended.
+// The roll calls that are still open.
 struct Open {
   struct Part {
     Ref<cuda::Queue> queue;
@@ -35,10 +35,10 @@ struct Open {
   }
 };
 
-// Lives until it has ended. An error of its is one of the job, which who waits for the GPUs hears.
+// One open roll call. Its error is an error of the job, which waits for GPUs throw.
 class Attendance final : public ExchangeEnd {
  public:
-  // Returns its number.
+  // Returns the number of the roll call.
   static std::uint64_t begin(ProcessExchange exchange, std::vector<Open::Part> parts) {
     auto own = std::unique_ptr<Attendance>(new Attendance(std::move(exchange)));
     Open& open = Open::get();
@@ -58,7 +58,7 @@ class Attendance final : public ExchangeEnd {
   friend struct std::default_delete<Attendance>;
   explicit Attendance(ProcessExchange exchange) : exchange_(std::move(exchange)) {}
   ~Attendance() = default;
-  // With an error its parts stay in doubt: they are cut off, and their GPUs count as lost.
+  // After an error its tasks stay in doubt: NCCL's work is aborted, and its GPUs count as lost.
   void exchanged(std::exception_ptr error) noexcept override {
     if (error == nullptr) {
       std::vector<Open::Part> parts;  // let go without the lock
@@ -77,7 +77,7 @@ class Attendance final : public ExchangeEnd {
 
 thread_local std::uint64_t last_called = 0;
 
-// Of a graph: its collectives' numbers count from the first that a launch was given.
+// The roll call of a graph: its collectives' numbers count from the launch's ticket.
 class CapturedRollCall final : public cuda::Kept {
  public:
   explicit CapturedRollCall(ProcessExchange exchange) : exchange_(std::move(exchange)) {}

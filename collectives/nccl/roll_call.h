@@ -1,8 +1,8 @@
-// The roll call of a collective that NCCL carries to other processes. NCCL waits for ever for one
-// that does not come, and writes whatever another sends; so, beside it, the processes tell each
-// other by MPI which collective they have come to. No device waits for the answers; but what has
-// ended on a GPU counts as pending until they are there, so that no value is read that another
-// operation of another process has made.
+// The roll call of a collective that NCCL carries to other processes. NCCL waits forever for a
+// process that does not come, and writes whatever another process sends. So the processes also tell
+// each other by MPI which collective they have reached. No GPU waits for the answers, but work that
+// has ended on a GPU counts as pending until they have arrived, so that no value is read that
+// resulted from different operations of different processes.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,16 +12,16 @@
 
 namespace shmap::nccl {
 
-// Of a call that is about to be enqueued or captured, at each of whose launches the roll is called
-// anew. Nothing where its cliques don't leave the process. Arguments as CrossCall's. What it finds
-// (a process that does something else, is late, stopped or gone) is a failure of the job, as of
-// collectives among CPUs, and cuts off what NCCL does.
+// For a call that is about to be enqueued or captured; each launch of the captured graph calls the
+// roll again. Does nothing where the call's cliques do not span processes. The arguments are those
+// of CrossCall. A process that does something else, is late, stopped or gone is a failure of the
+// job, as for collectives among CPUs, and aborts NCCL's work.
 void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
                const char* dtype, std::span<const int> extra = {});
-// This thread has enqueued a part of the call whose roll it called last: the queue's task of that
-// number.
+// Notes that this thread has enqueued a part of the call for which it called the roll last: the
+// task of that number in the queue.
 void note_enqueued(cuda::Queue& queue, std::uint64_t number);
-// Whether some part has ended whose roll call has not.
+// Whether a part has ended whose roll call is still open.
 bool roll_in_doubt() noexcept;
 
 }  // namespace shmap::nccl

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kSharesGpus = 23000;  // from here on two ranks may have one GPU
 
-// What a process says of a rank that it has.
+// What a process tells the others about each of its ranks.
 struct RankCard {
   ncclUniqueId id{};  // of the clique, where this is its rank 0
   std::uint64_t machine = 0;
@@ -43,7 +43,7 @@ class Start {
     }
   }
 
-  // Afterwards all processes of a clique know all of its cards.
+  // After the exchange all processes of a clique know the cards of all its ranks.
   void exchange_cards(const Primitive& primitive, SourceLine source) {
     ProcessExchange exchange;
     exchange.space =

@@ -1,4 +1,4 @@
-// The start of NCCL's communicators for cliques that leave the process.
+// Initialises NCCL's communicators for cliques that span processes.
 #pragma once
 #include <nccl.h>
 
@@ -9,17 +9,18 @@
 
 namespace shmap::nccl {
 
-// The communicators by local position, one of each clique: their ids, and which GPU each rank has,
-// go from process to process by MPI; then each process starts its own ranks' alone. A collective of
-// all processes of the cliques, which waits for them, within SHMAP_COLLECTIVE_TIMEOUT_SEC; it may
-// be in any order with that of other tables. table.cross is not null. `primitive` and `source`: the
-// collective that wants them. Throws CollectiveError: a process that does not come or is gone, by
-// name; two ranks on one GPU, which NCCL has not before 2.30; what NCCL says.
+// The communicators by local position, one per device. The processes exchange the communicators'
+// ids, and the GPU of each rank, by MPI; then each process initialises those of its own ranks. This
+// is a collective of all processes of the cliques: it waits for them, for up to
+// SHMAP_COLLECTIVE_TIMEOUT_SEC, and may be called for different tables in different orders.
+// table.cross is not null. `primitive` at `source`: the collective that needs them.
+// CollectiveErrors: a process that does not come or is gone, by name; two ranks on one GPU, which
+// NCCL before 2.30 does not support; NCCL's own errors.
 std::vector<ncclComm_t> start_across(const detail::MeshImpl& mesh, const CliqueTable& table,
                                      const std::vector<int>& gpus, const Primitive& primitive,
                                      SourceLine source);
 
-// Whether two ranks may have one GPU; else *why_not says so.
+// Whether two ranks may use one GPU; otherwise *why_not says why not.
 bool gpus_may_be_shared(std::string* why_not);
 
 }  // namespace shmap::nccl

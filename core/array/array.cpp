@@ -1,4 +1,4 @@
-// What an array says of itself without reading a value.
+// The methods of Array that need no element values.
 #include "shmap/array.h"
 
 #include "core/array/sharding.h"

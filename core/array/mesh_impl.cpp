@@ -9,8 +9,8 @@
 namespace shmap::detail {
 
 namespace {
-// Interned for ever: meshes are few, and a pointer that stays valid keeps reference counting off
-// the hot path.
+// Meshes are interned and never freed: programs make few of them, and a pointer that stays valid
+// needs no reference count on the hot path.
 struct Table {
   std::mutex mutex;
   std::vector<const MeshImpl*> meshes;
@@ -153,8 +153,8 @@ const Cliques& MeshImpl::cliques(const std::vector<int>& axes) const {
 
 namespace {
 
-// Whether `spec` says what a sharding of those dims is: compared name by name, since a mapped
-// function asks at each of its calls. Dims that are not named at the end are left out in `dims`.
+// Whether `spec` describes the sharding with these dims. Compared by axis names, because a mapped
+// function asks at each call. `dims` omits trailing dims without axes.
 bool says(const PartitionSpec& spec, const std::vector<std::vector<int>>& dims,
           const AxisEnv& env) {
   const auto& entries = spec.entries();

@@ -1,5 +1,5 @@
-// The inside of a Mesh: interned, immutable, never freed, so that a pointer is a mesh and comparing
-// pointers compares meshes. A single device is a mesh without axes, so "placed on one device" is no
+// The implementation of Mesh. A MeshImpl is interned, immutable and never freed: equal meshes have
+// equal pointers. A single device is a mesh without axes, so that an array on one device needs no
 // special case.
 #pragma once
 #include <array>
@@ -18,21 +18,23 @@ namespace shmap {
 
 class Sharding;
 
-// Local devices that compute a value once for all: those of one memory space at equal coordinates
-// of the axes over which the value varies. Positions index the mesh's local devices.
+// A cohort: the local devices for which one of them, the leader, computes a value. They are in one
+// memory space and have equal coordinates on the axes over which the value varies. Positions index
+// the mesh's local devices.
 struct Cohorts {
-  std::vector<std::uint32_t> leader;   // of each local position
-  std::vector<std::uint32_t> leaders;  // ascending
-  bool identity = true;                // every position leads itself
+  std::vector<std::uint32_t> leader;   // by local position: the leader of its cohort
+  std::vector<std::uint32_t> leaders;  // all leaders, ascending
+  bool identity = true;                // every position is its own leader
 };
 
-// The groups of ranks that a collective over some axes runs in: those with local devices.
+// The cliques of a collective over some axes: the sets of devices that communicate. Only cliques
+// with local devices are listed.
 struct Cliques {
-  static constexpr std::uint32_t kElsewhere = ~0u;  // in the place of another process's device
-  // [clique][rank] -> local position; ranks row-major over the axes in the order given.
+  static constexpr std::uint32_t kElsewhere = ~0u;  // stands for a device of another process
+  // [clique][rank] -> local position; ranks are row-major over the axes in the order given.
   std::vector<std::vector<std::uint32_t>> members;
-  std::vector<std::uint32_t> clique_of;  // of each local position
-  std::vector<std::uint32_t> rank_of;    // of each local position
+  std::vector<std::uint32_t> clique_of;  // by local position
+  std::vector<std::uint32_t> rank_of;    // by local position
 };
 
 namespace detail {
@@ -42,7 +44,8 @@ class MeshImpl {
   static const MeshImpl* intern(const AxisEnv* env, const NdArray<Device>& devices);
   static const MeshImpl* single(const Device& device);  // one device, no axes
   static const MeshImpl* default_device();
-  // Axes and sizes alone: shardings and types are known, and nothing can run.
+  // A mesh of axis names and sizes without devices: types and shardings can be computed, but
+  // nothing can run.
   static const MeshImpl* abstract(const AxisEnv* env);
 
   const AxisEnv* env() const { return env_; }
@@ -55,7 +58,7 @@ class MeshImpl {
   // The devices that this process drives, in mesh order.
   std::uint32_t local_count() const { return static_cast<std::uint32_t>(locals_.size()); }
   const LocalDevice& local(std::uint32_t position) const { return *locals_[position]; }
-  // Row-major position in the whole mesh, and the coordinate on an axis.
+  // The row-major position in the whole mesh, and the coordinate along an axis.
   std::int64_t global_position(std::uint32_t local) const { return positions_[local]; }
   std::int64_t coordinate(std::uint32_t local, int axis) const {
     return coordinate_at(positions_[local], axis);
@@ -66,14 +69,14 @@ class MeshImpl {
 
   const Cohorts& cohorts(std::uint32_t varying_axes) const;
   const Cliques& cliques(const std::vector<int>& axes) const;  // axes: indices, major first
-  const Sharding* sharding(
-      const PartitionSpec& spec) const;  // interned; the spec has been validated
+  // The interned sharding of this mesh with that spec. The spec must have been validated.
+  const Sharding* sharding(const PartitionSpec& spec) const;
   const Sharding* replicated() const { return replicated_; }
 
-  // The same in every process: a hash of axes, sizes and the devices in their places.
+  // A hash of the axes, their sizes and the devices in mesh order: equal in every process.
   std::uint64_t name() const { return name_; }
-  // Numbers for collectives that leave the process: every process of the mesh takes as many, in the
-  // order of the program. Returns the first of `count`.
+  // Numbers for collectives that leave the process. Every process of the mesh takes the same
+  // numbers, in program order. Returns the first of `count` new numbers.
   std::uint64_t take_numbers(std::uint64_t count) const {
     return numbers_.fetch_add(count, std::memory_order_relaxed);
   }
@@ -95,7 +98,8 @@ class MeshImpl {
   mutable std::map<std::uint32_t, Cohorts*> cohorts_;
   mutable std::map<std::vector<int>, Cliques*> cliques_;
   mutable std::vector<const Sharding*> shardings_;
-  // Cohorts by mask, for the masks of meshes with few axes: read at every op, without a lock.
+  // The cohorts by mask of varying axes, for meshes with few axes: every operation reads them,
+  // without a lock.
   static constexpr std::uint32_t kCachedMasks = 16;
   mutable std::array<std::atomic<const Cohorts*>, kCachedMasks> fast_cohorts_{};
 };

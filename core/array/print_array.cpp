@@ -90,7 +90,7 @@ Decimal fixed_digits(Decimal shortest, double value) {
   char text[64];
   const auto r =
       std::to_chars(text, text + sizeof text, value, std::chars_format::fixed, kPrecision);
-  // Taken back into digits: drop the sign, the point and the zeros on both sides.
+  // Extract the digits: drop the sign, the point, and the zeros at both ends.
   Decimal d;
   d.negative = shortest.negative;
   const char* p = text + (text[0] == '-');
@@ -179,7 +179,8 @@ std::vector<std::string> format_floats(const std::vector<const std::byte*>& elem
     Decimal d = decimals[i];
     std::string s;
     if (exponents) {
-      // Digits past the shortest are the value's own, no zeros: 0.1f is 1.00000001e-01.
+      // Digits beyond the shortest representation are the value's exact digits, not zeros: 0.1f
+      // prints as 1.00000001e-01.
       if (d.count - 1 < fraction && d.digits[0] != '0') d = rounded_decimal(v, fraction + 1);
       s = scientific(d, fraction, exponent_digits);
       s = padded_left(std::move(s), left + 1 + right);
@@ -224,8 +225,9 @@ class Printer {
   Printer(const Shape& shape, bool summarised, const std::vector<std::string>& words)
       : shape_(shape), summarised_(summarised), next_(words.data()) {}
 
-  // Dims `dim` … as "[…]". The first line is to stand after `indent` columns, which the lines that
-  // follow repeat; `width` is what a line may hold, less the brackets yet to be closed.
+  // Prints dims `dim` … as "[…]". The first line begins after `indent` columns, by which further
+  // lines are indented; `width` is the number of columns of a line, less the closing brackets to
+  // come.
   std::string print(std::size_t dim, int indent, int width) {
     if (dim == shape_.size()) return *next_++;
     const std::int64_t n = shape_[dim];

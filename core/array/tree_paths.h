@@ -1,4 +1,4 @@
-// The paths that error texts name the leaves of a tree by, and its structure.
+// The paths by which error messages name the leaves of a tree, and the tree's structure as text.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace shmap {
 
-// Of the i-th child of a node whose path is given: "args[1]", "args['w']", "args.field(0)".
+// The path of child `i` of a node, from the node's path: "args[1]", "args['w']", "args.field(0)".
 std::string child_path(const std::string& path, const detail::TreeNode& node, std::size_t i);
-// "args[1].field(0)['w']": one path a leaf, in order.
+// One path per leaf, in order: "args[1].field(0)['w']".
 std::vector<std::string> leaf_paths(const detail::TreeNode& tree, const std::string& root);
-// The same containers with the same keys and lengths.
+// Whether both trees have the same containers with the same keys and lengths.
 bool same_structure(const detail::TreeNode& a, const detail::TreeNode& b);
-// "[*, {'w': *}]": a leaf is a star.
+// "[*, {'w': *}]", with a star for each leaf.
 std::string structure_text(const detail::TreeNode& tree);
 
 }  // namespace shmap

@@ -28,19 +28,20 @@ struct DeviceAccess {
 struct LocalDevice {
   Device device;
   int index;           // among the backend's devices
-  MemorySpace* space;  // shared with others, or its own
+  MemorySpace* space;  // its own, or shared with other devices
   Stream* compute;
   Stream* compute2;  // for work that alternates between two queues
   Stream* comm;
 };
 
-// True while this thread runs a task: then array operations, waits and enqueueing are errors.
+// True while this thread runs a task. Array operations, waits and enqueueing are errors then.
 inline bool in_task(const detail::ThreadState& thread = detail::thread_state) noexcept {
   return thread.task != nullptr;
 }
 
-// The lock of those who enqueue. A task may run on a thread that holds it (at enqueue, or where a
-// wait helps), so taking it inside of a task throws Error instead of waiting for itself.
+// The lock of code that enqueues. A task may run on a thread that holds this lock (a task that runs
+// at once, or one that a waiting thread runs), so locking it inside of a task throws Error instead
+// of deadlocking.
 class SubmitMutex {
  public:
   void lock() {
@@ -60,52 +61,56 @@ class Backend {
   virtual ~Backend() = default;
   virtual DeviceKind kind() const noexcept = 0;
   virtual const char* name() const noexcept = 0;  // "cpu", "cuda"
-  // True where host code may read and write the devices' memory, as quiet() allows, by its address.
+  // True where host code may access the devices' memory by its address, at the times that
+  // Buffer::quiet() allows.
   virtual bool host_addressable() const noexcept = 0;
   virtual std::span<const LocalDevice> devices() const noexcept = 0;
-  // The number of the hardware behind a device, as its own interface counts (CUDA's ordinal).
+  // The number of the hardware device, as its own interface counts (CUDA's ordinal).
   virtual int native_number(int /*index*/) const noexcept { return 0; }
   virtual std::span<MemorySpace* const> spaces() const noexcept = 0;
 
-  // Held while enqueueing, for a whole step over all devices, so that steps of two threads don't
-  // interleave. Tasks cannot take it, so waiting while holding it is safe (if unkind).
+  // Held while a whole step is enqueued for all devices, so that steps of two threads don't
+  // interleave. Tasks cannot lock it, so a thread that holds it may wait for tasks.
   SubmitMutex& submit_mutex() noexcept { return submit_mutex_; }
 
-  // One task that is in several streams at once (a collective over local devices): it starts after
-  // the earlier tasks of each, and later tasks of each come after it. context.stream is the first.
-  // Otherwise as Stream::enqueue.
+  // Enqueues one task into several streams (a collective over local devices): the task starts after
+  // the earlier tasks of all these streams, and later tasks of each stream start after it.
+  // context.stream is the first of them. Otherwise as Stream::enqueue.
   virtual Event enqueue_group(std::span<Stream* const> streams, const Task& task,
                               std::span<const Event> waits) = 0;
 
-  // Between the two, what this thread enqueues is recorded instead of run; events returned then are
-  // only good as waits of later captured tasks, and count as done once the capture is over.
-  // Waiting, synchronising, allocating, and enqueueing with a wait that is neither captured nor
-  // done throw Error. Other threads are not affected. The caller does not hold the submit mutex.
+  // Between begin_capture and end_capture, what this thread enqueues is recorded and not run.
+  // Events returned meanwhile may only be used as waits of later captured tasks, and count as done
+  // after the capture. Waiting, synchronising, allocating, and enqueueing a task with a wait that
+  // is neither captured nor done throw Error. Other threads are not affected. The caller does not
+  // hold the submit mutex.
   virtual void begin_capture() = 0;
   virtual Ref<Graph> end_capture() = 0;
-  virtual int captured() const noexcept = 0;  // tasks of this thread's capture so far
-  virtual void
-  abort_capture() noexcept = 0;  // drops what was captured; nothing where not capturing
+  virtual int captured() const noexcept = 0;  // the number of tasks in this thread's capture so far
+  // Drops what was captured; does nothing where this thread does not capture.
+  virtual void abort_capture() noexcept = 0;
 
-  // Waits for all that was enqueued so far. Then rethrows the first task error that nobody has seen
-  // yet, once. The caller does not hold the submit mutex.
+  // Waits for everything that was enqueued so far. Then rethrows the first error of a task that no
+  // wait has reported, once. The caller does not hold the submit mutex.
   virtual void synchronize() = 0;
 
-  // Calls run(args, part) for each part, on the workers and this thread, and returns when all are
-  // done; rethrows the first error. Inside a task it runs on this thread alone.
+  // Calls run(args, part) for each part, on the workers and this thread, and returns when all calls
+  // have returned; rethrows the first error. Inside a task all parts run on this thread.
   virtual void run_parts(int parts, void (*run)(void* args, int part), void* args) = 0;
 
-  virtual int workers() const noexcept = 0;  // threads that tasks can run on at once
-  // How to see the same interleaving again, "SHMAP_EXECUTOR=seeded:7"; "" where there is no way.
+  virtual int workers() const noexcept = 0;  // how many threads run tasks
+  // The setting that reproduces this run's interleaving of tasks, "SHMAP_EXECUTOR=seeded:7"; ""
+  // where there is none.
   virtual std::string repro() const = 0;
-  // At process exit: threads finish what they run and take no more; waits still work.
+  // Called when the process exits: the threads finish their current tasks and start no more; waits
+  // still work.
   virtual void stop() noexcept = 0;
 
  protected:
   SubmitMutex submit_mutex_;
 };
 
-// fn(part) for each part in [0, parts): see Backend::run_parts.
+// Calls fn(part) for each part in [0, parts), as Backend::run_parts does.
 template <class F>
 void parallel_for(Backend& backend, int parts, F&& fn) {
   backend.run_parts(
@@ -113,7 +118,7 @@ void parallel_for(Backend& backend, int parts, F&& fn) {
       const_cast<void*>(static_cast<const void*>(&fn)));
 }
 
-// Abandons the capture unless it was ended: what a scope that captures should hold.
+// A capture that is aborted when the scope ends without end(), as by an exception.
 class CaptureScope {
  public:
   explicit CaptureScope(Backend& backend) : backend_(&backend) { backend.begin_capture(); }

@@ -10,7 +10,7 @@ void Buffer::add_use(Event use) {
   if (use.done() && !use.failed()) return;
   // A task may name a buffer more than once.
   if (n_uses_ > 0 && uses().back().record() == use.record()) return;
-  // Readers of one buffer are often many and finish in order: drop the finished ones only when
+  // A buffer often has many readers, which finish in order: finished ones are dropped only when
   // room is needed.
   if (more_uses_.empty()) {
     if (n_uses_ == kFewUses) {

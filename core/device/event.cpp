@@ -12,7 +12,7 @@ constinit std::atomic<void (*)(bool) noexcept> waits_actively{nullptr};
 }  // namespace detail
 
 void Event::wait() const {
-  // Refused even where the event is done already: whether it is depends on timing.
+  // An error even where the event is already done, because whether it is done depends on timing.
   const detail::ThreadState& thread = detail::thread_state;
   if (thread.capture != nullptr) {
     throw Error("waiting for a value while this thread captures a graph: read it before or after");

@@ -9,7 +9,7 @@
 
 namespace shmap {
 
-// The record behind an Event; each backend derives its own.
+// The state behind an Event; each backend derives a class.
 class Completion : public RefCounted {
  public:
   enum State : std::uint32_t { pending = 0, done = 1, failed = 2 };
@@ -18,47 +18,48 @@ class Completion : public RefCounted {
   State state() const noexcept {
     return static_cast<State>(word_.load(std::memory_order_acquire) & 3u);
   }
-  // The state now; a backend whose completion has to be polled does so here. Any thread.
+  // The current state; backends whose completions have to be polled override it. Any thread.
   virtual State query() noexcept { return state(); }
-  // Blocks until done or failed; the caller may be put to work meanwhile. Throws (without changing
-  // the state) where waiting is not allowed here or takes longer than the deadline.
+  // Blocks until done or failed; the thread may run other tasks meanwhile. Throws, without a change
+  // of state, where waiting is not allowed or takes longer than the deadline.
   virtual void block() = 0;
-  // Called when the last owner goes.
+  // Called when the last reference is gone.
   virtual void dispose() noexcept { delete this; }
-  // What the task threw; valid once failed, and the same object for every task that inherited it.
+  // The exception of the task; valid once the state is failed. Tasks that failed because this one
+  // failed have the same object.
   std::exception_ptr error() const noexcept { return error_; }
-  // False where a device that waits for it before it computes might do nothing meanwhile: of copies
-  // between devices, say.
+  // Whether the task is on a compute stream. False for copies between devices and the like: a
+  // device that waits for such a task before it computes may be idle meanwhile.
   virtual bool on_compute_stream() const noexcept { return true; }
-  // Somebody saw the error: a synchronize() need not report it again.
+  // The error has been thrown to a caller: synchronize() need not report it again.
   virtual void mark_reported() noexcept {}
   const void* owner() const noexcept { return owner_; }  // the executor that completes it
 
  protected:
   explicit Completion(const void* owner) noexcept : owner_(owner) {}
-  static constexpr std::uint32_t kWaiter = 4;  // somebody sleeps on it
+  static constexpr std::uint32_t kWaiter = 4;  // a thread sleeps until it is done
   std::atomic<std::uint32_t> word_{pending};
   std::exception_ptr error_;
   const void* owner_;
 };
 
-// A cheap handle. Default constructed it is done already, and costs nothing to copy.
+// A small handle. A default-constructed Event is done, and costs nothing to copy.
 class Event {
  public:
   Event() = default;
   explicit Event(Ref<Completion> record) noexcept : record_(std::move(record)) {}
 
-  // True once the task finished or failed, and whatever it wrote can be seen. Any thread.
+  // True once the task has finished or failed, and what it wrote is visible. Any thread.
   bool done() const noexcept {
     return record_.get() == nullptr || record_->query() != Completion::pending;
   }
-  // True where the task, or one that it waited for, threw.
+  // True where the task, or a task for which it waited, threw.
   bool failed() const noexcept {
     return record_.get() != nullptr && record_->query() == Completion::failed;
   }
-  // Blocks until done, executing ready tasks meanwhile, and rethrows the task's error, each time it
-  // is called. Throws Error while this thread captures or runs a task, DeviceError where
-  // SHMAP_COLLECTIVE_TIMEOUT_SEC passed. Any thread.
+  // Blocks until done, while this thread runs tasks that are ready, and rethrows the task's error
+  // at each call. Throws Error while this thread captures or runs a task, and DeviceError after
+  // SHMAP_COLLECTIVE_TIMEOUT_SEC. Any thread.
   void wait() const;
   // The task's error, or null.
   std::exception_ptr error() const noexcept { return failed() ? record_->error() : nullptr; }

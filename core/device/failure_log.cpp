@@ -14,7 +14,7 @@ std::exception_ptr with_note(const E& e, const std::string& note) {
   return std::make_exception_ptr(E(e.what() + note));
 }
 
-// The same error, of the same kind, with the note at its end.
+// A copy of the error, of the same class, with the note appended to its text.
 std::exception_ptr annotate(const std::exception_ptr& error, const std::string& note) {
   try {
     std::rethrow_exception(error);

@@ -1,4 +1,4 @@
-// FailureLog: the errors of tasks, kept until somebody has seen them.
+// FailureLog: the errors of tasks, kept until they have been reported.
 #pragma once
 #include <atomic>
 #include <exception>
@@ -11,21 +11,21 @@
 
 namespace shmap {
 
-// An error, shared by the task that threw it and all that inherited it.
+// An error, shared by the task that threw it and all tasks that failed because of it.
 struct Failure : RefCounted {
   std::exception_ptr error;
   std::atomic<bool> reported{false};
 };
 
-// May be used by several threads at once.
+// Thread-safe.
 class FailureLog {
  public:
-  // The note goes at the end of each error's text.
+  // `note` is appended to each error's text.
   explicit FailureLog(std::string note);
-  // The failure of a task that threw `error`. Where there is no memory left to keep it in, the one
-  // that says so, which was made beforehand.
+  // The failure of a task that threw `error`. Where there is no memory to store the error, returns
+  // a failure that says so and was allocated in advance.
   Ref<Failure> add(std::exception_ptr error) noexcept;
-  // Rethrows the first that nobody was told of, and forgets them all.
+  // Rethrows the first failure that has not been reported, and forgets all failures.
   void rethrow_unreported();
 
  private:
@@ -33,7 +33,7 @@ class FailureLog {
   const std::string note_;
   Ref<Failure> out_of_memory_;
   std::mutex mutex_;
-  std::vector<Ref<Failure>> failures_;  // with room for all of them
+  std::vector<Ref<Failure>> failures_;  // reserved for kMaxKept of them
 };
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// What remains of the runtime in a child process after fork(): an error, instead of a hang on locks
-// and workers that only the parent has.
+// After fork(), the child has locks and no worker threads: uses of the runtime in the child throw
+// an error instead of hanging.
 #pragma once
 #include <atomic>
 
@@ -9,7 +9,7 @@ namespace detail {
 extern std::atomic<bool> forked_after_use;
 }
 
-// Notes the process; after this a fork() child counts as forked. Idempotent.
+// Notes this process as the parent: children that it forks from now on count as forked. Idempotent.
 void watch_forks();
 
 // True in a child that was forked after the runtime started.

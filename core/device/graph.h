@@ -1,4 +1,4 @@
-// Graph: a captured program of one backend, ready to be launched again and again.
+// Graph: a captured program of one backend, which can be launched many times.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,28 +11,28 @@ namespace shmap {
 
 class Stream;
 
-// One task of a graph, for looking at.
+// A task of a graph, for inspection.
 struct GraphTask {
   const char* name;
-  std::vector<const Stream*> streams;  // that it is in: several where it is a group's
-  std::vector<int> after;              // the tasks that it comes after directly, ascending
+  std::vector<const Stream*> streams;  // one, or several for a task of a group
+  std::vector<int> after;              // its direct predecessors, ascending
 };
 
-// Owns the args of its tasks: they are dropped with the graph. The caller keeps alive whatever the
-// tasks address.
+// Owns the args of its tasks, which are dropped with the graph. The caller keeps the memory alive
+// that the tasks use.
 class Graph : public RefCounted {
  public:
   virtual ~Graph() = default;
   virtual int nodes() const noexcept = 0;
   virtual int edges() const noexcept = 0;
-  virtual std::int64_t cost_ns() const noexcept = 0;  // summed over the nodes
+  virtual std::int64_t cost_ns() const noexcept = 0;  // the sum over the nodes
   virtual std::vector<GraphTask> tasks() const = 0;   // in the order of capture
-  // Starts after waits and after what is pending on the streams that it was captured from; what is
-  // enqueued there later comes after it, so launches of one graph never overlap. Allocates nothing.
-  // The first error of a task fails the event, and the rest of that launch is skipped; so does an
-  // error of `waits`. What `after` has is waited for too, whether it succeeds or fails.
-  // `ticket` is handed to the tasks of this launch (TaskContext). The caller holds the backend's
-  // submit mutex.
+  // Starts after `waits`, and after the pending tasks of the streams from which the graph was
+  // captured; what is enqueued there later starts after it, so that launches of one graph never
+  // overlap. Allocates nothing. The first error of a task fails the event and skips the rest of the
+  // launch; a failed event in `waits` does so too. Events in `after` are only waited for: it does
+  // not matter whether they succeed. `ticket` is passed to the tasks of this launch (TaskContext).
+  // The caller holds the backend's submit mutex.
   virtual Event launch(std::span<const Event> waits = {}, std::span<const Event> after = {},
                        std::uint64_t ticket = 0) = 0;
 };

@@ -31,7 +31,7 @@ namespace shmap {
 namespace {
 
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 55;
-// From this size on a slightly larger cached block is taken rather than mapping a new one.
+// From this size on, a slightly larger cached block is used instead of mapping a new one.
 constexpr std::int64_t kLargeBytes = std::int64_t{1} << 20;
 constexpr int kClassesBeyond = 2;
 
@@ -40,7 +40,7 @@ struct SizeClass {
   std::int64_t bytes;
 };
 
-// 64 … 512 in steps of 64, then eight a doubling.
+// 64 … 512 in steps of 64, then eight classes per doubling.
 SizeClass size_class(std::int64_t bytes) noexcept {
   const auto n = static_cast<std::uint64_t>(std::max<std::int64_t>(bytes, 1));
   if (n <= 512) {
@@ -53,7 +53,7 @@ SizeClass size_class(std::int64_t bytes) noexcept {
                                                             (std::int64_t{1} << (e - 3))};
 }
 
-// With AddressSanitizer, memory that nobody owns is out of bounds.
+// With AddressSanitizer, accesses to freed memory are reported.
 void poison([[maybe_unused]] void* data, [[maybe_unused]] std::int64_t bytes) noexcept {
 #ifdef SHMAP_POISON
   ASAN_POISON_MEMORY_REGION(data, static_cast<std::size_t>(bytes));
@@ -143,8 +143,8 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
   if (reuses) {
     if (Buffer* buffer = take_pending(size_class_index, size_class_index, false)) return buffer;
   }
-  // Each round either takes a block, or makes room and comes back; room is made at most as often
-  // as there are pending buffers.
+  // Each round either takes a block, or makes room and tries again; there are at most as many
+  // rounds as pending buffers.
   for (bool trimmed = false;;) {
     reclaim();
     Buffer* buffer = nullptr;
@@ -239,7 +239,7 @@ Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
     pending_ -= buffer->capacity_;
     taken = buffer;
   }
-  // A writer that nobody read yet.
+  // There is a definition and no use yet.
   Event def = std::exchange(taken->def_, Event());
   if (!def.done()) {
     try {
@@ -291,8 +291,8 @@ void MemorySpace::give_back(Buffer* buffer) noexcept {
     }
     overfull = cached_ > cache_limit_;
   }
-  // All of it, not only as much as is too much: what is needed comes back soon, and sizes that are
-  // no longer used don't stay forever.
+  // Frees the whole cache, and not only the excess: blocks that are still needed are soon cached
+  // again, and blocks of sizes that are no longer used do not stay forever.
   if (overfull) trim();
 }
 
@@ -315,7 +315,8 @@ void MemorySpace::release_locked(Buffer* buffer) noexcept {
 
 Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
   Buffer* foreign = nullptr;
-  // Work finishes nearly in the order of freeing: polling stops at the first that has not.
+  // Work finishes nearly in the order of freeing: polling stops at the first buffer whose work is
+  // pending.
   for (; pending_head_ != nullptr && at_most != 0; --at_most) {
     Buffer* buffer = pending_head_;
     if (!buffer->quiet()) break;
@@ -352,7 +353,8 @@ bool MemorySpace::wait_for_pending() {
     events.push_back(pending_head_->def_);
     for (const Event& e : pending_head_->uses()) events.push_back(e);
   }
-  // A failed task no longer touches the memory; its error is for those who read the value.
+  // A failed task no longer accesses the memory; its error is reported to code that reads the
+  // value.
   for (const Event& e : events) {
     if (!e.done()) e.record()->block();
   }

@@ -28,7 +28,7 @@ std::int64_t most_alive(const std::vector<Piece>& pieces) {
     changes.push_back({p.born, p.bytes});
     changes.push_back({p.died, -p.bytes});
   }
-  // At one time those that die go first.
+  // At equal times, deaths come before births.
   std::ranges::sort(changes, [](const Change& a, const Change& b) {
     return std::tie(a.time, a.bytes) < std::tie(b.time, b.bytes);
   });
@@ -37,12 +37,12 @@ std::int64_t most_alive(const std::vector<Piece>& pieces) {
   return most;
 }
 
-// Beyond so many allocations those that live long go first, and the others look for their
-// neighbours in buckets of time: the time that it takes would be seconds otherwise.
+// With more allocations than this, long-lived ones are placed first, and the others search for
+// conflicts in buckets of time: otherwise planning would take seconds.
 constexpr std::size_t kMany = 4096;
 constexpr std::int64_t kLongLife = 256, kBucket = 64;
 
-// Finds a place for one piece after another.
+// Places one piece after another.
 class Packer {
  public:
   Packer(std::size_t pieces, std::int64_t end_of_time) : many_(pieces > kMany) {
@@ -51,7 +51,7 @@ class Packer {
 
   bool listed(const Piece& p) const { return !many_ || p.died - p.born > kLongLife; }
 
-  // The lowest offset that is free for all its life; it is taken from here on.
+  // Returns the lowest offset that is free during the piece's whole life, and reserves it.
   std::int64_t place(const Piece& p) {
     near_.clear();
     const auto first = static_cast<std::size_t>(p.born / kBucket);
@@ -77,7 +77,7 @@ class Packer {
  private:
   static bool meet(const Taken& t, const Piece& p) { return p.born < t.died && t.born < p.died; }
 
-  // Goes up through both lists at once, to the first gap.
+  // Merges both sorted lists up to the first gap that is large enough.
   std::int64_t lowest(const Piece& p) const {
     std::int64_t offset = 0;
     auto listed = list_.begin();
@@ -99,7 +99,7 @@ class Packer {
   std::vector<Taken> near_;                  // to the piece at hand, by offset
 };
 
-// The largest first. Returns the bytes of the slab.
+// Places the largest pieces first. Returns the bytes of the slab.
 std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Place>& places) {
   std::int64_t end_of_time = 0, slab = 0;
   for (const Piece& p : pieces) end_of_time = std::max(end_of_time, p.died);

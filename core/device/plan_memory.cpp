@@ -58,7 +58,7 @@ class Rehearsed final : public detail::CaptureMemory {
 
  private:
   std::vector<Allocation> tape_;
-  // No address that a program can have: following one faults.
+  // Addresses that no program can have: accessing one faults.
   std::int64_t next_ = std::int64_t{1} << 52;
   bool over_ = false;
 };
@@ -129,8 +129,8 @@ class Placed final : public detail::CaptureMemory {
     const auto at = occupants.find(place.offset);
     if (at == occupants.end() || at->second.alive != index) return;  // it was never handed out
     at->second.alive = kGone;
-    // Whoever read it waited for its definition first; and where it was never written, its uses are
-    // those of the bytes before it.
+    // A task that read the buffer had waited for its definition. Where the buffer was never
+    // written, its uses are those of the bytes' earlier owners.
     try {
       auto events = std::make_shared<Events>();
       for (const Event& e : buffer.uses()) {
@@ -170,7 +170,7 @@ class Placed final : public detail::CaptureMemory {
     std::shared_ptr<const Events> events;  // of one that is gone: what has to be over
     std::int64_t alive;                    // its index on the tape, or kGone
   };
-  // Of a slab's bytes, by first byte: who has them or had them last. Disjoint.
+  // The owners of a slab's bytes, current or last, by first byte. The ranges are disjoint.
   using Occupants = std::map<std::int64_t, Occupant>;
 
   static std::string name_of(std::int64_t index) { return "allocation " + std::to_string(index); }
@@ -200,7 +200,7 @@ class Placed final : public detail::CaptureMemory {
     return at;
   }
 
-  // What those between the bytes have left to wait for, each event once.
+  // The events that remain to be waited for before these bytes may be written, each once.
   Events newest_between(Occupants& occupants, std::int64_t begin, std::int64_t end,
                         std::int64_t for_whom) const {
     Events events;
@@ -213,7 +213,7 @@ class Placed final : public detail::CaptureMemory {
     return events;
   }
 
-  // Takes the bytes out of whoever had them.
+  // Removes the bytes from the ranges of their earlier owners.
   static void cut(Occupants& occupants, std::int64_t begin, std::int64_t end) {
     for (auto at = first_beyond(occupants, begin); at != occupants.end() && at->first < end;) {
       const Occupant whole = at->second;

@@ -1,4 +1,4 @@
-// The kinds of devices that this build has.
+// The backends of this build.
 #pragma once
 #include <memory>
 #include <span>
@@ -10,14 +10,15 @@ namespace shmap {
 
 struct BackendFactory {
   DeviceKind kind;
-  // Devices get the ids first_id, first_id + 1, … Throws DeviceError where they are not there.
+  // Makes devices with the ids first_id, first_id + 1, … Throws DeviceError where the devices do
+  // not exist.
   std::unique_ptr<Backend> (*make)(const DeviceSpec& spec, int first_id, int process_index);
-  // The devices that it would use where none are asked for; "" where none answers.
+  // The device string to use where the user gives none; "" where no such device answers.
   const char* (*default_devices)();
 };
 
-// Those of this build, in order of preference. A folder with a backend defines
-// `BackendFactory <name>_backend()`; the list of them is made by CMake.
+// In order of preference. A folder with a backend defines `BackendFactory <name>_backend()`; CMake
+// writes the list of these functions.
 std::span<const BackendFactory> built_in_backends();
 
 }  // namespace shmap

@@ -32,13 +32,13 @@ std::string chosen_devices(const Options& options) {
 
 const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
 
-// In a job of several processes, where "cuda" is one GPU of each.
+// In a job of several processes, "cuda" is one GPU per process.
 int devices_of_each(const DeviceSpec& spec) {
   if (spec.count > 0) return spec.count;
   return spec.gpus.empty() ? 1 : static_cast<int>(spec.gpus.size());
 }
 
-// Where a launcher started several processes: joins them, so that their devices are one job's.
+// Where a launcher started several processes: connects them, so that their devices form one job.
 void join_processes(const Options& options) {
   const Job job = job_of_environment();
   if (!job.is_several() || env::flag(env::Var::alone) || Processes::joined() != nullptr) return;
@@ -61,7 +61,7 @@ void join_processes(const Options& options) {
   put(card.devices, devices);
   card.kind = static_cast<std::int32_t>(spec.kind);
   card.count = devices_of_each(spec);
-  // Of what changes which collectives a program runs, or how.
+  // The variables that change which collectives a program runs, or how.
   std::string environment;
   for (const env::Var var : {env::Var::communicator, env::Var::check_nans, env::Var::check_captures,
                              env::Var::attention, env::Var::fuse_products}) {
@@ -95,7 +95,7 @@ BeforeStop& before_stop() {
   return *list;
 }
 
-// Nothing in a forked child, which has no threads but its own.
+// Does nothing in a forked child, which has only one thread.
 void stop_backends() noexcept {
   if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
     for (std::size_t i = 0;; ++i) {  // one by one: a copy would want memory
@@ -164,7 +164,7 @@ namespace detail {
 constinit std::atomic<Runtime*> the_runtime{nullptr};
 
 namespace {
-// Keeps it reachable for leak checkers in a forked child, where the_runtime is taken away.
+// Keeps the runtime reachable for leak checkers in a forked child, where the_runtime is null.
 Runtime* volatile kept = nullptr;
 }  // namespace
 
@@ -184,15 +184,16 @@ Runtime& start_runtime(const Options* options) {
   }
   open_unwinder();
   env::check();
-  // Read whole also where `options` are stronger.
+  // Parse the variable even where `options` overrides it, so that its errors are reported.
   if (const std::string set = env::text(env::Var::devices); !set.empty()) DeviceSpec::parse(set);
   if (const std::string faults = env::text(env::Var::fault); !faults.empty()) fault::arm(faults);
   watch_forks();
-  // In a forked child runtime() takes the slow way, which throws, before any lock is taken.
+  // In a forked child runtime() takes the slow path, which throws before it locks anything.
   pthread_atfork(nullptr, nullptr, [] { the_runtime.store(nullptr, std::memory_order_relaxed); });
-  // Before the devices: what stops these at exit is registered later, and so called earlier.
+  // Before the devices: the handlers that stop devices at exit are registered later, and so run
+  // earlier.
   join_processes(options != nullptr ? *options : Options());
-  // Never destroyed: arrays in static variables outlive every other end.
+  // Never destroyed: arrays in static variables may be destroyed after everything else.
   running = new Runtime(options != nullptr ? *options : Options());
   kept = running;
   stop_first_at_exit();
@@ -210,7 +211,7 @@ void call_before_stop(void (*run)() noexcept) {
 }
 
 void stop_when_main_ends() noexcept {
-  // exit() destroys what the calling thread keeps before it calls any handler.
+  // exit() destroys the calling thread's thread_local variables before it calls any handler.
   struct End {
     ~End() {
       if (getpid() == gettid()) stop_backends();

@@ -1,4 +1,4 @@
-// DeviceSpec: a device string, read.
+// DeviceSpec: a parsed device string.
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,12 +11,13 @@ namespace shmap {
 // cpu:8, cpu:8/8, cpu:8/2; cuda, cuda:0,2, cuda:0x4, cuda:0x4/4.
 struct DeviceSpec {
   DeviceKind kind = DeviceKind::cpu;
-  int count = 0;          // virtual devices; 0: of each GPU in `gpus`, one
-  int spaces = 1;         // memory spaces that they are spread over, in equal runs
+  int count = 0;          // virtual devices; 0: one for each GPU in `gpus`
+  int spaces = 1;         // memory spaces; each serves equally many consecutive devices
   std::vector<int> gpus;  // empty: every GPU
 
   static constexpr int kMaxDevices = 65536;
-  // Throws ValueError that quotes the text, says what is wrong and names the accepted forms.
+  // ValueError where the text is not of these forms: quotes it, says what is wrong, and names the
+  // forms.
   static DeviceSpec parse(std::string_view text);
 };
 

@@ -1,4 +1,4 @@
-// Stream: an ordered queue of tasks of one device. Task: what is put into it.
+// Stream: an ordered queue of tasks of one device. Task: an entry of the queue.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,10 +13,11 @@ class Stream;
 
 enum class StreamRole : std::uint8_t { compute, comm };
 
-// How a task ends that goes on after its run returned (Task::later).
+// Ends a task whose work continues after its run has returned (Task::later).
 class TaskEnd {
  public:
-  // Once, from any thread; the task fails where `error` is not null. The args may be gone after it.
+  // To be called once, from any thread; the task fails where `error` is not null. The args may be
+  // freed by this call.
   virtual void end(std::exception_ptr error) noexcept = 0;
 
  protected:
@@ -26,38 +27,38 @@ class TaskEnd {
 struct TaskContext {
   int part;                  // 0 … parts - 1
   int parts;                 // as in the task
-  Stream& stream;            // where it was enqueued
-  void* native;              // a backend's own handle (a cudaStream_t); null on the CPU
-  TaskEnd* end = nullptr;    // of a task with `later`: null where its run has to see it through
-  std::uint64_t ticket = 0;  // of a graph's task: what this launch was given (Graph::launch)
+  Stream& stream;            // the stream into which it was enqueued
+  void* native;              // the backend's own handle (a cudaStream_t); null on the CPU
+  TaskEnd* end = nullptr;    // for a task with `later`; null where run must finish all the work
+  std::uint64_t ticket = 0;  // for a graph's task: the argument of Graph::launch
 };
 
-// Runs one part. May throw: the executor catches, and the task's event fails. It must not enqueue,
-// wait or allocate: it runs on a worker, or with the submit mutex held.
+// Runs one part. May throw: the executor catches the exception and fails the task's event. Must not
+// enqueue, wait or allocate, since it runs on a worker, or with the submit mutex held.
 using TaskFn = void (*)(void* args, const TaskContext& context);
 
 struct Task {
-  TaskFn run = nullptr;                         // called once for each part; null: nothing to do
-  void (*drop)(void* args) noexcept = nullptr;  // frees args; called once, when it won't run again
+  TaskFn run = nullptr;                         // called once per part; null: there is no work
+  void (*drop)(void* args) noexcept = nullptr;  // frees args; called once, after the last run
   void* args = nullptr;
-  int parts = 1;             // independent parts, run in any order, at once where large
-  std::int64_t cost_ns = 0;  // estimate of the whole work on one core
+  int parts = 1;             // independent parts, run in any order and, where large, in parallel
+  std::int64_t cost_ns = 0;  // an estimate of all parts together, on one core
   const char* name = "";     // static text, for timelines and errors
-  std::int64_t bytes = 0;    // moved, for timelines
-  // Which call it is, for whoever waits for it in vain; null: the name says it. Called while the
-  // task runs, from another thread.
+  std::int64_t bytes = 0;    // bytes moved, for timelines
+  // A description of the call for the error of a wait that timed out; null: the name is enough.
+  // Called from another thread while the task runs.
   std::string (*describe)(const void* args) = nullptr;
-  // It calls code of the user's, which may never return: a thread that waits leaves it to the
-  // workers, where there are any, so that its wait can end.
+  // It calls code of the user's, which may never return. A waiting thread does not run it itself
+  // where there are workers, so that the wait can time out.
   bool foreign = false;
-  // `run` only starts the work, and context.end ends the task; where that is null, or where run
-  // throws, it ends as others do. Of one part.
+  // `run` only starts the work, and context.end ends the task. Where context.end is null, or where
+  // run throws, the task ends as others do. Only for tasks of one part.
   bool later = false;
 
-  // Two tasks as one. A task with `join` `takes` the memory that an earlier one, of one part,
-  // `makes` and nobody else reads. Where that is all it still waits for, an executor may call join
-  // with it, instead of running the two: it does the work of both, or returns false and has done
-  // nothing.
+  // Joining two tasks. A task with `join` reads the memory at `takes`, which an earlier task of one
+  // part writes (its `makes`) and no other task reads. Where the earlier task is all for which this
+  // one still waits, an executor may call join with it instead of running both: join does the work
+  // of both tasks, or returns false without having done anything.
   const void* makes = nullptr;
   const void* takes = nullptr;
   bool (*join)(void* args, const Task& before, const TaskContext& context) = nullptr;
@@ -67,45 +68,46 @@ class Stream {
  public:
   virtual ~Stream() = default;
 
-  int device_index() const noexcept { return device_index_; }  // among the backend's local devices
+  int device_index() const noexcept { return device_index_; }  // among the backend's devices
   StreamRole role() const noexcept { return role_; }
 
-  // Appends a task, which starts after the stream's earlier tasks and all of waits; where one of
-  // waits failed it does not run, its event fails with the same error, and it is dropped. Earlier
-  // tasks of the stream order it, but do not fail it. Takes over args in every case, also when it
-  // throws: Error while a capture forbids it, DeviceError after fork(). May run the task at once on
-  // this thread (then the event is done or failed), and other tasks too where too many are in
-  // flight. The caller holds the backend's submit mutex.
+  // Appends a task, which starts after the stream's earlier tasks and after all of `waits`. Where
+  // one of `waits` failed, the task is not run but dropped, and its event fails with the same
+  // error; earlier tasks of the stream do not fail it. Takes ownership of args in every case, also
+  // when it throws: Error where a capture forbids the call, DeviceError after fork(). May run the
+  // task at once on this thread (the event is then done or failed), and other tasks too where too
+  // many are in flight. The caller holds the backend's submit mutex.
   virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
-  // True where enqueue() of a task of that cost, with nothing to wait for, would run it before it
-  // returns: the args of such a task may lie on the stack. The caller holds the submit mutex.
-  // `thread`, here and below, is the calling one's.
+  // Whether enqueue() of a task of that cost, without waits, would run the task before it returns,
+  // so that its args may be on the stack. The caller holds the submit mutex. `thread`, here and
+  // below: the state of the calling thread.
   virtual bool runs_at_once(std::int64_t /*cost_ns*/,
                             const detail::ThreadState& /*thread*/ = detail::thread_state) noexcept {
     return false;
   }
-  // The same of a task that only its waits order, and not what is pending here: true where it is so
-  // small that putting it into the queue would cost more.
+  // Whether a task of that cost, which only its waits order, may run before the pending tasks of
+  // this stream: true where the task is so small that queueing it would cost more than running it.
   virtual bool overtakes(std::int64_t /*cost_ns*/,
                          const detail::ThreadState& /*thread*/ = detail::thread_state) noexcept {
     return false;
   }
-  // True where enqueue() calls a task before it returns, whatever the task waits for, since what it
-  // calls only puts work into a queue of the hardware, which does the waiting: then the args of
-  // every task may lie on the stack. The caller holds the submit mutex.
+  // Whether enqueue() always calls the task before it returns, because the task only puts work into
+  // a hardware queue and the hardware does the waiting. The args of every task may then be on the
+  // stack. The caller holds the submit mutex.
   virtual bool calls_at_enqueue(
       const detail::ThreadState& /*thread*/ = detail::thread_state) noexcept {
     return false;
   }
-  // enqueue() without waits of a task of which one of the first two has just said so, and cheaper:
-  // runs it, and returns a done or failed event.
+  // A cheaper enqueue() without waits, for a task for which runs_at_once() or overtakes() has just
+  // returned true: runs it, and returns a done or failed event.
   virtual Event run_at_once(const Task& task,
                             detail::ThreadState& /*thread*/ = detail::thread_state) {
     return enqueue(task, {});
   }
-  // Done when everything enqueued so far is; never fails. The caller holds the submit mutex.
+  // An event that is done when everything enqueued so far is done; it never fails. The caller holds
+  // the submit mutex.
   virtual Event record() = 0;
-  // True where nothing is pending. The caller holds the submit mutex.
+  // Whether nothing is pending. The caller holds the submit mutex.
   virtual bool idle() noexcept = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// The hook through which executed tasks are observed.
+// The hook by which profilers observe the tasks that ran.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -13,7 +13,7 @@ struct TimelineEvent {
   const char* name;  // static text
   int device;        // local index
   StreamRole role;
-  std::int64_t begin_ns, end_ns;  // of timeline_now()
+  std::int64_t begin_ns, end_ns;  // as timeline_now()
   std::int64_t bytes;
 };
 
@@ -31,17 +31,17 @@ extern std::atomic<TimelineSink*> timeline_sink;
 inline TimelineSink* timeline_sink() noexcept {
   return detail::timeline_sink.load(std::memory_order_acquire);
 }
-// Null turns it off. The caller synchronises the backends before it destroys a sink that was set.
+// Null turns recording off. The caller must synchronise the backends before it destroys a sink.
 inline void set_timeline_sink(TimelineSink* sink) noexcept {
   detail::timeline_sink.store(sink, std::memory_order_release);
 }
 
-// A sink that keeps what it is given.
+// A sink that stores its events.
 class TimelineRecorder : public TimelineSink {
  public:
   void record(const TimelineEvent& event) noexcept override;
-  std::vector<TimelineEvent> take();  // in order of recording; leaves none
-  std::int64_t lost() const;          // events for which there was no memory
+  std::vector<TimelineEvent> take();  // in order of recording; empties the recorder
+  std::int64_t lost() const;          // how many events were dropped for want of memory
 
  private:
   mutable std::mutex mutex_;

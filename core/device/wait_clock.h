@@ -1,23 +1,23 @@
-// WaitClock: when a wait has taken long, and when too long.
+// WaitClock: decides when a wait deserves a warning, and when it fails.
 #pragma once
 #include <chrono>
 #include <cstdint>
 
 namespace shmap {
 
-// Under a debugger time stands still for deadlines.
+// Whether a debugger is attached to this process: deadlines do not expire then.
 bool under_debugger() noexcept;
 
-// Of one wait. The limits are seconds; 0: never.
+// The clock of one wait. The limits are seconds; 0: never.
 class WaitClock {
  public:
   WaitClock(double warn_sec, double timeout_sec) noexcept
       : warn_sec_(warn_sec), timeout_sec_(timeout_sec) {}
 
   enum class Due : std::uint8_t { nothing, warning, failure };
-  // What is due now: a warning once, a failure unless under a debugger, which stops time.
+  // What is due now: a warning, once; a failure, unless a debugger is attached.
   Due look(bool may_fail = true) noexcept;
-  double seconds() const noexcept;  // since it was made
+  double seconds() const noexcept;  // since construction
 
  private:
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();

@@ -1,15 +1,16 @@
-// What a thread that waits for a device does meanwhile, beside tasks: it drives what comes from
-// other processes, which would otherwise wait for a turn of their thread.
+// What a thread does while it waits for a device, besides running tasks: it handles messages of
+// other processes, which would otherwise wait until the thread that handles them gets a core.
 #pragma once
 #include <atomic>
 
 namespace shmap::detail {
 
-// Null: nothing. Called often, by any thread that holds no lock; short, and never blocks.
+// Null: nothing to do. Called often, by any thread that holds no lock; the function is short and
+// never blocks.
 extern std::atomic<void (*)() noexcept> while_waiting;
 
-// Null: nothing. Told when a thread begins to call that again and again, and when it stops, because
-// it goes on or goes to sleep.
+// Null: nothing to do. Called when a thread begins to call while_waiting repeatedly, and when it
+// stops, because it continues or goes to sleep.
 extern std::atomic<void (*)(bool begins) noexcept> waits_actively;
 
 class ActiveWait {

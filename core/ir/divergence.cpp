@@ -8,7 +8,7 @@ namespace {
 
 thread_local const DivergentScope* innermost = nullptr;
 
-// The mesh axes of a collective: the one parameter of its that is a list of names.
+// The mesh axes of a collective: the only parameter of a collective that is a list of names.
 class NamesFinder final : public ParamFinder {
  public:
   using ParamFinder::value;

@@ -1,5 +1,5 @@
-// Where devices take different ways: a branch that some of them chose, a trip that some of them no
-// longer make. Devices cannot meet in a collective there.
+// Divergence: devices take different ways, because only some of them take a branch or make a trip.
+// Devices on different ways cannot take part in one collective.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,12 +8,13 @@
 
 namespace shmap {
 
-// While code runs that only some local devices take, on this thread; exceptions included. The
-// others are handed through it too, and what it gives them is thrown away.
+// Alive while this thread runs code that only some local devices take; exceptions end it too. The
+// other devices run the same steps, and their results are discarded.
 class DivergentScope {
  public:
-  // what: the function, as "cond"; axes: those over which its predicate varies; active: the local
-  // devices that take this way, by position. Referred to, not copied.
+  // what: the function that diverges, as "cond"; axes: the axes over which its predicate varies;
+  // active: by local position, whether the device takes this way. `active` is referred to, not
+  // copied.
   DivergentScope(const char* what, AxisSet axes, const std::vector<bool>& active);
   ~DivergentScope();
   DivergentScope(const DivergentScope&) = delete;
@@ -31,20 +32,20 @@ class DivergentScope {
   const DivergentScope* outer_;
 };
 
-// The innermost scope of this thread; null where all devices go one way.
+// The innermost DivergentScope of this thread; null where all devices take the same way.
 const DivergentScope* divergence();
-// Whether this thread works for the local device at this position of the mesh.
+// Whether the local device at this position takes the way that this thread runs.
 inline bool is_active_device(std::uint32_t position) {
   const DivergentScope* scope = divergence();
   return !scope || position >= scope->active().size() || scope->active()[position];
 }
 
-// CollectiveErrors for a collective over an axis on which a predicate or trip count varies.
-// Of one that is about to run under divergence():
+// A CollectiveError for a collective over an axis over which the predicate or trip count varies.
+// This one checks a collective that is about to run under divergence().
 void check_divergent_collective(const Primitive& primitive, const Params& params,
                                 SourceLine source);
-// Of all of a program, nested ones too, that runs where `what` decides by a value which varies
-// over `axes`.
+// Checks all collectives of a program, nested programs included, that runs where `what` decides by
+// a value that varies over `axes`.
 void check_divergent_program(const Jaxpr& jaxpr, const char* what, const AxisSet& axes);
 
 }  // namespace shmap

@@ -1,4 +1,4 @@
-// Jaxpr: a program as data (autodidax, part 2; JAX's core.Jaxpr): explicitly typed, first order, in
+// Jaxpr: a program as data (autodidax, part 2; JAX's core.Jaxpr), explicitly typed, first order, in
 // A-normal form.
 //
 //   { lambda a:f32[3,4]{i} .
@@ -6,8 +6,8 @@
 //         c:f32[] = psum[axes=('i',)] b
 //     in ( c ) }
 //
-// A jaxpr is immutable once built, and shared: passes make new ones of the same variables. Control
-// flow, jit and shard_map are equations whose parameters hold a jaxpr.
+// A jaxpr is immutable once built, and shared: passes make new jaxprs of the same variables.
+// Control flow, jit and shard_map are equations whose parameters contain jaxprs.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -27,12 +27,12 @@ namespace shmap {
 
 class Sharding;
 
-// What an equation reads: a variable, or a literal: a host scalar, whose type says nothing of
-// device variance, since it is the same everywhere.
+// An operand of an equation: a variable or a literal. A literal is a host scalar, which is equal on
+// all devices: its type has no variance.
 class Atom {
  public:
   Atom(VarRef var) : var_(std::move(var)) {}
-  // `literal` is an Array that holds a host scalar.
+  // `literal`: an Array that holds a host scalar.
   explicit Atom(Array literal) : literal_(std::move(literal)) {}
 
   bool is_literal() const { return !var_; }
@@ -40,7 +40,7 @@ class Atom {
   const VarRef& ref() const { return var_; }
   const Array& literal() const { return literal_; }
   const ShapedArray& type() const;
-  // The same variable, or equal literals: dtype, weakness and bits.
+  // Equal where both are the same variable, or literals with equal dtype, weakness and bits.
   friend bool operator==(const Atom& a, const Atom& b);
 
  private:
@@ -56,21 +56,21 @@ struct Eqn {
   SourceLine source;
 };
 
-// Whether it has to stay, and to stay in order, whatever its results are used for: its primitive
-// has an effect, or a program inside it has one.
+// Whether the equation must be kept, in program order, even if its results are unused: its
+// primitive has an effect, or a program in its parameters has one.
 bool has_effect(const Eqn& eqn);
-// The programs inside an equation, in the order of its parameters.
+// The programs in the parameters of an equation, in the order of the parameters.
 std::vector<const Jaxpr*> inner_jaxprs(const Params& params);
 
-// What is known of a program, once it is built, so that it is found out once: passes go over
-// programs inside of programs, and each level would do so anew. A copy is another program.
+// Facts about a program that passes find out and store, so that later passes need not find them out
+// again for every level of nested programs. A copy of a program begins without facts.
 class JaxprFacts {
  public:
   enum Fact : std::uint8_t {
-    checked = 1,        // typecheck_jaxpr accepted it
-    effects_known = 2,  // whether it has effects has been looked up
-    effects = 4,
-    simple = 8,  // simplify left it as it was
+    checked = 1,        // typecheck_jaxpr has accepted it
+    effects_known = 2,  // `effects` has been computed
+    effects = 4,        // it has effects
+    simple = 8,         // simplify has left it unchanged
   };
   JaxprFacts() = default;
   JaxprFacts(const JaxprFacts&) noexcept {}
@@ -91,8 +91,8 @@ struct Jaxpr : RefCounted {
   std::vector<Atom> outs;
   // The mesh axes in scope; null outside every shard_map.
   const detail::AxisEnv* env = nullptr;
-  // Whether operands must vary alike (typed mode), or variance is only inferred (check_vma =
-  // false).
+  // true: the operands of an equation must vary over the same axes. false (check_vma = false):
+  // variance is only inferred.
   bool checks_variance = true;
   JaxprFacts facts;
 };
@@ -103,23 +103,25 @@ namespace detail {
 struct ClosedJaxprImpl {
   JaxprRef jaxpr;
   std::vector<Array> consts;
-  // How the arrays for which it was traced were split, for what it costs on their devices. Null
-  // where one was on a single device, or is a type alone; none at all where that goes for all.
+  // The shardings of the arguments for which the program was traced, for cost_analysis. An entry is
+  // null where the argument was on a single device or was only a type; the list is empty where all
+  // entries would be null.
   std::vector<const Sharding*> in_shardings;
 };
 }  // namespace detail
 ClosedJaxpr close_jaxpr(JaxprRef jaxpr, std::vector<Array> consts,
                         std::vector<const Sharding*> in_shardings = {});
 
-// Finds unbound, rebound and mistyped variables: TypeError, which names the equation, its line and
-// both types. Operands of an equation must vary over the same axes where the jaxpr checks variance.
-// Programs inside equations are checked too.
+// Checks that variables are bound before their use, bound once, and have the types that their
+// equations give. A TypeError names the equation, its line and both types. Where the jaxpr checks
+// variance, all operands of an equation must vary over the same axes. Programs in equations are
+// checked too.
 JaxprType typecheck_jaxpr(const Jaxpr& jaxpr);
-// typecheck_jaxpr where the library was built for debugging or for tests (SHMAP_CHECK_JAXPRS), as
-// every pass does with what it made; `pass` names it.
+// typecheck_jaxpr, in builds with SHMAP_CHECK_JAXPRS (debugging and tests). Every pass calls it for
+// its result; `pass` names the pass.
 void check_pass(const Jaxpr& jaxpr, const char* pass);
 
-// Variables by their address.
+// A map keyed by a variable's address.
 template <class T>
 using VarMap = std::unordered_map<const Var*, T>;
 

@@ -12,8 +12,8 @@ namespace shmap {
 
 namespace {
 
-// What has to be left: for what runs at the innermost level (kernels, libraries), and for letting
-// programs go, which cannot fail. Less of a small stack.
+// The stack that must remain: for the code at the innermost level (kernels, libraries), and for
+// destroying programs, which cannot report an error. Small stacks keep less.
 constexpr std::uintptr_t kMargin = 512 << 10;
 
 struct StackBounds {
@@ -35,7 +35,7 @@ StackBounds bounds_of_thread() {
   return bounds;
 }
 
-// Addresses below are looked at more closely; at first all are.
+// Only stack addresses below this one are checked exactly; at first all are.
 thread_local std::uintptr_t known_good_above = ~std::uintptr_t{0};
 thread_local int visits = 0;  // under way
 thread_local std::int64_t equations = 0;

@@ -1,4 +1,4 @@
-// Programs inside programs: how deep they may go, and how often passes go over them.
+// Nested programs: how deep programs may be nested, and how often passes visit them.
 #pragma once
 #include <cstdint>
 
@@ -8,20 +8,20 @@ namespace shmap {
 
 struct Jaxpr;
 
-// No fault of the program that is looked at, as other errors of a check are.
+// Thrown for nesting alone. A check that collects errors of a program must not treat it as one of
+// them.
 struct TooDeep : ValueError {
   using ValueError::ValueError;
 };
 
-// Tracing, the passes and running recurse with the nesting of a program, which has no limit of its
-// own: it ends where this thread's stack does. Throws TooDeep, which names the depth and the
-// size of the stack, where less than a margin of it is left. On stacks of others (fibres) it
-// cannot tell, and lets everything pass.
-// `what`: what the next level is, "cond".
+// Tracing, passes and execution recurse over nested programs. The depth has no fixed limit: throws
+// TooDeep, which names the depth and the stack's size, where less than a margin of this thread's
+// stack is left. On stacks that the library cannot identify (fibres) it never throws. `what`: the
+// construct that opens the next level, "cond".
 void check_nesting(const char* what, SourceLine source = {});
 
-// One visit of a pass to one program, programs inside not counted: they are visits of their own.
-// Made first thing by whatever recurses over programs; it checks the nesting.
+// One visit of a pass to one program; nested programs are visits of their own. Code that recurses
+// over programs makes a PassVisit first; the constructor checks the nesting.
 class PassVisit {
  public:
   PassVisit(const char* pass, const Jaxpr& jaxpr);
@@ -30,8 +30,8 @@ class PassVisit {
   PassVisit& operator=(const PassVisit&) = delete;
 };
 
-// How many equations all visits of this thread went over so far: the work of passes, for tests that
-// hold it against the size of a program.
+// How many equations all visits of this thread have covered so far: tests compare this measure of
+// the passes' work with the size of the program.
 std::int64_t equations_visited();
 
 }  // namespace shmap

@@ -1,15 +1,11 @@
-// What an Array handle points to: a value's type and where it lives. The kinds of nodes:
+// Node: what an Array handle points to, a value's type and its representation. The kinds of nodes:
 //
-// literal: a host scalar, not yet on any device.
-//
-// stored: blocks in device memory. A concrete array has a global view and a Sharding; a value of a
-// shard_map body has one block for each local device, a mesh, and the trace that it belongs to.
-//
-// tracer: a value of a program that is being traced: one of its variables.
-//
-// dual: a value and its tangent (JVP).
-//
-// batched: a batch of values, stacked along one dim of an array (vmap).
+//   literal   a host scalar, which is not on any device yet
+//   stored    blocks in device memory. A concrete array has a Sharding; a value in a shard_map body
+//             has a mesh and belongs to a trace. Both have one block for each local device
+//   tracer    a value of a program that is being traced: one of its variables
+//   dual      a value and its tangent (JVP)
+//   batched   a batch of values, stacked along one dim of an array (vmap)
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -29,24 +25,25 @@ class MeshImpl;
 
 enum class NodeKind : std::uint8_t { literal, stored, tracer, dual, batched };
 
-// Where a value comes from, for the text of errors: the operation that gave it, and the line of
+// Where a value comes from, for error messages: the operation that computed it, and the line of
 // user code that called the operation.
 struct Origin {
-  const char* op =
-      nullptr;  // its name, which lives for ever; kArgument; null where it is not known
+  // The operation's name, in static memory; or kArgument, kCaptured; null where it is unknown.
+  const char* op = nullptr;
   SourceLine source;
 };
-// As Origin::op (compared by address): an argument of the function that is traced or mapped.
+// A value of Origin::op (compared by address): the value is an argument of the function that is
+// traced or mapped.
 extern const char* const kArgument;
-// Likewise: a value that was made outside of the function, which closes over it.
+// Likewise: the value was made outside of the function, which captures it (closes over it).
 extern const char* const kCaptured;
 
 struct Node : detail::NodeBase {
   Node(NodeKind k, const ShapedArray& t) : type(t), kind(k) {}
   ShapedArray type;
   NodeKind kind;
-  // The trace that the value belongs to, by its number (never reused); 0 for concrete values and
-  // literals.
+  // The id of the trace to which the value belongs (ids are never reused); 0 for concrete values
+  // and literals.
   std::uint64_t trace = 0;
   Origin origin;
 };
@@ -56,15 +53,16 @@ struct LiteralNode final : Node {
   alignas(8) std::byte value[8] = {};
 };
 
-// Where one device's block lies: contiguous row-major at an offset of a buffer.
+// One device's block: contiguous and row-major, at an offset of a buffer.
 struct Block {
   BufferRef buffer;
   std::int64_t offset = 0;
   void* data() const { return static_cast<std::byte*>(buffer->data()) + offset; }
 };
 
-// The table device -> (buffer, offset). Entries may coincide whatever the type says; only local
-// devices have one, in the mesh's local order. Allocated together with the node.
+// A value in device memory: the table local position -> block, in the order of the mesh's local
+// devices. Entries may share a block, whatever the type says. The table is allocated together with
+// the node.
 struct StoredNode final : Node {
   static StoredNode* make(const ShapedArray& type, const detail::MeshImpl* mesh,
                           std::uint32_t blocks);
@@ -76,15 +74,17 @@ struct StoredNode final : Node {
   }
 
   const detail::MeshImpl* mesh;
-  const Sharding* sharding = nullptr;  // of a concrete array; null inside a body
+  const Sharding* sharding = nullptr;  // of a concrete array; null for a value in a body
   std::uint32_t count;
-  bool committed = false;  // placed by its user, or computed from what was; others follow
+  // A user placed the array, or an array from which it was computed: operations move uncommitted
+  // operands to the devices of committed ones.
+  bool committed = false;
 
  private:
   StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uint32_t n);
 };
 
-// A value of a trace that has none yet, but a variable of the jaxpr that the trace builds.
+// A traced value: a variable of the jaxpr that its trace builds.
 struct TracerNode final : Node {
   TracerNode(const ShapedArray& type, std::uint64_t trace_id, VarRef v)
       : Node(NodeKind::tracer, type), var(std::move(v)) {
@@ -93,8 +93,8 @@ struct TracerNode final : Node {
   VarRef var;
 };
 
-// A value under differentiation; its type is the primal's. The tangent is a value of the same type,
-// but where linearize is at work: there it is a variable of the linear program.
+// A value under differentiation; the node's type is the type of the primal. The tangent has the
+// same type. Under linearize the tangent is a variable of the linear program.
 struct DualNode final : Node {
   DualNode(std::uint64_t trace_id, Array p, Array t)
       : Node(NodeKind::dual, static_cast<const Node*>(p.node())->type),
@@ -105,8 +105,8 @@ struct DualNode final : Node {
   Array primal, tangent;
 };
 
-// A batch of values, stacked along dim `dim` of `values`; the node's type is that of one of them,
-// without that dim.
+// A batch of values, stacked along dim `dim` of `values`. The node's type is the type of one
+// example, without that dim.
 struct BatchedNode final : Node {
   BatchedNode(const ShapedArray& type, std::uint64_t trace_id, Array v, int d)
       : Node(NodeKind::batched, type), values(std::move(v)), dim(d) {
@@ -116,15 +116,14 @@ struct BatchedNode final : Node {
   int dim;
 };
 
-// A type where a value is wanted: an argument of make_jaxpr (its trace is no trace's number).
+// A type used as an argument of make_jaxpr, where no value exists (kTrace is no trace's id).
 struct TypeNode final : Node {
   explicit TypeNode(const ShapedArray& type) : Node(NodeKind::tracer, type) { trace = kTrace; }
   static constexpr std::uint64_t kTrace = ~std::uint64_t{0};
 };
 
 inline Node* node_of(const Array& x) { return static_cast<Node*>(x.node()); }
-// The node, or a ValueError that says that the array is empty or moved from (donated) and names
-// `what`.
+// The node of x. ValueError where the array is empty or was moved from (donated); `what` names it.
 [[noreturn]] void throw_empty(const char* what, SourceLine source);
 inline Node& checked_node(const Array& x, const char* what, SourceLine source = {}) {
   Node* node = node_of(x);
@@ -132,11 +131,11 @@ inline Node& checked_node(const Array& x, const char* what, SourceLine source = 
     throw_empty(what, source);
   return *node;
 }
-// Of a value under a derivative or vmap it is the origin of the value that it wraps.
+// The origin of the value; for a dual or a batched node, of the value that it wraps.
 const Origin& origin_of(const Node& node);
-// "\n  the array is the result of gt at f.cpp:12", or "" where that is not known.
+// "\n  the array is the result of gt at f.cpp:12", or "" where the origin is not known.
 std::string origin_text(const Node& node);
-// What the host reads of a value under differentiation: its primal, at the lowest level.
+// The innermost primal of a value under differentiation: what the host reads of the value.
 inline const Array& primal_of(const Array& x) {
   const Array* p = &x;
   while (p->node() && node_of(*p)->kind == NodeKind::dual)

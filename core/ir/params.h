@@ -1,6 +1,6 @@
-// The static parameters of a primitive: a small struct for each primitive that has any, built on
-// the stack for a call and cloned only where a call is kept (queued, staged). One visitor serves
-// printing, comparison and hashing.
+// The static parameters of a primitive: one small struct per primitive that has parameters. A call
+// has its parameters on the stack; they are cloned only where a call is kept (queued, staged). One
+// visitor serves printing, comparison and hashing.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -20,7 +20,7 @@ namespace detail {
 class MeshImpl;
 }
 
-// Receives each parameter once, in the alphabetical order of its printed name.
+// Visited with each parameter once, in the alphabetical order of the printed names.
 class ParamVisitor {
  public:
   virtual ~ParamVisitor() = default;
@@ -33,11 +33,11 @@ class ParamVisitor {
   virtual void value(std::string_view name, const std::vector<std::string>& v) = 0;
   virtual void value(std::string_view name, const std::vector<std::pair<int, int>>& v) = 0;
   virtual void value(std::string_view name, const std::vector<std::vector<int>>& v) = 0;
-  // A program inside: the body of a shard_map, a loop, a branch, a nested jit.
+  // A program as a parameter: the body of a shard_map or a loop, a branch, a nested jit.
   virtual void value(std::string_view name, const Jaxpr& v) = 0;
 };
 
-// Passes over all parameters: override what is looked for.
+// A visitor that ignores all parameters; override the methods for those that are of interest.
 class ParamFinder : public ParamVisitor {
  public:
   void value(std::string_view, std::int64_t) override {}
@@ -57,7 +57,7 @@ class Params {
   virtual ~Params() = default;
   virtual std::unique_ptr<Params> clone() const { return std::make_unique<Params>(); }
   virtual void visit(ParamVisitor&) const {}
-  // The mesh that an equation asks for; null where it takes its operands'.
+  // The mesh that the parameters name; null where the mesh is that of the operands.
   virtual const detail::MeshImpl* mesh() const { return nullptr; }
 };
 
@@ -78,16 +78,16 @@ const T& params_as(const Params& p) {
   return static_cast<const T&>(p);
 }
 
-// One parameter as it prints: the name, and the text of its value; of a program inside, which a
-// printer lays out itself, the program and no text.
+// One parameter as text: its name and its value. For a parameter that is a program: the program,
+// and no text, because the printer lays programs out itself.
 struct ParamText {
   std::string name, text;
   const Jaxpr* jaxpr = nullptr;
 };
 std::vector<ParamText> param_texts(const Params& params);
 std::string to_string(const Params& params);  // "axes=(0, 1) dtype=f32", "" where there are none
-// Appends bytes that are equal where the parameters are: of two of one primitive. Programs inside
-// are compared by identity.
+// Appends bytes to `key`, which are equal for equal parameters of the same primitive. Programs in
+// parameters are compared by identity.
 void append_key(const Params& params, std::string& key);
 
 }  // namespace shmap

@@ -13,7 +13,7 @@ std::map<std::string, Primitive*, std::less<>>& table() {
 
 void register_primitive(Primitive& primitive) {
   const auto [there, is_new] = table().emplace(primitive.name, &primitive);
-  // The same one again: the registration that failed half-way, for want of memory, is repeated.
+  // The same primitive again: a registration that ran out of memory is repeated from its beginning.
   if (!is_new && there->second != &primitive) {
     throw ValueError(std::string("primitive '") + primitive.name +
                      "' is registered already: give it another name");

@@ -1,4 +1,4 @@
-// What a primitive prints in the place of its parameters, where it has its own say.
+// Print hooks: text that a primitive prints instead of its parameters.
 #pragma once
 #include <string>
 
@@ -6,9 +6,10 @@
 
 namespace shmap {
 
-// True where it has: `text` is then what stands in brackets, or is empty where nothing does.
+// Returns whether the primitive has such a text. `text` is then printed in brackets; nothing is
+// printed where it is empty.
 using PrintHook = bool (*)(const Params& params, std::string* text);
-// One for all primitives that users make (core/extend); null: none has.
+// Sets the hook for all primitives that users make (core/extend); null: none has one.
 void set_print_hook(PrintHook hook);
 
 }  // namespace shmap

@@ -1,5 +1,4 @@
-// Jaxprs as text: in the short style, and to the letter as autodidax prints them (NumPy dtype
-// names).
+// Jaxprs as text: in the short style, and exactly as autodidax prints them (NumPy dtype names).
 #include <algorithm>
 #include <atomic>
 #include <ostream>
@@ -19,7 +18,7 @@ namespace {
 
 std::atomic<PrintHook> print_hook{nullptr};
 
-// A block of lines. `a >> b` hangs b on the end of a's last line.
+// A block of lines. `a >> b` appends b, indented, to the end of a's last line.
 using Lines = std::vector<std::string>;
 
 std::size_t columns(const std::string& line) {  // of UTF-8 text
@@ -104,7 +103,8 @@ class Printer {
     return it->second;
   }
   std::string binder(const Var& v) { return name(v) + ":" + type_text(v.type, names_); }
-  // A literal says its dtype where a reader would take it for another, or for the variable `inf`.
+  // A literal prints its dtype where the parser would infer another, or would read the text as the
+  // variable `inf`.
   std::string atom(const Atom& a, std::span<const ShapedArray> beside = {},
                    std::span<const ShapedArray> results = {}) {
     if (!a.is_literal()) return name(*a.var());

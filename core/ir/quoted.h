@@ -1,11 +1,11 @@
-// Texts in quotes, as printed programs have them.
+// Quoted strings, as printed programs contain them.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace shmap {
 
-// With a backslash before quotes and backslashes, and \n for a line's end.
+// The text with a backslash before each quote and backslash, and \n for a line end.
 std::string quoted(std::string_view text, char quote);
 
 }  // namespace shmap

@@ -1,7 +1,6 @@
-// What the rules of the transforms are handed, and give: one equation, seen by JVP, transposition
-// or batching. Rules are written in ops that they bind, so they are traced, differentiated and
-// mapped as any other code. An empty Array stands for a symbolic zero: an unused output costs
-// nothing.
+// The arguments and results of a primitive's rules for JVP, transposition and batching of one
+// equation. Rules call operations, which are traced, differentiated and batched like any other
+// code. An empty Array stands for a symbolic zero, so that an unused output costs nothing.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -15,25 +14,25 @@ namespace shmap {
 
 class JaxprTrace;
 
-// JVP (autodidax's jvp_rules). Ops on primals alone run where the primals live; one that has a
-// tangent operand is part of the linear program, where linearize is at work: so each has to be
-// linear in the tangents.
+// JVP (autodidax's jvp_rules). Operations on primals only run under the trace of the primals. Under
+// linearize, an operation with a tangent operand becomes an equation of the linear program: every
+// such operation must be linear in the tangents.
 struct JvpCall {
   const Primitive& primitive;
   const Params& params;
   std::span<const Array> primals;
-  std::span<const Array> tangents;  // of the type of its primal, or empty: zero. One is not.
-  std::span<Array> out;             // to be given: the results
-  std::span<Array> tangents_out;    // theirs; empty (as they come): zero
+  std::span<const Array> tangents;  // with the type of the primal; empty: zero. Not all are empty.
+  std::span<Array> out;             // to be set: the results
+  std::span<Array> tangents_out;    // to be set: the results' tangents; leave empty for zero
   SourceLine source;
   // The linear program that is being built; null where tangents are computed beside the primals.
-  // Of use to primitives that hold programs; and the trace of the primals.
+  // Primitives whose parameters contain programs need it. `parent`: the trace of the primals.
   JaxprTrace* linear;
   Trace& parent;
 
   bool has_tangent(std::size_t i) const { return tangents[i].node() != nullptr; }
   const ShapedArray& type(std::size_t i) const { return node_of(primals[i])->type; }
-  // The results, computed as without differentiation.
+  // Sets `out` by running the primitive on the primals.
   void run() const {
     InlineVector<Array, 4> in(primals.size());
     for (std::size_t i = 0; i < primals.size(); ++i) in[i] = primals[i];
@@ -42,31 +41,31 @@ struct JvpCall {
 };
 
 // Transposition of an equation that is linear in some of its operands (autodidax's
-// transpose_rules): from the cotangents of its results to those of the operands, which have the
-// operands' types, variance too.
+// transpose_rules): from the cotangents of its results to the cotangents of these operands. A
+// cotangent has the type of its operand, variance included.
 struct TransposeCall {
   const Primitive& primitive;
   const Params& params;
-  std::span<const Array> in;          // the operands that are known; empty: linear
+  std::span<const Array> in;          // the operands; empty: the equation is linear in this one
   Types in_types;                     // of all operands
   Types out_types;                    // of all results
-  std::span<const Array> cotangents;  // of the results; empty: zero. One is not.
-  std::span<Array> out;               // to be given: of linear operands; empty: zero
+  std::span<const Array> cotangents;  // of the results; empty: zero. Not all are empty.
+  std::span<Array> out;               // to be set for the linear operands; leave empty for zero
   SourceLine source;
 
   bool is_linear(std::size_t i) const { return in[i].node() == nullptr; }
 };
 
-// Batching (jax.interpreters.batching): an equation of values of which some are many, `size` of
-// them along a dim. The result may have the dim anywhere.
+// Batching (jax.interpreters.batching): an equation some of whose operands have a batch dimension
+// of `size` examples. A result may have its batch dimension at any dim.
 struct BatchCall {
   const Primitive& primitive;
   const Params& params;
   std::span<const Array> in;
-  std::span<const int> dims;  // where the many lie in each operand; -1: it is one. One is not.
+  std::span<const int> dims;  // the batch dim of each operand; -1: none. Not all are -1.
   std::int64_t size;
-  std::span<Array> out;     // to be given
-  std::span<int> out_dims;  // likewise; -1: the results are one
+  std::span<Array> out;     // to be set
+  std::span<int> out_dims;  // to be set: the batch dim of each result; -1: none
   SourceLine source;
 
   bool is_batched(std::size_t i) const { return dims[i] >= 0; }

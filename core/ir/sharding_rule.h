@@ -1,6 +1,6 @@
-// The sharding rule of a primitive, as factors: each dim of each operand and result is a factor or
-// a product of factors (einsum's letters, generalised; Shardy's OpShardingRule). What is sharded is
-// a factor; dims follow.
+// The sharding rule of a primitive as factors (the letters of an einsum, generalised; Shardy's
+// OpShardingRule): each dim of an operand or result is a factor or a product of factors. Mesh axes
+// are assigned to factors, and a dim is split as its factors are.
 //
 //   matmul    ij,jk->ik      j is summed
 //   reshape   (ab)->a b      a dim of two factors can be split over the major one only
@@ -19,9 +19,9 @@ class Params;
 
 enum class FactorKind : std::uint8_t {
   pass,     // split in operands and results alike
-  sum,      // absent from the result, which is a partial sum a device: psum makes it whole
-  max,      // likewise with pmax
-  min,      // likewise with pmin
+  sum,      // not in the result: each device has a partial sum, and psum completes it
+  max,      // likewise, with pmax
+  min,      // likewise, with pmin
   blocked,  // may not be split
 };
 
@@ -34,11 +34,11 @@ struct FactorRule {
   using Localize = std::unique_ptr<Params> (*)(const Params&, std::span<const ShapedArray> in,
                                                std::span<const ShapedArray> out);
   std::vector<Factor> factors;
-  // [operand][dim] -> factors, major to minor. A dim of size 1 that is broadcast has none.
+  // [operand][dim] -> its factors, major to minor. A dim of size 1 that is broadcast has no factor.
   std::vector<std::vector<std::vector<int>>> operands;
   std::vector<std::vector<std::vector<int>>> results;
-  // Parameters for one device's blocks (given the blocks' types), where they hold extents; null:
-  // the same as given.
+  // The parameters for one device's blocks (in, out: the blocks' types), for parameters that
+  // contain extents; null: the parameters are used unchanged.
   Localize localize = nullptr;
 };
 

@@ -14,8 +14,8 @@ namespace shmap {
 
 namespace {
 std::atomic<std::uint64_t> next_trace_number{1};
-// An id is a number and, in its lowest bits, which of these names the trace has: a value names its
-// trace after that is gone.
+// An id consists of a number and, in its lowest bits, an index into trace_names, so that the name
+// of a value's trace is known after the trace is gone.
 constexpr int kNameBits = 6;
 std::atomic<const char*> trace_names[1 << kNameBits];
 
@@ -34,8 +34,8 @@ std::string name_of_trace(std::uint64_t id) {
   return name ? name : "a transform";
 }
 
-// Whether the transform runs its function where it is called; others make a function to be called
-// later.
+// Whether the transform calls its function at once; other transforms return a function that is
+// called later.
 bool is_called_at_once(const char* name) {
   for (const char* called : {"cond", "switch_", "scan", "fori_loop", "while_loop", "jvp", "vjp",
                              "linearize", "linear_transpose"}) {
@@ -107,7 +107,8 @@ std::string scope_text() {
     std::string line = std::string("\n  in the ") + trace.name() +
                        (is_called_at_once(trace.name()) ? " called at " : " made at ") +
                        trace.made().str();
-    // A trace that works for an outer one is there twice, as is a transform of two traces.
+    // A trace that works for an outer one has two scopes, and so have transforms that consist of
+    // two traces: their line is printed once.
     if (std::find(lines.begin(), lines.end(), line) != lines.end()) continue;
     text += line;
     lines.push_back(std::move(line));
@@ -129,13 +130,13 @@ std::string captured_text(const Array& x, std::size_t operand) {
   const Node* node = node_of(x);
   if (!body || !node || node->kind == NodeKind::literal || node->type.rank() == 0)
     return std::string();
-  // What the trace at the bottom works on: duals and batches of a body may have the number of a
-  // trace around it.
+  // Look at the innermost value: dual and batched values of a body may have the id of a trace
+  // around the body.
   while (node->kind == NodeKind::dual || node->kind == NodeKind::batched) {
     node = node_of(node->kind == NodeKind::dual ? static_cast<const DualNode*>(node)->primal
                                                 : static_cast<const BatchedNode*>(node)->values);
   }
-  // Numbers of traces rise: what was made before the body has a lower one, or none.
+  // Ids increase: a value made before the body has a lower id than the body's trace, or 0.
   const bool is_older = node->trace >> kNameBits < body->id() >> kNameBits;
   if (!is_older && origin_of(*node).op != kCaptured) return std::string();
   return "\n  operand " + std::to_string(operand) + " of type " + to_string(node_of(x)->type) +

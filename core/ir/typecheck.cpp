@@ -11,8 +11,8 @@ namespace shmap {
 
 namespace {
 
-// In scope while rules are applied: they ask the current trace for the axes and for how strict it
-// is.
+// The current trace while rules are applied: rules ask it for the axes in scope, and whether
+// variance is checked.
 class CheckTrace final : public Trace {
  public:
   explicit CheckTrace(const Jaxpr& jaxpr) : Trace("typecheck"), jaxpr_(jaxpr) {}
@@ -73,7 +73,7 @@ class Checker {
     }
     infer_types(*e.primitive, in, *e.params, jaxpr_.env, out);
     for (std::size_t i = 0; i < out.size(); ++i) {
-      // Where variance is not checked, a variable may say that it varies over more than it does.
+      // Where variance is not checked, a variable's type may have more axes than the inferred type.
       const ShapedArray& type = e.out[i]->type;
       const bool loose = !jaxpr_.checks_variance && type.axes().contains(out[i].axes());
       if (!((loose ? out[i].with_axes(type.axes()) : out[i]) == type)) {
@@ -84,7 +84,8 @@ class Checker {
     }
   }
 
-  // First-order primitives that are no collectives take operands that vary alike (JEP 17111).
+  // The operands of first-order primitives other than collectives must vary over the same axes (JEP
+  // 17111).
   void check_variance(const Eqn& e) {
     if (!jaxpr_.env || !jaxpr_.checks_variance || e.primitive->variance || e.primitive->group)
       return;

@@ -5,7 +5,7 @@
 
 namespace shmap {
 
-// Its identity is its address: two of one type are two variables.
+// A variable's identity is its address: two variables of one type are different variables.
 struct Var : RefCounted {
   explicit Var(const ShapedArray& t) : type(t) {}
   const ShapedArray type;

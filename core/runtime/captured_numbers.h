@@ -1,6 +1,7 @@
-// The numbers of collectives that leave the process, while this thread captures a graph: there they
-// count from 0, and a launch adds the first of as many that it takes (MeshImpl::take_numbers, and
-// Graph::launch's ticket). So a replay has the numbers that the same steps would have one by one.
+// The numbers of collectives that leave the process, while this thread captures a graph. In a
+// capture the numbers count from 0; each launch of the graph takes as many new numbers of the mesh
+// (MeshImpl::take_numbers) and adds the first of them (Graph::launch's ticket). A replay therefore
+// uses the numbers that the same steps would use without a graph.
 #pragma once
 #include <cstdint>
 
@@ -8,11 +9,13 @@
 
 namespace shmap {
 
-// Where devices take different ways, so may processes, and count apart: the mesh axes over which
-// they do now, on this thread. Those that can meet there agree on these axes' coordinates, and so
-// on the ways that they take.
+// The mask of mesh axes over which devices take different ways now, on this thread
+// (core/ir/divergence.h). Processes may then take different ways too, and count their collectives
+// apart: those that can meet in a collective agree in the coordinates on these axes, and so in the
+// ways that they take.
 std::uint32_t divergent_axes(const detail::MeshImpl& mesh);
-// Of those that count together: as MeshImpl::name and take_numbers, which are those of no axes.
+// MeshImpl::name and MeshImpl::take_numbers, for the processes that count together under this
+// divergence; `divergent` = 0 gives the mesh's own.
 std::uint64_t number_space(const detail::MeshImpl& mesh, std::uint32_t divergent);
 std::uint64_t take_numbers(const detail::MeshImpl& mesh, std::uint32_t divergent,
                            std::uint64_t count);

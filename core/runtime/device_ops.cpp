@@ -13,7 +13,7 @@ void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, con
                  int itemsize) {
   copy.rank = extent.rank();
   copy.itemsize = itemsize;
-  // Unsigned: beside a dimension of 0 the others may multiply past the range. No such stride is
+  // Unsigned: where one extent is 0, the product of the others may overflow. Such a stride is never
   // used.
   auto dst = static_cast<std::uint64_t>(itemsize), src = dst;
   for (std::size_t d = extent.size(); d-- > 0;) {

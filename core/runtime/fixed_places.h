@@ -1,6 +1,6 @@
-// FixedPlaces: memory of a captured program that inputs are copied to which come at ever new
-// addresses. A graph reads and writes the addresses that it was captured with; where those are the
-// program's own, it serves every call.
+// FixedPlaces: memory of a captured program to which inputs are copied whose addresses differ from
+// call to call. A graph reads and writes the addresses with which it was captured; a graph captured
+// with these fixed addresses serves every call.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -13,22 +13,24 @@ namespace shmap {
 
 class FixedPlaces {
  public:
-  // block_types: of one device's block of each input.
+  // block_types: the type of one device's block of each input.
   FixedPlaces(const detail::MeshImpl& mesh, std::vector<ShapedArray> block_types);
 
   bool has(std::size_t input) const { return places_[input].is_there; }
-  // What its places take, or would.
+  // The bytes of an input's fixed memory, or the bytes that it would need.
   std::int64_t bytes(std::size_t input, const Array& value) const;
   std::int64_t bytes() const { return bytes_; }
-  // Blocks that are one in `value` have one place. Where the input had places, whose blocks were
-  // others' neighbours, each block gets one of its own. Throws OutOfMemory.
+  // Gives the input fixed memory. Devices that share a block in `value` share a block of it. Where
+  // the input has fixed memory already, and its devices share blocks in another way, every device
+  // gets a block of its own. Throws OutOfMemory.
   void add(std::size_t input, const Array& value);
-  // True where `value` can be copied to the places of that input.
+  // Whether `value` can be copied to the fixed memory of the input.
   bool fit(std::size_t input, const Array& value) const;
 
-  // Enqueues copies of the inputs that have places. The caller does not hold the submit mutex.
+  // Enqueues copies of those inputs that have fixed memory. The caller does not hold the submit
+  // mutex.
   void fill(const std::vector<Array>& inputs);
-  // The inputs, with their places for those that have them.
+  // The inputs, with those that have fixed memory replaced by it.
   std::vector<Array> in_place_of(const std::vector<Array>& inputs) const;
 
  private:
@@ -36,7 +38,7 @@ class FixedPlaces {
     bool is_there = false;
     std::int64_t bytes = 0;
     Array value;
-    std::vector<std::uint32_t> leader;  // of each position: the first that shares its place
+    std::vector<std::uint32_t> leader;  // by position: the first position that shares its block
   };
   std::vector<std::uint32_t> leaders(const Array& value) const;
 

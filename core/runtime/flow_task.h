@@ -1,6 +1,6 @@
-// flow_task: a loop or a branch as one task, which its device runs by itself: the host decides
-// nothing, and a plan goes on without waiting. Made when programs are planned, of control flow
-// whose steps are kernels and are small; see docs/decisions.md.
+// flow_task: a loop or a branch as one task, which a device runs without decisions of the host, so
+// that a plan continues without waiting. Planning makes flow tasks of small control flow whose
+// steps are all kernels; see docs/decisions.md.
 #pragma once
 #include <memory>
 #include <string>
@@ -21,9 +21,9 @@ class FlowTask {
   virtual std::vector<const Jaxpr*> programs() const = 0;
 };
 
-// Operands: constants, the carry, xs; results: the carry, ys. The program: (constants, carry, an x
-// of each of xs) -> (carry, a y of each of ys), made with loop_owned(). `merged`: null, or
-// `merged_trips` trips as one program, as merge_trips() makes it.
+// Operands: constants, the carry, xs; results: the carry, ys. `body`: the program (constants,
+// carry, one x of each of xs) -> (carry, one y of each of ys), made with loop_owned(). `merged`:
+// null, or `merged_trips` trips as one program, made by merge_trips().
 struct ScanTask {
   std::shared_ptr<const TaskProgram> body, merged;
   std::int64_t merged_trips = 1;
@@ -31,19 +31,21 @@ struct ScanTask {
   bool reverse = false;
   std::size_t consts = 0, carry = 0;
 };
-// Operands: constants of the condition, of the body, the carry; results: the carry.
+// Operands: the constants of the condition, the constants of the body, the carry; results: the
+// carry.
 struct WhileTask {
   std::shared_ptr<const TaskProgram> test, body;
   std::size_t test_consts = 0, body_consts = 0;
 };
-// Operands: the index (a bool, or an integer that is clamped), then what every branch takes.
+// Operands: the index (a bool, or an integer that is clamped), then the operands of the branches.
 struct CondTask {
   std::vector<std::shared_ptr<const TaskProgram>> branches;
 };
 std::shared_ptr<const FlowTask> make_flow_task(ScanTask task);
 std::shared_ptr<const FlowTask> make_flow_task(WhileTask task);
 std::shared_ptr<const FlowTask> make_flow_task(CondTask task);
-// What TaskProgram::make is told of a loop's body: its carry is the loop's own.
+// The argument `owned` of TaskProgram::make for the body of a loop: the loop owns the memory of the
+// carry.
 std::vector<int> loop_owned(std::size_t binders, std::size_t first_carry, std::size_t carry);
 
 extern Primitive flow_task_p;
@@ -54,7 +56,7 @@ struct FlowTaskParams : ParamsOf<FlowTaskParams> {
   void visit(ParamVisitor& v) const override;
 };
 
-// The kernel of a backend whose devices run host code.
+// The kernel for backends whose devices run host code.
 void run_flow_task(const KernelCall& call);
 std::int64_t flow_task_scratch(const KernelCall& call);
 

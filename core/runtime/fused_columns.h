@@ -1,5 +1,5 @@
-// `fused_columns`: a fused program whose full result is reduced along its columns as it is made,
-// and never stored.
+// `fused_columns`: a fused program whose full result is reduced along its columns while it is
+// computed, and is never stored.
 #pragma once
 #include <memory>
 
@@ -7,16 +7,16 @@
 
 namespace shmap {
 
-// Operands: the program's inputs that are no literals, in order. The result has an element for each
-// column: what `reduction` of the program's one output would have given, to the last bit.
+// Operands: the program's inputs that are not literals, in order. The result has one element per
+// column: bit for bit what `reduction` of the program's only output would give.
 extern Primitive fused_columns_p;
 
 struct FusedColumnsParams : ParamsOf<FusedColumnsParams> {
   FusedColumnsParams(std::shared_ptr<const FusedProgram> p, const Primitive* r, ShapedArray t)
       : program(std::move(p)), reduction(r), type(std::move(t)) {}
   std::shared_ptr<const FusedProgram> program;  // one output, full
-  const Primitive* reduction;                   // reduce_sum_p or one of its kin
-  ShapedArray type;                             // of the result; without axes
+  const Primitive* reduction;                   // reduce_sum_p or another reduction
+  ShapedArray type;                             // of the result, without variance
   void visit(ParamVisitor& v) const override;
 };
 

@@ -1,12 +1,11 @@
-// FusedProgram: several elementwise operations, broadcasts and reductions of rows as one call, so
-// that what they hand to each other never leaves the cache; and `fused`, the primitive that runs
-// one.
+// FusedProgram: several elementwise operations, broadcasts and reductions of rows as one kernel
+// call, so that intermediate values stay in the cache; and `fused`, the primitive that runs one.
 //
-// A program works on a space of rows x cols elements. A value has one element for each of them
-// (full), for each row, for each column, or one in all (scalar); operands of the smaller kinds
-// stand for full ones as they are. The arrays behind the values are row-major and contiguous, their
-// shapes of no concern: an array of shape (2, 3, 5) is full where rows x cols is 6 x 5, 2 x 15 or
-// 1 x 30.
+// A program computes on a space of rows x cols elements. A value has one element for each element
+// of the space (full), one per row, one per column, or one in all (scalar). An operand of a smaller
+// kind is used as if it were broadcast. The arrays of the values are row-major and contiguous; only
+// their number of elements matters: an array of shape (2, 3, 5) is full where rows x cols is 6 x 5,
+// 2 x 15 or 1 x 30.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -20,7 +19,7 @@ namespace shmap {
 
 enum class FusedKind : std::uint8_t { scalar, col, row, full };
 
-// The kind of an elementwise result: the least that has every element of both.
+// The kind of an elementwise result: the smallest kind that contains both operands' kinds.
 constexpr FusedKind joint_kind(FusedKind a, FusedKind b) {
   if (a == b) return a;
   if (a == FusedKind::scalar) return b;
@@ -28,7 +27,7 @@ constexpr FusedKind joint_kind(FusedKind a, FusedKind b) {
   return FusedKind::full;
 }
 
-// What a backend makes of a program the first time that it runs it.
+// A backend's compiled form of a program, made when the backend first runs it.
 class FusedPlan {
  public:
   virtual ~FusedPlan() = default;
@@ -39,11 +38,11 @@ class FusedProgram {
   enum class OpKind : std::uint8_t {
     map,        // an elementwise primitive
     reduce,     // a reducing primitive, along each row: full -> row
-    broadcast,  // no arithmetic: the operand as a value of a wider kind
-    draw,       // random bits: of a scalar key as the elements lie, of a key for each row -> full
+    broadcast,  // the operand as a value of a larger kind, without arithmetic
+    draw,       // random bits: from one scalar key, or from one key per row -> full
   };
-  // A full operand as a part of a larger array: its rows lie `pitch` elements apart from element
-  // `first` on. For backends that are said to read such ones (fuse_slices.h).
+  // A full operand that is part of a larger array: row r begins at element first + r * pitch. Only
+  // for backends that support it (fuse_slices.h).
   struct Part {
     std::int64_t first = 0, pitch = 0;
     std::int64_t of = 0;  // elements of the array; 0: the operand is whole
@@ -51,8 +50,8 @@ class FusedProgram {
   struct Input {
     DType dtype;
     FusedKind kind;
-    bool literal = false;    // part of the program, not an operand of the call; scalar
-    std::uint64_t bits = 0;  // of a literal: its bytes come first, as in memory
+    bool literal = false;    // scalar; part of the program, and not an operand of the call
+    std::uint64_t bits = 0;  // of a literal: its bytes in memory order, first byte first
     Part part = {};
   };
   struct Op {
@@ -64,8 +63,8 @@ class FusedProgram {
     FusedKind kind;
   };
   struct Output {
-    int value;         // full or row
-    ShapedArray type;  // as many elements as its kind has; without axes
+    int value;         // its number; full or row
+    ShapedArray type;  // with as many elements as its kind has, and without variance
   };
 
   FusedProgram(std::int64_t rows, std::int64_t cols) : rows_(rows), cols_(cols) {}
@@ -73,23 +72,23 @@ class FusedProgram {
   FusedProgram(const FusedProgram&) = delete;
   FusedProgram& operator=(const FusedProgram&) = delete;
 
-  // Each gives the number of a new value: inputs and results of operations are numbered together,
-  // in the order of these calls. TypeError where the primitive does not take such operands,
-  // ValueError where the kinds don't fit.
+  // The add functions append an input or an operation and return the number of its value: inputs
+  // and operations' results are numbered together, in the order of these calls. TypeError where the
+  // primitive does not take such operands, ValueError where the kinds don't fit.
   int add_input(DType dtype, FusedKind kind);
-  // ValueError where the rows do not lie in the array, one after another.
+  // ValueError where the rows do not lie inside the array, or overlap.
   int add_part(DType dtype, const Part& part);
   int add_literal(DType dtype, const void* value);
   int add_map(const Primitive& primitive, std::vector<int> operands,
               std::shared_ptr<const Params> params = nullptr);
   int add_reduce(const Primitive& primitive, int operand);
-  // `primitive`: random_bits. Its operands are scalars or of rows; what it gives for them (by its
-  // rule) has to have rows x cols elements.
+  // `primitive`: random_bits. Its operands are scalars or have one element per row; its result, by
+  // its own shape rule, must have rows x cols elements.
   int add_draw(const Primitive& primitive, std::vector<int> operands,
                std::shared_ptr<const Params> params);
   int add_broadcast(int operand, FusedKind to);
-  // The same operation as one of another program, on the values that have its operands' numbers
-  // here.
+  // Appends a copy of another program's operation. `op` has the numbers of this program's values as
+  // its operands.
   int add_like(const Op& op);
   void add_output(int value, const ShapedArray& type);
 
@@ -99,21 +98,21 @@ class FusedProgram {
   int value_count() const { return static_cast<int>(values_.size()); }
   DType dtype(int value) const { return at(value).dtype; }
   FusedKind kind(int value) const { return at(value).kind; }
-  // The input or the operation that a value is: an index into inputs() or ops().
+  // The input or operation that defines a value, and its index in inputs() or ops().
   bool is_input(int value) const { return at(value).input; }
   int index(int value) const { return at(value).index; }
   int value_of_op(std::size_t op) const { return op_values_[op]; }
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Op>& ops() const { return ops_; }
   const std::vector<Output>& outputs() const { return outputs_; }
-  int operand_count() const { return operands_; }  // inputs that are no literals, in their order
+  int operand_count() const { return operands_; }  // the number of inputs that are not literals
 
-  // "[64, 128] (a:f32 b:f32/row c:f32/col) d = sub a b; e = mul d c -> e": literals are written
+  // "[64, 128] (a:f32 b:f32/row c:f32/col) d = sub a b; e = mul d c -> e"; literals are written
   // where they are used.
   std::string text() const;
   const Cost& cost() const { return cost_; }
 
-  // The plan of a backend; made by `make`, once, on the first thread that asks.
+  // The plan of a backend. `make` makes it once, on the first thread that asks.
   template <class Make>
   const FusedPlan& plan(DeviceKind kind, Make make) const {
     std::atomic<const FusedPlan*>& slot = plans_[static_cast<int>(kind)];
@@ -149,13 +148,13 @@ class FusedProgram {
   mutable std::atomic<const FusedPlan*> plans_[kDeviceKinds] = {};
 };
 
-// Whether the devices of a kind can run `fused` on this machine, which programs are asked before
-// they are fused. A backend sets `check` when it registers its kernel; without one they can.
+// Whether the devices of a kind can run `fused` on this machine; the fusion pass asks. A backend
+// sets `check` when it registers its kernel; without a check the answer is yes.
 bool can_run_fused(DeviceKind kind);
 void set_fused_check(DeviceKind kind, bool (*check)());
 
-// Operands: the program's inputs that are no literals, in order. Results: its outputs, with the
-// values that the operations one by one would have given, to the last bit.
+// Operands: the program's inputs that are not literals, in order. Results: its outputs, bit for bit
+// the values of the operations run one by one.
 extern Primitive fused_p;
 
 struct FusedParams : ParamsOf<FusedParams> {

@@ -12,8 +12,8 @@ namespace shmap {
 void write_constant(Backend& backend, const LocalDevice& device, Buffer& to, const void* from,
                     std::int64_t bytes) {
   if (bytes == 0) return;
-  // Where the host has to be copied from, a few bytes go in order with the device's other work,
-  // so that nobody waits for them.
+  // Where constants must be copied from the host, a copy of a few bytes is enqueued in order with
+  // the device's other work, so that no thread waits for it.
   constexpr std::int64_t kFew = 4096;
   if (!capturing() && (backend.host_addressable() || bytes > kFew)) {
     return device_ops(backend).host_to_device(to.data(), from, bytes);

@@ -1,4 +1,4 @@
-// Values of the host that a program brings along.
+// Constants of a program, copied from host memory.
 #pragma once
 #include <cstdint>
 
@@ -6,10 +6,10 @@
 
 namespace shmap {
 
-// Fills a fresh buffer of the device's space, from its first byte on: at once, or, where this
-// thread captures, by a task on the device's compute stream, each time that the graph is launched
-// (its memory may be others' in between). The bytes are copied. The caller does not hold the submit
-// mutex.
+// Fills a new buffer of the device's memory space from its first byte on. Outside of captures it
+// does so at once. Where this thread captures, a task on the device's compute stream does so at
+// each launch of the graph, because other values may use the memory in between. The bytes at `from`
+// are copied during the call. The caller does not hold the submit mutex.
 void write_constant(Backend& backend, const LocalDevice& device, Buffer& to, const void* from,
                     std::int64_t bytes);
 

@@ -21,7 +21,7 @@ constinit std::atomic<Array (*)(const Array&)> read_by_gathering{nullptr};
 
 namespace {
 
-// Where the value comes from, where the caller is, and the line: the end of a message.
+// The end of a message: the origin of the value, the transform in progress, and the caller's line.
 std::string place_text(const Node& node, SourceLine source) {
   return origin_text(node) + scope_text() + at_line(source);
 }
@@ -56,7 +56,7 @@ void wait_for_block(const StoredNode& node, const Block& block) {
   def.wait();
 }
 
-// The node that the host may read, or a clear error.
+// The node whose value the host may read; otherwise throws the error that says why not.
 const Node& readable(const Array& given, const char* what, SourceLine source) {
   const Node& outer = checked_node(given, what, source);
   if (outer.kind == NodeKind::dual && !is_active(outer.trace)) throw_escaped(outer, what, source);
@@ -84,7 +84,7 @@ const Node& readable(const Array& given, const char* what, SourceLine source) {
   return node;
 }
 
-// Parts of it are in other processes.
+// Throws the error for a value whose blocks are partly in other processes.
 bool elsewhere(const StoredNode& node) {
   return !node.mesh->fully_addressable() && node.trace == 0 && !node.sharding->is_replicated();
 }
@@ -105,11 +105,10 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, 
   for (std::uint32_t p = 0; p < node.count; ++p) {
     std::int64_t start[kMaxRank];
     node.sharding->block_start(p, block, start);
-    // Of replicas the first counts: they are equal, unless a body promised so without being
-    // checked.
+    // Of replicas the first is read: they are equal, unless an unchecked body promised so wrongly.
     if (!done.emplace(start, start + block.size()).second) continue;
     const std::vector<std::byte> part = block_to_host(node, p);
-    // Row by row of the innermost dim: host memory of a small part is not worth more.
+    // One row of the innermost dim at a time: extra host memory for a small block would not pay.
     const std::size_t rank = block.size();
     const std::int64_t row = rank ? block[rank - 1] : 1;
     const std::int64_t rows = row ? block.num_elements() / row : 0;
@@ -131,7 +130,7 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, 
 }  // namespace
 
 void wait_for(const StoredNode& node) {
-  // Neighbours are often one buffer, or the work of one launch: they are asked once.
+  // Adjacent blocks are often in one buffer, or written by one launch: ask such buffers once.
   std::vector<Event> pending;
   {
     std::lock_guard lock(node.mesh->backend().submit_mutex());

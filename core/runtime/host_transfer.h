@@ -1,5 +1,5 @@
-// Between arrays and host memory. Reading waits for the value and rethrows what its computation
-// threw.
+// Copies between arrays and host memory. Reading waits for the value, and rethrows the error of its
+// computation.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -10,21 +10,23 @@
 
 namespace shmap {
 
-// Waits until every block of a stored value is there.
+// Waits until every block of a stored value has been computed.
 void wait_for(const StoredNode& node);
 
-// A new uncommitted array on the default device with a copy of row-major host memory.
+// Copies row-major host memory to a new uncommitted array on the default device.
 Array array_from_host(const void* data, DType dtype, const Shape& shape);
 
-// The whole value, row-major: of a literal, a fully addressable concrete array, or a value inside a
-// body that is the same on every device. TypeError where it has no value yet or varies; ValueError
-// where parts lie in another process. `what` names the call in errors; they say which operation
-// gave the value, which transform is at work, and the caller's line, as far as these are known.
+// The whole value, row-major: of a literal, of a fully addressable concrete array, or of a value in
+// a body that is equal on all devices. TypeError where the value is traced or varies over devices;
+// ValueError where another process has part of it. `what` names the call in errors, which also name
+// the operation that computed the value, the transform in progress, and the caller's line, as far
+// as these are known.
 std::vector<std::byte> copy_to_host(const Array& x, const char* what, SourceLine source = {});
 
 namespace detail {
-// For tests of one process that run as several, all of which read the same: what copy_to_host of an
-// array that lies in several processes reads instead (process_allgather). Null: it throws.
+// For tests that are written for one process and run in several, all of which read the same values:
+// copy_to_host calls it (process_allgather) for an array that lies in several processes. Null:
+// copy_to_host throws.
 extern std::atomic<Array (*)(const Array&)> read_by_gathering;
 }  // namespace detail
 

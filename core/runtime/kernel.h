@@ -1,4 +1,4 @@
-// What a kernel is called with, and what a collective is called with.
+// KernelCall: the arguments of a kernel. GroupCall: the arguments of a collective.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,24 +10,25 @@
 
 namespace shmap {
 
-// One call on one device. Operands and results are contiguous row-major blocks; an operand of rank
-// 0 of an elementwise primitive stands for a whole array of the result's shape. A result
-// may be the same memory as an operand where the primitive said in_place. A kernel allocates no
-// buffers and knows no arrays.
+// One call of a kernel on one device. Operands and results are contiguous row-major blocks. For
+// elementwise primitives, an operand of rank 0 stands for an array of the result's shape. A result
+// may share memory with an operand only where the primitive has in_place. A kernel allocates no
+// buffers and does not use arrays.
 struct KernelCall {
   std::span<const void* const> in;
   std::span<void* const> out;
-  Types in_types;  // of the blocks
+  Types in_types;  // the types of the blocks
   Types out_types;
   const Params& params;
-  // Independent parts [0, parts) of the work, where Kernel::parts said so; otherwise 0 of 1.
+  // This call computes part `part` of `parts` (Kernel::parts); 0 of 1 where the kernel is not
+  // split.
   int part = 0;
   int parts = 1;
   void* native = nullptr;  // the backend's stream; null on the CPU
-  // Bit i: operand i is a literal. Its address is one of host memory, good during the call alone.
+  // Bit i: operand i is a literal, whose address is in host memory and valid only during the call.
   std::uint32_t literals = 0;
-  void* scratch = nullptr;  // where Kernel::scratch asked for it; shared by parts and finish
-  // Of the device among the mesh's local ones; of several that share the result, the first's.
+  void* scratch = nullptr;  // Kernel::scratch bytes, shared by all parts and by finish; or null
+  // The local position of the device; for a cohort, the position of its leader.
   std::uint32_t position = 0;
 
   // This part's share [begin, end) of n items, in multiples of `grain`.
@@ -42,9 +43,9 @@ struct KernelCall {
   }
 };
 
-// A collective over all local devices at once. `in` are stored nodes of the mesh; out[i] has its
-// type set, and its table empty: the group function fills it, sharing blocks where devices of one
-// memory space hold the same value.
+// A collective over all local devices at once. `in`: stored nodes of the mesh. The types of `out`
+// are set and its tables are empty: the group function fills the tables, and lets devices of one
+// memory space that have the same value share a block.
 struct GroupCall {
   const Primitive& primitive;
   const Params& params;
@@ -52,7 +53,7 @@ struct GroupCall {
   std::span<StoredNode* const> in;
   std::span<StoredNode* const> out;
   SourceLine source;
-  std::uint64_t number = 0;  // of the step, as OpSite's
+  std::uint64_t number = 0;  // the step's number, as in OpSite
 };
 
 }  // namespace shmap

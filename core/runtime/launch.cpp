@@ -29,7 +29,7 @@ void note_launch(const Event& event, std::span<Buffer* const> reads,
   try {
     for (Buffer* b : reads) b->add_use(event);
   } catch (const std::bad_alloc&) {
-    // Without memory to note that it reads, nobody may touch those buffers before it has.
+    // There is no memory to note the use, so wait until the task has read the buffers.
     if (capturing()) throw;
     event.record()->block();
   }

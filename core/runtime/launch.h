@@ -1,5 +1,5 @@
-// Launching: how host work over blocks gets into a device's stream, in order with whatever writes
-// and reads them.
+// Launching: enqueues host work on blocks in a device's stream, ordered after the tasks that write
+// and read these blocks.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -18,12 +18,12 @@ namespace shmap {
 struct LaunchSite {
   Stream* stream;
   const char* name;          // static text
-  std::int64_t cost_ns = 0;  // of the whole work on one core
+  std::int64_t cost_ns = 0;  // an estimate of all parts together, on one core
   std::int64_t bytes = 0;
   int parts = 1;
 };
 
-// The events that a task waits for. A few of them touch no heap.
+// The events for which a task waits. Up to kFew events need no heap memory.
 class Waits {
  public:
   Waits() = default;
@@ -51,12 +51,12 @@ class Waits {
   Event* few() noexcept { return std::launder(reinterpret_cast<Event*>(few_)); }
   const Event* few() const noexcept { return std::launder(reinterpret_cast<const Event*>(few_)); }
   std::size_t n_ = 0;
-  alignas(Event) std::byte few_[kFew * sizeof(Event)];  // made as they come: mostly there are none
-  std::vector<Event> more_;  // all of them, once there are more than a few
+  alignas(Event) std::byte few_[kFew * sizeof(Event)];  // constructed one by one; mostly none is
+  std::vector<Event> more_;                             // all events, once there are more than kFew
 };
 
 namespace detail {
-// True where nothing of `event` is pending and it did not fail; forgets a finished one.
+// Whether the event is done and did not fail; such an event is replaced by the empty one.
 inline bool settled(Event& event) {
   if (event.record() == nullptr) return true;
   if (!event.done() || event.failed()) return false;
@@ -64,8 +64,8 @@ inline bool settled(Event& event) {
   return true;
 }
 [[noreturn]] void throw_in_task(const char* what);
-// True where a task that reads and writes these buffers has nothing to wait for, as far as a glance
-// tells.
+// Whether a task that reads and writes these buffers has nothing to wait for. A quick check that
+// may return false for buffers whose tasks are done.
 inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* const> writes) {
   for (Buffer* b : reads)
     if (b->def().record() != nullptr) return false;
@@ -73,23 +73,23 @@ inline bool nothing_pending(std::span<Buffer* const> reads, std::span<Buffer* co
     if (!b->untouched()) return false;
   return true;
 }
-// Throws where this thread runs a task: a kernel or callback on a worker has no trace, and an op in
-// it would wait for the very lock that its caller may hold.
+// Throws where this thread is running a task. A kernel or callback on a worker thread has no trace,
+// and an operation in it would wait for a lock that its caller may hold.
 inline void refuse_in_task(const char* what, const ThreadState& thread = thread_state) {
   if (in_task(thread)) [[unlikely]]
     throw_in_task(what);
 }
-// What a task that reads and writes these buffers has to wait for.
+// Collects the events for which a task that reads and writes these buffers must wait.
 void collect_waits(std::span<Buffer* const> reads, std::span<Buffer* const> writes, Waits& waits);
 void note_launch(const Event& event, std::span<Buffer* const> reads,
                  std::span<Buffer* const> writes);
 }  // namespace detail
 
-// Runs work(part, parts, native) as one task: after the definitions of `reads`, and the definitions
-// and uses of `writes`; it becomes a use of the former and the definition of the latter. Small work
-// with nothing pending runs at once, and all work does where the stream calls tasks when they are
-// enqueued: then no heap is touched. Otherwise `work` is moved into the task.
-// The caller holds the backend's submit mutex.
+// Runs work(part, parts, native) as one task. The task waits for the definitions of `reads`, and
+// for the definitions and uses of `writes`; it becomes a use of the former and the definition of
+// the latter. A small task without pending waits runs at once, and so does every task of a stream
+// that calls tasks when they are enqueued; these need no heap memory. Otherwise `work` is moved
+// into the task. The caller holds the backend's submit mutex.
 template <class Work>
 void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
             Work work) {

@@ -14,7 +14,7 @@ namespace shmap {
 
 namespace {
 
-// The first NaN, or -1.
+// The index of the first NaN, or -1.
 std::int64_t find_nan(const std::byte* data, DType dtype, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     double v = 0;
@@ -35,7 +35,7 @@ std::int64_t find_nan(const std::byte* data, DType dtype, std::int64_t n) {
 }
 
 void poison(const KernelCall& call, const Backend& backend) {
-  // All ones is a NaN in each dtype. Static: a captured copy reads it at every replay.
+  // All ones is a NaN in each float dtype. Static: a captured copy reads it at every replay.
   static const std::uint64_t kOnes = ~std::uint64_t{0};
   const DType t = call.out_types[0].dtype();
   if (!is_floating(t) || call.out_types[0].size() == 0) return;

@@ -1,4 +1,4 @@
-// OpSite: which call of a kernel this is, for the errors that come out of it.
+// OpSite: which call of a kernel is running, for the errors that come from it.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -10,8 +10,8 @@ namespace shmap {
 struct OpSite {
   const Primitive* primitive;
   const detail::MeshImpl* mesh;
-  std::uint32_t position;  // the local device of the mesh
-  std::uint64_t number;    // of the step, counted from the start of the process
+  std::uint32_t position;  // the local device, by its position in the mesh
+  std::uint64_t number;    // the step's number, counted from the start of the process
   SourceLine source;
 
   static std::uint64_t next_number() {
@@ -20,16 +20,17 @@ struct OpSite {
   }
 };
 
-// Runs the kernel. What it throws comes out with op, number, device, mesh position and the caller's
-// line added: a library error keeps its kind, any other std::exception becomes a DeviceError, and
-// what is no exception passes as it is. The fault point "kernel" is here.
+// Runs the kernel. Its exceptions are rethrown with the operation, the step's number, the device,
+// the mesh position and the caller's line: a library error keeps its class, any other
+// std::exception becomes a DeviceError, and an exception of another type is rethrown unchanged. The
+// fault point "kernel" is here.
 void run_kernel(KernelFn run, const KernelCall& call, const OpSite& site);
 
 // "add (op 17) on CpuDevice(id=3) at mesh coordinates (i, j,) = (1, 1,)"
 std::string describe(const OpSite& site);
 
-// Where SHMAP_CHECK_NANS is on: waits for the results, and throws a ValueError that names op,
-// device and index where one of them holds a NaN. Otherwise nothing.
+// With SHMAP_CHECK_NANS: waits for the results, and throws a ValueError that names the operation,
+// the device and the index where one of them contains a NaN. Without it: does nothing.
 void check_nans(const OpSite& site, std::span<StoredNode* const> results);
 
 }  // namespace shmap

@@ -15,7 +15,7 @@ namespace {
 
 constexpr double kCopyBytesPerNs = 10;
 
-// Where a block lies in the whole array.
+// The region of the whole array that a block holds.
 struct Region {
   std::int64_t start[kMaxRank];
 };
@@ -56,7 +56,7 @@ class Mover {
     Region box;
     target_->block_start(position, to_block_, box.start);
     const LocalDevice& device = target_->mesh()->local(position);
-    // The same region in the same memory space has one block, whoever reads it.
+    // Devices of one memory space that need the same region share one block.
     std::vector<std::int64_t> key(box.start, box.start + to_block_.size());
     key.push_back(device.space->id());
     const auto [it, fresh] = made_.emplace(std::move(key), Block());
@@ -82,8 +82,8 @@ class Mover {
     return fresh;
   }
 
-  // Copies from one holder of each distinct old region that meets the box, one of the same memory
-  // space where there is one.
+  // For each distinct old region that intersects the box, copies from one device that holds it,
+  // from one of the same memory space where possible.
   void copy_pieces(const LocalDevice& device, const Region& box, Block& to) {
     std::map<std::vector<std::int64_t>, std::uint32_t> holders;
     for (std::uint32_t q = 0; q < from_.count; ++q) {

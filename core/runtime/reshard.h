@@ -1,5 +1,5 @@
-// Moving an array from one sharding to another: every device's new block is put together from
-// whatever old blocks hold it.
+// Resharding: moves an array from one sharding to another. Each device's new block is assembled
+// from the old blocks that contain its elements.
 #pragma once
 #include "core/array/sharding.h"
 #include "core/ir/node.h"
@@ -7,26 +7,27 @@
 
 namespace shmap {
 
-// A concrete array of the same value under `target`. Where a device's memory space holds the new
-// block as a contiguous part of an old one, the table shares it and nothing moves; otherwise the
-// block is copied, once a memory space, and counted in counters().copies and .copied_bytes. Returns
-// `x` itself where it is in place. Never waits. `what` names the array in errors ("args[0]"):
-// ValueError where a dim is not divisible or the spec is too long.
+// A concrete array of the same value with the sharding `target`. Where the new block is a
+// contiguous part of an old one in the same memory space, the table shares it and nothing moves;
+// otherwise the block is copied, once per memory space, and counted in counters().copies and
+// .copied_bytes. Returns `x` itself where it has that sharding. Does not wait. `what` names the
+// array in errors ("args[0]"): ValueError where a dim is not divisible or the spec is too long.
 Array reshard(const Array& x, const Sharding* target, const std::string& what,
               SourceLine source = {});
 
-// Of an array whose blocks are in several processes, and whose new blocks are not all made from
-// blocks that are here: done by collectives, with what it is given by whoever knows these.
+// reshard for an array whose blocks are in several processes and whose new blocks cannot all be
+// made from local blocks. It needs collectives, so their registration sets the function.
 using ReshardAcross = Array (*)(const Array& x, const Sharding* target, const std::string& what,
                                 SourceLine source);
 void set_reshard_across(ReshardAcross reshard);
 
-// A literal as a stored array on a mesh (one block a memory space).
+// A literal as a stored array on a mesh (one block per memory space).
 Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh);
-// The same blocks under another label: a concrete array's table as seen inside a body, or back.
+// The same blocks with another type, sharding and trace: a concrete array's table as a value of a
+// body, or the other way round.
 Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* sharding,
               std::uint64_t trace, bool committed);
-// The same of a stored value that the caller gives up: x itself where nobody else holds it.
+// relabel for a value that the caller gives up: reuses the node of x where no other handle exists.
 Array relabel(Array&& x, const ShapedArray& type, const Sharding* sharding, std::uint64_t trace,
               bool committed);
 

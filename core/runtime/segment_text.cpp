@@ -1,4 +1,4 @@
-// How a segment prints: for people who look at what was planned, and for golden texts of plans.
+// A segment as text, for people and for golden texts of plans.
 #include <algorithm>
 #include <map>
 
@@ -96,7 +96,7 @@ std::string step_text(const PlanStep& step) {
 
 std::string Segment::graph_text(const Executable& executable) const {
   const MemoryLayout& layout = executable.layout;
-  // Where each value lies; of views and of what was passed on several lie in one slot.
+  // Where each value is. Views of a value, and values that are passed on, share its slot.
   std::map<std::int64_t, std::vector<int>> values;
   for (std::size_t s = 0; s < steps_.size(); ++s) {
     for (std::size_t o = 0; o < steps_[s].out.size(); ++o) {
@@ -116,7 +116,7 @@ std::string Segment::graph_text(const Executable& executable) const {
         ++k;
         continue;
       }
-      // Slots of one size, one behind the other, for the same values.
+      // Consecutive slots of one size that hold the same values are printed as one line.
       std::size_t end = k + 1;
       for (; end < layout.places.size(); ++end) {
         const MemoryLayout::Place &last = layout.places[end - 1], &next = layout.places[end];

@@ -1,6 +1,6 @@
-// TaskProgram: a program of blocks that one task runs, from its first step to its last, on one
-// device. Where steps are small, as in the trips of most loops, that is what makes them cheap: no
-// step is queued, allocates, or is looked up again.
+// TaskProgram: a program of blocks that one task runs on one device, from its first step to its
+// last. It makes small steps cheap, as in the trips of most loops: a step is not queued, not looked
+// up, and allocates nothing.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,29 +15,29 @@ namespace shmap {
 
 class TaskProgram {
  public:
-  // Where and for whom it runs.
+  // The device and the step for which the program runs.
   struct Site {
     const detail::MeshImpl* mesh;
     std::uint32_t position;
-    std::uint64_t number;  // of the step, as OpSite's
+    std::uint64_t number;  // the step's number, as in OpSite
     void* native;
   };
 
-  // Null where a step of the program needs more than a kernel: a collective that moves data, an
-  // effect, an equation that the host decides. `owned[i]`: -1, or the result that may be left in
-  // binder i's memory, which the program may then overwrite.
+  // Null where a step needs more than a kernel: a collective that moves data, an effect, an
+  // equation that the host decides. `owned[i]`: -1, or the number of the result that may stay in
+  // the memory of binder i; the program may then overwrite that memory.
   static std::shared_ptr<const TaskProgram> make(JaxprRef jaxpr, const detail::MeshImpl& mesh,
                                                  std::vector<int> owned);
 
-  // Reads the operands and writes the results but those that stay_in a binder's memory, whose
-  // address in `results` is not looked at. No result may share memory with an operand or another
-  // result. `scratch` has scratch_bytes(), aligned as buffers are.
+  // Reads the operands and writes the results. A result that stays() in a binder's memory is not
+  // written elsewhere, and its address in `results` is ignored. No result may share memory with an
+  // operand or another result. `scratch` has scratch_bytes() bytes, aligned as buffers are.
   void run(const Site& site, std::span<const void* const> operands, std::span<void* const> results,
            std::byte* scratch) const;
 
   const Jaxpr& jaxpr() const { return *jaxpr_; }
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
-  // Whether result o is found in the memory of the binder that it was allowed.
+  // Whether result o is left in the memory of the binder that `owned` gave it.
   bool stays(std::size_t o) const { return copies_[o].in_place; }
   Cost cost() const { return cost_; }
 
@@ -45,7 +45,7 @@ class TaskProgram {
   friend class TaskProgramMaker;
   TaskProgram() = default;
 
-  // An address: `offset` bytes into scratch, an operand, a result, or a literal.
+  // An address: `offset` bytes into scratch, an operand, a result, or the literals.
   struct Place {
     enum Kind : std::uint8_t { scratch, operand, result, literal } kind = scratch;
     std::uint32_t index = 0;
@@ -53,13 +53,13 @@ class TaskProgram {
   };
   struct Step {
     const Eqn* eqn;
-    std::size_t in, out;  // their first places; as many as eqn has
+    std::size_t in, out;  // the indices of its first operand and result in places_
     std::uint32_t literals = 0;
-    std::int64_t scratch = -1;  // where the kernel's own lies, or -1
+    std::int64_t scratch = -1;  // the offset of the kernel's scratch, or -1
   };
-  // What is left to do for a result after the steps.
+  // What remains to be done for a result after the last step.
   struct Copy {
-    bool in_place = false;  // it stays where its binder is
+    bool in_place = false;  // the result stays in its binder's memory
     bool written = false;   // a step wrote it
     Place from;
     std::int64_t bytes = 0;
@@ -69,7 +69,7 @@ class TaskProgram {
   DeviceKind kind_{};
   std::vector<Step> steps_;
   std::vector<Place> places_;
-  std::vector<ShapedArray> types_;  // of the places
+  std::vector<ShapedArray> types_;  // of the values at places_
   std::vector<std::uint64_t> literals_;
   std::vector<Copy> copies_;
   std::int64_t scratch_bytes_ = 0;

@@ -19,7 +19,8 @@ Array JaxprTrace::tracer(const VarRef& var) {
 }
 
 Array JaxprTrace::argument(const ShapedArray& type) {
-  // A type written by hand has axes of its own: here they are the program's.
+  // A type written by hand has an axis environment of its own; here its axes become those of the
+  // program.
   const AxisSet& axes = type.axes();
   arguments_.push_back(make_ref<const Var>(
       axes.empty() || !env_ ? type : type.with_axes(AxisSet(env_, axes.mask_in(*env_)))));
@@ -34,8 +35,8 @@ Atom JaxprTrace::atom(const Array& x, const char* what, SourceLine source) {
   if (node.kind == NodeKind::literal) return Atom(x);
   if (node.trace != 0 && !is_staged(x)) {
     if (!is_active(node.trace)) throw_escaped(node, what, source);
-    // A trace that began after this one works on values of this one, never the other way round, but
-    // where a rule of the user's closes over such a value.
+    // A trace that began after this one may work on values of this one, but not the other way
+    // round. The exception is a user's rule that captures such a value.
     if (ClosedFunction::is_running() && node.trace > id()) throw_escaped(node, what, source);
   }
   const auto [it, fresh] = constant_of_.try_emplace(x.node(), constants_.size());
@@ -64,8 +65,8 @@ Array JaxprTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
   if (missing.empty()) return x;
   TraceScope scope(*this);
   const Array mine = lift(x, "pbroadcast", source);
-  // A literal is the same everywhere and goes with any variance; but where a value is wanted, it is
-  // one from here on.
+  // A literal is equal on all devices and goes with any variance. Where an argument of the program
+  // is needed, it becomes a variable.
   if (node_of(mine)->kind == NodeKind::literal) return cast_to_varying(mine, missing, source);
   const VarRef var = static_cast<const TracerNode*>(node_of(mine))->var;
   for (const Cast& c : casts_[var.get()])
@@ -120,7 +121,8 @@ void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const 
 
 namespace {
 
-// A concrete scalar is data of the program, not of a device: a literal. Null where it is not one.
+// The literal for a concrete scalar, which is data of the program rather than of a device; null
+// where x is not a concrete scalar.
 Array as_literal(const Array& x) {
   const Node* node = node_of(x);
   if (node->kind != NodeKind::stored || node->trace != 0 || node->type.rank() != 0 ||
@@ -177,7 +179,7 @@ const detail::AxisEnv* env_for(std::span<const ShapedArray> types) {
 
 namespace {
 
-// Whether an argument varies over axes that the program's type of it does not have.
+// Whether an argument varies over axes that are not in the program's type for it.
 bool varies_more(const Jaxpr& jaxpr, std::span<const Array> args) {
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Node* node = node_of(args[i]);
@@ -192,13 +194,13 @@ std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args) {
   Trace& trace = current_trace();
   std::vector<Array> whole;
   if (trace.evaluate(jaxpr, args, whole)) return whole;
-  // Programs inside take their operands' types. Where variance is only inferred, what a derivative
-  // is given may vary more than what the program was traced with.
+  // Programs in parameters use the types of their operands. Where variance is only inferred, the
+  // operands of a derivative may vary over more axes than those with which the program was traced.
   if (trace.staged() && trace.axis_env() &&
       (!jaxpr.env || (!trace.checks_variance() && varies_more(jaxpr, args)))) {
     return stage_in_body(jaxpr, std::move(args));
   }
-  // The last equation that reads a variable; results are kept to the end.
+  // The last equation that reads each variable; results are kept to the end.
   VarMap<std::size_t> last;
   for (std::size_t e = 0; e < jaxpr.eqns.size(); ++e)
     for (const Atom& a : jaxpr.eqns[e].in)

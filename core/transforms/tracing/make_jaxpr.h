@@ -15,39 +15,39 @@ namespace shmap {
 class JaxprTrace;
 
 struct StagingOptions {
-  // Null: every op is staged, also one on constants alone. Otherwise those run at once, in this
-  // trace.
+  // Null: every operation is staged, also one whose operands are all constants. Otherwise such an
+  // operation runs at once, under this trace.
   Trace* below = nullptr;
-  // Values of this trace are values of the program too: the linear program around that of a mapped
-  // body, whose variables the body closes over.
+  // A trace whose values this program may use as its own: for the linear program of a mapped body,
+  // the linear program around it, whose variables the body captures.
   const JaxprTrace* outer = nullptr;
-  // Captured concrete scalars become literals, for which the host reads them.
+  // Whether captured concrete scalars become literals; the host reads their values for that.
   bool inline_scalars = true;
   bool check_variance = true;  // as ShardMapOptions has them
   bool auto_pbroadcast = true;
 };
 
-// A program that was traced, and the values from outside that it reads, which are its first
+// A traced program, and the values from outside that it uses (its constants), which are its first
 // binders.
 struct Traced {
   JaxprRef jaxpr;
   std::vector<Array> consts;
 };
 
-// Stages every op that is bound while it is current. A value from outside (concrete, or of a trace
-// that works below this one) becomes a constant: one, however often it is used. Operands of unlike
-// variance are cast by pbroadcast, once for each value.
+// Stages every operation that is bound while it is the current trace. A value from outside (a
+// concrete array, or a value of a trace below this one) becomes a constant, one however often it is
+// used. Operands of different variance are cast by pbroadcast, once per value.
 class JaxprTrace final : public Trace {
  public:
-  // env: the mesh axes in scope; null outside of every shard_map.
-  // made: as of a Trace.
+  // env: the mesh axes in scope; null outside of every shard_map. name, made: as in Trace.
   JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options = {},
              SourceLine made = {});
 
   // A new argument of the program.
   Array argument(const ShapedArray& type);
-  // The program of the arguments so far with these results: checked, and with scalar constants as
-  // literals. Variables of the program go on living with their tracers, but may be used no more.
+  // The program of the operations so far, with the arguments so far and these results:
+  // type-checked, with scalar constants as literals. Tracers of the program stay alive, but must
+  // not be used any more.
   Traced build(std::span<Array> results, const char* what, SourceLine source);
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
@@ -61,16 +61,16 @@ class JaxprTrace final : public Trace {
     return options_.outer && (options_.outer->id() == trace || options_.outer->reads(trace));
   }
 
-  // StagingOptions::below.
+  // The trace StagingOptions::below.
   Trace* below() const { return options_.below; }
-  // Whether it is a value of this program, or of one around it (StagingOptions::outer).
+  // Whether x is a value of this program, or of an outer one (StagingOptions::outer).
   bool is_staged(const Array& x) const {
     return is_mine(x) || (options_.outer && options_.outer->is_staged(x));
   }
-  // The variable or literal that stands for a value here. TypeError where it belongs to a trace
-  // that is not active.
+  // The variable or literal of this program for a value. TypeError where the value belongs to a
+  // trace that is not active.
   Atom atom(const Array& x, const char* what, SourceLine source);
-  // A value of this trace for it.
+  // atom(), as a value of this trace.
   Array lift(const Array& x, const char* what, SourceLine source);
 
  private:
@@ -83,7 +83,7 @@ class JaxprTrace final : public Trace {
   std::vector<VarRef> arguments_;
   std::vector<Eqn> eqns_;
   struct Constant {
-    Array value;  // kept alive, so that its address stays its own
+    Array value;  // kept alive, so that its address stays unique
     VarRef var;
   };
   std::vector<Constant> constants_;
@@ -92,15 +92,15 @@ class JaxprTrace final : public Trace {
     AxisSet axes;
     Array value;
   };
-  VarMap<std::vector<Cast>> casts_;  // of each variable, those that were made
+  VarMap<std::vector<Cast>> casts_;  // by variable: the casts made so far
 };
 
-// The axes in scope for a program that is traced here for arguments of these types: the current
-// trace's, or else those that the types name (of unknown size).
+// The mesh axes in scope for a program traced here for arguments of these types: the axes of the
+// current trace, otherwise the axes that the types name, with unknown sizes.
 const detail::AxisEnv* env_for(std::span<const ShapedArray> types);
 
-// Evaluates equation by equation under the current trace. `args` are consumed; a value is let go
-// after its last use.
+// Evaluates the program equation by equation under the current trace. `args` are consumed; each
+// value is released after its last use.
 std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args);
 
 }  // namespace shmap

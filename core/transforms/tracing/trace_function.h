@@ -1,4 +1,4 @@
-// Tracing a user's function, and the keys under which what was traced is kept.
+// Traces a user's function, and makes keys for caches of traced programs.
 #pragma once
 #include <string>
 
@@ -7,11 +7,11 @@
 
 namespace shmap {
 
-// Appends what a trace depends on: dtype, weakness, shape and variance.
+// Appends the parts of a type on which a trace depends: dtype, weakness, shape and variance.
 void append_type_key(const ShapedArray& type, std::string& key);
 
-// The program of `body` for arguments of these types, in the scope of the current trace. `result`
-// gets the structure of what it returns.
+// Traces `body` for arguments of these types, in the axis scope of the current trace. `result` gets
+// the structure of its result.
 Traced trace_function(const char* name, std::span<const ShapedArray> types, detail::BodyRef body,
                       detail::FlatTree& result, StagingOptions options, SourceLine source);
 
