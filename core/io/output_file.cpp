@@ -15,26 +15,26 @@ namespace shmap::io {
 
 namespace {
 
-struct Place {
+struct SplitPath {
   std::string folder, name;
 };
 
-Place place_of(const std::string& path, const std::string& what) {
+SplitPath split_path(const std::string& path, const std::string& what) {
   const std::size_t slash = path.rfind('/');
-  Place place{slash == path.npos ? "."
-              : slash == 0       ? "/"
-                                 : path.substr(0, slash),
-              slash == path.npos ? path : path.substr(slash + 1)};
+  SplitPath place{slash == path.npos ? "."
+                  : slash == 0       ? "/"
+                                     : path.substr(0, slash),
+                  slash == path.npos ? path : path.substr(slash + 1)};
   if (place.name.empty() || place.name == "." || place.name == "..")
     throw ValueError(what + ": the path names a folder, and wanted is a file");
   return place;
 }
 
 // Where the file of that path is or will be: what links at its end point to.
-Place destination(std::string path, const std::string& what) {
+SplitPath destination(std::string path, const std::string& what) {
   constexpr int kMostLinks = 40;
   for (int links = 0; links <= kMostLinks; ++links) {
-    const Place place = place_of(path, what);
+    const SplitPath place = split_path(path, what);
     char target[PATH_MAX];
     const ssize_t n = readlink(path.c_str(), target, sizeof target);
     if (n < 0) return place;  // no link; what else is wrong with it shows when it is used
@@ -51,7 +51,7 @@ Place destination(std::string path, const std::string& what) {
 // What is renamed over the path must not replace a device, a directory, or a link to a file
 // elsewhere.
 void OutputFile::open_folder(const std::string& path) {
-  Place place = destination(path, what_);
+  SplitPath place = destination(path, what_);
   name_ = std::move(place.name);
   folder_ = FileDescriptor(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder_ && errno == EACCES)  // it may be written to all the same

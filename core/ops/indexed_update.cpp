@@ -19,7 +19,7 @@ constexpr const char* kNames[] = {"x.at(...).set", "x.at(...).add", "x.at(...).m
                                   "x.at(...).min", "x.at(...).max"};
 
 // What a dim of x is for an update.
-struct Part {
+struct DimUpdate {
   enum Kind { whole, range, strided, integer, array } kind = whole;
   std::int64_t first = 0, count = 0, step = 1;  // step < 0: from first + (count - 1) * |step| down
   std::size_t term = 0;
@@ -51,7 +51,7 @@ class Updater {
   }
 
  private:
-  Part& part(const IndexTerm& t) { return parts_[static_cast<std::size_t>(t.dim)]; }
+  DimUpdate& part(const IndexTerm& t) { return parts_[static_cast<std::size_t>(t.dim)]; }
 
   // What each dim is, and the shape of x[...], with and without its new dims. The dims of index
   // arrays stand where the first of them stood, or in front where others come in between (NumPy).
@@ -101,26 +101,26 @@ class Updater {
   }
 
   void measure(const IndexTerm& t, std::size_t) {
-    Part& p = part(t);
+    DimUpdate& p = part(t);
     const std::int64_t n = type_.dims()[static_cast<std::size_t>(t.dim)];
     if (t.kind == Index::Kind::array) {
       if (n == 0 && t.array.size() > 0) {
         throw ValueError("an index of dim " + std::to_string(t.dim) + " of an array of type " +
                          to_string(type_) + ", which has no elements" + at_line(source_));
       }
-      p = {Part::array, 0, 1, 1, 0};
+      p = {DimUpdate::array, 0, 1, 1, 0};
     } else if (t.kind == Index::Kind::integer) {
-      p = {Part::integer, terms_.checked_integer(t), 1, 1, 0};
+      p = {DimUpdate::integer, terms_.checked_integer(t), 1, 1, 0};
     } else {
       std::int64_t end = 0;
       p.step = terms_.clip_range(t.range, n, p.first, end);
       const std::int64_t by = p.step < 0 ? -p.step : p.step;
       p.count = (end - p.first + by - 1) / by;
       if (p.count <= 1 && p.step > 0) p.step = 1;
-      p.kind = p.step != 1                    ? Part::strided
-               : p.first == 0 && p.count == n ? Part::whole
-                                              : Part::range;
-      strided_ = strided_ || p.kind == Part::strided;
+      p.kind = p.step != 1                    ? DimUpdate::strided
+               : p.first == 0 && p.count == n ? DimUpdate::whole
+                                              : DimUpdate::range;
+      strided_ = strided_ || p.kind == DimUpdate::strided;
     }
   }
 
@@ -130,13 +130,13 @@ class Updater {
     std::vector<Array> starts;
     Shape box;
     bool whole = true;
-    for (const Part& p : parts_) {
+    for (const DimUpdate& p : parts_) {
       start.push_back(p.first);
       limit.push_back(p.first + p.count);
       strides.push_back(1);
       starts.emplace_back(p.first);
       box.push_back(p.count);
-      whole = whole && p.kind == Part::whole;
+      whole = whole && p.kind == DimUpdate::whole;
     }
     Array y = bind_reshape(std::move(y_), box, source_);
     if (kind_ != ScatterKind::set) {
@@ -171,8 +171,8 @@ class Updater {
     Shape batch;  // dims of y that are no window's
     std::vector<int> batch_dim(static_cast<std::size_t>(without_new_.rank()), -1);
     std::vector<bool> window(static_cast<std::size_t>(without_new_.rank()), false);
-    for (const Part& p : parts_)
-      if (p.kind == Part::whole || p.kind == Part::range) window[p.term] = true;
+    for (const DimUpdate& p : parts_)
+      if (p.kind == DimUpdate::whole || p.kind == DimUpdate::range) window[p.term] = true;
     for (int d = 0; d < without_new_.rank(); ++d) {
       const auto at = static_cast<std::size_t>(d);
       if (window[at]) {
@@ -192,10 +192,10 @@ class Updater {
     };
     for (const IndexTerm& t : terms_) {
       if (t.dim < 0) continue;
-      const Part& p = part(t);
-      if (p.kind != Part::whole && p.kind != Part::range)
+      const DimUpdate& p = part(t);
+      if (p.kind != DimUpdate::whole && p.kind != DimUpdate::range)
         params.inserted_window_dims.push_back(t.dim);
-      if (p.kind == Part::array) {
+      if (p.kind == DimUpdate::array) {
         const std::int64_t n = type_.dims()[static_cast<std::size_t>(t.dim)];
         Array at = convert(wrap_indices(t.array, n, "an index", source_), dtype, source_);
         at = broadcast_exactly(std::move(at), array_shape_, "an index", source_);
@@ -203,9 +203,9 @@ class Updater {
         for (int d = 0; d < array_shape_.rank(); ++d)
           dims.push_back(batch_dim[static_cast<std::size_t>(arrays_at_ + d)]);
         add_column(t.dim, bind_broadcast(std::move(at), batch, dims, source_));
-      } else if (p.kind == Part::strided) {
+      } else if (p.kind == DimUpdate::strided) {
         add_column(t.dim, steps(p, dtype, batch, batch_dim[p.term]));
-      } else if (p.kind != Part::whole) {
+      } else if (p.kind != DimUpdate::whole) {
         add_column(t.dim, broadcast_exactly(scalar_of(dtype, static_cast<double>(p.first), source_),
                                             batch, "an index", source_));
       }
@@ -215,7 +215,7 @@ class Updater {
   }
 
   // The items of a range with a step, along that dim.
-  Array steps(const Part& p, DType dtype, const Shape& shape, int dim) const {
+  Array steps(const DimUpdate& p, DType dtype, const Shape& shape, int dim) const {
     const std::int64_t last = p.first + (p.count - 1) * (p.step < 0 ? -p.step : p.step);
     const auto number = [&](std::int64_t n) { return convert(Array(n), dtype, source_); };
     Array at =
@@ -241,7 +241,7 @@ class Updater {
   const char* what_;
   ShapedArray type_;
   IndexTerms terms_;
-  std::vector<Part> parts_;
+  std::vector<DimUpdate> parts_;
   bool strided_ = false;
   Shape array_shape_;           // of the index arrays, broadcast
   int arrays_at_ = 0;           // their first dim in without_new_

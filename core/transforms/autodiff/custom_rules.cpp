@@ -45,28 +45,28 @@ std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, c
   return types;
 }
 
-RulePlace rule_place(std::span<const Array> leaves) {
+RuleTrace rule_trace(std::span<const Array> leaves) {
   Trace& here = current_trace();
-  if (!here.staged() && !here.transforms()) return {RuleSite::here, &here};
+  if (!here.staged() && !here.transforms()) return {RuleTraceKind::here, &here};
   if (auto* jvp = dynamic_cast<JvpTrace*>(&here)) {
     const bool active = std::any_of(leaves.begin(), leaves.end(), [&](const Array& x) {
       return jvp->split(x).second.node() != nullptr;
     });
-    if (active) return {RuleSite::jvp, jvp};
-    return {RuleSite::below, &jvp->parent()};
+    if (active) return {RuleTraceKind::jvp, jvp};
+    return {RuleTraceKind::below, &jvp->parent()};
   }
   if (auto* batch = dynamic_cast<BatchTrace*>(&here)) {
     const bool active = std::any_of(leaves.begin(), leaves.end(),
                                     [&](const Array& x) { return batch->split(x).second >= 0; });
-    if (active) return {RuleSite::batch, batch};
-    return {RuleSite::below, &batch->parent()};
+    if (active) return {RuleTraceKind::batch, batch};
+    return {RuleTraceKind::below, &batch->parent()};
   }
   if (auto* staging = dynamic_cast<JaxprTrace*>(&here); staging && staging->below()) {
     const bool staged = std::any_of(leaves.begin(), leaves.end(),
                                     [&](const Array& x) { return staging->is_staged(x); });
-    if (!staged) return {RuleSite::below, staging->below()};
+    if (!staged) return {RuleTraceKind::below, staging->below()};
   }
-  return {RuleSite::staged, &here};
+  return {RuleTraceKind::staged, &here};
 }
 
 Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> leaves,

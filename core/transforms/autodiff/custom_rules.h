@@ -57,12 +57,12 @@ std::size_t leaf_count(const detail::TreeNode& node);
 std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
                                         int n, SourceLine made);
 // Which trace interprets a call on these values.
-enum class RuleSite { here, below, jvp, batch, staged };
-struct RulePlace {
-  RuleSite site;
+enum class RuleTraceKind { here, below, jvp, batch, staged };
+struct RuleTrace {
+  RuleTraceKind kind;
   Trace* trace;  // below: that one; else the current one
 };
-RulePlace rule_place(std::span<const Array> leaves);
+RuleTrace rule_trace(std::span<const Array> leaves);
 // The program of f for leaves of these types, for an equation of the current trace.
 struct Traced;
 Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> leaves,

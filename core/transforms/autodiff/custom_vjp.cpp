@@ -160,19 +160,19 @@ void transpose_linear(TransposeCall& call) {
 
 std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* like,
                                    const VjpSite& site, std::vector<Array> leaves) {
-  const RulePlace place = rule_place(leaves);
-  switch (place.site) {
-    case RuleSite::here: {
+  const RuleTrace target = rule_trace(leaves);
+  switch (target.kind) {
+    case RuleTraceKind::here: {
       FlatTree result;
       f(leaves, result);
       return std::move(result.leaves);
     }
-    case RuleSite::below: {
-      TraceScope scope(*place.trace);
+    case RuleTraceKind::below: {
+      TraceScope scope(*target.trace);
       return call_custom_vjp(f, rule, like, site, std::move(leaves));
     }
-    case RuleSite::jvp: {
-      auto& jvp = static_cast<JvpTrace&>(*place.trace);
+    case RuleTraceKind::jvp: {
+      auto& jvp = static_cast<JvpTrace&>(*target.trace);
       std::vector<Array> primals, tangents;
       for (const Array& x : leaves) {
         auto [primal, tangent] = jvp.split(x);
@@ -185,8 +185,8 @@ std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* lik
         out.y[o] = jvp.dual(std::move(out.y[o]), std::move(out.y_dot[o]), "custom_vjp", site.made);
       return std::move(out.y);
     }
-    case RuleSite::batch: {
-      auto& batch = static_cast<BatchTrace&>(*place.trace);
+    case RuleTraceKind::batch: {
+      auto& batch = static_cast<BatchTrace&>(*target.trace);
       ManyLeaves many = split_many(batch, std::move(leaves));
       ManyBody body(f, many.batched, batch.size(), batch.tag());
       std::vector<Array> out;
@@ -199,7 +199,7 @@ std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* lik
       for (Array& x : out) x = batch.wrap(std::move(x), 0);
       return out;
     }
-    case RuleSite::staged:
+    case RuleTraceKind::staged:
       break;
   }
   Traced traced = trace_called("custom_vjp", f, leaves, site.made);
