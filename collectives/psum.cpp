@@ -130,6 +130,7 @@ constinit Primitive pbroadcast_p = [] {
   p.group = run_pbroadcast;
   p.host_scalar = [](const Params&, const detail::MeshImpl&, std::uint32_t,
                      std::span<const std::uint64_t> in) { return in[0]; };
+  p.view = [](const ShapedArray&, const Params&, const ShapedArray&) { return std::int64_t{0}; };
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_pbroadcast);
   p.batching = Rule<BatchFn>(batch_in_place);

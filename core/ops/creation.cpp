@@ -64,7 +64,7 @@ Array constant_like(const Operand& x, Array value, const char* what) {
   const ShapedArray block(params.shape, type.dtype(), type.weak(), AxisSet());
   const ShapedArray scalar = node_of(value)->type;
   run_step({broadcast_in_dim_p, params, *placed->mesh, std::span(&value, 1), Types(&scalar, 1),
-            placed->sharding->mentioned(), 0, source},
+            placed->sharding->mentioned(), source},
            Types(&block, 1), std::span(&result, 1));
   return out;
 }

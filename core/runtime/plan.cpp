@@ -6,6 +6,7 @@
 #include "core/ir/node.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/reshard.h"
+#include "core/runtime/step.h"
 #include "shmap/error.h"
 
 namespace shmap {

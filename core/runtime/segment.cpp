@@ -109,12 +109,6 @@ std::vector<ShapedArray> types_read(const std::vector<PlanStep>& steps,
 
 }  // namespace
 
-Array as_block(Array x, const ShapedArray& type) {
-  const StoredNode& node = *stored_of(x);
-  if (node.type == type) return x;
-  return relabel(node, type, nullptr, node.trace, true);
-}
-
 std::int64_t graphs_captured() noexcept { return captured_graphs.load(); }
 
 bool Segment::OutputSet::is_free() const {
@@ -160,35 +154,10 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captu
       out.push_back(Array::first(node));
       results.push_back(node);
     }
-    const Primitive& primitive = *step.eqn->primitive;
-    if (primitive.group) {
-      std::vector<StoredNode*> operands;
-      for (std::size_t i = 0; i < in.size(); ++i) {
-        Array& x = in[i];
-        x = node_of(x)->kind == NodeKind::literal
-                ? materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh_)
-                : as_block(std::move(x), step.in_types[i]);
-        operands.push_back(stored_of(x));
-      }
-      GroupCall call{primitive,        *step.eqn->params,    mesh_, operands, results,
-                     step.eqn->source, OpSite::next_number()};
-      try {
-        primitive.group(call);
-      } catch (const OutOfMemory& e) {
-        rethrow_at(e, primitive.name, step.eqn->source);
-      }
-      check_nans({&primitive, &mesh_, 0, call.number, step.eqn->source}, results);
-      held.hold(step, in, results);
-    } else {
-      std::uint32_t given = 0;
-      if (primitive.in_place) {
-        for (std::size_t i = 0; i < in.size() && i < 32; ++i)
-          given |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
-      }
-      run_step({primitive, *step.eqn->params, mesh_, in, step.in_types, step.varying, given,
-                step.eqn->source},
-               step.out_types, results);
-    }
+    run_step({*step.eqn->primitive, *step.eqn->params, mesh_, in, step.in_types, step.varying,
+              step.eqn->source},
+             step.out_types, results);
+    held.hold(step, in, results);
     if (captured) {
       Captured& record = captured->emplace_back();
       record.end = mesh_.backend().captured();

@@ -32,10 +32,6 @@ struct PlanStep {
 // "compute %2:f32[4] = sin %0!": values by slot, each marked where it is mentioned last.
 std::string step_text(const PlanStep& step);
 
-// A stored operand under the type of its blocks: arguments of a plan still have that of the whole
-// array.
-Array as_block(Array x, const ShapedArray& type);
-
 // How many graphs this process has captured. Exact; for tests.
 std::int64_t graphs_captured() noexcept;
 

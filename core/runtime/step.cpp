@@ -9,25 +9,17 @@
 #include "core/ir/trace.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/op_site.h"
+#include "core/runtime/rates.h"
+#include "core/runtime/reshard.h"
 
 namespace shmap {
 
 namespace {
 
-// Rates that turn work into an estimate of time on one core; only the decision to queue hangs on
-// them.
-constexpr double kBytesPerNs = 12;
-constexpr double kFlopsPerNs = 60;
-
+// Only the decision to queue hangs on it.
 std::int64_t estimate_ns(const Step& step, Types out_types) {
-  if (step.primitive.cost) {
-    const Cost c = step.primitive.cost(step.in_types, step.params, out_types);
-    return static_cast<std::int64_t>(c.flops / kFlopsPerNs + c.bytes / kBytesPerNs);
-  }
-  double bytes = 0;
-  for (const ShapedArray& t : step.in_types) bytes += static_cast<double>(t.nbytes());
-  for (const ShapedArray& t : out_types) bytes += static_cast<double>(t.nbytes());
-  return static_cast<std::int64_t>(bytes / kBytesPerNs);
+  const Cost work = estimated_work(step.primitive, step.in_types, step.params, out_types);
+  return static_cast<std::int64_t>(rates(step.mesh.backend().kind()).ns(work));
 }
 
 // A kernel call that outlives its step: queued, or captured into a graph.
@@ -97,7 +89,7 @@ class LeaderLaunch {
         out_(out),
         cohorts_(cohorts),
         kernel_(kernel_of(step)),
-        may_reuse_(step.primitive.in_place && step.donated != 0),
+        donated_(step.primitive.in_place ? donated(step.in) : 0),
         in_(step.in.size()),
         results_(out.size()),
         reads_(step.in.size()),
@@ -139,6 +131,14 @@ class LeaderLaunch {
     run_kernel(self->kernel_.run, self->call_, self->site_);
   }
 
+  static std::uint32_t donated(std::span<const Array> in) {
+    std::uint32_t mask = 0;
+    for (std::size_t i = 0; i < in.size() && i < 32; ++i)
+      mask |= static_cast<std::uint32_t>(in[i].node()->refs.load(std::memory_order_acquire) == 1)
+              << i;
+    return mask;
+  }
+
   static std::string describe_here(const void* args) {
     const OpSite& site = static_cast<const LeaderLaunch*>(args)->site_;
     return describe(site) + at_line(site.source);
@@ -149,7 +149,7 @@ class LeaderLaunch {
 
   // Takes the addresses of the operands, and gives the results their buffers.
   void bind_blocks(std::uint32_t position, MemorySpace& space) {
-    const int reused = may_reuse_ ? find_reusable(position) : -1;
+    const int reused = donated_ != 0 ? find_reusable(position) : -1;
     term_ = kernel_.adds && reused >= 0 ? find_term(position, 1 - reused) : -1;
     n_reads_ = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -259,7 +259,7 @@ class LeaderLaunch {
   int find_reusable(std::uint32_t position) const {
     const std::int64_t wanted = out_types_[0].nbytes();
     for (std::size_t i = 0; i < step_.in.size(); ++i) {
-      if (!(step_.donated >> i & 1u)) continue;
+      if (!(donated_ >> i & 1u)) continue;
       if (step_.primitive.in_place_operand >= 0 &&
           step_.primitive.in_place_operand != static_cast<int>(i))
         continue;
@@ -283,7 +283,7 @@ class LeaderLaunch {
   // one has readers that are still to run. Then what makes it may as well add it.
   int find_term(std::uint32_t position, int i) const {
     const auto index = static_cast<std::size_t>(i);
-    if (!(step_.donated >> i & 1u) || step_.in_types[index].nbytes() != out_types_[0].nbytes())
+    if (!(donated_ >> i & 1u) || step_.in_types[index].nbytes() != out_types_[0].nbytes())
       return -1;
     const StoredNode *term = stored_of(step_.in[index]), *sum = stored_of(step_.in[1 - index]);
     if (!term || !owned_alone(*term, position) || !all_read(*term->blocks()[position].buffer) ||
@@ -337,7 +337,7 @@ class LeaderLaunch {
   std::span<StoredNode* const> out_;
   const Cohorts& cohorts_;
   const Kernel& kernel_;
-  const bool may_reuse_;
+  const std::uint32_t donated_;  // bit i: operand i was given up
   // Of the leader at hand.
   InlineVector<const void*, 4> in_;
   InlineVector<void*, 2> results_;
@@ -401,12 +401,25 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   return true;
 }
 
-}  // namespace
-
-namespace {
+// A collective: handed the blocks of all local devices at once.
+void run_group(const Step& step, std::span<StoredNode* const> out) {
+  InlineVector<StoredNode*, 2> operands(step.in.size());
+  for (std::size_t i = 0; i < step.in.size(); ++i) {
+    Array& x = step.in[i];
+    x = node_of(x)->kind == NodeKind::literal
+            ? materialize(static_cast<const LiteralNode&>(*node_of(x)), &step.mesh)
+            : as_block(std::move(x), step.in_types[i]);
+    operands[i] = stored_of(x);
+  }
+  GroupCall call{step.primitive, step.params,          step.mesh, operands.span(), out,
+                 step.source,    OpSite::next_number()};
+  step.primitive.group(call);
+  check_nans({&step.primitive, &step.mesh, 0, call.number, step.source}, out);
+}
 
 void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
                  detail::ThreadState& thread) {
+  if (step.primitive.group) return run_group(step, out);
   if (run_as_view(step, out_types, out)) return;
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
   if (run_as_dynamic_view(step, out_types, out)) {
@@ -431,6 +444,12 @@ void launch_step(const Step& step, Types out_types, std::span<StoredNode* const>
 }
 
 }  // namespace
+
+Array as_block(Array x, const ShapedArray& type) {
+  const StoredNode& node = *stored_of(x);
+  if (node.type == type) return x;
+  return relabel(node, type, nullptr, node.trace, true);
+}
 
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   detail::ThreadState& thread = detail::thread_state;

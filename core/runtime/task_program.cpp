@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <string_view>
 #include <unordered_map>
 
 #include "core/base/inline_vector.h"
 #include "core/ir/node.h"
 #include "core/runtime/op_site.h"
+#include "core/runtime/rates.h"
 
 namespace shmap {
 
@@ -55,10 +55,6 @@ class Arena {
   std::map<std::int64_t, std::int64_t> free_;  // by address
   std::int64_t end_ = 0;
 };
-
-bool is_cast(const Primitive& p) {
-  return p.group != nullptr && !p.moves_data && std::string_view(p.name) == "pbroadcast";
-}
 
 }  // namespace
 
@@ -114,7 +110,6 @@ class TaskProgramMaker {
   // The byte offset of the result in operand 0's memory, or -1 where a kernel has to make it.
   static std::int64_t view_of(const Eqn& e) {
     if (e.in.empty() || e.in[0].is_literal()) return -1;
-    if (is_cast(*e.primitive)) return 0;
     if (!e.primitive->view) return -1;
     return e.primitive->view(e.in[0].type(), *e.params, e.out[0]->type);
   }
@@ -193,23 +188,13 @@ class TaskProgramMaker {
     }
     add_scratch(step);
     p.steps_.push_back(step);
-    p.cost_.flops += cost_of(e).flops;
-    p.cost_.bytes += cost_of(e).bytes;
+    const Cost work = estimated_work(e);
+    p.cost_.flops += work.flops;
+    p.cost_.bytes += work.bytes;
     for (const Atom& a : e.in)
       if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
     for (const VarRef& v : e.out)
       if (roots_[v.get()].last == 0) give_back(roots_[v.get()], 0);
-  }
-
-  static Cost cost_of(const Eqn& e) {
-    std::vector<ShapedArray> in, out;
-    Cost cost;
-    for (const Atom& a : e.in) in.push_back(a.type());
-    for (const VarRef& v : e.out) out.push_back(v->type);
-    if (e.primitive->cost) return e.primitive->cost(in, *e.params, out);
-    for (const ShapedArray& t : in) cost.bytes += static_cast<double>(t.nbytes());
-    for (const ShapedArray& t : out) cost.bytes += static_cast<double>(t.nbytes());
-    return cost;
   }
 
   void give_back(Root& root, std::size_t index) {

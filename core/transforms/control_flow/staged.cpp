@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "core/array/tree_paths.h"
 #include "core/ir/divergence.h"
@@ -312,8 +311,8 @@ class Widener {
     bool changed = false;
     for (std::size_t i = 0; i < in.size(); ++i)
       changed = changed || !(node_of(in[i])->type.axes() == e.in[i].type().axes());
-    if (changed && std::string_view(e.primitive->name) == "pbroadcast") {
-      // What varies already needs no cast.
+    if (changed && e.primitive->group && e.primitive->view) {
+      // A cast. What varies already needs none.
       const AxisSet missing = e.out[0]->type.axes() - node_of(in[0])->type.axes();
       if (missing.empty()) return {in[0]};
       return {cast_to_varying(in[0], missing, e.source)};

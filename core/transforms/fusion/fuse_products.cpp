@@ -242,20 +242,19 @@ JaxprRef fuse_products(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) {
   return any ? ProductFuser(jaxpr, mesh).run() : JaxprRef(&jaxpr);
 }
 
-void register_pass_fuse_products() {
-  register_pass({.order = PassOrder::fuse_products,
-                 .name = "fuse_products",
-                 .run =
-                     [](const Jaxpr& jaxpr, const PassContext& context) {
-                       return can_fuse_products(context.kind()) ? fuse_products(jaxpr, context.mesh)
-                                                                : JaxprRef(&jaxpr);
-                     },
-                 .merges = true});
-}
-
 bool can_fuse_products(DeviceKind kind) {
   return product_p.kernel(kind).run && env::flag(env::Var::fuse_products) &&
          !env::flag(env::Var::check_nans);
+}
+
+void register_pass_fuse_products() {
+  register_pass(
+      {.order = PassOrder::fuse_products,
+       .name = "fuse_products",
+       .run = [](const Jaxpr& jaxpr,
+                 const PassContext& context) { return fuse_products(jaxpr, context.mesh); },
+       .runs_on = can_fuse_products,
+       .merges = true});
 }
 
 }  // namespace shmap

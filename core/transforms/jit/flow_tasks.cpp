@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 
 #include "core/runtime/flow_task.h"
+#include "core/runtime/rates.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/merge_trips.h"
@@ -21,9 +21,6 @@ namespace shmap {
 
 namespace {
 
-// As run_step estimates it.
-constexpr double kBytesPerNs = 12;
-constexpr double kFlopsPerNs = 60;
 // A trip, or a branch, whose kernels take longer than this on one core is left to the host, which
 // gives each kernel all cores.
 constexpr double kFlowTaskNs = 40'000;
@@ -52,24 +49,12 @@ double nanoseconds(const Eqn& e, DeviceKind kind) {
     const double once = p.runs_one_program ? most : sum;
     return once == kNever ? kNever : trips * once;  // 0 trips of what can't run are no matter
   }
-  if (p.group) return !p.moves_data && std::string_view(p.name) == "pbroadcast" ? 0 : kNever;
   if (p.has_effect) return kNever;
-  std::vector<ShapedArray> in, out;
-  double bytes = 0;
-  for (const Atom& a : e.in) {
-    in.push_back(a.type());
-    bytes += static_cast<double>(a.type().nbytes());
-  }
-  for (const VarRef& v : e.out) {
-    out.push_back(v->type);
-    bytes += static_cast<double>(v->type.nbytes());
-  }
-  if (p.view && !e.in.empty() && !e.in[0].is_literal() && p.view(in[0], *e.params, out[0]) >= 0)
+  if (p.view && !e.in.empty() && !e.in[0].is_literal() &&
+      p.view(e.in[0].type(), *e.params, e.out[0]->type) >= 0)
     return 0;
-  if (!p.kernel(kind).run) return kNever;
-  if (!p.cost) return bytes / kBytesPerNs;
-  const Cost c = p.cost(in, *e.params, out);
-  return c.flops / kFlopsPerNs + c.bytes / kBytesPerNs;
+  if (p.group || !p.kernel(kind).run) return kNever;
+  return rates(kind).ns(estimated_work(e));
 }
 
 double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind) {

@@ -66,16 +66,6 @@ const detail::MeshImpl* find_mesh(const Primitive& primitive, std::span<Array> i
   return mesh ? mesh : detail::MeshImpl::default_device();
 }
 
-bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
-
-std::uint32_t donated_mask(const Primitive& primitive, std::span<const Array> in) {
-  if (!primitive.in_place) return 0;
-  std::uint32_t mask = 0;
-  for (std::size_t i = 0; i < in.size() && i < 32; ++i)
-    mask |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
-  return mask;
-}
-
 Array make_result(const ShapedArray& type, const detail::MeshImpl* mesh, const Sharding* sharding,
                   bool committed, const Origin& origin) {
   StoredNode* node = StoredNode::make(type, mesh, mesh->local_count());
@@ -98,8 +88,7 @@ void process_single(const Primitive& primitive, std::span<Array> in, Types in_ty
         make_result(out_types[o], mesh, mesh->replicated(), committed, {primitive.name, source});
     results[o] = stored_of(out[o]);
   }
-  run_step({primitive, params, *mesh, in, in_types, 0, donated_mask(primitive, in), source},
-           out_types, results.span());
+  run_step({primitive, params, *mesh, in, in_types, 0, source}, out_types, results.span());
 }
 
 void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_types,
@@ -133,9 +122,7 @@ void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_t
     results.push_back(stored_of(out[o]));
     varying |= plan.results[o]->mentioned();
   }
-  run_step(
-      {primitive, local_params, *mesh, in, local_in, varying, donated_mask(primitive, in), source},
-      local_out, results);
+  run_step({primitive, local_params, *mesh, in, local_in, varying, source}, local_out, results);
   const auto complete = [&](const std::vector<int>& axes, FactorKind kind) {
     if (axes.empty()) return;
     for (std::size_t o = 0; o < out.size(); ++o) {

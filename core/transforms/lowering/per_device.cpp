@@ -13,13 +13,6 @@
 
 namespace shmap {
 
-namespace {
-
-// The handle in `in` is the only one: its caller gave it up.
-bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
-
-}  // namespace
-
 std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh) {
   const Array* value = &primal_of(x);
   while (node_of(*value) && node_of(*value)->kind == NodeKind::batched)
@@ -108,34 +101,14 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
     results[o] = node;
   }
 
-  if (primitive.group) {
-    check_divergent_collective(primitive, params, source);
-    InlineVector<StoredNode*, 2> operands(in.size());
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      if (node_of(in[i])->kind == NodeKind::literal) {
-        in[i] = materialize(static_cast<const LiteralNode&>(*node_of(in[i])), mesh_);
-      }
-      operands[i] = stored_of(in[i]);
-    }
-    GroupCall call{
-        primitive, params, *mesh_, operands.span(), results.span(), source, OpSite::next_number()};
-    primitive.group(call);
-    check_nans({&primitive, mesh_, 0, call.number, source}, results.span());
-    return;
-  }
-
-  std::uint32_t donated = 0;
-  if (primitive.in_place) {
-    for (std::size_t i = 0; i < in.size() && i < 32; ++i)
-      donated |= static_cast<std::uint32_t>(is_unique(in[i])) << i;
-  }
+  if (primitive.group) check_divergent_collective(primitive, params, source);
   // Computed once for each memory space and coordinate of the axes over which the result, as typed,
   // varies.
   std::uint32_t varying = 0;
   for (std::size_t o = 0; o < out.size(); ++o)
     varying |= out_types[o].axes().mask_in(*mesh_->env());
-  run_step({primitive, params, *mesh_, in, in_types.span(), varying, donated, source},
-           out_types.span(), results.span());
+  run_step({primitive, params, *mesh_, in, in_types.span(), varying, source}, out_types.span(),
+           results.span());
 }
 
 }  // namespace shmap

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "core/ir/node.h"
@@ -180,14 +179,16 @@ bool go_through_view(const Eqn& e, IntList* places) {
 }
 
 bool go_through_repetition(const Eqn& e, IntList* places) {
-  const std::string_view name = e.primitive->name;
+  const Primitive& p = *e.primitive;
   if (e.in.empty() || e.in[0].is_literal()) return false;
-  if (name == "pbroadcast") return true;
-  if (name != "pscatter") return go_through_view(e, places);
-  const Shape &from = e.in[0].type().dims(), &to = e.out[0]->type.dims();
-  if (from.size() != to.size()) return false;
-  for (std::size_t d = 0; d < from.size(); ++d)
-    if (from[d] != to[d]) (*places)[d] = kApart;
+  // A collective that moves no data, whose result varies more: each device holds the operand, or a
+  // part of it.
+  const ShapedArray &from = e.in[0].type(), &to = e.out[0]->type;
+  if (!p.group || p.moves_data || !to.axes().contains(from.axes()))
+    return go_through_view(e, places);
+  if (from.rank() != to.rank()) return false;
+  for (std::size_t d = 0; d < from.dims().size(); ++d)
+    if (from.dims()[d] != to.dims()[d]) (*places)[d] = kApart;
   return true;
 }
 

@@ -13,10 +13,6 @@ namespace shmap {
 
 namespace {
 
-// Rates of the model, of one device: only their relation counts.
-constexpr double kFlopsPerNs = 60;
-constexpr double kBytesPerNs = 12;
-constexpr double kLinkBytesPerNs = 8;
 // How far past the first equation that could run others are looked at: further ones would make
 // values live longer than the time that is hidden is worth.
 constexpr int kWindow = 64;
@@ -27,21 +23,11 @@ struct Timed {
   bool comm = false;
 };
 
-double cost_of(const Eqn& e) {
-  std::vector<ShapedArray> in, out;
+double cost_of(const Eqn& e, const Rates& rates) {
+  if (!e.primitive->group) return rates.ns(estimated_work(e));
   double bytes = 0;
-  for (const Atom& a : e.in) {
-    in.push_back(a.type());
-    bytes += static_cast<double>(a.type().nbytes());
-  }
-  if (e.primitive->group) return bytes / kLinkBytesPerNs;
-  for (const VarRef& v : e.out) {
-    out.push_back(v->type);
-    bytes += static_cast<double>(v->type.nbytes());
-  }
-  if (!e.primitive->cost) return bytes / kBytesPerNs;
-  const Cost c = e.primitive->cost(in, *e.params, out);
-  return c.flops / kFlopsPerNs + c.bytes / kBytesPerNs;
+  for (const Atom& a : e.in) bytes += static_cast<double>(a.type().nbytes());
+  return bytes / rates.link_bytes_per_ns;
 }
 
 // Collectives keep their order among each other, and so do effects.
@@ -60,11 +46,12 @@ EqnOrder order_of(const ProgramIndex& program) {
 
 }  // namespace
 
-JaxprRef schedule(const Jaxpr& jaxpr) {
+JaxprRef schedule(const Jaxpr& jaxpr, const Rates& rates) {
   EqnOrder order = order_of(ProgramIndex(jaxpr));
   const auto n = static_cast<int>(jaxpr.eqns.size());
   std::vector<Timed> tasks;
-  for (const Eqn& e : jaxpr.eqns) tasks.push_back({0, cost_of(e), e.primitive->group != nullptr});
+  for (const Eqn& e : jaxpr.eqns)
+    tasks.push_back({0, cost_of(e, rates), e.primitive->group != nullptr});
   const auto task = [&](int i) -> Timed& { return tasks[static_cast<std::size_t>(i)]; };
   std::set<int> compute, comm;  // those that wait for nothing, in program order
   const auto unblock = [&](int i) { (task(i).comm ? comm : compute).insert(i); };
@@ -104,7 +91,9 @@ JaxprRef schedule(const Jaxpr& jaxpr) {
 void register_pass_schedule() {
   register_pass({.order = PassOrder::schedule,
                  .name = "schedule",
-                 .run = [](const Jaxpr& jaxpr, const PassContext&) { return schedule(jaxpr); }});
+                 .run = [](const Jaxpr& jaxpr, const PassContext& context) {
+                   return schedule(jaxpr, rates(context.kind()));
+                 }});
 }
 
 }  // namespace shmap

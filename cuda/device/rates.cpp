@@ -1,0 +1,10 @@
+// What a GPU does, as an estimate: in the relation of a CPU's, since nothing better was measured.
+#include "core/runtime/rates.h"
+
+namespace shmap {
+
+void register_cuda_rates() {
+  set_rates(DeviceKind::cuda, {.flops_per_ns = 60, .bytes_per_ns = 12, .link_bytes_per_ns = 8});
+}
+
+}  // namespace shmap
