@@ -176,14 +176,9 @@ bool CudaBackend::graph_of_each_gpu() {
 }
 
 void CudaBackend::begin_capture() {
-  detail::ThreadState& thread = detail::thread_state;
-  if (thread.capture != nullptr) throw Error("begin_capture: this thread captures already");
-  if (thread.task != nullptr) {
-    throw Error("begin_capture inside the task '" + std::string(thread.task) + "'");
-  }
-  if (forked()) throw_forked();
+  detail::check_begins_capture();
   health_->check("begin_capture");
-  thread.capture = new Capture(*this, graph_of_each_gpu());
+  detail::thread_state.capture = new Capture(*this, graph_of_each_gpu());
 }
 
 Ref<Graph> CudaBackend::end_capture() {

@@ -63,52 +63,11 @@ void ShadowStreams::give(int gpu, int priority, cudaStream_t stream) noexcept {
 
 // -------------------------------------------------------------------------------------- capture
 
-void CapturedEvent::block() {
-  throw Error(
-      "waiting for a task that is being captured: it runs when the graph is launched; wait for the "
-      "event of the launch");
-}
-
 Capture::~Capture() {
   parts_.clear();
-  for (Captured& node : nodes_) {
-    if (node.task.drop != nullptr) node.task.drop(node.task.args);
-    if (node.event) node.event->end_of_capture();
+  for (Captured& node : nodes()) {
     if (node.span.begin != nullptr) backend_->spans().give_back(node.span);
   }
-}
-
-std::vector<CudaStream*> Capture::streams() const {
-  std::vector<CudaStream*> all;
-  for (const Last& l : last_) all.push_back(l.stream);
-  return all;
-}
-
-Capture::Captured Capture::node_of(std::span<CudaStream* const> streams, const Task& task,
-                                   std::span<const Event> waits) const {
-  Captured node;
-  for (CudaStream* s : streams) {
-    for (const Last& l : last_) {
-      if (l.stream == s) node.before.push_back(l.index);
-    }
-  }
-  for (const Event& e : waits) {
-    if (e.failed()) std::rethrow_exception(e.error());
-    if (e.done()) continue;
-    if (e.record()->owner() == this) {
-      node.before.push_back(static_cast<const CapturedEvent&>(*e.record()).index());
-      continue;
-    }
-    throw Error("capturing '" + std::string(task.name) +
-                "', which waits for work that was enqueued before the capture and is not done: "
-                "synchronize before begin_capture");
-  }
-  std::ranges::sort(node.before);
-  node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());
-  node.streams.assign(streams.begin(), streams.end());
-  node.task = task;
-  node.task.drop = nullptr;
-  return node;
 }
 
 bool Capture::rehearses() {
@@ -117,33 +76,11 @@ bool Capture::rehearses() {
   return rehearsed_ = true;
 }
 
-void Capture::add_node(Captured node) {
-  last_.reserve(last_.size() + node.streams.size());
-  const auto index = static_cast<std::int32_t>(nodes_.size());
-  nodes_.push_back(std::move(node));
-  for (CudaStream* s : nodes_.back().streams) {
-    const auto known = std::ranges::find(last_, s, &Last::stream);
-    if (known != last_.end()) {
-      known->index = index;
-    } else {
-      last_.push_back({s, index});
-    }
-  }
-}
-
 Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
                    std::span<const Event> waits) {
-  try {
-    Captured node = node_of(streams, task, waits);
-    node.event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(nodes_.size()));
+  return log_.add(streams, task, waits, [&](Captured& node) {
     if (!rehearses()) record_task(node);
-    add_node(std::move(node));
-  } catch (...) {
-    if (task.drop != nullptr) task.drop(task.args);
-    throw;
-  }
-  nodes_.back().task.drop = task.drop;
-  return Event(nodes_.back().event);
+  });
 }
 
 std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const Task& task,
@@ -157,28 +94,22 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
     events.assign(streams.size(), event);
     return events;
   }
-  const std::size_t first = nodes_.size();
+  const std::size_t first = nodes().size();
   try {
     std::vector<Captured> made;
     Task share = task;  // of the others: nothing that is not the first one's
     share.run = nullptr;
     share.args = nullptr;
     for (std::size_t i = 0; i < streams.size(); ++i) {
-      made.push_back(node_of({&streams[i], 1}, i == 0 ? task : share, waits[i]));
-      made.back().event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(first + i));
+      made.push_back(log_.make({&streams[i], 1}, i == 0 ? task : share, waits[i], i));
     }
     if (!rehearses()) record_each(made);
-    nodes_.reserve(first + made.size());
-    last_.reserve(last_.size() + made.size());
-    for (Captured& node : made) {
-      events.emplace_back(node.event);
-      add_node(std::move(node));
-    }
+    for (Captured& node : made) events.push_back(log_.append(std::move(node)));
   } catch (...) {
     if (task.drop != nullptr) task.drop(task.args);
     throw;
   }
-  nodes_[first].task.drop = task.drop;
+  nodes()[first].task.drop = task.drop;
   return events;
 }
 
@@ -211,7 +142,7 @@ Place Capture::place_of(const Captured& node) {
     const bool several =
         std::ranges::any_of(node.streams, [&](CudaStream* s) { return s->queue().gpu() != gpu; });
     for (std::int32_t task : node.before) {
-      const Captured& before = nodes_[static_cast<std::size_t>(task)];
+      const Captured& before = log_.entries()[static_cast<std::size_t>(task)];
       const bool inside =
           !several && !before.place.runs_directly() && before.streams.front()->queue().gpu() == gpu;
       place.phase = std::max(place.phase, before.place.phase + (inside ? 0 : 1));
@@ -241,7 +172,7 @@ void Capture::record_task(Captured& node) {
   Recording& recording = *parts_[static_cast<std::size_t>(node.place.part)].recording;
   const std::int32_t lane = node.place.lane = recording.lane_of(*node.streams.front());
   for (std::int32_t task : node.before) {
-    const Captured& before = nodes_[static_cast<std::size_t>(task)];
+    const Captured& before = log_.entries()[static_cast<std::size_t>(task)];
     if (before.place.part == node.place.part && before.place.lane != lane) {
       recording.come_after(lane, *before.mark);
     }
@@ -273,7 +204,7 @@ void Capture::record_each(std::span<Captured> nodes) {
     recording = parts_[static_cast<std::size_t>(node.place.part)].recording.get();
     lanes.push_back(node.place.lane = recording->lane_of(*node.streams.front()));
     for (std::int32_t task : node.before) {
-      const Captured& before = nodes_[static_cast<std::size_t>(task)];
+      const Captured& before = log_.entries()[static_cast<std::size_t>(task)];
       if (before.place.lane != node.place.lane)
         recording->come_after(node.place.lane, *before.mark);
     }
@@ -307,12 +238,6 @@ void Capture::record_each(std::span<Captured> nodes) {
 cudaStream_t Capture::member(CudaStream& stream) {
   if (running_ == nullptr) throw Error("native_in_group: this thread runs no group task");
   return running_->member(stream);
-}
-
-Event Capture::record(CudaStream& stream) {
-  const auto known = std::ranges::find(last_, &stream, &Last::stream);
-  return known == last_.end() ? Event()
-                              : Event(nodes_[static_cast<std::size_t>(known->index)].event);
 }
 
 }  // namespace shmap::cuda

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/base/intrusive.h"
-#include "core/device/event.h"
+#include "core/device/capture.h"
 #include "core/device/graph.h"
 #include "core/device/stream.h"
 #include "core/runtime/launch.h"
@@ -48,19 +48,6 @@ class ShadowStreams {
   std::map<std::pair<int, int>, std::vector<cudaStream_t>> free_;
 };
 
-// The event of a captured task: a place in the capture.
-class CapturedEvent final : public Completion {
- public:
-  CapturedEvent(const void* capture, std::int32_t index) noexcept
-      : Completion(capture), index_(index) {}
-  void block() override;  // throws
-  std::int32_t index() const noexcept { return index_; }
-  void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
-
- private:
-  const std::int32_t index_;
-};
-
 // Where a task of a capture is recorded: in the graph of all, or, where each GPU has graphs of its
 // own, in one of those. The tasks are then cut into phases: a task comes a phase after the tasks
 // of other GPUs that it waits for, so that the graphs of one phase know nothing of each other.
@@ -79,11 +66,7 @@ struct Place {
 // tasks and their order, but cannot be launched.
 class Capture {
  public:
-  struct Captured {
-    Task task;
-    std::vector<CudaStream*> streams;
-    std::vector<std::int32_t> before;  // indices of what it waits for, ascending, each once
-    Ref<CapturedEvent> event;
+  struct Captured : CapturedTask<CudaStream> {
     Place place;
     Ref<Mark> mark;  // after it
     Span span;       // where the timeline is on
@@ -99,7 +82,7 @@ class Capture {
       : backend_(&backend), graph_of_each_gpu_(graph_of_each_gpu) {}
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
-  ~Capture();  // abandons the recording; drops the args that no graph took, and ends the events
+  ~Capture();  // abandons the recording
 
   CudaBackend& backend() const noexcept { return *backend_; }
   bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
@@ -110,28 +93,21 @@ class Capture {
   // which runs directly.
   std::vector<Event> add_each(std::span<CudaStream* const> streams, const Task& task,
                               std::span<const Waits> waits);
-  Event record(CudaStream& stream);
+  Event record(CudaStream& stream) const { return log_.record(stream); }
   // In the run of a group task: the lane of a member.
   cudaStream_t member(CudaStream& stream);
   void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }
 
-  std::vector<Captured>& nodes() noexcept { return nodes_; }
+  std::vector<Captured>& nodes() noexcept { return log_.entries(); }
   std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
-  std::vector<CudaStream*> streams() const;
+  std::vector<CudaStream*> streams() const { return log_.streams(); }
   bool rehearsed() const noexcept { return rehearsed_; }
   // The recordings, each of some tasks: at most one where a graph may have all GPUs.
   std::vector<Part>& parts() noexcept { return parts_; }
 
  private:
-  struct Last {
-    CudaStream* stream;
-    std::int32_t index;
-  };
   Place place_of(const Captured& node);
   std::int32_t balanced(const Captured& node, std::int32_t earliest);
-  void add_node(Captured node);
-  Captured node_of(std::span<CudaStream* const> streams, const Task& task,
-                   std::span<const Event> waits) const;
   bool rehearses();
   void record_task(Captured& node);
   void record_each(std::span<Captured> nodes);
@@ -139,8 +115,6 @@ class Capture {
   CudaBackend* backend_;
   const bool graph_of_each_gpu_;
   bool rehearsed_ = false;
-  std::vector<Captured> nodes_;
-  std::vector<Last> last_;  // by stream; the streams that were used
   std::vector<Part> parts_;
   struct GpuPhases {
     std::int32_t communicates = 0;   // the latest that it communicates in
@@ -149,6 +123,7 @@ class Capture {
   std::map<int, GpuPhases> phases_of_gpu_;
   Recording* running_ = nullptr;  // where the task that runs is recorded
   std::vector<Ref<Kept>> kept_;
+  CaptureLog<Captured> log_;
 };
 
 }  // namespace shmap::cuda

@@ -45,13 +45,8 @@ Event CpuBackend::enqueue_group(std::span<Stream* const> streams, const Task& ta
 }
 
 void CpuBackend::begin_capture() {
-  detail::ThreadState& thread = detail::thread_state;
-  if (thread.capture != nullptr) throw Error("begin_capture: this thread captures already");
-  if (thread.task != nullptr) {
-    throw Error("begin_capture inside the task '" + std::string(thread.task) + "'");
-  }
-  if (forked()) throw_forked();
-  thread.capture = new Capture(&executor_);
+  detail::check_begins_capture();
+  detail::thread_state.capture = new Capture(&executor_);
 }
 
 Ref<Graph> CpuBackend::end_capture() {
@@ -67,7 +62,7 @@ Ref<Graph> CpuBackend::end_capture() {
 int CpuBackend::captured() const noexcept {
   const auto* capture = static_cast<const Capture*>(detail::thread_state.capture);
   return capture != nullptr && capture->executor == &executor_
-             ? static_cast<int>(capture->nodes.size())
+             ? static_cast<int>(capture->log.entries().size())
              : 0;
 }
 

@@ -12,75 +12,15 @@
 
 namespace shmap::cpu {
 
-void CapturedEvent::block() {
-  throw Error(
-      "waiting for a task that is being captured: it runs when the graph is launched; wait for the "
-      "event of the launch");
-}
-
-Capture::~Capture() {
-  for (Captured& node : nodes) {
-    if (node.task.drop != nullptr) node.task.drop(node.task.args);
-    node.event->end_of_capture();
-  }
-}
-
-Event Capture::add(std::span<CpuStream* const> streams, const Task& task,
-                   std::span<const Event> waits) {
-  Captured node;
-  try {
-    auto comes_after = [&](std::int32_t index) { node.before.push_back(index); };
-    for (CpuStream* s : streams) {
-      for (const Last& l : last) {
-        if (l.stream == s) comes_after(l.index);
-      }
-    }
-    for (const Event& e : waits) {
-      if (e.failed()) std::rethrow_exception(e.error());
-      if (e.done()) continue;
-      if (e.record()->owner() != this) {
-        throw Error("capturing '" + std::string(task.name) +
-                    "', which waits for work that was enqueued before the capture and is not done: "
-                    "synchronize before begin_capture");
-      }
-      comes_after(static_cast<const CapturedEvent&>(*e.record()).index());
-    }
-    std::ranges::sort(node.before);
-    node.before.erase(std::unique(node.before.begin(), node.before.end()), node.before.end());
-    node.streams.assign(streams.begin(), streams.end());
-    const auto index = static_cast<std::int32_t>(nodes.size());
-    node.event = make_ref<CapturedEvent>(this, index);
-    last.reserve(last.size() + streams.size());
-    nodes.push_back(std::move(node));
-    for (CpuStream* s : streams) {
-      const auto known = std::ranges::find(last, s, &Last::stream);
-      if (known != last.end()) {
-        known->index = index;
-      } else {
-        last.push_back({s, index});
-      }
-    }
-  } catch (...) {
-    if (task.drop != nullptr) task.drop(task.args);
-    throw;
-  }
-  nodes.back().task = task;
-  return Event(nodes.back().event);
-}
-
-Event Capture::record(CpuStream& stream) {
-  const auto known = std::ranges::find(last, &stream, &Last::stream);
-  return known == last.end() ? Event() : Event(nodes[static_cast<std::size_t>(known->index)].event);
-}
-
 CpuGraph::CpuGraph(Executor& executor, Capture& capture)
     : executor_(executor),
-      n_nodes_(static_cast<int>(capture.nodes.size())),
-      nodes_(std::make_unique<Node[]>(capture.nodes.size())),
-      places_(capture.nodes.size()) {
-  for (const Capture::Last& l : capture.last) streams_.push_back(l.stream);
-  std::vector<std::int32_t> n_after(capture.nodes.size(), 0);
-  for (const auto& captured : capture.nodes) {
+      n_nodes_(static_cast<int>(capture.log.entries().size())),
+      nodes_(std::make_unique<Node[]>(capture.log.entries().size())),
+      places_(capture.log.entries().size()),
+      streams_(capture.log.streams()) {
+  auto& entries = capture.log.entries();
+  std::vector<std::int32_t> n_after(entries.size(), 0);
+  for (const auto& captured : entries) {
     for (std::int32_t b : captured.before) ++n_after[static_cast<std::size_t>(b)];
   }
   std::int32_t total = 0;
@@ -91,7 +31,7 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
   after_.resize(static_cast<std::size_t>(total));
   roots_.reserve(places_.size());
   for (std::size_t i = 0; i < places_.size(); ++i) {
-    auto& captured = capture.nodes[i];
+    auto& captured = entries[i];
     for (std::int32_t b : captured.before) {
       after_[static_cast<std::size_t>(places_[static_cast<std::size_t>(b)].end_after++)] =
           static_cast<std::int32_t>(i);
@@ -103,7 +43,7 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
   }
   if (executor_.mode() == Mode::seeded) executor_.reserve_ready(n_nodes_);
   for (std::size_t i = 0; i < places_.size(); ++i) {  // nothing fails from here on
-    auto& captured = capture.nodes[i];
+    auto& captured = entries[i];
     nodes_[i].bind(executor_, captured.task, captured.streams.front());
     nodes_[i].graph = this;
     nodes_[i].graph_index = static_cast<std::int32_t>(i);

@@ -7,49 +7,18 @@
 #include <vector>
 
 #include "core/cpu/executor/node.h"
+#include "core/device/capture.h"
 #include "core/device/graph.h"
 
 namespace shmap::cpu {
 
 class CpuStream;
 class Executor;
-struct Capture;
-
-// The event of a captured task: a place in the capture.
-class CapturedEvent final : public Completion {
- public:
-  CapturedEvent(Capture* capture, std::int32_t index) noexcept
-      : Completion(capture), index_(index) {}
-  void block() override;  // throws
-  std::int32_t index() const noexcept { return index_; }
-  void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
-
- private:
-  const std::int32_t index_;
-};
 
 struct Capture {
-  struct Captured {
-    Task task;
-    std::vector<CpuStream*> streams;
-    std::vector<std::int32_t> before;  // indices of what it waits for, ascending, each once
-    Ref<CapturedEvent> event;
-  };
-  Executor* executor = nullptr;
-  std::vector<Captured> nodes;
-  struct Last {
-    CpuStream* stream;
-    std::int32_t index;
-  };
-  std::vector<Last> last;  // by stream; the streams that were used
-
   explicit Capture(Executor* e) noexcept : executor(e) {}
-  Capture(const Capture&) = delete;
-  Capture& operator=(const Capture&) = delete;
-  ~Capture();  // drops the args that no graph took, and ends the events
-  // Takes over args in every case.
-  Event add(std::span<CpuStream* const> streams, const Task& task, std::span<const Event> waits);
-  Event record(CpuStream& stream);
+  Executor* executor;
+  CaptureLog<CapturedTask<CpuStream>> log;
 };
 
 class CpuGraph final : public Graph {

@@ -111,7 +111,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
                   "' on a backend other than the one that this thread captures");
     }
     dropper.release();
-    return capture.add(streams, task, waits);
+    return capture.log.add(streams, task, waits, [](const auto&) {});
   }
 
   std::size_t pending = 0;
@@ -172,7 +172,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
 
 Event CpuStream::record() {
   const detail::ThreadState& thread = detail::thread_state;
-  if (thread.capture != nullptr) return static_cast<Capture*>(thread.capture)->record(*this);
+  if (thread.capture != nullptr) return static_cast<Capture*>(thread.capture)->log.record(*this);
   if (quiet()) return Event();
   Task marker;  // not the last task's own event: that may fail
   marker.name = "record";

@@ -74,6 +74,32 @@ TYPED_TEST_P(GraphConformance, CaptureRefusesToWaitForWhatIsPending) {
   }
 }
 
+// Nobody could tell when it runs, if ever: neither another capture nor an eager task waits for it.
+TYPED_TEST_P(GraphConformance, NothingWaitsForWhatAnotherThreadCaptures) {
+  this->open("2");
+  const BufferRef x = this->number(0), y = this->number(0, 1);
+  Event theirs;
+  {
+    CaptureScope capture(*this->backend);
+    theirs = this->mix(this->device(0).compute, this->at(x), 1);
+    std::thread([&] {
+      Stream* const stream = this->device(1).compute;
+      EXPECT_THROW(this->mix(stream, this->at(y), 2, {theirs}), Error);
+      CaptureScope own(*this->backend);
+      const Event mine = this->mix(stream, this->at(y), 3);
+      EXPECT_THROW(this->mix(stream, this->at(y), 4, {mine, theirs}), Error);
+      this->mix(stream, this->at(y), 5, {mine});
+      EXPECT_EQ(this->backend->captured(), 2);
+      EXPECT_EQ(own.end()->nodes(), 2);
+    }).join();
+    EXPECT_EQ(capture.end()->nodes(), 1);
+  }
+  EXPECT_TRUE(theirs.done());
+  this->mix(this->device(1).compute, this->at(y), 2, {theirs}).wait();  // which is over now
+  EXPECT_EQ(this->value(y), this->mixed(0, 2));
+  EXPECT_EQ(this->closures.alive.load(), 0);
+}
+
 TYPED_TEST_P(GraphConformance, AnAbandonedCaptureDropsItsTasks) {
   this->open("1");
   const BufferRef x = this->number(0);
@@ -236,8 +262,10 @@ TYPED_TEST_P(GraphConformance, AnEmptyGraphIsDoneAtOnce) {
 }
 
 REGISTER_TYPED_TEST_SUITE_P(GraphConformance, CaptureRefusesWhatItCannotRecord,
-                            CaptureRefusesToWaitForWhatIsPending, AnAbandonedCaptureDropsItsTasks,
-                            ReplayEqualsEager, ALaunchIsOrderedAmongEagerTasks,
+                            CaptureRefusesToWaitForWhatIsPending,
+                            NothingWaitsForWhatAnotherThreadCaptures,
+                            AnAbandonedCaptureDropsItsTasks, ReplayEqualsEager,
+                            ALaunchIsOrderedAmongEagerTasks,
                             AnErrorInAGraphFailsTheLaunchAndNotTheNext, AnEmptyGraphIsDoneAtOnce);
 
 }  // namespace shmap::testing

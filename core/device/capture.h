@@ -1,0 +1,143 @@
+// What every backend keeps of a capture: its tasks, what each of them comes after, and their
+// events.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/base/thread_state.h"
+#include "core/device/event.h"
+#include "core/device/stream.h"
+
+namespace shmap {
+
+// The event of a captured task: a place in the capture. Nobody can wait for it; done once the
+// capture is over.
+class CapturedEvent final : public Completion {
+ public:
+  CapturedEvent(const void* capture, std::int32_t index) noexcept
+      : Completion(capture), index_(index) {}
+  void block() override;  // throws
+  std::int32_t index() const noexcept { return index_; }
+  void end_of_capture() noexcept { word_.store(Completion::done, std::memory_order_release); }
+
+ private:
+  const std::int32_t index_;
+};
+
+// A task of a capture, in streams of a backend's type.
+template <class StreamType>
+struct CapturedTask {
+  using Streams = StreamType;
+  Task task;  // without `drop` where the args are not the capture's, or not any more
+  std::vector<StreamType*> streams;
+  std::vector<std::int32_t> before;  // indices of what it comes after, ascending, each once
+  Ref<CapturedEvent> event;
+};
+
+namespace detail {
+// The captured tasks among what a task waits for. Throws what one of `waits` failed with, and Error
+// where one is neither captured here nor done.
+void add_captured_waits(const void* capture, const Task& task, std::span<const Event> waits,
+                        std::vector<std::int32_t>& before);
+// What begin_capture of every backend throws: Error where the thread captures already or runs a
+// task, DeviceError after fork().
+void check_begins_capture();
+}  // namespace detail
+
+// The tasks of one capture, in the order in which they came. Entry: a CapturedTask, or what a
+// backend derives from it. Of one thread.
+template <class Entry>
+class CaptureLog {
+ public:
+  using StreamType = typename Entry::Streams;
+
+  CaptureLog() = default;
+  CaptureLog(const CaptureLog&) = delete;
+  CaptureLog& operator=(const CaptureLog&) = delete;
+  // Drops the args that no graph took, and ends the events.
+  ~CaptureLog() {
+    for (Entry& e : entries_) {
+      if (e.task.drop != nullptr) e.task.drop(e.task.args);
+      e.event->end_of_capture();
+    }
+  }
+
+  std::vector<Entry>& entries() noexcept { return entries_; }
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  // Those that were used.
+  std::vector<StreamType*> streams() const {
+    std::vector<StreamType*> all;
+    for (const Last& l : last_) all.push_back(l.stream);
+    return all;
+  }
+
+  // The next entry but `ahead`: after the last tasks of its streams, and after `waits`, which may
+  // throw as add_captured_waits does. The args stay the caller's.
+  Entry make(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
+             std::size_t ahead = 0) const {
+    Entry e;
+    for (const Last& l : last_)
+      if (std::ranges::find(streams, l.stream) != streams.end()) e.before.push_back(l.index);
+    detail::add_captured_waits(this, task, waits, e.before);
+    std::ranges::sort(e.before);
+    e.before.erase(std::unique(e.before.begin(), e.before.end()), e.before.end());
+    e.streams.assign(streams.begin(), streams.end());
+    e.task = task;
+    e.task.drop = nullptr;
+    e.event = make_ref<CapturedEvent>(this, static_cast<std::int32_t>(entries_.size() + ahead));
+    return e;
+  }
+
+  Event append(Entry e) {
+    last_.reserve(last_.size() + e.streams.size());
+    const auto index = static_cast<std::int32_t>(entries_.size());
+    entries_.push_back(std::move(e));
+    for (StreamType* s : entries_.back().streams) {
+      const auto known = std::ranges::find(last_, s, &Last::stream);
+      if (known != last_.end()) {
+        known->index = index;
+      } else {
+        last_.push_back({s, index});
+      }
+    }
+    return Event(entries_.back().event);
+  }
+
+  // Both, and record(entry) between them: what the backend does with it. Takes over args in every
+  // case.
+  template <class Record>
+  Event add(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
+            Record record) {
+    Event event;
+    try {
+      Entry e = make(streams, task, waits);
+      record(e);
+      event = append(std::move(e));
+    } catch (...) {
+      if (task.drop != nullptr) task.drop(task.args);
+      throw;
+    }
+    entries_.back().task.drop = task.drop;
+    return event;
+  }
+
+  // Of the stream's last task, as Stream::record.
+  Event record(const StreamType& stream) const {
+    const auto known = std::ranges::find(last_, &stream, &Last::stream);
+    return known == last_.end() ? Event()
+                                : Event(entries_[static_cast<std::size_t>(known->index)].event);
+  }
+
+ private:
+  struct Last {
+    StreamType* stream;
+    std::int32_t index;
+  };
+  std::vector<Entry> entries_;
+  std::vector<Last> last_;  // by stream; the streams that were used
+};
+
+}  // namespace shmap
