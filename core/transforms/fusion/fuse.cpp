@@ -183,10 +183,8 @@ JaxprRef fuse(const Jaxpr& jaxpr) { return Fuser(jaxpr).run(); }
 void register_pass_fuse() {
   register_pass({.order = PassOrder::fuse,
                  .name = "fuse",
-                 .run =
-                     [](const Jaxpr& jaxpr, const PassContext& context) {
-                       return can_run_fused(context.kind()) ? fuse(jaxpr) : JaxprRef(&jaxpr);
-                     },
+                 .run = of_program<fuse>,
+                 .runs_on = can_run_fused,
                  .merges = true});
 }
 

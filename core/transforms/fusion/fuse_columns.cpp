@@ -125,11 +125,8 @@ JaxprRef fuse_columns(const Jaxpr& jaxpr) { return ColumnFuser(jaxpr).run(); }
 void register_pass_fuse_columns() {
   register_pass({.order = PassOrder::fuse_columns,
                  .name = "fuse_columns",
-                 .run =
-                     [](const Jaxpr& jaxpr, const PassContext& context) {
-                       return context.kind() == DeviceKind::cpu ? fuse_columns(jaxpr)
-                                                                : JaxprRef(&jaxpr);
-                     },
+                 .run = of_program<fuse_columns>,
+                 .runs_on = is_cpu,
                  .merges = true});
 }
 

@@ -154,11 +154,8 @@ void register_pass_fuse_slices() {
   // Kernels that are compiled for a GPU count elements of whole operands.
   register_pass({.order = PassOrder::fuse_slices,
                  .name = "fuse_slices",
-                 .run =
-                     [](const Jaxpr& jaxpr, const PassContext& context) {
-                       return context.kind() == DeviceKind::cpu ? fuse_slices(jaxpr)
-                                                                : JaxprRef(&jaxpr);
-                     },
+                 .run = of_program<fuse_slices>,
+                 .runs_on = is_cpu,
                  .merges = true});
 }
 

@@ -55,9 +55,7 @@ JaxprRef inline_calls(const Jaxpr& jaxpr) {
 
 void register_pass_inline_calls() {
   register_pass(
-      {.order = PassOrder::inline_calls,
-       .name = "inline_calls",
-       .run = [](const Jaxpr& jaxpr, const PassContext&) { return inline_calls(jaxpr); }});
+      {.order = PassOrder::inline_calls, .name = "inline_calls", .run = of_program<inline_calls>});
 }
 
 }  // namespace shmap

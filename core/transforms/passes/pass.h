@@ -40,16 +40,25 @@ struct PassContext {
 // back the program itself where there is nothing to do.
 using PassFn = JaxprRef (*)(const Jaxpr& jaxpr, const PassContext& context);
 
+// A pass that asks nothing of its context.
+template <JaxprRef (*kPass)(const Jaxpr&)>
+JaxprRef of_program(const Jaxpr& jaxpr, const PassContext&) {
+  return kPass(jaxpr);
+}
+
 struct Pass {
   PassOrder order;
   const char* name;  // static text
   PassFn run;
+  bool (*runs_on)(DeviceKind kind) = nullptr;  // null: devices of every kind
   // What it made is simplified again.
   bool simplified_after = false;
   // It makes operations parts of others. Such passes do not run where each operation's results are
   // looked at for NaNs (SHMAP_CHECK_NANS): the error names the one that made the NaN, and its line.
   bool merges = false;
 };
+
+inline bool is_cpu(DeviceKind kind) { return kind == DeviceKind::cpu; }
 
 // For good, while primitives are registered.
 void register_pass(const Pass& pass);

@@ -276,9 +276,7 @@ JaxprRef simplify_global(const Jaxpr& jaxpr) {
 }
 
 void register_pass_simplify() {
-  register_pass({.order = PassOrder::simplify,
-                 .name = "simplify",
-                 .run = [](const Jaxpr& jaxpr, const PassContext&) { return simplify(jaxpr); }});
+  register_pass({.order = PassOrder::simplify, .name = "simplify", .run = of_program<simplify>});
 }
 
 }  // namespace shmap

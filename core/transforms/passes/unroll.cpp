@@ -107,7 +107,7 @@ JaxprRef unroll(const Jaxpr& jaxpr) {
 void register_pass_unroll() {
   register_pass({.order = PassOrder::unroll,
                  .name = "unroll",
-                 .run = [](const Jaxpr& jaxpr, const PassContext&) { return unroll(jaxpr); },
+                 .run = of_program<unroll>,
                  .simplified_after = true});
 }
 
