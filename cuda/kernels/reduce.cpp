@@ -17,10 +17,21 @@ std::int64_t reduce_scratch(DType dtype, const ReduceRuns& runs) {
 
 void reduce(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
             void* scratch, void* stream) {
-  const bool numbers = op == Reduction::sum || op == Reduction::prod;
-  const bool extremes = op == Reduction::max || op == Reduction::min;
-  const auto run = numbers ? reduce_numbers : extremes ? reduce_extremes : reduce_bits;
-  if (run(op, dtype, runs, in, out, scratch, stream)) return;
+  const auto done = [&] {
+    switch (op) {
+      case Reduction::sum:
+      case Reduction::prod:
+        return reduce_numbers(op, dtype, runs, in, out, scratch, stream);
+      case Reduction::max:
+      case Reduction::min:
+        return reduce_extremes(op, dtype, runs, in, out, scratch, stream);
+      case Reduction::any:
+      case Reduction::all:
+        return reduce_bits(op, dtype, runs, in, out, scratch, stream);
+    }
+    return false;
+  };
+  if (done()) return;
   throw TypeError(std::string("reduce: reduction ") + to_string(op) + " of " + to_string(dtype) +
                   " does not exist; cast to a dtype that has it first");
 }

@@ -15,11 +15,20 @@ std::int64_t scan_scratch(const Scan& s) {
 void scan(const Scan& s, void* scratch, void* stream) {
   if (s.outer * s.len * s.inner == 0) return;
   const ScanPlan plan(s.outer, s.len, s.inner, s.reverse);
-  const bool numbers = s.op == Cumulative::cumsum || s.op == Cumulative::cumprod;
-  const auto run = numbers                            ? scan_numbers
-                   : s.op == Cumulative::cumlogsumexp ? scan_log_sum_exp
-                                                      : scan_extremes;
-  if (run(s, plan, scratch, stream)) return;
+  const auto done = [&] {
+    switch (s.op) {
+      case Cumulative::cumsum:
+      case Cumulative::cumprod:
+        return scan_numbers(s, plan, scratch, stream);
+      case Cumulative::cummax:
+      case Cumulative::cummin:
+        return scan_extremes(s, plan, scratch, stream);
+      case Cumulative::cumlogsumexp:
+        return scan_log_sum_exp(s, plan, scratch, stream);
+    }
+    return false;
+  };
+  if (done()) return;
   throw TypeError("scan: " + std::string(to_string(s.op)) + " of " + to_string(s.dtype) +
                   " does not exist; cast to a dtype that has it first");
 }

@@ -289,7 +289,8 @@ T identity_of(Reduction op) {
       else if constexpr (std::is_integral_v<T>)
         return static_cast<T>(~T{0});
       break;
-    default:
+    case Reduction::sum:
+    case Reduction::any:
       break;
   }
   return T{0};
