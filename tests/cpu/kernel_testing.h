@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/element_type.h"
 #include "shmap/dtype.h"
 #include "shmap/half.h"
 
@@ -29,37 +30,8 @@ inline constexpr std::array<DType, 13> kNumericDTypes = {
 // Calls f.operator()<T>() with the element type of a numeric dtype.
 template <class F>
 void with_type(DType dtype, F f) {
-  switch (dtype) {
-    case DType::bool_:
-      return f.template operator()<bool>();
-    case DType::i8:
-      return f.template operator()<std::int8_t>();
-    case DType::i16:
-      return f.template operator()<std::int16_t>();
-    case DType::i32:
-      return f.template operator()<std::int32_t>();
-    case DType::i64:
-      return f.template operator()<std::int64_t>();
-    case DType::u8:
-      return f.template operator()<std::uint8_t>();
-    case DType::u16:
-      return f.template operator()<std::uint16_t>();
-    case DType::u32:
-      return f.template operator()<std::uint32_t>();
-    case DType::u64:
-      return f.template operator()<std::uint64_t>();
-    case DType::f16:
-      return f.template operator()<float16>();
-    case DType::bf16:
-      return f.template operator()<bfloat16>();
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f64:
-      return f.template operator()<double>();
-    case DType::prng_key:
-      break;
-  }
-  FAIL() << "no element type for " << to_string(dtype);
+  if (dtype == DType::prng_key) FAIL() << "no element type for " << to_string(dtype);
+  with_plain(dtype, f);
 }
 
 template <class T>

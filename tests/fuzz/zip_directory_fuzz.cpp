@@ -9,6 +9,7 @@
 #include "core/io/zip_contents.h"
 #include "shmap/error.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/support/one_member_zip.h"
 
 namespace shmap::fuzz {
 
@@ -26,42 +27,10 @@ std::string archive(const std::vector<std::pair<std::string, std::string>>& cont
   }
   return out + io::make_zip_directory(members, at, static_cast<std::int64_t>(out.size()));
 }
-// One without fields of 64 bits, as zip writes small ones: a member by its method.
-std::string small_archive(int method, const std::string& packed, const std::string& contents) {
-  const auto put = [](std::string& out, std::uint64_t value, int count) {
-    for (int k = 0; k < count; ++k)
-      out += k < 8 ? static_cast<char>(value >> (8 * k) & 255) : char{};
-  };
-  const auto common = [&](std::string& out) {
-    put(out, 20, 2);
-    put(out, 0, 2);
-    put(out, static_cast<std::uint64_t>(method), 2);
-    put(out, 0, 4);
-    put(out, crc32(contents.data(), contents.size()), 4);
-    put(out, packed.size(), 4);
-    put(out, contents.size(), 4);
-    put(out, 5, 2);
-    put(out, 0, 2);
-  };
-  std::string out, directory;
-  put(out, 0x04034b50, 4);
-  common(out);
-  out += "a.npy" + packed;
-  put(directory, 0x02014b50, 4);
-  put(directory, 20, 2);
-  common(directory);
-  put(directory, 0, 14);
-  directory += "a.npy";
-  const std::size_t begin = out.size();
-  out += directory;
-  put(out, 0x06054b50, 4);
-  put(out, 0, 4);
-  put(out, 1, 2);
-  put(out, 1, 2);
-  put(out, directory.size(), 4);
-  put(out, begin, 4);
-  put(out, 0, 2);
-  return out;
+std::string small_archive(std::uint64_t method, const std::string& packed,
+                          const std::string& contents) {
+  return test::OneMemberZip{packed, contents.size(), crc32(contents.data(), contents.size()), method}
+      .text();
 }
 std::string of_bytes(std::initializer_list<int> bytes) {
   std::string out;

@@ -12,6 +12,7 @@
 #include "core/base/crc.h"
 #include "core/io/npy_format.h"
 #include "tests/support/error_text.h"
+#include "tests/support/one_member_zip.h"
 
 namespace shmap {
 namespace {
@@ -76,50 +77,7 @@ TEST(NpzDeflated, ShardedAndWithProgress) {
 
 // ---- archives made here
 
-void put(std::string& out, std::uint64_t value, int count) {
-  for (int k = 0; k < count; ++k) out += static_cast<char>(value >> (8 * k) & 255);
-}
-
-// One member, "a.npy", by the method.
-struct Archive {
-  std::string packed;
-  std::uint64_t bytes = 0;
-  std::uint32_t crc = 0;
-  std::uint64_t method = 8;
-
-  std::string text() const {
-    std::string out, directory;
-    const auto common = [&](std::string& to) {
-      put(to, 20, 2);
-      put(to, 0, 2);
-      put(to, method, 2);
-      put(to, 0, 4);
-      put(to, crc, 4);
-      put(to, packed.size(), 4);
-      put(to, bytes, 4);
-      put(to, 5, 2);
-      put(to, 0, 2);
-    };
-    put(out, 0x04034b50, 4);
-    common(out);
-    out += "a.npy" + packed;
-    put(directory, 0x02014b50, 4);
-    put(directory, 20, 2);
-    common(directory);
-    for (int k = 0; k < 14; ++k) directory += '\0';
-    directory += "a.npy";
-    const std::size_t begin = out.size();
-    out += directory;
-    put(out, 0x06054b50, 4);
-    put(out, 0, 4);
-    put(out, 1, 2);
-    put(out, 1, 2);
-    put(out, directory.size(), 4);
-    put(out, begin, 4);
-    put(out, 0, 2);
-    return out;
-  }
-};
+using Archive = test::OneMemberZip;
 
 class DamagedNpz : public testing::Test {
  protected:
