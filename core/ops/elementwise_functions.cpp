@@ -109,6 +109,20 @@ bool is_safe_divisor(const Array& y, SourceLine source) {
          convert(y, DType::f64, source).item<double>(source) != 0;
 }
 
+// Whether y is a host scalar greater than 0 and x of signed integers, for which floor_divide and
+// remainder take fewer operations.
+bool is_signed_by_positive(const Array& x, const Array& y, SourceLine source) {
+  const DType t = x.dtype();
+  return is_integer(t) && !is_unsigned_int(t) && node_of(y)->kind == NodeKind::literal &&
+         convert(y, DType::i64, source).item<std::int64_t>(source) > 0;
+}
+
+// Of signed integers: -1, all bits set, where x is negative, and else 0.
+Array sign_bits(const Array& x, SourceLine source) {
+  const Array last = number_like(x, 8 * itemsize(x.dtype()) - 1, source);
+  return bind(shift_right_arithmetic_p, x, last, no_params, source);
+}
+
 Array bind_where(Array pred, Array on_true, Array on_false, SourceLine source) {
   Array in[3] = {std::move(pred), std::move(on_false), std::move(on_true)};
   return bind(select_n_p, in, no_params, source);
@@ -265,6 +279,10 @@ Array remainder(Operand a, Operand b) {
   }
   const Array r = bind(rem_p, x, y, no_params, s);
   if (is_unsigned_int(r.dtype())) return r;
+  if (is_signed_by_positive(r, y, s)) {
+    const Array moved = bind(bit_and_p, sign_bits(r, s), y, no_params, s);
+    return bind(add_p, r, moved, no_params, s);
+  }
   const Array zero = number_like(r, 0, s);
   const Array nonzero = bind(ne_p, r, zero, no_params, s);
   const Array signs_differ = bind(ne_p, bind(lt_p, r, zero, no_params, s),
@@ -283,6 +301,13 @@ Array floor_divide(Operand a, Operand b) {
   const Array x = a.value, y = b.value;
   const DType t = x.dtype();
   if (is_unsigned_int(t)) return bind(div_p, x, y, no_params, s);
+  if (is_signed_by_positive(x, y, s)) {
+    // The complement of a negative x is -x - 1, which no x is too small for, and whose quotient is
+    // the complement of the one wanted.
+    const Array signs = sign_bits(x, s);
+    const Array size = bind(bit_xor_p, x, signs, no_params, s);
+    return bind(bit_xor_p, bind(div_p, size, y, no_params, s), signs, no_params, s);
+  }
   if (!is_floating(t)) {
     const Array q = bind(div_p, x, y, no_params, s);
     const Array signs_differ =

@@ -467,6 +467,57 @@ TEST(Gemm, PartsOfAVectorsProductHaveTheBitsOfTheWhole) {
   }
 }
 
+// Long sums cut in blocks, which any parts may share out, keep all bits, and stay as exact as ever.
+template <class T, class Compute>
+void check_long_sums(std::int64_t results, std::int64_t k, std::int64_t stride) {
+  Rng rng(53);
+  std::vector<T> matrix(static_cast<std::size_t>(results * k)), vector;
+  for (T& v : matrix) v = random_value<T>(rng);
+  for (std::int64_t i = 0; i < k * stride; ++i) vector.push_back(random_value<T>(rng));
+  std::vector<T> whole(static_cast<std::size_t>(results)), cut(whole), exact(whole);
+  Gemm g;
+  g.dtype = g.out = dtype_of<T>;
+  g.m = results, g.n = 1, g.k = k;
+  g.a = matrix.data(), g.lda = k;
+  g.b = vector.data(), g.ldb = stride;
+  g.ldc = 1;
+  ASSERT_TRUE(has_long_sums(g));
+  g.c = exact.data();
+  reference<T, T>(g, exact.data());
+  g.c = whole.data();
+  gemm(g);
+  EXPECT_EQ(std::memcmp(whole.data(), exact.data(), whole.size() * sizeof(T)), 0);
+  for (T& v : matrix) v = static_cast<T>(static_cast<float>(v) * 1.1f);  // sums that round
+  gemm(g);
+  const std::int64_t blocks = sum_block_count(k);
+  for (const std::int64_t at : {std::int64_t{1}, blocks / 2, blocks - 1}) {
+    std::vector<Compute> partials(static_cast<std::size_t>(blocks * results), Compute(NAN));
+    ASSERT_EQ(long_sums_bytes(g), static_cast<std::int64_t>(partials.size() * sizeof(Compute)));
+    sum_blocks(g, at, blocks, partials.data());
+    sum_blocks(g, 0, at, partials.data());
+    g.c = cut.data();
+    finish_long_sums(g, partials.data());
+    EXPECT_EQ(std::memcmp(whole.data(), cut.data(), whole.size() * sizeof(T)), 0)
+        << results << " " << k << " " << at;
+  }
+  // One of many results has the bits that it has alone.
+  g.m = 1;
+  g.c = cut.data();
+  gemm(g);
+  EXPECT_EQ(std::memcmp(whole.data(), cut.data(), sizeof(T)), 0);
+}
+
+TEST(Gemm, PartsOfLongSumsHaveTheBitsOfTheWhole) {
+  if (!is_vector_product({.m = 1, .n = 64, .k = 64}))
+    GTEST_SKIP() << "this CPU has no kernels for a matrix and a vector";
+  check_long_sums<float, float>(1, kSumBlock + 1, 1);
+  check_long_sums<float, float>(3, 3 * kSumBlock - 7, 2);
+  check_long_sums<double, double>(37, 2 * kSumBlock, 1);
+  check_long_sums<bfloat16, float>(2, 5 * kSumBlock + 33, 3);
+  check_long_sums<float16, float>(1, 2 * kSumBlock + 1, 1);
+  EXPECT_FALSE(has_long_sums({.m = 1, .n = 1, .k = kSumBlock}));
+}
+
 TEST(Gemm, VectorsPassInfinitiesAndNans) {
   constexpr std::int64_t k = 37;
   const float inf = HUGE_VALF;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/cast.h"
@@ -43,7 +44,7 @@ Sides sides_of(const Gemm& g) {
 }
 
 struct VectorScratch {
-  GemmScratch raw, wide;
+  GemmScratch raw, wide, partials;
 };
 
 template <class T>
@@ -96,6 +97,71 @@ void write_half(DType dtype, float* sums, std::uint16_t* c, std::int64_t stride,
   }
 }
 
+// Results begin, begin + 1, … of g from their sums; `sums` of half types are overwritten.
+void write_results(const Gemm& g, const Sides& s, std::int64_t begin, void* sums, std::int64_t n) {
+  std::byte* const c = static_cast<std::byte*>(g.c) + begin * s.result_stride * itemsize(g.out);
+  if (g.out == f64)
+    write(static_cast<const double*>(sums), reinterpret_cast<double*>(c), s.result_stride, n,
+          g.accumulate);
+  else if (g.out == f32)
+    write(static_cast<const float*>(sums), reinterpret_cast<float*>(c), s.result_stride, n,
+          g.accumulate);
+  else
+    write_half(g.out, static_cast<float*>(sums), reinterpret_cast<std::uint16_t*>(c),
+               s.result_stride, n, g.accumulate);
+}
+
+DType computed_type(const Gemm& g) { return g.dtype == f64 ? f64 : f32; }
+
+// Of lines of the matrix: the partial sums of block b of results [begin, begin + n), to `out`,
+// which has room for kResultRoom.
+void sum_block(const Gemm& g, const Sides& s, std::int64_t b, std::int64_t begin, std::int64_t n,
+               void* out) {
+  const std::int64_t first = b * kSumBlock, size = itemsize(g.dtype);
+  Sides block = s;
+  block.matrix = static_cast<const std::byte*>(s.matrix) + first * size;
+  block.vector = static_cast<const std::byte*>(s.vector) + first * s.stride * size;
+  const std::int64_t k = std::min(kSumBlock, g.k - first);
+  const VectorProduct p = {block.matrix, s.ld, k, contiguous(block, g.dtype, computed_type(g), k)};
+  sums_of(g.dtype).along(p, begin, n, out);
+}
+
+// Row 0 of partials[rows, n] becomes the sum of all rows, in pairs: the upper half is added to the
+// lower one.
+template <class T>
+void add_in_pairs(T* partials, std::int64_t rows, std::int64_t n) {
+  while (rows > 1) {
+    const std::int64_t half = (rows + 1) / 2;
+    for (std::int64_t i = 0; i < (rows - half) * n; ++i) partials[i] += partials[half * n + i];
+    rows = half;
+  }
+}
+void add_in_pairs(const Gemm& g, void* partials, std::int64_t rows, std::int64_t n) {
+  if (g.dtype == f64)
+    add_in_pairs(static_cast<double*>(partials), rows, n);
+  else
+    add_in_pairs(static_cast<float*>(partials), rows, n);
+}
+
+// All blocks of some results at a time, which share what they read of the vector.
+void add_long_sums(const Gemm& g, const Sides& s) {
+  constexpr std::int64_t kTogether = 16;
+  alignas(64) double sums[kResultRoom];  // or floats
+  const std::int64_t blocks = sum_block_count(g.k), size = itemsize(computed_type(g));
+  GemmScratch& scratch = kept_by_thread<VectorScratch>().partials;
+  auto* const partials =
+      static_cast<std::byte*>(scratch.get(static_cast<std::size_t>(blocks * kTogether * size)));
+  for (std::int64_t i = 0; i < s.results; i += kTogether) {
+    const std::int64_t n = std::min(kTogether, s.results - i);
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      sum_block(g, s, b, i, n, sums);
+      std::memcpy(partials + b * n * size, sums, static_cast<std::size_t>(n * size));
+    }
+    add_in_pairs(g, partials, blocks, n);
+    write_results(g, s, i, partials, n);
+  }
+}
+
 }  // namespace
 
 bool is_vector_product(const Gemm& g) {
@@ -107,23 +173,42 @@ bool is_vector_product(const Gemm& g) {
 
 void vector_product(const Gemm& g) {
   const Sides s = sides_of(g);
-  const DType computed = g.dtype == f64 ? f64 : f32;
-  const VectorProduct p = {s.matrix, s.ld, g.k, contiguous(s, g.dtype, computed, g.k)};
+  if (s.along && g.k > kSumBlock) return add_long_sums(g, s);
+  const VectorProduct p = {s.matrix, s.ld, g.k, contiguous(s, g.dtype, computed_type(g), g.k)};
   const SumsFn sums = s.along ? sums_of(g.dtype).along : sums_of(g.dtype).across;
   alignas(64) double results[kResultRoom];  // or floats
   for (std::int64_t i = 0; i < s.results; i += kMostResults) {
     const std::int64_t n = std::min(kMostResults, s.results - i);
     sums(p, i, n, results);
-    std::byte* const c = static_cast<std::byte*>(g.c) + i * s.result_stride * itemsize(g.out);
-    if (g.out == f64)
-      write(results, reinterpret_cast<double*>(c), s.result_stride, n, g.accumulate);
-    else if (g.out == f32)
-      write(reinterpret_cast<float*>(results), reinterpret_cast<float*>(c), s.result_stride, n,
-            g.accumulate);
-    else
-      write_half(g.out, reinterpret_cast<float*>(results), reinterpret_cast<std::uint16_t*>(c),
-                 s.result_stride, n, g.accumulate);
+    write_results(g, s, i, results, n);
   }
+}
+
+bool has_long_sums(const Gemm& g) {
+  constexpr std::int64_t kFewResults = 64;  // parts of more are cut along them
+  if (g.k <= kSumBlock || !is_vector_product(g)) return false;
+  const Sides s = sides_of(g);
+  return s.along && s.results <= kFewResults;
+}
+
+std::int64_t long_sums_bytes(const Gemm& g) {
+  return sum_block_count(g.k) * sides_of(g).results * itemsize(computed_type(g));
+}
+
+void sum_blocks(const Gemm& g, std::int64_t begin, std::int64_t end, void* partials) {
+  const Sides s = sides_of(g);
+  alignas(64) double sums[kResultRoom];  // or floats
+  const std::int64_t row = s.results * itemsize(computed_type(g));
+  for (std::int64_t b = begin; b < end; ++b) {
+    sum_block(g, s, b, 0, s.results, sums);
+    std::memcpy(static_cast<std::byte*>(partials) + b * row, sums, static_cast<std::size_t>(row));
+  }
+}
+
+void finish_long_sums(const Gemm& g, void* partials) {
+  const Sides s = sides_of(g);
+  add_in_pairs(g, partials, sum_block_count(g.k), s.results);
+  write_results(g, s, 0, partials, s.results);
 }
 
 }  // namespace shmap::cpu

@@ -6,6 +6,7 @@
 
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/gemm.h"
+#include "core/cpu/kernels/vector_product.h"
 #include "core/ops/dot_layout.h"
 #include "core/runtime/kernel.h"
 
@@ -77,12 +78,47 @@ int dot_parts(const KernelCall& call, int workers) {
   return static_cast<int>(batch) * cpu::gemm_parts(p.gemm, share);
 }
 
+// Where the parts of a product share out its sums: the bytes that one item's partial sums take.
+std::int64_t long_sums_bytes(const Product& p) {
+  return cpu::has_long_sums(p.gemm) ? (cpu::long_sums_bytes(p.gemm) + 63) / 64 * 64 : 0;
+}
+
+std::int64_t dot_scratch(const KernelCall& call) {
+  const Product p(call);
+  if (call.parts <= p.layout.batch) return 0;
+  return p.layout.batch * long_sums_bytes(p);
+}
+
+// The part's share of all blocks of all items' sums.
+void run_long_sums(const KernelCall& call, Product& p, PackedOperands& packed) {
+  const std::int64_t blocks = cpu::sum_block_count(p.gemm.k), bytes = long_sums_bytes(p);
+  const auto [begin, end] = call.share(p.layout.batch * blocks);
+  for (std::int64_t unit = begin; unit < end;) {
+    const std::int64_t b = unit / blocks, first = unit % blocks;
+    const std::int64_t last = std::min(blocks, first + end - unit);
+    p.set_item(b, packed);
+    cpu::sum_blocks(p.gemm, first, last, static_cast<std::byte*>(call.scratch) + b * bytes);
+    unit += last - first;
+  }
+}
+
+void finish_dot(const KernelCall& call) {
+  Product p(call);
+  const std::int64_t bytes = long_sums_bytes(p);
+  const std::int64_t item = p.gemm.m * p.gemm.n * itemsize(p.gemm.out);
+  for (std::int64_t b = 0; b < p.layout.batch; ++b) {
+    p.gemm.c = static_cast<std::byte*>(call.out[0]) + b * item;
+    cpu::finish_long_sums(p.gemm, static_cast<std::byte*>(call.scratch) + b * bytes);
+  }
+}
+
 void run_product(const KernelCall& call, bool accumulate) {
   Product p(call);
   p.gemm.accumulate = accumulate;
   const std::int64_t batch = p.layout.batch;
   if (batch == 0 || p.gemm.m == 0 || p.gemm.n == 0) return;
   PackedOperands& packed = kept_by_thread<PackedOperands>();
+  if (call.scratch) return run_long_sums(call, p, packed);
   if (call.parts > batch) {
     const auto per_item = call.parts / static_cast<int>(batch);
     p.set_item(call.part / per_item, packed);
@@ -105,7 +141,7 @@ bool adds_exactly(const KernelCall& call) {
 
 void register_cpu_dot_kernels() {
   Kernel& kernel = dot_general_p.kernel(DeviceKind::cpu);
-  kernel = {run_dot, dot_parts};
+  kernel = {run_dot, dot_parts, dot_scratch, finish_dot};
   kernel.accumulate = add_dot;
   kernel.accumulates = adds_exactly;
 }
