@@ -29,7 +29,8 @@ std::string archive(const std::vector<std::pair<std::string, std::string>>& cont
 }
 std::string small_archive(std::uint64_t method, const std::string& packed,
                           const std::string& contents) {
-  return test::OneMemberZip{packed, contents.size(), crc32(contents.data(), contents.size()), method}
+  return test::OneMemberZip{packed, contents.size(), crc32(contents.data(), contents.size()),
+                            method}
       .text();
 }
 std::string of_bytes(std::initializer_list<int> bytes) {

@@ -121,7 +121,7 @@ TEST_F(DamagedNpz, WhatTheArchiveSaysCounts) {
   // 64 KiB of zeros behind a header, in stored and fixed blocks.
   const std::string header = io::make_npy_header(u8, {65536});
   std::string packed(1, '\0');
-  for (const std::size_t n : {header.size(), ~header.size()}) put(packed, n, 2);
+  for (const std::size_t n : {header.size(), ~header.size()}) test::OneMemberZip::put(packed, n, 2);
   packed += header;
   const std::string start = packed;
   // A literal 0 (8 bits, 0x30), then 254 matches of 258 at distance 1, one of 3, and the end: as

@@ -34,10 +34,12 @@ struct OneMemberZip {
     return out;
   }
 
- private:
+  // `value` as `count` bytes, lowest first.
   static void put(std::string& out, std::uint64_t value, int count) {
     for (int k = 0; k < count; ++k) out += static_cast<char>(value >> (8 * k) & 255);
   }
+
+ private:
   // What the member's header and its row of the directory share.
   void put_common(std::string& out) const {
     put(out, 20, 2);
