@@ -5,13 +5,14 @@
 #include <utility>
 #include <vector>
 
+#include "core/ir/pbroadcast.h"
 #include "core/ir/primitive.h"
 #include "shmap/axes.h"
 #include "shmap/collectives.h"
 
 namespace shmap {
 
-extern Primitive psum_p, pbroadcast_p;    // AxesParams
+extern Primitive psum_p;                  // AxesParams, as pbroadcast_p
 extern Primitive pmax_p, pmin_p;          // AxesParams
 extern Primitive all_gather_p;            // AllGatherParams
 extern Primitive psum_scatter_p;          // ScatterParams
@@ -28,16 +29,6 @@ inline void visit_groups(ParamVisitor& v, const Groups& groups) {
   if (!groups.empty()) v.value("axis_index_groups", groups);
 }
 }  // namespace detail
-
-struct AxesParams : ParamsOf<AxesParams> {
-  explicit AxesParams(Axes a, Groups g = {}) : axes(std::move(a)), groups(std::move(g)) {}
-  Axes axes;
-  Groups groups;  // empty in pbroadcast
-  void visit(ParamVisitor& v) const override {
-    v.value("axes", axes.names());
-    detail::visit_groups(v, groups);
-  }
-};
 
 struct AllGatherParams : ParamsOf<AllGatherParams> {
   Axes axes;

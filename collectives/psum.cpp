@@ -7,8 +7,6 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
-#include "core/runtime/op_site.h"
-#include "core/transforms/lowering/eval.h"
 
 namespace shmap {
 
@@ -73,40 +71,6 @@ void transpose_pbroadcast(TransposeCall& call) {
                     : call.cotangents[0];
 }
 
-// Sums, maxima and minima that an op on sharded arrays leaves over
-// (core/transforms/lowering/eval.h). The blocks' type says nothing of the axes over which they
-// differ: all of them may.
-Array combine_partial(const Array& x, const std::vector<int>& axes, FactorKind kind,
-                      SourceLine source) {
-  const StoredNode& in = *stored_of(x);
-  StoredNode* node = StoredNode::make(in.type, in.mesh, in.count);
-  Array out = Array::of(node);
-  node->committed = in.committed;
-  const std::int64_t bytes = in.type.nbytes();
-  const Primitive& primitive = kind == FactorKind::sum   ? psum_p
-                               : kind == FactorKind::max ? pmax_p
-                                                         : pmin_p;
-  const GroupBlocks blocks{*in.mesh,
-                           clique_table(*in.mesh, axes, {}, ~0u),
-                           in.blocks(),
-                           node->blocks(),
-                           bytes,
-                           bytes,
-                           primitive,
-                           source,
-                           OpSite::next_number()};
-  if (begin_collective(blocks)) return out;
-  const Reduction op = kind == FactorKind::sum   ? Reduction::sum
-                       : kind == FactorKind::max ? Reduction::max
-                                                 : Reduction::min;
-  communicator(blocks, CollectiveKind::all_reduce).all_reduce(blocks, op, in.type.dtype());
-  return out;
-}
-
-Array cast_by_pbroadcast(const Array& x, AxisSet axes, SourceLine source) {
-  return bind(pbroadcast_p, x, AxesParams(Axes(axes.names())), source);
-}
-
 }  // namespace
 
 constinit Primitive psum_p = [] {
@@ -122,7 +86,7 @@ constinit Primitive psum_p = [] {
   return p;
 }();
 
-constinit Primitive pbroadcast_p = [] {
+static constexpr Primitive pbroadcast() {
   Primitive p;
   p.name = "pbroadcast";
   p.abstract_eval = eval_pbroadcast;
@@ -135,13 +99,12 @@ constinit Primitive pbroadcast_p = [] {
   p.transpose = Rule<TransposeFn>(transpose_pbroadcast);
   p.batching = Rule<BatchFn>(batch_in_place);
   return p;
-}();
+}
 
 void register_collectives_psum() {
   register_primitive(psum_p);
+  pbroadcast_p = pbroadcast();
   register_primitive(pbroadcast_p);
-  set_combine_partial(combine_partial);
-  set_cast_to_varying(cast_by_pbroadcast);
 }
 
 // ---- user functions

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/runtime/source_launch.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -27,11 +28,7 @@ constexpr const char* kHead =
     "  long long out_size[16];\n"
     "};\n";
 
-LaunchSourceFn launch_source = nullptr;
-
 }  // namespace
-
-void set_launch_source(LaunchSourceFn fn) { launch_source = fn; }
 
 std::string whole_cuda_source(const std::string& source, const extend::Params& params) {
   std::string text;
@@ -54,7 +51,8 @@ void run_cuda_source(const std::string& primitive, const std::string& source,
                      " operands and as many results: use "
                      "def_cuda_kernel");
   }
-  if (!launch_source)
+  const LaunchSourceFn launch = launch_source();
+  if (!launch)
     throw DeviceError(primitive + ": this build has no CUDA backend for its def_cuda_source");
   CudaSourceArgs args;
   for (std::size_t i = 0; i < k.in.size(); ++i) {
@@ -68,8 +66,7 @@ void run_cuda_source(const std::string& primitive, const std::string& source,
   const std::int64_t elements = k.out.empty() ? 1 : args.out_size[0];
   if (elements == 0) return;
   const std::int64_t blocks = std::min((elements + threads - 1) / threads, kMostBlocks);
-  launch_source(whole_cuda_source(source, *k.params), kernel.c_str(), blocks, threads, &args,
-                k.stream);
+  launch(whole_cuda_source(source, *k.params), kernel.c_str(), blocks, threads, &args, k.stream);
 }
 
 }  // namespace shmap

@@ -1,6 +1,5 @@
 // Users' CUDA kernels that are given as text.
 #pragma once
-#include <cstdint>
 #include <string>
 
 #include "shmap/extend/primitive.h"
@@ -13,11 +12,5 @@ std::string whole_cuda_source(const std::string& source, const extend::Params& p
 // Enqueues it on k.stream. ValueError of more operands or results than a kernel takes; DeviceError.
 void run_cuda_source(const std::string& primitive, const std::string& source,
                      const std::string& kernel, int threads, const extend::KernelArgs& k);
-
-// What the CUDA backend compiles and launches with, on the calling thread's current GPU; `args` is
-// the kernel's only parameter.
-using LaunchSourceFn = void (*)(const std::string& source, const char* kernel, std::int64_t blocks,
-                                int threads, const void* args, void* stream);
-void set_launch_source(LaunchSourceFn fn);
 
 }  // namespace shmap

@@ -13,7 +13,6 @@
 #include "core/extend/param_reader.h"
 #include "core/extend/sharding_text.h"
 #include "core/ir/node.h"
-#include "core/ir/print_hook.h"
 #include "core/ir/trace.h"
 #include "core/ops/rules.h"
 #include "core/runtime/kernel.h"
@@ -57,6 +56,11 @@ struct ExtendParams : ParamsOf<ExtendParams> {
   ExtendParams(ExtendPrimitive* p, extend::Params v) : primitive(p), values(std::move(v)) {}
   ExtendPrimitive* primitive;
   extend::Params values;  // of all parameters
+  bool print(std::string* text) const override {
+    if (!primitive->rules.print) return false;
+    *text = primitive->rules.print(values);
+    return true;
+  }
   void visit(ParamVisitor& v) const override {
     for (const auto& [name, value] : values) {
       if (const auto* program = std::get_if<ClosedJaxpr>(&value.variant())) {
@@ -309,13 +313,6 @@ void seal(ExtendPrimitive& self) {
   });
 }
 
-bool print_params(const Params& params, std::string* text) {
-  const auto* users = dynamic_cast<const ExtendParams*>(&params);
-  if (!users || !users->primitive->rules.print) return false;
-  *text = users->primitive->rules.print(users->values);
-  return true;
-}
-
 // All that users made, never destroyed.
 struct Users {
   std::mutex mutex;
@@ -494,7 +491,6 @@ Primitive& Primitive::def_params(Params defaults) {
 
 Primitive& Primitive::def_print(std::function<std::string(const Params&)> f) {
   rules().print = std::move(f);
-  set_print_hook(print_params);
   return *this;
 }
 

@@ -57,6 +57,9 @@ class Params {
   virtual ~Params() = default;
   virtual std::unique_ptr<Params> clone() const { return std::make_unique<Params>(); }
   virtual void visit(ParamVisitor&) const {}
+  // Whether `text` is set to what jaxprs print in the brackets instead of the parameters (nothing
+  // where it is empty).
+  virtual bool print(std::string* /*text*/) const { return false; }
   // The mesh that the parameters name; null where the mesh is that of the operands.
   virtual const detail::MeshImpl* mesh() const { return nullptr; }
 };

@@ -10,13 +10,10 @@
 #include "core/ir/literal_type.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
-#include "core/ir/print_hook.h"
 
 namespace shmap {
 
 namespace {
-
-std::atomic<PrintHook> print_hook{nullptr};
 
 // A block of lines. `a >> b` appends b, indented, to the end of a's last line.
 using Lines = std::vector<std::string>;
@@ -128,13 +125,12 @@ class Printer {
     std::string results;
     for (const VarRef& v : e.out) results += (results.empty() ? "" : " ") + binder(*v);
     Lines left{results + (results.empty() ? "" : " = ") + e.primitive->name};
-    std::string hooked;
-    const PrintHook hook = print_hook.load(std::memory_order_acquire);
-    const bool is_hooked = hook != nullptr && hook(*e.params, &hooked);
+    std::string own_text;
+    const bool has_own_text = e.params->print(&own_text);
     const std::vector<ParamText> texts =
-        is_hooked ? std::vector<ParamText>() : param_texts(*e.params);
+        has_own_text ? std::vector<ParamText>() : param_texts(*e.params);
     Lines params;
-    if (!hooked.empty()) params.push_back(hooked);
+    if (!own_text.empty()) params.push_back(own_text);
     bool nested = false;
     for (const ParamText& p : texts) nested = nested || p.jaxpr != nullptr;
     for (const ParamText& p : texts) {
@@ -167,8 +163,6 @@ std::string types_text(const std::vector<ShapedArray>& types, DTypeNames names) 
 }
 
 }  // namespace
-
-void set_print_hook(PrintHook hook) { print_hook.store(hook, std::memory_order_release); }
 
 std::string to_string(const Jaxpr& jaxpr, PrintOptions options) {
   std::string text;

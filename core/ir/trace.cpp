@@ -47,7 +47,6 @@ std::atomic<Trace*> base{nullptr};
 thread_local Trace* current = nullptr;
 thread_local const TraceScope* innermost = nullptr;
 thread_local const ClosedFunction* closed_function = nullptr;
-CastFn cast_fn = nullptr;
 }  // namespace
 
 Trace::Trace(const char* name, SourceLine made)
@@ -155,11 +154,6 @@ ClosedFunction::ClosedFunction(const char* what, SourceLine made)
     : what_(what), made_(made), outer_(std::exchange(closed_function, this)) {}
 ClosedFunction::~ClosedFunction() { closed_function = outer_; }
 bool ClosedFunction::is_running() { return closed_function != nullptr; }
-
-void set_cast_to_varying(CastFn fn) { cast_fn = fn; }
-Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source) {
-  return cast_fn(x, axes, source);
-}
 
 void require_equal_variance(const char* what, std::span<const Array* const> in, SourceLine source) {
   AxisSet all;

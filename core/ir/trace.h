@@ -154,10 +154,8 @@ class ClosedFunction {
   const ClosedFunction* outer_;
 };
 
-// Casts a value to vary over more mesh axes (pbroadcast); the registration of the collectives sets
-// the function. `axes`: the axes to add to the value's own.
-using CastFn = Array (*)(const Array& x, AxisSet axes, SourceLine source);
-void set_cast_to_varying(CastFn fn);
+// Casts a value to vary over more mesh axes (core/ir/pbroadcast.h). `axes`: the axes to add to the
+// value's own.
 Array cast_to_varying(const Array& x, AxisSet axes, SourceLine source);
 // Throws the TypeError of `what` for operands of different variance, where the user must write the
 // casts; returns where the operands vary over the same axes. Literals go with any variance.

@@ -13,8 +13,6 @@ namespace shmap {
 
 namespace {
 
-RunControlFn run_control_fn = nullptr;
-
 // Numbers the variables of a jaxpr, and finds the last mention of each.
 class Slots {
  public:
@@ -83,10 +81,9 @@ bool is_control(const PlanStep& step) {
 
 }  // namespace
 
-void set_run_control(RunControlFn fn) { run_control_fn = fn; }
-
-Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts)
-    : mesh_(mesh), jaxpr_(std::move(jaxpr)) {
+Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
+           RunControl run_control)
+    : mesh_(mesh), run_control_(run_control), jaxpr_(std::move(jaxpr)) {
   if (mesh->local_count() == 0) {
     throw ValueError("jit: none of the devices of " + describe_mesh(*mesh) +
                      " is this process's: only the processes that drive devices of a mesh run "
@@ -171,7 +168,7 @@ void Plan::run_control(Part& part, std::vector<Array>& values) const {
     in.push_back(as_block(step.last >> i & 1u ? std::move(value) : value, step.in_types[i]));
   }
   std::vector<Array> out(step.out.size());
-  run_control_fn(*mesh_, *step.eqn, in, out, part.state);
+  run_control_(*mesh_, *step.eqn, in, out, part.state);
   for (std::size_t o = 0; o < out.size(); ++o)
     if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
 }

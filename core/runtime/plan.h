@@ -30,8 +30,14 @@ class ControlState {
 
 class Plan {
  public:
+  // Runs an equation whose parameters hold programs on blocks: interprets it, with the host
+  // deciding, and keeps plans of these programs in `state`, which is null at the first call.
+  using RunControl = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
+                              std::span<Array> out, std::unique_ptr<ControlState>& state);
+
   // consts: the values of the jaxpr's first binders, stored on `mesh` like the arguments.
-  Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts);
+  Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
+       RunControl run_control);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -56,6 +62,7 @@ class Plan {
   void run_control(Part& part, std::vector<Array>& values) const;
 
   const detail::MeshImpl* mesh_;
+  RunControl run_control_;
   JaxprRef jaxpr_;
   std::vector<Part> parts_;
   // Constants (captured arrays, and literals that are results) have slots that are filled before
@@ -67,12 +74,5 @@ class Plan {
   std::size_t slot_count_ = 0;
   mutable std::mutex mutex_;
 };
-
-// Runs an equation whose parameters contain programs on blocks: interprets it, with the host
-// deciding, and keeps plans of these programs in `state`. The registration of the transforms sets
-// the function.
-using RunControlFn = void (*)(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
-                              std::span<Array> out, std::unique_ptr<ControlState>& state);
-void set_run_control(RunControlFn fn);
 
 }  // namespace shmap

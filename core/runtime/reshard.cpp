@@ -183,8 +183,6 @@ Array relabel(Array&& x, const ShapedArray& type, const Sharding* sharding, std:
 }
 
 namespace {
-ReshardAcross reshard_across = nullptr;
-
 Array reshard_here(const Array& x, const Sharding* target, const std::string& what,
                    SourceLine source) {
   Node& base = checked_node(x, what.c_str(), source);
@@ -196,15 +194,12 @@ Array reshard_here(const Array& x, const Sharding* target, const std::string& wh
   auto& from = static_cast<StoredNode&>(base);
   if (from.sharding == target) return x;
   detail::refuse_in_task("reshard");
-  if (!from.mesh->fully_addressable()) {
-    if (!from.sharding->is_replicated()) return reshard_across(x, target, what, source);
-    if (from.count == 0 && target->mesh()->local_count() != 0) {
-      throw ValueError(what + ": an array of type " + to_string(from.type) + " lies on " +
-                       describe_mesh(*from.mesh) +
-                       ", which other processes drive, so this process has nothing of it: bring "
-                       "it to a mesh of all processes in those that have it" +
-                       at_line(source));
-    }
+  if (!from.mesh->fully_addressable() && from.count == 0 && target->mesh()->local_count() != 0) {
+    throw ValueError(what + ": an array of type " + to_string(from.type) + " lies on " +
+                     describe_mesh(*from.mesh) +
+                     ", which other processes drive, so this process has nothing of it: bring "
+                     "it to a mesh of all processes in those that have it" +
+                     at_line(source));
   }
   const Shape block = target->block_shape(from.type.dims(), what);
   StoredNode* node = StoredNode::make(from.type, target->mesh(), target->mesh()->local_count());
@@ -220,9 +215,14 @@ Array reshard_here(const Array& x, const Sharding* target, const std::string& wh
 
 }  // namespace
 
-void set_reshard_across(ReshardAcross reshard) { reshard_across = reshard; }
+bool has_blocks_elsewhere(const Array& x, const Sharding* target) {
+  const StoredNode* node = node_of(x) ? stored_of(x) : nullptr;
+  return node && node->trace == 0 && node->sharding != target && !node->mesh->fully_addressable() &&
+         !node->sharding->is_replicated();
+}
 
-Array reshard(const Array& x, const Sharding* target, const std::string& what, SourceLine source) {
+Array reshard_by_copies(const Array& x, const Sharding* target, const std::string& what,
+                        SourceLine source) {
   try {
     return reshard_here(x, target, what, source);
   } catch (const OutOfMemory& e) {

@@ -7,19 +7,18 @@
 
 namespace shmap {
 
-// A concrete array of the same value with the sharding `target`. Where the new block is a
-// contiguous part of an old one in the same memory space, the table shares it and nothing moves;
-// otherwise the block is copied, once per memory space, and counted in counters().copies and
-// .copied_bytes. Returns `x` itself where it has that sharding. Does not wait. `what` names the
-// array in errors ("args[0]"): ValueError where a dim is not divisible or the spec is too long.
-Array reshard(const Array& x, const Sharding* target, const std::string& what,
-              SourceLine source = {});
+// A concrete array of the same value with the sharding `target`, all of whose new blocks can be
+// made of blocks of this process (not has_blocks_elsewhere). Where the new block is a contiguous
+// part of an old one in the same memory space, the table shares it and nothing moves; otherwise the
+// block is copied, once per memory space, and counted in counters().copies and .copied_bytes.
+// Returns `x` itself where it has that sharding. Does not wait. `what` names the array in errors
+// ("args[0]"): ValueError where a dim is not divisible or the spec is too long.
+Array reshard_by_copies(const Array& x, const Sharding* target, const std::string& what,
+                        SourceLine source = {});
 
-// reshard for an array whose blocks are in several processes and whose new blocks cannot all be
-// made from local blocks. It needs collectives, so their registration sets the function.
-using ReshardAcross = Array (*)(const Array& x, const Sharding* target, const std::string& what,
-                                SourceLine source);
-void set_reshard_across(ReshardAcross reshard);
+// Whether `x` is a concrete array whose blocks are in several processes, so that to have it under
+// `target` takes collectives (core/transforms/lowering/reshard_blocks.h).
+bool has_blocks_elsewhere(const Array& x, const Sharding* target);
 
 // A literal as a stored array on a mesh (one block per memory space).
 Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh);

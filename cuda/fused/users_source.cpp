@@ -1,5 +1,5 @@
 // Users' kernels that are given as text (extend::Primitive::def_cuda_source).
-#include "core/extend/cuda_source.h"
+#include "core/runtime/source_launch.h"
 #include "cuda/fused/module_cache.h"
 
 namespace shmap {

@@ -1,6 +1,6 @@
 // The model that chooses forms of overlapped products: which wins where, and that published times
 // of collective matmuls on several GPUs are near to what it says.
-#include "collectives/overlap_model.h"
+#include "overlap/model.h"
 
 #include <gtest/gtest.h>
 

@@ -121,6 +121,9 @@ struct BodyPlans final : ControlState {
   }
 };
 
+void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
+                 std::span<Array> out, std::unique_ptr<ControlState>& state);
+
 // Interprets an equation on the blocks at hand; a program inside runs as a plan of its own.
 class PlannedTrace final : public PerDeviceTrace {
  public:
@@ -132,7 +135,8 @@ class PlannedTrace final : public PerDeviceTrace {
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
     if (!plan) {
-      plan = std::make_unique<Plan>(mesh(), run_passes(jaxpr, {*mesh()}), std::vector<Array>());
+      plan = std::make_unique<Plan>(mesh(), run_passes(jaxpr, {*mesh()}), std::vector<Array>(),
+                                    run_control);
       bodies_.in_order.push_back(plan.get());
     }
     admit(args, "a program inside", {});
@@ -172,10 +176,7 @@ void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> 
 
 }  // namespace
 
-void register_jit() {
-  register_primitive(jit_p);
-  set_run_control(run_control);
-}
+void register_jit() { register_primitive(jit_p); }
 
 // ---- calls
 namespace detail {
@@ -248,8 +249,8 @@ void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) 
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->env()->sizes.empty();
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
-    entry.plan =
-        std::make_unique<Plan>(mesh, run_passes(*lowered.jaxpr, {*mesh, shown}), std::move(consts));
+    entry.plan = std::make_unique<Plan>(mesh, run_passes(*lowered.jaxpr, {*mesh, shown}),
+                                        std::move(consts), run_control);
   } catch (const OtherMesh&) {  // interpreted instead
   }
 }
@@ -274,8 +275,9 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
 void plan_body(Entry& entry, PerDeviceTrace& trace, std::string* shown = nullptr) {
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
-  entry.plan = std::make_unique<Plan>(
-      trace.mesh(), run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown}), std::move(consts));
+  entry.plan =
+      std::make_unique<Plan>(trace.mesh(), run_passes(*entry.traced.jaxpr, {*trace.mesh(), shown}),
+                             std::move(consts), run_control);
 }
 
 std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTrace& trace,

@@ -7,6 +7,7 @@
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
 #include "core/transforms/lowering/partition.h"
+#include "core/transforms/lowering/per_device.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 
 namespace shmap {
@@ -29,8 +30,6 @@ Trace* start_library() {
 }  // namespace detail
 
 namespace {
-
-CombinePartialFn combine_partial = nullptr;
 
 // Where an op runs: the mesh that its placed operands share; the device of the others; the default
 // device.
@@ -100,47 +99,20 @@ void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_t
     given.push_back(!node ? nullptr : node->mesh == mesh ? node->sharding : mesh->replicated());
   }
   const Partition plan = partition(primitive, in_types, out_types, params, given, mesh);
-  const Params& local_params = plan.local_params ? *plan.local_params : params;
-  std::vector<ShapedArray> local_in, local_out;
-  std::uint32_t varying = 0;
+  PerDeviceTrace trace(mesh, {false, false}, source);
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (!plan.operands[i]) {
-      local_in.push_back(in_types[i]);
-      continue;
-    }
-    in[i] = reshard_array(in[i], plan.operands[i],
-                          std::string(primitive.name) + ": operand " + std::to_string(i), source);
-    local_in.emplace_back(plan.operands[i]->block_shape(in_types[i].dims(), primitive.name),
-                          in_types[i].dtype(), in_types[i].weak(), AxisSet());
-    varying |= plan.operands[i]->mentioned();
+    if (!plan.operands[i]) continue;
+    in[i] = trace.enter(in[i], plan.operands[i],
+                        std::string(primitive.name) + ": operand " + std::to_string(i), source);
   }
-  std::vector<StoredNode*> results;
+  run_partitioned(trace, primitive, plan, in, params, out, source);
   for (std::size_t o = 0; o < out.size(); ++o) {
-    local_out.emplace_back(plan.results[o]->block_shape(out_types[o].dims(), primitive.name),
-                           out_types[o].dtype(), out_types[o].weak(), AxisSet());
-    out[o] = make_result(out_types[o], mesh, plan.results[o], true, {primitive.name, source});
-    results.push_back(stored_of(out[o]));
-    varying |= plan.results[o]->mentioned();
+    out[o] = relabel(std::move(out[o]), out_types[o], plan.results[o], 0, true);
+    node_of(out[o])->origin = {primitive.name, source};
   }
-  run_step({primitive, local_params, *mesh, in, local_in, varying, source}, local_out, results);
-  const auto complete = [&](const std::vector<int>& axes, FactorKind kind) {
-    if (axes.empty()) return;
-    for (std::size_t o = 0; o < out.size(); ++o) {
-      // The collective works on blocks: it sees the block's type, and the result goes back under
-      // the global one.
-      const Array partial = relabel(*stored_of(out[o]), local_out[o], nullptr, 0, true);
-      const Array whole = combine_partial(partial, axes, kind, source);
-      out[o] = relabel(*stored_of(whole), out_types[o], plan.results[o], 0, true);
-    }
-  };
-  complete(plan.sum_axes, FactorKind::sum);
-  complete(plan.max_axes, FactorKind::max);
-  complete(plan.min_axes, FactorKind::min);
 }
 
 }  // namespace
-
-void set_combine_partial(CombinePartialFn fn) { combine_partial = fn; }
 
 void EvalTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                         std::span<Array> out, SourceLine source) {

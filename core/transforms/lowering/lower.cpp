@@ -128,13 +128,8 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
     blocks.push_back(in[i].block);
   }
   TraceScope scope(trace_);
-  trace_.process(primitive, blocks, plan.local_params ? *plan.local_params : params, local, source);
+  run_partitioned(trace_, primitive, plan, blocks, params, local, source);
   for (std::size_t o = 0; o < out.size(); ++o) {
-    for (const auto& [axes, kind] :
-         {std::pair(&plan.sum_axes, FactorKind::sum), std::pair(&plan.max_axes, FactorKind::max),
-          std::pair(&plan.min_axes, FactorKind::min)}) {
-      if (!axes->empty()) local[o] = lowering_collectives().combine(local[o], *axes, kind, source);
-    }
     results[o].block = std::move(local[o]);
     results[o].sharding = plan.results[o];
   }

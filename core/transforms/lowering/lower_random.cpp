@@ -8,6 +8,7 @@
 // once more as parts. The whole, if nobody else uses it, is dead code.
 #include <utility>
 
+#include "collectives/block_collectives.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/random.h"
@@ -33,8 +34,8 @@ Array first_index(const Sharding* sharding, const Shape& shape, const Shape& blo
     const std::int64_t parts = sharding->parts(d);
     if (parts == 1) continue;
     // The device's piece of 0 … parts - 1 is the number of its block.
-    Array place = lowering_collectives().scatter(bind_iota(DType::i64, {parts}, 0, source),
-                                                 sharding->dims()[d], 0, source);
+    Array place =
+        scatter_block(bind_iota(DType::i64, {parts}, 0, source), sharding->dims()[d], 0, source);
     place = bind_reshape(std::move(place), Shape(), source);
     const Array offset = bind(mul_p, place, number(stride * block[d]), no_params, source);
     first = bind(add_p, offset, first, no_params, source);

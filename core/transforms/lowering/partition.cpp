@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "collectives/block_collectives.h"
+
 namespace shmap {
 
 namespace {
@@ -137,6 +139,20 @@ Partition partition(const Primitive& primitive, Types in, Types out, const Param
         rule.localize(params, blocks(in, result.operands), blocks(out, result.results));
   }
   return result;
+}
+
+void run_partitioned(Trace& trace, const Primitive& primitive, const Partition& plan,
+                     std::span<Array> blocks, const Params& params, std::span<Array> out,
+                     SourceLine source) {
+  trace.process(primitive, blocks, plan.local_params ? *plan.local_params : params, out, source);
+  const auto combine = [&](const std::vector<int>& axes, FactorKind kind) {
+    if (axes.empty()) return;
+    TraceScope scope(trace);
+    for (Array& x : out) x = combine_block(x, axes, kind, source);
+  };
+  combine(plan.sum_axes, FactorKind::sum);
+  combine(plan.max_axes, FactorKind::max);
+  combine(plan.min_axes, FactorKind::min);
 }
 
 }  // namespace shmap

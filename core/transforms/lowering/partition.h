@@ -7,6 +7,7 @@
 
 #include "core/array/sharding.h"
 #include "core/ir/primitive.h"
+#include "core/ir/trace.h"
 
 namespace shmap {
 
@@ -23,5 +24,12 @@ struct Partition {
 // `given`: each operand's present sharding on `mesh`, null where it has none there.
 Partition partition(const Primitive& primitive, Types in, Types out, const Params& params,
                     const std::vector<const Sharding*>& given, const detail::MeshImpl* mesh);
+
+// Runs one op as a partition says: the primitive on the operands' blocks, which are values of
+// `trace`, and the collectives that make its results whole. The same for an op that runs at once
+// (a PerDeviceTrace) and for one that is lowered (a JaxprTrace). out: the results' blocks.
+void run_partitioned(Trace& trace, const Primitive& primitive, const Partition& plan,
+                     std::span<Array> blocks, const Params& params, std::span<Array> out,
+                     SourceLine source);
 
 }  // namespace shmap

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "collectives/block_collectives.h"
 #include "core/ir/node.h"
 #include "core/runtime/reshard.h"
 #include "core/transforms/lowering/per_device.h"
@@ -9,8 +10,6 @@
 namespace shmap {
 
 namespace {
-
-LoweringCollectives collectives;
 
 // The axes of each dim of an array, as they are while it is resharded.
 std::vector<std::vector<int>> axes_by_dim(const Sharding* s, std::size_t rank) {
@@ -30,21 +29,15 @@ std::vector<int> tail(const std::vector<int>& list, std::size_t n) {
   return {list.begin() + static_cast<std::ptrdiff_t>(n), list.end()};
 }
 
-// On one mesh by the collectives that take it there; to another by way of the whole, which every
-// process of the old one then has.
-Array reshard_across(const Array& x, const Sharding* target, const std::string& what,
-                     SourceLine source) {
-  const detail::MeshImpl* mesh = stored_of(x)->mesh;
-  if (mesh == target->mesh()) return reshard_array(x, target, what, source);
-  return reshard(reshard_array(x, mesh->replicated(), what, source), target, what, source);
-}
-
 }  // namespace
 
-void register_reshard_across() { set_reshard_across(reshard_across); }
-
-void set_lowering_collectives(const LoweringCollectives& c) { collectives = c; }
-const LoweringCollectives& lowering_collectives() { return collectives; }
+Array reshard(const Array& x, const Sharding* target, const std::string& what, SourceLine source) {
+  if (!has_blocks_elsewhere(x, target)) return reshard_by_copies(x, target, what, source);
+  const detail::MeshImpl* mesh = stored_of(x)->mesh;
+  if (mesh == target->mesh()) return reshard_array(x, target, what, source);
+  // By way of the whole, which every process of the old mesh then has.
+  return reshard(reshard_array(x, mesh->replicated(), what, source), target, what, source);
+}
 
 Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::size_t rank,
                     SourceLine source) {
@@ -58,8 +51,7 @@ Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::
       if (e == d || common_prefix(now[e], wanted[e]) != now[e].size() ||
           tail(wanted[e], now[e].size()) != leaving)
         continue;
-      block =
-          collectives.exchange(block, leaving, static_cast<int>(e), static_cast<int>(d), source);
+      block = exchange_block(block, leaving, static_cast<int>(e), static_cast<int>(d), source);
       now[d] = wanted[d];
       now[e] = wanted[e];
       break;
@@ -68,12 +60,12 @@ Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::
   for (std::size_t d = 0; d < rank; ++d) {
     const std::size_t kept = common_prefix(now[d], wanted[d]);
     if (kept == now[d].size()) continue;
-    block = collectives.all_gather(block, tail(now[d], kept), static_cast<int>(d), source);
+    block = gather_block(block, tail(now[d], kept), static_cast<int>(d), source);
     now[d].resize(kept);
   }
   for (std::size_t d = 0; d < rank; ++d) {
     if (now[d] == wanted[d]) continue;
-    block = collectives.scatter(block, tail(wanted[d], now[d].size()), static_cast<int>(d), source);
+    block = scatter_block(block, tail(wanted[d], now[d].size()), static_cast<int>(d), source);
   }
   return block;
 }

@@ -18,25 +18,14 @@ namespace shmap {
 Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::size_t rank,
                     SourceLine source);
 
-// A concrete array under `target`: by these collectives where its sharding is one of the same mesh,
-// by copies (core/runtime/reshard.h, whose contract it keeps) where it comes from elsewhere.
+// A concrete array under `target`, with the contract of reshard_by_copies (core/runtime/reshard.h):
+// by copies, or by the collectives of reshard_array where its blocks are in several processes.
+Array reshard(const Array& x, const Sharding* target, const std::string& what,
+              SourceLine source = {});
+
+// A concrete array under `target`, with the same contract: by these collectives where its sharding
+// is one of the same mesh, else by `reshard`.
 Array reshard_array(const Array& x, const Sharding* target, const std::string& what,
                     SourceLine source = {});
-
-// What it is made of, and what lowering inserts; set by the collectives' registration.
-struct LoweringCollectives {
-  // A block of dim `dim` gathered over these axes (major first), the same on every device after.
-  Array (*all_gather)(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
-  // This device's piece of dim `dim` of a block that is the same over these axes.
-  Array (*scatter)(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
-  // Dim `split` cut into pieces, which are exchanged over these axes and joined along dim `concat`.
-  Array (*exchange)(const Array& block, const std::vector<int>& axes, int split, int concat,
-                    SourceLine source);
-  // Partial values combined.
-  Array (*combine)(const Array& block, const std::vector<int>& axes, FactorKind kind,
-                   SourceLine source);
-};
-void set_lowering_collectives(const LoweringCollectives& collectives);
-const LoweringCollectives& lowering_collectives();
 
 }  // namespace shmap

@@ -1,4 +1,4 @@
-#include "collectives/overlap_model.h"
+#include "overlap/model.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,9 @@
 // The parameters of overlapped products, by name, for programs built by hand or read from a text.
 #include <algorithm>
 
-#include "collectives/overlap.h"
 #include "collectives/scope.h"
 #include "core/extend/param_reader.h"
+#include "overlap/overlap.h"
 
 namespace shmap {
 

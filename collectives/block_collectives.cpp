@@ -1,6 +1,4 @@
-// The collectives that lowering inserts into programs of global arrays, and those that reshard
-// arrays.
-#include "core/transforms/lowering/reshard_blocks.h"
+#include "collectives/block_collectives.h"
 
 #include "core/ir/trace.h"
 #include "shmap/collectives.h"
@@ -16,6 +14,8 @@ Axes names(const std::vector<int>& axes) {
   return Axes(out);
 }
 
+}  // namespace
+
 Array gather_block(const Array& block, const std::vector<int>& axes, int dim, SourceLine source) {
   AllGatherOptions options;
   options.axis = dim;
@@ -30,15 +30,15 @@ Array scatter_block(const Array& block, const std::vector<int>& axes, int dim, S
   return detail::pscatter_leaf(block, names(axes), options, source);
 }
 
-Array exchange_blocks(const Array& block, const std::vector<int>& axes, int split, int concat,
-                      SourceLine source) {
+Array exchange_block(const Array& block, const std::vector<int>& axes, int split, int concat,
+                     SourceLine source) {
   AllToAllOptions options;
   options.tiled = true;
   return detail::all_to_all_leaf(block, names(axes), split, concat, options, source);
 }
 
-Array combine_blocks(const Array& block, const std::vector<int>& axes, FactorKind kind,
-                     SourceLine source) {
+Array combine_block(const Array& block, const std::vector<int>& axes, FactorKind kind,
+                    SourceLine source) {
   switch (kind) {
     case FactorKind::max:
       return detail::pmax_leaf(block, names(axes), {}, source);
@@ -47,12 +47,6 @@ Array combine_blocks(const Array& block, const std::vector<int>& axes, FactorKin
     default:
       return detail::psum_leaf(block, names(axes), {}, source);
   }
-}
-
-}  // namespace
-
-void register_lowering_collectives() {
-  set_lowering_collectives({gather_block, scatter_block, exchange_blocks, combine_blocks});
 }
 
 }  // namespace shmap

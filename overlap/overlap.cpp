@@ -1,15 +1,15 @@
 // The primitives of overlapped products, and the one way that makes them.
-#include "collectives/overlap.h"
+#include "overlap/overlap.h"
 
 #include <algorithm>
 #include <map>
 #include <mutex>
 
-#include "collectives/overlap_model.h"
 #include "collectives/scope.h"
 #include "core/base/env.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 #include "core/transforms/tracing/trace_function.h"
+#include "overlap/model.h"
 
 namespace shmap {
 

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "collectives/overlap.h"
 #include "collectives/primitives.h"
 #include "core/base/env.h"
 #include "core/ops/dot.h"
@@ -21,6 +20,7 @@
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"
 #include "core/transforms/tracing/make_jaxpr.h"
+#include "overlap/overlap.h"
 
 namespace shmap {
 

@@ -6,7 +6,7 @@
 // the multiprocessors in waves of tiles. The constants of GPUs come from published data sheets;
 // this project has not measured the forms on several GPUs.
 #pragma once
-#include "collectives/overlap.h"
+#include "overlap/overlap.h"
 
 namespace shmap {
 

@@ -4,13 +4,13 @@
 #include <map>
 #include <optional>
 
-#include "collectives/overlap.h"
-#include "collectives/overlap_model.h"
 #include "collectives/pieces.h"
 #include "collectives/scope.h"
 #include "core/ops/einsum_spec.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
+#include "overlap/model.h"
+#include "overlap/overlap.h"
 #include "shmap/collectives.h"
 
 namespace shmap {

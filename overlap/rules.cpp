@@ -1,11 +1,11 @@
 // Derivatives and batching of overlapped products, which are linear in each operand. The transpose
 // of a gather is a scatter, and an exchange is its own transpose in the other direction; the
 // operand that is not moved is multiplied with the moved one in the transpose too.
-#include "collectives/overlap.h"
+#include "core/ops/rules.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/promote.h"
 #include "core/ops/rule_ops.h"
-#include "core/ops/rules.h"
+#include "overlap/overlap.h"
 
 namespace shmap {
 

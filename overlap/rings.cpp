@@ -3,13 +3,13 @@
 #include <utility>
 #include <vector>
 
-#include "collectives/overlap.h"
 #include "core/ops/dot.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/rule_ops.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
+#include "overlap/overlap.h"
 #include "shmap/collectives.h"
 
 namespace shmap {
