@@ -230,6 +230,7 @@ TEST(Gemm, Avx512MatchesReference) {
     GTEST_SKIP() << "no products by AVX-512 on this CPU";
   constexpr Multiply run = run_with<GemmEngine::avx512>;
   check_many<float>(run);
+  check_many<double>(run);
   Rng rng(6);
   for (const auto [m, n, k] : {std::array<int, 3>{20, 1100, 300},  // several blocks of columns
                                {40, 70, 1300},                     // and of k, summed in parts
@@ -240,10 +241,14 @@ TEST(Gemm, Avx512MatchesReference) {
     for (int flags = 0; flags < 8; ++flags) {
       const Case c{m, n, k, (flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, flags % 3};
       check_case<float>(c, run, rng);
+      check_case<double>(c, run, rng);
     }
   }
-  for (int m = 1; m <= 30; ++m)  // every height of a tile
-    check_case<float>({m, 32, 20, false, false, m % 2 != 0, 1}, run, rng);
+  for (int m = 1; m <= 30; ++m) {  // every height of a tile
+    const bool across = m % 4 < 2;
+    check_case<float>({m, 32, 20, across, false, m % 2 != 0, 1}, run, rng);
+    check_case<double>({m, 16, 20, across, false, m % 2 != 0, 1}, run, rng);
+  }
 }
 
 TEST(Gemm, AmxPassesInfinitiesAndNans) {
@@ -285,6 +290,10 @@ TEST(Gemm, HalfTypesRoundOnceAndLargeSizesCrossEveryBlock) {
     check_case<bfloat16>({800, 256, 760, true, true, true, 2}, run, rng);
   }
   check_case<float>({230, 40, 520, false, false, false, 0}, gemm, rng);
+  for (const bool across : {false, true}) {  // by AVX-512, where there is one
+    check_case<float>({230, 140, 250, across, false, true, 1}, gemm, rng);
+    check_case<double>({130, 140, 300, across, across, false, 1}, gemm, rng);
+  }
   check_case<std::int32_t>({230, 2060, 20, true, true, true, 5}, run_with<GemmEngine::own>, rng);
   check_case<std::int32_t>({230, 40, 520, false, false, true, 5}, run_with<GemmEngine::own>, rng);
 }

@@ -1,9 +1,9 @@
-// Products of f32 by AVX-512: 14 rows by 32 columns of sums stay in registers over a block of k, of
-// which every element of a is broadcast to two fused operations.
+// Products of f32 and f64 by AVX-512: 14 rows by two vectors of sums stay in registers over a block
+// of k, of which every element of a is broadcast to two fused operations.
 //
-// A block of b is packed into panels of 32 columns that stay in the second cache while all rows of
-// a pass; of those a tile of 14 at a time is copied to where no two of its lines meet in the first
-// cache. So the inner loop reads one stream, b, and fetches it ahead.
+// A block of b is packed into panels of two vectors of columns that stay in the second cache while
+// all rows of a pass; of those a tile of 14 at a time is copied to where no two of its lines meet
+// in the first cache. So the inner loop reads one stream, b, and fetches it ahead.
 #include "core/cpu/kernels/gemm_engines.h"
 
 #if defined(__x86_64__)
@@ -24,118 +24,200 @@ namespace {
 
 #define SHMAP_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
 
-constexpr std::int64_t kRows = 14, kLanes = 16, kPanel = 2 * kLanes;
+constexpr std::int64_t kRows = 14, kVectorBytes = 64;
 
 // Measured with 48 KiB of first and 2 MiB of second cache.
-constexpr std::int64_t kMaxK = 256;        // longer sums are cut into blocks of k
-constexpr std::int64_t kBlockB = 1 << 18;  // elements of a block of b
-constexpr std::int64_t kLdA = kMaxK + kLanes;
-constexpr std::int64_t kAheadB = 1024;  // bytes
+constexpr std::int64_t kBlockBytes = 1 << 20;  // of a block of b
+constexpr std::int64_t kAheadB = 1024;         // bytes
 
-// Left to itself, GCC reads the element twice, as an operand of both operations, and the loads
-// become what the loop waits for.
-SHMAP_AVX512 inline __m512 broadcast(const float* p) {
-  __m512 v;
-  __asm__("vbroadcastss %1, %0" : "=v"(v) : "m"(*p));
-  return v;
-}
+// How products of T are cut.
+template <class T>
+struct Cut {
+  static constexpr std::int64_t size = sizeof(T), lanes = kVectorBytes / size, panel = 2 * lanes;
+  // Longer sums are cut into blocks of k: a tile of a has room in the first cache beside a panel.
+  static constexpr std::int64_t max_k = 256;
+  static constexpr std::int64_t max_k_across = size == 8 ? 144 : 256;
+  static constexpr std::int64_t ld_a = max_k + lanes;
+  static constexpr std::int64_t ld_across = (kRows + lanes - 1) / lanes * lanes;
+  static constexpr std::int64_t block_b = kBlockBytes / size;  // elements
+};
 
-// c = or, with add, += the product of rows of a, kLdA apart, and a panel of b.
-template <int rows>
-SHMAP_AVX512 void multiply(std::int64_t k, const float* a, const float* b, float* c,
-                           std::int64_t ldc, bool add) {
-  __m512 left[rows], right[rows];
+// The operations on a vector of T. Of a broadcast GCC, left to itself, reads the element twice, as
+// an operand of both operations, and the loads become what the loop waits for.
+template <class T>
+struct Vector;
+template <>
+struct Vector<float> {
+  using Type = __m512;
+  using Mask = __mmask16;
+  SHMAP_AVX512 static Type broadcast(const float* p) {
+    Type v;
+    __asm__("vbroadcastss %1, %0" : "=v"(v) : "m"(*p));
+    return v;
+  }
+  SHMAP_AVX512 static Type zero() { return _mm512_setzero_ps(); }
+  SHMAP_AVX512 static Type load(const float* p) { return _mm512_load_ps(p); }
+  SHMAP_AVX512 static Type loadu(const float* p) { return _mm512_loadu_ps(p); }
+  SHMAP_AVX512 static Type loadu(Mask m, const float* p) { return _mm512_maskz_loadu_ps(m, p); }
+  SHMAP_AVX512 static void store(float* p, Type v) { _mm512_store_ps(p, v); }
+  SHMAP_AVX512 static void storeu(float* p, Type v) { _mm512_storeu_ps(p, v); }
+  SHMAP_AVX512 static void storeu(float* p, Mask m, Type v) { _mm512_mask_storeu_ps(p, m, v); }
+  SHMAP_AVX512 static Type add(Type a, Type b) { return _mm512_add_ps(a, b); }
+  SHMAP_AVX512 static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
+};
+template <>
+struct Vector<double> {
+  using Type = __m512d;
+  using Mask = __mmask8;
+  SHMAP_AVX512 static Type broadcast(const double* p) {
+    Type v;
+    __asm__("vbroadcastsd %1, %0" : "=v"(v) : "m"(*p));
+    return v;
+  }
+  SHMAP_AVX512 static Type zero() { return _mm512_setzero_pd(); }
+  SHMAP_AVX512 static Type load(const double* p) { return _mm512_load_pd(p); }
+  SHMAP_AVX512 static Type loadu(const double* p) { return _mm512_loadu_pd(p); }
+  SHMAP_AVX512 static Type loadu(Mask m, const double* p) { return _mm512_maskz_loadu_pd(m, p); }
+  SHMAP_AVX512 static void store(double* p, Type v) { _mm512_store_pd(p, v); }
+  SHMAP_AVX512 static void storeu(double* p, Type v) { _mm512_storeu_pd(p, v); }
+  SHMAP_AVX512 static void storeu(double* p, Mask m, Type v) { _mm512_mask_storeu_pd(p, m, v); }
+  SHMAP_AVX512 static Type add(Type a, Type b) { return _mm512_add_pd(a, b); }
+  SHMAP_AVX512 static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_pd(a, b, c); }
+};
+
+// c = or, with add, += the product of a tile of a and a panel of b. Elements of a that follow one
+// another along k do so in the tile too, and its rows are Cut::ld_a apart; with `across` the rows
+// follow one another, which is how a transposed matrix is read, and steps of k are ld_across apart.
+template <class T, int rows, bool across>
+SHMAP_AVX512 void multiply(std::int64_t k, const T* a, const T* b, T* c, std::int64_t ldc,
+                           bool add) {
+  using V = Vector<T>;
+  constexpr std::int64_t lanes = Cut<T>::lanes;
+  constexpr std::int64_t next_k = across ? Cut<T>::ld_across : 1;
+  constexpr std::int64_t next_row = across ? 1 : Cut<T>::ld_a;
+  typename V::Type left[rows], right[rows];
 #pragma GCC unroll 16
-  for (int r = 0; r < rows; ++r) left[r] = right[r] = _mm512_setzero_ps();
-  for (std::int64_t l = 0; l < k; ++l, ++a, b += kPanel) {
-    const __m512 b0 = _mm512_load_ps(b), b1 = _mm512_load_ps(b + kLanes);
+  for (int r = 0; r < rows; ++r) left[r] = right[r] = V::zero();
+  for (std::int64_t l = 0; l < k; ++l, a += next_k, b += Cut<T>::panel) {
+    const auto b0 = V::load(b), b1 = V::load(b + lanes);
     const auto* const ahead = reinterpret_cast<const char*>(b) + kAheadB;
     _mm_prefetch(ahead, _MM_HINT_T0);
     _mm_prefetch(ahead + 64, _MM_HINT_T0);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; ++r) {
-      const __m512 x = broadcast(a + r * kLdA);
-      left[r] = _mm512_fmadd_ps(x, b0, left[r]);
-      right[r] = _mm512_fmadd_ps(x, b1, right[r]);
+      const auto x = V::broadcast(a + r * next_row);
+      left[r] = V::fma(x, b0, left[r]);
+      right[r] = V::fma(x, b1, right[r]);
     }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < rows; ++r, c += ldc) {
     if (add) {
-      left[r] = _mm512_add_ps(_mm512_loadu_ps(c), left[r]);
-      right[r] = _mm512_add_ps(_mm512_loadu_ps(c + kLanes), right[r]);
+      left[r] = V::add(V::loadu(c), left[r]);
+      right[r] = V::add(V::loadu(c + lanes), right[r]);
     }
-    _mm512_storeu_ps(c, left[r]);
-    _mm512_storeu_ps(c + kLanes, right[r]);
+    V::storeu(c, left[r]);
+    V::storeu(c + lanes, right[r]);
   }
 }
 
-using Multiply = void (*)(std::int64_t, const float*, const float*, float*, std::int64_t, bool);
-constexpr Multiply kMultiply[kRows + 1] = {nullptr,      multiply<1>,  multiply<2>,  multiply<3>,
-                                           multiply<4>,  multiply<5>,  multiply<6>,  multiply<7>,
-                                           multiply<8>,  multiply<9>,  multiply<10>, multiply<11>,
-                                           multiply<12>, multiply<13>, multiply<14>};
+template <class T>
+using Multiply = void (*)(std::int64_t, const T*, const T*, T*, std::int64_t, bool);
+template <class T, bool across>
+constexpr Multiply<T> kMultiply[kRows + 1] = {nullptr,
+                                              multiply<T, 1, across>,
+                                              multiply<T, 2, across>,
+                                              multiply<T, 3, across>,
+                                              multiply<T, 4, across>,
+                                              multiply<T, 5, across>,
+                                              multiply<T, 6, across>,
+                                              multiply<T, 7, across>,
+                                              multiply<T, 8, across>,
+                                              multiply<T, 9, across>,
+                                              multiply<T, 10, across>,
+                                              multiply<T, 11, across>,
+                                              multiply<T, 12, across>,
+                                              multiply<T, 13, across>,
+                                              multiply<T, 14, across>};
 
-SHMAP_AVX512 __mmask16 first_lanes(std::int64_t count) {
-  return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, kLanes)) - 1);
+template <class T>
+typename Vector<T>::Mask first_lanes(std::int64_t count) {
+  return static_cast<typename Vector<T>::Mask>(
+      (1u << std::clamp<std::int64_t>(count, 0, Cut<T>::lanes)) - 1);
 }
 
 // The first columns of a tile of whole panels to where they belong.
-SHMAP_AVX512 void put(const float* tile, std::int64_t rows, std::int64_t cols, float* c,
-                      std::int64_t ldc, bool add) {
-  for (std::int64_t r = 0; r < rows; ++r, tile += kPanel, c += ldc) {
-    for (std::int64_t j = 0; j < cols; j += kLanes) {
-      const __mmask16 mask = first_lanes(cols - j);
-      __m512 v = _mm512_load_ps(tile + j);
-      if (add) v = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, c + j), v);
-      _mm512_mask_storeu_ps(c + j, mask, v);
+template <class T>
+SHMAP_AVX512 void put(const T* tile, std::int64_t rows, std::int64_t cols, T* c, std::int64_t ldc,
+                      bool add) {
+  using V = Vector<T>;
+  for (std::int64_t r = 0; r < rows; ++r, tile += Cut<T>::panel, c += ldc) {
+    for (std::int64_t j = 0; j < cols; j += Cut<T>::lanes) {
+      const auto mask = first_lanes<T>(cols - j);
+      auto v = V::load(tile + j);
+      if (add) v = V::add(V::loadu(mask, c + j), v);
+      V::storeu(c + j, mask, v);
     }
   }
 }
 
-const float* at(const void* base, std::int64_t offset) {
-  return static_cast<const float*>(base) + offset;
+template <class T>
+const T* at(const void* base, std::int64_t offset) {
+  return static_cast<const T*>(base) + offset;
+}
+
+// dst[r][c] = src[c][r] for r < rows, c < cols.
+template <class T>
+void transposed(T* dst, std::int64_t dst_ld, const T* src, std::int64_t src_ld, std::int64_t rows,
+                std::int64_t cols) {
+  transpose(reinterpret_cast<char*>(dst), dst_ld * Cut<T>::size, reinterpret_cast<const char*>(src),
+            src_ld * Cut<T>::size, rows, cols, sizeof(T));
 }
 
 // kb rows of b from k0 on, of nb columns from n0 on, as panels padded with zeros.
+template <class T>
 SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::int64_t n0,
-                         std::int64_t nb, float* panels) {
+                         std::int64_t nb, T* panels) {
+  using V = Vector<T>;
+  constexpr std::int64_t lanes = Cut<T>::lanes, panel = Cut<T>::panel;
   if (g.trans_b) {
-    for (std::int64_t j = 0; j < nb; j += kPanel) {
-      float* const to = panels + j * kb;
-      const std::int64_t cols = std::min(kPanel, nb - j);
-      if (cols < kPanel) std::fill(to, to + kb * kPanel, 0.f);
-      transpose(reinterpret_cast<char*>(to), kPanel * 4,
-                reinterpret_cast<const char*>(at(g.b, (n0 + j) * g.ldb + k0)), g.ldb * 4, kb, cols,
-                4);
+    for (std::int64_t j = 0; j < nb; j += panel) {
+      T* const to = panels + j * kb;
+      const std::int64_t cols = std::min(panel, nb - j);
+      if (cols < panel) std::fill(to, to + kb * panel, T{0});
+      transposed(to, panel, at<T>(g.b, (n0 + j) * g.ldb + k0), g.ldb, kb, cols);
     }
     return;
   }
   for (std::int64_t l = 0; l < kb; ++l) {
-    const float* const from = at(g.b, (k0 + l) * g.ldb + n0);
-    for (std::int64_t j = 0; j < nb; j += kPanel) {
-      float* const to = panels + j * kb + l * kPanel;
-      const __mmask16 left = first_lanes(nb - j), right = first_lanes(nb - j - kLanes);
-      _mm512_store_ps(to, _mm512_maskz_loadu_ps(left, from + j));
-      _mm512_store_ps(to + kLanes, _mm512_maskz_loadu_ps(right, from + j + kLanes));
+    const T* const from = at<T>(g.b, (k0 + l) * g.ldb + n0);
+    for (std::int64_t j = 0; j < nb; j += panel) {
+      T* const to = panels + j * kb + l * panel;
+      const auto left = first_lanes<T>(nb - j), right = first_lanes<T>(nb - j - lanes);
+      V::store(to, V::loadu(left, from + j));
+      V::store(to + lanes, V::loadu(right, from + j + lanes));
     }
   }
 }
 
-// Rows of kb elements of a.
+// Rows of kb elements of a, as a tile.
+template <class T>
 SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std::int64_t k0,
-                         std::int64_t kb, float* tile) {
+                         std::int64_t kb, T* tile) {
+  using V = Vector<T>;
+  constexpr std::int64_t lanes = Cut<T>::lanes, ld = Cut<T>::ld_a;
   if (g.trans_a) {
-    transpose(reinterpret_cast<char*>(tile), kLdA * 4,
-              reinterpret_cast<const char*>(at(g.a, k0 * g.lda + m0)), g.lda * 4, rows, kb, 4);
+    for (std::int64_t l = 0; l < kb; ++l) {
+      const T* const from = at<T>(g.a, (k0 + l) * g.lda + m0);
+      for (std::int64_t r = 0; r < rows; r += lanes)
+        V::store(tile + l * Cut<T>::ld_across + r, V::loadu(first_lanes<T>(rows - r), from + r));
+    }
     return;
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    const float* const from = at(g.a, (m0 + r) * g.lda + k0);
-    for (std::int64_t l = 0; l < kb; l += kLanes) {
-      const __mmask16 mask = first_lanes(kb - l);
-      _mm512_store_ps(tile + r * kLdA + l, _mm512_maskz_loadu_ps(mask, from + l));
-    }
+    const T* const from = at<T>(g.a, (m0 + r) * g.lda + k0);
+    for (std::int64_t l = 0; l < kb; l += lanes)
+      V::store(tile + r * ld + l, V::loadu(first_lanes<T>(kb - l), from + l));
   }
 }
 
@@ -148,15 +230,18 @@ std::int64_t even_block(std::int64_t size, std::int64_t most, std::int64_t unit)
 
 struct Panels;  // which names the scratch memory
 
-SHMAP_AVX512 void run(const Gemm& g) {
-  const std::int64_t k_block = even_block(g.k, kMaxK, kLanes);
-  const std::int64_t n_block = even_block(g.n, kBlockB / k_block, kPanel);
-  constexpr std::int64_t tile_size = kRows * kLdA, sums_size = kRows * kPanel;
+template <class T>
+SHMAP_AVX512 void run_of(const Gemm& g) {
+  using C = Cut<T>;
+  const std::int64_t k_block = even_block(g.k, g.trans_a ? C::max_k_across : C::max_k, C::lanes);
+  const std::int64_t n_block = even_block(g.n, C::block_b / k_block, C::panel);
+  constexpr std::int64_t tile_size = std::max(kRows * C::ld_a, C::max_k_across * C::ld_across);
+  constexpr std::int64_t sums_size = kRows * C::panel;
   // Past its end kAheadB is fetched, never read.
-  float* const tile = static_cast<float*>(kept_by_thread<GemmScratch, Panels>().get(
-      static_cast<std::size_t>(4 * (tile_size + sums_size + n_block * k_block))));
-  float* const sums = tile + tile_size;
-  float* const panels = sums + sums_size;
+  T* const tile = static_cast<T*>(kept_by_thread<GemmScratch, Panels>().get(
+      static_cast<std::size_t>(C::size * (tile_size + sums_size + n_block * k_block))));
+  T* const sums = tile + tile_size;
+  T* const panels = sums + sums_size;
   const std::int64_t tiles = (g.m + kRows - 1) / kRows;
   for (std::int64_t n0 = 0; n0 < g.n; n0 += n_block) {
     const std::int64_t nb = std::min(n_block, g.n - n0);
@@ -167,13 +252,14 @@ SHMAP_AVX512 void run(const Gemm& g) {
       for (std::int64_t t = 0; t < tiles; ++t) {
         const std::int64_t m0 = g.m * t / tiles, rows = g.m * (t + 1) / tiles - m0;
         copy_a(g, m0, rows, k0, kb, tile);
-        const Multiply multiply_rows = kMultiply[rows];
-        float* const row = static_cast<float*>(g.c) + m0 * g.ldc + n0;
-        for (std::int64_t j = 0; j < nb; j += kPanel) {
-          if (j + kPanel <= nb) {
+        const Multiply<T> multiply_rows =
+            g.trans_a ? kMultiply<T, true>[rows] : kMultiply<T, false>[rows];
+        T* const row = static_cast<T*>(g.c) + m0 * g.ldc + n0;
+        for (std::int64_t j = 0; j < nb; j += C::panel) {
+          if (j + C::panel <= nb) {
             multiply_rows(kb, tile, panels + j * kb, row + j, g.ldc, add);
           } else {
-            multiply_rows(kb, tile, panels + j * kb, sums, kPanel, false);
+            multiply_rows(kb, tile, panels + j * kb, sums, C::panel, false);
             put(sums, rows, nb - j, row + j, g.ldc, add);
           }
         }
@@ -181,6 +267,8 @@ SHMAP_AVX512 void run(const Gemm& g) {
     }
   }
 }
+
+void run(const Gemm& g) { return g.dtype == f64 ? run_of<double>(g) : run_of<float>(g); }
 
 // Measured on Intel's: on AMD's OpenBLAS is preferred.
 bool usable() {
@@ -191,7 +279,7 @@ bool usable() {
 
 bool supports(DType dtype, DType out) {
   static const bool here = usable();
-  return here && dtype == f32 && out == f32;
+  return here && dtype == out && (dtype == f32 || dtype == f64);
 }
 
 }  // namespace

@@ -131,12 +131,14 @@ bool is_small(const Gemm& g, std::int64_t limit) {
          g.m * g.n * g.k <= limit;
 }
 
-// Whether the kernel for AVX-512 is the faster one in f32: where all of the sums are done in one
-// pass over c, of large matrices that lie as it reads them.
-bool wide_and_short(const Gemm& g) {
-  constexpr std::int64_t edge = 256, least = 128, most = 256, volume = 1 << 26;
-  return !g.trans_a && !g.trans_b && g.k >= least && g.k <= most && g.m >= edge && g.n >= edge &&
-         g.m * g.n >= volume / g.k;
+// Whether the kernel for AVX-512 is the faster one (measured, one thread): in f32 where all of the
+// sums are done in one pass over c and enough rows make up for packing b; in f64 where b is not
+// much larger than the second cache, which OpenBLAS is better at reading past.
+bool suits_avx512(const Gemm& g) {
+  constexpr std::int64_t volume = 1 << 21, most_b = 3 << 17;
+  if (g.k <= 0 || g.m * g.n < volume / g.k) return false;
+  if (g.dtype == f64) return g.m >= 16 && g.n >= 16 && g.n <= most_b / g.k;
+  return !g.trans_b && g.k >= 32 && g.k <= 256 && g.m >= 192 && g.n >= 128;
 }
 
 bool has_avx512() {
@@ -243,10 +245,14 @@ GemmEngine gemm_engine(const Gemm& g) {
   if (is_vector_product(g)) return GemmEngine::own;
   switch (g.dtype) {
     case f32:
-      if (wide_and_short(g) && has_avx512()) return GemmEngine::avx512;
-      return is_small(g, kSmallF32) && small_openblas() ? GemmEngine::openblas : f32_engine();
-    case f64:
-      return f64_engine();
+    case f64: {
+      // Asked first, also where it is not taken: parts of the product may take the library, which
+      // has to be open before they run.
+      const GemmEngine library = g.dtype == f64 ? f64_engine() : f32_engine();
+      if (has_avx512() && suits_avx512(g)) return GemmEngine::avx512;
+      const bool small = g.dtype == f32 && is_small(g, kSmallF32) && small_openblas();
+      return small ? GemmEngine::openblas : library;
+    }
     case bf16:
       if (is_small(g, kSmallBf16)) return GemmEngine::own;
       if (bf16_engine() == GemmEngine::amx && few_rows(g) && has_onednn_bf16())

@@ -22,8 +22,8 @@ struct GemmLibrary {
 const GemmLibrary* onednn_gemm();
 const GemmLibrary* openblas_gemm();
 
-// This library's own products in AMX tiles, of bf16, and by AVX-512, of f32; nullptr where they
-// can't be compiled.
+// This library's own products in AMX tiles, of bf16, and by AVX-512, of f32 and f64; nullptr where
+// they can't be compiled.
 const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
