@@ -89,9 +89,10 @@ constexpr Variable kTable[] = {
     {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
      "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},
-    {Var::shared_memory, "SHMAP_SHARED_MEMORY", Kind::flag, "0", kFlagForms,
-     "processes of one node read each other's memory; off: all between them goes through MPI", 0,
-     1},
+    {Var::shared_memory, "SHMAP_SHARED_MEMORY", Kind::choice, "messages", "messages, 1, 0",
+     "what goes between processes of one node through shared memory: messages of up to 8 KB; 1: "
+     "all data; 0: nothing, all goes through MPI",
+     0, 0},
 };
 
 const Variable& row(Var var) {

@@ -7,8 +7,8 @@
 namespace shmap {
 
 namespace detail {
-constinit std::atomic<void (*)() noexcept> while_waiting{nullptr};
-constinit std::atomic<void (*)(bool) noexcept> waits_actively{nullptr};
+constinit std::atomic<LookAgain (*)() noexcept> while_waiting{nullptr};
+constinit std::atomic<void (*)(Looking) noexcept> looking_changes{nullptr};
 }  // namespace detail
 
 void Event::wait() const {

@@ -4,6 +4,7 @@
 
 namespace shmap {
 
+inline constexpr std::size_t kRemembered = 256;
 inline constexpr int kMessageTag = 1;  // of headers; what is large comes under a tag of its own
 inline constexpr int kFirstTag = 2;
 inline constexpr int kTags = 1 << 20;
@@ -17,6 +18,7 @@ struct Exchanges::Active {
   const ProcessExchange* exchange = nullptr;
   ExchangeEnd* end = nullptr;
   Place place{};
+  Active* next_by_place = nullptr;
   struct Source {
     int peer;
     bool heard;
@@ -33,9 +35,24 @@ struct Exchanges::Active {
   int lent = 0;                                        // peers that still read what it lends
   int copies = 0;                                      // of all sources
   int copying = 0;  // threads that make one of them now: until they are back it stays
-  Clock::time_point begun = Clock::now();
-  Clock::time_point asked{};
+  Clock::time_point begun{}, asked{};
   bool warned = false;
+
+  // For another exchange; the lists keep their room.
+  void reset() {
+    exchange = nullptr;
+    end = nullptr;
+    next_by_place = nullptr;
+    sources.clear();
+    awaited = 0;
+    sends.clear();
+    receives.clear();
+    messages.clear();
+    letters.clear();
+    lent = copies = copying = 0;
+    asked = {};
+    warned = false;
+  }
 };
 
 }  // namespace shmap

@@ -2,11 +2,11 @@
 
 #include <sched.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -17,11 +17,12 @@
 namespace shmap {
 namespace {
 
-using std::chrono::microseconds;
-using std::chrono::milliseconds;
-
 constexpr std::size_t kInboxes = 16;
-constexpr std::size_t kRemembered = 256;
+
+int cores_of_this_process() noexcept {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
 
 void copy_text(char* to, std::size_t room, std::string_view from) {
   const std::size_t n = std::min(from.size(), room - 1);
@@ -61,7 +62,8 @@ Exchanges::Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, dou
       warn_sec_(warn_sec),
       timeout_sec_(timeout_sec),
       next_tag_(static_cast<std::size_t>(peers.size()), 0),
-      left_(static_cast<std::size_t>(peers.size()), 0) {
+      left_(static_cast<std::size_t>(peers.size()), 0),
+      crowded_(peers.node_size() > cores_of_this_process()) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   constexpr auto kRoom = static_cast<std::size_t>(sizeof(Header) + kInline);
   for (std::size_t i = 0; listens_ && i < kInboxes; ++i) {
@@ -73,20 +75,62 @@ Exchanges::Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, dou
   thread_ = std::thread([this] { thread_main(); });
 }
 
+void Exchanges::EndedList::push(ExchangeEnd* end, std::exception_ptr error) {
+  if (first_.end == nullptr)
+    first_ = {end, std::move(error)};
+  else
+    more_.push_back({end, std::move(error)});
+}
+
+void Exchanges::EndedList::tell() noexcept {
+  if (first_.end == nullptr) return;
+  std::exchange(first_, {}).tell();
+  for (Ended& e : std::exchange(more_, {})) e.tell();
+}
+
+// --------------------------------------------------------------------------------------- places
+
+Exchanges::Active*& Exchanges::chain_of(const Place& place) noexcept {
+  return by_place_[(place.space ^ (place.number * 4 + place.round)) % std::size(by_place_)];
+}
+
+Exchanges::Active* Exchanges::find(const Place& place) noexcept {
+  Active* active = chain_of(place);
+  while (active != nullptr && active->place != place) active = active->next_by_place;
+  return active;
+}
+
+void Exchanges::forget_place(Active& active) noexcept {
+  Active** at = &chain_of(active.place);
+  while (*at != &active) at = &(*at)->next_by_place;
+  *at = active.next_by_place;
+}
+
+const Exchanges::History::Done* Exchanges::find_done(const History& history,
+                                                     const Header& header) const noexcept {
+  if (header.number > history.latest) return nullptr;  // as most that come early
+  const auto it = std::ranges::find_if(history.done, [&](const History::Done& done) {
+    return done.number == header.number && done.round == header.round;
+  });
+  return it == history.done.end() ? nullptr : &*it;
+}
+
 // ------------------------------------------------------------------------------------- starting
 
 void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcept {
-  std::vector<Ended> ended;
+  EndedList ended;
+  bool waits = false;
   try {
     std::unique_lock lock(mutex_);
     if (!fault_.empty() || stopped_) {
-      ended.push_back({&end, error_for(exchange.label, exchange.number)});
+      ended.push(&end, error_for(exchange.label, exchange.number));
     } else {
-      auto made = std::make_unique<Active>();
-      Active& active = *made;
+      if (spare_.empty()) spare_.push_back(std::make_unique<Active>());
+      active_.push_back(std::move(spare_.back()));
+      spare_.pop_back();
+      Active& active = *active_.back();
       active.exchange = &exchange;
       active.end = &end;
-      active_.push_back(std::move(made));
       active_count_.fetch_add(1, std::memory_order_relaxed);
       try {
         begin(active, ended);
@@ -96,19 +140,16 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcep
       }
     }
     if (!fault_.empty()) end_all(ended);
+    waits = !active_.empty();
   } catch (...) {
     return end.exchanged(std::current_exception());  // no memory to begin with
   }
-  tell(ended);
-  // Where all that can come wakes the thread by itself, it may sleep on.
-  if (needs_thread_.load(std::memory_order_relaxed)) wake_thread();
-}
-
-void Exchanges::wake_thread() noexcept {
-  if (link_ != nullptr) link_->wake_up();
-  if (!asleep_.exchange(false)) return;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
+  if (!ended.empty()) taken_by_others_.fetch_add(1, std::memory_order_relaxed);
+  ended.tell();
+  // A nap it ends soon, and a message of the link wakes it by itself.
+  if (!waits || !needs_looks_.load(std::memory_order_relaxed)) return;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // see rest()
+  wake_thread(Rest::sleep);
 }
 
 void Exchanges::run(const ProcessExchange& exchange) {
@@ -121,7 +162,7 @@ void Exchanges::run(const ProcessExchange& exchange) {
     }
   } waiter;
   start(exchange, waiter);
-  looking(true);
+  looking(detail::Looking::begins);
   for (int turns = 0; !waiter.done.load(std::memory_order_acquire); ++turns) {
     poke();
     if (turns > 200)
@@ -129,13 +170,14 @@ void Exchanges::run(const ProcessExchange& exchange) {
     else
       sched_yield();
   }
-  looking(false);
+  looking(detail::Looking::ends);
   if (waiter.error != nullptr) std::rethrow_exception(waiter.error);
 }
 
-void Exchanges::begin(Active& active, std::vector<Ended>& ended) {
+void Exchanges::begin(Active& active, EndedList& ended) {
   const ProcessExchange& exchange = *active.exchange;
   active.place = {exchange.space, exchange.number, exchange.round};
+  active.begun = Clock::now();
   const std::vector<Parcel>& all = active.exchange->receives;
   for (std::size_t i = 0; i < all.size();) {
     Active::Source source{all[i].peer, false, i, i, 0, 0, {}};
@@ -149,9 +191,11 @@ void Exchanges::begin(Active& active, std::vector<Ended>& ended) {
   if (exchange.number >= history.latest) {
     history.latest = exchange.number;
     history.label = exchange.label;
-    history.when = Clock::now();
+    history.when = active.begun;
   }
-  by_place_[active.place] = &active;
+  Active*& chain = chain_of(active.place);
+  active.next_by_place = chain;
+  chain = &active;
   send_parts(active);
   for (Active::Source& source : active.sources) {
     const auto early = early_.find({active.place, source.peer});
@@ -281,14 +325,12 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
 void Exchanges::match_or_keep(int from, const Message& message) {
   const Header& header = message.header();
   const Place place{header.space, header.number, header.round};
-  if (const auto active = by_place_.find(place); active != by_place_.end())
-    return accept(*active->second, from, message);
+  if (Active* active = find(place)) return accept(*active, from, message);
   const History& history = history_[header.space];
-  if (const auto done = history.done.find({header.number, header.round});
-      done != history.done.end()) {
+  if (const History::Done* done = find_done(history, header)) {
     return fail("the processes are out of step at collective number " +
                     std::to_string(header.number) + " of the mesh: this process (" +
-                    std::to_string(peers_.self()) + ") has run " + done->second.text() +
+                    std::to_string(peers_.self()) + ") has run " + done->label.text() +
                     ", which takes nothing from " + peers_.text(from) + ", and that runs " +
                     header.label.text() +
                     ". Every process of a mesh has to run the same collectives in the same order",
@@ -323,10 +365,7 @@ void Exchanges::handle(int from, const Message& message) {
       if (fault_.empty()) match_or_keep(from, message);
       return;
     case Kind::taken:
-      if (const auto active = by_place_.find({header.space, header.number, header.round});
-          active != by_place_.end()) {
-        --active->second->lent;
-      }
+      if (Active* active = find({header.space, header.number, header.round})) --active->lent;
       return;
     case Kind::leave: {
       left_[static_cast<std::size_t>(from)] = 1;
@@ -349,9 +388,8 @@ void Exchanges::handle(int from, const Message& message) {
     case Kind::ask:
       return answer(from, header);
     case Kind::answer:
-      if (const auto active = by_place_.find({header.space, header.number, header.round});
-          active != by_place_.end()) {
-        for (Active::Source& source : active->second->sources)
+      if (Active* active = find({header.space, header.number, header.round})) {
+        for (Active::Source& source : active->sources)
           if (source.peer == from) source.answer = text();
       }
       return;
@@ -359,7 +397,7 @@ void Exchanges::handle(int from, const Message& message) {
 }
 
 // True where something happened.
-bool Exchanges::progress(std::vector<Ended>& ended) {
+bool Exchanges::progress(EndedList& ended) {
   bool any = take_messages();
   any = post_letters(letters_) || any;
   for (std::size_t i = 0; i < active_.size() && fault_.empty();) {
@@ -382,7 +420,7 @@ bool Exchanges::progress(std::vector<Ended>& ended) {
   return any;
 }
 
-void Exchanges::conclude(Active& active, std::vector<Ended>& ended) {
+void Exchanges::conclude(Active& active, EndedList& ended) {
   std::erase_if(active.sends, [&](MessagePassing::Request& request) {
     return request == nullptr || messages_.test(request, nullptr);
   });
@@ -390,34 +428,40 @@ void Exchanges::conclude(Active& active, std::vector<Ended>& ended) {
       !active.letters.empty() || active.lent != 0 || active.copies != 0)
     return;
   History& history = history_[active.place.space];
-  history.done[{active.place.number, active.place.round}] = active.exchange->label;
-  if (history.done.size() > kRemembered) history.done.erase(history.done.begin());
-  ended.push_back({active.end, nullptr});
-  by_place_.erase(active.place);
+  History::Done done{active.place.number, active.place.round, active.exchange->label};
+  if (history.done.size() < kRemembered) {
+    history.done.push_back(done);
+  } else {
+    history.done[history.oldest] = done;
+    history.oldest = (history.oldest + 1) % kRemembered;
+  }
+  ended.push(active.end, nullptr);
+  forget_place(active);
   const auto it = std::ranges::find_if(active_, [&](const auto& a) { return a.get() == &active; });
   std::swap(*it, active_.back());
+  active.reset();
+  spare_.push_back(std::move(active_.back()));
   active_.pop_back();
   active_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void Exchanges::tell(std::vector<Ended>& ended) noexcept {
-  for (Ended& e : ended) e.end->exchanged(std::move(e.error));
-  ended.clear();
-}
-
-void Exchanges::poke() noexcept {
-  if (active_count_.load(std::memory_order_relaxed) == 0) return;
-  std::vector<Ended> ended;
+detail::LookAgain Exchanges::poke() noexcept {
+  if (active_count_.load(std::memory_order_relaxed) == 0) return detail::LookAgain::no_reason;
+  const auto again = crowded_ ? detail::LookAgain::yielding : detail::LookAgain::soon;
+  if (!needs_looks_.load(std::memory_order_relaxed) && !link_->any()) return again;
+  EndedList ended;
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock.owns_lock() || stopped_) return;
+    if (!lock.owns_lock() || stopped_) return again;
     move_on(lock, ended);
   }
-  tell(ended);
+  if (!ended.empty()) taken_by_others_.fetch_add(1, std::memory_order_relaxed);
+  ended.tell();
+  return again;
 }
 
 // True where something happened.
-bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended) noexcept {
+bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, EndedList& ended) noexcept {
   bool any = false;
   try {
     any = progress(ended);
@@ -427,89 +471,13 @@ bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, std::vector<Ended>& 
     fail(e.what(), true);
     end_all(ended);
   }
-  // Of what the link does not wake the thread for.
-  bool needs = listens_ ? !active_.empty() : !letters_.empty();
+  bool needs = listens_ ? !active_.empty() : !letters_.empty() || !copies_.empty();
   for (std::size_t i = 0; i < active_.size() && !needs; ++i) {
     const Active& active = *active_[i];
     needs = !active.sends.empty() || !active.receives.empty() || !active.letters.empty();
   }
-  needs_thread_.store(needs, std::memory_order_relaxed);
+  needs_looks_.store(needs, std::memory_order_relaxed);
   return any;
-}
-
-// ------------------------------------------------------------------------------------- the thread
-
-void Exchanges::thread_main() noexcept {
-  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: its short waits are as short as they say
-  Clock::time_point looked = Clock::now(), moved = looked;
-  while (!stop_.load()) {
-    std::vector<Ended> ended;
-    bool any = false;
-    bool idle = false;
-    std::string fault;
-    auto* const at_fault = at_fault_.load(std::memory_order_acquire);
-    {
-      std::unique_lock lock(mutex_);
-      if (stopped_) return;
-      any = move_on(lock, ended);
-      if (const Clock::time_point now = Clock::now(); now - looked > milliseconds(10)) {
-        looked = now;
-        try {
-          look_at_clocks();
-          look_at_peers();
-          if (!fault_.empty()) end_all(ended);
-        } catch (const std::exception& e) {
-          fail(e.what(), true);
-          end_all(ended);
-        }
-      }
-      idle = active_.empty();
-      if (at_fault != nullptr && !fault_.empty() && !std::exchange(fault_told_, true))
-        fault = fault_;
-    }
-    tell(ended);
-    if (!fault.empty()) at_fault(fault);
-    const Clock::time_point now = Clock::now();
-    if (any) moved = now;
-    // What comes next comes soon, mostly: so it looks a while before it sleeps, a little longer
-    // each time. Not so where a message wakes it, or where somebody who waits looks.
-    const auto quiet = now - moved;
-    const bool polls = needs_thread_.load(std::memory_order_relaxed);
-    if (!polls && link_ != nullptr && !listens_) {
-      if (!any) link_->sleep(10'000);
-    } else if (quiet < microseconds(idle ? 20 : 200)) {
-      sched_yield();
-    } else if (idle) {
-      asleep_.store(true);
-      if (active_count_.load() == 0) {
-        peers_.wait(wake_, 10'000);
-        std::uint64_t count = 0;
-        [[maybe_unused]] const auto n = read(wake_, &count, sizeof count);
-      }
-      asleep_.store(false);
-      if (active_count_.load() != 0) moved = Clock::now();
-    } else {
-      peers_.wait(wake_, quiet < milliseconds(2) ? 20 : quiet < milliseconds(50) ? 100 : 500);
-    }
-  }
-}
-
-void Exchanges::stop() noexcept {
-  {
-    std::lock_guard lock(mutex_);
-    if (std::exchange(stopped_, true)) return;
-    for (Inbox& box : inbox_)
-      if (box.request != nullptr) messages_.cancel(box.request);
-  }
-  stop_.store(true);
-  asleep_.store(true);
-  wake_thread();
-  if (thread_.joinable()) {
-    if (thread_.get_id() == std::this_thread::get_id())
-      thread_.detach();
-    else
-      thread_.join();
-  }
 }
 
 }  // namespace shmap

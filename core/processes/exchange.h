@@ -26,6 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/device/while_waiting.h"
 #include "core/processes/message_passing.h"
 #include "core/processes/node_link.h"
 #include "core/processes/peers.h"
@@ -82,12 +83,22 @@ class Exchanges {
   void start(const ProcessExchange& exchange, ExchangeEnd& end) noexcept;
   // start(), and waits for the end; rethrows its error.
   void run(const ProcessExchange& exchange);
-  // Looks whether something has come, where no other thread does so.
-  void poke() noexcept;
-  // This thread begins to call poke() again and again, or stops to.
-  void looking(bool begins) noexcept {
-    if (link_ != nullptr) link_->looking(begins);
-  }
+  // Looks whether something has come, where no other thread does so; the answer is about what is
+  // under way.
+  detail::LookAgain poke() noexcept;
+  // A thread that waits handles what comes itself: while one calls poke() again and again, and for
+  // a moment after, since its next wait follows soon, this object's own thread stays out of it.
+  void looking(detail::Looking change) noexcept;
+
+  // How messages got from thread to thread so far, for tests.
+  struct Turns {
+    std::int64_t taken_by_thread = 0;  // exchanges that this object's own thread ended
+    std::int64_t taken_by_others = 0;  // and those that others ended: whoever started or waited
+    std::int64_t wakes = 0;            // of the own thread, by other threads
+    std::int64_t hand_overs = 0;       // of threads that waited to the own thread
+    std::int64_t sleeps = 0;           // of the own thread, with nothing to look for
+  };
+  Turns turns() const noexcept;
 
   // The first failure, here or as another process told of it; "" where there is none.
   std::string fault();
@@ -148,20 +159,39 @@ class Exchanges {
     const std::byte* from;
     std::int64_t bytes;
   };
-  struct Ended {
-    ExchangeEnd* end;
-    std::exception_ptr error;
+  // Who is to be told of an end, once the mutex is free. One at a time mostly, which takes no
+  // memory.
+  class EndedList {
+   public:
+    void push(ExchangeEnd* end, std::exception_ptr error);
+    bool empty() const noexcept { return first_.end == nullptr; }
+    void tell() noexcept;  // all, and forgets them
+
+   private:
+    struct Ended {
+      ExchangeEnd* end = nullptr;
+      std::exception_ptr error;
+      void tell() noexcept { end->exchanged(std::move(error)); }
+    };
+    Ended first_;
+    std::vector<Ended> more_;
   };
   // What was done last, for answers and for telling what is late from what is wrong.
   struct History {
-    std::map<std::pair<std::uint64_t, std::uint32_t>, ExchangeLabel> done;  // number, round
+    struct Done {
+      std::uint64_t number;
+      std::uint32_t round;
+      ExchangeLabel label;
+    };
+    std::vector<Done> done;  // the last kRemembered, as a ring
+    std::size_t oldest = 0;
     std::uint64_t latest = 0;
     ExchangeLabel label;
     Clock::time_point when;
   };
 
   // All hold mutex_.
-  void begin(Active& active, std::vector<Ended>& ended);
+  void begin(Active& active, EndedList& ended);
   void send_parts(Active& active);
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
   bool lends(int peer, std::span<const Parcel> parcels) const;
@@ -173,16 +203,16 @@ class Exchanges {
   void match_or_keep(int from, const Message& message);
   bool take_messages();
   bool take_from_link();
-  bool progress(std::vector<Ended>& ended);
-  bool move_on(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended) noexcept;
-  void conclude(Active& active, std::vector<Ended>& ended);
+  bool progress(EndedList& ended);
+  bool move_on(std::unique_lock<std::mutex>& lock, EndedList& ended) noexcept;
+  void conclude(Active& active, EndedList& ended);
   void handle(int from, const Message& message);
   // Copies what peers lend, without the mutex meanwhile; true where it did.
-  bool copy_some(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended);
+  bool copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended);
   void answer(int to, const Header& question);
   void send_text(int to, Kind kind, const Header& about, const std::string& text);
   void fail(const std::string& text, bool tell);
-  void end_all(std::vector<Ended>& ended);
+  void end_all(EndedList& ended);
   void look_at_clocks();
   void look_at_peers();
   void ask_late(Active& active);
@@ -190,9 +220,20 @@ class Exchanges {
   bool flush(Clock::duration at_most);
   std::exception_ptr error_for(const ExchangeLabel& label, std::uint64_t number) const;
 
+  // Of the own thread. It naps while others look, or have just looked, and nobody wakes it then
+  // but they; a sleep ends with what it is to handle.
+  enum class Rest : int { none, nap, sleep };
+
+  Active*& chain_of(const Place& place) noexcept;
+  Active* find(const Place& place) noexcept;
+  void forget_place(Active& active) noexcept;
+  const History::Done* find_done(const History& history, const Header& header) const noexcept;
+
   void thread_main() noexcept;
-  void wake_thread() noexcept;
-  void tell(std::vector<Ended>& ended) noexcept;
+  bool left_to_others() noexcept;
+  void want_bell_again() noexcept;
+  bool rest(Rest how, int at_most_us) noexcept;
+  void wake_thread(Rest from) noexcept;
 
   MessagePassing& messages_;
   Peers& peers_;
@@ -208,7 +249,8 @@ class Exchanges {
   std::vector<Inbox> inbox_;  // receives that are open, in the order in which they are filled
   std::size_t next_inbox_ = 0;
   std::vector<std::unique_ptr<Active>> active_;
-  std::map<Place, Active*> by_place_;
+  std::vector<std::unique_ptr<Active>> spare_;    // with the room that their lists have grown to
+  Active* by_place_[64] = {};                     // chains by a hash of the place
   std::map<std::pair<Place, int>, Bytes> early_;  // came before this process got there; by sender
   std::unordered_map<std::uint64_t, History> history_;
   struct Outgoing {
@@ -228,8 +270,14 @@ class Exchanges {
 
   std::atomic<void (*)(const std::string&) noexcept> at_fault_{nullptr};
   std::atomic<int> active_count_{0};
-  std::atomic<bool> needs_thread_{true};  // something moves only where somebody looks
-  std::atomic<bool> asleep_{false};
+  // Something moves only where somebody looks: else all that can come is a message of the link.
+  std::atomic<bool> needs_looks_{true};
+  const bool crowded_;  // the processes of this node are more than the cores
+  std::atomic<Rest> rest_{Rest::none};
+  std::atomic<int> lookers_{0};
+  std::atomic<bool> looked_{false};  // since its last nap
+  std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, wakes_{0}, hand_overs_{0},
+      sleeps_{0};
   std::atomic<bool> stop_{false};
   int wake_ = -1;
   std::thread thread_;

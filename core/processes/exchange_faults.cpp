@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "core/base/warning.h"
@@ -82,21 +83,21 @@ std::string Exchanges::fault() {
 
 void Exchanges::report(const std::string& text) noexcept {
   try {
-    std::vector<Ended> ended;
+    EndedList ended;
     {
       std::lock_guard lock(mutex_);
       if (stopped_) return;
       fail(text, true);
       end_all(ended);
     }
-    tell(ended);
+    ended.tell();
   } catch (...) {
     return;  // no memory to say it with: the others see it when this process is gone
   }
 }
 
 // Once nothing reads or writes their memory any more.
-void Exchanges::end_all(std::vector<Ended>& ended) {
+void Exchanges::end_all(EndedList& ended) {
   flush(milliseconds(100));
   copies_.clear();
   std::vector<std::unique_ptr<Active>> busy;  // a thread writes to their memory, and comes back
@@ -107,12 +108,12 @@ void Exchanges::end_all(std::vector<Ended>& ended) {
     }
     for (MessagePassing::Request& request : active->receives)
       if (request != nullptr) messages_.cancel(request);
-    ended.push_back({active->end, error_for(active->exchange->label, active->place.number)});
+    ended.push(active->end, error_for(active->exchange->label, active->place.number));
     // Messages of its own that may be on their way stay where they are.
     for (auto& message : active->messages) abandoned_.push_back(std::move(message));
   }
   active_ = std::move(busy);
-  by_place_.clear();
+  std::fill(std::begin(by_place_), std::end(by_place_), nullptr);
   active_count_.store(static_cast<int>(active_.size()), std::memory_order_relaxed);
 }
 
@@ -219,7 +220,7 @@ bool Exchanges::leave() noexcept {
     const Clock::time_point begun = Clock::now();
     bool warned = false;
     for (;;) {
-      std::vector<Ended> ended;
+      EndedList ended;
       bool all = true;
       {
         std::unique_lock lock(mutex_);
@@ -236,7 +237,7 @@ bool Exchanges::leave() noexcept {
           all = all && (p == peers_.self() || left_[static_cast<std::size_t>(p)]);
         all = all && outgoing_.empty() && letters_.empty() && leaving_;
       }
-      tell(ended);
+      ended.tell();
       if (all) return true;
       const double sec = std::chrono::duration<double>(Clock::now() - begun).count();
       if (timeout_sec_ > 0 && sec > timeout_sec_) return false;

@@ -64,7 +64,7 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
   }
 }
 
-bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, std::vector<Ended>& ended) {
+bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) {
   bool any = false;
   while (!copies_.empty() && fault_.empty()) {
     const Copy copy = copies_.front();

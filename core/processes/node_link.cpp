@@ -1,15 +1,11 @@
 #include "core/processes/node_link.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <climits>
 #include <cstring>
-#include <ctime>
 #include <new>
 #include <string>
 
@@ -25,7 +21,7 @@ struct OpenFile {
 // What a process says of its memory.
 struct LinkCard {
   std::int32_t pid = 0;
-  OpenFile box, heap;
+  OpenFile box, bell, heap;
   std::int64_t heap_bytes = 0;
 };
 
@@ -54,23 +50,28 @@ int open_of(int pid, const OpenFile& file, int flags) {
 }  // namespace
 
 std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& peers,
-                                         bool wanted) {
+                                         Carries carries) {
   const int n = peers.size(), self = peers.self();
   std::unique_ptr<NodeLink> link(new NodeLink(n));
   link->box_bytes_ = box_bytes(peers.node_size());
   LinkCard card;
   card.pid = getpid();
   int box = -1;
-  if (wanted && peers.node_size() > 1) {
+  if (carries != Carries::nothing && peers.node_size() > 1) {
     box = memfd_create("shmap", MFD_CLOEXEC);
     void* own = nullptr;
-    if (box >= 0 && ftruncate(box, static_cast<off_t>(link->box_bytes_)) == 0)
+    int pipe[2] = {-1, -1};
+    const bool rings = pipe2(pipe, O_CLOEXEC | O_NONBLOCK) == 0;
+    link->bell_ = pipe[0];
+    link->bell_inlet_ = pipe[1];
+    if (box >= 0 && rings && ftruncate(box, static_cast<off_t>(link->box_bytes_)) == 0)
       own = map_file(box, link->box_bytes_, PROT_READ | PROT_WRITE);
     if (own != nullptr) {
       // New pages are zeros, as new atomics are.
       link->own_ = static_cast<Box*>(own);
       card.box = describe(box);
-      if (const SharedHeap* heap = SharedHeap::make()) {
+      card.bell = describe(link->bell_inlet_);
+      if (const SharedHeap* heap = carries == Carries::all ? SharedHeap::make() : nullptr) {
         card.heap = describe(heap->file());
         card.heap_bytes = heap->size();
       }
@@ -93,7 +94,9 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     if (file < 0) continue;
     partner.box = static_cast<Box*>(map_file(file, link->box_bytes_, PROT_READ | PROT_WRITE));
     close(file);
-    if (partner.box == nullptr) continue;
+    // Open for reading too, so that it is never an error to write into it.
+    partner.bell = open_of(theirs.pid, theirs.bell, O_RDWR | O_NONBLOCK);
+    if (partner.box == nullptr || partner.bell < 0) continue;
     opened[static_cast<std::size_t>(p)] = 1;
     if (theirs.heap.number < 0) continue;
     const int heap = open_of(theirs.pid, theirs.heap, O_RDONLY);
@@ -116,7 +119,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     Partner& partner = link->partners_[static_cast<std::size_t>(p)];
     const char back = all[static_cast<std::size_t>(p) * static_cast<std::size_t>(n) +
                           static_cast<std::size_t>(self)];
-    if (partner.box != nullptr && back == 0) {
+    if (partner.box != nullptr && (back == 0 || opened[static_cast<std::size_t>(p)] == 0)) {
       munmap(partner.box, link->box_bytes_);
       partner.box = nullptr;
     }
@@ -138,10 +141,13 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
 NodeLink::~NodeLink() {
   for (Partner& partner : partners_) {
     if (partner.box != nullptr) munmap(partner.box, box_bytes_);
+    if (partner.bell >= 0) close(partner.bell);
     if (partner.heap != nullptr)
       munmap(const_cast<std::byte*>(partner.heap), static_cast<std::size_t>(partner.heap_bytes));
   }
   if (own_ != nullptr) munmap(own_, box_bytes_);
+  if (bell_ >= 0) close(bell_);
+  if (bell_inlet_ >= 0) close(bell_inlet_);
 }
 
 bool NodeLink::send(int to, std::span<const std::byte> head,
@@ -164,7 +170,10 @@ bool NodeLink::send(int to, std::span<const std::byte> head,
   if (!body.empty()) std::memcpy(at + 8 + head.size(), body.data(), body.size());
   ring.written.store(written + room, std::memory_order_seq_cst);
   // Either it sees the message before it sleeps, or this sees that it sleeps.
-  if (partner.box->bell_wanted.load(std::memory_order_seq_cst) != 0) ring_bell(*partner.box);
+  auto& wanted = partner.box->bell_wanted;
+  if (wanted.load(std::memory_order_seq_cst) != 0 && wanted.exchange(0) != 0) {
+    [[maybe_unused]] const auto n = ::write(partner.bell, "", 1);
+  }
   return true;
 }
 
@@ -215,39 +224,10 @@ bool NodeLink::has_failed(int process) const noexcept {
          0;
 }
 
-void NodeLink::ring_bell(Box& box) noexcept {
-  box.bell.fetch_add(1, std::memory_order_seq_cst);
-  syscall(SYS_futex, &box.bell, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
-
-void NodeLink::sleep(int timeout_us) noexcept {
-  const std::uint32_t bell = own_->bell.load(std::memory_order_seq_cst);
-  asleep_.store(true, std::memory_order_seq_cst);
-  if (lookers_.load(std::memory_order_seq_cst) == 0)
-    own_->bell_wanted.store(1, std::memory_order_seq_cst);
-  if (!any() || lookers_.load() != 0) {
-    const timespec timeout{timeout_us / 1'000'000, timeout_us % 1'000'000 * 1000};
-    syscall(SYS_futex, &own_->bell, FUTEX_WAIT, bell, &timeout, nullptr, 0);
+void NodeLink::silence_bell() noexcept {
+  char rings[64];
+  while (read(bell_, rings, sizeof rings) == static_cast<ssize_t>(sizeof rings)) {
   }
-  own_->bell_wanted.store(0, std::memory_order_relaxed);
-  asleep_.store(false, std::memory_order_seq_cst);
-}
-
-void NodeLink::wake_up() noexcept {
-  if (asleep_.load(std::memory_order_seq_cst)) ring_bell(*own_);
-}
-
-void NodeLink::looking(bool begins) noexcept {
-  if (begins) {
-    lookers_.fetch_add(1, std::memory_order_seq_cst);
-    if (own_->bell_wanted.load(std::memory_order_relaxed) != 0)
-      own_->bell_wanted.store(0, std::memory_order_relaxed);
-    return;
-  }
-  if (lookers_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
-  if (!asleep_.load(std::memory_order_seq_cst)) return;
-  own_->bell_wanted.store(1, std::memory_order_seq_cst);
-  if (any()) ring_bell(*own_);
 }
 
 }  // namespace shmap

@@ -21,10 +21,13 @@ class NodeLink {
  public:
   static constexpr std::size_t kMostBytes = 16 << 10;  // of a message
 
+  // What goes through it: nothing, messages alone, or also what lies in the processes' heaps.
+  enum class Carries : std::uint8_t { nothing, messages, all };
   // A collective of all processes, at start. Null where this process has nobody whom it could reach
-  // so; pairs that cannot reach each other (`wanted` is false in one of them, the kernel refuses)
-  // go on without.
-  static std::unique_ptr<NodeLink> make(MessagePassing& messages, const Peers& peers, bool wanted);
+  // so; pairs that cannot reach each other (one of them wants nothing, the kernel refuses) go on
+  // without.
+  static std::unique_ptr<NodeLink> make(MessagePassing& messages, const Peers& peers,
+                                        Carries carries);
   ~NodeLink();
   NodeLink(const NodeLink&) = delete;
   NodeLink& operator=(const NodeLink&) = delete;
@@ -55,11 +58,16 @@ class NodeLink {
   void mark_failed() noexcept { own_->failed.store(1, std::memory_order_seq_cst); }
   bool has_failed(int process) const noexcept;
 
-  // Waits for a message, or wake_up(), at most that long. Whoever looks for messages meanwhile
-  // (looking(true), and looking(false) when it stops) gets them: then no sender wakes this thread.
-  void sleep(int timeout_us) noexcept;
-  void wake_up() noexcept;
-  void looking(bool begins) noexcept;
+  // Where the bell is wanted, the next message makes this descriptor readable, until
+  // silence_bell(). Who wants it looks after that whether a message has come before (any()).
+  int bell() const noexcept { return bell_; }
+  void want_bell(bool wanted) noexcept {
+    // Exchanged only where it changes: others read it with each message.
+    const std::uint32_t to = wanted ? 1 : 0;
+    if (own_->bell_wanted.load(std::memory_order_relaxed) != to)
+      own_->bell_wanted.store(to, std::memory_order_seq_cst);
+  }
+  void silence_bell() noexcept;
 
  private:
   static constexpr std::uint32_t kRing = 64 << 10;
@@ -71,13 +79,13 @@ class NodeLink {
     alignas(64) std::byte data[kRing];
   };
   struct Box {
-    alignas(64) std::atomic<std::uint32_t> bell{0};         // a futex
     alignas(64) std::atomic<std::uint32_t> bell_wanted{0};  // its process sleeps until it rings
     alignas(64) std::atomic<std::uint32_t> failed{0};
     Ring* rings() noexcept { return reinterpret_cast<Ring*>(this + 1); }
   };
   struct Partner {
     Box* box = nullptr;               // theirs
+    int bell = -1;                    // a pipe, into which to write
     Ring* to = nullptr;               // in their box, what this process sends
     Ring* from = nullptr;             // in the own box
     const std::byte* heap = nullptr;  // theirs
@@ -89,7 +97,6 @@ class NodeLink {
   static std::size_t box_bytes(int node_size) noexcept {
     return sizeof(Box) + sizeof(Ring) * static_cast<std::size_t>(node_size);
   }
-  static void ring_bell(Box& box) noexcept;
 
   std::vector<Partner> partners_;  // by process
   std::vector<int> reached_;
@@ -99,8 +106,7 @@ class NodeLink {
   std::size_t next_ = 0;  // in reached_: whose ring is looked at first
   Ring* first_ring_ = nullptr;
   std::uint64_t after_first_ = 0;
-  std::atomic<int> lookers_{0};
-  std::atomic<bool> asleep_{false};
+  int bell_ = -1, bell_inlet_ = -1;  // the own pipe
 };
 
 }  // namespace shmap

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -82,15 +83,17 @@ std::string Peers::state_text(int process) const {
   return state == 'T' || state == 't' ? ", which a signal has stopped" : "";
 }
 
-void Peers::wait(int wake, int timeout_us) noexcept {
+bool Peers::wait(int wake, int other, int timeout_us) noexcept {
   constexpr std::size_t kMost = 512;
   pollfd fds[kMost];
   std::size_t n = 0;
   fds[n++] = {wake, POLLIN, 0};
+  fds[n++] = {other, POLLIN, 0};  // ignored where it is -1
   for (const Watched& w : watched_)
     if (w.fd >= 0 && !w.dead && n < kMost) fds[n++] = {w.fd, POLLIN, 0};
   const timespec timeout{timeout_us / 1'000'000, timeout_us % 1'000'000 * 1000};
-  ppoll(fds, n, &timeout, nullptr);
+  if (ppoll(fds, n, &timeout, nullptr) <= 0) return false;
+  return std::any_of(fds + 2, fds + n, [](const pollfd& fd) { return fd.revents != 0; });
 }
 
 int Peers::next_dead() noexcept {

@@ -34,8 +34,9 @@ class Peers {
   // ", which is stopped" of one on this node that a signal stopped; else "".
   std::string state_text(int process) const;
 
-  // Waits up to that long until `wake` can be read or a process of this node has died.
-  void wait(int wake, int timeout_us) noexcept;
+  // Waits up to that long until one of the two descriptors (-1: none) can be read or a process of
+  // this node has died; true for the latter.
+  bool wait(int wake, int other, int timeout_us) noexcept;
   // The next process of this node that has died and was not returned before, or -1.
   int next_dead() noexcept;
 

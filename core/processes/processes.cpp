@@ -22,6 +22,12 @@ namespace {
                     " has " + theirs + ", and " + peers.text(0) + " has " + first + ". " + remedy);
 }
 
+NodeLink::Carries carries() {
+  const std::string text = env::text(env::Var::shared_memory);
+  if (text == "0") return NodeLink::Carries::nothing;
+  return text == "1" ? NodeLink::Carries::all : NodeLink::Carries::messages;
+}
+
 }  // namespace
 
 Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noexcept) {
@@ -42,7 +48,7 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
   made->agree(card);
   made->finish_ = finish;
-  made->link_ = NodeLink::make(*made->messages_, *made->peers_, env::flag(env::Var::shared_memory));
+  made->link_ = NodeLink::make(*made->messages_, *made->peers_, carries());
   made->exchanges_ = new Exchanges(*made->messages_, *made->peers_, made->link_.get(),
                                    env::seconds(env::Var::collective_warn_sec),
                                    env::seconds(env::Var::collective_timeout_sec));
@@ -50,8 +56,9 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   // Never destroyed; what is called at exit comes before what the library registered so far.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
-  detail::while_waiting.store([]() noexcept { joined()->exchanges().poke(); });
-  detail::waits_actively.store([](bool begins) noexcept { joined()->exchanges().looking(begins); });
+  detail::while_waiting.store([]() noexcept { return joined()->exchanges().poke(); });
+  detail::looking_changes.store(
+      [](detail::Looking change) noexcept { joined()->exchanges().looking(change); });
   on_exit(leave, nullptr);
   return *processes;
 }

@@ -39,6 +39,7 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
     places_[i].blockers = static_cast<std::int32_t>(captured.before.size());
     if (captured.before.empty()) roots_.push_back(static_cast<std::int32_t>(i));
     cost_ns_ += captured.task.cost_ns;
+    if (!captured.task.later) own_cost_ns_ += captured.task.cost_ns;
     nodes_[i].others.assign(captured.streams.begin() + 1, captured.streams.end());
   }
   if (executor_.mode() == Mode::seeded) executor_.reserve_ready(n_nodes_);
@@ -169,7 +170,11 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
     auto& before = static_cast<Node&>(*e.record());
     if (before.pending()) executor_.add_edge(before, *node, /*data=*/false);
   }
-  executor_.submit(*node);
+  if (own_cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 && quiet) {
+    executor_.submit_and_follow_up(*node);
+  } else {
+    executor_.submit(*node);
+  }
   executor_.make_room();
   return Event(std::move(node));
 }

@@ -46,6 +46,7 @@ class CpuGraph final : public Graph {
   Executor& executor_;
   int n_nodes_ = 0;
   std::int64_t cost_ns_ = 0;
+  std::int64_t own_cost_ns_ = 0;   // without tasks that only start something (Task::later)
   std::unique_ptr<Node[]> nodes_;  // in the order of capture, which is a topological one
   std::vector<Place> places_;
   std::vector<std::int32_t> after_;

@@ -15,6 +15,7 @@
 #include "core/base/spin_lock.h"
 #include "core/base/warning.h"
 #include "core/cpu/device/graph.h"
+#include "core/cpu/executor/executor_follow_up.h"
 #include "core/cpu/executor/running.h"
 #include "core/cpu/executor/task_scope.h"
 #include "core/cpu/executor/waiting.h"
@@ -243,7 +244,7 @@ void Executor::push_locked(Node* node, bool first) noexcept {
 }
 
 void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
-  List runnable, starts;
+  List runnable, at_once;
   int parts = 0;
   while (Node* node = ready.pop()) {
     const Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
@@ -257,16 +258,17 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
       if (graph.n_nodes_ == 0) finish(node, ready);
     } else if (node->task.run == nullptr || node->joined) {
       finish(node, ready);
-    } else if (node->task.later && options_.mode == Mode::async) {
-      starts.push(node);
+    } else if (follows_up(*node)) {
+      at_once.push(node);
     } else {
       runnable.push(node);
       parts += node->task.parts;
     }
   }
   if (runnable.head != nullptr) queue(runnable, parts, hot, streak);
-  // To start it is all there is to do: that needs no worker.
-  while (Node* node = starts.pop()) run_part({node, 0, false}, /*on_worker=*/false);
+  if (at_once.head == nullptr) return;
+  FollowUp follow_up(*this);
+  while (Node* node = at_once.pop()) follow_up.push(node);
 }
 
 void Executor::queue(List runnable, int parts, const Stream* hot, int streak) noexcept {
@@ -405,25 +407,6 @@ void Executor::end_part(Node* node) noexcept {
   if (ready.head != nullptr) make_ready(ready, stream, streak);
 }
 
-bool Executor::start_later(Node& node, Node& carrier) noexcept {
-  const TaskScope scope(node.task.name);
-  try {
-    run_task(node, 0);
-    return true;
-  } catch (...) {
-    carrier.fail(make_failure(std::current_exception()));
-    return false;
-  }
-}
-
-void Executor::ended(Node& node, std::exception_ptr error) noexcept {
-  if (error != nullptr) {
-    Node& carrier = node.graph != nullptr ? *node.graph->launch_ : node;
-    carrier.fail(make_failure(std::move(error)));
-  }
-  end_part(&node);
-}
-
 Ref<Failure> Executor::run_here(const Task& task, Stream& stream, std::span<Stream* const> others,
                                 std::uint64_t ticket) noexcept {
   if (task.run == nullptr) return {};
@@ -505,22 +488,36 @@ void Executor::worker(Worker& self) noexcept {
 
 // -------------------------------------------------------------------------------------- waiting
 
+// Looks until it ended, there is something to run, or it has taken too long to go on like that.
+void Executor::spin(const Node& node) noexcept {
+  detail::ActiveWait active;
+  const auto begin = Clock::now();
+  while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
+    const detail::LookAgain again = detail::look_around();
+    const bool others = again != detail::LookAgain::no_reason;
+    if (others && !node.pending()) return;
+    const auto waited = Clock::now() - begin;
+    if (waited > (others ? kSpinForOthers : kSpin)) break;
+    if (again == detail::LookAgain::yielding || waited > kSpin) {
+      std::this_thread::yield();
+    } else {
+      for (int i = 0; i < (others ? 2 : 32); ++i) cpu_relax();
+    }
+  }
+  if (node.pending()) active.hand_over();
+}
+
 void Executor::wait(Node& node) {
   if (forked()) throw_forked();
   Deadline deadline(*this);
   // Without workers nobody else may run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
-    if (help(&node)) continue;
-    {
-      const detail::ActiveWait active;
-      const auto until = Clock::now() + kSpin;
-      while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0 &&
-             Clock::now() < until) {
-        detail::look_around();
-        for (int i = 0; i < 32; ++i) cpu_relax();
-      }
+    if (ready_parts_.load(std::memory_order_relaxed) != 0) {
+      detail::hand_over_looking();
+      if (help(&node)) continue;
     }
+    spin(node);
     if (!node.announce_sleeper()) break;
     const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
     {

@@ -41,12 +41,15 @@ class Executor {
   void add_edge(Node& before, Node& node, bool data) noexcept;
   // The node has all its edges. The executor holds it until it ended.
   void submit(Node& node) noexcept;
+  // submit() of a node whose small tasks this thread is to run, where they can run before something
+  // ends that others do.
+  void submit_and_follow_up(Node& node) noexcept;
   // Where too many tasks are in flight, runs some. Then the seeded schedule's turn.
   void make_room();
   // Runs all of the task here. What it throws is returned. Drops nothing.
   Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others,
                         std::uint64_t ticket = 0) noexcept;
-  // The work of a task with `later` has ended.
+  // The work of a task with `later` has ended. Runs small tasks that waited for it.
   void ended(Node& node, std::exception_ptr error) noexcept;
   // A failure, with the way to repeat it in its text, for synchronize() to report.
   Ref<Failure> make_failure(std::exception_ptr error) noexcept {
@@ -120,8 +123,13 @@ class Executor {
   // kMaxStreak tasks in a row, of which `streak` were.
   void make_ready(List ready, const Stream* hot = nullptr, int streak = 0) noexcept;
   void queue(List runnable, int parts, const Stream* hot, int streak) noexcept;
+  // What this thread starts and runs at once, one after another, since to hand it over would take
+  // longer: tasks with `later`, and small tasks that follow one of these (executor_follow_up.cpp).
+  class FollowUp;
+  bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
+  void spin(const Node& node) noexcept;
   void start_workers();
   void worker(Worker& self) noexcept;
   void wait_for_workers(const std::vector<Worker>& workers) noexcept;

@@ -12,6 +12,9 @@ using Clock = std::chrono::steady_clock;
 
 // How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
 constexpr auto kSpin = std::chrono::microseconds(30);
+// So too, where it may come from another process, whose message this thread itself takes. From
+// kSpin on it gives its core to whoever wants it.
+constexpr auto kSpinForOthers = std::chrono::microseconds(300);
 
 // What the executor's threads run at the moment, but for this one: ", running: …"; "" for nothing.
 std::string running_tasks(const Executor& executor);

@@ -1,0 +1,178 @@
+// Who handles what comes from other processes: a thread that waits for it, or where none does, the
+// thread of Exchanges. What one leaves undone the other one takes over.
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "core/processes/active_exchange.h"
+#include "core/processes/exchange.h"
+
+namespace shmap {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// What comes within a nap of the last wait is left to the next wait.
+constexpr int kNapUs = 200;
+constexpr int kSleepUs = 10'000;
+
+}  // namespace
+
+Exchanges::Turns Exchanges::turns() const noexcept {
+  return {taken_by_thread_.load(), taken_by_others_.load(), wakes_.load(), hand_overs_.load(),
+          sleeps_.load()};
+}
+
+void Exchanges::looking(detail::Looking change) noexcept {
+  using detail::Looking;
+  switch (change) {
+    case Looking::begins:
+      lookers_.fetch_add(1, std::memory_order_seq_cst);
+      if (link_ != nullptr) link_->want_bell(false);
+      return;
+    case Looking::ends:
+      looked_.store(true, std::memory_order_relaxed);
+      if (lookers_.fetch_sub(1, std::memory_order_seq_cst) == 1) want_bell_again();
+      return;
+    case Looking::ends_and_hands_over:
+      if (lookers_.fetch_sub(1, std::memory_order_seq_cst) != 1) return;
+      want_bell_again();
+      break;
+    case Looking::hands_over:
+      if (active_count_.load(std::memory_order_relaxed) == 0) return;
+      if (lookers_.load(std::memory_order_seq_cst) != 0) return;
+      break;
+  }
+  looked_.store(false, std::memory_order_seq_cst);
+  if (active_count_.load(std::memory_order_relaxed) == 0) return;
+  hand_overs_.fetch_add(1, std::memory_order_relaxed);
+  wake_thread(Rest::nap);
+}
+
+// Of a sleep that began before somebody looked.
+void Exchanges::want_bell_again() noexcept {
+  if (link_ == nullptr || rest_.load(std::memory_order_seq_cst) != Rest::sleep) return;
+  link_->want_bell(true);
+  if (link_->any()) wake_thread(Rest::sleep);
+}
+
+bool Exchanges::left_to_others() noexcept {
+  return looked_.exchange(false, std::memory_order_seq_cst) ||
+         lookers_.load(std::memory_order_seq_cst) != 0;
+}
+
+// Ends a rest of that depth or a deeper one.
+void Exchanges::wake_thread(Rest from) noexcept {
+  Rest rest = rest_.load(std::memory_order_seq_cst);
+  if (rest < from || rest == Rest::none) return;
+  if (!rest_.compare_exchange_strong(rest, Rest::none)) return;
+  wakes_.fetch_add(1, std::memory_order_relaxed);
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
+}
+
+// True where a process of this node has died meanwhile.
+bool Exchanges::rest(Rest how, int at_most_us) noexcept {
+  if (how == Rest::sleep) sleeps_.fetch_add(1, std::memory_order_relaxed);
+  rest_.store(how, std::memory_order_seq_cst);
+  bool goes = !stop_.load();
+  if (how == Rest::nap) {
+    // Either this sees that the last one has handed over, or that one sees the nap.
+    goes = goes && (lookers_.load(std::memory_order_seq_cst) != 0 ||
+                    looked_.load(std::memory_order_seq_cst) ||
+                    active_count_.load(std::memory_order_seq_cst) == 0);
+  } else if (link_ != nullptr) {
+    // Either a sender sees that the bell is wanted, or this sees the message. And where somebody
+    // has begun to look meanwhile, the bell is not wanted: the sleep is bounded.
+    link_->want_bell(true);
+    goes = goes && !link_->any();
+    if (lookers_.load(std::memory_order_seq_cst) != 0) link_->want_bell(false);
+  }
+  if (how == Rest::sleep && needs_looks_.load() && active_count_.load() != 0) goes = false;
+  bool died = false;
+  if (goes) {
+    died = peers_.wait(wake_, link_ != nullptr ? link_->bell() : -1, at_most_us);
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto n = read(wake_, &count, sizeof count);
+  }
+  if (link_ != nullptr) {
+    link_->want_bell(false);
+    link_->silence_bell();
+  }
+  rest_.store(Rest::none, std::memory_order_seq_cst);
+  return died;
+}
+
+void Exchanges::thread_main() noexcept {
+  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: its short waits are as short as they say
+  Clock::time_point looked = Clock::now(), moved = looked;
+  bool died = false;
+  while (!stop_.load()) {
+    EndedList ended;
+    bool any = false;
+    bool idle = false;
+    std::string fault;
+    auto* const at_fault = at_fault_.load(std::memory_order_acquire);
+    const bool left = left_to_others();
+    {
+      std::unique_lock lock(mutex_);
+      if (stopped_) return;
+      if (!left || died) any = move_on(lock, ended);
+      if (const Clock::time_point now = Clock::now(); died || now - looked > milliseconds(10)) {
+        looked = now;
+        try {
+          look_at_clocks();
+          look_at_peers();
+          if (!fault_.empty()) end_all(ended);
+        } catch (const std::exception& e) {
+          fail(e.what(), true);
+          end_all(ended);
+        }
+      }
+      idle = active_.empty();
+      if (at_fault != nullptr && !fault_.empty() && !std::exchange(fault_told_, true))
+        fault = fault_;
+    }
+    if (!ended.empty()) taken_by_thread_.fetch_add(1, std::memory_order_relaxed);
+    ended.tell();
+    if (!fault.empty()) at_fault(fault);
+    died = false;
+    const Clock::time_point now = Clock::now();
+    if (any) moved = now;
+    // What comes next comes soon, mostly: so it looks a while before it sleeps, a little longer
+    // each time. Not so where a message wakes it, or where somebody who waits looks.
+    const auto quiet = now - moved;
+    if (left) {
+      died = rest(Rest::nap, kNapUs);
+    } else if (idle || !needs_looks_.load(std::memory_order_relaxed)) {
+      if (!any) died = rest(Rest::sleep, kSleepUs);
+    } else if (quiet < microseconds(200)) {
+      sched_yield();
+    } else {
+      const int us = quiet < milliseconds(2) ? 20 : quiet < milliseconds(50) ? 100 : 500;
+      died = peers_.wait(wake_, -1, us);
+    }
+  }
+}
+
+void Exchanges::stop() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (std::exchange(stopped_, true)) return;
+    for (Inbox& box : inbox_)
+      if (box.request != nullptr) messages_.cancel(box.request);
+  }
+  stop_.store(true);
+  wake_thread(Rest::nap);
+  if (thread_.joinable()) {
+    if (thread_.get_id() == std::this_thread::get_id())
+      thread_.detach();
+    else
+      thread_.join();
+  }
+}
+
+}  // namespace shmap
