@@ -156,9 +156,12 @@ int deletions = 0;
 
 template <class Tensor>
 void try_tensor(Description d, const std::vector<std::int64_t>& at) {
-  static std::vector<std::uint8_t> memory(kMemory);
-  std::iota(memory.begin(), memory.end(), std::uint8_t{0});
-  const std::vector<std::uint8_t> given = memory;
+  static const std::vector<std::uint8_t> given = [] {
+    std::vector<std::uint8_t> bytes(kMemory);
+    std::iota(bytes.begin(), bytes.end(), std::uint8_t{0});
+    return bytes;
+  }();
+  static std::vector<std::uint8_t> memory = given;  // and so it stays, or the target aborts
   deletions = 0;
   Tensor tensor = {};
   if constexpr (requires { tensor.version; }) {
@@ -195,7 +198,8 @@ void try_tensor(Description d, const std::vector<std::int64_t>& at) {
     ++tally.refused;
   }
   require(deletions == 1, "the deleter is called once");
-  require(memory == given, "nothing writes to the tensor's memory");
+  require(std::memcmp(memory.data(), given.data(), kMemory) == 0,
+          "nothing writes to the tensor's memory");
 }
 
 }  // namespace

@@ -193,14 +193,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     ++fuzz::tally.compared;
   } catch (const ValueError& e) {
     const std::string_view what = e.what();
-    fuzz::require(what.size() > 10 && what.size() < 2000, "a message is neither empty nor endless");
+    fuzz::require_printable(what, true);
+    fuzz::require(what.size() < 2000, "a message is not endless");
     fuzz::require(what.starts_with("einsum"), "a message names the function");
-    for (std::size_t i = 0; i < what.size(); ++i) {
-      if (what.substr(i).starts_with("…")) i += 3;  // the end of what is quoted in part
-      if (i < what.size())
-        fuzz::require(what[i] == '\n' || (what[i] >= ' ' && what[i] <= '~'),
-                      "a message is printable text");
-    }
     ++fuzz::tally.refused;
   }
   return 0;

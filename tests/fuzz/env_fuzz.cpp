@@ -42,14 +42,7 @@ bool reads(F f) {
     ++tally.accepted;
     return true;
   } catch (const ValueError& e) {
-    const std::string_view what = e.what();
-    require(what.size() > 10 && what.size() < 4000, "a message is neither empty nor endless");
-    for (std::size_t i = 0; i < what.size(); ++i) {
-      // But for the dots that a long value ends with.
-      if (what.substr(i).starts_with("…")) i += 3;
-      if (i < what.size())
-        require(what[i] >= ' ' && what[i] <= '~', "a message is one line of printable text");
-    }
+    require_printable(e.what(), false);
     ++tally.refused;
     return false;
   }

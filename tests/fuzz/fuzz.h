@@ -21,5 +21,8 @@ std::vector<std::string> dictionary();  // pieces that the format is made of
 void require(bool holds, const char* property);
 // Of an error's message: neither empty nor endless, and one line of text.
 void require_one_line(std::string_view message);
+// Of an error's message that may quote the input: ASCII that can be shown, new lines where `lines`,
+// and the dots "…" that a long quotation ends with.
+void require_printable(std::string_view message, bool lines);
 
 }  // namespace shmap::fuzz
