@@ -9,6 +9,7 @@
 #include "core/ops/random.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
+#include "shmap/vmap.h"
 
 namespace shmap::draw {
 
@@ -19,7 +20,7 @@ Array item(const Array& x, std::int64_t index, SourceLine source) {
   return bind_reshape(slice_dim(x, 0, index, index + 1, source), rest, source);
 }
 
-Array split_each(const Array& keys, const Shape& shape, SourceLine source) {
+Array bind_split(const Array& keys, const Shape& shape, SourceLine source) {
   RandomSplitParams params;
   params.shape = shape;
   return bind(random_split_p, keys, params, source);
@@ -56,14 +57,6 @@ BitSource::BitSource(random::Key key, const char* what)
                    " were given: draw for each of them under vmap" + at_line(source_));
 }
 
-const Array& BitSource::key() const {
-  if (!generator_) return key_;
-  throw ValueError(std::string(what_) + ": a key of the generator \"" + name_ +
-                   "\" was given, and this sampler draws with the built-in one alone: make the "
-                   "key with random::key(seed)" +
-                   at_line(source_));
-}
-
 Array BitSource::bits(int width, const Shape& shape) const {
   if (!generator_) return bind_random_bits(key_, width, shape, source_);
   const Array out = generator_->random_bits(key_, width, shape);
@@ -80,7 +73,7 @@ Array BitSource::bits(int width, const Shape& shape) const {
 
 Array BitSource::split_keys(const Shape& shape) const {
   if (!generator_) {
-    Array keys = split_each(key_, shape, source_);
+    Array keys = bind_split(key_, shape, source_);
     return raw_ ? bind(random_unwrap_p, std::move(keys), no_params, source_) : keys;
   }
   Array keys = generator_->split(key_, shape);
@@ -93,11 +86,33 @@ Array BitSource::split_keys(const Shape& shape) const {
                   at_line(source_));
 }
 
+Array BitSource::keys(std::int64_t n) const {
+  return generator_ ? split_keys({n}) : bind_split(key_, {n}, source_);
+}
+
 std::vector<BitSource> BitSource::split(std::int64_t n) const {
-  const Array keys = generator_ ? split_keys({n}) : split_each(key_, {n}, source_);
+  const Array all = keys(n);
   std::vector<BitSource> out;
-  for (std::int64_t i = 0; i < n; ++i) out.push_back(BitSource(item(keys, i, source_), *this));
+  for (std::int64_t i = 0; i < n; ++i) out.push_back(with(item(all, i, source_)));
   return out;
+}
+
+// A generator's functions are of one key.
+Array BitSource::split_each(const Array& keys, std::int64_t count) const {
+  if (!generator_) return bind_split(keys, {count}, source_);
+  return vmap([&](Array key) { return with(std::move(key)).split_keys({count}); })(keys);
+}
+
+Array BitSource::bits_each(const Array& keys, int width) const {
+  if (!generator_) return bind_random_bits(keys, width, {}, source_);
+  return vmap([&](Array key) { return with(std::move(key)).bits(width, {}); })(keys);
+}
+
+Array BitSource::part(const Array& keys, std::int64_t j) const {
+  Shape dims = node_of(keys)->type.dims(), rest;
+  for (std::size_t d = 0; d < dims.size(); ++d)
+    if (d != 1) rest.push_back(dims[d]);
+  return bind_reshape(slice_dim(keys, 1, j, j + 1, source_), rest, source_);
 }
 
 Array BitSource::fold_in(const Array& data) const {

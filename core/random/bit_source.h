@@ -4,6 +4,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ops/rule_ops.h"
@@ -31,9 +32,16 @@ class BitSource {
   Array split_keys(const Shape& shape) const;
   Array fold_in(const Array& data) const;  // data: u32
 
-  // An array of keys (threefry's own), for samplers that draw for each element. ValueError for
-  // other generators.
-  const Array& key() const;
+  // The key by itself, for the carry of a loop; a source that draws from such a key instead; and n
+  // new such keys.
+  const Array& key() const { return key_; }
+  BitSource with(Array key) const { return BitSource(std::move(key), *this); }
+  Array keys(std::int64_t n) const;
+  // Of an array keys[n] of such keys, for samplers that draw for each element: `count` new ones of
+  // each, [n, count]; one word of that width of each, [n]; key j of those in [n, count].
+  Array split_each(const Array& keys, std::int64_t count) const;
+  Array bits_each(const Array& keys, int width) const;
+  Array part(const Array& keys, std::int64_t j) const;
   bool is_raw() const { return raw_; }
   const std::string& generator_name() const { return name_; }
   const char* what() const { return what_; }
@@ -51,8 +59,8 @@ class BitSource {
   bool raw_ = false;  // given as u32[2]
 };
 
-// Of an array of keys: keys of shape (..., n), and bits of shape (..., shape...).
-Array split_each(const Array& keys, const Shape& shape, SourceLine source);
+// Of an array of threefry's keys: keys of shape (..., shape...).
+Array bind_split(const Array& keys, const Shape& shape, SourceLine source);
 // The item at `index` of dim 0.
 Array item(const Array& x, std::int64_t index, SourceLine source);
 

@@ -22,23 +22,19 @@ namespace draw {
 
 namespace {
 
-// For each of n keys.
+// For each of n keys of a source.
 class Each {
  public:
-  Each(DType dtype, std::int64_t n, SourceLine source) : dtype_(dtype), n_(n), op_(source) {}
+  Each(const BitSource& from, DType dtype, std::int64_t n)
+      : from_(from), dtype_(dtype), n_(n), op_(from.source()) {}
 
   Array uniform(const Array& keys) const {
-    return unit_floats(bind_random_bits(keys, random_width(dtype_), {}, source()), dtype_,
-                       source());
+    return unit_floats(from_.bits_each(keys, random_width(dtype_)), dtype_, source());
   }
   Array normal(const Array& keys) const { return normal_of(uniform(keys), source()); }
   // Key j of those that split makes of each.
-  Array part(const Array& split, std::int64_t j) const {
-    return bind_reshape(slice_dim(split, 1, j, j + 1, source()), {n_}, source());
-  }
-  Array split(const Array& keys, std::int64_t count) const {
-    return split_each(keys, {count}, source());
-  }
+  Array part(const Array& split, std::int64_t j) const { return from_.part(split, j); }
+  Array split(const Array& keys, std::int64_t count) const { return from_.split_each(keys, count); }
   Array filled(double value) const {
     return bind_broadcast(convert(Array(value), dtype_, source()), {n_}, {}, source());
   }
@@ -47,6 +43,7 @@ class Each {
   const RuleOps& op() const { return op_; }
 
  private:
+  const BitSource& from_;
   DType dtype_;
   std::int64_t n_;
   RuleOps op_;
@@ -128,10 +125,10 @@ Array gamma(const BitSource& from, const Array& a, bool as_log) {
   const SourceLine s = from.source();
   const ShapedArray type = node_of(a)->type;
   const std::int64_t n = type.size();
-  const Each each(type.dtype(), n, s);
+  const Each each(from, type.dtype(), n);
   // Derivatives of accepted candidates would not be those of the distribution.
   const Array flat = bind_reshape(bind(stop_gradient_p, a, no_params, s), {n}, s);
-  const Array drawn = gamma_each(each, split_each(from.key(), {n}, s), flat, as_log);
+  const Array drawn = gamma_each(each, from.keys(n), flat, as_log);
   GammaSampleParams params;
   params.log_space = as_log;
   return bind(random_gamma_sample_p, bind_reshape(drawn, type.dims(), s), a, params, s);
@@ -172,12 +169,11 @@ Array poisson_small(const BitSource& from, const Array& lam, DType dtype) {
       while_loop([&](Three state) { return any(op(gt_p, std::get<2>(state), limit)); },
                  [&](Three state) {
                    const auto& [key, count, product] = state;
-                   const Array keys = split_each(key, {2}, s);
+                   const std::vector<BitSource> keys = from.with(key).split(2);
                    const Array more = op.select(op(gt_p, product, limit),
                                                 op(add_p, count, op.number(1, count)), count);
-                   const Array u =
-                       unit_floats(bind_random_bits(item(keys, 1, s), 32, shape, s), DType::f32, s);
-                   return Three{item(keys, 0, s), more, op(add_p, product, op(log_p, u))};
+                   const Array u = unit_floats(keys[1].bits(32, shape), DType::f32, s);
+                   return Three{keys[0].key(), more, op(add_p, product, op(log_p, u))};
                  },
                  Three{from.key(), filled(dtype), filled(DType::f32)}, s);
   const Array& count = std::get<1>(drawn);
@@ -197,17 +193,17 @@ Array poisson_large(const BitSource& from, const Array& lam) {
       op(add_p, number(1.1239), op(div_p, number(1.1328), op(sub_p, b, number(3.4))));
   const Array v_r = op(sub_p, number(0.9277), op(div_p, number(3.6224), op(sub_p, b, number(2))));
   const auto any = [&](const Array& x) { return shmap::any(Operand(x, s.file, s.line)); };
-  const auto draw = [&](const Array& key) {
-    return unit_floats(bind_random_bits(key, 32, shape, s), DType::f32, s);
+  const auto draw = [&](const BitSource& key) {
+    return unit_floats(key.bits(32, shape), DType::f32, s);
   };
   const auto filled = [&](const Array& value) { return bind_broadcast(value, shape, {}, s); };
   const Three drawn = while_loop(
       [&](Three state) { return any(op(not__p, std::get<2>(state))); },
       [&](Three state) {
         const auto& [key, out, accepted] = state;
-        const Array keys = split_each(key, {3}, s);
-        const Array u = op(sub_p, draw(item(keys, 1, s)), number(0.5));
-        const Array v = draw(item(keys, 2, s));
+        const std::vector<BitSource> keys = from.with(key).split(3);
+        const Array u = op(sub_p, draw(keys[1]), number(0.5));
+        const Array v = draw(keys[2]);
         const Array near = op(sub_p, number(0.5), op(abs_p, u));
         const Array slope = op(add_p, op(div_p, op(mul_p, number(2), a), near), b);
         const Array k = op(floor_p, op(add_p, op(add_p, op(mul_p, slope, u), lam), number(0.43)));
@@ -220,7 +216,7 @@ Array poisson_large(const BitSource& from, const Array& lam) {
                                op(bit_and_p, op(lt_p, near, number(0.013)), op(gt_p, v, near)));
         const Array accept =
             op(bit_or_p, surely, op(bit_and_p, op(not__p, never), op(le_p, left, right)));
-        return Three{item(keys, 0, s), op.select(accept, k, out), op(bit_or_p, accepted, accept)};
+        return Three{keys[0].key(), op.select(accept, k, out), op(bit_or_p, accepted, accept)};
       },
       Three{from.key(), filled(number(-1)), filled(convert(Array(false), DType::bool_, s))}, s);
   return std::get<1>(drawn);

@@ -36,6 +36,7 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,6 +152,14 @@ Array poisson(Key key, Operand lam, Shape shape, DType dtype = i32);
 Array generalized_normal(Key key, Operand p, Shape shape = {}, DType dtype = f32);
 // Uniform in the unit ball of the Lp norm in d dimensions; the result has shape (shape..., d).
 Array ball(Key key, std::int64_t d, Operand p = 2, Shape shape = {}, DType dtype = f32);
+
+// ---- matrices
+
+// Uniform among the orthogonal matrices: shape (shape..., n, n). With m, shape (shape..., n, m),
+// whose rows (n <= m) or columns (m <= n) are orthonormal: the Q of normals, the diagonal of whose
+// R is positive. dtype: f32 or f64; TypeError for another. ValueError where n or m is negative.
+Array orthogonal(Key key, std::int64_t n, Shape shape = {}, DType dtype = f32,
+                 std::optional<std::int64_t> m = {});
 
 }  // namespace random
 }  // namespace shmap

@@ -80,6 +80,8 @@ Arrays call(const GoldenCase& c, const Arrays& in) {
   if (what == "generalized_normal")
     return {random::generalized_normal(key, p.number("p"), shape, dtype)};
   if (what == "ball") return {random::ball(key, p.integer("d"), p.number("p"), shape, dtype)};
+  if (what == "orthogonal")
+    return {random::orthogonal(key, p.integer("n"), shape, dtype, p.integer("m"))};
   throw ValueError("the golden file calls no sampler: " + what);
 }
 

@@ -306,7 +306,6 @@ TEST(Generators, OfOnesOwn) {
   expect_error<TypeError>([] { extend::define_generator("half", {}); }, {"half", "seed"});
   expect_error<TypeError>([] { extend::random_wrap(zeros({2}, u32), "counter"); },
                           {"counter", "u32[2]", "(1,)"});
-  expect_error<ValueError>([&] { random::gamma(key, 2.f); }, {"gamma", "counter", "built-in"});
 }
 
 TEST(Samplers, SayWhatIsWrong) {
