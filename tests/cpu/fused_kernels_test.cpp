@@ -198,6 +198,73 @@ TEST(FusedKernels, LongChainsAreCut) {
   EXPECT_EQ(list.steps.size(), cpu::chain_kernel() ? 3u : std::size_t{kLinks});
 }
 
+// How many steps reduce a chain's values, and how many reduce what was stored.
+std::pair<int, int> reductions(const FusedProgram& program) {
+  const cpu::FusedStepList list = cpu::make_fused_steps(program, cpu::FusedWrite::plain);
+  std::pair<int, int> out;
+  for (const cpu::FusedStep& step : list.steps) {
+    out.first += step.kind == cpu::FusedStep::reduce_chain;
+    out.second += step.kind == cpu::FusedStep::reduce;
+  }
+  return out;
+}
+
+// The sum and the largest of (x - mean)² of each row, and x - mean: computed again, not kept.
+Case spread(std::int64_t rows, std::int64_t cols, DType dtype, bool special) {
+  Case c;
+  c.program = std::make_shared<FusedProgram>(rows, cols);
+  Random random(static_cast<std::uint64_t>(cols));
+  Array x = random.values(f32, {rows, cols});
+  x = where(isfinite(x), x, 0.25f);
+  if (special) {  // in the last column, the first, and the middle of one row
+    x = where(arange(cols) == cols - 1, HUGE_VALF, x);
+    x = where(logical_and(arange(cols) == cols / 2, reshape(arange(rows), {rows, 1}) == 0), NAN, x);
+  }
+  x = astype(x, dtype);
+  c.operands.push_back(x);
+  FusedProgram& p = *c.program;
+  const int in = p.add_input(dtype, FusedKind::full);
+  const int mean = p.add_reduce(reduce_max_p, in);
+  const int centred = p.add_map(sub_p, {in, mean});
+  const int squares = p.add_map(square_p, {centred});
+  p.add_output(p.add_map(neg_p, {centred}), ShapedArray({rows, cols}, dtype));
+  p.add_output(p.add_reduce(reduce_sum_p, squares), ShapedArray({rows}, dtype));
+  p.add_output(p.add_reduce(reduce_max_p, p.add_map(abs_p, {in})), ShapedArray({rows}, dtype));
+  const Array less = x - max(x, 1, true);
+  c.results = {-less, sum(square(less), 1), max(abs(x), 1)};
+  return c;
+}
+
+TEST(FusedKernels, ReductionsTakeInTheChainBeforeThem) {
+  for (const DType dtype : {f32, bf16}) {
+    for (const bool special : {false, true}) {
+      for (const std::int64_t cols : {64, 65, 79, 127, 128, 769, 2047, 4096, 4097, 8200, 12289}) {
+        const Case c = spread(cols < 1000 ? 7 : 2, cols, dtype, special);
+        check(c);
+        if (HasFailure()) return;
+        if (!cpu::chain_kernel()) continue;
+        // The row's largest element alone has no operation before it, but in bf16 the widening.
+        EXPECT_EQ(reductions(*c.program), dtype == f32 ? std::pair(2, 1) : std::pair(3, 0));
+      }
+    }
+  }
+  const Case narrow = spread(9, 63, f32, true);
+  check(narrow);
+  EXPECT_EQ(reductions(*narrow.program), std::pair(0, 3));
+}
+
+TEST(FusedKernels, ReductionsOfWhatOthersNeedReadIt) {
+  FusedProgram program(5, 1000);
+  const int x = program.add_input(f32, FusedKind::full);
+  const int y = program.add_map(exp_p, {x});
+  const int z = program.add_map(square_p, {y});
+  program.add_output(z, ShapedArray({5, 1000}, f32));
+  program.add_output(program.add_reduce(reduce_sum_p, z), ShapedArray({5}, f32));
+  program.add_output(program.add_reduce(reduce_prod_p, program.add_map(neg_p, {x})),
+                     ShapedArray({5}, f32));
+  EXPECT_EQ(reductions(program), std::pair(0, 2));
+}
+
 TEST(FusedKernels, AChainTakesTheMemoryOfADonatedOperand) {
   FusedProgram program(1, 1000);
   const int x = program.add_input(f32, FusedKind::full);

@@ -129,15 +129,27 @@ struct BoundStep {
         return;
     }
   }
-  void run_chain(std::int64_t r, std::int64_t n) const {
-    const FusedStep& s = *step;
-    ChainOp of_row[kMostChainOps];
-    for (std::int32_t k = 0; k < s.chain_count; ++k) {
+  void links_of_row(std::int64_t r, ChainOp* of_row) const {
+    for (std::int32_t k = 0; k < step->chain_count; ++k) {
       of_row[k] = links[k];
       of_row[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
     }
+  }
+  void run_chain(std::int64_t r, std::int64_t n) const {
+    const FusedStep& s = *step;
+    ChainOp of_row[kMostChainOps];
+    links_of_row(r, of_row);
     s.chained(of_row, s.chain_count, a + r * s.a.tile_stride, out + r * s.out.tile_stride, s.around,
               n);
+  }
+  void reduce_rows(std::int64_t rows, std::int64_t cols) const {
+    const FusedStep& s = *step;
+    ChainOp of_row[kMostChainOps];
+    for (std::int64_t r = 0; r < rows; ++r) {
+      links_of_row(r, of_row);
+      s.folded(of_row, s.chain_count, a + r * s.a.tile_stride,
+               reinterpret_cast<float*>(out + r * s.out.tile_stride), cols);
+    }
   }
   void run_draw(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
@@ -190,8 +202,11 @@ class Prefetch {
       const FusedStepList::Prefetch& p = list_.prefetch[operand_];
       const std::byte* const from = bases_[p.base] + first_ * p.itemsize;
       const std::int64_t bytes = n_ * p.itemsize, end = std::min(bytes, at_ + left);
-      for (; at_ < end; at_ += 64, left -= 64) __builtin_prefetch(from + at_, 0, 2);
-      if (at_ < bytes) return;
+      std::int64_t at = at_;
+      for (; at < end; at += 64) __builtin_prefetch(from + at, 0, 2);
+      left -= at - at_;
+      at_ = at;
+      if (at < bytes) return;
       ++operand_;
       at_ = 0;
     }
@@ -255,6 +270,11 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
         for (const FusedStep* s = from; s != to; ++s) {
           if (s->kind == FusedStep::reduce) {
             s->reducer(at.of(s->a), at.of(s->out), at.rows, list.cols, 1);
+            if (ahead) prefetch.step();
+          } else if (s->kind == FusedStep::reduce_chain) {
+            BoundStep reduced(*s, at, 0);
+            reduced.bind_chain(list, at, links.data());
+            reduced.reduce_rows(at.rows, list.cols);
             if (ahead) prefetch.step();
           } else {
             BoundStep(*s, at, 0).run(0, at.rows);

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "core/cpu/fused/fused_raw.h"
+#include "core/cpu/fused/lowered_op.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
+#include "core/cpu/kernels/reduce_parts.h"
 #include "core/ops/elementwise.h"
 
 namespace shmap::cpu {
@@ -22,33 +24,12 @@ constexpr std::int64_t kTileBytes = 8192;
 constexpr std::int64_t kBlockBytes = 2048;
 // Rows of fewer elements are not worth a call each.
 constexpr std::int64_t kShortRow = 48;
+// Longer ones are reduced each on its own, in the order that chains have.
+constexpr std::int64_t kFoldedRow = short_row(DType::f32);
 constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands that no near cache holds
 constexpr std::int64_t kPad = 64;              // between buffers: their ends share no cache line
 
-constexpr int kNever = -2, kPrologue = -1;
-
-// A value of the lowered program.
-struct Value {
-  DType dtype = DType::f32;
-  FusedKind kind = FusedKind::full;
-  int stage = kNever;  // that makes it
-  int made = -1;       // by which op, in their final order; -1: an operand or a literal
-  int last_use = -1;   // op
-  int last_stage = kNever;
-  int result = -1;     // that it is written to as it is made
-  bool tiled = false;  // of columns, repeated for each row of a tile
-  bool part = false;   // an operand that is a part of an array
-  FusedPlace place;    // of an element; `scalar` by use
-};
-
-struct LoweredOp {
-  FusedStep step;
-  int operands[3] = {-1, -1, -1};
-  int result = -1;  // value; -1: a store
-  int to = -1;      // of a store: the result that it writes
-  FusedKind kind = FusedKind::full;
-  int stage = 0;
-};
+constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
 class Lowering {
  public:
@@ -57,6 +38,7 @@ class Lowering {
     choose_tiles(by_rows);
     for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
+    fold_chains(ops_, values_);
     order();
     find_uses();
     place_values();
@@ -67,7 +49,7 @@ class Lowering {
   FusedStepList take() { return std::move(list_); }
 
  private:
-  Value& value(int v) { return values_[static_cast<std::size_t>(v)]; }
+  LoweredValue& value(int v) { return values_[static_cast<std::size_t>(v)]; }
 
   void choose_tiles(bool by_rows) {
     const auto is_part = [](const FusedProgram::Input& input) { return input.part.of > 0; };
@@ -156,6 +138,8 @@ class Lowering {
         LoweredOp made;
         made.step.kind = FusedStep::reduce;
         made.step.reducer = raw_reduction(*op.primitive, computed(op.dtype));
+        if (list_.cols >= kFoldedRow && computed(op.dtype) == DType::f32)
+          made.folds = raw_fold(*op.primitive);
         made.operands[0] = expanded(wide(lowered(op.operands[0]), 1), FusedKind::full);
         const int total = add_op(made, computed(op.dtype), FusedKind::row);
         lowered_.push_back(op.dtype == DType::bf16 ? rounded(total) : total);
@@ -341,6 +325,7 @@ class Lowering {
     }
     std::stable_sort(ops_.begin(), ops_.end(),
                      [](const LoweredOp& a, const LoweredOp& b) { return a.stage < b.stage; });
+    join_folded_chains(ops_);
     // A copy to a result follows what makes the value, while that is near.
     for (std::size_t i = 1; i < ops_.size(); ++i) {
       if (ops_[i].to < 0) continue;
@@ -379,12 +364,12 @@ class Lowering {
       for (std::size_t k = 0; k < 3; ++k) {
         const int v = op.operands[k];
         if (v < 0 || std::find(op.operands, op.operands + k, v) != op.operands + k) continue;
-        const Value& x = value(v);
+        const LoweredValue& x = value(v);
         if (in_slot(x) && x.last_use == static_cast<int>(i))
           free[slot_class(x)].push_back(x.place.offset);
       }
       if (op.result < 0) continue;
-      Value& x = value(op.result);
+      LoweredValue& x = value(op.result);
       const std::int64_t size = itemsize(x.dtype), tile = list_.tile_rows;
       if (x.result >= 0) {
         x.place = in_memory(kFusedOperands + next_operand_ + x.result, x.kind, size);
@@ -414,10 +399,10 @@ class Lowering {
       if (kept) x.place.col_stride = size;
     }
   }
-  bool in_slot(const Value& x) const {
+  bool in_slot(const LoweredValue& x) const {
     return x.kind == FusedKind::full && x.stage > 0 && x.result < 0;
   }
-  std::pair<bool, int> slot_class(const Value& x) const {
+  std::pair<bool, int> slot_class(const LoweredValue& x) const {
     return {list_.blocks > 1 && x.last_stage > x.stage, itemsize(x.dtype)};
   }
 
@@ -431,13 +416,17 @@ class Lowering {
 
   // Where operations of f32 follow one another, and each reads what nobody but its successor reads,
   // they are one step. One past the last of those that begin at i, with a store past the caches at
-  // the end.
+  // the end, or the reduction that has taken them in.
   std::size_t chain_end(std::size_t i) {
     const auto links = [&](const LoweredOp& op) {
       return op.step.code != ChainCode::none && op.kind == FusedKind::full && op.stage != kPrologue;
     };
-    if (!links(ops_[i])) return i + 1;
     std::size_t end = i + 1;
+    if (ops_[i].fold >= 0) {
+      while (!ops_[end - 1].folds) ++end;
+      return end;
+    }
+    if (!links(ops_[i])) return end;
     for (; end < ops_.size() && end - i < kMostChainOps; ++end) {
       const LoweredOp& op = ops_[end];
       const int before = ops_[end - 1].result;
@@ -499,14 +488,18 @@ class Lowering {
       }
       writes_rows |= step.kind == FusedStep::reduce;
       if (end - i > 1) {
-        FusedStep chain = chain_step(i, end);
+        FusedStep chain = chain_step(i, op.folds ? end - 1 : end);
         chain.out = step.out;
         chain.around = step.kind == FusedStep::store_around;
+        if (op.folds) {
+          chain.kind = FusedStep::reduce_chain;
+          chain.folded = op.folds;
+        }
         step = chain;
       }
       if (op.stage == kPrologue) {
         list_.prologue.push_back(step);
-        const Value& x = value(op.result);
+        const LoweredValue& x = value(op.result);
         list_.prologue_size.push_back(x.kind == FusedKind::scalar ? 1 : list_.cols);
         continue;
       }
@@ -534,7 +527,7 @@ class Lowering {
     const LoweredOp& write = ops_[static_cast<std::size_t>(writer)];
     const DType dtype = p_.outputs()[0].type.dtype();
     for (std::size_t i = 0; i < operand_values_.size(); ++i) {
-      const Value& x = value(operand_values_[i]);
+      const LoweredValue& x = value(operand_values_[i]);
       list_.may_overwrite[i] = write.kind == FusedKind::full && x.kind == FusedKind::full &&
                                !x.part && x.last_use <= writer &&
                                itemsize(x.dtype) == itemsize(dtype);
@@ -544,7 +537,7 @@ class Lowering {
   void look_ahead() {
     std::int64_t bytes = 0, calls = 0, width = 0;
     for (std::size_t i = 0; i < operand_values_.size(); ++i) {
-      const Value& x = value(operand_values_[i]);
+      const LoweredValue& x = value(operand_values_[i]);
       if (x.kind != FusedKind::full || x.part) continue;
       const std::int32_t size = itemsize(x.dtype);
       list_.prefetch.push_back({kFusedOperands + static_cast<std::int32_t>(i), size});
@@ -556,7 +549,8 @@ class Lowering {
     for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
       const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
       for (std::int32_t i = begin; i < end; ++i) {
-        const bool reduces = list_.steps[static_cast<std::size_t>(i)].kind == FusedStep::reduce;
+        const FusedStep::Kind kind = list_.steps[static_cast<std::size_t>(i)].kind;
+        const bool reduces = kind == FusedStep::reduce || kind == FusedStep::reduce_chain;
         calls += stage % 2 == 1 ? list_.blocks : reduces;
       }
     }
@@ -569,7 +563,7 @@ class Lowering {
   FusedWrite write_;
   std::int64_t around_;
   FusedStepList list_;
-  std::vector<Value> values_;
+  std::vector<LoweredValue> values_;
   std::vector<int> lowered_;  // by the program's values
   std::vector<int> operand_values_;
   std::vector<LoweredOp> ops_;

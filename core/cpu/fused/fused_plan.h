@@ -35,8 +35,9 @@ struct FusedStep {
     select,  // a: predicate, b: on_false, c: on_true
     clamp,   // a: low, b: x, c: high
     reduce,
-    expand_row,  // each row's element along the row
-    expand_col,  // the columns' elements in each row
+    reduce_chain,  // of a: a chain's values, reduced along each row; no one stores them
+    expand_row,    // each row's element along the row
+    expand_col,    // the columns' elements in each row
     expand_one,
     store,         // a copy
     store_around,  // a copy past the caches
@@ -57,6 +58,7 @@ struct FusedStep {
     ReduceFn reducer;
     ExpandFn expand;
     ChainFn chained;
+    ChainFoldFn folded;
   };
   FusedPlace a, b, c, out;
 };

@@ -139,4 +139,9 @@ ReduceFn raw_reduction(const Primitive& primitive, DType dtype) {
   return kernel;
 }
 
+ChainFoldFn raw_fold(const Primitive& primitive) {
+  const auto op = reduction_of(primitive);
+  return op ? chain_fold_kernel(*op) : nullptr;
+}
+
 }  // namespace shmap::cpu

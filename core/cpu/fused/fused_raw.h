@@ -20,5 +20,7 @@ struct HalfUse {
 HalfUse half_use(const Primitive& primitive, DType operand, DType result);
 // The kernel of a reduction. A TypeError where there is none.
 ReduceFn raw_reduction(const Primitive& primitive, DType dtype);
+// The kernel that reduces a chain's values of f32; nullptr where there is none.
+ChainFoldFn raw_fold(const Primitive& primitive);
 
 }  // namespace shmap::cpu

@@ -1,18 +1,26 @@
 #include "core/cpu/kernels/chain.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "core/base/element_type.h"
+#include "core/cpu/kernels/reduce_parts.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/chain.cpp"
 #include "core/cpu/kernels/targets-inl.h"
+//
+#include "core/cpu/kernels/reduce_ops-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
 #if SHMAP_VECTORS
-namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr std::int64_t kStep = hn::MaxLanes(D{});
@@ -80,12 +88,90 @@ constexpr int packed(ChainCode code, ChainForm form) {
   return 8 * static_cast<int>(code) + static_cast<int>(form);
 }
 
-// n is a multiple of kGroup. Each case handles the eight vectors of a group, one after another, so
-// that there is one jump an operation and group.
+// What becomes of a group's eight vectors, and of one vector or the first m elements of it.
 template <bool around>
-void run_groups(const ChainOp* ops, int count, Source in, Target out, std::int64_t n) {
+struct Stores {
+  Target out;
+  HWY_INLINE void group(std::int64_t i, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7) {
+    const auto put = [&](V a, std::int64_t k) HWY_ATTR {
+      if constexpr (around)
+        hn::Stream(a, D{}, static_cast<float*>(out.at) + i + k * kStep);
+      else
+        out.store(a, i + k * kStep);
+    };
+    put(a0, 0), put(a1, 1), put(a2, 2), put(a3, 3);
+    put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
+  }
+};
+
+// The order of reduce_floats: kLanes running results, of which vector k of a group has those from
+// k * kStep on.
+template <class Op>
+struct Folds {
+  static constexpr int kVectors = static_cast<int>(kLanes<float> / kStep);
+  static_assert(kVectors == 4 || kVectors == 8);
+  V s0, s1, s2, s3, s4, s5, s6, s7;  // s4 and on: of eight
+  HWY_INLINE explicit Folds(float neutral) {
+    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = hn::Set(D{}, neutral);
+  }
+  HWY_INLINE void group(std::int64_t, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7) {
+    s0 = Op::vector(s0, a0), s1 = Op::vector(s1, a1);
+    s2 = Op::vector(s2, a2), s3 = Op::vector(s3, a3);
+    if constexpr (kVectors == 4) {
+      s0 = Op::vector(s0, a4), s1 = Op::vector(s1, a5);
+      s2 = Op::vector(s2, a6), s3 = Op::vector(s3, a7);
+    } else {
+      s4 = Op::vector(s4, a4), s5 = Op::vector(s5, a5);
+      s6 = Op::vector(s6, a6), s7 = Op::vector(s7, a7);
+    }
+  }
+  HWY_INLINE void one(int k, V a) {
+    switch (k % kVectors) {
+      case 0:
+        s0 = Op::vector(s0, a);
+        break;
+      case 1:
+        s1 = Op::vector(s1, a);
+        break;
+      case 2:
+        s2 = Op::vector(s2, a);
+        break;
+      case 3:
+        s3 = Op::vector(s3, a);
+        break;
+      case 4:
+        s4 = Op::vector(s4, a);
+        break;
+      case 5:
+        s5 = Op::vector(s5, a);
+        break;
+      case 6:
+        s6 = Op::vector(s6, a);
+        break;
+      default:
+        s7 = Op::vector(s7, a);
+        break;
+    }
+  }
+  HWY_INLINE float total() {
+    if constexpr (kVectors == 8) {
+      s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
+      s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
+    }
+    alignas(64) float lanes[kStep];
+    hn::Store(Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)), D{}, lanes);
+    return fold<Op, float, static_cast<int>(kStep / 2)>(lanes);
+  }
+};
+
+// Elements [begin, end), whole groups. Each case handles the eight vectors of a group, one after
+// another, so that there is one jump an operation and group.
+template <class Sink>
+void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t begin,
+                std::int64_t end) {
   const D d;
-  for (std::int64_t i = 0; i < n; i += kGroup) {
+  Sink sink = to;
+  for (std::int64_t i = begin; i < end; i += kGroup) {
     V a0 = in.load(i), a1 = in.load(i + kStep);
     V a2 = in.load(i + 2 * kStep), a3 = in.load(i + 3 * kStep);
     V a4 = in.load(i + 4 * kStep), a5 = in.load(i + 5 * kStep);
@@ -153,22 +239,15 @@ void run_groups(const ChainOp* ops, int count, Source in, Target out, std::int64
 #undef SHMAP_VECTOR
 #undef SHMAP_VALUE
     }
-    const auto put = [&](V a, std::int64_t k) HWY_ATTR {
-      if constexpr (around)
-        hn::Stream(a, d, static_cast<float*>(out.at) + i + k * kStep);
-      else
-        out.store(a, i + k * kStep);
-    };
-    put(a0, 0), put(a1, 1), put(a2, 2), put(a3, 3);
-    put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
+    sink.group(i, a0, a1, a2, a3, a4, a5, a6, a7);
   }
+  to = sink;
 }
 
 // One vector at `i`, or its first `m` elements: the switch costs more than the arithmetic, which
 // only what is left of a call's groups has to bear.
 template <bool whole>
-HWY_INLINE void run_vector(const ChainOp* ops, int count, Source in, Target out, std::int64_t i,
-                           std::size_t m) {
+HWY_INLINE V run_vector(const ChainOp* ops, int count, Source in, std::int64_t i, std::size_t m) {
   const D d;
   const auto mask = hn::FirstN(d, m);
   const auto load = [&](const float* from) HWY_ATTR {
@@ -234,10 +313,7 @@ HWY_INLINE void run_vector(const ChainOp* ops, int count, Source in, Target out,
         break;
     }
   }
-  if constexpr (whole)
-    out.store(a, i);
-  else
-    out.store_some(a, i, m);
+  return a;
 }
 
 void run(const ChainOp* ops, int count, const void* from, void* to, bool around, std::int64_t n) {
@@ -247,18 +323,75 @@ void run(const ChainOp* ops, int count, const void* from, void* to, bool around,
   if (in.half) ++ops, --count;
   const std::int64_t whole = n / kGroup * kGroup;
   const bool aligned = reinterpret_cast<std::uintptr_t>(to) % 64 == 0;
-  if (around && aligned && !out.half)
-    run_groups<true>(ops, count, in, out, whole);
-  else if (whole > 0)
-    run_groups<false>(ops, count, in, out, whole);
+  if (around && aligned && !out.half) {
+    Stores<true> sink{out};
+    run_groups(ops, count, in, sink, 0, whole);
+  } else if (whole > 0) {
+    Stores<false> sink{out};
+    run_groups(ops, count, in, sink, 0, whole);
+  }
   std::int64_t i = whole;
-  for (; i + kStep <= n; i += kStep) run_vector<true>(ops, count, in, out, i, kStep);
-  if (i < n) run_vector<false>(ops, count, in, out, i, static_cast<std::size_t>(n - i));
+  for (; i + kStep <= n; i += kStep) out.store(run_vector<true>(ops, count, in, i, kStep), i);
+  if (i == n) return;
+  const auto rest = static_cast<std::size_t>(n - i);
+  out.store_some(run_vector<false>(ops, count, in, i, rest), i, rest);
+}
+
+// A piece of a row, as reduce_floats.
+template <class Op>
+float fold_piece(const ChainOp* ops, int count, Source in, std::int64_t begin, std::int64_t n) {
+  constexpr auto neutral = static_cast<float>(Op::neutral);
+  Folds<Op> folds(neutral);
+  const std::int64_t end = begin + n, whole = begin + n / kGroup * kGroup;
+  if (begin < whole) run_groups(ops, count, in, folds, begin, whole);
+  int k = 0;
+  std::int64_t i = whole;
+  for (; i + kStep <= end; i += kStep) folds.one(k++, run_vector<true>(ops, count, in, i, kStep));
+  if (i < end) {
+    const auto rest = static_cast<std::size_t>(end - i);
+    const V a = run_vector<false>(ops, count, in, i, rest);
+    folds.one(k, hn::IfThenElse(hn::FirstN(D{}, rest), a, hn::Set(D{}, neutral)));
+  }
+  return folds.total();
+}
+
+// Pieces of a long row in a balanced tree, as reduce_kernel has them.
+template <class Op>
+void fold_row(const ChainOp* ops, int count, const void* from, float* out, std::int64_t n) {
+  constexpr std::int64_t kPiece = ReduceScratch::kPiece;
+  const Source in{from, count > 0 && ops[0].code == ChainCode::widen};
+  if (in.half) ++ops, --count;
+  if (n <= kPiece) {
+    *out = fold_piece<Op>(ops, count, in, 0, n);
+    return;
+  }
+  float sums[64];
+  int depth = 0;
+  std::uint64_t pieces = 0;
+  for (std::int64_t i = 0; i < n; i += kPiece) {
+    sums[depth++] = fold_piece<Op>(ops, count, in, i, std::min(kPiece, n - i));
+    for (std::uint64_t bit = ++pieces; bit % 2 == 0; bit /= 2, --depth)
+      sums[depth - 2] = Op::run(sums[depth - 2], sums[depth - 1]);
+  }
+  for (; depth > 1; --depth) sums[depth - 2] = Op::run(sums[depth - 2], sums[depth - 1]);
+  *out = sums[0];
+}
+
+ChainFoldFn find_fold(Reduction op) {
+  switch (op) {
+    case Reduction::sum:
+      return fold_row<Sum>;
+    case Reduction::max:
+      return fold_row<Max>;
+    default:
+      return nullptr;
+  }
 }
 
 ChainFn find_chain() { return run; }
 #else
 ChainFn find_chain() { return nullptr; }
+ChainFoldFn find_fold(Reduction) { return nullptr; }
 #endif
 
 }  // namespace
@@ -268,6 +401,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace shmap::cpu {
 SHMAP_KERNELS(find_chain);
+SHMAP_KERNELS(find_fold);
 ChainFn chain_kernel() { return SHMAP_BEST(find_chain)(); }
+ChainFoldFn chain_fold_kernel(Reduction op) { return SHMAP_BEST(find_fold)(op); }
 }  // namespace shmap::cpu
 #endif

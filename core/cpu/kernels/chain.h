@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/reduction_ops.h"
+
 namespace shmap::cpu {
 
 enum class ChainCode : std::uint8_t {
@@ -48,5 +50,13 @@ using ChainFn = void (*)(const ChainOp* ops, int count, const void* in, void* ou
 
 // Null where this machine has no kernel of them.
 ChainFn chain_kernel();
+
+// The reduction of the chain's values over n >= 1 elements to one, which nobody has to store: the
+// bits are those of reduce_kernel(1, n, 1) of what the chain would write. Its last operation is no
+// `narrow`.
+using ChainFoldFn = void (*)(const ChainOp* ops, int count, const void* in, float* out,
+                             std::int64_t n);
+// Null where there is none: of sums and of the largest values there is one where chain_kernel is.
+ChainFoldFn chain_fold_kernel(Reduction op);
 
 }  // namespace shmap::cpu
