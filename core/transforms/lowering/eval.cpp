@@ -101,9 +101,16 @@ void process_sharded(const Primitive& primitive, std::span<Array> in, Types in_t
   const Partition plan = partition(primitive, in_types, out_types, params, given, mesh);
   PerDeviceTrace trace(mesh, {false, false}, source);
   for (std::size_t i = 0; i < in.size(); ++i) {
-    if (!plan.operands[i]) continue;
-    in[i] = trace.enter(in[i], plan.operands[i],
-                        std::string(primitive.name) + ": operand " + std::to_string(i), source);
+    const Sharding* const wanted = plan.operands[i];
+    if (!wanted) continue;
+    if (stored_of(in[i])->sharding != wanted) {
+      in[i] = reshard_array(in[i], wanted,
+                            std::string(primitive.name) + ": operand " + std::to_string(i), source);
+    }
+    const ShapedArray& type = in_types[i];
+    const ShapedArray block(wanted->block_shape(type.dims(), primitive.name), type.dtype(),
+                            type.weak(), AxisSet(mesh->env(), wanted->mentioned()));
+    in[i] = relabel(std::move(in[i]), block, nullptr, trace.id(), true);
   }
   run_partitioned(trace, primitive, plan, in, params, out, source);
   for (std::size_t o = 0; o < out.size(); ++o) {

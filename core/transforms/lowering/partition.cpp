@@ -37,7 +37,12 @@ class Assignment {
     }
   }
 
-  const Sharding* sharding(const std::vector<std::vector<int>>& dims) const {
+  // Of a value with these factors in its dims. Most often it is one of `known` (null: none), which
+  // is found without making a spec.
+  const Sharding* sharding(const std::vector<std::vector<int>>& dims,
+                           const std::vector<const Sharding*>& known) const {
+    for (const Sharding* s : known)
+      if (s && is(*s, dims)) return s;
     std::vector<PartitionSpec::Entry> entries;
     for (const std::vector<int>& factors : dims) {
       const int f = major(factors);
@@ -60,6 +65,16 @@ class Assignment {
   }
 
  private:
+  bool is(const Sharding& s, const std::vector<std::vector<int>>& dims) const {
+    static const AxisList none;
+    if (s.dims().size() > dims.size()) return false;
+    for (std::size_t d = 0; d < dims.size(); ++d) {
+      const int f = major(dims[d]);
+      const AxisList& axes = f < 0 ? none : axes_[static_cast<std::size_t>(f)];
+      if (axes != (d < s.dims().size() ? s.dims()[d] : none)) return false;
+    }
+    return true;
+  }
   int major(const std::vector<int>& factors) const {
     for (int f : factors)
       if (rule_.factors[static_cast<std::size_t>(f)].size != 1) return f;
@@ -124,8 +139,8 @@ Partition partition(const Primitive& primitive, Types in, Types out, const Param
   });
   for (std::size_t i : order) assignment.adopt(*given[i], rule.operands[i]);
   for (std::size_t i = 0; i < in.size(); ++i)
-    result.operands.push_back(given[i] ? assignment.sharding(rule.operands[i]) : nullptr);
-  for (const auto& dims : rule.results) result.results.push_back(assignment.sharding(dims));
+    result.operands.push_back(given[i] ? assignment.sharding(rule.operands[i], given) : nullptr);
+  for (const auto& dims : rule.results) result.results.push_back(assignment.sharding(dims, given));
   result.sum_axes = assignment.of_kind(FactorKind::sum);
   result.max_axes = assignment.of_kind(FactorKind::max);
   result.min_axes = assignment.of_kind(FactorKind::min);
