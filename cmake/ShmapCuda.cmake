@@ -1,5 +1,5 @@
 # The CUDA backend. SHMAP_WITH_CUDA is AUTO (where nvcc is found, in a shared build), ON, OFF, or
-# SIM: compiled as plain C++ against the simulator of the CUDA runtime in tests/cuda_sim, for tests
+# SIM: compiled as plain C++ against the simulator of the CUDA runtime in cuda_sim, for tests
 # on machines without a GPU.
 #
 # SHMAP_CUDA_BACKEND is then "cuda", "sim" or empty; the target shmap_feature_cuda says where the
@@ -64,7 +64,7 @@ if(SHMAP_CUDA_BACKEND)
   add_library(shmap_feature_cuda INTERFACE)
   if(SHMAP_CUDA_BACKEND STREQUAL "sim")
     target_include_directories(shmap_feature_cuda SYSTEM BEFORE
-                               INTERFACE "${PROJECT_SOURCE_DIR}/tests/cuda_sim/include")
+                               INTERFACE "${PROJECT_SOURCE_DIR}/cuda_sim/include")
     # What a kernel computes has the bits of the arithmetic as it is written, as nvcc is told too.
     target_compile_options(shmap_feature_cuda INTERFACE -ffp-contract=off)
   else()
@@ -105,13 +105,13 @@ endif()
 # shmap_cuda_floor(): as shmap_floor, of a folder with .cu files.
 #
 # In the simulator .cu files are plain C++. Those that only nvcc can compile, since they use a
-# library of device code, have a stand-in tests/cuda_sim/replace/<name>.cpp.
+# library of device code, have a stand-in cuda_sim/replace/<name>.cpp.
 function(shmap_cuda_floor)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cu")
   set(more "")
   foreach(kernel IN LISTS kernels)
     get_filename_component(name "${kernel}" NAME_WE)
-    set(replacement "${PROJECT_SOURCE_DIR}/tests/cuda_sim/replace/${name}.cpp")
+    set(replacement "${PROJECT_SOURCE_DIR}/cuda_sim/replace/${name}.cpp")
     if(NOT SHMAP_CUDA_BACKEND STREQUAL "sim")
       list(APPEND more "${kernel}")
     elseif(EXISTS "${replacement}")

@@ -1,5 +1,5 @@
 // NVRTC as far as this library uses it, under its names and with its values; what stands in for it
-// is tests/cuda_sim/stand_ins/nvrtc.cpp.
+// is cuda_sim/stand_ins/nvrtc.cpp.
 #pragma once
 #include <stddef.h>
 

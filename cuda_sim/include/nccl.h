@@ -1,5 +1,5 @@
 // NCCL as far as this library uses it, under its names and with its values; what stands in for it
-// is tests/cuda_sim/stand_ins/nccl.cpp.
+// is cuda_sim/stand_ins/nccl.cpp.
 #pragma once
 #include <cstddef>
 

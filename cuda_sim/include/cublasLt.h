@@ -1,5 +1,5 @@
 // cuBLASLt as far as this library uses it, under its names and with its values; what stands in for
-// it is tests/cuda_sim/stand_ins/cublaslt.cpp.
+// it is cuda_sim/stand_ins/cublaslt.cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>

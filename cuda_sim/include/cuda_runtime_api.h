@@ -1,5 +1,5 @@
 // The CUDA runtime API in software: the calls that a backend makes, spelled as toolkits from 12.4
-// on spell them. What they do, and where that is stricter than a driver: tests/cuda_sim/README.md.
+// on spell them. What they do, and where that is stricter than a driver: cuda_sim/README.md.
 #pragma once
 #include <cstddef>
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "tests/cuda_sim/stand_ins/nccl_log.h"
+#include "cuda_sim/stand_ins/nccl_log.h"
 #include "tests/support/error_text.h"
 
 namespace shmap {
