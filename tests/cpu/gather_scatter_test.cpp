@@ -303,6 +303,63 @@ TEST(Gather, ElementsOfEachRowAndOfPairsOfIndices) {
   }
 }
 
+// Elements a pitch apart, at indices of both widths, some of which no 32 bits hold.
+TEST(Gather, ElementsOfAColumn) {
+  constexpr int64_t extent = 700, pitch = 5, places = 1029;
+  std::vector<std::uint32_t> operand(static_cast<std::size_t>(extent * pitch));
+  std::iota(operand.begin(), operand.end(), 0x7f800000u);  // infinity, and NaNs: bits are copied
+  std::vector<std::int32_t> near;
+  std::vector<int64_t> far;
+  for (int64_t k = 0; k < places; ++k) {
+    near.push_back(static_cast<std::int32_t>(k * 37 % (extent + 20) - 10));
+    far.push_back(k % 50 == 7 ? (int64_t{1} << 32) + 3 : k % 50 == 9 ? INT64_MIN : near.back());
+  }
+  const std::uint32_t fill = 5;
+  for (const IndexMode mode : {IndexMode::clip, IndexMode::fill_or_drop}) {
+    for (const bool wide : {false, true}) {
+      std::vector<std::uint32_t> got(places, 77), want;
+      for (int64_t k = 0; k < places; ++k) {
+        const int64_t i =
+            wide ? far[static_cast<std::size_t>(k)] : near[static_cast<std::size_t>(k)];
+        const bool inside = mode == IndexMode::clip || (i >= 0 && i < extent);
+        const int64_t row = std::clamp<int64_t>(i, 0, extent - 1);
+        want.push_back(inside ? operand[static_cast<std::size_t>(row * pitch)] : fill);
+      }
+      Gather g;
+      g.dims.collapsed_slice_dims.push_back(0);
+      g.dims.start_index_map.push_back(0);
+      g.dims.offset_dims.push_back(1);
+      g.operand_shape = {extent, pitch}, g.indices_shape = {places, 1}, g.slice_sizes = {1, 1};
+      g.mode = mode;
+      g.index_dtype = wide ? i64 : i32;
+      g.itemsize = 4;
+      g.operand = operand.data(), g.fill = &fill, g.out = got.data();
+      g.indices = wide ? static_cast<const void*>(far.data()) : near.data();
+      gather(g);
+      EXPECT_EQ(got, want) << wide;
+      std::fill(got.begin(), got.end(), 0u);
+      for (int part = 2; part >= 0; --part) gather_part(g, part, 3);
+      EXPECT_EQ(got, want) << wide;
+    }
+  }
+}
+
+// Of a table without elements everything is filled.
+TEST(Gather, ElementsOfNothingAreFilled) {
+  const std::vector<std::int32_t> indices = {0, -1, 5};
+  std::vector<float> out(3, 9.f);
+  const float fill = -1.f;
+  Gather g;
+  g.dims.collapsed_slice_dims.push_back(0);
+  g.dims.start_index_map.push_back(0);
+  g.operand_shape = {0}, g.indices_shape = {3, 1}, g.slice_sizes = {1};
+  g.mode = IndexMode::fill_or_drop;
+  g.itemsize = 4;
+  g.indices = indices.data(), g.fill = &fill, g.out = out.data();
+  gather(g);
+  EXPECT_EQ(out, std::vector<float>(3, fill));
+}
+
 TEST(Gather, UnsignedIndicesBeyondEveryArrayAreOutOfBounds) {
   const std::vector<float> operand = {1.f, 2.f, 3.f};
   const std::vector<std::uint64_t> indices = {std::numeric_limits<std::uint64_t>::max(), 1};

@@ -26,13 +26,10 @@ using V = hn::Vec<D>;
 constexpr std::int64_t kStep = hn::MaxLanes(D{});
 constexpr std::int64_t kGroup = 8 * kStep;  // elements in registers at once
 
-// As the kernels of two operands have them: a NaN in b fails the comparison, one in a is asked for.
-HWY_INLINE V larger(V a, V b) {
-  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Gt(a, b), a, b));
-}
-HWY_INLINE V smaller(V a, V b) {
-  return hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Lt(a, b), a, b));
-}
+// As the kernels of two operands have them: hn::Max is b where b is a NaN, and one in a is asked
+// for.
+HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
+HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
 
 using U = hn::RebindToUnsigned<D>;
 using Half = hn::Rebind<std::uint16_t, D>;

@@ -7,6 +7,7 @@
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/gather_index.h"
+#include "core/cpu/kernels/take_words.h"
 
 namespace shmap::cpu {
 namespace {
@@ -203,18 +204,51 @@ Take take_of(int64_t run) {
   }
 }
 
+// Whether slices are single elements of 4 bytes, at places of a line that 32 bits hold.
+bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
+  const int64_t dim = g.dims.start_index_map[0];
+  const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
+  return g.itemsize == 4 && lines.run == 4 && last >= 0 &&
+         last <= INT32_MAX / std::max<int64_t>(1, stride);
+}
+
+// Of slices [begin, begin + count), count <= kPlaces: where each is in a line, for take_words.
+constexpr int64_t kPlaces = 512;
+void place_words(const TakeWords& kernels, const Gather& g, const Plan& p, int64_t begin,
+                 int64_t count, std::int32_t* at) {
+  std::int32_t narrow[kPlaces];
+  const int64_t dim = g.dims.start_index_map[0];
+  const std::int32_t* indices = narrow;
+  if (g.index_dtype == i32) {
+    indices = static_cast<const std::int32_t*>(g.indices) + begin;
+  } else {  // one that no 32 bits hold is as far outside as the nearest that they hold
+    const auto* const from = static_cast<const int64_t*>(g.indices) + begin;
+    for (int64_t k = 0; k < count; ++k)
+      narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
+  }
+  kernels.place(indices, count, g.mode, static_cast<std::int32_t>(p.last_start[dim]),
+                static_cast<std::int32_t>(p.operand_stride[dim] / 4), at);
+}
+
 // Slices [begin, end) of lines [first, last). Where most of a line is taken, in whatever order, it
 // is asked for as a whole, in its own order, while the one before it is at work.
 void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t first, int64_t last,
                 int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = 512, kLine = 64;
+  constexpr int64_t kBlock = kPlaces, kLine = 64;
   constexpr int64_t kMostAhead = 128 << 10;  // of the second cache
+  static const TakeWords words = take_words_kernels();
+  const bool of_words = are_words(g, p, lines);
   int64_t offsets[kBlock];
+  std::int32_t at_word[kBlock];
+  std::uint32_t filled = 0;
+  if (of_words && g.mode == IndexMode::fill_or_drop) std::memcpy(&filled, g.fill, sizeof filled);
   const Take take_block = take_of(lines.run);
   const bool whole = lines.in_stride <= kMostAhead && (end - begin) * kLine >= lines.in_stride / 2;
   for (int64_t b = begin; b < end; b += kBlock) {
     const int64_t count = std::min(kBlock, end - b);
-    if (g.index_dtype == i32)
+    if (of_words)
+      place_words(words, g, p, b, count, at_word);
+    else if (g.index_dtype == i32)
       read_offsets<std::int32_t>(g, p, b, count, offsets);
     else
       read_offsets<int64_t>(g, p, b, count, offsets);
@@ -223,8 +257,12 @@ void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t firs
       if (whole && o + 1 < last)
         for (int64_t at = 0; at < lines.in_stride; at += kLine)
           __builtin_prefetch(in + lines.in_stride + at, 0, 2);
-      take_block(g, static_cast<char*>(g.out) + o * lines.out_stride + b * lines.run, in, lines.run,
-                 offsets, count);
+      char* const out = static_cast<char*>(g.out) + o * lines.out_stride + b * lines.run;
+      if (of_words)
+        words.take(reinterpret_cast<const std::uint32_t*>(in), at_word, count, filled,
+                   reinterpret_cast<std::uint32_t*>(out));
+      else
+        take_block(g, out, in, lines.run, offsets, count);
     }
   }
 }

@@ -9,6 +9,8 @@ namespace {
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 // `neutral` is x for which vector(a, x) is a, bit for bit.
+// Max and Min of vectors give b where a is not the larger, or smaller, one: also where either is a
+// NaN, and where both are zeros.
 #define SHMAP_VECTOR_OP(expression, neutral_value) \
   static constexpr double neutral = neutral_value; \
   template <class V>                               \
@@ -44,7 +46,7 @@ struct Max {  // a NaN in b fails the comparison, one in a is asked for
     const T larger = a > b ? a : b;
     return a != a ? a : larger;
   }
-  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Gt(a, b), a, b)), -HUGE_VAL)
+  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)), -HUGE_VAL)
 };
 struct Min {
   template <class T>
@@ -52,7 +54,7 @@ struct Min {
     const T smaller = a < b ? a : b;
     return a != a ? a : smaller;
   }
-  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::IfThenElse(hn::Lt(a, b), a, b)), HUGE_VAL)
+  SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)), HUGE_VAL)
 };
 struct Or {
   template <class T>
