@@ -1,8 +1,9 @@
-// process_numbers_program: random numbers and overlapped products on eight devices, in as many
-// processes as there are: prints a hash of each array's bits (process_numbers_test).
+// process_numbers_program: random numbers, overlapped products and data-parallel training on eight
+// devices, in as many processes as there are: prints a hash of each array's bits (process_numbers_test).
 #include <bit>
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "shmap/shmap.h"
@@ -65,6 +66,42 @@ void products(const Mesh& mesh) {
   }
 }
 
+struct Net {
+  Array w1, b1, w2, b2;
+};
+
+// Data-parallel training: parameters replicated, the batch split, sums of gradients over all
+// devices.
+void training(const Mesh& mesh) {
+  constexpr int kSteps = 12;
+  const Array x = device_put(random::normal(random::key(1), {64, 20}), NamedSharding(mesh, P("i")));
+  const Array y = device_put(random::normal(random::key(2), {64, 3}), NamedSharding(mesh, P("i")));
+  Net net{random::normal(random::key(3), {20, 33}) / 4.f, zeros({33}),
+          random::normal(random::key(4), {33, 3}) / 5.f, zeros({3})};
+  const auto loss = shard_map(
+      [](Net n, Array xb, Array yb) {
+        const Array hidden = tanh(matmul(xb, n.w1) + n.b1);
+        const Array error = matmul(hidden, n.w2) + n.b2 - yb;
+        return pmean(mean(square(error)), "i");
+      },
+      mesh, {P(), P("i"), P("i")}, P());
+  const auto step = jit([&](Net n, Array xb, Array yb) {
+    const auto [value, slope] = value_and_grad(loss)(n, xb, yb);
+    const auto down = [](const Array& p, const Array& g) { return p - g * 0.05f; };
+    return std::pair(value, Net{down(n.w1, slope.w1), down(n.b1, slope.b1), down(n.w2, slope.w2),
+                                down(n.b2, slope.b2)});
+  });
+  for (int i = 0; i < kSteps; ++i) {
+    auto [value, next] = step(net, x, y);
+    net = std::move(next);
+    print("loss " + std::to_string(i), value);
+  }
+  print("trained w1", net.w1);
+  print("trained b1", net.b1);
+  print("trained w2", net.w2);
+  print("trained b2", net.b2);
+}
+
 }  // namespace
 
 int main() {
@@ -72,6 +109,7 @@ int main() {
     const Mesh mesh = make_mesh({8}, "i");
     random_numbers(mesh);
     products(mesh);
+    training(mesh);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "uncaught: %s\n", e.what());
     return 1;
