@@ -119,6 +119,9 @@ ProcessExchange CrossCall::roll_call() const {
   exchange.space = space_;
   exchange.number = number_;
   exchange.check = check_;
+  exchange.program = program_.program;
+  exchange.constants = program_.constants;
+  exchange.equations = program_.equations;
   exchange.label = label_;
   for (const int process : blocks_.cliques.cross->partners) {
     exchange.sends.push_back({process, nullptr, 0});
@@ -140,6 +143,9 @@ void CrossCall::enqueue(Round round) {
   exchange.number = number_;
   exchange.round = index;
   exchange.check = check_;
+  exchange.program = program_.program;
+  exchange.constants = program_.constants;
+  exchange.equations = program_.equations;
   exchange.label = label_;
   exchange.sends = std::move(round.sends);
   exchange.receives = std::move(round.receives);

@@ -8,6 +8,7 @@
 
 #include "collectives/communicator.h"
 #include "core/processes/exchange.h"
+#include "core/runtime/program_mark.h"
 
 namespace shmap {
 
@@ -41,6 +42,7 @@ class CrossCall {
   std::uint64_t number_ = 0;  // the collective's number on its mesh; in a capture, counted from 0
   std::uint32_t rounds_ = 0;
   std::uint64_t check_;
+  const ProgramMark program_ = current_program();
   ExchangeLabel label_;
 };
 

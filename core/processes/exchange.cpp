@@ -234,6 +234,9 @@ void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t
   header.number = active.place.number;
   header.round = active.place.round;
   header.check = active.exchange->check;
+  header.program = active.exchange->program;
+  header.constants = active.exchange->constants;
+  header.equations = active.exchange->equations;
   header.label = active.exchange->label;
   for (const Parcel& parcel : parcels) header.bytes += parcel.bytes;
   const bool linked = link_ != nullptr && link_->reaches(peer);
@@ -303,6 +306,8 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
                     "of another shape, two threads that communicate)",
                 true);
   }
+  if (header.program != active.exchange->program || header.constants != active.exchange->constants)
+    return fail_of_programs(active, from, header);
   source->heard = true;
   --active.awaited;
   if (header.lent != 0)

@@ -57,6 +57,9 @@ struct ProcessExchange {
   std::uint64_t space = 0, number = 0;
   std::uint32_t round = 0;
   std::uint64_t check = 0;  // of all that has to be the same in all processes
+  // Of the program that the collective is in: hashes, and how many equations it has; 0: of none.
+  std::uint64_t program = 0, constants = 0;
+  std::uint32_t equations = 0;
   ExchangeLabel label;
   // By peer; those of one peer in the order in which they travel, of the same sizes on both sides.
   std::vector<Parcel> sends, receives;
@@ -129,7 +132,8 @@ class Exchanges {
   struct Header {
     Kind kind = Kind::exchange;
     std::uint32_t round = 0;
-    std::uint64_t space = 0, number = 0, check = 0;
+    std::uint64_t space = 0, number = 0, check = 0, program = 0, constants = 0;
+    std::uint32_t equations = 0;
     std::int64_t bytes = 0;        // of the parcels in all
     std::int32_t tag = 0;          // under which they come; 0: behind this header
     std::uint32_t text_bytes = 0;  // behind this header, of the other kinds
@@ -196,6 +200,7 @@ class Exchanges {
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
   bool lends(int peer, std::span<const Parcel> parcels) const;
   void accept(Active& active, int from, const Message& message);
+  void fail_of_programs(const Active& active, int from, const Header& header);
   void borrow(Active& active, int from, std::size_t source, const Message& message);
   void post(int to, const Header& header, std::span<const std::byte> body);
   // What there is room for; true where there was something.

@@ -117,6 +117,34 @@ void Exchanges::end_all(EndedList& ended) {
   active_count_.store(static_cast<int>(active_.size()), std::memory_order_relaxed);
 }
 
+// The collective is the same, and the program around it is not.
+void Exchanges::fail_of_programs(const Active& active, int from, const Header& header) {
+  const ProcessExchange& mine = *active.exchange;
+  const auto program = [](std::uint64_t hash, std::uint32_t equations) {
+    return hash == 0 ? std::string("outside of jit")
+                     : fmt::format("in a program of {} equations under jit", equations);
+  };
+  const std::string where =
+      fmt::format("in the collective number {} of the mesh, {}", mine.number, mine.label.text());
+  if (header.program == mine.program) {
+    return fail(
+        fmt::format("the processes run the same program with other captured values, {}: arrays "
+                    "that the function captures differ between this process ({}) and {}. Make them "
+                    "of the same host data in all processes, or pass what differs as a sharded "
+                    "argument",
+                    where, peers_.self(), peers_.text(from)),
+        true);
+  }
+  fail(fmt::format("the processes run different programs, {}: this process ({}) runs it {}, and {} "
+                   "runs it {}. The function was traced otherwise there: look for a branch on "
+                   "process_index(), and for host values that are not the same (files, clocks, "
+                   "random numbers) and became constants; make_jaxpr of the function, printed by "
+                   "both processes, shows where they differ",
+                   where, peers_.self(), program(mine.program, mine.equations), peers_.text(from),
+                   program(header.program, header.equations)),
+       true);
+}
+
 // ------------------------------------------------------------------------------------- deadlines
 
 void Exchanges::answer(int to, const Header& question) {

@@ -83,7 +83,10 @@ bool is_control(const PlanStep& step) {
 
 Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> consts,
            RunControl run_control)
-    : mesh_(mesh), run_control_(run_control), jaxpr_(std::move(jaxpr)) {
+    : mesh_(mesh),
+      run_control_(run_control),
+      jaxpr_(std::move(jaxpr)),
+      mark_(mesh->local_count() == 0 ? ProgramMark() : make_program_mark(*mesh, *jaxpr_, consts)) {
   if (mesh->local_count() == 0) {
     throw ValueError("jit: none of the devices of " + describe_mesh(*mesh) +
                      " is this process's: only the processes that drive devices of a mesh run "
@@ -182,6 +185,7 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
   for (std::size_t i = 0; i < args.size(); ++i)
     if (arg_slots_[i] >= 0) values[static_cast<std::size_t>(arg_slots_[i])] = std::move(args[i]);
   args.clear();
+  const ProgramScope scope(mark_);
   for (Part& part : parts_) {
     if (part.segment) {
       part.segment->run(values);

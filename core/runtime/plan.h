@@ -17,6 +17,7 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/jaxpr.h"
+#include "core/runtime/program_mark.h"
 #include "core/runtime/segment.h"
 
 namespace shmap {
@@ -64,6 +65,7 @@ class Plan {
   const detail::MeshImpl* mesh_;
   RunControl run_control_;
   JaxprRef jaxpr_;
+  const ProgramMark mark_;
   std::vector<Part> parts_;
   // Constants (captured arrays, and literals that are results) have slots that are filled before
   // any part runs and live as long as the plan.

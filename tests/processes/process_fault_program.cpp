@@ -27,6 +27,27 @@ void now(const char* what) {
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()));
 }
 
+// What is the same but for the program around it: `otherwise` in the process that is faulty.
+void run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
+  const Array x = device_put(ones({2 * mesh.size()}), NamedSharding(mesh, P("i")));
+  const auto sums = [&](auto before) {
+    return jit(shard_map([=](Array b) { return psum(before(b), "i"); }, mesh, {P("i")}, P()));
+  };
+  if (fault == "literal") {
+    const float scale = otherwise ? 3.f : 2.f;  // as from a file of this process's own
+    sums([=](Array b) { return b * scale; })(x).block_until_ready();
+  } else if (fault == "traced") {
+    sums([=](Array b) { return otherwise ? sin(b) + b : b + b; })(x).block_until_ready();
+  } else if (fault == "captured") {
+    const Array scale = array<float>({1.f, otherwise ? 3.f : 2.f}, {2});
+    sums([=](Array b) { return b * scale; })(x).block_until_ready();
+  } else if (fault == "same") {  // what captures, and has literals, in all processes alike
+    const Array scale = array<float>({1.f, 2.f}, {2});
+    for (int i = 0; i < 3; ++i)
+      sums([=](Array b) { return b * scale + 2.f; })(x).block_until_ready();
+  }
+}
+
 int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
@@ -41,6 +62,11 @@ int run(const std::string& fault, bool replays) {
   }
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
+  for (const char* name : {"literal", "traced", "captured", "same"}) {
+    if (fault != name) continue;
+    run_program(mesh, fault, faulty);
+    return 0;
+  }
   const auto sum_all = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
   const auto max_all = shard_map([](Array b) { return pmax(b, "i"); }, mesh, {P("i")}, P());
   const auto shift = shard_map(

@@ -126,6 +126,25 @@ TEST_F(ProcessFaults, OneThatDoesSomethingElse) {
   }
 }
 
+TEST_F(ProcessFaults, OneWithAnotherProgram) {
+  for (const char* fault : {"literal", "traced"}) {
+    SCOPED_TRACE(fault);
+    const Outcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr("the processes run different programs"), HasSubstr("process 1"),
+                      HasSubstr("psum"), HasSubstr("process_fault_program.cpp:")));
+  }
+  if (devices().starts_with("cpu")) {
+    const Outcome o = job("captured");
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("the same program with other captured values"),
+                                HasSubstr("process 1"), HasSubstr("process_fault_program.cpp:")));
+  }
+  const Outcome o = job("same");
+  EXPECT_EQ(o.status, 0) << o.output;
+}
+
 TEST_F(ProcessFaults, OneThatIsLate) {
   for (const char* fault : {"stuck", "stop"}) {
     SCOPED_TRACE(fault);

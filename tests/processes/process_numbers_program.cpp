@@ -1,5 +1,6 @@
 // process_numbers_program: random numbers, overlapped products and data-parallel training on eight
-// devices, in as many processes as there are: prints a hash of each array's bits (process_numbers_test).
+// devices, in as many processes as there are: prints a hash of each array's bits
+// (process_numbers_test).
 #include <bit>
 #include <cstdio>
 #include <string>
