@@ -7,10 +7,12 @@
 #include "collectives/cross_table.h"
 #include "core/base/counters.h"
 #include "core/base/hash_text.h"
+#include "core/device/host_log.h"
 #include "core/ir/trace.h"
 #include "core/processes/processes.h"
 #include "core/runtime/captured_numbers.h"
 #include "core/runtime/launch.h"
+#include "core/runtime/step_label.h"
 
 namespace shmap {
 
@@ -21,8 +23,11 @@ constexpr std::int64_t kCostNs = 1'000'000'000'000;
 
 class ExchangeTask final : public ExchangeEnd {
  public:
-  ExchangeTask(ProcessExchange exchange, bool captured, const CollectiveSite& site)
+  // name: of the task.
+  ExchangeTask(ProcessExchange exchange, const char* name, bool captured,
+               const CollectiveSite& site)
       : exchange_(std::move(exchange)),
+        name_(name),
         offset_(exchange_.number),
         captured_(captured),
         site_(site) {}
@@ -32,6 +37,8 @@ class ExchangeTask final : public ExchangeEnd {
     try {
       reach_collective(site_, 0);
       if (captured_) exchange_.number = context.ticket + offset_;
+      if (host_log_runs())
+        log_exchange({name_, timeline_now(), exchange_.space, exchange_.number, exchange_.round});
       Exchanges& exchanges = Processes::joined()->exchanges();
       if (context.end == nullptr) return exchanges.run(exchange_);
       end_ = context.end;
@@ -60,6 +67,7 @@ class ExchangeTask final : public ExchangeEnd {
   }
 
   ProcessExchange exchange_;
+  const char* const name_;
   const std::uint64_t offset_;
   const bool captured_;
   const CollectiveSite site_;
@@ -70,6 +78,14 @@ class ExchangeTask final : public ExchangeEnd {
 void sort_by_peer(std::vector<Parcel>& parcels) {
   std::stable_sort(parcels.begin(), parcels.end(),
                    [](const Parcel& a, const Parcel& b) { return a.peer < b.peer; });
+}
+
+// The processes of parcels that are sorted by peer.
+std::vector<int> peers_of(const std::vector<Parcel>& parcels) {
+  std::vector<int> peers;
+  for (const Parcel& p : parcels)
+    if (peers.empty() || peers.back() != p.peer) peers.push_back(p.peer);
+  return peers;
 }
 
 std::byte* at(const Block& block, std::int64_t offset) {
@@ -159,7 +175,10 @@ void CrossCall::enqueue(Round round) {
   const CollectiveSite site{{&blocks_.primitive, &blocks_.mesh, 0, blocks_.number, blocks_.source},
                             &blocks_.cliques};
   Task task;
-  task.name = blocks_.primitive.name;
+  task.name = labels_tasks()
+                  ? exchange_task_name(blocks_.primitive.name, blocks_.number,
+                                       peers_of(exchange.sends), peers_of(exchange.receives))
+                  : blocks_.primitive.name;
   task.bytes = bytes;
   task.cost_ns = kCostNs;
   task.later = true;
@@ -168,7 +187,7 @@ void CrossCall::enqueue(Round round) {
   };
   task.drop = [](void* args) noexcept { delete static_cast<ExchangeTask*>(args); };
   task.describe = [](const void* args) { return static_cast<const ExchangeTask*>(args)->text(); };
-  task.args = new ExchangeTask(std::move(exchange), captured_, site);
+  task.args = new ExchangeTask(std::move(exchange), task.name, captured_, site);
   const Event event = device.comm->enqueue(task, waits);
   if (event.record() != nullptr) detail::note_launch(event, round.reads, round.writes);
 }

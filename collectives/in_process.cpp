@@ -9,6 +9,7 @@
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "core/runtime/launch.h"
+#include "core/runtime/step_label.h"
 
 namespace shmap {
 
@@ -125,14 +126,29 @@ struct Results {
   InlineVector<Buffer*, 16> buffers;
 };
 
-// Enqueues `work` as one task on the communication stream of a device; `bytes`: what it reads and
-// writes.
+// For a timeline: what comes to a device from the ranks of other memory spaces.
+std::vector<std::pair<int, int>> moves_to(const GroupBlocks& g, std::uint32_t position,
+                                          std::span<const std::uint32_t> senders) {
+  const LocalDevice& to = g.mesh.local(position);
+  std::vector<std::pair<int, int>> moves;
+  for (std::uint32_t p : senders) {
+    const LocalDevice& from = g.mesh.local(p);
+    if (from.space != to.space) moves.emplace_back(from.index, to.index);
+  }
+  return moves;
+}
+
+// Enqueues `work` as one task on the communication stream of a device. `bytes`: what it reads and
+// writes; `senders`: the positions that it reads from.
 template <class Work>
 void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
-             std::span<Buffer* const> reads, std::span<Buffer* const> writes, Work work) {
+             std::span<const std::uint32_t> senders, std::span<Buffer* const> reads,
+             std::span<Buffer* const> writes, Work work) {
   LaunchSite at;
   at.stream = g.mesh.local(position).comm;
-  at.name = g.primitive.name;
+  at.name = labels_tasks()
+                ? collective_task_name(g.primitive.name, g.number, moves_to(g, position, senders))
+                : g.primitive.name;
   at.bytes = bytes;
   at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
   const std::int64_t workers = g.mesh.backend().workers();
@@ -161,14 +177,15 @@ void share_slots(const GroupBlocks& g, std::span<const Block> slots) {
   for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = slots[g.cliques.slot_of[p]];
 }
 
-// Copies a block from another memory space, on the receiver's stream.
-Block copy_block(const GroupBlocks& g, const Block& from, std::uint32_t position) {
+// Copies a sender's block from another memory space, on the receiver's stream.
+Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t position) {
+  const Block& from = g.in[sender];
   const LocalDevice& device = g.mesh.local(position);
   Block to = fresh_block(device.space, g.out_bytes);
   if (g.out_bytes == 0) return to;
   Buffer* reads[] = {from.buffer.get()};
   Buffer* writes[] = {to.buffer.get()};
-  enqueue(g, position, g.out_bytes, reads, writes,
+  enqueue(g, position, g.out_bytes, {&sender, 1}, reads, writes,
           [ops = &ops_of(g), src = address(from), dst = address(to), bytes = g.out_bytes](
               int part, int parts, void* native) {
             if (ops->copy_between_spaces != nullptr && parts == 1)
@@ -195,7 +212,7 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
       if (n == 0) continue;
       Sources sources(g, site.folded);
       Buffer* writes[] = {results[s].buffer.get()};
-      enqueue(g, site.position, g.in_bytes * ranks, sources.reads(), writes,
+      enqueue(g, site.position, g.in_bytes * ranks, site.folded, sources.reads(), writes,
               [ops = &ops_of(g), op, dtype, ranks, n, out = address(results[s]),
                from = std::move(sources.from)](int part, int parts, void* native) {
                 const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
@@ -219,7 +236,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       if (g.out_bytes == 0) continue;
       Sources sources(g, site.members);
       Buffer* writes[] = {results[s].buffer.get()};
-      enqueue(g, site.position, g.out_bytes, sources.reads(), writes,
+      enqueue(g, site.position, g.out_bytes, site.members, sources.reads(), writes,
               [ops = &ops_of(g), layout, ranks = table.ranks, out = address(results[s]),
                at_once = in_one_piece_of_work(g, site) && in_one_space(g, site),
                copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
@@ -274,7 +291,7 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
                          std::move(sources.from),
                          std::move(out.to)};
       const std::int64_t bytes = g.out_bytes * table.ranks * site.slot_count;
-      enqueue(g, site.position, bytes, sources.reads(), out.buffers.span(),
+      enqueue(g, site.position, bytes, site.folded, sources.reads(), out.buffers.span(),
               [work = std::move(work)](int part, int parts, void* native) {
                 work.run(part, parts, native);
               });
@@ -296,7 +313,7 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
       Sources sources(g, site.members);
       const auto slots = std::span(table.slots).subspan(site.first_slot, site.slot_count);
       if (in_one_piece_of_work(g, site)) {
-        enqueue(g, site.position, g.out_bytes * site.slot_count, sources.reads(),
+        enqueue(g, site.position, g.out_bytes * site.slot_count, site.members, sources.reads(),
                 out.buffers.span(),
                 [ops = &ops_of(g), box = exchange.box, slots, src_step = exchange.src_step,
                  dst_step = exchange.dst_step, ranks = table.ranks, from = std::move(sources.from),
@@ -307,7 +324,8 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
         continue;
       }
       piece.choose(g.out_bytes * site.slot_count);
-      enqueue(g, site.position, g.out_bytes * site.slot_count, sources.reads(), out.buffers.span(),
+      enqueue(g, site.position, g.out_bytes * site.slot_count, site.members, sources.reads(),
+              out.buffers.span(),
               [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,
                ranks = table.ranks, from = std::move(sources.from),
                to = std::move(out.to)](int part, int parts, void* native) {
@@ -339,7 +357,7 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       Block block = fresh_block(device.space, g.out_bytes);
       if (g.out_bytes != 0) {
         Buffer* writes[] = {block.buffer.get()};
-        enqueue(g, position, g.out_bytes, {}, writes,
+        enqueue(g, position, g.out_bytes, {}, {}, writes,
                 [ops = &ops_of(g), dst = address(block), bytes = g.out_bytes](int part, int parts,
                                                                               void* native) {
                   const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
@@ -358,7 +376,7 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       }
       const std::uint32_t position = table.sites[slot.site].members[static_cast<std::size_t>(from)];
       const bool here = g.mesh.local(position).space == device.space;
-      results[i] = here ? g.in[position] : copy_block(g, g.in[position], slot.position);
+      results[i] = here ? g.in[position] : copy_block(g, position, slot.position);
     }
   }
   share_slots(g, results.span());
@@ -376,7 +394,7 @@ void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) 
         results[s] = g.in[position];
         continue;
       }
-      results[s] = copy_block(g, g.in[position], site.position);
+      results[s] = copy_block(g, position, site.position);
     }
   }
   share_sites(g, results.span());

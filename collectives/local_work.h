@@ -13,6 +13,7 @@
 #include "collectives/piece_work.h"
 #include "core/base/counters.h"
 #include "core/runtime/launch.h"
+#include "core/runtime/step_label.h"
 
 namespace shmap {
 
@@ -52,7 +53,7 @@ class LocalWork {
     const std::uint32_t position = table_.sites[site].position;
     LaunchSite at;
     at.stream = g_.mesh.local(position).comm;
-    at.name = g_.primitive.name;
+    at.name = task_name(g_.primitive.name);
     at.bytes = bytes;
     at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
     const std::int64_t workers = g_.mesh.backend().workers();

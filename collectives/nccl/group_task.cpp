@@ -2,6 +2,7 @@
 
 #include "collectives/nccl/roll_call.h"
 #include "core/runtime/launch.h"
+#include "core/runtime/step_label.h"
 #include "cuda/device/backend.h"
 #include "cuda/device/completion.h"
 #include "cuda/device/stream.h"
@@ -62,6 +63,23 @@ void GroupTask::make_scratch(std::byte* Rank::*what, std::int64_t bytes) {
   }
 }
 
+void GroupTask::note_move(std::uint32_t from, std::uint32_t to) {
+  knows_moves_ = true;
+  if (from == Cliques::kElsewhere || to == Cliques::kElsewhere || !labels_tasks()) return;
+  moves_.emplace_back(g_.mesh.local(from).index, g_.mesh.local(to).index);
+}
+
+const char* GroupTask::name() const {
+  if (!labels_tasks()) return g_.primitive.name;
+  if (knows_moves_) return collective_task_name(g_.primitive.name, g_.number, moves_);
+  std::vector<std::pair<int, int>> moves;
+  const auto device = [&](const Rank& r) { return g_.mesh.local(r.position).index; };
+  for (const Rank& to : args_->ranks)
+    for (const Rank& from : args_->ranks)
+      if (from.position != to.position) moves.emplace_back(device(from), device(to));
+  return collective_task_name(g_.primitive.name, g_.number, std::move(moves));
+}
+
 void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   if (args_->ranks.empty()) return;
   std::vector<Waits> waits(uses_.size());
@@ -71,7 +89,7 @@ void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   Task task;
   task.run = run;
   task.drop = [](void* args) noexcept { delete static_cast<Args*>(args); };
-  task.name = g_.primitive.name;
+  task.name = name();
   task.bytes = bytes;
   const std::vector<Stream*> streams = args_->streams;
   const bool across = args_->comms->across();

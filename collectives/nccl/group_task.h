@@ -42,6 +42,9 @@ class GroupTask {
   // Allocates so many bytes for `packed`, or `gathered`, of every rank that takes part.
   void pack_into_scratch(std::int64_t bytes) { make_scratch(&Rank::packed, bytes); }
   void gather_into_scratch(std::int64_t bytes) { make_scratch(&Rank::gathered, bytes); }
+  // For a timeline: data goes from one rank of the clique to another, by their positions, of which
+  // one may be elsewhere. Where this is never called, data goes from each to each.
+  void note_move(std::uint32_t from, std::uint32_t to);
 
   // Enqueues work(ranks), which puts its calls into the ranks' streams. Does nothing where no rank
   // takes part. The caller holds the submit mutex.
@@ -71,6 +74,7 @@ class GroupTask {
   };
   void make_scratch(std::byte* Rank::*what, std::int64_t bytes);
   void enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body);
+  const char* name() const;
   static void run(void* args, const TaskContext& context);
 
   struct Uses {
@@ -81,6 +85,8 @@ class GroupTask {
   std::unique_ptr<Args> args_;
   std::vector<Uses> uses_;  // by rank, in the order of add()
   std::vector<BufferRef> scratch_;
+  bool knows_moves_ = false;
+  std::vector<std::pair<int, int>> moves_;  // by local devices
 };
 
 // The GPU of each position of a mesh of CUDA devices.

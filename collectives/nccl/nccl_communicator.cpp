@@ -393,6 +393,9 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
         rank.in = address(g.in[p]);
       }
       peers.push_back({source[r], target[r]});
+      task.note_move(source[r] >= 0 ? clique[static_cast<std::size_t>(source[r])]
+                                    : static_cast<std::uint32_t>(Cliques::kElsewhere),
+                     p);
     }
     if (g.out_bytes == 0) return;
     task.enqueue(g.out_bytes * moves,

@@ -4,30 +4,23 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "core/base/file_descriptor.h"
+#include "core/base/scope_names.h"
 #include "core/base/warning.h"
 #include "core/debug/timeline_text.h"
-#include "core/debug/trace_json.h"
+#include "core/debug/trace_file.h"
+#include "core/device/host_log.h"
 #include "core/device/runtime.h"
+#include "core/device/span_label.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
 namespace shmap {
 
 namespace {
-
-struct Scope {
-  std::string name;
-  std::int64_t begin_ns, end_ns;
-};
-
-// Scopes are recorded only while a trace runs.
-std::mutex scopes_mutex;
-std::vector<Scope>* scopes = nullptr;
 
 using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
@@ -54,16 +47,15 @@ std::int64_t overlap_of(std::int64_t begin, std::int64_t end, const Spans& spans
 
 }  // namespace
 
-named_scope::named_scope(std::string_view name) : name_(name), begin_ns_(timeline_now()) {}
+// begin_ns_ is 0 where no trace runs yet.
+named_scope::named_scope(std::string_view name)
+    : name_(name), begin_ns_(host_log_runs() ? timeline_now() : 0) {
+  enter_scope(name_);
+}
 
 named_scope::~named_scope() {
-  std::lock_guard lock(scopes_mutex);
-  if (!scopes) return;
-  try {
-    scopes->push_back({name_, begin_ns_, timeline_now()});
-  } catch (const std::bad_alloc&) {
-    // A span less in a trace is all that is lost.
-  }
+  leave_scope();
+  if (host_log_runs()) log_host_span("scope", std::move(name_), begin_ns_, timeline_now());
 }
 
 namespace profiler {
@@ -72,9 +64,7 @@ struct Trace::State {
   std::string path;
   std::FILE* file = nullptr;
   TimelineRecorder recorder;
-  std::vector<TimelineEvent> events;
-  std::vector<Scope> scopes;
-  std::int64_t begin_ns = 0;
+  TraceRecord record;
   bool closed = false;
 };
 
@@ -87,12 +77,16 @@ Trace::Trace(std::string_view path) : state_(std::make_unique<State>()) {
   state_->file = std::fopen(state_->path.c_str(), "w");
   if (!state_->file)
     throw Error("profiler::Trace: the file \"" + state_->path + "\" cannot be opened for writing");
-  runtime();
-  state_->begin_ns = timeline_now();
-  {
-    std::lock_guard lock(scopes_mutex);
-    shmap::scopes = &state_->scopes;
-  }
+  TraceRecord& record = state_->record;
+  record.process = runtime().process_index();
+  record.processes = runtime().process_count();
+  for (const LocalDevice& d : runtime().local_devices())
+    record.devices.push_back({d.device.str(), d.space->id()});
+  forget_labels();
+  record.begin_ns = timeline_now();
+  start_host_log();
+  for (const LocalDevice& d : runtime().local_devices())
+    log_memory(d.space->id(), d.space->bytes_in_use());
   set_timeline_sink(&state_->recorder);
 }
 
@@ -108,10 +102,6 @@ void Trace::close() {
   State& s = *state_;
   if (s.closed) return;
   s.closed = true;
-  {
-    std::lock_guard lock(scopes_mutex);
-    shmap::scopes = nullptr;
-  }
   std::exception_ptr failed;
   try {
     runtime().backend().synchronize();
@@ -119,10 +109,11 @@ void Trace::close() {
     failed = std::current_exception();
   }
   set_timeline_sink(nullptr);
-  s.events = s.recorder.take();
-  std::sort(s.events.begin(), s.events.end(),
+  s.record.host = stop_host_log();
+  s.record.events = s.recorder.take();
+  std::sort(s.record.events.begin(), s.record.events.end(),
             [](const TimelineEvent& a, const TimelineEvent& b) { return a.begin_ns < b.begin_ns; });
-  std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  std::string text;
   bool written = true;
   std::string why;
   const auto flush = [&] {
@@ -130,27 +121,11 @@ void Trace::close() {
     if (!written && why.empty()) why = errno_text(errno);
     text.clear();
   };
-  const auto add = [&](const std::string& event) {
+  write_trace(s.record, [&](const std::string& line) {
     constexpr std::size_t kPiece = std::size_t{1} << 20;
-    text += ",\n" + event;
+    text += line;
     if (text.size() > kPiece) flush();
-  };
-  text += trace_process_name(0, "host");
-  int devices = -1;
-  for (const TimelineEvent& e : s.events) devices = std::max(devices, e.device);
-  for (int d = 0; d <= devices; ++d) {
-    add(trace_process_name(d + 1,
-                           runtime().local_devices()[static_cast<std::size_t>(d)].device.str()));
-    add(trace_thread_name(d + 1, 0, "compute"));
-    add(trace_thread_name(d + 1, 1, "communication"));
-  }
-  for (const TimelineEvent& e : s.events) {
-    add(trace_span(e.device + 1, e.role == StreamRole::comm ? 1 : 0, e.name,
-                   e.begin_ns - s.begin_ns, e.end_ns - e.begin_ns, e.bytes));
-  }
-  for (const Scope& scope : s.scopes)
-    add(trace_span(0, 0, scope.name, scope.begin_ns - s.begin_ns, scope.end_ns - scope.begin_ns));
-  text += "\n]}\n";
+  });
   flush();
   if (std::fclose(std::exchange(s.file, nullptr)) != 0 && written) {
     written = false;
@@ -168,19 +143,21 @@ void Trace::close() {
   if (failed) std::rethrow_exception(failed);
 }
 
-std::string Trace::timeline(int columns) const { return draw_timeline(state_->events, columns); }
+std::string Trace::timeline(int columns) const {
+  return draw_timeline(state_->record.events, columns);
+}
 
 Overlap Trace::overlap() const {
   Overlap out;
   Spans compute;
-  for (const TimelineEvent& e : state_->events) {
+  for (const TimelineEvent& e : state_->record.events) {
     if (e.role == StreamRole::compute) {
       compute.emplace_back(e.begin_ns, e.end_ns);
       out.compute_us += static_cast<double>(e.end_ns - e.begin_ns) / 1000;
     }
   }
   compute = merged(std::move(compute));
-  for (const TimelineEvent& e : state_->events) {
+  for (const TimelineEvent& e : state_->record.events) {
     if (e.role != StreamRole::comm) continue;
     out.communication_us += static_cast<double>(e.end_ns - e.begin_ns) / 1000;
     out.overlapped_us += static_cast<double>(overlap_of(e.begin_ns, e.end_ns, compute)) / 1000;

@@ -59,11 +59,25 @@ std::string trace_thread_name(int process, int thread, std::string_view name) {
 }
 
 std::string trace_span(int process, int thread, std::string_view name, std::int64_t begin_ns,
-                       std::int64_t duration_ns, std::int64_t bytes) {
+                       std::int64_t duration_ns, std::string_view args) {
   return fmt::format(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{:.3f},"dur":{:.3f}{}}})",
                      process, thread, json_string(name), microseconds(begin_ns),
                      microseconds(duration_ns),
-                     bytes < 0 ? std::string() : fmt::format(R"(,"args":{{"bytes":{}}})", bytes));
+                     args.empty() ? std::string() : fmt::format(R"(,"args":{{{}}})", args));
+}
+
+std::string trace_flow(bool begins, std::string_view id, std::string_view name, int process,
+                       int thread, std::int64_t at_ns) {
+  return fmt::format(
+      R"({{"ph":"{}","cat":"collective","id":{},"pid":{},"tid":{},"name":{},"ts":{:.3f}{}}})",
+      begins ? "s" : "f", json_string(id), process, thread, json_string(name), microseconds(at_ns),
+      begins ? "" : R"(,"bp":"e")");
+}
+
+std::string trace_counter(int process, std::string_view name, std::int64_t at_ns,
+                          std::int64_t bytes) {
+  return fmt::format(R"({{"ph":"C","pid":{},"name":{},"ts":{:.3f},"args":{{"bytes":{}}}}})",
+                     process, json_string(name), microseconds(at_ns), bytes);
 }
 
 }  // namespace shmap

@@ -13,8 +13,17 @@ std::string json_string(std::string_view text);
 std::string trace_process_name(int process, std::string_view name);
 std::string trace_thread_name(int process, int thread, std::string_view name);
 
-// A complete event; times in ns, written as microseconds. bytes < 0: none are told.
+// A complete event; times in ns, written as microseconds. args: what is known of it, as JSON
+// without braces, R"("bytes":64)"; may be empty.
 std::string trace_span(int process, int thread, std::string_view name, std::int64_t begin_ns,
-                       std::int64_t duration_ns, std::int64_t bytes = -1);
+                       std::int64_t duration_ns, std::string_view args = "");
+
+// One end of an arrow, in the span that lasts at that time; both ends have the same id and name.
+std::string trace_flow(bool begins, std::string_view id, std::string_view name, int process,
+                       int thread, std::int64_t at_ns);
+
+// From that time on, a number of bytes.
+std::string trace_counter(int process, std::string_view name, std::int64_t at_ns,
+                          std::int64_t bytes);
 
 }  // namespace shmap

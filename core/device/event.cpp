@@ -1,6 +1,7 @@
 #include "core/device/event.h"
 
 #include "core/device/backend.h"
+#include "core/device/host_log.h"
 #include "core/device/while_waiting.h"
 #include "shmap/error.h"
 
@@ -22,7 +23,10 @@ void Event::wait() const {
                 "': a kernel or callback cannot wait for others; hand it what it needs");
   }
   if (record_.get() == nullptr) return;
-  if (record_->query() == Completion::pending) record_->block();
+  if (record_->query() == Completion::pending) {
+    const HostSpanScope logged("wait");
+    record_->block();
+  }
   if (record_->query() == Completion::failed) {
     record_->mark_reported();
     std::rethrow_exception(record_->error());

@@ -8,8 +8,11 @@
 #include <unordered_set>
 
 #include "core/base/env.h"
+#include "core/base/scope_names.h"
 #include "core/base/warning.h"
 #include "core/device/backend.h"
+#include "core/device/host_log.h"
+#include "core/device/span_label.h"
 #include "core/ir/node.h"
 #include "core/ir/trace.h"
 #include "core/runtime/captured_numbers.h"
@@ -17,6 +20,7 @@
 #include "core/runtime/op_site.h"
 #include "core/runtime/reshard.h"
 #include "core/runtime/step.h"
+#include "core/runtime/step_label.h"
 
 namespace shmap {
 
@@ -107,6 +111,15 @@ std::vector<ShapedArray> types_read(const std::vector<PlanStep>& steps,
   return read;
 }
 
+// The labels as a buffer that each launch uses: it is there until the last launch is done, which
+// may be after the graph's owner is gone.
+BufferRef buffer_of(std::unique_ptr<KeptLabels> labels, MemorySpace& space) {
+  const auto destroy = [](void* context) noexcept { delete static_cast<KeptLabels*>(context); };
+  BufferRef buffer = space.wrap(labels.get(), 0, destroy, labels.get());
+  labels.release();
+  return buffer;
+}
+
 }  // namespace
 
 std::int64_t graphs_captured() noexcept { return captured_graphs.load(); }
@@ -131,6 +144,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
 }
 
 void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captured) const {
+  const ScopesHidden hidden;  // as in replays, which are called from anywhere
   HeldOperands held;
   for (const PlanStep& step : steps_) {
     held.before(step);
@@ -368,6 +382,7 @@ void Segment::rethrow_planned(const OutOfMemory& e) const {
 Segment::Executable* Segment::capture(Executables& into, const std::vector<Array>& inputs,
                                       const std::vector<bool>& given, std::size_t slots) {
   if (all_sets_are_taken()) return nullptr;
+  const HostSpanScope logged("capture");
   Backend& backend = mesh_.backend();
   auto made = std::make_unique<Executable>();
   // The program on proxies of its inputs; those that were not given up have an owner more, so that
@@ -417,7 +432,11 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     PlacedMemory memory(made->layout, made->slabs, made->outputs->buffers);
     CaptureScope capture(backend);
     captured_numbers() = 0;
-    program(values, &made->steps);
+    auto labels = std::make_unique<KeptLabels>();
+    {
+      const KeptLabels::Scope labelled(*labels);
+      program(values, &made->steps);
+    }
     made->numbers = captured_numbers();
     for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     memory.finish();
@@ -447,6 +466,8 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     made->counted = uncounted.take();
     values.clear();
     made->graph = capture.end();
+    if (!labels->empty())
+      made->slabs.push_back(buffer_of(std::move(labels), *mesh_.local(0).space));
   }
   captured_graphs.fetch_add(1);
   made->key = key_;
@@ -495,6 +516,7 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     }
   }
   executable.counted.add();
+  log_memory_of(mesh_);
   for (std::size_t o = 0; o < out_.size(); ++o) {
     const std::vector<Place>& places = executable.results[o];
     StoredNode* node = StoredNode::make(out_types_[o], &mesh_, mesh_.local_count());

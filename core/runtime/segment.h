@@ -73,7 +73,7 @@ class Segment {
     std::vector<const void*> key;
     bool in_places = false;              // captured with inputs in places_
     std::shared_ptr<OutputSet> outputs;  // before the graph: it outlives that
-    std::vector<BufferRef> slabs;
+    std::vector<BufferRef> slabs;        // and the labels of its tasks
     Ref<Graph> graph;
     std::vector<std::vector<Place>> results;  // by result, by position
     std::vector<bool> donated;

@@ -11,6 +11,7 @@
 #include "core/runtime/op_site.h"
 #include "core/runtime/rates.h"
 #include "core/runtime/reshard.h"
+#include "core/runtime/step_label.h"
 
 namespace shmap {
 
@@ -97,7 +98,7 @@ class LeaderLaunch {
         call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
         site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
     task_.cost_ns = estimate_ns(step, out_types);
-    task_.name = step.primitive.name;
+    task_.name = task_name(step.primitive.name, thread);
     task_.foreign = kernel_.foreign || fault::armed();
   }
 
@@ -455,6 +456,11 @@ void run_step(const Step& step, Types out_types, std::span<StoredNode* const> ou
   detail::ThreadState& thread = detail::thread_state;
   detail::refuse_in_task(step.primitive.name, thread);
   try {
+    if (labels_tasks(thread)) [[unlikely]] {
+      const LabelledStep labelled(step, out_types);
+      launch_step(step, out_types, out, thread);
+      return;
+    }
     launch_step(step, out_types, out, thread);
   } catch (const OutOfMemory& e) {
     rethrow_at(e, step.primitive.name, step.source);

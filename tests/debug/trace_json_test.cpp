@@ -31,7 +31,7 @@ constexpr std::int64_t kBegin = 400857, kDuration = 1500;
 
 TEST(TraceJson, Spans) {
   EXPECT_EQ(
-      trace_span(1, 0, "add", kBegin, kDuration, 64),
+      trace_span(1, 0, "add", kBegin, kDuration, R"("bytes":64)"),
       R"({"ph":"X","pid":1,"tid":0,"name":"add","ts":400.857,"dur":1.500,"args":{"bytes":64}})");
   EXPECT_EQ(trace_span(0, 0, "scope", -kBegin, 0),
             R"({"ph":"X","pid":0,"tid":0,"name":"scope","ts":-400.857,"dur":0.000})");
@@ -39,6 +39,14 @@ TEST(TraceJson, Spans) {
             R"j({"ph":"M","pid":2,"name":"process_name","args":{"name":"CpuDevice(id=1)"}})j");
   EXPECT_EQ(trace_thread_name(2, 1, "communication"),
             R"({"ph":"M","pid":2,"tid":1,"name":"thread_name","args":{"name":"communication"}})");
+  EXPECT_EQ(
+      trace_flow(true, "0.7", "psum", 1, 1, kBegin),
+      R"({"ph":"s","cat":"collective","id":"0.7","pid":1,"tid":1,"name":"psum","ts":400.857})");
+  EXPECT_EQ(
+      trace_flow(false, "0.7", "psum", 2, 1, kBegin),
+      R"({"ph":"f","cat":"collective","id":"0.7","pid":2,"tid":1,"name":"psum","ts":400.857,"bp":"e"})");
+  EXPECT_EQ(trace_counter(3, "memory in use", kBegin, 4096),
+            R"({"ph":"C","pid":3,"name":"memory in use","ts":400.857,"args":{"bytes":4096}})");
 }
 
 TEST(TraceJson, AnyNameIsAString) {

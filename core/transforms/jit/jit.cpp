@@ -7,6 +7,8 @@
 
 #include "core/array/tree_paths.h"
 #include "core/base/env.h"
+#include "core/base/scope_names.h"
+#include "core/device/host_log.h"
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
 #include "core/runtime/fused_program.h"
@@ -236,6 +238,8 @@ const MeshImpl* choose_mesh(const Entry& entry) {
 void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) {
   const MeshImpl* mesh = choose_mesh(entry);
   if (!mesh || mesh->is_abstract()) return;
+  const HostSpanScope logged("plan", "jit");
+  const ScopesHidden hidden;
   std::vector<const Sharding*> shardings;
   for (const Signature& s : entry.arguments)
     shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : mesh->replicated());
@@ -273,6 +277,8 @@ std::vector<Array> run_global(Entry& entry, std::vector<Array> leaves, SourceLin
 }
 
 void plan_body(Entry& entry, PerDeviceTrace& trace, std::string* shown = nullptr) {
+  const HostSpanScope logged("plan", "jit");
+  const ScopesHidden hidden;
   std::vector<Array> consts = entry.traced.consts;
   trace.admit(consts, "jit: a captured value", {});
   entry.plan =
@@ -312,6 +318,8 @@ std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scop
   StagingOptions staging;
   staging.check_variance = scope.check_variance;
   staging.auto_pbroadcast = scope.auto_pbroadcast;
+  const HostSpanScope logged("trace", "jit");
+  const ScopesHidden hidden;  // the program serves calls from other scopes, too
   FlatTree result;
   entry->traced = trace_function("jit", types, call.body, result, staging, call.source);
   entry->like = call.like(call.flat_call);

@@ -1,7 +1,9 @@
 #include "core/transforms/lowering/lower.h"
 
 #include <algorithm>
+#include <optional>
 
+#include "core/base/scope_names.h"
 #include "core/ir/nesting.h"
 #include "core/transforms/lowering/partition.h"
 
@@ -149,6 +151,8 @@ std::vector<LowerValue> Lowering::program(const Jaxpr& jaxpr, std::vector<LowerV
     for (const Atom& a : e.in) in.push_back(read(a));
     std::vector<ShapedArray> out;
     for (const VarRef& v : e.out) out.push_back(v->type);
+    std::optional<ScopesOf> inside;
+    if (e.primitive->interpret) inside.emplace(e.source);
     std::vector<LowerValue> results = eqn(*e.primitive, std::move(in), *e.params, out, e.source);
     for (std::size_t o = 0; o < out.size(); ++o) values[e.out[o].get()] = std::move(results[o]);
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/scope_names.h"
 #include "core/transforms/autodiff/checkpoint.h"
 #include "core/transforms/jit/jit.h"
 #include "core/transforms/lowering/called_program.h"
@@ -16,9 +17,12 @@ class Inliner {
  public:
   explicit Inliner(Rewriter& made) : made_(made) {}
 
-  // The results of a program, the calls in it written out too.
-  std::vector<Atom> program(const Jaxpr& jaxpr, std::span<const Atom> args, Rewriter::Vars vars) {
-    return made_.write_out(jaxpr, args, vars, [&](const Eqn& e) {
+  // The results of a program, the calls in it written out too. What it does belongs to the scopes
+  // in which it was called.
+  std::vector<Atom> program(const Jaxpr& jaxpr, std::span<const Atom> args, Rewriter::Vars vars,
+                            SourceLine caller = {}) {
+    return made_.write_out(jaxpr, args, vars, [&](Eqn& e) {
+      e.source = in_scope_of(caller, e.source);
       return calls_program(*e.primitive) ? std::optional(call(e)) : std::nullopt;
     });
   }
@@ -35,7 +39,7 @@ class Inliner {
           {&optimization_barrier_p, {a}, std::make_shared<BarrierParams>(), {behind}, e.source});
       a = Atom(behind);
     }
-    return program(*inner_jaxprs(*e.params)[0], args, Rewriter::Vars::fresh);
+    return program(*inner_jaxprs(*e.params)[0], args, Rewriter::Vars::fresh, e.source);
   }
 
   Rewriter& made_;

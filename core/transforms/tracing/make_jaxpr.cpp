@@ -1,8 +1,10 @@
 #include "core/transforms/tracing/make_jaxpr.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "core/base/inline_vector.h"
+#include "core/base/scope_names.h"
 #include "core/ops/promote.h"
 #include "core/runtime/host_transfer.h"
 #include "core/transforms/control_flow/control_flow.h"
@@ -93,7 +95,7 @@ void JaxprTrace::process(const Primitive& primitive, std::span<Array> in, const 
         "blocks of a mapped function" +
         at_line(source));
   }
-  Eqn eqn{&primitive, {}, nullptr, {}, source};
+  Eqn eqn{&primitive, {}, nullptr, {}, in_current_scope(source)};
   eqn.in.reserve(in.size());
   eqn.out.reserve(out.size());
   InlineVector<ShapedArray, 4> in_types(in.size());
@@ -221,6 +223,8 @@ std::vector<Array> eval_jaxpr(const Jaxpr& jaxpr, std::vector<Array> args) {
     for (const Atom& a : eqn.in)
       if (!a.is_literal() && last[a.var()] == e) values.erase(a.var());
     std::vector<Array> out(eqn.out.size());
+    std::optional<ScopesOf> inside;
+    if (eqn.primitive->interpret) inside.emplace(eqn.source);
     current_trace().process(*eqn.primitive, in, *eqn.params, out, eqn.source);
     for (std::size_t o = 0; o < out.size(); ++o)
       if (last.count(eqn.out[o].get())) values.emplace(eqn.out[o].get(), std::move(out[o]));

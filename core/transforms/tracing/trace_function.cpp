@@ -4,6 +4,8 @@
 #include <mutex>
 
 #include "core/array/mesh_impl.h"
+#include "core/base/scope_names.h"
+#include "core/device/host_log.h"
 #include "core/ir/nesting.h"
 #include "shmap/make_jaxpr.h"
 
@@ -68,6 +70,8 @@ ClosedJaxpr JaxprCache::get(const void* tag, const FlatTree& arguments, BodyRef 
     const auto it = impl_->entries.find(key);
     if (it != impl_->entries.end()) return it->second;
   }
+  const HostSpanScope logged("trace", "make_jaxpr");
+  const ScopesHidden hidden;
   FlatTree result;
   StagingOptions staging;
   if (!options.omnistaging) staging.below = &base_trace();

@@ -1,0 +1,92 @@
+// SpanLabel: what a timeline tells about a task besides its name: the operation behind it, and who
+// sent what it received.
+//
+// A label has a copy of the task's name, whose address the task takes as its name: so the label
+// goes wherever the name goes, into graphs and their replays, and is found by that address. Tasks
+// have labels while a timeline is recorded, and where they are captured into a graph whose owner
+// keeps them (KeptLabels); all others have names of static text, and cost nothing.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/device/timeline.h"
+
+namespace shmap {
+
+struct SpanDetails {
+  std::string scope;     // the named scopes, "layer/attention"
+  std::string source;    // "dir/file.cpp:12"
+  std::string operands;  // the types of one device's blocks, "f32[2,3], f32[3]"
+  std::string results;   // likewise
+  std::string parameters;
+  std::vector<std::string> members;  // of a fused operation: the operations in it, in order
+  double flops = -1, bytes = -1;     // estimates of one device's work; -1: not known
+};
+
+// The operation of which tasks are a part. Immutable, shared by the labels of its tasks.
+class SpanSubject {
+ public:
+  virtual ~SpanSubject() = default;
+  virtual SpanDetails details() const = 0;
+};
+
+struct SpanLabel {
+  std::shared_ptr<const SpanSubject> subject;  // may be null
+  // Of a collective: one number for all tasks of one call, 0 for other tasks; and who sends to whom
+  // in this task, by local devices.
+  std::uint64_t collective = 0;
+  std::vector<std::pair<int, int>> moves;
+  // Of an exchange between processes: to which processes this one sends, and from which it
+  // receives.
+  std::vector<int> sends_to, receives_from;
+};
+
+namespace detail {
+extern constinit thread_local class KeptLabelsImpl* kept_labels;
+}
+
+// Whether a task that is enqueued now on this thread gets a label.
+inline bool wants_labels() noexcept {
+  return timeline_sink() != nullptr || detail::kept_labels != nullptr;
+}
+// The name for a task with that label; `name` itself where there is no memory for one.
+const char* labelled_name(const char* name, SpanLabel label) noexcept;
+// The label of a task with that name: empty where it has none.
+SpanLabel label_of(const char* name);
+
+// The labels of the tasks that this thread captures while a Scope stands. They live as long as this
+// object, which has to outlive the tasks.
+class KeptLabels {
+ public:
+  KeptLabels();
+  ~KeptLabels();
+  KeptLabels(const KeptLabels&) = delete;
+  KeptLabels& operator=(const KeptLabels&) = delete;
+  bool empty() const;
+
+  class Scope {
+   public:
+    explicit Scope(KeptLabels& labels) noexcept;
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    detail::KeptLabelsImpl* before_;
+  };
+
+ private:
+  std::unique_ptr<detail::KeptLabelsImpl> impl_;
+};
+
+// To be called when a recording begins: forgets labels of the recording before the last one, but
+// not those that graphs have. A task that was enqueued while the last recording ended may still
+// run.
+void forget_labels() noexcept;
+// How many labels there are.
+std::int64_t labels_alive() noexcept;
+
+}  // namespace shmap
