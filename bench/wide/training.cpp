@@ -37,6 +37,27 @@ Array attention(const Array& q, const Array& k, const Array& v) {
   return einsum("bhqk,bkhd->bqhd", softmax(scores), v);
 }
 
+// attention by name, of sequences whose scores do not fit in the cache.
+void add_long_attention(WideRows& rows) {
+  const char* const args = "f32[1,2048,8,64] f32[1,2048,8,64] f32[1,2048,8,64]";
+  constexpr double product = 2. * 8 * 2048 * 2048 * 64;
+  for (const bool causal : {false, true}) {
+    const std::string name = causal ? "attention_causal_2048" : "attention_2048";
+    const double share = causal ? 0.5 : 1;
+    const auto attend = [causal](Array q, Array k, Array v) {
+      return shmap::attention(q, k, v, {.is_causal = causal});
+    };
+    rows.jit(name, args, attend).flops(2 * product * share);
+    rows.jit(name + "_grad", args,
+             [attend](Array q, Array k, Array v) {
+               return grad<0, 1, 2>([attend](Array q, Array k, Array v) {
+                 return mean(square(attend(q, k, v)));
+               })(q, k, v);
+             })
+        .flops(6 * product * share);
+  }
+}
+
 }  // namespace
 
 void add_training(WideRows& rows) {
@@ -103,6 +124,7 @@ void add_training(WideRows& rows) {
   rows.jit("attention_odd", "f32[2,77,12,64] f32[2,77,12,64] f32[2,77,12,64]",
            [](Array q, Array k, Array v) { return attention(q, k, v); })
       .flops(4.0 * 24 * 77 * 77 * 64);
+  add_long_attention(rows);
   rows.jit("examples_gradients", "f32[50,20] f32[256,50] f32[256,20]",
            [](Array w, Array x, Array y) {
              const auto loss = [](Array w, Array x, Array y) {

@@ -72,7 +72,7 @@ constexpr Variable kTable[] = {
     {Var::time_gemms, "SHMAP_TIME_GEMMS", Kind::flag, "1", kFlagForms,
      "a GPU's first product of each size measures a few algorithms; off: it takes the first", 0, 1},
     {Var::attention, "SHMAP_ATTENTION", Kind::flag, "1", kFlagForms,
-     "jit makes attention one kernel, where the devices have it; off: operations one by one", 0, 1},
+     "attention is one kernel, where the devices have it; off: operations one by one", 0, 1},
     {Var::fuse_products, "SHMAP_FUSE_PRODUCTS", Kind::flag, "1", kFlagForms,
      "jit makes a GPU's matrix product and what is added to it, its activation or the update "
      "that it is one call",

@@ -4,7 +4,6 @@
 #include "core/debug/staged_print.h"
 #include "core/extend/param_reader.h"
 #include "core/ir/node.h"
-#include "core/ops/attention.h"
 #include "core/ops/dot.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/gather_ops.h"
@@ -315,8 +314,7 @@ void register_op_syntax() {
   plain(threefry2x32_p, 4);
   some(debug_print_p, 0, kAnyNumber, read_print);
 
-  for (const Primitive* p :
-       {&attention_p, &product_p, &product_into_p, &fused_p, &fused_columns_p, &flow_task_p})
+  for (const Primitive* p : {&product_p, &product_into_p, &fused_p, &fused_columns_p, &flow_task_p})
     set_param_syntax(*p, {0, kAnyNumber, nullptr, kLate});
 }
 

@@ -28,11 +28,12 @@ std::int64_t stride(const ShapedArray& t, std::int64_t dim) {
                    ", which does not fit its other operands");
 }
 
+// repeats: how many of the first dims may be -1.
 void check_operand(const char* what, const ShapedArray& t, const Dims& dims, const Shape& wanted,
-                   bool repeats) {
+                   std::size_t repeats) {
   bool fits = dims.size() == wanted.size();
   for (std::size_t i = 0; fits && i < dims.size(); ++i) {
-    fits = dims[i] < t.rank() && (repeats || dims[i] >= 0) &&
+    fits = dims[i] < t.rank() && (i < repeats || dims[i] >= 0) &&
            (dims[i] < 0 || extent(t, dims[i]) == wanted[i]);
   }
   if (!fits) refuse(what, t);
@@ -46,39 +47,75 @@ Shape score_shape(Types in, const AttentionParams& p) {
   return shape;
 }
 
-void eval_attention(Types in, const Params& params, std::span<ShapedArray> out) {
-  const AttentionParams& p = params_of(params);
-  const std::size_t operands = 3u + !p.bias_dims.empty() + !p.mask_dims.empty();
-  if (in.size() != operands || p.q_dims.size() < 2 || p.k_dims.size() != p.q_dims.size() ||
+}  // namespace
+
+std::size_t attention_operands(const AttentionParams& p) {
+  return 3u + !p.bias_dims.empty() + !p.mask_dims.empty();
+}
+int attention_bias(const AttentionParams& p) { return p.bias_dims.empty() ? -1 : 3; }
+int attention_mask(const AttentionParams& p) {
+  return p.mask_dims.empty() ? -1 : static_cast<int>(attention_operands(p)) - 1;
+}
+
+AttentionExtents attention_extents(Types in, const AttentionParams& p) {
+  const std::size_t operands = attention_operands(p);
+  if (in.size() < operands || p.q_dims.size() < 2 || p.k_dims.size() != p.q_dims.size() ||
       p.v_dims.size() != p.q_dims.size() || p.out_dims.size() != p.q_dims.size()) {
     throw ValueError("attention: " + std::to_string(in.size()) + " operands were given, and " +
                      std::to_string(operands) + " are wanted");
   }
   const std::size_t row = p.q_dims.size() - 2, last = row + 1;
-  const Shape scores = score_shape(in, p);
-  Shape of_k = scores, of_v = scores, of_out = scores;
-  of_k[row] = of_v[row] = scores[last];
-  of_k[last] = extent(in[0], p.q_dims[last]);
-  of_v[last] = of_out[last] = extent(in[2], p.v_dims[last]);
-  check_operand("k", in[1], p.k_dims, of_k, false);
-  check_operand("v", in[2], p.v_dims, of_v, false);
-  if (!p.bias_dims.empty()) check_operand("the bias", in[3], p.bias_dims, scores, true);
+  AttentionExtents out;
+  out.scores = score_shape(in, p);
+  out.depth = extent(in[0], p.q_dims[last]);
+  out.v_depth = extent(in[2], p.v_dims[last]);
+  Shape of_k = out.scores, of_v = out.scores;
+  of_k[row] = of_v[row] = out.scores[last];
+  of_k[last] = out.depth;
+  of_v[last] = out.v_depth;
+  for (std::size_t i = 0; i < row; ++i)
+    if ((p.k_dims[i] < 0) != (p.v_dims[i] < 0)) refuse("v", in[2]);
+  check_operand("k", in[1], p.k_dims, of_k, row);
+  check_operand("v", in[2], p.v_dims, of_v, row);
+  if (!p.bias_dims.empty()) check_operand("the bias", in[3], p.bias_dims, out.scores, row + 2);
   if (!p.mask_dims.empty()) {
-    check_operand("the mask", in.back(), p.mask_dims, scores, true);
-    if (in.back().dtype() != DType::bool_) refuse("the mask", in.back());
+    const ShapedArray& mask = in[operands - 1];
+    check_operand("the mask", mask, p.mask_dims, out.scores, row + 2);
+    if (mask.dtype() != DType::bool_) refuse("the mask", mask);
   }
-  Shape shape;
-  shape.resize(of_out.size());
-  for (std::size_t i = 0; i < of_out.size(); ++i)
-    shape[static_cast<std::size_t>(p.out_dims[i])] = of_out[i];
-  out[0] = ShapedArray(shape, p.out_dtype, false, AxisSet());
+  return out;
 }
+
+Shape attention_shape(const Shape& extents, const Dims& dims) {
+  Shape shape = extents;
+  for (std::size_t i = 0; i < dims.size(); ++i)
+    shape[static_cast<std::size_t>(dims[i])] = extents[i];
+  return shape;
+}
+
+namespace {
+
+void eval_attention(Types in, const Params& params, std::span<ShapedArray> out) {
+  const AttentionParams& p = params_of(params);
+  if (in.size() > attention_operands(p)) refuse("an operand too many", in.back());
+  const AttentionExtents n = attention_extents(in, p);
+  Shape shape = n.scores;
+  shape[shape.size() - 1] = n.v_depth;
+  out[0] = ShapedArray(attention_shape(shape, p.out_dims), p.out_dtype, false, AxisSet());
+  if (!p.keeps_sums) return;
+  Shape sums = n.scores;
+  sums[sums.size() - 1] = sums[sums.size() - 2];
+  sums[sums.size() - 2] = 2;
+  out[1] = ShapedArray(sums, DType::f32, false, AxisSet());
+}
+
+int attention_results(Types, const Params& params) { return params_of(params).keeps_sums ? 2 : 1; }
 
 // A bias or a mask that is the same on some of the devices is read as it is.
 void vary_attention(Types in, const Params&, const detail::AxisEnv&, std::span<ShapedArray> out) {
   AxisSet all;
   for (const ShapedArray& t : in) all = all | t.axes();
-  out[0] = out[0].with_axes(all);
+  for (ShapedArray& t : out) t = t.with_axes(all);
 }
 
 // As of the equations that it is made of: two products, and for each score a scale, the
@@ -93,8 +130,9 @@ double attention_flops(Types in, const Params& params, Types) {
 }
 
 Cost attention_cost(Types in, const Params& params, Types out) {
-  Cost cost{attention_flops(in, params, out), static_cast<double>(out[0].nbytes())};
+  Cost cost{attention_flops(in, params, out), 0};
   for (const ShapedArray& t : in) cost.bytes += static_cast<double>(t.nbytes());
+  for (const ShapedArray& t : out) cost.bytes += static_cast<double>(t.nbytes());
   return cost;
 }
 
@@ -151,8 +189,9 @@ constinit AttentionCheck checks[kDeviceKinds] = {};
 }  // namespace
 
 std::optional<AttentionForm> attention_form(Types in, const AttentionParams& p) {
-  ShapedArray result;
-  eval_attention(in, p, {&result, 1});
+  ShapedArray results[2];
+  eval_attention(in, p, results);
+  const ShapedArray& result = results[0];
   const Shape scores = score_shape(in, p);
   AttentionForm form;
   form.dtype = in[0].dtype();
@@ -193,12 +232,14 @@ void AttentionParams::visit(ParamVisitor& v) const {
   if (!bias_dims.empty()) v.value("bias_dims", bias_dims);
   if (causal) v.value("causal_offset", causal_offset);
   v.value("k_dims", k_dims);
+  if (keeps_sums) v.value("keeps_sums", keeps_sums);
   if (!mask_dims.empty()) v.value("mask_dims", mask_dims);
   if (causal || !mask_dims.empty()) v.value("masked", masked);
   v.value("out_dims", out_dims);
   v.value("out_dtype", out_dtype);
   v.value("q_dims", q_dims);
   v.value("scale", scale);
+  if (!tangents.empty()) v.value("tangents", tangents);
   v.value("v_dims", v_dims);
 }
 
@@ -209,6 +250,7 @@ constinit Primitive attention_p = [] {
   Primitive p;
   p.name = "attention";
   p.abstract_eval = eval_attention;
+  p.result_count = attention_results;
   p.variance = vary_attention;
   p.cost = attention_cost;
   p.flops = attention_flops;

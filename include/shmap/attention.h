@@ -20,11 +20,11 @@ struct AttentionOptions {
 // n / m on use head j of k and v.
 //
 // Operands are floats, and are promoted to one dtype. Scores and their softmax are f32 (f64 for
-// f64); the weights are rounded to the operands' dtype before they are multiplied with v. A row
-// whose scores are all masked gives the mean of v's rows.
-//
-// The rows of q are processed in blocks, one after another: the memory needed besides operands and
-// results grows with s, not with t · s. The backward pass computes the scores of each block again.
+// f64). A row whose scores are all masked gives the mean of v's rows. On the CPU f32, bf16 and f16
+// are done in tiles, derivatives too (FlashAttention-2, Dao 2023); f64, GPUs, the bias's derivative
+// and second ones take blocks of rows, with weights that are rounded to the operands' dtype.
+// The memory needed besides operands and results grows with s, not with t · s, and the backward
+// pass computes the scores of each block again.
 // attention works eagerly, under jit, grad, jvp and vmap, and in bodies of shard_map on each
 // device's own operands. It does not wait for its result.
 //

@@ -55,7 +55,7 @@ TEST(AttentionRows, AsJax) {
       ADD_FAILURE() << "threw: " << e.what();
     }
   }
-  EXPECT_EQ(count, 12);
+  EXPECT_EQ(count, 18);
 }
 
 Array wave(const Shape& shape, float start) {
@@ -148,7 +148,8 @@ TEST(AttentionRows, NoArrayOfTheScores) {
   const std::string text = to_string(make_jaxpr(grad<0, 1, 2>(loss))(t, t, t));
   EXPECT_EQ(text.find("4096,4096"), std::string::npos) << text;
   EXPECT_EQ(text.find("[16,1,1,4096"), std::string::npos) << "k or v for each block: " << text;
-  EXPECT_NE(text.find("scan"), std::string::npos) << text;
+  const bool is_one = devices()[0].kind() == DeviceKind::cpu;
+  EXPECT_NE(text.find(is_one ? "attention_grad[" : "scan"), std::string::npos) << text;
 }
 
 TEST(AttentionRows, Errors) {

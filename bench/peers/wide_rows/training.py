@@ -29,6 +29,12 @@ def jax_rows():
         scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) * 0.125
         return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v)
 
+    def long_attention(causal):
+        return lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=causal)
+
+    def attention_gradient(attend):
+        return jax.grad(lambda q, k, v: jnp.square(attend(q, k, v)).mean(), (0, 1, 2))
+
     def regression(w, x, y):
         def loss(w):
             p = jax.nn.sigmoid(x @ w)
@@ -61,9 +67,12 @@ def jax_rows():
         "gelu_grad_bf16": lambda x, bar: jax.grad(lambda x: (jax.nn.gelu(x) * bar).sum())(x),
         "adam_1m": adam,
         "attention": attention,
-        "attention_grad": jax.grad(
-            lambda q, k, v: jnp.square(attention(q, k, v)).mean(), (0, 1, 2)),
+        "attention_grad": attention_gradient(attention),
         "attention_odd": attention,
+        "attention_2048": long_attention(False),
+        "attention_2048_grad": attention_gradient(long_attention(False)),
+        "attention_causal_2048": long_attention(True),
+        "attention_causal_2048_grad": attention_gradient(long_attention(True)),
         "examples_gradients": examples,
         "hessian_40": lambda x, a: jax.hessian(lambda x: (jnp.sin(a @ x) * x).sum())(x),
         "jvp_chain": lambda x, x_dot: jax.jvp(lambda x: jnp.exp(jnp.sin(x)) * x, (x,), (x_dot,)),
@@ -122,13 +131,19 @@ def torch_rows():
         return gradient(
             lambda x: (functional.gelu(x, approximate="tanh") * bar).sum(), x)[1]
 
-    def attention(q, k, v):
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return functional.scaled_dot_product_attention(q, k, v, scale=0.125).transpose(1, 2)
+    def attention_of(causal):
+        def attend(q, k, v):
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+            return functional.scaled_dot_product_attention(
+                q, k, v, scale=0.125, is_causal=causal).transpose(1, 2)
 
-    @derived
-    def attention_grad(q, k, v):
-        return gradient(lambda *a: torch.square(attention(*a)).mean(), q, k, v)[1]
+        return attend
+
+    attention = attention_of(False)
+
+    def attention_gradient(attend):
+        return derived(
+            lambda q, k, v: gradient(lambda *a: torch.square(attend(*a)).mean(), q, k, v)[1])
 
     def adam(w, g, m, v):
         m = 0.9 * m + 0.1 * g
@@ -148,7 +163,11 @@ def torch_rows():
         "gelu_grad_bf16": gelu_grad,
         "adam_1m": adam,
         "attention": attention,
-        "attention_grad": attention_grad,
+        "attention_grad": attention_gradient(attention),
         "attention_odd": attention,
+        "attention_2048": attention,
+        "attention_2048_grad": attention_gradient(attention),
+        "attention_causal_2048": attention_of(True),
+        "attention_causal_2048_grad": attention_gradient(attention_of(True)),
         "eager_grad": eager_grad,
     }

@@ -1,5 +1,5 @@
-// attention: a loop over blocks of rows, each of which is computed again where it is
-// differentiated.
+#include "core/transforms/attention/attention_rows.h"
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -11,7 +11,6 @@
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
-#include "shmap/attention.h"
 #include "shmap/checkpoint.h"
 #include "shmap/control_flow.h"
 #include "shmap/ops.h"
@@ -25,16 +24,11 @@ namespace {
 constexpr std::int64_t kBlockBytes = 16 << 20;
 constexpr std::int64_t kFewestRows = 16, kMostRows = 256;
 
-struct Sizes {
-  std::int64_t batch, rows, heads, depth, columns, groups, v_depth;
-  std::int64_t shared() const { return heads / groups; }  // heads of q that use one of k
-};
-
 Dims dims_of(std::vector<int> list) { return Dims(std::move(list)); }
 
-class Attention {
+class Loop {
  public:
-  Attention(Sizes sizes, DType dtype, double scale, bool causal, SourceLine source)
+  Loop(AttentionSizes sizes, DType dtype, double scale, bool causal, SourceLine source)
       : n_(sizes),
         dtype_(dtype),
         wide_(dtype == f64 ? f64 : f32),
@@ -53,8 +47,7 @@ class Attention {
     if (dtype_ != wide_) p.preferred_element_type = wide_;
     Array s = bind_dot(q, k, p, source_) * number(scale_);
     if (bias.node()) s = s + astype(bias, wide_);
-    const Array masked = number(wide_ == f64 ? -0.7 * std::numeric_limits<double>::max()
-                                             : -0.7 * std::numeric_limits<float>::max());
+    const Array masked = number(masked_score(wide_));
     if (mask.node()) s = where(mask, s, masked);
     if (causal_) {
       const std::int64_t rows = q.shape()[3];
@@ -96,7 +89,7 @@ class Attention {
     for (const Array* x : {&bias, &mask})
       if (x->node()) in.push_back(*x);
     const bool biased = bias.node(), masks = mask.node();
-    const Attention self = *this;
+    const Loop self = *this;
     const auto f = [self, biased, masks](std::vector<Array> x) {
       return self.block(x[0], x[1], x[2], x[3], biased ? x[4] : Array(),
                         masks ? x.back() : Array());
@@ -127,96 +120,23 @@ class Attention {
     return reshape(in_order, {n_.batch, n_.groups, n_.shared(), trips * rows, n_.v_depth});
   }
 
-  Sizes n_;
+  AttentionSizes n_;
   DType dtype_, wide_;
   double scale_;
   bool causal_;
   SourceLine source_;
 };
 
-[[noreturn]] void refuse(const std::string& why, SourceLine source) {
-  throw ValueError("attention: " + why + at_line(source));
-}
-
-// As [batch, groups, shared, rows, columns], each 1 where it is the same along it; or empty.
-Array as_scores(const char* what, const Array& x, const Sizes& n, SourceLine source) {
-  if (!x.node()) return x;
-  const ShapedArray type = x.type();
-  const std::int64_t wanted[] = {n.batch, n.heads, n.rows, n.columns};
-  std::int64_t extents[] = {1, 1, 1, 1};
-  const int rank = type.rank();
-  for (int d = 0; d < rank; ++d) {
-    const std::int64_t extent = type.shape()[static_cast<std::size_t>(d)];
-    const int at = d + 4 - rank;
-    if (at < 0 || (extent != 1 && extent != wanted[at])) {
-      refuse(std::string("the ") + what + " of type " + to_string(type) +
-                 " does not fit scores of " +
-                 to_string(Shape{n.batch, n.heads, n.rows, n.columns}) +
-                 " (batch, heads, rows of q, rows of k): each of its last dims must have that "
-                 "extent or 1",
-             source);
-    }
-    extents[at] = extent;
-  }
-  const bool of_heads = extents[1] != 1;
-  return reshape(
-      x, {extents[0], of_heads ? n.groups : 1, of_heads ? n.shared() : 1, extents[2], extents[3]});
-}
-
 }  // namespace
 
-Array attention(Operand q, Operand k, Operand v, const AttentionOptions& options) {
-  const SourceLine source = q.source;
-  const FunctionScope scope("attention", {&q.value, &k.value, &v.value}, source);
-  promote(q, k, "attention");
-  promote(q, v, "attention");
-  promote(k, v, "attention");
-  const ShapedArray tq = type_of(q, "attention"), tk = type_of(k, "attention"),
-                    tv = type_of(v, "attention");
-  const std::string types = "q of type " + to_string(tq) + ", k of type " + to_string(tk) +
-                            " and v of type " + to_string(tv);
-  if (!is_floating(tq.dtype())) {
-    throw TypeError("attention: " + types + ": floats are wanted; convert them with astype" +
-                    at_line(source));
-  }
-  const int rank = tq.rank();
-  if ((rank != 3 && rank != 4) || tk.rank() != rank || tv.rank() != rank)
-    refuse(types + ": [batch, row, head, feature] is wanted of each, or [row, head, feature]",
-           source);
-  const auto extent = [&](const ShapedArray& t, int d) {
-    return d == 0 ? (rank == 3 ? 1 : t.shape()[0])
-                  : t.shape()[static_cast<std::size_t>(d + rank - 4)];
-  };
-  const Sizes n{extent(tq, 0), extent(tq, 1), extent(tq, 2), extent(tq, 3),
-                extent(tk, 1), extent(tk, 2), extent(tv, 3)};
-  if (extent(tk, 0) != n.batch || extent(tv, 0) != n.batch)
-    refuse(types + ": their batch dims must be equal", source);
-  if (extent(tk, 3) != n.depth) refuse(types + ": q and k must have equally many features", source);
-  if (extent(tv, 1) != n.columns || extent(tv, 2) != n.groups)
-    refuse(types + ": k and v must have equally many rows and heads", source);
-  if (n.groups == 0 || n.heads % n.groups != 0) {
-    refuse(types + ": the " + std::to_string(n.heads) + " heads of q must be a multiple of the " +
-               std::to_string(n.groups) + " of k and v",
-           source);
-  }
-  if (options.mask.node() && options.mask.dtype() != bool_) {
-    throw TypeError("attention: the mask of type " + to_string(options.mask.type()) +
-                    ": bools are wanted" + at_line(source));
-  }
-  const double scale = options.scale.value_or(
-      1 / std::sqrt(static_cast<double>(std::max<std::int64_t>(n.depth, 1))));
-  const Array x = transpose(reshape(q.value, {n.batch, n.rows, n.groups, n.shared(), n.depth}),
-                            {0, 2, 3, 1, 4});
-  const Array key =
-      transpose(reshape(k.value, {n.batch, n.columns, n.groups, n.depth}), {0, 2, 1, 3});
-  const Array value =
-      transpose(reshape(v.value, {n.batch, n.columns, n.groups, n.v_depth}), {0, 2, 1, 3});
-  const Array y = Attention(n, tq.dtype(), scale, options.is_causal, source)
-                      .run(x, key, value, as_scores("bias", options.bias, n, source),
-                           as_scores("mask", options.mask, n, source));
-  const Array in_order = transpose(y, {0, 3, 1, 2, 4});
-  return rank == 3 ? reshape(in_order, {n.rows, n.heads, n.v_depth})
-                   : reshape(in_order, {n.batch, n.rows, n.heads, n.v_depth});
+double masked_score(DType dtype) {
+  return dtype == f64 ? -0.7 * std::numeric_limits<double>::max()
+                      : -0.7 * std::numeric_limits<float>::max();
+}
+
+Array attention_rows(const AttentionSizes& sizes, const AttentionOperands& x, double scale,
+                     bool causal, SourceLine source) {
+  return Loop(sizes, x.q.dtype(), scale, causal, source).run(x.q, x.k, x.v, x.bias, x.mask);
 }
 
 }  // namespace shmap

@@ -272,14 +272,15 @@ TEST(VmapRules, Products) {
 // Every primitive has a rule that some test here or in vmap_test.cpp calls, or says why not.
 TEST(VmapRules, EveryPrimitiveHasARuleOrAReason) {
   // These are in vmap_test.cpp, in the tests of custom rules and of checkpoint, in tests/shard_map,
-  // in overlapped_products_test.cpp, in indexed_update_test.cpp, and in keys_test.cpp.
+  // in overlapped_products_test.cpp, in indexed_update_test.cpp, in keys_test.cpp, and in
+  // attention_derivatives_test.cpp.
   std::istringstream elsewhere(
       "jit sharding_constraint device_put while scan cond debug_print shard_map custom_jvp_call "
       "custom_vjp_call checkpoint psum pmax pmin pbroadcast ppermute all_gather psum_scatter "
       "all_gather_invariant pscatter all_to_all broadcast_from all_gather_einsum "
       "einsum_psum_scatter all_to_all_einsum einsum_all_to_all scatter scatter_mul scatter_min "
       "scatter_max random_bits random_fold_in random_gamma_sample random_split random_unwrap "
-      "random_wrap threefry2x32");
+      "random_wrap threefry2x32 attention attention_tangent attention_grad");
   std::set<std::string> covered;
   for (std::string name; elsewhere >> name;) covered.insert(name);
   for (const VmapCase& c : all_cases()) covered.insert(c.name);

@@ -1,0 +1,63 @@
+// What the passes of attention share: tiles of scores, and operands as f32.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "core/base/thread_kept.h"
+#include "core/cpu/kernels/attention.h"
+#include "core/cpu/kernels/attention_tiles.h"
+#include "core/cpu/kernels/gemm_engines.h"
+
+namespace shmap::cpu {
+
+inline std::int64_t whole_lanes(std::int64_t n) {
+  return (n + kTileLanes - 1) / kTileLanes * kTileLanes;
+}
+
+// Rows of one tile, which do not all meet in the same lines of the cache.
+inline std::int64_t tile_stride(std::int64_t cols) { return whole_lanes(cols) + kTileLanes; }
+
+inline float* floats(GemmScratch& scratch, std::int64_t count) {
+  return static_cast<float*>(scratch.get(static_cast<std::size_t>(count) * sizeof(float)));
+}
+
+// f32, row-major.
+struct FloatRows {
+  const float* data;
+  std::int64_t ld;
+};
+// Rows [begin, begin + rows): where they are if they are f32, else converted.
+FloatRows float_rows(const AttentionMatrix& m, DType dtype, std::int64_t begin, std::int64_t rows,
+                     std::int64_t cols, GemmScratch& scratch);
+// rows of f32 to where they belong, as `dtype`.
+void put_rows(const float* from, std::int64_t ld, std::int64_t rows, std::int64_t cols,
+              const AttentionResult& to, std::int64_t begin, DType dtype);
+
+// c = op(a) · op(b), or with `add` c += that: c is m × n, the sums are over k.
+struct TileProduct {
+  bool trans_a = false, trans_b = false;
+};
+void multiply(TileProduct form, std::int64_t m, std::int64_t n, std::int64_t k, FloatRows a,
+              FloatRows b, float* c, std::int64_t ldc, bool add);
+
+// Which scores a tile has.
+struct ScoreTile {
+  std::int64_t row, rows, column, columns;
+};
+// The columns of a row block, of which those up to the end are not all masked.
+std::int64_t live_columns(const AttentionHead& head, std::int64_t row, std::int64_t rows);
+// Whether a tile's scores are all masked by their positions.
+inline bool is_beyond(const AttentionHead& head, const ScoreTile& t) {
+  return t.column >= live_columns(head, t.row, t.rows);
+}
+// Products of q and k become scores, but for the scale that is returned. `by_columns`: a row of
+// the tile is one of k.
+float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_columns, float* scores,
+                    std::int64_t ld);
+
+// Of a row whose largest score is this: whether all of its scores are masked.
+inline bool is_dead(const AttentionHead& head, float most) {
+  return (head.causal || head.mask.data != nullptr) && most == head.masked;
+}
+
+}  // namespace shmap::cpu

@@ -1,0 +1,79 @@
+// The parameters of attention and of its derivatives, read from text and from values.
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+
+#include "core/extend/param_reader.h"
+#include "core/ops/attention_grad.h"
+
+namespace shmap {
+
+namespace {
+
+double number(ParamReader& r, const char* name) {
+  const std::string text = r.text(name);
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0')
+    r.fail("'" + std::string(name) + "' is '" + text + "', and no number");
+  return value;
+}
+
+// Dims of an operand, none twice. -1 may stand for those along which it repeats; of a bias and a
+// mask for any, of k and v for batch dims, of q for none. Of q, k and v all dims are named, and the
+// features' is the last.
+Dims dims(ParamReader& r, const char* name, std::size_t operand, bool is_scores = false) {
+  const Dims given = r.dims(name);
+  if (operand >= r.operands().size()) r.fail("'" + std::string(name) + "' is of no operand");
+  const int rank = r.operands()[operand].rank();
+  std::uint64_t seen = 0;
+  int named = 0;
+  bool fits = given.size() >= 2;
+  for (std::int64_t d : given) {
+    fits = fits && d >= -1 && d < rank && (d < 0 || (seen >> d & 1u) == 0);
+    if (!fits || d < 0) continue;
+    seen |= std::uint64_t{1} << d;
+    ++named;
+  }
+  if (!is_scores)
+    fits = fits && named == rank && given.back() == rank - 1 &&
+           (operand > 0 || given.size() == static_cast<std::size_t>(rank));
+  if (!fits)
+    r.fail("'" + std::string(name) + "' does not name the dims of operand " +
+           std::to_string(operand) + " of type " + to_string(r.operands()[operand]));
+  return given;
+}
+
+std::shared_ptr<const Params> read_attention(ParamReader& r) {
+  AttentionParams p;
+  p.q_dims = dims(r, "q_dims", 0);
+  p.k_dims = dims(r, "k_dims", 1);
+  p.v_dims = dims(r, "v_dims", 2);
+  p.out_dims = dims(r, "out_dims", 0);
+  if (r.has("bias_dims")) p.bias_dims = dims(r, "bias_dims", 3, true);
+  if (r.has("mask_dims")) p.mask_dims = dims(r, "mask_dims", p.bias_dims.empty() ? 3 : 4, true);
+  p.out_dtype = r.dtype("out_dtype");
+  p.scale = number(r, "scale");
+  if (!(p.scale > 0)) r.fail("'scale' must be positive");
+  if (r.has("masked")) p.masked = number(r, "masked");
+  if (r.has("causal_offset")) {
+    p.causal = true;
+    p.causal_offset = r.integer("causal_offset");
+  }
+  if (r.has("keeps_sums")) p.keeps_sums = r.flag("keeps_sums");
+  if (r.has("tangents")) p.tangents = r.dims("tangents");
+  for (std::int64_t t : p.tangents)
+    if (t < 0 || t > 2) r.fail("'tangents' has another number than 0, 1 and 2");
+  return std::make_shared<AttentionParams>(p);
+}
+
+}  // namespace
+
+void register_attention_syntax() {
+  set_param_syntax(attention_p, {3, 5, read_attention, nullptr});
+  set_param_syntax(attention_tangent_p, {6, 10, read_attention, nullptr});
+  set_param_syntax(attention_grad_p, {6, 8, read_attention, nullptr});
+}
+
+}  // namespace shmap
