@@ -19,6 +19,8 @@ namespace {
 
 // Short rows are taken together, some values of them fit in the first cache (32 to 48 KB).
 constexpr std::int64_t kTileBytes = 8192;
+// Where all values stay in registers there is room for more rows, which share what a tile costs.
+constexpr std::int64_t kWideTileBytes = 32768;
 // Longer ones are cut in blocks, so short that the loops of some kernels are before the processor's
 // eyes at once: it divides in one while it loads for the next, and knows when each ends.
 constexpr std::int64_t kBlockBytes = 2048;
@@ -33,9 +35,10 @@ constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
 class Lowering {
  public:
-  Lowering(const FusedProgram& program, FusedWrite write, std::int64_t around, bool by_rows)
+  Lowering(const FusedProgram& program, FusedWrite write, std::int64_t around, bool by_rows,
+           std::int64_t tile_bytes)
       : p_(program), write_(write), around_(around) {
-    choose_tiles(by_rows);
+    choose_tiles(by_rows, tile_bytes);
     for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
     fold_chains(ops_, values_);
@@ -47,11 +50,19 @@ class Lowering {
     look_ahead();
   }
   FusedStepList take() { return std::move(list_); }
+  // Whether there are several rows in a tile, and no value of all of it is stored but as a result.
+  bool can_widen() const {
+    if (list_.tile_rows == 1) return false;
+    for (std::size_t stage = 1; stage + 1 < list_.stages.size(); stage += 2)
+      for (std::int32_t i = list_.stages[stage]; i < list_.stages[stage + 1]; ++i)
+        if (list_.steps[static_cast<std::size_t>(i)].out.base == kFusedScratch) return false;
+    return true;
+  }
 
  private:
   LoweredValue& value(int v) { return values_[static_cast<std::size_t>(v)]; }
 
-  void choose_tiles(bool by_rows) {
+  void choose_tiles(bool by_rows, std::int64_t tile_bytes) {
     const auto is_part = [](const FusedProgram::Input& input) { return input.part.of > 0; };
     const bool has_parts = std::any_of(p_.inputs().begin(), p_.inputs().end(), is_part);
     bool rows_matter = has_parts || by_rows;
@@ -64,7 +75,7 @@ class Lowering {
     }
     list_.rows = rows_matter ? p_.rows() : 1;
     list_.cols = rows_matter ? p_.cols() : p_.rows() * p_.cols();
-    const std::int64_t tile = kTileBytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
+    const std::int64_t tile = tile_bytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
     const std::int64_t block = kBlockBytes / widest;
     list_.tile_rows = 1;
     list_.block_cols = cols;
@@ -544,7 +555,8 @@ class Lowering {
       width += size;
     }
     bytes = list_.rows * list_.cols * width;
-    // Blocks that follow one another are what the processor itself prefetches.
+    // Blocks that follow one another are what the processor itself prefetches, and so is what one
+    // call reads from end to end.
     const bool by_block = list_.tile_rows == 1 && list_.stages.size() <= 3 && list_.blocks > 1;
     for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
       const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
@@ -554,7 +566,7 @@ class Lowering {
         calls += stage % 2 == 1 ? list_.blocks : reduces;
       }
     }
-    if (bytes < kFromMemory || calls == 0 || by_block) return list_.prefetch.clear();
+    if (bytes < kFromMemory || calls <= 1 || by_block) return list_.prefetch.clear();
     const std::int64_t ahead = width * list_.tile_rows * list_.cols;
     list_.prefetch_bytes = ((ahead + calls - 1) / calls + 63) / 64 * 64;
   }
@@ -577,7 +589,9 @@ class Lowering {
 
 FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
                                std::int64_t around_bytes, bool by_rows) {
-  return Lowering(program, write, around_bytes, by_rows).take();
+  Lowering lowering(program, write, around_bytes, by_rows, kTileBytes);
+  if (by_rows || !lowering.can_widen()) return lowering.take();
+  return Lowering(program, write, around_bytes, by_rows, kWideTileBytes).take();
 }
 
 }  // namespace shmap::cpu
