@@ -28,7 +28,11 @@ class Printer final : public ParamVisitor {
   std::vector<ParamText> params;
 
   void value(std::string_view name, std::int64_t v) override { add(name, std::to_string(v)); }
-  void value(std::string_view name, double v) override { add(name, fmt::format("{}", v)); }
+  // The fewest digits that are read back as the same number: of an f32 as that f32.
+  void value(std::string_view name, double v) override {
+    const auto narrow = static_cast<float>(v);
+    add(name, static_cast<double>(narrow) == v ? fmt::format("{}", narrow) : fmt::format("{}", v));
+  }
   void value(std::string_view name, bool v) override { add(name, v ? "True" : "False"); }
   void value(std::string_view name, DType v) override { add(name, numpy_name(v)); }
   void value(std::string_view name, std::string_view v) override { add(name, std::string(v)); }
