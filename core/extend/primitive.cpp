@@ -81,9 +81,9 @@ const extend::Params& values_of(const Params& params) {
 }
 
 [[noreturn]] void throw_count(const Params& params, const char* rule, const char* what,
-                              std::size_t given, std::size_t wanted) {
+                              std::size_t given, std::size_t wanted, SourceLine source = {}) {
   throw TypeError(primitive_of(params).name + ": its " + rule + " gave " + std::to_string(given) +
-                  " " + what + ", and " + std::to_string(wanted) + " are wanted");
+                  " " + what + ", and " + std::to_string(wanted) + " are wanted" + at_line(source));
 }
 
 ArrayTypes result_types(Types in, const Params& params) {
@@ -225,9 +225,9 @@ void jvp_of(JvpCall& call) {
   auto [y, y_dot] =
       rules_of(call.params).jvp(std::move(primals), std::move(tangents), values_of(call.params));
   if (y.size() != call.out.size())
-    throw_count(call.params, "def_jvp", "results", y.size(), call.out.size());
+    throw_count(call.params, "def_jvp", "results", y.size(), call.out.size(), call.source);
   if (y_dot.size() != call.out.size())
-    throw_count(call.params, "def_jvp", "tangents", y_dot.size(), call.out.size());
+    throw_count(call.params, "def_jvp", "tangents", y_dot.size(), call.out.size(), call.source);
   std::move(y.begin(), y.end(), call.out.begin());
   std::move(y_dot.begin(), y_dot.end(), call.tangents_out.begin());
 }
@@ -240,7 +240,8 @@ void transpose_of(TransposeCall& call) {
                     .transpose(std::move(cotangents), Arrays(call.in.begin(), call.in.end()),
                                values_of(call.params));
   if (bars.size() != call.in.size())
-    throw_count(call.params, "def_transpose", "cotangents", bars.size(), call.in.size());
+    throw_count(call.params, "def_transpose", "cotangents", bars.size(), call.in.size(),
+                call.source);
   for (std::size_t i = 0; i < bars.size(); ++i)
     if (call.is_linear(i)) call.out[i] = std::move(bars[i]);
 }
@@ -252,7 +253,7 @@ void batch_of(BatchCall& call) {
                     std::vector<int>(call.dims.begin(), call.dims.end()), values_of(call.params));
   if (y.size() != call.out.size() || dims.size() != call.out.size())
     throw_count(call.params, "def_batching", "results and dims", std::min(y.size(), dims.size()),
-                call.out.size());
+                call.out.size(), call.source);
   std::move(y.begin(), y.end(), call.out.begin());
   std::copy(dims.begin(), dims.end(), call.out_dims.begin());
 }
@@ -266,7 +267,10 @@ FactorRule sharding_of(Types in, const Params& params, Types out) {
 
 // Whether the sharding rule fits is said where it is wrong, not first where an array is split.
 void check_sharding(ExtendPrimitive& p, const Arrays& operands, const ExtendParams& params) {
-  if (!p.rules.calls_sharding) return;
+  // A function that cannot be called says so where there are dims to split.
+  const auto has_dims = [](const Array& x) { return node_of(x)->type.rank() > 0; };
+  if (!p.rules.sharding) return;
+  if (!p.rules.calls_sharding && std::none_of(operands.begin(), operands.end(), has_dims)) return;
   ArrayTypes in;
   std::string key;
   for (const Array& x : operands) {

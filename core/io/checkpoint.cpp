@@ -282,13 +282,19 @@ std::vector<Array> load(const std::string& path, const detail::FlatTree& like,
   }
   io::ProgressCount progress(options, total);
   std::vector<Array> out;
+  // Chunks that go straight to where they stay are read together, those of small leaves too.
+  std::vector<io::CheckpointFile::WholeChunk> chunks;
   for (std::size_t i = 0; i < paths.size(); ++i) {
+    const bool stays =
+        wanted[i].sharding->mesh()->backend().host_addressable() && !progress.wanted();
     out.push_back(io::read_blocks(wanted[i].type, wanted[i].sharding, wanted[i].committed,
                                   "load_checkpoint: leaf '" + paths[i] + "'", /*in_pieces=*/true,
                                   progress, [&](std::span<const Slice> box, void* dst) {
-                                    file.read_box(leaves[i], box, static_cast<std::byte*>(dst));
+                                    file.read_box(leaves[i], box, static_cast<std::byte*>(dst),
+                                                  stays ? &chunks : nullptr);
                                   }));
   }
+  file.read_chunks(chunks);
   return out;
 }
 

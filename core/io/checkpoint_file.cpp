@@ -105,8 +105,14 @@ void CheckpointFile::read_chunk(const CheckpointLeaf& leaf, std::int64_t block, 
                    ", are not what was written (CRC-32C)");
 }
 
+void CheckpointFile::read_chunks(std::span<const WholeChunk> chunks) const {
+  on_threads(chunks.size(), [&](std::size_t i) {
+    read_chunk(*chunks[i].leaf, chunks[i].block, chunks[i].chunk, chunks[i].dst);
+  });
+}
+
 void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice> box,
-                              std::byte* dst) const {
+                              std::byte* dst, std::vector<WholeChunk>* later) const {
   check_box(leaf.shape, box, "checkpoint read_box");
   const int item = itemsize(leaf.dtype), rank = leaf.shape.rank();
   const Shape block = leaf.block_shape();
@@ -155,7 +161,7 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
         const std::int64_t has = chunk_bytes(leaf, chunk);
         const std::int64_t n = std::min(left, has - skip);
         if (skip == 0 && n == has) {
-          whole.push_back({number, chunk, into});
+          whole.push_back({&leaf, number, chunk, into});
         } else {
           if (loaded != chunk) {
             staging.resize(static_cast<std::size_t>(index_.chunk));
@@ -203,9 +209,12 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
     if (d == 0) break;
     ++at[d - 1];
   }
-  on_threads(whole.size(), [&](std::size_t i) {
-    read_chunk(leaf, whole[i].block, whole[i].chunk, whole[i].dst);
-  });
+  // Bytes of bools are looked at when they are there.
+  if (later && leaf.dtype != DType::bool_) {
+    later->insert(later->end(), whole.begin(), whole.end());
+    return;
+  }
+  read_chunks(whole);
   if (leaf.dtype == DType::bool_)
     for (std::int64_t i = 0; i < total; ++i) dst[i] = std::byte{dst[i] != std::byte{0}};
 }

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "core/io/checkpoint_format.h"
 #include "core/io/input_file.h"
@@ -18,18 +19,23 @@ class CheckpointFile {
   const CheckpointIndex& index() const { return index_; }
   const std::string& name() const { return file_.name(); }
 
-  // The elements of `box` of that leaf to `dst`, row-major. Reads the chunks of its blocks that
-  // hold some of them, on a few threads where there are many, and takes 1 MiB of memory a thread.
-  // ValueError that names the leaf where a chunk is not what was written; `dst` may then be partly
-  // written.
-  void read_box(const CheckpointLeaf& leaf, std::span<const Slice> box, std::byte* dst) const;
-
- private:
-  // A part of a chunk that is wanted as a whole, and where.
+  // A chunk that is wanted as a whole, and where.
   struct WholeChunk {
+    const CheckpointLeaf* leaf;
     std::int64_t block, chunk;
     std::byte* dst;
   };
+  // The elements of `box` of that leaf to `dst`, row-major. Reads the chunks of its blocks that
+  // hold some of them, on a few threads where there are many, and takes 1 MiB of memory a thread.
+  // With `later`, which may be null, chunks that are wanted as a whole are entered there instead:
+  // they, and so `dst`, are for read_chunks, which shares those of many boxes among its threads.
+  // ValueError that names the leaf where a chunk is not what was written; `dst` may then be partly
+  // written.
+  void read_box(const CheckpointLeaf& leaf, std::span<const Slice> box, std::byte* dst,
+                std::vector<WholeChunk>* later = nullptr) const;
+  void read_chunks(std::span<const WholeChunk> chunks) const;
+
+ private:
   void read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
                   std::byte* dst) const;
   std::int64_t chunk_bytes(const CheckpointLeaf& leaf, std::int64_t chunk) const;

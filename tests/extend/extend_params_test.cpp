@@ -242,6 +242,31 @@ TEST(ExtendErrorsTest, MissingAndMalformedRulesNameThePrimitiveAndTheFunction) {
   expect_error<TypeError>(
       [&] { shape.bind(x); },
       {"wrong_arity: the function that was given to its def_abstract_eval", "1 operands"});
+  const auto with = [](const char* name) {
+    extend::Primitive q(name);
+    q.def_abstract_eval([](ShapedArray a) { return a; }).def_impl([](Array a) { return a; });
+    return q;
+  };
+  extend::Primitive jvps = with("two_tangents");
+  jvps.def_jvp([](Arrays y, Arrays t) { return std::pair{y, Arrays{t[0], t[0]}}; });
+  expect_error<TypeError>(
+      [&] { jvp([&](Array v) { return jvps.bind(v); }, std::tuple{x}, std::tuple{x}); },
+      {"two_tangents: its def_jvp gave 2 tangents, and 1 are wanted", "extend_params_test.cpp:"});
+  extend::Primitive bars = with("two_cotangents");
+  bars.def_transpose([](Arrays b, Arrays) { return Arrays{b[0], b[0]}; });
+  expect_error<TypeError>(
+      [&] { linear_transpose([&](Array v) { return bars.bind(v); }, x)(x); },
+      {"two_cotangents: its def_transpose gave 2 cotangents", "extend_params_test.cpp:"});
+  extend::Primitive batches = with("two_batches");
+  batches.def_batching([](Arrays y, std::vector<int> d) {
+    return std::pair{Arrays{y[0], y[0]}, std::vector<int>{d[0], d[0]}};
+  });
+  expect_error<TypeError>([&] { vmap([&](Array v) { return batches.bind(v); })(x); },
+                          {"two_batches: its def_batching gave 2 results and dims", "test.cpp:"});
+  extend::Primitive far = with("far_batch");
+  far.def_batching([](Arrays y, std::vector<int>) { return std::pair{y[0], 7}; });
+  expect_error<Error>([&] { vmap([&](Array v) { return far.bind(v); })(x); },
+                      {"vmap of far_batch", "dim 7", "extend_params_test.cpp:"});
   extend::Primitive split("wrong_split");
   split.def_abstract_eval([](ShapedArray a) { return a; })
       .def_impl([](Array a) { return a; })

@@ -290,6 +290,7 @@ TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
   expect_error<TypeError>([&] { grad([&](Array x) { return p.bind(x); })(1.f); }, {"def_jvp"});
   expect_error<TypeError>([&] { vmap([&](Array x) { return p.bind(x); })(zeros({2})); },
                           {"def_batching"});
+  expect_error<TypeError>([&] { p.bind(zeros({2})); }, {"p:", "def_sharding_rule", "1 operands"});
   expect_error<Error>([&] { p.def_jvp([](Arrays x, Arrays dx) {
                               return std::pair{x, dx};
                             }); },
