@@ -453,7 +453,7 @@ void Exchanges::conclude(Active& active, EndedList& ended) {
 detail::LookAgain Exchanges::poke() noexcept {
   if (active_count_.load(std::memory_order_relaxed) == 0) return detail::LookAgain::no_reason;
   const auto again = crowded_ ? detail::LookAgain::yielding : detail::LookAgain::soon;
-  if (!needs_looks_.load(std::memory_order_relaxed) && !link_->any()) return again;
+  if (!listens_ && !needs_looks_.load(std::memory_order_relaxed) && !link_->any()) return again;
   EndedList ended;
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
