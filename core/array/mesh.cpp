@@ -4,9 +4,11 @@
 #include <set>
 
 #include "core/array/mesh_impl.h"
+#include "core/array/node_order.h"
 #include "core/array/sharding.h"
 #include "core/base/nearest_name.h"
 #include "core/ir/trace.h"
+#include "core/processes/processes.h"
 
 namespace shmap {
 
@@ -22,6 +24,18 @@ void check_nd_array(std::size_t values, const Shape& shape, SourceLine source) {
 }  // namespace detail
 
 namespace {
+
+// All devices, those of a node beside each other.
+std::vector<Device> devices_by_node() {
+  std::vector<Device> all = devices();
+  const Processes* processes = Processes::joined();
+  if (processes == nullptr) return all;
+  std::vector<int> nodes;
+  for (const Device& d : all) nodes.push_back(processes->peers().node_of(d.process_index()));
+  std::vector<Device> ordered;
+  for (const std::size_t i : node_order(nodes)) ordered.push_back(all[i]);
+  return ordered;
+}
 
 constexpr std::size_t kMaxAxes = 30;  // a set of axes is a bit mask
 
@@ -105,7 +119,7 @@ std::ostream& operator<<(std::ostream& out, const Mesh& mesh) { return out << to
 Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given, SourceLine source) {
   make_env(axis_sizes, axis_names, "make_mesh", source);
   const bool all = given.empty();
-  if (all) given = devices();
+  if (all) given = devices_by_node();
   const std::int64_t wanted = axis_sizes.num_elements();
   if (wanted > static_cast<std::int64_t>(given.size())) {
     throw ValueError(

@@ -71,6 +71,15 @@ bool Peers::on_this_node(int process) const noexcept {
   return a.boot == b.boot && a.pid_space == b.pid_space && std::strcmp(a.host, b.host) == 0;
 }
 
+int Peers::node_of(int process) const noexcept {
+  const PeerCard& card = cards_[static_cast<std::size_t>(process)];
+  int first = 0;
+  while (cards_[static_cast<std::size_t>(first)].boot != card.boot ||
+         std::strcmp(cards_[static_cast<std::size_t>(first)].host, card.host) != 0)
+    ++first;
+  return first;
+}
+
 std::string Peers::text(int process) const {
   const PeerCard& card = cards_[static_cast<std::size_t>(process)];
   return "process " + std::to_string(process) + " (pid " + std::to_string(card.pid) + " on " +

@@ -26,6 +26,8 @@ class Peers {
   int self() const noexcept { return self_; }
   int size() const noexcept { return static_cast<int>(cards_.size()); }
   bool on_this_node(int process) const noexcept;
+  // The first process of the node that it is on: the node's number.
+  int node_of(int process) const noexcept;
   // Its rank among the processes of this node, and how many these are.
   int node_rank() const noexcept { return node_rank_; }
   int node_size() const noexcept { return node_size_; }
