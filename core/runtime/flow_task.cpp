@@ -119,6 +119,7 @@ class ScanFlow final : public FlowTask {
     const std::size_t first = task_.consts, xs_at = first + task_.carry;
     const std::size_t xs = x_bytes_.size(), ys = y_bytes_.size();
     const auto at_once = static_cast<std::size_t>(trips);
+    const std::size_t slices = xs + ys > 0 ? at_once : 0, copied = ys > 0 ? at_once : 0;
     InlineVector<const void*, 48> in(xs_at + at_once * xs);
     InlineVector<void*, 48> out(task_.carry + at_once * ys);
     std::copy_n(call.in.begin(), first, in.begin());
@@ -127,7 +128,7 @@ class ScanFlow final : public FlowTask {
         in[first + k] = carry.now(k);
         out[k] = carry.next(k);
       }
-      for (std::size_t t = 0; t < at_once; ++t) {
+      for (std::size_t t = 0; t < slices; ++t) {
         const std::int64_t i = index(trip + static_cast<std::int64_t>(t));
         for (std::size_t x = 0; x < xs; ++x)
           in[xs_at + t * xs + x] =
@@ -138,7 +139,7 @@ class ScanFlow final : public FlowTask {
         }
       }
       program.run(site, in.span(), out.span(), scratch + body_at_);
-      for (std::size_t t = 0; t < at_once; ++t) {
+      for (std::size_t t = 0; t < copied; ++t) {
         const std::int64_t i = index(trip + static_cast<std::int64_t>(t));
         for (std::size_t y = 0; y < ys; ++y) {
           const std::int64_t place = y_places_[t * ys + y];

@@ -99,6 +99,7 @@ class TaskProgramMaker {
   struct View {
     const Var* root;
     std::int64_t offset;
+    int found = -1;  // the part of the root from which `offset` counts, or -1: all of it
   };
 
   bool can_run(const Eqn& e) const {
@@ -114,16 +115,33 @@ class TaskProgramMaker {
     return e.primitive->view(e.in[0].type(), *e.params, e.out[0]->type);
   }
 
+  // Whether the result is a part of operand 0 at a place that is found when the step runs: of
+  // memory that no step of the program writes, so that it is the same as long as the part is read.
+  bool is_found(const Eqn& e) const {
+    if (!e.primitive->dynamic_view || e.in.empty() || e.in[0].is_literal()) return false;
+    if (unwritten_.count(view(e.in[0].var()).root) == 0) return false;
+    // Of any integer dtype. Whether the part is contiguous does not depend on its place.
+    static constexpr std::uint64_t kZero = 0;
+    std::vector<const void*> at_zero(e.in.size(), &kZero);
+    std::vector<ShapedArray> in;
+    for (const Atom& a : e.in) in.push_back(a.type());
+    return e.primitive->dynamic_view(in, at_zero, *e.params, e.out[0]->type) >= 0;
+  }
+
   View view(const Var* v) const {
     const auto it = views_.find(v);
     return it != views_.end() ? it->second : View{v, 0};
   }
 
   void find_roots() {
+    for (std::size_t i = 0; i < jaxpr_.binders.size(); ++i)
+      if (owned_[i] < 0) unwritten_[jaxpr_.binders[i].get()] = true;
     for (const Eqn& e : jaxpr_.eqns) {
       if (const std::int64_t offset = view_of(e); offset >= 0) {
         const View of = view(e.in[0].var());
-        views_[e.out[0].get()] = {of.root, of.offset + offset};
+        views_[e.out[0].get()] = {of.root, of.offset + offset, of.found};
+      } else if (is_found(e)) {
+        views_[e.out[0].get()] = {view(e.in[0].var()).root, 0, program_->parts_found_++};
       }
     }
     for (std::size_t k = 0; k < jaxpr_.eqns.size(); ++k)
@@ -141,7 +159,7 @@ class TaskProgramMaker {
       const View of = view(v);
       Root& root = roots_[of.root];
       const bool is_binder = root.bytes > 0 && root.place.kind == Place::operand;
-      if (is_binder || of.offset != 0 || root.result >= 0 ||
+      if (is_binder || of.found >= 0 || of.offset != 0 || root.result >= 0 ||
           of.root->type.nbytes() != v->type.nbytes())
         continue;
       root.result = static_cast<int>(o);
@@ -151,7 +169,7 @@ class TaskProgramMaker {
   void add(const Eqn& e, std::size_t index) {
     if (view_of(e) >= 0) return;
     TaskProgram& p = *program_;
-    TaskProgram::Step step{&e, p.places_.size(), 0, 0, -1};
+    TaskProgram::Step step{&e, p.places_.size(), 0};
     for (std::size_t i = 0; i < e.in.size(); ++i) {
       const Atom& a = e.in[i];
       p.types_.push_back(a.type());
@@ -163,6 +181,15 @@ class TaskProgramMaker {
       }
     }
     step.out = p.places_.size();
+    if (const auto part = views_.find(e.out[0].get()); part != views_.end()) {
+      step.found = part->second.found;
+      p.types_.push_back(e.out[0]->type);
+      p.places_.push_back({});  // beside its type
+      p.steps_.push_back(step);
+      for (const Atom& a : e.in)
+        if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
+      return;
+    }
     const int reused = overwritten(e, index);
     for (std::size_t o = 0; o < e.out.size(); ++o) {
       const Var* v = e.out[o].get();
@@ -230,6 +257,7 @@ class TaskProgramMaker {
 
   Place place(const Var* v) const {
     const View of = view(v);
+    if (of.found >= 0) return {Place::found, static_cast<std::uint32_t>(of.found), of.offset};
     Place at = roots_.at(of.root).place;
     at.offset += of.offset;
     return at;
@@ -277,6 +305,7 @@ class TaskProgramMaker {
   const Jaxpr& jaxpr_;
   const std::vector<int> owned_;
   VarMap<View> views_;
+  VarMap<bool> unwritten_;  // the binders whose memory no step may write
   VarMap<Root> roots_;
   Arena arena_;
 };
@@ -288,6 +317,7 @@ std::shared_ptr<const TaskProgram> TaskProgram::make(JaxprRef jaxpr, const detai
 
 void TaskProgram::run(const Site& site, std::span<const void* const> operands,
                       std::span<void* const> results, std::byte* scratch) const {
+  InlineVector<const std::byte*, 32> found(static_cast<std::size_t>(parts_found_));
   const auto address = [&](const Place& at) -> std::byte* {
     switch (at.kind) {
       case Place::scratch:
@@ -297,6 +327,8 @@ void TaskProgram::run(const Site& site, std::span<const void* const> operands,
         return static_cast<std::byte*>(const_cast<void*>(operands[at.index])) + at.offset;
       case Place::result:
         return static_cast<std::byte*>(results[at.index]) + at.offset;
+      case Place::found:
+        return const_cast<std::byte*>(found[at.index]) + at.offset;  // never written
       default:
         return reinterpret_cast<std::byte*>(const_cast<std::uint64_t*>(&literals_[at.index]));
     }
@@ -308,6 +340,12 @@ void TaskProgram::run(const Site& site, std::span<const void* const> operands,
     InlineVector<const void*, 8> in(n_in);
     InlineVector<void*, 4> out(n_out);
     for (std::size_t i = 0; i < n_in; ++i) in[i] = address(places_[step.in + i]);
+    if (step.found >= 0) {
+      const std::int64_t offset = primitive.dynamic_view(types.subspan(step.in, n_in), in.span(),
+                                                         *step.eqn->params, types_[step.out]);
+      found[static_cast<std::size_t>(step.found)] = static_cast<const std::byte*>(in[0]) + offset;
+      continue;
+    }
     for (std::size_t o = 0; o < n_out; ++o) out[o] = address(places_[step.out + o]);
     KernelCall call{in.span(), out.span(), types.subspan(step.in, n_in),
                     types.subspan(step.out, n_out), *step.eqn->params};

@@ -45,9 +45,10 @@ class TaskProgram {
   friend class TaskProgramMaker;
   TaskProgram() = default;
 
-  // An address: `offset` bytes into scratch, an operand, a result, or the literals.
+  // An address: `offset` bytes into scratch, an operand, a result, the literals, or a part of an
+  // operand that a step found.
   struct Place {
-    enum Kind : std::uint8_t { scratch, operand, result, literal } kind = scratch;
+    enum Kind : std::uint8_t { scratch, operand, result, literal, found } kind = scratch;
     std::uint32_t index = 0;
     std::int64_t offset = 0;
   };
@@ -56,6 +57,9 @@ class TaskProgram {
     std::size_t in, out;  // the indices of its first operand and result in places_
     std::uint32_t literals = 0;
     std::int64_t scratch = -1;  // the offset of the kernel's scratch, or -1
+    // -1, or the number of the part that the step finds instead of running its kernel: its result
+    // lies in operand 0, at a place that its other operands give.
+    int found = -1;
   };
   // What remains to be done for a result after the last step.
   struct Copy {
@@ -73,6 +77,7 @@ class TaskProgram {
   std::vector<std::uint64_t> literals_;
   std::vector<Copy> copies_;
   std::int64_t scratch_bytes_ = 0;
+  int parts_found_ = 0;
   Cost cost_;
 };
 

@@ -293,7 +293,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
         at.cols = std::min(list.block_cols, list.cols - at.col);
         for (BoundStep& s : bound) {
           s.run_full(at.rows, at.cols);
-          s.advance(list.block_cols);
+          if (b + 1 < last) s.advance(list.block_cols);
           if (ahead) prefetch.step();
         }
       }
@@ -310,12 +310,16 @@ namespace {
 class CpuFusedPlan final : public FusedPlan {
  public:
   explicit CpuFusedPlan(const FusedProgram& program)
-      : program_(program), plain_(cpu::make_fused_steps(program, cpu::FusedWrite::plain)) {}
+      : program_(program), plain_(cpu::make_fused_steps(program, cpu::FusedWrite::plain)) {
+    for (const FusedProgram::Input& input : program.inputs())
+      reads_columns_ |= !input.literal && input.kind == FusedKind::col;
+  }
   ~CpuFusedPlan() override {
     for (auto& list : others_) delete list.load(std::memory_order_acquire);
   }
 
   const cpu::FusedStepList& plain() const { return plain_; }
+  bool reads_columns() const { return reads_columns_; }
   const cpu::FusedStepList& of(const KernelCall& call) const {
     bool shared = false;
     for (std::size_t i = 0; i < call.in.size(); ++i) {
@@ -339,6 +343,7 @@ class CpuFusedPlan final : public FusedPlan {
 
   const FusedProgram& program_;
   cpu::FusedStepList plain_;
+  bool reads_columns_ = false;
   mutable std::array<std::atomic<const cpu::FusedStepList*>, 2> others_ = {};
 };
 
@@ -356,7 +361,7 @@ constexpr double kPartWork = 1024 * 1024;
 // The operand of columns in whose memory result 0 is: all of it is read by every tile, so that it
 // must be kept. -1: there is none. (A result of rows may be as long as an operand of columns.)
 int overwritten_columns(const KernelCall& call) {
-  if (call.out_types[0].nbytes() == 0) return -1;
+  if (!plan_of(call).reads_columns() || call.out_types[0].nbytes() == 0) return -1;
   int operand = 0;
   for (const FusedProgram::Input& input : params_as<FusedParams>(call.params).program->inputs()) {
     if (input.literal) continue;

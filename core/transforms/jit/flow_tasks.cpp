@@ -6,16 +6,15 @@
 // None do where devices run no host code. The same values, to the last bit.
 
 #include <algorithm>
-#include <limits>
 
 #include "core/runtime/flow_task.h"
-#include "core/runtime/rates.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/merge_trips.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/rewriter.h"
 #include "core/transforms/passes/simplify.h"
+#include "core/transforms/passes/task_time.h"
 
 namespace shmap {
 
@@ -24,43 +23,11 @@ namespace {
 // A trip, or a branch, whose kernels take longer than this on one core is left to the host, which
 // gives each kernel all cores.
 constexpr double kFlowTaskNs = 40'000;
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
 bool is_flow(const Eqn& e) {
   return e.primitive == &scan_p || e.primitive == &while_p || e.primitive == &cond_p;
-}
-
-double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind);
-
-// On one core; kNever where no task can run it.
-double nanoseconds(const Eqn& e, DeviceKind kind) {
-  const Primitive& p = *e.primitive;
-  if (p.interpret) {
-    if (!is_flow(e) && !calls_program(p)) return kNever;
-    const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
-    double sum = 0, most = 0;
-    for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
-      const double one = nanoseconds(*inner, kind);
-      sum += one;
-      most = std::max(most, one);
-    }
-    const double once = p.runs_one_program ? most : sum;
-    return once == kNever ? kNever : trips * once;  // 0 trips of what can't run are no matter
-  }
-  if (p.has_effect) return kNever;
-  if (p.view && !e.in.empty() && !e.in[0].is_literal() &&
-      p.view(e.in[0].type(), *e.params, e.out[0]->type) >= 0)
-    return 0;
-  if (p.group || !p.kernel(kind).run) return kNever;
-  return rates(kind).ns(estimated_work(e));
-}
-
-double nanoseconds(const Jaxpr& jaxpr, DeviceKind kind) {
-  double sum = 0;
-  for (const Eqn& e : jaxpr.eqns) sum += nanoseconds(e, kind);
-  return sum;
 }
 
 class FlowTaskMaker {
@@ -71,7 +38,7 @@ class FlowTaskMaker {
   // Null where the equation stays as it is.
   std::shared_ptr<const FlowTask> task(const Eqn& e) const {
     for (const Jaxpr* inner : inner_jaxprs(*e.params))
-      if (nanoseconds(*inner, kind_) > kFlowTaskNs) return nullptr;
+      if (task_nanoseconds(*inner, kind_) > kFlowTaskNs) return nullptr;
     if (e.primitive == &scan_p) return scan(e);
     if (e.primitive == &while_p) return loop(e);
     return branches(e);
@@ -96,7 +63,7 @@ class FlowTaskMaker {
     task.body = program(*p.jaxpr, loop_owned(p.jaxpr->binders.size(), task.consts, task.carry));
     if (!task.body) return nullptr;
     const JaxprRef body = simplify(*inline_calls(*p.jaxpr));
-    const std::int64_t trips = trips_to_merge(*body, p.length, nanoseconds(*body, kind_));
+    const std::int64_t trips = trips_to_merge(*body, p.length, task_nanoseconds(*body, kind_));
     if (trips > 1) {
       const JaxprRef merged = merge_trips(*body, task.consts, task.carry, trips);
       if (merged)

@@ -23,8 +23,12 @@ std::int64_t trips_to_merge(const Jaxpr& body, std::int64_t length, double nanos
   for (const Eqn& e : body.eqns)
     if (e.primitive->interpret) return 1;
   const auto equations = static_cast<std::int64_t>(body.eqns.size());
-  return std::clamp<std::int64_t>(std::min(kMergedEquations / equations, length), 1,
-                                  kMostMergedTrips);
+  const std::int64_t most =
+      std::clamp<std::int64_t>(std::min(kMergedEquations / equations, length), 1, kMostMergedTrips);
+  // A few less, where none are left to be run one at a time then.
+  for (std::int64_t trips = most; 2 * trips > most; --trips)
+    if (length % trips == 0) return trips;
+  return most;
 }
 
 JaxprRef merge_trips(const Jaxpr& body, std::size_t consts, std::size_t carry, std::int64_t trips) {

@@ -2,49 +2,86 @@
 
 #include <algorithm>
 
+#include "core/base/env.h"
+#include "core/runtime/flow_task.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/task_time.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {
 
 namespace {
 
-// How many equations a program comes to, once its loops are unrolled; more than kUnrolledEquations
-// where that is too many.
-std::int64_t equations_of(const Jaxpr& jaxpr);
+// Trips from so many on, and of so many nanoseconds, cost little as trips of a task. Shorter trips
+// are fused with one another once they are unrolled; the steps of longer ones are shared by cores.
+constexpr std::int64_t kTaskTrips = 16;
+constexpr double kLeastTaskTripNs = 2'000, kMostTaskTripNs = 20'000;
 
-// The same of a loop; 0 for every other equation.
-std::int64_t unrolled_size(const Eqn& e) {
-  if (e.primitive != &scan_p) return 0;
-  const auto& p = params_as<ScanLoopParams>(*e.params);
-  if (p.length == 0) return 0;
-  const std::int64_t own = std::max<std::int64_t>(1, equations_of(*p.jaxpr));
-  if (own > kUnrolledEquations || p.length > kUnrolledEquations) return kUnrolledEquations + 1;
-  return own * p.length;
-}
-
-std::int64_t equations_of(const Jaxpr& jaxpr) {
-  std::int64_t n = 0;
-  for (const Eqn& e : jaxpr.eqns) {
-    const std::int64_t loop = unrolled_size(e);
-    n += loop == 0 || loop > kUnrolledEquations ? 1 : loop;
+// Whether a trip asks for a number that counts trips: unrolled, what hangs on it is known.
+bool reads_counter(const ScanLoopParams& p) {
+  const Jaxpr& body = *p.jaxpr;
+  for (int k = 0; k < p.num_carry; ++k) {
+    const Var* counter = body.binders[static_cast<std::size_t>(p.num_consts + k)].get();
+    const Atom& next = body.outs[static_cast<std::size_t>(k)];
+    if (!counter->type.dims().empty() || !is_integer(counter->type.dtype())) continue;
+    for (const Eqn& e : body.eqns) {
+      const bool counts = !next.is_literal() && !e.out.empty() && e.out[0].get() == next.var();
+      for (const Atom& a : e.in)
+        if (!a.is_literal() && a.var() == counter && !counts) return true;
+    }
   }
-  return n;
+  return false;
 }
 
-bool is_unrolled(const Eqn& e) {
-  const std::int64_t size = unrolled_size(e);
-  return size > 0 && size <= kUnrolledEquations;
-}
+// Which loops are unrolled.
+class Choice {
+ public:
+  explicit Choice(std::optional<DeviceKind> tasks_of) : tasks_of_(tasks_of) {}
 
-bool has_unrolled(const Jaxpr& jaxpr) {
-  return std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), is_unrolled);
-}
+  bool takes(const Eqn& e) const {
+    const std::int64_t size = size_of(e);
+    return size > 0 && size <= kUnrolledEquations;
+  }
+  bool takes_any(const Jaxpr& jaxpr) const {
+    return std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(),
+                       [this](const Eqn& e) { return takes(e); });
+  }
+
+ private:
+  // How many equations a program comes to, once its loops are unrolled; more than
+  // kUnrolledEquations where that is too many.
+  std::int64_t equations_of(const Jaxpr& jaxpr) const {
+    std::int64_t n = 0;
+    for (const Eqn& e : jaxpr.eqns) {
+      const std::int64_t loop = size_of(e);
+      n += loop == 0 || loop > kUnrolledEquations ? 1 : loop;
+    }
+    return n;
+  }
+  // The same of a loop; 0 for every other equation.
+  std::int64_t size_of(const Eqn& e) const {
+    if (e.primitive != &scan_p) return 0;
+    const auto& p = params_as<ScanLoopParams>(*e.params);
+    if (p.length == 0 || stays_task(p)) return 0;
+    const std::int64_t own = std::max<std::int64_t>(1, equations_of(*p.jaxpr));
+    if (own > kUnrolledEquations || p.length > kUnrolledEquations) return kUnrolledEquations + 1;
+    return own * p.length;
+  }
+  // Whether a device runs it by itself for less than what its steps cost one by one.
+  bool stays_task(const ScanLoopParams& p) const {
+    if (!tasks_of_ || p.length < kTaskTrips || p.num_carry == 0 || reads_counter(p)) return false;
+    const double trip = task_nanoseconds(*p.jaxpr, *tasks_of_);
+    return trip >= kLeastTaskTripNs && trip <= kMostTaskTripNs;
+  }
+
+  const std::optional<DeviceKind> tasks_of_;
+};
 
 // Writes programs out, under the current trace.
 class Unroller {
  public:
+  explicit Unroller(const Choice& choice) : choice_(choice) {}
   std::vector<Array> program(const Jaxpr& jaxpr, std::vector<Array> args) const {
     VarMap<Array> values;
     for (std::size_t i = 0; i < args.size(); ++i)
@@ -55,7 +92,7 @@ class Unroller {
     for (const Eqn& e : jaxpr.eqns) {
       std::vector<Array> in, out(e.out.size());
       for (const Atom& a : e.in) in.push_back(read(a));
-      if (is_unrolled(e)) {
+      if (choice_.takes(e)) {
         out = loop(e, std::move(in));
       } else {
         current_trace().process(*e.primitive, in, *e.params, out, e.source);
@@ -87,12 +124,21 @@ class Unroller {
     return run_scan({"scan", nullptr, 0, e.source}, BodyRef(trip), std::move(carry), std::move(xs),
                     p.length, p.reverse);
   }
+
+  const Choice& choice_;
 };
+
+// Whoever looks for a NaN gets no tasks: he looks at each operation's results.
+JaxprRef unroll_for(const Jaxpr& jaxpr, const PassContext& context) {
+  const bool tasks = flow_task_p.kernel(context.kind()).run && !env::flag(env::Var::check_nans);
+  return unroll(jaxpr, tasks ? std::optional(context.kind()) : std::nullopt);
+}
 
 }  // namespace
 
-JaxprRef unroll(const Jaxpr& jaxpr) {
-  if (!has_unrolled(jaxpr)) return JaxprRef(&jaxpr);
+JaxprRef unroll(const Jaxpr& jaxpr, std::optional<DeviceKind> tasks_of) {
+  const Choice choice(tasks_of);
+  if (!choice.takes_any(jaxpr)) return JaxprRef(&jaxpr);
   StagingOptions options;
   options.check_variance = jaxpr.checks_variance;
   options.auto_pbroadcast = jaxpr.checks_variance;
@@ -100,15 +146,13 @@ JaxprRef unroll(const Jaxpr& jaxpr) {
   std::vector<Array> args;
   for (const VarRef& v : jaxpr.binders) args.push_back(trace.argument(v->type));
   TraceScope scope(trace);
-  std::vector<Array> results = Unroller().program(jaxpr, std::move(args));
+  std::vector<Array> results = Unroller(choice).program(jaxpr, std::move(args));
   return trace.build(results, "unroll", {}).jaxpr;
 }
 
 void register_pass_unroll() {
-  register_pass({.order = PassOrder::unroll,
-                 .name = "unroll",
-                 .run = of_program<unroll>,
-                 .simplified_after = true});
+  register_pass(
+      {.order = PassOrder::unroll, .name = "unroll", .run = unroll_for, .simplified_after = true});
 }
 
 }  // namespace shmap

@@ -1,5 +1,8 @@
 // Unrolling: loops of few trips become the equations of their trips.
 #pragma once
+#include <optional>
+
+#include "core/device/backend.h"
 #include "core/ir/jaxpr.h"
 
 namespace shmap {
@@ -11,7 +14,9 @@ inline constexpr std::int64_t kUnrolledEquations = 512;
 // The program with its scans (fori_loops of static bounds are such) of few trips unrolled, those of
 // programs inside left as they are: itself where it has none. Values stay the same; variance is
 // inferred anew, and may become less. The steps of a plan are then captured together, scheduled
-// across trips, and launched as one graph, instead of a graph a trip.
-JaxprRef unroll(const Jaxpr& jaxpr);
+// across trips, and launched as one graph, instead of a graph a trip. `tasks_of`: devices that run
+// small loops by themselves (flow_task.h): loops stay whose trips are many and short, but too long
+// to be fused with one another, unless a trip reads a counter of trips.
+JaxprRef unroll(const Jaxpr& jaxpr, std::optional<DeviceKind> tasks_of = std::nullopt);
 
 }  // namespace shmap

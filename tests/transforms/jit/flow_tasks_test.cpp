@@ -40,6 +40,62 @@ void expect_tasks(std::size_t wanted, F f, const A&... args) {
   EXPECT_EQ(n, wanted) << plan;
 }
 
+// Parts at places that trips compute: of a table that stays as it is (read where they lie), also as
+// y and through views of them; of xs; and of a carry that the trip overwrites, whose old rows are
+// kept. Places may be negative, or past the end.
+TEST(FlowTasks, PartsAtComputedPlaces) {
+  const Array ids = remainder(astype(arange(kMany), i32) * 7, 23) - 6;
+  const auto rows_of_table = [](Array table, Array ids) {
+    return scan(
+        [=](Array c, Array k) {
+          const Array row = dynamic_index_in_dim(table, k, 0, false);
+          const Array pair = dynamic_slice(table, {k, Array(1)}, {2, 5});
+          return std::pair{c * 0.5f + row, std::tuple{row, sum(pair), sum(row)}};
+        },
+        zeros({5}), ids);
+  };
+  expect_tasks(1, rows_of_table, numbers({11, 5}), ids);
+  const auto columns_of_table = [](Array table, Array ids) {
+    return scan(
+        [=](Array c, Array k) {
+          return std::pair{c * 0.5f + dynamic_index_in_dim(table, k, 1, false), Array(0.f)};
+        },
+        zeros({5}), ids);
+  };
+  expect_tasks(1, columns_of_table, numbers({5, 11}), ids);
+  const auto rows_of_xs = [](Array xs, Array ids) {
+    return scan(
+        [](Array c, std::pair<Array, Array> x) {
+          return std::pair{c + dynamic_index_in_dim(x.first, x.second, 0, false), c};
+        },
+        zeros({3}), std::pair{xs, ids});
+  };
+  expect_tasks(1, rows_of_xs, numbers({kMany, 4, 3}), ids);
+  const auto rows_that_change_places = [](Array table, Array ids) {
+    return scan(
+        [](Array c, Array k) {
+          const Array one = dynamic_index_in_dim(c, k, 0, true);
+          const Array other = dynamic_index_in_dim(c, k + 3, 0, true);
+          c = dynamic_update_slice(c, other * 0.5f, {k, Array(0)});
+          c = dynamic_update_slice(c, one, {k + 3, Array(0)});
+          return std::pair{c, one};
+        },
+        table, ids);
+  };
+  expect_tasks(1, rows_that_change_places, numbers({11, 5}), ids);
+}
+
+// As many trips at a time as divide the length, where nearly as many do.
+TEST(FlowTasks, NoTripsAreLeftOver) {
+  if (!runs_tasks()) GTEST_SKIP() << "loops are no tasks here";
+  const auto f = jit([](Array x) {
+    return fori_loop(
+        0, 1000, [](Array, Array c) { return c * 0.5f + 1.f; }, x);
+  });
+  f(numbers({2}));
+  EXPECT_THAT(f.plan_text(), HasSubstr("scan of 1000, 25 at a time"));
+}
+
 // Trips of little work run several at a time, and what is left of them one by one: of all lengths,
 // also where the carry changes places, or a y is an x or the carry as it came in.
 TEST(FlowTasks, SmallTripsSeveralAtATime) {

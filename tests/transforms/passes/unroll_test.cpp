@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/device/runtime.h"
+#include "core/runtime/flow_task.h"
 #include "shmap/shmap.h"
 #include "tests/support/under_jit.h"
 
@@ -54,6 +55,30 @@ TEST(Unroll, AFewTripsAreOneSegment) {
   EXPECT_THAT(plan(8), Not(kIsLoop));
   EXPECT_THAT(plan(kUnrolledEquations), kIsLoop);
   EXPECT_THAT(plan(0), Not(HasSubstr("compute")));
+}
+
+// Many short trips that would be a step each stay a task, where devices run loops by themselves;
+// few of them do not, nor trips that ask for their number.
+TEST(Unroll, ManyShortTripsStayATask) {
+  const auto plan = [](int trips, bool asks) {
+    return plan_of(
+        [=](Array a, Array x) {
+          return fori_loop(
+              0, trips,
+              [=](Array i, Array c) {
+                const Array next = tanh(matmul(a, c));
+                return asks ? next * astype(i, f32) : next;
+              },
+              x);
+        },
+        numbers({160, 160}) * 0.0001f, numbers({160}) * 0.01f);
+  };
+  EXPECT_THAT(plan(8, false), Not(kIsLoop));
+  EXPECT_THAT(plan(40, true), Not(kIsLoop));
+  if (flow_task_p.kernel(runtime().backend().kind()).run)
+    EXPECT_THAT(plan(40, false), HasSubstr("scan of 40"));
+  else
+    EXPECT_THAT(plan(40, false), Not(kIsLoop));
 }
 
 TEST(Unroll, TheBoundIsOfEquationsTimesTrips) {

@@ -1,0 +1,45 @@
+#include "core/transforms/passes/task_time.h"
+
+#include <algorithm>
+
+#include "core/runtime/kernel.h"
+#include "core/runtime/rates.h"
+#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/passes/inline_calls.h"
+
+namespace shmap {
+
+namespace {
+
+double task_nanoseconds(const Eqn& e, DeviceKind kind) {
+  const Primitive& p = *e.primitive;
+  if (p.interpret) {
+    const bool is_flow = &p == &scan_p || &p == &while_p || &p == &cond_p;
+    if (!is_flow && !calls_program(p)) return kNoTask;
+    const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
+    double sum = 0, most = 0;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
+      const double one = task_nanoseconds(*inner, kind);
+      sum += one;
+      most = std::max(most, one);
+    }
+    const double once = p.runs_one_program ? most : sum;
+    return once == kNoTask ? kNoTask : trips * once;  // 0 trips of what can't run are no matter
+  }
+  if (p.has_effect) return kNoTask;
+  if (p.view && !e.in.empty() && !e.in[0].is_literal() &&
+      p.view(e.in[0].type(), *e.params, e.out[0]->type) >= 0)
+    return 0;
+  if (p.group || !p.kernel(kind).run) return kNoTask;
+  return rates(kind).ns(estimated_work(e));
+}
+
+}  // namespace
+
+double task_nanoseconds(const Jaxpr& jaxpr, DeviceKind kind) {
+  double sum = 0;
+  for (const Eqn& e : jaxpr.eqns) sum += task_nanoseconds(e, kind);
+  return sum;
+}
+
+}  // namespace shmap
