@@ -8,7 +8,7 @@ _cmake = Path(__file__).with_name("CMakeLists.txt.project").read_text(encoding="
 project = "shmap"
 author = "the authors of shmap"
 copyright = author  # noqa: A001, the name that Sphinx asks for
-release = re.search(r"VERSION ([0-9.]+)", _cmake).group(1)
+release = re.search(r"\n  VERSION ([0-9.]+)", _cmake).group(1)
 version = release
 
 extensions = ["myst_parser"]
