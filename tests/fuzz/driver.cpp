@@ -1,4 +1,4 @@
-// X_fuzz [--runs N] [--seed S] [FILE...]: N inputs (20,000 by default) made by mutating the
+// X_fuzz [--runs N] [--seed S] [FILE...]: N inputs (40,000 by default) made by mutating the
 // target's seeds, the same for the same S; or the files given, one by one. An input that makes the
 // target fail is left in crash.bin in the working directory.
 #include <fcntl.h>
@@ -131,7 +131,7 @@ void run(const std::string& input) {
 
 int main(int argc, char** argv) {
   using namespace shmap::fuzz;
-  long long runs = 20000;
+  long long runs = 40000;
   std::uint64_t seed = 1;
   std::vector<std::string> files;
   for (int i = 1; i < argc; ++i) {
