@@ -9,6 +9,7 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/node.h"
+#include "core/runtime/reshard.h"
 #include "shmap/shmap.h"
 #include "tests/device/planning.h"
 
