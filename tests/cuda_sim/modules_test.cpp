@@ -27,7 +27,7 @@ F driver(const char* name) {
 // What a compiler at run time would do: the path of the image, or "" without a compiler.
 std::string build_image(const std::string& program) {
   // The one folder of the tests whose full path is known: __FILE__ may be relative.
-  const std::string include = SHMAP_GOLDEN_DIR "/../cuda_sim/include";
+  const std::string include = SHMAP_GOLDEN_DIR "/../../cuda_sim/include";
   const std::string stem = testing::TempDir() + "shmap_sim_image" + std::to_string(getpid());
   std::ofstream(stem + ".cpp") << program;
   const std::string command = "c++ -std=c++20 -O1 -shared -fPIC -I '" + include + "' -o '" + stem +

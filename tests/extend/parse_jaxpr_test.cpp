@@ -364,8 +364,8 @@ TEST(ParseJaxprTest, ErrorsSayWhere) {
   refused("{ lambda a:f32[3]{i} .\n  let b:f32[3] = psum[axes=('k',)] a\n  in ( b ) }",
           {"line 2, column 7", "unbound axis name 'k'"});
   refused("{ lambda a:f32[3] .\n  let b:f32[3] = sin a\n  in ( b ) } x", {"line 3, column 14"});
-  refused("{ lambda a:f32[3] .\n  let b:f32[3] = attention a\n  in ( b ) }",
-          {"attention: an equation of it cannot be made"});
+  refused("{ lambda a:f32[3] .\n  let b:f32[3] = fused a\n  in ( b ) }",
+          {"fused: an equation of it cannot be made"});
   std::string deep;
   for (int k = 0; k < 300; ++k) deep += "{ lambda . let jit[jaxpr=";
   refused(deep.c_str(), {"nested no more than 100 deep"});
