@@ -14,9 +14,14 @@
 namespace shmap {
 namespace {
 
-// The quotient rounded down, and what it leaves, in a type that holds both.
+// The quotient rounded down, and the remainder, which has the divisor's sign.
 std::int64_t floor_of(std::int64_t x, std::int64_t y) {
   return x / y - ((x % y != 0 && (x < 0) != (y < 0)) ? 1 : 0);
+}
+
+std::int64_t rest_of(std::int64_t x, std::int64_t y) {
+  const std::int64_t r = x % y;
+  return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 
 template <class T>
@@ -44,9 +49,9 @@ void check(T by) {
   const auto q = quotient(values).template to_vector<T>(), r = rest(values).template to_vector<T>();
   for (std::size_t i = 0; i < x.size(); ++i) {
     if (std::is_signed_v<T> && by == static_cast<T>(-1)) break;  // the least one has no quotient
-    const std::int64_t wanted = floor_of(x[i], by);
-    EXPECT_EQ(static_cast<std::int64_t>(q[i]), wanted) << what << " of " << std::int64_t{x[i]};
-    EXPECT_EQ(static_cast<std::int64_t>(r[i]), x[i] - wanted * by)
+    EXPECT_EQ(static_cast<std::int64_t>(q[i]), floor_of(x[i], by))
+        << what << " of " << std::int64_t{x[i]};
+    EXPECT_EQ(static_cast<std::int64_t>(r[i]), rest_of(x[i], by))
         << what << " rest of " << std::int64_t{x[i]};
   }
   // By an array of that number, and fused.
