@@ -20,7 +20,11 @@ namespace {
 constexpr int kFewer = 25;
 constexpr const char* kExecutors[] = {"async", "seeded:5"};
 #else
+#ifdef __SANITIZE_ADDRESS__
+constexpr int kFewer = 10;  // each is ten times as long
+#else
 constexpr int kFewer = 1;
+#endif
 constexpr const char* kExecutors[] = {"async", "inline", "seeded:5"};
 #endif
 constexpr int kThreads = 2;
