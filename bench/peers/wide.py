@@ -37,10 +37,8 @@ def fleet_of(options):
 def limits_of(about):
     """Rows of machine_limit that the row has to take at least as long as."""
     out = []
-    # Of the floats that are multiplied: integers beside them are indices.
-    dtypes = [arg.split("[")[0] for arg in about["args"].split()]
-    dtype = next((t for t in dtypes if t in ("f32", "f64", "bf16", "f16")), "")
-    if about["flops"] > 0 and dtype:
+    dtype = about["args"].split("[")[0]
+    if about["flops"] > 0 and dtype in ("f32", "f64", "bf16", "f16"):
         wide_units = {"bf16": ("amx_bf16", "avx512_bf16"), "f16": ("amx_fp16", "avx512_fp16")}
         if not any(unit in cpu_flags() for unit in wide_units.get(dtype, ())):
             out.append(f"fma_{'f64' if dtype == 'f64' else 'f32'}:{about['flops']:.0f}")

@@ -42,9 +42,6 @@ constexpr float kWanted = 3 * 512;
 ChildResult with_failure(const char* executor, long n, Failing failing) {
   return in_child(
       {{"SHMAP_EXECUTOR", executor}, {"SHMAP_WORKERS", "2"}, {"SHMAP_DEVICES", "cpu:8"}}, [&] {
-        // Loaded before: its initialisers allocate, and their exceptions end the process in dlopen.
-        for (const char* one_dnn : {"libdnnl.so.2", "libdnnl.so.3"})
-          dlopen(one_dnn, RTLD_NOW | RTLD_LOCAL);
         bool failed = false, reached = false;
         float got = kWanted;
         {
@@ -69,10 +66,14 @@ ChildResult with_failure(const char* executor, long n, Failing failing) {
 class FirstUse : public ::testing::TestWithParam<std::pair<const char*, Failing>> {};
 
 TEST_P(FirstUse, MayFailAtAnyAllocation) {
+  // Loaded here, for all children: its initialisers allocate, and an exception of theirs ends the
+  // process in dlopen, whoever calls it.
+  for (const char* one_dnn : {"libdnnl.so.2", "libdnnl.so.3"})
+    dlopen(one_dnn, RTLD_NOW | RTLD_LOCAL);
   const auto [executor, failing] = GetParam();
   int failures = 0;
   // All of the first ones, in which the primitives are registered, then fewer and fewer.
-  for (long n = 1;; n += n < 32 ? 1 : n / 8) {
+  for (long n = 1;; n += 1 + n / 32) {
     ASSERT_LT(n, 100'000) << "the program never passes";
     const ChildResult r = with_failure(executor, n, failing);
     ASSERT_EQ(r.exit_code, 0) << "allocation " << n << ": " << r.output << " signal " << r.signal;
