@@ -17,6 +17,7 @@ import pathlib
 import platform
 import selectors
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -79,6 +80,11 @@ class Program:
             answer = self.read()
             self.versions, self.rows = answer["versions"], answer["rows"]
             self.ready = True
+
+    def let_run(self, running):
+        """Whether the kernel gives the process any time: one that is stopped cannot spin."""
+        if self.process:
+            self.process.send_signal(signal.SIGCONT if running else signal.SIGSTOP)
 
     def fail(self, why):
         self.failure = why

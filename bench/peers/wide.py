@@ -6,6 +6,7 @@ and the Markdown are written anew, so that a run that ends early loses nothing; 
 the rows that the JSON file has."""
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -106,7 +107,8 @@ def measure(row, fleet, options):
         for pair in pairs if n % 2 == 0 else pairs[::-1]:
             time.sleep(options.settle)
             try:
-                times[pair].append(fleet[pair[0]].ask("round", pair[1], options.ms)["us"])
+                with alone(fleet, pair[0]):
+                    times[pair].append(fleet[pair[0]].ask("round", pair[1], options.ms)["us"])
             except Failure as failure:
                 notes.append(f"{pair[0]}: {failure}")
                 times[pair] = []
@@ -117,6 +119,19 @@ def measure(row, fleet, options):
         except Failure:
             pass
     return judge({**out, **about, "us": {f"{p}:{r}": t for (p, r), t in times.items()}}, notes)
+
+
+@contextlib.contextmanager
+def alone(fleet, name):
+    """The other programs are stopped: a team of theirs that still spins would be measured too."""
+    others = [program for other, program in fleet.items() if other != name]
+    for program in others:
+        program.let_run(False)
+    try:
+        yield
+    finally:
+        for program in others:
+            program.let_run(True)
 
 
 def ratio(theirs, ours):
