@@ -15,8 +15,19 @@ namespace shmap {
 
 namespace {
 
-constexpr const char* kNames[] = {"x.at(...).set", "x.at(...).add", "x.at(...).mul",
-                                  "x.at(...).min", "x.at(...).max"};
+using Mode = GatherScatterMode;
+
+// The first five as in ScatterKind.
+enum class Update : std::uint8_t { set, add, mul, min, max, subtract, divide, power };
+constexpr const char* kNames[] = {"x.at(...).set",    "x.at(...).add",  "x.at(...).mul",
+                                  "x.at(...).min",    "x.at(...).max",  "x.at(...).subtract",
+                                  "x.at(...).divide", "x.at(...).power"};
+
+ScatterKind scatter_kind(Update update) {
+  if (update == Update::subtract) return ScatterKind::add;
+  if (update == Update::divide || update == Update::power) return ScatterKind::mul;
+  return static_cast<ScatterKind>(update);
+}
 
 // What a dim of x is for an update.
 struct DimUpdate {
@@ -27,12 +38,13 @@ struct DimUpdate {
 
 class Updater {
  public:
-  Updater(Array x, std::span<const Index> indices, ScatterKind kind, Operand y)
+  Updater(Array x, std::span<const Index> indices, Update update, Operand y, Mode mode)
       : x_(std::move(x)),
         y_(std::move(y.value)),
         source_(y.source),
-        kind_(kind),
-        what_(kNames[static_cast<int>(kind)]),
+        update_(update),
+        mode_(mode),
+        what_(kNames[static_cast<int>(update)]),
         type_(checked_node(x_, what_, source_).type),
         terms_(type_, indices, source_) {}
 
@@ -46,11 +58,39 @@ class Updater {
     y_ = convert_operand(std::move(y_), type_.dtype(), what_, source_);
     y_ = broadcast_exactly(std::move(y_), result_, what_, source_);
     y_ = bind_reshape(std::move(y_), without_new_, source_);
-    if (y_.size() == 0 || type_.size() == 0) return x_;
-    return terms_.has_arrays() || strided_ ? scatter() : update_box();
+    if (update_ > Update::max && type_.dtype() == DType::bool_) throw_bools("");
+    if (update_ == Update::subtract) y_ = bind(neg_p, std::move(y_), no_params, source_);
+    const bool box = !terms_.has_arrays() && !strided_;
+    if (scatter_kind(update_) == ScatterKind::mul && update_ != Update::mul &&
+        !(box && is_floating(type_.dtype())))
+      return by_factors(box);
+    return updated(box);
   }
 
  private:
+  Array updated(bool box) {
+    if (y_.size() == 0 || type_.size() == 0) return x_;
+    return box ? update_box() : scatter();
+  }
+
+  // x / f or x ** f, where f holds, for each element, the product of its values: one of them would
+  // be lost where an index array names an element twice. (JAX does the same.)
+  Array by_factors(bool box) {
+    const Update update = std::exchange(update_, Update::mul);
+    const auto operand = [&](Array a) { return Operand(std::move(a), source_.file, source_.line); };
+    Operand x = operand(x_);
+    x_ = ones_like(operand(std::move(x_)));
+    Operand factors = operand(updated(box));
+    if (update == Update::power) return pow(std::move(x), std::move(factors));
+    promote_inexact(x, factors, what_);
+    return bind(div_p, std::move(x.value), std::move(factors.value), no_params, source_);
+  }
+
+  [[noreturn]] void throw_bools(const char* where) const {
+    throw TypeError(std::string(what_) + ": of an array of type " + to_string(type_) + where +
+                    ": numbers are wanted; convert it with astype" + at_line(source_));
+  }
+
   DimUpdate& part(const IndexTerm& t) { return parts_[static_cast<std::size_t>(t.dim)]; }
 
   // What each dim is, and the shape of x[...], with and without its new dims. The dims of index
@@ -139,11 +179,12 @@ class Updater {
       whole = whole && p.kind == DimUpdate::whole;
     }
     Array y = bind_reshape(std::move(y_), box, source_);
-    if (kind_ != ScatterKind::set) {
-      const Primitive* const ops[] = {nullptr, &add_p, &mul_p, &min_p, &max_p};
+    if (update_ != Update::set) {
+      const Primitive* const ops[] = {nullptr, &add_p, &mul_p, &min_p,
+                                      &max_p,  &add_p, &div_p, &pow_p};
       // Of all of x its memory can be taken, once nobody else holds it.
       Array old = whole ? std::move(x_) : bind_slice(x_, start, limit, strides, source_);
-      const Primitive& op = *ops[static_cast<int>(kind_)];
+      const Primitive& op = *ops[static_cast<int>(update_)];
       y = type_.dtype() == DType::bool_
               ? of_bools(old, y)
               : bind(op, std::move(old), std::move(y), no_params, source_);
@@ -155,18 +196,15 @@ class Updater {
 
   // Sums of bools are "or", products "and", as everywhere.
   Array of_bools(const Array& a, const Array& b) const {
-    const bool joins = kind_ == ScatterKind::add || kind_ == ScatterKind::max;
+    const bool joins = update_ == Update::add || update_ == Update::max;
     return joins ? logical_or(a, b) : logical_and(a, b);
   }
 
   // The places of everything else: windows of what is taken whole or in a range, one for each of
   // the other places, in the order of the dims of x[...].
   Array scatter() {
-    if (type_.dtype() == DType::bool_ && kind_ != ScatterKind::set) {
-      throw TypeError(std::string(what_) + ": of an array of type " + to_string(type_) +
-                      " at index arrays or in steps: numbers are wanted; convert it with astype" +
-                      at_line(source_));
-    }
+    if (type_.dtype() == DType::bool_ && update_ != Update::set)
+      throw_bools(" at index arrays or in steps");
     ScatterAddParams params;
     Shape batch;  // dims of y that are no window's
     std::vector<int> batch_dim(static_cast<std::size_t>(without_new_.rank()), -1);
@@ -197,7 +235,9 @@ class Updater {
         params.inserted_window_dims.push_back(t.dim);
       if (p.kind == DimUpdate::array) {
         const std::int64_t n = type_.dims()[static_cast<std::size_t>(t.dim)];
-        Array at = convert(wrap_indices(t.array, n, "an index", source_), dtype, source_);
+        Array at = wrap_indices(t.array, n, "an index", source_);
+        if (mode_ == Mode::clip) at = clip_indices(std::move(at), n);
+        at = convert(std::move(at), dtype, source_);
         at = broadcast_exactly(std::move(at), array_shape_, "an index", source_);
         Dims dims;
         for (int d = 0; d < array_shape_.rank(); ++d)
@@ -211,7 +251,17 @@ class Updater {
       }
     }
     Array in[] = {std::move(x_), bind_concatenate(columns, batch.rank(), source_), std::move(y_)};
-    return bind(scatter_primitive(kind_), in, params, source_);
+    return bind(scatter_primitive(scatter_kind(update_)), in, params, source_);
+  }
+
+  Array clip_indices(Array at, std::int64_t extent) const {
+    const DType dtype = at.dtype();
+    const auto number = [&](std::int64_t n) { return convert(Array(n), dtype, source_); };
+    // Every value of a narrow unsigned dtype may be in range.
+    if (is_signed_int(dtype) || itemsize(dtype) == 8 ||
+        extent - 1 < INT64_C(1) << 8 * itemsize(dtype))
+      at = bind(min_p, std::move(at), number(extent - 1), no_params, source_);
+    return is_signed_int(dtype) ? bind(max_p, std::move(at), number(0), no_params, source_) : at;
   }
 
   // The items of a range with a step, along that dim.
@@ -237,7 +287,8 @@ class Updater {
 
   Array x_, y_;
   SourceLine source_;
-  ScatterKind kind_;
+  Update update_;
+  Mode mode_;
   const char* what_;
   ShapedArray type_;
   IndexTerms terms_;
@@ -257,35 +308,59 @@ IndexedArray Array::at(std::initializer_list<Index> indices) && {
   return {std::move(*this), indices};
 }
 
-Array IndexedArray::set(Operand y) const& {
-  return Updater(x_, indices_, ScatterKind::set, std::move(y)).run();
+Array IndexedArray::set(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::set, std::move(y), mode).run();
 }
-Array IndexedArray::add(Operand y) const& {
-  return Updater(x_, indices_, ScatterKind::add, std::move(y)).run();
+Array IndexedArray::add(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::add, std::move(y), mode).run();
 }
-Array IndexedArray::mul(Operand y) const& {
-  return Updater(x_, indices_, ScatterKind::mul, std::move(y)).run();
+Array IndexedArray::subtract(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::subtract, std::move(y), mode).run();
 }
-Array IndexedArray::min(Operand y) const& {
-  return Updater(x_, indices_, ScatterKind::min, std::move(y)).run();
+Array IndexedArray::multiply(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::mul, std::move(y), mode).run();
 }
-Array IndexedArray::max(Operand y) const& {
-  return Updater(x_, indices_, ScatterKind::max, std::move(y)).run();
+Array IndexedArray::mul(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::mul, std::move(y), mode).run();
 }
-Array IndexedArray::set(Operand y) && {
-  return Updater(std::move(x_), indices_, ScatterKind::set, std::move(y)).run();
+Array IndexedArray::divide(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::divide, std::move(y), mode).run();
 }
-Array IndexedArray::add(Operand y) && {
-  return Updater(std::move(x_), indices_, ScatterKind::add, std::move(y)).run();
+Array IndexedArray::power(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::power, std::move(y), mode).run();
 }
-Array IndexedArray::mul(Operand y) && {
-  return Updater(std::move(x_), indices_, ScatterKind::mul, std::move(y)).run();
+Array IndexedArray::min(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::min, std::move(y), mode).run();
 }
-Array IndexedArray::min(Operand y) && {
-  return Updater(std::move(x_), indices_, ScatterKind::min, std::move(y)).run();
+Array IndexedArray::max(Operand y, Mode mode) const& {
+  return Updater(x_, indices_, Update::max, std::move(y), mode).run();
 }
-Array IndexedArray::max(Operand y) && {
-  return Updater(std::move(x_), indices_, ScatterKind::max, std::move(y)).run();
+Array IndexedArray::set(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::set, std::move(y), mode).run();
+}
+Array IndexedArray::add(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::add, std::move(y), mode).run();
+}
+Array IndexedArray::subtract(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::subtract, std::move(y), mode).run();
+}
+Array IndexedArray::multiply(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::mul, std::move(y), mode).run();
+}
+Array IndexedArray::mul(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::mul, std::move(y), mode).run();
+}
+Array IndexedArray::divide(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::divide, std::move(y), mode).run();
+}
+Array IndexedArray::power(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::power, std::move(y), mode).run();
+}
+Array IndexedArray::min(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::min, std::move(y), mode).run();
+}
+Array IndexedArray::max(Operand y, Mode mode) && {
+  return Updater(std::move(x_), indices_, Update::max, std::move(y), mode).run();
 }
 
 }  // namespace shmap

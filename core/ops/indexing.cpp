@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/ir/node.h"
+#include "core/ops/elementwise.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/index_terms.h"
 #include "core/ops/promote.h"
@@ -15,9 +16,16 @@ namespace {
 
 class Indexer {
  public:
-  Indexer(const Array& x, std::span<const Index> indices)
+  // `fill`: with Mode::fill_or_drop, the value in place of elements at indices out of range; none
+  // where it is null.
+  explicit Indexer(const Array& x, std::span<const Index> indices,
+                   GatherScatterMode mode = GatherScatterMode::clip, const Operand* fill = nullptr)
       : x_(x),
-        source_(indices.empty() ? SourceLine{} : indices[0].source),
+        source_(fill              ? fill->source
+                : indices.empty() ? SourceLine{}
+                                  : indices[0].source),
+        fills_(mode == GatherScatterMode::fill_or_drop),
+        fill_(fill),
         type_(checked_node(x, "an index", source_).type),
         terms_(type_, indices, source_) {}
 
@@ -25,8 +33,9 @@ class Indexer {
     std::vector<const Array*> operands{&x_};
     for (const IndexTerm& t : terms_)
       if (t.kind == Index::Kind::array) operands.push_back(&t.array);
+    if (fill_) operands.push_back(&fill_->value);
     const FunctionScope scope("x[...]", operands, source_);
-    const bool gathers = terms_.has_index_arrays();
+    const bool gathers = fills_ ? terms_.has_arrays() : terms_.has_index_arrays();
     take_static(gathers);
     if (gathers) return run_gather();
     take_dynamic();
@@ -103,8 +112,8 @@ class Indexer {
   Array run_gather() {
     std::vector<Array> indices;
     std::vector<Shape> shapes;
-    Dims dims;
-    int before = 0;  // dims of the result in front of the first index
+    Dims dims, indices_at;  // of the result, those of the index arrays
+    int before = 0;         // dims of the result in front of the first index
     bool apart = false, ended = false;
     for (const IndexTerm& t : terms_) {
       if (is_free(t)) {
@@ -125,7 +134,10 @@ class Indexer {
     if (apart) before = 0;
     Shape result;
     const auto put_indices = [&] {
-      for (std::int64_t e : shape) result.push_back(e);
+      for (std::int64_t e : shape) {
+        indices_at.push_back(result.rank());
+        result.push_back(e);
+      }
     };
     int at = 0;  // dims of what is left of x in front of the indices' dims
     int free = 0;
@@ -136,8 +148,30 @@ class Indexer {
       result.push_back(t.kind == Index::Kind::range ? extent(t) : 1);
     }
     if (free == before) put_indices();
-    Array items = gather_items(std::move(x_), indices, dims, at, GatherMode::clip, source_);
-    return bind_reshape(std::move(items), result, source_);
+    Array inside;
+    if (fill_) inside = bind_broadcast(in_range(indices, dims), result, indices_at, source_);
+    Array items = gather_items(std::move(x_), indices, dims, at,
+                               fills_ && !fill_ ? GatherMode::fill : GatherMode::clip, source_);
+    items = bind_reshape(std::move(items), result, source_);
+    if (!fill_) return items;
+    Array fill = convert_operand(fill_->value, type_.dtype(), "x.at(...).get", source_);
+    fill = broadcast_exactly(std::move(fill), result, "x.at(...).get", source_);
+    Array in[] = {std::move(inside), std::move(fill), std::move(items)};
+    return bind(select_n_p, in, no_params, source_);
+  }
+
+  // Which index vectors lie inside of x: bools, of the indices' shape.
+  Array in_range(const std::vector<Array>& indices, const Dims& dims) const {
+    Array all;
+    for (std::size_t k = 0; k < indices.size(); ++k) {
+      const Array i = convert(indices[k], DType::i64, source_);
+      const auto number = [&](std::int64_t n) { return convert(Array(n), DType::i64, source_); };
+      const std::int64_t n = type_.dims()[static_cast<std::size_t>(dims[k])];
+      const Array one = bind(bit_and_p, bind(ge_p, i, number(0), no_params, source_),
+                             bind(lt_p, i, number(n), no_params, source_), no_params, source_);
+      all = k == 0 ? one : bind(bit_and_p, all, one, no_params, source_);
+    }
+    return all;
   }
 
   // One shape for all, and one dtype, which holds what each holds.
@@ -156,6 +190,8 @@ class Indexer {
 
   Array x_;
   SourceLine source_;
+  bool fills_;
+  const Operand* fill_;
   ShapedArray type_;
   IndexTerms terms_;
 };
@@ -168,6 +204,15 @@ Array Array::operator[](const Index& index) const {
 Array Array::operator[](std::initializer_list<Index> indices) const {
   return Indexer(*this, std::span<const Index>(indices.begin(), indices.size())).run();
 }
-Array IndexedArray::get() const { return Indexer(x_, indices_).run(); }
+Array IndexedArray::get(Mode mode) const { return Indexer(x_, indices_, mode).run(); }
+Array IndexedArray::get(Mode mode, Operand fill_value) const {
+  if (mode == Mode::clip) {
+    throw ValueError(
+        "x.at(...).get: a fill value with the mode clip, which reads the nearest "
+        "element: wanted is GatherScatterMode::fill_or_drop" +
+        at_line(fill_value.source));
+  }
+  return Indexer(x_, indices_, mode, &fill_value).run();
+}
 
 }  // namespace shmap

@@ -10,6 +10,7 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <span>
@@ -250,32 +251,58 @@ class Index {
   SourceLine source;
 };
 
+// What happens where an element of an index array lies outside of its dim (lax.GatherScatterMode):
+// an update is dropped, and what is read is a fill value; or the nearest index counts instead.
+enum class GatherScatterMode : std::uint8_t { fill_or_drop, clip };
+
 // x.at(index) denotes the elements of x that x[index] reads. Each update returns a new array of x's
 // shape and dtype in which only these elements differ from x (as jax.numpy.ndarray.at): y is
 // converted to x's dtype and broadcast to the shape of x[index]. `x = std::move(x).at(i).set(y)`
 // reuses x's memory where x is its sole owner.
 //
 // A host int that is out of range is a ValueError, as in x[index]. An element of an integer array
-// (a scalar array too) counts from the end where it is negative, and an update at an index that is
-// out of range is dropped, as in JAX. Where an index array names one element several times, set
-// keeps the last value in row-major order (NumPy's rule, on every backend), and the other updates
-// combine all values. All updates have derivatives; the derivative of min and max is shared equally
-// among values that tie.
+// (a scalar array too) counts from the end where it is negative; `mode` says what one that is out
+// of range does. Where an index array names one element several times, set keeps the last value in
+// row-major order (NumPy's rule, on every backend), the other updates combine all values (divide
+// and power take the product of the values), and apply calls f as often. divide of integers gives
+// floats everywhere, as x / y does. Bools can be set; add, mul, min and max of bools take ints and
+// ranges only, and the others are TypeErrors. All updates have derivatives; the derivative of min
+// and max is shared equally among values that tie.
 class [[nodiscard]] IndexedArray {
  public:
+  using Mode = GatherScatterMode;
   IndexedArray(Array x, std::vector<Index> indices)
       : x_(std::move(x)), indices_(std::move(indices)) {}
-  Array get() const;
-  Array set(Operand y) const&;
-  Array add(Operand y) const&;
-  Array mul(Operand y) const&;
-  Array min(Operand y) const&;
-  Array max(Operand y) const&;
-  Array set(Operand y) &&;
-  Array add(Operand y) &&;
-  Array mul(Operand y) &&;
-  Array min(Operand y) &&;
-  Array max(Operand y) &&;
+  Array get(Mode mode = Mode::clip) const;
+  // The fill value without an argument: NaN, the least signed integer, the greatest unsigned one,
+  // true. With Mode::clip there is none to give: ValueError.
+  Array get(Mode mode, Operand fill_value) const;
+  Array set(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array add(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array subtract(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array multiply(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array mul(Operand y, Mode mode = Mode::fill_or_drop) const&;  // multiply
+  Array divide(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array power(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array min(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array max(Operand y, Mode mode = Mode::fill_or_drop) const&;
+  Array set(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array add(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array subtract(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array multiply(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array mul(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array divide(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array power(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array min(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  Array max(Operand y, Mode mode = Mode::fill_or_drop) &&;
+  // f is an elementwise function, which is given an array of the shape of x[index] and returns one
+  // of the same shape and dtype (else a ValueError or TypeError). With an index array of several
+  // elements f runs in a while_loop, once for each time that the most frequent index occurs:
+  // outside of jit the host waits for that number, and reverse mode has the limits of while_loop.
+  Array apply(const std::function<Array(Array)>& f, Mode mode = Mode::fill_or_drop,
+              SourceLine source = SourceLine::current()) const&;
+  Array apply(const std::function<Array(Array)>& f, Mode mode = Mode::fill_or_drop,
+              SourceLine source = SourceLine::current()) &&;
 
  private:
   Array x_;

@@ -64,6 +64,77 @@ std::map<std::string, Program> programs() {
   add("max_ints", [](Arrays x) { return x[0].at(x[1]).max(x[2]); });
   add("get_rows", [](Arrays x) { return x[0].at({x[1], 1}).get(); });
 
+  constexpr auto clip = GatherScatterMode::clip, drop = GatherScatterMode::fill_or_drop;
+  add("subtract_rows", [](Arrays x) { return x[0].at(x[1]).subtract(x[2]); });
+  add("subtract_box", [](Arrays x) { return x[0].at({range(1, 3), 0}).subtract(x[1]); });
+  add("multiply_rows", [](Arrays x) { return x[0].at(x[1]).multiply(x[2]); });
+  add("divide_rows", [](Arrays x) { return x[0].at(x[1]).divide(x[2]); });
+  add("divide_box", [](Arrays x) {
+    return x[0].at({range(1, Range::kEnd), range(0, 2)}).divide(x[1]);
+  });
+  add("divide_steps", [](Arrays x) { return x[0].at({range(0, Range::kEnd, 2), 1}).divide(3); });
+  add("divide_ints", [](Arrays x) { return x[0].at(x[1]).divide(x[2]); });
+  add("divide_ints_box", [](Arrays x) { return x[0].at(range(1, 3)).divide(2); });
+  add("power_rows", [](Arrays x) { return x[0].at(x[1]).power(x[2]); });
+  add("power_box", [](Arrays x) { return x[0].at({range(1, Range::kEnd), 0}).power(3); });
+  add("power_ints", [](Arrays x) { return x[0].at(x[1]).power(2); });
+  add("apply_box", [](Arrays x) {
+    return x[0].at({range(1, 3), 1}).apply([](Array v) { return v * v + 1; });
+  });
+  add("apply_rows",
+      [](Arrays x) { return x[0].at(x[1]).apply([](Array v) { return 2 * v + 1; }); });
+  add("apply_often",
+      [](Arrays x) { return x[0].at(x[1]).apply([](Array v) { return v * 3 - 1; }); });
+  add("apply_outside", [](Arrays x) {
+    return x[0].at({range(), x[1]}).apply([](Array v) { return v - 7; });
+  });
+  add("apply_clip",
+      [](Arrays x) { return x[0].at(x[1]).apply([](Array v) { return square(v); }, clip); });
+  add("apply_scalar", [](Arrays x) { return x[0].at(x[1]).apply([](Array v) { return -v; }); });
+  add("set_clip", [](Arrays x) { return x[0].at({x[1], 2}).set(5, clip); });
+  add("add_clip", [](Arrays x) { return x[0].at(x[1]).add(x[2], clip); });
+  add("subtract_clip", [](Arrays x) { return x[0].at(x[1]).subtract(x[2], clip); });
+  add("mul_clip", [](Arrays x) { return x[0].at(x[1]).mul(x[2], clip); });
+  add("divide_clip", [](Arrays x) { return x[0].at(x[1]).divide(x[2], clip); });
+  add("max_clip", [](Arrays x) { return x[0].at(x[1]).max(1, clip); });
+  add("divide_drop", [](Arrays x) { return x[0].at(x[1]).divide(2, drop); });
+  add("power_drop", [](Arrays x) { return x[0].at(x[1]).power(2, drop); });
+  add("get_clip", [](Arrays x) { return x[0].at(x[1]).get(clip); });
+  add("get_fill", [](Arrays x) { return x[0].at({ellipsis, x[1]}).get(drop); });
+  add("get_fill_ints", [](Arrays x) { return x[0].at(x[1]).get(drop); });
+  add("get_fill_value", [](Arrays x) {
+    return x[0].at({x[1], range(1, Range::kEnd), x[2]}).get(drop, -1);
+  });
+  add("get_fill_scalar", [](Arrays x) { return x[0].at({x[1], 1}).get(drop, 7); });
+
+  all["grad_divide"] = [](const testing::GoldenCase&, Arrays x) {
+    return grads(
+        [](Array a, Array y, Array) {
+          const auto rows = a.at(array<std::int32_t>({2, 0}, {2}));
+          return sum(square(rows.divide(y)) + pow(rows.subtract(y), 3)) +
+                 sum(a.at(range(1, 3)).divide(y));
+        },
+        x);
+  };
+  all["grad_power"] = [](const testing::GoldenCase&, Arrays x) {
+    return grads(
+        [](Array a, Array y, Array) {
+          return sum(a.at(array<std::int32_t>({2, 0}, {2})).power(y) * a);
+        },
+        x);
+  };
+  all["grad_modes"] = [](const testing::GoldenCase&, Arrays x) {
+    return grads(
+        [](Array a, Array y, Array) {
+          const auto rows = a.at(array<std::int32_t>({5, -1, 2}, {3}));
+          return sum(rows.get(drop, 3.f) * y[0] * rows.get()) + sum(square(rows.add(y[1], clip)));
+        },
+        x);
+  };
+  add("vmap_apply", [](Arrays x) {
+    return vmap([](Array row, Array i) { return row.at(i).apply([](Array v) { return -v; }); })(
+        x[0], x[1]);
+  });
   all["grad_set"] = [](const testing::GoldenCase&, Arrays x) {
     return grads(
         [](Array a, Array y, Array i) {

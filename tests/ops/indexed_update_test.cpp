@@ -3,6 +3,8 @@
 // update against numbers and loops.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
 #include "tests/support/numeric_rules.h"
@@ -14,12 +16,17 @@ namespace {
 using testing::Arrays;
 using testing::spread_values;
 
-Array update(int kind, const IndexedArray& at, const Array& y) {
-  return kind == 0   ? at.set(y)
-         : kind == 1 ? at.add(y)
-         : kind == 2 ? at.mul(y)
-         : kind == 3 ? at.min(y)
-                     : at.max(y);
+constexpr int kKinds = 8;
+Array update(int kind, const IndexedArray& at, const Array& y,
+             GatherScatterMode mode = GatherScatterMode::fill_or_drop) {
+  return kind == 0   ? at.set(y, mode)
+         : kind == 1 ? at.add(y, mode)
+         : kind == 2 ? at.mul(y, mode)
+         : kind == 3 ? at.min(y, mode)
+         : kind == 4 ? at.max(y, mode)
+         : kind == 5 ? at.subtract(y, mode)
+         : kind == 6 ? at.divide(y, mode)
+                     : at.power(y, mode);
 }
 
 TEST(IndexedUpdate, LeavesTheArrayAsItWas) {
@@ -64,6 +71,79 @@ TEST(IndexedUpdate, DonatesAnArrayGivenUp) {
   EXPECT_EQ((y - x).to_vector<float>()[3], 1);
 }
 
+// Each of them, of a box and of an index array, gives the bits of the operation on what x[...] is.
+TEST(IndexedUpdate, IsTheOperationOnWhatIsRead) {
+  const Array x = spread_values(7, {6, 5}, 0.5, 2), y = spread_values(8, {3, 5}, 0.5, 2);
+  const Array rows = array<std::int32_t>({4, 0, 3}, {3});
+  for (const Index& at : {Index(range(1, 4)), Index(range(5, -7, -2)), Index(rows)}) {
+    const Array old = x[at];
+    EXPECT_TRUE(all(x.at(at).subtract(y)[at] == old - y).item<bool>());
+    EXPECT_TRUE(all(x.at(at).divide(y)[at] == old / y).item<bool>());
+    EXPECT_TRUE(all(x.at(at).power(y)[at] == pow(old, y)).item<bool>());
+    EXPECT_TRUE(all(x.at(at).apply([](Array v) { return sin(v); })[at] == sin(old)).item<bool>());
+    EXPECT_TRUE(all(x.at(at).divide(y).at(at).set(0) == x.at(at).set(0)).item<bool>());
+  }
+}
+
+TEST(IndexedUpdate, AppliesInBodiesAndUnderJit) {
+  const Mesh mesh = make_mesh({8}, "i");
+  const Array rows = array<std::int32_t>({0, 2, 0, 5, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {16});
+  const auto f = [](Array block, Array at) {
+    return block.at(at).apply([](Array v) { return 2 * v + 1; });
+  };
+  const auto g = shard_map(f, mesh, {P("i"), P("i")}, P("i"));
+  std::vector<float> want(24, 0);
+  for (int r = 0; r < 8; ++r)  // each block names two of its elements; those of the third are gone
+    for (int k = 0; k < 2; ++k) {
+      const int at = std::vector<int>{0, 2, 0, 5, 2, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}[2 * r + k];
+      if (at < 3) want[3 * r + at] = 2 * want[3 * r + at] + 1;
+    }
+  EXPECT_EQ(g(zeros({24}), rows).to_vector<float>(), want);
+  EXPECT_EQ(jit(g)(zeros({24}), rows).to_vector<float>(), want);
+}
+
+// The functions that an error in f leaves behind are those of f.
+TEST(IndexedUpdate, RefusesFunctionsOfAnotherShapeOrDtype) {
+  const Array x = zeros({4, 3});
+  test::expect_error<ValueError>([&] { Array y = x.at(1).apply([](Array v) { return v[0]; }); },
+                                 {"x.at(...).apply: its function returns f32[] for f32[3]",
+                                  "elementwise", "indexed_update_test.cpp"});
+  test::expect_error<TypeError>([&] { Array y = x.at(1).apply([](Array v) { return v > 0; }); },
+                                {"x.at(...).apply: its function returns bool[3] for f32[3]"});
+  test::expect_error<ValueError>([&] { Array y = x.at(1).apply(std::function<Array(Array)>()); },
+                                 {"x.at(...).apply: an empty function", "indexed_update_test.cpp"});
+  EXPECT_EQ(x.at({0, 1}).apply([](Array) { return 4; }).to_vector<float>()[1], 4);
+}
+
+TEST(IndexedUpdate, ModesOfIndicesOutOfRange) {
+  const auto clip = GatherScatterMode::clip, drop = GatherScatterMode::fill_or_drop;
+  const Array x = arange(4) + 1;
+  const auto after = [&](const Array& at, GatherScatterMode mode) {
+    return x.at(at).set(9, mode).to_vector<float>();
+  };
+  const std::vector<float> same{1, 2, 3, 4}, first{9, 2, 3, 4}, last{1, 2, 3, 9};
+  EXPECT_EQ(after(array<std::int32_t>({-9}, {1}), drop), same);
+  EXPECT_EQ(after(array<std::int32_t>({-9}, {1}), clip), first);
+  EXPECT_EQ(after(array<std::uint8_t>({255}, {1}), clip), last);
+  EXPECT_EQ(after(array<std::uint64_t>({~std::uint64_t{0}}, {1}), clip), last);
+  EXPECT_EQ(after(array<std::uint64_t>({~std::uint64_t{0}}, {1}), drop), same);
+  const std::vector<float> many(300, 1);
+  EXPECT_EQ(
+      array(many, {300}).at(array<std::uint8_t>({255}, {1})).set(2, clip).to_vector<float>()[255],
+      2);
+  for (int kind = 0; kind < kKinds; ++kind) {
+    const Array far = array<std::int32_t>({7}, {1});
+    EXPECT_EQ(update(kind, x.at(far), Array(3), drop).to_vector<float>(), same) << kind;
+    EXPECT_EQ(update(kind, x.at(far), Array(3), clip).to_vector<float>(),
+              update(kind, x.at(3), Array(3)).to_vector<float>())
+        << kind;
+  }
+  const Array i = array<std::int32_t>({3, 4}, {2});
+  EXPECT_EQ(x.at(i).get().to_vector<float>(), (std::vector<float>{4, 4}));
+  EXPECT_EQ(x.at(i).get(drop, -1).to_vector<float>(), (std::vector<float>{4, -1}));
+  EXPECT_TRUE(std::isnan(x.at(i).get(drop).to_vector<float>()[1]));
+}
+
 TEST(IndexedUpdate, OnBlocks) {
   const Mesh mesh = make_mesh({8}, "i");
   const auto f = shard_map(
@@ -94,11 +174,21 @@ TEST(IndexedUpdate, Refuses) {
   test::expect_error<ValueError>([&] { Array y = x.at(0).set(zeros({4})); }, {"x.at(...).set"});
   test::expect_error<ValueError>([&] { Array y = zeros({4}, u8).at(0).set(300); }, {"300"});
   test::expect_error<ValueError>([&] { Array y = Array().at(0).set(1); }, {"empty"});
+  test::expect_error<ValueError>([&] { Array y = x.at(0).divide(zeros({4})); },
+                                 {"x.at(...).divide"});
+  test::expect_error<TypeError>([&] { Array y = astype(x, bool_).at(0).subtract(true); },
+                                {"x.at(...).subtract: of an array of type bool[4,3]", "astype"});
+  test::expect_error<TypeError>([&] { Array y = astype(x, bool_).at(0).power(true); },
+                                {"x.at(...).power"});
+  test::expect_error<ValueError>([&] { Array y = x.at(0).get(GatherScatterMode::clip, 1); },
+                                 {"x.at(...).get: a fill value", "fill_or_drop"});
+  test::expect_error<ValueError>([&] { Array y = x.at(4).get(GatherScatterMode::fill_or_drop); },
+                                 {"out of range: 4"});
 }
 
 TEST(IndexedUpdate, Derivatives) {
   const Array places = array<std::int32_t>({2, 0, 2, 9, -1}, {5});
-  for (int kind = 0; kind < 5; ++kind) {
+  for (int kind = 0; kind < kKinds; ++kind) {
     testing::RuleCase c;
     c.name = "update " + std::to_string(kind) + " at an index array";
     c.f = [=](const Arrays& in) { return Arrays{update(kind, in[0].at(places), in[1])}; };
@@ -124,7 +214,7 @@ TEST(IndexedUpdate, DerivativesOfProductsWithZeros) {
 }
 
 TEST(IndexedUpdate, Vmap) {
-  for (int kind = 0; kind < 5; ++kind) {
+  for (int kind = 0; kind < kKinds; ++kind) {
     testing::VmapCase c;
     c.name = "update " + std::to_string(kind);
     c.f = [=](const Arrays& in) {

@@ -54,6 +54,40 @@ def make():
     topic.run("max_ints", lambda x, i, y: x.at[i].max(y), arange("u16", 5), rows, arange("u16", 4))
     topic.run("get_rows", lambda x, i: x.at[i, 1].get(), m, rows)
 
+    topic.run("subtract_rows", lambda x, i, y: x.at[i].subtract(y), m, rows, m)
+    topic.run("subtract_box", lambda x, y: x.at[1:3, 0].subtract(y), arange("u8", 4, 3), array([2, 9], "u8"))
+    topic.run("multiply_rows", lambda x, i, y: x.at[i].multiply(y), m, rows, m)
+    topic.run("divide_rows", lambda x, i, y: x.at[i].divide(y), m, rows, m + 0.5)
+    topic.run("divide_box", lambda x, y: x.at[1:, :2].divide(y), m, m[1:, :2] + 0.5)
+    topic.run("divide_steps", lambda x: x.at[::2, 1].divide(3), m)
+    topic.run("divide_ints", lambda x, i, y: x.at[i].divide(y), arange("i32", 5), rows, array([2, 3, 4, 5], "i32"))
+    topic.run("divide_ints_box", lambda x: x.at[1:3].divide(2), arange("i32", 5, start=1))
+    topic.run("power_rows", lambda x, i, y: x.at[i].power(y), abs(m) + 1, rows, m / 4, ulp=4)
+    topic.run("power_box", lambda x: x.at[1:, 0].power(3), m, ulp=4)
+    topic.run("power_ints", lambda x, i: x.at[i].power(2), arange("i32", 5, start=-2), rows)
+    topic.run("apply_box", lambda x: x.at[1:3, 1].apply(lambda v: v * v + 1), m)
+    topic.run("apply_rows", lambda x, i: x.at[i].apply(lambda v: 2 * v + 1), m, rows)
+    topic.run("apply_often", lambda x, i: x.at[i].apply(lambda v: v * 3 - 1), v, array([5, -1, 0, 5, 2, 5, 9, 9], "i32"))
+    topic.run("apply_outside", lambda x, i: x.at[:, i].apply(lambda v: v - 7), m, other)
+    topic.run("apply_clip", lambda x, i: x.at[i].apply(jnp.square, mode="clip"), m, other)
+    topic.run("apply_scalar", lambda x, i: x.at[i].apply(lambda v: -v), v, array(-2, "i32"))
+
+    far = array([9, -9, 1, 4, 1], "i32")
+    clip_values = arange("f32", 5, 3, start=10)
+    topic.run("set_clip", lambda x, i: x.at[i, 2].set(5, mode="clip"), m, far)
+    topic.run("add_clip", lambda x, i, y: x.at[i].add(y, mode="clip"), m, far, clip_values)
+    topic.run("subtract_clip", lambda x, i, y: x.at[i].subtract(y, mode="clip"), m, far, clip_values)
+    topic.run("mul_clip", lambda x, i, y: x.at[i].multiply(y, mode="clip"), m, far, clip_values)
+    topic.run("divide_clip", lambda x, i, y: x.at[i].divide(y, mode="clip"), m, far, clip_values)
+    topic.run("max_clip", lambda x, i: x.at[i].max(1, mode="clip"), m, array([200, 1], "u8"))
+    topic.run("divide_drop", lambda x, i: x.at[i].divide(2, mode="drop"), m, far)
+    topic.run("power_drop", lambda x, i: x.at[i].power(2, mode="drop"), m, far)
+    topic.run("get_clip", lambda x, i: x.at[i].get(mode="clip"), m, far)
+    topic.run("get_fill", lambda x, i: x.at[..., i].get(mode="fill"), cube, far)
+    topic.run("get_fill_ints", lambda x, i: x.at[i].get(mode="fill"), arange("i16", 5), far)
+    topic.run("get_fill_value", lambda x, i, j: x.at[i, 1:, j].get(mode="fill", fill_value=-1), cube, far - 1, far)
+    topic.run("get_fill_scalar", lambda x, i: x.at[i, 1].get(mode="fill", fill_value=7), m, array(4, "i32"))
+
     def loss(x, y, i):
         return (x.at[i].set(y) ** 2).sum() + (x.at[1:, 0].add(y[0, 0]) ** 3).sum()
 
@@ -61,6 +95,24 @@ def make():
         product = x.at[jnp.array([2, 0])].mul(y, unique_indices=True)
         return (product**2).sum() + (x.at[::2].max(y) ** 2).sum()
 
+    def quotients(x, y):
+        at = dict(unique_indices=True)
+        rows = jnp.array([2, 0])
+        one = x.at[rows].divide(y, **at) ** 2 + x.at[rows].subtract(y, **at) ** 3
+        return one.sum() + x.at[1:3].divide(y).sum()
+
+    def powers(x, y):
+        return (x.at[jnp.array([2, 0])].power(y, unique_indices=True) * x).sum()
+
+    def filled(x, y):
+        i = jnp.array([5, -1, 2])
+        read = x.at[i].get(mode="fill", fill_value=3.0) * y[0]
+        return (read * x.at[i].get(mode="clip")).sum() + (x.at[i].add(y[1], mode="clip") ** 2).sum()
+
+    topic.run("grad_divide", jax.grad(quotients, (0, 1)), m + 0.5, m[:2] + 1.5, ulp=8)
+    topic.run("grad_power", jax.grad(powers, (0, 1)), abs(m) + 1, m[:2] / 4, ulp=16)
+    topic.run("grad_modes", jax.grad(filled, (0, 1)), m, m[:2] + 1, ulp=4)
+    topic.run("vmap_apply", jax.vmap(lambda x, i: x.at[i].apply(jnp.negative)), m, grid[jnp.array([0, 1, 1, 0])])
     topic.run("grad_set", jax.grad(loss, (0, 1)), m, m[:2] + 1, rows[:2])
     topic.run("grad_mul", jax.grad(unique, (0, 1)), m, m[:2] + 0.5, ulp=4)
     topic.run("vmap_add", jax.vmap(lambda x, i: x.at[i].add(1)), m, rows)
