@@ -209,10 +209,10 @@ struct ParseOptions {
 
 // Parses a program from the text that to_string prints. Arrays that the printed program captured
 // become its first arguments. The text may come from an untrusted source: every fault is a
-// ValueError, or a TypeError where types do not fit, with line and column. Primitives whose
-// parameters are code (custom_vjp_linear), and primitives that only compiled plans contain, are
-// ValueErrors that name them; custom_jvp_call and custom_vjp_call are parsed without their rules,
-// and throw where they are differentiated.
+// ValueError, or a TypeError where types do not fit, with line and column. Primitives of users that
+// have a def_print, and primitives that only compiled plans contain, are ValueErrors that name
+// them; custom_jvp_call and custom_vjp_call are parsed without their rules, and throw where they
+// are differentiated; custom_vjp_linear, the map of such a rule, throws also where it is run.
 ClosedJaxpr parse_jaxpr(std::string_view text, const ParseOptions& options = {},
                         SourceLine source = SourceLine::current());
 
