@@ -79,8 +79,9 @@ std::int64_t DotSide::offset(std::int64_t b) const {
   std::int64_t at = 0;
   for (std::size_t i = batch_.size(); i-- > 0;) {
     const auto d = static_cast<std::size_t>(batch_[i]);
-    at += b % shape_[d] * strides_[d];
-    b /= shape_[d];
+    const std::int64_t extent = shape_.begin()[d];  // [] counts negative dims from the end
+    at += b % extent * strides_[d];
+    b /= extent;
   }
   return at;
 }
