@@ -433,7 +433,7 @@ void Exchanges::conclude(Active& active, EndedList& ended) {
       !active.letters.empty() || active.lent != 0 || active.copies != 0)
     return;
   History& history = history_[active.place.space];
-  History::Done done{active.place.number, active.place.round, active.exchange->label};
+  History::Done done{active.place.number, active.place.round, active.exchange->label, active.begun};
   if (history.done.size() < kRemembered) {
     history.done.push_back(done);
   } else {

@@ -107,6 +107,9 @@ class Exchanges {
   std::string fault();
   // Something else has failed that all processes depend on: tells them, as of a failure here.
   void report(const std::string& text) noexcept;
+  // Writes the collectives that are under way and those that ended last as a warning, headed by
+  // `why`; nothing after a failure, which was written already.
+  void write_record(const char* why) noexcept;
   // Called once, with the first failure, by the thread that looks at other processes: for what else
   // waits for them. Set before anything is exchanged that it is about.
   void call_at_fault(void (*run)(const std::string& text) noexcept) noexcept {
@@ -186,6 +189,7 @@ class Exchanges {
       std::uint64_t number;
       std::uint32_t round;
       ExchangeLabel label;
+      Clock::time_point begun;
     };
     std::vector<Done> done;  // the last kRemembered, as a ring
     std::size_t oldest = 0;
@@ -222,6 +226,8 @@ class Exchanges {
   void look_at_peers();
   void ask_late(Active& active);
   std::string table(const Active& active) const;
+  std::string record() const;
+  std::string text_of_leaving(double sec);  // takes mutex_ itself
   bool flush(Clock::duration at_most);
   std::exception_ptr error_for(const ExchangeLabel& label, std::uint64_t number) const;
 

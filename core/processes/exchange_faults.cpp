@@ -158,6 +158,12 @@ void Exchanges::answer(int to, const Header& question) {
         history.latest, history.label.text(),
         std::chrono::duration<double>(Clock::now() - history.when).count());
   }
+  for (const auto& active : active_) {
+    if (active->place.space == question.space) continue;
+    text += fmt::format("; it waits in collective number {} of another mesh, {}",
+                        active->place.number, active->exchange->label.text());
+    break;
+  }
   send_text(to, Kind::answer, question, text);
 }
 
@@ -214,7 +220,9 @@ void Exchanges::look_at_clocks() {
         "{:.1f} s:{}",
         peers_.self(), active.place.number, active.exchange->label.text(), sec, table(active));
     if (over && !under_debugger()) {
-      return fail(what + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC).", true);
+      const std::string last = record();
+      fail(what + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC).", true);
+      return warn(last);
     }
     if (late) {
       active.warned = true;
@@ -243,6 +251,22 @@ void Exchanges::look_at_peers() {
 
 // ------------------------------------------------------------------------------------- leaving
 
+std::string Exchanges::text_of_leaving(double sec) {
+  std::lock_guard lock(mutex_);
+  std::string text = fmt::format(
+      "the program of process {} has ended, and it waits for the others since {:.1f} s:",
+      peers_.self(), sec);
+  for (int p = 0; p < peers_.size(); ++p) {
+    if (p == peers_.self() || left_[static_cast<std::size_t>(p)]) continue;
+    text += "\n  " + peers_.text(p) + " has not ended" + peers_.state_text(p);
+  }
+  if (!active_.empty()) {
+    text += fmt::format("\n  here collective number {} of a mesh, {}, has not ended",
+                        active_.front()->place.number, active_.front()->exchange->label.text());
+  }
+  return text;
+}
+
 bool Exchanges::leave() noexcept {
   try {
     const Clock::time_point begun = Clock::now();
@@ -268,13 +292,12 @@ bool Exchanges::leave() noexcept {
       ended.tell();
       if (all) return true;
       const double sec = std::chrono::duration<double>(Clock::now() - begun).count();
-      if (timeout_sec_ > 0 && sec > timeout_sec_) return false;
-      if (warn_sec_ > 0 && sec > warn_sec_ && !std::exchange(warned, true)) {
-        warn(
-            fmt::format("process {} is about to end, and waits for the others since {:.1f} s "
-                        "(SHMAP_COLLECTIVE_WARN_SEC)",
-                        peers_.self(), sec));
+      if (timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) {
+        warn(text_of_leaving(sec) + "\n  Giving up (SHMAP_COLLECTIVE_TIMEOUT_SEC)");
+        return false;
       }
+      if (warn_sec_ > 0 && sec > warn_sec_ && !std::exchange(warned, true))
+        warn(text_of_leaving(sec) + "\n  (SHMAP_COLLECTIVE_WARN_SEC)");
       usleep(200);
     }
   } catch (...) {

@@ -8,6 +8,7 @@
 
 #include "core/processes/active_exchange.h"
 #include "core/processes/exchange.h"
+#include "core/processes/start_watch.h"
 
 namespace shmap {
 namespace {
@@ -107,6 +108,7 @@ bool Exchanges::rest(Rest how, int at_most_us) noexcept {
 }
 
 void Exchanges::thread_main() noexcept {
+  prctl(PR_SET_NAME, kJoinedThread);
   prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: its short waits are as short as they say
   Clock::time_point looked = Clock::now(), moved = looked;
   bool died = false;

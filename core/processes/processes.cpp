@@ -7,6 +7,8 @@
 
 #include "core/base/env.h"
 #include "core/device/while_waiting.h"
+#include "core/processes/start_watch.h"
+#include "core/processes/term_watch.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -45,13 +47,15 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
                       "PMI_FD): start them with OpenMPI's mpirun, or with srun --mpi=pmix; or set "
                       "SHMAP_ALONE=1 where each process is to work for itself.");
   }
+  const double warn_sec = env::seconds(env::Var::collective_warn_sec);
+  const double timeout_sec = env::seconds(env::Var::collective_timeout_sec);
+  const StartWatch watch(job, warn_sec, timeout_sec);
   std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
   made->agree(card);
   made->finish_ = finish;
   made->link_ = NodeLink::make(*made->messages_, *made->peers_, carries());
-  made->exchanges_ = new Exchanges(*made->messages_, *made->peers_, made->link_.get(),
-                                   env::seconds(env::Var::collective_warn_sec),
-                                   env::seconds(env::Var::collective_timeout_sec));
+  made->exchanges_ =
+      new Exchanges(*made->messages_, *made->peers_, made->link_.get(), warn_sec, timeout_sec);
   made->messages_->call_at_finalize([]() noexcept { joined()->exchanges().stop(); });
   // Never destroyed; what is called at exit comes before what the library registered so far.
   Processes* processes = made.release();
@@ -59,6 +63,7 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   detail::while_waiting.store([]() noexcept { return joined()->exchanges().poke(); });
   detail::looking_changes.store(
       [](detail::Looking change) noexcept { joined()->exchanges().looking(change); });
+  say_before_term([]() noexcept { joined()->exchanges().write_record("SIGTERM came"); });
   on_exit(leave, nullptr);
   return *processes;
 }

@@ -1,23 +1,26 @@
 // process_fault_program <fault> [jit]: under mpirun, runs a loop of collectives over all processes,
-// in the middle of which one of them goes wrong (process_faults_test). Process 1 does. With jit
-// they are replays by then.
+// in which one of them goes wrong (process_faults_test, scripts/process_faults): process 1, before
+// it uses devices, in the middle of the loop, or when its program has ended. With jit they are
+// replays by then.
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <thread>
 
+#include "core/base/fault.h"
 #include "shmap/shmap.h"
 
 using namespace shmap;
 
 namespace {
 
-constexpr int kSteps = 20;
 constexpr int kFaulty = 1;
 
 void now(const char* what) {
@@ -27,12 +30,74 @@ void now(const char* what) {
       static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(t).count()));
 }
 
+std::chrono::microseconds delay() {
+  const char* us = std::getenv("SHMAP_TEST_FAULT_DELAY_US");
+  return std::chrono::microseconds(us != nullptr ? std::atoi(us) : 0);
+}
+
+void kill_after(std::chrono::microseconds time) {
+  std::thread([time] {
+    std::this_thread::sleep_for(time);
+    raise(SIGKILL);
+  }).detach();
+}
+
+// Stops this process, and lets it go on after a moment, by another one.
+void stop_for(std::chrono::microseconds time) {
+  if (fork() == 0) {
+    usleep(static_cast<useconds_t>(time.count()));
+    kill(getppid(), SIGCONT);
+    _exit(0);
+  }
+  raise(SIGSTOP);
+}
+
+[[noreturn]] void loop_in_host_code() {
+  for (std::atomic<unsigned> n{0};;) n.fetch_add(1);
+}
+
+// What goes wrong before the process has joined the others.
+void at_start(const std::string& fault) {
+  const auto set = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), 1);
+  };
+  if (fault == "kill_at_start") {
+    now("fault");
+    raise(SIGKILL);
+  } else if (fault == "kill_in_start") {  // anywhere in what follows
+    now("fault");
+    kill_after(8 * delay());
+    devices();
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  } else if (fault == "absent") {
+    now("fault");
+    std::this_thread::sleep_for(std::chrono::hours(1));
+  } else if (fault == "stop_at_start") {
+    now("fault");
+    raise(SIGSTOP);
+  } else if (fault == "devices") {
+    now("fault");
+    int argc = 0;
+    char** argv = nullptr;
+    init(argc, argv, {.devices = "cpu:3"});
+  } else if (fault == "environment") {
+    now("fault");
+    set("SHMAP_CHECK_NANS", "1");
+  } else if (fault == "version") {
+    now("fault");
+    const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
+    set("SHMAP_MPI_PATH", here / "libprocess_other_version.so");
+  }
+}
+
 // What is the same but for the program around it: `otherwise` in the process that is faulty.
-void run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
+// False where `fault` is another one.
+bool run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
   const Array x = device_put(ones({2 * mesh.size()}), NamedSharding(mesh, P("i")));
   const auto sums = [&](auto before) {
     return jit(shard_map([=](Array b) { return psum(before(b), "i"); }, mesh, {P("i")}, P()));
   };
+  if (otherwise) now("fault");
   if (fault == "literal") {
     const float scale = otherwise ? 3.f : 2.f;  // as from a file of this process's own
     sums([=](Array b) { return b * scale; })(x).block_until_ready();
@@ -41,28 +106,53 @@ void run_program(const Mesh& mesh, const std::string& fault, bool otherwise) {
   } else if (fault == "captured") {
     const Array scale = array<float>({1.f, otherwise ? 3.f : 2.f}, {2});
     sums([=](Array b) { return b * scale; })(x).block_until_ready();
+  } else if (fault == "not_under_jit") {  // one process alone calls it without
+    const auto f = shard_map([](Array b) { return psum(b, "i"); }, mesh, {P("i")}, P());
+    (otherwise ? f(x) : jit(f)(x)).block_until_ready();
   } else if (fault == "same") {  // what captures, and has literals, in all processes alike
     const Array scale = array<float>({1.f, 2.f}, {2});
     for (int i = 0; i < 3; ++i)
       sums([=](Array b) { return b * scale + 2.f; })(x).block_until_ready();
+  } else if (fault == "kill_in_capture") {
+    if (otherwise) kill_after(delay() / 4);
+    for (int i = 0; i < (otherwise ? 1'000'000 : 1000); ++i)
+      sums([=](Array b) { return b * static_cast<float>(i); })(x).block_until_ready();
+  } else if (fault == "threads") {  // each has an order of its own, the two together have none
+    const auto calls = [&](auto f) {
+      const auto mapped = shard_map(f, mesh, {P("i")}, P());
+      for (int i = 0; i < 1000; ++i) mapped(x).block_until_ready();
+    };
+    std::exception_ptr error;
+    std::thread other([&] {
+      try {
+        calls([](Array b) { return pmax(b, "i"); });
+      } catch (...) {
+        error = std::current_exception();
+      }
+    });
+    try {
+      calls([](Array b) { return psum(b, "i"); });
+    } catch (...) {
+      other.join();
+      throw;
+    }
+    other.join();
+    if (error != nullptr) std::rethrow_exception(error);
+  } else {
+    return false;
   }
+  return true;
 }
 
 int run(const std::string& fault, bool replays) {
   const bool faulty = fault != "none" && std::getenv("OMPI_COMM_WORLD_RANK") != nullptr &&
                       std::atoi(std::getenv("OMPI_COMM_WORLD_RANK")) == kFaulty;
-  if (faulty && fault == "kill_at_start") {
-    now("fault");
-    raise(SIGKILL);
-  }
-  if (faulty && fault == "devices") {
-    int argc = 0;
-    char** argv = nullptr;
-    init(argc, argv, {.devices = "cpu:3"});
-  }
+  if (faulty) at_start(fault);
+  if (fault == "own_term") signal(SIGTERM, [](int) {});
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
-  for (const char* name : {"literal", "traced", "captured", "same"}) {
+  for (const char* name :
+       {"literal", "traced", "captured", "not_under_jit", "same", "kill_in_capture", "threads"}) {
     if (fault != name) continue;
     run_program(mesh, fault, faulty);
     return 0;
@@ -74,6 +164,11 @@ int run(const std::string& fault, bool replays) {
         return ppermute(b, "i", {{0, 1}, {1, 0}});
       },
       mesh, {P("i")}, P("i"));
+  // Around all devices, by so many.
+  const auto turn = [&](int by) {
+    return shard_map([=](Array b) { return ppermute(b, "i", ring_permutation("i", by)); }, mesh,
+                     {P("i")}, P("i"));
+  };
   const auto fast_sum = jit(sum_all);
   const auto fast_max = jit(max_all);
   const auto fast_shift = jit(shift);
@@ -82,25 +177,30 @@ int run(const std::string& fault, bool replays) {
   const auto shifted = [&](Array x) { return replays ? fast_shift(x) : shift(x); };
   const char* elements = std::getenv("SHMAP_TEST_FAULT_ELEMENTS");
   const std::int64_t each = elements != nullptr ? std::atoll(elements) : 1000;
-  if (const char* seed = std::getenv("SHMAP_TEST_FAULT_DELAY_US"))
-    std::srand(static_cast<unsigned>(std::atoi(seed)));
+  // Rows and columns that each have devices of several processes.
+  const Mesh grid = make_mesh({2, n / 2}, axes("r", "c"));
+  const auto over = [&](const char* axis) {
+    return shard_map([=](Array b) { return psum(b, axis); }, grid, {P()}, P());
+  };
+  const auto rows = over("r"), columns = over("c");
+  std::srand(static_cast<unsigned>(delay().count()));
+  const char* set_steps = std::getenv("SHMAP_TEST_FAULT_STEPS");
+  const int steps = set_steps != nullptr ? std::atoi(set_steps) : 20;
   Array x = ones({n * each});
-  for (int step = 0; step < kSteps; ++step) {
-    const bool here = faulty && step == kSteps / 2;
+  for (int step = 0; step < steps; ++step) {
+    const bool here = faulty && step == steps / 2;
     if (here) {
-      if (const char* delay = std::getenv("SHMAP_TEST_FAULT_DELAY_US"))
-        std::this_thread::sleep_for(std::chrono::microseconds(std::atoi(delay)));
+      std::this_thread::sleep_for(delay());
       now("fault");
-      if (fault == "kill_in") {  // a moment into what it runs next
-        std::thread([] {
-          std::this_thread::sleep_for(std::chrono::microseconds(std::rand() % 150));
-          raise(SIGKILL);
-        }).detach();
-      }
+      // A moment into what it runs next.
+      if (fault == "kill_in") kill_after(std::chrono::microseconds(std::rand() % 150));
       if (fault == "kill") raise(SIGKILL);
+      if (fault == "term" || fault == "own_term") raise(SIGTERM);
+      if (fault == "term") std::this_thread::sleep_for(std::chrono::hours(1));
       if (fault == "abort") std::abort();
       if (fault == "stop") raise(SIGSTOP);
-      if (fault == "stuck") std::this_thread::sleep_for(std::chrono::hours(1));
+      if (fault == "stop_and_go") stop_for(std::chrono::milliseconds(1700));
+      if (fault == "stuck") loop_in_host_code();
       if (fault == "throw") throw std::runtime_error("this one does not go on");
       if (fault == "exit_0") return 0;
       if (fault == "exit_3") return 3;
@@ -118,8 +218,22 @@ int run(const std::string& fault, bool replays) {
         largest(x).block_until_ready();
         continue;
       }
+      if (fault == "mesh") {
+        const Mesh other = make_mesh({n / 2, 2}, axes("i", "j"));
+        shard_map([](Array b) { return psum(b, axes("i", "j")); }, other, {P(axes("i", "j"))},
+                  P())(x)
+            .block_until_ready();
+        continue;
+      }
+      if (fault == "stuck_kernel") {
+        fault::arm("kernel:sleep=3600000");
+        (x * 2.f).block_until_ready();
+      }
     }
+    if (fault == "axes") (here ? columns : rows)(ones({each})).block_until_ready();
+    if (fault == "permutation") turn(here ? -1 : 1)(x).block_until_ready();
     // In turns, so that the next collective after one that was left out is another.
+    if (here && fault == "kill_after") summed(x).block_until_ready(), raise(SIGKILL);
     const Array y = step % 2 == 0 ? summed(x) : largest(x);
     const float wanted = step % 2 == 0 ? static_cast<float>(n) : 1.f;
     if (y.to_vector<float>()[0] != wanted) {
@@ -129,10 +243,12 @@ int run(const std::string& fault, bool replays) {
     shifted(x).block_until_ready();
   }
   std::fprintf(stderr, "process %d: all steps done\n", process_index());
-  if (faulty && fault == "kill_at_end") {
-    now("fault");
-    raise(SIGKILL);
-  }
+  if (!faulty) return 0;
+  if (fault.ends_with("_at_end") || fault == "kill_in_finish") now("fault");
+  if (fault == "kill_at_end") raise(SIGKILL);
+  if (fault == "stop_at_end") raise(SIGSTOP);
+  if (fault == "stuck_at_end") loop_in_host_code();
+  if (fault == "kill_in_finish") kill_after(delay() / 8);  // the program's end takes some ms
   return 0;
 }
 

@@ -1,0 +1,59 @@
+// What Exchanges remembers of the collectives that it ran last, for whoever asks why a job ended.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/base/warning.h"
+#include "core/processes/active_exchange.h"
+#include "core/processes/exchange.h"
+
+namespace shmap {
+namespace {
+
+constexpr std::size_t kWritten = 8;
+constexpr auto kPatience = std::chrono::milliseconds(200);
+
+}  // namespace
+
+std::string Exchanges::record() const {
+  const Clock::time_point now = Clock::now();
+  const auto ago = [&](Clock::time_point when) {
+    return std::chrono::duration<double>(now - when).count();
+  };
+  std::string text;
+  for (const auto& active : active_) {
+    text += fmt::format("\n  under way since {:.3f} s: number {}, {}", ago(active->begun),
+                        active->place.number, active->exchange->label.text());
+    for (const Active::Source& source : active->sources)
+      if (!source.heard) text += ", waits for " + peers_.text(source.peer);
+  }
+  std::vector<const History::Done*> done;
+  for (const auto& [space, history] : history_)
+    for (const History::Done& d : history.done) done.push_back(&d);
+  const auto last = done.begin() + static_cast<std::ptrdiff_t>(std::min(kWritten, done.size()));
+  std::partial_sort(done.begin(), last, done.end(),
+                    [](const auto* a, const auto* b) { return a->begun > b->begun; });
+  for (auto it = done.begin(); it != last; ++it) {
+    text += fmt::format("\n  ended, begun {:.3f} s ago: number {}, {}", ago((*it)->begun),
+                        (*it)->number, (*it)->label.text());
+  }
+  if (text.empty()) text = "\n  none";
+  return fmt::format("process {}: the collectives between processes that it ran last:{}",
+                     peers_.self(), text);
+}
+
+void Exchanges::write_record(const char* why) noexcept {
+  try {
+    const Clock::time_point until = Clock::now() + kPatience;
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    for (; !lock.owns_lock() && Clock::now() < until; lock.try_lock())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!lock.owns_lock() || stopped_ || !fault_.empty()) return;
+    warn(std::string(why) + ". " + record());
+  } catch (...) {
+    return;  // no memory to say it with
+  }
+}
+
+}  // namespace shmap

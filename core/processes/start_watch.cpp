@@ -1,0 +1,155 @@
+#include "core/processes/start_watch.h"
+
+#include <dirent.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/base/signals_blocked.h"
+#include "core/base/warning.h"
+#include "core/device/wait_clock.h"
+
+namespace shmap {
+namespace {
+
+constexpr double kLeastWarnSec = 5;
+constexpr double kStartFactor = 2;  // of the timeout: MPI, and what each process loads first
+
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(folder.c_str()), closedir);
+  if (dir == nullptr) return names;
+  while (const dirent* entry = readdir(dir.get()))
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  return names;
+}
+
+// Of the text of /proc/<pid>/environ; "" where it is not there.
+std::string_view value_in(std::string_view environment, std::string_view name) {
+  while (!environment.empty()) {
+    const std::size_t end = std::min(environment.find('\0'), environment.size());
+    const std::string_view entry = environment.substr(0, end);
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
+    environment.remove_prefix(std::min(end + 1, environment.size()));
+  }
+  return {};
+}
+
+bool has_come(const std::string& process) {
+  for (const std::string& thread : names_in(process + "/task")) {
+    const std::string name = contents(process + "/task/" + thread + "/comm");
+    if (name.starts_with(kJoiningThread) || name.starts_with(kJoinedThread)) return true;
+  }
+  return false;
+}
+
+bool is_stopped(const std::string& process) {
+  const std::string text = contents(process + "/stat");
+  const std::size_t end = text.rfind(") ");
+  return end != text.npos && end + 2 < text.size() &&
+         (text[end + 2] == 'T' || text[end + 2] == 't');
+}
+
+}  // namespace
+
+std::string missing_on_this_node() {
+  const char* const job = std::getenv("PMIX_NAMESPACE");
+  if (job == nullptr) return "";
+  struct Rank {
+    int pid = 0;
+    bool come = false;
+  };
+  // What a process of the job starts has its environment too: a rank is there if any of them has
+  // come, and the oldest is named.
+  std::map<int, Rank> ranks;
+  for (const std::string& name : names_in("/proc")) {
+    int pid = 0, rank = 0;
+    const char* const end = name.data() + name.size();
+    if (std::from_chars(name.data(), end, pid).ptr != end) continue;
+    const std::string environment = contents("/proc/" + name + "/environ");
+    const std::string_view text = value_in(environment, "PMIX_RANK");
+    if (text.empty() || value_in(environment, "PMIX_NAMESPACE") != job) continue;
+    std::from_chars(text.data(), text.data() + text.size(), rank);
+    Rank& known = ranks[rank];
+    if (known.pid == 0 || pid < known.pid) known.pid = pid;
+    known.come = known.come || has_come("/proc/" + name);
+  }
+  std::string missing;
+  for (const auto& [rank, known] : ranks) {
+    if (known.come) continue;
+    missing += fmt::format(
+        "\n  process {} (pid {}) has not used a device yet{}", rank, known.pid,
+        is_stopped("/proc/" + std::to_string(known.pid)) ? ", which a signal has stopped" : "");
+  }
+  return missing;
+}
+
+StartWatch::StartWatch(const Job& job, double warn_sec, double timeout_sec)
+    : job_(job),
+      warn_sec_(warn_sec > 0 ? std::max(warn_sec, kLeastWarnSec) : 0),
+      timeout_sec_(kStartFactor * timeout_sec) {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] { watch(); });
+}
+
+StartWatch::~StartWatch() {
+  {
+    std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+bool StartWatch::over_after(double sec) {
+  std::unique_lock lock(mutex_);
+  return changed_.wait_for(lock, std::chrono::duration<double>(sec), [&] { return over_; });
+}
+
+void StartWatch::watch() noexcept {
+  prctl(PR_SET_NAME, kJoiningThread);
+  try {
+    WaitClock clock(warn_sec_, timeout_sec_);
+    while (!over_after(0.1)) {
+      const WaitClock::Due due = clock.look();
+      if (due == WaitClock::Due::nothing) continue;
+      const std::string missing = missing_on_this_node();
+      const std::string what = fmt::format(
+          "{}, and waits for the others to start since {:.1f} s:{}\n  Every process of a job has "
+          "to "
+          "use devices: what one alone does with them is never joined, unless SHMAP_ALONE=1",
+          job_.text(), clock.seconds(),
+          missing.empty() ? "\n  those of this node have all come, so that one of another node has "
+                            "not used a device yet, or MPI cannot reach it"
+                          : missing);
+      if (due == WaitClock::Due::warning) {
+        warn(what + " (SHMAP_COLLECTIVE_WARN_SEC)");
+        continue;
+      }
+      warn(what + "\n  Giving up (twice SHMAP_COLLECTIVE_TIMEOUT_SEC)");
+      _exit(1);
+    }
+  } catch (...) {
+    return;  // no memory to watch with
+  }
+}
+
+}  // namespace shmap

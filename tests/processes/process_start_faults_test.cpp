@@ -1,0 +1,119 @@
+// Processes that do not start, or end, as the others do, and those that mix up what they run: who
+// is named, and that the job ends, or goes on where it can. (process_faults_test has the other
+// faults.)
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/support/mpirun.h"
+
+namespace shmap::test {
+namespace {
+
+using testing::AllOf;
+using testing::AnyOf;
+using testing::HasSubstr;
+using testing::Not;
+
+class ProcessStartFaults : public testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = program_for_mpirun("process_fault_program");
+    if (program_.empty()) GTEST_SKIP() << "no OpenMPI here";
+    setenv("SHMAP_COLLECTIVE_WARN_SEC", "1", 1);
+    setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "3", 1);
+  }
+  // Of 4 processes with 2 devices each.
+  JobOutcome job(const std::string& fault) const {
+    JobOutcome outcome = run_processes(program_, fault, 4, 2);
+    EXPECT_THAT(outcome.output, Not(HasSubstr("WRONG VALUE")));
+    return outcome;
+  }
+  std::string program_;
+};
+
+TEST_F(ProcessStartFaults, WhoDoesNotStartIsNamed) {
+  for (const char* fault : {"absent", "stop_at_start"}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output,
+                AllOf(HasSubstr("waits for the others to start"), HasSubstr("Giving up"),
+                      HasSubstr("process 1 (pid "), HasSubstr("has not used a device yet"),
+                      Not(HasSubstr("process 2 (pid "))));
+    EXPECT_EQ(o.output.find("which a signal has stopped") != std::string::npos,
+              std::string(fault) == "stop_at_start");
+  }
+}
+
+TEST_F(ProcessStartFaults, AnotherEnvironmentOrLibraryIsRefused) {
+  JobOutcome o = job("environment");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("differ in environment variables"), HasSubstr("process 1"),
+                              HasSubstr("SHMAP_CHECK_NANS=1"), HasSubstr("SHMAP_CHECK_NANS=0")));
+  o = job("version");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("differ in the version of this library: process 1"),
+                              HasSubstr("0.0.1")));
+}
+
+TEST_F(ProcessStartFaults, WhoDoesNotEndIsNamed) {
+  for (const char* fault : {"stuck_at_end", "stop_at_end"}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("has not ended"),
+                                HasSubstr("Giving up")));
+    EXPECT_EQ(o.output.find("which a signal has stopped") != std::string::npos,
+              std::string(fault) == "stop_at_end");
+  }
+}
+
+TEST_F(ProcessStartFaults, MeshesAxesAndThreadsThatAreMixedUp) {
+  JobOutcome o = job("mesh");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "),
+                              HasSubstr("it waits in collective number 0 of another mesh")));
+  for (const char* fault : {"axes", "permutation", "threads"}) {
+    SCOPED_TRACE(fault);
+    o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("out of step"), HasSubstr("process_fault_program.cpp:")));
+  }
+  o = job("not_under_jit");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("the processes run different programs"),
+                              HasSubstr("outside of jit"), HasSubstr("process 1")));
+}
+
+TEST_F(ProcessStartFaults, OneThatIsStoppedAndGoesOnInTimeIsAWarning) {
+  const JobOutcome o = job("stop_and_go");
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, AllOf(HasSubstr("which a signal has stopped"), Not(HasSubstr("Giving up")),
+                              HasSubstr("process 1: all steps done"),
+                              HasSubstr("process 3: all steps done")));
+}
+
+TEST_F(ProcessStartFaults, OneThatIsTerminatedSaysWhatItRan) {
+  JobOutcome o = job("term");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("SIGTERM came. process 1: the collectives"),
+                              HasSubstr("ago: number 18, pmax"), HasSubstr("process 1 (pid "),
+                              HasSubstr("has died"), Not(HasSubstr("SIGTERM came. process 0"))));
+  // The program's own handler stays, and the program goes on.
+  o = job("own_term");
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, Not(HasSubstr("SIGTERM")));
+}
+
+TEST_F(ProcessStartFaults, AKernelThatDoesNotReturn) {
+  const JobOutcome o = job("stuck_kernel");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("has not come so far"),
+                              HasSubstr("the kernel of mul")));
+}
+
+}  // namespace
+}  // namespace shmap::test
