@@ -6,8 +6,9 @@
 
 namespace shmap {
 
-// A named span in the host's row of a trace. In a function under jit it is recorded only while that
-// function is traced.
+// A name for what runs while it lives: a span in the host's row of a trace (under jit only while
+// the function is traced) and in each device's lane of scopes (in every run, and of derivatives
+// too).
 struct named_scope {
   explicit named_scope(std::string_view name);
   ~named_scope();
