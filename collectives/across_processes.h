@@ -11,7 +11,11 @@
 
 namespace shmap {
 
-// For calls whose clique table has a CrossTable. The object lives until the process ends.
-Communicator& across_processes();
+// For calls whose clique table has a CrossTable. Sums and extrema are in cross_sums.cpp, copies in
+// cross_copies.cpp.
+class AcrossProcesses final : public Communicator {
+ public:
+  SHMAP_COLLECTIVE_VERBS(SHMAP_VERB_OVERRIDE)
+};
 
 }  // namespace shmap

@@ -51,9 +51,10 @@ void register_communicator(const CommunicatorOption& option) {
 Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind) {
   // Never destroyed: static variables may still compute while the process exits.
   static auto& in_process = *new InProcessCommunicator();
+  static auto& across_processes = *new AcrossProcesses();
   static const CommunicatorOption* const only = demanded();
   if (blocks.cliques.cross != nullptr) {
-    if (blocks.mesh.backend().host_addressable()) return across_processes();
+    if (blocks.mesh.backend().host_addressable()) return across_processes;
     return library_across_processes(blocks, kind);
   }
   if (blocks.cliques.ranks == 1) return in_process;  // a permutation of one rank moves nothing

@@ -37,37 +37,56 @@ struct Exchange {
   std::int64_t src_step, dst_step;
 };
 
+// X(name, parameters after the blocks): the verbs of a Communicator, a row each. Communicator's
+// functions, their overrides in each class that carries collectives, and CollectiveKind are made
+// from the rows. In all of them `out` is of a rank:
+//   all_reduce      the blocks of all ranks, combined elementwise. In process: by one balanced
+//   tree,
+//                   whose shape and order depend only on the clique. A library adds floats in an
+//                   order of its own, which is the same on all ranks.
+//   all_gather      the blocks of all ranks, interleaved in rank order
+//   reduce_scatter  rank r: piece r of the combined blocks
+//   all_to_all      as Exchange says
+//   permute         rank r: the block of rank source[r]; zeros where source[r] is -1
+//   broadcast       the block of rank `rank`
+#define SHMAP_COLLECTIVE_VERBS(X)                                        \
+  X(all_reduce, Reduction op, DType dtype)                               \
+  X(all_gather, const Interleaved& parts)                                \
+  X(reduce_scatter, const Interleaved& parts, Reduction op, DType dtype) \
+  X(all_to_all, const Exchange& exchange)                                \
+  X(permute, std::span<const int> source)                                \
+  X(broadcast, std::uint32_t rank)
+
 // Each call sets `out`, enqueues tasks, and never waits. The tasks go to the devices' communication
 // streams, and wait only for what they read. The caller does not hold the submit mutex. Cliques
 // have at least two ranks.
 class Communicator {
  public:
   virtual ~Communicator() = default;
-  // out = the blocks of all ranks, combined elementwise. In process: by one balanced tree, whose
-  // shape and order depend only on the clique. A library adds floats in an order of its own, which
-  // is the same on all ranks.
-  virtual void all_reduce(const GroupBlocks& blocks, Reduction op, DType dtype) = 0;
-  // out = the blocks of all ranks, interleaved in rank order.
-  virtual void all_gather(const GroupBlocks& blocks, const Interleaved& parts) = 0;
-  // out of rank r = piece r of the combined blocks.
-  virtual void reduce_scatter(const GroupBlocks& blocks, const Interleaved& parts, Reduction op,
-                              DType dtype) = 0;
-  virtual void all_to_all(const GroupBlocks& blocks, const Exchange& exchange) = 0;
-  // out of rank r = the block of rank source[r]; zeros where source[r] is -1.
-  virtual void permute(const GroupBlocks& blocks, std::span<const int> source) = 0;
-  // out = the block of rank `rank`.
-  virtual void broadcast(const GroupBlocks& blocks, std::uint32_t rank) = 0;
+#define SHMAP_VERB(name, ...) virtual void name(const GroupBlocks& blocks, __VA_ARGS__) = 0;
+  SHMAP_COLLECTIVE_VERBS(SHMAP_VERB)
+#undef SHMAP_VERB
 };
 
+// SHMAP_COLLECTIVE_VERBS(SHMAP_VERB_OVERRIDE) declares the functions of a class that carries
+// collectives.
+#define SHMAP_VERB_OVERRIDE(name, ...) void name(const GroupBlocks& blocks, __VA_ARGS__) override;
+
 // The kinds of calls of a Communicator.
-enum class CollectiveKind : std::uint8_t {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  permute,
-  broadcast
-};
+#define SHMAP_VERB(name, ...) name,
+enum class CollectiveKind : std::uint8_t { SHMAP_COLLECTIVE_VERBS(SHMAP_VERB) };
+#undef SHMAP_VERB
+
+// What must be equal in all processes besides kind, bytes and ranks, as a number.
+inline std::uint64_t code_of(Reduction op, DType dtype) {
+  return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
+}
+inline std::uint64_t code_of(const Interleaved& parts) {
+  return static_cast<std::uint64_t>(parts.piece);
+}
+inline std::uint64_t code_of(const Exchange& exchange) {
+  return static_cast<std::uint64_t>(exchange.src_step * 31 + exchange.dst_step);
+}
 
 // The communicator for a call, chosen by the devices of its cliques, its kind and its bytes, and
 // never by a timing, so that every run of a program uses the same one (collectives/choose.h).

@@ -1,8 +1,10 @@
+#include "collectives/across_processes.h"
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "collectives/cross_collectives.h"
+#include "collectives/exchange_task.h"
 #include "collectives/local_work.h"
 
 namespace shmap {
@@ -68,14 +70,7 @@ class AllGather : public LocalWork {
   void put_together(std::size_t index, const std::vector<At>& blocks,
                     std::vector<Block>& sites) const {
     const Class& c = cross_.classes[index];
-    BoxCopy box;
-    box.rank = 2;
-    box.itemsize = layout_.itemsize;
-    box.extent[0] = layout_.outer;
-    box.extent[1] = layout_.piece / layout_.itemsize;
-    box.src_stride[0] = layout_.piece;
-    box.dst_stride[0] = layout_.piece * table_.ranks;
-    box.src_stride[1] = box.dst_stride[1] = layout_.itemsize;
+    const BoxCopy box = pieces_box(layout_, 1, table_.ranks);
     for (const std::uint32_t s : c.sites) {
       Boxes boxes;
       for (std::uint32_t r = 0; r < table_.ranks; ++r) {
@@ -96,15 +91,7 @@ class AllGather : public LocalWork {
 class AllToAll : public LocalWork {
  public:
   AllToAll(const GroupBlocks& g, const Exchange& exchange)
-      : LocalWork(g), exchange_(exchange), bytes_(exchange.box.itemsize) {
-    for (int d = 0; d < exchange.box.rank; ++d) bytes_ *= exchange.box.extent[d];
-    packed_ = exchange.box;
-    std::int64_t stride = packed_.itemsize;
-    for (int d = packed_.rank; d-- > 0;) {
-      packed_.src_stride[d] = packed_.dst_stride[d] = stride;
-      stride *= packed_.extent[d];
-    }
-  }
+      : LocalWork(g), exchange_(exchange), bytes_(bytes_of(exchange.box)) {}
 
   void run(CrossCall& call) {
     std::vector<Block> slots(table_.slots.size());
@@ -134,7 +121,7 @@ class AllToAll : public LocalWork {
     if (going != 0) out = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(going));
     if (coming != 0) in = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(coming));
     BoxCopy box = exchange_.box;
-    std::copy_n(packed_.dst_stride, box.rank, box.dst_stride);
+    make_dense(box, box.dst_stride);
     Boxes boxes;
     std::int64_t sent = 0, received = 0;
     for (const Peer& peer : c.peers) {
@@ -165,7 +152,7 @@ class AllToAll : public LocalWork {
       }
     }
     BoxCopy unpacked = exchange_.box;
-    std::copy_n(packed_.src_stride, unpacked.rank, unpacked.src_stride);
+    make_dense(unpacked, unpacked.src_stride);
     for (const std::uint32_t s : c.sites) {
       const CliqueTable::Site& site = table_.sites[s];
       Boxes boxes;
@@ -200,8 +187,7 @@ class AllToAll : public LocalWork {
   }
 
   const Exchange exchange_;
-  std::int64_t bytes_;
-  BoxCopy packed_;
+  const std::int64_t bytes_;
 };
 
 // Permutations and broadcasts: whole blocks go from rank to rank.
@@ -324,19 +310,23 @@ class Moves : public LocalWork {
 
 }  // namespace
 
-void cross_all_gather(const GroupBlocks& g, const Interleaved& parts, CrossCall& call) {
+void AcrossProcesses::all_gather(const GroupBlocks& g, const Interleaved& parts) {
+  CrossCall call(g, CollectiveKind::all_gather, code_of(parts), "");
   AllGather(g, parts).run(call);
 }
 
-void cross_all_to_all(const GroupBlocks& g, const Exchange& exchange, CrossCall& call) {
+void AcrossProcesses::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
+  CrossCall call(g, CollectiveKind::all_to_all, code_of(exchange), "");
   AllToAll(g, exchange).run(call);
 }
 
-void cross_permute(const GroupBlocks& g, std::span<const int> source, CrossCall& call) {
+void AcrossProcesses::permute(const GroupBlocks& g, std::span<const int> source) {
+  CrossCall call(g, CollectiveKind::permute, 0, "", source);
   Moves(g).permute(call, source);
 }
 
-void cross_broadcast(const GroupBlocks& g, std::uint32_t rank, CrossCall& call) {
+void AcrossProcesses::broadcast(const GroupBlocks& g, std::uint32_t rank) {
+  CrossCall call(g, CollectiveKind::broadcast, rank, "");
   Moves(g).broadcast(call, rank);
 }
 

@@ -1,9 +1,11 @@
+#include "collectives/across_processes.h"
+
 #include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
 
-#include "collectives/cross_collectives.h"
+#include "collectives/exchange_task.h"
 #include "collectives/local_work.h"
 
 namespace shmap {
@@ -248,18 +250,10 @@ class ReduceScatterCall : public SumCall {
     }
     const auto n = static_cast<std::int64_t>(ranks.size());
     const Block packed = fresh(c.sites.front(), piece_ * n);
-    BoxCopy box;
-    box.rank = 2;
-    box.itemsize = layout_.itemsize;
-    box.extent[0] = layout_.outer;
-    box.extent[1] = layout_.piece / layout_.itemsize;
-    box.src_stride[0] = layout_.piece * table_.ranks;
-    box.dst_stride[0] = layout_.piece;
-    box.src_stride[1] = box.dst_stride[1] = layout_.itemsize;
     for (std::int64_t i = 0; i < n; ++i) pieces.push_back({packed, i * piece_});
     enqueue(c.sites.front(), piece_ * n, {whole.block}, {packed},
-            [ops = &ops_, box, ranks, piece = piece_, step = layout_.piece,
-             src = address(whole.block, whole.offset),
+            [ops = &ops_, box = pieces_box(layout_, table_.ranks, 1), ranks, piece = piece_,
+             step = layout_.piece, src = address(whole.block, whole.offset),
              dst = static_cast<std::byte*>(packed.data())](int part, int parts, void* native) {
               BoxCopy one = box;
               for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -277,12 +271,15 @@ class ReduceScatterCall : public SumCall {
 
 }  // namespace
 
-void cross_all_reduce(const GroupBlocks& g, Reduction op, DType dtype, CrossCall& call) {
+void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
+  CrossCall call(g, CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype));
   AllReduce(g, op, dtype).run(call);
 }
 
-void cross_reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op, DType dtype,
-                          CrossCall& call) {
+void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
+                                     DType dtype) {
+  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
+                 short_name(dtype));
   ReduceScatterCall(g, parts, op, dtype).run(call);
 }
 

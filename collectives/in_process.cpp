@@ -52,24 +52,11 @@ bool in_one_space(const GroupBlocks& g, const Site& site) {
                      [&](std::uint32_t p) { return g.mesh.local(p).space == site.space; });
 }
 
-// Copies one rank's pieces to their positions among the pieces of all ranks.
-BoxCopy gathered_piece(const Interleaved& layout, std::uint32_t ranks) {
-  BoxCopy box;
-  box.rank = 2;
-  box.itemsize = layout.itemsize;
-  box.extent[0] = layout.outer;
-  box.extent[1] = layout.piece / layout.itemsize;
-  box.src_stride[0] = layout.piece;
-  box.dst_stride[0] = layout.piece * ranks;
-  box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
-  return box;
-}
-
 void gather_at_once(const DeviceOps& ops, const Interleaved& layout, std::uint32_t ranks,
                     const Addresses& from, std::byte* out, void* native) {
   InlineVector<void*, 64> to(ranks);
   for (std::uint32_t r = 0; r < ranks; ++r) to[r] = out + r * layout.piece;
-  ops.copy_boxes(gathered_piece(layout, ranks), from.data(), to.data(), static_cast<int>(ranks),
+  ops.copy_boxes(pieces_box(layout, 1, ranks), from.data(), to.data(), static_cast<int>(ranks),
                  native);
 }
 
@@ -259,7 +246,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
                   }
                   return;
                 }
-                BoxCopy box = gathered_piece(layout, ranks);
+                BoxCopy box = pieces_box(layout, 1, ranks);
                 for (std::uint32_t r = 0; r < ranks; ++r) {
                   box.src = from[r];
                   box.dst = out + r * layout.piece;

@@ -11,13 +11,7 @@ namespace shmap {
 
 class InProcessCommunicator final : public Communicator {
  public:
-  void all_reduce(const GroupBlocks& blocks, Reduction op, DType dtype) override;
-  void all_gather(const GroupBlocks& blocks, const Interleaved& parts) override;
-  void reduce_scatter(const GroupBlocks& blocks, const Interleaved& parts, Reduction op,
-                      DType dtype) override;
-  void all_to_all(const GroupBlocks& blocks, const Exchange& exchange) override;
-  void permute(const GroupBlocks& blocks, std::span<const int> source) override;
-  void broadcast(const GroupBlocks& blocks, std::uint32_t rank) override;
+  SHMAP_COLLECTIVE_VERBS(SHMAP_VERB_OVERRIDE)
 };
 
 }  // namespace shmap

@@ -40,6 +40,32 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, 
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
+BoxCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks) {
+  BoxCopy box;
+  box.rank = 2;
+  box.itemsize = layout.itemsize;
+  box.extent[0] = layout.outer;
+  box.extent[1] = layout.piece / layout.itemsize;
+  box.src_stride[0] = layout.piece * src_ranks;
+  box.dst_stride[0] = layout.piece * dst_ranks;
+  box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
+  return box;
+}
+
+void make_dense(const BoxCopy& box, std::int64_t* strides) {
+  std::int64_t stride = box.itemsize;
+  for (int d = box.rank; d-- > 0;) {
+    strides[d] = stride;
+    stride *= box.extent[d];
+  }
+}
+
+std::int64_t bytes_of(const BoxCopy& box) {
+  std::int64_t bytes = box.itemsize;
+  for (int d = 0; d < box.rank; ++d) bytes *= box.extent[d];
+  return bytes;
+}
+
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total) {
   return piece >= kStreamPiece && total >= kStreamBytes ? ops.copy_streaming : ops.copy;
 }
@@ -104,14 +130,7 @@ void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
     shift(at, row * row_bytes);
     ops->combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / parts.itemsize,
                  native);
-    BoxCopy box;
-    box.rank = 2;
-    box.itemsize = parts.itemsize;
-    box.extent[0] = rows;
-    box.extent[1] = parts.piece / parts.itemsize;
-    box.src_stride[0] = row_bytes;
-    box.dst_stride[0] = parts.piece;
-    box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
+    BoxCopy box = pieces_box({rows, parts.piece, parts.itemsize}, ranks, 1);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       box.src = scratch + slots[i].rank * parts.piece;
       box.dst = to[i] + row * parts.piece;

@@ -36,6 +36,12 @@ class Addresses {
 std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, int part,
                                             int parts);
 
+// Copies one rank's pieces between blocks in which the pieces of so many ranks are interleaved.
+BoxCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks);
+// Sets the strides of one side of a box to those of contiguous memory.
+void make_dense(const BoxCopy& box, std::int64_t* strides);
+std::int64_t bytes_of(const BoxCopy& box);
+
 // The copy function for pieces of `piece` bytes where all results together have `total` bytes.
 using CopyFn = decltype(DeviceOps::copy);
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total);

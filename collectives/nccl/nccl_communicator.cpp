@@ -10,6 +10,7 @@
 #include "collectives/nccl/group_task.h"
 #include "collectives/nccl/nccl_api.h"
 #include "collectives/nccl/roll_call.h"
+#include "collectives/piece_work.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
 #include "cuda/device/gpus.h"
@@ -71,32 +72,20 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
     default:
       return std::nullopt;
   }
-  switch (op) {
-    case Reduction::sum:
-      t.op = ncclSum;
-      break;
-    case Reduction::prod:
-      t.op = ncclProd;
-      break;
-    case Reduction::max:
-    case Reduction::any:
-      t.op = ncclMax;
-      break;
-    case Reduction::min:
-    case Reduction::all:
-      t.op = ncclMin;
-      break;
-  }
-  // Bools are 0 or 1; of integers these two are bitwise.
-  if ((op == Reduction::any || op == Reduction::all) && dtype != DType::bool_) return std::nullopt;
-  if (is_floating(dtype) && (t.op == ncclMax || t.op == ncclMin)) return std::nullopt;
-  if (dtype == DType::bool_ && (t.op == ncclSum || t.op == ncclProd)) return std::nullopt;
+  // Bools are 0 or 1: the larger of two is `any`, the smaller `all`. NCCL has no bitwise operations
+  // of integers, and its maxima and minima of floats do not propagate NaN.
+  const bool bools = dtype == DType::bool_, orders = bools || is_integer(dtype);
+  if (op == Reduction::sum && !bools)
+    t.op = ncclSum;
+  else if (op == Reduction::prod && !bools)
+    t.op = ncclProd;
+  else if ((op == Reduction::max && orders) || (op == Reduction::any && bools))
+    t.op = ncclMax;
+  else if ((op == Reduction::min && orders) || (op == Reduction::all && bools))
+    t.op = ncclMin;
+  else
+    return std::nullopt;
   return t;
-}
-
-// What must be equal in all processes besides bytes, ranks and the operation.
-std::uint64_t code(Reduction op, DType dtype) {
-  return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
 }
 
 // Calls a function for every clique with local ranks, with its communicators and under the submit
@@ -150,19 +139,6 @@ void combine_gathered(const Rank& rank, Reduction op, DType dtype, std::int64_t 
                 rank.stream);
 }
 
-// The box of one rank's pieces, for copies between [outer][rank][piece] and [rank][outer][piece].
-BoxCopy pieces_box(const Interleaved& parts, std::int64_t ranks, bool interleaved_src) {
-  BoxCopy box;
-  box.rank = 2;
-  box.itemsize = parts.itemsize;
-  box.extent[0] = parts.outer;
-  box.extent[1] = parts.piece / parts.itemsize;
-  box.src_stride[0] = interleaved_src ? parts.piece * ranks : parts.piece;
-  box.dst_stride[0] = interleaved_src ? parts.piece : parts.piece * ranks;
-  box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
-  return box;
-}
-
 void copy_box(BoxCopy box, const std::byte* src, std::byte* dst, const Rank& rank) {
   box.src = src;
   box.dst = dst;
@@ -177,12 +153,6 @@ bool is_dense(const BoxCopy& box, const std::int64_t* strides) {
     stride *= box.extent[d];
   }
   return true;
-}
-
-std::int64_t bytes_of(const BoxCopy& box) {
-  std::int64_t bytes = box.itemsize;
-  for (int d = 0; d < box.rank; ++d) bytes *= box.extent[d];
-  return bytes;
 }
 
 void send(const void* from, std::int64_t bytes, int peer, const Rank& rank) {
@@ -225,7 +195,7 @@ void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte*
 }  // namespace
 
 void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
-  call_roll(g, CollectiveKind::all_reduce, code(op, dtype), short_name(dtype));
+  call_roll(g, CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype));
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
@@ -254,7 +224,7 @@ void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtyp
 }
 
 void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
-  call_roll(g, CollectiveKind::all_gather, static_cast<std::uint64_t>(parts.piece), "");
+  call_roll(g, CollectiveKind::all_gather, code_of(parts), "");
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
     GroupTask task(g, clique, comms);
     if (!add_all(g, clique, task)) return;
@@ -269,7 +239,7 @@ void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts
     task.enqueue(g.out_bytes * ranks,
                  [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
                    gather_bytes(ranks, bytes, &Rank::gathered);
-                   const BoxCopy box = pieces_box(parts, n, /*interleaved_src=*/false);
+                   const BoxCopy box = pieces_box(parts, 1, n);
                    for (const Rank& r : ranks) {
                      const cuda::GpuScope gpu(r.gpu);
                      for (std::int64_t q = 0; q < n; ++q)
@@ -282,8 +252,8 @@ void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts
 
 void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
                                       DType dtype) {
-  call_roll(g, CollectiveKind::reduce_scatter,
-            code(op, dtype) << 32 ^ static_cast<std::uint64_t>(parts.piece), short_name(dtype));
+  call_roll(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
+            short_name(dtype));
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
@@ -296,7 +266,7 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
     task.enqueue(g.in_bytes * size, [=, bytes = g.out_bytes,
                                      order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
       if (packs) {
-        const BoxCopy box = pieces_box(parts, size, /*interleaved_src=*/true);
+        const BoxCopy box = pieces_box(parts, size, 1);
         for (const Rank& r : ranks) {
           const cuda::GpuScope gpu(r.gpu);
           for (std::int64_t q = 0; q < size; ++q)
@@ -323,8 +293,7 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
 }
 
 void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
-  call_roll(g, CollectiveKind::all_to_all,
-            static_cast<std::uint64_t>(exchange.src_step * 31 + exchange.dst_step), "");
+  call_roll(g, CollectiveKind::all_to_all, code_of(exchange), "");
   const bool packs = !is_dense(exchange.box, exchange.box.src_stride);
   const bool unpacks = !is_dense(exchange.box, exchange.box.dst_stride);
   each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
@@ -335,11 +304,8 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
     const auto size = static_cast<std::int64_t>(clique.size());
     task.enqueue(g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
       BoxCopy out = exchange.box, in = exchange.box;
-      std::int64_t stride = out.itemsize;
-      for (int d = out.rank; d-- > 0;) {
-        out.dst_stride[d] = in.src_stride[d] = stride;
-        stride *= out.extent[d];
-      }
+      make_dense(out, out.dst_stride);
+      make_dense(in, in.src_stride);
       for (const Rank& r : ranks) {
         if (!packs) break;
         const cuda::GpuScope gpu(r.gpu);

@@ -149,9 +149,9 @@ constinit Primitive reduce_sum_p =
 constinit Primitive reduce_prod_p = reduction(
     "reduce_prod", eval_reduce_prod, reduce_sharding<FactorKind::blocked>, jvp_reduce_prod);
 constinit Primitive reduce_max_p =
-    reduction("reduce_max", eval_reduce_max, reduce_sharding<FactorKind::max>, jvp_reduce_extremum);
+    reduction("reduce_max", eval_reduce_max, reduce_sharding<FactorKind::max>, jvp_reduce_max);
 constinit Primitive reduce_min_p =
-    reduction("reduce_min", eval_reduce_min, reduce_sharding<FactorKind::min>, jvp_reduce_extremum);
+    reduction("reduce_min", eval_reduce_min, reduce_sharding<FactorKind::min>, jvp_reduce_min);
 constinit Primitive reduce_and_p = reduction("reduce_and", eval_reduce_and, and_sharding, kOfBits);
 constinit Primitive reduce_or_p = reduction("reduce_or", eval_reduce_or, or_sharding, kOfBits);
 constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding, jvp_zero);

@@ -48,8 +48,9 @@ void jvp_reduce_prod(JvpCall& call) {
   call.tangents_out[0] = t;
 }
 
-// Equal ones share. Where the result is NaN nothing is equal to it, and all shares are NaN.
-void jvp_reduce_extremum(JvpCall& call) {
+// Elements that are equal to the result share its tangent. Where the result is NaN no element is
+// equal to it, and all shares are NaN.
+void jvp_reduce_max(JvpCall& call) {
   call.run();
   const RuleOps op(call.source);
   const ShapedArray& type = call.type(0);
@@ -62,6 +63,8 @@ void jvp_reduce_extremum(JvpCall& call) {
   const Array share = op(div_p, is_it, op.spread(count, type.dims(), axes));
   call.tangents_out[0] = reduce_over(op, reduce_sum_p, op(mul_p, t, share), axes);
 }
+
+void jvp_reduce_min(JvpCall& call) { jvp_reduce_max(call); }
 
 void transpose_reduce_sum(TransposeCall& call) {
   const RuleOps op(call.source);

@@ -1,11 +1,15 @@
 // Derivatives of reductions.
 #pragma once
+#include "core/base/reduction_ops.h"
 #include "core/ops/rules.h"
 
 namespace shmap {
 
-void jvp_reduce_prod(JvpCall& call);
-void jvp_reduce_extremum(JvpCall& call);  // reduce_max, reduce_min: equal ones share
+// jvp_reduce_sum and so on, of the rows of core/base/reduction_ops.h. Only those
+// are defined that the primitives name.
+#define SHMAP_DECLARE(name, domain, primitive) void jvp_##primitive(JvpCall& call);
+SHMAP_REDUCTIONS(SHMAP_DECLARE)
+#undef SHMAP_DECLARE
 void transpose_reduce_sum(TransposeCall& call);
 
 }  // namespace shmap

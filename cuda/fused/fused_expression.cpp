@@ -148,12 +148,10 @@ const char* reduction_functor(const Primitive& primitive) {
 }
 
 std::string reduction_of_nothing(const Primitive& primitive, DType dtype) {
-  const auto op = reduction_of(primitive);
-  if (op == Reduction::sum) return literal_expression(dtype, 0);  // not -0
-  if (dtype == DType::bool_)
-    return literal_expression(dtype, op == Reduction::min || op == Reduction::all);
-  return narrowed(
-      dtype, std::string(reduction_functor(primitive)) + "::start<" + compute_type(dtype) + ">()");
+  if (reduction_of(primitive) == Reduction::sum) return literal_expression(dtype, 0);  // not -0
+  const std::string start =
+      std::string(reduction_functor(primitive)) + "::start<" + compute_type(dtype) + ">()";
+  return narrowed(dtype, dtype == DType::bool_ ? start + " != 0" : start);
 }
 
 }  // namespace shmap::cuda

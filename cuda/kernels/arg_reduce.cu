@@ -3,8 +3,8 @@
 #include <string>
 
 #include "cuda/kernels/dispatch.h"
-#include "cuda/kernels/extremes.h"
 #include "cuda/kernels/reduce_plan.h"
+#include "cuda/kernels/reducer.h"
 #include "cuda/kernels/warp.h"
 #include "shmap/error.h"
 
@@ -60,10 +60,10 @@ __device__ Candidate<A> best_of_block(Candidate<A> mine, int share, int depth, i
 template <bool largest, class In>
 __global__ void __launch_bounds__(kThreads)
     arg_reduce_tiles(const In* in, const std::int64_t* known, void* out, bool wide,
-                     typename Extreme<largest>::template Acc<In>* values, std::int64_t* indices,
+                     ReducedAs<In>* values, std::int64_t* indices,
                      const SHMAP_CONSTANT ReduceLayout layout, std::int64_t chunk, int width,
                      int depth, bool along) {
-  using A = typename Extreme<largest>::template Acc<In>;
+  using A = ReducedAs<In>;
   const int t = static_cast<int>(threadIdx.x);
   const int share = along ? t % depth : t / width;
   const std::int64_t result =
@@ -117,7 +117,7 @@ void launch_part(const ReduceLayout& layout, const ReducePlan& plan, const In* i
 template <bool largest, class T>
 void arg_reduce_type(const ReduceLayout& layout, const T* in, void* out, bool wide, void* scratch,
                      void* stream) {
-  using A = typename Extreme<largest>::template Acc<T>;
+  using A = ReducedAs<T>;
   const ReducePlan plan = plan_of(layout);
   const std::int64_t* const unknown = nullptr;
   if (plan.parts == 1) {

@@ -1,4 +1,4 @@
-// The calls that combine_ranks is put together from: one a .cu file.
+// combine_ranks() by the domains of core/base/reduction_ops.h, a .cu file each.
 #pragma once
 #include <cstdint>
 
@@ -14,9 +14,9 @@ struct CombineCall {
   void* stream;
 };
 
-// False, and no call, where the dtype has no such op.
-bool combine_sum_or_prod(Reduction op, DType dtype, const CombineCall& call);
-bool combine_max_or_min(Reduction op, DType dtype, const CombineCall& call);
-bool combine_any_or_all(Reduction op, DType dtype, const CombineCall& call);
+// False, and nothing done, where the dtype is not in the domain.
+bool combine_numbers(Reduction op, DType dtype, const CombineCall& call);
+bool combine_plain(Reduction op, DType dtype, const CombineCall& call);
+bool combine_bits(Reduction op, DType dtype, const CombineCall& call);
 
 }  // namespace shmap::cuda

@@ -1,9 +1,11 @@
-// The kernel of combine_ranks, for the .cu files that each make some of its ops.
+// The kernel of combine_ranks, for the .cu files of its domains. Op: of
+// cuda/kernels/reduction.h.
 #pragma once
 #include "cuda/kernels/combine.h"
 #include "cuda/kernels/combine_parts.h"
 #include "cuda/kernels/dispatch.h"
 #include "cuda/kernels/map.h"
+#include "cuda/kernels/reduction.h"
 
 namespace shmap::cuda {
 namespace {
@@ -37,7 +39,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto fold = [](const Pack<C, count>& a, const Pack<C, count>& b) {
       Pack<C, count> result;
       SHMAP_UNROLL
-      for (int k = 0; k < count; ++k) result.item[k] = Op::run(a.item[k], b.item[k]);
+      for (int k = 0; k < count; ++k) result.item[k] = Op()(a.item[k], b.item[k]);
       return result;
     };
     const auto leaf = [&](int r) {
@@ -108,14 +110,15 @@ void run_combine(const CombineCall& call) {
     run_combine<Op, T, kMaxRanks>(call);
 }
 
-// Defines name##_op of what elements are computed in.
-#define SHMAP_FOLD_OP(name)                             \
-  struct name##_op {                                    \
-    template <class C>                                  \
-    static __device__ __forceinline__ C run(C a, C b) { \
-      return scalar::name(a, b);                        \
-    }                                                   \
-  };
+// The reduction `op`, one of the rows of that domain.
+template <Domain domain, class T>
+void combine_row(Reduction op, const CombineCall& call) {
+#define SHMAP_CASE(name, its_domain, primitive) \
+  if constexpr (Domain::its_domain == domain)   \
+    if (op == Reduction::name) run_combine<primitive, T>(call);
+  SHMAP_REDUCTIONS(SHMAP_CASE)
+#undef SHMAP_CASE
+}
 
 }  // namespace
 }  // namespace shmap::cuda

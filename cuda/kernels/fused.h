@@ -1,6 +1,7 @@
 // What the kernels of fused programs are written with (cuda/fused/fused_source.h). Compiles as text
 // at run time: it includes nothing but its neighbours.
 #pragma once
+#include "cuda/kernels/reduction.h"
 #include "cuda/kernels/scalar.h"
 #include "cuda/kernels/warp.h"
 
@@ -105,76 +106,6 @@ __device__ __forceinline__ To same_bits(From from) {
   memcpy(&to, &from, sizeof(To));
   return to;
 }
-
-// Reductions of what elements are computed in, by their primitives' names. `start` changes nothing
-// that is combined with it, the sign of a zero included.
-struct reduce_sum {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return scalar::add(a, b);
-  }
-  template <class T>
-  static __device__ __forceinline__ T start() {
-    if constexpr (scalar::is_float<T>) return -T{0};
-    return T{0};
-  }
-};
-struct reduce_prod {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return scalar::mul(a, b);
-  }
-  template <class T>
-  static __device__ __forceinline__ T start() {
-    return T{1};
-  }
-};
-struct reduce_max {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return scalar::max(a, b);
-  }
-  template <class T>
-  static __device__ __forceinline__ T start() {
-    if constexpr (scalar::is_float<T>)
-      return static_cast<T>(scalar::float_of(0xff800000u));
-    else
-      return static_cast<T>(~scalar::integer_max<T>);
-  }
-};
-struct reduce_min {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return scalar::min(a, b);
-  }
-  template <class T>
-  static __device__ __forceinline__ T start() {
-    if constexpr (scalar::is_float<T>)
-      return static_cast<T>(scalar::float_of(0x7f800000u));
-    else
-      return scalar::integer_max<T>;
-  }
-};
-struct reduce_and {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return scalar::bit_and(a, b);
-  }
-  template <class T>
-  static __device__ __forceinline__ T start() {
-    return static_cast<T>(~T{0});
-  }
-};
-struct reduce_or {
-  template <class T>
-  __device__ __forceinline__ T operator()(T a, T b) const {
-    return scalar::bit_or(a, b);
-  }
-  template <class T>
-  static __device__ __forceinline__ T start() {
-    return T{0};
-  }
-};
 
 // A thread's part of a reduction: element i of each group of neighbours that it takes goes to
 // result i, and these are folded in halves.

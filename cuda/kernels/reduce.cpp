@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/base/reduction_domain.h"
 #include "cuda/kernels/reduce_parts.h"
 #include "cuda/kernels/reduce_plan.h"
 #include "shmap/error.h"
@@ -17,21 +18,12 @@ std::int64_t reduce_scratch(DType dtype, const ReduceRuns& runs) {
 
 void reduce(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
             void* scratch, void* stream) {
-  const auto done = [&] {
-    switch (op) {
-      case Reduction::sum:
-      case Reduction::prod:
-        return reduce_numbers(op, dtype, runs, in, out, scratch, stream);
-      case Reduction::max:
-      case Reduction::min:
-        return reduce_extremes(op, dtype, runs, in, out, scratch, stream);
-      case Reduction::any:
-      case Reduction::all:
-        return reduce_bits(op, dtype, runs, in, out, scratch, stream);
-    }
-    return false;
-  };
-  if (done()) return;
+  const ReduceCall call{runs, in, out, scratch, stream};
+  const Domain domain = domain_of(op);
+  const bool done = domain == Domain::numbers ? reduce_numbers(op, dtype, call)
+                    : domain == Domain::bits  ? reduce_bits(op, dtype, call)
+                                              : reduce_plain(op, dtype, call);
+  if (done) return;
   throw TypeError(std::string("reduce: reduction ") + to_string(op) + " of " + to_string(dtype) +
                   " does not exist; cast to a dtype that has it first");
 }

@@ -1,4 +1,4 @@
-// The kernels of reductions, for the .cu files of their operations.
+// The kernels of reductions, for the .cu files of their domains.
 //
 // Operation: Acc<T>, what elements of a storage type are reduced in; neutral<A>(); run(a, b). A
 // block's threads are `width` results times `depth` shares of each one's elements: along a row
@@ -11,7 +11,9 @@
 
 #include "cuda/kernels/fill.h"
 #include "cuda/kernels/launch.h"
+#include "cuda/kernels/reduce_parts.h"
 #include "cuda/kernels/reduce_plan.h"
+#include "cuda/kernels/reducer.h"
 #include "cuda/kernels/warp.h"
 
 namespace shmap::cuda {
@@ -153,26 +155,30 @@ void launch_tiles(const ReduceLayout& layout, const ReducePlan& plan, const In* 
          partials, layout, plan.chunk, plan.width, plan.depth, plan.along);
 }
 
-// The whole reduction of storage type T.
+// The whole reduction of storage type T; Op: of cuda/kernels/reduction.h.
 template <class Op, class T>
-void reduce_type(const ReduceRuns& runs, const void* in, void* out, void* scratch, T identity,
-                 void* stream) {
-  using A = typename Op::template Acc<T>;
-  const ReduceLayout layout(runs);
-  auto* const to = static_cast<T*>(out);
+void reduce_type(DType dtype, const ReduceCall& call) {
+  using R = Reducer<Op>;
+  using A = typename R::template Acc<T>;
+  const ReduceLayout layout(call.runs);
+  auto* const to = static_cast<T*>(call.out);
   if (layout.results == 0) return;
   if (layout.elements == 0) {
-    return fill(out, {&identity, Operand::literal}, static_cast<int>(sizeof(T)), layout.results,
-                stream);
+    auto identity = Op::template start<scalar::Compute<T>>();
+    identity += 0;  // -0, with which sums start, to 0
+    if (dtype == DType::bool_) identity = identity != 0;
+    const T stored = scalar::narrow<T>(identity);
+    return fill(to, {&stored, Operand::literal}, static_cast<int>(sizeof(T)), layout.results,
+                call.stream);
   }
   const ReducePlan plan(layout, static_cast<int>(sizeof(T)));
-  A* const partials = plan.parts > 1 ? static_cast<A*>(scratch) : nullptr;
-  const auto* const from = static_cast<const T*>(in);
+  A* const partials = plan.parts > 1 ? static_cast<A*>(call.scratch) : nullptr;
+  const auto* const from = static_cast<const T*>(call.in);
   if (plan.rows) {
-    launch("reduce", reduce_rows<Op, T, T>, plan.grid(), dim3(kThreads), stream, from, to, partials,
-           layout.results, layout.elements, plan.chunk, plan.depth);
+    launch("reduce", reduce_rows<R, T, T>, plan.grid(), dim3(kThreads), call.stream, from, to,
+           partials, layout.results, layout.elements, plan.chunk, plan.depth);
   } else {
-    launch_tiles<Op>(layout, plan, from, to, partials, stream);
+    launch_tiles<R>(layout, plan, from, to, partials, call.stream);
   }
   if (partials == nullptr) return;
   ReduceRuns columns;
@@ -180,8 +186,18 @@ void reduce_type(const ReduceRuns& runs, const void* in, void* out, void* scratc
   columns.reduced[0] = plan.parts;
   columns.kept[1] = layout.results;
   const ReduceLayout last(columns);
-  launch_tiles<Op>(last, ReducePlan::of_partials(last), static_cast<const A*>(partials), to,
-                   static_cast<A*>(nullptr), stream);
+  launch_tiles<R>(last, ReducePlan::of_partials(last), static_cast<const A*>(partials), to,
+                  static_cast<A*>(nullptr), call.stream);
+}
+
+// The reduction `op`, one of the rows of that domain.
+template <Domain domain, class T>
+void reduce_row(Reduction op, DType dtype, const ReduceCall& call) {
+#define SHMAP_CASE(name, its_domain, primitive) \
+  if constexpr (Domain::its_domain == domain)   \
+    if (op == Reduction::name) reduce_type<primitive, T>(dtype, call);
+  SHMAP_REDUCTIONS(SHMAP_CASE)
+#undef SHMAP_CASE
 }
 
 }  // namespace

@@ -1,14 +1,19 @@
-// reduce() by operation: false, and nothing done, where the dtype has none of the kind.
+// reduce() by the domains of core/base/reduction_ops.h, a .cu file each: false, and nothing done,
+// where the dtype is not in the domain.
 #pragma once
 #include "cuda/kernels/reduce.h"
 
 namespace shmap::cuda {
 
-bool reduce_numbers(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
-                    void* scratch, void* stream);  // sum, prod
-bool reduce_extremes(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
-                     void* scratch, void* stream);  // max, min
-bool reduce_bits(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
-                 void* scratch, void* stream);  // any, all
+struct ReduceCall {
+  const ReduceRuns& runs;
+  const void* in;
+  void *out, *scratch;
+  void* stream;
+};
+
+bool reduce_numbers(Reduction op, DType dtype, const ReduceCall& call);
+bool reduce_plain(Reduction op, DType dtype, const ReduceCall& call);
+bool reduce_bits(Reduction op, DType dtype, const ReduceCall& call);
 
 }  // namespace shmap::cuda

@@ -1,6 +1,6 @@
 // Cumulative maxima and minima.
 #include "cuda/kernels/dispatch.h"
-#include "cuda/kernels/extremes.h"
+#include "cuda/kernels/reducer.h"
 #include "cuda/kernels/scan_kernel.h"
 
 namespace shmap::cuda {
@@ -8,9 +8,9 @@ namespace shmap::cuda {
 bool scan_extremes(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
   return with_type(s.dtype, [&]<class T>() {
     if (s.op == Cumulative::cummax)
-      scan_type<Extreme<true>, T>(plan, s.in, s.out, scratch, stream);
+      scan_type<Reducer<reduce_max>, T>(plan, s.in, s.out, scratch, stream);
     else
-      scan_type<Extreme<false>, T>(plan, s.in, s.out, scratch, stream);
+      scan_type<Reducer<reduce_min>, T>(plan, s.in, s.out, scratch, stream);
   });
 }
 

@@ -3,9 +3,11 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/base/reduction_domain.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/reduce_parts.h"
 
@@ -80,7 +82,7 @@ TreeFn find_bf16_tree(Reduction op, int k) {
 }
 
 TreeFn find_tree(Reduction op, DType dtype, int k) {
-  if (dtype == DType::bool_ && (op == Reduction::sum || op == Reduction::prod)) return nullptr;
+  if (!in_domain(dtype, domain_of(op))) return nullptr;
   return with_native(dtype, [op, k]<class T>() {
     return with_reduction<T>(op, [k]<class Op, class U>() { return pick<Op, U>(k); });
   });

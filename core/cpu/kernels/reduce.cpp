@@ -5,12 +5,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <limits>
 #include <string>
-#include <type_traits>
 #include <utility>
 
-#include "core/base/element_type.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -273,29 +270,6 @@ Kernels existing_kernels(const char* what, Reduction op, DType dtype) {
   return k;
 }
 
-template <class T>
-T identity_of(Reduction op) {
-  using Limits = std::numeric_limits<T>;
-  switch (op) {
-    case Reduction::prod:
-      return T{1};
-    case Reduction::max:
-      return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
-    case Reduction::min:
-      return Limits::has_infinity ? Limits::infinity() : Limits::max();
-    case Reduction::all:
-      if constexpr (std::is_same_v<T, bool>)
-        return true;
-      else if constexpr (std::is_integral_v<T>)
-        return static_cast<T>(~T{0});
-      break;
-    case Reduction::sum:
-    case Reduction::any:
-      break;
-  }
-  return T{0};
-}
-
 }  // namespace
 
 ReduceFn reduce_kernel(Reduction op, DType dtype) {
@@ -304,16 +278,11 @@ ReduceFn reduce_kernel(Reduction op, DType dtype) {
 }
 
 void reduce_identity(Reduction op, DType dtype, void* out) {
-  if (dtype == DType::prng_key) throw_no_kernel("reduce_identity", op, dtype);
-  with_plain(dtype, [&]<class T>() {
-    if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
-      const T value(identity_of<float>(op));
-      std::memcpy(out, &value, sizeof(T));
-    } else {
-      const T value = identity_of<T>(op);
-      std::memcpy(out, &value, sizeof(T));
-    }
-  });
+  const Kernels k = existing_kernels("reduce_identity", op, dtype);
+  if (!k.narrow) return write_identity(op, dtype, out);
+  float identity;
+  write_identity(op, k.computed, &identity);
+  k.narrow(&identity, out, 1);
 }
 
 void reduce_to_partials(Reduction op, DType dtype, const void* in, void* out, std::int64_t outer,

@@ -26,7 +26,11 @@ template <class T>
 using Wide = std::conditional_t<std::is_floating_point_v<T>, T,
                                 std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
 
+// Of each operation: run(a, b); `identity`, the reduction of no elements; and with vectors the same
+// of two vectors, SHMAP_VECTOR_OP.
 struct Sum {
+  template <class T>
+  static constexpr T identity = T{0};
   template <class T>
   static T run(T a, T b) {
     return static_cast<T>(static_cast<Wide<T>>(a) + static_cast<Wide<T>>(b));
@@ -35,20 +39,28 @@ struct Sum {
 };
 struct Prod {
   template <class T>
+  static constexpr T identity = T{1};
+  template <class T>
   static T run(T a, T b) {
     return static_cast<T>(static_cast<Wide<T>>(a) * static_cast<Wide<T>>(b));
   }
   SHMAP_VECTOR_OP(hn::Mul(a, b), 1.0)
 };
-struct Max {  // a NaN in b fails the comparison, one in a is asked for
+struct Max {
   template <class T>
-  static T run(T a, T b) {
+  static constexpr T identity = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
+                                                            : std::numeric_limits<T>::lowest();
+  template <class T>
+  static T run(T a, T b) {  // a NaN in b fails the comparison, one in a is asked for
     const T larger = a > b ? a : b;
     return a != a ? a : larger;
   }
   SHMAP_VECTOR_OP(hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)), -HUGE_VAL)
 };
 struct Min {
+  template <class T>
+  static constexpr T identity = std::is_floating_point_v<T> ? std::numeric_limits<T>::infinity()
+                                                            : std::numeric_limits<T>::max();
   template <class T>
   static T run(T a, T b) {
     const T smaller = a < b ? a : b;
@@ -58,11 +70,15 @@ struct Min {
 };
 struct Or {
   template <class T>
+  static constexpr T identity = T{0};
+  template <class T>
   static T run(T a, T b) {
     return static_cast<T>(a | b);
   }
 };
 struct And {
+  template <class T>
+  static constexpr T identity = static_cast<T>(~T{0});
   template <class T>
   static T run(T a, T b) {
     return static_cast<T>(a & b);

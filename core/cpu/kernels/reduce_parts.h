@@ -13,6 +13,9 @@ namespace shmap::cpu {
 using RunFn = void (*)(const void* in, std::int64_t n, void* out);
 RunFn run_kernel(Reduction op, DType dtype);
 
+// Writes one element, the reduction of no elements; of a dtype that has run_kernel(op, dtype).
+void write_identity(Reduction op, DType dtype, void* out);
+
 // in[rows, n] -> out[rows]: each row as run_kernel would, many rows at a time. 1 <= n <
 // short_row(dtype).
 using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void* out);

@@ -2,9 +2,12 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/base/reduction_domain.h"
 #include "core/cpu/kernels/reduce_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -55,7 +58,7 @@ constexpr RunKernels kernels_of() {
 }
 
 RunKernels find_kernels(Reduction op, DType dtype) {
-  if (dtype == DType::bool_ && (op == Reduction::sum || op == Reduction::prod)) return {};
+  if (!in_domain(dtype, domain_of(op))) return {};
   return with_native(dtype, [op]<class T>() {
     return with_reduction<T>(op, []<class Op, class U>() { return kernels_of<Op, U>(); });
   });
@@ -63,6 +66,17 @@ RunKernels find_kernels(Reduction op, DType dtype) {
 
 RunFn find_run(Reduction op, DType dtype) { return find_kernels(op, dtype).run; }
 RowsFn find_rows(Reduction op, DType dtype) { return find_kernels(op, dtype).rows; }
+
+void write_identity_of(Reduction op, DType dtype, void* out) {
+  with_native(dtype, [&]<class T>() {
+    return with_reduction<T>(op, [&]<class Op, class U>() {
+      const T value = Op::template identity<T>;
+      const T stored = dtype == DType::bool_ ? static_cast<T>(value != 0) : value;
+      std::memcpy(out, &stored, sizeof(T));
+      return true;
+    });
+  });
+}
 
 }  // namespace
 }  // namespace shmap::cpu::HWY_NAMESPACE
@@ -72,7 +86,11 @@ HWY_AFTER_NAMESPACE();
 namespace shmap::cpu {
 SHMAP_KERNELS(find_run);
 SHMAP_KERNELS(find_rows);
+SHMAP_KERNELS(write_identity_of);
 RunFn run_kernel(Reduction op, DType dtype) { return SHMAP_BEST(find_run)(op, dtype); }
 RowsFn rows_kernel(Reduction op, DType dtype) { return SHMAP_BEST(find_rows)(op, dtype); }
+void write_identity(Reduction op, DType dtype, void* out) {
+  SHMAP_BEST(write_identity_of)(op, dtype, out);
+}
 }  // namespace shmap::cpu
 #endif
