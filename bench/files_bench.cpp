@@ -1,7 +1,8 @@
-// files_bench [--mib N] [--rounds N] [--dir DIR]: reading and writing safetensors files and
-// checkpoints beside plain read and write + fsync of the same bytes, in turns: for each row the
-// median of the ratios ours / plain of a round's pair. Files are in the page cache when they are
-// read, which is the hardest case: there is no disk to wait for. What was read is compared.
+// files_bench [--mib N] [--rounds N] [--dir DIR] [--rows TEXT]: reading and writing safetensors
+// files and checkpoints beside plain read and write + fsync of the same bytes, in turns: for each
+// row the median of the ratios ours / plain of a round's pair. Files are in the page cache when
+// they are read, which is the hardest case: there is no disk to wait for. What was read is
+// compared. --rows runs the rows whose names have that text.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -60,11 +61,14 @@ void plain_write(const std::string& path, std::size_t bytes) {
   if (rename(draft.c_str(), path.c_str()) != 0) fail("rename");
 }
 
+std::string wanted_rows;
+
 void row(const char* name, int rounds, std::size_t bytes, const std::function<void()>& ours,
          const std::function<void()>& plain) {
-  std::vector<double> ratios, times;
   ours();
   plain();
+  if (std::string(name).find(wanted_rows) == std::string::npos) return;
+  std::vector<double> ratios, times;
   for (int r = 0; r < rounds; ++r) {
     double a = 0, b = 0;
     if (r % 2 == 0) {
@@ -97,6 +101,7 @@ int main(int argc, char** argv) {
     if (option == "--mib") mib = std::atoll(argv[i + 1]);
     if (option == "--rounds") rounds = std::atoi(argv[i + 1]);
     if (option == "--dir") dir = argv[i + 1];
+    if (option == "--rows") wanted_rows = argv[i + 1];
   }
   dir += "/shmap_files_bench";
   std::filesystem::create_directories(dir);

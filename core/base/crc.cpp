@@ -96,9 +96,10 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const unsigned ch
   return c;
 }
 
-// By products without carries, 256 bytes at a time: as polynomials, bits reflected, 16 bytes L H
+// By products without carries, 512 bytes at a time: as polynomials, bits reflected, 16 bytes L H
 // (8 each) may be replaced by L x^(d + 64) + H x^d, added to the 16 bytes that come d bits later.
-constexpr std::size_t kStep = 256;
+// A product takes eight cycles and may be begun in each, so that eight words are folded at once.
+constexpr std::size_t kWord = 64, kWords = 8, kStep = kWords * kWord;
 
 // x^n modulo the polynomial, in the upper half of a word: bit 63 - j is the coefficient of x^j.
 constexpr std::uint64_t power(std::uint32_t polynomial, std::size_t n) {
@@ -110,11 +111,17 @@ constexpr std::uint64_t power(std::uint32_t polynomial, std::size_t n) {
 struct Fold {
   std::uint64_t low, high;
 };
-constexpr Fold make_fold(std::uint32_t polynomial) {
-  return {power(polynomial, 8 * kStep + 64 - 1), power(polynomial, 8 * kStep - 1)};
+constexpr Fold make_fold(std::uint32_t polynomial, std::size_t bytes) {
+  return {power(polynomial, 8 * bytes + 64 - 1), power(polynomial, 8 * bytes - 1)};
 }
-constexpr Fold kCastagnoliFold = make_fold(kCastagnoliPolynomial),
-               kZipFold = make_fold(kZipPolynomial);
+// Over 8, 4, 2 words and 1.
+using Folds = std::array<Fold, 4>;
+constexpr Folds make_folds(std::uint32_t polynomial) {
+  return {make_fold(polynomial, 8 * kWord), make_fold(polynomial, 4 * kWord),
+          make_fold(polynomial, 2 * kWord), make_fold(polynomial, kWord)};
+}
+constexpr Folds kCastagnoliFolds = make_folds(kCastagnoliPolynomial),
+                kZipFolds = make_folds(kZipPolynomial);
 
 bool folds() {
   static const bool supported =
@@ -122,39 +129,62 @@ bool folds() {
   return supported;
 }
 
-// n is a multiple of kStep. Leaves kStep bytes in `rest`, whose CRC from 0 is that of all.
-__attribute__((target("avx512f,vpclmulqdq"))) void fold(const Fold& by, const unsigned char* p,
-                                                        std::size_t n, std::uint32_t c,
-                                                        unsigned char* rest) {
-  const __m512i factors =
-      _mm512_set_epi64(static_cast<long long>(by.high), static_cast<long long>(by.low),
-                       static_cast<long long>(by.high), static_cast<long long>(by.low),
-                       static_cast<long long>(by.high), static_cast<long long>(by.low),
-                       static_cast<long long>(by.high), static_cast<long long>(by.low));
-  __m512i x[4];
-  for (std::size_t k = 0; k < 4; ++k) x[k] = _mm512_loadu_si512(p + 64 * k);
+#define SHMAP_FOLDS __attribute__((target("avx512f,vpclmulqdq")))
+SHMAP_FOLDS inline __m512i factors_of(const Fold& by) {
+  const auto low = static_cast<long long>(by.low), high = static_cast<long long>(by.high);
+  return _mm512_set_epi64(high, low, high, low, high, low, high, low);
+}
+SHMAP_FOLDS inline __m512i fold_onto(__m512i x, __m512i factors, __m512i next) {
+  const __m512i low = _mm512_clmulepi64_epi128(x, factors, 0x00);
+  const __m512i high = _mm512_clmulepi64_epi128(x, factors, 0x11);
+  return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // the sum of the three
+}
+
+// n is a multiple of kStep. Leaves a word in `rest`, whose CRC from 0 is that of all. Where `to`
+// is not null, the bytes are stored there as well, past the caches; it is a multiple of 64.
+template <bool copies>
+SHMAP_FOLDS void fold(const Folds& by, const unsigned char* p, std::size_t n, std::uint32_t c,
+                      unsigned char* to, unsigned char* rest) {
+  __m512i x[kWords];
+  for (std::size_t k = 0; k < kWords; ++k) {
+    x[k] = _mm512_loadu_si512(p + kWord * k);
+    if constexpr (copies) _mm512_stream_si512(reinterpret_cast<__m512i*>(to + kWord * k), x[k]);
+  }
   x[0] = _mm512_xor_si512(x[0], _mm512_set_epi64(0, 0, 0, 0, 0, 0, 0, c));
-  for (n -= kStep, p += kStep; n > 0; n -= kStep, p += kStep) {
-    for (std::size_t k = 0; k < 4; ++k) {
-      const __m512i low = _mm512_clmulepi64_epi128(x[k], factors, 0x00);
-      const __m512i high = _mm512_clmulepi64_epi128(x[k], factors, 0x11);
-      const __m512i next = _mm512_loadu_si512(p + 64 * k);
-      x[k] = _mm512_ternarylogic_epi64(low, high, next, 0x96);  // the sum of the three
+  __m512i factors = factors_of(by[0]);
+  for (std::size_t at = kStep; at < n; at += kStep) {
+    for (std::size_t k = 0; k < kWords; ++k) {
+      const __m512i next = _mm512_loadu_si512(p + at + kWord * k);
+      if constexpr (copies)
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at + kWord * k), next);
+      x[k] = fold_onto(x[k], factors, next);
     }
   }
-  for (std::size_t k = 0; k < 4; ++k) _mm512_storeu_si512(rest + 64 * k, x[k]);
+  for (std::size_t half = kWords / 2, i = 1; half > 0; half /= 2, ++i) {
+    factors = factors_of(by[i]);
+    for (std::size_t k = 0; k < half; ++k) x[k] = fold_onto(x[k], factors, x[k + half]);
+  }
+  _mm512_storeu_si512(rest, x[0]);
 }
 
 // Folds what is worth it, and moves on to what is left.
-std::uint32_t folded(const Fold& by, const unsigned char*& p, std::size_t& n, std::uint32_t c,
+std::uint32_t folded(const Folds& by, const unsigned char*& p, std::size_t& n, std::uint32_t c,
                      std::uint32_t (*sum)(const unsigned char*, std::size_t, std::uint32_t)) {
-  if (n < 4 * kStep || !folds()) return c;
+  if (n < 2 * kStep || !folds()) return c;
   const std::size_t bytes = n - n % kStep;
-  unsigned char rest[kStep];
-  fold(by, p, bytes, c, rest);
+  unsigned char rest[kWord];
+  fold<false>(by, p, bytes, c, nullptr, rest);
   p += bytes;
   n -= bytes;
-  return sum(rest, kStep, 0);
+  return sum(rest, kWord, 0);
+}
+
+// To `to`, a multiple of 16, past the caches.
+void stream(unsigned char* to, const unsigned char* p, std::size_t n) {
+  for (; n >= 16; n -= 16, p += 16, to += 16)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  if (n > 0) std::memcpy(to, p, n);
 }
 #endif
 
@@ -164,20 +194,53 @@ std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before) 
   const auto* p = static_cast<const unsigned char*>(data);
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("sse4.2")) {
-    const std::uint32_t c = folded(kCastagnoliFold, p, bytes, ~before, by_instruction);
+    const std::uint32_t c = folded(kCastagnoliFolds, p, bytes, ~before, by_instruction);
     return ~by_instruction(p, bytes, c);
   }
 #endif
   return ~by_tables(kCastagnoli, p, bytes, ~before);
 }
 
+std::uint32_t copy_crc32c(void* to, const void* from, std::size_t bytes,
+                          std::uint32_t before) noexcept {
+#if defined(__x86_64__)
+  auto* out = static_cast<unsigned char*>(to);
+  const auto* p = static_cast<const unsigned char*>(from);
+  const auto address = reinterpret_cast<std::uintptr_t>(to);
+  if (address % kWord == 0 && bytes >= 2 * kStep && folds()) {
+    const std::size_t n = bytes - bytes % kStep;
+    unsigned char rest[kWord];
+    fold<true>(kCastagnoliFolds, p, n, ~before, out, rest);
+    before = ~by_instruction(rest, kWord, 0);
+    out += n;
+    p += n;
+    bytes -= n;
+  }
+  constexpr std::size_t kPiece = 3 * kLane;  // is in the first cache when it is copied
+  while (address % 16 == 0 && bytes > 0) {
+    const std::size_t n = bytes < kPiece ? bytes : kPiece;
+    before = crc32c(p, n, before);
+    stream(out, p, n);
+    out += n;
+    p += n;
+    bytes -= n;
+  }
+  _mm_sfence();  // so that another thread which is told of them finds them
+  to = out;
+  from = p;
+#endif
+  if (bytes > 0) std::memcpy(to, from, bytes);
+  return crc32c(from, bytes, before);
+}
+
 std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before) noexcept {
   const auto* p = static_cast<const unsigned char*>(data);
   std::uint32_t c = ~before;
 #if defined(__x86_64__)
-  c = folded(kZipFold, p, bytes, c, [](const unsigned char* at, std::size_t n, std::uint32_t from) {
-    return by_tables(kZip, at, n, from);
-  });
+  c = folded(kZipFolds, p, bytes, c,
+             [](const unsigned char* at, std::size_t n, std::uint32_t from) {
+               return by_tables(kZip, at, n, from);
+             });
 #endif
   return ~by_tables(kZip, p, bytes, c);
 }

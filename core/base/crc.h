@@ -10,6 +10,10 @@ namespace shmap {
 // products without carries where the processor has them for 64 bytes at once, CRC-32C else by its
 // instruction.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
+// The same, and copies them to `to`, which does not overlap. On x86 the copy goes past the caches
+// where `to` is a multiple of 16: for what is not read again soon.
+std::uint32_t copy_crc32c(void* to, const void* from, std::size_t bytes,
+                          std::uint32_t before = 0) noexcept;
 std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
 
 }  // namespace shmap

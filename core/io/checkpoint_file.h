@@ -36,8 +36,9 @@ class CheckpointFile {
   void read_chunks(std::span<const WholeChunk> chunks) const;
 
  private:
+  // `staging`: kCheckpointPiece bytes, or null, where dst is read again soon.
   void read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
-                  std::byte* dst) const;
+                  std::byte* dst, std::byte* staging) const;
   std::int64_t chunk_bytes(const CheckpointLeaf& leaf, std::int64_t chunk) const;
 
   InputFile file_;

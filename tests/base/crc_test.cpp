@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -42,6 +44,26 @@ TEST(Crc, AnyLengthAndSplit) {
     const std::size_t half = n * 2 / 3;
     EXPECT_EQ(crc32c(p + half, n - half, crc32c(p, half)), want) << n;
     EXPECT_EQ(crc32(p + half, n - half, crc32(p, half)), zip) << n;
+  }
+}
+
+// To every alignment of both sides; nothing is written in front of the copy or behind it.
+TEST(Crc, Copies) {
+  std::vector<unsigned char> bytes(20000);
+  std::uint32_t state = 1;
+  for (unsigned char& b : bytes)
+    b = static_cast<unsigned char>((state = state * 1664525 + 7) >> 24);
+  alignas(64) static unsigned char out[20000];
+  for (std::size_t n = 0, k = 0; n < 12000; n += 1 + n / 9, ++k) {
+    for (const std::size_t to : {std::size_t{64}, 64 + 16 * (k % 4), 64 + k % 64}) {
+      std::fill(std::begin(out), std::end(out), 0xee);
+      const unsigned char* const p = bytes.data() + k % 5;
+      const std::uint32_t before = k % 2 == 0 ? 0 : 0x12345678;
+      EXPECT_EQ(copy_crc32c(out + to, p, n, before), crc32c(p, n, before)) << n << " to " << to;
+      EXPECT_TRUE(std::equal(p, p + n, out + to)) << n << " to " << to;
+      EXPECT_EQ(out[to - 1], 0xee) << n << " to " << to;
+      EXPECT_EQ(out[to + n], 0xee) << n << " to " << to;
+    }
   }
 }
 

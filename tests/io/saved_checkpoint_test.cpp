@@ -203,6 +203,35 @@ TEST_F(Checkpoint, DamageIsRefusedByName) {
   EXPECT_EQ(load_checkpoint(dir(), zeros({5000})).to_vector<float>()[7], 8);
 }
 
+// Of chunks that are read in pieces, by several threads where there are several.
+TEST_F(Checkpoint, DamageInLargeBlocks) {
+  const Mesh mesh = make_mesh({8}, "i");
+  const Array x = arange((5 << 20) + 24),
+              split = device_put(x, NamedSharding(mesh, P("i")));  // of odd chunks' lengths
+  save_checkpoint(dir(), split);
+  std::fstream damaged(file(1), std::ios::binary | std::ios::in | std::ios::out);
+  const auto size = static_cast<std::int64_t>(fs::file_size(file(1)));
+  for (std::int64_t at : {size / 9, size / 2, size / 2 + 131072, size - 200}) {
+    const auto flip = [&] {
+      damaged.seekg(at);
+      const int byte = damaged.get();
+      damaged.seekp(at);
+      damaged.put(static_cast<char>(byte ^ 64)).flush();
+    };
+    flip();
+    for (const Array& like : {x, split})
+      test::expect_error<ValueError>([&] { load_checkpoint(dir(), like); },
+                                     {file(1).c_str(), "it is damaged: bytes ", "(CRC-32C)"});
+    flip();
+  }
+  for (const Array& like : {x, split}) {
+    EXPECT_TRUE(all(load_checkpoint(dir(), like) == like).item<bool>());
+    const fault::Scoped armed("read#9:short_read");
+    test::expect_error<Error>([&] { load_checkpoint(dir(), like); },
+                              {"it became shorter since it was opened", file(1).c_str()});
+  }
+}
+
 TEST_F(Checkpoint, AFileThatShrinks) {
   save_checkpoint(dir(), arange(5000));
   for (const char* when : {"read#1:short_read", "read#2:short_read", "read#3:short_read"}) {
