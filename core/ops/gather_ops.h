@@ -20,8 +20,12 @@ struct GatherParams : ParamsOf<GatherParams> {
   Dims operand_batching_dims, start_indices_batching_dims;
   Shape slice_sizes;
   GatherMode mode = GatherMode::clip;
+  // Of a negative index the extent of its dim is added, once, before anything else. Only programs
+  // that are planned have it (core/transforms/fusion/fuse_gathers.h), on the CPU.
+  bool from_end = false;
   void visit(ParamVisitor& v) const override {
     v.value("collapsed_slice_dims", collapsed_slice_dims);
+    if (from_end) v.value("from_end", true);
     v.value("mode", name_of(mode));
     v.value("offset_dims", offset_dims);
     v.value("operand_batching_dims", operand_batching_dims);

@@ -18,8 +18,10 @@ struct ScatterAddParams : ParamsOf<ScatterAddParams> {
   Dims inserted_window_dims;          // of the operand, ascending: a window is one item there
   Dims scatter_dims_to_operand_dims;  // the operand's dim of each entry of an index vector
   Dims operand_batching_dims, scatter_indices_batching_dims;
-  bool clip = false;  // a window that leaves the operand is moved inside; else it is dropped
+  bool clip = false;      // a window that leaves the operand is moved inside; else it is dropped
+  bool from_end = false;  // as GatherParams'
   void visit(ParamVisitor& v) const override {
+    if (from_end) v.value("from_end", true);
     v.value("inserted_window_dims", inserted_window_dims);
     v.value("mode", std::string_view(clip ? "clip" : "drop"));
     v.value("operand_batching_dims", operand_batching_dims);

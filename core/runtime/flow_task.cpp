@@ -228,6 +228,13 @@ class CondFlow final : public FlowTask {
     task_.branches[chosen]->run(site, call.in.subspan(1), call.out,
                                 static_cast<std::byte*>(call.scratch));
   }
+  // Before it is known which branch it will be.
+  int parts(const KernelCall& call, int workers) const override {
+    int most = 1;
+    for (const auto& b : task_.branches)
+      most = std::max(most, b->parts(call.in.subspan(1), call.out, workers));
+    return most;
+  }
 
   std::int64_t scratch_bytes() const override {
     std::int64_t most = 0;
@@ -295,15 +302,22 @@ void FlowTaskParams::visit(ParamVisitor& v) const {
 
 void run_flow_task(const KernelCall& call) {
   const FlowTaskParams& p = of(call.params);
-  p.task->run(call, {p.on, call.position, OpSite::next_number(), call.native});
+  p.task->run(call,
+              {p.on, call.position, OpSite::next_number(), call.native, call.part, call.parts});
 }
 std::int64_t flow_task_scratch(const KernelCall& call) {
   return of(call.params).task->scratch_bytes();
 }
 
-constinit Primitive flow_task_p = [] {
+int branch_task_parts(const KernelCall& call, int workers) {
+  return of(call.params).task->parts(call, workers);
+}
+
+namespace {
+
+constexpr Primitive make(const char* name) {
   Primitive p;
-  p.name = "flow_task";
+  p.name = name;
   p.abstract_eval = eval_flow;
   p.result_count = flow_results;
   p.variance = keep_axes;
@@ -312,8 +326,16 @@ constinit Primitive flow_task_p = [] {
   p.transpose = Rule<TransposeFn>::none(kLate);
   p.batching = Rule<BatchFn>::none(kLate);
   return p;
-}();
+}
 
-void register_flow_task() { register_primitive(flow_task_p); }
+}  // namespace
+
+constinit Primitive flow_task_p = make("flow_task");
+constinit Primitive branch_task_p = make("branch_task");
+
+void register_flow_task() {
+  register_primitive(flow_task_p);
+  register_primitive(branch_task_p);
+}
 
 }  // namespace shmap

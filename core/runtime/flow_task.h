@@ -16,6 +16,8 @@ class FlowTask {
   virtual ~FlowTask() = default;
   virtual void run(const KernelCall& call, const TaskProgram::Site& site) const = 0;
   virtual std::int64_t scratch_bytes() const = 0;
+  // Of a task that threads may share (branch_task_p): into how many parts a call is best cut.
+  virtual int parts(const KernelCall& /*call*/, int /*workers*/) const { return 1; }
   virtual Cost cost() const = 0;
   virtual std::string text() const = 0;  // "scan of 500"
   virtual std::vector<const Jaxpr*> programs() const = 0;
@@ -49,6 +51,9 @@ std::shared_ptr<const FlowTask> make_flow_task(CondTask task);
 std::vector<int> loop_owned(std::size_t binders, std::size_t first_carry, std::size_t carry);
 
 extern Primitive flow_task_p;
+// The same of branches that are one kernel call each, or a copy: threads share it, so that it may
+// take as long as the kernels do (TaskProgram::is_shared).
+extern Primitive branch_task_p;
 struct FlowTaskParams : ParamsOf<FlowTaskParams> {
   std::shared_ptr<const FlowTask> task;
   std::vector<ShapedArray> results;
@@ -59,5 +64,6 @@ struct FlowTaskParams : ParamsOf<FlowTaskParams> {
 // The kernel for backends whose devices run host code.
 void run_flow_task(const KernelCall& call);
 std::int64_t flow_task_scratch(const KernelCall& call);
+int branch_task_parts(const KernelCall& call, int workers);
 
 }  // namespace shmap

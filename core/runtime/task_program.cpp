@@ -315,24 +315,76 @@ std::shared_ptr<const TaskProgram> TaskProgram::make(JaxprRef jaxpr, const detai
   return TaskProgramMaker(std::move(jaxpr), mesh, std::move(owned)).make();
 }
 
-void TaskProgram::run(const Site& site, std::span<const void* const> operands,
-                      std::span<void* const> results, std::byte* scratch) const {
-  InlineVector<const std::byte*, 32> found(static_cast<std::size_t>(parts_found_));
-  const auto address = [&](const Place& at) -> std::byte* {
+// The addresses of one run.
+class TaskProgram::Run {
+ public:
+  Run(const TaskProgram& program, std::span<const void* const> operands,
+      std::span<void* const> results, std::byte* scratch)
+      : found(static_cast<std::size_t>(program.parts_found_)),
+        program_(program),
+        operands_(operands),
+        results_(results),
+        scratch_(scratch) {}
+
+  std::byte* address(const Place& at) {
     switch (at.kind) {
       case Place::scratch:
-        return scratch + at.offset;
+        return scratch_ + at.offset;
       case Place::operand:
         // Written only where its owner allowed it.
-        return static_cast<std::byte*>(const_cast<void*>(operands[at.index])) + at.offset;
+        return static_cast<std::byte*>(const_cast<void*>(operands_[at.index])) + at.offset;
       case Place::result:
-        return static_cast<std::byte*>(results[at.index]) + at.offset;
+        return static_cast<std::byte*>(results_[at.index]) + at.offset;
       case Place::found:
         return const_cast<std::byte*>(found[at.index]) + at.offset;  // never written
       default:
-        return reinterpret_cast<std::byte*>(const_cast<std::uint64_t*>(&literals_[at.index]));
+        return reinterpret_cast<std::byte*>(
+            const_cast<std::uint64_t*>(&program_.literals_[at.index]));
     }
-  };
+  }
+
+  InlineVector<const std::byte*, 32> found;
+
+ private:
+  const TaskProgram& program_;
+  std::span<const void* const> operands_;
+  std::span<void* const> results_;
+  std::byte* scratch_;
+};
+
+bool TaskProgram::is_shared() const {
+  if (steps_.size() > 1 || scratch_bytes_ > 0 || parts_found_ > 0) return false;
+  for (const Copy& copy : copies_)
+    if (copy.in_place || (!copy.written && copy.from.kind == Place::result)) return false;
+  if (steps_.empty()) return true;
+  const Kernel& kernel = steps_[0].eqn->primitive->kernel(kind_);
+  return kernel.parts != nullptr && kernel.scratch == nullptr;
+}
+
+int TaskProgram::parts(std::span<const void* const> operands, std::span<void* const> results,
+                       int workers) const {
+  if (steps_.empty() || workers <= 1) return 1;
+  Run here(*this, operands, results, nullptr);
+  const Step& step = steps_[0];
+  const std::size_t n_in = step.eqn->in.size(), n_out = step.eqn->out.size();
+  InlineVector<const void*, 8> in(n_in);
+  InlineVector<void*, 4> out(n_out);
+  for (std::size_t i = 0; i < n_in; ++i) in[i] = here.address(places_[step.in + i]);
+  for (std::size_t o = 0; o < n_out; ++o) out[o] = here.address(places_[step.out + o]);
+  const Types types(types_);
+  KernelCall call{in.span(), out.span(), types.subspan(step.in, n_in),
+                  types.subspan(step.out, n_out), *step.eqn->params};
+  call.literals = step.literals;
+  return step.eqn->primitive->kernel(kind_).parts(call, workers);
+}
+
+void TaskProgram::run(const Site& site, std::span<const void* const> operands,
+                      std::span<void* const> results, std::byte* scratch) const {
+  // Where there are more parts than the kernel takes, the last ones have nothing to do.
+  const int shared = site.parts > 1 ? parts(operands, results, site.parts) : 1;
+  if (site.part >= shared) return;
+  Run here(*this, operands, results, scratch);
+  const auto address = [&here](const Place& at) { return here.address(at); };
   const Types types(types_);
   for (const Step& step : steps_) {
     const Primitive& primitive = *step.eqn->primitive;
@@ -343,19 +395,23 @@ void TaskProgram::run(const Site& site, std::span<const void* const> operands,
     if (step.found >= 0) {
       const std::int64_t offset = primitive.dynamic_view(types.subspan(step.in, n_in), in.span(),
                                                          *step.eqn->params, types_[step.out]);
-      found[static_cast<std::size_t>(step.found)] = static_cast<const std::byte*>(in[0]) + offset;
+      here.found[static_cast<std::size_t>(step.found)] =
+          static_cast<const std::byte*>(in[0]) + offset;
       continue;
     }
     for (std::size_t o = 0; o < n_out; ++o) out[o] = address(places_[step.out + o]);
     KernelCall call{in.span(), out.span(), types.subspan(step.in, n_in),
                     types.subspan(step.out, n_out), *step.eqn->params};
     call.native = site.native;
+    call.part = site.part;
+    call.parts = shared;
     call.literals = step.literals;
     call.position = site.position;
     if (step.scratch >= 0) call.scratch = scratch + step.scratch;
     run_kernel(primitive.kernel(kind_).run, call,
                {&primitive, site.mesh, site.position, site.number, step.eqn->source});
   }
+  if (site.part > 0) return;
   for (std::size_t o = 0; o < copies_.size(); ++o) {
     const Copy& copy = copies_[o];
     if (copy.in_place || copy.written || copy.bytes == 0) continue;

@@ -15,12 +15,14 @@ namespace shmap {
 
 class TaskProgram {
  public:
-  // The device and the step for which the program runs.
+  // The device and the step for which the program runs; and, of a program that is_shared(), the
+  // part of it that this call runs.
   struct Site {
     const detail::MeshImpl* mesh;
     std::uint32_t position;
     std::uint64_t number;  // the step's number, as in OpSite
     void* native;
+    int part = 0, parts = 1;
   };
 
   // Null where a step needs more than a kernel: a collective that moves data, an effect, an
@@ -34,6 +36,13 @@ class TaskProgram {
   // operand or another result. `scratch` has scratch_bytes() bytes, aligned as buffers are.
   void run(const Site& site, std::span<const void* const> operands, std::span<void* const> results,
            std::byte* scratch) const;
+
+  // Whether threads may share a run: there is no more than one step, of a kernel that they share,
+  // and the results need no memory but their own.
+  bool is_shared() const;
+  // Into how many parts a run of it is best cut, at most `workers`.
+  int parts(std::span<const void* const> operands, std::span<void* const> results,
+            int workers) const;
 
   const Jaxpr& jaxpr() const { return *jaxpr_; }
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
@@ -68,6 +77,8 @@ class TaskProgram {
     Place from;
     std::int64_t bytes = 0;
   };
+
+  class Run;
 
   JaxprRef jaxpr_;
   DeviceKind kind_{};

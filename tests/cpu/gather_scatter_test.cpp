@@ -45,6 +45,7 @@ struct Problem {
   Shape operand, indices, slice_sizes, out;
   GatherDims dims;
   IndexMode mode;
+  bool from_end = false;       // negative indices count from the end
   std::vector<int64_t> index;  // values, some of them out of bounds
 };
 
@@ -89,12 +90,15 @@ Problem random_problem(Rng& rng) {
   for (int64_t d : positions) p.dims.offset_dims.push_back(d);
   p.mode = std::array{IndexMode::clip, IndexMode::fill_or_drop,
                       IndexMode::promise_in_bounds}[static_cast<std::size_t>(below(3))];
+  p.from_end = below(2) == 0;
   const int64_t count = p.indices.num_elements();
   for (int64_t i = 0; i < count; ++i) {
     const auto d = static_cast<std::size_t>(indexed[static_cast<std::size_t>(i) % indexed.size()]);
     const int64_t fits = p.operand[d] - p.slice_sizes[d] + 1;
-    p.index.push_back(p.mode == IndexMode::promise_in_bounds ? below(fits)
-                                                             : below(p.operand[d] + 4) - 2);
+    int64_t index =
+        p.mode == IndexMode::promise_in_bounds ? below(fits) : below(p.operand[d] + 4) - 2;
+    if (p.from_end && below(2) == 0) index -= p.operand[d];
+    p.index.push_back(index);
   }
   Gather g;
   g.dims = p.dims, g.indices_shape = p.indices, g.slice_sizes = p.slice_sizes;
@@ -115,6 +119,7 @@ bool source(const Problem& p, const std::vector<int64_t>& out, std::vector<int64
     int64_t start = p.index[static_cast<std::size_t>(ravel(at, p.indices))];
     const auto d = static_cast<std::size_t>(p.dims.start_index_map[k]);
     const int64_t last = p.operand[d] - p.slice_sizes[d];
+    if (p.from_end && start < 0) start += p.operand[d];
     if (p.mode == IndexMode::clip) start = std::clamp<int64_t>(start, 0, last);
     inside &= start >= 0 && start <= last;
     (*from)[d] = start;
@@ -152,7 +157,7 @@ void check_gather(const Problem& p, Rng& rng) {
   }
   const std::vector<Index> indices = converted<Index>(p.index);
   Gather g;
-  g.dims = p.dims, g.mode = p.mode;
+  g.dims = p.dims, g.mode = p.mode, g.from_end = p.from_end;
   g.operand_shape = p.operand, g.indices_shape = p.indices, g.slice_sizes = p.slice_sizes;
   g.index_dtype = dtype_of<Index>;
   g.itemsize = sizeof(T);
@@ -448,7 +453,7 @@ void check_scatter(const Problem& p, ScatterOp op, Rng& rng) {
   s.dtype = dtype_of<T>;
   s.operand_shape = p.operand, s.indices_shape = p.indices, s.updates_shape = p.out;
   s.index_dtype = dtype_of<Index>;
-  s.mode = p.mode;
+  s.mode = p.mode, s.from_end = p.from_end;
   s.indices = indices.data(), s.updates = updates.data();
   const auto equal = [](const Store& a, const Store& b) {
     return static_cast<double>(a) == static_cast<double>(b);

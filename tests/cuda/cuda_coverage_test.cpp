@@ -16,9 +16,10 @@ TEST(CudaCoverage, EveryPrimitiveWithAKernelOfTheCpuHasOneOfCuda) {
     if (!p->kernel(DeviceKind::cpu).run) continue;
     // A loop as one task of its device is made of calls of CPU kernels alone: on GPUs a loop has a
     // graph for its trips.
-    if (std::string_view(p->name) == "flow_task") continue;
-    // Made by a pass of programs for the CPU.
-    if (std::string_view(p->name) == "fused_columns") continue;
+    const std::string_view name = p->name;
+    if (name == "flow_task" || name == "branch_task") continue;
+    // Made by passes of programs for the CPU.
+    if (name == "fused_columns" || name == "gather_reduce") continue;
     // By name, attention is a loop of operations on GPUs, which is differentiated as it is.
     if (std::string_view(p->name).starts_with("attention_")) continue;
     ++kernels;

@@ -59,7 +59,8 @@ struct BoundStep {
   const FusedStep* step;
   std::byte *a, *b, *c, *out;
   std::int64_t next_a, next_b, next_c, next_out;  // to the next block
-  ChainOp* links = nullptr;
+  const ChainOp* links = nullptr;
+  ChainOp* moving = nullptr;  // the same, where others than constants are read
   const FusedChainOp* chain = nullptr;
   const FusedDraw* draw = nullptr;
   std::int64_t element = 0;  // of a draw: the block's first one, among those of its key
@@ -76,11 +77,15 @@ struct BoundStep {
         next_out(s.out.col_stride * block_cols) {}
   // A chain's operations at the block; `of_list` has room for those of all its chains.
   void bind_chain(const FusedStepList& list, const At& at, ChainOp* of_list) {
-    links = of_list + step->chain_begin;
+    if (step->bound) {
+      links = list.bound_ops.data() + step->chain_begin;
+      return;
+    }
+    links = moving = of_list + step->chain_begin;
     chain = list.chain_ops.data() + step->chain_begin;
     for (std::int32_t k = 0; k < step->chain_count; ++k) {
       const FusedChainOp& link = chain[k];
-      links[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
+      moving[k] = {link.code, link.form, reinterpret_cast<const float*>(at.of(link.other))};
     }
   }
   void bind_draw(const FusedStepList& list, const At& at) {
@@ -89,8 +94,8 @@ struct BoundStep {
   }
   void advance(std::int64_t block_cols) {
     element += block_cols;
-    for (std::int32_t k = 0; k < step->chain_count; ++k)
-      links[k].other += chain[k].other.col_stride / std::int64_t{sizeof(float)} * block_cols;
+    for (std::int32_t k = 0; moving && k < step->chain_count; ++k)
+      moving[k].other += chain[k].other.col_stride / std::int64_t{sizeof(float)} * block_cols;
     a += next_a;
     b += next_b;
     c += next_c;
@@ -129,25 +134,26 @@ struct BoundStep {
         return;
     }
   }
-  void links_of_row(std::int64_t r, ChainOp* of_row) const {
+  // The chain's operations at row r of the tile; `room` has space for them.
+  const ChainOp* links_of_row(std::int64_t r, ChainOp* room) const {
+    if (!moving || r == 0) return links;
     for (std::int32_t k = 0; k < step->chain_count; ++k) {
-      of_row[k] = links[k];
-      of_row[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
+      room[k] = links[k];
+      room[k].other += r * (chain[k].other.tile_stride / std::int64_t{sizeof(float)});
     }
+    return room;
   }
   void run_chain(std::int64_t r, std::int64_t n) const {
     const FusedStep& s = *step;
-    ChainOp of_row[kMostChainOps];
-    links_of_row(r, of_row);
-    s.chained(of_row, s.chain_count, a + r * s.a.tile_stride, out + r * s.out.tile_stride, s.around,
-              n);
+    ChainOp room[kMostChainOps];
+    s.chained(links_of_row(r, room), s.chain_count, a + r * s.a.tile_stride,
+              out + r * s.out.tile_stride, s.around, n);
   }
   void reduce_rows(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
-    ChainOp of_row[kMostChainOps];
+    ChainOp room[kMostChainOps];
     for (std::int64_t r = 0; r < rows; ++r) {
-      links_of_row(r, of_row);
-      s.folded(of_row, s.chain_count, a + r * s.a.tile_stride,
+      s.folded(links_of_row(r, room), s.chain_count, a + r * s.a.tile_stride,
                reinterpret_cast<float*>(out + r * s.out.tile_stride), cols);
     }
   }

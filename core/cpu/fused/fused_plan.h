@@ -47,6 +47,7 @@ struct FusedStep {
   Kind kind = unary;
   bool by_row = false;  // one call for each row of the tile
   bool around = false;  // of a chain: its result goes past the caches
+  bool bound = false;   // of a chain: its operations' others are constants alone
   std::int8_t itemsize = 0;
   DType dtype = DType::f32;
   ChainCode code = ChainCode::none;  // which operation of a chain it may be
@@ -90,6 +91,8 @@ struct FusedStepList {
   std::vector<FusedDraw> draws;
   std::vector<std::int32_t> stages;  // where each stage begins in `steps`, and the end
   std::vector<std::uint64_t> constants;
+  // As chain_ops: with their addresses, where a step is `bound`.
+  std::vector<ChainOp> bound_ops;
   bool stores_around = false;
   // Full operands that come from memory, and how many bytes of the next tile each step asks for.
   struct Prefetch {

@@ -241,76 +241,85 @@ void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t
   to = sink;
 }
 
-// One vector at `i`, or its first `m` elements: the switch costs more than the arithmetic, which
-// only what is left of a call's groups has to bear.
-template <bool whole>
-HWY_INLINE V run_vector(const ChainOp* ops, int count, Source in, std::int64_t i, std::size_t m) {
+// kVectors vectors at `i`, or the first `m` elements of one: what is left of a call's groups, and
+// all of a short row. There is one jump an operation.
+template <int kVectors, bool whole>
+HWY_INLINE void run_vectors(const ChainOp* ops, int count, Source in, std::int64_t i, std::size_t m,
+                            V (&a)[kVectors]) {
   const D d;
   const auto mask = hn::FirstN(d, m);
-  const auto load = [&](const float* from) HWY_ATTR {
+  const auto load = [&](const float* from, std::int64_t k) HWY_ATTR {
     if constexpr (whole)
-      return hn::LoadU(d, from + i);
+      return hn::LoadU(d, from + i + k * kStep);
     else
       return hn::MaskedLoad(mask, d, from + i);
   };
-  V a = whole ? in.load(i) : in.load_some(i, m);
+  for (int k = 0; k < kVectors; ++k) a[k] = whole ? in.load(i + k * kStep) : in.load_some(i, m);
   for (const ChainOp* op = ops; op != ops + count; ++op) {
-    V left = a, right = a;
-    switch (op->form) {
-      case ChainForm::vector:
-        right = load(op->other);
+    const float* const other = op->other;
+#define SHMAP_FORMS(code, f)                                           \
+  case packed(ChainCode::code, ChainForm::vector):                     \
+    for (int k = 0; k < kVectors; ++k) a[k] = f(a[k], load(other, k)); \
+    break;                                                             \
+  case packed(ChainCode::code, ChainForm::scalar): {                   \
+    const V scalar = hn::Set(d, *other);                               \
+    for (int k = 0; k < kVectors; ++k) a[k] = f(a[k], scalar);         \
+    break;                                                             \
+  }                                                                    \
+  case packed(ChainCode::code, ChainForm::vector_first):               \
+    for (int k = 0; k < kVectors; ++k) a[k] = f(load(other, k), a[k]); \
+    break;                                                             \
+  case packed(ChainCode::code, ChainForm::scalar_first): {             \
+    const V scalar = hn::Set(d, *other);                               \
+    for (int k = 0; k < kVectors; ++k) a[k] = f(scalar, a[k]);         \
+    break;                                                             \
+  }                                                                    \
+  case packed(ChainCode::code, ChainForm::self):                       \
+    for (int k = 0; k < kVectors; ++k) a[k] = f(a[k], a[k]);           \
+    break;
+#define SHMAP_ONE(code, f)                             \
+  case packed(ChainCode::code, ChainForm::self):       \
+    for (int k = 0; k < kVectors; ++k) a[k] = f(a[k]); \
+    break;
+    switch (packed(op->code, op->form)) {
+      SHMAP_FORMS(add, hn::Add)
+      SHMAP_FORMS(sub, hn::Sub)
+      SHMAP_FORMS(mul, hn::Mul)
+      SHMAP_FORMS(div, hn::Div)
+      SHMAP_FORMS(max, larger)
+      SHMAP_FORMS(min, smaller)
+      case packed(ChainCode::square, ChainForm::self):
+        for (int k = 0; k < kVectors; ++k) a[k] = hn::Mul(a[k], a[k]);
         break;
-      case ChainForm::scalar:
-        right = hn::Set(d, *op->other);
-        break;
-      case ChainForm::vector_first:
-        left = load(op->other);
-        break;
-      case ChainForm::scalar_first:
-        left = hn::Set(d, *op->other);
-        break;
-      case ChainForm::self:
-        break;
-    }
-    switch (op->code) {
-      case ChainCode::add:
-        a = hn::Add(left, right);
-        break;
-      case ChainCode::sub:
-        a = hn::Sub(left, right);
-        break;
-      case ChainCode::mul:
-      case ChainCode::square:
-        a = hn::Mul(left, right);
-        break;
-      case ChainCode::div:
-        a = hn::Div(left, right);
-        break;
-      case ChainCode::max:
-        a = larger(left, right);
-        break;
-      case ChainCode::min:
-        a = smaller(left, right);
-        break;
-      case ChainCode::sqrt:
-        a = hn::Sqrt(a);
-        break;
-      case ChainCode::neg:
-        a = hn::Neg(a);
-        break;
-      case ChainCode::abs:
-        a = hn::Abs(a);
-        break;
-      case ChainCode::round:
-        a = rounded(a);
-        break;
-      case ChainCode::none:
-      case ChainCode::widen:
-      case ChainCode::narrow:
+        SHMAP_ONE(sqrt, hn::Sqrt)
+        SHMAP_ONE(neg, hn::Neg)
+        SHMAP_ONE(abs, hn::Abs)
+        SHMAP_ONE(round, rounded)
+      default:
         break;
     }
+#undef SHMAP_ONE
+#undef SHMAP_FORMS
   }
-  return a;
+}
+
+// Whole vectors from i on, several at a time, to each(number, place, vector). Returns where less
+// than a vector is left.
+template <class Each>
+HWY_INLINE std::int64_t run_whole_vectors(const ChainOp* ops, int count, Source in, std::int64_t i,
+                                          std::int64_t end, Each each) {
+  int n = 0;
+  for (; i + 4 * kStep <= end; i += 4 * kStep) {
+    V a[4];
+    run_vectors<4, true>(ops, count, in, i, kStep, a);
+    for (int k = 0; k < 4; ++k) each(n++, i + k * kStep, a[k]);
+  }
+  for (; i + kStep <= end; i += kStep) {
+    V a[1];
+    run_vectors<1, true>(ops, count, in, i, kStep, a);
+    each(n++, i, a[0]);
+  }
+  return i;
 }
 
 void run(const ChainOp* ops, int count, const void* from, void* to, bool around, std::int64_t n) {
@@ -327,11 +336,13 @@ void run(const ChainOp* ops, int count, const void* from, void* to, bool around,
     Stores<false> sink{out};
     run_groups(ops, count, in, sink, 0, whole);
   }
-  std::int64_t i = whole;
-  for (; i + kStep <= n; i += kStep) out.store(run_vector<true>(ops, count, in, i, kStep), i);
+  const std::int64_t i = run_whole_vectors(
+      ops, count, in, whole, n, [&](int, std::int64_t at, V a) HWY_ATTR { out.store(a, at); });
   if (i == n) return;
   const auto rest = static_cast<std::size_t>(n - i);
-  out.store_some(run_vector<false>(ops, count, in, i, rest), i, rest);
+  V a[1];
+  run_vectors<1, false>(ops, count, in, i, rest, a);
+  out.store_some(a[0], i, rest);
 }
 
 // A piece of a row, as reduce_floats.
@@ -341,13 +352,17 @@ float fold_piece(const ChainOp* ops, int count, Source in, std::int64_t begin, s
   Folds<Op> folds(neutral);
   const std::int64_t end = begin + n, whole = begin + n / kGroup * kGroup;
   if (begin < whole) run_groups(ops, count, in, folds, begin, whole);
-  int k = 0;
-  std::int64_t i = whole;
-  for (; i + kStep <= end; i += kStep) folds.one(k++, run_vector<true>(ops, count, in, i, kStep));
+  int next = 0;
+  const std::int64_t i =
+      run_whole_vectors(ops, count, in, whole, end, [&](int k, std::int64_t, V a) HWY_ATTR {
+        folds.one(k, a);
+        next = k + 1;
+      });
   if (i < end) {
     const auto rest = static_cast<std::size_t>(end - i);
-    const V a = run_vector<false>(ops, count, in, i, rest);
-    folds.one(k, hn::IfThenElse(hn::FirstN(D{}, rest), a, hn::Set(D{}, neutral)));
+    V a[1];
+    run_vectors<1, false>(ops, count, in, i, rest, a);
+    folds.one(next, hn::IfThenElse(hn::FirstN(D{}, rest), a[0], hn::Set(D{}, neutral)));
   }
   return folds.total();
 }

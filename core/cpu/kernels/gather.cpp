@@ -41,6 +41,7 @@ struct Plan {
   Batch batch;
   int64_t operand_stride[kMaxRank];  // bytes, of every operand dim
   int64_t last_start[kMaxRank];      // by operand dim: the largest start whose slice fits
+  int64_t from_end[kMaxRank];        // by operand dim: what is added to a negative index
   int64_t index_size = 0;            // entries of an index vector
 };
 
@@ -55,6 +56,7 @@ Plan make_plan(const Gather& g) {
   for (int d = 0; d < rank; ++d) {
     const auto i = static_cast<std::size_t>(d);
     p.last_start[d] = g.operand_shape[i] - g.slice_sizes[i];
+    p.from_end[d] = g.from_end ? g.operand_shape[i] : 0;
   }
   Window& w = p.window;
   w.bytes = g.itemsize;
@@ -147,8 +149,10 @@ template <class T>
 void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, int64_t* offsets) {
   const auto dim = g.dims.start_index_map[0];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
+  const int64_t from_end = p.from_end[dim];
   for (int64_t k = 0; k < count; ++k) {
     int64_t i = read_index<T>(g.indices, begin + k);
+    i += i < 0 ? from_end : 0;
     if (g.mode == IndexMode::clip) i = std::clamp<int64_t>(i, 0, last);
     const bool inside = g.mode != IndexMode::fill_or_drop || (i >= 0 && i <= last);
     offsets[k] = inside ? i * stride : -1;
@@ -226,7 +230,8 @@ void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, s
     for (int64_t k = 0; k < count; ++k)
       narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
   }
-  place(indices, count, g.mode, static_cast<std::int32_t>(p.last_start[dim]),
+  place(indices, count, g.mode, static_cast<std::int32_t>(p.from_end[dim]),
+        static_cast<std::int32_t>(p.last_start[dim]),
         static_cast<std::int32_t>(p.operand_stride[dim] / 4), at);
 }
 
@@ -306,6 +311,7 @@ void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
       for (int64_t e = 0; e < p.index_size; ++e) {
         const int64_t dim = g.dims.start_index_map[static_cast<std::size_t>(e)];
         int64_t start = read_index<T>(g.indices, (b + k) * p.index_size + e);
+        start += start < 0 ? p.from_end[dim] : 0;
         if (g.mode == IndexMode::clip) start = std::clamp<int64_t>(start, 0, p.last_start[dim]);
         inside &= g.mode != IndexMode::fill_or_drop || (start >= 0 && start <= p.last_start[dim]);
         offset += inside ? start * p.operand_stride[dim] : 0;
@@ -338,6 +344,7 @@ void run(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
     for (int64_t k = 0; k < p.index_size; ++k) {
       const int64_t dim = g.dims.start_index_map[static_cast<std::size_t>(k)];
       int64_t start = read(g.indices, b * p.index_size + k);
+      start += start < 0 ? p.from_end[dim] : 0;
       if (g.mode == IndexMode::clip)
         start = std::clamp<int64_t>(start, 0, p.last_start[dim]);
       else if (g.mode == IndexMode::fill_or_drop && (start < 0 || start > p.last_start[dim]))
@@ -394,6 +401,18 @@ void gather_part(const Gather& g, int part, int parts) {
                     : take_lines(g, p, lines, 0, lines.outer, begin, end);
   }
   run(g, p, p.batch.count * part / parts, p.batch.count * (part + 1) / parts);
+}
+
+void gather_slices(const Gather& g, int64_t begin, int64_t end, void* out) {
+  Plan p = make_plan(g);
+  if (begin >= end || p.window.bytes == 0) return;
+  Gather there = g;
+  // Where slice 0 would be.
+  there.out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out) -
+                                      static_cast<std::uintptr_t>(begin * p.window.bytes));
+  if (Lines lines; as_lines(there, p, &lines) && lines.outer == 1)
+    return take_lines(there, p, lines, 0, 1, begin, end);
+  run(there, p, begin, end);
 }
 
 }  // namespace shmap::cpu

@@ -27,6 +27,8 @@ struct Gather {
   Shape operand_shape, indices_shape, slice_sizes;
   DType index_dtype = i32;  // any integer type
   IndexMode mode = IndexMode::clip;
+  // Of a negative index the extent of its dim is added, once, before `mode` looks at it.
+  bool from_end = false;
   int itemsize = 0;
   const void* operand = nullptr;
   const void* indices = nullptr;
@@ -39,5 +41,8 @@ Shape gather_shape(const Gather& g);  // of the output
 void gather(const Gather& g);
 int gather_parts(const Gather& g, int workers);
 void gather_part(const Gather& g, int part, int parts);
+// Slices [begin, end), in row-major order of the dims of `indices` but its last. offset_dims are
+// the last dims of the output, so that slices follow one another; `out` is where the first goes.
+void gather_slices(const Gather& g, std::int64_t begin, std::int64_t end, void* out);
 
 }  // namespace shmap::cpu

@@ -11,8 +11,9 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-std::int64_t keep(const std::int32_t* indices, std::int64_t count, bool clips, std::int32_t most,
-                  std::int32_t first, std::int32_t last, std::int32_t* rows, std::int32_t* at) {
+std::int64_t keep(const std::int32_t* indices, std::int64_t count, std::int32_t from_end,
+                  bool clips, std::int32_t most, std::int32_t first, std::int32_t last,
+                  std::int32_t* rows, std::int32_t* at) {
   const auto begin = static_cast<std::uint32_t>(first);
   const std::uint32_t width = static_cast<std::uint32_t>(last) - begin;
   std::int64_t k = 0, kept = 0;
@@ -24,10 +25,12 @@ std::int64_t keep(const std::int32_t* indices, std::int64_t count, bool clips, s
   constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D{}));
   static_assert(lanes <= kKeptRoom);
   const auto zero = hn::Zero(d), top = hn::Set(d, most), low = hn::Set(d, first);
+  const auto end = hn::Set(d, from_end);
   const auto wide = hn::Set(u, width);
   auto place = hn::Iota(d, 0);
   for (; k + lanes <= count; k += lanes) {
     auto i = hn::LoadU(d, indices + k);
+    i = hn::Add(i, hn::And(hn::BroadcastSignBit(i), end));
     if (clips) i = hn::Max(hn::Min(i, top), zero);
     // i - first as an unsigned number is less than the width for those inside alone: an index below
     // `first` comes out as 2^31 - first or more.
@@ -39,7 +42,8 @@ std::int64_t keep(const std::int32_t* indices, std::int64_t count, bool clips, s
   }
 #endif
   for (; k < count; ++k) {
-    const std::int32_t i = clips ? std::clamp(indices[k], 0, most) : indices[k];
+    const std::int32_t index = indices[k] + (indices[k] < 0 ? from_end : 0);
+    const std::int32_t i = clips ? std::clamp(index, 0, most) : index;
     rows[kept] = i;
     at[kept] = static_cast<std::int32_t>(k);
     kept += static_cast<std::uint32_t>(i) - begin < width;

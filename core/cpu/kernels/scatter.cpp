@@ -166,6 +166,7 @@ struct Plan {
   int64_t batch_extent[kMaxRank], batch_stride[kMaxRank];  // in updates, bytes
   int64_t stride[kMaxRank];                                // bytes, of every operand dim
   int64_t last_start[kMaxRank];  // by operand dim: the largest start whose window fits
+  int64_t from_end[kMaxRank];    // by operand dim: what is added to a negative index
   int64_t index_size = 0;
 };
 
@@ -179,6 +180,7 @@ Plan make_plan(const Scatter& s) {
   for (int d = 0; d < s.operand_shape.rank(); ++d) {
     const int64_t extent = s.operand_shape[static_cast<std::size_t>(d)];
     p.last_start[d] = extent - 1;
+    p.from_end[d] = s.from_end ? extent : 0;
     if (contains(s.dims.inserted_window_dims, d) || contains(s.dims.operand_batching_dims, d))
       continue;
     const auto u =
@@ -273,13 +275,14 @@ void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, bool cut
     const std::int32_t* indices = narrow;
     if (s.index_dtype == i32) {
       indices = static_cast<const std::int32_t*>(s.indices) + b;
-    } else {  // one that no 32 bits hold is out of bounds, as -1 and the greatest are
+    } else {  // one that no 32 bits hold is out of bounds, as the least and the greatest are
       const auto* const from = static_cast<const int64_t*>(s.indices) + b;
       for (int64_t k = 0; k < count; ++k)
-        narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], -1, INT32_MAX));
+        narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
     }
     combine(r, rows, at,
-            keep(indices, count, s.mode == IndexMode::clip, most, first, last, rows, at));
+            keep(indices, count, static_cast<std::int32_t>(p.from_end[0]),
+                 s.mode == IndexMode::clip, most, first, last, rows, at));
     r.updates += count * p.stride[0];
   }
 }
@@ -348,6 +351,7 @@ void scatter_part(const Scatter& s, int part, int parts) {
     for (int64_t k = 0; k < p.index_size; ++k) {
       const int64_t d = s.dims.scatter_dims_to_operand_dims[static_cast<std::size_t>(k)];
       start[d] = read(s.indices, b * p.index_size + k);
+      if (start[d] < 0) start[d] += p.from_end[d];
       if (s.mode == IndexMode::clip)
         start[d] = std::clamp<int64_t>(start[d], 0, p.last_start[d]);
       else if (s.mode == IndexMode::fill_or_drop)

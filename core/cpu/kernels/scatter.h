@@ -30,6 +30,7 @@ struct Scatter {
   Shape operand_shape, indices_shape, updates_shape;
   DType index_dtype = i32;  // any integer type
   IndexMode mode = IndexMode::fill_or_drop;
+  bool from_end = false;  // as Gather's
   void* operand = nullptr;
   const void* indices = nullptr;
   const void* updates = nullptr;

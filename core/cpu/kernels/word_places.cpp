@@ -11,21 +11,21 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-void place(const std::int32_t* indices, std::int64_t count, IndexMode mode, std::int32_t last,
-           std::int32_t step, std::int32_t* at) {
+void place(const std::int32_t* indices, std::int64_t count, IndexMode mode, std::int32_t from_end,
+           std::int32_t last, std::int32_t step, std::int32_t* at) {
+  const auto index = [=](std::int64_t k) { return indices[k] + (indices[k] < 0 ? from_end : 0); };
   switch (mode) {
     case IndexMode::clip:
-      for (std::int64_t k = 0; k < count; ++k)
-        at[k] = std::min(std::max(indices[k], 0), last) * step;
+      for (std::int64_t k = 0; k < count; ++k) at[k] = std::min(std::max(index(k), 0), last) * step;
       return;
     case IndexMode::fill_or_drop:
       for (std::int64_t k = 0; k < count; ++k) {
-        const std::int32_t inside = std::min(std::max(indices[k], 0), last);
-        at[k] = inside == indices[k] ? inside * step : -1;
+        const std::int32_t inside = std::min(std::max(index(k), 0), last);
+        at[k] = inside == index(k) ? inside * step : -1;
       }
       return;
     case IndexMode::promise_in_bounds:
-      for (std::int64_t k = 0; k < count; ++k) at[k] = indices[k] * step;
+      for (std::int64_t k = 0; k < count; ++k) at[k] = index(k) * step;
   }
 }
 

@@ -5,6 +5,7 @@ namespace shmap {
 
 void register_cpu_flow_kernels() {
   flow_task_p.kernel(DeviceKind::cpu) = {.run = run_flow_task, .scratch = flow_task_scratch};
+  branch_task_p.kernel(DeviceKind::cpu) = {.run = run_flow_task, .parts = branch_task_parts};
 }
 
 }  // namespace shmap

@@ -1,8 +1,16 @@
 // gather and the scatters on the CPU.
 #include "core/cpu/kernels/gather.h"
 
+#include <algorithm>
+#include <vector>
+
+#include "core/base/thread_kept.h"
+#include "core/cpu/kernels/reduce.h"
 #include "core/cpu/kernels/scatter.h"
 #include "core/ops/gather_ops.h"
+#include "core/ops/gather_reduce.h"
+#include "core/ops/reduce.h"
+#include "core/ops/reduce_groups.h"
 #include "core/ops/scatter.h"
 #include "core/runtime/kernel.h"
 
@@ -10,8 +18,7 @@ namespace shmap {
 
 namespace {
 
-cpu::Gather gather_of(const KernelCall& call) {
-  const auto& p = params_as<GatherParams>(call.params);
+cpu::Gather gather_of(const KernelCall& call, const GatherParams& p) {
   cpu::Gather g;
   g.dims = {p.offset_dims, p.collapsed_slice_dims, p.start_index_map, p.operand_batching_dims,
             p.start_indices_batching_dims};
@@ -20,6 +27,7 @@ cpu::Gather gather_of(const KernelCall& call) {
   g.slice_sizes = p.slice_sizes;
   g.index_dtype = call.in_types[1].dtype();
   g.mode = p.mode == GatherMode::clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
+  g.from_end = p.from_end;
   g.itemsize = itemsize(call.in_types[0].dtype());
   g.operand = call.in[0];
   g.indices = call.in[1];
@@ -27,16 +35,59 @@ cpu::Gather gather_of(const KernelCall& call) {
   return g;
 }
 
+std::uint64_t fill_of(const KernelCall& call, const GatherParams& p) {
+  return p.mode == GatherMode::zero ? 0 : none_bits(call.in_types[0].dtype());
+}
+
 void run_gather(const KernelCall& call) {
-  cpu::Gather g = gather_of(call);
-  const bool zero = params_as<GatherParams>(call.params).mode == GatherMode::zero;
-  const std::uint64_t fill = zero ? 0 : none_bits(call.in_types[0].dtype());
+  const auto& p = params_as<GatherParams>(call.params);
+  cpu::Gather g = gather_of(call, p);
+  const std::uint64_t fill = fill_of(call, p);
   g.fill = &fill;
   cpu::gather_part(g, call.part, call.parts);
 }
 
 int gather_parts(const KernelCall& call, int workers) {
-  return cpu::gather_parts(gather_of(call), workers);
+  return cpu::gather_parts(gather_of(call, params_as<GatherParams>(call.params)), workers);
+}
+
+// Some results at a time: what they are made of is gathered to memory that stays in a near cache.
+void run_gather_reduce(const KernelCall& call) {
+  constexpr std::int64_t kChunkBytes = 32 * 1024;
+  const auto& p = params_as<GatherReduceParams>(call.params);
+  const ReduceGroups groups(p.gathered.dims(), p.axes);
+  const DType dtype = p.gathered.dtype();
+  const std::int64_t reduced = groups.reduced[0], inner = groups.kept[1], item = itemsize(dtype);
+  const std::int64_t slab = reduced * inner * item;
+  cpu::Gather g = gather_of(call, p.gather);
+  const std::uint64_t fill = fill_of(call, p.gather);
+  g.fill = &fill;
+  std::int64_t slices = 1;  // of a result
+  for (std::size_t d = 0; d + 1 < g.indices_shape.size(); ++d) slices *= g.indices_shape[d];
+  slices /= groups.kept[0];
+  const std::int64_t chunk = std::max<std::int64_t>(1, kChunkBytes / slab);
+  const cpu::ReduceFn reduce = cpu::reduce_kernel(*reduction_of(*p.reduction), dtype);
+  struct Rows {
+    std::vector<std::byte> taken;
+  };
+  std::vector<std::byte>& taken = kept_by_thread<Rows>().taken;
+  if (static_cast<std::int64_t>(taken.size()) < chunk * slab)
+    taken.resize(static_cast<std::size_t>(chunk * slab));
+  const auto [begin, end] = call.share(groups.kept[0]);
+  for (std::int64_t i = begin; i < end; i += chunk) {
+    const std::int64_t n = std::min(chunk, end - i);
+    cpu::gather_slices(g, i * slices, (i + n) * slices, taken.data());
+    reduce(taken.data(), static_cast<std::byte*>(call.out[0]) + i * inner * item, n, reduced,
+           inner);
+  }
+}
+
+int gather_reduce_parts(const KernelCall& call, int workers) {
+  constexpr std::int64_t kPartBytes = 64 * 1024;  // less is not worth another thread
+  const auto& p = params_as<GatherReduceParams>(call.params);
+  const ReduceGroups groups(p.gathered.dims(), p.axes);
+  const std::int64_t most = std::min<std::int64_t>(workers, groups.kept[0]);
+  return static_cast<int>(std::clamp<std::int64_t>(p.gathered.nbytes() / kPartBytes, 1, most));
 }
 
 template <cpu::ScatterOp op>
@@ -52,6 +103,7 @@ cpu::Scatter scatter_of(const KernelCall& call) {
   s.updates_shape = call.in_types[2].dims();
   s.index_dtype = call.in_types[1].dtype();
   s.mode = p.clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
+  s.from_end = p.from_end;
   s.operand = call.out[0];
   s.indices = call.in[1];
   s.updates = call.in[2];
@@ -76,6 +128,7 @@ int scatter_parts(const KernelCall& call, int workers) {
 
 void register_cpu_gather_kernels() {
   gather_p.kernel(DeviceKind::cpu) = {run_gather, gather_parts};
+  gather_reduce_p.kernel(DeviceKind::cpu) = {run_gather_reduce, gather_reduce_parts};
   scatter_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::set>, scatter_parts};
   scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::add>, scatter_parts};
   scatter_mul_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::mul>, scatter_parts};

@@ -3,7 +3,8 @@
 //
 // Loops and branches become `flow_task` where a device can run them by itself: their steps are
 // kernels or views, without collectives that move data and without effects, and a trip is short.
-// None do where devices run no host code. The same values, to the last bit.
+// Branches of one kernel call each may be long: threads share them (`branch_task`). None do where
+// devices run no host code. The same values, to the last bit.
 
 #include <algorithm>
 
@@ -23,6 +24,8 @@ namespace {
 // A trip, or a branch, whose kernels take longer than this on one core is left to the host, which
 // gives each kernel all cores.
 constexpr double kFlowTaskNs = 40'000;
+// A long branch of more equations is not looked at: hardly one comes to a single call.
+constexpr std::size_t kFusedEquations = 16;
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
@@ -35,13 +38,20 @@ class FlowTaskMaker {
   explicit FlowTaskMaker(const detail::MeshImpl& mesh)
       : mesh_(mesh), kind_(mesh.backend().kind()) {}
 
-  // Null where the equation stays as it is.
-  std::shared_ptr<const FlowTask> task(const Eqn& e) const {
-    for (const Jaxpr* inner : inner_jaxprs(*e.params))
-      if (task_nanoseconds(*inner, kind_) > kFlowTaskNs) return nullptr;
-    if (e.primitive == &scan_p) return scan(e);
-    if (e.primitive == &while_p) return loop(e);
-    return branches(e);
+  // Null where the equation stays as it is. shared: threads share it.
+  std::shared_ptr<const FlowTask> task(const Eqn& e, bool* shared) const {
+    bool is_short = true, is_small = true;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
+      is_short = is_short && task_nanoseconds(*inner, kind_) <= kFlowTaskNs;
+      is_small = is_small && inner->eqns.size() <= kFusedEquations;
+    }
+    *shared = false;
+    if (e.primitive == &cond_p && (is_short || is_small)) {
+      std::shared_ptr<const FlowTask> task = branches(e, shared);
+      return is_short || *shared ? task : nullptr;
+    }
+    if (!is_short) return nullptr;
+    return e.primitive == &scan_p ? scan(e) : e.primitive == &while_p ? loop(e) : nullptr;
   }
 
  private:
@@ -85,12 +95,15 @@ class FlowTaskMaker {
     return task.test && task.body ? make_flow_task(std::move(task)) : nullptr;
   }
 
-  std::shared_ptr<const FlowTask> branches(const Eqn& e) const {
+  std::shared_ptr<const FlowTask> branches(const Eqn& e, bool* shared) const {
     CondTask task;
+    bool all_shared = true;
     for (const JaxprRef& b : params_as<CondParams>(*e.params).branches) {
       task.branches.push_back(program(*b));
       if (!task.branches.back()) return nullptr;
+      all_shared = all_shared && task.branches.back()->is_shared();
     }
+    *shared = all_shared;
     return make_flow_task(std::move(task));
   }
 
@@ -108,13 +121,14 @@ JaxprRef make_flow_tasks(const Jaxpr& jaxpr, const PassContext& context) {
   for (int i = 0; i < static_cast<int>(jaxpr.eqns.size()); ++i) {
     Eqn e = jaxpr.eqns[static_cast<std::size_t>(i)];
     if (!is_flow(e) || e.out.empty()) continue;
-    std::shared_ptr<const FlowTask> task = maker.task(e);
+    bool shared = false;
+    std::shared_ptr<const FlowTask> task = maker.task(e, &shared);
     if (!task) continue;
     auto params = std::make_shared<FlowTaskParams>();
     params->task = std::move(task);
     params->on = &context.mesh;
     for (const VarRef& v : e.out) params->results.push_back(v->type);
-    e.primitive = &flow_task_p;
+    e.primitive = shared ? &branch_task_p : &flow_task_p;
     e.params = std::move(params);
     made.put(i, std::move(e));
   }

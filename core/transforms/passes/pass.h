@@ -20,6 +20,7 @@ enum class PassOrder : std::uint8_t {
   unroll,
   flow_tasks,
   find_attention,
+  fuse_gathers,
   fuse_products,
   fuse,
   fuse_slices,

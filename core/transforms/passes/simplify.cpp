@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/primitives.h"
 #include "core/base/pointer_map.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
@@ -177,6 +178,7 @@ class Forward {
         changed_ = true;
       }
     }
+    if (algebra_ && e.primitive == &pscatter_p) repeat_less(e);
     if (algebra_ && e.in.size() > 1 && e.primitive->elementwise) take_scalars(e);
     if (const Atom* same = algebra_ ? identity_of(e) : nullptr) return become(e.out[0], *same);
     if (is_constant(e)) {
@@ -217,6 +219,44 @@ class Forward {
     }
   }
 
+  // A device's part of what is repeated is a part of it, or the whole of it, repeated less often:
+  // with an array that is split, a row or a column is not repeated for all devices first.
+  void repeat_less(Eqn& e) {
+    const auto& cut = params_as<ScatterParams>(*e.params);
+    const std::uint32_t* made_by = e.in[0].is_literal() ? nullptr : views_.find(e.in[0].var());
+    if (!cut.tiled || !made_by) return;
+    const Eqn repeated = made_.eqns()[*made_by];
+    if (repeated.primitive != &broadcast_in_dim_p || repeated.in[0].is_literal()) return;
+    auto params = std::make_shared<BroadcastParams>(params_as<BroadcastParams>(*repeated.params));
+    const ShapedArray& from = repeated.in[0].type();
+    const AxisSet& axes = e.out[0]->type.axes();
+    params->shape = e.out[0]->type.dims();
+    Shape part = from.dims();
+    Eqn inside{nullptr, repeated.in, nullptr, {}, e.source};
+    for (std::size_t d = 0; d < params->dims.size(); ++d) {
+      if (params->dims[d] != cut.dimension || part[d] == 1) continue;
+      auto mine = std::make_shared<ScatterParams>(cut);
+      mine->dimension = static_cast<int>(d);
+      part[d] /= cut.ranks;
+      inside.primitive = &pscatter_p;
+      inside.params = std::move(mine);
+    }
+    if (!inside.primitive && !from.axes().contains(axes)) {
+      inside.primitive = &pbroadcast_p;
+      inside.params = std::make_shared<AxesParams>(cut.axes);
+    }
+    e.in = repeated.in;
+    if (inside.primitive) {
+      own_.push_back(make_ref<const Var>(ShapedArray(part, from.dtype(), from.weak(), axes)));
+      inside.out = {own_.back()};
+      visit(inside);
+      e.in = {made_.now(Atom(inside.out[0]))};
+    }
+    e.primitive = &broadcast_in_dim_p;
+    e.params = std::move(params);
+    changed_ = true;
+  }
+
   void keep(Eqn e) {
     if (composes(*e.primitive))
       views_[e.out[0].get()] = static_cast<std::uint32_t>(made_.eqns().size());
@@ -246,6 +286,7 @@ class Forward {
   EqnTable table_;
   Rewriter made_;
   PointerMap<std::uint32_t> views_;  // of results: the equations that others compose with
+  std::vector<VarRef> own_;          // new variables, so that none has another's address
   bool changed_ = false;
 };
 

@@ -34,9 +34,8 @@ void expect_tasks(std::size_t wanted, F f, const A&... args) {
   jitted(args...);
   const std::string plan = jitted.plan_text();
   std::size_t n = 0;
-  for (std::size_t at = plan.find("flow_task["); at != plan.npos;
-       at = plan.find("flow_task[", at + 1))
-    ++n;
+  for (const char* word : {"flow_task[", "branch_task["})
+    for (std::size_t at = plan.find(word); at != plan.npos; at = plan.find(word, at + 1)) ++n;
   EXPECT_EQ(n, wanted) << plan;
 }
 
@@ -270,6 +269,66 @@ TEST(FlowTasks, BranchesAndClampedIndices) {
               p, [](Array x) { return exp(x) + x; }, [](Array x) { return x; }, x);
         },
         array<bool>({yes}, {}), numbers({5}));
+  }
+}
+
+// Branches of one call each, however long: threads share the one that is chosen.
+TEST(FlowTasks, BranchesOfOneCallAreShared) {
+  const auto expect_shared = [](auto f, const auto&... args) {
+    expect_tasks(1, f, args...);
+    if (!runs_tasks()) return;
+    const auto jitted = jit(f);
+    jitted(args...);
+    EXPECT_THAT(jitted.plan_text(), HasSubstr("branch_task[of=one of"));
+  };
+  for (const int size : {3, 70'001, 1'500'000}) {
+    for (const int index : {-1, 0, 1, 2, 3, 9}) {
+      SCOPED_TRACE(std::to_string(size) + ", " + std::to_string(index));
+      expect_shared(
+          [](Array k, Array x, Array y) {
+            return switch_(k,
+                           std::tuple{[](Array x, Array) { return sin(x); },
+                                      [](Array x, Array y) { return exp(x * y) + y; },
+                                      [](Array x, Array) { return x; },
+                                      [](Array x, Array) { return zeros_like(x); }},
+                           x, y);
+          },
+          array<std::int32_t>({index}, {}), numbers({size}), numbers({size}) * 0.5f);
+    }
+  }
+  // Kernels that share work unlike each other: a copy that is transposed, a gather.
+  for (const bool yes : {false, true}) {
+    expect_shared(
+        [](Array p, Array x, Array ids) {
+          return cond(
+              p, [](Array x, Array) { return transpose(x); },
+              [](Array x, Array ids) { return take(x, ids, 0); }, x, ids);
+        },
+        array<bool>({yes}, {}), numbers({600, 600}), 599 - arange(600, i32));
+  }
+}
+
+// Those of several calls, or of partial results that are put together, are not.
+TEST(FlowTasks, BranchesOfSeveralCallsAreNotShared) {
+  if (!runs_tasks()) GTEST_SKIP() << "devices that run no host code";
+  const auto f = [](Array p, Array x) {
+    return cond(
+        p, [](Array x) { return sort(sin(x)); }, [](Array x) { return x * 2.f; }, x);
+  };
+  const auto g = [](Array p, Array x) {
+    return cond(
+        p, [](Array x) { return sum(x); }, [](Array x) { return max(x); }, x);
+  };
+  for (const int size : {50, 1'000'000}) {
+    const Array yes = array<bool>({true}, {}), x = numbers({size});
+    expect_same_under_jit(f, Communication::no_more, yes, x);
+    expect_same_under_jit(g, Communication::no_more, yes, x);
+    const auto sorted = jit(f);
+    const auto reduced = jit(g);
+    sorted(yes, x);
+    reduced(yes, x);
+    EXPECT_THAT(sorted.plan_text(), Not(HasSubstr("branch_task[")));
+    EXPECT_THAT(reduced.plan_text(), Not(HasSubstr("branch_task[")));
   }
 }
 

@@ -1,0 +1,49 @@
+#include "core/ops/gather_reduce.h"
+
+#include <string>
+
+#include "shmap/error.h"
+
+namespace shmap {
+
+namespace {
+
+void eval_gather_reduce(Types in, const Params& params, std::span<ShapedArray> out) {
+  if (in.size() != 2) {
+    throw ValueError("gather_reduce: " + std::to_string(in.size()) +
+                     " operands were given, and an array and indices are wanted");
+  }
+  out[0] = params_as<GatherReduceParams>(params).type;
+}
+
+Cost cost_gather_reduce(Types in, const Params& params, Types out) {
+  const ShapedArray& gathered = params_as<GatherReduceParams>(params).gathered;
+  return {static_cast<double>(gathered.size()),
+          static_cast<double>(gathered.nbytes() + in[1].nbytes() + out[0].nbytes())};
+}
+
+constexpr const char* kLate =
+    "it is made when programs are compiled, after all that transforms them";
+
+}  // namespace
+
+void GatherReduceParams::visit(ParamVisitor& v) const {
+  v.value("axes", axes);
+  v.value("gather", std::string_view(to_string(gather)));
+  v.value("reduction", std::string_view(reduction->name));
+}
+
+constinit Primitive gather_reduce_p = [] {
+  Primitive p;
+  p.name = "gather_reduce";
+  p.abstract_eval = eval_gather_reduce;
+  p.cost = cost_gather_reduce;
+  p.jvp = Rule<JvpFn>::none(kLate);
+  p.transpose = Rule<TransposeFn>::none(kLate);
+  p.batching = Rule<BatchFn>::none(kLate);
+  return p;
+}();
+
+void register_gather_reduce() { register_primitive(gather_reduce_p); }
+
+}  // namespace shmap
