@@ -67,7 +67,7 @@ void register_collectives_axis_index() { register_primitive(axis_index_p); }
 
 Array axis_index(const Axes& axes, SourceLine source) {
   const AxesInScope scope(axes, "axis_index", source);
-  return bind(axis_index_p, std::span<Array>(), NamesParams(axes), source);
+  return shmap::bind(axis_index_p, std::span<Array>(), NamesParams(axes), source);
 }
 
 int axis_size(const Axes& axes, SourceLine source) {

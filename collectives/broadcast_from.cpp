@@ -33,11 +33,12 @@ void transpose_broadcast_from(TransposeCall& call) {
   const bool invariant = current_trace().checks_variance();
   const Array whole =
       bind(invariant ? pbroadcast_p : psum_p, call.cotangents[0], AxesParams(p.axes), call.source);
-  const Array rank = bind(axis_index_p, std::span<Array>(), NamesParams(p.axes), call.source);
+  const Array rank =
+      shmap::bind(axis_index_p, std::span<Array>(), NamesParams(p.axes), call.source);
   Array in[] = {
       bind(eq_p, rank, scalar_of(DType::i32, p.rank, call.source), no_params, call.source),
       scalar_of(whole.dtype(), 0, call.source), whole};
-  call.out[0] = bind(select_n_p, std::span<Array>(in), no_params, call.source);
+  call.out[0] = shmap::bind(select_n_p, std::span<Array>(in), no_params, call.source);
 }
 
 }  // namespace

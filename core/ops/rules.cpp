@@ -48,8 +48,8 @@ void jvp_bilinear(JvpCall& call) {
     Array in[2] = {call.primals[0], call.primals[1]};
     in[i] = call.tangents[i];
     call.tangents_out[0] = add_tangents(
-        call.tangents_out[0], bind(call.primitive, std::span<Array>(in), call.params, call.source),
-        call.source);
+        call.tangents_out[0],
+        shmap::bind(call.primitive, std::span<Array>(in), call.params, call.source), call.source);
   }
 }
 

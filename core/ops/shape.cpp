@@ -421,7 +421,7 @@ Array bind_concatenate(std::span<Array> arrays, int dim, SourceLine source) {
   if (arrays.size() == 1) return arrays[0];
   ConcatenateParams params;
   params.dimension = dim;
-  return bind(concatenate_p, arrays, params, source);
+  return shmap::bind(concatenate_p, arrays, params, source);
 }
 
 Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source) {
@@ -429,7 +429,7 @@ Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source) {
   params.dtype = dtype;
   params.shape = shape;
   params.dimension = dim;
-  return bind(iota_p, std::span<Array>(), params, source);
+  return shmap::bind(iota_p, std::span<Array>(), params, source);
 }
 
 Array scalar_of(DType dtype, double value, SourceLine source) {

@@ -246,7 +246,7 @@ Array bind_dynamic_slice(Array x, std::span<const Array> starts, const Shape& si
     in.insert(in.end(), starts.begin(), starts.end());
     DynamicSliceParams params;
     params.slice_sizes = sizes;
-    return bind(dynamic_slice_p, in, params, source);
+    return shmap::bind(dynamic_slice_p, in, params, source);
   }
   at_source(source, [&] { check_fits("dynamic_slice", type, sizes); });
   Dims first, limit, strides;
@@ -304,7 +304,7 @@ Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& 
                                    update.source);
   std::vector<Array> in{std::move(x.value), std::move(update.value)};
   in.insert(in.end(), starts.begin(), starts.end());
-  return bind(dynamic_update_slice_p, in, no_params, x.source);
+  return shmap::bind(dynamic_update_slice_p, in, no_params, x.source);
 }
 
 namespace {

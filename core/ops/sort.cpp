@@ -187,7 +187,7 @@ Array argsort(Operand x, int axis) {
   positions.dtype = DType::i32;
   positions.shape = type_of(x, "argsort").dims();
   positions.dimension = params.dimension;
-  Array in[2] = {std::move(x.value), bind(iota_p, std::span<Array>(), positions, x.source)};
+  Array in[2] = {std::move(x.value), shmap::bind(iota_p, std::span<Array>(), positions, x.source)};
   return std::move(bind_all(sort_p, in, params, x.source)[1]);
 }
 

@@ -204,7 +204,7 @@ class Maker {
       const bool kept = scalar && !(&primitive == &clamp_p && in.size() == 1);
       in.push_back(kept ? values_[static_cast<std::size_t>(x)] : as(x, p().kind(v)));
     }
-    values_.push_back(bind(primitive, in, params ? *params : no_params, {}));
+    values_.push_back(shmap::bind(primitive, in, params ? *params : no_params, {}));
     return true;
   }
   bool reduce(const Primitive& primitive, int x) {
@@ -239,7 +239,7 @@ class Maker {
       in.push_back(add(astype(random_.values(u8, each), i64)));
     }
     p().add_draw(random_bits_p, in, params);
-    values_.push_back(reshape(bind(random_bits_p, operands, *params, {}), {rows_, cols_}));
+    values_.push_back(reshape(shmap::bind(random_bits_p, operands, *params, {}), {rows_, cols_}));
     return true;
   }
   bool broadcast(int x) {

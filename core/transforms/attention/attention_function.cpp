@@ -98,7 +98,7 @@ Array as_one_equation(const Array& q, const Array& k, const Array& v, const Arra
   for (const Array& x : in) axes = axes | node_of(x)->type.axes();
   for (Array& x : in)
     if (node_of(x)->type.axes() != axes) x = current_trace().vary(x, axes, source);
-  return bind(attention_p, in, p, source);
+  return shmap::bind(attention_p, in, p, source);
 }
 
 }  // namespace

@@ -190,7 +190,8 @@ void jvp_attention(JvpCall& call) {
     in.push_back(call.tangents[i]);
   }
   if (tangents.empty()) return;
-  call.tangents_out[0] = bind(attention_tangent_p, in, with(p, false, tangents), call.source);
+  call.tangents_out[0] =
+      shmap::bind(attention_tangent_p, in, with(p, false, tangents), call.source);
 }
 
 bool moves(const JvpCall& call, std::size_t count) {
@@ -211,7 +212,8 @@ void jvp_tangent(JvpCall& call) {
       tangents.push_back(p.tangents[i]);
       in.push_back(call.tangents[first + i]);
     }
-    call.tangents_out[0] = bind(attention_tangent_p, in, with(p, false, tangents), call.source);
+    call.tangents_out[0] =
+        shmap::bind(attention_tangent_p, in, with(p, false, tangents), call.source);
     return;
   }
   std::vector<ShapedArray> types;
@@ -301,7 +303,7 @@ void transpose_grad(TransposeCall& call) {
     tangents.push_back(static_cast<std::int64_t>(i));
     in.push_back(call.cotangents[i]);
   }
-  call.out[last] = bind(attention_tangent_p, in, with(p, false, tangents), call.source);
+  call.out[last] = shmap::bind(attention_tangent_p, in, with(p, false, tangents), call.source);
 }
 
 // ---- vmap

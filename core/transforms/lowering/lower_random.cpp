@@ -80,7 +80,7 @@ const Array* Lowering::random_part(const Array& block, const Sharding* target) {
     params.of = params.shape;
     params.shape = shape;
     in = {x.in[0].block, first_index(target, x.type.dims(), shape, x.source)};
-    out = bind(random_bits_p, in, params, x.source);
+    out = shmap::bind(random_bits_p, in, params, x.source);
   } else if (x.primitive == &broadcast_in_dim_p) {
     out = bind_broadcast(x.in[0].block, shape, {}, x.source);
   } else {
@@ -88,7 +88,7 @@ const Array* Lowering::random_part(const Array& block, const Sharding* target) {
       const bool split = each.sharding && each.type.rank() != 0;
       in.push_back(split ? *random_part(each.block, target) : each.block);
     }
-    out = bind(*x.primitive, in, *x.params, x.source);
+    out = shmap::bind(*x.primitive, in, *x.params, x.source);
   }
   return &(x.parts[target] = std::move(out));
 }
