@@ -103,6 +103,14 @@ TEST_F(Npz, DamageIsRefused) {
   test::expect_error<ValueError>([&] { load_npz(path()); }, {"it has 2 bytes"});
 }
 
+TEST_F(Npz, TwoMembersOfOneNameAreRefused) {
+  save_npz(path(), {{"aa", arange(100)}, {"ab", arange(7, i16)}});
+  std::string twice = bytes();
+  for (std::size_t at = 0; (at = twice.find("ab.npy", at)) != twice.npos;) twice[at + 1] = 'a';
+  put(twice);
+  test::expect_error<ValueError>([&] { load_npz(path()); }, {"member 'aa.npy' is there twice"});
+}
+
 TEST(FromMemory, IsNotCopied) {
   alignas(64) static float values[1024];
   for (float& v : values) v = 2;
