@@ -213,6 +213,12 @@ void Exchanges::begin(Active& active, EndedList& ended) {
     }
     if (!fault_.empty()) return;
   }
+  // What has come early for this exchange and is from none of its sources: accept() refuses it.
+  const auto other = early_.lower_bound({active.place, -1});
+  if (other != early_.end() && other->first.first == active.place) {
+    const Bytes bytes = other->second;
+    return accept(active, other->first.second, {bytes});
+  }
   conclude(active, ended);
 }
 
