@@ -230,7 +230,12 @@ int run(const std::string& fault, bool replays) {
         (x * 2.f).block_until_ready();
       }
     }
-    if (fault == "axes") (here ? columns : rows)(ones({each})).block_until_ready();
+    if (fault.starts_with("axes")) {
+      // axes_early: each message that says so comes before its receiver has begun.
+      if (fault == "axes_early" && step == steps / 2 && process_index() < 2)
+        std::this_thread::sleep_for(std::chrono::milliseconds(process_index() == 0 ? 600 : 300));
+      (here ? columns : rows)(ones({each})).block_until_ready();
+    }
     if (fault == "permutation") turn(here ? -1 : 1)(x).block_until_ready();
     // In turns, so that the next collective after one that was left out is another.
     if (here && fault == "kill_after") summed(x).block_until_ready(), raise(SIGKILL);

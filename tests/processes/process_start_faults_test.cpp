@@ -76,7 +76,7 @@ TEST_F(ProcessStartFaults, MeshesAxesAndThreadsThatAreMixedUp) {
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "),
                               HasSubstr("it waits in collective number 0 of another mesh")));
-  for (const char* fault : {"axes", "permutation", "threads"}) {
+  for (const char* fault : {"axes", "axes_early", "permutation", "threads"}) {
     SCOPED_TRACE(fault);
     o = job(fault);
     EXPECT_NE(o.status, 0);
