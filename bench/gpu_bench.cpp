@@ -266,6 +266,87 @@ Work attention() {
                        });
 }
 
+// The cotangents of q, k and v, the forward pass with them, of [batch, rows, heads, features]. Of
+// the first head four rows of q's are compared; v's add up to the result's cotangents, since
+// weights add up to one; and k's are to k as q's are to q.
+Work attention_grad(bool causal) {
+  const bench::AttentionSize size = bench::attention_size();
+  const auto rows = std::size_t(size.rows), heads = std::size_t(size.heads),
+             depth = std::size_t(size.depth), step = heads * depth;
+  const Shape shape{std::size_t(size.batch), rows, heads, depth};
+  const auto draw = [&](std::uint64_t seed) {
+    return bench::rounded_to_bf16(
+        bench::random_floats(std::size_t(size.batch) * rows * step, seed));
+  };
+  const Values q = draw(5), k = draw(6), v = draw(7), ct = draw(8);
+  const double scale = 1 / std::sqrt(double(depth));
+  const auto dot = [&](const Values& a, std::size_t r, const Values& b, std::size_t c) {
+    double sum = 0;
+    for (std::size_t d = 0; d < depth; ++d) sum += double(a[r * step + d]) * b[c * step + d];
+    return sum;
+  };
+  std::vector<std::pair<std::size_t, Doubles>> want;
+  for (std::size_t part = 0; part < 4; ++part) {
+    const std::size_t row = part * (rows - 1) / 3, columns = causal ? row + 1 : rows;
+    Doubles weights(columns), slopes(columns), result(depth);
+    double sum = 0, mean = 0;
+    for (std::size_t c = 0; c < columns; ++c)
+      sum += weights[c] = std::exp(dot(q, row, k, c) * scale);
+    for (std::size_t c = 0; c < columns; ++c) {
+      slopes[c] = dot(ct, row, v, c);
+      mean += (weights[c] /= sum) * slopes[c];
+    }
+    for (std::size_t c = 0; c < columns; ++c)
+      for (std::size_t d = 0; d < depth; ++d)
+        result[d] += weights[c] * (slopes[c] - mean) * scale * k[c * step + d];
+    want.push_back({row, result});
+  }
+  Doubles added(depth);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t d = 0; d < depth; ++d) added[d] += ct[r * step + d];
+  auto f = jit([causal](Array q, Array k, Array v, Array ct) {
+    const auto attend = [causal](std::vector<Array> x) {
+      return shmap::attention(x[0], x[1], x[2], {.is_causal = causal});
+    };
+    return std::get<0>(vjp(attend, std::vector<Array>{q, k, v}).second(ct));
+  });
+  const auto upload = [&](const Values& values) {
+    return astype(array<float>(values, shape), bf16);
+  };
+  const auto check = [=](const std::vector<Array>& bars) {
+    std::vector<Values> got;  // of the first head
+    for (const Array& bar : bars)
+      got.push_back(astype(bar[{0, range(0, std::int64_t(rows)), 0}], f32).to_vector<float>());
+    for (const auto& [row, of_row] : want) {
+      const std::span<const float> of_q(got[0].data() + row * depth, depth);
+      double most = 0;
+      for (double x : of_row) most = std::max(most, std::abs(x));
+      const std::string fault = bench::difference(of_q, of_row, 0.03 * most + 1e-4);
+      if (!fault.empty()) return "row " + std::to_string(row) + " of q's: " + fault;
+    }
+    Doubles of_v(depth);
+    double with_q = 0, with_k = 0, size_of_k = 0;
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (std::size_t d = 0; d < depth; ++d) {
+        const std::size_t at = r * depth + d;
+        of_v[d] += got[2][at];
+        with_q += double(q[r * step + d]) * got[0][at];
+        with_k += double(k[r * step + d]) * got[1][at];
+        size_of_k += std::abs(double(k[r * step + d]) * got[1][at]);
+      }
+    }
+    for (std::size_t d = 0; d < depth; ++d)
+      if (!(std::abs(of_v[d] - added[d]) <= 0.02 * std::sqrt(double(rows)) + 0.05))
+        return "v's add up to " + std::to_string(of_v[d]) + " and not " + std::to_string(added[d]);
+    if (!(std::abs(with_q - with_k) <= 0.02 * size_of_k + 1e-3))
+      return "q's with q are " + std::to_string(with_q) + ", k's with k " + std::to_string(with_k);
+    return std::string();
+  };
+  return bench::queued(
+      [f, q = upload(q), k = upload(k), v = upload(v), ct = upload(ct)] { return f(q, k, v, ct); },
+      check);
+}
+
 // ------------------------------------------------------------------------- a transformer layer
 
 namespace layer = bench::transformer;
@@ -311,6 +392,11 @@ std::vector<Row> all_rows() {
                   {.bytes = 4.0 * double(scaled(bench::kSummandFloats)), .bus_factor = 2.0 * 7 / 8},
                   psum_row});
   rows.push_back({"attention", {.flops = bench::attention_size().flops()}, attention});
+  // Two products forward, five backward; half of each where half is hidden.
+  const double products = 3.5 * bench::attention_size().flops();
+  rows.push_back({"attention_grad", {.flops = products}, [] { return attention_grad(false); }});
+  rows.push_back(
+      {"attention_causal_grad", {.flops = products / 2}, [] { return attention_grad(true); }});
   rows.push_back({"transformer", {.flops = layer::kForwardFlops}, transformer});
   rows.push_back({"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad});
   return rows;

@@ -61,6 +61,9 @@ def gpu_comparisons():
             0.85, 0.95, (staged, "overlap_staged"), overlap=True)
     compare("attention", "torch SDPA", [("torch", "attention")], 0.6, 0.9)
     compare("attention", "JAX", [("jax", "attention")], 0.6, 0.9)
+    for row in ("attention_grad", "attention_causal_grad"):
+        compare(row, "torch SDPA", [("torch", row)], 0.6, 0.9)
+        compare(row, "JAX", [("jax", row)], 0.6, 0.9)
 
     for row in ("transformer", "transformer_grad"):
         compare(row, "JAX jit", [("jax", row)], 1, 1.3)

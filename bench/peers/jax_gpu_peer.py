@@ -117,6 +117,27 @@ def attention():
                   lambda y: close(np.asarray(y[0, :, 0], np.float64), want, 2e-2))
 
 
+def attention_grad(causal):
+    """The cotangents of q, k and v, the forward pass with them."""
+    batch, heads, length, d = sizes.ATTENTION
+    length = sizes.scaled(length)
+    args = [random(s, batch, length, heads, d).astype(jnp.bfloat16) for s in (5, 6, 7, 8)]
+    how = "cudnn" if jax.default_backend() == "gpu" else "xla"
+
+    def gradient(q, k, v, ct, how=how):
+        attend = lambda *x: jax.nn.dot_product_attention(*x, is_causal=causal, implementation=how)
+        return jax.vjp(attend, q, k, v)[1](ct)
+
+    want = gradient(*(a[:1, :, :1].astype(jnp.float32) for a in args), how="xla")
+
+    def check(got):
+        faults = [close(np.asarray(g[:1, :, :1], np.float64), np.asarray(w, np.float64),
+                        0.03 * float(abs(w).max())) for g, w in zip(got, want)]
+        return next((fault for fault in faults if fault), "")
+
+    return queued(jax.jit(gradient), args, check)
+
+
 def transformer():
     mapped, args, check = jax_peer.layer()
     return queued(jax.jit(mapped), args, check)
@@ -128,7 +149,9 @@ def transformer_grad():
 
 
 def factories():
-    rows = {"eager_op": eager_op, "attention": attention, "transformer": transformer,
+    rows = {"eager_op": eager_op, "attention": attention,
+            "attention_grad": lambda: attention_grad(False),
+            "attention_causal_grad": lambda: attention_grad(True), "transformer": transformer,
             "transformer_grad": transformer_grad, "replay_line": lambda: replay(1),
             "replay_branches": lambda: replay(sizes.BRANCHES)}
     for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):

@@ -128,6 +128,26 @@ def attention():
     return queued(lambda: f(q, k, v), lambda y: difference(y[:1, :1], want, 2e-2))
 
 
+def attention_grad(causal):
+    """The cotangents of q, k and v, the forward pass with them."""
+    shape = [*sizes.ATTENTION[:2], sizes.scaled(sizes.ATTENTION[2]), sizes.ATTENTION[3]]
+    q, k, v, ct = (random(*shape).bfloat16() for _ in range(4))
+
+    def gradient(q, k, v, ct):
+        with torch.enable_grad():
+            args = [a.detach().requires_grad_() for a in (q, k, v)]
+            y = torch.nn.functional.scaled_dot_product_attention(*args, is_causal=causal)
+            return torch.autograd.grad(y, args, ct)
+
+    want = gradient(*(a[:1, :1].double() for a in (q, k, v, ct)))
+
+    def check(got):
+        faults = [difference(g[:1, :1], w, 0.03 * float(w.abs().max())) for g, w in zip(got, want)]
+        return next((fault for fault in faults if fault), "")
+
+    return queued(lambda: gradient(q, k, v, ct), check)
+
+
 B, S, E, H, D, F = 8, 128, 512, 8, 64, 2048  # of bench/support/transformer_layer.h
 
 
@@ -176,6 +196,8 @@ def transformer_grad(compiled):
 
 def factories():
     rows = {"eager_op": eager_op, "attention": attention,
+            "attention_grad": lambda: attention_grad(False),
+            "attention_causal_grad": lambda: attention_grad(True),
             "replay_line": lambda: replay(1), "replay_branches": lambda: replay(sizes.BRANCHES)}
     for size in sizes.SQUARE + sizes.ODD:
         rows[sizes.product_name(*size)] = lambda s=size: product(*s)

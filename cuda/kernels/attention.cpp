@@ -14,24 +14,8 @@ namespace {
 
 constexpr std::int64_t kMostDepth = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // rows are counted in 32 bits
-constexpr std::int64_t kLeastTile = 32;                    // rows of a block, in any kernel
+constexpr std::int64_t kLeastTile = 16;                    // rows of a block, in any kernel
 constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
-
-struct Strides {
-  const void* data;
-  std::int64_t outer, inner, row, depth;
-};
-
-// Whether all rows begin at multiples of `bytes`, also where there would be more of them, and are
-// whole pieces of so many.
-bool lies_in_pieces(const Attention& a, const Strides& s, int item, int bytes) {
-  const auto whole = [&](std::int64_t extent, std::int64_t stride) {
-    return extent == 1 || stride * item % bytes == 0;
-  };
-  return reinterpret_cast<std::uintptr_t>(s.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
-         s.depth * item % bytes == 0 && whole(a.outer, s.outer) && whole(a.inner, s.inner) &&
-         s.row * item % bytes == 0;
-}
 
 // Shares the keys out until there are about two blocks for each processor of a large GPU, four key
 // blocks or more to each.
@@ -43,7 +27,8 @@ struct Sharing {
     const int depth = most <= 64 ? 64 : most <= 128 ? 128 : 256;
     const AttentionTiles tiles =
         a.dtype == f32 ? f32_attention_tiles(depth) : half_attention_tiles(depth);
-    const std::int64_t rows = (a.q_rows + tiles.rows - 1) / tiles.rows * a.outer * a.inner;
+    const std::int64_t rows =
+        (a.q_rows + tiles.rows - 1) / tiles.rows * a.outer * a.inner * a.shared;
     const std::int64_t all = (a.k_rows + tiles.columns - 1) / tiles.columns;
     constexpr std::int64_t kWanted = 256, kLeastBlocks = 4;
     const std::int64_t want =
@@ -59,36 +44,55 @@ bool takes_attention(const Attention& a) {
   const bool dtypes = (a.dtype == f16 || a.dtype == bf16 || a.dtype == f32) &&
                       (a.out_dtype == a.dtype || a.out_dtype == f32) &&
                       (a.bias_dtype == a.dtype || a.bias_dtype == f32);
-  const bool extents = a.outer >= 0 && a.inner >= 0 && a.q_rows >= 1 && a.q_rows <= kMostRows &&
-                       a.k_rows >= 1 && a.k_rows <= kMostRows && a.depth >= 1 &&
-                       a.depth <= kMostDepth && a.v_depth >= 1 && a.v_depth <= kMostDepth;
+  const bool extents = a.outer >= 0 && a.inner >= 0 && a.shared >= 0 && a.q_rows >= 1 &&
+                       a.q_rows <= kMostRows && a.k_rows >= 1 && a.k_rows <= kMostRows &&
+                       a.depth >= 1 && a.depth <= kMostDepth && a.v_depth >= 1 &&
+                       a.v_depth <= kMostDepth;
   if (!dtypes || !extents) return false;
-  const std::int64_t tiles = (a.q_rows + kLeastTile - 1) / kLeastTile;
-  return a.outer == 0 || a.inner == 0 ||
-         (a.outer <= kMostBlocks && a.inner <= kMostBlocks / a.outer / tiles);
+  const std::int64_t tiles = (std::max(a.q_rows, a.k_rows) + kLeastTile - 1) / kLeastTile;
+  return is_empty(a) || (a.outer <= kMostBlocks && a.inner <= kMostBlocks / a.outer &&
+                         a.shared <= kMostBlocks / a.outer / a.inner / tiles);
 }
 
 std::int64_t attention_scratch(const Attention& a) {
-  if (!takes_attention(a) || a.outer == 0 || a.inner == 0) return 0;
+  if (!takes_attention(a) || is_empty(a)) return 0;
   const std::int64_t parts = Sharing(a).parts;
-  return parts == 1 ? 0 : parts * a.outer * a.inner * a.q_rows * (a.v_depth + 2) * 4;
+  return parts == 1 ? 0 : parts * a.outer * a.inner * a.shared * a.q_rows * (a.v_depth + 2) * 4;
+}
+
+bool is_empty(const Attention& a) { return a.outer == 0 || a.inner == 0 || a.shared == 0; }
+
+bool lies_in_pieces(const Attention& a, const AttentionOperand& x, std::int64_t depth, int item,
+                    int bytes) {
+  const auto whole = [&](std::int64_t extent, std::int64_t stride) {
+    return extent == 1 || stride * item % bytes == 0;
+  };
+  return reinterpret_cast<std::uintptr_t>(x.data) % static_cast<std::uintptr_t>(bytes) == 0 &&
+         depth * item % bytes == 0 && whole(a.outer, x.outer) && whole(a.inner, x.inner) &&
+         whole(a.shared, x.member) && x.row * item % bytes == 0;
+}
+
+void check_attention(const char* what, const Attention& a) {
+  if (takes_attention(a)) return;
+  throw TypeError(std::string(what) + ": no kernel takes " + to_string(a.dtype) + " of depth " +
+                  std::to_string(a.depth) + " and " + std::to_string(a.v_depth) + ", with " +
+                  std::to_string(a.q_rows) + " queries and " + std::to_string(a.k_rows) +
+                  " keys, a result of " + to_string(a.out_dtype) + " and a bias of " +
+                  to_string(a.bias_dtype) +
+                  "; it is made for f16, bf16 and f32, and a depth of at most 256");
+}
+
+std::int64_t clamped_offset(const Attention& a) {
+  return std::clamp(a.causal_offset, -kMostRows - 1, kMostRows);
 }
 
 void attention(const Attention& a, void* native_stream) {
-  if (!takes_attention(a)) {
-    throw TypeError("attention: no kernel takes " + to_string(a.dtype) + " of depth " +
-                    std::to_string(a.depth) + " and " + std::to_string(a.v_depth) + ", with " +
-                    std::to_string(a.q_rows) + " queries and " + std::to_string(a.k_rows) +
-                    " keys, a result of " + to_string(a.out_dtype) + " and a bias of " +
-                    to_string(a.bias_dtype) +
-                    "; it is made for f16, bf16 and f32, and a depth of at most 256");
-  }
-  if (a.outer == 0 || a.inner == 0) return;
+  check_attention("attention", a);
+  if (is_empty(a)) return;
   constexpr float kLog2e = 1.44269504088896340736f;
   AttentionCall call;
   call.a = a;
-  // Beyond these nothing changes, and sums of rows and offsets fit.
-  call.a.causal_offset = std::clamp(a.causal_offset, -kMostRows - 1, kMostRows);
+  call.a.causal_offset = clamped_offset(a);
   call.plain =
       a.bias.data == nullptr && a.mask.data == nullptr && a.scale > 0.0f && a.scale <= 1.0f;
   call.factor = call.plain ? a.scale * kLog2e : kLog2e;
@@ -100,14 +104,14 @@ void attention(const Attention& a, void* native_stream) {
   }
   const int item = static_cast<int>(itemsize(a.dtype));
   const auto lies_well = [&](const AttentionOperand& x, std::int64_t depth) {
-    return lies_in_pieces(a, {x.data, x.outer, x.inner, x.row, depth}, item, 16);
+    return lies_in_pieces(a, x, depth, item, 16);
   };
   call.q_lies_well = lies_well(a.q, a.depth);
   call.k_lies_well = lies_well(a.k, a.depth);
   call.v_lies_well = lies_well(a.v, a.v_depth);
   const int out_item = static_cast<int>(itemsize(a.out_dtype));
-  call.out_in_pairs = lies_in_pieces(a, {a.out, a.out_outer, a.out_inner, a.out_row, a.v_depth},
-                                     out_item, 2 * out_item);
+  call.out_in_pairs = lies_in_pieces(a, {a.out, a.out_outer, a.out_inner, a.out_row, a.out_member},
+                                     a.v_depth, out_item, 2 * out_item);
   const Sharing sharing(a);
   const bool shared = a.scratch != nullptr && sharing.parts > 1;
   call.parts = shared ? static_cast<int>(sharing.parts) : 1;

@@ -1,10 +1,8 @@
 // Attention of f32 by multiply-adds. Sixteen lanes have four rows of q: of a block of keys each
 // lane has the scores of every sixteenth column, and of the result every sixteenth group of four
-// columns. q and the block of keys, then of values, lie in shared memory, in rows four floats
-// longer than they are, so that lanes that read one column of neighbouring rows read from all
-// banks; so do the exponentials, on their way from the lane that has them to the others.
-#include "cuda/kernels/async_copy.h"
-#include "cuda/kernels/attention_scores.h"
+// columns. q and the block of keys, then of values, lie in shared memory, and so do the
+// exponentials, on their way from the lane that has them to the others.
+#include "cuda/kernels/attention_f32_rows.h"
 #include "cuda/kernels/dynamic_shared.h"
 
 namespace shmap::cuda {
@@ -19,38 +17,10 @@ struct FloatTiles {
   static constexpr int kColumns = f32_attention_tiles(kDepth).columns;
   static_assert(kRows == kColumns);
   static constexpr int kThreads = kRows / kOwnRows * kLanes;
-  static constexpr int kStride = kDepth + 4;  // of q, k and v
+  static constexpr int kStride = kDepth + 4;  // of q, k and v (attention_f32_rows.h)
   static constexpr int kWeightStride = kColumns + 4;
   static constexpr int kSharedBytes = 4 * ((kRows + kColumns) * kStride + kRows * kWeightStride);
 };
-
-// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
-template <int kDepth>
-__device__ __forceinline__ void load_rows(AsyncCopies& copies, float* to, const float* from,
-                                          std::int64_t stride, int first, int rows, int depth,
-                                          bool lies_well) {
-  using Tiles = FloatTiles<kDepth>;
-  constexpr int kPieces = kDepth / 4;
-  SHMAP_KEEP_LOOP
-  for (int i = static_cast<int>(threadIdx.x); i < Tiles::kRows * kPieces; i += Tiles::kThreads) {
-    const int row = i / kPieces, column = i % kPieces * 4;
-    const bool inside = first + row < rows && column < depth;
-    const float* source = inside ? from + (first + row) * stride + column : from;
-    float* const place = to + row * Tiles::kStride + column;
-    if (lies_well) {
-      copies.copy16(place, source, inside);
-    } else {
-      for (int e = 0; e < 4; ++e) place[e] = inside && column + e < depth ? source[e] : 0.0f;
-    }
-  }
-}
-
-__device__ __forceinline__ float4 read4(const float* from) {
-  return *reinterpret_cast<const float4*>(from);
-}
-__device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
-  return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmaf_rn(a.x, b.x, sum))));
-}
 
 template <int kDepth>
 __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
@@ -71,8 +41,9 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
   const int depth = static_cast<int>(a.depth), v_depth = static_cast<int>(a.v_depth);
   const int k_rows = static_cast<int>(a.k_rows);
   AsyncCopies copies;
-  load_rows<kDepth>(copies, q, static_cast<const float*>(block.q), a.q.row, block.row,
-                    static_cast<int>(a.q_rows), depth, call.q_lies_well);
+  load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
+      copies, q, static_cast<const float*>(block.q), a.q.row, block.row, static_cast<int>(a.q_rows),
+      depth, call.q_lies_well);
   RunningRow running[kOwnRows];
   float4 out[kOwnRows][kOwnGroups] = {};
   // First what causality leaves. The rest follows if some row has so little there that masked
@@ -82,23 +53,14 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
     SHMAP_KEEP_LOOP
     for (int j = first; j < last; ++j) {
       const int column = j * Tiles::kColumns;
-      load_rows<kDepth>(copies, keys_or_values, static_cast<const float*>(block.k), a.k.row, column,
-                        k_rows, depth, call.k_lies_well);
+      load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
+          copies, keys_or_values, static_cast<const float*>(block.k), a.k.row, column, k_rows,
+          depth, call.k_lies_well);
       copies.wait();
       __syncthreads();
       if (works) {
         float scores[kOwnRows][kOwnColumns] = {};
-        for (int d = 0; d < kDepth; d += 4) {
-          float4 row[kOwnRows];
-          SHMAP_UNROLL
-          for (int r = 0; r < kOwnRows; ++r) row[r] = read4(q + (own + r) * Tiles::kStride + d);
-          SHMAP_UNROLL
-          for (int c = 0; c < kOwnColumns; ++c) {
-            const float4 key = read4(keys_or_values + (lane + c * kLanes) * Tiles::kStride + d);
-            SHMAP_UNROLL
-            for (int r = 0; r < kOwnRows; ++r) scores[r][c] = dot4(row[r], key, scores[r][c]);
-          }
-        }
+        multiply_float_rows<kDepth, kLanes>(scores, q + own * Tiles::kStride, keys_or_values, lane);
         SHMAP_UNROLL
         for (int r = 0; r < kOwnRows; ++r) {
           const ScoreRow<float> score(call, block, block.row + own + r);
@@ -126,30 +88,14 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
         }
       }
       __syncthreads();
-      load_rows<kDepth>(copies, keys_or_values, static_cast<const float*>(block.v), a.v.row, column,
-                        k_rows, v_depth, call.v_lies_well);
+      load_float_rows<kDepth, Tiles::kRows, Tiles::kThreads>(
+          copies, keys_or_values, static_cast<const float*>(block.v), a.v.row, column, k_rows,
+          v_depth, call.v_lies_well);
       copies.wait();
       __syncthreads();
       if (works) {
-        for (int c = 0; c < Tiles::kColumns; ++c) {
-          float weight[kOwnRows];
-          SHMAP_UNROLL
-          for (int r = 0; r < kOwnRows; ++r)
-            weight[r] = weights[(own + r) * Tiles::kWeightStride + c];
-          SHMAP_UNROLL
-          for (int n = 0; n < kOwnGroups; ++n) {
-            const float4 value =
-                read4(keys_or_values + c * Tiles::kStride + 4 * (lane + n * kLanes));
-            SHMAP_UNROLL
-            for (int r = 0; r < kOwnRows; ++r) {
-              float4& o = out[r][n];
-              o.x = __fmaf_rn(weight[r], value.x, o.x);
-              o.y = __fmaf_rn(weight[r], value.y, o.y);
-              o.z = __fmaf_rn(weight[r], value.z, o.z);
-              o.w = __fmaf_rn(weight[r], value.w, o.w);
-            }
-          }
-        }
+        add_float_rows<kDepth, kLanes, Tiles::kColumns, Tiles::kWeightStride>(
+            out, weights + own * Tiles::kWeightStride, keys_or_values, lane);
       }
       __syncthreads();
     }
@@ -178,8 +124,10 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       continue;
     }
     const float by = 1.0f / sum;
-    const std::int64_t start =
-        block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
+    if (lane == 0)
+      store_sums(call, block.at(a.sums_outer, a.sums_inner, a.sums_member), row,
+                 running[r].greatest, sum);
+    const std::int64_t start = block.at(a.out_outer, a.out_inner, a.out_member) + row * a.out_row;
     store_row<float, 2 * kOwnGroups>(
         call, start,
         [&](int n, int i) {
@@ -197,9 +145,10 @@ void attention_f32(const AttentionCall& call, void* native_stream) {
   const auto run = [&]<int kDepth>() {
     using Tiles = FloatTiles<kDepth>;
     const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
-    launch_with_shared("attention", attend<kDepth>,
-                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner * call.parts)),
-                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+    launch_with_shared(
+        "attention", attend<kDepth>,
+        dim3(static_cast<unsigned>(tiles * a.outer * a.inner * a.shared * call.parts)),
+        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;
   if (depth <= 64) return run.template operator()<64>();

@@ -4,11 +4,9 @@
 // results stay in its registers in the layouts of cuda/kernels/mma.h: a tile of scores as it is
 // summed is a tile of exponentials as it is multiplied. Blocks of k and v come to shared memory one
 // ahead of the one that is computed with, one barrier each.
-//
-// A row of shared memory is 16-byte pieces, of which piece c of row r lies in place c ^ (r mod 8):
-// eight rows of one column of pieces, which load_tiles reads at a time, lie in all banks.
 #pragma once
 #include "cuda/kernels/async_copy.h"
+#include "cuda/kernels/attention_half_rows.h"
 #include "cuda/kernels/attention_scores.h"
 #include "cuda/kernels/dynamic_shared.h"
 #include "cuda/kernels/mma.h"
@@ -17,7 +15,7 @@ namespace shmap::cuda {
 
 template <int kDepth>
 struct HalfTiles {
-  static constexpr int kWarps = 4, kThreads = 32 * kWarps;
+  static constexpr int kWarps = kHalfWarps, kThreads = 32 * kWarps;
   static constexpr int kRowTiles = kDepth > 128 ? 1 : 2;  // of 16 rows, of a warp
   static constexpr int kRows = 16 * kRowTiles * kWarps;
   static_assert(kRows == half_attention_tiles(kDepth).rows);
@@ -27,43 +25,6 @@ struct HalfTiles {
   // q, then two stages of k and v.
   static constexpr int kSharedBytes = kRows * kRowBytes + 4 * kBlockBytes;
 };
-
-// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
-template <class T, int kDepth, int kRows>
-__device__ __forceinline__ void load_rows(AsyncCopies& copies, unsigned char* to, const T* from,
-                                          std::int64_t stride, int first, int rows, int depth,
-                                          bool lies_well) {
-  constexpr int kThreads = HalfTiles<kDepth>::kThreads, kPieces = kDepth / 8;
-  constexpr int kStep = kThreads / kPieces;  // rows that the block's threads take at a time
-  const int thread = thread_now();
-  const int piece = thread % kPieces;
-  int row = thread / kPieces;
-  if (lies_well) {
-    const bool inside = piece * 8 < depth;
-    const T* source = from + (first + row) * stride + piece * 8;
-    SHMAP_UNROLL
-    for (int i = 0; i < kRows / kStep; ++i) {
-      copies.copy16(to + row * 2 * kDepth + ((piece ^ (row & 7)) << 4), source,
-                    inside && first + row < rows);
-      row += kStep;
-      source += kStep * stride;
-    }
-    return;
-  }
-  SHMAP_KEEP_LOOP
-  for (; row < kRows; row += kStep) {
-    std::uint32_t words[4] = {};
-    if (first + row < rows) {
-      const T* source = from + (first + row) * stride + piece * 8;
-      SHMAP_UNROLL
-      for (int e = 0; e < 8; ++e)
-        if (piece * 8 + e < depth)
-          words[e / 2] |= static_cast<std::uint32_t>(source[e].bits) << (16 * (e % 2));
-    }
-    *reinterpret_cast<uint4*>(to + row * 2 * kDepth + ((piece ^ (row & 7)) << 4)) =
-        uint4{words[0], words[1], words[2], words[3]};
-  }
-}
 
 // A warp's rows: their results so far.
 template <class T, int kDepth, bool kPlain>
@@ -128,8 +89,11 @@ class HalfRows {
           continue;
         }
         const float by = 1.0f / sum;
+        if (column == 0)
+          store_sums(call, block.at(a.sums_outer, a.sums_inner, a.sums_member), row,
+                     running_[m][half].greatest, sum);
         const std::int64_t start =
-            block.outer * a.out_outer + block.inner * a.out_inner + row * a.out_row;
+            block.at(a.out_outer, a.out_inner, a.out_member) + row * a.out_row;
         store_row<T, kDepth / 8>(
             call, start, [&](int n, int i) { return out_[m][n].value[2 * half + i] * by; },
             [&](int n) { return 8 * n + column; });
@@ -143,27 +107,10 @@ class HalfRows {
     return first_row_ + 16 * m + 8 * half + lane() / 4;
   }
 
-  // Where this lane's row of four tiles begins: rows 0 … 15 of two columns of pieces, below each
-  // other first (q and v), or side by side first (k).
-  static __device__ __forceinline__ int below() {
-    const int at = lane();
-    return (at & 15) * kRowBytes + (((at >> 4) ^ (at & 7)) << 4);
-  }
-  static __device__ __forceinline__ int beside() {
-    const int at = lane();
-    return ((at >> 4) * 8 + (at & 7)) * kRowBytes + ((((at >> 3) & 1) ^ (at & 7)) << 4);
-  }
-
-  // From there to where it begins `pieces` (an even number) further on. The constant beyond eight
-  // is one that an instruction holds.
-  static __device__ __forceinline__ int further(int at, int pieces) {
-    return (at ^ ((pieces & 7) << 4)) + ((pieces & ~7) << 4);
-  }
-
   static __device__ __forceinline__ void multiply_keys(TileC (&scores)[kRowTiles][kScoreTiles],
                                                        const unsigned char* q,
                                                        const unsigned char* k) {
-    const int q_at = below(), k_at = beside();
+    const int q_at = tiles_below<kRowBytes>(), k_at = tiles_beside<kRowBytes>();
     SHMAP_UNROLL
     for (int m = 0; m < kRowTiles; ++m) {
       SHMAP_UNROLL
@@ -174,11 +121,11 @@ class HalfRows {
       TileA rows[kRowTiles];
       SHMAP_UNROLL
       for (int m = 0; m < kRowTiles; ++m)
-        load_tiles(rows[m].word, q + m * 16 * kRowBytes + further(q_at, 2 * d));
+        load_tiles(rows[m].word, q + m * 16 * kRowBytes + tiles_further(q_at, 2 * d));
       SHMAP_UNROLL
       for (int n = 0; n < kScoreTiles; n += 2) {
         std::uint32_t words[4];
-        load_tiles(words, k + n * 8 * kRowBytes + further(k_at, 2 * d));
+        load_tiles(words, k + n * 8 * kRowBytes + tiles_further(k_at, 2 * d));
         SHMAP_UNROLL
         for (int m = 0; m < kRowTiles; ++m) {
           multiply_add<T>(scores[m][n], rows[m], TileB{{words[0], words[1]}});
@@ -264,7 +211,7 @@ class HalfRows {
 
   __device__ __forceinline__ void multiply_values(const TileC (&scores)[kRowTiles][kScoreTiles],
                                                   const unsigned char* v) {
-    const int v_at = below();
+    const int v_at = tiles_below<kRowBytes>();
     SHMAP_UNROLL
     for (int c = 0; c < kScoreTiles; c += 2) {
       TileA weights[kRowTiles];
@@ -279,7 +226,7 @@ class HalfRows {
       SHMAP_UNROLL
       for (int n = 0; n < kDepth / 8; n += 2) {
         std::uint32_t words[4];
-        load_tiles_transposed(words, v + c * 8 * kRowBytes + further(v_at, n));
+        load_tiles_transposed(words, v + c * 8 * kRowBytes + tiles_further(v_at, n));
         SHMAP_UNROLL
         for (int m = 0; m < kRowTiles; ++m) {
           multiply_add<T>(out_[m][n], weights[m], TileB{{words[0], words[1]}});
@@ -350,10 +297,10 @@ void attention_half(const AttentionCall& call, void* native_stream) {
   const auto run = [&]<int kDepth>() {
     using Tiles = HalfTiles<kDepth>;
     const std::int64_t tiles = (a.q_rows + Tiles::kRows - 1) / Tiles::kRows;
-    launch_with_shared("attention",
-                       call.plain ? attend_half<T, kDepth, true> : attend_half<T, kDepth, false>,
-                       dim3(static_cast<unsigned>(tiles * a.outer * a.inner * call.parts)),
-                       dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
+    launch_with_shared(
+        "attention", call.plain ? attend_half<T, kDepth, true> : attend_half<T, kDepth, false>,
+        dim3(static_cast<unsigned>(tiles * a.outer * a.inner * a.shared * call.parts)),
+        dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const std::int64_t depth = a.depth > a.v_depth ? a.depth : a.v_depth;
   if (depth <= 64) return run.template operator()<64>();

@@ -36,6 +36,17 @@ struct AttentionCall {
   int parts, part_blocks;
 };
 
+// Whether there is nothing to compute.
+bool is_empty(const Attention& a);
+// Whether all rows begin at multiples of `bytes`, also where there would be more of them, and are
+// whole pieces of so many.
+bool lies_in_pieces(const Attention& a, const AttentionOperand& x, std::int64_t depth, int item,
+                    int bytes);
+// TypeError, of the function `what`, where takes_attention() says no.
+void check_attention(const char* what, const Attention& a);
+// causal_offset, so that sums of rows and offsets fit; beyond these bounds nothing changes.
+std::int64_t clamped_offset(const Attention& a);
+
 void attention_f16(const AttentionCall& call, void* native_stream);
 void attention_bf16(const AttentionCall& call, void* native_stream);
 void attention_f32(const AttentionCall& call, void* native_stream);

@@ -61,12 +61,18 @@ __device__ __forceinline__ int columns_left(const Attention& a, int row) {
 // shared memory, where it takes no registers.
 struct AttentionBlock {
   const void *q, *k, *v;  // the first row of each
-  int outer, inner;
+  int outer, inner, member;
   int row;  // the first
   // Its key blocks are begin … end - 1, and to those before `visible` causality leaves a column of
   // some row.
   int begin, visible, end;
   int part;
+
+  // What these strides between heads come to.
+  __device__ __forceinline__ std::int64_t at(std::int64_t by_outer, std::int64_t by_inner,
+                                             std::int64_t by_member) const {
+    return outer * by_outer + inner * by_inner + member * by_member;
+  }
 };
 
 // The block of blockIdx.x; of each head the rows that have the most work come first.
@@ -80,10 +86,11 @@ __device__ __forceinline__ AttentionBlock find_block(const AttentionCall& call, 
   block.part = static_cast<int>(blockIdx.x) % call.parts;
   const int tile = static_cast<int>(blockIdx.x) / call.parts % tiles;
   const int head = static_cast<int>(blockIdx.x) / call.parts / tiles;
-  block.outer = head / static_cast<int>(a.inner);
-  block.inner = head % static_cast<int>(a.inner);
+  block.member = head % static_cast<int>(a.shared);
+  block.inner = head / static_cast<int>(a.shared) % static_cast<int>(a.inner);
+  block.outer = head / static_cast<int>(a.shared) / static_cast<int>(a.inner);
   const auto start = [&](const AttentionOperand& x) {
-    return static_cast<const T*>(x.data) + block.outer * x.outer + block.inner * x.inner;
+    return static_cast<const T*>(x.data) + block.at(x.outer, x.inner, x.member);
   };
   block.q = start(a.q);
   block.k = start(a.k);
@@ -111,8 +118,8 @@ class ScoreRow {
       : call_(call), left_(columns_left(call.a, row)) {
     const Attention& a = call.a;
     const std::int64_t at = min(static_cast<std::int64_t>(row), a.q_rows - 1);
-    bias_ = block.outer * a.bias.outer + block.inner * a.bias.inner + at * a.bias.row;
-    mask_ = block.outer * a.mask.outer + block.inner * a.mask.inner + at * a.mask.row;
+    bias_ = block.at(a.bias.outer, a.bias.inner, a.bias.member) + at * a.bias.row;
+    mask_ = block.at(a.mask.outer, a.mask.inner, a.mask.member) + at * a.mask.row;
   }
 
   // Makes n products of the row what is held of their scores: score(e) is that of column(e).
@@ -198,7 +205,7 @@ struct PartialRow {
 
   __device__ __forceinline__ PartialRow(const AttentionCall& call, int part, std::int64_t row) {
     const Attention& a = call.a;
-    const std::int64_t rows = a.outer * a.inner * a.q_rows, at = part * rows + row;
+    const std::int64_t rows = a.outer * a.inner * a.shared * a.q_rows, at = part * rows + row;
     float* const scratch = static_cast<float*>(a.scratch);
     values = scratch + at * a.v_depth;
     greatest_and_sum = scratch + call.parts * rows * a.v_depth + 2 * at;
@@ -206,7 +213,8 @@ struct PartialRow {
   __device__ __forceinline__ PartialRow(const AttentionCall& call, const AttentionBlock& block,
                                         int row)
       : PartialRow(call, block.part,
-                   (block.outer * call.a.inner + block.inner) * call.a.q_rows + row) {}
+                   block.at(call.a.inner * call.a.shared, call.a.shared, 1) * call.a.q_rows + row) {
+  }
   // Two neighbours; what lies beyond v_depth is left out.
   __device__ __forceinline__ void store_pair(const AttentionCall& call, int column, float low,
                                              float high) const {
@@ -218,6 +226,18 @@ struct PartialRow {
     greatest_and_sum[1] = sum;
   }
 };
+
+// A row's greatest score and sum for Attention::sums, where that is wanted. `head`: where those of
+// its head begin.
+__device__ __forceinline__ void store_sums(const AttentionCall& call, std::int64_t head,
+                                           std::int64_t row, float greatest, float sum) {
+  const Attention& a = call.a;
+  if (a.sums == nullptr) return;
+  float* const to = a.sums + head + row;
+  // What is held of a masked score may be rounded, which its difference from `masked` would show.
+  to[0] = !call.plain ? greatest : greatest == call.masked ? a.masked : greatest * a.scale;
+  to[a.q_rows] = sum;
+}
 
 // n pairs of neighbours of the row of the result that begins at `start`: value(e, 0) and value(e,
 // 1) at column(e), which is even. What lies beyond v_depth is left out.

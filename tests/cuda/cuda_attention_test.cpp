@@ -8,139 +8,28 @@
 #include <vector>
 
 #include "shmap/error.h"
-#include "tests/cuda/device_memory.h"
-#include "tests/cuda/sample_items.h"
+#include "tests/cuda/attention_problem.h"
 
 namespace shmap::cuda {
 namespace {
 
+using testing::AttentionProblem;
 using testing::Bytes;
 using testing::DeviceBytes;
+using testing::floats_from;
+using testing::items_from;
 using testing::on_stream;
-using testing::with_type;
+using testing::rounded;
+using Problem = AttentionProblem;
 
 class CudaAttention : public testing::OnGpu {};
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-// Floats as the items of a float dtype, and back.
-Bytes items_from(DType dtype, const std::vector<float>& values) {
-  Bytes bytes(values.size() * static_cast<std::size_t>(itemsize(dtype)));
-  with_type(dtype, [&]<class T>() {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const T item = static_cast<T>(values[i]);
-      std::memcpy(bytes.data() + i * sizeof(T), &item, sizeof(T));
-    }
-  });
-  return bytes;
-}
-std::vector<float> floats_from(DType dtype, const Bytes& bytes) {
-  std::vector<float> values(bytes.size() / static_cast<std::size_t>(itemsize(dtype)));
-  with_type(dtype, [&]<class T>() {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      T item;
-      std::memcpy(static_cast<void*>(&item), bytes.data() + i * sizeof(T), sizeof(T));
-      values[i] = static_cast<float>(item);
-    }
-  });
-  return values;
-}
-std::vector<float> rounded(DType dtype, const std::vector<float>& values) {
-  return floats_from(dtype, items_from(dtype, values));
-}
-std::vector<float> random_floats(std::int64_t n, float most, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < n; ++i)
-    values.push_back(most * (static_cast<float>(random() % 2001) / 1000.0f - 1.0f));
-  return values;
-}
-
-// What is to be computed, with its operands in the host's memory. The extents and options of `a`
-// come first; fill() then makes the operands.
-struct Problem {
-  Attention a;
-  bool rows_before_inner = false;  // [outer, rows, inner, depth] in memory
-  std::int64_t offset = 0;         // of all operands' first items behind an aligned address
-  std::int64_t gap = 0;            // items between rows
-  float most = 1.0f;               // of the items of q and k
-  float scores = 10.0f;            // of which size scores are, as rounded in f32
-  bool shares_keys = true;         // among blocks of threads, where they would be
-  std::vector<float> q, k, v, bias;
-  std::vector<std::uint8_t> mask;
-  std::int64_t out_items = 0;
-
-  Problem(DType dtype, std::int64_t q_rows, std::int64_t k_rows, std::int64_t depth) {
-    a.dtype = a.out_dtype = dtype;
-    a.outer = 2;
-    a.inner = 2;
-    a.q_rows = q_rows;
-    a.k_rows = k_rows;
-    a.depth = a.v_depth = depth;
-    a.scale = 1.0f / std::sqrt(static_cast<float>(depth));
-  }
-
-  Problem& fill() {
-    q = make(a.q, a.q_rows, a.depth, most, 1);
-    k = make(a.k, a.k_rows, a.depth, most, 2);
-    v = make(a.v, a.k_rows, a.v_depth, 1.0f, 3);
-    AttentionOperand out;
-    out_items = lay_out(out, a.q_rows, a.v_depth);
-    a.out_outer = out.outer;
-    a.out_inner = out.inner;
-    a.out_row = out.row;
-    return *this;
-  }
-  // Elements for each of those extents that are true; the others are broadcast.
-  Problem& with_bias(bool outer, bool inner, bool row, bool column, float limit = 2.0f) {
-    bias =
-        rounded(a.bias_dtype, random_floats(stretch(a.bias, outer, inner, row, column), limit, 4));
-    return *this;
-  }
-  Problem& with_mask(bool outer, bool inner, bool row, bool column) {
-    std::mt19937 random(5);
-    mask.resize(static_cast<std::size_t>(stretch(a.mask, outer, inner, row, column)));
-    for (std::uint8_t& item : mask) item = random() % 3 != 0;
-    return *this;
-  }
-
-  std::int64_t at(const AttentionOperand& x, std::int64_t o, std::int64_t i, std::int64_t r) const {
-    return o * x.outer + i * x.inner + r * x.row;
-  }
-  std::int64_t at(const ScoreOperand& x, std::int64_t o, std::int64_t i, std::int64_t r,
-                  std::int64_t c) const {
-    return o * x.outer + i * x.inner + r * x.row + c * x.column;
-  }
-
- private:
-  std::int64_t lay_out(AttentionOperand& x, std::int64_t rows, std::int64_t depth) const {
-    const std::int64_t row = depth + gap;
-    x.row = rows_before_inner ? a.inner * row : row;
-    x.inner = rows_before_inner ? row : rows * row;
-    x.outer = a.inner * rows * row;
-    return a.outer * x.outer;
-  }
-  std::vector<float> make(AttentionOperand& x, std::int64_t rows, std::int64_t depth, float limit,
-                          unsigned seed) const {
-    return rounded(a.dtype, random_floats(lay_out(x, rows, depth), limit, seed));
-  }
-  std::int64_t stretch(ScoreOperand& x, bool outer, bool inner, bool row, bool column) const {
-    std::int64_t items = 1;
-    const auto add = [&](bool there, std::int64_t& stride, std::int64_t extent) {
-      stride = there ? items : 0;
-      if (there) items *= extent;
-    };
-    add(column, x.column, a.k_rows);
-    add(row, x.row, a.q_rows);
-    add(inner, x.inner, a.inner);
-    add(outer, x.outer, a.outer);
-    return items;
-  }
-};
-
-// [outer, inner, q_rows, v_depth]
-std::vector<float> computed(const Problem& p) {
+// [outer, inner, shared, q_rows, v_depth]
+// kept: gets the sums, if it is not null.
+std::vector<float> computed(const Problem& p, std::vector<float>* kept = nullptr) {
   Attention a = p.a;
   const auto upload = [&](DType dtype, const std::vector<float>& values) {
     return DeviceBytes(items_from(dtype, values), p.offset * itemsize(dtype));
@@ -154,55 +43,55 @@ std::vector<float> computed(const Problem& p) {
   a.out = out.data();
   const DeviceBytes scratch(attention_scratch(a));
   if (p.shares_keys) a.scratch = scratch.data();
+  const DeviceBytes sums(kept ? a.sums_outer * a.outer * 4 : 0);
+  if (kept) a.sums = static_cast<float*>(sums.data());
   if (!p.bias.empty()) a.bias.data = bias.data();
   if (!p.mask.empty()) a.mask.data = mask.data();
   on_stream([&](void* stream) { attention(a, stream); });
   scratch.read<float>();
   const std::vector<float> all = floats_from(a.out_dtype, out.read<std::uint8_t>());
   std::vector<float> result;
-  for (std::int64_t o = 0; o < a.outer; ++o)
-    for (std::int64_t i = 0; i < a.inner; ++i)
-      for (std::int64_t r = 0; r < a.q_rows; ++r)
-        for (std::int64_t d = 0; d < a.v_depth; ++d)
-          result.push_back(
-              all[static_cast<std::size_t>(o * a.out_outer + i * a.out_inner + r * a.out_row + d)]);
+  for (const Problem::Head& h : p.heads())
+    for (std::int64_t r = 0; r < a.q_rows; ++r)
+      for (std::int64_t d = 0; d < a.v_depth; ++d)
+        result.push_back(all[static_cast<std::size_t>(p.out_at(h, r) + d)]);
+  if (kept) *kept = sums.read<float>();
   return result;
 }
 
-std::vector<double> expected(const Problem& p) {
+// sums: as Attention::sums.
+std::vector<double> expected(const Problem& p, std::vector<double>* sums = nullptr) {
   const Attention& a = p.a;
   std::vector<double> result;
   const auto get = [](const auto& values, std::int64_t i) {
     return static_cast<double>(values[static_cast<std::size_t>(i)]);
   };
-  for (std::int64_t o = 0; o < a.outer; ++o)
-    for (std::int64_t i = 0; i < a.inner; ++i)
-      for (std::int64_t r = 0; r < a.q_rows; ++r) {
-        std::vector<double> weights;
-        double greatest = -kInf, sum = 0;
-        for (std::int64_t c = 0; c < a.k_rows; ++c) {
-          double score = 0;
-          for (std::int64_t d = 0; d < a.depth; ++d)
-            score += get(p.q, p.at(a.q, o, i, r) + d) * get(p.k, p.at(a.k, o, i, c) + d);
-          score *= a.scale;
-          if (!p.bias.empty()) score += get(p.bias, p.at(a.bias, o, i, r, c));
-          const bool masked = (!p.mask.empty() && get(p.mask, p.at(a.mask, o, i, r, c)) == 0) ||
-                              (a.causal && c - r > a.causal_offset);
-          if (masked) score = a.masked;
-          weights.push_back(score);
-          if (score > greatest) greatest = score;
-        }
-        for (double& weight : weights) sum += weight = std::exp(weight - greatest);
-        for (std::int64_t d = 0; d < a.v_depth; ++d) {
-          double value = 0;
-          for (std::int64_t c = 0; c < a.k_rows; ++c) {
-            const double weight = weights[static_cast<std::size_t>(c)];
-            // A value whose weight vanishes is not looked at.
-            if (weight != 0) value += weight / sum * get(p.v, p.at(a.v, o, i, c) + d);
-          }
-          result.push_back(value);
-        }
+  for (const Problem::Head& h : p.heads()) {
+    std::vector<double> all_sums, all_greatest;
+    for (std::int64_t r = 0; r < a.q_rows; ++r) {
+      std::vector<double> weights;
+      double greatest = -kInf, sum = 0;
+      for (std::int64_t c = 0; c < a.k_rows; ++c) {
+        weights.push_back(p.score(h, r, c).value);
+        if (weights.back() > greatest) greatest = weights.back();
       }
+      for (double& weight : weights) sum += weight = std::exp(weight - greatest);
+      all_greatest.push_back(greatest);
+      all_sums.push_back(sum);
+      for (std::int64_t d = 0; d < a.v_depth; ++d) {
+        double value = 0;
+        for (std::int64_t c = 0; c < a.k_rows; ++c) {
+          const double weight = weights[static_cast<std::size_t>(c)];
+          // A value whose weight vanishes is not looked at.
+          if (weight != 0) value += weight / sum * get(p.v, p.at(a.v, h, c) + d);
+        }
+        result.push_back(value);
+      }
+    }
+    if (!sums) continue;
+    sums->insert(sums->end(), all_greatest.begin(), all_greatest.end());
+    sums->insert(sums->end(), all_sums.begin(), all_sums.end());
+  }
   return result;
 }
 
@@ -278,6 +167,57 @@ TEST_F(CudaAttention, ReadsWhatLiesOtherwise) {
     shared.fill();
     shared.a.k.inner = shared.a.v.inner = 0;
     expect_attention(shared, "one key for all heads");
+  }
+}
+
+TEST_F(CudaAttention, HeadsOfQThatShareOneOfK) {
+  for (const DType dtype : kDTypes) {
+    for (const bool rows_before_inner : {false, true}) {
+      Problem p(dtype, 33, 70, 32);
+      p.a.shared = 3;
+      p.a.causal = true;
+      p.a.masked = kLowest;
+      p.rows_before_inner = rows_before_inner;
+      expect_attention(p.fill(), "shared by 3");
+      expect_attention(p.with_bias(true, true, true, true).with_mask(true, true, false, true),
+                       "with a bias and a mask");
+      Problem parts(dtype, 3, 600, 32);
+      parts.a.outer = 1;
+      parts.a.shared = 2;
+      parts.rows_before_inner = rows_before_inner;
+      parts.fill();
+      ASSERT_GT(attention_scratch(parts.a), 0);
+      expect_attention(parts, "with keys shared out");
+    }
+  }
+}
+
+TEST_F(CudaAttention, KeepsSums) {
+  for (const DType dtype : kDTypes) {
+    const auto check = [&](const Problem& p, const std::string& what) {
+      SCOPED_TRACE(what + ", " + to_string(dtype));
+      std::vector<float> got;
+      std::vector<double> want;
+      EXPECT_EQ(computed(p, &got), computed(p));
+      expected(p, &want);
+      ASSERT_EQ(got.size(), want.size());
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        const double by = 2e-6 * p.scores * std::max(1.0, std::abs(want[i]));
+        ASSERT_TRUE(got[i] == want[i] || std::abs(got[i] - want[i]) <= by)
+            << i << ": " << got[i] << ", want " << want[i];
+      }
+    };
+    Problem p(dtype, 70, 90, 32);
+    p.a.shared = 2;
+    check(p.fill(), "plain");
+    p.a.causal = true;
+    p.a.causal_offset = -20;  // rows that are masked as a whole
+    p.a.masked = kLowest;
+    check(p, "causal");
+    check(p.with_bias(true, true, true, true).with_mask(true, false, true, true), "biased");
+    Problem parts(dtype, 3, 1100, 32);
+    parts.a.outer = 1;
+    check(parts.fill(), "with keys shared out");
   }
 }
 

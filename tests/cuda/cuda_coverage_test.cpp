@@ -20,8 +20,6 @@ TEST(CudaCoverage, EveryPrimitiveWithAKernelOfTheCpuHasOneOfCuda) {
     if (name == "flow_task" || name == "branch_task") continue;
     // Made by passes of programs for the CPU.
     if (name == "fused_columns" || name == "gather_reduce") continue;
-    // By name, attention is a loop of operations on GPUs, which is differentiated as it is.
-    if (std::string_view(p->name).starts_with("attention_")) continue;
     ++kernels;
     EXPECT_NE(p->kernel(DeviceKind::cuda).run, nullptr) << p->name;
   }

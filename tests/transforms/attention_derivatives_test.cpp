@@ -19,8 +19,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-bool is_one_equation() { return devices()[0].kind() == DeviceKind::cpu; }
-
 Array wave(const Shape& shape, float start, DType dtype = f32) {
   const Array k = astype(iota(i32, shape.num_elements()), f32);
   return astype(reshape(sin(k * 0.37f + start), shape), dtype);
@@ -235,7 +233,6 @@ TEST(AttentionDerivatives, AreOneEquationEachAndReadBackFromText) {
   })(t, t, t);
   for (const ClosedJaxpr* jaxpr : {&forward, &backward, &along})
     EXPECT_THAT(to_string(*jaxpr), Not(HasSubstr("4096,4096")));
-  if (!is_one_equation()) return;
   EXPECT_THAT(to_string(forward), HasSubstr("attention[causal_offset=0"));
   EXPECT_THAT(to_string(backward), HasSubstr("attention_grad["));
   EXPECT_THAT(to_string(along), HasSubstr("attention_tangent["));
@@ -258,7 +255,6 @@ std::int64_t planned_bytes(const std::string& plan) {
 }
 
 TEST(AttentionDerivatives, MemoryGrowsWithTheSequence) {
-  if (!is_one_equation()) GTEST_SKIP() << "a loop of blocks of a fixed size on GPUs";
   const auto bytes = [](std::int64_t rows) {
     const auto planned = jit([rows](Array q, Array k, Array v) {
       return grad<0, 1, 2>([rows](Array a, Array b, Array c) {
@@ -269,10 +265,15 @@ TEST(AttentionDerivatives, MemoryGrowsWithTheSequence) {
     for (int call = 0; call < 3; ++call) planned(x, x, x);
     return planned_bytes(planned.plan_text());
   };
-  const std::int64_t one = bytes(512), four = bytes(2048);
+  // On GPUs blocks of threads that share the keys of a row have scratch memory beside it, up to a
+  // bound.
+  const bool is_cpu = devices()[0].kind() == DeviceKind::cpu;
+  const std::int64_t rows = is_cpu ? 2048 : 1024, one = bytes(rows / 4), four = bytes(rows);
   ASSERT_GT(one, 0);
-  EXPECT_LE(four, 4 * one + 4096);
-  EXPECT_LT(four, 2048 * 2048);  // a byte a score
+  if (is_cpu) {
+    EXPECT_LE(four, 4 * one + 4096);
+  }
+  EXPECT_LT(four, rows * rows);  // a byte a score
 }
 
 }  // namespace

@@ -148,8 +148,7 @@ TEST(AttentionRows, NoArrayOfTheScores) {
   const std::string text = to_string(make_jaxpr(grad<0, 1, 2>(loss))(t, t, t));
   EXPECT_EQ(text.find("4096,4096"), std::string::npos) << text;
   EXPECT_EQ(text.find("[16,1,1,4096"), std::string::npos) << "k or v for each block: " << text;
-  const bool is_one = devices()[0].kind() == DeviceKind::cpu;
-  EXPECT_NE(text.find(is_one ? "attention_grad[" : "scan"), std::string::npos) << text;
+  EXPECT_NE(text.find("attention_grad["), std::string::npos) << text;
 }
 
 TEST(AttentionRows, Errors) {

@@ -48,12 +48,10 @@ Array as_scores(const char* what, const Array& x, const AttentionSizes& n, Sourc
       x, {extents[0], of_heads ? n.groups : 1, of_heads ? n.shared() : 1, extents[2], extents[3]});
 }
 
-// Whether devices of the program's kind have a kernel that is faster than the loop; GPUs have none
-// of the derivatives.
+// Whether devices of the program's kind have kernels that are faster than the loop.
 bool is_one_equation(const AttentionSizes& n, DType dtype, const Array& bias) {
-  const DeviceKind kind = runtime().backend().kind();
-  const AttentionCheck takes = attention_check(kind);
-  if (kind != DeviceKind::cpu || takes == nullptr) return false;
+  const AttentionCheck takes = attention_check(runtime().backend().kind());
+  if (takes == nullptr) return false;
   AttentionForm form;
   form.dtype = form.out_dtype = dtype;
   if (bias.node()) form.bias_dtype = bias.dtype();

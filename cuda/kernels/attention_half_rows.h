@@ -1,0 +1,70 @@
+// Rows of 16-bit floats in shared memory, as the kernels of attention on tensor cores have them.
+// For the .cu files.
+//
+// A row is 16-byte pieces, of which piece c of row r lies in place c ^ (r mod 8): eight rows of one
+// column of pieces, which load_tiles reads at a time, lie in all banks.
+#pragma once
+#include "cuda/kernels/async_copy.h"
+#include "cuda/kernels/attention_scores.h"
+
+namespace shmap::cuda {
+
+inline constexpr int kHalfWarps = 4;  // of a block
+
+// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
+template <class T, int kDepth, int kRows>
+__device__ __forceinline__ void load_rows(AsyncCopies& copies, unsigned char* to, const T* from,
+                                          std::int64_t stride, int first, int rows, int depth,
+                                          bool lies_well) {
+  constexpr int kPieces = kDepth / 8;
+  constexpr int kStep = 32 * kHalfWarps / kPieces;  // rows that the block's threads take at a time
+  const int thread = thread_now();
+  const int piece = thread % kPieces;
+  int row = thread / kPieces;
+  if (lies_well) {
+    const bool inside = piece * 8 < depth;
+    const T* source = from + (first + row) * stride + piece * 8;
+    SHMAP_UNROLL
+    for (int i = 0; i < kRows / kStep; ++i) {
+      copies.copy16(to + row * 2 * kDepth + ((piece ^ (row & 7)) << 4), source,
+                    inside && first + row < rows);
+      row += kStep;
+      source += kStep * stride;
+    }
+    return;
+  }
+  SHMAP_KEEP_LOOP
+  for (; row < kRows; row += kStep) {
+    std::uint32_t words[4] = {};
+    if (first + row < rows) {
+      const T* source = from + (first + row) * stride + piece * 8;
+      SHMAP_UNROLL
+      for (int e = 0; e < 8; ++e)
+        if (piece * 8 + e < depth)
+          words[e / 2] |= static_cast<std::uint32_t>(source[e].bits) << (16 * (e % 2));
+    }
+    *reinterpret_cast<uint4*>(to + row * 2 * kDepth + ((piece ^ (row & 7)) << 4)) =
+        uint4{words[0], words[1], words[2], words[3]};
+  }
+}
+
+// Where this lane's row of four tiles begins: rows 0 … 15 of two columns of pieces, below each
+// other first (as A is read, and B transposed), or side by side first (as B is).
+template <int kRowBytes>
+__device__ __forceinline__ int tiles_below() {
+  const int at = thread_now() & 31;
+  return (at & 15) * kRowBytes + (((at >> 4) ^ (at & 7)) << 4);
+}
+template <int kRowBytes>
+__device__ __forceinline__ int tiles_beside() {
+  const int at = thread_now() & 31;
+  return ((at >> 4) * 8 + (at & 7)) * kRowBytes + ((((at >> 3) & 1) ^ (at & 7)) << 4);
+}
+
+// From there to where it begins `pieces` (an even number) further on. The constant beyond eight is
+// one that an instruction holds.
+__device__ __forceinline__ int tiles_further(int at, int pieces) {
+  return (at ^ ((pieces & 7) << 4)) + ((pieces & ~7) << 4);
+}
+
+}  // namespace shmap::cuda
