@@ -190,7 +190,7 @@ TEST(Gemm, ChosenEngineMatchesReference) {
 TEST(Gemm, EveryLibraryMatchesReference) {
   if (!gemm_engine_available(GemmEngine::onednn, f32) &&
       !gemm_engine_available(GemmEngine::openblas, f32))
-    GTEST_SKIP() << "neither oneDNN nor OpenBLAS is here";
+    GTEST_SKIP() << "this build has neither oneDNN nor OpenBLAS";
   if (gemm_engine_available(GemmEngine::onednn, f32)) {
     check_many<float>(run_with<GemmEngine::onednn>);
     check_many<bfloat16>(run_with<GemmEngine::onednn>);
@@ -226,8 +226,7 @@ TEST(Gemm, AmxMatchesReference) {
 }
 
 TEST(Gemm, Avx512MatchesReference) {
-  if (!gemm_engine_available(GemmEngine::avx512, f32))
-    GTEST_SKIP() << "no products by AVX-512 on this CPU";
+  if (!gemm_engine_available(GemmEngine::avx512, f32)) GTEST_SKIP() << "this CPU has no AVX-512";
   constexpr Multiply run = run_with<GemmEngine::avx512>;
   check_many<float>(run);
   check_many<double>(run);

@@ -20,7 +20,8 @@ class OnGpu : public ::testing::Test {
   void SetUp() override {
     ensure_started();  // which registers what devices do
     if (runtime().backend().kind() != DeviceKind::cuda)
-      GTEST_SKIP() << "the devices are " << runtime().device_string() << ", no GPUs";
+      GTEST_SKIP() << "the devices are " << runtime().device_string()
+                   << ", and this test needs a GPU";
   }
 };
 

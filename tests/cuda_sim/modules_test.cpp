@@ -58,7 +58,8 @@ extern "C" __global__ void sum_up(float* to, const float* x, float start, short 
 }
 SHMAP_SIM_KERNEL(sum_up)
 )");
-  if (image.empty()) GTEST_SKIP() << "no c++ to build an image with";
+  if (image.empty())
+    GTEST_SKIP() << "there is no c++ on the PATH, which the simulator compiles modules with";
   CUmodule module = nullptr;
   CUfunction function = nullptr;
   ASSERT_EQ(DRIVER(cuModuleLoadData)(&module, image.c_str()), CUDA_SUCCESS);

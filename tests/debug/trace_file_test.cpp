@@ -216,7 +216,8 @@ TEST_F(TraceFile, OfACapturedGraph) {
 
 // On CPUs a graph that was captured before the trace tells as much. On GPUs it is one span.
 TEST_F(TraceFile, OfAGraphCapturedBefore) {
-  if (runtime().backend().kind() != DeviceKind::cpu) GTEST_SKIP() << "of CPUs";
+  if (runtime().backend().kind() != DeviceKind::cpu)
+    GTEST_SKIP() << "this test reads what traces say of CPU devices only";
   const auto f = jit(mapped());
   const Array x = argument();
   for (int k = 0; k < 3; ++k) f(x).block_until_ready();

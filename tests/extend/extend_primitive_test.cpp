@@ -298,7 +298,8 @@ TEST(ExtendPrimitive, SaysWhichRuleCannotBeCalled) {
 }
 
 TEST(ExtendPrimitive, ItsKernelsErrorsNameIt) {
-  if (devices()[0].kind() != DeviceKind::cpu) GTEST_SKIP() << "a kernel of CPU devices";
+  if (devices()[0].kind() != DeviceKind::cpu)
+    GTEST_SKIP() << "the kernel under test runs on CPU devices only";
   extend::Primitive p("fails");
   p.def_abstract_eval(same).def_cpu_kernel(
       [](const KernelArgs&) { throw std::runtime_error("no luck"); });
@@ -308,7 +309,8 @@ TEST(ExtendPrimitive, ItsKernelsErrorsNameIt) {
 }
 
 TEST(ExtendPrimitive, ShardingRulesAreChecked) {
-  if (devices()[0].kind() != DeviceKind::cpu) GTEST_SKIP() << "a kernel of CPU devices";
+  if (devices()[0].kind() != DeviceKind::cpu)
+    GTEST_SKIP() << "the kernel under test runs on CPU devices only";
   const Array x = device_put(zeros({8, 2}), NamedSharding(mesh_i(), P("i")));
   const auto with = [](const char* rule) {
     extend::Primitive p("ruled");

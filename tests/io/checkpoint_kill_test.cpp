@@ -155,7 +155,7 @@ TEST_F(CheckpointKill, ADiskThatFillsUp) {
     }
   });
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  if (result.output == "skipped") GTEST_SKIP() << "this user mounts no file systems";
+  if (result.output == "skipped") GTEST_SKIP() << "this user may not mount file systems";
 }
 
 }  // namespace

@@ -56,7 +56,8 @@ using Versioned = Foreign<DLManagedTensorVersioned>;
 class DLPack : public testing::Test {
  protected:
   void SetUp() override {
-    if (devices()[0].kind() != DeviceKind::cpu) GTEST_SKIP() << "tensors of host memory";
+    if (devices()[0].kind() != DeviceKind::cpu)
+      GTEST_SKIP() << "DLPack tensors here are of host memory: CPU devices only";
   }
   int deleted = 0;
 };

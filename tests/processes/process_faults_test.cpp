@@ -67,7 +67,7 @@ class ProcessFaults : public testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun > /dev/null") != 0 || !std::filesystem::exists(program()))
-      GTEST_SKIP() << "no OpenMPI here";
+      GTEST_SKIP() << "OpenMPI is not installed";
   }
 };
 
@@ -197,7 +197,8 @@ TEST_F(ProcessFaults, DifferentDevicesAreRefusedAtStart) {
 }
 
 TEST_F(ProcessFaults, OneProcessHasAGpu) {
-  if (devices() != "cuda") GTEST_SKIP() << "not about CPUs";
+  if (devices() != "cuda")
+    GTEST_SKIP() << "this test is about GPUs, and the devices are CPU devices";
   struct Reset {
     ~Reset() { other_devices.clear(); }
   } reset;

@@ -21,7 +21,7 @@ class ProcessFiles : public testing::Test {
  protected:
   void SetUp() override {
     program_ = shmap::test::program_for_mpirun("process_files_program");
-    if (program_.empty()) GTEST_SKIP() << "no OpenMPI here";
+    if (program_.empty()) GTEST_SKIP() << "OpenMPI is not installed";
     dir_ = fs::temp_directory_path() / ("shmap_process_files_" + std::to_string(::getpid()));
     fs::remove_all(dir_);
     fs::create_directories(dir_);

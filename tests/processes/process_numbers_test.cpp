@@ -9,7 +9,7 @@ namespace {
 
 TEST(ProcessNumbers, EveryLayoutHasTheBitsOfOneProcess) {
   const std::string program = program_for_mpirun("process_numbers_program");
-  if (program.empty()) GTEST_SKIP() << "no OpenMPI here";
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed";
   const JobOutcome one = run_processes(program, "", 1, 8);
   ASSERT_EQ(one.status, 0) << one.output;
   ASSERT_NE(one.output.find("einsum_psum_scatter 2 "), std::string::npos) << one.output;

@@ -21,7 +21,7 @@ class ProcessStartFaults : public testing::Test {
  protected:
   void SetUp() override {
     program_ = program_for_mpirun("process_fault_program");
-    if (program_.empty()) GTEST_SKIP() << "no OpenMPI here";
+    if (program_.empty()) GTEST_SKIP() << "OpenMPI is not installed";
     setenv("SHMAP_COLLECTIVE_WARN_SEC", "1", 1);
     setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "3", 1);
   }

@@ -30,7 +30,8 @@ class ProcessTraces : public testing::Test {
  protected:
   void SetUp() override {
     program_ = shmap::test::program_for_mpirun("overlap_trace");
-    if (program_.empty()) GTEST_SKIP() << "no OpenMPI here, or no examples";
+    if (program_.empty())
+      GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
     dir_ = fs::temp_directory_path() / ("shmap_process_traces_" + std::to_string(::getpid()));
     fs::remove_all(dir_);
     fs::create_directories(dir_);

@@ -18,7 +18,8 @@ class ProcessTurns : public testing::Test {
  protected:
   void SetUp() override {
     n_ = static_cast<std::int64_t>(devices().size());
-    if (Processes::joined() == nullptr) GTEST_SKIP() << "one process alone";
+    if (Processes::joined() == nullptr)
+      GTEST_SKIP() << "this test needs several processes, and this is one";
   }
   static Exchanges& exchanges() { return Processes::joined()->exchanges(); }
   static std::int64_t ended() {

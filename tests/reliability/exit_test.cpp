@@ -97,7 +97,7 @@ TEST(Exit, FromAnotherThreadWhileTheFirstProductRuns) {
 // What is queued and nobody reads is never run: it would take a core half a minute.
 TEST(Exit, LeavesWhatIsQueued) {
   if (test::gpus_are_simulated())
-    GTEST_SKIP() << "a simulated GPU computes when it is asked how far it is";
+    GTEST_SKIP() << "a simulated GPU runs its queued work when it is polled";
   const auto start = std::chrono::steady_clock::now();
   expect_left(in_child({{"SHMAP_EXECUTOR", "async"}, {"SHMAP_WORKERS", "1"}},
                        [] {

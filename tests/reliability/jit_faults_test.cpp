@@ -28,7 +28,8 @@ Array split(std::int64_t rows = 8) {
 
 TEST(JitFaults, OfAKernelComeOutOfTheWaitingCall) {
   if (devices()[0].kind() != DeviceKind::cpu)
-    GTEST_SKIP() << "where graphs are the driver's, a replay calls no kernel's function";
+    GTEST_SKIP()
+        << "CPU devices only: the replay of a CUDA graph does not call the functions of kernels";
   const Array x = split();
   const Ints given = x.to_vector<std::int32_t>();
   const auto body = [](Array b) { return psum(cumsum(b, 0), "i") + sort(b, 1); };
@@ -61,7 +62,8 @@ TEST(JitFaults, OfAKernelComeOutOfTheWaitingCall) {
 
 TEST(JitFaults, TravelToWhatDependsOnThemAlone) {
   if (devices()[0].kind() != DeviceKind::cpu)
-    GTEST_SKIP() << "where graphs are the driver's, a replay calls no kernel's function";
+    GTEST_SKIP()
+        << "CPU devices only: the replay of a CUDA graph does not call the functions of kernels";
   const Array x = split(), y = split() + 1;
   const auto f = jit([](Array a) { return a * 3 + 1; });
   const Ints wanted = f(x).to_vector<std::int32_t>();

@@ -321,7 +321,7 @@ std::string output_under_mpirun(int processes, const char* options = "") {
 }
 
 TEST(Launcher, UnderMpirun) {
-  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "no mpirun here";
+  if (std::system("command -v mpirun > /dev/null") != 0) GTEST_SKIP() << "mpirun is not installed";
   EXPECT_THAT(output_under_mpirun(1), HasSubstr("ended with 0"));
   EXPECT_THAT(output_under_mpirun(2, "-x SHMAP_ALONE=1"), HasSubstr("ended with 0"));
 }
@@ -374,7 +374,7 @@ TEST(Environment, NansAreFoundWhereTheyArise) {
 }
 
 TEST(OneCore, IsEnough) {
-  if (asks_for_gpus()) GTEST_SKIP() << "of the executors of CPU devices";
+  if (asks_for_gpus()) GTEST_SKIP() << "only CPU devices have an executor";
   for (const char* devices : {"cpu:8", "cpu:8/8"}) {
     for (const char* executor : executors()) {
       SCOPED_TRACE(std::string(devices) + " " + executor);
@@ -433,7 +433,7 @@ std::string overlapping_program() {
 }
 
 TEST(Seeds, OfTheScheduleGiveTheSameValues) {
-  if (asks_for_gpus()) GTEST_SKIP() << "of the executor of CPU devices";
+  if (asks_for_gpus()) GTEST_SKIP() << "only CPU devices have an executor";
   const auto run = [](const std::string& devices, const std::string& executor) {
     return in_child({{"SHMAP_DEVICES", devices}, {"SHMAP_EXECUTOR", executor}},
                     [] { std::printf("%s", overlapping_program().c_str()); });

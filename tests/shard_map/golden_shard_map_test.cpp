@@ -282,7 +282,8 @@ TEST(GoldenShardMap, TheSameUnderJit) { expect_values_and_types(true); }
 TEST(GoldenShardMap, CollectiveMatmulOfFullSizeWrapsAround) {
   const char* devices = std::getenv("SHMAP_DEVICES");
   if (devices && std::string(devices) != "cpu:8/8")
-    GTEST_SKIP() << "takes seconds under sanitizers: only where blocks are really copied";
+    GTEST_SKIP()
+        << "slow under sanitizers: runs only on devices that copy blocks between memory spaces";
   for (const GoldenCase& c : testing::load_golden("shard_map")) {
     if (c.name != "collective_matmul/corners") continue;
     const auto sizes = c.params.ints("sizes");

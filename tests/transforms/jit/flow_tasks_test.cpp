@@ -86,7 +86,7 @@ TEST(FlowTasks, PartsAtComputedPlaces) {
 
 // As many trips at a time as divide the length, where nearly as many do.
 TEST(FlowTasks, NoTripsAreLeftOver) {
-  if (!runs_tasks()) GTEST_SKIP() << "loops are no tasks here";
+  if (!runs_tasks()) GTEST_SKIP() << "these devices do not run loops as tasks";
   const auto f = jit([](Array x) {
     return fori_loop(
         0, 1000, [](Array, Array c) { return c * 0.5f + 1.f; }, x);
@@ -310,7 +310,7 @@ TEST(FlowTasks, BranchesOfOneCallAreShared) {
 
 // Those of several calls, or of partial results that are put together, are not.
 TEST(FlowTasks, BranchesOfSeveralCallsAreNotShared) {
-  if (!runs_tasks()) GTEST_SKIP() << "devices that run no host code";
+  if (!runs_tasks()) GTEST_SKIP() << "these devices do not run loops and branches as tasks";
   const auto f = [](Array p, Array x) {
     return cond(
         p, [](Array x) { return sort(sin(x)); }, [](Array x) { return x * 2.f; }, x);
@@ -364,7 +364,7 @@ TEST(FlowTasks, DecidedOnEachDevice) {
 }
 
 TEST(FlowTasks, CollectivesAndLongTripsStayWithTheHost) {
-  if (!runs_tasks()) GTEST_SKIP() << "devices that run no host code";
+  if (!runs_tasks()) GTEST_SKIP() << "these devices do not run loops and branches as tasks";
   const Mesh mesh = make_mesh({8}, "i");
   const auto summed = jit(shard_map(
       [](Array x) {
