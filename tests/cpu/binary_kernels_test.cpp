@@ -292,6 +292,40 @@ TEST(BinaryKernels, FloatsRoundOnceAndPropagateNan) {
   check_real_ops<double>();
 }
 
+// Each pair of what breaks things; bases of all magnitudes, and near 1, where an error of their
+// logarithm is multiplied; exponents with and without a fraction.
+TEST(BinaryKernels, PowOfSinglePrecisionIsWithinAnUlp) {
+  std::vector<float> a, b;
+  const float inf = std::numeric_limits<float>::infinity();
+  const float special[] = {0,      1,          2,          3,     0.5f,   1.5f,
+                           1e-40f, 16777215.f, 33554432.f, 1e30f, 0.999f, 1.00001f,
+                           5e7f,   3e38f,      127.f,      inf,   NAN};
+  for (const float x : special)
+    for (const float y : special)
+      for (const float sign_x : {1.f, -1.f})
+        for (const float sign_y : {1.f, -1.f}) {
+          a.push_back(sign_x * x);
+          b.push_back(sign_y * y);
+        }
+  std::mt19937_64 rng(3);
+  const auto uniform = [&] { return static_cast<float>(rng() >> 40) * 0x1p-23f - 1; };
+  for (int i = 0; i < 60000; ++i) {
+    const auto bits = std::bit_cast<float>(static_cast<std::uint32_t>(rng()));
+    const float near_one = 1 + std::ldexp(uniform(), -static_cast<int>(rng() % 24));
+    const float y = std::ldexp(uniform(), static_cast<int>(rng() % 40) - 10);
+    a.push_back(i % 3 == 0 && !std::isnan(bits) ? bits : near_one);
+    b.push_back(i % 4 == 0 ? std::round(y) : y);
+  }
+  std::vector<float> out(a.size());
+  binary_kernel(BinaryOp::pow, f32)(a.data(), false, b.data(), false, out.data(),
+                                    static_cast<std::int64_t>(a.size()));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const long double want = std::pow(static_cast<long double>(a[i]), b[i]);
+    // Where it is zero or infinite in f32 too, the sign has to be right.
+    ASSERT_LE(ulps(out[i], want), 1) << a[i] << " to the power of " << b[i] << " is " << out[i];
+  }
+}
+
 TEST(CompareKernels, CompareEveryDType) {
   for (const DType dtype : kNumericDTypes) {
     SCOPED_TRACE(to_string(dtype));

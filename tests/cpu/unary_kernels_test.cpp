@@ -139,6 +139,29 @@ TEST(UnaryKernels, SinAndCosReduceHugeArguments) {
   }
 }
 
+// All magnitudes of f32 again, and its pieces' ends from both sides.
+TEST(UnaryKernels, ErfIsAccurateInEachPieceAndOneBeyond) {
+  std::vector<float> in;
+  for (std::uint64_t bits = 0; bits < 0x7f800000u; bits += 10007)
+    in.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
+  for (float x = 0; x <= 5; x += 0.125f) {
+    in.push_back(x);
+    in.push_back(std::nextafter(x, 10.f));
+    in.push_back(std::nextafter(x, -10.f));
+  }
+  const std::size_t n = in.size();
+  for (std::size_t i = 0; i < n; ++i) in.push_back(-in[i]);
+  std::vector<float> out(in.size());
+  unary_kernel(UnaryOp::erf, f32)(in.data(), out.data(), static_cast<std::int64_t>(in.size()));
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    ASSERT_LE(ulps(out[i], std::erf(static_cast<long double>(in[i]))), 4.01) << in[i];
+    ASSERT_LE(std::fabs(out[i]), 1) << in[i];
+    if (std::fabs(in[i]) >= 4) {
+      ASSERT_EQ(std::fabs(out[i]), 1) << in[i];
+    }
+  }
+}
+
 // Around where the exponential becomes subnormal and then 0, alone and among other elements.
 template <class T>
 void check_vanishing_exp(T from, T to, T zero) {

@@ -128,9 +128,9 @@ class Lowering {
     made.operands[0] = v;
     return narrowed_[v] = add_op(made, DType::bf16, value(v).kind);
   }
-  int rounded(int v) {
+  int rounded(int v, ChainCode of = ChainCode::none) {
     LoweredOp made;
-    made.step = round_step();
+    made.step = round_step(of);
     made.operands[0] = v;
     return add_op(made, DType::f32, value(v).kind);
   }
@@ -238,8 +238,8 @@ class Lowering {
         made.step.by_row = true;
     }
     const int result = add_op(made, used(op.dtype), op.kind);
-    lowered_.push_back(op.dtype == DType::bf16 && half.in_f32 && half.rounds ? rounded(result)
-                                                                             : result);
+    const bool rounds = op.dtype == DType::bf16 && half.in_f32 && half.rounds;
+    lowered_.push_back(rounds ? rounded(result, made.step.code) : result);
   }
 
   void add_draw(const FusedProgram::Op& op) {

@@ -120,6 +120,14 @@ FusedStep widen_step() {
   return half_step(cast_kernel(DType::bf16, DType::f32), ChainCode::widen, DType::f32);
 }
 FusedStep round_step() { return half_step(round_to_bf16_kernel(), ChainCode::round, DType::f32); }
+FusedStep round_step(ChainCode of) {
+  FusedStep step = round_step();
+  // These make each NaN that they read a quiet one; the larger or smaller of two stays as it was.
+  const bool computes = of == ChainCode::add || of == ChainCode::sub || of == ChainCode::mul ||
+                        of == ChainCode::div || of == ChainCode::square || of == ChainCode::sqrt;
+  if (step.code == ChainCode::round && computes) step.code = ChainCode::round_bf16;
+  return step;
+}
 FusedStep narrow_step() {
   return half_step(rounded_to_bf16_kernel(), ChainCode::narrow, DType::bf16);
 }

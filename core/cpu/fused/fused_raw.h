@@ -8,8 +8,10 @@ namespace shmap::cpu {
 // there is none.
 FusedStep raw_step(const Primitive& primitive, DType operand, DType result);
 // The steps between bf16 and f32: of a chain (chain.h) too.
-FusedStep widen_step();   // bf16 -> f32
-FusedStep round_step();   // f32 -> the nearest bf16's value, as f32
+FusedStep widen_step();  // bf16 -> f32
+FusedStep round_step();  // f32 -> the nearest bf16's value, as f32
+// The same after an operation on values of bf16; `of`: which one of a chain it is.
+FusedStep round_step(ChainCode of);
 FusedStep narrow_step();  // such a value -> bf16
 // What happens in f32 to operands or results of bf16, whose kernels widen what they read and round
 // what they write: `in_f32`. Else it takes the bits of bf16 as they are. `rounds`: whether a result

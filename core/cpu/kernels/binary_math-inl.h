@@ -1,6 +1,6 @@
 // pow and atan2 of one float type, `Real`, for binary_math_f32.cpp and its f64 twin.
 //
-// Included after vector_math-inl.h, once for each instruction set.
+// Included after pow-inl.h, once for each instruction set.
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
@@ -32,7 +32,9 @@ void map(const void* a, bool a_scalar, const void* b, bool b_scalar, void* out, 
   hn::BlendedStore(Op::run(x_rest, y_rest), mask, d, o + i);
 }
 
+#if !SHMAP_OWN_POW
 SHMAP_VECTOR_FUNCTION_2(Pow, pow)
+#endif
 SHMAP_VECTOR_FUNCTION_2(Atan2, atan2)
 #else
 template <class Op>

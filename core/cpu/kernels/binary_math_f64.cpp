@@ -12,6 +12,8 @@
 #define SHMAP_MATH_F64 1
 #include "core/cpu/kernels/vector_math-inl.h"
 //
+#include "core/cpu/kernels/pow-inl.h"
+//
 #include "core/cpu/kernels/map_binary-inl.h"
 //
 #include "core/cpu/kernels/binary_math-inl.h"

@@ -1,5 +1,7 @@
 // Conversions among bool, integers, f32 and f64.
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <limits>
 #include <type_traits>
 
@@ -26,6 +28,36 @@ T saturated(F x) {
   const T converted = static_cast<T>(static_cast<Step>(inside));
   return x >= upper ? std::numeric_limits<T>::max() : converted;
 }
+
+#if SHMAP_VECTORS
+namespace hn = hwy::HWY_NAMESPACE;
+
+// To 8 and 16 bits, whose limits are floats.
+template <class To>
+void convert_short(const void* in, void* out, std::int64_t n) {
+  using D = hn::ScalableTag<float>;
+  const D d;
+  const hn::RebindToSigned<D> whole;
+  const hn::Rebind<To, D> narrow;
+  constexpr std::int64_t lanes = hn::MaxLanes(D{});
+  const auto least = hn::Set(d, static_cast<float>(std::numeric_limits<To>::min()));
+  const auto most = hn::Set(d, static_cast<float>(std::numeric_limits<To>::max()));
+  const float* a = static_cast<const float*>(in);
+  To* o = static_cast<To*>(out);
+  const auto converted = [&](auto x) HWY_ATTR {
+    const auto number = hn::IfThenElseZero(hn::Eq(x, x), x);
+    const auto inside = hn::Min(hn::Max(number, least), most);
+    return hn::DemoteTo(narrow, hn::ConvertTo(whole, inside));
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(converted(hn::LoadU(d, a + i)), narrow, o + i);
+  if (i == n) return;
+  To rest[lanes];
+  const auto some = hn::FirstN(d, static_cast<std::size_t>(n - i));
+  hn::StoreU(converted(hn::MaskedLoad(some, d, a + i)), narrow, rest);
+  std::copy_n(rest, n - i, o + i);
+}
+#endif
 
 template <class From, class To>
 void convert(const void* in, void* out, std::int64_t n) {
@@ -55,7 +87,12 @@ CastFn find_from(DType to) {
                                              std::make_unsigned<From>>::type;
   if (to == DType::bool_) return test<Tested>;
   return with_native(to, []<class To>() -> CastFn {
-    if constexpr (std::integral<From> && std::integral<To>)
+#if SHMAP_VECTORS
+    if constexpr (std::is_same_v<From, float> && std::integral<To> && sizeof(To) <= 2)
+      return convert_short<To>;
+    else
+#endif
+        if constexpr (std::integral<From> && std::integral<To>)
       return convert<From, std::make_unsigned_t<To>>;
     else
       return convert<From, To>;

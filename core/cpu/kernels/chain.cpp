@@ -50,6 +50,14 @@ HWY_INLINE V rounded(V x) {
   const auto bits = hn::BitCast(u, hn::IfThenElse(hn::IsNaN(x), quiet, near));
   return hn::BitCast(D{}, hn::And(bits, hn::Set(u, 0xffff0000u)));
 }
+// Of a number, or a quiet NaN that is a value of bf16 already, which stays what it is.
+HWY_INLINE V rounded_bf16(V x) {
+  const U u;
+  const auto f = hn::BitCast(u, x);
+  const auto odd = hn::TestBit(f, hn::Set(u, 0x10000));
+  const auto half = hn::IfThenElse(odd, hn::Set(u, 0x8000), hn::Set(u, 0x7fff));
+  return hn::BitCast(D{}, hn::And(hn::Add(f, half), hn::Set(u, 0xffff0000u)));
+}
 
 // What a chain reads and writes: f32, or bf16.
 struct Source {
@@ -226,6 +234,7 @@ void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t
           SHMAP_ONE(neg, hn::Neg)
           SHMAP_ONE(abs, hn::Abs)
           SHMAP_ONE(round, rounded)
+          SHMAP_ONE(round_bf16, rounded_bf16)
         default:
           break;
       }
@@ -295,6 +304,7 @@ HWY_INLINE void run_vectors(const ChainOp* ops, int count, Source in, std::int64
         SHMAP_ONE(neg, hn::Neg)
         SHMAP_ONE(abs, hn::Abs)
         SHMAP_ONE(round, rounded)
+        SHMAP_ONE(round_bf16, rounded_bf16)
       default:
         break;
     }

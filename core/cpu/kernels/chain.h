@@ -19,9 +19,11 @@ enum class ChainCode : std::uint8_t {
   sqrt,
   neg,
   abs,
-  widen,   // of a chain's first operation alone: `in` is bf16
-  round,   // to the nearest bf16's value
-  narrow,  // of its last alone: `out` is bf16, of a value that is one
+  widen,       // of a chain's first operation alone: `in` is bf16
+  round,       // to the nearest bf16's value
+  round_bf16,  // the same, of the operation before it on values of bf16, which makes no NaN of its
+               // own that has digits below theirs
+  narrow,      // of its last alone: `out` is bf16, of a value that is one
 };
 
 // What an operation reads beside the value that comes down the chain.

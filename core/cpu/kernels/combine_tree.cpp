@@ -69,8 +69,61 @@ void tree8(const void* const* in, void* out, std::int64_t n) {
   }
 }
 
+#if SHMAP_VECTORS
+// Whole vectors of the float type, from what they are read from.
+template <class T>
+HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_wide(const T* p) {
+  return hn::LoadU(hn::ScalableTag<T>{}, p);
+}
+HWY_INLINE hn::Vec<hn::ScalableTag<float>> load_wide(const Bf16* p) {
+  using D = hn::ScalableTag<float>;
+  const hn::Rebind<std::uint16_t, D> narrow;
+  const hn::RebindToUnsigned<D> bits;
+  const auto x = hn::LoadU(narrow, reinterpret_cast<const std::uint16_t*>(p));
+  return hn::BitCast(D{}, hn::ShiftLeft<16>(hn::PromoteTo(bits, x)));
+}
+
+// Elements [i, i + lanes) of the tree over `k` arrays.
+template <class Op, int k, class In>
+HWY_INLINE auto tree_of(const In* const* in, std::int64_t i) {
+  if constexpr (k == 1)
+    return load_wide(in[0] + i);
+  else
+    return Op::vector(tree_of<Op, k / 2>(in, i), tree_of<Op, k / 2>(in + k / 2, i));
+}
+template <class Op, int k, class In>
+auto one_of(const In* const* in, std::int64_t i) {
+  if constexpr (k == 1)
+    return wide(in[0][i]);
+  else
+    return Op::run(one_of<Op, k / 2>(in, i), one_of<Op, k / 2>(in + k / 2, i));
+}
+
+// Trees of floats by explicit vectors: where a NaN is asked for, the compiler would ask each
+// question of the tree again in every case of those below it.
+template <class Op, class T, class In, int k>
+void float_tree(const void* const* in, void* out, std::int64_t n) {
+  const hn::ScalableTag<T> d;
+  constexpr std::int64_t lanes = hn::MaxLanes(hn::ScalableTag<T>{});
+  const In* rows[k];
+  for (int j = 0; j < k; ++j) rows[j] = static_cast<const In*>(in[j]);
+  T* o = static_cast<T*>(out);
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(tree_of<Op, k>(rows, i), d, o + i);
+  for (; i < n; ++i) o[i] = one_of<Op, k>(rows, i);
+}
+#endif
+
 template <class Op, class T, class In = T>
 TreeFn pick(int k) {
+#if SHMAP_VECTORS
+  if constexpr (std::is_floating_point_v<T>) {
+    return k == 2   ? float_tree<Op, T, In, 2>
+           : k == 4 ? float_tree<Op, T, In, 4>
+           : k == 8 ? float_tree<Op, T, In, 8>
+                    : nullptr;
+  }
+#endif
   return k == 2   ? tree2<Op, T, In>
          : k == 4 ? tree4<Op, T, In>
          : k == 8 ? tree8<Op, T, In>

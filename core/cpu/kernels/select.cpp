@@ -50,6 +50,49 @@ void choose(const void* pred, const void* on_true, bool true_scalar, const void*
   }
 }
 
+using ClampFn = void (*)(const void* low, bool low_scalar, const void* x, const void* high,
+                         bool high_scalar, void* out, std::int64_t n);
+
+#if SHMAP_VECTORS
+namespace hn = hwy::HWY_NAMESPACE;
+
+// As max and then min (binary_float.cpp) have it, in one pass.
+template <class T>
+void clamp_floats(const void* low, bool low_scalar, const void* x, const void* high,
+                  bool high_scalar, void* out, std::int64_t n) {
+  using D = hn::ScalableTag<T>;
+  const D d;
+  constexpr std::int64_t lanes = hn::MaxLanes(D{});
+  const T* l = static_cast<const T*>(low);
+  const T* a = static_cast<const T*>(x);
+  const T* h = static_cast<const T*>(high);
+  T* o = static_cast<T*>(out);
+  const auto low_all = hn::Set(d, *l), high_all = hn::Set(d, *h);
+  const auto clamped = [&](auto least, auto value, auto most) HWY_ATTR {
+    const auto raised = hn::IfThenElse(hn::IsNaN(least), least, hn::Max(least, value));
+    return hn::IfThenElse(hn::IsNaN(raised), raised, hn::Min(raised, most));
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto least = low_scalar ? low_all : hn::LoadU(d, l + i);
+    const auto most = high_scalar ? high_all : hn::LoadU(d, h + i);
+    hn::StoreU(clamped(least, hn::LoadU(d, a + i), most), d, o + i);
+  }
+  if (i == n) return;
+  const auto some = hn::FirstN(d, static_cast<std::size_t>(n - i));
+  const auto least = low_scalar ? low_all : hn::MaskedLoad(some, d, l + i);
+  const auto most = high_scalar ? high_all : hn::MaskedLoad(some, d, h + i);
+  hn::BlendedStore(clamped(least, hn::MaskedLoad(some, d, a + i), most), some, d, o + i);
+}
+ClampFn find_clamp(DType dtype) {
+  return dtype == DType::f32   ? clamp_floats<float>
+         : dtype == DType::f64 ? clamp_floats<double>
+                               : nullptr;
+}
+#else
+ClampFn find_clamp(DType) { return nullptr; }
+#endif
+
 SelectFn find_select(int itemsize) {
   switch (itemsize) {
     case 1:
@@ -72,6 +115,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace shmap::cpu {
 SHMAP_KERNELS(find_select);
+SHMAP_KERNELS(find_clamp);
 
 void select(const void* pred, bool pred_scalar, const void* on_true, bool true_scalar,
             const void* on_false, bool false_scalar, void* out, int itemsize, std::int64_t n) {
@@ -93,6 +137,9 @@ void select(const void* pred, bool pred_scalar, const void* on_true, bool true_s
 
 void clamp(DType dtype, const void* low, bool low_scalar, const void* x, const void* high,
            bool high_scalar, void* out, std::int64_t n) {
+  if (n <= 0) return;
+  if (const auto kernel = SHMAP_BEST(find_clamp)(dtype))
+    return kernel(low, low_scalar, x, high, high_scalar, out, n);
   constexpr std::int64_t kBlockBytes = 4096;
   const BinaryFn max = binary_kernel(BinaryOp::max, dtype);
   const BinaryFn min = binary_kernel(BinaryOp::min, dtype);

@@ -57,6 +57,26 @@ struct Sign {
     }
   }
 };
+#if SHMAP_VECTORS  // one instruction each
+struct Floor {
+  template <class T>
+  static T run(T x) {
+    return std::floor(x);
+  }
+};
+struct Ceil {
+  template <class T>
+  static T run(T x) {
+    return std::ceil(x);
+  }
+};
+struct Round {
+  template <class T>
+  static T run(T x) {
+    return std::rint(x);  // to even, as no one sets another mode
+  }
+};
+#else
 // Adding and taking away 2^(digits - 1) rounds to even, in the vectors of any instruction set.
 template <class T>
 T round_to_even(T x) {
@@ -88,6 +108,7 @@ struct Round {
     return where_fraction(x, round_to_even(x));
   }
 };
+#endif
 struct Square {
   template <class T>
   static T run(T x) {

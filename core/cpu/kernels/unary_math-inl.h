@@ -1,6 +1,6 @@
 // The transcendentals and roots of one float type, `Real`, for unary_math_f32.cpp and its f64 twin.
 //
-// Included after exp-inl.h, once for each instruction set. The last, partial vector takes
+// Included after erf-inl.h, once for each instruction set. The last, partial vector takes
 // the same path as the others, so that a result does not depend on its position.
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -56,7 +56,9 @@ SHMAP_MATH(asinh)
 SHMAP_MATH(acosh)
 SHMAP_MATH(atanh)
 SHMAP_MATH(cbrt)
+#if !SHMAP_OWN_ERF
 SHMAP_MATH(erf)
+#endif
 SHMAP_MATH(erfc)
 
 #if SHMAP_VECTOR_MATH

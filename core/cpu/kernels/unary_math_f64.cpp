@@ -16,6 +16,8 @@
 //
 #include "core/cpu/kernels/exp-inl.h"
 //
+#include "core/cpu/kernels/erf-inl.h"
+//
 #include "core/cpu/kernels/unary_math-inl.h"
 
 #if HWY_ONCE
