@@ -31,13 +31,6 @@ class Combine {
         narrow_(half_ ? cast_kernel(DType::f32, dtype) : nullptr) {}
 
   bool exists() const { return pair_ != nullptr; }
-  // Whether the ranks can be combined where they lie, by one kernel.
-  bool direct() const { return !half_ && n_ == p_ && p_ == group_ && p_ > 1; }
-  void run_direct(void* out, std::int64_t at, std::int64_t m) const {
-    const void* leaves[8];
-    for (int r = 0; r < n_; ++r) leaves[r] = rank(r, at);
-    tree_(leaves, out, m);
-  }
 
   std::int64_t block() const { return LeafTree::kLeafBytes / itemsize(computed_); }
 
@@ -100,21 +93,33 @@ class Combine {
   const CastFn widen_, narrow_;
 };
 
+// The kernel that combines all ranks at once where they lie; nullptr where there is none.
+TreeFn direct_kernel(Reduction op, DType dtype, int n) {
+  const bool direct = n == 2 || n == 4 || n == 8;
+  return direct && reduce_partial_dtype(dtype) == dtype ? tree_kernel(op, dtype, n) : nullptr;
+}
+
 }  // namespace
 
 void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                    std::int64_t begin, std::int64_t end, bool non_temporal) {
+  const std::int64_t size = itemsize(dtype);
+  const TreeFn direct = direct_kernel(op, dtype, n);
+  const auto run_direct = [&](void* to, std::int64_t at, std::int64_t m) {
+    const void* leaves[8];
+    for (int r = 0; r < n; ++r) leaves[r] = static_cast<const std::byte*>(ranks[r]) + at * size;
+    direct(leaves, to, m);
+  };
+  if (direct != nullptr && !non_temporal) {
+    if (begin < end) run_direct(static_cast<std::byte*>(out) + begin * size, begin, end - begin);
+    return;
+  }
   const Combine combine(op, dtype, ranks, n);
   if (!combine.exists()) {
     throw TypeError("combine_ranks: reduction " + std::to_string(static_cast<int>(op)) + " of " +
                     to_string(dtype) + " does not exist; cast to a dtype that has it first");
   }
-  const std::int64_t size = itemsize(dtype);
   const auto out_at = [&](std::int64_t at) { return static_cast<std::byte*>(out) + at * size; };
-  if (combine.direct() && !non_temporal) {
-    if (begin < end) combine.run_direct(out_at(begin), begin, end - begin);
-    return;
-  }
   alignas(64) std::byte staged[LeafTree::kLeafBytes];
   // Non-temporal stores want whole cache lines: the first block ends at one.
   const auto address = reinterpret_cast<std::uintptr_t>(out_at(begin));
@@ -123,8 +128,8 @@ void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, v
   for (std::int64_t at = begin; at < end; at += m, m = combine.block()) {
     m = std::min(m, end - at);
     void* to = non_temporal ? static_cast<void*>(staged) : out_at(at);
-    if (combine.direct())
-      combine.run_direct(to, at, m);
+    if (direct != nullptr)
+      run_direct(to, at, m);
     else
       combine.run_block(to, at, m);
     if (non_temporal) store_non_temporal(out_at(at), staged, m * size);

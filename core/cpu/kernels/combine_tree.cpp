@@ -1,5 +1,6 @@
 // Elementwise trees over 2, 4 and 8 arrays.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -150,7 +151,23 @@ namespace shmap::cpu {
 
 SHMAP_KERNELS(find_tree);
 SHMAP_KERNELS(find_bf16_tree);
-TreeFn tree_kernel(Reduction op, DType dtype, int k) { return SHMAP_BEST(find_tree)(op, dtype, k); }
+TreeFn tree_kernel(Reduction op, DType dtype, int k) {
+  constexpr int kSizes = 3;  // k = 2, 4, 8
+  // Found once: a small collective is over sooner than a search.
+  static const auto table = [] {
+    std::array<TreeFn, kReductionCount * kDTypeCount * kSizes> found{};
+    for (int i = 0; i < static_cast<int>(found.size()); ++i) {
+      const int row = i / kSizes;
+      found[static_cast<std::size_t>(i)] =
+          SHMAP_BEST(find_tree)(static_cast<Reduction>(row / kDTypeCount),
+                                static_cast<DType>(row % kDTypeCount), 2 << i % kSizes);
+    }
+    return found;
+  }();
+  const int row = static_cast<int>(op) * kDTypeCount + static_cast<int>(dtype);
+  const int size = std::countr_zero(static_cast<unsigned>(k)) - 1;
+  return table[static_cast<std::size_t>(row * kSizes + size)];
+}
 TreeFn bf16_tree_kernel(Reduction op, int k) { return SHMAP_BEST(find_bf16_tree)(op, k); }
 
 ReduceScratch& reduce_scratch() { return kept_by_thread<ReduceScratch>(); }
