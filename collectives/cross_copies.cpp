@@ -91,7 +91,16 @@ class AllGather : public LocalWork {
 class AllToAll : public LocalWork {
  public:
   AllToAll(const GroupBlocks& g, const Exchange& exchange)
-      : LocalWork(g), exchange_(exchange), bytes_(bytes_of(exchange.box)) {}
+      : LocalWork(g), exchange_(exchange), bytes_(bytes_of(exchange.box)) {
+    const BoxCopy& box = exchange.box;
+    BoxCopy dense = box;
+    make_dense(box, dense.src_stride);
+    for (int d = 0; d < box.rank; ++d) {
+      if (box.extent[d] == 1) continue;
+      reads_runs_ = reads_runs_ && box.src_stride[d] == dense.src_stride[d];
+      writes_runs_ = writes_runs_ && box.dst_stride[d] == dense.src_stride[d];
+    }
+  }
 
   void run(CrossCall& call) {
     std::vector<Block> slots(table_.slots.size());
@@ -100,7 +109,10 @@ class AllToAll : public LocalWork {
     if (g_.out_bytes != 0) {
       Round round;
       std::vector<Block> staged;
-      for (const Class& c : cross_.classes) staged.push_back(exchange_class(c, round));
+      for (const Class& c : cross_.classes) {
+        send_class(c, round);
+        staged.push_back(receive_class(c, slots, round));
+      }
       count_sent(round);
       call.enqueue(std::move(round));
       for (std::size_t i = 0; i < staged.size(); ++i) hand_out(cross_.classes[i], staged[i], slots);
@@ -109,36 +121,64 @@ class AllToAll : public LocalWork {
   }
 
  private:
-  // Packs the data for the peers, and returns the offsets of the data to be received: by peer, by
-  // sending rank, by local receiving rank.
-  Block exchange_class(const Class& c, Round& round) const {
-    std::size_t going = 0, coming = 0;
-    for (const Peer& peer : c.peers) {
-      going += peer.gives.size() * peer.held.size();
-      coming += peer.takes.size() * c.held.size();
-    }
-    Block out, in;
-    if (going != 0) out = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(going));
-    if (coming != 0) in = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(coming));
+  // By peer, by sending rank, by receiving rank: pieces where they lie, or packed.
+  void send_class(const Class& c, Round& round) const {
+    std::size_t going = 0;
+    for (const Peer& peer : c.peers) going += peer.gives.size() * peer.held.size();
+    if (going == 0) return;
+    Block out;
+    if (!reads_runs_) out = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(going));
     BoxCopy box = exchange_.box;
     make_dense(box, box.dst_stride);
     Boxes boxes;
-    std::int64_t sent = 0, received = 0;
+    std::int64_t sent = 0;
     for (const Peer& peer : c.peers) {
       for (const std::uint32_t q : peer.gives) {
         for (const std::uint32_t r : peer.held) {
+          if (reads_runs_) {
+            round.send(peer.process, block_of(c, q), r * exchange_.src_step, bytes_);
+            continue;
+          }
           boxes.add(box, {block_of(c, q), 0}, r * exchange_.src_step, out, sent);
           round.send(peer.process, out, sent, bytes_);
           sent += bytes_;
         }
       }
-      for (std::size_t i = 0; i < peer.takes.size() * c.held.size(); ++i) {
-        round.receive(peer.process, in, received, bytes_);
-        received += bytes_;
-      }
     }
     if (!boxes.list.empty()) copy(c.sites.front(), std::move(boxes), {out}, sent);
+  }
+
+  // In the same order: to its place in the first slot of its rank, or into a block that is
+  // returned.
+  Block receive_class(const Class& c, const std::vector<Block>& slots, Round& round) const {
+    std::size_t coming = 0;
+    for (const Peer& peer : c.peers) coming += peer.takes.size() * c.held.size();
+    Block in;
+    if (coming != 0 && !writes_runs_)
+      in = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(coming));
+    std::int64_t received = 0;
+    for (const Peer& peer : c.peers) {
+      for (const std::uint32_t q : peer.takes) {
+        for (const std::uint32_t r : c.held) {
+          if (writes_runs_) {
+            round.receive(peer.process, slots[first_slot(c, r)], q * exchange_.dst_step, bytes_);
+          } else {
+            round.receive(peer.process, in, received, bytes_);
+            received += bytes_;
+          }
+        }
+      }
+    }
     return in;
+  }
+
+  std::uint32_t first_slot(const Class& c, std::uint32_t rank) const {
+    for (const std::uint32_t s : c.sites) {
+      const CliqueTable::Site& site = table_.sites[s];
+      for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k)
+        if (table_.slots[k].rank == rank) return k;
+    }
+    return kElsewhere;
   }
 
   void hand_out(const Class& c, const Block& staged, std::vector<Block>& slots) const {
@@ -159,19 +199,24 @@ class AllToAll : public LocalWork {
       std::vector<Block> writes;
       for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
         const std::uint32_t r = table_.slots[k].rank;
+        const std::uint32_t first = first_slot(c, r);
         const auto at = std::find(c.held.begin(), c.held.end(), r) - c.held.begin();
         for (std::uint32_t q = 0; q < table_.ranks; ++q) {
           if (came[q] < 0) {
             boxes.add(exchange_.box, {block_of(c, q), 0}, r * exchange_.src_step, slots[k],
                       q * exchange_.dst_step);
-          } else {
+          } else if (!writes_runs_) {
             boxes.add(unpacked, {staged, 0}, came[q] + at * bytes_, slots[k],
                       q * exchange_.dst_step);
+          } else if (k != first) {
+            boxes.add(exchange_.box, {slots[first], 0}, q * exchange_.dst_step, slots[k],
+                      q * exchange_.dst_step);
+            make_dense(exchange_.box, boxes.list.back().src_stride);
           }
         }
         writes.push_back(slots[k]);
       }
-      copy(s, std::move(boxes), writes, g_.out_bytes * site.slot_count);
+      if (!boxes.list.empty()) copy(s, std::move(boxes), writes, g_.out_bytes * site.slot_count);
     }
   }
 
@@ -188,6 +233,8 @@ class AllToAll : public LocalWork {
 
   const Exchange exchange_;
   const std::int64_t bytes_;
+  // A piece lies in one run of the operand, and of the result: it travels without being packed.
+  bool reads_runs_ = true, writes_runs_ = true;
 };
 
 // Permutations and broadcasts: whole blocks go from rank to rank.

@@ -30,19 +30,32 @@ class ExchangeTask final : public ExchangeEnd {
         name_(name),
         offset_(exchange_.number),
         captured_(captured),
-        site_(site) {}
+        site_(site),
+        attempt_(Processes::joined()->exchanges().prepare(exchange_)) {}
   virtual ~ExchangeTask() = default;
+
+  bool may_attempt() const { return attempt_ != nullptr; }
+
+  bool attempt(const TaskContext& context) {
+    if (host_log_runs()) return false;  // which shows each exchange from its start to its end
+    try {
+      reach(context);
+      reached_ = !Processes::joined()->exchanges().attempt(exchange_, *attempt_);
+      return !reached_;
+    } catch (...) {
+      rethrow_from(site_);
+    }
+  }
 
   void run(const TaskContext& context) {
     try {
-      reach_collective(site_, 0);
-      if (captured_) exchange_.number = context.ticket + offset_;
+      if (!std::exchange(reached_, false)) reach(context);
       if (host_log_runs())
         log_exchange({name_, timeline_now(), exchange_.space, exchange_.number, exchange_.round});
       Exchanges& exchanges = Processes::joined()->exchanges();
       if (context.end == nullptr) return exchanges.run(exchange_);
       end_ = context.end;
-      exchanges.start(exchange_, *this);  // after which this may be gone
+      exchanges.start(exchange_, *this, attempt_.get());  // after which this may be gone
     } catch (...) {
       rethrow_from(site_);
     }
@@ -51,6 +64,11 @@ class ExchangeTask final : public ExchangeEnd {
   std::string text() const { return describe(site_.op) + at_line(site_.op.source); }
 
  private:
+  void reach(const TaskContext& context) {
+    reach_collective(site_, 0);
+    if (captured_) exchange_.number = context.ticket + offset_;
+  }
+
   void exchanged(std::exception_ptr error) noexcept override {
     if (error != nullptr) {
       try {
@@ -71,6 +89,8 @@ class ExchangeTask final : public ExchangeEnd {
   const std::uint64_t offset_;
   const bool captured_;
   const CollectiveSite site_;
+  const std::shared_ptr<Exchanges::Attempt> attempt_;
+  bool reached_ = false;  // by an attempt, which run() goes on with
   TaskEnd* end_ = nullptr;
 };
 
@@ -187,7 +207,13 @@ void CrossCall::enqueue(Round round) {
   };
   task.drop = [](void* args) noexcept { delete static_cast<ExchangeTask*>(args); };
   task.describe = [](const void* args) { return static_cast<const ExchangeTask*>(args)->text(); };
-  task.args = new ExchangeTask(std::move(exchange), task.name, captured_, site);
+  auto* const made = new ExchangeTask(std::move(exchange), task.name, captured_, site);
+  task.args = made;
+  if (made->may_attempt()) {
+    task.join = [](void* args, const Task&, const TaskContext& context) {
+      return static_cast<ExchangeTask*>(args)->attempt(context);
+    };
+  }
   const Event event = device.comm->enqueue(task, waits);
   if (event.record() != nullptr) detail::note_launch(event, round.reads, round.writes);
 }

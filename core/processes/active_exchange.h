@@ -55,4 +55,23 @@ struct Exchanges::Active {
   }
 };
 
+class Exchanges::Attempt {
+ private:
+  friend class Exchanges;
+  struct Way {  // to a peer, or from it
+    int peer;
+    std::size_t first, last;  // its parcels
+    std::int64_t bytes;
+    std::uint64_t digest;  // of its message
+    bool heard;            // where it comes from the peer
+  };
+  // Takes what has come for that way. False where the message is not for this exchange, or does
+  // not fit.
+  static bool take(const ProcessExchange& exchange, Way& way, const Message& message) noexcept;
+  Header header;
+  std::vector<Way> to, from;
+  bool begun = false;       // sent, and not ended
+  std::size_t awaited = 0;  // of `from`
+};
+
 }  // namespace shmap

@@ -117,7 +117,8 @@ const Exchanges::History::Done* Exchanges::find_done(const History& history,
 
 // ------------------------------------------------------------------------------------- starting
 
-void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcept {
+void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
+                      Attempt* attempt) noexcept {
   EndedList ended;
   bool waits = false;
   try {
@@ -133,7 +134,7 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end) noexcep
       active.end = &end;
       active_count_.fetch_add(1, std::memory_order_relaxed);
       try {
-        begin(active, ended);
+        begin(active, ended, attempt);
         if (fault_.empty()) move_on(lock, ended);
       } catch (const std::exception& e) {
         fail(e.what(), true);
@@ -174,7 +175,26 @@ void Exchanges::run(const ProcessExchange& exchange) {
   if (waiter.error != nullptr) std::rethrow_exception(waiter.error);
 }
 
-void Exchanges::begin(Active& active, EndedList& ended) {
+void Exchanges::remember_begun(const ProcessExchange& exchange, Clock::time_point now) {
+  History& history = history_[exchange.space];
+  if (exchange.number < history.latest) return;
+  history.latest = exchange.number;
+  history.label = exchange.label;
+  history.when = now;
+}
+
+void Exchanges::remember_done(const ProcessExchange& exchange, Clock::time_point begun) {
+  History& history = history_[exchange.space];
+  const History::Done done{exchange.number, exchange.round, exchange.label, begun};
+  if (history.done.size() < kRemembered) {
+    history.done.push_back(done);
+    return;
+  }
+  history.done[history.oldest] = done;
+  history.oldest = (history.oldest + 1) % kRemembered;
+}
+
+void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
   const ProcessExchange& exchange = *active.exchange;
   active.place = {exchange.space, exchange.number, exchange.round};
   active.begun = Clock::now();
@@ -187,17 +207,20 @@ void Exchanges::begin(Active& active, EndedList& ended) {
     active.sources.push_back(std::move(source));
   }
   active.awaited = active.sources.size();
-  History& history = history_[exchange.space];
-  if (exchange.number >= history.latest) {
-    history.latest = exchange.number;
-    history.label = exchange.label;
-    history.when = active.begun;
+  const bool sent = attempt != nullptr && std::exchange(attempt->begun, false);
+  if (sent) {
+    for (std::size_t i = 0; i < active.sources.size(); ++i)
+      active.sources[i].heard = attempt->from[i].heard;
+    active.awaited = attempt->awaited;
+  } else {
+    remember_begun(exchange, active.begun);
   }
   Active*& chain = chain_of(active.place);
   active.next_by_place = chain;
   chain = &active;
-  send_parts(active);
+  if (!sent) send_parts(active);
   for (Active::Source& source : active.sources) {
+    if (source.heard) continue;
     const auto early = early_.find({active.place, source.peer});
     if (early != early_.end()) {
       const Bytes bytes = std::move(early->second);
@@ -235,26 +258,22 @@ void Exchanges::send_parts(Active& active) {
 // The parcels [first, last) of that exchange, which are one peer's.
 void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t last) {
   const std::span<const Parcel> parcels(active.exchange->sends.data() + first, last - first);
-  Header header;
-  header.space = active.place.space;
-  header.number = active.place.number;
-  header.round = active.place.round;
-  header.check = active.exchange->check;
-  header.program = active.exchange->program;
-  header.constants = active.exchange->constants;
-  header.equations = active.exchange->equations;
-  header.label = active.exchange->label;
+  Header header = header_of(*active.exchange);
   for (const Parcel& parcel : parcels) header.bytes += parcel.bytes;
+  header.digest = digest_of(*active.exchange, header.bytes);
   const bool linked = link_ != nullptr && link_->reaches(peer);
   const bool together = header.bytes <= kInline;
   alignas(8) std::byte body[kInline];
   std::size_t body_bytes = 0;
   if (together) {
+    std::byte* const to = header.in_front() ? header.front : body;
+    std::size_t at = 0;
     for (const Parcel& parcel : parcels) {
       const auto n = static_cast<std::size_t>(parcel.bytes);
-      if (n != 0) std::memcpy(body + body_bytes, parcel.data, n);
-      body_bytes += n;
+      if (n != 0) std::memcpy(to + at, parcel.data, n);
+      at += n;
     }
+    if (!header.in_front()) body_bytes = at;
   } else if (linked && lends(peer, parcels)) {
     header.lent = static_cast<std::uint32_t>(parcels.size());
     ++active.lent;
@@ -380,6 +399,7 @@ void Exchanges::handle(int from, const Message& message) {
       return;
     case Kind::leave: {
       left_[static_cast<std::size_t>(from)] = 1;
+      any_left_ = true;
       for (const auto& active : active_) {
         for (const Active::Source& source : active->sources) {
           if (source.peer == from && !source.heard && fault_.empty()) {
@@ -438,14 +458,7 @@ void Exchanges::conclude(Active& active, EndedList& ended) {
   if (active.awaited != 0 || !active.sends.empty() || !active.receives.empty() ||
       !active.letters.empty() || active.lent != 0 || active.copies != 0)
     return;
-  History& history = history_[active.place.space];
-  History::Done done{active.place.number, active.place.round, active.exchange->label, active.begun};
-  if (history.done.size() < kRemembered) {
-    history.done.push_back(done);
-  } else {
-    history.done[history.oldest] = done;
-    history.oldest = (history.oldest + 1) % kRemembered;
-  }
+  remember_done(*active.exchange, active.begun);
   ended.push(active.end, nullptr);
   forget_place(active);
   const auto it = std::ranges::find_if(active_, [&](const auto& a) { return a.get() == &active; });

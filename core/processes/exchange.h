@@ -82,8 +82,19 @@ class Exchanges {
             double timeout_sec);
   ~Exchanges() = delete;  // it lives as long as the process
 
-  // Any thread; neither waits nor throws. `exchange` lives until its end.
-  void start(const ProcessExchange& exchange, ExchangeEnd& end) noexcept;
+  // An exchange of a few bytes as the thread that reaches it may do it from beginning to end, with
+  // nothing handed over: what it sends, ready to be sent, and what of it has been done.
+  class Attempt;
+  // Null where the exchange is not for that: too large, or with processes of other nodes.
+  std::shared_ptr<Attempt> prepare(const ProcessExchange& exchange) const;
+  // Any thread, one at a time: sends, and looks a microsecond or two for what comes. True: all has
+  // come, and the exchange has ended. Else start() goes on with it. `number` is the exchange's.
+  bool attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept;
+
+  // Any thread; neither waits nor throws. `exchange` lives until its end. `attempt`: what has been
+  // done of it, if anything.
+  void start(const ProcessExchange& exchange, ExchangeEnd& end,
+             Attempt* attempt = nullptr) noexcept;
   // start(), and waits for the end; rethrows its error.
   void run(const ProcessExchange& exchange);
   // Looks whether something has come, where no other thread does so; the answer is about what is
@@ -97,6 +108,7 @@ class Exchanges {
   struct Turns {
     std::int64_t taken_by_thread = 0;  // exchanges that this object's own thread ended
     std::int64_t taken_by_others = 0;  // and those that others ended: whoever started or waited
+    std::int64_t at_once = 0;          // those of the latter that attempts ended
     std::int64_t wakes = 0;            // of the own thread, by other threads
     std::int64_t hand_overs = 0;       // of threads that waited to the own thread
     std::int64_t sleeps = 0;           // of the own thread, with nothing to look for
@@ -132,10 +144,17 @@ class Exchanges {
     friend auto operator<=>(const Place&, const Place&) = default;
   };
   enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer };
+  static constexpr std::size_t kFrontBytes = 32;
+  // The beginning, which is the first cache line of a message in memory, is all that is looked at
+  // where both sides do the same.
   struct Header {
     Kind kind = Kind::exchange;
     std::uint32_t round = 0;
-    std::uint64_t space = 0, number = 0, check = 0, program = 0, constants = 0;
+    std::uint64_t number = 0;
+    std::uint64_t digest = 0;  // of the space and of all that has to be the same on both sides
+    std::byte front[kFrontBytes] = {};  // the parcels, where they find room here
+
+    std::uint64_t space = 0, check = 0, program = 0, constants = 0;
     std::uint32_t equations = 0;
     std::int64_t bytes = 0;        // of the parcels in all
     std::int32_t tag = 0;          // under which they come; 0: behind this header
@@ -144,13 +163,24 @@ class Exchanges {
     // shared heap are behind this header; the receiver says when it has them (taken).
     std::uint32_t lent = 0;
     ExchangeLabel label;
+
+    bool in_front() const noexcept {
+      return kind == Kind::exchange && tag == 0 && lent == 0 &&
+             bytes <= static_cast<std::int64_t>(kFrontBytes);
+    }
   };
   using Bytes = std::vector<std::byte>;
+  // Turns of looking: 0.5 microseconds without pauses, and 2 with them.
+  static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
+  static constexpr int kTryAgain = 32;
+  static constexpr std::chrono::microseconds kMostYielding{100};
   // A header and what is behind it, 8-byte aligned.
   struct Message {
     std::span<const std::byte> bytes;
     const Header& header() const { return *reinterpret_cast<const Header*>(bytes.data()); }
-    const std::byte* body() const { return bytes.data() + sizeof(Header); }
+    const std::byte* body() const {
+      return header().in_front() ? header().front : bytes.data() + sizeof(Header);
+    }
   };
   // To a process that the link reaches, waiting for room there.
   struct Letter {
@@ -199,7 +229,17 @@ class Exchanges {
   };
 
   // All hold mutex_.
-  void begin(Active& active, EndedList& ended);
+  void begin(Active& active, EndedList& ended, Attempt* attempt);
+  static Header header_of(const ProcessExchange& exchange);
+  static std::uint64_t digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept;
+  bool send_at_once(const ProcessExchange& exchange, Attempt& attempt);
+  bool take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept;
+  bool take_early(const ProcessExchange& exchange, Attempt& attempt);
+  int patience() noexcept;
+  void learn(bool ended) noexcept;
+  bool offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until);
+  void remember_begun(const ProcessExchange& exchange, Clock::time_point now);
+  void remember_done(const ProcessExchange& exchange, Clock::time_point begun);
   void send_parts(Active& active);
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
   bool lends(int peer, std::span<const Parcel> parcels) const;
@@ -274,9 +314,12 @@ class Exchanges {
   std::vector<std::unique_ptr<std::byte[]>> abandoned_;  // after a failure
   std::vector<std::int32_t> next_tag_;                   // by peer
   std::vector<char> left_;                               // by peer: it has said so
+  bool any_left_ = false;
   bool leaving_ = false;
-  std::string fault_;        // the first failure; "" where there is none
-  bool fault_told_ = false;  // to at_fault_
+  int patience_ = kMostPatience;  // of attempts: turns of looking
+  unsigned impatient_ = 0;        // attempts with less
+  std::string fault_;             // the first failure; "" where there is none
+  bool fault_told_ = false;       // to at_fault_
   bool stopped_ = false;
 
   std::atomic<void (*)(const std::string&) noexcept> at_fault_{nullptr};
@@ -287,8 +330,8 @@ class Exchanges {
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};
   std::atomic<bool> looked_{false};  // since its last nap
-  std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, wakes_{0}, hand_overs_{0},
-      sleeps_{0};
+  std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, at_once_{0}, wakes_{0},
+      hand_overs_{0}, sleeps_{0};
   std::atomic<bool> stop_{false};
   int wake_ = -1;
   std::thread thread_;

@@ -18,12 +18,18 @@ using std::chrono::milliseconds;
 
 // What comes within a nap of the last wait is left to the next wait.
 constexpr int kNapUs = 200;
+constexpr int kNapOfManyUs = 1000;  // where the processes share cores, which naps take time from
 constexpr int kSleepUs = 10'000;
 
 }  // namespace
 
 Exchanges::Turns Exchanges::turns() const noexcept {
-  return {taken_by_thread_.load(), taken_by_others_.load(), wakes_.load(), hand_overs_.load(),
+  const std::int64_t at_once = at_once_.load();
+  return {taken_by_thread_.load(),
+          taken_by_others_.load() + at_once,
+          at_once,
+          wakes_.load(),
+          hand_overs_.load(),
           sleeps_.load()};
 }
 
@@ -122,8 +128,11 @@ void Exchanges::thread_main() noexcept {
     {
       std::unique_lock lock(mutex_);
       if (stopped_) return;
-      if (!left || died) any = move_on(lock, ended);
-      if (const Clock::time_point now = Clock::now(); died || now - looked > milliseconds(10)) {
+      const Clock::time_point now = Clock::now();
+      const bool turn = died || now - looked > milliseconds(10);
+      // An attempt takes what is its own, and leaves what else has come.
+      if (!left || turn) any = move_on(lock, ended);
+      if (turn) {
         looked = now;
         try {
           look_at_clocks();
@@ -148,7 +157,7 @@ void Exchanges::thread_main() noexcept {
     // each time. Not so where a message wakes it, or where somebody who waits looks.
     const auto quiet = now - moved;
     if (left) {
-      died = rest(Rest::nap, kNapUs);
+      died = rest(Rest::nap, crowded_ ? kNapOfManyUs : kNapUs);
     } else if (idle || !needs_looks_.load(std::memory_order_relaxed)) {
       if (!any) died = rest(Rest::sleep, kSleepUs);
     } else if (quiet < microseconds(200)) {

@@ -150,25 +150,37 @@ NodeLink::~NodeLink() {
   if (bell_inlet_ >= 0) close(bell_inlet_);
 }
 
+// With the line behind it, whose size says that nothing follows.
+bool NodeLink::has_room(Partner& partner, std::uint32_t room) noexcept {
+  const std::uint64_t end = partner.written + skipped_before(partner.written, room) + room + kLine;
+  if (end - partner.read_there <= kRing) return true;
+  partner.read_there = partner.to->read.load(std::memory_order_acquire);
+  return end - partner.read_there <= kRing;
+}
+
+bool NodeLink::has_room(int to, std::size_t bytes) noexcept {
+  return has_room(partners_[static_cast<std::size_t>(to)], room_of(bytes));
+}
+
 bool NodeLink::send(int to, std::span<const std::byte> head,
                     std::span<const std::byte> body) noexcept {
   Partner& partner = partners_[static_cast<std::size_t>(to)];
   Ring& ring = *partner.to;
   const auto bytes = static_cast<std::uint32_t>(head.size() + body.size());
-  const std::uint32_t room = (bytes + 8 + 63) / 64 * 64;
-  std::uint64_t written = ring.written.load(std::memory_order_relaxed);
-  const std::uint32_t left = kRing - static_cast<std::uint32_t>(written % kRing);
-  const std::uint32_t skipped = left < room ? left : 0;
-  if (written + skipped + room - ring.read.load(std::memory_order_acquire) > kRing) return false;
-  if (skipped != 0) {
-    std::memcpy(ring.data + written % kRing, &kWrap, sizeof kWrap);
-    written += skipped;
+  const std::uint32_t room = room_of(bytes);
+  if (!has_room(partner, room)) return false;
+  if (const std::uint32_t skipped = skipped_before(partner.written, room); skipped != 0) {
+    const std::uint64_t start = partner.written + skipped;
+    ring.size_at(start).store(0, std::memory_order_relaxed);
+    ring.size_at(partner.written).store(kWrap, std::memory_order_release);
+    partner.written = start;
   }
-  std::byte* at = ring.data + written % kRing;
-  std::memcpy(at, &bytes, sizeof bytes);
-  std::memcpy(at + 8, head.data(), head.size());
-  if (!body.empty()) std::memcpy(at + 8 + head.size(), body.data(), body.size());
-  ring.written.store(written + room, std::memory_order_seq_cst);
+  std::byte* at = ring.data + partner.written % kRing + 8;
+  std::memcpy(at, head.data(), head.size());
+  if (!body.empty()) std::memcpy(at + head.size(), body.data(), body.size());
+  ring.size_at(partner.written + room).store(0, std::memory_order_relaxed);
+  ring.size_at(partner.written).store(bytes, std::memory_order_seq_cst);
+  partner.written += room;
   // Either it sees the message before it sleeps, or this sees that it sleeps.
   auto& wanted = partner.box->bell_wanted;
   if (wanted.load(std::memory_order_seq_cst) != 0 && wanted.exchange(0) != 0) {
@@ -177,36 +189,51 @@ bool NodeLink::send(int to, std::span<const std::byte> head,
   return true;
 }
 
+std::span<const std::byte> NodeLink::first_of(Partner& partner) noexcept {
+  Ring& ring = *partner.from;
+  std::uint64_t read = partner.read.load(std::memory_order_relaxed);
+  std::uint32_t bytes = ring.size_at(read).load(std::memory_order_acquire);
+  if (bytes == kWrap) {
+    read += kRing - read % kRing;
+    bytes = ring.size_at(read).load(std::memory_order_acquire);
+  }
+  if (bytes == 0) return {};
+  first_from_ = &partner;
+  after_first_ = read + room_of(bytes);
+  return {ring.data + read % kRing + 8, bytes};
+}
+
+std::span<const std::byte> NodeLink::first_of(int from) noexcept {
+  return first_of(partners_[static_cast<std::size_t>(from)]);
+}
+
 std::span<const std::byte> NodeLink::first(int& from) noexcept {
   for (std::size_t i = 0; i < reached_.size(); ++i) {
     const std::size_t k = next_ + i < reached_.size() ? next_ + i : next_ + i - reached_.size();
-    Ring& ring = *partners_[static_cast<std::size_t>(reached_[k])].from;
-    std::uint64_t read = ring.read.load(std::memory_order_relaxed);
-    if (ring.written.load(std::memory_order_acquire) == read) continue;
-    std::uint32_t bytes = 0;
-    std::memcpy(&bytes, ring.data + read % kRing, sizeof bytes);
-    if (bytes == kWrap) {
-      read += kRing - read % kRing;
-      std::memcpy(&bytes, ring.data + read % kRing, sizeof bytes);
-    }
+    const std::span<const std::byte> message = first_of(reached_[k]);
+    if (message.empty()) continue;
     from = reached_[k];
     next_ = k + 1 < reached_.size() ? k + 1 : 0;
-    first_ring_ = &ring;
-    after_first_ = read + (bytes + 8 + 63) / 64 * 64;
-    return {ring.data + read % kRing + 8, bytes};
+    return message;
   }
   return {};
 }
 
 void NodeLink::drop_first() noexcept {
-  first_ring_->read.store(after_first_, std::memory_order_release);
+  Partner& partner = *first_from_;
+  partner.read.store(after_first_, std::memory_order_relaxed);
+  partner.from->read.store(after_first_, std::memory_order_release);
 }
 
 bool NodeLink::any() const noexcept {
   for (const int p : reached_) {
-    const Ring& ring = *partners_[static_cast<std::size_t>(p)].from;
-    if (ring.written.load(std::memory_order_seq_cst) != ring.read.load(std::memory_order_relaxed))
-      return true;
+    const Partner& partner = partners_[static_cast<std::size_t>(p)];
+    // Read without a lock: where another thread reads on meanwhile, the answer is one of before or
+    // after.
+    const std::uint64_t read = partner.read.load(std::memory_order_relaxed);
+    const std::uint32_t size = partner.from->size_at(read).load(std::memory_order_seq_cst);
+    if (size == 0) continue;
+    if (size != kWrap || partner.from->size_at(0).load(std::memory_order_seq_cst) != 0) return true;
   }
   return false;
 }

@@ -40,9 +40,13 @@ class NodeLink {
   // Puts a message of two parts into that process's box, and wakes it where it sleeps; false where
   // there is no room now. One thread at a time.
   bool send(int to, std::span<const std::byte> head, std::span<const std::byte> body) noexcept;
+  // Whether a message of so many bytes would find room there now. As send().
+  bool has_room(int to, std::size_t bytes) noexcept;
   // The oldest message of any of them, until drop_first(); empty where there is none. One thread at
   // a time.
   std::span<const std::byte> first(int& from) noexcept;
+  // The oldest message of that process, as above.
+  std::span<const std::byte> first_of(int from) noexcept;
   void drop_first() noexcept;
   // Whether one has come; any thread.
   bool any() const noexcept;
@@ -67,16 +71,25 @@ class NodeLink {
     if (own_->bell_wanted.load(std::memory_order_relaxed) != to)
       own_->bell_wanted.store(to, std::memory_order_seq_cst);
   }
+  bool bell_is_wanted() const noexcept {
+    return own_->bell_wanted.load(std::memory_order_relaxed) != 0;
+  }
   void silence_bell() noexcept;
 
  private:
   static constexpr std::uint32_t kRing = 64 << 10;
   static constexpr std::uint32_t kWrap = 0xffffffff;  // as a message's size: go on at the beginning
+  static constexpr std::uint32_t kLine = 64;
 
+  // A message begins a cache line with its size, and the size is written last: a small message is
+  // one line that goes from core to core. Behind a message the size of the next one is 0.
   struct Ring {
-    alignas(64) std::atomic<std::uint64_t> written{0};
-    alignas(64) std::atomic<std::uint64_t> read{0};
-    alignas(64) std::byte data[kRing];
+    alignas(kLine) std::atomic<std::uint64_t> read{0};  // how far the receiver is
+    alignas(kLine) std::byte data[kRing];
+    std::atomic_ref<std::uint32_t> size_at(std::uint64_t position) noexcept {
+      return std::atomic_ref<std::uint32_t>(
+          *reinterpret_cast<std::uint32_t*>(data + position % kRing));
+    }
   };
   struct Box {
     alignas(64) std::atomic<std::uint32_t> bell_wanted{0};  // its process sleeps until it rings
@@ -84,16 +97,29 @@ class NodeLink {
     Ring* rings() noexcept { return reinterpret_cast<Ring*>(this + 1); }
   };
   struct Partner {
-    Box* box = nullptr;               // theirs
-    int bell = -1;                    // a pipe, into which to write
-    Ring* to = nullptr;               // in their box, what this process sends
-    Ring* from = nullptr;             // in the own box
-    const std::byte* heap = nullptr;  // theirs
-    bool reads_own_heap = false;      // they see this process's
+    Box* box = nullptr;                  // theirs
+    int bell = -1;                       // a pipe, into which to write
+    Ring* to = nullptr;                  // in their box, what this process sends
+    std::uint64_t written = 0;           // how far into it
+    std::uint64_t read_there = 0;        // how far they had read it when this was last looked up
+    Ring* from = nullptr;                // in the own box
+    std::atomic<std::uint64_t> read{0};  // how far this process has read that
+    const std::byte* heap = nullptr;     // theirs
+    bool reads_own_heap = false;         // they see this process's
     std::int64_t heap_bytes = 0;
   };
 
   explicit NodeLink(int processes) : partners_(static_cast<std::size_t>(processes)) {}
+  static std::uint32_t room_of(std::size_t bytes) noexcept {
+    return (static_cast<std::uint32_t>(bytes) + 8 + kLine - 1) / kLine * kLine;
+  }
+  // The bytes that are skipped, so that a message which takes so much room lies in one piece.
+  static std::uint32_t skipped_before(std::uint64_t written, std::uint32_t room) noexcept {
+    const std::uint32_t left = kRing - static_cast<std::uint32_t>(written % kRing);
+    return left < room ? left : 0;
+  }
+  static bool has_room(Partner& partner, std::uint32_t room) noexcept;
+  std::span<const std::byte> first_of(Partner& partner) noexcept;
   static std::size_t box_bytes(int node_size) noexcept {
     return sizeof(Box) + sizeof(Ring) * static_cast<std::size_t>(node_size);
   }
@@ -104,7 +130,7 @@ class NodeLink {
   Box* own_ = nullptr;
   std::size_t box_bytes_ = 0;
   std::size_t next_ = 0;  // in reached_: whose ring is looked at first
-  Ring* first_ring_ = nullptr;
+  Partner* first_from_ = nullptr;
   std::uint64_t after_first_ = 0;
   int bell_ = -1, bell_inlet_ = -1;  // the own pipe
 };

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/processes/processes.h"
@@ -46,6 +49,55 @@ TEST_F(ProcessTurns, WhoeverWaitsTakesWhatComes) {
             after.hand_overs - before.hand_overs + after.sleeps - before.sleeps + 1);
   EXPECT_GE(after.taken_by_thread + after.taken_by_others,
             before.taken_by_thread + before.taken_by_others + kCalls);
+}
+
+// A small exchange that finds the others' messages ends where it begins; of those that arrive in
+// it, the last one does.
+TEST_F(ProcessTurns, SmallExchangesEndWhereTheyBegin) {
+  const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
+  if (memory != nullptr && std::string(memory) == "0") GTEST_SKIP() << "not through MPI";
+  const Mesh mesh = make_mesh({n_}, "i");
+  const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
+  for (const std::int64_t count : {1, 8, 500, 5000}) {
+    const Array x = device_put(ones({count * n_}), NamedSharding(mesh, P("i")));
+    for (int i = 0; i < 4; ++i) sum(x).block_until_ready();
+    const std::int64_t before = exchanges().turns().at_once;
+    for (int i = 0; i < kCalls; ++i) sum(x).block_until_ready();
+    EXPECT_EQ(sum(x).to_vector<float>(),
+              std::vector<float>(static_cast<std::size_t>(count), static_cast<float>(n_)));
+    const auto at_once = static_cast<float>(exchanges().turns().at_once - before);
+    // Of all processes: one alone may always be the first.
+    const Array all = sum(device_put(full({n_}, at_once), NamedSharding(mesh, P("i"))));
+    if (count * 4 > (8 << 10)) {
+      EXPECT_EQ(all.to_vector<float>()[0], 0.f) << count;
+    } else {
+      EXPECT_GT(all.to_vector<float>()[0], 0.f) << count;
+    }
+  }
+}
+
+// Collectives of one way, in which a process runs ahead of the other, and two meshes by turns.
+TEST_F(ProcessTurns, ValuesAreTheSameInAnyRhythm) {
+  const Mesh mesh = make_mesh({n_}, "i"), other = make_mesh({n_}, "j");
+  std::vector<std::pair<int, int>> shift;
+  for (int d = 0; d + 1 < static_cast<int>(n_); ++d) shift.push_back({d, d + 1});
+  const auto move =
+      jit(shard_map([&](Array x) { return ppermute(x, "i", shift); }, mesh, {P("i")}, P("i")));
+  const auto sum = jit(shard_map([](Array x) { return psum(x, "j"); }, other, {P("j")}, P()));
+  Array x = device_put(ones({3 * n_}), NamedSharding(mesh, P("i")));
+  const Array y = device_put(ones({n_}), NamedSharding(other, P("j")));
+  std::vector<Array> sums;
+  for (int i = 0; i < kCalls; ++i) {
+    const Array moved = move(x);
+    if (i % 3 == process_index() % 3) moved.block_until_ready();
+    sums.push_back(sum(y));
+    if (i % 7 == process_index() % 7) sums.back().block_until_ready();
+    if (i % 50 == 49) {
+      for (const Shard& shard : moved.addressable_shards())
+        EXPECT_EQ(shard.data.to_vector<float>()[2], shard.device.id() == 0 ? 0.f : 1.f);
+    }
+  }
+  for (const Array& s : sums) EXPECT_EQ(s.to_vector<float>()[0], static_cast<float>(n_));
 }
 
 // Nobody waits, right after somebody did: the library's thread takes it over.

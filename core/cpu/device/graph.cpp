@@ -7,10 +7,17 @@
 #include "core/cpu/executor/executor.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/task_attempt.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
+namespace {
+
+// Each may take a while (core/device/task_attempt.h), during which the submit mutex is held.
+constexpr int kMostAttempts = 4;
+
+}  // namespace
 
 CpuGraph::CpuGraph(Executor& executor, Capture& capture)
     : executor_(executor),
@@ -30,6 +37,9 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
   }
   after_.resize(static_cast<std::size_t>(total));
   roots_.reserve(places_.size());
+  roots_of_rest_.reserve(places_.size());
+  int laters = 0;
+  bool all_attempted = true;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     auto& captured = entries[i];
     for (std::int32_t b : captured.before) {
@@ -39,9 +49,16 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
     places_[i].blockers = static_cast<std::int32_t>(captured.before.size());
     if (captured.before.empty()) roots_.push_back(static_cast<std::int32_t>(i));
     cost_ns_ += captured.task.cost_ns;
-    if (!captured.task.later) own_cost_ns_ += captured.task.cost_ns;
+    if (captured.task.later) {
+      ++laters;
+      all_attempted = all_attempted && may_attempt(captured.task);
+    } else {
+      own_cost_ns_ += captured.task.cost_ns;
+    }
     nodes_[i].others.assign(captured.streams.begin() + 1, captured.streams.end());
   }
+  attempts_ =
+      executor_.mode() == Mode::async && laters > 0 && laters <= kMostAttempts && all_attempted;
   if (executor_.mode() == Mode::seeded) executor_.reserve_ready(n_nodes_);
   for (std::size_t i = 0; i < places_.size(); ++i) {  // nothing fails from here on
     auto& captured = entries[i];
@@ -73,9 +90,9 @@ std::vector<GraphTask> CpuGraph::tasks() const {
   return all;
 }
 
-void CpuGraph::reset() noexcept {
-  left_.store(n_nodes_, std::memory_order_relaxed);
-  for (int i = 0; i < n_nodes_; ++i) {
+std::span<const std::int32_t> CpuGraph::reset() noexcept {
+  left_.store(n_nodes_ - begun_, std::memory_order_relaxed);
+  for (std::int32_t i = begun_; i < n_nodes_; ++i) {
     Node& node = nodes_[static_cast<std::size_t>(i)];
     node.blockers.store(places_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
     node.parts_left.store(node.task.parts, std::memory_order_relaxed);
@@ -83,31 +100,92 @@ void CpuGraph::reset() noexcept {
     node.joined = false;
     node.begin_ns.store(0, std::memory_order_relaxed);
   }
+  if (begun_ == 0) return roots_;
+  for (std::int32_t i = 0; i < begun_; ++i) {
+    const Place& place = places_[static_cast<std::size_t>(i)];
+    for (std::int32_t k = place.first_after; k < place.end_after; ++k)
+      nodes_[static_cast<std::size_t>(after_[static_cast<std::size_t>(k)])].blockers.fetch_sub(
+          1, std::memory_order_relaxed);
+  }
+  roots_of_rest_.clear();
+  for (std::int32_t i = begun_; i < n_nodes_; ++i)
+    if (nodes_[static_cast<std::size_t>(i)].blockers.load(std::memory_order_relaxed) == 0)
+      roots_of_rest_.push_back(i);
+  return roots_of_rest_;
+}
+
+Ref<Failure> CpuGraph::run_plain(const Node& node, std::uint64_t ticket) noexcept {
+  detail::ThreadState& thread = detail::thread_state;
+  Ref<Failure> failure;
+  thread.task = node.task.name;
+  try {
+    for (int part = 0; part < node.task.parts; ++part)
+      node.task.run(node.task.args,
+                    {part, node.task.parts, *node.stream, nullptr, nullptr, ticket});
+  } catch (...) {
+    failure = executor_.make_failure(std::current_exception());
+  }
+  thread.task = nullptr;
+  return failure;
 }
 
 Event CpuGraph::run_in_order(std::uint64_t ticket) {
   const bool plain = timeline_sink() == nullptr;
+  for (int i = 0; i < n_nodes_; ++i) {
+    const Node& node = nodes_[static_cast<std::size_t>(i)];
+    Ref<Failure> failure = !plain || node.task.run == nullptr || node.task.foreign
+                               ? executor_.run_here(node.task, *node.stream, node.others, ticket)
+                               : run_plain(node, ticket);
+    if (failure.get() != nullptr) return executor_.failed_event(std::move(failure));
+  }
+  return Event();
+}
+
+Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
   detail::ThreadState& thread = detail::thread_state;
   for (int i = 0; i < n_nodes_; ++i) {
     const Node& node = nodes_[static_cast<std::size_t>(i)];
     Ref<Failure> failure;
-    if (!plain || node.task.run == nullptr || node.task.foreign) {
-      failure = executor_.run_here(node.task, *node.stream, node.others, ticket);
-    } else {
+    if (node.task.later) {
       thread.task = node.task.name;
+      bool done = false;
       try {
-        for (int part = 0; part < node.task.parts; ++part) {
-          node.task.run(node.task.args,
-                        {part, node.task.parts, *node.stream, nullptr, nullptr, ticket});
-        }
+        done = attempt(node.task, *node.stream, ticket);
       } catch (...) {
         failure = executor_.make_failure(std::current_exception());
       }
       thread.task = nullptr;
+      if (!done && failure.get() == nullptr) {
+        begun_ = i;
+        Ref<Node> whole = launch_node(ticket, 0);
+        executor_.submit_and_follow_up(*whole);
+        executor_.make_room();
+        return Event(std::move(whole));
+      }
+    } else if (node.task.run == nullptr || node.task.foreign) {
+      failure = executor_.run_here(node.task, *node.stream, node.others, ticket);
+    } else {
+      failure = run_plain(node, ticket);
     }
     if (failure.get() != nullptr) return executor_.failed_event(std::move(failure));
   }
   return Event();
+}
+
+// After what its streams have been given before.
+Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending) {
+  Task whole;
+  whole.name = "graph";
+  Stream* first = n_nodes_ > 0 ? nodes_[0].stream : nullptr;
+  Ref<Node> node = Node::make(executor_, whole, first);
+  node->launched = Ref<Graph>(this);
+  node->ticket = ticket;
+  node->reserve_edges(streams_.size() + pending);
+  for (CpuStream* s : streams_) {
+    if (s->last_.get() != nullptr) executor_.add_edge(*s->last_, *node, /*data=*/false);
+    s->last_ = node;
+  }
+  return node;
 }
 
 Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after,
@@ -145,17 +223,11 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
     return run_in_order(ticket);
   }
 
-  Task whole;
-  whole.name = "graph";
-  Stream* first = n_nodes_ > 0 ? nodes_[0].stream : nullptr;
-  Ref<Node> node = Node::make(executor_, whole, first);
-  node->launched = Ref<Graph>(this);
-  node->ticket = ticket;
-  node->reserve_edges(streams_.size() + pending);
-  for (CpuStream* s : streams_) {
-    if (s->last_.get() != nullptr) executor_.add_edge(*s->last_, *node, /*data=*/false);
-    s->last_ = node;
-  }
+  if (attempts_ && own_cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 &&
+      quiet && timeline_sink() == nullptr)
+    return attempt_in_order(ticket);
+  begun_ = 0;
+  Ref<Node> node = launch_node(ticket, pending);
   for (const Event& e : waits) {
     if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
     auto& before = static_cast<Node&>(*e.record());

@@ -41,16 +41,26 @@ class CpuGraph final : public Graph {
     std::int32_t end_after;
   };
   Event run_in_order(std::uint64_t ticket);
-  void reset() noexcept;  // for one more run
+  // As run_in_order, up to an attempt of a task with `later` that does not end it: from there on
+  // the tasks are submitted.
+  Event attempt_in_order(std::uint64_t ticket);
+  Ref<Failure> run_plain(const Node& node, std::uint64_t ticket) noexcept;
+  Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending);
+  // For one more run, without the first begun_ nodes, which have ended; returns those that wait for
+  // nothing.
+  std::span<const std::int32_t> reset() noexcept;
 
   Executor& executor_;
   int n_nodes_ = 0;
   std::int64_t cost_ns_ = 0;
   std::int64_t own_cost_ns_ = 0;   // without tasks that only start something (Task::later)
+  bool attempts_ = false;          // those tasks may all be attempted, and are few
   std::unique_ptr<Node[]> nodes_;  // in the order of capture, which is a topological one
   std::vector<Place> places_;
   std::vector<std::int32_t> after_;
   std::vector<std::int32_t> roots_;
+  std::int32_t begun_ = 0;
+  std::vector<std::int32_t> roots_of_rest_;
   std::vector<CpuStream*> streams_;
   std::atomic<std::int32_t> left_{0};  // nodes of this run that have not ended
   Node* launch_ = nullptr;             // the node of this run; it carries the failure

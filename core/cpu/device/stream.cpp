@@ -1,11 +1,14 @@
 #include "core/cpu/device/stream.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "core/cpu/device/graph.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/task_attempt.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
@@ -68,6 +71,26 @@ Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
   return Event();
 }
 
+// Null where it was not done, or not to its end: then it is to be enqueued.
+std::optional<Event> CpuStream::attempt_now(const Task& task, detail::ThreadState& thread) {
+  if (executor_.mode() != Mode::async || thread.capture != nullptr || thread.task != nullptr ||
+      timeline_sink() != nullptr || !quiet() || forked())
+    return std::nullopt;
+  Ref<Failure> failure;
+  thread.task = task.name;
+  try {
+    if (!attempt(task, *this, 0)) {
+      thread.task = nullptr;
+      return std::nullopt;
+    }
+  } catch (...) {
+    failure = executor_.make_failure(std::current_exception());
+  }
+  thread.task = nullptr;
+  const Dropper dropper(task);
+  return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
+}
+
 Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
   const bool ready = std::all_of(waits.begin(), waits.end(), [](const Event& e) {
     return e.record() == nullptr || e.record()->query() == Completion::done;
@@ -75,6 +98,9 @@ Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
   detail::ThreadState& thread = detail::thread_state;
   if (ready && task.run != nullptr && runs_at_once(task.cost_ns, thread))
     return run_at_once(task, thread);
+  if (ready && may_attempt(task)) {
+    if (std::optional<Event> ended = attempt_now(task, thread)) return *std::move(ended);
+  }
   CpuStream* self = this;
   return enqueue_slow(executor_, {&self, 1}, task, waits);
 }

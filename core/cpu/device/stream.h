@@ -1,5 +1,6 @@
 // CpuStream: an ordered queue, which is no more than its last task.
 #pragma once
+#include <optional>
 #include <span>
 
 #include "core/cpu/executor/executor.h"
@@ -28,6 +29,7 @@ class CpuStream final : public Stream {
  private:
   friend class CpuGraph;
   bool quiet() noexcept;  // nothing pending
+  std::optional<Event> attempt_now(const Task& task, detail::ThreadState& thread);
   static Event enqueue_slow(Executor& executor, std::span<CpuStream* const> streams,
                             const Task& task, std::span<const Event> waits);
   Executor& executor_;

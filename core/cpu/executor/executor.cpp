@@ -252,9 +252,8 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
       finish(node, ready);  // what it waited for failed: it does not run
     } else if (node->launched.get() != nullptr) {
       auto& graph = static_cast<CpuGraph&>(*node->launched);
-      graph.reset();
       graph.launch_ = node;
-      for (std::int32_t root : graph.roots_) ready.push(&graph.nodes_[root]);
+      for (std::int32_t root : graph.reset()) ready.push(&graph.nodes_[root]);
       if (graph.n_nodes_ == 0) finish(node, ready);
     } else if (node->task.run == nullptr || node->joined) {
       finish(node, ready);
@@ -492,19 +491,32 @@ void Executor::worker(Worker& self) noexcept {
 void Executor::spin(const Node& node) noexcept {
   detail::ActiveWait active;
   const auto begin = Clock::now();
+  const auto yields_after =
+      std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
+  bool yielded = false;
   while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
     const detail::LookAgain again = detail::look_around();
     const bool others = again != detail::LookAgain::no_reason;
-    if (others && !node.pending()) return;
+    if (others && !node.pending()) return learn_to_yield(yielded);
     const auto waited = Clock::now() - begin;
     if (waited > (others ? kSpinForOthers : kSpin)) break;
-    if (again == detail::LookAgain::yielding || waited > kSpin) {
+    if (again == detail::LookAgain::yielding || (others && waited > yields_after)) {
+      yielded = true;
       std::this_thread::yield();
     } else {
       for (int i = 0; i < (others ? 2 : 32); ++i) cpu_relax();
     }
   }
   if (node.pending()) active.hand_over();
+}
+
+// What comes while this thread offers its core comes from a process that may share the core, and
+// waits for it: then the next wait offers it sooner.
+void Executor::learn_to_yield(bool yielded) noexcept {
+  constexpr std::int64_t kLeast = 2000, kMost = std::chrono::nanoseconds(kSpin).count();
+  const std::int64_t ns = yields_after_ns_.load(std::memory_order_relaxed);
+  yields_after_ns_.store(yielded ? std::max(ns / 2, kLeast) : std::min(ns * 2, kMost),
+                         std::memory_order_relaxed);
 }
 
 void Executor::wait(Node& node) {

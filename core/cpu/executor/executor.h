@@ -130,6 +130,7 @@ class Executor {
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
   void spin(const Node& node) noexcept;
+  void learn_to_yield(bool yielded) noexcept;
   void start_workers();
   void worker(Worker& self) noexcept;
   void wait_for_workers(const std::vector<Worker>& workers) noexcept;
@@ -157,6 +158,7 @@ class Executor {
   std::atomic<int> waiting_for_room_{0};
   std::atomic<bool> started_{false};
   std::atomic<bool> stopped_{false};
+  std::atomic<std::int64_t> yields_after_ns_{30'000};  // of a wait for other processes
   std::atomic<bool> abandoned_{false};  // the process ends without the workers that still run
 
   std::mutex done_mutex_;  // of those who sleep until a node ended

@@ -1,0 +1,196 @@
+// Small exchanges with processes of the node that the thread which reaches them does from beginning
+// to end: no list of what is under way, no other thread, no memory.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "core/base/hash_text.h"
+#include "core/base/spin_lock.h"
+#include "core/processes/active_exchange.h"
+#include "core/processes/exchange.h"
+
+namespace shmap {
+
+std::uint64_t Exchanges::digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept {
+  return HashText()
+      .add(exchange.space)
+      .add(exchange.check)
+      .add(exchange.program)
+      .add(exchange.constants)
+      .add(exchange.equations)
+      .add(static_cast<std::uint64_t>(bytes))
+      .value();
+}
+
+Exchanges::Header Exchanges::header_of(const ProcessExchange& exchange) {
+  Header header;
+  header.round = exchange.round;
+  header.number = exchange.number;
+  header.space = exchange.space;
+  header.check = exchange.check;
+  header.program = exchange.program;
+  header.constants = exchange.constants;
+  header.equations = exchange.equations;
+  header.label = exchange.label;
+  return header;
+}
+
+std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& exchange) const {
+  if (link_ == nullptr) return nullptr;
+  auto attempt = std::make_shared<Attempt>();
+  attempt->header = header_of(exchange);
+  const auto add_ways = [&](const std::vector<Parcel>& parcels, std::vector<Attempt::Way>& ways) {
+    for (std::size_t i = 0; i < parcels.size(); ++i) {
+      if (ways.empty() || ways.back().peer != parcels[i].peer)
+        ways.push_back({parcels[i].peer, i, i, 0, 0, false});
+      ways.back().last = i + 1;
+      ways.back().bytes += parcels[i].bytes;
+    }
+    return std::ranges::all_of(ways, [&](Attempt::Way& way) {
+      way.digest = digest_of(exchange, way.bytes);
+      return way.bytes <= kInline && link_->reaches(way.peer);
+    });
+  };
+  if (!add_ways(exchange.sends, attempt->to) || !add_ways(exchange.receives, attempt->from))
+    return nullptr;
+  return attempt;
+}
+
+// Nothing is sent where not all of it can be.
+bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) {
+  for (const Attempt::Way& way : attempt.to) {
+    const auto behind = static_cast<std::size_t>(way.bytes);
+    if (!link_->has_room(way.peer, sizeof(Header) + behind)) return false;
+  }
+  Header& header = attempt.header;
+  header.number = exchange.number;
+  for (const Attempt::Way& way : attempt.to) {
+    header.digest = way.digest;
+    header.bytes = way.bytes;
+    alignas(8) std::byte body[kInline];
+    std::byte* const to = header.in_front() ? header.front : body;
+    std::size_t bytes = 0;
+    for (std::size_t i = way.first; i < way.last; ++i) {
+      const Parcel& parcel = exchange.sends[i];
+      if (parcel.bytes != 0) std::memcpy(to + bytes, parcel.data, std::size_t(parcel.bytes));
+      bytes += static_cast<std::size_t>(parcel.bytes);
+    }
+    link_->send(way.peer, {reinterpret_cast<const std::byte*>(&header), sizeof header},
+                {body, header.in_front() ? 0 : bytes});
+  }
+  return true;
+}
+
+bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way,
+                              const Message& message) noexcept {
+  const Header& header = message.header();
+  if (header.kind != Kind::exchange || header.number != exchange.number ||
+      header.round != exchange.round || header.digest != way.digest)
+    return false;
+  const std::byte* data = way.bytes <= static_cast<std::int64_t>(kFrontBytes)
+                              ? header.front
+                              : message.bytes.data() + sizeof(Header);
+  for (std::size_t i = way.first; i < way.last; ++i) {
+    const Parcel& parcel = exchange.receives[i];
+    if (parcel.bytes != 0) std::memcpy(parcel.data, data, std::size_t(parcel.bytes));
+    data += parcel.bytes;
+  }
+  way.heard = true;
+  return true;
+}
+
+// False where something else has come: it stays there, and start() looks into it.
+bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept {
+  for (Attempt::Way& way : attempt.from) {
+    if (way.heard) continue;
+    const Message message{link_->first_of(way.peer)};
+    if (message.bytes.empty()) continue;
+    if (!Attempt::take(exchange, way, message)) return false;
+    link_->drop_first();
+    --attempt.awaited;
+  }
+  return true;
+}
+
+bool Exchanges::take_early(const ProcessExchange& exchange, Attempt& attempt) {
+  const Place place{exchange.space, exchange.number, exchange.round};
+  for (auto it = early_.lower_bound({place, -1}); it != early_.end() && it->first.first == place;
+       ++it) {
+    const int peer = it->first.second;
+    if (std::ranges::none_of(attempt.from, [&](const auto& way) { return way.peer == peer; }))
+      return false;
+  }
+  for (Attempt::Way& way : attempt.from) {
+    if (way.heard) continue;
+    const auto early = early_.find({place, way.peer});
+    if (early == early_.end()) continue;
+    if (!Attempt::take(exchange, way, {early->second})) return false;
+    early_.erase(early);
+    --attempt.awaited;
+  }
+  return true;
+}
+
+// Processes that keep in step find each other soon. Others find out by a try now and then, which
+// also ends a rhythm in which each of them comes just after the other has looked.
+int Exchanges::patience() noexcept {
+  if (patience_ < kMostPatience && ++impatient_ % kTryAgain == 0) return kMostPatience;
+  return patience_;
+}
+
+void Exchanges::learn(bool ended) noexcept {
+  patience_ = ended ? kMostPatience : std::max(patience_ / 2, kLeastPatience);
+}
+
+// Where the processes share cores, another one may need this core to get here. False where this
+// thread has offered it for long enough, or something has failed meanwhile.
+bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
+  lock.unlock();
+  sched_yield();
+  lock.lock();
+  return !stopped_ && fault_.empty() && Clock::now() < until;
+}
+
+bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept {
+  try {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    // What is not as it mostly is, start() handles.
+    if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_) return false;
+    if (!send_at_once(exchange, attempt)) return false;
+    attempt.begun = true;
+    attempt.awaited = attempt.from.size();
+    for (Attempt::Way& way : attempt.from) way.heard = false;
+    const Clock::time_point begun = Clock::now();
+    remember_begun(exchange, begun);
+    // The own thread leaves the next messages to this one, as while a thread waits, where nothing
+    // else is under way.
+    if (active_.empty() && !looked_.load(std::memory_order_relaxed))
+      looked_.store(true, std::memory_order_relaxed);
+    bool goes_on = early_.empty() || take_early(exchange, attempt);
+    const int most = patience();
+    const auto until = begun + kMostYielding * most / kMostPatience;  // looked at where crowded_
+    for (int turns = 0; goes_on && attempt.awaited != 0; ++turns) {
+      goes_on = take_at_once(exchange, attempt) && turns < most;
+      if (!goes_on || attempt.awaited == 0) break;
+      if (crowded_) {
+        goes_on = offer_core(lock, until);
+        if (goes_on && !early_.empty()) goes_on = take_early(exchange, attempt);
+      } else if (turns >= kTurnsAtOnce) {
+        cpu_relax();
+      }
+    }
+    learn(attempt.awaited == 0);
+    if (attempt.awaited != 0) return false;
+    attempt.begun = false;
+    remember_done(exchange, begun);
+    at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return true;
+  } catch (...) {
+    return false;  // no memory to remember it with
+  }
+}
+
+}  // namespace shmap
