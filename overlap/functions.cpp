@@ -336,34 +336,28 @@ Request exchange_request(Subscripts spec, const Array& a, const Array& b, const 
 
 Array all_gather_einsum(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                         const AllGatherEinsumOptions& options) {
-  const Request request = gather_request(spec, a, b, axes, options);
-  return Call(request, a, b).run();
+  return Call(gather_request(spec, a, b, axes, options), a, b).run();
 }
 Array einsum_psum_scatter(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                           const EinsumPsumScatterOptions& options) {
-  const Request request = scatter_request(spec, a, b, axes, options);
-  return Call(request, a, b).run();
+  return Call(scatter_request(spec, a, b, axes, options), a, b).run();
 }
 Array all_to_all_einsum(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                         const AllToAllEinsumOptions& options) {
-  const Request request = exchange_request(spec, a, b, axes, options);
-  return Call(request, a, b).run();
+  return Call(exchange_request(spec, a, b, axes, options), a, b).run();
 }
 
 OverlapChoice overlap_choice(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                              const AllGatherEinsumOptions& options) {
-  const Request request = gather_request(spec, a, b, axes, options);
-  return Call(request, a, b).choice();
+  return Call(gather_request(spec, a, b, axes, options), a, b).choice();
 }
 OverlapChoice overlap_choice(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                              const EinsumPsumScatterOptions& options) {
-  const Request request = scatter_request(spec, a, b, axes, options);
-  return Call(request, a, b).choice();
+  return Call(scatter_request(spec, a, b, axes, options), a, b).choice();
 }
 OverlapChoice overlap_choice(Subscripts spec, const Array& a, const Array& b, const Axes& axes,
                              const AllToAllEinsumOptions& options) {
-  const Request request = exchange_request(spec, a, b, axes, options);
-  return Call(request, a, b).choice();
+  return Call(exchange_request(spec, a, b, axes, options), a, b).choice();
 }
 
 }  // namespace shmap

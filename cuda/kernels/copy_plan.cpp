@@ -102,12 +102,4 @@ CopyPlan plan_copy(const StridedCopy& copy) {
   return plan;
 }
 
-void row_major_strides(int rank, const std::int64_t* extent, int itemsize, std::int64_t* stride) {
-  std::int64_t step = itemsize;
-  for (int d = rank - 1; d >= 0; --d) {
-    stride[d] = step;
-    step *= extent[d];
-  }
-}
-
 }  // namespace shmap::cuda

@@ -16,6 +16,7 @@
 #include "core/device/runtime.h"
 #include "core/device/span_label.h"
 #include "shmap/shmap.h"
+#include "tests/support/temp_folder.h"
 
 #if __has_include(<nlohmann/json.hpp>)
 #define SHMAP_TEST_PARSES_JSON 1
@@ -50,17 +51,10 @@ using nlohmann::json;
 
 class TraceFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "trace_file_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   // The events of a trace in which that runs.
   template <class F>
   json traced(F&& run) {
-    const std::string path = (folder_ / "trace.json").string();
+    const std::string path = folder_ / "trace.json";
     profiler::Trace trace(path);
     run();
     trace.close();
@@ -69,7 +63,7 @@ class TraceFile : public testing::Test {
     return whole_.at("traceEvents");
   }
 
-  fs::path folder_;
+  test::TempFolder folder_{"trace_file"};
   json whole_;
 };
 

@@ -15,6 +15,7 @@
 
 #include "core/base/warning.h"
 #include "shmap/shmap.h"
+#include "tests/support/temp_folder.h"
 
 #if __has_include(<nlohmann/json.hpp>)
 #define SHMAP_TEST_PARSES_JSON 1
@@ -77,37 +78,27 @@ TEST(TraceJson, AnyNameIsAString) {
 class CommaLocale {
  public:
   CommaLocale() {
-    std::string name = (fs::temp_directory_path() / "comma_locale_XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) return;
-    folder_ = name;
     const std::string command =
-        "localedef -i de_DE -f UTF-8 " + (folder_ / "de_DE.UTF-8").string() + " >/dev/null 2>&1";
-    if (std::system(command.c_str()) == 0) setenv("LOCPATH", folder_.c_str(), 1);
+        "localedef -i de_DE -f UTF-8 " + folder_ / "de_DE.UTF-8" + " >/dev/null 2>&1";
+    if (std::system(command.c_str()) == 0) setenv("LOCPATH", folder_.path().c_str(), 1);
     const char* set = std::setlocale(LC_ALL, "de_DE.UTF-8");
     stands_ = set != nullptr && *std::localeconv()->decimal_point == ',';
   }
   ~CommaLocale() {
     std::setlocale(LC_ALL, "C");
     unsetenv("LOCPATH");
-    fs::remove_all(folder_);
   }
   bool stands() const { return stands_; }
 
  private:
-  fs::path folder_;
+  test::TempFolder folder_{"comma_locale"};
   bool stands_ = false;
 };
 
 class TraceFile : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "trace_json_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-  std::string path() const { return (folder_ / "trace.json").string(); }
-  fs::path folder_;
+  std::string path() const { return folder_ / "trace.json"; }
+  test::TempFolder folder_{"trace_json"};
 };
 
 void work() {

@@ -14,6 +14,7 @@
 #include <random>
 
 #include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
 
 namespace shmap {
 namespace {
@@ -23,14 +24,8 @@ constexpr int kKeep = 2;
 
 class CheckpointKill : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "checkpoint_kill_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    dir_ = name;
-  }
-  void TearDown() override { fs::remove_all(dir_); }
-
-  std::string dir_;
+  const test::TempFolder folder_{"checkpoint_kill"};
+  const std::string dir_ = folder_.path().string();
 };
 
 using State = std::map<std::string, Array>;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "shmap/error.h"
+#include "tests/support/temp_folder.h"
 
 namespace shmap::io {
 namespace {
@@ -37,22 +38,16 @@ std::string contents(const fs::path& path) {
 
 class NpyFileTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "npy_file_test_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  std::string path(const std::string& name) const { return directory_ / name; }
   std::size_t file_count() const {
     return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(directory_), fs::directory_iterator()));
+        std::distance(fs::directory_iterator(directory_.path()), fs::directory_iterator()));
   }
   void put(const std::string& name, const std::string& bytes) const {
     std::ofstream(path(name), std::ios::binary) << bytes;
   }
 
-  fs::path directory_;
+  test::TempFolder directory_{"npy_file_test"};
 };
 
 // Element k as the golden files have it: see make_npy_goldens.py.
@@ -296,7 +291,7 @@ TEST_F(NpyFileTest, BytesOfABoolBecomeZeroOrOne) {
 
 TEST_F(NpyFileTest, BadPathsAndBoxesAreErrors) {
   EXPECT_THROW(NpyFile(path("absent.npy")), Error);
-  EXPECT_THROW(NpyFile(directory_.string()), ValueError);
+  EXPECT_THROW(NpyFile(directory_.path().string()), ValueError);
   ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
   EXPECT_THROW(NpyFile(path("fifo")), ValueError);
   EXPECT_THROW(NpyWriter(path("fifo"), f32, {2}), ValueError);
@@ -449,7 +444,7 @@ TEST_F(NpyFileTest, ADraftNeverHasMorePermissionsThanTheFile) {
   ASSERT_EQ(chmod(path("private.npy").c_str(), 0600), 0);
   {
     NpyWriter writer(path("private.npy"), f32, {8});
-    for (const auto& entry : fs::directory_iterator(directory_))
+    for (const auto& entry : fs::directory_iterator(directory_.path()))
       EXPECT_EQ(mode_of(entry), 0600u) << entry;
   }
   umask(027);
@@ -486,7 +481,7 @@ TEST_F(NpyFileTest, SavesAfterAKillGoOn) {
   EXPECT_EQ(NpyFile(path("a.npy")).header().shape, Shape{1000});
   EXPECT_EQ(file_count(), 104u);
   // A minute later the next save removes what the dead left.
-  for (const auto& entry : fs::directory_iterator(directory_)) {
+  for (const auto& entry : fs::directory_iterator(directory_.path())) {
     if (DraftFile::is_draft_name(entry.path().filename().c_str()))
       fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::minutes(2));
   }

@@ -18,6 +18,7 @@
 #include "core/io/npy_format.h"
 #include "shmap/shmap.h"
 #include "tests/support/child_process.h"
+#include "tests/support/temp_folder.h"
 
 namespace shmap {
 namespace {
@@ -44,13 +45,7 @@ std::int64_t peak_bytes() {
 
 class NpyMemory : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "npy_memory_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    directory_ = name;
-  }
-  void TearDown() override { fs::remove_all(directory_); }
-  std::string path(const std::string& name) const { return (directory_ / name).string(); }
+  std::string path(const std::string& name) const { return directory_ / name; }
 
   // A file of that header and zeros that are there: pages of holes would be as good, but slower to
   // read on some file systems.
@@ -79,7 +74,7 @@ class NpyMemory : public testing::Test {
     return std::atoll(r.output.c_str());
   }
 
-  fs::path directory_;
+  test::TempFolder directory_{"npy_memory"};
 };
 
 NamedSharding split() { return {make_mesh({8}, "i"), P("i")}; }

@@ -46,44 +46,35 @@ struct Cut {
 // an operand of both operations, and the loads become what the loop waits for.
 template <class T>
 struct Vector;
-template <>
-struct Vector<float> {
-  using Type = __m512;
-  using Mask = __mmask16;
-  SHMAP_AVX512 static Type broadcast(const float* p) {
-    Type v;
-    __asm__("vbroadcastss %1, %0" : "=v"(v) : "m"(*p));
-    return v;
-  }
-  SHMAP_AVX512 static Type zero() { return _mm512_setzero_ps(); }
-  SHMAP_AVX512 static Type load(const float* p) { return _mm512_load_ps(p); }
-  SHMAP_AVX512 static Type loadu(const float* p) { return _mm512_loadu_ps(p); }
-  SHMAP_AVX512 static Type loadu(Mask m, const float* p) { return _mm512_maskz_loadu_ps(m, p); }
-  SHMAP_AVX512 static void store(float* p, Type v) { _mm512_store_ps(p, v); }
-  SHMAP_AVX512 static void storeu(float* p, Type v) { _mm512_storeu_ps(p, v); }
-  SHMAP_AVX512 static void storeu(float* p, Mask m, Type v) { _mm512_mask_storeu_ps(p, m, v); }
-  SHMAP_AVX512 static Type add(Type a, Type b) { return _mm512_add_ps(a, b); }
-  SHMAP_AVX512 static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_ps(a, b, c); }
-};
-template <>
-struct Vector<double> {
-  using Type = __m512d;
-  using Mask = __mmask8;
-  SHMAP_AVX512 static Type broadcast(const double* p) {
-    Type v;
-    __asm__("vbroadcastsd %1, %0" : "=v"(v) : "m"(*p));
-    return v;
-  }
-  SHMAP_AVX512 static Type zero() { return _mm512_setzero_pd(); }
-  SHMAP_AVX512 static Type load(const double* p) { return _mm512_load_pd(p); }
-  SHMAP_AVX512 static Type loadu(const double* p) { return _mm512_loadu_pd(p); }
-  SHMAP_AVX512 static Type loadu(Mask m, const double* p) { return _mm512_maskz_loadu_pd(m, p); }
-  SHMAP_AVX512 static void store(double* p, Type v) { _mm512_store_pd(p, v); }
-  SHMAP_AVX512 static void storeu(double* p, Type v) { _mm512_storeu_pd(p, v); }
-  SHMAP_AVX512 static void storeu(double* p, Mask m, Type v) { _mm512_mask_storeu_pd(p, m, v); }
-  SHMAP_AVX512 static Type add(Type a, Type b) { return _mm512_add_pd(a, b); }
-  SHMAP_AVX512 static Type fma(Type a, Type b, Type c) { return _mm512_fmadd_pd(a, b, c); }
-};
+#define SHMAP_VECTOR(T, Vec, Mask_, suffix, broadcast_instruction)                     \
+  template <>                                                                          \
+  struct Vector<T> {                                                                   \
+    using Type = Vec;                                                                  \
+    using Mask = Mask_;                                                                \
+    SHMAP_AVX512 static Type broadcast(const T* p) {                                   \
+      Type v;                                                                          \
+      __asm__(broadcast_instruction " %1, %0" : "=v"(v) : "m"(*p));                    \
+      return v;                                                                        \
+    }                                                                                  \
+    SHMAP_AVX512 static Type zero() { return _mm512_setzero_##suffix(); }              \
+    SHMAP_AVX512 static Type load(const T* p) { return _mm512_load_##suffix(p); }      \
+    SHMAP_AVX512 static Type loadu(const T* p) { return _mm512_loadu_##suffix(p); }    \
+    SHMAP_AVX512 static Type loadu(Mask m, const T* p) {                               \
+      return _mm512_maskz_loadu_##suffix(m, p);                                        \
+    }                                                                                  \
+    SHMAP_AVX512 static void store(T* p, Type v) { _mm512_store_##suffix(p, v); }      \
+    SHMAP_AVX512 static void storeu(T* p, Type v) { _mm512_storeu_##suffix(p, v); }    \
+    SHMAP_AVX512 static void storeu(T* p, Mask m, Type v) {                            \
+      _mm512_mask_storeu_##suffix(p, m, v);                                            \
+    }                                                                                  \
+    SHMAP_AVX512 static Type add(Type a, Type b) { return _mm512_add_##suffix(a, b); } \
+    SHMAP_AVX512 static Type fma(Type a, Type b, Type c) {                             \
+      return _mm512_fmadd_##suffix(a, b, c);                                           \
+    }                                                                                  \
+  };
+SHMAP_VECTOR(float, __m512, __mmask16, ps, "vbroadcastss")
+SHMAP_VECTOR(double, __m512d, __mmask8, pd, "vbroadcastsd")
+#undef SHMAP_VECTOR
 
 // c = or, with add, += the product of a tile of a and a panel of b. Elements of a that follow one
 // another along k do so in the tile too, and its rows are Cut::ld_a apart; with `across` the rows

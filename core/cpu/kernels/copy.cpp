@@ -242,14 +242,6 @@ constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
 
 }  // namespace
 
-void row_major_strides(int rank, const int64_t* extent, int itemsize, int64_t* stride) {
-  int64_t step = itemsize;
-  for (int d = rank - 1; d >= 0; --d) {
-    stride[d] = step;
-    step *= extent[d];
-  }
-}
-
 void copy_bytes(void* dst, const void* src, int64_t bytes) {
   if (bytes >= kStreamBytes)
     copy_non_temporal(dst, src, bytes);

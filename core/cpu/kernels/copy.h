@@ -1,26 +1,15 @@
-// The one strided copy: dst[i] = src[i] for every index i of an extent[0] × … × extent[rank - 1]
-// grid, each side with strides of its own. It serves transpose, slice, concatenate, reverse,
-// broadcast_in_dim, the interior of pad, dynamic_slice, dynamic_update_slice and resharding.
-//
-// Strides are in bytes and may be negative or, in src, zero (a broadcast). No two indices may name
-// one dst element, and src and dst may not overlap. itemsize is any positive number of bytes; 1, 2,
-// 4, 8 and 16 are fast. Elements need not be aligned.
+// Strided and contiguous copies (core/base/strided_copy.h) for transpose, slice, concatenate,
+// reverse, broadcast_in_dim, the interior of pad, dynamic_slice, dynamic_update_slice and
+// resharding. Items of 1, 2, 4, 8 and 16 bytes are fast; they need not be aligned.
 #pragma once
 #include <cstdint>
 
-#include "shmap/shape.h"
+#include "core/base/strided_copy.h"
 
 namespace shmap::cpu {
 
-struct StridedCopy {
-  int rank = 0;
-  std::int64_t extent[kMaxRank];
-  std::int64_t dst_stride[kMaxRank];
-  std::int64_t src_stride[kMaxRank];
-  int itemsize = 0;
-  const void* src = nullptr;  // the element at index 0, …, 0
-  void* dst = nullptr;
-};
+using shmap::row_major_strides;
+using shmap::StridedCopy;
 
 void copy_strided(const StridedCopy& copy);
 
@@ -30,7 +19,5 @@ void copy_strided_part(const StridedCopy& copy, int part, int parts);
 
 // `bytes` contiguous bytes: memcpy, with non-temporal stores where that is faster.
 void copy_bytes(void* dst, const void* src, std::int64_t bytes);
-// Fills in `stride` (bytes) for a row-major array of these extents.
-void row_major_strides(int rank, const std::int64_t* extent, int itemsize, std::int64_t* stride);
 
 }  // namespace shmap::cpu

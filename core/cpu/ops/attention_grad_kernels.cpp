@@ -127,15 +127,6 @@ void run_grad(const KernelCall& call) {
 
 // ---- forward mode
 
-int tangent_parts(const KernelCall& call, int workers) {
-  cpu::prepare_attention();
-  const AttentionHeads heads(call);
-  const std::int64_t items =
-      heads.count() * blocks_of(heads.q_rows(), cpu::AttentionHead().row_block);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(items, 1, std::int64_t{workers} * kAttentionPartsPerWorker));
-}
-
 void run_tangent(const KernelCall& call) {
   const AttentionHeads heads(call);
   if (heads.is_empty()) return;
@@ -166,7 +157,7 @@ void run_tangent(const KernelCall& call) {
 
 void register_cpu_attention_grad_kernels() {
   attention_grad_p.kernel(DeviceKind::cpu) = {run_grad, grad_parts};
-  attention_tangent_p.kernel(DeviceKind::cpu) = {run_tangent, tangent_parts};
+  attention_tangent_p.kernel(DeviceKind::cpu) = {run_tangent, attention_parts};
 }
 
 }  // namespace shmap

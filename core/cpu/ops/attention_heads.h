@@ -1,5 +1,6 @@
 // A call of attention or of one of its derivatives as heads. Operands are read where they lie.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -115,5 +116,15 @@ inline std::int64_t blocks_of(std::int64_t rows, std::int64_t block) {
 
 // More parts than workers, since causal rows differ in work.
 inline constexpr int kAttentionPartsPerWorker = 4;
+
+// The parts of a call whose items are blocks of rows of the scores.
+inline int attention_parts(const KernelCall& call, int workers) {
+  cpu::prepare_attention();
+  const AttentionHeads heads(call);
+  const std::int64_t items =
+      heads.count() * blocks_of(heads.q_rows(), cpu::AttentionHead().row_block);
+  return static_cast<int>(
+      std::clamp<std::int64_t>(items, 1, std::int64_t{workers} * kAttentionPartsPerWorker));
+}
 
 }  // namespace shmap

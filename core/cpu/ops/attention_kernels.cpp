@@ -7,15 +7,6 @@ namespace shmap {
 
 namespace {
 
-int attention_parts(const KernelCall& call, int workers) {
-  cpu::prepare_attention();
-  const AttentionHeads heads(call);
-  const std::int64_t items =
-      heads.count() * blocks_of(heads.q_rows(), cpu::AttentionHead().row_block);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(items, 1, std::int64_t{workers} * kAttentionPartsPerWorker));
-}
-
 void run_attention(const KernelCall& call) {
   const AttentionHeads heads(call);
   if (heads.is_empty()) return;

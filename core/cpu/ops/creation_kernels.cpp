@@ -4,6 +4,7 @@
 
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/fill.h"
+#include "core/ops/call_copies.h"
 #include "core/ops/lines.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/kernel.h"
@@ -21,25 +22,6 @@ int fill_parts(const KernelCall& call, int workers) {
 
 std::byte* out_at(const KernelCall& call, std::int64_t element) {
   return static_cast<std::byte*>(call.out[0]) + element * itemsize(call.out_types[0].dtype());
-}
-
-cpu::StridedCopy broadcast_copy(const KernelCall& call) {
-  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
-  const Dims& dims = params_as<BroadcastParams>(call.params).dims;
-  cpu::StridedCopy copy;
-  copy.rank = to.rank();
-  copy.itemsize = itemsize(call.out_types[0].dtype());
-  copy.src = call.in[0];
-  copy.dst = call.out[0];
-  std::copy(to.begin(), to.end(), copy.extent);
-  cpu::row_major_strides(copy.rank, copy.extent, copy.itemsize, copy.dst_stride);
-  std::fill_n(copy.src_stride, copy.rank, 0);
-  std::int64_t stride = copy.itemsize;
-  for (std::size_t d = from.size(); d-- > 0;) {
-    if (from[d] != 1) copy.src_stride[dims[d]] = stride;
-    stride *= from[d];
-  }
-  return copy;
 }
 
 void run_broadcast(const KernelCall& call) {

@@ -4,6 +4,7 @@
 
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/pad.h"
+#include "core/ops/call_copies.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/kernel.h"
 
@@ -11,75 +12,18 @@ namespace shmap {
 
 namespace {
 
-// A row-major result with as yet unset source strides.
-cpu::StridedCopy copy_to_result(const KernelCall& call) {
-  const Shape& to = call.out_types[0].dims();
-  cpu::StridedCopy copy;
-  copy.rank = to.rank();
-  copy.itemsize = itemsize(call.out_types[0].dtype());
-  copy.src = call.in[0];
-  copy.dst = call.out[0];
-  std::copy(to.begin(), to.end(), copy.extent);
-  cpu::row_major_strides(copy.rank, copy.extent, copy.itemsize, copy.dst_stride);
-  return copy;
-}
-
-template <cpu::StridedCopy (*make)(const KernelCall&)>
+template <StridedCopy (*make)(const KernelCall&)>
 void run_copy(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   cpu::copy_strided_part(make(call), call.part, call.parts);
 }
-template <cpu::StridedCopy (*make)(const KernelCall&)>
+template <StridedCopy (*make)(const KernelCall&)>
 int parts_of_copy(const KernelCall& call, int workers) {
   return call.out_types[0].size() == 0 ? 1 : cpu::copy_parts(make(call), workers);
 }
 
-cpu::StridedCopy transpose_copy(const KernelCall& call) {
-  cpu::StridedCopy copy = copy_to_result(call);
-  const Dims& permutation = params_as<TransposeParams>(call.params).permutation;
-  std::int64_t stride[kMaxRank];
-  cpu::row_major_strides(copy.rank, call.in_types[0].dims().data(), copy.itemsize, stride);
-  for (std::size_t d = 0; d < permutation.size(); ++d) copy.src_stride[d] = stride[permutation[d]];
-  return copy;
-}
-
-cpu::StridedCopy rev_copy(const KernelCall& call) {
-  cpu::StridedCopy copy = copy_to_result(call);
-  std::copy_n(copy.dst_stride, copy.rank, copy.src_stride);
-  const auto* src = static_cast<const std::byte*>(copy.src);
-  for (std::int64_t d : params_as<RevParams>(call.params).dimensions) {
-    src += (copy.extent[d] - 1) * copy.src_stride[d];
-    copy.src_stride[d] = -copy.src_stride[d];
-  }
-  copy.src = src;
-  return copy;
-}
-
 void run_reshape(const KernelCall& call) {  // only of literals: otherwise it is a view
   std::memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
-}
-
-// One operand's rows into the result's: both are [outer, what follows from the joined dim on].
-cpu::StridedCopy concatenate_copy(const KernelCall& call, std::size_t operand,
-                                  std::int64_t at_bytes) {
-  const auto dim = static_cast<std::size_t>(params_as<ConcatenateParams>(call.params).dimension);
-  const Shape &from = call.in_types[operand].dims(), &to = call.out_types[0].dims();
-  cpu::StridedCopy copy;
-  copy.rank = 2;
-  copy.itemsize = itemsize(call.out_types[0].dtype());
-  copy.extent[0] = copy.extent[1] = 1;
-  std::int64_t row = copy.itemsize;
-  for (std::size_t d = 0; d < dim; ++d) copy.extent[0] *= to[d];
-  for (std::size_t d = dim; d < to.size(); ++d) {
-    copy.extent[1] *= from[d];
-    row *= to[d];
-  }
-  copy.dst_stride[0] = row;
-  copy.src_stride[0] = copy.extent[1] * copy.itemsize;
-  copy.dst_stride[1] = copy.src_stride[1] = copy.itemsize;
-  copy.src = call.in[operand];
-  copy.dst = static_cast<std::byte*>(call.out[0]) + at_bytes;
-  return copy;
 }
 
 // Whether operands follow one another in the result, each as a whole.
@@ -101,9 +45,9 @@ void run_concatenate(const KernelCall& call) {
   }
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     if (call.in_types[i].size() == 0) continue;
-    const cpu::StridedCopy copy = concatenate_copy(call, i, at);
+    const StridedCopy copy = concatenate_copy(call, i, at);
     cpu::copy_strided_part(copy, call.part, call.parts);
-    at += copy.extent[1] * copy.itemsize;
+    at += copy.src_stride[0];
   }
 }
 

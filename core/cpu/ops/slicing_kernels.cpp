@@ -3,6 +3,7 @@
 
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/gather_index.h"
+#include "core/ops/call_copies.h"
 #include "core/ops/slicing.h"
 #include "core/runtime/kernel.h"
 
@@ -11,28 +12,14 @@ namespace shmap {
 namespace {
 
 // A box of `extent` between two row-major arrays of its rank; src and dst are to be set.
-cpu::StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const Shape& dst_shape,
-                          int itemsize) {
-  cpu::StridedCopy copy;
+StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const Shape& dst_shape,
+                     int itemsize) {
+  StridedCopy copy;
   copy.rank = extent.rank();
   copy.itemsize = itemsize;
   std::copy(extent.begin(), extent.end(), copy.extent);
-  cpu::row_major_strides(copy.rank, src_shape.data(), itemsize, copy.src_stride);
-  cpu::row_major_strides(copy.rank, dst_shape.data(), itemsize, copy.dst_stride);
-  return copy;
-}
-
-cpu::StridedCopy slice_copy(const KernelCall& call) {
-  const auto& params = params_as<SliceParams>(call.params);
-  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
-  cpu::StridedCopy copy = box_copy(to, from, to, itemsize(call.out_types[0].dtype()));
-  std::int64_t offset = 0;
-  for (std::size_t d = 0; d < to.size(); ++d) {
-    offset += params.start_indices[d] * copy.src_stride[d];
-    copy.src_stride[d] *= params.strides[d];
-  }
-  copy.src = static_cast<const std::byte*>(call.in[0]) + offset;
-  copy.dst = call.out[0];
+  row_major_strides(copy.rank, src_shape.data(), itemsize, copy.src_stride);
+  row_major_strides(copy.rank, dst_shape.data(), itemsize, copy.dst_stride);
   return copy;
 }
 
@@ -47,16 +34,16 @@ std::int64_t dynamic_offset(const KernelCall& call, std::size_t first, const Sha
   return offset;
 }
 
-cpu::StridedCopy dynamic_slice_copy(const KernelCall& call) {
+StridedCopy dynamic_slice_copy(const KernelCall& call) {
   const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
-  cpu::StridedCopy copy = box_copy(to, from, to, itemsize(call.out_types[0].dtype()));
+  StridedCopy copy = box_copy(to, from, to, itemsize(call.out_types[0].dtype()));
   copy.src = static_cast<const std::byte*>(call.in[0]) +
              dynamic_offset(call, 1, from, to, copy.src_stride);
   copy.dst = call.out[0];
   return copy;
 }
 
-template <cpu::StridedCopy (*make)(const KernelCall&)>
+template <StridedCopy (*make)(const KernelCall&)>
 void run_copy(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   cpu::copy_strided_part(make(call), call.part, call.parts);
@@ -89,7 +76,7 @@ void run_dynamic_update_slice(const KernelCall& call) {
   }
   const std::size_t rows = row_dim(whole);
   const auto [begin, end] = call.share(whole[rows]);
-  cpu::StridedCopy copy = box_copy(part, part, whole, item);
+  StridedCopy copy = box_copy(part, part, whole, item);
   if (call.in[0] != call.out[0]) {
     const std::int64_t at = begin * copy.dst_stride[rows];
     cpu::copy_bytes(out + at, static_cast<const std::byte*>(call.in[0]) + at,

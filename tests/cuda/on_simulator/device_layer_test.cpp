@@ -23,30 +23,17 @@
 #include "cuda/graph/graph.h"
 #include "cuda_sim.h"
 #include "shmap/error.h"
+#include "tests/cuda/on_simulator/simulator_calls.h"
 #include "tests/support/timeline_scope.h"
 
 namespace shmap::cuda {
 namespace {
 
+using test::calls_of;
+using test::text_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-template <class E, class F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing thrown";
-}
-
-std::int64_t calls_of(const std::string& function) {
-  const std::vector<std::string> all = shmap_sim::calls();
-  return std::count_if(all.begin(), all.end(),
-                       [&](const std::string& call) { return call.rfind(function, 0) == 0; });
-}
 
 class CudaDeviceLayer : public ::testing::Test {
  protected:

@@ -21,28 +21,15 @@
 #include "cuda/graph/graph.h"
 #include "cuda_sim.h"
 #include "shmap/error.h"
+#include "tests/cuda/on_simulator/simulator_calls.h"
 #include "tests/support/error_text.h"
 
 namespace shmap::cuda {
 namespace {
 
+using test::calls_of;
+using test::text_of;
 using ::testing::HasSubstr;
-
-template <class E, class F>
-std::string text_of(F f) {
-  try {
-    f();
-  } catch (const E& e) {
-    return e.what();
-  }
-  return "nothing thrown";
-}
-
-std::int64_t calls_of(const std::string& function) {
-  const std::vector<std::string> all = shmap_sim::calls();
-  return std::count_if(all.begin(), all.end(),
-                       [&](const std::string& call) { return call.rfind(function, 0) == 0; });
-}
 
 class GraphPartsTest : public ::testing::Test {
  protected:

@@ -1,0 +1,32 @@
+// The one strided copy, which each backend has a kernel for: dst[i] = src[i] for every index i of
+// an extent[0] × … × extent[rank - 1] grid, each side with strides of its own. Strides are in bytes
+// and may be negative or, in src, zero (a broadcast). No two indices may name one dst element, and
+// src and dst may not overlap. itemsize is any positive number of bytes.
+#pragma once
+#include <cstdint>
+
+#include "shmap/shape.h"
+
+namespace shmap {
+
+struct StridedCopy {
+  int rank = 0;
+  std::int64_t extent[kMaxRank];
+  std::int64_t dst_stride[kMaxRank];
+  std::int64_t src_stride[kMaxRank];
+  int itemsize = 0;
+  const void* src = nullptr;  // the element at index 0, …, 0
+  void* dst = nullptr;
+};
+
+// Fills in `stride` (bytes) for a row-major array of these extents.
+inline void row_major_strides(int rank, const std::int64_t* extent, int itemsize,
+                              std::int64_t* stride) {
+  std::int64_t step = itemsize;
+  for (int d = rank; d-- > 0;) {
+    stride[d] = step;
+    step *= extent[d];
+  }
+}
+
+}  // namespace shmap
