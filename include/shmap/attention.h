@@ -20,9 +20,9 @@ struct AttentionOptions {
 // n / m on use head j of k and v.
 //
 // Operands are floats, and are promoted to one dtype. Scores and their softmax are f32 (f64 for
-// f64). A row whose scores are all masked gives the mean of v's rows. On the CPU f32, bf16 and f16
-// are done in tiles, derivatives too (FlashAttention-2, Dao 2023); f64, GPUs, the bias's derivative
-// and second ones take blocks of rows, with weights that are rounded to the operands' dtype.
+// f64). A row whose scores are all masked gives the mean of v's rows. f32, bf16 and f16 are done in
+// tiles, derivatives too (FlashAttention-2, Dao 2023); f64, the bias's derivative, second ones, and
+// on GPUs more than 256 features a head take blocks of rows, with weights in the operands' dtype.
 // The memory needed besides operands and results grows with s, not with t · s, and the backward
 // pass computes the scores of each block again.
 // attention works eagerly, under jit, grad, jvp and vmap, and in bodies of shard_map on each
