@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <string>
 #include <utility>
 
+#include "core/cpu/fused/bound_chains.h"
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/fused/lowered_op.h"
 #include "core/cpu/kernels/cast.h"
-#include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce_parts.h"
 #include "core/ops/elementwise.h"
 
@@ -584,30 +583,6 @@ class Lowering {
   std::map<int, int> narrowed_;
   int next_operand_ = 0;
 };
-
-}  // namespace
-
-namespace {
-
-// The addresses of what chains read of constants alone: the same in every run.
-void bind_constants(FusedStepList& list) {
-  for (const FusedChainOp& op : list.chain_ops) {
-    const std::byte* const constants = reinterpret_cast<const std::byte*>(list.constants.data());
-    list.bound_ops.push_back({op.code, op.form,
-                              op.other.base == kFusedConstants
-                                  ? reinterpret_cast<const float*>(constants + op.other.offset)
-                                  : nullptr});
-  }
-  for (FusedStep& step : list.steps) {
-    step.bound = step.chain_count > 0;
-    for (std::int32_t k = 0; k < step.chain_count; ++k) {
-      const FusedPlace& other =
-          list.chain_ops[static_cast<std::size_t>(step.chain_begin + k)].other;
-      step.bound = step.bound && other.base == kFusedConstants && other.row_stride == 0 &&
-                   other.tile_stride == 0 && other.col_stride == 0;
-    }
-  }
-}
 
 }  // namespace
 
