@@ -181,7 +181,7 @@ TEST(FusedKernels, ChainsGiveWhatTheirOperationsGive) {
 // Every value of bf16, NaNs and infinities too: the rounding that knows where its operand comes
 // from gives the bits of the one that does not.
 TEST(FusedKernels, RoundingAfterAnOperationOnHalvesKeepsNans) {
-  if (!cpu::chain_kernel()) GTEST_SKIP() << "no chains here";
+  if (!cpu::chain_kernel()) GTEST_SKIP() << "this build or CPU has no kernel for chains";
   constexpr std::int64_t kAll = 65536;
   std::vector<std::uint16_t> x(kAll);
   std::vector<float> y(kAll);

@@ -21,8 +21,8 @@ enum class ChainCode : std::uint8_t {
   abs,
   widen,       // of a chain's first operation alone: `in` is bf16
   round,       // to the nearest bf16's value
-  round_bf16,  // the same, of the operation before it on values of bf16, which makes no NaN of its
-               // own that has digits below theirs
+  round_bf16,  // the same after an operation on values of bf16 whose NaNs are quiet ones: rounded
+               // as if they were numbers, their bits still are those of a NaN
   narrow,      // of its last alone: `out` is bf16, of a value that is one
 };
 
