@@ -314,8 +314,9 @@ struct PendingCheckpointImpl {
       error = std::current_exception();
     }
     snapshot.leaves.clear();
-    turn.reset();
+    // Before the next save may begin: whoever sees that one done finds this one done too.
     done.store(true, std::memory_order_release);
+    turn.reset();
   }
   Snapshot snapshot;
   SourceLine source;

@@ -90,9 +90,9 @@ std::vector<GraphTask> CpuGraph::tasks() const {
   return all;
 }
 
-std::span<const std::int32_t> CpuGraph::reset() noexcept {
-  left_.store(n_nodes_ - begun_, std::memory_order_relaxed);
-  for (std::int32_t i = begun_; i < n_nodes_; ++i) {
+std::span<const std::int32_t> CpuGraph::reset(std::int32_t begun) noexcept {
+  left_.store(n_nodes_ - begun, std::memory_order_relaxed);
+  for (std::int32_t i = begun; i < n_nodes_; ++i) {
     Node& node = nodes_[static_cast<std::size_t>(i)];
     node.blockers.store(places_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
     node.parts_left.store(node.task.parts, std::memory_order_relaxed);
@@ -100,15 +100,15 @@ std::span<const std::int32_t> CpuGraph::reset() noexcept {
     node.joined = false;
     node.begin_ns.store(0, std::memory_order_relaxed);
   }
-  if (begun_ == 0) return roots_;
-  for (std::int32_t i = 0; i < begun_; ++i) {
+  if (begun == 0) return roots_;
+  for (std::int32_t i = 0; i < begun; ++i) {
     const Place& place = places_[static_cast<std::size_t>(i)];
     for (std::int32_t k = place.first_after; k < place.end_after; ++k)
       nodes_[static_cast<std::size_t>(after_[static_cast<std::size_t>(k)])].blockers.fetch_sub(
           1, std::memory_order_relaxed);
   }
   roots_of_rest_.clear();
-  for (std::int32_t i = begun_; i < n_nodes_; ++i)
+  for (std::int32_t i = begun; i < n_nodes_; ++i)
     if (nodes_[static_cast<std::size_t>(i)].blockers.load(std::memory_order_relaxed) == 0)
       roots_of_rest_.push_back(i);
   return roots_of_rest_;
@@ -156,8 +156,7 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
       }
       thread.task = nullptr;
       if (!done && failure.get() == nullptr) {
-        begun_ = i;
-        Ref<Node> whole = launch_node(ticket, 0);
+        Ref<Node> whole = launch_node(ticket, 0, /*begun=*/i);
         executor_.submit_and_follow_up(*whole);
         executor_.make_room();
         return Event(std::move(whole));
@@ -173,13 +172,14 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
 }
 
 // After what its streams have been given before.
-Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending) {
+Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun) {
   Task whole;
   whole.name = "graph";
   Stream* first = n_nodes_ > 0 ? nodes_[0].stream : nullptr;
   Ref<Node> node = Node::make(executor_, whole, first);
   node->launched = Ref<Graph>(this);
   node->ticket = ticket;
+  node->begun = begun;
   node->reserve_edges(streams_.size() + pending);
   for (CpuStream* s : streams_) {
     if (s->last_.get() != nullptr) executor_.add_edge(*s->last_, *node, /*data=*/false);
@@ -226,8 +226,7 @@ Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> afte
   if (attempts_ && own_cost_ns_ / kInlineFactor <= executor_.inline_below_ns() && pending == 0 &&
       quiet && timeline_sink() == nullptr)
     return attempt_in_order(ticket);
-  begun_ = 0;
-  Ref<Node> node = launch_node(ticket, pending);
+  Ref<Node> node = launch_node(ticket, pending, /*begun=*/0);
   for (const Event& e : waits) {
     if (e.record() == nullptr || e.record()->owner() != &executor_) continue;
     auto& before = static_cast<Node&>(*e.record());

@@ -45,10 +45,10 @@ class CpuGraph final : public Graph {
   // the tasks are submitted.
   Event attempt_in_order(std::uint64_t ticket);
   Ref<Failure> run_plain(const Node& node, std::uint64_t ticket) noexcept;
-  Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending);
-  // For one more run, without the first begun_ nodes, which have ended; returns those that wait for
-  // nothing.
-  std::span<const std::int32_t> reset() noexcept;
+  Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun);
+  // For one more run, without the first `begun` nodes, which have ended; returns those that wait for
+  // nothing. Called where the launch before has ended.
+  std::span<const std::int32_t> reset(std::int32_t begun) noexcept;
 
   Executor& executor_;
   int n_nodes_ = 0;
@@ -59,7 +59,6 @@ class CpuGraph final : public Graph {
   std::vector<Place> places_;
   std::vector<std::int32_t> after_;
   std::vector<std::int32_t> roots_;
-  std::int32_t begun_ = 0;
   std::vector<std::int32_t> roots_of_rest_;
   std::vector<CpuStream*> streams_;
   std::atomic<std::int32_t> left_{0};  // nodes of this run that have not ended

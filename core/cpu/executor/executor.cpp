@@ -253,7 +253,7 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
     } else if (node->launched.get() != nullptr) {
       auto& graph = static_cast<CpuGraph&>(*node->launched);
       graph.launch_ = node;
-      for (std::int32_t root : graph.reset()) ready.push(&graph.nodes_[root]);
+      for (std::int32_t root : graph.reset(node->begun)) ready.push(&graph.nodes_[root]);
       if (graph.n_nodes_ == 0) finish(node, ready);
     } else if (node->task.run == nullptr || node->joined) {
       finish(node, ready);
