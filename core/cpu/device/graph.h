@@ -46,8 +46,8 @@ class CpuGraph final : public Graph {
   Event attempt_in_order(std::uint64_t ticket);
   Ref<Failure> run_plain(const Node& node, std::uint64_t ticket) noexcept;
   Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun);
-  // For one more run, without the first `begun` nodes, which have ended; returns those that wait for
-  // nothing. Called where the launch before has ended.
+  // For one more run, without the first `begun` nodes, which have ended; returns those that wait
+  // for nothing. Called where the launch before has ended.
   std::span<const std::int32_t> reset(std::int32_t begun) noexcept;
 
   Executor& executor_;

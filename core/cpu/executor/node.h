@@ -61,11 +61,11 @@ class Node final : public Completion, public TaskEnd {
   void reserve_edges(std::size_t n);  // storage for n edges into this node, before the first
   Edge* take_edge() noexcept;
 
-  Ref<Graph> launched;           // of a launch: the graph; the node ends with its last task
-  std::uint64_t ticket = 0;      // and what it was given
-  std::int32_t begun = 0;        // how many of the graph's first tasks ended before it was submitted
-  CpuGraph* graph = nullptr;     // of a graph's task: the graph
-  std::int32_t graph_index = 0;  // and its place in it
+  Ref<Graph> launched;        // of a launch: the graph; the node ends with its last task
+  std::uint64_t ticket = 0;   // and what it was given
+  std::int32_t begun = 0;     // how many of the graph's first tasks ended before it was submitted
+  CpuGraph* graph = nullptr;  // of a graph's task: the graph
+  std::int32_t graph_index = 0;           // and its place in it
   std::atomic<std::int64_t> begin_ns{0};  // for the timeline; 0 where it has not begun
 
   // Sets the state that it ends with; returns true where somebody sleeps on it.

@@ -16,7 +16,8 @@ namespace shmap {
 //   result   dot_general of the weights and v, and a transposition that leaves v's features last
 //
 // with conversions between the operands' dtype and f32 anywhere. None of the scores and weights may
-// be used elsewhere: a program that has its own backward pass keeps its equations. Values differ in
+// be used elsewhere: a program that has its own backward pass keeps its equations, unless the
+// attention was found before it was differentiated (traced_attention.h). Values differ in
 // the last bits from those of the equations, whose scores are rounded to their dtype and added up
 // in another order.
 JaxprRef find_attention(const Jaxpr& jaxpr, AttentionCheck takes);

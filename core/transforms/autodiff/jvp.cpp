@@ -1,6 +1,8 @@
 #include "core/transforms/autodiff/jvp.h"
 
 #include "core/base/inline_vector.h"
+#include "core/ir/pbroadcast.h"
+#include "core/ops/dot.h"
 #include "core/transforms/control_flow/control_flow.h"
 
 namespace shmap {
@@ -13,7 +15,8 @@ JvpTrace::JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag, const c
             made),
       parent_(parent),
       linear_(linear),
-      tag_(tag ? tag : id()) {}
+      tag_(tag ? tag : id()),
+      attention_(parent) {}
 
 std::pair<Array, Array> JvpTrace::split(const Array& x) const {
   const Node* node = node_of(x);
@@ -36,13 +39,19 @@ Array JvpTrace::dual(Array primal, Array tangent, const char* what, SourceLine s
   }
   if (checks_variance() && !given.axes().contains(type.axes()))
     tangent = below().vary(tangent, type.axes(), source);
-  return Array::first(new DualNode(tag_, std::move(primal), std::move(tangent)));
+  if (!attention_.is_on())
+    return Array::first(new DualNode(tag_, std::move(primal), std::move(tangent)));
+  Array value = Array::first(new DualNode(tag_, primal, std::move(tangent)));
+  attention_.remember_value(primal, value);
+  return value;
 }
 
 Array JvpTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
   auto [primal, tangent] = split(x);
   primal = parent_.vary(primal, axes, source);
   if (tangent.node()) tangent = below().vary(tangent, axes, source);
+  if (attention_.is_on() && tangent.node())
+    attention_.remember_operation(pbroadcast_p, 1, primal, [](std::size_t) { return true; });
   return dual(std::move(primal), std::move(tangent), "pbroadcast", source);
 }
 
@@ -60,6 +69,12 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
   if (!active) {
     TraceScope scope(parent_);
     return parent_.process(primitive, primals.span(), params, out, source);
+  }
+  const auto has_tangent = [&](std::size_t i) { return tangents[i].node() != nullptr; };
+  if (attention_.is_on() && &primitive == &dot_general_p) {
+    const std::uint64_t both = (has_tangent(0) ? 1u : 0u) | (has_tangent(1) ? 2u : 0u);
+    if (auto call = attention_.find(primals.span(), params, both, source))
+      return process(attention_p, call->in, *call->params, out, source);
   }
   // Rules are the library's, and cast: what is the user's to cast is refused before.
   if (!axes.empty() && checks_variance() && !casts() && !primitive.variance && !primitive.group)
@@ -84,6 +99,8 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
     LibraryScope library;
     primitive.jvp.get()(call);
   }
+  if (attention_.is_on() && out.size() == 1)
+    attention_.remember_operation(primitive, in.size(), results[0], has_tangent);
   for (std::size_t o = 0; o < out.size(); ++o)
     out[o] = dual(std::move(results[o]), std::move(derivatives[o]), primitive.name, source);
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/ops/rules.h"
+#include "core/transforms/attention/traced_attention.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/flat_call.h"
 
@@ -11,6 +12,9 @@ namespace shmap {
 
 // Interprets ops on dual values by their JVP rules. Primals are values of `parent`; so are tangents
 // where `linear` is null, which else are variables of that linear program.
+//
+// Attention that is written out in products and a softmax is differentiated as attention, where the
+// parent traces a program (attention/traced_attention.h).
 class JvpTrace final : public Trace {
  public:
   // tag: the number of the trace whose values are this one's too: that around a mapped body, so
@@ -45,6 +49,7 @@ class JvpTrace final : public Trace {
   Trace& parent_;
   JaxprTrace* linear_;
   std::uint64_t tag_;
+  TracedAttention attention_;
 };
 
 struct Duals {

@@ -70,6 +70,10 @@ class JaxprTrace final : public Trace {
   // The variable or literal of this program for a value. TypeError where the value belongs to a
   // trace that is not active.
   Atom atom(const Array& x, const char* what, SourceLine source);
+  // A variable of this program as a value of this trace.
+  Array value(const VarRef& var) { return tracer(var); }
+  // The equations so far; the next one may move them.
+  const std::vector<Eqn>& eqns() const { return eqns_; }
   // atom(), as a value of this trace.
   Array lift(const Array& x, const char* what, SourceLine source);
 

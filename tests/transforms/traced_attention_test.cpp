@@ -1,0 +1,225 @@
+// shmap-test: devices
+// Attention that is written out and differentiated under jit: it becomes attention before its
+// derivative is taken, where the derivative is the same, and stays as it is where it would not be.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "shmap/shmap.h"
+
+namespace shmap {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using Arrays = std::vector<Array>;
+
+Array wave(const Shape& shape, float start) {
+  const Array k = astype(iota(i32, shape.num_elements()), f32);
+  return reshape(sin(k * 0.37f + start), shape);
+}
+
+Arrays operands(const Shape& shape) { return {wave(shape, 0), wave(shape, 1), wave(shape, 2)}; }
+
+Array is_earlier(int rows, int columns) {
+  return reshape(iota(i32, rows), {rows, 1}) >= iota(i32, columns);
+}
+
+// As transformers write it; [batch, row, head, feature].
+Array written_out(Array q, Array k, Array v) {
+  Array s = einsum("bqhd,bkhd->bhqk", q, k) / std::sqrt(static_cast<float>(q.shape()[3]));
+  s = where(is_earlier(static_cast<int>(q.shape()[1]), static_cast<int>(k.shape()[1])), s, -1e30f);
+  return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+}
+
+Array cost_of(const Array& y) { return sum(y * cos(y)); }
+
+// Whether a program that jit gets has the derivative of attention in it.
+std::string program_of(const std::function<Arrays(Arrays)>& f, const Arrays& x) {
+  return to_string(make_jaxpr(jit(f))(x));
+}
+
+void expect_near(const Arrays& got, const Arrays& want, float tolerance = 2e-5f) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const float largest = std::max(1.f, max(abs(want[i])).item<float>());
+    EXPECT_LT(max(abs(got[i] - want[i])).item<float>(), tolerance * largest) << i;
+  }
+}
+
+// The gradients of f under jit, which has attention, against eager ones, which keep the scores.
+void expect_found(const std::function<Array(Arrays)>& f, const Arrays& x) {
+  const std::function<Arrays(Arrays)> g = [f](Arrays y) { return grad(f)(y); };
+  const std::string text = program_of(g, x);
+  EXPECT_THAT(text, HasSubstr("attention_grad["));
+  expect_near(jit(g)(x), g(x));
+}
+void expect_left(const std::function<Array(Arrays)>& f, const Arrays& x) {
+  const std::function<Arrays(Arrays)> g = [f](Arrays y) { return grad(f)(y); };
+  EXPECT_THAT(program_of(g, x), Not(HasSubstr("attention")));
+  expect_near(jit(g)(x), g(x));
+}
+
+TEST(TracedAttention, IsDifferentiatedAsAttention) {
+  expect_found([](Arrays x) { return cost_of(written_out(x[0], x[1], x[2])); },
+               operands({2, 24, 2, 8}));
+}
+
+// The largest memory of a plan, in bytes.
+std::int64_t planned_bytes(const std::string& plan) {
+  std::int64_t most = -1;
+  std::istringstream lines(plan);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t at = line.find("  memory of ");
+    if (at == std::string::npos) continue;
+    most = std::max(most, std::int64_t{std::stoll(line.substr(line.find(": ", at) + 2))});
+  }
+  return most;
+}
+
+TEST(TracedAttention, KeepsNoArrayOfTheScores) {
+  constexpr std::int64_t kRows = 1024;
+  const auto planned = jit([](Arrays x) {
+    return grad([](Arrays y) { return cost_of(written_out(y[0], y[1], y[2])); })(x);
+  });
+  const Arrays x = operands({1, kRows, 1, 16});
+  for (int call = 0; call < 3; ++call) planned(x);
+  const std::int64_t bytes = planned_bytes(planned.plan_text());
+  ASSERT_GT(bytes, 0);
+  EXPECT_LT(bytes, kRows * kRows);  // a byte a score
+}
+
+TEST(TracedAttention, InsideOfAFunctionOfItsOwn) {
+  const auto inner = jit([](Array q, Array k, Array v) { return written_out(q, k, v); });
+  expect_found([inner](Arrays x) { return cost_of(inner(x[0], x[1], x[2])); },
+               operands({1, 16, 2, 8}));
+}
+
+TEST(TracedAttention, ComputedAgainInTheBackwardPass) {
+  const auto again = checkpoint([](Array q, Array k, Array v) { return written_out(q, k, v); });
+  expect_found([again](Arrays x) { return cost_of(again(x[0], x[1], x[2])); },
+               operands({1, 16, 2, 8}));
+}
+
+TEST(TracedAttention, InTheLayersOfALoop) {
+  const auto layers = [](Arrays x) {
+    const auto layer = [&](Array y, Array w) {
+      const Array q = y * w;
+      return std::pair{y + written_out(q, y, y), Array(0.f)};
+    };
+    return cost_of(scan(layer, x[0], wave({3, 1, 16, 2, 8}, 4)).first);
+  };
+  expect_found(layers, operands({1, 16, 2, 8}));
+}
+
+TEST(TracedAttention, InAMappedBody) {
+  const Mesh mesh = make_mesh({2, 4}, {"i", "j"});
+  const P spec("i", none, "j");
+  const auto mapped = shard_map(
+      [](Array q, Array k, Array v, Array keep) {
+        Array s = einsum("bqhd,bkhd->bhqk", q, k) * 0.5f;
+        s = where(keep, s, -1e30f);
+        return einsum("bhqk,bkhd->bqhd", softmax(s), v);
+      },
+      mesh, {spec, spec, spec, P()}, spec);
+  const Array keep = is_earlier(12, 12);
+  expect_found([&](Arrays x) { return cost_of(mapped(x[0], x[1], x[2], keep)); },
+               operands({2, 12, 4, 8}));
+}
+
+TEST(TracedAttention, ForwardMode) {
+  const auto f = [](Arrays x) { return written_out(x[0], x[1], x[2]); };
+  const std::function<Arrays(Arrays)> along = [&](Arrays x) {
+    return Arrays{jvp(f, std::tuple(x), std::tuple(operands({1, 16, 2, 8}))).second};
+  };
+  const Arrays x = operands({1, 16, 2, 8});
+  EXPECT_THAT(program_of(along, x), HasSubstr("attention_tangent["));
+  expect_near(jit(along)(x), along(x));
+}
+
+TEST(TracedAttention, SecondDerivatives) {
+  const auto f = [](Arrays x) { return cost_of(written_out(x[0], x[1], x[2])); };
+  const std::function<Arrays(Arrays)> second = [&](Arrays x) {
+    return grad([&](Arrays y) {
+      Array all = Array(0.f);
+      for (const Array& g : grad(f)(y)) all = all + sum(g * g);
+      return all;
+    })(x);
+  };
+  const Arrays x = operands({1, 12, 2, 8});
+  expect_near(jit(second)(x), second(x), 2e-4f);
+}
+
+TEST(TracedAttention, OnlyTheValuesAreDifferentiated) {
+  const Arrays x = operands({1, 16, 2, 8});
+  expect_found([&](Arrays v) { return cost_of(written_out(x[0], x[1], v[0])); }, {x[2]});
+}
+
+// ---- left as it is
+
+TEST(TracedAttention, AStoppedGradientStaysStopped) {
+  const Arrays x = operands({1, 16, 2, 8});
+  const auto with = [](const std::function<Array(Array)>& of_q,
+                       const std::function<Array(Array)>& of_s,
+                       const std::function<Array(Array)>& of_w) {
+    return [=](Arrays y) {
+      const Array s = einsum("bqhd,bkhd->bhqk", of_q(y[0]), y[1]) * 0.25f;
+      return cost_of(einsum("bhqk,bkhd->bqhd", of_w(softmax(of_s(s))), y[2]));
+    };
+  };
+  const auto same = [](Array a) { return a; };
+  const auto stop = [](Array a) { return stop_gradient(a); };
+  expect_found(with(same, same, same), x);
+  expect_left(with(same, stop, same), x);
+  expect_left(with(same, same, stop), x);
+  // q without its gradient is an operand without one.
+  expect_found(with(stop, same, same), x);
+  const auto half = [](Array a) { return where(a > 0.f, a, stop_gradient(a)); };
+  expect_left(with(same, half, same), x);
+}
+
+TEST(TracedAttention, ABiasWithAGradient) {
+  Arrays x = operands({1, 16, 2, 8});
+  x.push_back(wave({2, 16, 16}, 3));
+  expect_left(
+      [](Arrays y) {
+        const Array s = einsum("bqhd,bkhd->bhqk", y[0], y[1]) * 0.25f + y[3];
+        return cost_of(einsum("bhqk,bkhd->bqhd", softmax(s), y[2]));
+      },
+      x);
+}
+
+TEST(TracedAttention, WeightsThatAreUsedElsewhereHaveTheirGradientsToo) {
+  const auto f = [](Arrays y) {
+    const Array w = softmax(einsum("bqhd,bkhd->bhqk", y[0], y[1]) * 0.25f);
+    return cost_of(einsum("bhqk,bkhd->bqhd", w, y[2])) + sum(w * log(w));
+  };
+  expect_found(f, operands({1, 16, 2, 8}));
+}
+
+TEST(TracedAttention, ARuleOfTheUserForTheSoftmaxIsKept) {
+  const auto rule = custom_vjp(
+      [](Array s) { return softmax(s); },
+      [](Array s) {
+        return std::pair{softmax(s), softmax(s)};
+      },
+      [](Array w, Array g) { return std::tuple(2.f * w * (g - sum(w * g, {-1}, true))); });
+  expect_left(
+      [rule](Arrays y) {
+        const Array s = einsum("bqhd,bkhd->bhqk", y[0], y[1]) * 0.25f;
+        return cost_of(einsum("bhqk,bkhd->bqhd", rule(s), y[2]));
+      },
+      operands({1, 16, 2, 8}));
+}
+
+}  // namespace
+}  // namespace shmap
