@@ -65,11 +65,12 @@ void transpose_overlapped(TransposeCall& call) {
 void batch_overlapped(BatchCall& call) {
   OverlapSpec spec = spec_of(call.params);
   const std::string used = spec.a + spec.b + spec.out;
-  char many = 'A';
-  while (place_of(used, many) >= 0) many = many == 'Z' ? 'a' : static_cast<char>(many + 1);
-  if (call.is_batched(0)) spec.a.insert(static_cast<std::size_t>(call.dims[0]), 1, many);
-  if (call.is_batched(1)) spec.b.insert(static_cast<std::size_t>(call.dims[1]), 1, many);
-  spec.out.insert(0, 1, many);
+  char batch_letter = 'A';
+  while (place_of(used, batch_letter) >= 0)
+    batch_letter = batch_letter == 'Z' ? 'a' : static_cast<char>(batch_letter + 1);
+  if (call.is_batched(0)) spec.a.insert(static_cast<std::size_t>(call.dims[0]), 1, batch_letter);
+  if (call.is_batched(1)) spec.b.insert(static_cast<std::size_t>(call.dims[1]), 1, batch_letter);
+  spec.out.insert(0, 1, batch_letter);
   call.out[0] = run_overlapped(spec, call.in[0], call.in[1], call.source);
   call.out_dims[0] = 0;
 }

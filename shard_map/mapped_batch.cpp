@@ -19,11 +19,11 @@ const Sharding* with_whole_dim(const Sharding* sharding, int dim) {
 }
 
 // The type without dim `dim`.
-ShapedArray element_of(const ShapedArray& many, int dim) {
+ShapedArray element_of(const ShapedArray& batched, int dim) {
   Shape shape;
-  for (int d = 0; d < many.rank(); ++d)
-    if (d != dim) shape.push_back(many.dims()[static_cast<std::size_t>(d)]);
-  return ShapedArray(shape, many.dtype(), many.weak(), many.axes());
+  for (int d = 0; d < batched.rank(); ++d)
+    if (d != dim) shape.push_back(batched.dims()[static_cast<std::size_t>(d)]);
+  return ShapedArray(shape, batched.dtype(), batched.weak(), batched.axes());
 }
 
 }  // namespace
@@ -31,10 +31,10 @@ ShapedArray element_of(const ShapedArray& many, int dim) {
 Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size, Trace& parent,
                    std::uint64_t tag) {
   Batch out;
-  MappedCall many = call;
+  MappedCall batched = call;
   for (std::size_t i = 0; i < dims.size(); ++i)
-    many.in_shardings[i] = with_whole_dim(call.in_shardings[i], dims[i]);
-  many.body = [&](std::vector<Array> blocks) {
+    batched.in_shardings[i] = with_whole_dim(call.in_shardings[i], dims[i]);
+  batched.body = [&](std::vector<Array> blocks) {
     BatchTrace trace(current_trace(), size, tag);
     for (std::size_t i = 0; i < blocks.size(); ++i)
       blocks[i] = trace.wrap(std::move(blocks[i]), dims[i]);
@@ -50,7 +50,7 @@ Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size
     }
     return results;
   };
-  many.out_shardings = [&](std::span<const ShapedArray> types) {
+  batched.out_shardings = [&](std::span<const ShapedArray> types) {
     std::vector<ShapedArray> elements;
     for (std::size_t o = 0; o < types.size(); ++o)
       elements.push_back(out.dims[o] < 0 ? types[o] : element_of(types[o], out.dims[o]));
@@ -60,7 +60,7 @@ Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size
     return shardings;
   };
   TraceScope scope(parent);
-  out.values = map_over(std::move(many));
+  out.values = map_over(std::move(batched));
   return out;
 }
 

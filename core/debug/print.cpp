@@ -130,13 +130,13 @@ void print(std::string_view text, const std::vector<PrintArgument>& arguments, S
   if (current_trace().transforms()) {
     // What stands for many is printed as many, which its trace knows how to do.
     std::vector<PrintArgument> values = arguments;
-    bool many = false;
+    bool is_batched = false;
     for (PrintArgument& a : values) {
       if (!a.array.node()) continue;
       a.array = Array(primal_of(a.array));
-      many = many || node_of(a.array)->kind == NodeKind::batched;
+      is_batched = is_batched || node_of(a.array)->kind == NodeKind::batched;
     }
-    if (many) return stage_print(text, values, source);
+    if (is_batched) return stage_print(text, values, source);
   }
   write_out(format(text, arguments, source));
 }

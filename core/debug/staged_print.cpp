@@ -172,7 +172,7 @@ void print_now(std::span<Array> in, const Params& params, std::span<Array>, Sour
       debug::detail::format(params_as<PrintParams>(params).format, arguments, source));
 }
 
-// A line for each of the many.
+// A line for each element of the batch.
 void batch_print(BatchCall& call) {
   for (std::int64_t k = 0; k < call.size; ++k) {
     std::vector<Array> one;

@@ -50,11 +50,11 @@ Shape element_shape(const BatchCall& call, std::size_t i) {
   return out;
 }
 
-Array many_at(const Array& x, int dim, int at, std::int64_t size, SourceLine source) {
+Array with_batch_dim(const Array& x, int dim, int at, std::int64_t size, SourceLine source) {
   return dim < 0 ? repeat_along(x, at, size, source) : move_dim(x, dim, at, source);
 }
-Array many_at(const BatchCall& call, std::size_t i, int at) {
-  return many_at(call.in[i], call.dims[i], at, call.size, call.source);
+Array with_batch_dim(const BatchCall& call, std::size_t i, int at) {
+  return with_batch_dim(call.in[i], call.dims[i], at, call.size, call.source);
 }
 
 void give(BatchCall& call, std::span<Array> in, const Params& params, int dim) {
@@ -82,7 +82,7 @@ void give_nothing(BatchCall& call) {
 }
 
 void batch_elementwise(BatchCall& call) {
-  // The many of the result lie where those of the first array among the operands do.
+  // The result's batch dimension is that of the first operand of full rank.
   int rank = 0;
   for (std::size_t i = 0; i < call.in.size(); ++i) rank = std::max(rank, element_rank(call, i));
   int dim = 0;
@@ -96,7 +96,7 @@ void batch_elementwise(BatchCall& call) {
   InlineVector<Array, 4> in(call.in.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (element_rank(call, i) == rank && (rank > 0 || call.is_batched(i))) {
-      in[i] = many_at(call, i, dim);
+      in[i] = with_batch_dim(call, i, dim);
     } else if (call.is_batched(i)) {  // a scalar for each
       in[i] = bind_broadcast(call.in[i], shape, Dims(dim), call.source);
     } else {
@@ -109,11 +109,11 @@ void batch_elementwise(BatchCall& call) {
 // What is clamped has the result's shape, also where one value has many bounds.
 void batch_clamp(BatchCall& call) {
   if (call.is_batched(1)) return batch_elementwise(call);
-  const Array in[] = {call.in[0], many_at(call, 1, 0), call.in[2]};
+  const Array in[] = {call.in[0], with_batch_dim(call, 1, 0), call.in[2]};
   const int dims[] = {call.dims[0], 0, call.dims[2]};
-  BatchCall with_many{call.primitive, call.params,   in,         dims, call.size,
-                      call.out,       call.out_dims, call.source};
-  batch_elementwise(with_many);
+  BatchCall with_batch{call.primitive, call.params,   in,         dims, call.size,
+                       call.out,       call.out_dims, call.source};
+  batch_elementwise(with_batch);
 }
 
 void batch_in_place(BatchCall& call) { give(call, call.in[0], call.params, call.dims[0]); }
@@ -124,7 +124,7 @@ void batch_bitcast(BatchCall& call) {
   // Elements of another width are made of, or become, the items of the last dim.
   const bool last = call.dims[0] == type.rank() - 1;
   const int dim = last && itemsize(type.dtype()) != itemsize(p.new_dtype) ? 0 : call.dims[0];
-  give(call, many_at(call, 0, dim), call.params, dim);
+  give(call, with_batch_dim(call, 0, dim), call.params, dim);
 }
 
 }  // namespace shmap

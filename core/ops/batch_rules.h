@@ -1,5 +1,6 @@
-// The batching rules of the primitives of core/ops, and what such rules are written with. An
-// element is one of the many values that an operand holds; dims that parameters name are elements'.
+// The batching rules of the primitives of core/ops, and what such rules are written with. A batched
+// operand has a batch dimension (call.dims); an element is what lies at one index of that
+// dimension. Dimensions that parameters name are those of an element.
 #pragma once
 #include "core/ir/rules.h"
 
@@ -12,25 +13,26 @@ Shape with_extent(const Shape& shape, int at, std::int64_t extent);
 Array move_dim(Array x, int from, int to, SourceLine source);
 // x repeated along a new dim `at`.
 Array repeat_along(Array x, int at, std::int64_t size, SourceLine source);
-// Dim d of an element, as a dim of a batch along `dim`.
+// Dimension d of an element, as a dimension of the operand, whose batch dimension is `dim`.
 inline std::int64_t past(std::int64_t d, int dim) { return d >= dim ? d + 1 : d; }
 // The type of an element of operand i.
 int element_rank(const BatchCall& call, std::size_t i);
 Shape element_shape(const BatchCall& call, std::size_t i);
-// x as many along its dim `at`: moved there from dim `dim`, or repeated where dim is -1.
-Array many_at(const Array& x, int dim, int at, std::int64_t size, SourceLine source);
-Array many_at(const BatchCall& call, std::size_t i, int at);
-// Gives what the primitive makes of these operands, with the many along `dim` of every result.
+// x with the batch dimension `at`: moved there from `dim`, or, where dim is -1 (x is not batched),
+// with x repeated along it.
+Array with_batch_dim(const Array& x, int dim, int at, std::int64_t size, SourceLine source);
+Array with_batch_dim(const BatchCall& call, std::size_t i, int at);
+// Gives what the primitive makes of these operands; `dim` is the batch dimension of every result.
 void give(BatchCall& call, std::span<Array> in, const Params& params, int dim);
 void give(BatchCall& call, Array x, const Params& params, int dim);
-// The one result of many of which there are none.
+// The one result of a batch of size 0.
 void give_nothing(BatchCall& call);
 
 // ---- elementwise (batch_rules.cpp)
 // Operands of one shape, or scalars.
 void batch_elementwise(BatchCall& call);
 void batch_clamp(BatchCall& call);
-// One operand, and parameters that name no dims: the many stay where they are.
+// One operand, and parameters that name no dimensions: the batch dimension stays where it is.
 void batch_in_place(BatchCall& call);
 void batch_bitcast(BatchCall& call);
 

@@ -1,5 +1,5 @@
-// Batching of products: of many with many the many are a batch dim more; of many with one they are
-// rows or columns.
+// Batching of products: where both operands are batched, the batch dimension is one more batch
+// dimension of the product; where one is, it is a free dimension: more rows, or more columns.
 #include "core/ops/batch_rules.h"
 #include "core/ops/dot.h"
 
@@ -25,7 +25,8 @@ Dims with_first(const Dims& dims, int first) {
 void batch_dot(BatchCall& call) {
   DotParams params(params_as<DotParams>(call.params));
   const auto n_batch = static_cast<int>(params.lhs_batch.size());
-  // Of the result's dims, where the free dims of an operand before its many end.
+  // The place in the result that follows those free dimensions of an operand which stand before its
+  // batch dimension.
   const auto position = [&](std::size_t i, const Dims& contracting, const Dims& batch) {
     int at = 0;
     for (std::int64_t d : free_dims(element_rank(call, i), contracting, batch))

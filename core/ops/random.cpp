@@ -130,14 +130,14 @@ void batch_keys(BatchCall& call) {
   InlineVector<Array, 2> in(call.in.size());
   const bool one_first = call.in.size() > 1 && !call.is_batched(1) && element_rank(call, 1) == 0;
   for (std::size_t i = 0; i < call.in.size(); ++i)
-    in[i] = i == 1 && one_first ? call.in[i] : many_at(call, i, 0);
+    in[i] = i == 1 && one_first ? call.in[i] : with_batch_dim(call, i, 0);
   // One first index for each of a batch, and of keys that are several themselves.
   if (call.in.size() > 1 && !one_first && element_rank(call, 1) < element_rank(call, 0)) {
     in[1] = bind_broadcast(in[1], node_of(in[0])->type.dims(), Dims(0), call.source);
   }
   give(call, in.span(), call.params, 0);
 }
-void batch_whole_keys(BatchCall& call) { give(call, many_at(call, 0, 0), call.params, 0); }
+void batch_whole_keys(BatchCall& call) { give(call, with_batch_dim(call, 0, 0), call.params, 0); }
 
 std::int64_t view_all(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
 

@@ -8,7 +8,8 @@ namespace shmap {
 
 namespace {
 
-// Dims of elements as dims of the batch, and where the many lie once these dims are gone.
+// Makes dimensions of an element those of the operand, whose batch dimension is `dim`; returns the
+// batch dimension of what is left once these dimensions are gone.
 int shift(Dims& axes, int dim) {
   int left = dim;
   for (std::int64_t& d : std::span(axes.size() ? &axes[0] : nullptr, axes.size())) {
@@ -43,7 +44,7 @@ void batch_sort(BatchCall& call) {
   for (std::size_t i = call.in.size(); i-- > 0;)
     if (call.is_batched(i)) dim = call.dims[i];
   std::vector<Array> in;
-  for (std::size_t i = 0; i < call.in.size(); ++i) in.push_back(many_at(call, i, dim));
+  for (std::size_t i = 0; i < call.in.size(); ++i) in.push_back(with_batch_dim(call, i, dim));
   SortParams params(params_as<SortParams>(call.params));
   params.dimension = past(params.dimension, dim);
   give(call, in, params, dim);
@@ -55,7 +56,7 @@ void batch_top_k(BatchCall& call) {
   const int last = element_rank(call, 0);
   const int dim = call.dims[0] == last ? 0 : call.dims[0];
   params.axis = last;
-  give(call, many_at(call, 0, dim), params, dim);
+  give(call, with_batch_dim(call, 0, dim), params, dim);
 }
 
 }  // namespace shmap

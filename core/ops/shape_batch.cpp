@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// The many come behind the dim of the result to which the dim before them goes.
+// The result's batch dimension follows the dimension to which the one before the operand's goes.
 void batch_broadcast(BatchCall& call) {
   const auto& p = params_as<BroadcastParams>(call.params);
   const auto from = static_cast<std::size_t>(call.dims[0]);
@@ -23,7 +23,7 @@ void batch_broadcast(BatchCall& call) {
 void batch_reshape(BatchCall& call) {
   ReshapeParams params;
   params.new_sizes = with_extent(params_as<ReshapeParams>(call.params).new_sizes, 0, call.size);
-  give(call, many_at(call, 0, 0), params, 0);
+  give(call, with_batch_dim(call, 0, 0), params, 0);
 }
 
 void batch_transpose(BatchCall& call) {
@@ -46,7 +46,7 @@ void batch_concatenate(BatchCall& call) {
   for (std::size_t i = call.in.size(); i-- > 0;)
     if (call.is_batched(i)) dim = call.dims[i];
   std::vector<Array> in;
-  for (std::size_t i = 0; i < call.in.size(); ++i) in.push_back(many_at(call, i, dim));
+  for (std::size_t i = 0; i < call.in.size(); ++i) in.push_back(with_batch_dim(call, i, dim));
   ConcatenateParams params;
   params.dimension = past(params_as<ConcatenateParams>(call.params).dimension, dim);
   give(call, in, params, dim);
@@ -83,7 +83,7 @@ void batch_pad(BatchCall& call) {
   // A padding value for each: padded with any, and then chosen where there is padding.
   const SourceLine s = call.source;
   const DType dtype = node_of(call.in[0])->type.dtype();
-  Array in[] = {many_at(call, 0, 0), scalar_of(dtype, 0, s)};
+  Array in[] = {with_batch_dim(call, 0, 0), scalar_of(dtype, 0, s)};
   give(call, in, padded_beside(p, 0), 0);
   const Shape shape = node_of(call.out[0])->type.dims();
   Array inside =

@@ -34,7 +34,7 @@ bool any_batched(const BatchCall& call, std::size_t first) {
   return false;
 }
 
-// Starts that are one for all: of the dim of the many at 0.
+// Starts that are not batched: that of the batch dimension is 0.
 std::vector<Array> starts_beside(const BatchCall& call, std::size_t first, int dim) {
   std::vector<Array> starts(call.in.begin() + static_cast<std::ptrdiff_t>(first), call.in.end());
   starts.insert(starts.begin() + dim, Array(0));
@@ -45,7 +45,7 @@ Array number(DType dtype, std::int64_t value, SourceLine s) {
   return convert(Array(value), dtype, s);
 }
 
-// The starts of each of the many, one array a dim, as the slicing primitives take them: wrapped
+// The starts of each element, one array a dimension, as the slicing primitives take them: wrapped
 // once, then clamped so that the part lies inside.
 std::vector<Array> inner_starts(const BatchCall& call, std::size_t first, const Shape& whole,
                                 const Shape& part) {
@@ -59,7 +59,7 @@ std::vector<Array> inner_starts(const BatchCall& call, std::size_t first, const 
   const DType dtype = wide ? DType::i64 : DType::i32;
   std::vector<Array> starts;
   for (std::size_t d = 0; d < whole.size(); ++d) {
-    Array start = many_at(call, first + d, 0);
+    Array start = with_batch_dim(call, first + d, 0);
     const DType given = node_of(start)->type.dtype();
     if (given == DType::u64)
       start = bind(min_p, std::move(start), number(given, whole[d], s), no_params, s);
@@ -117,7 +117,7 @@ void batch_dynamic_slice(BatchCall& call) {
   }
   Array operand = call.in[0];
   if (call.is_batched(0)) {
-    operand = many_at(call, 0, 0);
+    operand = with_batch_dim(call, 0, 0);
     params.slice_sizes = with_extent(sizes, 0, 1);
     params.start_index_map = all_past_front(params.start_index_map);
     params.operand_batching_dims = params.start_indices_batching_dims = Dims(0);
@@ -132,7 +132,7 @@ void batch_dynamic_update_slice(BatchCall& call) {
   if (!any_batched(call, 2)) {
     const int dim = call.is_batched(0) ? call.dims[0] : call.dims[1];
     std::vector<Array> in = starts_beside(call, 2, dim);
-    Array both[] = {many_at(call, 0, dim), many_at(call, 1, dim)};
+    Array both[] = {with_batch_dim(call, 0, dim), with_batch_dim(call, 1, dim)};
     in.insert(in.begin(), both, both + 2);
     return give(call, in, call.params, dim);
   }
@@ -146,7 +146,7 @@ void batch_dynamic_update_slice(BatchCall& call) {
   // where it has none; which is told by the mask.
   const Shape result = with_extent(whole, 0, call.size);
   const std::vector<Array> starts = inner_starts(call, 2, whole, part);
-  Array update = many_at(call, 1, 0), mask;
+  Array update = with_batch_dim(call, 1, 0), mask;
   for (int d = 0; d < whole.rank(); ++d) {
     const std::int64_t extent = whole[static_cast<std::size_t>(d)];
     const std::int64_t given = part[static_cast<std::size_t>(d)];
@@ -175,7 +175,7 @@ void batch_dynamic_update_slice(BatchCall& call) {
     call.out[0] = std::move(update);
     return;
   }
-  Array choice[] = {mask, many_at(call, 0, 0), update};
+  Array choice[] = {mask, with_batch_dim(call, 0, 0), update};
   call.out[0] = bind(select_n_p, choice, no_params, s);
 }
 
@@ -183,7 +183,7 @@ void batch_gather(BatchCall& call) {
   GatherParams params(params_as<GatherParams>(call.params));
   const bool both = call.is_batched(0) && call.is_batched(1);
   if (both && call.size == 0) return give_nothing(call);
-  // The result's many come first.
+  // The result's batch dimension is its first.
   params.offset_dims = all_past_front(params.offset_dims);
   if (call.is_batched(0)) {
     params.slice_sizes = with_extent(params.slice_sizes, 0, both ? 1 : call.size);
@@ -198,15 +198,15 @@ void batch_gather(BatchCall& call) {
     params.operand_batching_dims = with_item(params.operand_batching_dims, 0, 0);
     params.start_indices_batching_dims = with_item(params.start_indices_batching_dims, 0, 0);
   }
-  Array in[] = {call.is_batched(0) ? many_at(call, 0, 0) : call.in[0],
-                call.is_batched(1) ? many_at(call, 1, 0) : call.in[1]};
+  Array in[] = {call.is_batched(0) ? with_batch_dim(call, 0, 0) : call.in[0],
+                call.is_batched(1) ? with_batch_dim(call, 1, 0) : call.in[1]};
   give(call, in, params, 0);
 }
 
 void batch_scatter_add(BatchCall& call) {
   if (call.size == 0) return give_nothing(call);
-  // The result's many come first. Where indices are one for all, they are a dim of the windows,
-  // which are taken whole along it.
+  // The result's batch dimension is its first. Where the indices are not batched, it is a dimension
+  // of the windows, which are taken whole along it.
   const bool whole = !call.is_batched(1);
   ScatterAddParams params(params_as<ScatterAddParams>(call.params));
   params.update_window_dims = all_past_front(params.update_window_dims);
@@ -220,7 +220,8 @@ void batch_scatter_add(BatchCall& call) {
     params.scatter_indices_batching_dims =
         with_item(all_past_front(params.scatter_indices_batching_dims), 0, 0);
   }
-  Array in[] = {many_at(call, 0, 0), whole ? call.in[1] : many_at(call, 1, 0), many_at(call, 2, 0)};
+  Array in[] = {with_batch_dim(call, 0, 0), whole ? call.in[1] : with_batch_dim(call, 1, 0),
+                with_batch_dim(call, 2, 0)};
   give(call, in, params, 0);
 }
 

@@ -210,7 +210,7 @@ void jvp_sample(JvpCall& call) {
 }
 
 void batch_sample(BatchCall& call) {
-  Array in[2] = {many_at(call, 0, 0), many_at(call, 1, 0)};
+  Array in[2] = {with_batch_dim(call, 0, 0), with_batch_dim(call, 1, 0)};
   give(call, in, call.params, 0);
 }
 

@@ -1,6 +1,6 @@
 // shmap-test: devices
 // vmap in the bodies of mapped functions: every collective, and loops and branches there, against a
-// loop over the many.
+// loop over the batch.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -17,8 +17,8 @@ using testing::test_values;
 
 using Body = std::function<Array(Array)>;
 
-// What is wrong with vmap(f) of blocks of 3 x (8, 4), the many along `axis`, in a body on a 4 x 2
-// mesh; "" where nothing is.
+// What is wrong with vmap(f) of blocks of 3 x (8, 4), the batch dimension along `axis`, in a body
+// on a 4 x 2 mesh; "" where nothing is.
 std::string check_in_body(const Body& f, int axis, ShardMapOptions options) {
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
   const Array x = test_values(ShapedArray({3, 32, 8}, f32), 5);
@@ -26,10 +26,10 @@ std::string check_in_body(const Body& f, int axis, ShardMapOptions options) {
       [&](Array block) {
         std::vector<Array> each;
         for (int k = 0; k < 3; ++k) each.push_back(f(item_along(block, 0, k)));
-        const Array many = axis == 0   ? block
-                           : axis == 1 ? transpose(block, {1, 0, 2})
-                                       : transpose(block, {1, 2, 0});
-        return std::pair{stack(each, 0), vmap(f, axis)(many)};
+        const Array batch = axis == 0   ? block
+                            : axis == 1 ? transpose(block, {1, 0, 2})
+                                        : transpose(block, {1, 2, 0});
+        return std::pair{stack(each, 0), vmap(f, axis)(batch)};
       },
       mesh, P(none, "i", "j"), P(axes("i", "j")), options);
   std::string problems;
@@ -111,7 +111,7 @@ TEST(VmapCollectives, Exchanges) {
 }
 
 TEST(VmapCollectives, LoopsAndBranches) {
-  // What decides differs among the many, among devices, or both.
+  // What decides differs among the elements of the batch, among devices, or both.
   expect_as_loop("cond", [](Array x) {
     return cond(
         sum(x) > 16.f, [](Array a) { return a * 2.f; }, [](Array a) { return a - 1.f; }, x);
@@ -174,7 +174,7 @@ TEST(VmapCollectives, Derivatives) {
   expect_same(grad<0, 1>(mapping)(x, w));
   expect_same(jit(grad<0, 1>(mapping))(x, w));
   expect_same(grad<0, 1>(jit(mapping))(x, w));
-  // vmap around the gradient, of many weights.
+  // vmap around the gradient, of a batch of weights.
   const Array ws = test_values(ShapedArray({2, 8, 4}, f32), 3);
   const auto gradients = vmap(grad<1>(mapping), {none, 0});
   for (const Array& got : {gradients(x, ws), jit(gradients)(x, ws)})

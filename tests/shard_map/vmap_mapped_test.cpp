@@ -1,4 +1,4 @@
-// shard-mapped functions under vmap, and vmap in their bodies, against a loop over the many.
+// shard-mapped functions under vmap, and vmap in their bodies, against a loop over the batch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ auto mapped() {
                    P("i", "j"));
 }
 
-Array many(int n) { return reshape(arange(n * 32) / 40.f, {n, 8, 4}); }
+Array batch_of_blocks(int n) { return reshape(arange(n * 32) / 40.f, {n, 8, 4}); }
 
 template <class F>
 Array looped(F f, const Array& xs, int axis = 0) {
@@ -40,7 +40,7 @@ void expect_near(const Array& got, const Array& want) {
 }
 
 TEST(VmapShardMap, GivesWhatALoopGives) {
-  const Array xs = many(3), w = array<float>({0.5f, 2.f, 1.f, 3.f}, {2, 2});
+  const Array xs = batch_of_blocks(3), w = array<float>({0.5f, 2.f, 1.f, 3.f}, {2, 2});
   const auto f = [&](Array x) { return mapped()(x, w); };
   const Array want = looped(f, xs);
   expect_near(vmap(f)(xs), want);
@@ -50,7 +50,7 @@ TEST(VmapShardMap, GivesWhatALoopGives) {
 }
 
 TEST(VmapShardMap, BodiesMayCloseOverBatchedValues) {
-  const Array xs = many(3), w = array<float>({1.f, 2.f, 3.f}, {3});
+  const Array xs = batch_of_blocks(3), w = array<float>({1.f, 2.f, 3.f}, {3});
   const auto f = [](Array x, Array scale) {
     return shard_map([&](Array b) { return psum(b * scale, "i"); }, mesh42(), P("i", "j"),
                      P(none, "j"))(x);
@@ -78,7 +78,7 @@ TEST(VmapShardMap, InABodyWorksOnBlocks) {
 }
 
 TEST(VmapShardMap, OfGradientsAndGradientsOfIt) {
-  const Array xs = many(3), w = array<float>({0.5f, 2.f, 1.f, 3.f}, {2, 2});
+  const Array xs = batch_of_blocks(3), w = array<float>({0.5f, 2.f, 1.f, 3.f}, {2, 2});
   const auto loss = [&](Array x) { return sum(square(mapped()(x, w))); };
   const Array want = looped(grad(loss), xs);
   expect_near(vmap(grad(loss))(xs), want);

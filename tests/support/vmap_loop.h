@@ -1,4 +1,4 @@
-// vmap against a loop over the many: what batching rules are tested with.
+// vmap against a loop over the batch: what batching rules are tested with.
 #pragma once
 #include <functional>
 #include <string>

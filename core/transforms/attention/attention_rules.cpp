@@ -308,40 +308,40 @@ void transpose_grad(TransposeCall& call) {
 
 // ---- vmap
 
-// Dims with the many in front, or with none of them.
-Dims with_many(const Dims& dims, bool has_many) {
+// The dimensions of an operand whose first dimension is the batch dimension, or which has none.
+Dims with_batch(const Dims& dims, bool is_batched) {
   Dims out;
-  out.push_back(has_many ? 0 : -1);
-  for (std::int64_t d : dims) out.push_back(d < 0 || !has_many ? d : d + 1);
+  out.push_back(is_batched ? 0 : -1);
+  for (std::int64_t d : dims) out.push_back(d < 0 || !is_batched ? d : d + 1);
   return out;
 }
 
-// The many lie in front of every operand but of a bias and a mask, and, with `shares`, k and v,
-// that have none.
+// The batch dimension becomes the first of every operand, batched or not, but of a bias or a mask
+// that is not batched, and, with `shares`, of k and v where neither is batched.
 void batch(BatchCall& call, bool shares) {
   const AttentionParams& p = params_of(call.params);
-  AttentionParams many = p;
+  AttentionParams batched = p;
   Arrays in(call.in.size());
   const bool shared = shares && !call.is_batched(1) && !call.is_batched(2);
   const int bias = attention_bias(p), mask = attention_mask(p);
   for (std::size_t i = 0; i < in.size(); ++i) {
     const int at = static_cast<int>(i);
     const bool repeats = ((i == 1 || i == 2) && shared) || at == bias || at == mask;
-    in[i] = repeats && !call.is_batched(i) ? call.in[i] : many_at(call, i, 0);
+    in[i] = repeats && !call.is_batched(i) ? call.in[i] : with_batch_dim(call, i, 0);
   }
-  many.q_dims = with_many(p.q_dims, true);
-  many.k_dims = with_many(p.k_dims, !shared);
-  many.v_dims = with_many(p.v_dims, !shared);
-  many.out_dims = with_many(p.out_dims, true);
+  batched.q_dims = with_batch(p.q_dims, true);
+  batched.k_dims = with_batch(p.k_dims, !shared);
+  batched.v_dims = with_batch(p.v_dims, !shared);
+  batched.out_dims = with_batch(p.out_dims, true);
   if (bias >= 0)
-    many.bias_dims = with_many(p.bias_dims, call.is_batched(static_cast<std::size_t>(bias)));
+    batched.bias_dims = with_batch(p.bias_dims, call.is_batched(static_cast<std::size_t>(bias)));
   if (mask >= 0)
-    many.mask_dims = with_many(p.mask_dims, call.is_batched(static_cast<std::size_t>(mask)));
-  give(call, in, many, 0);
+    batched.mask_dims = with_batch(p.mask_dims, call.is_batched(static_cast<std::size_t>(mask)));
+  give(call, in, batched, 0);
 }
 
 void batch_attention(BatchCall& call) { batch(call, true); }
-// Each of the many has k's and v's tangents and cotangents of its own.
+// Each element of the batch has its own tangents and cotangents of k and v.
 void batch_derivative(BatchCall& call) { batch(call, false); }
 
 }  // namespace

@@ -112,8 +112,8 @@ void transpose_checkpoint(TransposeCall& call) {
 
 void batch_checkpoint(BatchCall& call) {
   const auto& p = params_as<CheckpointParams>(call.params);
-  BatchedCall many = batch_called(call, p.jaxpr, 0);
-  give(call, many.operands, params_of(std::move(many.jaxpr), p.differentiated), 0);
+  BatchedCall batched = batch_called(call, p.jaxpr, 0);
+  give(call, batched.operands, params_of(std::move(batched.jaxpr), p.differentiated), 0);
 }
 
 void lower_checkpoint(LowerCall& call) {

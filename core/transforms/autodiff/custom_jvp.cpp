@@ -69,11 +69,11 @@ void jvp_custom_jvp(JvpCall& call) {
 void batch_custom_jvp(BatchCall& call) {
   const auto& p = params_as<CustomJvpParams>(call.params);
   CustomJvpParams params = p;
-  BatchedCall many = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
-  params.jaxpr = std::move(many.jaxpr);
-  params.num_consts = many.num_consts;
-  params.rule = batched_jvp_rule(p.rule, many.batched, call.size);
-  give(call, many.operands, params, 0);
+  BatchedCall batched = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
+  params.jaxpr = std::move(batched.jaxpr);
+  params.num_consts = batched.num_consts;
+  params.rule = batched_jvp_rule(p.rule, batched.batched, call.size);
+  give(call, batched.operands, params, 0);
 }
 
 std::vector<Array> call_custom_jvp(BodyRef f, const RuleCode& rule, void* like,
@@ -108,13 +108,13 @@ std::vector<Array> call_custom_jvp(BodyRef f, const RuleCode& rule, void* like,
     }
     case RuleTraceKind::batch: {
       auto& batch = static_cast<BatchTrace&>(*target.trace);
-      ManyLeaves many = split_many(batch, std::move(leaves));
-      ManyBody body(f, many.batched, batch.size(), batch.tag());
+      BatchedLeaves batched = split_batched(batch, std::move(leaves));
+      BatchedBody body(f, batched.batched, batch.size(), batch.tag());
       std::vector<Array> out;
       {
         TraceScope scope(batch.parent());
-        out = call_custom_jvp(BodyRef(body), batched_jvp_rule(rule, many.batched, batch.size()),
-                              like, std::move(many.leaves), made);
+        out = call_custom_jvp(BodyRef(body), batched_jvp_rule(rule, batched.batched, batch.size()),
+                              like, std::move(batched.leaves), made);
       }
       for (Array& x : out) x = batch.wrap(std::move(x), 0);
       return out;

@@ -101,11 +101,11 @@ void jvp_custom_vjp(JvpCall& call) {
 void batch_custom_vjp(BatchCall& call) {
   const auto& p = params_as<CustomVjpParams>(call.params);
   CustomVjpParams params = p;
-  BatchedCall many = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
-  params.jaxpr = std::move(many.jaxpr);
-  params.num_consts = many.num_consts;
-  params.rule = batched_vjp_rule(p.rule, many.batched, p.arguments, call.size);
-  give(call, many.operands, params, 0);
+  BatchedCall batched = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
+  params.jaxpr = std::move(batched.jaxpr);
+  params.num_consts = batched.num_consts;
+  params.rule = batched_vjp_rule(p.rule, batched.batched, p.arguments, call.size);
+  give(call, batched.operands, params, 0);
 }
 
 // ---- custom_vjp_linear
@@ -187,14 +187,14 @@ std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* lik
     }
     case RuleTraceKind::batch: {
       auto& batch = static_cast<BatchTrace&>(*target.trace);
-      ManyLeaves many = split_many(batch, std::move(leaves));
-      ManyBody body(f, many.batched, batch.size(), batch.tag());
+      BatchedLeaves batched = split_batched(batch, std::move(leaves));
+      BatchedBody body(f, batched.batched, batch.size(), batch.tag());
       std::vector<Array> out;
       {
         TraceScope scope(batch.parent());
         out = call_custom_vjp(BodyRef(body),
-                              batched_vjp_rule(rule, many.batched, site.arguments, batch.size()),
-                              like, site, std::move(many.leaves));
+                              batched_vjp_rule(rule, batched.batched, site.arguments, batch.size()),
+                              like, site, std::move(batched.leaves));
       }
       for (Array& x : out) x = batch.wrap(std::move(x), 0);
       return out;

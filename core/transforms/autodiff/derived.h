@@ -1,7 +1,6 @@
-// Derivatives of programs, and programs of many, each made once: differentiating the same program
-// again, as a training loop does at every step, finds it made, and so do rules that ask more than
-// once (loops, until the carries with tangents are known), each level of a nest as often as that
-// around it. Usable from several threads.
+// Derivatives of programs, and batched programs, each made once and kept: a training loop
+// differentiates the same program at every step, and rules of loops ask several times until the
+// carries with tangents are known, at each level of a nest. Usable from several threads.
 #pragma once
 #include <memory>
 

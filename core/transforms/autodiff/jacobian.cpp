@@ -32,7 +32,7 @@ std::vector<Array> at_basis(const ShapedArray& type, Linear linear, SourceLine s
   FlatTree result;
   Batch outs = batch_of(BodyRef(body), {{basis_of(type, source)}, {0}}, type.size(), result, {});
   for (std::size_t o = 0; o < outs.values.size(); ++o)
-    outs.values[o] = many_at(outs.values[o], outs.dims[o], 0, type.size(), source);
+    outs.values[o] = with_batch_dim(outs.values[o], outs.dims[o], 0, type.size(), source);
   return std::move(outs.values);
 }
 

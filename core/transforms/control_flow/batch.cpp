@@ -1,6 +1,6 @@
-// Batching of loops and branches. What decides may differ among the many: a loop then goes on until
-// all have ended, and those that have keep their values; of branches all are run, and each of the
-// many takes its own.
+// Batching of loops and branches. Where the predicate is batched, a loop goes on until it has ended
+// for all elements of the batch, and elements for which it ended keep their values; of branches all
+// are run, and each element takes the results of its own.
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/reduce.h"
@@ -25,11 +25,11 @@ std::vector<bool> joined(std::vector<bool> a, const std::vector<bool>& b) {
   return a;
 }
 
-// Operands [first, first + n), those of `many` as many along dim 0.
+// Operands from `first` on; those in `is_batched` with the batch dimension 0.
 void append(std::vector<Array>& out, const BatchCall& call, std::size_t first,
-            const std::vector<bool>& many) {
-  for (std::size_t i = 0; i < many.size(); ++i)
-    out.push_back(many[i] ? many_at(call, first + i, 0) : call.in[first + i]);
+            const std::vector<bool>& is_batched) {
+  for (std::size_t i = 0; i < is_batched.size(); ++i)
+    out.push_back(is_batched[i] ? with_batch_dim(call, first + i, 0) : call.in[first + i]);
 }
 
 std::vector<ShapedArray> binder_types(const Jaxpr& jaxpr, std::size_t first, std::size_t n) {
@@ -55,8 +55,8 @@ std::vector<ShapedArray> binder_types(const Jaxpr& jaxpr) {
   return binder_types(jaxpr, 0, jaxpr.binders.size());
 }
 
-// For each of the many on_true where its predicate holds, else on_false; all along dim 0. pred has
-// that dim alone.
+// For each element of the batch on_true where its predicate holds, else on_false. The batch
+// dimension is dimension 0 of all three, and the only one of pred.
 Array choose(const Array& pred, const Array& on_true, const Array& on_false, SourceLine source) {
   Array in[] = {pred, on_false, on_true};
   const Shape shape = node_of(on_true)->type.dims();
@@ -100,7 +100,7 @@ void batch_scan(BatchCall& call) {
   append(in, call, consts, carry);
   // Along dim 0 xs are taken apart, and ys put together.
   for (std::size_t i = first_x; i < call.in.size(); ++i)
-    in.push_back(call.is_batched(i) ? many_at(call, i, 1) : call.in[i]);
+    in.push_back(call.is_batched(i) ? with_batch_dim(call, i, 1) : call.in[i]);
   give(call, in, params, 0);
   for (std::size_t o = 0; o < call.out.size(); ++o)
     call.out_dims[o] = !body.batched_out[o] ? -1 : o < n_carry ? 0 : 1;
@@ -117,7 +117,7 @@ void batch_while(BatchCall& call) {
   BatchedProgram test, body;
   for (;;) {
     test = *derived_batch(p.cond_jaxpr, call.size, joined(test_mask, carry));
-    // Where the many end at different times, all of the carry differs.
+    // Where the loop ends at different times for different elements, all of the carry is batched.
     if (test.batched_out[0]) carry.assign(n, true);
     body = *derived_batch(p.body_jaxpr, call.size, joined(body_mask, carry), carry, types);
     if (body.batched_out == carry) break;
@@ -172,7 +172,7 @@ void batch_cond(BatchCall& call) {
   const std::size_t n = call.in.size() - 1, n_out = call.out.size();
   const std::vector<bool> mask = batched(call, 1, n);
   const bool differs = call.is_batched(0);
-  // A result is batched where it is in any branch, or where the many take different ones.
+  // A result is batched where it is in any branch, or where elements take different branches.
   std::vector<bool> out(n_out, differs);
   std::vector<BatchedProgram> branches;
   for (const JaxprRef& b : p.branches) {
@@ -218,7 +218,7 @@ void batch_cond(BatchCall& call) {
     for (std::size_t o = 0; o < n_out; ++o) call.out_dims[o] = out[o] ? 0 : -1;
     return;
   }
-  const Array index = many_at(call, 0, 0);
+  const Array index = with_batch_dim(call, 0, 0);
   const ShapedArray& type = node_of(index)->type;
   std::vector<Array> chosen;
   for (std::size_t b = branches.size(); b-- > 0;) {

@@ -103,8 +103,8 @@ std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
 // Results: the carry, then ys.
 std::vector<Array> run_scan(const FlowSite& site, BodyRef body, std::vector<Array> carry,
                             std::vector<Array> xs, std::int64_t length, bool reverse);
-// Whether the host cannot decide by this value, since a transform at work here has more to it: one
-// of many (vmap), or blocks that differ from device to device. Then an equation is left for it.
+// Whether the host cannot decide by this value, since it is batched (vmap) or has blocks that
+// differ from device to device. Then control flow is left as an equation.
 bool is_beyond_host(const Array& x);
 // names: of the branches, for errors.
 detail::BranchLeaves run_cond(const FlowSite& site, const Array& index,
@@ -141,7 +141,7 @@ void lower_while(LowerCall& call);
 void lower_scan(LowerCall& call);
 void lower_cond(LowerCall& call);
 
-// ---- for many at a time (control_flow_batch.cpp)
+// ---- batched (batch.cpp)
 void batch_while(BatchCall& call);
 void batch_scan(BatchCall& call);
 void batch_cond(BatchCall& call);

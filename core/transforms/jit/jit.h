@@ -7,7 +7,7 @@ namespace shmap {
 
 extern Primitive jit_p;  // JitParams: a program inside, called
 
-// For many at a time (jit_batch.cpp): a program of many.
+// The batching rule (batch.cpp): the program inside is batched.
 void batch_jit(BatchCall& call);
 
 struct JitParams : ParamsOf<JitParams> {

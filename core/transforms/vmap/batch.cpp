@@ -7,19 +7,19 @@ namespace shmap {
 
 namespace {
 
-ShapedArray element_of(const ShapedArray& many, int dim) {
+ShapedArray element_of(const ShapedArray& batched, int dim) {
   Shape shape;
-  for (int d = 0; d < many.rank(); ++d)
-    if (d != dim) shape.push_back(many.dims()[static_cast<std::size_t>(d)]);
-  return ShapedArray(shape, many.dtype(), many.weak(), many.axes());
+  for (int d = 0; d < batched.rank(); ++d)
+    if (d != dim) shape.push_back(batched.dims()[static_cast<std::size_t>(d)]);
+  return ShapedArray(shape, batched.dtype(), batched.weak(), batched.axes());
 }
 
-ShapedArray many_of(const ShapedArray& element, std::int64_t size) {
+ShapedArray batched_type(const ShapedArray& element, std::int64_t size) {
   return ShapedArray(with_extent(element.dims(), 0, size), element.dtype(), element.weak(),
                      element.axes());
 }
 
-// What an op gives for one of the many; its errors speak of types that the caller knows.
+// What an op gives for one element of the batch; its errors speak of types that the caller knows.
 void infer_elements(const Primitive& primitive, Types in, const Params& params,
                     std::span<ShapedArray> out, SourceLine source) {
   try {
@@ -146,7 +146,7 @@ BatchedProgram batch_program(const Jaxpr& jaxpr, std::int64_t size,
   Batch args;
   for (std::size_t i = 0; i < jaxpr.binders.size(); ++i) {
     const ShapedArray& type = jaxpr.binders[i]->type;
-    args.values.push_back(trace.argument(batched[i] ? many_of(type, size) : type));
+    args.values.push_back(trace.argument(batched[i] ? batched_type(type, size) : type));
     args.dims.push_back(batched[i] ? 0 : -1);
   }
   TraceScope scope(trace);
@@ -157,7 +157,7 @@ BatchedProgram batch_program(const Jaxpr& jaxpr, std::int64_t size,
   for (std::size_t o = 0; o < outs.values.size(); ++o) {
     Array& x = outs.values[o];
     program.batched_out.push_back(outs.dims[o] >= 0 || (!wanted.empty() && wanted[o]));
-    if (program.batched_out.back()) x = many_at(x, outs.dims[o], 0, size, {});
+    if (program.batched_out.back()) x = with_batch_dim(x, outs.dims[o], 0, size, {});
     if (o < as.size()) x = trace.vary(x, as[o].axes(), {});
   }
   Traced traced = trace.build(outs.values, "vmap", {});

@@ -1,5 +1,5 @@
-// Batching (jax.vmap; autodidax's BatchTrace): a function run once, on many values at a time. A
-// batched value is an array with one dim more, along which the many lie.
+// Batching (jax.vmap; autodidax's BatchTrace): a function run once, on a batch of values. A batched
+// value is an array with one dimension more than its elements: the batch dimension.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -31,10 +31,10 @@ class BatchTrace final : public Trace {
   bool checks_variance() const override { return parent_.checks_variance(); }
   bool transforms() const override { return true; }
 
-  // Many as a value of this trace: those along dim `dim` of `values`, which has `size` of them. The
-  // array itself where dim is -1: it is one.
+  // A batched value of this trace: `dim` is the batch dimension of `values`, which has the extent
+  // `size` there. The array itself where dim is -1: it is not batched.
   Array wrap(Array values, int dim) const;
-  // Its inverse; what belongs to other traces is one.
+  // Its inverse; values of other traces are not batched.
   std::pair<Array, int> split(const Array& x) const;
 
   Trace& parent() const { return parent_; }
@@ -47,7 +47,7 @@ class BatchTrace final : public Trace {
   std::uint64_t tag_;
 };
 
-// Values, and the dim along which each is many; -1: it is one.
+// Values, and the batch dimension of each; -1: it is not batched.
 struct Batch {
   std::vector<Array> values;
   std::vector<int> dims;
@@ -57,16 +57,16 @@ struct Batch {
 Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTree& result,
                SourceLine source, std::uint64_t tag = 0);
 
-// The program of many: operands in `batched` and results in `batched_out` have a first dim more.
-// Values that it captures come first, as `consts`.
+// The batched program: the first dimension of operands in `batched` and of results in `batched_out`
+// is the batch dimension. Values that it captures come first, as `consts`.
 struct BatchedProgram {
   JaxprRef jaxpr;
   std::vector<Array> consts;
   std::vector<bool> batched_out;
 };
-// `wanted`: results that are many in any case, as the carries of loops are; none where it is empty.
-// `as`: what results vary over at least (their types without the dim); as they come where it is
-// empty.
+// `wanted`: results that are batched in any case, as the carries of loops are; none where it is
+// empty. `as`: what results vary over at least (their types without the dim); as they come where it
+// is empty.
 BatchedProgram batch_program(const Jaxpr& jaxpr, std::int64_t size,
                              const std::vector<bool>& batched, const std::vector<bool>& wanted = {},
                              Types as = {});

@@ -12,41 +12,41 @@ using detail::ForwardCode;
 using detail::RuleCode;
 using detail::TreeNode;
 
-ManyLeaves split_many(BatchTrace& trace, std::vector<Array> leaves) {
-  ManyLeaves out;
+BatchedLeaves split_batched(BatchTrace& trace, std::vector<Array> leaves) {
+  BatchedLeaves out;
   TraceScope scope(trace.parent());
   for (Array& x : leaves) {
     auto [values, dim] = trace.split(x);
     out.batched.push_back(dim >= 0);
     out.leaves.push_back(dim < 0 ? std::move(values)
-                                 : many_at(values, dim, 0, trace.size(), SourceLine{}));
+                                 : with_batch_dim(values, dim, 0, trace.size(), SourceLine{}));
   }
   return out;
 }
 
-void ManyBody::operator()(std::vector<Array>& leaves, FlatTree& result) const {
+void BatchedBody::operator()(std::vector<Array>& leaves, FlatTree& result) const {
   Batch args;
   args.values = std::move(leaves);
   leaves.clear();
-  for (const bool many : batched_) args.dims.push_back(many ? 0 : -1);
+  for (const bool is_batched : batched_) args.dims.push_back(is_batched ? 0 : -1);
   Batch outs = batch_of(f_, std::move(args), size_, result, {}, tag_);
   for (std::size_t o = 0; o < outs.values.size(); ++o)
-    result.leaves.push_back(many_at(outs.values[o], outs.dims[o], 0, size_, SourceLine{}));
+    result.leaves.push_back(with_batch_dim(outs.values[o], outs.dims[o], 0, size_, SourceLine{}));
 }
 
 namespace {
 
-struct ManyJvpRule {
+struct BatchedJvpRule {
   RuleCode rule;
   std::vector<bool> batched;  // of primals, and of their tangents
   std::int64_t size;
 
   static void call(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) {
-    auto& self = *static_cast<ManyJvpRule*>(object);
+    auto& self = *static_cast<BatchedJvpRule*>(object);
     auto one = [&](std::vector<Array>& in, FlatTree& out) {
       self.rule.call(self.rule.object.get(), in, out, like);
     };
-    ManyBody(BodyRef(one), self.batched, self.size)(leaves, result);
+    BatchedBody(BodyRef(one), self.batched, self.size)(leaves, result);
   }
 };
 
@@ -62,44 +62,45 @@ void present(const TreeNode& given, const TreeNode& wanted, const std::vector<bo
     present(given.children[i], wanted.children[i], batched, next, out);
 }
 
-struct ManyBackward {
+struct BatchedBackward {
   RuleCode rule;
   std::vector<bool> batched;  // of the function's arguments
   TreeNode arguments;
   std::int64_t size;
 
   static void call(void* object, std::vector<Array>& leaves, FlatTree& result, void*) {
-    auto& self = *static_cast<ManyBackward*>(object);
+    auto& self = *static_cast<BatchedBackward*>(object);
     auto one = [&](std::vector<Array>& in, FlatTree& out) {
       self.rule.call(self.rule.object.get(), in, out, nullptr);
     };
     const std::vector<bool> all(leaves.size(), true);
-    ManyBody(BodyRef(one), all, self.size)(leaves, result);
-    // What is one for all gets the sum of all.
-    std::vector<bool> many;
+    BatchedBody(BodyRef(one), all, self.size)(leaves, result);
+    // The cotangent of what is not batched is the sum over the batch.
+    std::vector<bool> is_batched;
     std::size_t next = 0;
-    present(result.node, self.arguments, self.batched, next, many);
-    for (std::size_t i = 0; i < many.size() && i < result.leaves.size(); ++i)
-      if (!many[i]) result.leaves[i] = reduce(reduce_sum_p, result.leaves[i], Dims{0}, false, {});
+    present(result.node, self.arguments, self.batched, next, is_batched);
+    for (std::size_t i = 0; i < is_batched.size() && i < result.leaves.size(); ++i)
+      if (!is_batched[i])
+        result.leaves[i] = reduce(reduce_sum_p, result.leaves[i], Dims{0}, false, {});
   }
 };
 
-struct ManyForward {
+struct BatchedForward {
   ForwardCode rule;
   std::vector<bool> batched;
   TreeNode arguments;
   std::int64_t size;
 
   static RuleCode call(void* object, std::vector<Array>& leaves, FlatTree& result, void* like) {
-    auto& self = *static_cast<ManyForward*>(object);
+    auto& self = *static_cast<BatchedForward*>(object);
     RuleCode backward;
     auto one = [&](std::vector<Array>& in, FlatTree& out) {
       backward = self.rule.call(self.rule.object.get(), in, out, like);
     };
-    ManyBody(BodyRef(one), self.batched, self.size)(leaves, result);
-    auto made = std::make_shared<ManyBackward>(
-        ManyBackward{std::move(backward), self.batched, self.arguments, self.size});
-    return {std::move(made), ManyBackward::call};
+    BatchedBody(BodyRef(one), self.batched, self.size)(leaves, result);
+    auto made = std::make_shared<BatchedBackward>(
+        BatchedBackward{std::move(backward), self.batched, self.arguments, self.size});
+    return {std::move(made), BatchedBackward::call};
   }
 };
 
@@ -108,15 +109,16 @@ struct ManyForward {
 RuleCode batched_jvp_rule(RuleCode rule, std::vector<bool> batched, std::int64_t size) {
   const std::vector<bool> primals = batched;
   batched.insert(batched.end(), primals.begin(), primals.end());
-  return {std::make_shared<ManyJvpRule>(ManyJvpRule{std::move(rule), std::move(batched), size}),
-          ManyJvpRule::call};
+  return {
+      std::make_shared<BatchedJvpRule>(BatchedJvpRule{std::move(rule), std::move(batched), size}),
+      BatchedJvpRule::call};
 }
 
 ForwardCode batched_vjp_rule(ForwardCode rule, std::vector<bool> batched, TreeNode arguments,
                              std::int64_t size) {
-  return {std::make_shared<ManyForward>(
-              ManyForward{std::move(rule), std::move(batched), std::move(arguments), size}),
-          ManyForward::call};
+  return {std::make_shared<BatchedForward>(
+              BatchedForward{std::move(rule), std::move(batched), std::move(arguments), size}),
+          BatchedForward::call};
 }
 
 BatchedCall batch_called(BatchCall& call, const JaxprRef& jaxpr, std::size_t num_consts) {
@@ -129,7 +131,7 @@ BatchedCall batch_called(BatchCall& call, const JaxprRef& jaxpr, std::size_t num
   out.num_consts = static_cast<int>(program.consts.size() + num_consts);
   out.operands = std::move(program.consts);
   for (std::size_t i = 0; i < call.in.size(); ++i)
-    out.operands.push_back(batched[i] ? many_at(call, i, 0) : call.in[i]);
+    out.operands.push_back(batched[i] ? with_batch_dim(call, i, 0) : call.in[i]);
   out.batched.assign(batched.begin() + static_cast<std::ptrdiff_t>(num_consts), batched.end());
   return out;
 }

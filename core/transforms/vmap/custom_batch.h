@@ -1,4 +1,5 @@
-// Functions with rules of their own on many values: the function and its rules, each mapped.
+// Functions with derivative rules of their own under vmap: the function and its rules, each
+// batched.
 #pragma once
 #include <vector>
 
@@ -7,18 +8,20 @@
 
 namespace shmap {
 
-// Values of a BatchTrace as arrays of its parent, those that are many with their dim in front.
-struct ManyLeaves {
+// Values of a BatchTrace as arrays of its parent; the first dimension of batched ones is the batch
+// dimension.
+struct BatchedLeaves {
   std::vector<Array> leaves;
   std::vector<bool> batched;
 };
-ManyLeaves split_many(BatchTrace& trace, std::vector<Array> leaves);
+BatchedLeaves split_batched(BatchTrace& trace, std::vector<Array> leaves);
 
-// A function of leaves as one of such arrays; all its results have the dim in front. tag: of the
-// trace whose values the function may close over, or 0.
-class ManyBody {
+// A function of leaves as one of such arrays; the first dimension of all its results is the batch
+// dimension. tag: of the trace whose values the function may close over, or 0.
+class BatchedBody {
  public:
-  ManyBody(detail::BodyRef f, std::vector<bool> batched, std::int64_t size, std::uint64_t tag = 0)
+  BatchedBody(detail::BodyRef f, std::vector<bool> batched, std::int64_t size,
+              std::uint64_t tag = 0)
       : f_(f), batched_(std::move(batched)), size_(size), tag_(tag) {}
   void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const;
 
@@ -28,14 +31,14 @@ class ManyBody {
   std::int64_t size_;
   std::uint64_t tag_;
 };
-// The rules of a function whose arguments' leaves are many where `batched` says so.
+// The rules of a function of whose arguments' leaves those in `batched` are batched.
 detail::RuleCode batched_jvp_rule(detail::RuleCode rule, std::vector<bool> batched,
                                   std::int64_t size);
 // arguments: their structure.
 detail::ForwardCode batched_vjp_rule(detail::ForwardCode rule, std::vector<bool> batched,
                                      detail::TreeNode arguments, std::int64_t size);
 
-// A called program's equation on many: all results are many.
+// A called program's equation on batched operands: all results are batched.
 struct BatchedCall {
   JaxprRef jaxpr;
   int num_consts;

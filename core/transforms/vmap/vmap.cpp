@@ -170,7 +170,7 @@ std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef b
     }
     const int rank = node_of(x)->type.rank() + (dim < 0 ? 1 : 0);
     const int at = checked_axis(info, out[o], rank, what(rank));
-    x = many_at(x, dim, at, size, info.source);
+    x = with_batch_dim(x, dim, at, size, info.source);
   }
   return std::move(made.values);
 }

@@ -1,5 +1,5 @@
 // shmap-test: devices
-// The batching rule of every primitive, against a loop over the many.
+// The batching rule of every primitive, against a loop over the batch.
 #include <gtest/gtest.h>
 
 #include <set>
