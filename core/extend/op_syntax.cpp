@@ -4,6 +4,7 @@
 #include "core/debug/staged_print.h"
 #include "core/extend/param_reader.h"
 #include "core/ir/node.h"
+#include "core/ops/concatenate_slices.h"
 #include "core/ops/dot.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/gather_ops.h"
@@ -316,7 +317,7 @@ void register_op_syntax() {
   some(debug_print_p, 0, kAnyNumber, read_print);
 
   for (const Primitive* p : {&product_p, &product_into_p, &fused_p, &fused_columns_p,
-                             &gather_reduce_p, &flow_task_p, &branch_task_p})
+                             &gather_reduce_p, &concatenate_slices_p, &flow_task_p, &branch_task_p})
     set_param_syntax(*p, {0, kAnyNumber, nullptr, kLate});
 }
 

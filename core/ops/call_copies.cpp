@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/ops/concatenate_slices.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
 
@@ -89,6 +90,24 @@ StridedCopy concatenate_copy(const KernelCall& call, std::size_t operand, std::i
   copy.dst_stride[1] = copy.src_stride[1] = copy.itemsize;
   copy.src = call.in[operand];
   copy.dst = static_cast<std::byte*>(call.out[0]) + at;
+  return copy;
+}
+
+StridedCopy concatenate_slice_copy(const KernelCall& call, std::size_t operand, std::int64_t at) {
+  const auto& params = params_as<ConcatenateSlicesParams>(call.params);
+  const SliceParams& slice = params.slices[operand];
+  StridedCopy copy = copy_to_result(call);
+  copy.dst = static_cast<std::byte*>(call.out[0]) + at * copy.dst_stride[params.dimension];
+  row_major_strides(copy.rank, call.in_types[operand].dims().data(), copy.itemsize,
+                    copy.src_stride);
+  const auto* src = static_cast<const std::byte*>(call.in[operand]);
+  const Shape extents = slice_extents(slice);
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    src += slice.start_indices[d] * copy.src_stride[d];
+    copy.src_stride[d] *= slice.strides[d];
+    copy.extent[d] = extents[d];
+  }
+  copy.src = src;
   return copy;
 }
 

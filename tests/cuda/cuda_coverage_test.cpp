@@ -19,7 +19,8 @@ TEST(CudaCoverage, EveryPrimitiveWithAKernelOfTheCpuHasOneOfCuda) {
     const std::string_view name = p->name;
     if (name == "flow_task" || name == "branch_task") continue;
     // Made by passes of programs for the CPU.
-    if (name == "fused_columns" || name == "gather_reduce") continue;
+    if (name == "fused_columns" || name == "gather_reduce" || name == "concatenate_slices")
+      continue;
     ++kernels;
     EXPECT_NE(p->kernel(DeviceKind::cuda).run, nullptr) << p->name;
   }

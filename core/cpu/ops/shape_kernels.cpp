@@ -5,6 +5,7 @@
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/pad.h"
 #include "core/ops/call_copies.h"
+#include "core/ops/concatenate_slices.h"
 #include "core/ops/shape_params.h"
 #include "core/runtime/kernel.h"
 
@@ -60,6 +61,32 @@ int concatenate_parts(const KernelCall& call, int workers) {
   return parts;
 }
 
+// f of each operand's slice as a copy.
+template <class F>
+void each_joined_slice(const KernelCall& call, F f) {
+  const auto dim =
+      static_cast<std::size_t>(params_as<ConcatenateSlicesParams>(call.params).dimension);
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < call.in.size(); ++i) {
+    const StridedCopy copy = concatenate_slice_copy(call, i, at);
+    at += copy.extent[dim];
+    f(copy);
+  }
+}
+
+void run_concatenate_slices(const KernelCall& call) {
+  each_joined_slice(
+      call, [&](const StridedCopy& copy) { cpu::copy_strided_part(copy, call.part, call.parts); });
+}
+
+int concatenate_slices_parts(const KernelCall& call, int workers) {
+  int parts = 1;
+  each_joined_slice(call, [&](const StridedCopy& copy) {
+    parts = std::max(parts, cpu::copy_parts(copy, workers));
+  });
+  return parts;
+}
+
 cpu::Pad pad_of(const KernelCall& call) {
   const auto& params = params_as<PadParams>(call.params);
   const Shape& from = call.in_types[0].dims();
@@ -87,6 +114,7 @@ void register_cpu_shape_kernels() {
   transpose_p.kernel(cpu) = {run_copy<transpose_copy>, parts_of_copy<transpose_copy>};
   rev_p.kernel(cpu) = {run_copy<rev_copy>, parts_of_copy<rev_copy>};
   concatenate_p.kernel(cpu) = {run_concatenate, concatenate_parts};
+  concatenate_slices_p.kernel(cpu) = {run_concatenate_slices, concatenate_slices_parts};
   pad_p.kernel(cpu) = {run_pad, pad_parts};
 }
 

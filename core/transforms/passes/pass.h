@@ -24,6 +24,7 @@ enum class PassOrder : std::uint8_t {
   fuse_products,
   fuse,
   fuse_slices,
+  join_slices,
   fuse_columns,
   schedule,
 };

@@ -1,0 +1,59 @@
+#include "core/ops/concatenate_slices.h"
+
+#include <string>
+
+#include "shmap/error.h"
+
+namespace shmap {
+
+namespace {
+
+void eval_concatenate_slices(Types in, const Params& params, std::span<ShapedArray> out) {
+  const auto& p = params_as<ConcatenateSlicesParams>(params);
+  if (in.size() != p.slices.size()) {
+    throw ValueError("concatenate_slices: " + std::to_string(in.size()) +
+                     " operands were given, and one for each of " +
+                     std::to_string(p.slices.size()) + " slices is wanted");
+  }
+  out[0] = p.type;
+}
+
+Cost cost_concatenate_slices(Types, const Params&, Types out) {
+  return {0, 2 * static_cast<double>(out[0].nbytes())};
+}
+
+constexpr const char* kLate =
+    "it is made when programs are compiled, after all that transforms them";
+
+}  // namespace
+
+void ConcatenateSlicesParams::visit(ParamVisitor& v) const {
+  std::string text;
+  for (const SliceParams& s : slices) text += (text.empty() ? "" : " ") + to_string(s);
+  v.value("dimension", dimension);
+  v.value("slices", std::string_view(text));
+}
+
+Shape slice_extents(const SliceParams& slice) {
+  Shape extents;
+  for (std::size_t d = 0; d < slice.strides.size(); ++d) {
+    const std::int64_t step = slice.strides[d];
+    extents.push_back((slice.limit_indices[d] - slice.start_indices[d] + step - 1) / step);
+  }
+  return extents;
+}
+
+constinit Primitive concatenate_slices_p = [] {
+  Primitive p;
+  p.name = "concatenate_slices";
+  p.abstract_eval = eval_concatenate_slices;
+  p.cost = cost_concatenate_slices;
+  p.jvp = Rule<JvpFn>::none(kLate);
+  p.transpose = Rule<TransposeFn>::none(kLate);
+  p.batching = Rule<BatchFn>::none(kLate);
+  return p;
+}();
+
+void register_concatenate_slices() { register_primitive(concatenate_slices_p); }
+
+}  // namespace shmap
