@@ -89,27 +89,8 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
       checked_node(arguments.leaves[i], ("shard_map: " + path_of(i)).c_str(), lines.site());
     if (node->trace != 0 && !is_active(node->trace))
       throw_escaped(*node, ("shard_map: " + path_of(i)).c_str(), lines.site());
-    const Shape& shape = node->type.dims();
-    const bool fits = leaf_specs[i].spec->size() <= shape.size() && [&] {
-      for (std::size_t d = 0; d < sharding->dims().size(); ++d)
-        if (shape[d] % sharding->parts(d) != 0) return false;
-      return true;
-    }();
-    if (!fits) {
-      try {
-        if (leaf_specs[i].spec->size() > shape.size()) {
-          throw ValueError(
-              path_of(i) + " (" + leaf_specs[i].spec_path + "): the spec " +
-              to_string(*leaf_specs[i].spec) + " has length " +
-              std::to_string(leaf_specs[i].spec->size()) + ", which is more than the rank " +
-              std::to_string(shape.size()) + " of an array of type " + to_string(node->type) +
-              (shape.empty() ? ": a scalar's spec is P()" : ": leave out the last entries"));
-        }
-        sharding->block_shape(shape, path_of(i) + " (" + leaf_specs[i].spec_path + ")");
-      } catch (const ValueError& e) {
-        problems.emplace_back(e.what());
-      }
-    }
+    if (!fits_spec(node->type, *leaf_specs[i].spec, *sharding))
+      problems.push_back(misfit_text(node->type, leaf_specs[i], *sharding, path_of(i)));
     if (std::string other = other_devices("", arguments.leaves[i], mesh); !other.empty())
       problems.push_back(path_of(i) + other);
   }

@@ -92,6 +92,31 @@ std::vector<LeafSpec> match_specs(const Specs& specs, const TreeNode& tree,
   return std::move(matcher.found);
 }
 
+bool fits_spec(const ShapedArray& type, const PartitionSpec& spec, const Sharding& sharding) {
+  const Shape& shape = type.dims();
+  if (spec.size() > shape.size()) return false;
+  for (std::size_t d = 0; d < sharding.dims().size(); ++d)
+    if (shape[d] % sharding.parts(d) != 0) return false;
+  return true;
+}
+
+std::string misfit_text(const ShapedArray& type, const LeafSpec& spec, const Sharding& sharding,
+                        const std::string& path) {
+  const Shape& shape = type.dims();
+  if (spec.spec->size() > shape.size()) {
+    return path + " (" + spec.spec_path + "): the spec " + to_string(*spec.spec) + " has length " +
+           std::to_string(spec.spec->size()) + ", which is more than the rank " +
+           std::to_string(shape.size()) + " of an array of type " + to_string(type) +
+           (shape.empty() ? ": a scalar's spec is P()" : ": leave out the last entries");
+  }
+  try {
+    sharding.block_shape(shape, path + " (" + spec.spec_path + ")");
+  } catch (const ValueError& e) {
+    return e.what();
+  }
+  return {};
+}
+
 void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name) {
   if (specs.kind() == Specs::leaf) return validate_spec(specs.spec(), env, name);
   for (std::size_t i = 0; i < specs.size(); ++i) {

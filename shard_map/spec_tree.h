@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "core/array/sharding.h"
 #include "core/array/tree_paths.h"
 #include "shmap/partition_spec.h"
 #include "shmap/tree.h"
@@ -19,6 +20,12 @@ struct LeafSpec {
 // lengths, keys, or a list of specs at a leaf.
 std::vector<LeafSpec> match_specs(const Specs& specs, const detail::TreeNode& tree,
                                   const std::string& specs_name, const std::string& tree_name);
+
+// Whether an array of this type can be split as its spec says.
+bool fits_spec(const ShapedArray& type, const PartitionSpec& spec, const Sharding& sharding);
+// Of one that cannot: what does not fit, and what to do. `path` names the array ("args[0]").
+std::string misfit_text(const ShapedArray& type, const LeafSpec& spec, const Sharding& sharding,
+                        const std::string& path);
 
 // ValueError where any spec of the tree names an unknown axis, or an axis twice.
 void validate_specs(const Specs& specs, const detail::AxisEnv& env, const std::string& name);

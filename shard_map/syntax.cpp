@@ -1,6 +1,4 @@
 // The parameters of a shard_map, by name, for programs built by hand or read from a text.
-#include <utility>
-
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
 #include "shard_map/primitive.h"
@@ -8,20 +6,6 @@
 namespace shmap {
 
 namespace {
-
-// The mesh with these axes: the one that was asked for, or one of the first devices, or an abstract
-// mesh.
-const detail::MeshImpl* mesh_of(ParamReader& r, const MeshText& text) {
-  std::vector<std::int64_t> extents = text.sizes;
-  if (extents.size() > 31) r.fail("'mesh' has more than 31 axes");
-  const AbstractMesh abstract{Shape(extents), Axes(text.names)};
-  if (!std::in_range<int>(abstract.size())) r.fail("'mesh' has more than 2^31 - 1 places");
-  const detail::MeshImpl* given = r.scope().mesh;
-  if (given && given->env() == abstract.env()) return given;
-  if (abstract.size() <= static_cast<std::int64_t>(devices().size()))
-    return make_mesh(Shape(extents), Axes(text.names)).impl();
-  return detail::MeshImpl::abstract(abstract.env());
-}
 
 std::vector<const Sharding*> shardings(ParamReader& r, const char* name,
                                        const detail::MeshImpl* mesh, std::size_t count) {
@@ -43,7 +27,7 @@ std::shared_ptr<const Params> read(ParamReader& r) {
   p->options.auto_pbroadcast = !r.has("auto_pbroadcast") || r.flag("auto_pbroadcast");
   p->options.check_vma = !r.has("check_vma") || r.flag("check_vma");
   p->jaxpr = r.program("jaxpr");
-  p->over = mesh_of(r, read_mesh(r, "mesh"));
+  p->over = mesh_of_text(r, read_mesh(r, "mesh"));
   if (!r.scope().mesh) r.scope().mesh = p->over;
   p->in = shardings(r, "in_specs", p->over, r.operands().size());
   p->out = shardings(r, "out_specs", p->over, p->jaxpr->outs.size());

@@ -149,6 +149,12 @@ class Builder {
       env = AbstractMesh(Shape(mesh.sizes), Axes(mesh.names)).env();
       checks_variance = !reader.has("check_vma") || reader.flag("check_vma");
     }
+    // The program inside a jit over a mesh has constraints on that mesh.
+    if (e.primitive == "jit" && params.count("mesh")) {
+      ParamReader reader("jit", params, {}, scope_);
+      const detail::MeshImpl* mesh = mesh_of_text(reader, read_mesh(reader, "mesh"));
+      if (!scope_.mesh) scope_.mesh = mesh;
+    }
     for (const ParamValueText& p : e.params) {
       if (!p.program) continue;
       const JaxprRef inner = Builder(*p.program, env, checks_variance, scope_).build();

@@ -25,6 +25,7 @@ void check_operand_count(Reader& r, const Jaxpr& program) {
 
 Read read_jit(Reader& r) {
   auto p = std::make_shared<JitParams>(r.program("jaxpr"));
+  if (r.has("mesh")) p->over = mesh_of_text(r, read_mesh(r, "mesh"));
   check_operand_count(r, *p->jaxpr);
   return p;
 }

@@ -1,6 +1,9 @@
 #include "core/extend/spec_text.h"
 
 #include <charconv>
+#include <utility>
+
+#include "core/array/sharding.h"
 
 namespace shmap {
 
@@ -113,6 +116,18 @@ MeshText read_mesh(ParamReader& reader, std::string_view name) {
   });
   text.end();
   return mesh;
+}
+
+const detail::MeshImpl* mesh_of_text(ParamReader& r, const MeshText& text) {
+  std::vector<std::int64_t> extents = text.sizes;
+  if (extents.size() > 31) r.fail("'mesh' has more than 31 axes");
+  const AbstractMesh abstract{Shape(extents), Axes(text.names)};
+  if (!std::in_range<int>(abstract.size())) r.fail("'mesh' has more than 2^31 - 1 places");
+  const detail::MeshImpl* given = r.scope().mesh;
+  if (given && given->env() == abstract.env()) return given;
+  if (abstract.size() <= static_cast<std::int64_t>(devices().size()))
+    return make_mesh(Shape(extents), Axes(text.names)).impl();
+  return detail::MeshImpl::abstract(abstract.env());
 }
 
 }  // namespace shmap

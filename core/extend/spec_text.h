@@ -18,5 +18,8 @@ struct MeshText {
   std::vector<std::int64_t> sizes;
 };
 MeshText read_mesh(ParamReader& reader, std::string_view name);
+// The mesh with these axes: the one of the reader's scope, or one of the first devices, or an
+// abstract mesh.
+const detail::MeshImpl* mesh_of_text(ParamReader& reader, const MeshText& text);
 
 }  // namespace shmap

@@ -10,8 +10,28 @@
 #include "core/ir/literal_type.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
+#include "core/ir/variable_name.h"
 
 namespace shmap {
+
+std::string variable_name(std::size_t index) {
+  for (std::size_t length = 1;; ++length) {
+    std::size_t count = 1;
+    for (std::size_t i = 0; i < length; ++i) count *= 26 - i;
+    if (index >= count) {
+      index -= count;
+      continue;
+    }
+    std::string letters = "abcdefghijklmnopqrstuvwxyz", name;
+    for (std::size_t left = length; left > 0; --left) {
+      count /= 26 - (length - left);
+      name += letters[index / count];
+      letters.erase(index / count, 1);
+      index %= count;
+    }
+    return name;
+  }
+}
 
 namespace {
 
@@ -40,26 +60,6 @@ Lines hang(Lines left, const Lines& right) {
 
 void append(Lines& lines, Lines more) {
   for (std::string& line : more) lines.push_back(std::move(line));
-}
-
-// a, b, … z, ab, ac, …: the letters in order, then pairs of two different ones, then more.
-std::string variable_name(std::size_t index) {
-  for (std::size_t length = 1;; ++length) {
-    std::size_t count = 1;
-    for (std::size_t i = 0; i < length; ++i) count *= 26 - i;
-    if (index >= count) {
-      index -= count;
-      continue;
-    }
-    std::string letters = "abcdefghijklmnopqrstuvwxyz", name;
-    for (std::size_t left = length; left > 0; --left) {
-      count /= 26 - (length - left);
-      name += letters[index / count];
-      letters.erase(index / count, 1);
-      index %= count;
-    }
-    return name;
-  }
 }
 
 std::string type_text(const ShapedArray& type, DTypeNames names) {

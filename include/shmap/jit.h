@@ -42,6 +42,9 @@ class JitCache {
     const void* flat_call;
     LikeFn like;
     SourceLine source;
+    // The mesh to split the program over (shmap/partitioned_jit.h); null: what arguments and
+    // constraints say.
+    const MeshImpl* mesh = nullptr;
   };
   struct Result {
     std::vector<Array> leaves;

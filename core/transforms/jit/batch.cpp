@@ -10,7 +10,7 @@ void batch_jit(BatchCall& call) {
   std::vector<Array> in = program->consts;
   for (std::size_t i = 0; i < call.in.size(); ++i)
     in.push_back(batched[i] ? with_batch_dim(call, i, 0) : call.in[i]);
-  give(call, in, JitParams(program->jaxpr), 0);
+  give(call, in, JitParams(program->jaxpr, call.params.mesh()), 0);
   for (std::size_t o = 0; o < call.out.size(); ++o)
     if (!program->batched_out[o]) call.out_dims[o] = -1;
 }

@@ -39,6 +39,7 @@ struct Entry {
   Scope scope;
   std::string key;
   std::vector<Signature> arguments;
+  const MeshImpl* mesh = nullptr;  // to be split over; null: nobody says
 
   Traced traced;
   std::shared_ptr<const void> like;

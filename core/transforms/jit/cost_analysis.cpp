@@ -1,11 +1,11 @@
 // What a program costs one device, from the primitives' own rules.
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/ir/jaxpr.h"
 #include "core/ir/nesting.h"
-#include "core/transforms/jit/jit.h"
-#include "core/transforms/lowering/lower.h"
-#include "core/transforms/lowering/sharding_constraint.h"
+#include "core/transforms/lowering/closed_program.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/simplify.h"
 
@@ -46,15 +46,6 @@ class AxesFinder final : public ParamFinder {
 };
 
 CostAnalysis cost_of(const Jaxpr& jaxpr);
-
-bool has_constraint(const Jaxpr& jaxpr) {
-  for (const Eqn& e : jaxpr.eqns) {
-    if (e.primitive == &sharding_constraint_p || e.primitive == &device_put_p) return true;
-    for (const Jaxpr* inner : inner_jaxprs(*e.params))
-      if (has_constraint(*inner)) return true;
-  }
-  return false;
-}
 
 CostAnalysis cost_inside(const Eqn& e) {
   CostAnalysis inside;
@@ -99,42 +90,22 @@ CostAnalysis cost_of(const Jaxpr& jaxpr) {
   return total;
 }
 
-// The mesh on which a program of global arrays is split: that of its arguments, or of a constraint.
-// Null where neither says one, or they say several.
-const detail::MeshImpl* splitting_mesh(const detail::ClosedJaxprImpl& program) {
-  const detail::MeshImpl* mesh = nullptr;
-  for (const Sharding* s : program.in_shardings) {
-    if (!s) continue;
-    if (mesh && mesh != s->mesh()) return nullptr;
-    mesh = s->mesh();
-  }
-  const detail::MeshImpl* asked = mesh_of(*program.jaxpr);
-  if (mesh) return asked && asked != mesh ? nullptr : mesh;
-  return has_constraint(*program.jaxpr) ? asked : nullptr;
-}
-
 // A program of global arrays as what each device does, with the collectives that jit writes out for
 // it. Null where nothing is split outside of shard_maps, whose bodies are such programs already.
-JaxprRef program_of_blocks(const detail::ClosedJaxprImpl& program) {
-  const detail::MeshImpl* mesh = splitting_mesh(program);
-  if (!mesh || mesh->is_single() || mesh->is_abstract()) return {};
-  std::vector<const Sharding*> shardings(program.jaxpr->binders.size() - program.consts.size(),
-                                         mesh->replicated());
-  for (std::size_t i = 0; i < program.in_shardings.size(); ++i)
-    if (program.in_shardings[i]) shardings[i] = program.in_shardings[i];
-  try {
-    const Lowered lowered =
-        lower(*simplify_global(*program.jaxpr), program.consts, mesh, shardings);
-    return simplify(*inline_calls(*lowered.jaxpr));
-  } catch (const OtherMesh&) {  // run op by op, as it is written
-    return {};
-  }
+JaxprRef blocks_of(const detail::ClosedJaxprImpl& program) {
+  const detail::MeshImpl* mesh = mesh_of_program(program);
+  const bool is_placed = std::any_of(program.in_shardings.begin(), program.in_shardings.end(),
+                                     [](const Sharding* s) { return s != nullptr; });
+  if (!mesh || mesh->is_single() || (!is_placed && !asks_to_be_split(*program.jaxpr))) return {};
+  const std::optional<ProgramOfBlocks> blocks =
+      program_of_blocks(program, mesh, has_jit_over_mesh(*program.jaxpr));
+  return blocks ? simplify(*inline_calls(*blocks->lowered.jaxpr)) : JaxprRef();
 }
 
 }  // namespace
 
 CostAnalysis cost_analysis(const ClosedJaxpr& jaxpr) {
-  const JaxprRef blocks = program_of_blocks(jaxpr.impl());
+  const JaxprRef blocks = blocks_of(jaxpr.impl());
   return cost_of(blocks ? *blocks : *jaxpr.impl().jaxpr);
 }
 

@@ -17,6 +17,7 @@
 #include "core/runtime/reshard.h"
 #include "core/transforms/jit/cache.h"
 #include "core/transforms/jit/rules.h"
+#include "core/transforms/lowering/argument_shardings.h"
 #include "core/transforms/lowering/eval.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/per_device.h"
@@ -58,20 +59,24 @@ void vary_jit(Types in, const Params& params, const detail::AxisEnv&, std::span<
 }
 
 void lower_jit(LowerCall& call) {
+  const detail::MeshImpl* over = call.params.mesh();
+  if (over && over != call.lowering.mesh())
+    throw_other_mesh(over, call.lowering.mesh(), call.source);
   std::vector<LowerValue> results = call.lowering.program(*params_as<JitParams>(call.params).jaxpr,
                                                           {call.in.begin(), call.in.end()});
   std::move(results.begin(), results.end(), call.out.begin());
 }
 
-std::shared_ptr<const Params> with_program(const Params&, std::span<const JaxprRef> programs) {
-  return std::make_shared<JitParams>(programs[0]);
+std::shared_ptr<const Params> with_program(const Params& params,
+                                           std::span<const JaxprRef> programs) {
+  return std::make_shared<JitParams>(programs[0], params.mesh());
 }
 
 void prune_jit(PruneCall& call) {
   const JaxprRef& jaxpr = params_as<JitParams>(call.params).jaxpr;
   PrunedJaxpr pruned = prune_jaxpr(*jaxpr, call.wanted, call.memo);
   if (pruned.jaxpr == jaxpr) return;
-  call.pruned = std::make_shared<JitParams>(std::move(pruned.jaxpr));
+  call.pruned = std::make_shared<JitParams>(std::move(pruned.jaxpr), call.params.mesh());
   call.kept_in = std::move(pruned.kept);
   call.kept_out = call.wanted;
 }
@@ -97,6 +102,11 @@ constinit Primitive jit_p = [] {
   p.transpose = Rule<TransposeFn>(transpose_jit);
   return p;
 }();
+
+void JitParams::visit(ParamVisitor& v) const {
+  v.value("jaxpr", *jaxpr);
+  if (over) v.value("mesh", std::string_view("Mesh(" + describe_axes(*over->env()) + ")"));
+}
 
 const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
   const PassVisit visit("finding the mesh", jaxpr);
@@ -212,7 +222,7 @@ void dump(const Entry& entry, const std::string& passes) {
 // arguments, or the default device. Null where placed arguments differ: run op by op, which says
 // what is wrong.
 const MeshImpl* choose_mesh(const Entry& entry) {
-  const MeshImpl* wanted = mesh_of(*entry.traced.jaxpr);
+  const MeshImpl* wanted = entry.mesh ? entry.mesh : mesh_of(*entry.traced.jaxpr);
   const MeshImpl* placed = nullptr;
   const MeshImpl* fresh = nullptr;
   const auto look_at = [&](const Signature& s) {
@@ -240,15 +250,19 @@ void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) 
   if (!mesh || mesh->is_abstract()) return;
   const HostSpanScope logged("plan", "jit");
   const ScopesHidden hidden;
+  // To be chosen where a program is to be split over a mesh that its arguments may not be on.
+  const Sharding* const unplaced = entry.mesh ? nullptr : mesh->replicated();
   std::vector<const Sharding*> shardings;
   for (const Signature& s : entry.arguments)
-    shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : mesh->replicated());
+    shardings.push_back(s.mesh == mesh && s.sharding ? s.sharding : unplaced);
   try {
-    Lowered lowered =
-        lower(*simplify_global(*entry.traced.jaxpr), entry.traced.consts, mesh, shardings);
+    const JaxprRef program = simplify_global(*entry.traced.jaxpr);
+    if (entry.mesh)
+      shardings = argument_shardings(*program, entry.traced.consts.size(), mesh, shardings);
+    Lowered lowered = lower(*program, entry.traced.consts, mesh, shardings);
     std::vector<Array> consts;
-    for (const Array& x : lowered.consts)
-      consts.push_back(reshard(x, mesh->replicated(), "a captured array", source));
+    for (std::size_t i = 0; i < lowered.consts.size(); ++i)
+      consts.push_back(reshard(lowered.consts[i], lowered.const_in[i], "a captured array", source));
     entry.in = std::move(lowered.in);
     entry.out = std::move(lowered.out);
     entry.committed = !mesh->env()->sizes.empty();
@@ -309,6 +323,7 @@ std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scop
   auto entry = std::make_shared<Entry>();
   entry->tag = call.tag;
   entry->scope = scope;
+  entry->mesh = call.mesh;
   entry->key = arguments.key;
   std::vector<ShapedArray> types;
   for (const Array& x : arguments.leaves) {
@@ -393,7 +408,8 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
   if (scope.kind == Scope::staged) {
     std::vector<Array> operands = entry->traced.consts;
     for (Array& x : arguments.leaves) operands.push_back(std::move(x));
-    result.leaves = bind_all(jit_p, operands, JitParams(entry->traced.jaxpr), call.source);
+    result.leaves =
+        bind_all(jit_p, operands, JitParams(entry->traced.jaxpr, call.mesh), call.source);
   } else if (body) {
     result.leaves = run_body(*entry, std::move(arguments.leaves), *body, call.source);
   } else {
@@ -426,6 +442,11 @@ detail::JitCacheImpl& called_programs() {
 static void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
                           SourceLine source) {
   const JaxprRef& jaxpr = params_as<JitParams>(params).jaxpr;
+  if (params.mesh() && params.mesh()->is_abstract()) {
+    throw DeviceError("jit: the mesh " + describe_axes(*params.mesh()->env()) +
+                      " is abstract and has no devices, so the program cannot run" +
+                      at_line(source));
+  }
   detail::FlatTree arguments;
   arguments.leaves.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
   const detail::Scope scope = detail::scope_here();
@@ -447,6 +468,7 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
       entry = std::make_shared<detail::Entry>();
       entry->tag = jaxpr.get();
       entry->scope = scope;
+      entry->mesh = params.mesh();
       for (const Array& x : arguments.leaves)
         entry->arguments.push_back(detail::signature_of(*node_of(x)));
       entry->traced.jaxpr = jaxpr;

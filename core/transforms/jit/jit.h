@@ -11,9 +11,14 @@ extern Primitive jit_p;  // JitParams: a program inside, called
 void batch_jit(BatchCall& call);
 
 struct JitParams : ParamsOf<JitParams> {
-  explicit JitParams(JaxprRef j) : jaxpr(std::move(j)) {}
+  explicit JitParams(JaxprRef j, const detail::MeshImpl* m = nullptr)
+      : jaxpr(std::move(j)), over(m) {}
   JaxprRef jaxpr;
-  void visit(ParamVisitor& v) const override { v.value("jaxpr", *jaxpr); }
+  // The mesh that the program was asked to be split over (shmap/partitioned_jit.h), which may be
+  // abstract; null where nobody asked.
+  const detail::MeshImpl* over;
+  void visit(ParamVisitor& v) const override;
+  const detail::MeshImpl* mesh() const override { return over; }
 };
 
 // The mesh that a program asks for, by its shard_maps and constraints, nested ones too; null where

@@ -32,7 +32,8 @@ void jvp_jit(JvpCall& call) {
     std::vector<Array> in = program->consts;
     append(in, call.primals);
     append_given(in, call.tangents);
-    std::vector<Array> out = bind_all(call.primitive, in, JitParams(program->jaxpr), call.source);
+    std::vector<Array> out =
+        bind_all(call.primitive, in, JitParams(program->jaxpr, call.params.mesh()), call.source);
     std::move(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), call.out.begin());
     derivatives.assign(out.begin() + static_cast<std::ptrdiff_t>(n), out.end());
     active_out = program->active_out;
@@ -42,14 +43,16 @@ void jvp_jit(JvpCall& call) {
     append(in, call.primals);
     {
       TraceScope scope(call.parent);
-      out = bind_all(call.primitive, in, JitParams(program->primal), call.source);
+      out =
+          bind_all(call.primitive, in, JitParams(program->primal, call.params.mesh()), call.source);
     }
     std::move(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), call.out.begin());
     std::vector<Array> operands(out.begin() + static_cast<std::ptrdiff_t>(n), out.end());
     append_given(operands, call.tangents);
     active_out = program->active_out;
     if (!program->linear->outs.empty())
-      derivatives = bind_all(call.primitive, operands, JitParams(program->linear), call.source);
+      derivatives = bind_all(call.primitive, operands,
+                             JitParams(program->linear, call.params.mesh()), call.source);
   }
   for (std::size_t o = 0, next = 0; o < n; ++o)
     if (active_out[o]) call.tangents_out[o] = std::move(derivatives[next++]);
@@ -64,7 +67,8 @@ void transpose_jit(TransposeCall& call) {
   std::vector<Array> in = program->consts;
   append_given(in, call.in);
   append_given(in, call.cotangents);
-  std::vector<Array> out = bind_all(call.primitive, in, JitParams(program->jaxpr), call.source);
+  std::vector<Array> out =
+      bind_all(call.primitive, in, JitParams(program->jaxpr, call.params.mesh()), call.source);
   for (std::size_t i = 0, next = 0; i < call.in.size(); ++i)
     if (program->active_out[i]) call.out[i] = std::move(out[next++]);
 }

@@ -5,6 +5,7 @@
 
 #include "core/base/scope_names.h"
 #include "core/ir/nesting.h"
+#include "core/transforms/lowering/argument_shardings.h"
 #include "core/transforms/lowering/partition.h"
 
 namespace shmap {
@@ -28,7 +29,10 @@ void throw_other_mesh(const detail::MeshImpl* wanted, const detail::MeshImpl* me
                   ", and the rest on " + to_string(Mesh(mesh)) + at_line(source));
 }
 
-Lowering::Lowering(const detail::MeshImpl* mesh) : Lowering(mesh, std::make_shared<LowerMemo>()) {}
+Lowering::Lowering(const detail::MeshImpl* mesh, LowerLog* log)
+    : Lowering(mesh, std::make_shared<LowerMemo>()) {
+  memo_->log = log;
+}
 
 Lowering::Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo)
     : mesh_(mesh), trace_("lowering", mesh->env(), inferred()), memo_(std::move(memo)) {}
@@ -36,7 +40,10 @@ Lowering::Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo
 LoweredProgram Lowering::inner(const Jaxpr& jaxpr, const std::vector<const Sharding*>& arguments,
                                SourceLine source) {
   const auto known = memo_->programs.find({&jaxpr, arguments});
-  if (known != memo_->programs.end()) return known->second.lowered;
+  if (known != memo_->programs.end()) {
+    if (memo_->log) memo_->log->known_program(jaxpr, arguments);
+    return known->second.lowered;
+  }
   Lowering lowering(mesh_, memo_);
   std::vector<LowerValue> args;
   for (std::size_t i = 0; i < arguments.size(); ++i)
@@ -95,13 +102,22 @@ LowerValue Lowering::reshard(const LowerValue& x, const Sharding* target, const 
                              SourceLine source) {
   if (!x.sharding || x.sharding == target) return x;
   target->block_shape(x.type.dims(), what);
-  TraceScope scope(trace_);
+  const std::size_t before = trace_.equations().size();
+  LowerValue moved{{}, target, x.type};
+  {
+    TraceScope scope(trace_);
+    moved.block = resharded_block(x, target, source);
+  }
+  if (memo_->log) memo_->log->moved(x, target, what, trace_.equations().subspan(before));
+  return moved;
+}
+
+Array Lowering::resharded_block(const LowerValue& x, const Sharding* target, SourceLine source) {
   if (x.sharding->is_replicated() && !target->is_replicated()) {
     const auto it = remade_.find(x.block.node());
-    if (it != remade_.end() && it->second.random)
-      return {*random_part(x.block, target), target, x.type};
+    if (it != remade_.end()) return *random_part(x.block, target);
   }
-  return {reshard_block(x.block, x.sharding, target, x.type.dims().size(), source), target, x.type};
+  return reshard_block(x.block, x.sharding, target, x.type.dims().size(), source);
 }
 
 std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<LowerValue> in,
@@ -120,7 +136,10 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
     in_types.push_back(x.type);
     given.push_back(x.sharding);
   }
-  const Partition plan = partition(primitive, in_types, out, params, given, mesh_);
+  PartitionReasons reasons;
+  const Partition plan =
+      partition(primitive, in_types, out, params, given, mesh_, memo_->log ? &reasons : nullptr);
+  if (memo_->log) memo_->log->planned(plan, reasons);
   std::vector<Array> blocks, local(out.size());
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (plan.operands[i]) {
@@ -141,6 +160,8 @@ std::vector<LowerValue> Lowering::eqn(const Primitive& primitive, std::vector<Lo
 
 std::vector<LowerValue> Lowering::program(const Jaxpr& jaxpr, std::vector<LowerValue> args) {
   const PassVisit visit("lowering", jaxpr);
+  LowerLog* const log = memo_->log;
+  if (log) log->begin_program(jaxpr, args);
   VarMap<LowerValue> values;
   for (std::size_t i = 0; i < args.size(); ++i) values[jaxpr.binders[i].get()] = std::move(args[i]);
   const auto read = [&](const Atom& a) {
@@ -153,23 +174,30 @@ std::vector<LowerValue> Lowering::program(const Jaxpr& jaxpr, std::vector<LowerV
     for (const VarRef& v : e.out) out.push_back(v->type);
     std::optional<ScopesOf> inside;
     if (e.primitive->interpret) inside.emplace(e.source);
+    const std::size_t before = trace_.equations().size();
+    if (log) log->begin_eqn(e, in);
     std::vector<LowerValue> results = eqn(*e.primitive, std::move(in), *e.params, out, e.source);
+    if (log) log->end_eqn(e, results, trace_.equations().subspan(before));
     for (std::size_t o = 0; o < out.size(); ++o) values[e.out[o].get()] = std::move(results[o]);
   }
   std::vector<LowerValue> results;
   for (const Atom& a : jaxpr.outs) results.push_back(read(a));
+  if (log) log->end_program(jaxpr, results);
   return results;
 }
 
 Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
-              std::span<const Sharding* const> shardings) {
-  Lowering lowering(mesh);
+              std::span<const Sharding* const> shardings, LowerLog* log) {
+  Lowering lowering(mesh, log);
   std::vector<LowerValue> args;
   Lowered lowered;
   lowered.mesh = mesh;
+  const std::vector<const Sharding*> made =
+      constant_shardings(jaxpr, consts.size(), mesh, shardings);
   for (std::size_t i = 0; i < jaxpr.binders.size(); ++i) {
-    const Sharding* s = i < consts.size() ? mesh->replicated() : shardings[i - consts.size()];
+    const Sharding* s = i < consts.size() ? made[i] : shardings[i - consts.size()];
     args.push_back(lowering.argument(jaxpr.binders[i]->type, s));
+    if (log) log->argument(i, args.back());
     if (i >= consts.size()) lowered.in.push_back(s);
   }
   std::vector<Array> results;
@@ -180,6 +208,8 @@ Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::M
   Traced traced = lowering.trace().build(results, "lowering", {});
   lowered.jaxpr = std::move(traced.jaxpr);
   lowered.consts = std::move(traced.consts);
+  lowered.const_in.assign(lowered.consts.size(), mesh->replicated());
+  lowered.const_in.insert(lowered.const_in.end(), made.begin(), made.end());
   lowered.consts.insert(lowered.consts.end(), consts.begin(), consts.end());
   return lowered;
 }

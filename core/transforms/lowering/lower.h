@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/array/sharding.h"
+#include "core/transforms/lowering/lower_log.h"
 #include "core/transforms/lowering/reshard_blocks.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
@@ -42,12 +43,13 @@ struct LowerMemo {
     LoweredProgram lowered;
   };
   std::map<std::pair<const Jaxpr*, std::vector<const Sharding*>>, Found> programs;
+  LowerLog* log = nullptr;  // who is told; null: nobody
 };
 
 // Builds the program of blocks. Its trace is current while it works.
 class Lowering {
  public:
-  explicit Lowering(const detail::MeshImpl* mesh);
+  explicit Lowering(const detail::MeshImpl* mesh, LowerLog* log = nullptr);
 
   const detail::MeshImpl* mesh() const { return mesh_; }
   JaxprTrace& trace() { return trace_; }
@@ -75,6 +77,8 @@ class Lowering {
 
  private:
   Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo);
+  // The block of x under another sharding. In the trace's scope.
+  Array resharded_block(const LowerValue& x, const Sharding* target, SourceLine source);
 
   // Random numbers that are the same on every device, and what is computed from them element by
   // element: how to make a part of them (lower_random.cpp).
@@ -120,13 +124,14 @@ class OtherMesh : public ValueError {
 
 struct Lowered {
   const detail::MeshImpl* mesh;
-  JaxprRef jaxpr;                        // of blocks: constants first, then the arguments
-  std::vector<Array> consts;             // concrete; each is to be placed replicated on the mesh
-  std::vector<const Sharding*> in, out;  // of the arguments, and of the results
+  JaxprRef jaxpr;                         // of blocks: constants first, then the arguments
+  std::vector<Array> consts;              // concrete, to be placed on the mesh
+  std::vector<const Sharding*> const_in;  // so: as every use takes them, or replicated
+  std::vector<const Sharding*> in, out;   // of the arguments, and of the results
 };
 
-// `shardings`: one for each argument, of `mesh`.
+// `shardings`: one for each argument, of `mesh`. log: told what is decided; may be null.
 Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
-              std::span<const Sharding* const> shardings);
+              std::span<const Sharding* const> shardings, LowerLog* log = nullptr);
 
 }  // namespace shmap

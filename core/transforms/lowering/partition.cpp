@@ -20,20 +20,38 @@ class Assignment {
   // Takes over an operand's sharding, dim by dim, as far as factors allow and no axis is taken.
   // Only the major factor of a dim of several can be split, so that a block stays a contiguous
   // piece of the dim.
-  void adopt(const Sharding& sharding, const std::vector<std::vector<int>>& dims) {
+  void adopt(const Sharding& sharding, const std::vector<std::vector<int>>& dims,
+             std::size_t operand = 0, PartitionReasons* reasons = nullptr) {
     for (std::size_t d = 0; d < dims.size() && d < sharding.dims().size(); ++d) {
       const AxisList& axes = sharding.dims()[d];
       if (axes.empty()) continue;
       const int f = major(dims[d]);
-      if (f < 0 || rule_.factors[static_cast<std::size_t>(f)].kind == FactorKind::blocked) continue;
+      const auto refuse = [&](PartitionReasons::Why why) {
+        if (reasons) reasons->refused.push_back({operand, d, axes, why});
+      };
+      using Why = PartitionReasons::Why;
+      if (f < 0 || rule_.factors[static_cast<std::size_t>(f)].kind == FactorKind::blocked) {
+        refuse(Why::blocked);
+        continue;
+      }
       AxisList& mine = axes_[static_cast<std::size_t>(f)];
-      if (!mine.empty() || clashes(axes)) continue;
+      if (!mine.empty() || clashes(axes)) {
+        if (mine != axes) refuse(mine.empty() ? Why::taken : Why::decided);
+        continue;
+      }
       std::int64_t parts = 1;
       for (int a : axes) parts *= mesh_->env()->sizes[static_cast<std::size_t>(a)];
-      if (rule_.factors[static_cast<std::size_t>(f)].size % parts != 0 || !major_everywhere(f))
+      if (rule_.factors[static_cast<std::size_t>(f)].size % parts != 0) {
+        refuse(Why::indivisible);
         continue;
+      }
+      if (!major_everywhere(f)) {
+        refuse(Why::minor);
+        continue;
+      }
       mine = axes;
       for (int a : axes) used_ |= 1u << a;
+      if (reasons) reasons->split.push_back({f, axes, operand, d});
     }
   }
 
@@ -120,7 +138,8 @@ std::vector<ShapedArray> blocks(Types types, const std::vector<const Sharding*>&
 }  // namespace
 
 Partition partition(const Primitive& primitive, Types in, Types out, const Params& params,
-                    const std::vector<const Sharding*>& given, const detail::MeshImpl* mesh) {
+                    const std::vector<const Sharding*>& given, const detail::MeshImpl* mesh,
+                    PartitionReasons* reasons) {
   Partition result;
   if (!primitive.sharding) {
     for (const Sharding* s : given) result.operands.push_back(s ? mesh->replicated() : nullptr);
@@ -137,7 +156,8 @@ Partition partition(const Primitive& primitive, Types in, Types out, const Param
     const std::int64_t wa = ways(given[a]), wb = ways(given[b]);
     return wa != wb ? wa > wb : in[a].size() > in[b].size();
   });
-  for (std::size_t i : order) assignment.adopt(*given[i], rule.operands[i]);
+  for (std::size_t i : order) assignment.adopt(*given[i], rule.operands[i], i, reasons);
+  if (reasons) reasons->rule = rule;
   for (std::size_t i = 0; i < in.size(); ++i)
     result.operands.push_back(given[i] ? assignment.sharding(rule.operands[i], given) : nullptr);
   for (const auto& dims : rule.results) result.results.push_back(assignment.sharding(dims, given));
@@ -154,6 +174,21 @@ Partition partition(const Primitive& primitive, Types in, Types out, const Param
         rule.localize(params, blocks(in, result.operands), blocks(out, result.results));
   }
   return result;
+}
+
+std::vector<const Sharding*> operands_for_results(const Primitive& primitive, Types in, Types out,
+                                                  const Params& params,
+                                                  const std::vector<const Sharding*>& wanted,
+                                                  const detail::MeshImpl* mesh) {
+  std::vector<const Sharding*> operands(in.size(), mesh->replicated());
+  if (!primitive.sharding) return operands;
+  const FactorRule rule = primitive.sharding.get()(in, params, out);
+  Assignment assignment(rule, mesh);
+  for (std::size_t o = 0; o < out.size(); ++o)
+    if (wanted[o]) assignment.adopt(*wanted[o], rule.results[o]);
+  for (std::size_t i = 0; i < in.size(); ++i)
+    operands[i] = assignment.sharding(rule.operands[i], wanted);
+  return operands;
 }
 
 void run_partitioned(Trace& trace, const Primitive& primitive, const Partition& plan,

@@ -13,7 +13,8 @@
 
 namespace shmap {
 
-std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh) {
+std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh,
+                          const char* function) {
   const Array* value = &primal_of(x);
   while (node_of(*value) && node_of(*value)->kind == NodeKind::batched)
     value = &primal_of(static_cast<const BatchedNode*>(node_of(*value))->values);
@@ -26,8 +27,8 @@ std::string other_devices(const std::string& what, const Array& x, const detail:
   for (const Device& d : mesh->devices().values()) ours.insert(d.id());
   if (theirs == ours) return {};
   return what + " of type " + to_string(node_of(x)->type) + " is placed on " +
-         describe_mesh(*stored->mesh) + ", and the function is mapped over " +
-         describe_mesh(*mesh) + " (" + mesh_difference(*stored->mesh, *mesh) +
+         describe_mesh(*stored->mesh) + ", and " + function + " " + describe_mesh(*mesh) + " (" +
+         mesh_difference(*stored->mesh, *mesh) +
          "): bring the array there with device_put(x, NamedSharding(mesh, spec))";
 }
 

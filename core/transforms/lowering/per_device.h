@@ -18,8 +18,10 @@ struct PerDeviceOptions {
 
 // Why a value may not go into a body over `mesh`: it was placed on other devices, and is not moved
 // silently, since it may be the value or the mesh that is meant otherwise. Empty where it may; of
-// one under a transform the value that there is decides. `what` names it.
-std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh);
+// one under a transform the value that there is decides. `what` names it; `function` says what the
+// mesh is of.
+std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh,
+                          const char* function = "the function is mapped over");
 
 class PerDeviceTrace : public Trace {
  public:

@@ -61,6 +61,8 @@ class JaxprTrace final : public Trace {
     return options_.outer && (options_.outer->id() == trace || options_.outer->reads(trace));
   }
 
+  // What was staged so far.
+  std::span<const Eqn> equations() const { return eqns_; }
   // The trace StagingOptions::below.
   Trace* below() const { return options_.below; }
   // Whether x is a value of this program, or of an outer one (StagingOptions::outer).

@@ -1,0 +1,215 @@
+#include "core/transforms/lowering/argument_shardings.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "core/transforms/lowering/lower.h"
+#include "core/transforms/lowering/sharding_constraint.h"
+#include "core/transforms/passes/inline_calls.h"
+
+namespace shmap {
+
+namespace {
+
+bool places_value(const Eqn& e) {
+  return e.primitive == &sharding_constraint_p || e.primitive == &device_put_p;
+}
+
+// What is asked of arguments while a program is lowered.
+class Asked final : public LowerLog {
+ public:
+  struct Uses {
+    const Sharding* first =
+        nullptr;        // the first split that was asked for, or what a constraint says
+    bool said = false;  // by a constraint
+    std::vector<const Sharding*> all;  // without what was asked for twice
+    void add(const Sharding* s) {
+      if (std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);
+    }
+  };
+  explicit Asked(std::size_t arguments) : uses(arguments) {}
+  std::vector<Uses> uses;
+
+  void argument(std::size_t index, const LowerValue& x) override { index_[x.block.node()] = index; }
+
+  void begin_eqn(const Eqn& e, std::span<const LowerValue> in) override {
+    open_.push_back({&e, {in.begin(), in.end()}, {}});
+    if (!places_value(e)) return;
+    if (Uses* u = find(in[0]); u && !u->said) {
+      const Sharding* to = params_as<ConstraintParams>(*e.params).sharding;
+      u->said = true;
+      if (!u->first) u->first = to;
+    }
+  }
+  void planned(const Partition& plan, const PartitionReasons&) override {
+    for (std::size_t i = 0; i < open_.back().in.size(); ++i)
+      if (Uses* u = find(open_.back().in[i])) u->add(plan.operands[i]);
+  }
+  void moved(const LowerValue& x, const Sharding* to, const std::string&,
+             std::span<const Eqn>) override {
+    Uses* u = find(x);
+    if (!u) return;
+    if (!u->first && !u->said) u->first = to;
+    u->add(to);
+    if (!open_.empty()) open_.back().seen.push_back(x.block.node());
+  }
+  // The equations of a called program ask for themselves.
+  void begin_program(const Jaxpr&, std::span<const LowerValue> arguments) override {
+    if (open_.empty()) return;
+    for (const LowerValue& x : arguments) open_.back().seen.push_back(x.block.node());
+  }
+  void end_program(const Jaxpr&, std::span<const LowerValue> results) override {
+    for (const LowerValue& x : results)
+      if (Uses* u = find(x); u && open_.empty()) u->add(x.sharding);
+  }
+  // What an equation with programs inside took without moving it, it took as it lay.
+  void end_eqn(const Eqn& e, std::span<const LowerValue>, std::span<const Eqn>) override {
+    const Open now = std::move(open_.back());
+    open_.pop_back();
+    if (!e.primitive->lower) return;
+    for (const LowerValue& x : now.in) {
+      Uses* u = find(x);
+      if (u && std::find(now.seen.begin(), now.seen.end(), x.block.node()) == now.seen.end())
+        u->add(x.sharding);
+    }
+  }
+
+ private:
+  struct Open {
+    const Eqn* eqn;
+    std::vector<LowerValue> in;
+    std::vector<const detail::NodeBase*> seen;
+  };
+  Uses* find(const LowerValue& x) {
+    if (!x.sharding) return nullptr;
+    const auto it = index_.find(x.block.node());
+    return it == index_.end() ? nullptr : &uses[it->second];
+  }
+  std::unordered_map<const detail::NodeBase*, std::size_t> index_;
+  std::vector<Open> open_;
+};
+
+// Null where the program works on other meshes too.
+std::unique_ptr<Asked> ask(const Jaxpr& jaxpr, const detail::MeshImpl* mesh,
+                           const std::vector<const Sharding*>& shardings) {
+  auto asked = std::make_unique<Asked>(shardings.size());
+  Lowering lowering(mesh, asked.get());
+  std::vector<LowerValue> args;
+  for (std::size_t i = 0; i < shardings.size(); ++i) {
+    args.push_back(lowering.argument(jaxpr.binders[i]->type, shardings[i]));
+    asked->argument(i, args.back());
+  }
+  try {
+    lowering.program(jaxpr, std::move(args));
+  } catch (const OtherMesh&) {
+    return nullptr;
+  }
+  return asked;
+}
+
+template <class Values>
+std::vector<ShapedArray> types_of(const Values& values) {
+  std::vector<ShapedArray> types;
+  for (const auto& v : values) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(v)>, Atom>) {
+      types.push_back(v.type());
+    } else {
+      types.push_back(v->type);
+    }
+  }
+  return types;
+}
+
+// From constraints back to the arguments, by the factors that operations share between results and
+// operands.
+VarMap<const Sharding*> wanted_by_results(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
+  VarMap<const Sharding*> wants;
+  const auto want = [&](const Atom& a, const Sharding* s) {
+    if (!a.is_literal() && s && !s->is_replicated()) wants.try_emplace(a.var(), s);
+  };
+  for (auto e = jaxpr.eqns.rbegin(); e != jaxpr.eqns.rend(); ++e) {
+    if (places_value(*e)) {
+      const Sharding* s = params_as<ConstraintParams>(*e->params).sharding;
+      if (s->mesh() == mesh) want(e->in[0], s);
+      continue;
+    }
+    if (e->primitive->lower) continue;
+    std::vector<const Sharding*> results;
+    bool any = false;
+    for (const VarRef& v : e->out) {
+      const auto it = wants.find(v.get());
+      results.push_back(it == wants.end() ? nullptr : it->second);
+      any = any || results.back();
+    }
+    if (!any) continue;
+    const std::vector<const Sharding*> operands = operands_for_results(
+        *e->primitive, types_of(e->in), types_of(e->out), *e->params, results, mesh);
+    for (std::size_t i = 0; i < operands.size(); ++i) want(e->in[i], operands[i]);
+  }
+  return wants;
+}
+
+}  // namespace
+
+std::vector<const Sharding*> argument_shardings(const Jaxpr& jaxpr, std::size_t consts,
+                                                const detail::MeshImpl* mesh,
+                                                std::span<const Sharding* const> given) {
+  std::vector<const Sharding*> known(consts, mesh->replicated());
+  known.insert(known.end(), given.begin(), given.end());
+  const auto filled = [&] {
+    std::vector<const Sharding*> all = known;
+    for (const Sharding*& s : all)
+      if (!s) s = mesh->replicated();
+    return all;
+  };
+  const auto result = [&] {
+    std::vector<const Sharding*> all = filled();
+    all.erase(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(consts));
+    return all;
+  };
+  const auto missing = [&] {
+    return std::find(known.begin(), known.end(), nullptr) != known.end();
+  };
+  if (!missing()) return result();
+  // What one argument is put as decides others: again, as long as that finds more.
+  constexpr int kRounds = 4;
+  for (int round = 0; round < kRounds && missing(); ++round) {
+    const std::unique_ptr<Asked> asked = ask(jaxpr, mesh, filled());
+    if (!asked) return result();
+    bool found = false;
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      if (known[i] || !asked->uses[i].first) continue;
+      known[i] = asked->uses[i].first;
+      found = true;
+    }
+    if (found) continue;
+    const JaxprRef flat = inline_calls(jaxpr);
+    const VarMap<const Sharding*> wants = wanted_by_results(*flat, mesh);
+    for (std::size_t i = 0; i < known.size(); ++i) {
+      const auto it = wants.find(flat->binders[i].get());
+      if (known[i] || it == wants.end()) continue;
+      known[i] = it->second;
+      found = true;
+    }
+    if (!found) break;
+  }
+  return result();
+}
+
+std::vector<const Sharding*> constant_shardings(const Jaxpr& jaxpr, std::size_t consts,
+                                                const detail::MeshImpl* mesh,
+                                                std::span<const Sharding* const> arguments) {
+  std::vector<const Sharding*> all(consts, mesh->replicated());
+  bool any = false;  // that could be split
+  for (std::size_t i = 0; i < consts; ++i) any = any || jaxpr.binders[i]->type.rank() > 0;
+  if (!any || mesh->size() == 1) return all;
+  std::vector<const Sharding*> shardings = all;
+  shardings.insert(shardings.end(), arguments.begin(), arguments.end());
+  const std::unique_ptr<Asked> asked = ask(jaxpr, mesh, shardings);
+  if (!asked) return all;
+  for (std::size_t i = 0; i < consts; ++i)
+    if (asked->uses[i].all.size() == 1) all[i] = asked->uses[i].all[0];
+  return all;
+}
+
+}  // namespace shmap

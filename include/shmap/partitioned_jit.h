@@ -1,0 +1,117 @@
+// jit over a mesh: the twin of shard_map. The function sees whole (global) arrays and says nothing
+// of devices; its program is split over the mesh (partitioned, as jax.jit with in_shardings and
+// out_shardings), and the communication that this takes is written into it.
+//
+//   auto f = jit([](Array x, Array w) { return matmul(x, w); }, mesh, {P("i", none), P()}, P("i"));
+//
+// The specs say how arguments and results lie on the mesh; they never change a value. An argument
+// that lies otherwise on the mesh's devices is moved there as device_put moves it, and one that no
+// user has placed is put there; one that was placed on other devices is a ValueError, as of
+// shard_map. Specs that are left out are chosen:
+//
+//   out_specs  a result stays as its program leaves it
+//   in_specs   an argument that lies on the mesh stays as it lies; another is put as the program
+//              uses it: as a constraint, a mapped function or an operation with a split operand
+//              wants it, or as a split result is made of it; else a copy on each device
+//
+// Everything else is as of jit(f): programs are kept by types, shardings and static members,
+// results stay valid, an argument passed as an rvalue is donated. Over an AbstractMesh the function
+// can be traced (make_jaxpr), explained (explain_sharding) and simulated (simulate), but not
+// called. Not to be called in the body of a shard_map, whose values are blocks.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "shmap/jit.h"
+#include "shmap/mesh.h"
+#include "shmap/partition_spec.h"
+
+namespace shmap {
+
+namespace detail {
+
+// What a partitioned function was made with, checked once.
+struct PartitionInfo {
+  PartitionInfo(AnyMesh mesh, std::optional<Specs> in_specs, std::optional<Specs> out_specs,
+                SourceLine source);
+  const MeshImpl* mesh;                      // may be abstract
+  std::optional<Specs> in_specs, out_specs;  // empty: chosen
+  SourceLine source;
+  std::string key;  // tells programs of one function over other meshes or specs apart
+};
+
+JitCache::Result call_partitioned(const PartitionInfo& info, JitCache& cache, JitCache::Call call,
+                                  FlatTree arguments);
+
+template <class F>
+class PartitionedJit {
+ public:
+  PartitionedJit(F f, PartitionInfo info)
+      : f_(std::move(f)), info_(std::move(info)), cache_(cache_for<JitCache, F>()) {}
+
+  template <class... A>
+  requires Traceable<F, A...> result_t<F, A...>
+  operator()(A&&... args) const {
+    using Flat = FlatCall<F, std::decay_t<A>...>;
+    Flat call(f_, args...);
+    const JitCache::LikeFn like = [](const void* made) -> std::shared_ptr<const void> {
+      return std::make_shared<typename Flat::Result>(static_cast<const Flat*>(made)->like());
+    };
+    JitCache::Result result = call_partitioned(
+        info_, *cache_, {&type_tag<arg_t<A>...>, BodyRef(call), &call, like, info_.source},
+        flatten_arguments(std::forward<A>(args)...));
+    std::size_t next = 0;
+    return rebuild(*static_cast<const typename Flat::Result*>(result.like.get()), result.leaves,
+                   next);
+  }
+  template <class... A>
+  requires(!Traceable<F, A...>) auto operator()(A&&...) const {
+    return explain_untraceable<F, std::decay_t<A>...>();
+  }
+
+  // The plan of the latest call as text, for people to read.
+  std::string plan_text() const { return cache_->plan_text(); }
+
+ private:
+  mutable F f_;
+  PartitionInfo info_;
+  std::shared_ptr<JitCache> cache_;
+};
+
+// The caller's line as a last parameter, which {} does not stand for: in jit(f, mesh, {}) it is the
+// empty list of specs.
+class CallersLine {
+ public:
+  CallersLine(SourceLine source) : source_(source) {}
+  operator SourceLine() const { return source_; }
+
+ private:
+  SourceLine source_;
+};
+
+}  // namespace detail
+
+// in_specs: one P for all arguments, or a list with one entry per argument; out_specs has the
+// structure of f's result; both may be prefixes of the trees, as of shard_map. ValueError at once
+// where a spec names an axis that the mesh does not have, or names an axis twice.
+template <class F>
+detail::PartitionedJit<std::decay_t<F>> jit(F&& f, AnyMesh mesh, Specs in_specs, Specs out_specs,
+                                            detail::CallersLine source = SourceLine::current()) {
+  return {std::forward<F>(f),
+          detail::PartitionInfo(mesh, std::move(in_specs), std::move(out_specs), source)};
+}
+template <class F>
+detail::PartitionedJit<std::decay_t<F>> jit(F&& f, AnyMesh mesh, Specs in_specs,
+                                            detail::CallersLine source = SourceLine::current()) {
+  return {std::forward<F>(f),
+          detail::PartitionInfo(mesh, std::move(in_specs), std::nullopt, source)};
+}
+template <class F>
+detail::PartitionedJit<std::decay_t<F>> jit(F&& f, AnyMesh mesh,
+                                            detail::CallersLine source = SourceLine::current()) {
+  return {std::forward<F>(f), detail::PartitionInfo(mesh, std::nullopt, std::nullopt, source)};
+}
+
+}  // namespace shmap

@@ -1,0 +1,169 @@
+#include "shmap/partitioned_jit.h"
+
+#include "core/array/tree_paths.h"
+#include "core/ir/node.h"
+#include "core/ir/trace.h"
+#include "core/transforms/lowering/per_device.h"
+#include "core/transforms/lowering/sharding_constraint.h"
+#include "shard_map/spec_tree.h"
+
+namespace shmap::detail {
+
+namespace {
+
+const MeshImpl* impl_of(const AnyMesh& mesh) {
+  return mesh.mesh() ? mesh.mesh() : MeshImpl::abstract(mesh.env());
+}
+
+std::string made_at(const PartitionInfo& info) {
+  return info.source.file ? "\n  in the jit over a mesh made at " + info.source.str()
+                          : std::string();
+}
+
+void throw_all(const std::vector<std::string>& problems, const PartitionInfo& info) {
+  if (problems.empty()) return;
+  std::string text = "jit: ";
+  if (problems.size() > 1) text += std::to_string(problems.size()) + " problems:\n  * ";
+  for (std::size_t i = 0; i < problems.size(); ++i) text += (i ? "\n  * " : "") + problems[i];
+  throw ValueError(text + made_at(info));
+}
+
+// The leaves of a tree that specs are given for, and their shardings; one error names every leaf
+// that does not fit its spec.
+struct Leaves {
+  const TreeNode& tree;
+  const std::vector<Array>& values;
+  const char* root;  // "args"
+};
+std::vector<const Sharding*> shardings_of(const PartitionInfo& info, const Specs& specs,
+                                          const char* specs_name, const Leaves& leaves) {
+  std::vector<LeafSpec> found;
+  try {
+    found = match_specs(specs, leaves.tree, specs_name, leaves.root);
+  } catch (const ValueError& e) {
+    throw ValueError("jit: " + std::string(e.what()) + made_at(info));
+  }
+  std::vector<std::string> problems;
+  std::vector<const Sharding*> shardings;
+  for (std::size_t i = 0; i < leaves.values.size(); ++i) {
+    shardings.push_back(info.mesh->sharding(*found[i].spec));
+    const ShapedArray& type = node_of(leaves.values[i])->type;
+    if (fits_spec(type, *found[i].spec, *shardings.back())) continue;
+    problems.push_back(
+        misfit_text(type, found[i], *shardings.back(), leaf_paths(leaves.tree, leaves.root)[i]));
+  }
+  throw_all(problems, info);
+  return shardings;
+}
+
+// x as an equation under the current trace: placed so.
+Array constrained(Array x, const Sharding* sharding, SourceLine source) {
+  return bind(sharding_constraint_p, std::move(x), ConstraintParams(sharding), source);
+}
+
+bool lies_so(const Array& x, const Sharding* sharding) {
+  const StoredNode* node = stored_of(x);
+  return node && node->trace == 0 && node->committed && node->sharding == sharding;
+}
+
+// Where an argument without a spec has to go before the call; null: nowhere. One on the mesh's
+// devices in another order stands on another mesh, which no program may mix with this one.
+const Sharding* place_without_spec(const Array& x, const MeshImpl* mesh) {
+  const StoredNode* node = stored_of(x);
+  const bool elsewhere =
+      node && node->trace == 0 && node->committed && node->mesh != mesh && !node->mesh->is_single();
+  return elsewhere ? mesh->replicated() : nullptr;
+}
+
+void check_placement(const PartitionInfo& info, const FlatTree& arguments) {
+  if (info.mesh->is_abstract()) return;
+  std::vector<std::string> problems;
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const std::string other =
+        other_devices("", arguments.leaves[i], info.mesh, "the function's program is split over");
+    if (!other.empty()) problems.push_back(leaf_paths(arguments.node, "args")[i] + other);
+  }
+  throw_all(problems, info);
+}
+
+}  // namespace
+
+PartitionInfo::PartitionInfo(AnyMesh m, std::optional<Specs> in, std::optional<Specs> out,
+                             SourceLine s)
+    : mesh(impl_of(m)), in_specs(std::move(in)), out_specs(std::move(out)), source(s) {
+  try {
+    if (in_specs) validate_specs(*in_specs, *m.env(), "jit: in_specs");
+    if (out_specs) validate_specs(*out_specs, *m.env(), "jit: out_specs");
+  } catch (const ValueError& e) {
+    throw ValueError(e.what() + at_line(source));
+  }
+  const void* const address = mesh;
+  key.assign(reinterpret_cast<const char*>(&address), sizeof address);
+  key += in_specs ? to_string(*in_specs) : "chosen";
+  key += "->";
+  key += out_specs ? to_string(*out_specs) : "chosen";
+}
+
+JitCache::Result call_partitioned(const PartitionInfo& info, JitCache& cache, JitCache::Call call,
+                                  FlatTree arguments) {
+  const Trace& trace = current_trace();
+  if (trace.axis_env() != nullptr) {
+    throw ValueError(
+        "jit over a mesh: called in the body of a shard_map, where arrays are the blocks of one "
+        "device and a program of whole arrays has no meaning: call it outside of the body, or call "
+        "the function itself in the body" +
+        made_at(info));
+  }
+  if (info.mesh->is_abstract() && !trace.staged()) {
+    throw DeviceError("jit: the mesh " + describe_axes(*info.mesh->env()) +
+                      " is abstract and has no devices, so the function cannot run: give it a "
+                      "Mesh, or trace it with make_jaxpr" +
+                      made_at(info));
+  }
+  for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
+    const Node* node = node_of(arguments.leaves[i]);
+    if (node && (node->trace == 0 || is_active(node->trace))) continue;
+    const std::string what = "jit: " + leaf_paths(arguments.node, "args")[i];
+    throw_escaped(checked_node(arguments.leaves[i], what.c_str(), info.source), what.c_str(),
+                  info.source);
+  }
+  std::vector<const Sharding*> in(arguments.leaves.size(), nullptr);
+  if (info.in_specs) {
+    const Specs& specs = *info.in_specs;
+    if (specs.kind() != Specs::leaf && specs.size() != arguments.node.children.size()) {
+      throw ValueError("jit: in_specs = " + to_string(specs) + " has " +
+                       std::to_string(specs.size()) +
+                       " entries, and the function was called with " +
+                       std::to_string(arguments.node.children.size()) +
+                       " arguments: give one entry an argument, or one P for all" + made_at(info));
+    }
+    in = shardings_of(info, specs, "in_specs", {arguments.node, arguments.leaves, "args"});
+  }
+  check_placement(info, arguments);
+  if (!trace.staged()) {
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      Array& x = arguments.leaves[i];
+      const Sharding* to = in[i] ? in[i] : place_without_spec(x, info.mesh);
+      if (to && !lies_so(x, to)) x = constrained(std::move(x), to, info.source);
+    }
+  }
+  // The program says itself where its arguments and results lie, so that it can be differentiated,
+  // batched, explained and made a part of others as any program with constraints.
+  auto body = [&](std::vector<Array>& leaves, FlatTree& result) {
+    for (std::size_t i = 0; i < in.size(); ++i)
+      if (in[i]) leaves[i] = constrained(std::move(leaves[i]), in[i], info.source);
+    call.body(leaves, result);
+    if (!info.out_specs) return;
+    const std::vector<const Sharding*> out = shardings_of(
+        info, *info.out_specs, "out_specs", {result.node, result.leaves, "the result"});
+    for (std::size_t o = 0; o < out.size(); ++o)
+      result.leaves[o] = constrained(std::move(result.leaves[o]), out[o], info.source);
+  };
+  JitCache::Call partitioned = call;
+  partitioned.body = BodyRef(body);
+  partitioned.mesh = info.mesh;
+  arguments.key += info.key;
+  return cache.call(partitioned, std::move(arguments));
+}
+
+}  // namespace shmap::detail
