@@ -11,7 +11,10 @@ namespace shmap {
 
 namespace {
 
-std::string number(double v) { return detail::format_scalar(&v, DType::f64); }
+std::string number(double v) {
+  const std::string text = detail::format_scalar(&v, DType::f64);
+  return text.ends_with(".0") ? text.substr(0, text.size() - 2) : text;
+}
 
 [[noreturn]] void fail(const std::string& text) { throw ValueError("simulate: " + text); }
 
