@@ -210,6 +210,32 @@ TEST(PartitionedJit, LoopsAndBranches) {
   for (std::size_t k = 0; k < 64; ++k) EXPECT_NEAR(values(y)[k], values(want)[k], 1e-6f);
 }
 
+TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
+  const Mesh mesh = mesh8();
+  // Each device makes its rows of a constant, and of the numbers that count them.
+  const auto f = [](Array x) {
+    const Array rows = broadcast_in_dim(iota(f32, 1024), {1024, 4}, {0});
+    return x + exp(full({1024, 4}, 0.5f)) + reshape(astype(iota(i32, 1024), f32), {1024, 1}) + rows;
+  };
+  const auto split = jit(f, mesh, {P("i")}, P("i"));
+  const Array x = numbers({1024, 4});
+  EXPECT_EQ(values(split(x)), values(f(x)));
+  const auto counted = jit([](Array y) { return y + iota(f32, 1024) + iota(bf16, 1024); }, mesh,
+                           {P("i")}, P("i"));
+  EXPECT_EQ(values(counted(zeros({1024}))), values(iota(f32, 1024) + iota(bf16, 1024)));
+  EXPECT_THAT(counted.plan_text(), testing::Not(HasSubstr("f32[1024]")));
+  // A captured array of which each device takes its rows lies so: no device has all of it.
+  const Array table = numbers({1024, 4});
+  const auto captured = jit([table](Array y) { return y * table; }, mesh, {P("i")}, P("i"));
+  EXPECT_EQ(values(captured(x)), values(x * table));
+  EXPECT_THAT(captured.plan_text(), testing::Not(HasSubstr("f32[1024,4]")));
+  // One that is also taken whole stays whole.
+  const auto both = jit([table](Array y) { return y * table + sum(cumsum(table, 0)); }, mesh,
+                        {P("i")}, P("i"));
+  EXPECT_EQ(values(both(x)).size(), 4096u);
+  EXPECT_THAT(collectives_in(make_jaxpr(both)(x)), IsEmpty());
+}
+
 TEST(PartitionedJit, CallsInALoopTraceOnceAndSpecsAreTellApart) {
   const Mesh mesh = mesh8();
   int traces = 0;

@@ -66,8 +66,9 @@ std::string joined(const std::vector<std::string>& texts, const char* between) {
 
 class Explainer final : public LowerLog {
  public:
-  explicit Explainer(const Jaxpr& program, const detail::MeshImpl* mesh) : mesh_(mesh) {
-    name_variables(program, names_);
+  Explainer(const detail::ClosedJaxprImpl& program, const detail::MeshImpl* mesh)
+      : program_(program), mesh_(mesh) {
+    name_variables(*program.jaxpr, names_);
   }
 
   // The lines of the whole program, after the lowering.
@@ -81,7 +82,7 @@ class Explainer final : public LowerLog {
       program.arguments.push_back(x.sharding ? x.sharding : mesh_->replicated());
     for (std::size_t i = 0; i < arguments.size(); ++i)
       program.lines.push_back(binder(*jaxpr.binders[i]) + "  " + spec_text(arguments[i].sharding) +
-                              "  an argument");
+                              "  " + why_argument(i, arguments[i].sharding));
     programs_.push_back(std::move(program));
   }
 
@@ -227,6 +228,17 @@ class Explainer final : public LowerLog {
     eqns_.back().inside.emplace_back(jaxpr, std::move(lines));
   }
 
+  // Of the whole program's, who put it there; those of programs inside lie as what is given to them.
+  std::string why_argument(std::size_t i, const Sharding* sharding) const {
+    if (!eqns_.empty()) return "an argument";
+    const std::size_t consts = program_.consts.size();
+    if (i < consts) return "a captured array";
+    const std::vector<const Sharding*>& placed = program_.in_shardings;
+    if (i - consts < placed.size() && placed[i - consts]) return "an argument, as it was placed";
+    return sharding && sharding->is_replicated() ? "an argument, a copy on each device"
+                                                 : "an argument, as the program takes it";
+  }
+
   std::string why_lowered(const Eqn& e) const {
     const Primitive* p = e.primitive;
     if (!p->lower) return {};
@@ -339,6 +351,7 @@ class Explainer final : public LowerLog {
     return a.is_literal() ? "operand " + std::to_string(i) : name(*a.var());
   }
 
+  const detail::ClosedJaxprImpl& program_;
   const detail::MeshImpl* mesh_;
   mutable VarMap<std::string> names_;  // one that a simplification made gets its name when met
   mutable int unnamed_ = 0;
@@ -357,7 +370,7 @@ std::string explain_sharding(const ClosedJaxpr& jaxpr) {
     return "The program names no mesh, or several, and is not split: trace jit(f, mesh, in_specs), "
            "or give make_jaxpr arguments that lie on one mesh.\n";
   }
-  Explainer explainer(*program.jaxpr, mesh);
+  Explainer explainer(program, mesh);
   if (!program_of_blocks(program, mesh, true, &explainer)) {
     return "A part of the program works on another mesh than " + describe_axes(*mesh->env()) +
            ": it runs operation by operation, and is not split as a whole.\n";

@@ -80,8 +80,8 @@ class Lowering {
   // The block of x under another sharding. In the trace's scope.
   Array resharded_block(const LowerValue& x, const Sharding* target, SourceLine source);
 
-  // Random numbers that are the same on every device, and what is computed from them element by
-  // element: how to make a part of them (lower_random.cpp).
+  // Random numbers and constants that are the same on every device, and what is computed from them
+  // element by element: how to make a part of them (lower_random.cpp).
   struct Remade {
     Array block;  // keeps the node, by which it is found
     const Primitive* primitive;

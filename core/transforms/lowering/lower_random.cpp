@@ -1,10 +1,10 @@
-// Random numbers of which each device wants a part: it draws that part alone. What stands at an
-// index depends on the key and the index (core/ops/random.h), so that nothing is communicated, and
-// the numbers of the others are never there.
+// Random numbers and constants of which each device wants a part: it makes that part alone. What
+// stands at an index of random numbers depends on the key and the index (core/ops/random.h), so
+// that nothing is communicated, and the numbers of the others are never there.
 //
-// A program of global arrays does not say where random numbers go when it draws them: they are
-// lowered as the same on every device, and what they were made by is noted, elementwise operations
-// on them too. Where such a value then has to be brought to a sharding that splits it, it is made
+// A program of global arrays does not say where random numbers and constants go when it makes them:
+// they are lowered as the same on every device, and what they were made by is noted, elementwise
+// operations on them too. Where such a value then has to be brought to a sharding that splits it, it is made
 // once more as parts. The whole, if nobody else uses it, is dead code.
 #include <utility>
 
@@ -24,6 +24,31 @@ bool is_elementwise(const Primitive& p, std::span<const LowerValue> in, const Sh
   return p.elementwise;
 }
 
+// The device's piece of 0 … parts - 1 over the axes of a dim: the number of its block, a scalar.
+Array block_number(const Sharding* sharding, std::size_t dim, DType dtype, SourceLine source) {
+  Array place = scatter_block(bind_iota(dtype, {sharding->parts(dim)}, 0, source),
+                              sharding->dims()[dim], 0, source);
+  return bind_reshape(std::move(place), Shape(), source);
+}
+
+// A block of an iota. Where its numbers may be larger than a float counts exactly they are
+// integers first, and rounded once, as those of the whole are.
+Array iota_part(const IotaParams& params, const Sharding* sharding, const Shape& block,
+                SourceLine source) {
+  const auto dim = static_cast<std::size_t>(params.dimension);
+  const int at = static_cast<int>(params.dimension);
+  if (sharding->parts(dim) == 1) return bind_iota(params.dtype, block, at, source);
+  const bool counts = is_integer(params.dtype);
+  const DType dtype = counts ? params.dtype : DType::i64;
+  const Array extent = convert(Array(block[dim]), dtype, source);
+  const Array first =
+      bind(mul_p, block_number(sharding, dim, dtype, source), extent, no_params, source);
+  const Array line =
+      bind(add_p, bind_iota(dtype, {block[dim]}, 0, source),
+           bind_broadcast(first, {block[dim]}, {}, source), no_params, source);
+  return bind_broadcast(convert(line, params.dtype, source), block, {at}, source);
+}
+
 // The flat index, in an array of this shape, at which the device's block begins.
 Array first_index(const Sharding* sharding, const Shape& shape, const Shape& block,
                   SourceLine source) {
@@ -33,10 +58,7 @@ Array first_index(const Sharding* sharding, const Shape& shape, const Shape& blo
   for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d]) {
     const std::int64_t parts = sharding->parts(d);
     if (parts == 1) continue;
-    // The device's piece of 0 … parts - 1 is the number of its block.
-    Array place =
-        scatter_block(bind_iota(DType::i64, {parts}, 0, source), sharding->dims()[d], 0, source);
-    place = bind_reshape(std::move(place), Shape(), source);
+    const Array place = block_number(sharding, d, DType::i64, source);
     const Array offset = bind(mul_p, place, number(stride * block[d]), no_params, source);
     first = bind(add_p, offset, first, no_params, source);
   }
@@ -52,6 +74,7 @@ void Lowering::note_random(const Primitive& primitive, std::span<const LowerValu
   if (&primitive == &random_bits_p) {
     random = in.size() == 1 && in[0].type.rank() == 0;
     if (!random) return;
+  } else if (&primitive == &iota_p) {
   } else if (&primitive == &broadcast_in_dim_p) {
     if (in[0].type.rank() != 0) return;
   } else {
@@ -81,6 +104,8 @@ const Array* Lowering::random_part(const Array& block, const Sharding* target) {
     params.shape = shape;
     in = {x.in[0].block, first_index(target, x.type.dims(), shape, x.source)};
     out = shmap::bind(random_bits_p, in, params, x.source);
+  } else if (x.primitive == &iota_p) {
+    out = iota_part(params_as<IotaParams>(*x.params), target, shape, x.source);
   } else if (x.primitive == &broadcast_in_dim_p) {
     out = bind_broadcast(x.in[0].block, shape, {}, x.source);
   } else {

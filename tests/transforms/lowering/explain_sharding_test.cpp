@@ -21,9 +21,9 @@ TEST(ExplainSharding, AProgramAsAWhole) {
   const ClosedJaxpr jaxpr = make_jaxpr(jit(f, mesh, {P("i"), P(none, "j"), P("j")}, P(none, "i")))(
       ShapedArray({16, 8}, f32), ShapedArray({8, 8}, f32), ShapedArray({8, 8}, f32));
   EXPECT_EQ(explain_sharding(jaxpr), R"(mesh 'i': 4, 'j': 2
-a:f32[16,8]  P('i')  an argument
-b:f32[8,8]  P(none, 'j')  an argument
-c:f32[8,8]  P('j')  an argument
+a:f32[16,8]  P('i')  an argument, as the program takes it
+b:f32[8,8]  P(none, 'j')  an argument, as the program takes it
+c:f32[8,8]  P('j')  an argument, as the program takes it
 d:f32[16,8]  P(none, 'i')  = jit a b c
     as the program inside leaves it
     program inside {
@@ -102,10 +102,12 @@ TEST(ExplainSharding, ArgumentsThatLieOnAMeshAndThoseThatWereOnlyTypes) {
   const auto f = [](Array a, Array b) { return matmul(a, b); };
   const Array a = device_put(ones({16, 16}), NamedSharding(mesh, P("i")));
   EXPECT_THAT(explain_sharding(make_jaxpr(f)(a, ones({16, 16}))),
-              HasSubstr("a:f32[16,16]  P('i')  an argument"));
+              HasSubstr("a:f32[16,16]  P('i')  an argument, as it was placed\n"));
+  EXPECT_THAT(explain_sharding(make_jaxpr(f)(a, ones({16, 16}))),
+              HasSubstr("b:f32[16,16]  P()  an argument, a copy on each device\n"));
   const auto mapped = shard_map(f, mesh, {P("i"), P()}, P("i"));
   const std::string text = explain_sharding(make_jaxpr(mapped)(kSquare, kSquare));
-  EXPECT_THAT(text, HasSubstr("a:f32[16,16]  P('i')  an argument"));
+  EXPECT_THAT(text, HasSubstr("a:f32[16,16]  P('i')  an argument, as the program takes it\n"));
   EXPECT_THAT(text, HasSubstr("as the out_specs of the mapped function say"));
   EXPECT_THAT(text, Not(HasSubstr("move")));
 }
