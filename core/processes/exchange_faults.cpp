@@ -129,18 +129,18 @@ void Exchanges::fail_of_programs(const Active& active, int from, const Header& h
   if (header.program == mine.program) {
     return fail(
         fmt::format("the processes run the same program with other captured values, {}: arrays "
-                    "that the function captures differ between this process ({}) and {}. Make them "
+                    "that the function captures differ between {} and {}. Make them "
                     "of the same host data in all processes, or pass what differs as a sharded "
                     "argument",
-                    where, peers_.self(), peers_.text(from)),
+                    where, peers_.text(peers_.self()), peers_.text(from)),
         true);
   }
-  fail(fmt::format("the processes run different programs, {}: this process ({}) runs it {}, and {} "
+  fail(fmt::format("the processes run different programs, {}: {} runs it {}, and {} "
                    "runs it {}. The function was traced otherwise there: look for a branch on "
                    "process_index(), and for host values that are not the same (files, clocks, "
                    "random numbers) and became constants; make_jaxpr of the function, printed by "
                    "both processes, shows where they differ",
-                   where, peers_.self(), program(mine.program, mine.equations), peers_.text(from),
+                   where, peers_.text(peers_.self()), program(mine.program, mine.equations), peers_.text(from),
                    program(header.program, header.equations)),
        true);
 }
