@@ -321,10 +321,10 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
   const bool wanted = source != active.sources.end() && !source->heard;
   if (!wanted || header.check != active.exchange->check || header.bytes != source->bytes) {
     return fail("the processes are out of step at collective number " +
-                    std::to_string(active.place.number) + " of the mesh: " +
-                    peers_.text(peers_.self()) + " runs " + active.exchange->label.text() +
-                    ", and " + peers_.text(from) + " runs " + header.label.text() +
-                    (wanted ? "" : ", of which nothing is expected here") +
+                    std::to_string(active.place.number) +
+                    " of the mesh: " + peers_.text(peers_.self()) + " runs " +
+                    active.exchange->label.text() + ", and " + peers_.text(from) + " runs " +
+                    header.label.text() + (wanted ? "" : ", of which nothing is expected here") +
                     ". Every process of a mesh has to run the same collectives in the same "
                     "order, on blocks of the same type: look for what differs between processes "
                     "before that (a branch on process_index(), a loop of another length, data "
@@ -359,10 +359,9 @@ void Exchanges::match_or_keep(int from, const Message& message) {
   const History& history = history_[header.space];
   if (const History::Done* done = find_done(history, header)) {
     return fail("the processes are out of step at collective number " +
-                    std::to_string(header.number) + " of the mesh: " +
-                    peers_.text(peers_.self()) + " has run " + done->label.text() +
-                    ", which takes nothing from " + peers_.text(from) + ", and that one runs " +
-                    header.label.text() +
+                    std::to_string(header.number) + " of the mesh: " + peers_.text(peers_.self()) +
+                    " has run " + done->label.text() + ", which takes nothing from " +
+                    peers_.text(from) + ", and that one runs " + header.label.text() +
                     ". Every process of a mesh has to run the same collectives in the same order",
                 true);
   }

@@ -140,8 +140,8 @@ void Exchanges::fail_of_programs(const Active& active, int from, const Header& h
                    "process_index(), and for host values that are not the same (files, clocks, "
                    "random numbers) and became constants; make_jaxpr of the function, printed by "
                    "both processes, shows where they differ",
-                   where, peers_.text(peers_.self()), program(mine.program, mine.equations), peers_.text(from),
-                   program(header.program, header.equations)),
+                   where, peers_.text(peers_.self()), program(mine.program, mine.equations),
+                   peers_.text(from), program(header.program, header.equations)),
        true);
 }
 

@@ -220,8 +220,8 @@ TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   const auto split = jit(f, mesh, {P("i")}, P("i"));
   const Array x = numbers({1024, 4});
   EXPECT_EQ(values(split(x)), values(f(x)));
-  const auto counted = jit([](Array y) { return y + iota(f32, 1024) + iota(bf16, 1024); }, mesh,
-                           {P("i")}, P("i"));
+  const auto counted =
+      jit([](Array y) { return y + iota(f32, 1024) + iota(bf16, 1024); }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(counted(zeros({1024}))), values(iota(f32, 1024) + iota(bf16, 1024)));
   EXPECT_THAT(counted.plan_text(), testing::Not(HasSubstr("f32[1024]")));
   // A captured array of which each device takes its rows lies so: no device has all of it.
@@ -230,8 +230,8 @@ TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   EXPECT_EQ(values(captured(x)), values(x * table));
   EXPECT_THAT(captured.plan_text(), testing::Not(HasSubstr("f32[1024,4]")));
   // One that is also taken whole stays whole.
-  const auto both = jit([table](Array y) { return y * table + sum(cumsum(table, 0)); }, mesh,
-                        {P("i")}, P("i"));
+  const auto both =
+      jit([table](Array y) { return y * table + sum(cumsum(table, 0)); }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(both(x)).size(), 4096u);
   EXPECT_THAT(collectives_in(make_jaxpr(both)(x)), IsEmpty());
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 
 #include "core/base/element_type.h"
 #include "shmap/half.h"
@@ -85,13 +86,40 @@ A widened(T value) {
     return static_cast<A>(value);
 }
 
+// Rows `pitch` elements apart, side by side: an addition of one row does not wait for those of the
+// others, as it waits for the one before it in its own row.
+template <class Op, class T, std::size_t... row>
+void scan_rows(const T* from, T* to, std::int64_t len, std::int64_t step, std::int64_t pitch,
+               std::index_sequence<row...>) {
+  using A = typename Op::template Acc<T>;
+  A running[] = {widened<A>(from[static_cast<std::int64_t>(row) * pitch])...};
+  ((to[static_cast<std::int64_t>(row) * pitch] = from[static_cast<std::int64_t>(row) * pitch]),
+   ...);
+  for (std::int64_t i = 1; i < len; ++i) {
+    const T* const at = from + i * step;
+    T* const result = to + i * step;
+    ((running[row] = Op::run(running[row], widened<A>(at[static_cast<std::int64_t>(row) * pitch])),
+      result[static_cast<std::int64_t>(row) * pitch] = narrowed<T>(running[row])),
+     ...);
+  }
+}
+
 template <class Op, class T>
 void scan(const void* in, void* out, std::int64_t outer, std::int64_t len, std::int64_t inner,
           bool reverse) {
   using A = typename Op::template Acc<T>;
   if (len <= 0 || inner <= 0) return;
   const std::int64_t step = reverse ? -inner : inner;
-  for (std::int64_t o = 0; o < outer; ++o) {
+  std::int64_t o = 0;
+  if (inner == 1) {
+    constexpr std::int64_t kRows = 8;
+    for (; o + kRows <= outer; o += kRows) {
+      const std::int64_t start = o * len + (reverse ? len - 1 : 0);
+      scan_rows<Op>(static_cast<const T*>(in) + start, static_cast<T*>(out) + start, len, step, len,
+                    std::make_index_sequence<kRows>());
+    }
+  }
+  for (; o < outer; ++o) {
     const std::int64_t start = o * len * inner + (reverse ? (len - 1) * inner : 0);
     const T* from = static_cast<const T*>(in) + start;
     T* to = static_cast<T*>(out) + start;

@@ -228,7 +228,8 @@ class Explainer final : public LowerLog {
     eqns_.back().inside.emplace_back(jaxpr, std::move(lines));
   }
 
-  // Of the whole program's, who put it there; those of programs inside lie as what is given to them.
+  // Of the whole program's, who put it there; those of programs inside lie as what is given to
+  // them.
   std::string why_argument(std::size_t i, const Sharding* sharding) const {
     if (!eqns_.empty()) return "an argument";
     const std::size_t consts = program_.consts.size();

@@ -4,8 +4,8 @@
 //
 // A program of global arrays does not say where random numbers and constants go when it makes them:
 // they are lowered as the same on every device, and what they were made by is noted, elementwise
-// operations on them too. Where such a value then has to be brought to a sharding that splits it, it is made
-// once more as parts. The whole, if nobody else uses it, is dead code.
+// operations on them too. Where such a value then has to be brought to a sharding that splits it,
+// it is made once more as parts. The whole, if nobody else uses it, is dead code.
 #include <utility>
 
 #include "collectives/block_collectives.h"
@@ -43,9 +43,8 @@ Array iota_part(const IotaParams& params, const Sharding* sharding, const Shape&
   const Array extent = convert(Array(block[dim]), dtype, source);
   const Array first =
       bind(mul_p, block_number(sharding, dim, dtype, source), extent, no_params, source);
-  const Array line =
-      bind(add_p, bind_iota(dtype, {block[dim]}, 0, source),
-           bind_broadcast(first, {block[dim]}, {}, source), no_params, source);
+  const Array line = bind(add_p, bind_iota(dtype, {block[dim]}, 0, source),
+                          bind_broadcast(first, {block[dim]}, {}, source), no_params, source);
   return bind_broadcast(convert(line, params.dtype, source), block, {at}, source);
 }
 
