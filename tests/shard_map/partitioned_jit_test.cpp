@@ -63,6 +63,41 @@ TEST(PartitionedJit, TheProgramHasTheCollectivesThatTheSpecsTake) {
               ElementsAre("all_to_all(i) 128"));
 }
 
+TEST(PartitionedJit, ASumOfWhichEachDeviceKeepsAPartIsScattered) {
+  const Mesh mesh = mesh8();
+  const Array x = random::normal(random::key(1), {16, 64}),
+              w = random::normal(random::key(2), {64, 8});
+  const auto parts = jit(product, mesh, {P(none, "i"), P("i")}, P("i"));
+  EXPECT_THAT(collectives_in(make_jaxpr(parts)(x, w)), ElementsAre("psum_scatter(i) 512"));
+  // The same bits as of the whole sum.
+  const Array whole = jit(product, mesh, {P(none, "i"), P("i")}, P())(x, w);
+  EXPECT_EQ(values(parts(x, w)), values(whole));
+  EXPECT_EQ(lies(parts(x, w)), on(mesh, P("i")));
+  // One step of parameters that are split, of a batch that is split: gathered, and scattered back.
+  const auto loss = [](Array p, Array batch) { return mean(square(tanh(matmul(batch, p)))); };
+  const auto step = [&](Array p, Array batch) { return p - grad(loss)(p, batch) * 0.1f; };
+  const auto split = jit(step, mesh, {P("i"), P("i")}, P("i"));
+  const std::vector<std::string> moved = collectives_in(make_jaxpr(split)(w, x));
+  EXPECT_THAT(moved, ElementsAre("all_gather_invariant(i) 256", "psum_scatter(i) 2048"));
+  EXPECT_EQ(values(split(w, x)).size(), 512u);
+  const Array want = step(w, x), got = split(w, x);
+  for (std::size_t k = 0; k < 512; ++k) EXPECT_NEAR(values(got)[k], values(want)[k], 1e-6f);
+  // Turned round on the way.
+  const auto turned = [](Array a, Array b) { return -transpose(matmul(a, b)) / 2.f; };
+  const auto columns = jit(turned, mesh, {P(none, "i"), P("i")}, P("i"));
+  EXPECT_THAT(collectives_in(make_jaxpr(columns)(x, w)), ElementsAre("psum_scatter(i) 512"));
+  EXPECT_EQ(values(columns(x, w)),
+            values(jit(turned, mesh, {P(none, "i"), P("i")}, P())(x, w)));
+  // A whole sum that something else reads too stays whole.
+  const auto both = [&](Array a, Array b) {
+    const Array y = matmul(a, b);
+    return std::pair{y, y};
+  };
+  EXPECT_THAT(
+      collectives_in(make_jaxpr(jit(both, mesh, {P(none, "i"), P("i")}, {P("i"), P()}))(x, w)),
+      ElementsAre("psum(i) 512"));
+}
+
 TEST(PartitionedJit, CountsOfCallsAgreeWithTheProgram) {
   const Mesh mesh = mesh8();
   const Array x = device_put(numbers({16, 8}), NamedSharding(mesh, P(none, "i")));
@@ -220,8 +255,8 @@ TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   const auto split = jit(f, mesh, {P("i")}, P("i"));
   const Array x = numbers({1024, 4});
   EXPECT_EQ(values(split(x)), values(f(x)));
-  const auto counted = jit([](Array y) { return y + iota(f32, 1024) + iota(bf16, 1024); }, mesh,
-                           {P("i")}, P("i"));
+  const auto counted =
+      jit([](Array y) { return y + iota(f32, 1024) + iota(bf16, 1024); }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(counted(zeros({1024}))), values(iota(f32, 1024) + iota(bf16, 1024)));
   EXPECT_THAT(counted.plan_text(), testing::Not(HasSubstr("f32[1024]")));
   // A captured array of which each device takes its rows lies so: no device has all of it.
@@ -230,8 +265,8 @@ TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   EXPECT_EQ(values(captured(x)), values(x * table));
   EXPECT_THAT(captured.plan_text(), testing::Not(HasSubstr("f32[1024,4]")));
   // One that is also taken whole stays whole.
-  const auto both = jit([table](Array y) { return y * table + sum(cumsum(table, 0)); }, mesh,
-                        {P("i")}, P("i"));
+  const auto both =
+      jit([table](Array y) { return y * table + sum(cumsum(table, 0)); }, mesh, {P("i")}, P("i"));
   EXPECT_EQ(values(both(x)).size(), 4096u);
   EXPECT_THAT(collectives_in(make_jaxpr(both)(x)), IsEmpty());
 }

@@ -4,8 +4,8 @@
 //
 // A program of global arrays does not say where random numbers and constants go when it makes them:
 // they are lowered as the same on every device, and what they were made by is noted, elementwise
-// operations on them too. Where such a value then has to be brought to a sharding that splits it, it is made
-// once more as parts. The whole, if nobody else uses it, is dead code.
+// operations on them too. Where such a value then has to be brought to a sharding that splits it,
+// it is made once more as parts. The whole, if nobody else uses it, is dead code.
 #include <utility>
 
 #include "collectives/block_collectives.h"
@@ -43,9 +43,8 @@ Array iota_part(const IotaParams& params, const Sharding* sharding, const Shape&
   const Array extent = convert(Array(block[dim]), dtype, source);
   const Array first =
       bind(mul_p, block_number(sharding, dim, dtype, source), extent, no_params, source);
-  const Array line =
-      bind(add_p, bind_iota(dtype, {block[dim]}, 0, source),
-           bind_broadcast(first, {block[dim]}, {}, source), no_params, source);
+  const Array line = bind(add_p, bind_iota(dtype, {block[dim]}, 0, source),
+                          bind_broadcast(first, {block[dim]}, {}, source), no_params, source);
   return bind_broadcast(convert(line, params.dtype, source), block, {at}, source);
 }
 
@@ -74,10 +73,9 @@ void Lowering::note_random(const Primitive& primitive, std::span<const LowerValu
   if (&primitive == &random_bits_p) {
     random = in.size() == 1 && in[0].type.rank() == 0;
     if (!random) return;
-  } else if (&primitive == &iota_p) {
   } else if (&primitive == &broadcast_in_dim_p) {
     if (in[0].type.rank() != 0) return;
-  } else {
+  } else if (&primitive != &iota_p) {
     if (!is_elementwise(primitive, in, out.type)) return;
     for (const LowerValue& x : in) {
       if (!x.sharding || x.type.rank() == 0) continue;
