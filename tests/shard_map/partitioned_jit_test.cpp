@@ -86,8 +86,7 @@ TEST(PartitionedJit, ASumOfWhichEachDeviceKeepsAPartIsScattered) {
   const auto turned = [](Array a, Array b) { return -transpose(matmul(a, b)) / 2.f; };
   const auto columns = jit(turned, mesh, {P(none, "i"), P("i")}, P("i"));
   EXPECT_THAT(collectives_in(make_jaxpr(columns)(x, w)), ElementsAre("psum_scatter(i) 512"));
-  EXPECT_EQ(values(columns(x, w)),
-            values(jit(turned, mesh, {P(none, "i"), P("i")}, P())(x, w)));
+  EXPECT_EQ(values(columns(x, w)), values(jit(turned, mesh, {P(none, "i"), P("i")}, P())(x, w)));
   // A whole sum that something else reads too stays whole.
   const auto both = [&](Array a, Array b) {
     const Array y = matmul(a, b);
