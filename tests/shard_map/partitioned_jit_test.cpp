@@ -244,6 +244,31 @@ TEST(PartitionedJit, LoopsAndBranches) {
   for (std::size_t k = 0; k < 64; ++k) EXPECT_NEAR(values(y)[k], values(want)[k], 1e-6f);
 }
 
+TEST(PartitionedJit, AConstantThatALoopBeginsWithIsEachDevicesOwn) {
+  const Mesh mesh = mesh8();
+  for (const int trips : {2, 100}) {
+    const auto f = [trips](Array x) {
+      const Array sums = fori_loop(
+          0, trips, [&](Array i, Array c) { return c + x * astype(i, f32); }, zeros({16}));
+      const auto [last, all] = scan(
+          [&](Array c, Array y) {
+            return std::pair{c * 0.5f + y, c};
+          },
+          full({16}, 2.f), broadcast_to(x, {3, 16}));
+      return std::tuple{sums, last, sum(all, 0)};
+    };
+    const auto split = jit(f, mesh, {P("i")}, P("i"));
+    const Array x = numbers({16});
+    const auto want = f(x);
+    for (int call = 0; call < 4; ++call) {
+      const auto got = split(x);
+      EXPECT_EQ(values(std::get<0>(got)), values(std::get<0>(want))) << trips << " " << call;
+      EXPECT_EQ(values(std::get<1>(got)), values(std::get<1>(want))) << trips << " " << call;
+      EXPECT_EQ(values(std::get<2>(got)), values(std::get<2>(want))) << trips << " " << call;
+    }
+  }
+}
+
 TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {
   const Mesh mesh = mesh8();
   // Each device makes its rows of a constant, and of the numbers that count them.
