@@ -32,6 +32,8 @@ namespace shmap {
 
 namespace detail {
 
+class KnownSpecs;  // what the specs said of the arguments of the latest call
+
 // What a partitioned function was made with, checked once.
 struct PartitionInfo {
   PartitionInfo(AnyMesh mesh, std::optional<Specs> in_specs, std::optional<Specs> out_specs,
@@ -40,6 +42,7 @@ struct PartitionInfo {
   std::optional<Specs> in_specs, out_specs;  // empty: chosen
   SourceLine source;
   std::string key;  // tells programs of one function over other meshes or specs apart
+  std::shared_ptr<KnownSpecs> known;
 };
 
 JitCache::Result call_partitioned(const PartitionInfo& info, JitCache& cache, JitCache::Call call,

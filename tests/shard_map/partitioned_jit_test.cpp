@@ -63,6 +63,40 @@ TEST(PartitionedJit, TheProgramHasTheCollectivesThatTheSpecsTake) {
               ElementsAre("all_to_all(i) 128"));
 }
 
+TEST(PartitionedJit, ASumOfWhichEachDeviceKeepsAPartIsScattered) {
+  const Mesh mesh = mesh8();
+  const Array x = random::normal(random::key(1), {16, 64}),
+              w = random::normal(random::key(2), {64, 8});
+  const auto parts = jit(product, mesh, {P(none, "i"), P("i")}, P("i"));
+  EXPECT_THAT(collectives_in(make_jaxpr(parts)(x, w)), ElementsAre("psum_scatter(i) 512"));
+  // The same bits as of the whole sum.
+  const Array whole = jit(product, mesh, {P(none, "i"), P("i")}, P())(x, w);
+  EXPECT_EQ(values(parts(x, w)), values(whole));
+  EXPECT_EQ(lies(parts(x, w)), on(mesh, P("i")));
+  // One step of parameters that are split, of a batch that is split: gathered, and scattered back.
+  const auto loss = [](Array p, Array batch) { return mean(square(tanh(matmul(batch, p)))); };
+  const auto step = [&](Array p, Array batch) { return p - grad(loss)(p, batch) * 0.1f; };
+  const auto split = jit(step, mesh, {P("i"), P("i")}, P("i"));
+  const std::vector<std::string> moved = collectives_in(make_jaxpr(split)(w, x));
+  EXPECT_THAT(moved, ElementsAre("all_gather_invariant(i) 256", "psum_scatter(i) 2048"));
+  EXPECT_EQ(values(split(w, x)).size(), 512u);
+  const Array want = step(w, x), got = split(w, x);
+  for (std::size_t k = 0; k < 512; ++k) EXPECT_NEAR(values(got)[k], values(want)[k], 1e-6f);
+  // Turned round on the way.
+  const auto turned = [](Array a, Array b) { return -transpose(matmul(a, b)) / 2.f; };
+  const auto columns = jit(turned, mesh, {P(none, "i"), P("i")}, P("i"));
+  EXPECT_THAT(collectives_in(make_jaxpr(columns)(x, w)), ElementsAre("psum_scatter(i) 512"));
+  EXPECT_EQ(values(columns(x, w)), values(jit(turned, mesh, {P(none, "i"), P("i")}, P())(x, w)));
+  // A whole sum that something else reads too stays whole.
+  const auto both = [&](Array a, Array b) {
+    const Array y = matmul(a, b);
+    return std::pair{y, y};
+  };
+  EXPECT_THAT(
+      collectives_in(make_jaxpr(jit(both, mesh, {P(none, "i"), P("i")}, {P("i"), P()}))(x, w)),
+      ElementsAre("psum(i) 512"));
+}
+
 TEST(PartitionedJit, CountsOfCallsAgreeWithTheProgram) {
   const Mesh mesh = mesh8();
   const Array x = device_put(numbers({16, 8}), NamedSharding(mesh, P(none, "i")));
@@ -208,6 +242,31 @@ TEST(PartitionedJit, LoopsAndBranches) {
   const Array y = jit(f, mesh, {P("i"), P()})(x, w), want = f(x, w);
   EXPECT_EQ(lies(y), on(mesh, P("i")));
   for (std::size_t k = 0; k < 64; ++k) EXPECT_NEAR(values(y)[k], values(want)[k], 1e-6f);
+}
+
+TEST(PartitionedJit, AConstantThatALoopBeginsWithIsEachDevicesOwn) {
+  const Mesh mesh = mesh8();
+  for (const int trips : {2, 100}) {
+    const auto f = [trips](Array x) {
+      const Array sums = fori_loop(
+          0, trips, [&](Array i, Array c) { return c + x * astype(i, f32); }, zeros({16}));
+      const auto [last, all] = scan(
+          [&](Array c, Array y) {
+            return std::pair{c * 0.5f + y, c};
+          },
+          full({16}, 2.f), broadcast_to(x, {3, 16}));
+      return std::tuple{sums, last, sum(all, 0)};
+    };
+    const auto split = jit(f, mesh, {P("i")}, P("i"));
+    const Array x = numbers({16});
+    const auto want = f(x);
+    for (int call = 0; call < 4; ++call) {
+      const auto got = split(x);
+      EXPECT_EQ(values(std::get<0>(got)), values(std::get<0>(want))) << trips << " " << call;
+      EXPECT_EQ(values(std::get<1>(got)), values(std::get<1>(want))) << trips << " " << call;
+      EXPECT_EQ(values(std::get<2>(got)), values(std::get<2>(want))) << trips << " " << call;
+    }
+  }
 }
 
 TEST(PartitionedJit, ConstantsAndCapturedArraysAreMadeAsParts) {

@@ -157,6 +157,18 @@ TEST(Simulate, GlobalProgramsAreSplitFirst) {
   EXPECT_EQ(simulate(make_jaxpr(mapped)(x, w), ring(8)).peak_bytes, sums.peak_bytes);
 }
 
+TEST(Simulate, DerivativesAndBatchesOfProgramsOnAbstractMeshes) {
+  const AbstractMesh mesh({8}, "i");
+  const auto f = jit([](Array p, Array x) { return sum(matmul(x, p)); }, mesh, {P(), P("i")}, P());
+  const ShapedArray p({64, 8}, f32), x({16, 64}, f32);
+  // The sum of the loss is dead; that of the gradient stays, of 64 · 8 floats.
+  const Schedule g = simulate(make_jaxpr(grad(f))(p, x), ring(8));
+  EXPECT_DOUBLE_EQ(g.exposed_communication_us, 2 * 3 * 2 + 2 * 4 * 64 * 8 / 100.0);
+  const auto rows = jit([](Array v, Array w) { return matmul(v, w); }, mesh, {P("i"), P("i")}, P());
+  const Schedule many = simulate(make_jaxpr(vmap(rows, {0, none}))(x, p), ring(8));
+  EXPECT_DOUBLE_EQ(many.exposed_communication_us, 2 * 3 * 2 + 2 * 4 * 16 * 8 / 100.0);
+}
+
 TEST(Simulate, PeakBytesByLifetimes) {
   // x, then two products that are alive at once, then the sum; w alone is an argument of 1024
   // bytes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "core/base/format_float.h"
@@ -71,8 +72,23 @@ class Explainer final : public LowerLog {
     name_variables(*program.jaxpr, names_);
   }
 
-  // The lines of the whole program, after the lowering.
-  Lines take() { return std::move(finished_); }
+  // The text of the whole program, after the lowering.
+  std::string text() const {
+    std::string all;
+    for (const std::string& line : finished_) all += line + "\n";
+    std::string out;
+    for (std::size_t at = 0; at < all.size(); ++at) {
+      if (all[at] != kMark) {
+        out += all[at];
+        continue;
+      }
+      const std::size_t end = all.find(kMark, at + 1);
+      const Var* sum = sums_[std::stoul(all.substr(at + 1, end - at - 1))].get();
+      if (in_parts_.count(sum)) out += ", or rather psum_scatter: each device keeps a part alone";
+      at = end;
+    }
+    return out;
+  }
 
   // ---- as a LowerLog
   void begin_program(const Jaxpr& jaxpr, std::span<const LowerValue> arguments) override {
@@ -156,6 +172,8 @@ class Explainer final : public LowerLog {
     }
   }
 
+  void summed_in_parts(const Var& sum) override { in_parts_.insert(&sum); }
+
   void moved(const LowerValue& x, const Sharding* to, const std::string& what,
              std::span<const Eqn> made) override {
     Open& open = eqns_.back();
@@ -192,8 +210,11 @@ class Explainer final : public LowerLog {
     for (const std::string& line : open.moves) add("move " + line);
     if (!e.primitive->lower) {
       const std::vector<std::string> all = collectives_of(made);
+      std::vector<const Eqn*> moving;
+      for (const Eqn& by : made)
+        if (by.primitive->moves_data) moving.push_back(&by);
       for (std::size_t k = static_cast<std::size_t>(open.moved); k < all.size(); ++k)
-        add("makes the result whole: " + all[k]);
+        add("makes the result whole: " + all[k] + mark(moving[k]->out[0]));
     }
     for (const auto& [jaxpr, inner] : open.inside) {
       const std::string title = inside_title(e, *jaxpr);
@@ -217,6 +238,13 @@ class Explainer final : public LowerLog {
     int moved = 0;                               // collectives that `moves` tells of
     std::vector<std::pair<const Jaxpr*, Lines>> inside;
   };
+
+  // Stands in a line for what is known of a sum only when its program is made.
+  static constexpr char kMark = '\x01';
+  std::string mark(const VarRef& sum) {
+    sums_.push_back(sum);
+    return kMark + std::to_string(sums_.size() - 1) + kMark;
+  }
 
   // What was last found for a program inside of the equation that is open.
   void insert(const Jaxpr* jaxpr, Lines lines) {
@@ -360,6 +388,8 @@ class Explainer final : public LowerLog {
   std::vector<Open> eqns_;         // open: one less than programs, or as many
   std::map<std::pair<const Jaxpr*, std::vector<const Sharding*>>, Lines> known_;
   Lines finished_;
+  std::vector<VarRef> sums_;  // that lines tell of
+  std::set<const Var*> in_parts_;
 };
 
 }  // namespace
@@ -376,9 +406,7 @@ std::string explain_sharding(const ClosedJaxpr& jaxpr) {
     return "A part of the program works on another mesh than " + describe_axes(*mesh->env()) +
            ": it runs operation by operation, and is not split as a whole.\n";
   }
-  std::string text = "mesh " + describe_axes(*mesh->env()) + "\n";
-  for (const std::string& line : explainer.take()) text += line + "\n";
-  return text;
+  return "mesh " + describe_axes(*mesh->env()) + "\n" + explainer.text();
 }
 
 }  // namespace shmap

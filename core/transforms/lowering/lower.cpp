@@ -7,6 +7,7 @@
 #include "core/ir/nesting.h"
 #include "core/transforms/lowering/argument_shardings.h"
 #include "core/transforms/lowering/partition.h"
+#include "core/transforms/lowering/scattered_sums.h"
 
 namespace shmap {
 
@@ -55,6 +56,7 @@ LoweredProgram Lowering::inner(const Jaxpr& jaxpr, const std::vector<const Shard
     blocks.push_back(x.block);
   }
   made.traced = lowering.trace_.build(blocks, "lowering", source);
+  made.traced.jaxpr = scatter_sums(made.traced.jaxpr, memo_->log);
   memo_->programs[{&jaxpr, arguments}] = {JaxprRef(&jaxpr), made};
   return made;
 }
@@ -85,6 +87,7 @@ LoweredProgram Lowering::with_results(const Jaxpr& jaxpr, LoweredProgram lowered
     lowered.results[o] = targets[o];
   }
   lowered.traced = lowering.trace_.build(results, "lowering", source);
+  lowered.traced.jaxpr = scatter_sums(lowered.traced.jaxpr, memo_->log);
   return lowered;
 }
 
@@ -206,7 +209,7 @@ Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::M
     lowered.out.push_back(x.sharding ? x.sharding : mesh->replicated());
   }
   Traced traced = lowering.trace().build(results, "lowering", {});
-  lowered.jaxpr = std::move(traced.jaxpr);
+  lowered.jaxpr = scatter_sums(traced.jaxpr, log);
   lowered.consts = std::move(traced.consts);
   lowered.const_in.assign(lowered.consts.size(), mesh->replicated());
   lowered.const_in.insert(lowered.const_in.end(), made.begin(), made.end());

@@ -29,6 +29,9 @@ class LowerLog {
   // A value that is brought to another sharding. `what` says which one it is.
   virtual void moved(const LowerValue&, const Sharding* /*to*/, const std::string& /*what*/,
                      std::span<const Eqn> /*made*/) {}
+  // A sum over devices, by the variable of the program of blocks that holds it, of which each
+  // device keeps a part alone, so that it is a psum_scatter. After the equations of its program.
+  virtual void summed_in_parts(const Var& /*sum*/) {}
   virtual void end_eqn(const Eqn&, std::span<const LowerValue> /*out*/,
                        std::span<const Eqn> /*made*/) {}
 };

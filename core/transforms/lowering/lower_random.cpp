@@ -73,10 +73,9 @@ void Lowering::note_random(const Primitive& primitive, std::span<const LowerValu
   if (&primitive == &random_bits_p) {
     random = in.size() == 1 && in[0].type.rank() == 0;
     if (!random) return;
-  } else if (&primitive == &iota_p) {
   } else if (&primitive == &broadcast_in_dim_p) {
     if (in[0].type.rank() != 0) return;
-  } else {
+  } else if (&primitive != &iota_p) {
     if (!is_elementwise(primitive, in, out.type)) return;
     for (const LowerValue& x : in) {
       if (!x.sharding || x.type.rank() == 0) continue;

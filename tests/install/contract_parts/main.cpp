@@ -1,5 +1,5 @@
-// What the published snippets show inside parts that are not built yet, in their spelling, for
-// what there is of them: compiled against the installed package, run, and checked.
+// What the published snippets show, in their spelling: compiled against the installed package, run,
+// and checked.
 #include <shmap/shmap.h>
 
 #include <cstdio>
@@ -353,6 +353,25 @@ void derivatives() {
   CHECK(bool(all(grad(cv)(x) == x)));
 }
 
+void both_schools(const Mesh& mesh) {
+  auto global = [](Array a, Array b) { return matmul(a, b); };
+  Array a = reshape(arange(128), {16, 8}), b = ones({8, 4});
+  Array y = jit(global, mesh, {P("i", none), P()}, P("i", none))(a, b);
+  TYPE(Array, y);
+  CHECK(bool(all(y == matmul(a, b))) && y.sharding() == NamedSharding(mesh, P("i")));
+  CHECK(bool(all(jit(global, mesh, {P("i", none), P()})(a, b) == y)));
+  CHECK(bool(all(jit(global, mesh)(a, b) == y)));
+  ClosedJaxpr jaxpr = make_jaxpr(jit(global, AbstractMesh({16384}, "i"), {P("i"), P()}, P("i")))(
+      ShapedArray({65536, 8}, f32), ShapedArray({8, 4}, f32));
+  CHECK(explain_sharding(jaxpr).find("P('i')") != std::string::npos);
+  Schedule s = simulate(jaxpr, Topology{.levels = {{8, {3, 400000}}, {2048, {10, 45000}}},
+                                        .flops_per_us = 7e8,
+                                        .memory_bytes_per_us = 4e6});
+  // 4 rows of 8, all of b, 4 rows of 4.
+  CHECK(s.us > 0 && s.exposed_communication_us == 0 && s.peak_bytes == 4 * (4 * 8 + 8 * 4 + 4 * 4));
+  s.save("predicted.json");
+}
+
 int main() {
   Mesh mesh = make_mesh({8}, {"i"});
   Array x = arange(8);
@@ -366,6 +385,7 @@ int main() {
   structs(mesh);
   programs(mesh, x);
   derivatives();
+  both_schools(mesh);
   if (failures == 0) std::cout << "all checks hold\n";
   return failures == 0 ? 0 : 1;
 }

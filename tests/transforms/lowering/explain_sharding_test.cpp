@@ -79,6 +79,18 @@ TEST(ExplainSharding, WhyAnOperandIsMoved) {
               HasSubstr("each device has a part of the largest: dim 0 of c over 'i'"));
 }
 
+TEST(ExplainSharding, SumsOfWhichEachDeviceKeepsAPart) {
+  const AbstractMesh mesh({4}, {"i"});
+  const auto f = [](Array a, Array b) { return matmul(a, b); };
+  const auto explain = [&](const P& out) {
+    return explain_sharding(
+        make_jaxpr(jit(f, mesh, {P(none, "i"), P("i")}, out))(kSquare, kSquare));
+  };
+  EXPECT_THAT(explain(P("i")), HasSubstr("psum over 'i', 1024 bytes from each device, or rather "
+                                         "psum_scatter: each device keeps a part alone\n"));
+  EXPECT_THAT(explain(P()), HasSubstr("psum over 'i', 1024 bytes from each device\n"));
+}
+
 TEST(ExplainSharding, LoopsAndBranchesAreExplainedInTheirPlaces) {
   const AbstractMesh mesh({4, 2}, {"i", "j"});
   const auto f = [](Array x, Array w) {
