@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::size_t kInboxes = 16;
 
-int cores_of_this_process() noexcept {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 void copy_text(char* to, std::size_t room, std::string_view from) {
   const std::size_t n = std::min(from.size(), room - 1);
   std::memcpy(to, from.data(), n);
@@ -63,7 +58,7 @@ Exchanges::Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, dou
       timeout_sec_(timeout_sec),
       next_tag_(static_cast<std::size_t>(peers.size()), 0),
       left_(static_cast<std::size_t>(peers.size()), 0),
-      crowded_(peers.node_size() > cores_of_this_process()) {
+      crowded_(peers.crowded()) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   constexpr auto kRoom = static_cast<std::size_t>(sizeof(Header) + kInline);
   for (std::size_t i = 0; listens_ && i < kInboxes; ++i) {

@@ -326,7 +326,7 @@ class Exchanges {
   std::atomic<int> active_count_{0};
   // Something moves only where somebody looks: else all that can come is a message of the link.
   std::atomic<bool> needs_looks_{true};
-  const bool crowded_;  // the processes of this node are more than the cores
+  const bool crowded_;  // the processes that share cores are more than these
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};
   std::atomic<bool> looked_{false};  // since its last nap

@@ -1,8 +1,10 @@
 #include "core/processes/node_link.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -23,7 +25,17 @@ struct LinkCard {
   std::int32_t pid = 0;
   OpenFile box, bell, heap;
   std::int64_t heap_bytes = 0;
+  bool fences = false;  // it can make fences in others, and they in it
 };
+
+// A fence in every running thread of the processes that have registered, this one's too.
+bool fence_all() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+bool register_for_fences() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+         fence_all();
+}
 
 OpenFile describe(int file) {
   struct stat status;
@@ -71,6 +83,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
       link->own_ = static_cast<Box*>(own);
       card.box = describe(box);
       card.bell = describe(link->bell_inlet_);
+      card.fences = link->fences_others_ = register_for_fences();
       if (const SharedHeap* heap = carries == Carries::all ? SharedHeap::make() : nullptr) {
         card.heap = describe(heap->file());
         card.heap_bytes = heap->size();
@@ -130,6 +143,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     partner.to = partner.box->rings() + node_rank[static_cast<std::size_t>(self)];
     partner.from = link->own_->rings() + node_rank[static_cast<std::size_t>(p)];
     partner.reads_own_heap = back == 2;
+    partner.needs_fence = !card.fences || !cards[static_cast<std::size_t>(p)].fences;
     heap_is_read = heap_is_read || back == 2;
     link->reached_.push_back(p);
   }
@@ -179,11 +193,14 @@ bool NodeLink::send(int to, std::span<const std::byte> head,
   std::memcpy(at, head.data(), head.size());
   if (!body.empty()) std::memcpy(at + head.size(), body.data(), body.size());
   ring.size_at(partner.written + room).store(0, std::memory_order_relaxed);
-  ring.size_at(partner.written).store(bytes, std::memory_order_seq_cst);
+  ring.size_at(partner.written).store(bytes, std::memory_order_release);
   partner.written += room;
-  // Either it sees the message before it sleeps, or this sees that it sleeps.
+  // Either it sees the message before it sleeps, or this sees that it sleeps: with a fence here
+  // between the store and the load, or one that it makes here (want_bell).
+  if (partner.needs_fence) std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   auto& wanted = partner.box->bell_wanted;
-  if (wanted.load(std::memory_order_seq_cst) != 0 && wanted.exchange(0) != 0) {
+  if (wanted.load(std::memory_order_relaxed) != 0 && wanted.exchange(0) != 0) {
     [[maybe_unused]] const auto n = ::write(partner.bell, "", 1);
   }
   return true;
@@ -217,6 +234,15 @@ std::span<const std::byte> NodeLink::first(int& from) noexcept {
     return message;
   }
   return {};
+}
+
+void NodeLink::want_bell(bool wanted) noexcept {
+  // Exchanged only where it changes: others read it with each message.
+  const std::uint32_t to = wanted ? 1 : 0;
+  if (own_->bell_wanted.load(std::memory_order_relaxed) == to) return;
+  own_->bell_wanted.store(to, std::memory_order_seq_cst);
+  // Only of senders that expect it; the others have a fence of their own.
+  if (wanted && fences_others_) fence_all();
 }
 
 void NodeLink::drop_first() noexcept {

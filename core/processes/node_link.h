@@ -63,14 +63,11 @@ class NodeLink {
   bool has_failed(int process) const noexcept;
 
   // Where the bell is wanted, the next message makes this descriptor readable, until
-  // silence_bell(). Who wants it looks after that whether a message has come before (any()).
+  // silence_bell(). Who wants it looks after that whether a message has come before (any()). To
+  // want it may take some microseconds: whoever is about to sleep pays for the order between the
+  // two, so that no sender does.
   int bell() const noexcept { return bell_; }
-  void want_bell(bool wanted) noexcept {
-    // Exchanged only where it changes: others read it with each message.
-    const std::uint32_t to = wanted ? 1 : 0;
-    if (own_->bell_wanted.load(std::memory_order_relaxed) != to)
-      own_->bell_wanted.store(to, std::memory_order_seq_cst);
-  }
+  void want_bell(bool wanted) noexcept;
   bool bell_is_wanted() const noexcept {
     return own_->bell_wanted.load(std::memory_order_relaxed) != 0;
   }
@@ -106,6 +103,7 @@ class NodeLink {
     std::atomic<std::uint64_t> read{0};  // how far this process has read that
     const std::byte* heap = nullptr;     // theirs
     bool reads_own_heap = false;         // they see this process's
+    bool needs_fence = true;             // with each message, since their want_bell() makes none
     std::int64_t heap_bytes = 0;
   };
 
@@ -127,6 +125,7 @@ class NodeLink {
   std::vector<Partner> partners_;  // by process
   std::vector<int> reached_;
   bool reaches_all_ = false;
+  bool fences_others_ = false;  // want_bell() does
   Box* own_ = nullptr;
   std::size_t box_bytes_ = 0;
   std::size_t next_ = 0;  // in reached_: whose ring is looked at first
