@@ -70,8 +70,9 @@ class Exchanges::Attempt {
   static bool take(const ProcessExchange& exchange, Way& way, const Message& message) noexcept;
   Header header;
   std::vector<Way> to, from;
-  bool begun = false;       // sent, and not ended
-  std::size_t awaited = 0;  // of `from`
+  History* history = nullptr;  // of the exchange's space, once it is known
+  bool begun = false;          // sent, and not ended
+  std::size_t awaited = 0;     // of `from`
 };
 
 }  // namespace shmap

@@ -170,17 +170,17 @@ void Exchanges::run(const ProcessExchange& exchange) {
   if (waiter.error != nullptr) std::rethrow_exception(waiter.error);
 }
 
-void Exchanges::remember_begun(const ProcessExchange& exchange, Clock::time_point now) {
-  History& history = history_[exchange.space];
+void Exchanges::remember_begun(History& history, const ProcessExchange& exchange,
+                               Clock::time_point now) {
   if (exchange.number < history.latest) return;
   history.latest = exchange.number;
   history.label = exchange.label;
   history.when = now;
 }
 
-void Exchanges::remember_done(const ProcessExchange& exchange, Clock::time_point begun) {
-  History& history = history_[exchange.space];
-  const History::Done done{exchange.number, exchange.round, exchange.label, begun};
+void Exchanges::remember_done(History& history, const ProcessExchange& exchange,
+                              Clock::time_point begun) {
+  const History::Done done{exchange.number, exchange.round, exchange.label, begun, ++done_count_};
   if (history.done.size() < kRemembered) {
     history.done.push_back(done);
     return;
@@ -208,7 +208,7 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
       active.sources[i].heard = attempt->from[i].heard;
     active.awaited = attempt->awaited;
   } else {
-    remember_begun(exchange, active.begun);
+    remember_begun(history_[exchange.space], exchange, active.begun);
   }
   Active*& chain = chain_of(active.place);
   active.next_by_place = chain;
@@ -453,7 +453,7 @@ void Exchanges::conclude(Active& active, EndedList& ended) {
   if (active.awaited != 0 || !active.sends.empty() || !active.receives.empty() ||
       !active.letters.empty() || active.lent != 0 || active.copies != 0)
     return;
-  remember_done(*active.exchange, active.begun);
+  remember_done(history_[active.place.space], *active.exchange, active.begun);
   ended.push(active.end, nullptr);
   forget_place(active);
   const auto it = std::ranges::find_if(active_, [&](const auto& a) { return a.get() == &active; });

@@ -138,6 +138,8 @@ class Exchanges {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Up to some milliseconds ago, in a fraction of the time that Clock::now() takes.
+  static Clock::time_point coarse_now() noexcept;
   struct Place {
     std::uint64_t space, number;
     std::uint32_t round;
@@ -219,7 +221,8 @@ class Exchanges {
       std::uint64_t number;
       std::uint32_t round;
       ExchangeLabel label;
-      Clock::time_point begun;
+      Clock::time_point begun;  // as coarse_now() where an attempt ended it
+      std::uint64_t order;      // counts those that have ended
     };
     std::vector<Done> done;  // the last kRemembered, as a ring
     std::size_t oldest = 0;
@@ -238,8 +241,9 @@ class Exchanges {
   int patience() noexcept;
   void learn(bool ended) noexcept;
   bool offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until);
-  void remember_begun(const ProcessExchange& exchange, Clock::time_point now);
-  void remember_done(const ProcessExchange& exchange, Clock::time_point begun);
+  static void remember_begun(History& history, const ProcessExchange& exchange,
+                             Clock::time_point now);
+  void remember_done(History& history, const ProcessExchange& exchange, Clock::time_point begun);
   void send_parts(Active& active);
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
   bool lends(int peer, std::span<const Parcel> parcels) const;
@@ -303,7 +307,8 @@ class Exchanges {
   std::vector<std::unique_ptr<Active>> spare_;    // with the room that their lists have grown to
   Active* by_place_[64] = {};                     // chains by a hash of the place
   std::map<std::pair<Place, int>, Bytes> early_;  // came before this process got there; by sender
-  std::unordered_map<std::uint64_t, History> history_;
+  std::unordered_map<std::uint64_t, History> history_;  // by space; attempts point into it
+  std::uint64_t done_count_ = 0;
   struct Outgoing {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;
