@@ -269,12 +269,17 @@ void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t
       at += n;
     }
     if (!header.in_front()) body_bytes = at;
-  } else if (linked && lends(peer, parcels)) {
+  } else if (const Lends how = linked ? lends(peer, parcels) : Lends::nothing;
+             how != Lends::nothing) {
     header.lent = static_cast<std::uint32_t>(parcels.size());
+    header.by_address = how == Lends::addresses ? 1 : 0;
     ++active.lent;
     for (const Parcel& parcel : parcels) {
-      const std::int64_t offset =
-          parcel.bytes == 0 ? 0 : SharedHeap::of_process()->offset_of(parcel.data);
+      std::int64_t offset = 0;
+      if (how == Lends::addresses)
+        offset = reinterpret_cast<std::intptr_t>(parcel.data);
+      else if (parcel.bytes != 0)
+        offset = SharedHeap::of_process()->offset_of(parcel.data);
       std::memcpy(body + body_bytes, &offset, sizeof offset);
       body_bytes += sizeof offset;
     }

@@ -162,8 +162,10 @@ class Exchanges {
     std::int32_t tag = 0;          // under which they come; 0: behind this header
     std::uint32_t text_bytes = 0;  // behind this header, of the other kinds
     // Of parcels that the receiver reads where they lie: how many. Their offsets in the sender's
-    // shared heap are behind this header; the receiver says when it has them (taken).
+    // shared heap, or their addresses in its memory, are behind this header; the receiver says when
+    // it has them (taken).
     std::uint32_t lent = 0;
+    std::uint32_t by_address = 0;
     ExchangeLabel label;
 
     bool in_front() const noexcept {
@@ -197,6 +199,7 @@ class Exchanges {
     std::byte* to;
     const std::byte* from;
     std::int64_t bytes;
+    bool by_address;  // in the peer's memory, where this process's has none of it
   };
   // Who is to be told of an end, once the mutex is free. One at a time mostly, which takes no
   // memory.
@@ -246,7 +249,8 @@ class Exchanges {
   void remember_done(History& history, const ProcessExchange& exchange, Clock::time_point begun);
   void send_parts(Active& active);
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
-  bool lends(int peer, std::span<const Parcel> parcels) const;
+  enum class Lends : std::uint8_t { nothing, offsets, addresses };
+  Lends lends(int peer, std::span<const Parcel> parcels) const;
   void accept(Active& active, int from, const Message& message);
   void fail_of_programs(const Active& active, int from, const Header& header);
   void borrow(Active& active, int from, std::size_t source, const Message& message);

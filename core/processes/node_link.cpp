@@ -5,11 +5,17 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
+
+#include "core/base/hash_text.h"
 
 namespace shmap {
 namespace {
@@ -26,7 +32,30 @@ struct LinkCard {
   OpenFile box, bell, heap;
   std::int64_t heap_bytes = 0;
   bool fences = false;  // it can make fences in others, and they in it
+  // A number and where it lies, of one that lets others read its memory.
+  std::uint64_t probe_at = 0, probe = 0;
 };
+
+// What a process has of another's.
+enum Opened : char { kBox = 1, kHeap = 2, kMemory = 4 };
+
+// Blocks from this size on have huge pages of their own, where they do not lie in a file.
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+// An error of errno, or 0.
+int read_process(int pid, std::byte* to, std::uint64_t from, std::int64_t bytes) noexcept {
+  while (bytes > 0) {
+    const iovec here{to, static_cast<std::size_t>(bytes)};
+    const iovec there{reinterpret_cast<void*>(from), static_cast<std::size_t>(bytes)};
+    const ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EFAULT;
+    to += n;
+    from += static_cast<std::uint64_t>(n);
+    bytes -= n;
+  }
+  return 0;
+}
 
 // A fence in every running thread of the processes that have registered, this one's too.
 bool fence_all() noexcept {
@@ -68,6 +97,12 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   link->box_bytes_ = box_bytes(peers.node_size());
   LinkCard card;
   card.pid = getpid();
+  // Another number in each process, which tells whether it is that process's memory that is read.
+  const std::uint64_t probe = HashText()
+                                  .add(reinterpret_cast<std::uint64_t>(link.get()))
+                                  .add(static_cast<std::uint64_t>(self))
+                                  .add(static_cast<std::uint64_t>(card.pid))
+                                  .value();
   int box = -1;
   if (carries != Carries::nothing && peers.node_size() > 1) {
     box = memfd_create("shmap", MFD_CLOEXEC);
@@ -84,7 +119,15 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
       card.box = describe(box);
       card.bell = describe(link->bell_inlet_);
       card.fences = link->fences_others_ = register_for_fences();
-      if (const SharedHeap* heap = carries == Carries::all ? SharedHeap::make() : nullptr) {
+      const SharedHeap* heap = nullptr;
+      if (carries == Carries::blocks || carries == Carries::all) {
+        heap = SharedHeap::make(
+            carries == Carries::all ? std::numeric_limits<std::int64_t>::max() : kHugePage,
+            peers.node_size());
+        card.probe_at = reinterpret_cast<std::uint64_t>(&probe);
+        card.probe = probe;
+      }
+      if (heap != nullptr) {
         card.heap = describe(heap->file());
         card.heap_bytes = heap->size();
       }
@@ -110,14 +153,22 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     // Open for reading too, so that it is never an error to write into it.
     partner.bell = open_of(theirs.pid, theirs.bell, O_RDWR | O_NONBLOCK);
     if (partner.box == nullptr || partner.bell < 0) continue;
-    opened[static_cast<std::size_t>(p)] = 1;
+    char& has = opened[static_cast<std::size_t>(p)];
+    has = kBox;
+    partner.pid = theirs.pid;
+    std::uint64_t seen_probe = 0;
+    if (card.probe_at != 0 && theirs.probe_at != 0 &&
+        read_process(theirs.pid, reinterpret_cast<std::byte*>(&seen_probe), theirs.probe_at,
+                     sizeof seen_probe) == 0 &&
+        seen_probe == theirs.probe)
+      has = static_cast<char>(has | kMemory);
     if (theirs.heap.number < 0) continue;
     const int heap = open_of(theirs.pid, theirs.heap, O_RDONLY);
     if (heap < 0) continue;
     if (void* seen = SharedHeap::map(heap, theirs.heap_bytes, PROT_READ)) {
       partner.heap = static_cast<const std::byte*>(seen);
       partner.heap_bytes = theirs.heap_bytes;
-      opened[static_cast<std::size_t>(p)] = 2;
+      has = static_cast<char>(has | kHeap);
     }
     close(heap);
   }
@@ -142,9 +193,10 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     }
     partner.to = partner.box->rings() + node_rank[static_cast<std::size_t>(self)];
     partner.from = link->own_->rings() + node_rank[static_cast<std::size_t>(p)];
-    partner.reads_own_heap = back == 2;
+    partner.reads_own_heap = (back & kHeap) != 0;
+    partner.reads_memory = (back & kMemory) != 0;
     partner.needs_fence = !card.fences || !cards[static_cast<std::size_t>(p)].fences;
-    heap_is_read = heap_is_read || back == 2;
+    heap_is_read = heap_is_read || partner.reads_own_heap;
     link->reached_.push_back(p);
   }
   if (!heap_is_read) SharedHeap::disuse();
@@ -270,6 +322,12 @@ const std::byte* NodeLink::memory_of(int process, std::int64_t offset,
   if (partner.heap == nullptr || offset < 0 || bytes < 0 || offset > partner.heap_bytes - bytes)
     return nullptr;
   return partner.heap + offset;
+}
+
+int NodeLink::read_memory(int process, std::byte* to, const std::byte* from,
+                          std::int64_t bytes) const noexcept {
+  const Partner& partner = partners_[static_cast<std::size_t>(process)];
+  return read_process(partner.pid, to, reinterpret_cast<std::uint64_t>(from), bytes);
 }
 
 bool NodeLink::has_failed(int process) const noexcept {

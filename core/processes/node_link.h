@@ -21,8 +21,10 @@ class NodeLink {
  public:
   static constexpr std::size_t kMostBytes = 16 << 10;  // of a message
 
-  // What goes through it: nothing, messages alone, or also what lies in the processes' heaps.
-  enum class Carries : std::uint8_t { nothing, messages, all };
+  // What goes through it: nothing; messages alone; also what lies in the processes' heaps, which
+  // hold blocks of less than 2 MiB, and what the kernel lets a process read in another's memory
+  // (process_vm_readv); or the same with all blocks in the heaps.
+  enum class Carries : std::uint8_t { nothing, messages, blocks, all };
   // A collective of all processes, at start. Null where this process has nobody whom it could reach
   // so; pairs that cannot reach each other (one of them wants nothing, the kernel refuses) go on
   // without.
@@ -55,6 +57,14 @@ class NodeLink {
   bool lends_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_own_heap;
   }
+  // Whether that process may read all of this one's memory.
+  bool shows_to(int process) const noexcept {
+    return partners_[static_cast<std::size_t>(process)].reads_memory;
+  }
+  // Copies from an address of that process, which shows its memory. An error of errno, ESRCH where
+  // that process is gone; 0: none. Any thread.
+  int read_memory(int process, std::byte* to, const std::byte* from,
+                  std::int64_t bytes) const noexcept;
   // Memory of that process's heap; null where it does not lie there.
   const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
 
@@ -103,7 +113,9 @@ class NodeLink {
     std::atomic<std::uint64_t> read{0};  // how far this process has read that
     const std::byte* heap = nullptr;     // theirs
     bool reads_own_heap = false;         // they see this process's
-    bool needs_fence = true;             // with each message, since their want_bell() makes none
+    bool reads_memory = false;           // they may read this process's
+    int pid = 0;
+    bool needs_fence = true;  // with each message, since their want_bell() makes none
     std::int64_t heap_bytes = 0;
   };
 
