@@ -292,6 +292,7 @@ class Exchanges {
   bool left_to_others() noexcept;
   void want_bell_again() noexcept;
   bool rest(Rest how, int at_most_us) noexcept;
+  bool linger(Clock::time_point until) noexcept;
   void wake_thread(Rest from) noexcept;
 
   MessagePassing& messages_;
