@@ -62,9 +62,10 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
     const std::byte* theirs =
         by_address ? reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset))
                    : link_->memory_of(from, offset, parcel.bytes);
-    for (std::int64_t at = 0; at < parcel.bytes; at += kCopyBytes) {
+    const std::int64_t most = by_address ? kCallBytes : kCopyBytes;
+    for (std::int64_t at = 0; at < parcel.bytes; at += most) {
       copies_.push_back({&active, from, parcel.data + at, theirs + at,
-                         std::min(kCopyBytes, parcel.bytes - at), by_address});
+                         std::min(most, parcel.bytes - at), by_address});
       ++source.copies;
       ++active.copies;
     }
