@@ -89,9 +89,10 @@ constexpr Variable kTable[] = {
     {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
      "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},
-    {Var::shared_memory, "SHMAP_SHARED_MEMORY", Kind::choice, "messages", "messages, 1, 0",
-     "what goes between processes of one node through shared memory: messages of up to 8 KB; 1: "
-     "all data; 0: nothing, all goes through MPI",
+    {Var::shared_memory, "SHMAP_SHARED_MEMORY", Kind::choice, "auto", "auto, messages, 1, 0",
+     "what goes between processes of one node through shared memory; auto: messages and blocks of "
+     "less than 2 MB, and what is larger is read in the other process; messages: messages of up to "
+     "8 KB; 1: all data; 0: nothing, all goes through MPI",
      0, 0},
 };
 

@@ -11,7 +11,9 @@ inline constexpr int kTags = 1 << 20;
 inline constexpr std::int64_t kInline = 8 << 10;  // parcels up to this travel with their header
 inline constexpr std::size_t kTextBytes = 4000;
 inline constexpr std::size_t kMostLent = kInline / sizeof(std::int64_t);  // parcels of a message
-inline constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;       // a turn of copying
+// A turn of copying, from memory that is seen here and by a call of the kernel.
+inline constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;
+inline constexpr std::int64_t kCallBytes = std::int64_t{4} << 20;
 inline constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;
 
 struct Exchanges::Active {
@@ -70,8 +72,9 @@ class Exchanges::Attempt {
   static bool take(const ProcessExchange& exchange, Way& way, const Message& message) noexcept;
   Header header;
   std::vector<Way> to, from;
-  bool begun = false;       // sent, and not ended
-  std::size_t awaited = 0;  // of `from`
+  History* history = nullptr;  // of the exchange's space, once it is known
+  bool begun = false;          // sent, and not ended
+  std::size_t awaited = 0;     // of `from`
 };
 
 }  // namespace shmap

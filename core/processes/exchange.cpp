@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::size_t kInboxes = 16;
 
-int cores_of_this_process() noexcept {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 void copy_text(char* to, std::size_t room, std::string_view from) {
   const std::size_t n = std::min(from.size(), room - 1);
   std::memcpy(to, from.data(), n);
@@ -63,7 +58,7 @@ Exchanges::Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, dou
       timeout_sec_(timeout_sec),
       next_tag_(static_cast<std::size_t>(peers.size()), 0),
       left_(static_cast<std::size_t>(peers.size()), 0),
-      crowded_(peers.node_size() > cores_of_this_process()) {
+      crowded_(peers.crowded()) {
   wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   constexpr auto kRoom = static_cast<std::size_t>(sizeof(Header) + kInline);
   for (std::size_t i = 0; listens_ && i < kInboxes; ++i) {
@@ -175,17 +170,17 @@ void Exchanges::run(const ProcessExchange& exchange) {
   if (waiter.error != nullptr) std::rethrow_exception(waiter.error);
 }
 
-void Exchanges::remember_begun(const ProcessExchange& exchange, Clock::time_point now) {
-  History& history = history_[exchange.space];
+void Exchanges::remember_begun(History& history, const ProcessExchange& exchange,
+                               Clock::time_point now) {
   if (exchange.number < history.latest) return;
   history.latest = exchange.number;
   history.label = exchange.label;
   history.when = now;
 }
 
-void Exchanges::remember_done(const ProcessExchange& exchange, Clock::time_point begun) {
-  History& history = history_[exchange.space];
-  const History::Done done{exchange.number, exchange.round, exchange.label, begun};
+void Exchanges::remember_done(History& history, const ProcessExchange& exchange,
+                              Clock::time_point begun) {
+  const History::Done done{exchange.number, exchange.round, exchange.label, begun, ++done_count_};
   if (history.done.size() < kRemembered) {
     history.done.push_back(done);
     return;
@@ -213,7 +208,7 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
       active.sources[i].heard = attempt->from[i].heard;
     active.awaited = attempt->awaited;
   } else {
-    remember_begun(exchange, active.begun);
+    remember_begun(history_[exchange.space], exchange, active.begun);
   }
   Active*& chain = chain_of(active.place);
   active.next_by_place = chain;
@@ -274,12 +269,17 @@ void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t
       at += n;
     }
     if (!header.in_front()) body_bytes = at;
-  } else if (linked && lends(peer, parcels)) {
+  } else if (const Lends how = linked ? lends(peer, parcels) : Lends::nothing;
+             how != Lends::nothing) {
     header.lent = static_cast<std::uint32_t>(parcels.size());
+    header.by_address = how == Lends::addresses ? 1 : 0;
     ++active.lent;
     for (const Parcel& parcel : parcels) {
-      const std::int64_t offset =
-          parcel.bytes == 0 ? 0 : SharedHeap::of_process()->offset_of(parcel.data);
+      std::int64_t offset = 0;
+      if (how == Lends::addresses)
+        offset = reinterpret_cast<std::intptr_t>(parcel.data);
+      else if (parcel.bytes != 0)
+        offset = SharedHeap::of_process()->offset_of(parcel.data);
       std::memcpy(body + body_bytes, &offset, sizeof offset);
       body_bytes += sizeof offset;
     }
@@ -457,7 +457,7 @@ void Exchanges::conclude(Active& active, EndedList& ended) {
   if (active.awaited != 0 || !active.sends.empty() || !active.receives.empty() ||
       !active.letters.empty() || active.lent != 0 || active.copies != 0)
     return;
-  remember_done(*active.exchange, active.begun);
+  remember_done(history_[active.place.space], *active.exchange, active.begun);
   ended.push(active.end, nullptr);
   forget_place(active);
   const auto it = std::ranges::find_if(active_, [&](const auto& a) { return a.get() == &active; });

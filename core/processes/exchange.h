@@ -138,6 +138,8 @@ class Exchanges {
 
  private:
   using Clock = std::chrono::steady_clock;
+  // Up to some milliseconds ago, in a fraction of the time that Clock::now() takes.
+  static Clock::time_point coarse_now() noexcept;
   struct Place {
     std::uint64_t space, number;
     std::uint32_t round;
@@ -160,8 +162,10 @@ class Exchanges {
     std::int32_t tag = 0;          // under which they come; 0: behind this header
     std::uint32_t text_bytes = 0;  // behind this header, of the other kinds
     // Of parcels that the receiver reads where they lie: how many. Their offsets in the sender's
-    // shared heap are behind this header; the receiver says when it has them (taken).
+    // shared heap, or their addresses in its memory, are behind this header; the receiver says when
+    // it has them (taken).
     std::uint32_t lent = 0;
+    std::uint32_t by_address = 0;
     ExchangeLabel label;
 
     bool in_front() const noexcept {
@@ -195,6 +199,7 @@ class Exchanges {
     std::byte* to;
     const std::byte* from;
     std::int64_t bytes;
+    bool by_address;  // in the peer's memory, where this process's has none of it
   };
   // Who is to be told of an end, once the mutex is free. One at a time mostly, which takes no
   // memory.
@@ -219,7 +224,8 @@ class Exchanges {
       std::uint64_t number;
       std::uint32_t round;
       ExchangeLabel label;
-      Clock::time_point begun;
+      Clock::time_point begun;  // as coarse_now() where an attempt ended it
+      std::uint64_t order;      // counts those that have ended
     };
     std::vector<Done> done;  // the last kRemembered, as a ring
     std::size_t oldest = 0;
@@ -238,11 +244,13 @@ class Exchanges {
   int patience() noexcept;
   void learn(bool ended) noexcept;
   bool offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until);
-  void remember_begun(const ProcessExchange& exchange, Clock::time_point now);
-  void remember_done(const ProcessExchange& exchange, Clock::time_point begun);
+  static void remember_begun(History& history, const ProcessExchange& exchange,
+                             Clock::time_point now);
+  void remember_done(History& history, const ProcessExchange& exchange, Clock::time_point begun);
   void send_parts(Active& active);
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
-  bool lends(int peer, std::span<const Parcel> parcels) const;
+  enum class Lends : std::uint8_t { nothing, offsets, addresses };
+  Lends lends(int peer, std::span<const Parcel> parcels) const;
   void accept(Active& active, int from, const Message& message);
   void fail_of_programs(const Active& active, int from, const Header& header);
   void borrow(Active& active, int from, std::size_t source, const Message& message);
@@ -284,6 +292,7 @@ class Exchanges {
   bool left_to_others() noexcept;
   void want_bell_again() noexcept;
   bool rest(Rest how, int at_most_us) noexcept;
+  bool linger(Clock::time_point until) noexcept;
   void wake_thread(Rest from) noexcept;
 
   MessagePassing& messages_;
@@ -303,7 +312,8 @@ class Exchanges {
   std::vector<std::unique_ptr<Active>> spare_;    // with the room that their lists have grown to
   Active* by_place_[64] = {};                     // chains by a hash of the place
   std::map<std::pair<Place, int>, Bytes> early_;  // came before this process got there; by sender
-  std::unordered_map<std::uint64_t, History> history_;
+  std::unordered_map<std::uint64_t, History> history_;  // by space; attempts point into it
+  std::uint64_t done_count_ = 0;
   struct Outgoing {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;
@@ -326,7 +336,7 @@ class Exchanges {
   std::atomic<int> active_count_{0};
   // Something moves only where somebody looks: else all that can come is a message of the link.
   std::atomic<bool> needs_looks_{true};
-  const bool crowded_;  // the processes of this node are more than the cores
+  const bool crowded_;  // the processes that share cores are more than these
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};
   std::atomic<bool> looked_{false};  // since its last nap

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <utility>
 
@@ -134,6 +135,13 @@ bool Exchanges::take_early(const ProcessExchange& exchange, Attempt& attempt) {
   return true;
 }
 
+Exchanges::Clock::time_point Exchanges::coarse_now() noexcept {
+  timespec now{};
+  if (clock_gettime(CLOCK_MONOTONIC_COARSE, &now) != 0) return Clock::now();
+  return Clock::time_point(std::chrono::seconds(now.tv_sec) +
+                           std::chrono::nanoseconds(now.tv_nsec));
+}
+
 // Processes that keep in step find each other soon. Others find out by a try now and then, which
 // also ends a rhythm in which each of them comes just after the other has looked.
 int Exchanges::patience() noexcept {
@@ -163,15 +171,17 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
     attempt.begun = true;
     attempt.awaited = attempt.from.size();
     for (Attempt::Way& way : attempt.from) way.heard = false;
-    const Clock::time_point begun = Clock::now();
-    remember_begun(exchange, begun);
+    const Clock::time_point begun = coarse_now();
+    if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
+    remember_begun(*attempt.history, exchange, begun);
     // The own thread leaves the next messages to this one, as while a thread waits, where nothing
     // else is under way.
     if (active_.empty() && !looked_.load(std::memory_order_relaxed))
       looked_.store(true, std::memory_order_relaxed);
     bool goes_on = early_.empty() || take_early(exchange, attempt);
     const int most = patience();
-    const auto until = begun + kMostYielding * most / kMostPatience;  // looked at where crowded_
+    const auto until =
+        crowded_ ? Clock::now() + kMostYielding * most / kMostPatience : Clock::time_point{};
     for (int turns = 0; goes_on && attempt.awaited != 0; ++turns) {
       goes_on = take_at_once(exchange, attempt) && turns < most;
       if (!goes_on || attempt.awaited == 0) break;
@@ -185,7 +195,7 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
     learn(attempt.awaited == 0);
     if (attempt.awaited != 0) return false;
     attempt.begun = false;
-    remember_done(exchange, begun);
+    remember_done(*attempt.history, exchange, begun);
     at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return true;
   } catch (...) {

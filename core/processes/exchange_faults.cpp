@@ -237,8 +237,9 @@ void Exchanges::look_at_peers() {
     if (left_[static_cast<std::size_t>(dead)]) continue;
     std::string text = peers_.text(dead) + " has died";
     for (const auto& active : active_) {
-      const bool waits = std::ranges::any_of(
-          active->sources, [&](const auto& s) { return s.peer == dead && !s.heard; });
+      const bool waits = std::ranges::any_of(active->sources, [&](const auto& s) {
+        return s.peer == dead && (!s.heard || s.copies != 0);
+      });
       if (!waits) continue;
       text += ": process " + std::to_string(peers_.self()) + " waits for it in collective number " +
               std::to_string(active->place.number) + " of the mesh, " +

@@ -1,6 +1,7 @@
 // Exchanges with the processes of the node, through their shared memory (NodeLink): small parcels
 // in the messages; large ones lie in the sender's shared heap, where the receiver reads them.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -9,11 +10,14 @@
 
 namespace shmap {
 
-bool Exchanges::lends(int peer, std::span<const Parcel> parcels) const {
+Exchanges::Lends Exchanges::lends(int peer, std::span<const Parcel> parcels) const {
+  if (parcels.size() > kMostLent) return Lends::nothing;
   const SharedHeap* heap = SharedHeap::of_process();
-  return heap != nullptr && link_->lends_to(peer) && parcels.size() <= kMostLent &&
-         std::ranges::all_of(parcels,
-                             [&](const Parcel& p) { return p.bytes == 0 || heap->holds(p.data); });
+  if (heap != nullptr && link_->lends_to(peer) &&
+      std::ranges::all_of(parcels,
+                          [&](const Parcel& p) { return p.bytes == 0 || heap->holds(p.data); }))
+    return Lends::offsets;
+  return link_->shows_to(peer) ? Lends::addresses : Lends::nothing;
 }
 
 void Exchanges::post(int to, const Header& header, std::span<const std::byte> body) {
@@ -54,10 +58,14 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
     const Parcel& parcel = active.exchange->receives[i];
     std::int64_t offset = 0;
     std::memcpy(&offset, offsets + (i - source.first) * sizeof offset, sizeof offset);
-    const std::byte* theirs = link_->memory_of(from, offset, parcel.bytes);
-    for (std::int64_t at = 0; at < parcel.bytes; at += kCopyBytes) {
-      copies_.push_back(
-          {&active, from, parcel.data + at, theirs + at, std::min(kCopyBytes, parcel.bytes - at)});
+    const bool by_address = message.header().by_address != 0;
+    const std::byte* theirs =
+        by_address ? reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset))
+                   : link_->memory_of(from, offset, parcel.bytes);
+    const std::int64_t most = by_address ? kCallBytes : kCopyBytes;
+    for (std::int64_t at = 0; at < parcel.bytes; at += most) {
+      copies_.push_back({&active, from, parcel.data + at, theirs + at,
+                         std::min(most, parcel.bytes - at), by_address});
       ++source.copies;
       ++active.copies;
     }
@@ -73,14 +81,29 @@ bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) 
     Active& active = *copy.active;
     ++active.copying;
     lock.unlock();
-    std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    int error = 0;
+    if (copy.by_address)
+      error = link_->read_memory(copy.peer, copy.to, copy.from, copy.bytes);
+    else
+      std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
     // Until it failed, it left that memory as it was.
     const bool sure = !link_->has_failed(copy.peer);
     lock.lock();
     --active.copying;
-    if (!sure) take_messages();  // it has said why
+    if (!sure || error != 0) take_messages();  // it has said why
     if (!sure && fault_.empty()) fail(peers_.text(copy.peer) + " has given up", true);
     if (!fault_.empty()) break;
+    if (error == ESRCH) continue;  // it is gone: whoever looks at the processes says so
+    if (error != 0) {
+      fail("the memory of " + peers_.text(copy.peer) + " cannot be read any more (" +
+               std::strerror(error) + "), in collective number " +
+               std::to_string(active.place.number) + " of the mesh, " +
+               active.exchange->label.text() +
+               ". Where the system has begun to forbid it, SHMAP_SHARED_MEMORY=messages sends such "
+               "data through MPI",
+           true);
+      break;
+    }
     --active.copies;
     const auto source =
         std::ranges::find_if(active.sources, [&](const auto& s) { return s.peer == copy.peer; });

@@ -33,7 +33,7 @@ std::string Exchanges::record() const {
     for (const History::Done& d : history.done) done.push_back(&d);
   const auto last = done.begin() + static_cast<std::ptrdiff_t>(std::min(kWritten, done.size()));
   std::partial_sort(done.begin(), last, done.end(),
-                    [](const auto* a, const auto* b) { return a->begun > b->begun; });
+                    [](const auto* a, const auto* b) { return a->order > b->order; });
   for (auto it = done.begin(); it != last; ++it) {
     text += fmt::format("\n  ended, begun {:.3f} s ago: number {}, {}", ago((*it)->begun),
                         (*it)->number, (*it)->label.text());

@@ -20,6 +20,8 @@ using std::chrono::milliseconds;
 constexpr int kNapUs = 200;
 constexpr int kNapOfManyUs = 1000;  // where the processes share cores, which naps take time from
 constexpr int kSleepUs = 10'000;
+// What falling asleep and waking costs, and the next message often takes no longer.
+constexpr microseconds kLinger{20};
 
 }  // namespace
 
@@ -87,6 +89,7 @@ bool Exchanges::rest(Rest how, int at_most_us) noexcept {
   rest_.store(how, std::memory_order_seq_cst);
   bool goes = !stop_.load();
   if (how == Rest::nap) {
+    if (link_ != nullptr) link_->want_bell(false);
     // Either this sees that the last one has handed over, or that one sees the nap.
     goes = goes && (lookers_.load(std::memory_order_seq_cst) != 0 ||
                     looked_.load(std::memory_order_seq_cst) ||
@@ -105,12 +108,25 @@ bool Exchanges::rest(Rest how, int at_most_us) noexcept {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto n = read(wake_, &count, sizeof count);
   }
+  // A bell that nobody has rung stays wanted for the next sleep, since to want it anew takes time.
   if (link_ != nullptr) {
-    link_->want_bell(false);
+    if (lookers_.load(std::memory_order_seq_cst) != 0) link_->want_bell(false);
     link_->silence_bell();
   }
   rest_.store(Rest::none, std::memory_order_seq_cst);
   return died;
+}
+
+// Looks for the link's next message, and gives its core to whoever wants it meanwhile; true where
+// one has come by then, or somebody else looks.
+bool Exchanges::linger(Clock::time_point until) noexcept {
+  if (crowded_ || link_ == nullptr) return false;
+  while (!link_->any()) {
+    if (lookers_.load(std::memory_order_relaxed) != 0) return true;
+    if (stop_.load(std::memory_order_relaxed) || Clock::now() >= until) return false;
+    sched_yield();
+  }
+  return true;
 }
 
 void Exchanges::thread_main() noexcept {
@@ -159,7 +175,7 @@ void Exchanges::thread_main() noexcept {
     if (left) {
       died = rest(Rest::nap, crowded_ ? kNapOfManyUs : kNapUs);
     } else if (idle || !needs_looks_.load(std::memory_order_relaxed)) {
-      if (!any) died = rest(Rest::sleep, kSleepUs);
+      if (!any && (idle || !linger(moved + kLinger))) died = rest(Rest::sleep, kSleepUs);
     } else if (quiet < microseconds(200)) {
       sched_yield();
     } else {

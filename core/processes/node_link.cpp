@@ -1,13 +1,21 @@
 #include "core/processes/node_link.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
+
+#include "core/base/hash_text.h"
 
 namespace shmap {
 namespace {
@@ -23,7 +31,40 @@ struct LinkCard {
   std::int32_t pid = 0;
   OpenFile box, bell, heap;
   std::int64_t heap_bytes = 0;
+  bool fences = false;  // it can make fences in others, and they in it
+  // A number and where it lies, of one that lets others read its memory.
+  std::uint64_t probe_at = 0, probe = 0;
 };
+
+// What a process has of another's.
+enum Opened : char { kBox = 1, kHeap = 2, kMemory = 4 };
+
+// Blocks from this size on have huge pages of their own, where they do not lie in a file.
+constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+
+// An error of errno, or 0.
+int read_process(int pid, std::byte* to, std::uint64_t from, std::int64_t bytes) noexcept {
+  while (bytes > 0) {
+    const iovec here{to, static_cast<std::size_t>(bytes)};
+    const iovec there{reinterpret_cast<void*>(from), static_cast<std::size_t>(bytes)};
+    const ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? errno : EFAULT;
+    to += n;
+    from += static_cast<std::uint64_t>(n);
+    bytes -= n;
+  }
+  return 0;
+}
+
+// A fence in every running thread of the processes that have registered, this one's too.
+bool fence_all() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+}
+bool register_for_fences() noexcept {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+         fence_all();
+}
 
 OpenFile describe(int file) {
   struct stat status;
@@ -56,6 +97,12 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   link->box_bytes_ = box_bytes(peers.node_size());
   LinkCard card;
   card.pid = getpid();
+  // Another number in each process, which tells whether it is that process's memory that is read.
+  const std::uint64_t probe = HashText()
+                                  .add(reinterpret_cast<std::uint64_t>(link.get()))
+                                  .add(static_cast<std::uint64_t>(self))
+                                  .add(static_cast<std::uint64_t>(card.pid))
+                                  .value();
   int box = -1;
   if (carries != Carries::nothing && peers.node_size() > 1) {
     box = memfd_create("shmap", MFD_CLOEXEC);
@@ -71,7 +118,16 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
       link->own_ = static_cast<Box*>(own);
       card.box = describe(box);
       card.bell = describe(link->bell_inlet_);
-      if (const SharedHeap* heap = carries == Carries::all ? SharedHeap::make() : nullptr) {
+      card.fences = link->fences_others_ = register_for_fences();
+      const SharedHeap* heap = nullptr;
+      if (carries == Carries::blocks || carries == Carries::all) {
+        heap = SharedHeap::make(
+            carries == Carries::all ? std::numeric_limits<std::int64_t>::max() : kHugePage,
+            peers.node_size());
+        card.probe_at = reinterpret_cast<std::uint64_t>(&probe);
+        card.probe = probe;
+      }
+      if (heap != nullptr) {
         card.heap = describe(heap->file());
         card.heap_bytes = heap->size();
       }
@@ -97,14 +153,22 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     // Open for reading too, so that it is never an error to write into it.
     partner.bell = open_of(theirs.pid, theirs.bell, O_RDWR | O_NONBLOCK);
     if (partner.box == nullptr || partner.bell < 0) continue;
-    opened[static_cast<std::size_t>(p)] = 1;
+    char& has = opened[static_cast<std::size_t>(p)];
+    has = kBox;
+    partner.pid = theirs.pid;
+    std::uint64_t seen_probe = 0;
+    if (card.probe_at != 0 && theirs.probe_at != 0 &&
+        read_process(theirs.pid, reinterpret_cast<std::byte*>(&seen_probe), theirs.probe_at,
+                     sizeof seen_probe) == 0 &&
+        seen_probe == theirs.probe)
+      has = static_cast<char>(has | kMemory);
     if (theirs.heap.number < 0) continue;
     const int heap = open_of(theirs.pid, theirs.heap, O_RDONLY);
     if (heap < 0) continue;
     if (void* seen = SharedHeap::map(heap, theirs.heap_bytes, PROT_READ)) {
       partner.heap = static_cast<const std::byte*>(seen);
       partner.heap_bytes = theirs.heap_bytes;
-      opened[static_cast<std::size_t>(p)] = 2;
+      has = static_cast<char>(has | kHeap);
     }
     close(heap);
   }
@@ -129,8 +193,10 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     }
     partner.to = partner.box->rings() + node_rank[static_cast<std::size_t>(self)];
     partner.from = link->own_->rings() + node_rank[static_cast<std::size_t>(p)];
-    partner.reads_own_heap = back == 2;
-    heap_is_read = heap_is_read || back == 2;
+    partner.reads_own_heap = (back & kHeap) != 0;
+    partner.reads_memory = (back & kMemory) != 0;
+    partner.needs_fence = !card.fences || !cards[static_cast<std::size_t>(p)].fences;
+    heap_is_read = heap_is_read || partner.reads_own_heap;
     link->reached_.push_back(p);
   }
   if (!heap_is_read) SharedHeap::disuse();
@@ -179,11 +245,14 @@ bool NodeLink::send(int to, std::span<const std::byte> head,
   std::memcpy(at, head.data(), head.size());
   if (!body.empty()) std::memcpy(at + head.size(), body.data(), body.size());
   ring.size_at(partner.written + room).store(0, std::memory_order_relaxed);
-  ring.size_at(partner.written).store(bytes, std::memory_order_seq_cst);
+  ring.size_at(partner.written).store(bytes, std::memory_order_release);
   partner.written += room;
-  // Either it sees the message before it sleeps, or this sees that it sleeps.
+  // Either it sees the message before it sleeps, or this sees that it sleeps: with a fence here
+  // between the store and the load, or one that it makes here (want_bell).
+  if (partner.needs_fence) std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   auto& wanted = partner.box->bell_wanted;
-  if (wanted.load(std::memory_order_seq_cst) != 0 && wanted.exchange(0) != 0) {
+  if (wanted.load(std::memory_order_relaxed) != 0 && wanted.exchange(0) != 0) {
     [[maybe_unused]] const auto n = ::write(partner.bell, "", 1);
   }
   return true;
@@ -219,6 +288,15 @@ std::span<const std::byte> NodeLink::first(int& from) noexcept {
   return {};
 }
 
+void NodeLink::want_bell(bool wanted) noexcept {
+  // Exchanged only where it changes: others read it with each message.
+  const std::uint32_t to = wanted ? 1 : 0;
+  if (own_->bell_wanted.load(std::memory_order_relaxed) == to) return;
+  own_->bell_wanted.store(to, std::memory_order_seq_cst);
+  // Only of senders that expect it; the others have a fence of their own.
+  if (wanted && fences_others_) fence_all();
+}
+
 void NodeLink::drop_first() noexcept {
   Partner& partner = *first_from_;
   partner.read.store(after_first_, std::memory_order_relaxed);
@@ -244,6 +322,12 @@ const std::byte* NodeLink::memory_of(int process, std::int64_t offset,
   if (partner.heap == nullptr || offset < 0 || bytes < 0 || offset > partner.heap_bytes - bytes)
     return nullptr;
   return partner.heap + offset;
+}
+
+int NodeLink::read_memory(int process, std::byte* to, const std::byte* from,
+                          std::int64_t bytes) const noexcept {
+  const Partner& partner = partners_[static_cast<std::size_t>(process)];
+  return read_process(partner.pid, to, reinterpret_cast<std::uint64_t>(from), bytes);
 }
 
 bool NodeLink::has_failed(int process) const noexcept {

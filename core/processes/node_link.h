@@ -21,8 +21,10 @@ class NodeLink {
  public:
   static constexpr std::size_t kMostBytes = 16 << 10;  // of a message
 
-  // What goes through it: nothing, messages alone, or also what lies in the processes' heaps.
-  enum class Carries : std::uint8_t { nothing, messages, all };
+  // What goes through it: nothing; messages alone; also what lies in the processes' heaps, which
+  // hold blocks of less than 2 MiB, and what the kernel lets a process read in another's memory
+  // (process_vm_readv); or the same with all blocks in the heaps.
+  enum class Carries : std::uint8_t { nothing, messages, blocks, all };
   // A collective of all processes, at start. Null where this process has nobody whom it could reach
   // so; pairs that cannot reach each other (one of them wants nothing, the kernel refuses) go on
   // without.
@@ -55,6 +57,14 @@ class NodeLink {
   bool lends_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_own_heap;
   }
+  // Whether that process may read all of this one's memory.
+  bool shows_to(int process) const noexcept {
+    return partners_[static_cast<std::size_t>(process)].reads_memory;
+  }
+  // Copies from an address of that process, which shows its memory. An error of errno, ESRCH where
+  // that process is gone; 0: none. Any thread.
+  int read_memory(int process, std::byte* to, const std::byte* from,
+                  std::int64_t bytes) const noexcept;
   // Memory of that process's heap; null where it does not lie there.
   const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
 
@@ -63,14 +73,11 @@ class NodeLink {
   bool has_failed(int process) const noexcept;
 
   // Where the bell is wanted, the next message makes this descriptor readable, until
-  // silence_bell(). Who wants it looks after that whether a message has come before (any()).
+  // silence_bell(). Who wants it looks after that whether a message has come before (any()). To
+  // want it may take some microseconds: whoever is about to sleep pays for the order between the
+  // two, so that no sender does.
   int bell() const noexcept { return bell_; }
-  void want_bell(bool wanted) noexcept {
-    // Exchanged only where it changes: others read it with each message.
-    const std::uint32_t to = wanted ? 1 : 0;
-    if (own_->bell_wanted.load(std::memory_order_relaxed) != to)
-      own_->bell_wanted.store(to, std::memory_order_seq_cst);
-  }
+  void want_bell(bool wanted) noexcept;
   bool bell_is_wanted() const noexcept {
     return own_->bell_wanted.load(std::memory_order_relaxed) != 0;
   }
@@ -106,6 +113,9 @@ class NodeLink {
     std::atomic<std::uint64_t> read{0};  // how far this process has read that
     const std::byte* heap = nullptr;     // theirs
     bool reads_own_heap = false;         // they see this process's
+    bool reads_memory = false;           // they may read this process's
+    int pid = 0;
+    bool needs_fence = true;  // with each message, since their want_bell() makes none
     std::int64_t heap_bytes = 0;
   };
 
@@ -127,6 +137,7 @@ class NodeLink {
   std::vector<Partner> partners_;  // by process
   std::vector<int> reached_;
   bool reaches_all_ = false;
+  bool fences_others_ = false;  // want_bell() does
   Box* own_ = nullptr;
   std::size_t box_bytes_ = 0;
   std::size_t next_ = 0;  // in reached_: whose ring is looked at first

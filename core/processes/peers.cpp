@@ -43,6 +43,7 @@ PeerCard PeerCard::of_this_process() {
   struct stat space;
   if (stat("/proc/self/ns/pid", &space) == 0) card.pid_space = space.st_ino;
   card.pid = getpid();
+  if (sched_getaffinity(0, sizeof card.cores, &card.cores) != 0) CPU_ZERO(&card.cores);
   return card;
 }
 
@@ -58,6 +59,22 @@ Peers::Peers(int self, std::vector<PeerCard> cards) : self_(self), cards_(std::m
     watched_.push_back({p, fd, fd < 0 && errno == ESRCH});
     if (watched_.back().dead) watched_.back().dead = false;  // told by the first look
   }
+  crowded_ = is_crowded();
+}
+
+bool Peers::is_crowded() const noexcept {
+  cpu_set_t mine = cards_[static_cast<std::size_t>(self_)].cores, all = mine;
+  if (CPU_COUNT(&mine) == 0) return node_size_ > 1;
+  int sharing = 0;
+  for (int p = 0; p < size(); ++p) {
+    if (!on_this_node(p)) continue;
+    cpu_set_t theirs = cards_[static_cast<std::size_t>(p)].cores, common;
+    CPU_AND(&common, &mine, &theirs);
+    if (CPU_COUNT(&common) == 0) continue;
+    ++sharing;
+    CPU_OR(&all, &all, &theirs);
+  }
+  return sharing > CPU_COUNT(&all);
 }
 
 Peers::~Peers() {

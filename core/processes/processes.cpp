@@ -27,7 +27,8 @@ namespace {
 NodeLink::Carries carries() {
   const std::string text = env::text(env::Var::shared_memory);
   if (text == "0") return NodeLink::Carries::nothing;
-  return text == "1" ? NodeLink::Carries::all : NodeLink::Carries::messages;
+  if (text == "messages") return NodeLink::Carries::messages;
+  return text == "1" ? NodeLink::Carries::all : NodeLink::Carries::blocks;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,13 +18,15 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+// Of the 128 TiB of addresses that a process has, for the heaps of all processes of a node.
+constexpr std::int64_t kMostAddresses = std::int64_t{16} << 40;
 
 std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
 
-SharedHeap::SharedHeap(int file, std::byte* base, std::int64_t size)
-    : file_(file), base_(base), size_(size) {
+SharedHeap::SharedHeap(int file, std::byte* base, std::int64_t size, std::int64_t below)
+    : file_(file), base_(base), size_(size), below_(below) {
   free_.emplace(0, size);
 }
 
@@ -48,11 +51,18 @@ void* SharedHeap::map(int file, std::int64_t bytes, int protection) noexcept {
   return at;
 }
 
-SharedHeap* SharedHeap::make() noexcept {
+SharedHeap* SharedHeap::make(std::int64_t below, int processes) noexcept {
   // Addresses, not memory: what one process might ever hold, and room for what lies in pieces.
   const std::int64_t physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) *
                                 static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
-  const std::int64_t size = rounded(2 * std::max(physical, kHugePage), kHugePage);
+  const std::int64_t size =
+      rounded(std::min(2 * std::max(physical, kHugePage), kMostAddresses / std::max(processes, 1)),
+              kHugePage);
+  // A limit on the sizes of files would end the process.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      limit.rlim_cur < static_cast<rlim_t>(size))
+    return nullptr;
   const int file = memfd_create("shmap", MFD_CLOEXEC);
   if (file < 0) return nullptr;
   void* base = nullptr;
@@ -62,7 +72,7 @@ SharedHeap* SharedHeap::make() noexcept {
     return nullptr;
   }
   try {
-    auto* heap = new SharedHeap(file, static_cast<std::byte*>(base), size);
+    auto* heap = new SharedHeap(file, static_cast<std::byte*>(base), size, below);
     the_heap.store(heap, std::memory_order_release);
     return heap;
   } catch (const std::bad_alloc&) {
@@ -73,6 +83,7 @@ SharedHeap* SharedHeap::make() noexcept {
 }
 
 void* SharedHeap::allocate(std::int64_t bytes) noexcept {
+  if (bytes >= below_) return nullptr;
   const std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
   const std::int64_t align = bytes >= kHugePage ? kHugePage : kPage;
   try {

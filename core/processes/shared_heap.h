@@ -15,8 +15,9 @@ class SharedHeap {
  public:
   // This process's, where it has made one; else null.
   static SharedHeap* of_process() noexcept { return the_heap.load(std::memory_order_acquire); }
-  // Makes it. Null where the system has no room for it. Called once.
-  static SharedHeap* make() noexcept;
+  // Makes it, for blocks of fewer bytes than `below`, as one of so many processes that map each
+  // other's. Null where the system has no room for it. Called once.
+  static SharedHeap* make(std::int64_t below, int processes) noexcept;
   // Nobody is to take memory from it: before anybody has.
   static void disuse() noexcept { the_heap.store(nullptr, std::memory_order_release); }
 
@@ -29,7 +30,8 @@ class SharedHeap {
   int file() const noexcept { return file_; }
   std::int64_t size() const noexcept { return size_; }
 
-  // On its own pages; from 2 MiB on aligned to that. Null where there is no room.
+  // On its own pages; from 2 MiB on aligned to that. Null where there is no room, or where the
+  // block is too large for this heap.
   void* allocate(std::int64_t bytes) noexcept;
   // What allocate gave, with the same size.
   void free(void* data, std::int64_t bytes) noexcept;
@@ -42,13 +44,13 @@ class SharedHeap {
   }
 
  private:
-  SharedHeap(int file, std::byte* base, std::int64_t size);
+  SharedHeap(int file, std::byte* base, std::int64_t size, std::int64_t below);
   ~SharedHeap() = delete;
   static std::atomic<SharedHeap*> the_heap;
 
   const int file_;
   std::byte* const base_;
-  const std::int64_t size_;
+  const std::int64_t size_, below_;
   std::mutex mutex_;
   std::map<std::int64_t, std::int64_t> free_;  // offset -> bytes; neighbours are one
 };

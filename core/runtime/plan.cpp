@@ -179,7 +179,16 @@ void Plan::run_control(Part& part, std::vector<Array>& values) const {
 std::vector<Array> Plan::run(std::vector<Array> args) {
   detail::refuse_in_task("a function under jit");  // its own plan may be what runs the task
   std::lock_guard lock(mutex_);
-  std::vector<Array> values(slot_count_);
+  // Let go when the run ends, however it does.
+  struct Values {
+    explicit Values(std::vector<Array>& a) : arrays(a) {}
+    ~Values() { arrays.clear(); }
+    Values(const Values&) = delete;
+    Values& operator=(const Values&) = delete;
+    std::vector<Array>& arrays;
+  } const held(values_);
+  values_.resize(slot_count_);
+  std::vector<Array>& values = values_;
   for (std::size_t i = 0; i < constants_.size(); ++i)
     values[static_cast<std::size_t>(constant_slots_[i])] = constants_[i];
   for (std::size_t i = 0; i < args.size(); ++i)

@@ -74,6 +74,7 @@ class Plan {
   std::vector<int> arg_slots_;  // -1 where nothing reads the argument
   std::vector<int> out_slots_;
   std::size_t slot_count_ = 0;
+  std::vector<Array> values_;  // of a run, by slot; empty between runs, a member for its memory
   mutable std::mutex mutex_;
 };
 

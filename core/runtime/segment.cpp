@@ -194,8 +194,8 @@ bool Segment::owned_by_sets(const Buffer* buffer) const {
 
 // Which inputs were given up by everybody else: the handle is the only one, and so is the table
 // that names their buffers (beside the output set of an earlier run, where they come from one).
-std::vector<bool> Segment::donated(const std::vector<Array>& inputs) const {
-  std::vector<bool> given(inputs.size(), false);
+void Segment::find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const {
+  given.assign(inputs.size(), false);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (!last_in_[i] || !is_unique(inputs[i])) continue;
     const StoredNode& node = *stored_of(inputs[i]);
@@ -205,7 +205,6 @@ std::vector<bool> Segment::donated(const std::vector<Array>& inputs) const {
       return e.first->owned_by(e.second + (owned_by_sets(e.first) ? 1 : 0));
     });
   }
-  return given;
 }
 
 void Segment::make_key(const std::vector<Array>& inputs, const std::vector<bool>& given) {
@@ -486,7 +485,8 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
 void Segment::launch(Executable& executable, std::vector<Array>& inputs,
                      std::vector<Array>& values) {
   executable.last_used = runs_;
-  std::vector<Buffer*> reads, writes, outputs;
+  std::vector<Buffer*>&reads = reads_, &writes = writes_, &outputs = outputs_;
+  for (std::vector<Buffer*>* list : {&reads, &writes, &outputs}) list->clear();
   const std::vector<Array> placed =
       executable.in_places ? places_.in_place_of(inputs) : std::vector<Array>();
   const std::vector<Array>& used = executable.in_places ? placed : inputs;
@@ -541,13 +541,22 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
 void Segment::run(std::vector<Array>& values) {
   static const bool checks_nans = env::flag(env::Var::check_nans);
   if (++runs_ == 1 || checks_nans || steps_.empty()) return run_steps(values);
-  std::vector<Array> inputs;
+  // Let go when the call ends, however it does.
+  struct Inputs {
+    explicit Inputs(std::vector<Array>& a) : arrays(a) {}
+    ~Inputs() { arrays.clear(); }
+    Inputs(const Inputs&) = delete;
+    Inputs& operator=(const Inputs&) = delete;
+    std::vector<Array>& arrays;
+  } const held(inputs_);
+  std::vector<Array>& inputs = inputs_;
   inputs.reserve(in_.size());
   for (std::size_t i = 0; i < in_.size(); ++i) {
     Array& x = values[static_cast<std::size_t>(in_[i])];
     inputs.push_back(last_in_[i] ? std::move(x) : x);
   }
-  const std::vector<bool> given = donated(inputs);
+  std::vector<bool>& given = given_;
+  find_donated(inputs, given);
   make_key(inputs, given);
   Executable* executable = find(executables_, inputs);
   if (!executable) {

@@ -93,7 +93,7 @@ class Segment {
 
   // `captured`: gets a record of each step.
   void run_steps(std::vector<Array>& values, std::vector<Captured>* captured = nullptr) const;
-  std::vector<bool> donated(const std::vector<Array>& inputs) const;
+  void find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const;
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
   // True where the call at hand may run the graph.
   bool serves(const Executable& e, const std::vector<Array>& inputs) const;
@@ -129,7 +129,12 @@ class Segment {
   FixedPlaces places_;
   std::vector<Missed> missed_;
   bool warned_ = false;
-  std::vector<const void*> key_;  // of the call at hand: of each input a mark, and its addresses
+  // Of the call at hand, members for their memory alone: of each input a mark, and its addresses;
+  // its inputs, empty between calls; which of them were given up; the buffers of a launch.
+  std::vector<const void*> key_;
+  std::vector<Array> inputs_;
+  std::vector<bool> given_;
+  std::vector<Buffer*> reads_, writes_, outputs_;
 };
 
 }  // namespace shmap

@@ -369,6 +369,31 @@ TEST(ProcessCollectives, PermutationsAndBroadcasts) {
   }
 }
 
+// Blocks that travel in other ways than small ones: in shared memory, or read in the other process.
+TEST(ProcessCollectives, LargeBlocks) {
+  const Over over{line(), "i", {0}, "line"};
+  const auto n = static_cast<std::size_t>(device_count());
+  for (const std::int64_t count : {20'000, 800'000}) {  // 80 KB, 3.2 MB
+    SCOPED_TRACE(count);
+    std::vector<std::vector<std::int32_t>> in(n);
+    for (std::size_t p = 0; p < n; ++p) {
+      for (std::int64_t i = 0; i < count; ++i)
+        in[p].push_back(static_cast<std::int32_t>(i * 7 + static_cast<std::int64_t>(p)));
+    }
+    std::vector<std::pair<int, int>> around;
+    for (int r = 0; r < static_cast<int>(n); ++r) around.push_back({r, (r + 1) % int(n)});
+    std::vector<std::int32_t> sum(static_cast<std::size_t>(count), 0);
+    for (const auto& block : in)
+      for (std::size_t i = 0; i < block.size(); ++i) sum[i] += block[i];
+    expect_blocks<std::int32_t>(
+        over.grid, in, Shape{count}, [&](Array b) { return ppermute(b, "i", around); },
+        [&](std::size_t p) { return in[(p + n - 1) % n]; });
+    expect_blocks<std::int32_t>(
+        over.grid, in, Shape{count}, [&](Array b) { return pbroadcast(psum(b, "i"), "i"); },
+        [&](std::size_t) { return sum; });
+  }
+}
+
 TEST(ProcessCollectives, GroupsAndWhatDoesNotVary) {
   const Grid grid = line();
   const auto in = some_blocks<float>(20);

@@ -197,18 +197,21 @@ TEST_F(ProcessFaults, WithSharedMemory) {
   unsetenv("SHMAP_SHARED_MEMORY");
 }
 
-// Blocks that one process reads in another's memory.
+// Blocks that one process reads in memory that another one shows, or in all of another's.
 TEST_F(ProcessFaults, InTheMiddleOfLargeBlocks) {
-  setenv("SHMAP_SHARED_MEMORY", "1", 1);
   setenv("SHMAP_TEST_FAULT_ELEMENTS", "1000000", 1);
-  for (const char* fault : {"none", "kill", "op", "stop"}) {
-    SCOPED_TRACE(fault);
-    const Outcome o = job(fault);
-    EXPECT_EQ(o.status == 0, std::string(fault) == "none") << o.output;
-    EXPECT_THAT(o.output, Not(HasSubstr("WRONG VALUE")));
-    if (std::string(fault) == "none") continue;
-    EXPECT_THAT(o.output, AnyOf(HasSubstr("has died"), HasSubstr("out of step"),
-                                HasSubstr("which a signal has stopped")));
+  for (const char* memory : {"1", "auto"}) {
+    SCOPED_TRACE(memory);
+    setenv("SHMAP_SHARED_MEMORY", memory, 1);
+    for (const char* fault : {"none", "kill", "kill_in", "op", "stop"}) {
+      SCOPED_TRACE(fault);
+      const Outcome o = job(fault);
+      EXPECT_EQ(o.status == 0, std::string(fault) == "none") << o.output;
+      EXPECT_THAT(o.output, Not(HasSubstr("WRONG VALUE")));
+      if (std::string(fault) == "none") continue;
+      EXPECT_THAT(o.output, AnyOf(HasSubstr("has died"), HasSubstr("out of step"),
+                                  HasSubstr("which a signal has stopped")));
+    }
   }
   unsetenv("SHMAP_TEST_FAULT_ELEMENTS");
   unsetenv("SHMAP_SHARED_MEMORY");

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace shmap {
@@ -14,7 +15,9 @@ namespace {
 
 class SharedHeapTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { heap_ = SharedHeap::make(); }
+  static void SetUpTestSuite() {
+    heap_ = SharedHeap::make(std::numeric_limits<std::int64_t>::max(), 1);
+  }
   void SetUp() override {
     ASSERT_NE(heap_, nullptr);
     EXPECT_EQ(SharedHeap::of_process(), heap_);
@@ -70,6 +73,19 @@ TEST_F(SharedHeapTest, OthersReadItThroughItsFile) {
   EXPECT_STREQ(static_cast<char*>(seen), "here");
   munmap(seen, 4096);
   heap_->free(data, 10'000);
+}
+
+TEST_F(SharedHeapTest, BlocksThatAreTooLargeForItLieElsewhere) {
+  SharedHeap* const all = SharedHeap::of_process();
+  SharedHeap* const small = SharedHeap::make(2 << 20, 64);
+  ASSERT_NE(small, nullptr);
+  EXPECT_LE(small->size(), (std::int64_t{16} << 40) / 64);
+  EXPECT_EQ(small->allocate(2 << 20), nullptr);
+  void* const block = small->allocate((2 << 20) - 1);
+  EXPECT_NE(block, nullptr);
+  small->free(block, (2 << 20) - 1);
+  EXPECT_NE(SharedHeap::of_process(), all);
+  heap_ = small;
 }
 
 TEST_F(SharedHeapTest, MoreThanThereIsIsNull) {

@@ -34,6 +34,9 @@ using std::chrono::milliseconds;
 // ring of devices ends with the tasks of one that was left behind, one after another on one worker.
 constexpr int kMaxStreak = 2;
 
+// A thread that looks for messages and runs a task of less than that leaves them alone meanwhile.
+constexpr std::int64_t kShortTaskNs = 20'000;
+
 void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
                      std::span<Stream* const> others, std::int64_t begin) noexcept {
   const std::int64_t end = timeline_now();
@@ -441,6 +444,9 @@ bool Executor::help(const Node* until) {
   for (Part part; (!helped || (until != nullptr && until->pending())) && take_part(part, true);) {
     helped = true;
     lock.unlock();
+    // What is as short as a look at messages is no reason for another thread to wake up.
+    if (part.node->task.foreign || part.node->task.cost_ns > kShortTaskNs)
+      detail::hand_over_looking();
     run_part(part, /*on_worker=*/false);
     lock.lock();
     --active_;
@@ -487,8 +493,9 @@ void Executor::worker(Worker& self) noexcept {
 
 // -------------------------------------------------------------------------------------- waiting
 
-// Looks until it ended, there is something to run, or it has taken too long to go on like that.
-void Executor::spin(const Node& node) noexcept {
+// Looks until it ended, there is something to run, or it has taken too long to go on like that:
+// true for the latter, and then it has handed over.
+bool Executor::spin(const Node& node) noexcept {
   detail::ActiveWait active;
   const auto begin = Clock::now();
   const auto yields_after =
@@ -497,7 +504,10 @@ void Executor::spin(const Node& node) noexcept {
   while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
     const detail::LookAgain again = detail::look_around();
     const bool others = again != detail::LookAgain::no_reason;
-    if (others && !node.pending()) return learn_to_yield(yielded);
+    if (others && !node.pending()) {
+      learn_to_yield(yielded);
+      return false;
+    }
     const auto waited = Clock::now() - begin;
     if (waited > (others ? kSpinForOthers : kSpin)) break;
     if (again == detail::LookAgain::yielding || (others && waited > yields_after)) {
@@ -507,7 +517,9 @@ void Executor::spin(const Node& node) noexcept {
       for (int i = 0; i < (others ? 2 : 32); ++i) cpu_relax();
     }
   }
-  if (node.pending()) active.hand_over();
+  const bool too_long = node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0;
+  if (too_long) active.hand_over();
+  return too_long;
 }
 
 // What comes while this thread offers its core comes from a process that may share the core, and
@@ -525,12 +537,10 @@ void Executor::wait(Node& node) {
   // Without workers nobody else may run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
-    if (ready_parts_.load(std::memory_order_relaxed) != 0) {
-      detail::hand_over_looking();
-      if (help(&node)) continue;
-    }
-    spin(node);
+    if (ready_parts_.load(std::memory_order_relaxed) != 0 && help(&node)) continue;
+    const bool handed_over = spin(node);
     if (!node.announce_sleeper()) break;
+    if (!handed_over) detail::hand_over_looking();
     const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
     {
       std::unique_lock lock(done_mutex_);
