@@ -56,14 +56,14 @@ State first_state(const Model& model) {
   return {model, none, none, zeros({})};
 }
 
-Array Schedule::rate_at(const Array& step) const {
+Array LearningRates::rate_at(const Array& step) const {
   const Array rising = minimum((step + 1.f) / static_cast<float>(warmup), 1.f);
   const Array done = minimum(step / static_cast<float>(steps), 1.f);
   const Array falling = 0.55f + 0.45f * cos(done * std::numbers::pi_v<float>);
   return rate * rising * falling;
 }
 
-State adam(const State& s, const Model& gradient, const Schedule& schedule) {
+State adam(const State& s, const Model& gradient, const LearningRates& schedule) {
   constexpr float kMean = 0.9f, kPower = 0.95f;
   const Array count = s.step + 1.f, rate = schedule.rate_at(s.step);
   const Array mean_share = 1.f - pow(kMean, count), power_share = 1.f - pow(kPower, count);

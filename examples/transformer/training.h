@@ -16,14 +16,14 @@ struct State {
 };
 State first_state(const Model& model);
 
-struct Schedule {
+struct LearningRates {
   float rate = 3e-3f;  // the highest
   int warmup = 20, steps = 400;
   // Rises to it in a line, and falls to a tenth of it in half a cosine.
   Array rate_at(const Array& step) const;
 };
 // One step of Adam (0.9, 0.95): elementwise, so that blocks stay where they are.
-State adam(const State& state, const Model& gradient, const Schedule& schedule);
+State adam(const State& state, const Model& gradient, const LearningRates& schedule);
 
 // How a model and its batches lie on devices, and its loss there.
 struct Split {

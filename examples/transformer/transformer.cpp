@@ -38,7 +38,7 @@ struct Arguments {
   std::string prompt = "The ";
   std::vector<std::int64_t> mesh;
   ModelSizes sizes;
-  Schedule schedule;
+  LearningRates schedule;
   std::int64_t batch = 16, context = 64;
   int every = 50, sample = 400, stop = 0;
   std::uint64_t seed = 0;

@@ -124,7 +124,7 @@ TEST(TransformerTraining, WritesWhatTheLossFindsLikeliest) {
 }
 
 TEST(TransformerTraining, RateRisesAndFalls) {
-  const Schedule schedule{.rate = 2, .warmup = 4, .steps = 100};
+  const LearningRates schedule{.rate = 2, .warmup = 4, .steps = 100};
   const auto at = [&](float step) { return schedule.rate_at(step).item<float>(); };
   EXPECT_NEAR(at(0), 0.5, 1e-6);
   EXPECT_NEAR(at(50), 1.1, 1e-5);
