@@ -25,6 +25,7 @@ namespace shmap {
 namespace {
 
 constexpr double kLeastWarnSec = 5;
+constexpr std::chrono::milliseconds kEndingTime{50};
 constexpr double kStartFactor = 2;  // of the timeout: MPI, and what each process loads first
 
 std::string contents(const std::string& path) {
@@ -92,12 +93,17 @@ std::string missing_on_this_node() {
     if (known.pid == 0 || pid < known.pid) known.pid = pid;
     known.come = known.come || has_come("/proc/" + name);
   }
+  std::erase_if(ranks, [](const auto& rank) { return rank.second.come; });
+  if (ranks.empty()) return "";
+  // A process that is ending may have lost the thread of that name before the others: it is gone in
+  // a moment.
+  std::this_thread::sleep_for(kEndingTime);
   std::string missing;
   for (const auto& [rank, known] : ranks) {
-    if (known.come) continue;
-    missing += fmt::format(
-        "\n  process {} (pid {}) has not used a device yet{}", rank, known.pid,
-        is_stopped("/proc/" + std::to_string(known.pid)) ? ", which a signal has stopped" : "");
+    const std::string process = "/proc/" + std::to_string(known.pid);
+    if (contents(process + "/environ").empty() || has_come(process)) continue;
+    missing += fmt::format("\n  process {} (pid {}) has not used a device yet{}", rank, known.pid,
+                           is_stopped(process) ? ", which a signal has stopped" : "");
   }
   return missing;
 }
