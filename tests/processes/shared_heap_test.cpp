@@ -75,6 +75,13 @@ TEST_F(SharedHeapTest, OthersReadItThroughItsFile) {
   heap_->free(data, 10'000);
 }
 
+TEST_F(SharedHeapTest, MoreThanThereIsIsNull) {
+  EXPECT_EQ(heap_->allocate(heap_->size() + 1), nullptr);
+  int other = 0;
+  EXPECT_FALSE(heap_->holds(&other));
+}
+
+// The last one: this process has another heap from here on.
 TEST_F(SharedHeapTest, BlocksThatAreTooLargeForItLieElsewhere) {
   SharedHeap* const small = SharedHeap::make(2 << 20, 64);
   ASSERT_NE(small, nullptr);
@@ -84,12 +91,6 @@ TEST_F(SharedHeapTest, BlocksThatAreTooLargeForItLieElsewhere) {
   EXPECT_NE(block, nullptr);
   small->free(block, (2 << 20) - 1);
   EXPECT_EQ(SharedHeap::of_process(), small);
-}
-
-TEST_F(SharedHeapTest, MoreThanThereIsIsNull) {
-  EXPECT_EQ(heap_->allocate(heap_->size() + 1), nullptr);
-  int other = 0;
-  EXPECT_FALSE(heap_->holds(&other));
 }
 
 }  // namespace
