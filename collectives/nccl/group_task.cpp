@@ -97,12 +97,14 @@ void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   const std::vector<Event> done =
       static_cast<cuda::CudaBackend&>(g_.mesh.backend()).enqueue_each(streams, task, waits);
   for (std::size_t i = 0; i < uses_.size(); ++i) {
-    if (done[i].record() == nullptr) continue;
-    detail::note_launch(done[i], uses_[i].reads, uses_[i].writes);
-    if (!across || capturing()) continue;
+    if (done[i].record() == nullptr || !across || capturing()) continue;
     const auto& task_done = static_cast<const cuda::TaskCompletion&>(*done[i].record());
     if (task_done.queue() != nullptr) note_enqueued(*task_done.queue(), task_done.number());
   }
+  // Not before: this asks whether the parts are done, and one that has ended would count as done
+  // before it is known to be in doubt.
+  for (std::size_t i = 0; i < uses_.size(); ++i)
+    if (done[i].record() != nullptr) detail::note_launch(done[i], uses_[i].reads, uses_[i].writes);
 }
 
 void GroupTask::run(void* args, const TaskContext& context) {
