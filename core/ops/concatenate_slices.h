@@ -8,8 +8,8 @@
 
 namespace shmap {
 
-// Operands: one array for each slice; no two need to differ. The result is what concatenate of
-// these slices would give. Made by the pass join_slices, of programs for the CPU.
+// Operands: one array for each slice; an array may come several times. The result is what
+// concatenate of these slices would give. Made by the pass join_slices, of programs for the CPU.
 extern Primitive concatenate_slices_p;
 
 struct ConcatenateSlicesParams : ParamsOf<ConcatenateSlicesParams> {

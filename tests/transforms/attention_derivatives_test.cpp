@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "shmap/shmap.h"
+#include "tests/support/planned_bytes.h"
 
 namespace shmap {
 namespace {
@@ -242,18 +243,6 @@ TEST(AttentionDerivatives, AreOneEquationEachAndReadBackFromText) {
   }
 }
 
-// The largest memory of a plan, in bytes.
-std::int64_t planned_bytes(const std::string& plan) {
-  std::int64_t most = -1;
-  std::istringstream lines(plan);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t at = line.find("  memory of ");
-    if (at == std::string::npos) continue;
-    most = std::max(most, std::int64_t{std::stoll(line.substr(line.find(": ", at) + 2))});
-  }
-  return most;
-}
-
 TEST(AttentionDerivatives, MemoryGrowsWithTheSequence) {
   const auto bytes = [](std::int64_t rows) {
     const auto planned = jit([rows](Array q, Array k, Array v) {
@@ -263,7 +252,7 @@ TEST(AttentionDerivatives, MemoryGrowsWithTheSequence) {
     });
     const Array x = wave({1, rows, 1, 16}, 0.1f);
     for (int call = 0; call < 3; ++call) planned(x, x, x);
-    return planned_bytes(planned.plan_text());
+    return test::planned_bytes(planned.plan_text());
   };
   // On GPUs blocks of threads that share the keys of a row have scratch memory beside it, up to a
   // bound.

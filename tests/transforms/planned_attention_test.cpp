@@ -14,6 +14,7 @@
 
 #include "core/ops/attention.h"
 #include "shmap/shmap.h"
+#include "tests/support/planned_bytes.h"
 
 namespace shmap {
 namespace {
@@ -237,18 +238,6 @@ TEST(PlannedAttention, DerivativesAreThoseOfAttention) {
   EXPECT_TRUE(attends(planned.plan_text()));
 }
 
-// The largest of the plan's memory spaces, in bytes.
-std::int64_t planned_bytes(const std::string& plan) {
-  std::int64_t most = -1;
-  std::istringstream lines(plan);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t at = line.find("  memory of ");
-    if (at == std::string::npos) continue;
-    most = std::max(most, std::int64_t{std::stoll(line.substr(line.find(": ", at) + 2))});
-  }
-  return most;
-}
-
 TEST(PlannedAttention, ScoresAreNoArray) {
   // What it captures gives each function under jit plans of its own.
   const float scale = 0.25f;
@@ -263,7 +252,7 @@ TEST(PlannedAttention, ScoresAreNoArray) {
   const auto bytes = [&] {
     const auto planned = jit(f);
     for (int call = 0; call < 3; ++call) planned(q, k, v);
-    return planned_bytes(planned.plan_text());
+    return test::planned_bytes(planned.plan_text());
   };
   const std::int64_t with = bytes();
   ASSERT_GE(with, 0);

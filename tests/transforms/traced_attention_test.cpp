@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "shmap/shmap.h"
+#include "tests/support/planned_bytes.h"
 
 namespace shmap {
 namespace {
@@ -74,18 +75,6 @@ TEST(TracedAttention, IsDifferentiatedAsAttention) {
                operands({2, 24, 2, 8}));
 }
 
-// The largest memory of a plan, in bytes.
-std::int64_t planned_bytes(const std::string& plan) {
-  std::int64_t most = -1;
-  std::istringstream lines(plan);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t at = line.find("  memory of ");
-    if (at == std::string::npos) continue;
-    most = std::max(most, std::int64_t{std::stoll(line.substr(line.find(": ", at) + 2))});
-  }
-  return most;
-}
-
 TEST(TracedAttention, KeepsNoArrayOfTheScores) {
   constexpr std::int64_t kRows = 1024;
   const auto planned = jit([](Arrays x) {
@@ -93,7 +82,7 @@ TEST(TracedAttention, KeepsNoArrayOfTheScores) {
   });
   const Arrays x = operands({1, kRows, 1, 16});
   for (int call = 0; call < 3; ++call) planned(x);
-  const std::int64_t bytes = planned_bytes(planned.plan_text());
+  const std::int64_t bytes = test::planned_bytes(planned.plan_text());
   ASSERT_GT(bytes, 0);
   EXPECT_LT(bytes, kRows * kRows);  // a byte a score
 }
