@@ -178,46 +178,46 @@ bool all_lie_so(const std::vector<Array>& leaves, const std::vector<const Shardi
 
 }  // namespace
 
-JitCache::Result call_partitioned(const PartitionInfo& info, JitCache& cache, JitCache::Call call,
-                                  FlatTree arguments) {
+JitCache::Result PartitionInfo::call(JitCache& cache, JitCache::Call call,
+                                     FlatTree arguments) const {
   const Trace& trace = current_trace();
   if (trace.axis_env() != nullptr) {
     throw ValueError(
         "jit over a mesh: called in the body of a shard_map, where arrays are the blocks of one "
         "device and a program of whole arrays has no meaning: call it outside of the body, or call "
         "the function itself in the body" +
-        made_at(info));
+        made_at(*this));
   }
-  if (info.mesh->is_abstract() && !trace.staged()) {
-    throw DeviceError("jit: the mesh " + describe_axes(*info.mesh->env()) +
+  if (mesh->is_abstract() && !trace.staged()) {
+    throw DeviceError("jit: the mesh " + describe_axes(*mesh->env()) +
                       " is abstract and has no devices, so the function cannot run: give it a "
                       "Mesh, or trace it with make_jaxpr" +
-                      made_at(info));
+                      made_at(*this));
   }
   // Values under a transform lie nowhere: they are looked at.
-  std::optional<std::vector<const Sharding*>> known;
-  if (info.in_specs) known = info.known->find(call.tag, arguments.key);
+  std::optional<std::vector<const Sharding*>> before;
+  if (in_specs) before = known->find(call.tag, arguments.key);
   const bool as_before =
-      known && known->size() == arguments.leaves.size() && all_lie_so(arguments.leaves, *known);
+      before && before->size() == arguments.leaves.size() && all_lie_so(arguments.leaves, *before);
   const std::vector<const Sharding*> in =
-      as_before ? std::move(*known) : place_arguments(info, trace, arguments);
-  if (info.in_specs && !as_before) info.known->set(call.tag, arguments.key, in);
+      as_before ? std::move(*before) : place_arguments(*this, trace, arguments);
+  if (in_specs && !as_before) known->set(call.tag, arguments.key, in);
   // The program says itself where its arguments and results lie, so that it can be differentiated,
   // batched, explained and made a part of others as any program with constraints.
   auto body = [&](std::vector<Array>& leaves, FlatTree& result) {
     for (std::size_t i = 0; i < in.size(); ++i)
-      if (in[i]) leaves[i] = constrained(std::move(leaves[i]), in[i], info.source);
+      if (in[i]) leaves[i] = constrained(std::move(leaves[i]), in[i], source);
     call.body(leaves, result);
-    if (!info.out_specs) return;
-    const std::vector<const Sharding*> out = shardings_of(
-        info, *info.out_specs, "out_specs", {result.node, result.leaves, "the result"});
+    if (!out_specs) return;
+    const std::vector<const Sharding*> out =
+        shardings_of(*this, *out_specs, "out_specs", {result.node, result.leaves, "the result"});
     for (std::size_t o = 0; o < out.size(); ++o)
-      result.leaves[o] = constrained(std::move(result.leaves[o]), out[o], info.source);
+      result.leaves[o] = constrained(std::move(result.leaves[o]), out[o], source);
   };
   JitCache::Call partitioned = call;
   partitioned.body = BodyRef(body);
-  partitioned.mesh = info.mesh;
-  arguments.key += info.key;
+  partitioned.mesh = mesh;
+  arguments.key += key;
   return cache.call(partitioned, std::move(arguments));
 }
 

@@ -58,11 +58,18 @@ class JitCache {
   std::unique_ptr<JitCacheImpl> impl_;
 };
 
-template <class F>
+// How jit(f) calls its cache; jit over a mesh has another (PartitionInfo).
+struct WholeProgram {
+  SourceLine source;
+  JitCache::Result call(JitCache& cache, const JitCache::Call& call, FlatTree arguments) const {
+    return cache.call(call, std::move(arguments));
+  }
+};
+
+template <class F, class How = WholeProgram>
 class Jitted {
  public:
-  Jitted(F f, SourceLine source)
-      : f_(std::move(f)), source_(source), cache_(cache_for<JitCache, F>()) {}
+  Jitted(F f, How how) : f_(std::move(f)), how_(std::move(how)), cache_(cache_for<JitCache, F>()) {}
 
   template <class... A>
   requires Traceable<F, A...> result_t<F, A...>
@@ -73,8 +80,8 @@ class Jitted {
       return std::make_shared<typename Flat::Result>(static_cast<const Flat*>(made)->like());
     };
     JitCache::Result result =
-        cache_->call({&type_tag<arg_t<A>...>, BodyRef(call), &call, like, source_},
-                     flatten_arguments(std::forward<A>(args)...));
+        how_.call(*cache_, {&type_tag<arg_t<A>...>, BodyRef(call), &call, like, how_.source},
+                  flatten_arguments(std::forward<A>(args)...));
     std::size_t next = 0;
     return rebuild(*static_cast<const typename Flat::Result*>(result.like.get()), result.leaves,
                    next);
@@ -89,7 +96,7 @@ class Jitted {
 
  private:
   mutable F f_;
-  SourceLine source_;
+  How how_;
   std::shared_ptr<JitCache> cache_;
 };
 
@@ -99,12 +106,12 @@ Array constrain_sharding(const Array& x, const NamedSharding& sharding, SourceLi
 
 template <class F>
 detail::Jitted<std::decay_t<F>> jit(F&& f, SourceLine source = SourceLine::current()) {
-  return {std::forward<F>(f), source};
+  return {std::forward<F>(f), {source}};
 }
 // jit of an overloaded operation by its name alone, with one array as argument: jit(sum).
 inline detail::Jitted<Array (*)(Operand)> jit(Array (*f)(Operand),
                                               SourceLine source = SourceLine::current()) {
-  return {f, source};
+  return {f, {source}};
 }
 
 // x with the given sharding: under jit, a constraint on the partitioning of the program around it

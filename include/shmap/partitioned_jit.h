@@ -34,10 +34,12 @@ namespace detail {
 
 class KnownSpecs;  // what the specs said of the arguments of the latest call
 
-// What a partitioned function was made with, checked once.
+// What a function over a mesh was made with, checked once, and how its program is called.
 struct PartitionInfo {
   PartitionInfo(AnyMesh mesh, std::optional<Specs> in_specs, std::optional<Specs> out_specs,
                 SourceLine source);
+  JitCache::Result call(JitCache& cache, JitCache::Call call, FlatTree arguments) const;
+
   const MeshImpl* mesh;                      // may be abstract
   std::optional<Specs> in_specs, out_specs;  // empty: chosen
   SourceLine source;
@@ -45,43 +47,8 @@ struct PartitionInfo {
   std::shared_ptr<KnownSpecs> known;
 };
 
-JitCache::Result call_partitioned(const PartitionInfo& info, JitCache& cache, JitCache::Call call,
-                                  FlatTree arguments);
-
 template <class F>
-class PartitionedJit {
- public:
-  PartitionedJit(F f, PartitionInfo info)
-      : f_(std::move(f)), info_(std::move(info)), cache_(cache_for<JitCache, F>()) {}
-
-  template <class... A>
-  requires Traceable<F, A...> result_t<F, A...>
-  operator()(A&&... args) const {
-    using Flat = FlatCall<F, std::decay_t<A>...>;
-    Flat call(f_, args...);
-    const JitCache::LikeFn like = [](const void* made) -> std::shared_ptr<const void> {
-      return std::make_shared<typename Flat::Result>(static_cast<const Flat*>(made)->like());
-    };
-    JitCache::Result result = call_partitioned(
-        info_, *cache_, {&type_tag<arg_t<A>...>, BodyRef(call), &call, like, info_.source},
-        flatten_arguments(std::forward<A>(args)...));
-    std::size_t next = 0;
-    return rebuild(*static_cast<const typename Flat::Result*>(result.like.get()), result.leaves,
-                   next);
-  }
-  template <class... A>
-  requires(!Traceable<F, A...>) auto operator()(A&&...) const {
-    return explain_untraceable<F, std::decay_t<A>...>();
-  }
-
-  // The plan of the latest call as text, for people to read.
-  std::string plan_text() const { return cache_->plan_text(); }
-
- private:
-  mutable F f_;
-  PartitionInfo info_;
-  std::shared_ptr<JitCache> cache_;
-};
+using PartitionedJit = Jitted<F, PartitionInfo>;
 
 // The caller's line as a last parameter, which {} does not stand for: in jit(f, mesh, {}) it is the
 // empty list of specs.

@@ -4,6 +4,7 @@
 
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/select.h"
+#include "core/cpu/kernels/store_around.h"
 #include "tests/cpu/kernel_testing.h"
 
 namespace shmap::cpu {
@@ -31,7 +32,7 @@ TEST(FillKernels, FillsWithElementsOfAnySize) {
 }
 
 TEST(FillKernels, LargeFillsAndCopiesPassTheCaches) {
-  const std::int64_t n = kNonTemporalBytes / 4 + 13;
+  const std::int64_t n = store_around_bytes() / 4 + 13;
   std::vector<std::uint32_t> out(static_cast<std::size_t>(n + 2), 5), copy = out;
   const std::uint32_t value = 0x01020304;
   fill(out.data() + 1, &value, 4, n);

@@ -404,10 +404,9 @@ TEST(Gemm, AccumulatesWithTheBitsOfAnAdditionWhereItSaysSo) {
       }
     }
   }
-  Gemm large;  // by AVX-512, where there is any
+  Gemm large;  // by the kernel for AVX-512 on Intel's CPUs that have it
   large.m = 512, large.n = 1024, large.k = 256;
-  if (gemm_engine_available(GemmEngine::avx512, f32)) {
-    EXPECT_EQ(gemm_engine(large), GemmEngine::avx512);
+  if (gemm_engine(large) != GemmEngine::own) {
     EXPECT_TRUE(gemm_accumulates_exactly(large));
     check_accumulation(large, false, rng);
     check_accumulation(large, true, rng);

@@ -1,5 +1,6 @@
-// process_numbers_program: random numbers, overlapped products and data-parallel training on eight
-// devices, in as many processes as there are: prints a hash of each array's bits
+// process_numbers_program: random numbers, overlapped products, programs of whole arrays (jit over
+// the mesh) and data-parallel training on eight devices, in as many processes as there are: prints
+// a hash of each array's bits
 // (process_numbers_test).
 #include <bit>
 #include <cstdio>
@@ -67,6 +68,25 @@ void products(const Mesh& mesh) {
   }
 }
 
+// jit over the mesh: the partitioner writes the collectives, and moves arguments that lie
+// otherwise.
+void whole_programs(const Mesh& mesh) {
+  const Array x = random::normal(random::key(9), {32, 48});
+  const Array w = random::normal(random::key(10), {48, 16}) / 7.f;
+  const auto layer = [](Array a, Array b) { return tanh(matmul(a, b)); };
+  print("rows split", jit(layer, mesh, {P("i"), P()}, P("i"))(x, w));
+  print("contracted dim split", jit(layer, mesh, {P(none, "i"), P("i")}, P())(x, w));
+  print("sum scattered", jit(layer, mesh, {P(none, "i"), P("i")}, P("i"))(x, w));
+  print("argument moved", jit(layer, mesh, {P(), P(none, "i")}, P(none, "i"))(
+                              device_put(x, NamedSharding(mesh, P("i"))), w));
+  const auto slope = jit(
+      [&](Array a, Array b) { return grad([&](Array c) { return sum(square(layer(a, c))); })(b); },
+      mesh, {P("i"), P()}, P());
+  print("gradient over split rows", slope(x, w));
+  print("column sums, specs chosen",
+        jit([](Array a) { return sum(a, 0); }, mesh)(device_put(x, NamedSharding(mesh, P("i")))));
+}
+
 struct Net {
   Array w1, b1, w2, b2;
 };
@@ -110,6 +130,7 @@ int main() {
     const Mesh mesh = make_mesh({8}, "i");
     random_numbers(mesh);
     products(mesh);
+    whole_programs(mesh);
     training(mesh);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "uncaught: %s\n", e.what());

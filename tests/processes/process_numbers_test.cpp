@@ -1,5 +1,5 @@
-// Random numbers, overlapped products and data-parallel training of several processes have the bits
-// that they have in one.
+// Random numbers, overlapped products, programs of whole arrays and data-parallel training of
+// several processes have the bits that they have in one.
 #include <gtest/gtest.h>
 
 #include "tests/support/mpirun.h"
@@ -13,6 +13,7 @@ TEST(ProcessNumbers, EveryLayoutHasTheBitsOfOneProcess) {
   const JobOutcome one = run_processes(program, "", 1, 8);
   ASSERT_EQ(one.status, 0) << one.output;
   ASSERT_NE(one.output.find("einsum_psum_scatter 2 "), std::string::npos) << one.output;
+  ASSERT_NE(one.output.find("gradient over split rows "), std::string::npos) << one.output;
   ASSERT_NE(one.output.find("trained b2 "), std::string::npos) << one.output;
   for (const int processes : {2, 4, 8}) {
     const JobOutcome several = run_processes(program, "", processes, 8 / processes);

@@ -25,9 +25,12 @@ void copy_box(const BoxCopy& box, int part, int parts, void*) {
   cpu::copy_strided_part(copy, part, parts);
 }
 
+// Sums of so many bytes and more are written past the caches.
+constexpr std::int64_t kStreamedSumBytes = std::int64_t{8} << 20;
+
 void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
              std::int64_t begin, std::int64_t end, void*) {
-  const bool large = (end - begin) * itemsize(dtype) >= cpu::kNonTemporalBytes;
+  const bool large = (end - begin) * itemsize(dtype) >= kStreamedSumBytes;
   cpu::combine_ranks(op, dtype, ranks, n, out, begin, end, large);
 }
 

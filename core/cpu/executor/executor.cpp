@@ -30,11 +30,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How many more tasks of a stream run before those of others that are ready. With many of them a
-// ring of devices ends with the tasks of one that was left behind, one after another on one worker.
+// How many tasks of one stream may run in a row before ready tasks of other streams. With a larger
+// number one device of a ring falls behind the others, and its last tasks then run one after
+// another on one worker while the other workers have nothing to do.
 constexpr int kMaxStreak = 2;
 
-// A thread that looks for messages and runs a task of less than that leaves them alone meanwhile.
+// A waiting thread also looks for messages of other processes. It runs a task shorter than this
+// without asking another thread to look meanwhile.
 constexpr std::int64_t kShortTaskNs = 20'000;
 
 void record_timeline(TimelineSink& sink, const Task& task, const Stream& stream,
@@ -84,90 +86,6 @@ Executor::~Executor() {
   stop();
 }
 
-void Executor::start_workers() {
-  if (started_.exchange(true)) return;
-  std::lock_guard lock(mutex_);
-  if (stopping_) return;
-  const SignalsBlocked blocked;
-  try {
-    threads_.reserve(static_cast<std::size_t>(options_.workers));
-    for (int i = 0; i < options_.workers; ++i) {
-      Worker& w = threads_.emplace_back();
-      w.thread = std::thread([this, &w] { worker(w); });
-    }
-  } catch (const std::bad_alloc&) {
-    if (!threads_.empty() && !threads_.back().thread.joinable()) threads_.pop_back();
-    if (threads_.empty()) started_.store(false);  // the next task tries again
-  } catch (const std::system_error& e) {
-    threads_.pop_back();
-    // Fewer will do; none would leave what nobody waits for undone.
-    if (threads_.empty()) {
-      char text[256];
-      std::snprintf(text, sizeof text,
-                    "no worker thread could be started (%s): tasks run while their results are "
-                    "waited for",
-                    e.what());
-      warn(text);
-    }
-  }
-}
-
-bool Executor::stop() noexcept {
-  callers_.stop();
-  std::vector<Worker> workers;
-  {
-    std::lock_guard lock(mutex_);
-    stopping_ = true;
-    stopped_.store(true);
-    workers.swap(threads_);
-  }
-  work_.notify_all();
-  wait_for_workers(workers);
-  bool all_left = true;
-  std::unique_lock lock(mutex_);
-  for (Worker& w : workers) {
-    const bool self = w.thread.get_id() == std::this_thread::get_id();  // a task ends the process
-    if (!w.left) {
-      all_left = all_left && self;
-      // Its place among the workers is its own from now on.
-      w.thread.detach();
-    }
-  }
-  lock.unlock();
-  for (Worker& w : workers) {
-    if (w.thread.joinable()) w.thread.join();
-  }
-  if (!all_left) new std::vector<Worker>(std::move(workers));  // a worker holds on to its place
-  return all_left;
-}
-
-void Executor::wait_for_workers(const std::vector<Worker>& workers) noexcept {
-  const auto all_left = [&] {
-    return std::ranges::all_of(workers, [](const Worker& w) {
-      return w.left || w.thread.get_id() == std::this_thread::get_id();
-    });
-  };
-  WaitClock clock(options_.warn_sec, options_.timeout_sec);
-  std::unique_lock lock(mutex_);
-  while (!left_.wait_for(lock, milliseconds(50), all_left)) {
-    const WaitClock::Due due = clock.look();
-    if (due == WaitClock::Due::nothing) continue;
-    const bool late = due == WaitClock::Due::failure;
-    if (late) abandoned_.store(true);
-    lock.unlock();
-    try {
-      warn("the process is about to end, and waits for its workers since " +
-           fmt::format("{:.1f}", clock.seconds()) + " s" + running_tasks(*this) +
-           (late ? "\n  It ends without them now (SHMAP_COLLECTIVE_TIMEOUT_SEC)."
-                 : " (SHMAP_COLLECTIVE_WARN_SEC)"));
-    } catch (const std::bad_alloc&) {
-      warn("the process is about to end, and a worker's task has not ended");
-    }
-    lock.lock();
-    if (late) return;
-  }
-}
-
 std::string Executor::repro() const {
   switch (options_.mode) {
     case Mode::inline_:
@@ -201,7 +119,7 @@ void Executor::add_edge(Node& before, Node& node, bool data) noexcept {
   node.blockers.fetch_add(1, std::memory_order_relaxed);
   Edge* head = before.successors.load(std::memory_order_acquire);
   do {
-    if (head == Node::closed()) {  // it ended meanwhile
+    if (head == Node::closed()) {  // `before` ended meanwhile
       node.blockers.fetch_sub(1, std::memory_order_relaxed);
       if (Failure* failure = before.failure(); data && failure != nullptr) {
         node.fail(Ref<Failure>(failure));
@@ -252,7 +170,7 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
   while (Node* node = ready.pop()) {
     const Node* carrier = node->graph != nullptr ? node->graph->launch_ : node;
     if (carrier->failure() != nullptr) {
-      finish(node, ready);  // what it waited for failed: it does not run
+      finish(node, ready);  // a task that it waited for failed: it does not run
     } else if (node->launched.get() != nullptr) {
       auto& graph = static_cast<CpuGraph&>(*node->launched);
       graph.launch_ = node;
@@ -299,13 +217,13 @@ void Executor::finish(Node* node, List& ready) noexcept {
       Node& next = graph.nodes_[graph.after_[i]];
       if (next.blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) ready.push(&next);
     }
-    // The last one ends the launch; after that the graph may run again or be gone.
+    // The last node ends the launch; after that the graph may be launched again or destroyed.
     Node* launch = graph.launch_;
     if (graph.left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     node = launch;
   }
   if (node->task.drop != nullptr) node->task.drop(node->task.args);
-  node->launched.reset();  // a graph that nobody holds any more drops its tasks now
+  node->launched.reset();  // the last reference to a graph drops its tasks here
   const bool sleeper = node->conclude();
   Edge* edge = node->successors.exchange(Node::closed(), std::memory_order_acq_rel);
   Edge* in_order = nullptr;
@@ -317,7 +235,7 @@ void Executor::finish(Node* node, List& ready) noexcept {
   }
   Failure* const failure = node->failure();
   for (edge = in_order; edge != nullptr;) {
-    Edge* next = edge->next;  // the edge lives in its node, which may be gone once it is let go
+    Edge* next = edge->next;  // the edge lies in `to`, which may be freed once `to` is ready
     Node* to = edge->to;
     if (failure != nullptr && edge->data) to->fail(Ref<Failure>(failure));
     if (to->blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) ready.push(to);
@@ -354,8 +272,8 @@ bool Executor::take_part(Part& part, bool helps) noexcept {
     }
   } else {
     if (active_ >= options_.workers) return false;
-    // Communication first, but on half of the workers at most while there is something to compute:
-    // it is there to be hidden behind that, as copy engines would.
+    // Communication goes first, so that computation hides it, but on at most half of the workers
+    // while there is something to compute.
     const bool share = 2 * active_comm_ < options_.workers;
     const bool comm = comm_.head != nullptr && (share || compute_.head == nullptr);
     Node* node = comm ? comm_.head : next_to_compute(helps && !threads_.empty());
@@ -394,7 +312,7 @@ void Executor::run_part(const Part& part, bool on_worker) noexcept {
     } catch (...) {
       carrier->fail(make_failure(std::current_exception()));
     }
-    // Much of what follows may be destroyed already.
+    // The process ends without this worker: the objects used below may be destroyed already.
     while (on_worker && abandoned_.load(std::memory_order_relaxed)) [[unlikely]] pause();
   }
   end_part(node);
@@ -444,7 +362,7 @@ bool Executor::help(const Node* until) {
   for (Part part; (!helped || (until != nullptr && until->pending())) && take_part(part, true);) {
     helped = true;
     lock.unlock();
-    // What is as short as a look at messages is no reason for another thread to wake up.
+    // Waking another thread to look for messages takes longer than a short task.
     if (part.node->task.foreign || part.node->task.cost_ns > kShortTaskNs)
       detail::hand_over_looking();
     run_part(part, /*on_worker=*/false);
@@ -452,142 +370,11 @@ bool Executor::help(const Node* until) {
     --active_;
     active_comm_ -= part.comm;
   }
-  // What is ready and left is for another to take this thread's place.
+  // Tasks that are still ready need another worker in place of this thread.
   if (helped) wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
   lock.unlock();
   if (wake) work_.notify_one();
   return helped;
-}
-
-void Executor::worker(Worker& self) noexcept {
-  const int max_spinners = std::min(options_.workers, options_.cores) - 1;
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    Part part;
-    if (take_part(part, false)) {
-      lock.unlock();
-      run_part(part, /*on_worker=*/true);
-      lock.lock();
-      --active_;
-      active_comm_ -= part.comm;
-      continue;
-    }
-    if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners) {
-      ++spinners_;
-      lock.unlock();
-      const auto until = Clock::now() + kSpin;
-      while (ready_parts_.load(std::memory_order_relaxed) == 0 && Clock::now() < until) {
-        for (int i = 0; i < 32; ++i) cpu_relax();
-      }
-      lock.lock();
-      --spinners_;
-      if (ready_parts_.load(std::memory_order_relaxed) > 0 || stopping_) continue;
-    }
-    ++sleepers_;
-    work_.wait(lock);
-    --sleepers_;
-  }
-  self.left = true;
-  left_.notify_all();
-}
-
-// -------------------------------------------------------------------------------------- waiting
-
-// Looks until it ended, there is something to run, or it has taken too long to go on like that:
-// true for the latter, and then it has handed over.
-bool Executor::spin(const Node& node) noexcept {
-  detail::ActiveWait active;
-  const auto begin = Clock::now();
-  const auto yields_after =
-      std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
-  bool yielded = false;
-  while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
-    const detail::LookAgain again = detail::look_around();
-    const bool others = again != detail::LookAgain::no_reason;
-    if (others && !node.pending()) {
-      learn_to_yield(yielded);
-      return false;
-    }
-    const auto waited = Clock::now() - begin;
-    if (waited > (others ? kSpinForOthers : kSpin)) break;
-    if (again == detail::LookAgain::yielding || (others && waited > yields_after)) {
-      yielded = true;
-      std::this_thread::yield();
-    } else {
-      for (int i = 0; i < (others ? 2 : 32); ++i) cpu_relax();
-    }
-  }
-  const bool too_long = node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0;
-  if (too_long) active.hand_over();
-  return too_long;
-}
-
-// What comes while this thread offers its core comes from a process that may share the core, and
-// waits for it: then the next wait offers it sooner.
-void Executor::learn_to_yield(bool yielded) noexcept {
-  constexpr std::int64_t kLeast = 2000, kMost = std::chrono::nanoseconds(kSpin).count();
-  const std::int64_t ns = yields_after_ns_.load(std::memory_order_relaxed);
-  yields_after_ns_.store(yielded ? std::max(ns / 2, kLeast) : std::min(ns * 2, kMost),
-                         std::memory_order_relaxed);
-}
-
-void Executor::wait(Node& node) {
-  if (forked()) throw_forked();
-  Deadline deadline(*this);
-  // Without workers nobody else may run what becomes ready later: look often.
-  const bool alone = options_.mode != Mode::async;
-  while (node.pending()) {
-    if (ready_parts_.load(std::memory_order_relaxed) != 0 && help(&node)) continue;
-    const bool handed_over = spin(node);
-    if (!node.announce_sleeper()) break;
-    if (!handed_over) detail::hand_over_looking();
-    const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
-    {
-      std::unique_lock lock(done_mutex_);
-      done_.wait_for(lock, slice, [&] { return !node.pending(); });
-    }
-    deadline.check(&node);
-  }
-}
-
-void Executor::make_room() {
-  if (options_.mode == Mode::seeded) {
-    int turns = 0;
-    {
-      std::lock_guard lock(mutex_);
-      turns = static_cast<int>(random() % 4) - 1;
-    }
-    for (; turns > 0 && help(); --turns) {
-    }
-  }
-  if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
-  Deadline deadline(*this);
-  waiting_for_room_.fetch_add(1);
-  while (in_flight_.load() >= low_water()) {
-    if (help()) continue;
-    {
-      std::unique_lock lock(done_mutex_);
-      done_.wait_for(lock, milliseconds(options_.mode == Mode::async ? 20 : 1),
-                     [&] { return in_flight_.load() < low_water(); });
-    }
-    try {
-      deadline.check(nullptr);
-    } catch (...) {
-      waiting_for_room_.fetch_sub(1);
-      throw;
-    }
-  }
-  waiting_for_room_.fetch_sub(1);
-}
-
-void Executor::drain() {
-  waiting_for_room_.fetch_add(1);
-  while (in_flight_.load() > 0) {
-    if (help()) continue;
-    std::unique_lock lock(done_mutex_);
-    done_.wait_for(lock, milliseconds(20), [&] { return in_flight_.load() == 0; });
-  }
-  waiting_for_room_.fetch_sub(1);
 }
 
 // --------------------------------------------------------------------------------------- errors

@@ -36,20 +36,21 @@ class Executor {
   // Tasks of at most this cost run at enqueue where their stream and waits allow it.
   std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
 
-  // `node` starts after `before`; where data, it fails with it. Before submit(node), and within
-  // what node.reserve_edges made room for.
+  // `node` starts after `before`; where `data` is set, a failure of `before` makes `node` fail.
+  // Before submit(node), and for at most as many edges as node.reserve_edges made room for.
   void add_edge(Node& before, Node& node, bool data) noexcept;
-  // The node has all its edges. The executor holds it until it ended.
+  // The node has all its edges. The executor keeps a reference until the node ended.
   void submit(Node& node) noexcept;
-  // submit() of a node whose small tasks this thread is to run, where they can run before something
-  // ends that others do.
+  // submit() of a node whose small tasks the calling thread runs itself, as far as they are ready
+  // without waiting for another thread's task.
   void submit_and_follow_up(Node& node) noexcept;
-  // Where too many tasks are in flight, runs some. Then the seeded schedule's turn.
+  // Runs tasks while too many are in flight. In the seeded mode runs a random number of tasks too.
   void make_room();
-  // Runs all of the task here. What it throws is returned. Drops nothing.
+  // Runs all parts of the task on the calling thread. Returns what the task threw. Does not call
+  // task.drop.
   Ref<Failure> run_here(const Task& task, Stream& stream, std::span<Stream* const> others,
                         std::uint64_t ticket = 0) noexcept;
-  // The work of a task with `later` has ended. Runs small tasks that waited for it.
+  // Ends a task with `later`, whose work has ended. Runs small tasks that waited for the task.
   void ended(Node& node, std::exception_ptr error) noexcept;
   // A failure, with the way to repeat it in its text, for synchronize() to report.
   Ref<Failure> make_failure(std::exception_ptr error) noexcept {
@@ -62,20 +63,20 @@ class Executor {
   void drain();
   void rethrow_unreported() { failures_.rethrow_unreported(); }
   void run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream);
-  // Runs one part of a ready task, or parts until that node ended; false where there is none to
-  // run, or enough threads run some.
+  // Runs one part of a ready task, or parts until `until` ended. False where no part is ready, or
+  // enough threads run tasks already.
   bool help(const Node* until = nullptr);
 
   // Where seeded: room for that many more ready nodes.
   void reserve_ready(int more);
-  // For process exit: the workers finish what they run, and take no more. One that has not come
-  // back by the deadline of a wait is left behind, with a warning that names its task: false then.
-  // It touches nothing more of the library's.
+  // For process exit: the workers finish the tasks that they run and take no more. A worker that
+  // has not ended by the deadline of a wait is left behind, with a warning that names its task;
+  // such a worker uses nothing of the library any more. False where one was left behind.
   bool stop() noexcept;
 
  private:
   friend class CpuGraph;
-  // Enqueueing that found too many tasks in flight goes on below this.
+  // A thread that waits for room goes on when fewer tasks than this are in flight.
   std::int64_t low_water() const noexcept {
     return options_.max_in_flight - options_.max_in_flight / 8;
   }
@@ -110,21 +111,23 @@ class Executor {
 
   // Both hold mutex_. `helps`: on a thread that waits, which leaves foreign tasks to the workers.
   bool take_part(Part& part, bool helps) noexcept;
-  // Takes it from compute_ if this is its last part; null where there is none for this thread.
+  // The task whose next part this thread is to run, removed from compute_ with its last part; null
+  // where there is none for this thread.
   Node* next_to_compute(bool helps) noexcept;
   void run_part(const Part& part, bool on_worker) noexcept;
-  // Starts a task with `later`; true where its end is on its way, and the node perhaps gone.
+  // Starts a task with `later`; true where its work runs on, and the node may be freed already.
   bool start_later(Node& node, Node& carrier) noexcept;
   void end_part(Node* node) noexcept;
-  // What a part does: the task's run, or the join of the task after it.
+  // Runs a part: the task's run, or the join of the task after it.
   static void run_task(Node& node, int part);
-  // Ends what needs no running, queues the rest. What goes on in the stream `hot`, whose last task
-  // this thread has just ended, goes first, since what it reads is in this core's cache: up to
-  // kMaxStreak tasks in a row, of which `streak` were.
+  // Ends nodes that need no running and queues the others. A task of the stream `hot`, whose latest
+  // task this thread has just ended, goes first, since its operands are in this core's cache: up to
+  // kMaxStreak tasks in a row, of which `streak` have run.
   void make_ready(List ready, const Stream* hot = nullptr, int streak = 0) noexcept;
   void queue(List runnable, int parts, const Stream* hot, int streak) noexcept;
-  // What this thread starts and runs at once, one after another, since to hand it over would take
-  // longer: tasks with `later`, and small tasks that follow one of these (executor_follow_up.cpp).
+  // Runs tasks on this thread at once, one after another, since handing them to another thread
+  // would take longer: tasks with `later`, and small tasks that follow these
+  // (executor_follow_up.cpp).
   class FollowUp;
   bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
@@ -150,7 +153,7 @@ class Executor {
   int spinners_ = 0;     // workers that look for work
   bool stopping_ = false;
   std::condition_variable work_;
-  std::condition_variable left_;  // a worker has
+  std::condition_variable left_;  // notified when a worker ends
   std::vector<Worker> threads_;   // never grows once they run
 
   std::atomic<int> ready_parts_{0};  // in the queues; written under mutex_
@@ -161,7 +164,7 @@ class Executor {
   std::atomic<std::int64_t> yields_after_ns_{30'000};  // of a wait for other processes
   std::atomic<bool> abandoned_{false};  // the process ends without the workers that still run
 
-  std::mutex done_mutex_;  // of those who sleep until a node ended
+  std::mutex done_mutex_;  // of threads that sleep until a node ended
   std::condition_variable done_;
 
   FailureLog failures_;

@@ -1,7 +1,7 @@
-// Running: which task each thread runs at this moment, for whoever waits and has to say for what.
+// Running: which task each thread runs at this moment, for the messages of waits that take long.
 //
-// A thread notes its task at the price of a store, and takes the note back by one exchange; a
-// reader holds on to a note, so that the task and its arguments stay while it describes them.
+// A thread notes its task by one store and takes the note back by one exchange. A reader locks a
+// note while it describes the task, so that the task and its arguments stay meanwhile.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -20,10 +20,10 @@ struct RunningTask {
   const Stream* stream;
   std::int64_t begin_ns = 0;      // of timeline_now(), where known
   bool on_worker = true;          // false: on a thread of the user's
-  std::atomic<int> warnings = 0;  // of it
+  std::atomic<int> warnings = 0;  // given about this task
 };
 
-// While it stands, its thread runs that task.
+// Notes during its lifetime that the calling thread runs the task.
 class RunningScope {
  public:
   explicit RunningScope(RunningTask& task) noexcept;
@@ -32,11 +32,11 @@ class RunningScope {
   RunningScope& operator=(const RunningScope&) = delete;
 
  private:
-  bool noted_ = false;  // not where there is no memory for it
+  bool noted_ = false;  // false where memory for the note could not be had
 };
 
-// Calls see(task) for each task that some thread runs; a thread whose task ends meanwhile waits
-// until see() returned, so that should be soon. Not to be called inside of see().
+// Calls see(task) for each task that some thread runs. A thread whose task ends meanwhile waits
+// until see() returned, so see() should be short. Not to be called inside of see().
 void for_each_running(const std::function<void(RunningTask&)>& see);
 
 // "exp (op 17) on CpuDevice(id=3) …\n  at file.cpp:12".

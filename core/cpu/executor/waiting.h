@@ -12,20 +12,22 @@ using Clock = std::chrono::steady_clock;
 
 // How long a thread looks for work, or for its event, before it sleeps: about what waking costs.
 constexpr auto kSpin = std::chrono::microseconds(30);
-// So too, where it may come from another process, whose message this thread itself takes. From
-// kSpin on it gives its core to whoever wants it.
+// The same where the event may come from another process, whose message the waiting thread takes
+// itself. From kSpin on the thread yields its core.
 constexpr auto kSpinForOthers = std::chrono::microseconds(300);
 
-// What the executor's threads run at the moment, but for this one: ", running: …"; "" for nothing.
+// The tasks that the executor's threads run at the moment, without the calling thread's:
+// ", running: …"; "" where there is none.
 std::string running_tasks(const Executor& executor);
 
-// Of one wait, by the executor's options: warns once when it takes long, throws when it takes too
-// long.
+// The deadlines of one wait, from the executor's options: warns once when it takes long, throws
+// when it takes too long.
 class Deadline {
  public:
   explicit Deadline(const Executor& executor) noexcept;
-  // Called now and then by the thread that waits; `node` is what for, null where for all tasks.
-  // Throws DeviceError where it may and time is up, unless under a debugger, which stops time.
+  // The waiting thread calls this now and then; `node` is what it waits for, null for all tasks.
+  // Throws DeviceError when the time is up and may_throw is set. Under a debugger the time stands
+  // still.
   void check(const Node* node, bool may_throw = true);
 
  private:

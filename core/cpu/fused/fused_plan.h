@@ -13,6 +13,7 @@
 #include "core/cpu/kernels/chain.h"
 #include "core/cpu/kernels/expand.h"
 #include "core/cpu/kernels/reduce.h"
+#include "core/cpu/kernels/store_around.h"
 #include "core/cpu/kernels/unary.h"
 #include "core/cpu/ops/random_block.h"
 #include "core/runtime/fused_program.h"
@@ -113,10 +114,9 @@ enum class FusedWrite : std::uint8_t {
 };
 
 // Full results of `around_bytes` and more are written past the caches.
-inline constexpr std::int64_t kFusedStoreAroundBytes = std::int64_t{8} << 20;
 // by_rows: tiles are a power of two of whole rows, or parts of one, also where rows don't matter.
 FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
-                               std::int64_t around_bytes = kFusedStoreAroundBytes,
+                               std::int64_t around_bytes = store_around_bytes(),
                                bool by_rows = false);
 
 // Runs units [begin, end).

@@ -11,6 +11,7 @@
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's headers start from such values
 #endif
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include <algorithm>
@@ -261,9 +262,16 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
 
 void run(const Gemm& g) { return g.dtype == f64 ? run_of<double>(g) : run_of<float>(g); }
 
-// Measured on Intel's: on AMD's OpenBLAS is preferred.
+// AMD's family of Zen 5, whose units are as wide as these vectors; Zen 4 has narrower ones.
+bool zen5_or_later() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  const unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
+  return family >= 0x1a;
+}
+
 bool usable() {
-  return __builtin_cpu_is("intel") && __builtin_cpu_supports("avx512f") &&
+  return (__builtin_cpu_is("intel") || zen5_or_later()) && __builtin_cpu_supports("avx512f") &&
          __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl");
 }

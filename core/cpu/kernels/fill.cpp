@@ -6,6 +6,7 @@
 
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/non_temporal.h"
+#include "core/cpu/kernels/store_around.h"
 
 namespace shmap::cpu {
 namespace {
@@ -36,7 +37,7 @@ template <class Produce>
 void in_blocks(DType source, DType dtype, void* out, std::int64_t n, Produce produce) {
   const CastFn cast = cast_kernel(source, dtype);
   const std::int64_t size = itemsize(dtype), block = kBlockBytes / 8;
-  const bool non_temporal = n * size >= kNonTemporalBytes;
+  const bool non_temporal = n * size >= store_around_bytes();
   alignas(64) std::byte from[kBlockBytes], to[kBlockBytes];
   for (std::int64_t i = 0; i < n; i += block) {
     const std::int64_t m = std::min(block, n - i);
@@ -57,7 +58,7 @@ void fill(void* out, const void* value, int itemsize, std::int64_t n) {
   const std::int64_t bytes = n * itemsize;
   const std::byte* v = static_cast<const std::byte*>(value);
   const bool uniform = std::all_of(v, v + size, [&](std::byte b) { return b == *v; });
-  if (uniform && bytes < kNonTemporalBytes) {
+  if (uniform && bytes < store_around_bytes()) {
     std::memset(o, static_cast<int>(*v), static_cast<std::size_t>(bytes));
     return;
   }
@@ -85,7 +86,7 @@ void fill(void* out, const void* value, int itemsize, std::int64_t n) {
   std::int64_t done = start;
   for (; done < block; done *= 2)
     std::memcpy(o + done, o, static_cast<std::size_t>(std::min(done, block - done)));
-  const bool non_temporal = bytes >= kNonTemporalBytes;
+  const bool non_temporal = bytes >= store_around_bytes();
   for (std::int64_t at = block; at < bytes; at += block) {
     const std::int64_t m = std::min(block, bytes - at);
     if (non_temporal)

@@ -1,14 +1,11 @@
-// Constant and linear contents, for one thread. Ranges well above cache size are written with
-// non-temporal stores.
+// Constant and linear contents, for one thread. Ranges of store_around_bytes() and
+// more are written past the caches.
 #pragma once
 #include <cstdint>
 
 #include "shmap/dtype.h"
 
 namespace shmap::cpu {
-
-// From this many bytes of output on, fill and iota write past the caches.
-inline constexpr std::int64_t kNonTemporalBytes = std::int64_t{8} << 20;
 
 // Writes n elements of `itemsize` bytes (any, at least 1), each a copy of the one at `value`, which
 // must not lie in `out`.

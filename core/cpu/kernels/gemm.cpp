@@ -69,13 +69,25 @@ bool supports(GemmEngine engine, DType dtype, DType out) {
   return library != nullptr && library->supports(dtype, out);
 }
 
-// Measured on CPUs of both makers: with AVX-512, OpenBLAS is the faster one for f32 on AMD's,
-// oneDNN on Intel's.
+// oneDNN's products of f32 are the faster ones on x86 (measured on Intel's AVX2 and AVX-512, and on
+// AMD's Zen 5, one thread: level with OpenBLAS for large squares, 1.2 to 3 times as fast for thin
+// ones); for other CPUs it has no kernels of its own.
 bool prefers_openblas() {
 #if defined(__x86_64__)
-  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f");
+  return false;
 #else
   return true;
+#endif
+}
+
+// Zen 5 has units as wide as the vectors of AVX-512. What was measured on it differs from Intel's.
+bool is_zen5() {
+#if defined(__x86_64__)
+  static const bool is =
+      __builtin_cpu_is("amd") && avx512_gemm() != nullptr && avx512_gemm()->supports(f32, f32);
+  return is;
+#else
+  return false;
 #endif
 }
 
@@ -111,8 +123,8 @@ bool has_onednn_bf16() {
   return has;
 }
 
-// Whether OpenBLAS is the faster one for small products in f32: its kernels for these need AVX-512.
-bool small_openblas() {
+// Whether OpenBLAS has its kernels for small products in f32, which need AVX-512.
+bool fast_openblas() {
 #if defined(__x86_64__)
   static const bool small =
       __builtin_cpu_supports("avx512f") && supports(GemmEngine::openblas, f32, f32);
@@ -123,22 +135,32 @@ bool small_openblas() {
 }
 
 // m · n · k up to which a call of oneDNN costs more than the product: in f32 OpenBLAS is faster, in
-// bf16 the own kernel (measured, one thread).
-constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024;
+// bf16 the own kernel (measured, one thread). Up to a million OpenBLAS has kernels for AVX-512 that
+// read the operands where they lie.
+constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024, kSmallOnZen5 = 1'000'000;
 
 bool is_small(const Gemm& g, std::int64_t limit) {
   return g.m <= limit && g.n <= limit && g.k <= limit && g.m * g.n <= limit &&
          g.m * g.n * g.k <= limit;
 }
 
-// Whether the kernel for AVX-512 is the faster one (measured, one thread): in f32 where all of the
-// sums are done in one pass over c and enough rows make up for packing b; in f64 where b is not
-// much larger than the second cache, which OpenBLAS is better at reading past.
+// Whether the kernel for AVX-512 is the faster one (measured, one thread). On Intel's CPUs in f32
+// where all of the sums are done in one pass over c and enough rows make up for packing b, and in
+// f64 where b is not much larger than the second cache, which OpenBLAS is better at reading past.
+// On Zen 5 in f64 alone, from the size on up to which OpenBLAS has its small kernels.
 bool suits_avx512(const Gemm& g) {
   constexpr std::int64_t volume = 1 << 21, most_b = 3 << 17;
-  if (g.k <= 0 || g.m * g.n < volume / g.k) return false;
+  if (g.k <= 0) return false;
+  if (is_zen5()) return g.dtype == f64 && g.m >= 16 && g.n >= 16 && g.m * g.n > kSmallOnZen5 / g.k;
+  if (g.m * g.n < volume / g.k) return false;
   if (g.dtype == f64) return g.m >= 16 && g.n >= 16 && g.n <= most_b / g.k;
   return !g.trans_b && g.k >= 32 && g.k <= 256 && g.m >= 192 && g.n >= 128;
+}
+
+// Whether OpenBLAS is the faster one on Zen 5 in f32: small products, and those that read long
+// columns of b.
+bool suits_openblas_on_zen5(const Gemm& g) {
+  return is_small(g, kSmallOnZen5) || (g.trans_b && g.m >= 256 && g.k >= 512);
 }
 
 bool has_avx512() {
@@ -250,8 +272,8 @@ GemmEngine gemm_engine(const Gemm& g) {
       // has to be open before they run.
       const GemmEngine library = g.dtype == f64 ? f64_engine() : f32_engine();
       if (has_avx512() && suits_avx512(g)) return GemmEngine::avx512;
-      const bool small = g.dtype == f32 && is_small(g, kSmallF32) && small_openblas();
-      return small ? GemmEngine::openblas : library;
+      const bool suits = is_zen5() ? suits_openblas_on_zen5(g) : is_small(g, kSmallF32);
+      return g.dtype == f32 && suits && fast_openblas() ? GemmEngine::openblas : library;
     }
     case bf16:
       if (is_small(g, kSmallBf16)) return GemmEngine::own;

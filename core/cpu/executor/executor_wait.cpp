@@ -1,0 +1,113 @@
+// Threads that wait for the executor: for the end of a task, for room, for the end of all tasks.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "core/base/spin_lock.h"
+#include "core/cpu/executor/executor.h"
+#include "core/cpu/executor/waiting.h"
+#include "core/device/fork_guard.h"
+#include "core/device/while_waiting.h"
+
+namespace shmap::cpu {
+
+using std::chrono::milliseconds;
+
+// Looks until the node ended, a task is ready to run, or looking has taken too long. True for the
+// last: another thread looks for messages from then on, and this thread should sleep.
+bool Executor::spin(const Node& node) noexcept {
+  detail::ActiveWait active;
+  const auto begin = Clock::now();
+  const auto yields_after =
+      std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
+  bool yielded = false;
+  while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
+    const detail::LookAgain again = detail::look_around();
+    const bool others = again != detail::LookAgain::no_reason;
+    if (others && !node.pending()) {
+      learn_to_yield(yielded);
+      return false;
+    }
+    const auto waited = Clock::now() - begin;
+    if (waited > (others ? kSpinForOthers : kSpin)) break;
+    if (again == detail::LookAgain::yielding || (others && waited > yields_after)) {
+      yielded = true;
+      std::this_thread::yield();
+    } else {
+      for (int i = 0; i < (others ? 2 : 32); ++i) cpu_relax();
+    }
+  }
+  const bool too_long = node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0;
+  if (too_long) active.hand_over();
+  return too_long;
+}
+
+// A message that came while this thread offered its core was perhaps sent by a process on the same
+// core, which had to wait for it: the next wait offers the core sooner.
+void Executor::learn_to_yield(bool yielded) noexcept {
+  constexpr std::int64_t kLeast = 2000, kMost = std::chrono::nanoseconds(kSpin).count();
+  const std::int64_t ns = yields_after_ns_.load(std::memory_order_relaxed);
+  yields_after_ns_.store(yielded ? std::max(ns / 2, kLeast) : std::min(ns * 2, kMost),
+                         std::memory_order_relaxed);
+}
+
+void Executor::wait(Node& node) {
+  if (forked()) throw_forked();
+  Deadline deadline(*this);
+  // Without workers only waiting threads run what becomes ready later: look often.
+  const bool alone = options_.mode != Mode::async;
+  while (node.pending()) {
+    if (ready_parts_.load(std::memory_order_relaxed) != 0 && help(&node)) continue;
+    const bool handed_over = spin(node);
+    if (!node.announce_sleeper()) break;
+    if (!handed_over) detail::hand_over_looking();
+    const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
+    {
+      std::unique_lock lock(done_mutex_);
+      done_.wait_for(lock, slice, [&] { return !node.pending(); });
+    }
+    deadline.check(&node);
+  }
+}
+
+void Executor::make_room() {
+  if (options_.mode == Mode::seeded) {
+    int turns = 0;
+    {
+      std::lock_guard lock(mutex_);
+      turns = static_cast<int>(random() % 4) - 1;
+    }
+    for (; turns > 0 && help(); --turns) {
+    }
+  }
+  if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
+  Deadline deadline(*this);
+  waiting_for_room_.fetch_add(1);
+  while (in_flight_.load() >= low_water()) {
+    if (help()) continue;
+    {
+      std::unique_lock lock(done_mutex_);
+      done_.wait_for(lock, milliseconds(options_.mode == Mode::async ? 20 : 1),
+                     [&] { return in_flight_.load() < low_water(); });
+    }
+    try {
+      deadline.check(nullptr);
+    } catch (...) {
+      waiting_for_room_.fetch_sub(1);
+      throw;
+    }
+  }
+  waiting_for_room_.fetch_sub(1);
+}
+
+void Executor::drain() {
+  waiting_for_room_.fetch_add(1);
+  while (in_flight_.load() > 0) {
+    if (help()) continue;
+    std::unique_lock lock(done_mutex_);
+    done_.wait_for(lock, milliseconds(20), [&] { return in_flight_.load() == 0; });
+  }
+  waiting_for_room_.fetch_sub(1);
+}
+
+}  // namespace shmap::cpu
