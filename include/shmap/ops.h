@@ -171,7 +171,7 @@ Array slice(Operand x, Dims start, Dims limit, Dims strides);
 Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes);
 Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts);
-// The same along one dim, with the other dims whole (lax.slice_in_dim and the functions like it).
+// Slices along one dim; the other dims stay whole (lax.slice_in_dim and the functions like it).
 Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride = 1,
                    int axis = 0);  // a negative start or limit counts from the end
 Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis = 0);
