@@ -17,7 +17,8 @@ struct LowerValue;
 class LowerLog {
  public:
   virtual ~LowerLog() = default;
-  // An argument or a constant of the whole program. Called before begin_program.
+  // An argument or a constant of the whole program; constants have the first numbers. Called before
+  // begin_program.
   virtual void argument(std::size_t /*index*/, const LowerValue&) {}
   virtual void begin_program(const Jaxpr&, std::span<const LowerValue> /*arguments*/) {}
   virtual void end_program(const Jaxpr&, std::span<const LowerValue> /*results*/) {}
