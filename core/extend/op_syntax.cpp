@@ -110,7 +110,7 @@ Read read_arg_reduce(Reader& r) {
   return made(ArgReduceParams(r.dims("axes"), r.dtype("index_dtype")));
 }
 
-// "(((1,), (0,)), ((), ()))": four lists, whatever brackets are around them.
+// "(((1,), (0,)), ((), ()))": four lists, with any brackets around them.
 void read_dimension_numbers(Reader& r, DotParams& p) {
   const std::string text = r.text("dimension_numbers");
   const auto fail = [&] {
@@ -168,7 +168,8 @@ Read read_dot(Reader& r) {
   return made(p);
 }
 
-// Batching dims belong together one by one, and stand for one extent.
+// Checks batching dims: those of the operand and of the indices correspond one to one, and have
+// equal extents.
 void check_batching(Reader& r, const Dims& operand, const Dims& indices, const Dims& gone,
                     const Dims& indexed) {
   const ShapedArray &x = r.operands()[0], &at = r.operands()[1];
@@ -249,7 +250,7 @@ Read read_split(Reader& r) {
 Read read_print(Reader& r) {
   PrintParams p;
   p.format = r.quoted("fmt");
-  std::vector<debug::detail::PrintArgument> arguments;  // of which the types say enough
+  std::vector<debug::detail::PrintArgument> arguments;  // of these only the types are used
   for (const ShapedArray& t : r.operands())
     arguments.push_back({Array::first(new TypeNode(t)), {}});
   debug::detail::check_holes(p.format, arguments, {});
