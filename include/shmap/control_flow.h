@@ -65,8 +65,8 @@ BranchLeaves cond_leaves(Array pred, BodyRef on_true, BodyRef on_false, FlatTree
 BranchLeaves switch_leaves(Array index, std::span<const BodyRef> branches, FlatTree arguments,
                            SourceLine source);
 
-// What the functions below accept. For other arguments, overloads fail to compile with a sentence
-// that says what is wanted.
+// The arguments that the functions below accept. For other arguments, overloads fail to compile
+// with a sentence that says what is wanted.
 template <class F, class C, class... A>
 concept CarryBody = std::invocable<F&, A..., arg_t<C>> &&
     std::convertible_to<std::invoke_result_t<F&, A..., arg_t<C>>, arg_t<C>>;
