@@ -101,7 +101,7 @@ std::string describe_array(const Node* node) {
     case NodeKind::stored:
       return describe_stored(*static_cast<const StoredNode*>(node));
   }
-  return "<an Array of no known kind>";
+  return "<an Array of unknown kind>";
 }
 
 }  // namespace shmap

@@ -104,7 +104,7 @@ void check_holes(std::string_view format, std::span<const PrintArgument> argumen
       text_by_spec(specs[i], node ? node->type.dtype() : a.dtype, node ? &zero : &a.bits);
     } catch (const fmt::format_error& e) {
       throw ValueError(given() + " has {:" + specs[i] + "} for argument " + std::to_string(i) +
-                       ", which is no spec for it (" + e.what() + "): wanted is one as {:.3f}, " +
+                       ", which does not fit it (" + e.what() + "): wanted is one like {:.3f}, " +
                        "{:>8} or {:#x}" + at_line(source));
     }
   }

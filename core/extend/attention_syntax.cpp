@@ -25,7 +25,7 @@ double number(ParamReader& r, const char* name) {
 // must be listed, with the features' dim last.
 Dims dims(ParamReader& r, const char* name, std::size_t operand, bool is_scores = false) {
   const Dims given = r.dims(name);
-  if (operand >= r.operands().size()) r.fail("'" + std::string(name) + "' is of no operand");
+  if (operand >= r.operands().size()) r.fail("'" + std::string(name) + "' needs an operand");
   const int rank = r.operands()[operand].rank();
   std::uint64_t seen = 0;
   int named = 0;

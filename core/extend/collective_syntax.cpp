@@ -23,7 +23,7 @@ Groups read_groups(Reader& r, const Axes& axes) {
   for (const std::vector<int>& group : groups) count += group.size();
   // Checked before group_size allocates memory in proportion to the mesh's size.
   if (count != static_cast<std::size_t>(std::max(ranks, 0)) || groups.empty())
-    r.fail("'axis_index_groups' has not each of the " + describe_ranks(axes, ranks) + " once");
+    r.fail("'axis_index_groups' must have each of the " + describe_ranks(axes, ranks) + " once");
   group_size(groups, ranks, r.primitive(), axes, {});
   return groups;
 }

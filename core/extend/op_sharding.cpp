@@ -329,11 +329,11 @@ NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) co
     if (last != REPLICATED) fail(std::string("it is ") + name_of(last) + " over some devices");
   const std::size_t extra = last_tile_dims.size() + (replicate_on_last_tile_dim ? 1 : 0);
   if (extra > ndim || ndim - extra > static_cast<std::size_t>(kMaxRank))
-    fail("it has no number of dims that an array has");
+    fail("its number of dims is none that an array can have");
   ndim -= extra;
   const std::vector<std::int64_t> places = devices();
   if (static_cast<std::int64_t>(places.size()) != mesh.size())
-    fail("it is of " + std::to_string(places.size()) + " devices");
+    fail("it is for " + std::to_string(places.size()) + " devices");
   const shmap::detail::AxisEnv& env = *mesh.impl()->env();
   std::vector<std::int64_t> strides(env.sizes.size(), 1);
   for (std::size_t a = env.sizes.size(); a-- > 1;) strides[a - 1] = strides[a] * env.sizes[a];

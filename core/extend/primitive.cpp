@@ -528,7 +528,7 @@ Arrays Primitive::bind_all(Arrays operands, const Params& params, SourceLine sou
     if (rules.impl && !trace.staged() && !trace.transforms())
       return rules.impl(std::move(operands), made.values);
     throw TypeError(primitive_->name +
-                    " has no def_abstract_eval, which is wanted here: give it one with "
+                    " has no def_abstract_eval, which is needed here: give it one with "
                     ".def_abstract_eval" +
                     at_line(source));
   }

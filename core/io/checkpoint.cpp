@@ -279,7 +279,7 @@ std::vector<Array> load(const std::string& path, const detail::FlatTree& like,
     throw ValueError(file.name() + ": it has " + std::to_string(leaves.size()) +
                      " leaves, and `like` has " + std::to_string(paths.size()) + ": " +
                      io::quoted_bytes(more ? leaves[paths.size()].path : paths[leaves.size()]) +
-                     " is the first that the other has not");
+                     " is the first leaf that the other lacks");
   }
   io::ProgressCount progress(options, total);
   std::vector<Array> out;
@@ -402,9 +402,9 @@ PendingCheckpoint::~PendingCheckpoint() {
   try {
     wait();
   } catch (const std::exception& e) {
-    warn(std::string("a checkpoint was not written, and nobody waited for it: ") + e.what());
+    warn(std::string("a checkpoint was not written, and wait() was not called: ") + e.what());
   } catch (...) {
-    warn("a checkpoint was not written, and nobody waited for it");
+    warn("a checkpoint was not written, and wait() was not called");
   }
 }
 

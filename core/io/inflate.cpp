@@ -292,10 +292,10 @@ struct Inflater::Impl {
         return;
       }
       const auto length_code = static_cast<std::size_t>(value - kEndOfBlock - 1);
-      if (length_code >= kLengths.size()) fail("have a match of no length");
+      if (length_code >= kLengths.size()) fail("have an invalid match length");
       const std::int64_t length = kLengths[length_code].base + take(kLengths[length_code].extra);
       const auto distance_code = static_cast<std::size_t>(symbol(distances_));
-      if (distance_code >= kDistances.size()) fail("have a match of no distance");
+      if (distance_code >= kDistances.size()) fail("have an invalid match distance");
       const std::int64_t distance =
           kDistances[distance_code].base + take(kDistances[distance_code].extra);
       if (distance > end_) fail("have a match before their beginning");

@@ -43,7 +43,7 @@ class Member {
   // The array's name: the member's without ".npy".
   static std::string name_of(const io::ZipMember& zip, const std::string& of) {
     if (!std::string_view(zip.name).ends_with(kSuffix))
-      throw ValueError(of + " is no array: wanted is a name that ends with .npy");
+      throw ValueError(of + " is not an array: its name must end with .npy");
     return zip.name.substr(0, zip.name.size() - kSuffix.size());
   }
   const std::string& name() const { return name_; }

@@ -213,7 +213,7 @@ SafetensorsLayout layout_safetensors(const std::map<std::string, std::pair<DType
                                      [&](const Name& n) { return n.dtype == dtype; });
     if (found == std::end(kDtypes)) {
       throw TypeError(name + ": tensor " + quoted_bytes(key) + " has dtype " + to_string(dtype) +
-                      ", which the format has not: save the words that keys are made of");
+                      ", which the format lacks: save the words that keys are made of");
     }
     const std::int64_t bytes = checked_bytes(shape, itemsize(dtype));
     if (text.size() > 1) text += ',';

@@ -110,7 +110,7 @@ std::int64_t arange_count(const HostNumber& start, const HostNumber& stop, const
   if (!(count < 9.2e18)) {
     throw ValueError("arange: from " + std::to_string(start.real) + " to " +
                      std::to_string(stop.real) + " in steps of " + std::to_string(step.real) +
-                     " is no finite number of elements" + at_line(source));
+                     " is not a finite number of elements" + at_line(source));
   }
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(count));
 }

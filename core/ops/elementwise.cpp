@@ -126,7 +126,7 @@ void eval_bitcast(Types in, const Params& params, std::span<ShapedArray> out) {
     return "bitcast: from a value of type " + to_string(in[0]) + " to " + short_name(p.new_dtype);
   };
   if (p.new_dtype == DType::bool_ && in[0].dtype() != DType::bool_) {
-    throw TypeError(text() + ": a bool is 0 or 1, and other bytes are none; compare with 0");
+    throw TypeError(text() + ": only the bytes 0 and 1 are bools; compare with 0 instead");
   }
   Shape shape = in[0].dims();
   if (from > to) shape.push_back(from / to);

@@ -22,7 +22,7 @@ IndexTerms::IndexTerms(const ShapedArray& type, std::span<const Index> indices, 
   }
   if (ellipses > 1) {
     throw ValueError("an index with " + std::to_string(ellipses) +
-                     " ellipses: which dims each stands for cannot be told; one is wanted" +
+                     " ellipses, which is ambiguous: an index has at most one ellipsis" +
                      at_line(source_));
   }
   const auto fill = [&](int until) {

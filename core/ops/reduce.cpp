@@ -255,8 +255,8 @@ Array reduce_extremum(const Primitive& p, Operand&& x, const Dims* axis, bool ke
   for (std::int64_t d : axes) {
     if (type.dims()[static_cast<std::size_t>(d)] == 0) {
       throw ValueError(std::string(what) + ": dim " + std::to_string(d) + " of an array of shape " +
-                       to_string(type.dims()) + " is empty, and of no elements there is no " +
-                       what + ": reduce dims that have elements" + at_line(x.source));
+                       to_string(type.dims()) + " is empty, and an empty dim has no " + what +
+                       ": reduce dims that have elements" + at_line(x.source));
     }
   }
   return reduce(p, std::move(x.value), axes, keepdims, x.source);

@@ -366,7 +366,7 @@ void check_captures(const Entry& entry, const JitCache::Call& call, const Scope&
     if (is_same_value(again->traced.consts[i], entry.traced.consts[i])) continue;
     throw ValueError("jit: captured array " + std::to_string(i) + " of type " +
                      to_string(node_of(again->traced.consts[i])->type) +
-                     " is another than when the function was traced, and captures are read once: "
+                     " differs from when the function was traced, and captures are read once: "
                      "pass it as an argument" +
                      at_line(call.source));
   }
