@@ -91,9 +91,8 @@ std::shared_ptr<const Params> read_params(const Primitive& primitive, const exte
 // The values of an equation's parameters.
 extend::Params params_of(const Params& params);
 
-// The primitives of users (core/extend/primitive.cpp); null or false where the primitive is the
-// library's.
-// the latest of that name, ready to be bound
+// The primitives of users (core/extend/primitive.cpp). find_user_primitive: the latest of that
+// name, ready to be bound; null where there is none.
 Primitive* find_user_primitive(std::string_view name);
 std::vector<std::string> user_primitive_names();
 bool is_user_primitive(const Primitive& primitive);

@@ -37,7 +37,7 @@ class JointSave {
     std::function<std::string()> begin;  // in the leader: makes the draft, and returns its name
     // in all: opens the draft (the leader has it open), writes and syncs
     std::function<void(const std::string& draft)> write;
-    std::function<void()> commit;                         // in the leader
+    std::function<void()> commit;  // in the leader
   };
   // Called once, on any thread. `notes`: bytes of each process, equally many, which are joined by
   // `or` in the leader before commit. Throws the exception of a step in this process, an Error with

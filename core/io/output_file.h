@@ -33,7 +33,7 @@ class OutputFile {
   // elements row-major.
   void write(std::int64_t offset, const void* src, std::int64_t count);
   std::int64_t write_box(std::int64_t base, const Shape& shape, std::span<const Slice> box,
-                         int itemsize, const void* src);       // returns the bytes written
+                         int itemsize, const void* src);  // returns the bytes written
   // of an OutputFile that began its draft
   const std::string& draft() const { return draft_->name(); }
   void sync() { draft_->sync(); }

@@ -19,7 +19,7 @@ struct ZipMember {
   std::string name;
   // of the contents: their offset in the file, their inflated size
   std::int64_t offset = 0, bytes = 0;
-  std::uint32_t crc = 0;               // CRC-32 of the contents
+  std::uint32_t crc = 0;  // CRC-32 of the contents
   bool deflated = false;
   std::int64_t packed = 0;  // bytes in the file; equal to `bytes` for a stored member
 };

@@ -36,10 +36,10 @@ struct ProductParams : ParamsOf<ProductParams> {
   DotParams dot;      // of the slices of lhs and rhs
   bool bias = false;  // a number for each column (the free dims of rhs), added first
   Activation activation = Activation::none;
-  bool adds = false;           // whether the target's contents are added; before the activation
+  bool adds = false;  // whether the target's contents are added; before the activation
   // the parts of the operands that are multiplied, which are contiguous
   ProductSlice lhs, rhs;
-  ProductSlice place;          // the place in the target, or in an array of shape `whole`
+  ProductSlice place;  // the place in the target, or in an array of shape `whole`
   // for product_p: the result's shape; elements outside of `place` are unspecified
   std::optional<Shape> whole;
 

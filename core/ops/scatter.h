@@ -15,7 +15,7 @@ namespace shmap {
 extern Primitive scatter_p, scatter_add_p, scatter_mul_p, scatter_min_p, scatter_max_p;
 
 struct ScatterAddParams : ParamsOf<ScatterAddParams> {
-  Dims update_window_dims;            // of the updates, ascending: the dims of a window
+  Dims update_window_dims;  // of the updates, ascending: the dims of a window
   // of the operand, ascending: dims in which a window has one item
   Dims inserted_window_dims;
   Dims scatter_dims_to_operand_dims;  // the operand's dim for each entry of an index vector

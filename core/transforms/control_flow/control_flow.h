@@ -41,7 +41,7 @@ struct CondParams : ParamsOf<CondParams> {
 
 // The loop or branch in the user's code, for errors.
 struct FlowSite {
-  const char* what;                        // "scan"
+  const char* what;  // "scan"
   // of the carry or the result; null where the leaves have no tree
   const detail::TreeNode* tree = nullptr;
   // leaves before those of the tree: the index of a fori_loop
@@ -75,13 +75,13 @@ void check_y(const FlowSite& site, std::size_t leaf, ShapedArray& joint, const A
 // `wanted`. `why` continues the sentence "carry[1] has type f32[2] ".
 void require_axes(const FlowSite& site, const std::string& path, const Array& x,
                   const AxisSet& wanted, const std::string& why);
-// x with the dtype and weakness of `type`, and varying over at least its axes. Where variance is
-// not checked it stays as it is.
+// x with the dtype and weakness of `type`, and cast to vary over at least the axes of `type`. No
+// cast where variance is not checked.
 Array fit(Array x, const ShapedArray& type, SourceLine source);
 // TypeErrors where the predicate or the index has the wrong type.
 void check_predicate(const FlowSite& site, const char* noun, const ShapedArray& type);
 void check_index(const FlowSite& site, const ShapedArray& type);
-ShapedArray element_type(const ShapedArray& xs);                      // the type of one x
+ShapedArray element_type(const ShapedArray& xs);  // the type of one x
 // the type of ys; the inverse of element_type
 ShapedArray stacked_type(const ShapedArray& y, std::int64_t length);
 std::vector<ShapedArray> types_of(std::span<const Array> values);

@@ -48,7 +48,7 @@ struct Residual {
   enum Kind { invariant, of_xs, stacked } kind;
   // of_xs: the number of the x; stacked: the number of the result of the primal scan
   std::size_t at = 0;
-  Array value;         // invariant
+  Array value;  // invariant
 };
 
 class LinearScan {
