@@ -10,8 +10,8 @@
 
 namespace shmap::io {
 
-// The contiguous runs of a box of an array in C order: `count` runs of `run_bytes` bytes, visited
-// by next(). A run covers the innermost dims that the box covers whole.
+// The contiguous runs of a box of an array in C order, each of run_bytes() bytes. A run covers the
+// innermost dims that the box covers whole, and a range of one more dim.
 class BoxRuns {
  public:
   BoxRuns(const Shape& shape, std::span<const Slice> box, int itemsize);

@@ -19,7 +19,8 @@ class JointSave {
  public:
   // For the processes that have parts of `arrays`, which all processes must give in the same order;
   // `what` is the public function's name. `check`: a hash of all that must be the same in all
-  // processes. Takes a number of the mesh's collectives, in program order. Does not wait.
+  // processes. Numbers the save: the processes must make their saves in the same order. Does not
+  // wait.
   JointSave(const char* what, std::span<const Array> arrays, std::uint64_t check,
             SourceLine source);
 

@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-// The dims of operand `side` of the product.
+// The dims of one operand of the product.
 struct Side {
   const Dims &contracting, &batch;
   Dims free;

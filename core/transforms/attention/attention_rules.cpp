@@ -145,8 +145,8 @@ Arrays types_and_all(const JvpCall& call, std::size_t count, std::vector<ShapedA
   return first_of(call.primals, count);
 }
 
-// The derivative of f, a function of all primals, along the tangents that there are. Primals without
-// a tangent are constants.
+// The derivative of f, a function of all primals, along the tangents. Primals without a tangent are
+// constants.
 template <class F>
 Array along_tangents(const JvpCall& call, const F& f) {
   std::vector<std::size_t> moving;
