@@ -20,7 +20,7 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 // A device of this job, as a small value. Prints as CpuDevice(id=3).
 class Device {
  public:
-  int id() const noexcept { return id_; }                        // unique in the whole job
+  int id() const noexcept { return id_; }  // unique in the whole job
   // of the process that drives the device
   int process_index() const noexcept { return process_index_; }
   DeviceKind kind() const noexcept { return kind_; }

@@ -127,11 +127,11 @@ class OtherMesh : public ValueError {
 
 struct Lowered {
   const detail::MeshImpl* mesh;
-  JaxprRef jaxpr;                         // of blocks: constants first, then the arguments
-  std::vector<Array> consts;              // concrete, to be placed on the mesh
+  JaxprRef jaxpr;             // of blocks: constants first, then the arguments
+  std::vector<Array> consts;  // concrete, to be placed on the mesh
   // of the constants: the sharding in which every use takes it, or replicated
   std::vector<const Sharding*> const_in;
-  std::vector<const Sharding*> in, out;   // of the arguments, and of the results
+  std::vector<const Sharding*> in, out;  // of the arguments, and of the results
 };
 
 // `shardings`: one for each argument, over `mesh`. log: is told what is decided; may be null.

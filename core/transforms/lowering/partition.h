@@ -30,7 +30,7 @@ struct PartitionReasons {
     std::size_t operand, dim;  // the operand's dim from which the split was adopted
   };
   enum class Why : std::uint8_t {
-    blocked,      // the operation works along the whole dim
+    blocked,  // the operation works along the whole dim
     // the dim is the minor part of a larger dim, in which a block would not be contiguous
     minor,
     decided,      // another operand had decided how the factor is split

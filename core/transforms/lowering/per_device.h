@@ -12,7 +12,7 @@
 namespace shmap {
 
 struct PerDeviceOptions {
-  bool check_variance = true;   // an operation on wrong variance is an error
+  bool check_variance = true;  // an operation on wrong variance is an error
   // operands of different variance are cast; otherwise they are an error
   bool auto_pbroadcast = true;
 };
