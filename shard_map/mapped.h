@@ -1,6 +1,7 @@
-// MappedCall: a call of a mapped function, on its way through the traces. Each transform unwraps
-// the operands and wraps the body in its own interpretation, until the body runs on blocks or is
-// staged (jax's bind of shard_map, with a callable in place of a jaxpr).
+// MappedCall: a call of a mapped function, which each trace passes to the trace below. A transform
+// replaces its values among the operands by values of the trace below, and wraps the body in its
+// own interpretation, until the body runs on blocks or is staged (jax's bind of shard_map, with a
+// callable in place of a jaxpr).
 #pragma once
 #include <functional>
 #include <span>

@@ -12,7 +12,8 @@
 
 namespace shmap::detail {
 
-// A call of arguments of the same structure that all lie as they did needs no specs to be matched.
+// Remembers the specs' shardings of the latest call. A call whose arguments have the same structure
+// and shardings need not match specs again.
 class KnownSpecs {
  public:
   // The shardings of the arguments' leaves; nothing where the latest call was another one.
@@ -54,8 +55,8 @@ void throw_all(const std::vector<std::string>& problems, const PartitionInfo& in
   throw ValueError(text + made_at(info));
 }
 
-// The leaves of a tree that specs are given for, and their shardings; one error names every leaf
-// that does not fit its spec.
+// The leaves of a tree with specs, and the sharding of each leaf. One error names every leaf that
+// does not fit its spec.
 struct Leaves {
   const TreeNode& tree;
   const std::vector<Array>& values;
@@ -82,7 +83,7 @@ std::vector<const Sharding*> shardings_of(const PartitionInfo& info, const Specs
   return shardings;
 }
 
-// x as an equation under the current trace: placed so.
+// x with a sharding constraint, as an equation under the current trace.
 Array constrained(Array x, const Sharding* sharding, SourceLine source) {
   return bind(sharding_constraint_p, std::move(x), ConstraintParams(sharding), source);
 }
@@ -92,8 +93,9 @@ bool lies_so(const Array& x, const Sharding* sharding) {
   return node && node->trace == 0 && node->committed && node->sharding == sharding;
 }
 
-// Where an argument without a spec has to go before the call; null: nowhere. One on the mesh's
-// devices in another order stands on another mesh, which no program may mix with this one.
+// The sharding to which an argument without a spec must be moved before the call; null: it need not
+// be moved. An argument on the same devices in another order is on another mesh, which cannot be
+// mixed with this mesh in one program.
 const Sharding* place_without_spec(const Array& x, const MeshImpl* mesh) {
   const StoredNode* node = stored_of(x);
   const bool elsewhere =
@@ -136,8 +138,9 @@ PartitionInfo::PartitionInfo(AnyMesh m, std::optional<Specs> in, std::optional<S
 
 namespace {
 
-// Of a call that has to be looked at: checks the arguments, and where they run at once puts those
-// that lie otherwise. Returns the shardings that in_specs name, or nulls where these are chosen.
+// Checks the arguments of a call that differs from the latest one. Concrete arguments with other
+// shardings are moved. Returns the shardings of in_specs, with null where a sharding is to be
+// chosen.
 std::vector<const Sharding*> place_arguments(const PartitionInfo& info, const Trace& trace,
                                              FlatTree& arguments) {
   for (std::size_t i = 0; i < arguments.leaves.size(); ++i) {
@@ -194,7 +197,7 @@ JitCache::Result PartitionInfo::call(JitCache& cache, JitCache::Call call,
                       "Mesh, or trace it with make_jaxpr" +
                       made_at(*this));
   }
-  // Values under a transform lie nowhere: they are looked at.
+  // Values under a transform have no sharding of their own, and are checked at each call.
   std::optional<std::vector<const Sharding*>> before;
   if (in_specs) before = known->find(call.tag, arguments.key);
   const bool as_before =
@@ -202,8 +205,8 @@ JitCache::Result PartitionInfo::call(JitCache& cache, JitCache::Call call,
   const std::vector<const Sharding*> in =
       as_before ? std::move(*before) : place_arguments(*this, trace, arguments);
   if (in_specs && !as_before) known->set(call.tag, arguments.key, in);
-  // The program says itself where its arguments and results lie, so that it can be differentiated,
-  // batched, explained and made a part of others as any program with constraints.
+  // The program has its specs as constraints, so that it can be differentiated, batched, explained
+  // and staged into other programs, as any program with constraints.
   auto body = [&](std::vector<Array>& leaves, FlatTree& result) {
     for (std::size_t i = 0; i < in.size(); ++i)
       if (in[i]) leaves[i] = constrained(std::move(leaves[i]), in[i], source);

@@ -29,7 +29,7 @@ SourceLine users_line(SourceLine called) {
   return ours || file.find("/include/c++/") != file.npos ? SourceLine{} : called;
 }
 
-// One message names all offenders, and not only the first.
+// One message names every leaf that does not fit, and not only the first.
 void throw_all(const std::vector<std::string>& problems, const std::string& remedy,
                const MappedLines& lines) {
   if (problems.empty()) return;

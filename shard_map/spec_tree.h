@@ -23,7 +23,8 @@ std::vector<LeafSpec> match_specs(const Specs& specs, const detail::TreeNode& tr
 
 // Whether an array of this type can be split as its spec says.
 bool fits_spec(const ShapedArray& type, const PartitionSpec& spec, const Sharding& sharding);
-// Of one that cannot: what does not fit, and what to do. `path` names the array ("args[0]").
+// For an array that cannot be split: the text that says what does not fit, and what to do. `path`
+// names the array ("args[0]").
 std::string misfit_text(const ShapedArray& type, const LeafSpec& spec, const Sharding& sharding,
                         const std::string& path);
 

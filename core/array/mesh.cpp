@@ -25,7 +25,7 @@ void check_nd_array(std::size_t values, const Shape& shape, SourceLine source) {
 
 namespace {
 
-// All devices, those of a node beside each other.
+// All devices, sorted so that those of a node follow each other.
 std::vector<Device> devices_by_node() {
   std::vector<Device> all = devices();
   const Processes* processes = Processes::joined();

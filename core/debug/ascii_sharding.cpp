@@ -79,7 +79,7 @@ class Cuts {
 };
 
 struct Column {
-  int wanted = 0;  // columns that its share of the array asks for, borders included
+  int wanted = 0;  // the columns for its share of the array, borders included
   int inside = 0;  // without borders
 };
 
@@ -124,7 +124,7 @@ void fit(Drawing& d) {
   for (Column& c : d.columns) c.wanted = std::min(c.wanted, std::max(share, 0) + 2);
   widen(kMaxWidth);
   if (total_width(d.columns) <= kMaxWidth || count < 4) return;
-  // Even the labels alone do not fit: as many on each side as do, at least one.
+  // Even the labels alone do not fit: shows as many columns on each side as fit, at least one.
   int left = kMaxWidth - 5;  // for the first border and "...│"
   std::size_t edge = 0;
   for (std::size_t j = 0; 2 * j + 2 < d.columns.size(); ++j) {
@@ -157,7 +157,7 @@ std::string render(const Drawing& d) {
   rule(out, d.columns, "┌", "┬", "┐");
   for (std::size_t i = 0; i < d.labels.size(); ++i) {
     if (i > 0) rule(out, d.columns, "├", "┼", "┤");
-    // The label's line, and the rest of the height above and below it.
+    // One line for the label, and the rest of the height above and below it.
     const int rest = d.heights[i] - 2;
     const int above = std::max(floor_half(rest), 0);
     const int below = std::max(rest - floor_half(rest), 0);
@@ -166,7 +166,7 @@ std::string render(const Drawing& d) {
       for (std::size_t j = 0; j < d.columns.size(); ++j) {
         const std::string label = line == above ? d.labels[i][j] : std::string();
         const int size = static_cast<int>(label.size());
-        // Centred in the cell's own width, and that in the column.
+        // Centred in the width that the cell wants, and that width in the column.
         const int padding = std::max(d.columns[j].wanted - 2 - size, 0);
         const int excess = d.columns[j].inside - padding - size;
         const int before = padding / 2 + excess / 2;
@@ -187,7 +187,7 @@ std::string draw_sharding(const Shape& shape, const std::vector<ShardBox>& boxes
                     " cannot be drawn: wanted rank 1 or 2 (reshape it, or print its shards)");
   }
   if (boxes.empty()) fail(shape, "no device holds any of it");
-  // A vector is one row.
+  // A vector is drawn as one row.
   const bool matrix = shape.size() == 2;
   const auto row_of = [&](const ShardBox& b) { return matrix ? b.index[0] : Slice{0, 1}; };
   const auto column_of = [&](const ShardBox& b) { return b.index[matrix ? 1 : 0]; };

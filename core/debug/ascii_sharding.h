@@ -1,5 +1,5 @@
-// A drawing of how an array is split over devices, as jax.debug.visualize_array_sharding draws it:
-// one cell for each part of the index space, in its place, with the devices that hold it.
+// Draws how an array is split over devices, as jax.debug.visualize_array_sharding does: a cell for
+// each part of the array, labelled with the devices that hold the part.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,17 +16,18 @@ struct ShardBox {
   std::vector<Slice> index;
 };
 
-// Lines of box-drawing characters (UTF-8), each ended by a newline. The size of a cell follows its
-// part of the array, and the labels of shard_boxes.front()'s platform are "CPU 0,1". Where JAX's
-// drawing would pass 80 columns, and lose its labels, cells become narrower here; more columns than
-// fit, more than 32 rows and lists of more than 40 characters are shortened in the middle.
+// Lines of box-drawing characters (UTF-8), each ended by a newline. The size of a cell is
+// proportional to its part of the array. Labels have the form "CPU 0,1", with the platform of
+// shard_boxes.front(). Where JAX's drawing would exceed 80 columns and lose its labels, cells are
+// narrower here. Columns that do not fit, rows beyond 32 and lists of more than 40 characters are
+// elided in the middle.
 //
 //   ┌───────┬───────┐
 //   │CPU 0,1│CPU 2,3│
 //   └───────┴───────┘
 //
-// ValueError where the rank is not 1 or 2, where there is no box, or where the boxes are no grid: a
-// box not within the shape, two that overlap in part, a part of the array that no device holds.
+// ValueErrors: the rank is not 1 or 2; there is no box; the boxes do not form a grid (a box outside
+// of the shape, boxes that overlap in part, a part of the array without a device).
 std::string draw_sharding(const Shape& shape, const std::vector<ShardBox>& boxes);
 
 }  // namespace shmap::debug

@@ -101,7 +101,7 @@ std::string describe_array(const Node* node) {
     case NodeKind::stored:
       return describe_stored(*static_cast<const StoredNode*>(node));
   }
-  return "<an Array of no known kind>";
+  return "<an Array of unknown kind>";
 }
 
 }  // namespace shmap
@@ -111,7 +111,7 @@ const char* shmap_describe_array(const shmap::detail::NodeBase* node) noexcept {
   try {
     text = shmap::describe_array(static_cast<const shmap::Node*>(node));
     return text.c_str();
-  } catch (...) {  // there is nobody to throw to; most likely there is no memory
+  } catch (...) {  // cannot throw into the debugger; most likely memory is exhausted
     return "<the library could not describe this Array>";
   }
 }

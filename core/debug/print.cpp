@@ -1,4 +1,4 @@
-// Printing arrays: a concrete one as NumPy does; in a body, the block of every local device.
+// Prints arrays: a concrete array as NumPy prints it; in a body, the block of every local device.
 #include <algorithm>
 #include <ostream>
 
@@ -22,7 +22,7 @@ std::string block_text(const StoredNode& node, std::uint32_t local, std::string_
 
 bool is_block(const Node& node) { return node.kind == NodeKind::stored && node.trace != 0; }
 
-// Of an array whose blocks are in several processes: those that are here.
+// For an array with blocks in several processes: the blocks of this process.
 std::string local_text(const StoredNode& node) {
   std::string s = "Array(type=" + to_string(node.type) + ", " +
                   to_string(NamedSharding(Mesh(node.mesh), node.sharding->spec())) +
@@ -119,7 +119,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
   if (!varying) return line(0);
   std::string lines;
   for (std::uint32_t p = 0; p < varying->count; ++p) {
-    if (!is_active_device(p)) continue;  // it did not come this way
+    if (!is_active_device(p)) continue;  // it took another branch
     lines += position_text(*varying->mesh, p) + " " + line(p);
   }
   return lines;
@@ -128,7 +128,7 @@ std::string format(std::string_view format, const std::vector<PrintArgument>& ar
 void print(std::string_view text, const std::vector<PrintArgument>& arguments, SourceLine source) {
   if (current_trace().staged()) return stage_print(text, arguments, source);
   if (current_trace().transforms()) {
-    // What stands for many is printed as many, which its trace knows how to do.
+    // A batched value prints a line for each example, which the rule of debug_print does.
     std::vector<PrintArgument> values = arguments;
     bool is_batched = false;
     for (PrintArgument& a : values) {

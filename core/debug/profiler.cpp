@@ -24,7 +24,7 @@ namespace {
 
 using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;
 
-// Sorted and merged.
+// Sorts the spans and merges those that overlap.
 Spans merged(Spans spans) {
   std::sort(spans.begin(), spans.end());
   Spans out;
@@ -47,7 +47,7 @@ std::int64_t overlap_of(std::int64_t begin, std::int64_t end, const Spans& spans
 
 }  // namespace
 
-// begin_ns_ is 0 where no trace runs yet.
+// begin_ns_ is 0 where no trace is recording.
 named_scope::named_scope(std::string_view name)
     : name_(name), begin_ns_(host_log_runs() ? timeline_now() : 0) {
   enter_scope(name_);

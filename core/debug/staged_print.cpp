@@ -25,9 +25,8 @@ namespace debug::detail {
 
 namespace {
 
-// Goes through a format: literal(c) for each character that stands for itself, hole(i, spec) for
-// each
-// {} or {:spec}. How many holes there are.
+// Walks through a format: calls literal(c) for each plain character, hole(i, spec) for each {} or
+// {:spec}. Returns the number of holes.
 template <class Literal, class Hole>
 std::size_t walk(std::string_view format, Literal literal, Hole hole) {
   std::size_t holes = 0;
@@ -48,7 +47,7 @@ std::size_t walk(std::string_view format, Literal literal, Hole hole) {
   return holes;
 }
 
-// As part of a format.
+// Escapes a brace, for use in a format.
 void append_escaped(std::string& format, char c) {
   format += c;
   if (c == '{' || c == '}') format += c;
@@ -105,7 +104,7 @@ void check_holes(std::string_view format, std::span<const PrintArgument> argumen
       text_by_spec(specs[i], node ? node->type.dtype() : a.dtype, node ? &zero : &a.bits);
     } catch (const fmt::format_error& e) {
       throw ValueError(given() + " has {:" + specs[i] + "} for argument " + std::to_string(i) +
-                       ", which is no spec for it (" + e.what() + "): wanted is one as {:.3f}, " +
+                       ", which does not fit it (" + e.what() + "): wanted is one like {:.3f}, " +
                        "{:>8} or {:#x}" + at_line(source));
     }
   }
@@ -162,7 +161,7 @@ using debug::detail::PrintArgument;
 
 int no_results(Types, const Params&) { return 0; }
 void eval_nothing(Types, const Params&, std::span<ShapedArray>) {}
-// Operands may vary as they like.
+// Operands may vary over different axes.
 void vary_nothing(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
 
 void print_now(std::span<Array> in, const Params& params, std::span<Array>, SourceLine source) {
@@ -172,7 +171,7 @@ void print_now(std::span<Array> in, const Params& params, std::span<Array>, Sour
       debug::detail::format(params_as<PrintParams>(params).format, arguments, source));
 }
 
-// A line for each element of the batch.
+// Prints a line for each example of the batch.
 void batch_print(BatchCall& call) {
   for (std::int64_t k = 0; k < call.size; ++k) {
     std::vector<Array> one;
@@ -193,7 +192,7 @@ void batch_print(BatchCall& call) {
   }
 }
 
-// A global array prints as it is: whole.
+// A global array prints as a whole.
 void lower_print(LowerCall& call) {
   std::vector<Array> blocks;
   for (const LowerValue& x : call.in) {
@@ -206,7 +205,7 @@ void lower_print(LowerCall& call) {
   call.lowering.trace().process(debug_print_p, blocks, call.params, {}, call.source);
 }
 
-// What a task prints; a graph's as often as that is launched.
+// The task that prints; in a graph it runs at each launch.
 class PrintReader final : public HostReader {
  public:
   explicit PrintReader(const GroupCall& call)
@@ -262,8 +261,7 @@ PrintStreams& print_streams() {
   return *streams;
 }
 
-// At the end of the process prints are seen, though nobody waited for them; so what they print is
-// computed first.
+// Before the process ends, waits for the streams of prints, so that all prints are written.
 void print_all_at_exit() noexcept {
   try {
     std::vector<std::pair<Backend*, Stream*>> list;
@@ -279,7 +277,7 @@ void print_all_at_exit() noexcept {
       }
       last.wait();
     }
-  } catch (...) {  // of work that nobody asked for, while the process leaves
+  } catch (...) {  // an error of unfinished work, while the process ends
   }
 }
 

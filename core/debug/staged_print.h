@@ -1,5 +1,5 @@
-// debug::print in programs that are traced: an equation that prints when its operands are there,
-// in the order of the program; and what printing now and printing then share.
+// debug::print in traced programs: an equation that prints when its operands are computed, in
+// program order. Also the formatting that eager and staged prints share.
 #pragma once
 #include <span>
 #include <string>
@@ -13,13 +13,13 @@
 
 namespace shmap {
 
-// No results, and any number of operands: PrintParams. In a plan it is a task on the communication
-// stream of the first local device, which is why prints keep their order. Nothing waits for it but
-// the end of the process, and that only where what it prints was computed: wait for results first.
+// PrintParams. No results, and any number of operands. In a plan it is a task on the communication
+// stream of the first local device, so that prints keep their order. Only the end of the process
+// waits for prints; a value whose computation fails is not printed.
 extern Primitive debug_print_p;
 
 struct PrintParams : ParamsOf<PrintParams> {
-  std::string format;  // as debug::print's, with a {} or {:spec} for each operand
+  std::string format;  // as for debug::print, with a {} or {:spec} for each operand
   void visit(ParamVisitor& v) const override {
     v.value("fmt", std::string_view(quoted(format, '"')));
   }
@@ -27,19 +27,19 @@ struct PrintParams : ParamsOf<PrintParams> {
 
 namespace debug::detail {
 
-// ValueError where the format has not as many {} as there are arguments, or a spec is none for its
-// argument: for one that is neither a number nor an array without dims, there is none.
+// ValueError where the number of {} is not the number of arguments, or a spec does not fit its
+// argument: only numbers and arrays of rank 0 take a spec.
 void check_holes(std::string_view format, std::span<const PrintArgument> arguments,
                  SourceLine source);
-// The spec of each hole: of {:.3f} ".3f", of {} nothing.
+// The spec of each hole: ".3f" for {:.3f}, empty for {}.
 std::vector<std::string> hole_specs(std::string_view format);
-// One element by a spec that was checked.
+// The text of one element by a checked spec.
 std::string text_by_spec(const std::string& spec, DType dtype, const void* element);
 // The format with its holes filled, in order.
 std::string fill_holes(std::string_view format, std::span<const std::string> texts);
 // "(i, j,) = (0, 1,)", as JAX labels the blocks of its eager shard_map.
 std::string position_text(const shmap::detail::MeshImpl& mesh, std::uint32_t local);
-// To standard output, at once.
+// Writes to standard output, without buffering.
 void write_out(const std::string& text);
 
 // Binds debug_print under the current trace. Host values become part of the format.

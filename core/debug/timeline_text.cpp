@@ -13,8 +13,8 @@ constexpr int kTickColumns = 18;  // at least as many from one tick of the axis 
 
 std::string spaces(std::size_t n) { return std::string(n, ' '); }
 
-// The axis below lines that begin at column `indent`: a tick at each end and, where there is room,
-// between them, each with its time.
+// The axis below lines that begin at column `indent`: a tick with its time at each end and, where
+// there is room, between.
 std::string axis(std::size_t indent, int columns, double ns) {
   const int ticks = std::clamp(columns / kTickColumns, 1, 4);
   std::string line = spaces(indent) + "0";
@@ -22,7 +22,7 @@ std::string axis(std::size_t indent, int columns, double ns) {
     const std::string label = duration_text(ns * t / ticks);
     const std::size_t at = indent + static_cast<std::size_t>(columns) * static_cast<unsigned>(t) /
                                         static_cast<unsigned>(ticks);
-    // Centred at its tick, the last one ending at it; never running into the one before.
+    // A label is centred at its tick; the last label ends at its tick. Labels must not overlap.
     const std::size_t before = t < ticks ? label.size() / 2 : label.size() - 1;
     line +=
         spaces(std::max<std::size_t>(line.size() + 1, at > before ? at - before : 0) - line.size());
@@ -36,7 +36,7 @@ std::string axis(std::size_t indent, int columns, double ns) {
 std::string duration_text(double ns) {
   const char* const units[] = {"ns", "us", "ms", "s"};
   int unit = 0;
-  // What rounds to 1000 of a unit is 1.00 of the next.
+  // A time that rounds to 1000 of a unit is written as 1.00 of the next unit.
   for (; unit < 3 && ns >= 999.5; ++unit) ns /= 1000;
   char text[48];
   std::snprintf(text, sizeof text, "%.*f %s", ns < 9.995 ? 2 : ns < 99.95 ? 1 : 0, ns, units[unit]);

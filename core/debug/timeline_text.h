@@ -10,9 +10,9 @@ namespace shmap {
 // "512 ns", "43.8 us", "2.16 s": three digits, and a unit that suits them.
 std::string duration_text(double ns);
 
-// One line a stream that did anything, `columns` characters wide (at least 1), '#' where it
-// computed and '~' where it communicated, under a heading with the scale, and above an axis of time
-// from the first event's begin to the last one's end:
+// One line for each stream with events, `columns` characters wide (at least 1): '#' where the
+// stream computed, '~' where it communicated. Above them a heading with the scale; below them an
+// axis of time, from the begin of the first event to the end of the last:
 //
 //   1.00 us a column; # computing, ~ communicating
 //     0 compute |##..##|

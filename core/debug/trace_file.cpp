@@ -19,7 +19,7 @@ namespace {
 constexpr int kProcessStep = 10000;
 constexpr int kCompute = 0, kCommunication = 1, kScopes = 2;
 
-// Machines tell their clocks apart by it: times of processes of one boot of one machine can be
+// The id of the machine's boot. Times of processes with the same id have the same clock and can be
 // compared.
 std::string clock_name() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -104,7 +104,7 @@ class Writer {
     return it->second;
   }
 
-  // The args of a span, as JSON without its braces.
+  // The args of a span: JSON without braces.
   std::string args(const Told& told) {
     const std::int64_t moved = told.event->bytes;
     if (told.label.subject == nullptr) return fmt::format(R"("bytes":{})", moved);
@@ -141,7 +141,7 @@ class Writer {
     line(trace_flow(true, id, name, process_of(from), kCommunication, time(from_ns)));
     arrow_end(id, name, to, arrives);
   }
-  // The end lies inside of the span that it belongs to.
+  // The arrow ends inside of the span of the receiving task.
   void arrow_end(const std::string& id, const char* name, int to, const TimelineEvent& arrives) {
     const std::int64_t at = std::max(arrives.end_ns - 1, arrives.begin_ns);
     line(trace_flow(false, id, name, process_of(to), kCommunication, time(at)));
@@ -149,8 +149,8 @@ class Writer {
 
   using Turns = std::vector<const TimelineEvent*>;
 
-  // The sender's own task of the call, where an arrow may begin in it: a receiver may copy before
-  // the sender's task begins.
+  // The sender's task of the call, if an arrow can begin in it; null where the receiver copied
+  // before the sender's task began.
   static const TimelineEvent* start_of(const Turns& sent, const Turns& received, std::size_t turn) {
     const TimelineEvent& arrives = *received[turn];
     const TimelineEvent* best = nullptr;
@@ -166,8 +166,8 @@ class Writer {
     return best != nullptr && best->begin_ns < arrives.end_ns ? best : nullptr;
   }
 
-  // A call's tasks on one device come again with each replay of a graph: the n-th belongs to the
-  // n-th of the other devices. Where the sender has no task of its own, since receivers copy from
+  // Each replay of a graph runs a call's tasks again: the n-th task on one device belongs to the
+  // n-th task on the others. Where the sender has no task in the call, because receivers copy from
   // its memory, the arrow begins in a span of no length.
   void arrows() {
     std::map<std::pair<std::uint64_t, int>, Turns> calls;  // (collective, device)
@@ -196,8 +196,8 @@ class Writer {
     }
   }
 
-  // Between processes: each writes the begins of what it sends and the ends of what it receives,
-  // under names that are the same in all of them.
+  // Arrows between processes: each process writes the begins for what it sends and the ends for
+  // what it receives, under ids that are the same in all processes.
   void exchanges() {
     std::unordered_map<const char*, std::vector<const Told*>> tasks;
     for (const Told& told : spans_)
@@ -225,8 +225,8 @@ class Writer {
   }
 
   // ---- scopes
-  // Of what a device computes one after the other: a span for each stretch in a scope, and in it
-  // those of the scopes inside.
+  // A device's lane of scopes: a span for each run of successive tasks in a scope, and nested spans
+  // for inner scopes.
   void scopes(int device) {
     struct Open {
       std::string name;
@@ -271,7 +271,7 @@ class Writer {
     }
   }
 
-  // A span that began before the trace did is shown from the trace's begin.
+  // A span that began before the trace is shown from the trace's begin.
   void host_span(const HostSpan& s) {
     const std::int64_t begin = std::max(s.begin_ns, record_.begin_ns);
     const bool is_scope = std::string_view(s.kind) == "scope";

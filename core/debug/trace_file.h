@@ -1,11 +1,11 @@
-// What a trace file says, in Chrome's format (Perfetto opens it). Of each device: a lane of what it
-// computes, one of what it communicates, one of the named scopes of what it computes, and the
-// memory in use. Of the host: its threads' spans. Arrows lead from a collective's senders to its
-// receivers.
+// Writes a trace file in Chrome's format, which Perfetto opens. For each device: a lane of
+// computation, a lane of communication, a lane of the named scopes of its computation, and the
+// memory in use. For the host: the spans of its threads. Arrows lead from a collective's senders to
+// its receivers.
 //
-// Processes and threads of the format, for process r of a job: 10000 r is the host, with its
-// threads, and 10000 r + 1 + d is local device d, with the threads 0 (compute), 1 (communication),
-// 2 (scopes).
+// Process and thread ids of the format, for process r of a job: 10000 r is the host, with its
+// threads; 10000 r + 1 + d is local device d, with the threads 0 (compute), 1 (communication), 2
+// (scopes).
 #pragma once
 #include <functional>
 #include <string>
@@ -21,15 +21,15 @@ struct TraceRecord {
     std::string name;  // of the device
     int space;         // its memory space
   };
-  std::int64_t begin_ns = 0;          // becomes time 0
-  int process = 0, processes = 1;     // which of how many this one is
+  std::int64_t begin_ns = 0;          // is shown as time 0
+  int process = 0, processes = 1;     // the number of this process, and of all processes
   std::vector<Lane> devices;          // the local ones
-  std::vector<TimelineEvent> events;  // by their begin
+  std::vector<TimelineEvent> events;  // sorted by begin
   HostEvents host;
 };
 
-// Hands the file to `add`, line by line. Labels of the events (core/device/span_label.h) have to be
-// there still.
+// Calls `add` with the file's text, line by line. The labels of the events
+// (core/device/span_label.h) must still exist.
 void write_trace(const TraceRecord& record, const std::function<void(const std::string&)>& add);
 
 }  // namespace shmap

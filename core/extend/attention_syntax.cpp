@@ -20,12 +20,12 @@ double number(ParamReader& r, const char* name) {
   return value;
 }
 
-// Dims of an operand, none twice. -1 may stand for those along which it repeats; of a bias and a
-// mask for any, of k and v for batch dims, of q for none. Of q, k and v all dims are named, and the
-// features' is the last.
+// Reads the dims of an operand. No dim occurs twice; -1 stands for a dim along which the operand
+// repeats: any dim of a bias or mask, a batch dim of k and v, none of q. For q, k and v all dims
+// must be listed, with the features' dim last.
 Dims dims(ParamReader& r, const char* name, std::size_t operand, bool is_scores = false) {
   const Dims given = r.dims(name);
-  if (operand >= r.operands().size()) r.fail("'" + std::string(name) + "' is of no operand");
+  if (operand >= r.operands().size()) r.fail("'" + std::string(name) + "' needs an operand");
   const int rank = r.operands()[operand].rank();
   std::uint64_t seen = 0;
   int named = 0;

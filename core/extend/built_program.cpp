@@ -10,8 +10,8 @@ namespace detail {
 
 namespace {
 
-// In scope while rules are applied: they ask the current trace for the axes and for how strict it
-// is.
+// The current trace while rules are applied: rules ask it for the axes in scope, and whether
+// variance is checked.
 class TypeTrace final : public Trace {
  public:
   TypeTrace(const AxisEnv* env, bool checks_variance)
@@ -187,7 +187,7 @@ namespace {
 
 using shmap::detail::DataAccess;
 
-// What is thrown while a builder is at work, with the caller's line.
+// Adds the caller's line to the errors of `f`.
 template <class F>
 auto at_caller(SourceLine source, F f) {
   const auto text = [&](const Error& e) { return e.what() + at_line_once(e.what(), source); };

@@ -1,5 +1,5 @@
-// A program that is made equation by equation, each checked when it is added: what JaxprBuilder and
-// parse_jaxpr work with.
+// A program that is built equation by equation, each of which is checked when it is added.
+// JaxprBuilder and parse_jaxpr use it.
 #pragma once
 #include <memory>
 #include <optional>
@@ -24,8 +24,9 @@ class BuiltProgram {
   VarRef constant(const Array& value, SourceLine source);
   VarRef unbound(const ShapedArray& type);
 
-  // The types that an equation gives. Throws what read_params and the primitive's rules do, and
-  // TypeErrors of operands that are unbound, of another program, or vary unlike.
+  // The types of an equation's results. Throws the errors of read_params and of the primitive's
+  // rules; TypeErrors: an operand is unbound, belongs to another program, or varies over other
+  // axes.
   struct Checked {
     const Primitive* primitive;
     std::vector<Atom> in;
@@ -35,8 +36,8 @@ class BuiltProgram {
   Checked check(const Primitive& primitive, std::vector<Atom> in, const extend::Params& params,
                 ReadScope& scope) const;
   std::vector<VarRef> add(Checked eqn, SourceLine source);
-  // With variables that were made by unbound(). TypeErrors: bound already, of another program, of
-  // another type.
+  // Adds an equation whose results are variables made by unbound(). TypeErrors: a variable is bound
+  // already, belongs to another program, or has another type.
   void add_into(Checked eqn, std::span<const VarRef> out, SourceLine source);
 
   JaxprRef build(std::span<const Atom> results, SourceLine source);
@@ -46,7 +47,7 @@ class BuiltProgram {
  private:
   enum class State : std::uint8_t { unbound, bound };
   void require_bound(const Atom& a, const std::string& where) const;
-  ShapedArray own(const ShapedArray& type) const;  // with its axes in env_
+  ShapedArray own(const ShapedArray& type) const;  // the type with its axes as axes of env_
 
   const AxisEnv* env_;
   bool checks_variance_;
@@ -54,7 +55,8 @@ class BuiltProgram {
   std::vector<Array> consts_;
   std::vector<shmap::Eqn> eqns_;
   VarMap<State> states_;
-  std::vector<VarRef> kept_;  // variables that nothing binds yet: their addresses stay theirs
+  // variables that may still be unbound, kept alive so that no other variable gets their addresses
+  std::vector<VarRef> kept_;
 };
 
 }  // namespace detail

@@ -12,7 +12,7 @@ namespace {
 using Read = std::shared_ptr<const Params>;
 using Reader = ParamReader;
 
-// Axes that are in scope, and each once.
+// Checks that the axes are in scope, each named once.
 AxesInScope scope_of(Reader& r, const Axes& axes) { return {axes, r.primitive(), {}}; }
 
 Groups read_groups(Reader& r, const Axes& axes) {
@@ -21,9 +21,9 @@ Groups read_groups(Reader& r, const Axes& axes) {
   const int ranks = scope_of(r, axes).ranks;
   std::size_t count = 0;
   for (const std::vector<int>& group : groups) count += group.size();
-  // Before anything of the mesh's size is made.
+  // Checked before group_size allocates memory in proportion to the mesh's size.
   if (count != static_cast<std::size_t>(std::max(ranks, 0)) || groups.empty())
-    r.fail("'axis_index_groups' has not each of the " + describe_ranks(axes, ranks) + " once");
+    r.fail("'axis_index_groups' must have each of the " + describe_ranks(axes, ranks) + " once");
   group_size(groups, ranks, r.primitive(), axes, {});
   return groups;
 }
@@ -32,7 +32,7 @@ int read_ranks(Reader& r, const Axes& axes, const Groups& groups) {
   const std::int64_t given = r.index("axis_size", std::int64_t{1} << 31);
   const int ranks =
       groups.empty() ? scope_of(r, axes).ranks : static_cast<int>(groups.front().size());
-  // 0: axes of types written by hand have no sizes.
+  // ranks is 0 for axes of types written by hand, whose sizes are not known.
   if (given == 0 || (ranks != 0 && given != ranks)) {
     r.fail("'axis_size' is " + std::to_string(given) + ", and there are " +
            describe_ranks(axes, ranks));

@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kMostArrays = 16;
 constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
-// As the text has it.
+// The struct Kernel of the source text, which must have the same layout.
 struct CudaSourceArgs {
   const void* in[kMostArrays] = {};
   void* out[kMostArrays] = {};

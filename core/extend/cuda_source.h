@@ -1,4 +1,4 @@
-// Users' CUDA kernels that are given as text.
+// Users' CUDA kernels that are given as source text.
 #pragma once
 #include <string>
 
@@ -6,10 +6,11 @@
 
 namespace shmap {
 
-// The text that the compiler is given: the struct Kernel and the parameters, then the user's own.
+// The complete source: the struct Kernel, the parameters as macros, then the user's source.
 std::string whole_cuda_source(const std::string& source, const extend::Params& params);
 
-// Enqueues it on k.stream. ValueError of more operands or results than a kernel takes; DeviceError.
+// Enqueues the kernel on k.stream. ValueError for more operands or results than a kernel takes;
+// DeviceError where it cannot be compiled.
 void run_cuda_source(const std::string& primitive, const std::string& source,
                      const std::string& kernel, int threads, const extend::KernelArgs& k);
 

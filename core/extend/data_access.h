@@ -1,4 +1,4 @@
-// From the handles of programs as data to what they are handles of, and back.
+// Conversions between the public handles of programs and the library's own objects.
 #pragma once
 #include <memory>
 #include <string_view>
@@ -29,7 +29,7 @@ struct DataAccess {
 
 }  // namespace detail
 
-// The primitive of that name; ValueError, which suggests another name.
+// The primitive of that name. ValueError, which suggests a similar name, where there is none.
 const Primitive& primitive_of_name(std::string_view name, SourceLine source);
 
 }  // namespace shmap

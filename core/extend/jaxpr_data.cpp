@@ -1,4 +1,4 @@
-// The parts of a program as its readers see them, and interpreters over them.
+// The public views of programs (equations, variables, parameters), and interpreters over them.
 #include <algorithm>
 #include <ostream>
 

@@ -37,7 +37,7 @@ class Parser {
  private:
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   void step() {
-    // A column is a byte: where a line's bytes are told in hexadecimal, they are found by it.
+    // Columns count bytes, so that a column can be found in a hexadecimal dump too.
     if (text_[at_] == '\n') {
       ++place_.line;
       place_.column = 1;
@@ -49,7 +49,7 @@ class Parser {
   void spaces() {
     while (at_ < text_.size() && is_space(text_[at_])) step();
   }
-  // Those within a line.
+  // Skips blanks within a line.
   void blanks() {
     while (at_ < text_.size() && is_space(text_[at_]) && text_[at_] != '\n') step();
   }
@@ -123,7 +123,8 @@ class Parser {
     return jaxpr;
   }
 
-  // "in (": also where a variable or an operation is called `in`.
+  // Whether "in (" follows, which begins the results: a variable or an operation may be called `in`
+  // too.
   bool at_results() const {
     if (text_.compare(at_, 2, "in") != 0) return false;
     std::size_t i = at_ + 2;

@@ -1,4 +1,4 @@
-// The text of a program, taken apart: what stands where, and nothing of what it means.
+// The syntax of a printed program, without its meaning: names, texts and their positions.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -35,7 +35,7 @@ struct AtomText {
 struct JaxprText;
 struct ParamValueText {
   std::string name, text;
-  std::unique_ptr<JaxprText> program;  // in the place of `text`
+  std::unique_ptr<JaxprText> program;  // for a program as a value; `text` is empty then
   TextPlace place;
 };
 struct EqnText {
@@ -52,7 +52,7 @@ struct JaxprText {
   TextPlace place;
 };
 
-// ValueError with line and column where it is none. Programs inside of programs go 100 deep.
+// ValueError with line and column where the text is not a program. Programs may be nested 100 deep.
 JaxprText parse_jaxpr_text(std::string_view text);
 
 }  // namespace shmap

@@ -13,7 +13,7 @@ namespace extend {
 
 namespace {
 
-// The fields' numbers in xla_data.proto.
+// The numbers of the fields in xla_data.proto.
 enum Number : std::uint32_t {
   kType = 1,
   kTileDimensions = 3,
@@ -66,7 +66,7 @@ class MessageReader {
   }
 
  private:
-  // Of a field of another wire type it is none of these.
+  // Takes a known field. False for other fields, and for a field with an unexpected wire type.
   bool take(OpSharding& s, const ProtoReader::Field& f, int depth) {
     const bool one = f.wire == ProtoReader::varint;
     switch (f.number) {
@@ -103,7 +103,7 @@ class MessageReader {
   static OpSharding::Type type_of(std::uint64_t v) {
     return static_cast<OpSharding::Type>(static_cast<std::int32_t>(v));
   }
-  // Numbers of a list stand packed in one field, or one by one.
+  // The numbers of a list are packed in one field, or each has a field of its own.
   template <class T>
   bool list(const ProtoReader::Field& f, std::vector<T>& out) {
     const auto push = [&](std::uint64_t v) {
@@ -128,13 +128,14 @@ class MessageReader {
                      ": more than 2^21 numbers");
   }
   void count(std::size_t offset) {
-    // A message inside takes the place of many numbers.
+    // A nested message counts as a number too, because it takes the memory of many.
     if (++numbers_ > kMostNumbers) too_many(offset);
   }
   std::size_t numbers_ = 0;
 };
 
-// Without dims of size 1, and dims that stay side by side made one: as XLA keeps it.
+// Removes dims of size 1, and merges dims that stay adjacent in the transposition: XLA's canonical
+// form.
 void canonicalize(std::vector<std::int64_t>& dims, std::vector<std::int32_t>& perm) {
   std::vector<std::int32_t> order;
   for (std::int32_t d : perm)
@@ -150,7 +151,7 @@ void canonicalize(std::vector<std::int64_t>& dims, std::vector<std::int32_t>& pe
     d = static_cast<std::int32_t>(std::lower_bound(kept.begin(), kept.end(), d) - kept.begin());
   std::vector<std::int64_t> sizes;
   for (std::int32_t d : kept) sizes.push_back(dims[static_cast<std::size_t>(d)]);
-  // Runs of dims that follow one another in both orders.
+  // Runs of dims that are adjacent, in the same order, before and after the transposition.
   std::vector<std::vector<std::int32_t>> runs;
   for (std::int32_t d : order) {
     if (!runs.empty() && runs.back().back() + 1 == d) {
@@ -328,16 +329,16 @@ NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) co
     if (last != REPLICATED) fail(std::string("it is ") + name_of(last) + " over some devices");
   const std::size_t extra = last_tile_dims.size() + (replicate_on_last_tile_dim ? 1 : 0);
   if (extra > ndim || ndim - extra > static_cast<std::size_t>(kMaxRank))
-    fail("it has no number of dims that an array has");
+    fail("its number of dims is none that an array can have");
   ndim -= extra;
   const std::vector<std::int64_t> places = devices();
   if (static_cast<std::int64_t>(places.size()) != mesh.size())
-    fail("it is of " + std::to_string(places.size()) + " devices");
+    fail("it is for " + std::to_string(places.size()) + " devices");
   const shmap::detail::AxisEnv& env = *mesh.impl()->env();
   std::vector<std::int64_t> strides(env.sizes.size(), 1);
   for (std::size_t a = env.sizes.size(); a-- > 1;) strides[a - 1] = strides[a] * env.sizes[a];
-  // Along a dim the places of tiles 1, n, n m … are the strides of the axes that split it, minor
-  // first.
+  // The device positions of tiles 1, n, n m, … of a dim are the strides of the axes that split it,
+  // minor axis first.
   std::vector<PartitionSpec::Entry> entries;
   std::int64_t step = mesh.size();
   for (std::size_t d = 0; d < ndim; ++d) {
@@ -367,10 +368,10 @@ NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) co
   if (std::adjacent_find(all.begin(), all.end()) != all.end())
     fail("two dims are split over one mesh axis");
   NamedSharding sharding(mesh, PartitionSpec(entries), source);
-  // Which devices have a tile; in what order is of no matter.
+  // Compares the devices of each tile as sets: their order within a tile does not matter.
   std::vector<std::int64_t> wanted = OpSharding(sharding, static_cast<int>(ndim), source).devices();
   std::vector<std::int64_t> given = places;
-  if (wanted.empty()) return sharding;  // one tile alone
+  if (wanted.empty()) return sharding;  // there is a single tile
   const std::int64_t copies = step;
   for (std::vector<std::int64_t>* list : {&wanted, &given})
     for (auto tile = list->begin(); tile != list->end(); tile += copies)

@@ -110,7 +110,7 @@ Read read_arg_reduce(Reader& r) {
   return made(ArgReduceParams(r.dims("axes"), r.dtype("index_dtype")));
 }
 
-// "(((1,), (0,)), ((), ()))": four lists, whatever brackets are around them.
+// "(((1,), (0,)), ((), ()))": four lists, with any brackets around them.
 void read_dimension_numbers(Reader& r, DotParams& p) {
   const std::string text = r.text("dimension_numbers");
   const auto fail = [&] {
@@ -156,29 +156,30 @@ Read read_dot(Reader& r) {
         if (d < 0 || d >= r.operands()[static_cast<std::size_t>(side)].rank() || (seen >> d & 1u))
           r.fail("'dimension_numbers' has a dim that operand " + std::to_string(side) +
                  " of type " + to_string(r.operands()[static_cast<std::size_t>(side)]) +
-                 " has not, or one twice");
+                 " does not have, or a dim twice");
         seen |= 1u << d;
       }
     }
   }
   if (p.lhs_contracting.size() != p.rhs_contracting.size() ||
       p.lhs_batch.size() != p.rhs_batch.size())
-    r.fail("'dimension_numbers' has unlike numbers of dims of both operands");
+    r.fail("'dimension_numbers' has different numbers of dims for the two operands");
   if (r.has("preferred_element_type")) p.preferred_element_type = r.dtype("preferred_element_type");
   return made(p);
 }
 
-// Batching dims belong together one by one, and stand for one extent.
+// Checks batching dims: those of the operand and of the indices correspond one to one, and have
+// equal extents.
 void check_batching(Reader& r, const Dims& operand, const Dims& indices, const Dims& gone,
                     const Dims& indexed) {
   const ShapedArray &x = r.operands()[0], &at = r.operands()[1];
   if (operand.size() != indices.size())
-    r.fail("'operand_batching_dims' has not as many dims as that of the indices");
+    r.fail("'operand_batching_dims' has another number of dims than that of the indices");
   std::uint32_t seen = 0;
   for (const Dims* list : {&operand, &gone}) {
     for (std::int64_t d : *list) {
       if (d < 0 || d >= x.rank() || (seen >> d & 1u))
-        r.fail("'operand_batching_dims' has a dim that the operand has not, or one twice");
+        r.fail("'operand_batching_dims' has a dim that the operand does not have, or a dim twice");
       seen |= 1u << d;
     }
   }
@@ -249,7 +250,7 @@ Read read_split(Reader& r) {
 Read read_print(Reader& r) {
   PrintParams p;
   p.format = r.quoted("fmt");
-  std::vector<debug::detail::PrintArgument> arguments;  // of which the types say enough
+  std::vector<debug::detail::PrintArgument> arguments;  // of these only the types are used
   for (const ShapedArray& t : r.operands())
     arguments.push_back({Array::first(new TypeNode(t)), {}});
   debug::detail::check_holes(p.format, arguments, {});

@@ -1,4 +1,4 @@
-// Values of parameters, and their texts.
+// Parameter values and their texts.
 #include "shmap/extend/params.h"
 
 #include <charconv>
@@ -22,12 +22,12 @@ std::string tuple(const std::vector<T>& list, F item) {
   return text + (list.size() == 1 ? ",)" : ")");
 }
 
-// Reads texts of values from the left.
+// Reads a text of values from left to right.
 class ValueText {
  public:
   explicit ValueText(std::string_view text) : text_(text) {}
 
-  // False, and nothing read, where the text is none of these.
+  // Returns false, and reads nothing, where no integer follows.
   bool integer(std::int64_t* out) {
     const char* first = text_.data() + at_;
     const char* last = text_.data() + text_.size();
@@ -54,7 +54,7 @@ class ValueText {
     }
     return false;
   }
-  // "(a, b)", "(a,)", "()" of what `item` reads.
+  // Reads "(a, b)", "(a,)" or "()", whose items `item` reads.
   template <class F>
   bool tuple_of(F item) {
     if (!skip('(')) return false;

@@ -1,5 +1,4 @@
-// Programs from their texts: what jaxpr_text.h takes apart, given a meaning, checked equation by
-// equation.
+// Builds programs from parsed text (jaxpr_text.h), and checks each equation.
 #include <algorithm>
 #include <charconv>
 #include <map>
@@ -24,7 +23,7 @@ namespace {
   throw ValueError("parse_jaxpr: " + to_string(place) + ": " + problem);
 }
 
-// What is thrown there, with its place in the text.
+// Adds the position in the text to the errors of `f`.
 template <class F>
 auto at_place(TextPlace place, F f) {
   const auto text = [&](const Error& e) {
@@ -53,7 +52,7 @@ bool read_number(std::string_view text, T* out) {
   return r.ec == std::errc() && r.ptr == text.data() + text.size();
 }
 
-// The host scalar of that dtype which prints as this; false where none does.
+// The host scalar of that dtype that prints as this text; false where there is none.
 bool read_literal(std::string_view text, DType dtype, Array* out) {
   if (dtype == DType::bool_) {
     *out = Array(text == "True");
@@ -70,7 +69,7 @@ bool read_literal(std::string_view text, DType dtype, Array* out) {
   });
 }
 
-// One program of the text; those inside have their own names.
+// Builds one program of the text. A program inside of it has variable names of its own.
 class Builder {
  public:
   Builder(const JaxprText& text, const detail::AxisEnv* env, bool checks_variance, ReadScope& scope)
@@ -131,7 +130,7 @@ class Builder {
                          ": it is neither an argument nor the result of an earlier equation");
   }
 
-  // The body of a shard_map has the axes of its mesh in scope.
+  // Adds an equation. The body of a shard_map has the axes of its mesh in scope.
   void add(const EqnText& e) {
     const Primitive& primitive = primitive_of_name(e.primitive.substr(0, 100), {});
     extend::Params params;
@@ -197,8 +196,8 @@ class Builder {
   std::map<std::string, VarRef, std::less<>> names_;
 };
 
-// The axes that the types of a program of blocks name, in the order in which they stand there; of a
-// program inside a shard_map its mesh says it.
+// The axes that the types of a program of blocks name, in the order of the text. Programs inside of
+// a shard_map are skipped, because its mesh names their axes.
 void collect_axes(const TypeText& type, std::vector<std::string>& names) {
   for (const std::string& name : type.axes) {
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;

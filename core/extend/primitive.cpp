@@ -1,4 +1,4 @@
-// Users' primitives: each is a Primitive whose rules call the functions that were given.
+// Users' primitives: each is a Primitive whose rules call the user's functions.
 #include "shmap/extend.h"
 
 #include <algorithm>
@@ -25,7 +25,8 @@ namespace shmap {
 
 namespace detail {
 
-// Made once for each name that a user gives, and never destroyed: programs and their tasks name it.
+// The primitive behind the handles of one name. Never destroyed, because programs and tasks refer
+// to it.
 class ExtendPrimitive {
  public:
   explicit ExtendPrimitive(std::string given) : name(std::move(given)) {
@@ -55,7 +56,7 @@ using extend::ArrayTypes;
 struct ExtendParams : ParamsOf<ExtendParams> {
   ExtendParams(ExtendPrimitive* p, extend::Params v) : primitive(p), values(std::move(v)) {}
   ExtendPrimitive* primitive;
-  extend::Params values;  // of all parameters
+  extend::Params values;  // all parameters, with the defaults
   bool print(std::string* text) const override {
     if (!primitive->rules.print) return false;
     *text = primitive->rules.print(values);
@@ -104,7 +105,7 @@ void eval_types(Types in, const Params& params, std::span<ShapedArray> out) {
     out[o] = ShapedArray(types[o].dims(), types[o].dtype(), types[o].weak(), AxisSet());
 }
 
-// VarianceFn of a primitive with a def_variance.
+// The VarianceFn of a primitive with a def_variance.
 void vary_as_ruled(Types in, const Params& params, const detail::AxisEnv& env,
                    std::span<ShapedArray> out) {
   const std::vector<Axes> axes =
@@ -143,8 +144,8 @@ void run_kernel_of(const KernelCall& call) {
   (kind == DeviceKind::cpu ? p.rules.cpu_kernel : p.rules.cuda_kernel)(args);
 }
 
-// What def_impl gives has to be what def_abstract_eval promised, and may vary over what operands
-// vary over: programs and plans have these types, and give results memory of their size.
+// The results of def_impl must have the types of def_abstract_eval, and may vary only over axes of
+// the operands: programs have these types, and plans allocate memory by them.
 void check_results(const Params& params, Types given, Types promised, SourceLine source) {
   const auto text = [&](std::size_t o) {
     return primitive_of(params).name + ": result " + std::to_string(o) +
@@ -191,7 +192,7 @@ void interpret_impl(std::span<Array> in, const Params& params, std::span<Array> 
     out[o] = current_trace().vary(results[o], promised[o].axes(), source);
 }
 
-// Neither a kernel nor an impl: it can be traced, and not run.
+// For a primitive with neither a kernel nor an impl, which can be traced but not run.
 void interpret_nothing(std::span<Array>, const Params& params, std::span<Array>,
                        SourceLine source) {
   throw TypeError(
@@ -200,7 +201,7 @@ void interpret_nothing(std::span<Array>, const Params& params, std::span<Array>,
 }
 void lower_nothing(LowerCall& call) { interpret_nothing({}, call.params, {}, call.source); }
 
-// The program of the impl takes the equation's place.
+// Replaces the equation by the program of its impl.
 void lower_impl(LowerCall& call) {
   Arrays arguments;
   for (const LowerValue& x : call.in) arguments.push_back(Array::first(new TypeNode(x.type)));
@@ -265,9 +266,10 @@ FactorRule sharding_of(Types in, const Params& params, Types out) {
   return parse_sharding_text(p.name, text, in, out);
 }
 
-// Whether the sharding rule fits is said where it is wrong, not first where an array is split.
+// Checks the sharding rule at bind, so that a wrong rule is found there, and not only when an array
+// is split.
 void check_sharding(ExtendPrimitive& p, const Arrays& operands, const ExtendParams& params) {
-  // A function that cannot be called says so where there are dims to split.
+  // A function that cannot be called is an error only where an operand has dims to split.
   const auto has_dims = [](const Array& x) { return node_of(x)->type.rank() > 0; };
   if (!p.rules.sharding) return;
   if (!p.rules.calls_sharding && std::none_of(operands.begin(), operands.end(), has_dims)) return;
@@ -317,7 +319,7 @@ void seal(ExtendPrimitive& self) {
   });
 }
 
-// All that users made, never destroyed.
+// All primitives of users; never destroyed.
 struct Users {
   std::mutex mutex;
   std::vector<std::unique_ptr<ExtendPrimitive>> made;
@@ -327,8 +329,8 @@ Users& users() {
   return all;
 }
 
-// The value of a declared parameter: as given, or as a float where an integer was given for one, or
-// what its text says.
+// The value of a declared parameter, converted to the type of its default: an integer to a float,
+// an empty list to an empty list of another type, lists of two to pairs.
 extend::ParamValue fit(const ExtendPrimitive& p, const std::string& name,
                        const extend::ParamValue& given, const extend::ParamValue& model) {
   if (given.variant().index() == model.variant().index()) return given;
@@ -373,7 +375,7 @@ extend::Params all_params(const ExtendPrimitive& p, const extend::Params& given,
   return all;
 }
 
-// Errors of what was given, with the caller's line.
+// Adds the caller's line to the errors of `f`.
 template <class F>
 auto at_caller(SourceLine source, F f) {
   try {
@@ -444,7 +446,7 @@ void prepare_user_operands(const Primitive& primitive, const Params& params,
   if (!user_params(params)) return;
   check_sharding(primitive_of(params), operands, params_as<ExtendParams>(params));
   if (runtime().backend().kind() == DeviceKind::cuda && primitive.kernel(DeviceKind::cuda).run) {
-    // A kernel reads device memory alone.
+    // A CUDA kernel cannot read host memory, so that literals are copied to the device.
     for (Array& x : operands)
       if (node_of(x)->kind == NodeKind::literal) x = full({}, x);
   }
@@ -521,12 +523,12 @@ Arrays Primitive::bind_all(Arrays operands, const Params& params, SourceLine sou
   const ExtendParams made = at_caller(
       source, [&] { return ExtendParams(primitive_, all_params(*primitive_, params, false)); });
   if (!p.abstract_eval) {
-    // Without types nothing but a run of the impl on values is possible.
+    // Without abstract_eval there are no types: only an eager run of the impl is possible.
     Trace& trace = current_trace();
     if (rules.impl && !trace.staged() && !trace.transforms())
       return rules.impl(std::move(operands), made.values);
     throw TypeError(primitive_->name +
-                    " has no def_abstract_eval, which is wanted here: give it one with "
+                    " has no def_abstract_eval, which is needed here: give it one with "
                     ".def_abstract_eval" +
                     at_line(source));
   }

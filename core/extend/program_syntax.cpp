@@ -1,4 +1,4 @@
-// The parameters of equations with programs inside, and of those that place values, by name.
+// The parameters of equations with programs inside and of sharding constraints, by name.
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
 #include "core/ops/rules.h"
@@ -15,7 +15,7 @@ namespace {
 using Read = std::shared_ptr<const Params>;
 using Reader = ParamReader;
 
-// What types the operands have is for abstract_eval to check, how many there are is not.
+// abstract_eval checks the types of the operands, but not how many there are.
 void check_operand_count(Reader& r, const Jaxpr& program) {
   if (program.binders.size() == r.operands().size()) return;
   throw TypeError(std::string(r.primitive()) + ": the program inside takes " +
@@ -113,7 +113,7 @@ Read read_custom_vjp(Reader& r) {
   return p;
 }
 
-// Its results have the types that the text says: nothing else does.
+// The result types come from the text, because the parameters do not determine them.
 Read read_custom_vjp_linear(Reader& r) {
   auto p = std::make_shared<CustomVjpLinearParams>();
   p->backward.call = [](void*, std::vector<Array>&, detail::FlatTree&, void*) {

@@ -1,4 +1,5 @@
-// The wire format of protocol buffers, as far as messages of integers and messages need it.
+// A reader and writer of the wire format of protocol buffers, for messages of integers and
+// messages.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,10 +7,10 @@
 
 namespace shmap {
 
-// Reads one message; its parts are read by readers of their own.
+// Reads one message; a nested message is read by another reader.
 class ProtoReader {
  public:
-  // offset: where `bytes` lies in the whole, for errors. `what` names that.
+  // offset: the position of `bytes` in the whole input, which `what` names; for errors.
   ProtoReader(std::string_view bytes, const char* what, std::size_t offset = 0)
       : bytes_(bytes), what_(what), offset_(offset) {}
 
@@ -17,14 +18,15 @@ class ProtoReader {
   struct Field {
     std::uint32_t number = 0;
     WireType wire = varint;
-    std::uint64_t value = 0;  // of a varint
-    std::string_view part;    // of bytes
-    std::size_t offset = 0;   // of the part
-    std::string_view whole;   // tag and all
+    std::uint64_t value = 0;  // of a varint field
+    std::string_view part;    // of a field of bytes
+    std::size_t offset = 0;   // the position of the part
+    std::string_view whole;   // the whole field with its tag
   };
-  // The next field; false at the end. ValueError with the offset where it is none.
+  // Reads the next field; false at the end. ValueError, with the offset, where the bytes are
+  // malformed.
   bool next(Field* field);
-  // The next varint of a packed list.
+  // Reads the next varint of a packed list; false at the end.
   bool next_varint(std::uint64_t* value);
 
  private:

@@ -6,7 +6,7 @@ namespace shmap {
 
 namespace {
 
-// "ab,bc->ac" against the types: ValueError where it does not fit.
+// Parses "ab,bc->ac" against the types. ValueError where the text does not fit them.
 class RuleText {
  public:
   RuleText(const std::string& name, const std::string& text) : name_(name), text_(text) {}
@@ -49,7 +49,7 @@ class RuleText {
       fail("has " + std::to_string(out.size()) + " " + what + ", and there are " +
            std::to_string(types.size()));
     for (std::size_t i = 0; i < out.size(); ++i) {
-      // A host scalar stands for an array of its value.
+      // A host scalar operand has no dims of its own.
       if (types[i].rank() == 0 && types[i].weak()) out[i].clear();
       if (out[i].size() != static_cast<std::size_t>(types[i].rank()))
         fail("gives " + std::to_string(out[i].size()) + " dims to a value of type " +

@@ -1,4 +1,4 @@
-// The sharding rule of a users' primitive as a text: "ab,bc->ac", a letter a dim.
+// The sharding rule of a user's primitive as text: "ab,bc->ac", with one letter per dim.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace shmap {
 
-// Its factors for operands and results of these types. ValueError, which names the primitive, where
-// it does not fit them.
+// The factors of the rule for operands and results of these types. ValueError, which names the
+// primitive, where the text does not fit the types.
 FactorRule parse_sharding_text(const std::string& primitive, const std::string& text, Types in,
                                Types out);
 

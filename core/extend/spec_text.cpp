@@ -42,7 +42,7 @@ class Cursor {
     at_ += static_cast<std::size_t>(r.ptr - first);
     return v;
   }
-  // Items of a list whose '(' has been read; a comma may stand after the last.
+  // Reads the items of a list after its '('; a comma may follow the last item.
   template <class F>
   void items(F item) {
     if (skip_if(")")) return;

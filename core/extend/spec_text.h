@@ -1,4 +1,5 @@
-// Specs and meshes as programs print them: P('i', none, ('j', 'k')), Mesh('i': 4, 'j': 2).
+// Specs and meshes in the syntax of printed programs: P('i', none, ('j', 'k')), Mesh('i': 4, 'j':
+// 2).
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +11,7 @@
 
 namespace shmap {
 
-// ValueError of the reader where the text is none.
+// The reader's ValueError where the text is not a spec.
 PartitionSpec read_spec(ParamReader& reader, std::string_view name);
 std::vector<PartitionSpec> read_specs(ParamReader& reader, std::string_view name);
 struct MeshText {
@@ -18,8 +19,8 @@ struct MeshText {
   std::vector<std::int64_t> sizes;
 };
 MeshText read_mesh(ParamReader& reader, std::string_view name);
-// The mesh with these axes: the one of the reader's scope, or one of the first devices, or an
-// abstract mesh.
+// A mesh with these axes: the mesh of the reader's scope if it fits, otherwise a mesh of the first
+// devices, otherwise an abstract mesh.
 const detail::MeshImpl* mesh_of_text(ParamReader& reader, const MeshText& text);
 
 }  // namespace shmap

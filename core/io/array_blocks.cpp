@@ -12,9 +12,9 @@ namespace shmap::io {
 
 namespace {
 
-// Of memory that the host cannot address, at a time.
+// The size of a piece for memory that the host cannot address.
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
-// How often a callback hears of progress.
+// A callback is told of progress at least this often.
 constexpr std::int64_t kStepBytes = std::int64_t{16} << 20;
 
 std::int64_t bytes_of(std::span<const Slice> box, int item) {
@@ -23,8 +23,8 @@ std::int64_t bytes_of(std::span<const Slice> box, int item) {
   return n;
 }
 
-// One block, to a buffer that nobody else knows yet: straight to where it will stay where the host
-// can address that, else in pieces.
+// Reads one block into a new buffer: directly where the host can address it, otherwise through a
+// staging piece.
 void read_block(const std::vector<Slice>& box, int item, Backend& backend, void* to,
                 std::int64_t bytes, bool in_pieces, ProgressCount& progress, const ReadBox& read) {
   const bool direct = backend.host_addressable();
@@ -87,7 +87,7 @@ Array read_blocks(const ShapedArray& type, const Sharding* sharding, bool commit
   Array out = Array::of(node);
   node->sharding = sharding;
   node->committed = committed;
-  // What a memory space has already.
+  // The blocks that a memory space has already, by their position in the array.
   std::map<std::pair<int, std::vector<std::int64_t>>, std::uint32_t> have;
   for (std::uint32_t p = 0; p < node->count; ++p) {
     const std::vector<Slice> box = sharding->index(p, type.dims());
@@ -120,12 +120,12 @@ std::int64_t bytes_to_read(const ShapedArray& type, const Sharding* sharding) {
 
 namespace {
 
-// The local positions whose blocks are written, one of each block: with `own`, of those that no
-// position of another process before has.
+// The local positions whose blocks this process writes, one for each different block. own: skips
+// blocks that an earlier position of another process has.
 std::vector<std::uint32_t> positions_to_write(const StoredNode& stored, bool own) {
   const detail::MeshImpl& mesh = *stored.mesh;
   const auto& dims = stored.sharding->dims();
-  // Which block a position has, by its parts' numbers.
+  // The number of a position's block: its part's number along each dim.
   const auto block_at = [&](std::int64_t position) {
     std::vector<std::int64_t> block;
     for (const std::vector<int>& axes : dims) {

@@ -1,6 +1,6 @@
-// Arrays to and from files, block by block: each memory space reads the blocks of its own devices,
-// once, to where they will stay, and a sharded array's blocks are written from where they lie, each
-// once.
+// Reads and writes arrays block by block. Each memory space reads every block of its devices once,
+// directly into the block's buffer; each block of a sharded array is written once, directly from
+// its buffer.
 #pragma once
 #include <functional>
 #include <new>
@@ -14,7 +14,7 @@
 
 namespace shmap::io {
 
-// Counts bytes for the user's callback, if there is one. What that throws ends the work.
+// Counts bytes for the user's callback, if there is one. An exception of the callback propagates.
 class ProgressCount {
  public:
   ProgressCount(const FileOptions& options, std::int64_t total)
@@ -32,33 +32,33 @@ class ProgressCount {
   std::int64_t done_ = 0, total_;
 };
 
-// Gives the elements of `box` of the whole array to host memory, row-major.
+// Reads the elements of `box`, a part of the whole array, into host memory, row-major.
 using ReadBox = std::function<void(std::span<const Slice> box, void* dst)>;
-// Takes them from there.
+// Writes these elements from host memory.
 using WriteBox = std::function<void(std::span<const Slice> box, const void* src)>;
 
-// `what` names the file in errors. `in_pieces`: whether parts of a block that are contiguous in it
+// Reads an array. `what` names the file in errors. `in_pieces`: whether contiguous parts of a block
 // may be read one by one.
 Array read_blocks(const ShapedArray& type, const Sharding* sharding, bool committed,
                   const std::string& what, bool in_pieces, ProgressCount& progress,
                   const ReadBox& read);
-// The bytes that it reads: those of each block once a memory space.
+// The number of bytes that read_blocks reads: each block once per memory space.
 std::int64_t bytes_to_read(const ShapedArray& type, const Sharding* sharding);
-// Waits for the array. TypeError for a value that is none yet, ValueError where parts of it lie in
-// another process; `what` is the function's name.
+// Waits for the array. TypeError for a value that is not computed (traced), ValueError where other
+// processes have parts of it; `what` is the public function's name.
 void write_blocks(const Array& x, const char* what, ProgressCount& progress, const WriteBox& write);
-// The same of an array that several processes have: of the blocks that are here, those that no
-// process before this one has, in mesh order. So each block is written once by all of them.
+// write_blocks for an array that several processes have: writes the blocks of this process that no
+// earlier process has, in mesh order. All processes together write each block once.
 void write_own_blocks(const Array& x, const char* what, ProgressCount& progress,
                       const WriteBox& write);
-// The bytes that it writes.
+// The number of bytes that write_own_blocks writes.
 std::int64_t own_bytes(const Array& x, const char* what);
-// Whether parts of it lie on devices of other processes.
+// Whether devices of other processes have parts of the array.
 bool spans_processes(const Node& node);
 
 std::vector<Slice> whole_box(const Shape& shape);
 
-// The errors of `f`, with the caller's line.
+// Adds the caller's line and the file to the errors of `f`.
 template <class F>
 auto with_line(const char* what, const std::string& path, SourceLine source, F f) -> decltype(f()) {
   const auto text = [&](const Error& e) {

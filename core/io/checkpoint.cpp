@@ -1,4 +1,4 @@
-// Checkpoints: saving, at once or on a thread, and loading.
+// Checkpoints: saving, in the call or on a thread, and loading.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ std::vector<std::string> paths_of(const detail::FlatTree& tree) {
   return leaf_paths(tree.node, "");
 }
 
-// What will be written, checked.
+// A checkpoint to be written, checked.
 struct Snapshot {
   std::string dir;
   std::vector<Array> leaves;
@@ -87,7 +87,7 @@ Snapshot take_snapshot(const std::string& dir, detail::FlatTree tree, Checkpoint
   return s;
 }
 
-// Writes one leaf's blocks as they come, and sums up their chunks.
+// Writes one leaf's blocks, and computes the checksums of their chunks.
 class LeafWriter {
  public:
   LeafWriter(DraftFile& draft, io::CheckpointIndex& index, io::CheckpointLeaf& leaf)
@@ -97,7 +97,7 @@ class LeafWriter {
         block_(leaf.block_shape()),
         block_bytes_(leaf.block_bytes()) {}
 
-  // Parts of a block come in order.
+  // The parts of a block must come in order.
   void write(std::span<const Slice> box, const void* src) {
     std::int64_t bytes = itemsize(leaf_.dtype), number = 0;
     for (std::size_t d = 0; d < box.size(); ++d) {
@@ -134,7 +134,7 @@ class LeafWriter {
 // The draft of the folder's next checkpoint.
 struct Draft {
   io::CheckpointFolder folder;
-  std::vector<std::int64_t> before;  // the numbers of those that are there
+  std::vector<std::int64_t> before;  // the numbers of the checkpoints that exist
   std::string name;
   std::optional<DraftFile> file;
 
@@ -160,7 +160,7 @@ struct Draft {
   }
 };
 
-// Values first, so that what they threw leaves no draft behind.
+// Waits before the draft is made, so that errors of the values leave no draft.
 void wait_for_values(const Snapshot& s) {
   for (const Array& x : s.leaves) x.block_until_ready(SourceLine{});
 }
@@ -175,7 +175,7 @@ void write_leaves(Snapshot& s, DraftFile& draft, io::ProgressCount& progress) {
       s.joint->write(s.leaves[i], progress, write);
     else
       io::write_blocks(s.leaves[i], "save_checkpoint", progress, write);
-    s.leaves[i] = Array();  // whoever else holds it may have it for itself
+    s.leaves[i] = Array();  // another owner of the array may then use its memory in place
   }
 }
 
@@ -193,7 +193,8 @@ void write_snapshot(Snapshot& s) {
     write_leaves(s, *draft.file, progress);
     return draft.commit(s);
   }
-  // Each chunk is summed up by one process, and 0 elsewhere: so they are joined in the leader.
+  // One process computes the checksum of a chunk, the others have 0 for it: the leader joins them
+  // by `or`.
   std::vector<std::uint32_t> sums;
   for (const io::CheckpointLeaf& leaf : s.index.leaves) sums.resize(sums.size() + leaf.crcs.size());
   std::optional<Draft> draft;
@@ -228,7 +229,7 @@ void write_snapshot(Snapshot& s) {
   s.joint->run(steps, std::as_writable_bytes(std::span(sums)));
 }
 
-// What `like` says of one leaf.
+// The shape, dtype and sharding of one leaf of `like`.
 struct Wanted {
   ShapedArray type;
   const Sharding* sharding;
@@ -278,11 +279,12 @@ std::vector<Array> load(const std::string& path, const detail::FlatTree& like,
     throw ValueError(file.name() + ": it has " + std::to_string(leaves.size()) +
                      " leaves, and `like` has " + std::to_string(paths.size()) + ": " +
                      io::quoted_bytes(more ? leaves[paths.size()].path : paths[leaves.size()]) +
-                     " is the first that the other has not");
+                     " is the first leaf that the other lacks");
   }
   io::ProgressCount progress(options, total);
   std::vector<Array> out;
-  // Chunks that go straight to where they stay are read together, those of small leaves too.
+  // Chunks that are read directly into their arrays are collected over all leaves, and read
+  // together by several threads.
   std::vector<io::CheckpointFile::WholeChunk> chunks;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const bool stays =
@@ -314,13 +316,13 @@ struct PendingCheckpointImpl {
       error = std::current_exception();
     }
     snapshot.leaves.clear();
-    // Before the next save may begin: whoever sees that one done finds this one done too.
+    // Set before the next save may begin: done() of a later save then implies done() of this one.
     done.store(true, std::memory_order_release);
     turn.reset();
   }
   Snapshot snapshot;
   SourceLine source;
-  std::optional<io::SaveTurn> turn;  // given up by the thread that writes
+  std::optional<io::SaveTurn> turn;  // destroyed by the thread that writes
   std::exception_ptr error;          // written before `done`
   std::atomic<bool> done{false};
   std::thread thread;
@@ -400,9 +402,9 @@ PendingCheckpoint::~PendingCheckpoint() {
   try {
     wait();
   } catch (const std::exception& e) {
-    warn(std::string("a checkpoint was not written, and nobody waited for it: ") + e.what());
+    warn(std::string("a checkpoint was not written, and wait() was not called: ") + e.what());
   } catch (...) {
-    warn("a checkpoint was not written, and nobody waited for it");
+    warn("a checkpoint was not written, and wait() was not called");
   }
 }
 

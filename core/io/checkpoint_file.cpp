@@ -21,7 +21,7 @@ namespace shmap::io {
 
 namespace {
 
-// Shorter chunks may be used while they are in the caches.
+// Shorter chunks are read directly, because the caller may use them while they are in the caches.
 constexpr std::int64_t kWorthStaging = kCheckpointPiece;
 
 CheckpointIndex read_index(const InputFile& file) {
@@ -51,13 +51,13 @@ CheckpointIndex read_index(const InputFile& file) {
   return parse_checkpoint_index(text, file.size(), file.name());
 }
 
-// Where a thread reads pieces to.
+// A thread's buffer for pieces.
 struct alignas(64) Staging {
   std::byte piece[kCheckpointPiece];
 };
 
-// f(0, s) … f(n - 1, s), on a few threads, with a Staging s of each. Rethrows the first error, once
-// all have stopped.
+// Calls f(0, s) … f(n - 1, s) on a few threads, each with a Staging s of its own. Rethrows the
+// first error when all threads have stopped.
 template <class F>
 void on_threads(std::size_t n, const F& f) {
   if (n == 0) return;
@@ -83,7 +83,7 @@ void on_threads(std::size_t n, const F& f) {
     try {
       for (std::size_t t = 1; t < wanted; ++t) threads.emplace_back(work);
     } catch (const std::system_error&) {
-      // The threads that are there do it all.
+      // Too few threads could be started: those that were do all the work.
     }
   }
   work();
@@ -100,9 +100,10 @@ std::int64_t CheckpointFile::chunk_bytes(const CheckpointLeaf& leaf, std::int64_
   return std::min(index_.chunk, leaf.block_bytes() - chunk * index_.chunk);
 }
 
-// What goes to its final place is read to the staging memory, which stays in the cache, and is
-// summed up while it is copied from there. The copy goes past the caches, which a read into that
-// place would not: together that costs no more than such a read alone, and the sums come with it.
+// A piece is read into staging memory, which stays in the cache; its checksum is computed while it
+// is copied to its final place. The copy uses streaming stores, which bypass the caches; a read
+// directly into that place would not. Together this costs no more than such a read, and the
+// checksum is free.
 void CheckpointFile::read_chunk(const CheckpointLeaf& leaf, std::int64_t block, std::int64_t chunk,
                                 std::byte* dst, std::byte* staging) const {
   const std::int64_t at = leaf.offset + block * leaf.block_bytes() + chunk * index_.chunk;
@@ -145,7 +146,7 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
 
   std::vector<WholeChunk> whole;
   std::vector<std::byte> staging;
-  // The blocks that the box meets, in row-major order.
+  // The blocks that intersect the box, in row-major order.
   Shape first, last, at;
   for (std::size_t d = 0; d < block.size(); ++d) {
     first.push_back(box[d].start / block[d]);
@@ -163,7 +164,8 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
                  std::min(box[d].stop, origin + block[d]) - origin};
       to += (part[d].start + origin - box[d].start) * strides[d];
     }
-    // Runs that are contiguous on both sides: dims that are whole in both, and part of one more.
+    // Runs that are contiguous in the file and in dst: the innermost dims that are whole in both,
+    // and a range of one more dim.
     int run_dim = rank;
     std::int64_t run = item, block_stride = item;
     for (bool joins = true; run_dim > 0 && joins;) {
@@ -173,7 +175,7 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
       run *= n;
       block_stride *= block[d];
     }
-    std::int64_t loaded = -1;  // the chunk in staging
+    std::int64_t loaded = -1;  // the number of the chunk in staging, or -1
     const auto copy = [&](std::int64_t from, std::byte* into) {
       for (std::int64_t left = run; left > 0;) {
         const std::int64_t chunk = from / index_.chunk, skip = from % index_.chunk;
@@ -194,7 +196,8 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
         left -= n;
       }
     };
-    // Dims before run_dim are walked; the run begins at the part's corner in the others.
+    // The loop walks over the dims before run_dim; in the other dims the run begins at the part's
+    // first element.
     std::int64_t corner = 0;
     for (std::size_t d = 0; d < block.size(); ++d) corner = corner * block[d] + part[d].start;
     corner *= item;
@@ -228,7 +231,7 @@ void CheckpointFile::read_box(const CheckpointLeaf& leaf, std::span<const Slice>
     if (d == 0) break;
     ++at[d - 1];
   }
-  // Bytes of bools are looked at when they are there.
+  // Bools must be normalised to 0 or 1 after they are read, so that their chunks are read now.
   if (later && leaf.dtype != DType::bool_) {
     later->insert(later->end(), whole.begin(), whole.end());
     return;

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kPrefix = "checkpoint-", kSuffix = ".shmap";
 constexpr std::size_t kDigits = 8;
 
-// The number of a checkpoint's name; 0 of any other.
+// The number in a checkpoint's file name; 0 for other names.
 std::int64_t number_of(std::string_view name) {
   if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return 0;
   name.remove_prefix(kPrefix.size());
@@ -43,7 +43,7 @@ std::string CheckpointFolder::file_name(std::int64_t number) {
 }
 
 bool CheckpointFolder::is_folder(const std::string& path) {
-  named_file("folder", path);  // or an error
+  named_file("folder", path);  // throws for an invalid path
   struct stat info;
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }

@@ -1,4 +1,4 @@
-// The folder of checkpoints: their names, and which are there.
+// A folder of checkpoints: their file names, and which exist.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -11,16 +11,16 @@ namespace shmap::io {
 class CheckpointFolder {
  public:
   enum class Make : bool { no, yes };
-  // Make::yes creates it, and those above it, where they are missing. Error where the system
-  // refuses.
+  // Make::yes creates the folder and its parents where they are missing. Error where the operating
+  // system refuses.
   CheckpointFolder(const std::string& path, Make make);
 
   int fd() const { return fd_.get(); }
   const std::string& name() const { return what_; }  // "folder 'run1'"
-  // Of the checkpoints that are there, ascending.
+  // The numbers of the checkpoints in the folder, ascending.
   std::vector<std::int64_t> numbers() const;
   bool has_drafts() const;
-  // Removes those of `numbers`, ascending, but the last `count`.
+  // Removes the checkpoints of these numbers (ascending) except the last `count`.
   void keep(const std::vector<std::int64_t>& numbers, int count) const;
 
   // "checkpoint-00000001.shmap"

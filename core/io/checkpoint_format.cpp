@@ -42,7 +42,8 @@ void read_crcs(JsonReader& json, std::vector<std::uint32_t>& crcs) {
   }
 }
 
-// What it says of itself fits together: its bytes can be counted, and its grid cuts it evenly.
+// Checks that a leaf's description is consistent: its bytes fit into 63 bits, and its grid divides
+// its shape.
 std::int64_t checked_leaf_bytes(const JsonReader& json, const CheckpointLeaf& leaf) {
   const std::string which = "leaf " + quoted_bytes(leaf.path);
   if (leaf.grid.size() != leaf.shape.size())
@@ -68,7 +69,8 @@ CheckpointLeaf read_leaf(JsonReader& json) {
   constexpr std::string_view kKeys[] = {"path", "dtype", "shape", "grid", "crc"};
   std::size_t given = 0;
   for (bool first = true; json.next(first, '}'); ++given) {
-    // Written in this order, and read in no other: so none is missing or there twice.
+    // Keys are accepted only in the order in which they are written, so that none can be missing or
+    // repeated.
     const std::string_view key = json.string("a key in quotes");
     if (given == 5 || key != kKeys[given]) json.fail("key " + quoted_bytes(key) + " is not wanted");
     json.expect(':', "':' after a key");

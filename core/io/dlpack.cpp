@@ -31,7 +31,7 @@ constexpr Element kElements[] = {
     {DType::f64, kDLFloat, 64},
 };
 
-// Calls the tensor's deleter at the end of its life, unless it was released.
+// A deleter for std::unique_ptr that calls the tensor's own deleter.
 template <class Tensor>
 struct Delete {
   void operator()(Tensor* tensor) const noexcept {
@@ -75,7 +75,7 @@ const LocalDevice& device_of(const DLDevice& device, SourceLine source) {
 
 struct Layout {
   Shape shape;
-  BoxCopy box;  // from the tensor's place to a row-major one
+  BoxCopy box;  // copies from the tensor's layout to a row-major one
   bool contiguous = true;
 };
 
@@ -130,7 +130,7 @@ Array take(Tensor* given, SourceLine source) {
   node->sharding = mesh->replicated();
   BufferRef foreign = local.space->wrap(
       bytes > 0 ? data : nullptr, bytes,
-      // A tensor that nobody wants back may be gone once this call returns.
+      // A tensor without a deleter may be destroyed when this call returns.
       given->deleter == nullptr
           ? [](void*) noexcept {}
           : [](void* tensor) noexcept { Delete<Tensor>()(static_cast<Tensor*>(tensor)); },
@@ -158,11 +158,11 @@ Array take(Tensor* given, SourceLine source) {
   count(Counter::copies);
   count(Counter::copied_bytes, bytes);
   node->blocks()[0].buffer = std::move(copy);
-  out.block_until_ready();  // the copy is made at once: the tensor goes with this call
+  out.block_until_ready();  // the copy must be complete before the tensor is deleted
   return out;
 }
 
-// What a tensor that was handed out keeps.
+// The objects that an exported tensor keeps alive.
 template <class Tensor>
 struct Exported {
   Array array;
@@ -198,7 +198,7 @@ Tensor* hand_out(const Array& x, const char* what) {
     throw TypeError(std::string(what) + ": DLPack has no elements of dtype " + short_name(dtype));
   x.block_until_ready({});
   auto kept = std::make_unique<Exported<Tensor>>();
-  kept->array = x;  // an owner more: nothing writes to the memory in place meanwhile
+  kept->array = x;  // a further owner, so that nothing writes to the memory in place
   const Shape& dims = stored.type.dims();
   kept->shape.assign(dims.begin(), dims.end());
   kept->strides.resize(dims.size());
@@ -235,7 +235,8 @@ Array from_dlpack(DLManagedTensorVersioned* tensor, SourceLine source) {
   if (tensor == nullptr) refuse("a null pointer", source);
   if (tensor->version.major != DLPACK_MAJOR_VERSION) {
     const std::uint32_t major = tensor->version.major;
-    Delete<DLManagedTensorVersioned>()(tensor);  // which stands where it stood in every version
+    // the deleter is at the same offset in every version
+    Delete<DLManagedTensorVersioned>()(tensor);
     refuse("a tensor of version " + std::to_string(major) +
                ".x of DLPack, and this library knows " + std::to_string(DLPACK_MAJOR_VERSION) +
                ".x",

@@ -13,7 +13,7 @@ namespace {
 template <int kItemsize>
 void copy_columns(const std::byte* src, std::byte* dst, std::int64_t fast, std::int64_t fast_stride,
                   std::int64_t slow, std::int64_t src_stride, std::int64_t dst_stride) {
-  // Tiles of 32 × 32 keep the lines of both sides in cache.
+  // Tiles of 32 × 32 elements keep the cache lines of both sides in the cache.
   constexpr std::int64_t kTile = 32;
   for (std::int64_t j0 = 0; j0 < slow; j0 += kTile) {
     const std::int64_t j1 = std::min(j0 + kTile, slow);
@@ -49,7 +49,7 @@ BoxRuns::BoxRuns(const Shape& shape, std::span<const Slice> box, int itemsize) {
   std::int64_t stride = itemsize;
   run_bytes_ = itemsize;
   int d = shape.rank() - 1;
-  // The run grows over dims that are covered whole, and over part of one more.
+  // A run covers the innermost dims that the box covers whole, and a range of one more dim.
   for (bool whole = true; d >= 0 && whole; --d) {
     const std::int64_t n = box[d].stop - box[d].start;
     offset_ += box[d].start * stride;
@@ -94,8 +94,8 @@ void copy_fortran_to_strided(const std::byte* src, std::byte* dst, const Shape& 
     src_strides[d] = stride;
     stride *= extents[d];
   }
-  // Two dims are copied as a matrix: the first, in which src is contiguous, and the last of more
-  // than one element, in which dst has its smallest stride.
+  // Copies two dims as a matrix: the first dim, in which src is contiguous, and the last dim of
+  // more than one element, in which dst has its smallest stride.
   int slow = rank - 1;
   while (slow > 0 && extents[slow] == 1) --slow;
   const std::int64_t fast_count = rank == 0 ? 1 : extents[0];

@@ -1,5 +1,5 @@
-// Hyper-rectangles of arrays as runs of contiguous bytes, and the copy that turns Fortran order
-// into C order.
+// Boxes (hyper-rectangles) of arrays as runs of contiguous bytes, and the copy from Fortran order
+// to C order.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace shmap::io {
 
-// The runs of a box in an array kept in C order: `count` runs of `run_bytes` bytes, walked by
-// next(). The dims that the box covers whole are part of the runs.
+// The contiguous runs of a box of an array in C order, each of run_bytes() bytes. A run covers the
+// innermost dims that the box covers whole, and a range of one more dim.
 class BoxRuns {
  public:
   BoxRuns(const Shape& shape, std::span<const Slice> box, int itemsize);
   bool empty() const { return run_bytes_ == 0; }
   std::int64_t run_bytes() const { return run_bytes_; }
-  // Runs along the innermost dim that is not part of them lie `stride` bytes apart, in rows of
-  // `row_runs`; next() goes from row to row.
+  // Runs form rows of `row_runs` runs along the innermost dim that is not part of a run, `stride`
+  // bytes apart; next() moves to the next row.
   std::int64_t stride() const { return stride_; }
   std::int64_t row_runs() const { return row_runs_; }
   std::int64_t offset() const { return offset_; }  // of the row's first run, from the array's start
@@ -33,8 +33,8 @@ class BoxRuns {
 // ValueError naming `what` unless the box has a Slice for every dim, each within the shape.
 void check_box(const Shape& shape, std::span<const Slice> box, const char* what);
 
-// Copies a box of `extents` elements from src, packed in Fortran order, to dst, which is the first
-// element of the box in an array whose elements lie `dst_strides` (in elements) apart.
+// Copies a box of `extents` elements from src, contiguous in Fortran order, to dst, an array with
+// strides `dst_strides` (in elements).
 void copy_fortran_to_strided(const std::byte* src, std::byte* dst, const Shape& extents,
                              std::span<const std::int64_t> dst_strides, int itemsize);
 

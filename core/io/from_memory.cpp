@@ -1,4 +1,4 @@
-// A user's memory as an array.
+// Arrays over a user's memory.
 #include <memory>
 
 #include "core/array/sharding.h"

@@ -16,15 +16,15 @@ static_assert(std::endian::native == std::endian::little, "bits are loaded eight
 namespace {
 
 constexpr int kMaxBits = 15;      // of a code
-constexpr int kFastBits = 10;     // codes of at most so many bits are looked up at once
-constexpr int kEndOfBlock = 256;  // above it: lengths of matches
+constexpr int kFastBits = 10;     // codes of up to this many bits are found in one table look-up
+constexpr int kEndOfBlock = 256;  // greater symbols are lengths of matches
 constexpr std::int64_t kWindow = 32 << 10;
 constexpr std::int64_t kInput = 64 << 10;
 constexpr std::int64_t kLongestMatch = 258;
 
 struct Range {
   std::uint16_t base;
-  std::uint8_t extra;  // bits that are added to the base
+  std::uint8_t extra;  // the number of bits that are added to the base
 };
 constexpr std::array<Range, 29> kLengths = {
     {{3, 0},  {4, 0},  {5, 0},  {6, 0},   {7, 0},   {8, 0},   {9, 0},   {10, 0},  {11, 1}, {13, 1},
@@ -36,17 +36,17 @@ constexpr std::array<Range, 30> kDistances = {
      {65, 5},    {97, 5},    {129, 6},   {193, 6},    {257, 7},    {385, 7},
      {513, 8},   {769, 8},   {1025, 9},  {1537, 9},   {2049, 10},  {3073, 10},
      {4097, 11}, {6145, 11}, {8193, 12}, {12289, 12}, {16385, 13}, {24577, 13}}};
-// The order in which a block says the lengths of its code lengths' codes.
+// The order in which a block gives the lengths of the codes for code lengths.
 constexpr std::array<std::uint8_t, 19> kOrder = {16, 17, 18, 0, 8,  7, 9,  6, 10, 5,
                                                  11, 4,  12, 3, 13, 2, 14, 1, 15};
 
-// A prefix code, from the length of each symbol's code.
+// A prefix code, made from the lengths of the symbols' codes.
 class PrefixCode {
  public:
   enum class Fit { complete, one_symbol, none };
 
-  // Whether the lengths make a code in which each sequence of bits stands for a symbol;
-  // `one_symbol` where there is at most one, of one bit.
+  // Whether every sequence of bits is a sequence of codes (a complete code). `one_symbol`: there is
+  // at most one symbol, with a code of one bit.
   Fit make(std::span<const std::uint8_t> lengths) {
     count_.fill(0);
     for (const std::uint8_t n : lengths) ++count_[n];
@@ -57,8 +57,8 @@ class PrefixCode {
       left = 2 * left - count_[static_cast<std::size_t>(n)];
       if (left < 0) return Fit::none;
     }
-    // The symbols in the order of their codes, and the codes of few bits in a table by the bits as
-    // they come, the code's first one lowest.
+    // Sorts the symbols by their codes, and enters short codes in the table, indexed by the code's
+    // bits in stream order (first bit lowest).
     std::array<std::uint16_t, kMaxBits + 2> at{}, code{};
     for (std::size_t n = 1; n <= kMaxBits; ++n) {
       at[n + 1] = static_cast<std::uint16_t>(at[n] + count_[n]);
@@ -80,7 +80,7 @@ class PrefixCode {
     return used == 0 || (used == 1 && count_[1] == 1) ? Fit::one_symbol : Fit::none;
   }
 
-  // The symbol whose code begins the bits, and the code's length; {0, 0} where none does.
+  // The symbol whose code `bits` begin with, and the code's length; {0, 0} where there is none.
   std::pair<int, int> find(std::uint64_t bits) const {
     const std::uint16_t hit = fast_[bits & ((1u << kFastBits) - 1)];
     if (hit != 0) return {hit >> 4, hit & 15};
@@ -130,7 +130,8 @@ struct Inflater::Impl {
 
   // ---- bits, the lowest first
 
-  // At least 56 bits, or all that there are; what is missing are zeros, which drop() refuses.
+  // Loads at least 56 bits, or all that are left. Missing bits are zeros; drop() throws where they
+  // are used.
   void refill() {
     if (in_end_ - in_at_ >= 8) {
       std::uint64_t more;
@@ -171,7 +172,7 @@ struct Inflater::Impl {
 
   // ---- blocks
 
-  // More of the contents, behind the window; false at their end.
+  // Decodes more bytes behind the window; false at the end of the data.
   bool fill() {
     if (end_ > kWindow) {
       std::memmove(out_.data(), out_.data() + end_ - kWindow, static_cast<std::size_t>(kWindow));
@@ -291,10 +292,10 @@ struct Inflater::Impl {
         return;
       }
       const auto length_code = static_cast<std::size_t>(value - kEndOfBlock - 1);
-      if (length_code >= kLengths.size()) fail("have a match of no length");
+      if (length_code >= kLengths.size()) fail("have an invalid match length");
       const std::int64_t length = kLengths[length_code].base + take(kLengths[length_code].extra);
       const auto distance_code = static_cast<std::size_t>(symbol(distances_));
-      if (distance_code >= kDistances.size()) fail("have a match of no distance");
+      if (distance_code >= kDistances.size()) fail("have an invalid match distance");
       const std::int64_t distance =
           kDistances[distance_code].base + take(kDistances[distance_code].extra);
       if (distance > end_) fail("have a match before their beginning");
@@ -311,7 +312,7 @@ struct Inflater::Impl {
   }
 
   ReadNext next_;
-  std::int64_t left_;  // deflated bytes that are not in in_ yet
+  std::int64_t left_;  // deflated bytes that have not been read into in_
   std::string name_;
 
   std::uint64_t bits_ = 0;
@@ -324,7 +325,7 @@ struct Inflater::Impl {
   std::int64_t stored_ = 0;
   PrefixCode lengths_, literals_, distances_;
 
-  // The window, and behind it what is new: given_ to end_ has not been read yet.
+  // The window, and behind it new bytes, of which given_ to end_ have not been returned yet.
   std::int64_t given_ = 0, end_ = 0;
   std::array<std::byte, static_cast<std::size_t>(2 * kWindow)> out_;
 };

@@ -1,6 +1,6 @@
-// Deflated bytes (RFC 1951), as zip archives have them, read as a stream. What they are is not
-// trusted: any bytes give what they stand for, or a ValueError that says what is wrong. No more is
-// ever held than the last 64 KiB of either side, whatever the bytes claim to stand for.
+// Inflates deflated bytes (RFC 1951), as in zip archives, as a stream. The bytes are not trusted:
+// the result is their contents, or a ValueError that says what is wrong. Memory is bounded by 64
+// KiB of input and of output, whatever the size of the contents.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace shmap::io {
 
-// Gives the next bytes of the deflated ones, exactly so many.
+// Reads exactly the next `count` deflated bytes.
 using ReadNext = std::function<void(std::byte* dst, std::int64_t count)>;
 
 class Inflater {
  public:
-  // `packed`: how many deflated bytes there are. `name` begins messages.
+  // `packed`: the number of deflated bytes. `name` begins messages.
   Inflater(ReadNext next, std::int64_t packed, std::string name);
   Inflater(Inflater&&) noexcept;
   Inflater& operator=(Inflater&&) noexcept;
   ~Inflater();
 
-  // The next bytes to `dst`: fewer than `count` at the end alone. ValueError where the deflated
-  // ones are none, end early, or go on after their end.
+  // Writes the next bytes to `dst` and returns their number, which is less than `count` only at the
+  // end. ValueError where the deflated bytes are malformed, end early, or continue after the end.
   std::int64_t read(std::byte* dst, std::int64_t count);
 
  private:
@@ -30,7 +30,7 @@ class Inflater {
   std::unique_ptr<Impl> impl_;
 };
 
-// The most bytes that so many deflated ones may stand for: two bits for a match of 258 bytes.
+// The largest ratio of inflated to deflated bytes: two bits for a match of 258 bytes.
 inline constexpr std::int64_t kMostInflation = 1032;
 
 }  // namespace shmap::io

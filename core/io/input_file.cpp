@@ -31,7 +31,7 @@ std::string named_file(const std::string& kind, const std::string& path) {
 
 InputFile::InputFile(std::string kind, std::string path)
     : path_(std::move(path)), name_(named_file(kind, path_)) {
-  // Not to hang on a FIFO without a writer: it is refused below.
+  // O_NONBLOCK: opening a FIFO without a writer must not block. FIFOs are refused below.
   fd_ = FileDescriptor(open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd_) throw_errno(name_, "cannot open it");
   struct stat info;
@@ -46,7 +46,7 @@ void InputFile::read(std::int64_t offset, std::byte* dst, std::int64_t count) co
     if (count > 0) std::memcpy(dst, contents_.get() + offset, static_cast<std::size_t>(count));
     return;
   }
-  // What a file that shrank still has.
+  // A short read: the file has shrunk.
   std::int64_t left = fault::point("read") == fault::Action::short_read ? count / 2 : count;
   while (count > 0) {
     const ssize_t n = pread(fd_.get(), dst, static_cast<std::size_t>(std::min(left, kMaxTransfer)),
@@ -71,7 +71,7 @@ void InputFile::read_box(std::int64_t base, const Shape& shape, std::span<const 
   if (runs.empty()) return;
   const std::int64_t run = runs.run_bytes(), stride = runs.stride(), count = runs.row_runs();
   const bool with_gaps = count > 1 && run < kShortRun && stride - run < kPage;
-  // Runs that one staging buffer takes, gaps included.
+  // As many runs as the staging buffer holds, gaps included.
   const std::int64_t batch = with_gaps ? std::min(count, 1 + (kStagingBytes - run) / stride) : 1;
   std::unique_ptr<std::byte[]> staging;
   if (with_gaps) staging.reset(new std::byte[static_cast<std::size_t>((batch - 1) * stride + run)]);

@@ -1,5 +1,5 @@
-// A file that is read by offsets, and boxes of row-major arrays in it. Everything goes through
-// pread, never a mapping: a file that shrinks while it is read is an error, not a signal.
+// Reads a file by offsets, and boxes of row-major arrays in it. Reads use pread and never a
+// mapping, so that a file that shrinks meanwhile gives an error and not a signal.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -15,13 +15,13 @@
 
 namespace shmap::io {
 
-// Its const members may be used from several threads at once.
+// Several threads may call const members at once.
 class InputFile {
  public:
-  // `kind` starts messages: "npy file" makes "npy file 'x.npy'". ValueError where the path holds a
-  // null character or names no regular file, Error where the system refuses.
+  // `kind` begins messages: "npy file" makes "npy file 'x.npy'". ValueError where the path contains
+  // a null character or does not name a regular file, Error where the operating system refuses.
   InputFile(std::string kind, std::string path);
-  // One whose contents are in memory already; `name` starts messages.
+  // A file whose contents are in memory; `name` begins messages.
   InputFile(std::string name, std::unique_ptr<std::byte[]> contents, std::int64_t bytes)
       : name_(std::move(name)), contents_(std::move(contents)), size_(bytes) {}
   InputFile(const InputFile&) = delete;
@@ -31,11 +31,11 @@ class InputFile {
   const std::string& name() const { return name_; }  // "npy file 'x.npy'"
   std::int64_t size() const { return size_; }        // when it was opened
 
-  // Exactly these bytes. Error where the file has become shorter or the system fails to read.
+  // Reads exactly these bytes. Error where the file has become shorter or reading fails.
   void read(std::int64_t offset, std::byte* dst, std::int64_t count) const;
-  // The elements of `box`, a Slice a dim and within the shape, of a row-major array that begins at
-  // `base`, to `dst`, row-major. Reads the box's own bytes only, but for gaps of less than a page
-  // between runs of less than 512 bytes; takes up to 256 KiB of memory.
+  // Reads the elements of `box` (one Slice per dim, within the shape) of a row-major array at
+  // offset `base` into `dst`, row-major. Reads only the box's bytes, except gaps of less than a
+  // page between runs of less than 512 bytes. Uses up to 256 KiB of memory.
   void read_box(std::int64_t base, const Shape& shape, std::span<const Slice> box, int itemsize,
                 std::byte* dst) const;
 
@@ -46,13 +46,13 @@ class InputFile {
  private:
   std::string path_, name_;
   FileDescriptor fd_;
-  std::unique_ptr<std::byte[]> contents_;  // where they are not in a file
+  std::unique_ptr<std::byte[]> contents_;  // null where the contents are in a file
   std::int64_t size_ = 0;
   mutable std::atomic<std::int64_t> bytes_read_{0};
 };
 
-// "npy file 'x.npy'". A path with a null character names another file to the system than to whoever
-// reads it here: ValueError.
+// Returns "npy file 'x.npy'". ValueError for a path with a null character, at which the operating
+// system would cut the path.
 std::string named_file(const std::string& kind, const std::string& path);
 
 }  // namespace shmap::io

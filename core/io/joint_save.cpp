@@ -15,7 +15,7 @@ namespace shmap::io {
 
 namespace {
 
-// What a process tells of its step: the text of its error, or the draft's name.
+// The message of a process after a step: the text of its error, or the draft's name.
 struct Report {
   char failed = 0;
   char text[1500] = {};
@@ -29,7 +29,7 @@ struct Report {
   std::span<std::byte> bytes() { return {reinterpret_cast<std::byte*>(this), sizeof *this}; }
 };
 
-// Runs a step, and keeps what it throws for later.
+// Runs a step, and returns its exception, which is thrown later.
 template <class F>
 std::exception_ptr tried(Report& report, const F& step) {
   try {
@@ -88,8 +88,8 @@ void JointSave::write(const Array& x, ProgressCount& progress, const WriteBox& b
   if (leads()) write_blocks(x, what_, progress, box);
 }
 
-// One round: from the leader to the others, or from each of them to it. `others`: what comes, in
-// the order of the processes.
+// One round of messages: from the leader to the others, or from each of the others to the leader.
+// `others`: the received messages, in the order of the processes.
 void JointSave::exchange(std::uint32_t round, bool to_leader, std::span<std::byte> mine,
                          std::span<std::byte> others) {
   ProcessExchange e;

@@ -1,9 +1,9 @@
-// JointSave: one file that several processes write together, each what it owns.
+// JointSave: several processes write one file together, each its own blocks.
 //
-// The first of them leads: it makes the draft and tells the others its name; all write and sync;
-// the others report, and the leader gives the file its name and tells them. What goes wrong in one
-// process is an error in all that names it, and then the draft is removed. A process that dies is
-// noticed as in any collective.
+// The first process is the leader. It makes the draft and tells the others its name. All write and
+// sync. The others report to the leader, which renames the draft and tells the others. An error in
+// one process is thrown in all, with the name of that process, and the draft is removed. A process
+// that dies is noticed as in any collective.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,30 +17,33 @@ namespace shmap::io {
 
 class JointSave {
  public:
-  // Of those that have parts of `arrays`, which every process gives alike; `what` is the function's
-  // name. `check`: of all that has to be the same in all of them. Takes a number, in the order of
-  // the program; waits for nobody.
+  // For the processes that have parts of `arrays`, which all processes must give in the same order;
+  // `what` is the public function's name. `check`: a hash of all that must be the same in all
+  // processes. Numbers the save: the processes must make their saves in the same order. Does not
+  // wait.
   JointSave(const char* what, std::span<const Array> arrays, std::uint64_t check,
             SourceLine source);
 
-  // Whether any of these lies in several processes.
+  // Whether one of these arrays is spread over several processes.
   static bool wanted(std::span<const Array> arrays);
 
   bool leads() const { return self_ == processes_.front(); }
-  // The bytes of `x` that this process writes: its own blocks; of an array of this process alone,
-  // which every process has, all in the leader and none elsewhere.
+  // The bytes of `x` that this process writes: its own blocks. An array that is not spread over
+  // processes is written by the leader alone.
   std::int64_t bytes(const Array& x) const;
-  // Writes them, by write_blocks or write_own_blocks.
+  // Writes these bytes, by write_blocks or write_own_blocks.
   void write(const Array& x, ProgressCount& progress, const WriteBox& box) const;
 
   struct Steps {
-    std::function<std::string()> begin;  // in the leader: makes the draft, and gives its name
-    std::function<void(const std::string& draft)> write;  // in all: opens it elsewhere, and syncs
-    std::function<void()> commit;                         // in the leader
+    std::function<std::string()> begin;  // in the leader: makes the draft, and returns its name
+    // in all: opens the draft (the leader has it open), writes and syncs
+    std::function<void(const std::string& draft)> write;
+    std::function<void()> commit;  // in the leader
   };
-  // Once, on any thread. `notes` of the processes, as many bytes in each, are joined by `or` in the
-  // leader before commit. Throws what a step threw here, an Error with the text of what it threw
-  // elsewhere, or a CollectiveError; once it returns, the file is there.
+  // Called once, on any thread. `notes`: bytes of each process, equally many, which are joined by
+  // `or` in the leader before commit. Throws the exception of a step in this process, an Error with
+  // the text of an exception in another process, or a CollectiveError. When it returns, the file
+  // has its name.
   void run(const Steps& steps, std::span<std::byte> notes);
 
  private:

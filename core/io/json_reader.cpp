@@ -116,7 +116,7 @@ void JsonReader::expect(char c, const char* wanted) {
 
 bool JsonReader::next(bool& first, char end) {
   if (accept(end)) {
-    return false;  // of an empty one, or after the last
+    return false;  // of an empty list or object, or after the last entry
   }
   if (first) {
     first = false;
@@ -161,7 +161,7 @@ std::string JsonReader::decode(std::string_view raw) const {
       out += raw[i];
       continue;
     }
-    const char e = raw[++i];  // string() saw to it that there is one
+    const char e = raw[++i];  // exists: string() has checked it
     constexpr std::string_view kNames = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
     if (const std::size_t k = kNames.find(e); k != kNames.npos) {
       out += kMeanings[k];

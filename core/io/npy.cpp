@@ -1,4 +1,4 @@
-// .npy files as arrays.
+// Loading and saving .npy files.
 #include <cerrno>
 
 #include "core/io/array_blocks.h"
@@ -16,7 +16,7 @@ Array load(const io::NpyFile& file, const Sharding* sharding, bool committed,
   const io::NpyHeader& header = file.header();
   const ShapedArray type(header.shape, header.dtype, false, AxisSet());
   const std::string what = "load_npy: \"" + file.path() + "\"";
-  sharding->block_shape(header.shape, what);  // or an error that names the file
+  sharding->block_shape(header.shape, what);  // throws an error that names the file
   io::ProgressCount progress(options, io::bytes_to_read(type, sharding));
   return io::read_blocks(type, sharding, committed, what, file.reads_rows(), progress,
                          [&](std::span<const Slice> box, void* dst) { file.read_box(box, dst); });

@@ -68,8 +68,8 @@ NpyFile::NpyFile(std::shared_ptr<const InputFile> file, std::int64_t base, std::
   header_ = parse_npy_header(prefix, bytes, name);
 }
 
-// A box of a file in Fortran order: parts of it that fit in the staging buffer are read as the file
-// has them, and copied to their places.
+// Reads a box of a file in Fortran order: in parts that fit into the staging buffer, which are then
+// copied to their places.
 void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
   const int rank = header_.shape.rank();
   const int size = itemsize(header_.dtype);
@@ -80,7 +80,8 @@ void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
   for (int d = rank; d-- > 0; total *= extents[d]) dst_strides[d] = total;
   if (total == 0) return;
 
-  // A part takes dims 0 … split-1 whole, `step` indices of dim `split`, and one of those after.
+  // A part covers dims 0 … split - 1 whole, `step` indices of dim `split`, and one index of each
+  // later dim.
   const std::int64_t limit = kStagingBytes / size;
   int split = 0;
   std::int64_t inner = 1;
@@ -89,7 +90,7 @@ void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
   const std::unique_ptr<std::byte[]> staging(
       new std::byte[static_cast<std::size_t>(inner * step * size)]);
 
-  std::int64_t index[kMaxRank] = {};  // of the part, from the box's corner
+  std::int64_t index[kMaxRank] = {};  // of the part, relative to the box
   Slice file_box[kMaxRank];
   for (;;) {
     Shape part;
@@ -185,7 +186,8 @@ void for_each_piece(std::span<const Slice> box, int itemsize, std::int64_t most_
   std::int64_t total = itemsize;
   for (const Slice& s : box) total *= s.stop - s.start;
   if (total == 0) return;
-  // A piece takes the dims after `split` whole, some indices of it, and one of each before.
+  // A piece covers the dims after `split` whole, a range of dim `split`, and one index of each
+  // earlier dim.
   int split = rank;
   std::int64_t inner = itemsize;  // bytes of one index of dim `split`
   while (split > 0 && inner * (box[split - 1].stop - box[split - 1].start) <= most_bytes) {

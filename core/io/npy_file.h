@@ -1,4 +1,4 @@
-// Reading hyper-rectangles of .npy files, and writing .npy files whole or by hyper-rectangles.
+// Reads boxes (hyper-rectangles) of .npy files, and writes .npy files, whole or by boxes.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -17,17 +17,17 @@
 
 namespace shmap::io {
 
-// Whether the elements stand in C order.
+// Whether the elements are in C order.
 bool has_rows(const NpyHeader& header);
 
-// An open .npy file. Its const members may be used from several threads at once.
+// An open .npy file. Several threads may call const members at once.
 class NpyFile {
  public:
-  // Opens the file and reads its header. ValueError where it is no well-formed .npy file (see
-  // parse_npy_header) or no regular file, Error where the system refuses.
+  // Opens the file and reads its header. ValueError where the file is not a well-formed .npy file
+  // (see parse_npy_header) or not a regular file, Error where the operating system refuses.
   explicit NpyFile(std::string path);
-  // The same of a part of a larger file, an archive's member: `bytes` from `base` on. `name` stands
-  // in messages for the file's.
+  // An .npy file inside of a larger file (a member of an archive): `bytes` bytes from `base` on.
+  // `name` begins messages.
   NpyFile(std::shared_ptr<const InputFile> file, std::int64_t base, std::int64_t bytes,
           const std::string& name);
   NpyFile(NpyFile&&) = default;
@@ -35,14 +35,13 @@ class NpyFile {
 
   const NpyHeader& header() const { return header_; }
   const std::string& path() const { return file_->path(); }
-  // Whether read_box reads pieces that are contiguous in C order as quickly as all at once.
+  // Whether read_box reads contiguous pieces (in C order) as fast as the whole box at once.
   bool reads_rows() const { return has_rows(header_); }
 
-  // The elements of `box` (a Slice a dim, within the shape) to `dst`, in C order and the machine's
-  // byte order whatever the file's; a bool is 0 or 1 whatever its byte. Reads the box's own bytes
-  // only, but for gaps of less than a page between runs of less than 512 bytes. Blocks; takes up to
-  // 4 MiB of memory. Error where the file has become shorter or the system fails to read; `dst` may
-  // then be partly written.
+  // Reads the elements of `box` (one Slice per dim, within the shape) into `dst`, in C order and
+  // the machine's byte order; bools become 0 or 1. Reads only the box's bytes, except gaps of less
+  // than a page between runs of less than 512 bytes. Blocks; uses up to 4 MiB of memory. Error
+  // where the file has become shorter or reading fails; `dst` may then be partly written.
   void read_box(std::span<const Slice> box, void* dst) const;
   void read_all(void* dst) const;
 
@@ -53,26 +52,26 @@ class NpyFile {
   void read_columns(std::span<const Slice> box, std::byte* dst) const;
 
   std::shared_ptr<const InputFile> file_;
-  std::int64_t base_ = 0;  // where its first byte is in the file
+  std::int64_t base_ = 0;  // the offset of its first byte in the file
   NpyHeader header_;
 };
 
-// Elements as they stand in the file, to the machine's byte order; a bool becomes 0 or 1.
+// Converts elements as read from the file to the machine's byte order, and bools to 0 or 1.
 void take_elements(const NpyHeader& header, void* data, std::int64_t count);
 
-// A .npy file in the making (an OutputFile): version 1.0, C order, little endian. write_box may be
-// called from several threads at once, on boxes that do not overlap.
+// Writes a .npy file (through an OutputFile): version 1.0, C order, little endian. Several threads
+// may call write_box at once, for boxes that do not overlap.
 class NpyWriter {
  public:
-  // As an OutputFile; TypeError for prng_key.
+  // Errors as of OutputFile; TypeError for prng_key.
   NpyWriter(std::string path, DType dtype, const Shape& shape);
   NpyWriter(const NpyWriter&) = delete;
   NpyWriter& operator=(const NpyWriter&) = delete;
 
   // `src` holds the box's elements in C order.
   void write_box(std::span<const Slice> box, const void* src);
-  // Once it returns, the file survives a loss of power. Error where fewer bytes than the array's
-  // were written, or the system refuses.
+  // When it returns, the file survives a loss of power. Error where the written bytes are fewer
+  // than the array's, or where the operating system refuses.
   void commit();
 
  private:
@@ -84,13 +83,13 @@ class NpyWriter {
   std::atomic<std::int64_t> bytes_written_{0};
 };
 
-// Cuts a box into boxes of at most `most_bytes` (one element at least), each of which is contiguous
-// in a C-ordered array of the box's shape: calls see(piece, offset) for each, with the offset of
-// its first byte in that array, in order. None for a box of no elements.
+// Divides a box into pieces of at most `most_bytes` (but at least one element), each of which is
+// contiguous in a C-ordered array of the box's shape. Calls see(piece, offset) for each, in order,
+// with the offset of its first byte in that array. A box without elements has no pieces.
 void for_each_piece(std::span<const Slice> box, int itemsize, std::int64_t most_bytes,
                     const std::function<void(std::span<const Slice>, std::int64_t)>& see);
 
-// The whole array, from C order.
+// Writes a whole array from C order.
 void write_npy(const std::string& path, DType dtype, const Shape& shape, const void* data);
 
 }  // namespace shmap::io

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 
-// The header's text: a Python dict of three known keys, read strictly.
+// Parses the header's text, a Python dict of three known keys, strictly.
 class HeaderText {
  public:
   HeaderText(std::string_view text, std::string_view name) : text_(text), name_(name) {}
@@ -247,7 +247,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> prefix, std::int64_t file_
     fail("no .npy file: it starts with " + quoted_bytes(bytes.substr(0, kMagic.size())) +
          " instead of '\\x93NUMPY'");
   }
-  // What the header's own fields ask for must lie in the file, and in `prefix`.
+  // Everything up to `end` must be in the file, and in `prefix`.
   const auto need = [&](std::int64_t end, const char* what) {
     if (end > file_size) {
       fail(std::string("truncated: ") + what + " ends at byte " + std::to_string(end) +
@@ -307,7 +307,7 @@ std::string make_npy_header(DType dtype, const Shape& shape, bool fortran_order)
                      "', 'fortran_order': " + (fortran_order ? "True" : "False") +
                      ", 'shape': " + to_string(shape) + ", }";
   if (!shape.empty()) {
-    // Room for the growing dim to reach 21 digits without moving the data.
+    // Padding, as NumPy writes it, so that the first extent can grow to 21 digits in place.
     const std::size_t digits = std::to_string(fortran_order ? shape.back() : shape.front()).size();
     text.append(21 - std::min<std::size_t>(digits, 21), ' ');
   }

@@ -1,4 +1,4 @@
-// .npz files as arrays.
+// Loading and saving .npz files.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -20,8 +20,8 @@ namespace {
 constexpr const char* kKind = "npz file";
 constexpr std::string_view kSuffix = ".npy";
 
-// An array of the archive. What is read whole is held against its CRC-32 on the way, and so is what
-// is deflated.
+// An array of the archive. Contents that are read whole, or are deflated, are checked against the
+// CRC-32 while they are read.
 class Member {
  public:
   Member(std::shared_ptr<const io::InputFile> file, const io::ReadAt& read,
@@ -37,13 +37,13 @@ class Member {
         static_cast<std::size_t>(std::min(zip_.bytes, io::kNpyMaxPrefix)));
     io::ZipContents(read_, zip_, of_).read(prefix.data(), static_cast<std::int64_t>(prefix.size()));
     header_ = io::parse_npy_header(prefix, zip_.bytes, of_);
-    sharding_->block_shape(header_.shape, what());  // or an error that names the array
+    sharding_->block_shape(header_.shape, what());  // throws an error that names the array
   }
 
-  // The array's, without ".npy".
+  // The array's name: the member's without ".npy".
   static std::string name_of(const io::ZipMember& zip, const std::string& of) {
     if (!std::string_view(zip.name).ends_with(kSuffix))
-      throw ValueError(of + " is no array: wanted is a name that ends with .npy");
+      throw ValueError(of + " is not an array: its name must end with .npy");
     return zip.name.substr(0, zip.name.size() - kSuffix.size());
   }
   const std::string& name() const { return name_; }
@@ -51,7 +51,7 @@ class Member {
 
   Array load(io::ProgressCount& progress) const {
     if (!sharded_ && io::has_rows(header_)) {
-      // Once from the beginning to the end, straight to the array.
+      // Reads the contents once, from begin to end, directly into the array.
       io::ZipContents contents(read_, zip_, of_);
       contents.skip(header_.data_offset);
       Array x = load(progress, true, [&](std::span<const Slice> box, void* dst) {
@@ -65,7 +65,7 @@ class Member {
     }
     std::optional<io::NpyFile> npy;
     if (zip_.deflated) {
-      // Boxes of it are read in any order.
+      // Boxes are read in any order, so that the contents are inflated into memory first.
       npy.emplace(std::make_shared<const io::InputFile>(
                       of_, io::ZipContents(read_, zip_, of_).read_all(), zip_.bytes),
                   0, zip_.bytes, of_);
@@ -165,7 +165,7 @@ void save_npz(const std::string& path, const std::map<std::string, Array>& array
       places.push_back(at);
       m.offset = at + static_cast<std::int64_t>(io::make_zip_header(m).size());
       const std::int64_t data = m.offset + static_cast<std::int64_t>(npy.size());
-      // In order, for the checksum: a split array is put together first.
+      // The checksum needs the bytes in order, so that a split array is gathered on the host first.
       std::int64_t done = 0;
       const auto append = [&](std::span<const Slice> box, const void* src) {
         std::int64_t n = itemsize(type.dtype());

@@ -30,14 +30,14 @@ SplitPath split_path(const std::string& path, const std::string& what) {
   return place;
 }
 
-// Where the file of that path is or will be: what links at its end point to.
+// The folder and name of the file at that path, after following links.
 SplitPath destination(std::string path, const std::string& what) {
   constexpr int kMostLinks = 40;
   for (int links = 0; links <= kMostLinks; ++links) {
     const SplitPath place = split_path(path, what);
     char target[PATH_MAX];
     const ssize_t n = readlink(path.c_str(), target, sizeof target);
-    if (n < 0) return place;  // no link; what else is wrong with it shows when it is used
+    if (n < 0) return place;  // not a link; other errors show when the path is used
     if (n == sizeof target) break;
     const std::string to(target, static_cast<std::size_t>(n));
     path = to.front() == '/' ? to : place.folder + "/" + to;
@@ -48,13 +48,13 @@ SplitPath destination(std::string path, const std::string& what) {
 
 }  // namespace
 
-// What is renamed over the path must not replace a device, a directory, or a link to a file
-// elsewhere.
+// Follows links, so that the final rename replaces the file itself and not a link to it. A device
+// or directory must not be replaced.
 void OutputFile::open_folder(const std::string& path) {
   SplitPath place = destination(path, what_);
   name_ = std::move(place.name);
   folder_ = FileDescriptor(open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder_ && errno == EACCES)  // it may be written to all the same
+  if (!folder_ && errno == EACCES)  // the folder may be writable but not readable
     folder_ = FileDescriptor(open(place.folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!folder_) throw_errno(what_, "cannot open the folder '" + place.folder + "'");
 }

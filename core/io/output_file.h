@@ -1,6 +1,6 @@
-// A file in the making, written by offsets and by boxes of row-major arrays in it. It takes its
-// name only in commit(), so that a reader finds the old file or the whole new one
-// (core/base/draft_file.h); what is not committed is removed.
+// Writes a new file by offsets and by boxes of row-major arrays. The file gets its name only in
+// commit(), so that a reader finds either the old file or the whole new one
+// (core/base/draft_file.h). Without commit() the draft is removed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,26 +17,27 @@ namespace shmap::io {
 
 class OutputFile {
  public:
-  // A file that stands there keeps its permissions; links are followed, those to nothing too: the
-  // file comes where they point. ValueError for a path that names something other than a regular
-  // file or holds a null character, Error where the system refuses. `kind`: as of an InputFile.
+  // An existing file's permissions are kept. Links are followed, also dangling links: the file is
+  // created at their target. ValueError where the path names something other than a regular file or
+  // contains a null character, Error where the operating system refuses. `kind`: as in InputFile.
   OutputFile(const std::string& kind, const std::string& path);
-  // The same file of another process that has begun it: that one commits it.
+  // Opens the draft that another process has begun, and which that process commits.
   OutputFile(const std::string& kind, const std::string& path, const std::string& draft);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
   const std::string& name() const { return what_; }  // "npy file 'x.npy'"
-  // Says how long it will be, for the system to refuse at once.
+  // Sets the file's size, so that a full disk is noticed at once.
   void set_size(std::int64_t bytes);
-  // These may be called from several threads at once, on bytes that do not overlap. `src` holds the
-  // box's elements row-major.
+  // Several threads may call these at once, for bytes that do not overlap. `src` holds the box's
+  // elements row-major.
   void write(std::int64_t offset, const void* src, std::int64_t count);
   std::int64_t write_box(std::int64_t base, const Shape& shape, std::span<const Slice> box,
-                         int itemsize, const void* src);       // returns the bytes written
-  const std::string& draft() const { return draft_->name(); }  // of one that was begun here
+                         int itemsize, const void* src);  // returns the bytes written
+  // of an OutputFile that began its draft
+  const std::string& draft() const { return draft_->name(); }
   void sync() { draft_->sync(); }
-  // Once it returns, the file survives a loss of power.
+  // When it returns, the file survives a loss of power.
   void commit();
 
  private:

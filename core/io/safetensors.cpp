@@ -1,4 +1,4 @@
-// safetensors files as arrays.
+// Loading and saving safetensors files.
 #include "core/io/safetensors_format.h"
 
 #include "core/io/array_blocks.h"
@@ -63,7 +63,7 @@ std::map<std::string, Array> load_safetensors(const std::string& path,
     };
     each([&](const std::string& name, const io::TensorEntry&, const ShapedArray& type,
              const Sharding* sharding, const std::string& what) {
-      sharding->block_shape(type.dims(), what);  // or an error that names the tensor
+      sharding->block_shape(type.dims(), what);  // throws an error that names the tensor
       known += shardings.count(name);
       total += io::bytes_to_read(type, sharding);
     });

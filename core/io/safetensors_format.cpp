@@ -164,7 +164,7 @@ SafetensorsHeader::SafetensorsHeader(std::string text, std::int64_t data_size, s
       json.fail("tensor " + quoted_bytes(text_at(tensors_[i].name)) + " is given twice");
 }
 
-// Sorted by where they begin, they have to follow one another.
+// Sorted by their begins, tensors must follow one another without gaps.
 void SafetensorsHeader::check_places(std::int64_t data_size) const {
   const JsonReader json(text_, name_);
   std::vector<std::uint32_t> order(tensors_.size());
@@ -213,7 +213,7 @@ SafetensorsLayout layout_safetensors(const std::map<std::string, std::pair<DType
                                      [&](const Name& n) { return n.dtype == dtype; });
     if (found == std::end(kDtypes)) {
       throw TypeError(name + ": tensor " + quoted_bytes(key) + " has dtype " + to_string(dtype) +
-                      ", which the format has not: save the words that keys are made of");
+                      ", which the format lacks: save the words that keys are made of");
     }
     const std::int64_t bytes = checked_bytes(shape, itemsize(dtype));
     if (text.size() > 1) text += ',';

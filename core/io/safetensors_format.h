@@ -1,11 +1,10 @@
-// The header of a safetensors file, from bytes that nobody vouches for: whatever they are, the
-// result is a list of tensors that the file's size bears out, or a ValueError that says what is
-// wrong.
+// The header of a safetensors file. The bytes are not trusted: the result is a list of tensors that
+// is consistent with the file's size, or a ValueError that says what is wrong.
 //
 // A file is the header's length (8 bytes, little endian), the header, and the tensors' bytes. The
-// header is JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}, and
-// perhaps "__metadata__", texts by name. Strict, as the format's authors are: no name and no key
-// twice, tensors that take up the data without holes or overlaps.
+// header is JSON: {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …},
+// with an optional "__metadata__" of texts by name. Strict, as the reference implementation: no
+// name and no key twice; tensors cover the data without holes or overlaps.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -18,8 +17,8 @@
 
 namespace shmap::io {
 
-// Longer headers are refused, so that a file takes no more memory than its size and 16 MiB: of the
-// header its text is kept, and 24 bytes a tensor.
+// Longer headers are ValueErrors, so that a file takes no more memory than its size and 16 MiB. In
+// memory are the header's text, and 24 bytes for each tensor.
 inline constexpr std::int64_t kSafetensorsMaxHeader = std::int64_t{16} << 20;
 
 struct TensorEntry {
@@ -30,21 +29,21 @@ struct TensorEntry {
 
 class SafetensorsHeader {
  public:
-  // `text`: the header. `data_size`: the bytes behind it. `name` starts messages.
+  // `text`: the header. `data_size`: the number of bytes after it. `name` begins messages.
   SafetensorsHeader(std::string text, std::int64_t data_size, std::string name);
   SafetensorsHeader(const SafetensorsHeader&) = delete;
   SafetensorsHeader& operator=(const SafetensorsHeader&) = delete;
 
   std::size_t size() const { return tensors_.size(); }
-  std::string name(std::size_t i) const;  // ascending
+  std::string name(std::size_t i) const;  // in ascending order
   TensorEntry entry(std::size_t i) const;
 
  private:
   struct Tensor {
-    std::uint32_t name, at;  // where in the text its name and its object begin
+    std::uint32_t name, at;  // the offsets of its name and of its object in the text
     std::int64_t begin, bytes;
   };
-  // The string that begins there: whether it is another's, or comes before it.
+  // text_at: the string at that offset. compare: orders two strings of the text.
   std::string text_at(std::uint32_t at) const;
   int compare(std::uint32_t a, std::uint32_t b) const;
   void check_metadata(std::size_t at, std::size_t* behind) const;
@@ -55,9 +54,9 @@ class SafetensorsHeader {
   std::vector<Tensor> tensors_;
 };
 
-// The 8 bytes of the length and the header, padded with spaces to a multiple of 8; and where the
-// bytes of each tensor begin in the file: those of wide elements come first, so that all are
-// aligned. TypeError for prng_key; ValueError for a name that is no UTF-8, or "__metadata__".
+// head: the 8 bytes of the length and the header, padded with spaces to a multiple of 8. Also the
+// offset of each tensor in the file: tensors with wider elements come first, so that all are
+// aligned. TypeError for prng_key; ValueError for a name that is not UTF-8, or "__metadata__".
 struct SafetensorsLayout {
   std::string head;
   std::map<std::string, std::int64_t> offsets;

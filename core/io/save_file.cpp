@@ -45,7 +45,7 @@ void save_file(const FileToSave& to, const std::string& head, std::span<const Pl
 
   std::optional<OutputFile> file;
   const auto begin = [&] {
-    // Values first, so that what they threw leaves no draft behind.
+    // Waits before the draft is made, so that errors of the values leave no draft.
     for (const Array& x : all) x.block_until_ready(to.source);
     file.emplace(to.kind, to.path);
     file->set_size(bytes);

@@ -1,5 +1,5 @@
-// A file of a head and arrays behind it, written whole: by this process, or by all that have parts
-// of the arrays, each what it owns (core/io/joint_save.h).
+// Writes a file that consists of a head and arrays: by this process, or jointly by all processes
+// that have parts of the arrays (core/io/joint_save.h).
 #pragma once
 #include <cstdint>
 #include <span>
@@ -11,17 +11,16 @@ namespace shmap::io {
 
 struct PlacedArray {
   Array array;
-  std::int64_t at = 0;  // in the file, row-major
+  std::int64_t at = 0;  // the offset in the file
 };
 
 struct FileToSave {
-  const char* what;  // the function's name
+  const char* what;  // the public function's name
   std::string kind, path;
   SourceLine source;
 };
 
-// Blocks until the file is there and on the disk. Errors: those of OutputFile, write_blocks and
-// JointSave.
+// Blocks until the file is on the disk. Errors: those of OutputFile, write_blocks and JointSave.
 void save_file(const FileToSave& to, const std::string& head, std::span<const PlacedArray> arrays,
                std::int64_t bytes, const FileOptions& options);
 

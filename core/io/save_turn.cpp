@@ -13,25 +13,25 @@ namespace shmap::io {
 namespace {
 
 struct Queue {
-  std::uint64_t next = 0;     // the number of who comes next
-  std::uint64_t serving = 0;  // whose turn it is
+  std::uint64_t next = 0;     // the number of the next save that is requested
+  std::uint64_t serving = 0;  // the number of the save that may write
 };
 struct Queues {
   std::mutex mutex;
   std::condition_variable moved;
-  std::map<std::string, Queue> of;  // by folder; those that are empty are not there
+  std::map<std::string, Queue> of;  // by folder; only folders with unfinished saves
 };
 Queues& queues() {
-  static auto& all = *new Queues();  // never destroyed: saves may go on until the end
+  static auto& all = *new Queues();  // never destroyed: saves may run while the process ends
   return all;
 }
 
-// One text for each folder, whether it is there yet or not.
+// A canonical path of the folder, which need not exist.
 std::string key_of(const std::string& folder) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
   if (error) path = folder;
-  if (!path.has_filename()) path = path.parent_path();  // "run/"
+  if (!path.has_filename()) path = path.parent_path();  // "run/": drops the empty last component
   return path.string();
 }
 

@@ -1,30 +1,29 @@
-// The order of this process's checkpoints in a folder: each is written when those that were asked
-// for before it are there, or have failed.
+// Orders this process's checkpoints in a folder: a checkpoint is written when all saves that were
+// requested before it have been written or have failed.
 #pragma once
 #include <cstdint>
 #include <string>
 
 namespace shmap::io {
 
-// A place in the folder's queue, from the constructor on; the destructor gives it up, in order.
+// A save's place in the folder's queue, from the constructor to the destructor.
 class SaveTurn {
  public:
-  // Error on a thread that is writing a checkpoint there, which would wait for itself: a progress
-  // callback's.
+  // Error on a thread that is writing a checkpoint into this folder (in a progress callback), which
+  // would wait for itself.
   explicit SaveTurn(const std::string& folder);
   SaveTurn(const SaveTurn&) = delete;
   SaveTurn& operator=(const SaveTurn&) = delete;
   ~SaveTurn();
 
-  // Blocks until those before it are done. What is written until the destructor is written by this
-  // thread.
+  // Blocks until all earlier saves have ended. The calling thread is the one that writes.
   void wait();
 
  private:
   std::string key_;
   std::uint64_t number_ = 0;
   bool came_ = false;
-  const SaveTurn* outer_ = nullptr;  // that this thread had before
+  const SaveTurn* outer_ = nullptr;  // the turn that this thread had before
 };
 
 }  // namespace shmap::io

@@ -20,7 +20,7 @@ ZipContents::ZipContents(const ReadAt& read, const ZipMember& member, std::strin
 }
 
 void ZipContents::read(std::byte* dst, std::int64_t count) {
-  // Summed up while they are in the cache.
+  // Pieces are checksummed while they are in the cache.
   constexpr std::int64_t kPiece = std::int64_t{256} << 10;
   while (count > 0) {
     const std::int64_t n = std::min(count, kPiece);

@@ -14,7 +14,7 @@ constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x060
                         kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::int64_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
                        kLocatorBytes = 20, kMaxComment = 65535;
-constexpr std::uint64_t kIn64 = 0xffffffff;  // the field of 64 bits has it
+constexpr std::uint64_t kIn64 = 0xffffffff;  // the value is in the 64-bit field
 constexpr std::uint64_t kStored = 0, kDeflated = 8;
 
 std::uint64_t number(std::string_view bytes, std::size_t at, int count) {
@@ -64,7 +64,7 @@ class DirectoryReader {
     return out;
   }
 
-  // The record at the end, in front of a comment of its length.
+  // Finds the end record, which is followed by a comment of the length that it gives.
   void find_end() {
     const auto size = static_cast<std::uint64_t>(size_);
     if (size_ < kEndBytes) fail("it has " + std::to_string(size_) + " bytes");
@@ -141,7 +141,8 @@ class DirectoryReader {
     return m;
   }
 
-  // Of the fields that are all ones, in this order, the extra field with id 1 has the values.
+  // Reads the 64-bit values of those fields that are all ones, in this order, from the extra field
+  // with id 1.
   void take_64(std::string_view extra, std::uint64_t& bytes, std::uint64_t& packed,
                std::uint64_t& header) const {
     while (extra.size() >= 4) {
@@ -161,7 +162,7 @@ class DirectoryReader {
     }
   }
 
-  // The contents lie behind the member's own header, which has to have the same name.
+  // Finds the contents, which follow the member's own header; that header must have the same name.
   void locate(ZipMember& m, std::uint64_t header, std::uint64_t packed) const {
     const auto outside = [&] {
       fail("member " + quoted_bytes(m.name) + " of " + std::to_string(packed) + " bytes at " +
@@ -209,12 +210,12 @@ std::uint64_t flags_of(const std::string& name) {
   return ascii ? 0 : 0x800;
 }
 
-// What a local header and the directory say alike, from the version on.
+// The fields, from the version on, that the local header and the directory have in common.
 void put_common(std::string& out, const ZipMember& m) {
   put(out, 45, 2);
   put(out, flags_of(m.name), 2);
   put(out, kStored, 2);
-  put(out, 0x0021'0000, 4);  // 1 January 1980, as of files without a date
+  put(out, 0x0021'0000, 4);  // 1 January 1980, as for files without a date
   put(out, m.crc, 4);
   put(out, kIn64, 4);
   put(out, kIn64, 4);
@@ -253,7 +254,7 @@ std::string make_zip_directory(const std::vector<ZipMember>& members,
     put(out, 0, 2);                          // no comment
     put(out, 0, 2);                          // disk
     put(out, 0, 2);                          // attributes
-    put(out, std::uint64_t{0600} << 16, 4);  // as of a regular file
+    put(out, std::uint64_t{0600} << 16, 4);  // as for a regular file
     put(out, kIn64, 4);
     out += m.name;
     put(out, 1, 2);

@@ -1,7 +1,6 @@
-// The directory of a zip archive, from bytes that nobody vouches for: whatever they are, the result
-// is a list of members whose bytes lie in the file, apart from one another, or a ValueError that
-// says what is wrong. Archives of one part, with and without the 64-bit fields; members that are
-// stored or deflated.
+// The directory of a zip archive. The bytes are not trusted: the result is a list of members whose
+// bytes are in the file and do not overlap, or a ValueError that says what is wrong. Reads archives
+// of one part, with and without 64-bit fields, whose members are stored or deflated.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,30 +11,33 @@
 
 namespace shmap::io {
 
-// Longer directories are refused, so that an archive takes no more memory than its size and 16 MiB.
+// Longer directories are ValueErrors, so that an archive takes no more memory than its size and 16
+// MiB.
 inline constexpr std::int64_t kZipMaxDirectory = std::int64_t{4} << 20;
 
 struct ZipMember {
   std::string name;
-  std::int64_t offset = 0, bytes = 0;  // of its contents: where they are in the file, how many
-  std::uint32_t crc = 0;               // CRC-32 of them
+  // of the contents: their offset in the file, their inflated size
+  std::int64_t offset = 0, bytes = 0;
+  std::uint32_t crc = 0;  // CRC-32 of the contents
   bool deflated = false;
-  std::int64_t packed = 0;  // bytes in the file; those of the contents where it is not deflated
+  std::int64_t packed = 0;  // bytes in the file; equal to `bytes` for a stored member
 };
 
-// Gives bytes of the file, exactly so many.
+// Reads exactly `count` bytes of the file.
 using ReadAt = std::function<void(std::int64_t offset, std::byte* dst, std::int64_t count)>;
 
-// The members, by name. ValueError, its message begun by `name`: no archive, names given twice,
-// members that are compressed in another way or encrypted, that overlap, that say that they hold
-// more than their bytes can, or whose own header says otherwise.
+// The members, sorted by name. ValueErrors, whose messages begin with `name`: not an archive, a
+// name given twice, members that are encrypted or compressed in another way, that overlap, that
+// claim to hold more than their bytes can, or whose own header contradicts the directory.
 std::vector<ZipMember> read_zip_directory(const ReadAt& read, std::int64_t file_size,
                                           const std::string& name);
 
-// What stands in front of a stored member's contents, and at the end of an archive of such, as
-// Python's zipfile reads it. A name that is no ASCII is marked as UTF-8.
+// The header before a stored member's contents, as Python's zipfile reads it. Names that are not
+// ASCII are marked as UTF-8.
 std::string make_zip_header(const ZipMember& member);
-// `at`: where each member's header begins; `end`: where this will.
+// The directory of an archive of stored members. `at`: the offset of each member's header; `end`:
+// the offset of the directory.
 std::string make_zip_directory(const std::vector<ZipMember>& members,
                                const std::vector<std::int64_t>& at, std::int64_t end);
 

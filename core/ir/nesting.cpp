@@ -12,8 +12,8 @@ namespace shmap {
 
 namespace {
 
-// The stack that must remain: for the code at the innermost level (kernels, libraries), and for
-// destroying programs, which cannot report an error. Small stacks keep less.
+// The stack that must remain free: for the code at the innermost level (kernels, libraries), and
+// for destroying programs, which cannot report an error. On small stacks the margin is smaller.
 constexpr std::uintptr_t kMargin = 512 << 10;
 
 struct StackBounds {
@@ -37,7 +37,7 @@ StackBounds bounds_of_thread() {
 
 // Only stack addresses below this one are checked exactly; at first all are.
 thread_local std::uintptr_t known_good_above = ~std::uintptr_t{0};
-thread_local int visits = 0;  // under way
+thread_local int visits = 0;  // the number of visits that have not ended
 thread_local std::int64_t equations = 0;
 
 [[gnu::noinline]] void look_closely(std::uintptr_t here, const char* what, SourceLine source) {

@@ -35,7 +35,7 @@ struct Origin {
 // A value of Origin::op (compared by address): the value is an argument of the function that is
 // traced or mapped.
 extern const char* const kArgument;
-// Likewise: the value was made outside of the function, which captures it (closes over it).
+// Likewise: the value was made outside of the function, which captures it.
 extern const char* const kCaptured;
 
 struct Node : detail::NodeBase {

@@ -57,8 +57,8 @@ class Params {
   virtual ~Params() = default;
   virtual std::unique_ptr<Params> clone() const { return std::make_unique<Params>(); }
   virtual void visit(ParamVisitor&) const {}
-  // Whether `text` is set to what jaxprs print in the brackets instead of the parameters (nothing
-  // where it is empty).
+  // Sets `text` to the text that jaxprs print in brackets in place of the parameters (no brackets
+  // where it is empty), and returns true; false: the parameters are printed.
   virtual bool print(std::string* /*text*/) const { return false; }
   // The mesh that the parameters name; null where the mesh is that of the operands.
   virtual const detail::MeshImpl* mesh() const { return nullptr; }

@@ -1,6 +1,7 @@
-// The cast of variance: a value that is the same over some mesh axes becomes one that may differ.
-// Traces insert it where operands vary unlike, so the primitive belongs to the type system, as
-// pvary_p does in jax/_src/core.py; its rules stand beside its transpose, in collectives/psum.cpp.
+// The cast of variance: makes a value that is invariant over some mesh axes one that may vary over
+// them. Traces insert it where operands vary over different axes. The primitive is therefore part
+// of the type system (as pvary_p in jax/_src/core.py); its rules are in collectives/psum.cpp,
+// beside those of psum, its transpose.
 #pragma once
 #include <utility>
 #include <vector>
@@ -10,8 +11,8 @@
 
 namespace shmap {
 
-// Of the collectives over axes that have no other parameters. Groups are lists of ranks over these
-// axes, empty where all ranks form one group, as in pbroadcast.
+// The parameters of collectives over axes without other parameters. groups: lists of ranks over
+// these axes; empty where all ranks form one group, as in pbroadcast.
 struct AxesParams : ParamsOf<AxesParams> {
   explicit AxesParams(Axes a, std::vector<std::vector<int>> g = {})
       : axes(std::move(a)), groups(std::move(g)) {}

@@ -13,7 +13,8 @@ std::map<std::string, Primitive*, std::less<>>& table() {
 
 void register_primitive(Primitive& primitive) {
   const auto [there, is_new] = table().emplace(primitive.name, &primitive);
-  // The same primitive again: a registration that ran out of memory is repeated from its beginning.
+  // The same primitive may come again: registration is repeated from the start where memory ran
+  // out.
   if (!is_new && there->second != &primitive) {
     throw ValueError(std::string("primitive '") + primitive.name +
                      "' is registered already: give it another name");

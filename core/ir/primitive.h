@@ -1,6 +1,5 @@
-// A primitive: one record with all its rules (autodidax's Primitive, JAX's core.Primitive). A rule
-// that a primitive has not is a value with a reason, never an absence, so that what fails can say
-// why.
+// A primitive: one record with all its rules (autodidax's Primitive, JAX's core.Primitive). A
+// missing rule is a value with a reason, which the error of a failed transform quotes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -42,59 +41,60 @@ class Rule {
 
 using Types = std::span<const ShapedArray>;
 
-// Shapes and dtypes of the results (out.size() is result_count); throws where operands don't fit.
-// Leaves variance alone.
+// Shapes and dtypes of the results (out.size() is result_count); throws where operands do not fit.
+// Does not set variance.
 using AbstractEvalFn = void (*)(Types in, const Params&, std::span<ShapedArray> out);
-// How many results, for primitives with a varying number. Null: one.
+// The number of results, for primitives with a varying number. Null: one.
 using ResultCountFn = int (*)(Types in, const Params&);
-// Variance of each result from the operands' (the typing table of JEP 17111), which `env` is the
-// mesh of; throws where an operand's variance is wrong. Null: the union of the operands', for every
-// result.
+// The variance of each result from the variance of the operands (the typing table of JEP 17111);
+// `env`: the axes of the mesh in scope. Throws where an operand's variance is wrong. Null: each
+// result varies over the axes of all operands.
 using VarianceFn = void (*)(Types in, const Params&, const detail::AxisEnv& env,
                             std::span<ShapedArray> out);
-// Estimated work of one device's call, which decides whether it runs at once or is queued, and
-// orders plans.
+// The estimated work of one device's call. It decides whether the call runs at once or is queued,
+// and it orders plans.
 struct Cost {
   double flops = 0;
   double bytes = 0;
 };
 using CostFn = Cost (*)(Types in, const Params&, Types out);
-// Arithmetic operations of one device's call, each counted once, as cost_analysis gives them.
+// The arithmetic operations of one device's call, each counted once (cost_analysis).
 using FlopsFn = double (*)(Types in, const Params&, Types out);
-// Where the result is a contiguous part of operand 0: its byte offset. -1: it is not.
+// The byte offset of the result in operand 0, where the result is a contiguous part of it;
+// otherwise -1.
 using ViewFn = std::int64_t (*)(const ShapedArray& in, const Params&, const ShapedArray& out);
 
-// The same where the place depends on operands: `data` has all of them but the first, which is
-// null.
+// As ViewFn, for an offset that depends on operands: `data` has the addresses of all operands, with
+// null for operand 0.
 using DynamicViewFn = std::int64_t (*)(Types in, std::span<const void* const> data, const Params&,
                                        const ShapedArray& out);
 
-// A kernel of one backend, called once a device (or once for several devices where the value is
-// invariant).
+// A kernel of one backend, called once for each device (or once for several devices on which the
+// value is the same).
 using KernelFn = void (*)(const KernelCall&);
-// In how many independent parts a call may be split, given so many workers. Null: one.
+// Into how many independent parts a call may be split, for that many workers. Null: one.
 using PartsFn = int (*)(const KernelCall&, int workers);
-// How many bytes of KernelCall::scratch a call in call.parts > 1 parts shares, or, of a kernel that
-// is never split (without `parts`), the call has; 0: none.
+// The bytes of KernelCall::scratch; 0: none. A kernel with `parts` gets them only where call.parts
+// > 1, and its parts share them; a kernel without `parts` gets them in every call.
 using ScratchFn = std::int64_t (*)(const KernelCall&);
 struct Kernel {
   KernelFn run = nullptr;
   PartsFn parts = nullptr;
-  // Of a kernel with parts, where those give partial results: `run` leaves them in scratch, and
-  // `finish`, called once after all parts, makes the results of them. Not together with in_place.
+  // For a kernel whose parts compute partial results: `run` leaves these in scratch, and `finish`,
+  // called once after all parts, combines them. Not together with in_place.
   ScratchFn scratch = nullptr;
   KernelFn finish = nullptr;
-  // Adds its result to what result 0 holds. Called only where `accumulates` says that the bits are
-  // those of a run and an addition after it.
+  // Adds the result to the contents of result 0. Called only where `accumulates` says that this
+  // gives the same bits as `run` and a separate addition.
   KernelFn accumulate = nullptr;
   bool (*accumulates)(const KernelCall&) = nullptr;
   bool adds = false;     // result 0 is operand 0 plus operand 1
-  bool foreign = false;  // code of the user's: Task::foreign
+  bool foreign = false;  // a user's code: see Task::foreign
 };
-// What a collective does: it is handed all local devices at once (collectives/).
+// A collective's implementation, called once with the blocks of all local devices (collectives/).
 using GroupFn = void (*)(GroupCall&);
 
-// The rules of transforms, filled in with the transforms that use them.
+// The rules of transforms, which the transforms' files set.
 struct JvpCall;
 struct TransposeCall;
 struct BatchCall;
@@ -102,25 +102,25 @@ using JvpFn = void (*)(JvpCall&);
 using TransposeFn = void (*)(TransposeCall&);
 using BatchFn = void (*)(BatchCall&);
 
-// Runs the programs inside under the current trace, which runs ops at once.
+// Runs the programs inside under the current trace, which runs operations eagerly.
 using InterpretFn = void (*)(std::span<Array> in, const Params&, std::span<Array> out,
                              SourceLine source);
-// Lowers an equation of global arrays to what each device does: core/transforms/lowering/lower.h.
+// Lowers an equation of global arrays to equations of blocks: core/transforms/lowering/lower.h.
 struct LowerCall;
 using LowerFn = void (*)(LowerCall&);
-// A copy of the parameters with other programs inside, of the same types: in the order of visit.
+// A copy of the parameters with other programs of the same types, given in the order of visit.
 using WithProgramsFn =
     std::shared_ptr<const Params> (*)(const Params&, std::span<const Ref<const Jaxpr>> programs);
-// Leaves out of an equation what nobody uses: core/transforms/passes/dead_code.h.
+// Removes unused operands and results of an equation: core/transforms/passes/dead_code.h.
 struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
-// How often the programs inside run, as far as that is known; of a while_loop: once.
+// How often the programs inside run, where that is known; 1 for a while_loop.
 using TripsFn = std::int64_t (*)(const Params&);
 
 inline constexpr int kDeviceKinds = static_cast<int>(DeviceKind::cuda) + 1;
 
-// The value on one local device of the mesh where the host knows it before a program runs, of
-// operands that it knows as well: the bytes of an integer scalar. For what is not elementwise.
+// The value of an integer scalar on one local device of the mesh, as bytes, from operands whose
+// values the host knows (KnownScalars). For primitives that are not elementwise.
 using HostScalarFn = std::uint64_t (*)(const Params&, const detail::MeshImpl& mesh,
                                        std::uint32_t position, std::span<const std::uint64_t> in);
 
@@ -130,41 +130,44 @@ struct Primitive {
   ResultCountFn result_count = nullptr;
   VarianceFn variance = nullptr;
   CostFn cost = nullptr;
-  FlopsFn flops = nullptr;  // null: it moves data and computes nothing
+  FlopsFn flops = nullptr;  // null: no arithmetic, only data is moved
   ViewFn view = nullptr;
   DynamicViewFn dynamic_view = nullptr;
   Kernel kernels[kDeviceKinds] = {};  // see kernel()
   GroupFn group = nullptr;            // collectives only
-  bool elementwise = false;           // element i of the result is made of the operands' elements i
+  // element i of the result depends only on elements i of the operands
+  bool elementwise = false;
   HostScalarFn host_scalar = nullptr;
-  bool moves_data = false;  // between devices: of collectives all but casts, pieces and indices
-  // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: which one, or -1
-  // for any.
+  // between devices: true for collectives other than casts, pscatter and axis_index
+  bool moves_data = false;
+  // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: the number of
+  // that operand, or -1 for any.
   bool in_place = false;
   int in_place_operand = -1;
-  bool has_effect = false;  // kept, and kept in order, whatever its results are used for
-  // Of primitives whose parameters hold programs (jit, shard_map, control flow); null for others.
+  bool has_effect = false;  // must run, in program order, even if its results are not used
+  // For primitives whose parameters contain programs (jit, shard_map, control flow); null for
+  // others.
   InterpretFn interpret = nullptr;
   LowerFn lower = nullptr;
   WithProgramsFn with_programs = nullptr;  // null: passes leave the programs inside as they are
   PruneFn prune = nullptr;                 // null: all operands and results stay
   TripsFn trips = nullptr;                 // null: once
-  bool runs_one_program = false;           // of several: the branches of cond
+  bool runs_one_program = false;           // of several programs: the branches of cond
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;
   Rule<TransposeFn> transpose;
   Rule<BatchFn> batching;
 
-  // What runs it on the devices of a kind; without `run` where nothing does.
+  // The kernel for devices of a kind; its `run` is null where there is none.
   Kernel& kernel(DeviceKind kind) { return kernels[static_cast<int>(kind)]; }
   const Kernel& kernel(DeviceKind kind) const { return kernels[static_cast<int>(kind)]; }
 };
 
-// Every primitive by name, for printing, for the coverage test and for users' look-ups.
-// Registration is explicit: each block's register function calls this. Throws ValueError where
-// another primitive has that name; the same one may come again, since what registers at the first
-// use is repeated as a whole where memory ran out in the middle of it.
+// All primitives by name, for printing, for the coverage test and for users. The register function
+// of each family registers its primitives. ValueError where another primitive has that name. The
+// same primitive may be registered twice: registration at the first use is repeated from the start
+// where memory ran out in the middle of it.
 void register_primitive(Primitive& primitive);
 Primitive* find_primitive(std::string_view name);  // null where there is none
 std::vector<const Primitive*> all_primitives();    // by name

@@ -1,4 +1,4 @@
-// Jaxprs as text: in the short style, and exactly as autodidax prints them (NumPy dtype names).
+// Jaxprs as text: in JAX's short style, and exactly as autodidax prints them (NumPy dtype names).
 #include <algorithm>
 #include <atomic>
 #include <ostream>

@@ -28,7 +28,7 @@ std::int64_t stride(const ShapedArray& t, std::int64_t dim) {
                    ", which does not fit its other operands");
 }
 
-// repeats: how many of the first dims may be -1.
+// repeats: the number of first dims that may be -1.
 void check_operand(const char* what, const ShapedArray& t, const Dims& dims, const Shape& wanted,
                    std::size_t repeats) {
   bool fits = dims.size() == wanted.size();
@@ -39,7 +39,7 @@ void check_operand(const char* what, const ShapedArray& t, const Dims& dims, con
   if (!fits) refuse(what, t);
 }
 
-// Extents of [batch…, row of q, row of k].
+// The extents of [batch…, row of q, row of k].
 Shape score_shape(Types in, const AttentionParams& p) {
   Shape shape;
   for (std::int64_t d : p.q_dims) shape.push_back(extent(in[0], d));
@@ -111,15 +111,15 @@ void eval_attention(Types in, const Params& params, std::span<ShapedArray> out) 
 
 int attention_results(Types, const Params& params) { return params_of(params).keeps_sums ? 2 : 1; }
 
-// A bias or a mask that is the same on some of the devices is read as it is.
+// A bias or mask that varies over fewer axes is not cast: it is read as it is.
 void vary_attention(Types in, const Params&, const detail::AxisEnv&, std::span<ShapedArray> out) {
   AxisSet all;
   for (const ShapedArray& t : in) all = all | t.axes();
   for (ShapedArray& t : out) t = t.with_axes(all);
 }
 
-// As of the equations that it is made of: two products, and for each score a scale, the
-// exponential, sums, the quotient.
+// The flops of the equivalent equations: two products, and for each score a scale, an exponential,
+// sums and a quotient.
 double attention_flops(Types in, const Params& params, Types) {
   const AttentionParams& p = params_of(params);
   double scores = 1;
@@ -136,7 +136,7 @@ Cost attention_cost(Types in, const Params& params, Types out) {
   return cost;
 }
 
-// An operand or the result: its strides as [batch…, row, column].
+// An operand or the result, with its strides in the order [batch…, row, column].
 struct Strided {
   Strided(const ShapedArray& t, const Dims& dims, AttentionStrides* made) : to(made) {
     for (std::int64_t d : dims) strides.push_back(d < 0 || extent(t, d) == 1 ? 0 : stride(t, d));
@@ -147,7 +147,7 @@ struct Strided {
 
 using Operands = std::vector<Strided>;
 
-// Whether the dims [begin, end) of all operands lie one within the other.
+// Whether the dims [begin, end) are, in all operands, equivalent to one dim of one stride.
 bool merge(const Operands& operands, const IntList& places, const Shape& scores, std::size_t begin,
            std::size_t end) {
   for (const Strided& x : operands) {
@@ -160,9 +160,9 @@ bool merge(const Operands& operands, const IntList& places, const Shape& scores,
   return true;
 }
 
-// Batch dims as two; of several ways the one of the fewest outer ones.
+// Merges the batch dims into two (outer and inner), with the smallest possible outer extent.
 bool split_batch(const Operands& operands, const Shape& scores, AttentionForm* form) {
-  IntList places;  // of batch dims that are more than one item
+  IntList places;  // of the batch dims with an extent other than 1
   for (std::size_t i = 0; i + 2 < scores.size(); ++i)
     if (scores[i] != 1) places.push_back(static_cast<std::int64_t>(i));
   const std::size_t n = places.size();

@@ -26,7 +26,7 @@ void check_like(const char* what, const ShapedArray& t, const ShapedArray& wante
                    to_string(plain(wanted)) + " is wanted");
 }
 
-// attention's operands, and its results.
+// Checks attention's operands and results.
 void check_kept(const char* what, Types in, const AttentionParams& p) {
   const std::size_t count = attention_operands(p);
   AttentionParams keeps = p;
@@ -55,7 +55,7 @@ void eval_grad(Types in, const Params& params, std::span<ShapedArray> out) {
   for (std::size_t i = 0; i < 3; ++i) out[i] = plain(in[i]);
 }
 
-// Products of as many features for each score, and what is done to the score beside them.
+// The cost of products with that many features for each score, and of the operations on scores.
 Cost cost_of(Types in, const Params& params, Types out, double depths, double v_depths) {
   const AttentionExtents n = attention_extents(in, params_of(params));
   const double products =
@@ -72,7 +72,8 @@ double tangent_flops(Types in, const Params& p, Types out) {
 }
 double grad_flops(Types in, const Params& p, Types out) { return grad_cost(in, p, out).flops; }
 
-// Factors: the batch dims, rows of q, rows of k, features of q and k, features of v, the two sums.
+// The factors: batch dims, rows of q, rows of k, features of q and k, features of v, and the two
+// sums.
 class Factors {
  public:
   Factors(Types in, const AttentionParams& p, std::size_t results) : p_(p) {
@@ -100,7 +101,7 @@ class Factors {
     rule_.results.resize(results);
   }
   using Side = std::vector<std::vector<int>>;
-  // rows of k and v get a part from each row of q, and from each head that shares them.
+  // Each row of q, and each head that shares them, adds to rows of k and v.
   void block_rows() { rule_.factors[static_cast<std::size_t>(rows_)].kind = FactorKind::blocked; }
   void block_shared() {
     for (std::size_t i = 0; i + 2 < p_.k_dims.size(); ++i)
@@ -188,8 +189,7 @@ constinit Primitive attention_grad_p = [] {
   return p;
 }();
 
-// The rules of the three that call other operations are set where these are
-// (core/transforms/attention/attention_rules.cpp).
+// The rules that call other operations are set in core/transforms/attention/attention_rules.cpp.
 void register_attention_grad() {
   attention_p.sharding = Rule<ShardingRuleFn>(attention_sharding);
   register_primitive(attention_tangent_p);

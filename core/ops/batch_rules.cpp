@@ -97,7 +97,7 @@ void batch_elementwise(BatchCall& call) {
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (element_rank(call, i) == rank && (rank > 0 || call.is_batched(i))) {
       in[i] = with_batch_dim(call, i, dim);
-    } else if (call.is_batched(i)) {  // a scalar for each
+    } else if (call.is_batched(i)) {  // one scalar for each example
       in[i] = bind_broadcast(call.in[i], shape, Dims(dim), call.source);
     } else {
       in[i] = call.in[i];
@@ -106,7 +106,7 @@ void batch_elementwise(BatchCall& call) {
   give(call, in, call.params, dim);
 }
 
-// What is clamped has the result's shape, also where one value has many bounds.
+// The result has the shape of x, which therefore must be batched where only a bound is.
 void batch_clamp(BatchCall& call) {
   if (call.is_batched(1)) return batch_elementwise(call);
   const Array in[] = {call.in[0], with_batch_dim(call, 1, 0), call.in[2]};
@@ -121,7 +121,7 @@ void batch_in_place(BatchCall& call) { give(call, call.in[0], call.params, call.
 void batch_bitcast(BatchCall& call) {
   const auto& p = params_as<ConvertParams>(call.params);
   const ShapedArray& type = node_of(call.in[0])->type;
-  // Elements of another width are made of, or become, the items of the last dim.
+  // Casting to another width adds or removes the last dim, so that the batch dim must not be last.
   const bool last = call.dims[0] == type.rank() - 1;
   const int dim = last && itemsize(type.dtype()) != itemsize(p.new_dtype) ? 0 : call.dims[0];
   give(call, with_batch_dim(call, 0, dim), call.params, dim);

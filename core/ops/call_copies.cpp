@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// A row-major result, and an operand whose strides are to be set.
+// A copy to a row-major result; the operand's strides are set by the caller.
 StridedCopy copy_to_result(const KernelCall& call) {
   const Shape& to = call.out_types[0].dims();
   StridedCopy copy;

@@ -1,4 +1,4 @@
-// The strided copies that calls of shape operations are, for the adapters of both backends.
+// The strided copies that implement shape operations, for the adapters of both backends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -12,10 +12,10 @@ StridedCopy broadcast_copy(const KernelCall& call);
 StridedCopy transpose_copy(const KernelCall& call);
 StridedCopy rev_copy(const KernelCall& call);
 StridedCopy slice_copy(const KernelCall& call);
-// One operand's rows into the result's, `at` bytes from where these begin; both are [outer, what
-// follows from the joined dim on]. The next operand's rows begin src_stride[0] bytes later.
+// Copies one operand's rows into the result's rows, at byte `at` of each; both are seen as [outer,
+// the joined dim and all after it]. The rows of the next operand begin src_stride[0] bytes later.
 StridedCopy concatenate_copy(const KernelCall& call, std::size_t operand, std::int64_t at);
-// Of concatenate_slices: that operand's slice, whose first item is item `at` along the dimension.
+// For concatenate_slices: copies that operand's slice to item `at` along the dim.
 StridedCopy concatenate_slice_copy(const KernelCall& call, std::size_t operand, std::int64_t at);
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// `concatenate_slices`: arrays joined along one dim, of some of which only a slice is taken, which
-// is read where it lies: a roll, or the shifted rows of a stencil.
+// `concatenate_slices`: joins slices of arrays along one dim without copying the slices first, as
+// in a roll or for the shifted rows of a stencil.
 #pragma once
 #include <utility>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace shmap {
 
-// Operands: one array for each slice; an array may come several times. The result is what
-// concatenate of these slices would give. Made by the pass join_slices, of programs for the CPU.
+// Operands: one array for each slice; an array may occur several times. The result is that of
+// concatenating the slices. The pass join_slices makes it, in programs for the CPU.
 extern Primitive concatenate_slices_p;
 
 struct ConcatenateSlicesParams : ParamsOf<ConcatenateSlicesParams> {

@@ -1,4 +1,4 @@
-// Arrays from host data, from a value and from a rule.
+// Makes arrays from host data, from one value and from a rule.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace shmap {
 
 namespace {
 
-// An elementwise op on two arrays of one dtype.
+// Binds an elementwise primitive on two arrays of one dtype.
 Array combine(const Primitive& p, Array a, Array b, SourceLine source) {
   Operand left(std::move(a), source.file, source.line);
   Operand right(std::move(b), source.file, source.line);
@@ -34,8 +34,8 @@ Array constant(const Shape& shape, double value, DType dtype, const char* what, 
   return broadcast_exactly(scalar_of(dtype, value, source), shape, what, source);
 }
 
-// As x: shape, dtype, variance, and where x was placed, its placement. Each device fills its own
-// block.
+// A constant array with x's shape, dtype, variance and, where x was placed, placement. Each device
+// fills its own block.
 Array constant_like(const Operand& x, Array value, const char* what) {
   const SourceLine source = x.source;
   const Node& node = checked_node(x.value, what, source);
@@ -110,7 +110,7 @@ std::int64_t arange_count(const HostNumber& start, const HostNumber& stop, const
   if (!(count < 9.2e18)) {
     throw ValueError("arange: from " + std::to_string(start.real) + " to " +
                      std::to_string(stop.real) + " in steps of " + std::to_string(step.real) +
-                     " is no finite number of elements" + at_line(source));
+                     " is not a finite number of elements" + at_line(source));
   }
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(count));
 }
@@ -162,7 +162,7 @@ Array arange(std::int64_t n, DType dtype, SourceLine source) {
   return bind_iota(dtype, {std::max<std::int64_t>(n, 0)}, 0, source);
 }
 
-// As JAX: start + step * iota in the result's dtype, the half types in f32.
+// start + step * iota, computed in the result's dtype, or in f32 for the half dtypes (as JAX does).
 Array arange(Operand start, Operand stop, Operand step, DType dtype) {
   const SourceLine source = start.source;
   const HostNumber first = host_number(start, "start"), last = host_number(stop, "stop"),
@@ -182,7 +182,7 @@ Array arange(Operand start, Operand stop, Operand step, DType dtype) {
   return convert(std::move(x), dtype, source);
 }
 
-// As jnp.linspace: (1 - t) * start + t * stop, with the last element stop itself.
+// (1 - t) * start + t * stop, with the last element exactly `stop` (jnp.linspace).
 Array linspace(Operand start, Operand stop, std::int64_t num) {
   const FunctionScope scope("linspace", {&start.value, &stop.value}, start.source);
   const SourceLine source = start.source;

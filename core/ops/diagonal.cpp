@@ -17,7 +17,7 @@ ShapedArray matrix_type(const Operand& x, const char* what) {
                    ": two dims or more are wanted" + at_line(x.source));
 }
 
-// The last two dims of x where column - row is at most k (`lower`), or at least k; zeros elsewhere.
+// x with zeros where column - row of the last two dims is greater than k (`lower`), or less than k.
 Array triangle(Operand x, std::int64_t k, bool lower, const char* what) {
   const FunctionScope scope(what, {&x.value}, x.source);
   const ShapedArray type = matrix_type(x, what);

@@ -78,7 +78,7 @@ void eval_dot(Types in, const Params& params, std::span<ShapedArray> out) {
   out[0] = ShapedArray(shape, dtype, a.weak() && b.weak(), AxisSet());
 }
 
-// A product and a sum for each value and each item that is contracted.
+// A multiplication and an addition for each element of the result and each contracted item.
 double dot_flops(Types in, const Params& params, Types out) {
   double k = 1;
   for (std::int64_t d : params_as<DotParams>(params).lhs_contracting)
@@ -206,8 +206,8 @@ Array dot_general(Operand a, Operand b, DotDimensionNumbers numbers) {
   return bind_dot(std::move(a.value), std::move(b.value), p, a.source);
 }
 
-// NumPy's matmul: the last two dims are matrices, the others broadcast; a vector is a row on the
-// left, a column on the right, and its dim is not in the result.
+// NumPy's matmul: the last two dims are matrices, the others broadcast. A vector counts as a row on
+// the left and as a column on the right; the result does not have that dim.
 Array matmul(Operand a, Operand b) {
   const FunctionScope scope("matmul", {&a.value, &b.value}, a.source);
   promote(a, b, "matmul");
@@ -230,8 +230,9 @@ Array matmul(Operand a, Operand b) {
   if (batch_a == 0 && batch_b == 0)
     return bind_dot(std::move(a.value), std::move(b.value), p, source);
 
-  // Each batch dim, aligned from the last: in both operands it is a batch dim; in one alone (or of
-  // size 1 in the other) it is a free dim of that one, and no operand is broadcast.
+  // Batch dims are aligned from the last. A dim of both operands is a batch dim of the product; a
+  // dim of only one operand (or of size 1 in the other) is a free dim of that operand. No operand
+  // is broadcast.
   const int rank = std::max(batch_a, batch_b);
   std::vector<int> squeeze_a, squeeze_b;
   enum Source { both, left, right };
@@ -291,7 +292,8 @@ Array matmul(Operand a, Operand b) {
   if (ra > 1) left_at.push_back(rank);
   if (rb > 1) right_at.push_back(ra > 1 ? rank + 1 : rank);
   Array product = bind_dot(std::move(x), std::move(y), p, source);
-  // dot_general gives batch, left, right; the result wants each dim in its place.
+  // dot_general orders the dims as batch, left, right; a transposition restores the order of
+  // matmul.
   std::vector<std::int64_t> place = batch_at;
   place.insert(place.end(), left_at.begin(), left_at.end());
   place.insert(place.end(), right_at.begin(), right_at.end());

@@ -1,6 +1,5 @@
 // dot_general: lax's contraction of two operands over pairs of dims, with pairs of batch dims. The
-// dims of the result are the batch dims, then the other dims of the left operand, then those of the
-// right one.
+// result's dims are the batch dims, then the other dims of lhs, then the other dims of rhs.
 #pragma once
 #include <optional>
 
@@ -12,7 +11,7 @@ extern Primitive dot_general_p;
 
 struct DotParams : ParamsOf<DotParams> {
   Dims lhs_contracting, rhs_contracting, lhs_batch, rhs_batch;
-  // The result's dtype where it is not the operands': f32 for bf16 and f16.
+  // The result's dtype where it differs from the operands': f32 for bf16 and f16.
   std::optional<DType> preferred_element_type;
   void visit(ParamVisitor& v) const override;
 };

@@ -1,5 +1,5 @@
-// Batching of products: where both operands are batched, the batch dimension is one more batch
-// dimension of the product; where one is, it is a free dimension: more rows, or more columns.
+// Batching of products. Where both operands are batched, the batch dimension is a further batch dim
+// of the product; where one is, it is a free dim of that operand (more rows, or more columns).
 #include "core/ops/batch_rules.h"
 #include "core/ops/dot.h"
 
@@ -25,7 +25,7 @@ Dims with_first(const Dims& dims, int first) {
 void batch_dot(BatchCall& call) {
   DotParams params(params_as<DotParams>(call.params));
   const auto n_batch = static_cast<int>(params.lhs_batch.size());
-  // The place in the result that follows those free dimensions of an operand which stand before its
+  // The batch dimension's position in the result: after the free dims of operand i that precede its
   // batch dimension.
   const auto position = [&](std::size_t i, const Dims& contracting, const Dims& batch) {
     int at = 0;

@@ -8,8 +8,8 @@ namespace shmap {
 
 namespace {
 
-// A list of dims as one dim: its size, and its stride where the dims lie one within the other (else
-// it is not whole). Of size 1 the stride is 0: any fits.
+// Several dims seen as one dim, with its size and its stride. `whole` is false where they have no
+// common stride. A dim of size 1 has stride 0, which fits any other.
 struct Merged {
   std::int64_t size = 1;
   std::int64_t stride = 0;
@@ -32,7 +32,7 @@ Merged merge(const Shape& shape, const std::int64_t* strides, const IntList& dim
   return m;
 }
 
-// Contracted pairs in the order in which they lie in the left operand.
+// The contracted pairs in the memory order of the left operand.
 IntList by_lhs_order(const DotParams& p, bool of_rhs) {
   std::vector<std::pair<std::int64_t, std::int64_t>> pairs;
   for (std::size_t i = 0; i < p.lhs_contracting.size(); ++i)

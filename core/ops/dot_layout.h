@@ -1,5 +1,5 @@
-// How a dot_general is a batch of matrix products: which dims of an operand are one dim of a
-// matrix, as it lies in memory, and what has to be copied into another order first.
+// A dot_general as a batch of matrix products: which dims of an operand form a dim of a matrix,
+// given its strides, and which operands must first be copied to another order.
 #pragma once
 #include <cstdint>
 
@@ -8,28 +8,28 @@
 
 namespace shmap {
 
-// One operand as a matrix [free, contracted] for each batch item. Strides and offsets count
+// One operand as a matrix [free, contracted] for each batch item. Strides and offsets are in
 // elements.
 class DotSide {
  public:
   DotSide(const ShapedArray& type, const IntList& free, const IntList& contracted,
           const IntList& batch);
 
-  std::int64_t rows = 1;    // the free dims as one
-  std::int64_t inner = 1;   // the contracted ones
-  bool packed = false;      // cannot be read where it lies
-  bool transposed = false;  // lies as [contracted, free]
-  std::int64_t ld = 1;      // from one stored row to the next, of a copy where packed
+  std::int64_t rows = 1;    // the product of the free dims
+  std::int64_t inner = 1;   // the product of the contracted dims
+  bool packed = false;      // whether it must be copied, because its strides fit no matrix
+  bool transposed = false;  // whether it is stored as [contracted, free]
+  std::int64_t ld = 1;      // from one stored row to the next (of the copy, where packed)
   int item = 1;             // bytes of an element
 
-  // Where batch item b begins.
+  // The offset of batch item b.
   std::int64_t offset(std::int64_t b) const;
-  // Of the last `dims` batch dims: whether they lie one within the other, as one dim of stride
-  // `*stride` (0: of size 1).
+  // Whether the last `dims` batch dims are equivalent to one dim of stride `*stride` (0 where its
+  // size is 1).
   bool merges(int dims, std::int64_t* stride) const;
-  // The copy of one item to [free, contracted]; src and dst are the caller's.
+  // The copy of one item to [free, contracted]; the caller sets src and dst.
   BoxCopy item_copy() const;
-  // The copy of all of them, to [batch, free, contracted].
+  // The copy of all items, to [batch, free, contracted].
   BoxCopy whole_copy() const;
 
  private:
@@ -40,7 +40,7 @@ class DotSide {
   IntList free_, contracted_, batch_;
 };
 
-// Batch items in `calls` groups of `count`, whose matrices lie one stride apart each.
+// Batch items as `calls` groups of `count` items; the matrices of a group are one stride apart.
 struct DotBatch {
   std::int64_t calls = 1, count = 1;
   std::int64_t lhs_stride = 0, rhs_stride = 0;
@@ -57,7 +57,8 @@ struct DotLayout {
   std::int64_t n() const { return rhs.rows; }
   std::int64_t k() const { return lhs.inner; }
   bool packs() const { return lhs.packed || rhs.packed; }
-  // The largest groups of items one stride apart. A packed operand is one of the whole copy.
+  // The largest groups of items that are one stride apart. A packed operand is read from the copy
+  // of the whole.
   DotBatch groups() const;
 
  private:

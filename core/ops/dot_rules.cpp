@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-// Operand `side` of the product, and the other one.
+// The dims of one operand of the product.
 struct Side {
   const Dims &contracting, &batch;
   Dims free;
@@ -33,7 +33,7 @@ bool is_identity(const Dims& permutation) {
 Array cotangent_of(const TransposeCall& call, std::size_t i) {
   const auto& p = params_as<DotParams>(call.params);
   const Side mine = side_of(p, call, i), other = side_of(p, call, 1 - i);
-  // The cotangent's dims: batch, those of the left operand, those of the right one.
+  // The dims of the cotangent: batch dims, free dims of lhs, free dims of rhs.
   Dims ct_batch, ct_mine, ct_other;
   std::int64_t at = 0;
   for (std::size_t d = 0; d < mine.batch.size(); ++d) ct_batch.push_back(at++);
@@ -41,8 +41,8 @@ Array cotangent_of(const TransposeCall& call, std::size_t i) {
     Dims& dims = k == i ? ct_mine : ct_other;
     for (std::size_t d = 0; d < (k == i ? mine : other).free.size(); ++d) dims.push_back(at++);
   }
-  // What is left of the other operand are its contracted dims in order; which dim of this operand
-  // is each?
+  // The product has the other operand's contracted dims in that operand's order; this order maps
+  // them to this operand's dims.
   std::vector<std::size_t> order(other.contracting.size());
   for (std::size_t k = 0; k < order.size(); ++k) order[k] = k;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -61,15 +61,16 @@ Array cotangent_of(const TransposeCall& call, std::size_t i) {
       inverse[static_cast<std::size_t>(dims[d])] = static_cast<std::int64_t>(d);
     return Dims(inverse);
   };
-  // The order of the two which gives the dims as this operand has them: no element is moved.
+  // Chooses the order of the two factors whose product has its dims in this operand's order, so
+  // that no transposition moves data.
   const bool cotangent_first = is_identity(permutation(true)) || !is_identity(permutation(false));
   DotParams back;
   (cotangent_first ? back.lhs_batch : back.rhs_batch) = ct_batch;
   (cotangent_first ? back.rhs_batch : back.lhs_batch) = other.batch;
   (cotangent_first ? back.lhs_contracting : back.rhs_contracting) = ct_other;
   (cotangent_first ? back.rhs_contracting : back.lhs_contracting) = other.free;
-  // Where the result is wider than the operands, so is what its cotangent is multiplied with; the
-  // product is rounded to the operand's dtype once.
+  // Where the result is wider than the operands, the other operand is widened to the cotangent's
+  // dtype, and the product is rounded to the operand's dtype once.
   const DType dtype = call.in_types[i].dtype();
   Array ct = call.cotangents[0];
   Array y = convert(call.in[1 - i], node_of(ct)->type.dtype(), call.source);

@@ -1,5 +1,5 @@
-// einsum: subscripts to a chain of dot_generals. Letters of one operand alone are summed first;
-// then the pair whose product is smallest is contracted, until one operand is left.
+// einsum as a chain of dot_generals. Letters that occur in one operand only are summed first; then
+// the pair of operands with the smallest product is contracted, until one operand is left.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -62,8 +62,8 @@ class Contraction {
   }
 
  private:
-  // x[…, i, …, i, …]: both dims last and flattened, of which every (n + 1)th element is on the
-  // diagonal.
+  // Takes the diagonal of x[…, i, …, i, …]: the two dims are moved to the end and flattened; every
+  // (n + 1)th element is on the diagonal.
   void take_diagonals(Term& t) {
     for (std::size_t first = 0; first < t.labels.size(); ++first) {
       const auto again = std::find(t.labels.begin() + static_cast<std::ptrdiff_t>(first) + 1,
@@ -100,8 +100,8 @@ class Contraction {
     }
   }
 
-  // A dim of size 1 where others are longer says nothing: it goes, unless nobody else has the
-  // label.
+  // Drops a dim of size 1 whose label has a greater size elsewhere, since it is broadcast; it is
+  // kept where no other operand has the label.
   void drop_broadcast_dims(Term& t) {
     const Shape shape = t.value.shape();
     Shape kept;
@@ -202,8 +202,8 @@ class Contraction {
   }
 
   Array finish(Term t) {
-    // Dims that were dropped as broadcast and are in no other operand cannot be: what is left is a
-    // permutation.
+    // Every label of the output is still a dim of the term (drop_broadcast_dims keeps it), so that
+    // only a permutation is left.
     std::vector<std::int64_t> order;
     for (Label l : parser_.output)
       order.push_back(std::find(t.labels.begin(), t.labels.end(), l) - t.labels.begin());

@@ -1,4 +1,4 @@
-// The subscripts of an einsum: what each dim of its operands and of its result is called.
+// The subscripts of an einsum, parsed: a label for each dim of its operands and of its result.
 #pragma once
 #include <string>
 #include <string_view>
@@ -14,17 +14,17 @@ using EinsumLabel = int;
 using EinsumLabels = std::vector<EinsumLabel>;
 
 bool has_label(const EinsumLabels& labels, EinsumLabel l);
-// "'i'", "dim -1 of the ellipsis": for texts.
+// "'i'", "dim -1 of the ellipsis": for error messages.
 std::string label_name(EinsumLabel l);
 
-// Of operands that are arrays, not empty. Errors are ValueErrors of `what`, with the subscripts and
-// their line.
+// Parses subscripts for these operands, which must not be empty arrays. Errors are ValueErrors that
+// begin with `what` and show the subscripts and their line.
 class EinsumSpec {
  public:
   EinsumSpec(const char* what, Subscripts subscripts, const std::vector<Array>& operands);
 
-  std::vector<EinsumLabels> inputs;  // a name for each dim of each operand
-  EinsumLabels output;               // no name is twice, and each is some operand's
+  std::vector<EinsumLabels> inputs;  // a label for each dim of each operand
+  EinsumLabels output;               // each label once; each is a label of some operand
 
   [[noreturn]] void fail(const std::string& why) const;
 

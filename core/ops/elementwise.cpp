@@ -77,7 +77,7 @@ void eval_bool(Types in, std::span<ShapedArray> out, const char* name, Domain do
   out[0] = ShapedArray(elementwise_shape(in, name), DType::bool_, false, AxisSet());
 }
 
-// One abstract_eval a primitive, so that errors carry its name.
+// One abstract_eval for each primitive, so that errors have its name.
 #define SHMAP_EVAL_SAME(op, domain, ...)                                \
   void eval_##op(Types in, const Params&, std::span<ShapedArray> out) { \
     eval_same(in, out, op##_p.name, Domain::domain);                    \
@@ -126,7 +126,7 @@ void eval_bitcast(Types in, const Params& params, std::span<ShapedArray> out) {
     return "bitcast: from a value of type " + to_string(in[0]) + " to " + short_name(p.new_dtype);
   };
   if (p.new_dtype == DType::bool_ && in[0].dtype() != DType::bool_) {
-    throw TypeError(text() + ": a bool is 0 or 1, and other bytes are none; compare with 0");
+    throw TypeError(text() + ": only the bytes 0 and 1 are bools; compare with 0 instead");
   }
   Shape shape = in[0].dims();
   if (from > to) shape.push_back(from / to);
@@ -144,7 +144,7 @@ void eval_stop_gradient(Types in, const Params&, std::span<ShapedArray> out) {
   out[0] = in[0].with_axes(AxisSet());
 }
 
-// The dims that both have are the same; the last one that one of them has more is not split.
+// Common dims are common factors. The last dim, which only one of the two has, is not split.
 FactorRule shard_bitcast(Types in, const Params&, Types out) {
   FactorRule rule;
   const std::size_t common = std::min(in[0].dims().size(), out[0].dims().size());
@@ -158,8 +158,8 @@ FactorRule shard_bitcast(Types in, const Params&, Types out) {
   return rule;
 }
 
-// Rates relative to a copy: a transcendental function costs tens of flops an element (by vectors of
-// 16 a quarter of a nanosecond, by narrower ones more).
+// Rates relative to a copy: a transcendental function costs tens of flops per element (a quarter of
+// a nanosecond with vectors of 16, more with narrower vectors).
 Cost heavy_cost(Types, const Params&, Types out) {
   const auto n = static_cast<double>(out[0].size());
   return {30 * n, 2 * n * itemsize(out[0].dtype())};

@@ -1,5 +1,5 @@
-// Elementwise primitives: operands of one shape, or scalars, which stand for arrays of the result's
-// shape (lax's elementwise ops). Most are made from the rows of core/base/elementwise_ops.h.
+// Elementwise primitives (lax's elementwise operations). Operands have one shape, or are scalars,
+// which are broadcast. Most primitives are made from the rows of core/base/elementwise_ops.h.
 #pragma once
 #include "core/base/elementwise_ops.h"
 #include "core/ir/primitive.h"
@@ -13,7 +13,7 @@ SHMAP_BINARY_OPS(SHMAP_DECLARE)
 SHMAP_COMPARE_OPS(SHMAP_DECLARE)
 #undef SHMAP_DECLARE
 
-// The row that an elementwise primitive was made from; null for another primitive.
+// The row of the lists from which a primitive was made; null for other primitives.
 struct ElementwiseRow {
   enum class List : std::uint8_t { unary, binary, compare };
   const char* name;
@@ -29,10 +29,10 @@ const ElementwiseRow* elementwise_row(const Primitive& primitive);
 extern Primitive select_n_p;              // select_n pred on_false on_true: lax's order
 extern Primitive clamp_p;                 // clamp lo x hi
 extern Primitive convert_element_type_p;  // ConvertParams
-// ConvertParams. A view; to elements of another size with a last dim more or less, which holds one
-// wider element's narrow ones.
+// ConvertParams. A view. A cast to narrower elements adds a last dim, which holds the parts of one
+// wide element; a cast to wider elements removes it.
 extern Primitive bitcast_convert_type_p;
-extern Primitive stop_gradient_p;  // its operand, without the tangent: a view
+extern Primitive stop_gradient_p;  // the identity, without a tangent: a view
 
 struct ConvertParams : ParamsOf<ConvertParams> {
   explicit ConvertParams(DType dtype, bool is_weak = false)
@@ -45,10 +45,10 @@ struct ConvertParams : ParamsOf<ConvertParams> {
   }
 };
 
-// The shape of an elementwise result: that of the operands which are no scalars. ValueError naming
-// `what` where two differ.
+// The shape of an elementwise result: that of the operands that are not scalars. ValueError naming
+// `what` where two of them differ.
 const Shape& elementwise_shape(Types in, const char* what);
-// Every dim of an operand that is no scalar is the result's factor of that dim.
+// Each dim is a factor, which the result shares with every operand that is not a scalar.
 FactorRule elementwise_sharding(Types in, const Params& params, Types out);
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// The functions and operators of users that compute elementwise: dtypes are promoted and shapes
-// broadcast, then a primitive of elementwise.h is bound.
+// The user's elementwise functions and operators: promote dtypes, broadcast shapes, and bind a
+// primitive of elementwise.h.
 #include <limits>
 
 #include "core/ir/node.h"
@@ -24,7 +24,7 @@ Array binary(const Primitive& p, Operand&& a, Operand&& b) {
   broadcast(a, b, p.name);
   return bind(p, std::move(a.value), std::move(b.value), no_params, a.source);
 }
-// Of two bools NumPy's + is "or", and its * is "and".
+// NumPy's + of two bools is "or", and its * is "and".
 Array arithmetic(const Primitive& p, const Primitive& of_bools, Operand&& a, Operand&& b) {
   promote(a, b, p.name);
   const bool bools = a.value.dtype() == DType::bool_;
@@ -39,8 +39,9 @@ Array extreme_of(DType t, bool greatest, SourceLine source) {
                  t, source);
 }
 
-// A host scalar beyond the range of the array's dtype compares as the number that it is: with the
-// extreme that it lies behind, which gives the same answer for every value.
+// A host scalar beyond the range of the array's dtype is compared by its own value: it is replaced
+// by the extreme value of the dtype on that side, with a comparison that gives the same answer for
+// every element.
 Array compare(const Primitive& p, Operand&& a, Operand&& b) {
   const int left = beyond(a.value, type_of(b, p.name));
   const int right = beyond(b.value, type_of(a, p.name));
@@ -48,7 +49,8 @@ Array compare(const Primitive& p, Operand&& a, Operand&& b) {
   const SourceLine source = a.source;
   const Array x = std::move(left != 0 ? b.value : a.value);
   if (&p == &eq_p || &p == &ne_p) return bind(&p == &eq_p ? ne_p : eq_p, x, x, no_params, source);
-  const bool below = (&p == &lt_p || &p == &le_p) == (right != 0);  // asks: is x below the scalar?
+  // whether the question is if x is below the scalar
+  const bool below = (&p == &lt_p || &p == &le_p) == (right != 0);
   const int side = left != 0 ? left : right;
   const Array edge = extreme_of(x.dtype(), side > 0, source);
   const Primitive& asked = side > 0 ? (below ? le_p : gt_p) : (below ? lt_p : ge_p);
@@ -76,7 +78,7 @@ Array bitwise(const Primitive& p, Operand&& a, Operand&& b, const char* what) {
   return binary(p, std::move(a), std::move(b));
 }
 
-// x as bool: x != 0.
+// x as bools: x != 0.
 Operand truth(Operand&& x, const char* what) {
   const DType t = type_of(x, what).dtype();
   if (t == DType::bool_) return std::move(x);
@@ -90,34 +92,34 @@ Array logical(const Primitive& p, Operand&& a, Operand&& b, const char* what) {
   return binary(p, truth(std::move(a), what), truth(std::move(b), what));
 }
 
-// Floats go through the primitive; integers and bools are whole already.
+// Integers and bools are whole already; floats go through the primitive.
 Array rounding(const Primitive& p, Operand&& x) {
   if (!is_floating(type_of(x, p.name).dtype())) return std::move(x.value);
   return unary(p, std::move(x));
 }
 
-// A host number of x's dtype, weak as x is.
+// A host scalar of x's dtype and weakness.
 Array number_like(const Array& x, double value, SourceLine source) {
   const ShapedArray& t = checked_node(x, "a number", source).type;
   return convert(Array(value), t.dtype(), source, t.weak());
 }
 
-// A host scalar other than 0, by which one may divide.
+// Whether y is a host scalar other than 0, so that division by it needs no special case.
 bool is_safe_divisor(const Array& y, SourceLine source) {
   const Node* node = node_of(y);
   return node->kind == NodeKind::literal &&
          convert(y, DType::f64, source).item<double>(source) != 0;
 }
 
-// Whether y is a host scalar greater than 0 and x of signed integers, for which floor_divide and
-// remainder take fewer operations.
+// Whether x holds signed integers and y is a host scalar greater than 0. floor_divide and remainder
+// then take fewer operations.
 bool is_signed_by_positive(const Array& x, const Array& y, SourceLine source) {
   const DType t = x.dtype();
   return is_integer(t) && !is_unsigned_int(t) && node_of(y)->kind == NodeKind::literal &&
          convert(y, DType::i64, source).item<std::int64_t>(source) > 0;
 }
 
-// Of signed integers: -1, all bits set, where x is negative, and else 0.
+// For signed integers: -1 (all bits set) where x is negative, otherwise 0.
 Array sign_bits(const Array& x, SourceLine source) {
   const Array last = number_like(x, 8 * itemsize(x.dtype()) - 1, source);
   return bind(shift_right_arithmetic_p, x, last, no_params, source);
@@ -163,7 +165,7 @@ Array isinf(Operand x) {
               s);
 }
 Array isfinite(Operand x) {
-  // Every integer is finite: it equals itself.
+  // Integers are finite: x == x is true for all.
   if (!is_floating(type_of(x, "isfinite").dtype()))
     return bind(eq_p, x.value, x.value, no_params, x.source);
   return unary(is_finite_p, std::move(x));
@@ -215,8 +217,8 @@ Array right_shift(Operand a, Operand b) {
 }
 
 Array atan2(Operand a, Operand b) { return binary_inexact(atan2_p, std::move(a), std::move(b)); }
-// The bits of floats of one sign count up with their size, so that the next one is one bit pattern
-// away.
+// The bit patterns of floats of one sign are ordered as their magnitudes, so that the next float
+// has the next pattern.
 Array nextafter(Operand a, Operand b) {
   const FunctionScope scope("nextafter", {&a.value, &b.value}, a.source);
   promote_inexact(a, b, "nextafter");
@@ -234,7 +236,7 @@ Array nextafter(Operand a, Operand b) {
   const Array one = number_like(pattern, 1, s);
   const Array outwards = op(eq_p, op(lt_p, x, to), op(gt_p, x, zero));
   const Array moved = bind_where(outwards, op(add_p, pattern, one), op(sub_p, pattern, one), s);
-  // From 0 the smallest value of the sign of `to`, whose sign bit is all that its pattern keeps.
+  // From 0 the next float is the smallest one with the sign of `to`.
   const Array sign = op(bit_and_p, bind(bitcast_convert_type_p, to, ConvertParams(bits), s),
                         extreme_of(bits, false, s));
   const Array smallest = op(bit_or_p, sign, one);
@@ -260,8 +262,8 @@ Array pow(Operand a, Operand b) {
   return binary(pow_p, std::move(a), std::move(b));
 }
 
-// lax.rem has the dividend's sign: a remainder of the other sign than the divisor's is moved by one
-// divisor.
+// lax.rem has the dividend's sign. A remainder whose sign differs from the divisor's gets the
+// divisor added.
 Array remainder(Operand a, Operand b) {
   const FunctionScope scope("remainder", {&a.value, &b.value}, a.source);
   promote(a, b, "remainder");
@@ -272,7 +274,7 @@ Array remainder(Operand a, Operand b) {
   const SourceLine s = a.source;
   const Array x = a.value;
   Array y = b.value;
-  // Of integers by 0 it is 0, as NumPy's.
+  // For integers, the remainder by 0 is 0, as in NumPy.
   if (is_integer(x.dtype()) && !is_safe_divisor(y, s)) {
     const Array by_zero = bind(eq_p, y, number_like(y, 0, s), no_params, s);
     y = bind_where(by_zero, number_like(y, 1, s), y, s);
@@ -302,8 +304,8 @@ Array floor_divide(Operand a, Operand b) {
   const DType t = x.dtype();
   if (is_unsigned_int(t)) return bind(div_p, x, y, no_params, s);
   if (is_signed_by_positive(x, y, s)) {
-    // The complement of a negative x is -x - 1, which no x is too small for, and whose quotient is
-    // the complement of the one wanted.
+    // For negative x the complement -x - 1 is divided, which cannot overflow; the complement of its
+    // quotient is the floor of x / y.
     const Array signs = sign_bits(x, s);
     const Array size = bind(bit_xor_p, x, signs, no_params, s);
     return bind(bit_xor_p, bind(div_p, size, y, no_params, s), signs, no_params, s);
@@ -317,8 +319,8 @@ Array floor_divide(Operand a, Operand b) {
     return bind_where(bind(bit_and_p, signs_differ, inexact, no_params, s),
                       bind(sub_p, q, number_like(q, 1, s), no_params, s), q, s);
   }
-  // NumPy's divmod of floats: the quotient is taken from what the remainder leaves, so that it is
-  // whole. By 0 there is no remainder to take away.
+  // NumPy's divmod of floats: x minus the remainder is divided, so that the quotient is whole. By 0
+  // the remainder is NaN and is not subtracted.
   const Array r = bind(rem_p, x, y, no_params, s);
   Array divisible = bind(sub_p, x, r, no_params, s);
   if (!is_safe_divisor(y, s)) {
@@ -378,15 +380,14 @@ Array bitcast(Operand x, DType dtype) {
   }
   return bind(bitcast_convert_type_p, std::move(x.value), ConvertParams(dtype), x.source);
 }
-// A value that is computed already has no tangent.
+// A stored value or a literal has no tangent.
 Array stop_gradient(Operand x) {
   const NodeKind kind = checked_node(x.value, "stop_gradient", x.source).kind;
   if (kind == NodeKind::literal || kind == NodeKind::stored) return std::move(x.value);
   return bind(stop_gradient_p, std::move(x.value), no_params, x.source);
 }
 
-// ----------------------------------------------------------------------------------------------------
-// operators
+// ---- operators
 
 Array operator+(Operand x) { return std::move(x.value); }
 Array operator-(Operand x) {
@@ -418,8 +419,8 @@ Array operator>(Operand a, Operand b) { return compare(gt_p, std::move(a), std::
 Array operator>=(Operand a, Operand b) { return compare(ge_p, std::move(a), std::move(b)); }
 
 namespace {
-// x += y gives x's own handle up to the op, so that it works in place where nobody else has x. What
-// can be wrong with the operands is found before: a failed call leaves x as it was.
+// x += y moves x into the operation, which can then work in place where x was the sole owner. The
+// operands are checked before, so that a failed call leaves x unchanged.
 Operand give_up(Array& x, const Operand& b, const char* what) {
   const ShapedArray& tx = type_of(Operand(x, b.source.file, b.source.line), what);
   const ShapedArray& tb = type_of(b, what);
@@ -431,7 +432,7 @@ Operand give_up(Array& x, const Operand& b, const char* what) {
 }
 }  // namespace
 
-// In two statements: the order in which arguments are made is open, and b is moved from.
+// Two statements, because the order of evaluation of arguments is unspecified, and b is moved from.
 #define SHMAP_ASSIGNMENT(op, name)               \
   Array& Array::operator op##=(Operand b)& {     \
     Operand a = give_up(*this, b, name);         \

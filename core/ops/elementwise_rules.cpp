@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-// y = f(x), run, and what its tangent is made with: x's times a factor.
+// Runs y = f(x), whose tangent is that of x times a factor.
 struct Unary : RuleOps {
   explicit Unary(JvpCall& c)
       : RuleOps(c.source), call(c), x(c.primals[0]), y((c.run(), c.out[0])) {}
@@ -30,8 +30,8 @@ struct Unary : RuleOps {
   const Array& y;
 };
 
-// Of several operands, each of which adds its part. Tangents of scalars are repeated to the
-// result's shape where nothing else does.
+// Runs an operation of several operands, whose tangent is a sum over the operands' tangents.
+// Tangents of scalars are broadcast to the result's shape where necessary.
 struct Joint : RuleOps {
   explicit Joint(JvpCall& c) : RuleOps(c.source), call(c) { call.run(); }
   bool has(std::size_t i) const { return call.has_tangent(i); }
@@ -47,7 +47,7 @@ struct Joint : RuleOps {
   JvpCall& call;
 };
 
-// A host scalar's value.
+// The value of a host scalar; nothing for other values.
 std::optional<double> host_number(const Array& x, SourceLine source) {
   if (node_of(x)->kind != NodeKind::literal) return std::nullopt;
   return convert(x, DType::f64, source).item<double>(source);
@@ -63,7 +63,7 @@ void jvp_extremum(JvpCall& call, const Primitive& wins) {
 
 // ---- one operand
 void jvp_neg(JvpCall& call) { jvp_linear(call); }
-// At 0 as on the right of it.
+// At 0 the derivative is that for positive x.
 void jvp_abs(JvpCall& call) {
   const Unary op(call);
   op.times(op.select(op(ge_p, op.x, op.number(0)), op.number(1), op.number(-1)));
@@ -104,7 +104,7 @@ void jvp_tan(JvpCall& call) {
   const Unary op(call);
   op.times(op(add_p, op.number(1), op(square_p, op.y)));
 }
-// 1 - y², which near y = 1 loses less as a product.
+// 1 - y² as the product (1 - y) (1 + y), which is more accurate near |y| = 1.
 void jvp_tanh(JvpCall& call) {
   const Unary op(call);
   op.times(op(mul_p, op(add_p, op.number(1), op.y), op(sub_p, op.number(1), op.y)));
@@ -133,7 +133,7 @@ void jvp_asinh(JvpCall& call) {
   const Unary op(call);
   op.times(op(rsqrt_p, op(add_p, op(square_p, op.x), op.number(1))));
 }
-// As a product of differences: x² - 1 loses digits near 1.
+// x² - 1 as the product (x - 1) (x + 1), which is more accurate near 1.
 void jvp_acosh(JvpCall& call) {
   const Unary op(call);
   op.times(op(rsqrt_p, op(mul_p, op(sub_p, op.x, op.number(1)), op(add_p, op.x, op.number(1)))));
@@ -190,7 +190,7 @@ void jvp_div(JvpCall& call) {
   if (op.has(0)) op.add(op(div_p, op.t(0), op.in(1)));
   if (op.has(1)) op.times(1, op(neg_p, op(div_p, op.y(), op.in(1))));
 }
-// x - y * q, with q whole: what was taken away, divided, is q but for rounding.
+// rem is x - y * q with q whole: q is (x - rem) / y, rounded.
 void jvp_rem(JvpCall& call) {
   const Joint op(call);
   if (op.has(0)) op.add(op.t(0));
@@ -198,7 +198,7 @@ void jvp_rem(JvpCall& call) {
   const Array q = op(round_p, op(div_p, op(sub_p, op.in(0), op.y()), op.in(1)));
   op.times(1, op(neg_p, q));
 }
-// With respect to x: y x^(y-1); to y: x^y log x. Where that is 0 times an infinite value, 0.
+// With respect to x: y x^(y-1); to y: x^y log x. Where this is 0 times an infinite value, it is 0.
 void jvp_pow(JvpCall& call) {
   const Joint op(call);
   const Array &x = op.in(0), &y = op.in(1);
@@ -232,7 +232,8 @@ void jvp_select_n(JvpCall& call) {
   const Array zero = op.number(0, op.in(1));
   op.add(op.select(op.in(0), op.has(2) ? op.t(2) : zero, op.has(1) ? op.t(1) : zero));
 }
-// At a bound x has no part. The upper bound wins over the lower one.
+// At a bound the derivative with respect to x is 0. Where lo > hi the result is hi, which then gets
+// the tangent.
 void jvp_clamp(JvpCall& call) {
   const Joint op(call);
   const Array &lo = op.in(0), &x = op.in(1), &hi = op.in(2);

@@ -1,4 +1,5 @@
-// Derivatives of the elementwise primitives: for each its rules, under its name.
+// Derivatives of the elementwise primitives: an object with the rules of each, named as the
+// primitive.
 #pragma once
 #include "core/base/elementwise_ops.h"
 #include "core/ops/rules.h"
@@ -34,7 +35,7 @@ struct DerivativeRules {
 
 namespace elementwise_rules {
 
-// Results that jump, or are constant between jumps.
+// Step functions and constants: the derivative is zero.
 inline constexpr DerivativeRules kSteps = {
     jvp_zero, Rule<TransposeFn>::none("its result does not depend linearly on anything")};
 inline constexpr DerivativeRules kBits = {

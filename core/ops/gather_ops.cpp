@@ -19,7 +19,7 @@ namespace {
 bool contains(const IntList& list, std::int64_t d) {
   return std::find(list.begin(), list.end(), d) != list.end();
 }
-// Dims of the operand that have a dim of the result.
+// Whether dim d of the operand is a dim of the slices.
 bool is_window(const GatherParams& p, std::size_t d) {
   return !contains(p.collapsed_slice_dims, static_cast<std::int64_t>(d)) &&
          !contains(p.operand_batching_dims, static_cast<std::int64_t>(d));
@@ -94,8 +94,8 @@ Cost cost_gather(Types in, const Params&, Types out) {
   return {0, 2.0 * static_cast<double>(out[0].nbytes()) + static_cast<double>(in[1].nbytes())};
 }
 
-// A dim of the operand that is taken whole, and to which no index belongs, is split as the result's
-// is; the dims of the indices are split as theirs in the result.
+// A dim of the operand that slices take whole, and that has no index, is split as in the result;
+// the dims of the indices are split as in the result.
 FactorRule shard_gather(Types in, const Params& params, Types out) {
   const auto& p = params_as<GatherParams>(params);
   FactorRule rule;
@@ -133,7 +133,7 @@ FactorRule shard_gather(Types in, const Params& params, Types out) {
   return rule;
 }
 
-// Linear in the operand; what is filled in does not depend on it.
+// Linear in the operand. Slices out of range get the tangent zero, not the fill value.
 GatherParams tangent_params(const Params& params) {
   GatherParams p = params_as<GatherParams>(params);
   if (p.mode == GatherMode::fill) p.mode = GatherMode::zero;
@@ -146,21 +146,21 @@ void jvp_gather(JvpCall& call) {
       bind(gather_p, call.tangents[0], call.primals[1], tangent_params(call.params), call.source);
 }
 
-// Each slice's cotangent is added where it was taken from.
+// Adds each slice's cotangent at the slice's position.
 void transpose_gather(TransposeCall& call) {
   Array in[] = {zeros_of(call.in_types[0], call.source), call.in[1], call.cotangents[0]};
   call.out[0] =
       bind(scatter_add_p, in, scatter_of(params_as<GatherParams>(call.params)), call.source);
 }
 
-// x[...] with a trailing dim of one entry: index vectors.
+// Indices with an additional last dim of extent 1: index vectors of one entry.
 Array as_vectors(const Array& indices, SourceLine source) {
   Shape shape = indices.shape();
   shape.push_back(1);
   return bind_reshape(indices, shape, source);
 }
 
-// No items of a dim that has none.
+// For a dim without elements: the empty array of the result's shape.
 Array empty_items(const Array& x, const Shape& batch, const Dims& dims, int at, SourceLine source) {
   const Shape from = x.shape();
   Shape left, result;
@@ -275,8 +275,7 @@ Array gather_items(Array x, const std::vector<Array>& indices, const Dims& dims,
   return bind(gather_p, std::move(x), std::move(start), params, source);
 }
 
-// ----------------------------------------------------------------------------------------------
-// user functions
+// ---- user functions
 
 Array gather(Operand x, Operand start_indices, GatherDimensionNumbers dimension_numbers,
              Shape slice_sizes) {
@@ -312,7 +311,7 @@ Array one_hot(Operand x, int num_classes, DType dtype) {
     throw ValueError("one_hot: num_classes is " + std::to_string(num_classes) +
                      ": 0 or more is wanted" + at_line(x.source));
   }
-  // Of a dtype that holds every class.
+  // Narrow dtypes may not hold the number of every class.
   const bool narrow = type.dtype() == DType::bool_ || itemsize(type.dtype()) < 4;
   if (!is_floating(type.dtype()) && narrow)
     x.value = convert(std::move(x.value), DType::i32, x.source);

@@ -1,18 +1,18 @@
-// lax.gather, and reading at indices by NumPy's rules.
+// lax.gather, and reading at index arrays by NumPy's rules.
 #pragma once
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-// Operands: the array, and the indices, whose last dim is the index vector.
+// Operands: the array, and indices, whose last dim holds the index vectors.
 extern Primitive gather_p;
 
-// What becomes of a slice that leaves the operand: it is moved inside; or filled as a whole, with
-// what stands for "none" (NaN, the least signed, the greatest unsigned integer, true) or, as
-// tangents are, with zeros.
+// What happens to a slice that is partly out of range: clip moves it inside; fill replaces it by a
+// fill value (NaN, the least signed integer, the greatest unsigned integer, true); zero replaces it
+// by zeros, for tangents.
 enum class GatherMode : std::uint8_t { clip, fill, zero };
 std::string_view name_of(GatherMode mode);
-// The bits of that "none", in the lowest bytes.
+// The bits of the fill value, in the lowest bytes.
 std::uint64_t none_bits(DType dtype);
 
 struct GatherParams : ParamsOf<GatherParams> {
@@ -20,8 +20,8 @@ struct GatherParams : ParamsOf<GatherParams> {
   Dims operand_batching_dims, start_indices_batching_dims;
   Shape slice_sizes;
   GatherMode mode = GatherMode::clip;
-  // Of a negative index the extent of its dim is added, once, before anything else. Only programs
-  // that are planned have it (core/transforms/fusion/fuse_gathers.h), on the CPU.
+  // Negative indices count from the end: the extent of the dim is added once, before anything else.
+  // Only the pass fuse_gathers sets it (core/transforms/fusion/fuse_gathers.h), for the CPU.
   bool from_end = false;
   void visit(ParamVisitor& v) const override {
     v.value("collapsed_slice_dims", collapsed_slice_dims);
@@ -35,11 +35,11 @@ struct GatherParams : ParamsOf<GatherParams> {
   }
 };
 
-// Indices of a dim with negative ones counted from its end: idx < 0 ? idx + extent : idx, in a
-// dtype that holds the extent. TypeError naming `what` where they are no integers.
+// Indices with negative ones counted from the end: idx < 0 ? idx + extent : idx, in a dtype that
+// holds the extent. TypeError naming `what` where they are not integers.
 Array wrap_indices(Array indices, std::int64_t extent, const char* what, SourceLine source);
-// One item of `dims` at each index: indices[k] holds those of dims[k], and all have one shape,
-// which in the result stands before dim `at` of what is left of x.
+// One item of x for each index, along `dims`: indices[k] has the indices of dims[k]; all have one
+// shape, whose dims are inserted in the result before dim `at` of the remaining dims of x.
 Array gather_items(Array x, const std::vector<Array>& indices, const Dims& dims, int at,
                    GatherMode mode, SourceLine source);
 

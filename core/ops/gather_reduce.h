@@ -1,5 +1,5 @@
-// `gather_reduce`: the reduction of what a gather takes, which is never stored as a whole: the mean
-// of the rows of each bag of indices.
+// `gather_reduce`: a gather and the reduction of its result in one equation, which does not store
+// the gathered slices. Example: the mean of the rows of each bag of indices.
 #pragma once
 #include <utility>
 
@@ -7,8 +7,8 @@
 
 namespace shmap {
 
-// Operands: those of the gather. The result is bit for bit what `reduction` of the gather's result
-// would give. Made by the pass fuse_gathers, of programs for the CPU.
+// Operands: those of the gather. The result is, bit for bit, `reduction` of the gather's result.
+// The pass fuse_gathers makes it, in programs for the CPU.
 extern Primitive gather_reduce_p;
 
 struct GatherReduceParams : ParamsOf<GatherReduceParams> {
@@ -21,8 +21,9 @@ struct GatherReduceParams : ParamsOf<GatherReduceParams> {
         type(std::move(t)) {}
   GatherParams gather;
   const Primitive* reduction;  // reduce_sum_p or another reduction
-  Dims axes;                   // of what is gathered, ascending
-  ShapedArray gathered, type;  // of what is gathered and of the result, without variance
+  Dims axes;                   // of the gather's result, ascending
+  // the types of the gather's result and of this result, without variance
+  ShapedArray gathered, type;
   void visit(ParamVisitor& v) const override;
 };
 

@@ -22,7 +22,7 @@ IndexTerms::IndexTerms(const ShapedArray& type, std::span<const Index> indices, 
   }
   if (ellipses > 1) {
     throw ValueError("an index with " + std::to_string(ellipses) +
-                     " ellipses: which dims each stands for cannot be told; one is wanted" +
+                     " ellipses, which is ambiguous: an index has at most one ellipsis" +
                      at_line(source_));
   }
   const auto fill = [&](int until) {
@@ -50,7 +50,8 @@ void IndexTerms::add(const Index& index) {
                            : "; convert it with astype") +
                       at_line(source_));
     }
-    // A host int; what is computed, as the index of a loop, is not looked at.
+    // A host int that the user wrote counts as an integer; computed scalars, such as a loop's
+    // index, stay arrays.
     if (node.kind == NodeKind::literal && node.type.weak()) {
       t.kind = Index::Kind::integer;
       t.integer = convert(t.array, DType::i64, source_).item<std::int64_t>(source_);

@@ -1,4 +1,4 @@
-// The entries of an index, x[...] or x.at(...), beside the dims that they belong to.
+// The entries of an index, x[...] or x.at(...), with the dims to which they belong.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace shmap {
 
-// One entry, and the dim that it belongs to (a new dim belongs to none). An ellipsis, and dims that
-// no entry was given for, have become whole ranges; host ints in arrays, integers.
+// One entry, and its dim (none for a new dim). An ellipsis, and dims without an entry, are expanded
+// to whole ranges; arrays that hold a host int are integers.
 struct IndexTerm {
   Index::Kind kind;
   int dim = -1;
@@ -19,20 +19,20 @@ struct IndexTerm {
 
 class IndexTerms {
  public:
-  // Of an array of that type. ValueError: more dims than it has, two ellipses; TypeError: an array
-  // that does not hold integers.
+  // For an array of that type. ValueErrors: more entries than dims, two ellipses. TypeError: an
+  // index array that does not hold integers.
   IndexTerms(const ShapedArray& type, std::span<const Index> indices, SourceLine source);
 
   std::vector<IndexTerm>& terms() { return terms_; }
   auto begin() const { return terms_.begin(); }
   auto end() const { return terms_.end(); }
-  // Whether some entry is an array of one dim or more; of any.
+  // has_index_arrays: whether an entry is an array of rank 1 or more. has_arrays: of any rank.
   bool has_index_arrays() const;
   bool has_arrays() const;
-  // An integer entry as 0 ... extent - 1. ValueError where it is out of range.
+  // The value of an integer entry in [0, extent). ValueError where it is out of range.
   std::int64_t checked_integer(const IndexTerm& t) const;
-  // The items of a range in ascending order: [first, end) in steps of |step|. Returns the step,
-  // which is negative where they are wanted in descending order.
+  // The items of a range in ascending order: [first, end) with step |step|. Returns the step, which
+  // is negative for a range in descending order.
   std::int64_t clip_range(const Range& r, std::int64_t extent, std::int64_t& first,
                           std::int64_t& end) const;
 

@@ -1,4 +1,4 @@
-// x.at(...).set(y) and its kin: NumPy's indexed assignment, as new arrays.
+// x.at(...).set(y) and the other updates: NumPy's indexed assignment, returning new arrays.
 #include <algorithm>
 
 #include "core/ir/node.h"
@@ -17,7 +17,7 @@ namespace {
 
 using Mode = GatherScatterMode;
 
-// The first five as in ScatterKind.
+// The first five correspond to ScatterKind.
 enum class Update : std::uint8_t { set, add, mul, min, max, subtract, divide, power };
 constexpr const char* kNames[] = {"x.at(...).set",    "x.at(...).add",  "x.at(...).mul",
                                   "x.at(...).min",    "x.at(...).max",  "x.at(...).subtract",
@@ -29,7 +29,7 @@ ScatterKind scatter_kind(Update update) {
   return static_cast<ScatterKind>(update);
 }
 
-// What a dim of x is for an update.
+// How an update selects from a dim of x.
 struct DimUpdate {
   enum Kind { whole, range, strided, integer, array } kind = whole;
   std::int64_t first = 0, count = 0, step = 1;  // step < 0: from first + (count - 1) * |step| down
@@ -73,8 +73,9 @@ class Updater {
     return box ? update_box() : scatter();
   }
 
-  // x / f or x ** f, where f holds, for each element, the product of its values: one of them would
-  // be lost where an index array names an element twice. (JAX does the same.)
+  // divide and power: x / f or x ** f, where f holds the product of the values for each element.
+  // Applied one after the other, one of several values for an element would be lost (JAX does the
+  // same).
   Array by_factors(bool box) {
     const Update update = std::exchange(update_, Update::mul);
     const auto operand = [&](Array a) { return Operand(std::move(a), source_.file, source_.line); };
@@ -93,8 +94,9 @@ class Updater {
 
   DimUpdate& part(const IndexTerm& t) { return parts_[static_cast<std::size_t>(t.dim)]; }
 
-  // What each dim is, and the shape of x[...], with and without its new dims. The dims of index
-  // arrays stand where the first of them stood, or in front where others come in between (NumPy).
+  // Sets the parts, and the shape of x[...] with and without new dims. The dims of index arrays are
+  // at the position of the first index array, or in front where other entries separate the arrays
+  // (NumPy).
   void measure() {
     parts_.resize(type_.dims().size());
     const bool arrays = terms_.has_arrays();
@@ -164,7 +166,7 @@ class Updater {
     }
   }
 
-  // A box: one slice, changed and put back.
+  // An update of one contiguous box: slice, change, and put back.
   Array update_box() {
     Dims start, limit, strides;
     std::vector<Array> starts;
@@ -182,7 +184,7 @@ class Updater {
     if (update_ != Update::set) {
       const Primitive* const ops[] = {nullptr, &add_p, &mul_p, &min_p,
                                       &max_p,  &add_p, &div_p, &pow_p};
-      // Of all of x its memory can be taken, once nobody else holds it.
+      // Where the box is all of x, x itself is used, so that its memory can be reused.
       Array old = whole ? std::move(x_) : bind_slice(x_, start, limit, strides, source_);
       const Primitive& op = *ops[static_cast<int>(update_)];
       y = type_.dtype() == DType::bool_
@@ -194,19 +196,19 @@ class Updater {
                                 Operand(std::move(y), source_.file, source_.line), starts);
   }
 
-  // Sums of bools are "or", products "and", as everywhere.
+  // For bools, add and max are "or", the others "and".
   Array of_bools(const Array& a, const Array& b) const {
     const bool joins = update_ == Update::add || update_ == Update::max;
     return joins ? logical_or(a, b) : logical_and(a, b);
   }
 
-  // The places of everything else: windows of what is taken whole or in a range, one for each of
-  // the other places, in the order of the dims of x[...].
+  // All other updates, as a scatter. Dims that are whole or a range are window dims; the others are
+  // batch dims, in the order of the dims of x[...].
   Array scatter() {
     if (type_.dtype() == DType::bool_ && update_ != Update::set)
       throw_bools(" at index arrays or in steps");
     ScatterAddParams params;
-    Shape batch;  // dims of y that are no window's
+    Shape batch;  // the dims of y that are not window dims
     std::vector<int> batch_dim(static_cast<std::size_t>(without_new_.rank()), -1);
     std::vector<bool> window(static_cast<std::size_t>(without_new_.rank()), false);
     for (const DimUpdate& p : parts_)
@@ -257,14 +259,14 @@ class Updater {
   Array clip_indices(Array at, std::int64_t extent) const {
     const DType dtype = at.dtype();
     const auto number = [&](std::int64_t n) { return convert(Array(n), dtype, source_); };
-    // Every value of a narrow unsigned dtype may be in range.
+    // A narrow unsigned dtype whose values are all in range needs no upper bound.
     if (is_signed_int(dtype) || itemsize(dtype) == 8 ||
         extent - 1 < INT64_C(1) << 8 * itemsize(dtype))
       at = bind(min_p, std::move(at), number(extent - 1), no_params, source_);
     return is_signed_int(dtype) ? bind(max_p, std::move(at), number(0), no_params, source_) : at;
   }
 
-  // The items of a range with a step, along that dim.
+  // The indices of a range with a step, along dim `dim` of the batch.
   Array steps(const DimUpdate& p, DType dtype, const Shape& shape, int dim) const {
     const std::int64_t last = p.first + (p.count - 1) * (p.step < 0 ? -p.step : p.step);
     const auto number = [&](std::int64_t n) { return convert(Array(n), dtype, source_); };
@@ -273,7 +275,7 @@ class Updater {
     return bind(add_p, at, number(p.step < 0 ? last : p.first), no_params, source_);
   }
 
-  // One that holds every place, and what the index arrays hold.
+  // A dtype that holds every index of x and every value of the index arrays.
   DType index_dtype() const {
     bool wide = false;
     for (std::int64_t e : type_.dims()) wide = wide || e > INT32_MAX;
@@ -295,8 +297,8 @@ class Updater {
   std::vector<DimUpdate> parts_;
   bool strided_ = false;
   Shape array_shape_;           // of the index arrays, broadcast
-  int arrays_at_ = 0;           // their first dim in without_new_
-  Shape result_, without_new_;  // of x[...], and without its new dims
+  int arrays_at_ = 0;           // the position of their first dim in without_new_
+  Shape result_, without_new_;  // the shape of x[...], and that shape without new dims
 };
 
 }  // namespace

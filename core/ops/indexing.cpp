@@ -16,8 +16,8 @@ namespace {
 
 class Indexer {
  public:
-  // `fill`: with Mode::fill_or_drop, the value in place of elements at indices out of range; none
-  // where it is null.
+  // `fill`: the value for indices out of range under Mode::fill_or_drop; null for the default fill
+  // value.
   explicit Indexer(const Array& x, std::span<const Index> indices,
                    GatherScatterMode mode = GatherScatterMode::clip, const Operand* fill = nullptr)
       : x_(x),
@@ -55,8 +55,8 @@ class Indexer {
     return x_.shape()[static_cast<std::size_t>(t.dim)];
   }
 
-  // What is known on the host: one slice, and one rev for the ranges that run backwards. Ints
-  // beside index arrays are left to the gather, which they are part of.
+  // Applies the entries that the host knows: one slice, and one rev for ranges with negative steps.
+  // Ints beside index arrays are left to the gather.
   void take_static(bool gathers) {
     Dims start, limit, strides;
     RevParams rev;
@@ -85,7 +85,7 @@ class Indexer {
     if (!rev.dimensions.empty()) x_ = bind(rev_p, std::move(x_), rev, source_);
   }
 
-  // Scalar arrays: one dynamic_slice.
+  // Applies scalar arrays: one dynamic_slice.
   void take_dynamic() {
     if (!terms_.has_arrays()) return;
     std::vector<Array> starts;
@@ -107,13 +107,14 @@ class Indexer {
     x_ = bind_dynamic_slice(std::move(x_), starts, sizes, source_);
   }
 
-  // Index arrays, and ints beside them, broadcast together. Their dims stand where the first of
-  // them stood, or in front where others come in between (NumPy).
+  // Gathers at index arrays, with ints beside them, all broadcast together. The dims of index
+  // arrays are at the position of the first one, or in front where other entries separate the
+  // arrays (NumPy).
   Array run_gather() {
     std::vector<Array> indices;
     std::vector<Shape> shapes;
-    Dims dims, indices_at;  // of the result, those of the index arrays
-    int before = 0;         // dims of the result in front of the first index
+    Dims dims, indices_at;  // of the result: the dims of the index arrays
+    int before = 0;         // the number of the result's dims before those of the index arrays
     bool apart = false, ended = false;
     for (const IndexTerm& t : terms_) {
       if (is_free(t)) {
@@ -139,7 +140,7 @@ class Indexer {
         result.push_back(e);
       }
     };
-    int at = 0;  // dims of what is left of x in front of the indices' dims
+    int at = 0;  // the number of the remaining dims of x before the indices' dims
     int free = 0;
     for (const IndexTerm& t : terms_) {
       if (!is_free(t)) continue;
@@ -160,7 +161,7 @@ class Indexer {
     return bind(select_n_p, in, no_params, source_);
   }
 
-  // Which index vectors lie inside of x: bools, of the indices' shape.
+  // Whether each index vector is in range: bools, of the indices' shape.
   Array in_range(const std::vector<Array>& indices, const Dims& dims) const {
     Array all;
     for (std::size_t k = 0; k < indices.size(); ++k) {
@@ -174,7 +175,8 @@ class Indexer {
     return all;
   }
 
-  // One shape for all, and one dtype, which holds what each holds.
+  // Broadcasts the indices to one shape, and converts them to a dtype that holds all of their
+  // values.
   void unify(std::vector<Array>& indices, const Shape& shape) const {
     bool wide = type_.size() > INT32_MAX;
     for (const Array& i : indices) {

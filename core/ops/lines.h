@@ -1,4 +1,4 @@
-// What operations along one dim work on: sorts, cumulative operations, argmax, iota.
+// The shape of operations along one dim: sorts, cumulative operations, argmax, iota.
 #pragma once
 #include <cstdint>
 
@@ -6,11 +6,11 @@
 
 namespace shmap {
 
-// A row-major array as outer * inner lines of `length` elements each, which lie `inner` apart.
+// A row-major array as outer * inner lines of `length` elements, which are `inner` elements apart.
 struct Lines {
   std::int64_t outer = 1, length = 0, inner = 1;
 
-  // Along `dim`, from the front, of an array of that shape.
+  // The lines along `dim` (not negative) of an array of that shape.
   Lines(const Shape& dims, std::int64_t dim) {
     const auto at = static_cast<std::size_t>(dim);
     for (std::size_t d = 0; d < at; ++d) outer *= dims[d];

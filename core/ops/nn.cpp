@@ -1,5 +1,5 @@
-// Layers, as compositions of primitives: f16 and bf16 are worked on in f32 where more than one
-// rounding would show.
+// Neural network layers, as compositions of primitives. f16 and bf16 are computed in f32 where
+// otherwise more than one rounding would be visible.
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -22,13 +22,13 @@ Array mul(Array a, Array b, SourceLine s) {
 Array apply(const Primitive& p, Array x, SourceLine s) {
   return bind(p, std::move(x), no_params, s);
 }
-// A number of x's dtype.
+// A number, converted to x's dtype.
 Array number(double value, const Array& x, SourceLine s) {
   return convert(Array(value), x.dtype(), s);
 }
 
-// x less its greatest element along the axes, which counts as a constant to derivatives: it drops
-// out of what the difference is used for.
+// x minus its maximum along the axes. The maximum has no derivative, because it cancels in the
+// functions that use the difference.
 Array shifted(Operand&& x, const Dims& axes) {
   Array most = reduce(reduce_max_p, stop_gradient(x), axes, true, x.source);
   return sub(std::move(x.value), std::move(most), x.source);
@@ -40,7 +40,7 @@ Dims softmax_axes(Operand& x, const Dims& axis, const char* what) {
   return axes;
 }
 
-// What x, scale and bias promote to, in which a layer's result is.
+// The dtype of a layer's result: the promoted dtype of x, scale and bias.
 DType joint_inexact(std::initializer_list<const Operand*> operands, const char* what) {
   DType dtype = DType::bool_;
   for (const Operand* x : operands) {
@@ -95,7 +95,7 @@ Array relu(Operand x) {
   const NodeKind kind = node_of(x.value)->kind;
   if (kind == NodeKind::literal || kind == NodeKind::stored)
     return bind(max_p, std::move(x.value), std::move(zero), no_params, s);
-  // The same, but that the derivative at 0 is 0: a maximum's there is a half.
+  // Equal to the maximum, except that the derivative at 0 is 0 (that of a maximum is one half).
   Array in[3] = {bind(le_p, x.value, zero, no_params, s), x.value, zero};
   return bind(select_n_p, in, no_params, s);
 }
@@ -113,7 +113,7 @@ Array gelu(Operand x, bool approximate) {
   const DType dtype = x.value.dtype();
   const Array wide = convert(std::move(x.value), accumulation_dtype(dtype), s);
   constexpr double kSqrtHalf = 0.70710678118654752440, kSqrtTwoOverPi = 0.79788456080286535588;
-  Array share;  // of x that passes, twice
+  Array share;  // the share of x that passes
   if (approximate) {
     Array cube = mul(apply(square_p, wide, s), wide, s);
     Array inner = add(mul(std::move(cube), number(0.044715, wide, s), s), wide, s);

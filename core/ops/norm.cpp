@@ -22,7 +22,7 @@ Array norm_of_vectors(const Array& x, double ord, const Dims& axis, bool keepdim
   return pow(sum(pow(abs(x), ord), axis, keepdims), 1 / ord);
 }
 
-// Of matrices of rows along dim `row` and columns along dim `column`.
+// Norms of matrices whose rows are along dim `row` and columns along dim `column`.
 Array norm_of_matrices(const Array& x, double ord, int row, int column, bool keepdims) {
   const bool of_columns = std::abs(ord) == 1;
   const Array sums = sum(abs(x), of_columns ? row : column, true);

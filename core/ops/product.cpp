@@ -8,7 +8,7 @@ namespace shmap {
 
 namespace {
 
-// What gelu does with each value, as it is written in operations.
+// The arithmetic operations of gelu per element.
 constexpr double kGeluFlops = 9;
 
 const ProductParams& params_of(const Params& params) { return params_as<ProductParams>(params); }
@@ -58,7 +58,7 @@ double product_flops(Types in, const Params& params, Types) {
          each * static_cast<double>(product.size());
 }
 
-// A target's memory is taken where it can be: what is read and written is the product's part.
+// The target's memory is usually taken over, so that only the product's part is read and written.
 Cost product_cost(Types in, const Params& params, Types out) {
   const ProductParams& p = params_of(params);
   const auto part = static_cast<double>(eval_plain(in, p).nbytes());
@@ -80,8 +80,8 @@ const char* name_of(Activation a) {
   }
 }
 
-// Whether the dims [begin, end) of the part are one dim of the whole: from the first that is not 1
-// on, all but that one are the whole's.
+// Whether the dims [begin, end) of the part are one contiguous dim of the whole: all dims after the
+// first that is not 1 are whole.
 bool is_one_dim(const Shape& whole, const Shape& part, std::size_t begin, std::size_t end) {
   std::size_t d = begin;
   while (d < end && part[d] == 1) ++d;

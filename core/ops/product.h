@@ -1,7 +1,7 @@
-// Products of matrices with what comes after them, as one call: a bias, an activation, a term that
-// is added, and the place of a larger array that the result goes to. For backends whose products
-// can do that; jit makes them of programs (core/transforms/fusion/fuse_products.h). What is
-// computed is rounded to the result's dtype once, at the end.
+// Products of matrices merged with the operations on their results: a bias, an activation, an
+// addition, and writing into a place of a larger array. For backends with kernels for these; the
+// pass fuse_products makes them (core/transforms/fusion/fuse_products.h). The result is rounded to
+// its dtype once, at the end.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace shmap {
 
-// Operands: lhs, rhs and, where `bias` says so, a bias.
+// Operands: lhs, rhs and, if params.bias, a bias.
 extern Primitive product_p;
-// Operands: lhs, rhs, the target and, where `bias` says so, a bias. The result is the target with
-// the product in its place: added to it, or in a slice of it. It may take the target's memory.
+// Operands: lhs, rhs, the target and, if params.bias, a bias. The result is the target with the
+// product added to it, or written into a slice of it. It may take the target's memory.
 extern Primitive product_into_p;
 
-enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: of its form with tanh
+enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the form with tanh
 
-// A part of an array at a place that the host knows: where it begins, in elements, is one offset
-// for each local device of the mesh, or one for all. None: the whole array.
+// A part of an array at a place that the host knows. offsets: the offset of its first element, in
+// elements, for each local device of the mesh, or one for all; empty: the part is the whole array.
 struct ProductSlice {
   Shape sizes;
   std::vector<std::int64_t> offsets;
@@ -34,28 +34,31 @@ struct ProductSlice {
 
 struct ProductParams : ParamsOf<ProductParams> {
   DotParams dot;      // of the slices of lhs and rhs
-  bool bias = false;  // a number for each column, the other dims of rhs: added before all else
+  bool bias = false;  // a number for each column (the free dims of rhs), added first
   Activation activation = Activation::none;
-  bool adds = false;           // to what the target, or its slice, holds; before the activation
-  ProductSlice lhs, rhs;       // contiguous parts of the operands
-  ProductSlice place;          // of the target, or of an array of shape `whole`
-  std::optional<Shape> whole;  // the result of product has nothing but the product in its place
+  bool adds = false;  // whether the target's contents are added; before the activation
+  // the parts of the operands that are multiplied, which are contiguous
+  ProductSlice lhs, rhs;
+  ProductSlice place;  // the place in the target, or in an array of shape `whole`
+  // for product_p: the result's shape; elements outside of `place` are unspecified
+  std::optional<Shape> whole;
 
   void visit(ParamVisitor& v) const override;
 };
 
-// The types of what is multiplied.
+// The types of the two factors.
 std::array<ShapedArray, 2> factor_types(Types in, const ProductParams& params);
 
-// How a product lies in a larger array: rows of n elements, `row` elements from one to the next,
-// and `item` from one batch item to the next.
+// The strides of a product in a larger array, in elements: `row` from one row to the next, `item`
+// from one batch item to the next.
 struct ProductPlace {
   std::int64_t row = 0, item = 0;
 };
-// False where a part of such extents is no batch of matrices there. The dims are those of a
-// dot_general's result: `batch` of them, then `left`, then the others.
+// The strides of a part of these extents. False where the part is not a batch of matrices. Its dims
+// are those of a dot_general's result: `batch` batch dims, then `left` dims of lhs, then those of
+// rhs.
 bool place_product(const Shape& whole, const Shape& part, int batch, int left, ProductPlace* out);
-// Whether a part of such extents lies in one piece.
+// Whether a part of these extents is contiguous.
 bool is_contiguous_part(const Shape& whole, const Shape& part);
 
 }  // namespace shmap

@@ -14,8 +14,8 @@ namespace shmap {
 
 namespace {
 
-// JAX's type lattice (JEP 9407): a node for each dtype and two for weak Python scalars. An edge
-// leads to the next wider.
+// JAX's type lattice (JEP 9407): a node for each dtype, and two for weak Python scalars. An edge
+// leads to a wider type.
 enum LatticeNode : int {
   B1,
   Iw,
@@ -37,7 +37,7 @@ enum LatticeNode : int {
 
 constexpr std::uint32_t bit(int n) { return 1u << n; }
 
-// Everything at or above each node.
+// For each node: the set of all nodes at or above it.
 constexpr std::array<std::uint32_t, kNodes> make_upper() {
   std::array<std::uint32_t, kNodes> up{};
   std::uint32_t edges[kNodes] = {};
@@ -102,7 +102,7 @@ constexpr DType kNodeDType[kNodes] = {DType::bool_, DType::i32, DType::i8,  DTyp
                                       DType::u32,   DType::u64, DType::f64, DType::f16,
                                       DType::bf16,  DType::f32, DType::f64};
 
-// The least common upper bound: the common upper bound below which all others lie above.
+// The least common upper bound of two nodes.
 constexpr int join(int a, int b) {
   const std::uint32_t common =
       kUpper[static_cast<std::size_t>(a)] & kUpper[static_cast<std::size_t>(b)];
@@ -121,7 +121,7 @@ To literal_as(const LiteralNode& x) {
     if constexpr (std::is_same_v<To, bool>) {
       return static_cast<double>(v) != 0;
     } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-      // As the cast kernels: truncated, saturated, NaN is 0.
+      // As the cast kernels do: truncated and saturated; NaN becomes 0.
       if (v != v) return To{0};
       if (static_cast<double>(v) <= static_cast<double>(std::numeric_limits<To>::min()))
         return std::numeric_limits<To>::min();
@@ -155,7 +155,7 @@ __int128 highest(DType t) {
   return (__int128{1} << (8 * itemsize(t) - (is_unsigned_int(t) ? 0 : 1))) - 1;
 }
 
-// The value of a host scalar of an integer type as its user wrote it; null where x is none.
+// The value of a host scalar of an integer type as the user wrote it; null for other values.
 std::optional<__int128> host_integer(const Array& x) {
   const Node* node = node_of(x);
   if (!node || node->kind != NodeKind::literal || !node->type.weak() ||
@@ -209,7 +209,7 @@ Promoted promote_types(DType a, bool weak_a, DType b, bool weak_b) {
   }
   const int node = join(lattice_node(a, weak_a), lattice_node(b, weak_b));
   if (node != Iw && node != Fw) return {kNodeDType[node], false};
-  // A weak result has the dtype of the scalars' own C++ types.
+  // A weak result has the dtype of the scalar's own C++ type.
   const bool want_float = node == Fw;
   const auto fits = [&](DType t, bool weak) {
     return weak && (want_float ? is_floating(t) : is_integer(t));
@@ -232,7 +232,7 @@ Array convert(Array x, DType dtype, SourceLine source, bool weak) {
     return convert_literal(static_cast<const LiteralNode&>(node), dtype, weak);
   }
   if (node.type.dtype() == dtype && !weak)
-    return x;  // weakness is settled by what the value meets next
+    return x;  // weakness alone needs no cast: later operations decide by it
   return bind(convert_element_type_p, std::move(x), ConvertParams(dtype, weak), source);
 }
 
@@ -304,7 +304,8 @@ Array broadcast_array(Array x, const Shape& shape, SourceLine source) {
 Array vary_and_broadcast(Array x, const Shape& shape, const AxisSet& axes, SourceLine source) {
   const ShapedArray& type = node_of(x)->type;
   Trace& trace = current_trace();
-  // Of ops that only run there is no transpose, and one value for all devices is computed once.
+  // Operations that run at once have no transpose, and computing one value for all devices is
+  // cheaper.
   const bool is_kept = trace.staged() || trace.transforms();
   if (is_kept && !(type.dims() == shape) && !type.axes().contains(axes) &&
       trace.checks_variance() && trace.casts())

@@ -101,7 +101,8 @@ void eval_threefry(Types in, const Params&, std::span<ShapedArray> out) {
       ShapedArray(elementwise_shape(in, "threefry_2x32"), DType::u32, false, AxisSet());
 }
 
-// Dims of keys are those of the result, in front; what follows in the result is not split.
+// The dims of the keys are the first dims of the result and may be split; the other dims of the
+// result are not split.
 FactorRule shard_keys(Types in, const Params&, Types out) {
   FactorRule rule;
   std::vector<std::vector<int>> dims;
@@ -131,7 +132,7 @@ void batch_keys(BatchCall& call) {
   const bool one_first = call.in.size() > 1 && !call.is_batched(1) && element_rank(call, 1) == 0;
   for (std::size_t i = 0; i < call.in.size(); ++i)
     in[i] = i == 1 && one_first ? call.in[i] : with_batch_dim(call, i, 0);
-  // One first index for each of a batch, and of keys that are several themselves.
+  // One first index for each example, repeated for keys that are arrays themselves.
   if (call.in.size() > 1 && !one_first && element_rank(call, 1) < element_rank(call, 0)) {
     in[1] = bind_broadcast(in[1], node_of(in[0])->type.dims(), Dims(0), call.source);
   }
@@ -141,7 +142,7 @@ void batch_whole_keys(BatchCall& call) { give(call, with_batch_dim(call, 0, 0), 
 
 std::int64_t view_all(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
 
-// A vector of counts takes some hundred instructions.
+// Hashing a vector of counts takes some hundred instructions.
 Cost hash_cost(Types, const Params&, Types out) {
   const auto n = static_cast<double>(out[0].size());
   return {12 * n, n * itemsize(out[0].dtype())};
@@ -201,7 +202,7 @@ void register_random() {
 
 RandomBlock::RandomBlock(const Shape& shape, const Shape& of) {
   const Shape& whole = of.empty() ? shape : of;
-  // From the last dim on: one joins those after it where these are whole.
+  // From the last dim to the first: a dim is merged with the dims after it where these are whole.
   std::int64_t extents[kMaxRank], strides[kMaxRank], step = 1;
   int n = 0;
   bool joins = false;

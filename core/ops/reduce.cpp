@@ -83,7 +83,7 @@ void eval_argmin(Types in, const Params& params, std::span<ShapedArray> out) {
   eval_arg(in, params, out, "argmin");
 }
 
-// Every dim of the operand is a factor; those reduced are of `kind` and in no result.
+// Each dim of the operand is a factor; reduced dims have the kind `kind` and are not in the result.
 FactorRule reduction_rule(const ShapedArray& in, const Dims& axes, FactorKind kind) {
   FactorRule rule;
   rule.operands.resize(1);
@@ -103,7 +103,8 @@ template <FactorKind kind>
 FactorRule reduce_sharding(Types in, const Params& params, Types) {
   return reduction_rule(in[0], params_as<ReduceParams>(params).axes, kind);
 }
-// Of bools `and` is the least and `or` the greatest; of integers bits are no numbers.
+// For bools, `and` is the minimum and `or` the maximum; for integers the bitwise operations are
+// neither.
 FactorRule and_sharding(Types in, const Params& params, Types) {
   return reduction_rule(in[0], params_as<ReduceParams>(params).axes,
                         in[0].dtype() == DType::bool_ ? FactorKind::min : FactorKind::blocked);
@@ -175,8 +176,7 @@ void register_reduce() {
   }
 }
 
-// ----------------------------------------------------------------------------------------------
-// user functions
+// ---- user functions
 
 Dims reduction_axes(const Dims* axis, int rank, const char* what, SourceLine source) {
   Dims axes;
@@ -221,7 +221,7 @@ Array mean_of(Array x, const Dims& axes, bool keepdims, SourceLine source) {
   const DType dtype = x.dtype();
   const DType wide = accumulation_dtype(dtype);
   const Shape dims = x.shape();
-  double count = 1;  // as a float: what is divided by
+  double count = 1;  // as a float, since it is a divisor
   for (std::int64_t d : axes) count *= static_cast<double>(dims[static_cast<std::size_t>(d)]);
   Array total = reduce(reduce_sum_p, convert(std::move(x), wide, source), axes, keepdims, source);
   Array mean =
@@ -235,7 +235,7 @@ Operand operand(Array x, SourceLine source) {
   return Operand(std::move(x), source.file, source.line);
 }
 
-// A bool counts as 0 or 1.
+// A bool counts as the i32 0 or 1.
 Array as_number(Operand&& x, const char* what) {
   const DType t = type_of(x, what).dtype();
   return convert(std::move(x.value), t == DType::bool_ ? DType::i32 : t, x.source);
@@ -255,8 +255,8 @@ Array reduce_extremum(const Primitive& p, Operand&& x, const Dims* axis, bool ke
   for (std::int64_t d : axes) {
     if (type.dims()[static_cast<std::size_t>(d)] == 0) {
       throw ValueError(std::string(what) + ": dim " + std::to_string(d) + " of an array of shape " +
-                       to_string(type.dims()) + " is empty, and of no elements there is no " +
-                       what + ": reduce dims that have elements" + at_line(x.source));
+                       to_string(type.dims()) + " is empty, and an empty dim has no " + what +
+                       ": reduce dims that have elements" + at_line(x.source));
     }
   }
   return reduce(p, std::move(x.value), axes, keepdims, x.source);
@@ -274,7 +274,7 @@ Array mean_over(Operand&& x, const Dims* axis, bool keepdims) {
   return mean_of(std::move(x.value), axes, keepdims, x.source);
 }
 
-// The mean of the squares of what is left when the mean is taken away.
+// The mean of the squared differences from the mean.
 Array var_over(Operand&& x, const Dims* axis, bool keepdims) {
   const SourceLine s = x.source;
   const Dims axes = reduction_axes(axis, type_of(x, "var").rank(), "var", s);
@@ -287,8 +287,8 @@ Array var_over(Operand&& x, const Dims* axis, bool keepdims) {
   return convert(mean_of(std::move(squares), axes, keepdims, s), dtype, s);
 }
 
-// log(sum(exp(x - m))) + m with m the greatest, or 0 where that is not finite. It does not matter
-// which m: so it counts as a constant to derivatives.
+// log(sum(exp(x - m))) + m, where m is the maximum, or 0 where that is not finite. The result does
+// not depend on m, which therefore has no derivative.
 Array logsumexp_over(Operand&& x, const Dims* axis, bool keepdims) {
   const SourceLine s = x.source;
   const Dims axes = reduction_axes(axis, type_of(x, "logsumexp").rank(), "logsumexp", s);

@@ -8,8 +8,8 @@ namespace shmap {
 
 namespace {
 
-// Makes dimensions of an element those of the operand, whose batch dimension is `dim`; returns the
-// batch dimension of what is left once these dimensions are gone.
+// Converts dims of an element to dims of the operand with batch dimension `dim`; returns the batch
+// dimension after these dims are removed.
 int shift(Dims& axes, int dim) {
   int left = dim;
   for (std::int64_t& d : std::span(axes.size() ? &axes[0] : nullptr, axes.size())) {
@@ -52,7 +52,7 @@ void batch_sort(BatchCall& call) {
 
 void batch_top_k(BatchCall& call) {
   TopKParams params(params_as<TopKParams>(call.params));
-  // It works along the last dim.
+  // top_k works along the last dim, so that the batch dimension must not be last.
   const int last = element_rank(call, 0);
   const int dim = call.dims[0] == last ? 0 : call.dims[0];
   params.axis = last;

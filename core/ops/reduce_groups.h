@@ -1,4 +1,4 @@
-// A reduction's dims as kernels take them.
+// The dims of a reduction in the form that kernels use.
 #pragma once
 #include <cstdint>
 
@@ -6,8 +6,8 @@
 
 namespace shmap {
 
-// The dims as runs that are kept and reduced in turns: kept[0], reduced[0], kept[1], …,
-// kept[count]. Extents of 1 join any run.
+// The dims as alternating runs of kept and reduced dims: kept[0], reduced[0], kept[1], …,
+// kept[count]. Dims of extent 1 join any run.
 struct ReduceGroups {
   static constexpr int kMost = kMaxRank / 2 + 1;
   int count = 0;

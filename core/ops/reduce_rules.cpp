@@ -15,7 +15,7 @@ Array reduce_over(const RuleOps& op, const Primitive& p, const Array& x, const D
   return bind(p, x, ReduceParams(axes), op.source());
 }
 
-// Of each element along a dim the product of those before it: of none 1.
+// For each element along a dim, the product of the elements before it (1 for the first).
 Array product_before(const RuleOps& op, const Array& x, std::int64_t dim, bool from_end) {
   const Array products = bind(cumprod_p, x, ScanParams(dim, from_end), op.source());
   PadParams shift;
@@ -30,13 +30,13 @@ Array product_before(const RuleOps& op, const Array& x, std::int64_t dim, bool f
 
 }  // namespace
 
-// One dim after the other: the change of each factor times all others, which need no division, so
-// that zeros do no harm.
+// Reduces one dim after the other: the tangent of each factor times the product of all others,
+// which is computed without division and is therefore right for zeros too.
 void jvp_reduce_prod(JvpCall& call) {
   call.run();
   const RuleOps op(call.source);
   const Dims& axes = params_as<ReduceParams>(call.params).axes;
-  if (call.type(0).size() == 0) return;  // a product of nothing is 1; of others there are none
+  if (call.type(0).size() == 0) return;  // an empty product is the constant 1
   Array x = call.primals[0], t = call.tangents[0];
   for (std::size_t k = axes.size(); k-- > 0;) {
     const Dims dim{axes[k]};
@@ -48,14 +48,14 @@ void jvp_reduce_prod(JvpCall& call) {
   call.tangents_out[0] = t;
 }
 
-// Elements that are equal to the result share its tangent. Where the result is NaN no element is
-// equal to it, and all shares are NaN.
+// Elements that are equal to the result share its tangent. A NaN is equal to no element, so that a
+// result of NaN has a tangent of NaN.
 void jvp_reduce_max(JvpCall& call) {
   call.run();
   const RuleOps op(call.source);
   const ShapedArray& type = call.type(0);
   const Dims& axes = params_as<ReduceParams>(call.params).axes;
-  if (type.size() == 0) return;  // of nothing it is a constant
+  if (type.size() == 0) return;  // the result is a constant
   const Array &x = call.primals[0], &t = call.tangents[0];
   const Array found = op(eq_p, x, op.spread(call.out[0], type.dims(), axes));
   const Array is_it = convert(found, type.dtype(), call.source);

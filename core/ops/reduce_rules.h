@@ -5,8 +5,8 @@
 
 namespace shmap {
 
-// jvp_reduce_sum and so on, of the rows of core/base/reduction_ops.h. Only those
-// are defined that the primitives name.
+// jvp_reduce_sum and so on, for the rows of core/base/reduction_ops.h. Only those that primitives
+// use are defined.
 #define SHMAP_DECLARE(name, domain, primitive) void jvp_##primitive(JvpCall& call);
 SHMAP_REDUCTIONS(SHMAP_DECLARE)
 #undef SHMAP_DECLARE

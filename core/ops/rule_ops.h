@@ -1,4 +1,4 @@
-// What rules are written with: ops on values whose types are known to fit.
+// Helpers for rules: operations on values whose types are known to fit.
 #pragma once
 #include "core/ir/rules.h"
 
@@ -14,13 +14,13 @@ class RuleOps {
   Array operator()(const Primitive& p, const Array& a, const Array& b) const {
     return bind(p, a, b, no_params, source_);
   }
-  // A host number of x's dtype, for elementwise ops with x.
+  // A host scalar of x's dtype, for elementwise operations with x.
   Array number(double value, const Array& x) const;
-  // Elementwise, where pred (bool) is true and where it is not.
+  // Elementwise: on_true where pred (bool) is true, otherwise on_false.
   Array select(const Array& pred, const Array& on_true, const Array& on_false) const;
-  // x, repeated to these dims where it is a scalar and they are not none.
+  // x; a scalar x is broadcast to these dims.
   Array to_shape(const Array& x, const Shape& dims) const;
-  // x, of which the dims `axes` were reduced, repeated along them to the shape `dims`.
+  // x, the result of a reduction over `axes`, broadcast along these to the shape `dims`.
   Array spread(const Array& x, const Shape& dims, const Dims& axes) const;
 
   SourceLine source() const { return source_; }
@@ -29,12 +29,12 @@ class RuleOps {
   SourceLine source_;
 };
 
-// 1 where a wins over b (`wins`: gt or lt), a half where they are equal, else 0; with NaNs 0. In
-// the dtype of both.
+// 1 where a wins over b (`wins`: gt or lt), one half where they are equal, otherwise 0, also for
+// NaNs; in the operands' dtype.
 Array winner_share(const RuleOps& op, const Primitive& wins, const Array& a, const Array& b);
 
-// The TypeError for an equation of which two operands that are multiplied are both linear, or a
-// divisor, a predicate is.
+// The TypeError for transposing an equation that is not linear: two factors are linear, or a
+// divisor or predicate is. `which` names the operand.
 [[noreturn]] void throw_not_linear(const TransposeCall& call, const char* which);
 
 }  // namespace shmap

@@ -1,27 +1,28 @@
-// Rules of the transforms that many primitives share, and what rules are written with.
+// Rules of the transforms that many primitives share, and helpers for rules.
 #pragma once
 #include "core/ir/rules.h"
 
 namespace shmap {
 
-// ---- rules that many primitives have
-// Results that do not change with the operands, or only in jumps: no tangents.
+// ---- shared rules
+// Constants and step functions: no tangents.
 void jvp_zero(JvpCall& call);
-// Linear in all operands together (reshape, concatenate, psum): the primitive itself, on tangents.
+// Linear in all operands together (reshape, concatenate, psum): applies the primitive to the
+// tangents.
 void jvp_linear(JvpCall& call);
-// Linear in each of two operands (mul, dot_general): the sum of both.
+// Linear in each of two operands (mul, dot_general): the sum of two products.
 void jvp_bilinear(JvpCall& call);
 
-// Zeros of a type, variance too.
+// Zeros of a type, variance included.
 Array zeros_of(const ShapedArray& type, SourceLine source);
 // x, or zeros of the type where it is empty.
 Array or_zeros(const Array& x, const ShapedArray& type, SourceLine source);
-// a + b, of which either may be empty: zero.
+// a + b; an empty array counts as zero.
 Array add_tangents(const Array& a, const Array& b, SourceLine source);
-// The cotangent of an operand that an elementwise primitive took to the result's shape: summed over
-// what a scalar was repeated along.
+// The cotangent of an operand of an elementwise primitive, from the result's: summed over the dims
+// along which the operand was broadcast.
 Array unbroadcast(const Array& cotangent, const ShapedArray& operand, SourceLine source);
-// Whether values of that dtype have tangents: floats.
+// Whether values of that dtype have tangents: true for floats.
 bool is_differentiable(DType dtype);
 
 }  // namespace shmap

@@ -31,7 +31,7 @@ void eval_scan(Types in, const Params& params, std::span<ShapedArray> out, const
 SHMAP_CUMULATIVES(SHMAP_EVAL)
 #undef SHMAP_EVAL
 
-// A running result waits for the one before it.
+// Each running result depends on the one before it, which prevents vectorisation.
 Cost scan_cost(Types in, const Params&, Types) {
   const auto n = static_cast<double>(in[0].size());
   return {50 * n, 2 * n * itemsize(in[0].dtype())};
@@ -81,8 +81,7 @@ void register_scan() {
 #undef SHMAP_REGISTER
 }
 
-// ----------------------------------------------------------------------------------------------
-// user functions
+// ---- user functions
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 namespace shmap {
 
-// cumsum_p and its kin, of the rows of core/base/reduction_ops.h.
+// cumsum_p and the other rows of core/base/reduction_ops.h.
 #define SHMAP_DECLARE(name, domain) extern Primitive name##_p;
 SHMAP_CUMULATIVES(SHMAP_DECLARE)
 #undef SHMAP_DECLARE

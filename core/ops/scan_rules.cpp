@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-// Values with their tangents.
+// A value with its tangent.
 struct Dual {
   Array x, t;
 };
@@ -23,8 +23,8 @@ class Tree {
   Tree(CombineFn combine, std::int64_t dim, SourceLine source)
       : op_(source), combine_(combine), dim_(static_cast<std::size_t>(dim)) {}
 
-  // Combined from the first on. Those at odd places are what pairs of neighbours give, scanned; the
-  // others are one of these with one element more.
+  // The cumulative results. Those at odd positions are the cumulative results of combined pairs of
+  // neighbours (recursion); those at even positions combine one of these with one more element.
   Dual scan(const Dual& in) const {
     const std::int64_t n = node_of(in.x)->type.dims()[dim_];
     if (n < 2) return in;
@@ -56,7 +56,7 @@ class Tree {
     Array both[2] = {a, b};
     return bind_concatenate(both, static_cast<int>(dim_), op_.source());
   }
-  // even[0], odd[0], even[1] ...: as many of both, or one even one more.
+  // Interleaves even[0], odd[0], even[1] …; `even` has as many elements as `odd`, or one more.
   Array interleave(const Array& even, const Array& odd) const {
     const std::int64_t more = node_of(even)->type.dims()[dim_] - node_of(odd)->type.dims()[dim_];
     return op_(add_p, with_gaps(even, 0, 1 - more), with_gaps(odd, 1, more));
@@ -76,7 +76,8 @@ class Tree {
   std::size_t dim_;
 };
 
-// The results of the tree are those of the primitive but for rounding, and are dropped.
+// Computes the tangents by the tree; its primal results, which differ from the primitive's by
+// rounding, are dropped.
 void jvp_cumulative(JvpCall& call, CombineFn combine) {
   call.run();
   const auto& p = params_as<ScanParams>(call.params);
@@ -90,7 +91,7 @@ void jvp_cumulative(JvpCall& call, CombineFn combine) {
   call.tangents_out[0] = turned(tree.scan({turned(call.primals[0]), turned(call.tangents[0])}).t);
 }
 
-// a's tangent times its weight and b's times its.
+// The tangent of a times its weight plus the tangent of b times its weight.
 Array weighted(const RuleOps& op, const Dual& a, const Array& wa, const Dual& b, const Array& wb) {
   return op(add_p, op(mul_p, a.t, wa), op(mul_p, b.t, wb));
 }
@@ -111,13 +112,13 @@ Dual combine_min(const RuleOps& op, const Dual& a, const Dual& b) {
   return combine_extremum(op, a, b, min_p, lt_p);
 }
 
-// log(e^a + e^b), and as weights e^a and e^b in the sum of both. Where both are -inf the weights
-// are 0, and that of inf is 1.
+// log(e^a + e^b); the weights are the shares of e^a and e^b in the sum. Where both are -inf, the
+// weights are 0; the weight of inf is 1.
 Dual combine_logsumexp(const RuleOps& op, const Dual& a, const Dual& b) {
   const Array delta = op(sub_p, a.x, b.x);
   const Array sum =
       op(add_p, op(max_p, a.x, b.x), op(log1p_p, op(exp_p, op(neg_p, op(abs_p, delta)))));
-  const Array is_nan = op(ne_p, delta, delta);  // of infinities too
+  const Array is_nan = op(ne_p, delta, delta);  // also where both are the same infinity
   const Array y = op.select(is_nan, op(add_p, a.x, b.x), sum);
   const Array zero = op.number(0, y);
   const Array shift = op.select(op(is_finite_p, y), y, zero);

@@ -1,5 +1,5 @@
-// Derivatives of cumulative operations. All but the sum's come from a tree of combined neighbours,
-// log2 of the extent deep, in which equal elements share as those of max and min do.
+// Derivatives of cumulative operations. Except for cumsum, a tree combines neighbours; its depth is
+// log2 of the extent. Equal elements share the tangents of cummax and cummin, as in max and min.
 #pragma once
 #include "core/ops/rules.h"
 

@@ -18,7 +18,7 @@ bool ascending_dims(const IntList& list, int rank) {
   return true;
 }
 
-// Dims of the operand that have a dim of the updates.
+// Whether dim d of the operand is a dim of the windows.
 bool is_window(const ScatterAddParams& p, std::size_t d) {
   return !contains(p.inserted_window_dims, static_cast<std::int64_t>(d)) &&
          !contains(p.operand_batching_dims, static_cast<std::int64_t>(d));
@@ -88,8 +88,8 @@ double scatter_add_flops(Types in, const Params&, Types) {
   return static_cast<double>(in[2].size());
 }
 
-// A dim of the operand that windows take whole, and along which no index moves them, is split as
-// the updates' is. Each device has to see all windows of its part.
+// A dim of the operand that windows take whole, and that has no index, is split as in the updates.
+// All other dims stay whole, because each device must see all windows of its part.
 FactorRule shard_scatter_add(Types in, const Params& params, Types) {
   const auto& p = params_as<ScatterAddParams>(params);
   FactorRule rule;

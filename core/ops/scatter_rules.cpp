@@ -1,4 +1,4 @@
-// Derivatives of scatter and its kin.
+// Derivatives of scatter and its variants.
 #include "core/ops/elementwise.h"
 #include "core/ops/rule_ops.h"
 #include "core/ops/rules.h"
@@ -9,8 +9,8 @@ namespace shmap {
 
 namespace {
 
-// The gather of what a scatter with these operands changes; of windows that it drops, zeros, or
-// with `fill` what stands for "none".
+// The gather that reads the positions to which a scatter writes. Windows that the scatter drops
+// give zeros, or the fill value if `fill`.
 GatherParams gather_of(const ScatterAddParams& p, Types in, bool fill) {
   GatherParams back;
   back.offset_dims = p.update_window_dims;
@@ -40,7 +40,7 @@ Array scatter(const Primitive& primitive, Array operand, const Array& indices, A
   return bind(primitive, in, params, source);
 }
 
-// What the rules of mul, min and max work with.
+// Helpers for the rules of mul, min and max.
 struct Combining {
   explicit Combining(JvpCall& call)
       : call(call),
@@ -54,7 +54,7 @@ struct Combining {
   Array into(const Primitive& primitive, const Array& operand, const Array& updates) const {
     return scatter(primitive, operand, call.primals[1], updates, params, call.source);
   }
-  // What each update meets in an array of the operand's shape.
+  // For each update, the element of an array of the operand's shape at the update's position.
   Array met(const Array& in) const {
     return bind(gather_p, in, call.primals[1], gather_of(params, types, /*fill=*/false),
                 call.source);
@@ -73,7 +73,8 @@ struct Combining {
 
 }  // namespace
 
-// Linear in operand and updates together: what is kept of equal places is the same each time.
+// Linear in operand and updates together: of updates for one position, tangents and primals keep
+// the same one.
 void jvp_scatter_linear(JvpCall& call) {
   call.run();
   call.tangents_out[0] = scatter(
@@ -81,7 +82,7 @@ void jvp_scatter_linear(JvpCall& call) {
       or_zeros(call.tangents[2], call.type(2), call.source), call.params, call.source);
 }
 
-// The operand's is what comes; that of each update is taken from where it went.
+// The operand's cotangent is the result's; an update's cotangent is read at its position.
 void transpose_scatter_add(TransposeCall& call) {
   if (call.is_linear(0)) call.out[0] = call.cotangents[0];
   if (!call.is_linear(2)) return;
@@ -90,8 +91,8 @@ void transpose_scatter_add(TransposeCall& call) {
                      gather_of(p, call.in_types, /*fill=*/false), call.source);
 }
 
-// The operand's is what comes, but for the places that were set; an update's is what comes to its
-// place where it was the last one there.
+// The operand's cotangent is the result's, with zeros at the positions that were set. An update's
+// cotangent is read at its position if it was the last update there; otherwise it is zero.
 void transpose_scatter_set(TransposeCall& call) {
   const auto& p = params_as<ScatterAddParams>(call.params);
   const SourceLine source = call.source;
@@ -125,8 +126,8 @@ void jvp_scatter_mul(JvpCall& call) {
     tangent = op(mul_p, call.tangents[0], factors);
   }
   if (call.has_tangent(2)) {
-    // The product of all factors but this one: by division, and where this one is zero the product
-    // of those that are not, if it is the only zero.
+    // The product of all factors except this one: by division. Where this factor is zero, it is the
+    // product of the nonzero factors if this is the only zero, otherwise zero.
     const Array is_zero = op(eq_p, c.y, op.number(0, c.y));
     const Array one = op.number(1, c.y);
     const Array factors = op.select(is_zero, op.to_shape(one, c.y.shape()), c.y);

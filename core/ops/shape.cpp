@@ -1,4 +1,4 @@
-// The primitives that give elements another shape or order.
+// The primitives that change the shape or order of elements.
 #include "core/ops/shape_params.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ void eval_broadcast(Types in, const Params& params, std::span<ShapedArray> out) 
   out[0] = like(in[0], p.shape);
 }
 
-// Where nothing is repeated, only dims of extent 1 come in.
+// A view where no element is repeated, so that only dims of extent 1 are added.
 std::int64_t view_broadcast(const ShapedArray& in, const Params&, const ShapedArray& out) {
   return in.size() == out.size() ? 0 : -1;
 }
@@ -95,9 +95,9 @@ void eval_reshape(Types in, const Params& params, std::span<ShapedArray> out) {
 
 std::int64_t view_whole(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
 
-// Dims of both shapes are walked from the major end in groups of equal products. Within a group the
-// factors are the steps between common boundaries; where the boundaries have no common step, what
-// is left of the group is one factor that cannot be split.
+// Walks the dims of both shapes from the major end, in groups of equal products. Within a group,
+// common divisors of the remaining extents are factors; where there is none, the rest of the group
+// is one factor that cannot be split.
 FactorRule shard_reshape(Types in, const Params&, Types out) {
   const Shape &a = in[0].dims(), &b = out[0].dims();
   FactorRule rule;
@@ -110,7 +110,7 @@ FactorRule shard_reshape(Types in, const Params&, Types out) {
   };
   if (in[0].size() == 0) return rule;
   std::size_t i = 0, k = 0;
-  std::int64_t rest_a = 1, rest_b = 1;  // of the dims i - 1 and k - 1
+  std::int64_t rest_a = 1, rest_b = 1;  // what is left of dims i - 1 and k - 1
   for (;;) {
     while (rest_a == 1 && i < a.size()) rest_a = a[i++];
     while (rest_b == 1 && k < b.size()) rest_b = b[k++];
@@ -125,7 +125,7 @@ FactorRule shard_reshape(Types in, const Params&, Types out) {
       rest_b /= step;
       continue;
     }
-    // No common boundary until the next place where both products agree.
+    // No common divisor: joins dims until both products agree.
     std::int64_t product_a = rest_a, product_b = rest_b;
     const std::size_t first_a = i - 1, first_b = k - 1;
     while (product_a != product_b) {
@@ -166,7 +166,7 @@ void eval_transpose(Types in, const Params& params, std::span<ShapedArray> out) 
   out[0] = like(in[0], shape);
 }
 
-// A view where dims of more than one item keep their order.
+// A view where the dims with more than one item keep their order.
 std::int64_t view_transpose(const ShapedArray& in, const Params& params, const ShapedArray&) {
   std::int64_t last = -1;
   for (std::int64_t d : params_as<TransposeParams>(params).permutation) {
@@ -264,7 +264,7 @@ void eval_pad(Types in, const Params& params, std::span<ShapedArray> out) {
   }
   Shape shape = in[0].dims();
   for (std::size_t d = 0; d < rank; ++d) {
-    // In twice the width: a sum that does not fit is an error below, and no overflow here.
+    // In twice the width, so that a sum that does not fit is an error below and not an overflow.
     const __int128 between = shape[d] > 1 ? static_cast<__int128>(shape[d] - 1) * p.interior[d] : 0;
     const __int128 extent = shape[d] + between + p.low[d] + p.high[d];
     if (extent > std::numeric_limits<std::int64_t>::max()) {

@@ -1,4 +1,4 @@
-// Batching of the primitives that give elements another shape or order.
+// Batching of the primitives that change the shape or order of elements.
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// The result's batch dimension follows the dimension to which the one before the operand's goes.
+// The batch dimension of the result comes after the result's dim of the operand's preceding dim.
 void batch_broadcast(BatchCall& call) {
   const auto& p = params_as<BroadcastParams>(call.params);
   const auto from = static_cast<std::size_t>(call.dims[0]);
@@ -80,7 +80,8 @@ void batch_pad(BatchCall& call) {
     Array in[] = {call.in[0], call.in[1]};
     return give(call, in, padded_beside(p, call.dims[0]), call.dims[0]);
   }
-  // A padding value for each: padded with any, and then chosen where there is padding.
+  // The padding value differs between examples: pads with any value, and then selects the right
+  // one.
   const SourceLine s = call.source;
   const DType dtype = node_of(call.in[0])->type.dtype();
   Array in[] = {with_batch_dim(call, 0, 0), scalar_of(dtype, 0, s)};

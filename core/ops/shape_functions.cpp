@@ -1,4 +1,4 @@
-// What users call to give arrays another shape or order.
+// The user functions that change the shape or order of elements.
 #include <algorithm>
 
 #include "core/ir/node.h"
@@ -38,7 +38,7 @@ Array squeeze_dims(Operand&& x, const Dims& gone) {
   return bind_reshape(std::move(x.value), rest, x.source);
 }
 
-// Brings arrays to their joint dtype. ValueError where there are none.
+// Converts arrays to their joint dtype. ValueError where there are no arrays.
 std::vector<Array> joint(const std::vector<Array>& arrays, const char* what, SourceLine source) {
   if (arrays.empty()) {
     throw ValueError(std::string(what) + ": no arrays are given, and one or more are wanted" +
@@ -56,8 +56,8 @@ std::vector<Array> joint(const std::vector<Array>& arrays, const char* what, Sou
   return out;
 }
 
-// x with every dim d repeated: its items in turn reps[d] times (tile), or each item after itself
-// (repeat).
+// x with every dim d repeated reps[d] times: each item after itself if `each` (repeat), otherwise
+// the whole sequence (tile).
 Array repeat_dims(Array x, const IntList& reps, bool each, SourceLine source) {
   const Shape shape = x.shape();
   Shape wide, result;
@@ -202,7 +202,7 @@ Array tile(Operand x, Dims reps) {
                        at_line(x.source));
     }
   }
-  // The shorter of shape and reps is filled up with ones in front.
+  // The shorter of shape and reps gets ones in front.
   const std::size_t rank = std::max(shape.size(), reps.size());
   Shape wide;
   IntList all;

@@ -1,5 +1,4 @@
-// The shape primitives, under lax's names, with their parameters; and what other families call to
-// use them.
+// The shape primitives, under lax's names, with their parameters and helpers that bind them.
 #pragma once
 #include "core/ir/primitive.h"
 
@@ -38,7 +37,7 @@ struct ConcatenateParams : ParamsOf<ConcatenateParams> {
   std::int64_t dimension = 0;
   void visit(ParamVisitor& v) const override { v.value("dimension", dimension); }
 };
-// For each dim: how many items before, after (negative: taken away) and between neighbours.
+// For each dim: how many items to add before, after (negative: to remove) and between neighbours.
 struct PadParams : ParamsOf<PadParams> {
   IntList low, high, interior;
   void visit(ParamVisitor& v) const override {
@@ -58,28 +57,29 @@ struct IotaParams : ParamsOf<IotaParams> {
   }
 };
 
-// The primitives on arrays. Each gives back the very handle where nothing would change. Shapes and
-// dims have been checked by the caller, or the primitive throws.
+// Bind the primitives on arrays, or return x itself where nothing would change. The caller has
+// checked shapes and dims; otherwise the primitive throws.
 Array bind_reshape(Array x, const Shape& shape, SourceLine source);
 Array bind_transpose(Array x, const Dims& permutation, SourceLine source);
 Array bind_broadcast(Array x, const Shape& shape, const Dims& dims, SourceLine source);
-// To exactly this shape by NumPy's rules: ValueError naming `what` where it does not broadcast. A
-// host scalar comes onto a device, whatever the shape.
+// Broadcasts to exactly this shape by NumPy's rules. ValueError naming `what` where x does not
+// broadcast. A host scalar is moved to a device, for every shape.
 Array broadcast_exactly(Array x, const Shape& shape, const char* what, SourceLine source);
 Array bind_concatenate(std::span<Array> arrays, int dim, SourceLine source);
 Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source);
-// A host number of that dtype, no longer weak.
+// A host scalar of that dtype, not weak.
 Array scalar_of(DType dtype, double value, SourceLine source);
 
-// The sharding rule of an op that keeps dims in their places: each dim of result 0 is a factor of
-// its own, which every operand of that rank has too; but the dims of the mask `blocked`, which are
-// not split. Operands of rank 0 are replicated.
+// The sharding rule of an operation that keeps dims in their places: each dim of result 0 is a
+// factor, shared by every operand of that rank. Dims in the mask `blocked` are not split. Operands
+// of rank 0 are replicated.
 FactorRule same_dims_rule(Types in, Types out, std::uint32_t blocked,
                           FactorRule::Localize localize = nullptr);
 
-[[noreturn]] void rethrow_at(const char* what, SourceLine source);  // what is being handled
-// Runs `f`, with the caller's line added to the errors of values, types and memory that it throws,
-// and to the last the op `what`.
+// rethrows the current exception
+[[noreturn]] void rethrow_at(const char* what, SourceLine source);
+// Runs `f`, and adds the caller's line to its ValueErrors, TypeErrors and OutOfMemory errors, and
+// the name `what` to the latter.
 template <class F>
 auto at_source(const char* what, SourceLine source, F f) -> decltype(f()) {
   try {

@@ -23,7 +23,7 @@ Array bind_pad(Array x, Array value, const PadParams& params, SourceLine source)
 
 }  // namespace
 
-// Summed over what was repeated; dims that came in go away.
+// Sums over repeated elements; dims that the broadcast added are removed.
 void transpose_broadcast(TransposeCall& call) {
   const auto& p = params_as<BroadcastParams>(call.params);
   const Shape& from = call.in_types[0].dims();
@@ -63,7 +63,8 @@ void transpose_concatenate(TransposeCall& call) {
   }
 }
 
-// What lies at the operand's places is the operand's; the sum of the rest is the padding value's.
+// The cotangent at the operand's positions is the operand's; the sum of all others is the padding
+// value's.
 void transpose_pad(TransposeCall& call) {
   const auto& p = params_as<PadParams>(call.params);
   const Array& ct = call.cotangents[0];
@@ -89,7 +90,7 @@ void transpose_pad(TransposeCall& call) {
     call.out[0] = std::move(x);
   }
   if (call.is_linear(1)) {
-    // Chosen by a mask: taking the operand's part from the sum of all would cancel.
+    // The sum uses a mask. Subtracting the operand's part from the total would cancel digits.
     const ShapedArray mask_type(type.dims(), DType::bool_, false, padded.axes());
     const Array is_padding =
         bind_pad(zeros_of(mask_type, call.source), Array(true), p, call.source);
@@ -114,7 +115,7 @@ void jvp_linear_in(JvpCall& call, std::size_t linear) {
 void jvp_dynamic_slice(JvpCall& call) { jvp_linear_in(call, 1); }
 void jvp_dynamic_update_slice(JvpCall& call) { jvp_linear_in(call, 2); }
 
-// Zeros with the cotangent where the slice was.
+// Zeros, with the cotangent at the slice's position.
 void transpose_slice(TransposeCall& call) {
   const auto& p = params_as<SliceParams>(call.params);
   const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
@@ -137,7 +138,7 @@ void transpose_dynamic_slice(TransposeCall& call) {
   call.out[0] = bind(dynamic_update_slice_p, in, no_params, call.source);
 }
 
-// The operand's cotangent is zero where the update lay, and the update's is what lies there.
+// The operand's cotangent is zero at the update's position; the cotangent there is the update's.
 void transpose_dynamic_update_slice(TransposeCall& call) {
   const Array& ct = call.cotangents[0];
   if (call.is_linear(0)) {

@@ -1,6 +1,5 @@
-// How cotangents go back through the shape primitives (core/ops/shape.cpp), slices
-// (core/ops/slicing.cpp) and products (core/ops/dot.cpp). All of these are linear in what is not an
-// index; results have the operands' types.
+// Derivatives of the shape primitives (core/ops/shape.cpp), slices (core/ops/slicing.cpp) and
+// products (core/ops/dot.cpp). All of them are linear in the operands that are not indices.
 #pragma once
 #include "core/ir/rules.h"
 
@@ -13,7 +12,7 @@ void transpose_rev(TransposeCall& call);
 void transpose_concatenate(TransposeCall& call);
 void transpose_pad(TransposeCall& call);
 
-// Linear in the first operands together, of which there are `linear`; the others are indices.
+// Linear in the first `linear` operands together; the others are indices.
 void jvp_linear_in(JvpCall& call, std::size_t linear);
 void jvp_dynamic_slice(JvpCall& call);
 void jvp_dynamic_update_slice(JvpCall& call);

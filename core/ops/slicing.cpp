@@ -61,7 +61,7 @@ std::int64_t view_slice(const ShapedArray& in, const Params& params, const Shape
   return offset;
 }
 
-// A dim is split where it is taken whole.
+// The mask of the dims that the part does not take whole, which cannot be split.
 std::uint32_t cut_dims(const Shape& whole, const Shape& part) {
   std::uint32_t mask = 0;
   for (std::size_t d = 0; d < whole.size(); ++d)
@@ -128,7 +128,8 @@ std::int64_t read_start(const void* data, DType dtype) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(v) << shift) >> shift;
 }
 
-// As view_slice, in a loop's every trip: a dim that is taken whole has no start to read.
+// As view_slice, evaluated in every trip of a loop. The start of a dim that is taken whole is not
+// read.
 std::int64_t view_dynamic_slice(Types in, std::span<const void* const> data, const Params&,
                                 const ShapedArray& out) {
   const Shape &whole = in[0].dims(), &part = out.dims();
@@ -259,8 +260,7 @@ Array bind_dynamic_slice(Array x, std::span<const Array> starts, const Shape& si
   return bind_slice(std::move(x), first, limit, strides, source);
 }
 
-// ----------------------------------------------------------------------------------------------
-// user functions
+// ---- user functions
 
 Array slice(Operand x, Dims start, Dims limit) {
   Dims strides;

@@ -1,4 +1,4 @@
-// Parts of arrays at static and at computed places.
+// Slices of arrays at static and at computed positions.
 #pragma once
 #include "core/ir/primitive.h"
 
@@ -9,21 +9,21 @@ extern Primitive dynamic_slice_p;         // operand, then a start for each dim
 extern Primitive dynamic_update_slice_p;  // operand, update, then a start for each dim
 
 struct SliceParams : ParamsOf<SliceParams> {
-  Dims start_indices, limit_indices, strides;  // one each a dim; strides of 1 or more
+  Dims start_indices, limit_indices, strides;  // one entry per dim; strides are 1 or more
   void visit(ParamVisitor& v) const override {
     v.value("limit_indices", limit_indices);
     v.value("start_indices", start_indices);
     v.value("strides", strides);
   }
 };
-// Starts are integer scalars of any dtype. A negative one has the extent added, once; then it is
-// clamped so that the part lies inside.
+// Starts are integer scalars of any dtype. To a negative start the extent is added once; then it is
+// clamped so that the part is in range.
 struct DynamicSliceParams : ParamsOf<DynamicSliceParams> {
   Shape slice_sizes;
   void visit(ParamVisitor& v) const override { v.value("slice_sizes", slice_sizes); }
 };
 
-// Where a part of `size` items begins that was asked for at `start`.
+// The start of a part of `size` items, wrapped and clamped.
 inline std::int64_t clamp_start(std::int64_t start, std::int64_t extent, std::int64_t size) {
   if (start < 0) start += extent;
   const std::int64_t last = extent - size;
@@ -32,9 +32,9 @@ inline std::int64_t clamp_start(std::int64_t start, std::int64_t extent, std::in
 
 Array bind_slice(Array x, const Dims& start, const Dims& limit, const Dims& strides,
                  SourceLine source);
-// Items [start, limit) of one dim.
+// Items [start, limit) along one dim.
 Array slice_dim(Array x, int dim, std::int64_t start, std::int64_t limit, SourceLine source);
-// A start for each dim. Where all are host scalars, a static slice.
+// One start per dim. A static slice where all starts are host scalars.
 Array bind_dynamic_slice(Array x, std::span<const Array> starts, const Shape& sizes,
                          SourceLine source);
 

@@ -1,4 +1,4 @@
-// Batching of slices at static and at computed places, and of gather.
+// Batching of slices at static and at computed positions, and of gather.
 #include <limits>
 
 #include "core/ops/batch_rules.h"
@@ -34,7 +34,7 @@ bool any_batched(const BatchCall& call, std::size_t first) {
   return false;
 }
 
-// Starts that are not batched: that of the batch dimension is 0.
+// Starts that are not batched, with 0 inserted for the batch dimension.
 std::vector<Array> starts_beside(const BatchCall& call, std::size_t first, int dim) {
   std::vector<Array> starts(call.in.begin() + static_cast<std::ptrdiff_t>(first), call.in.end());
   starts.insert(starts.begin() + dim, Array(0));
@@ -45,8 +45,8 @@ Array number(DType dtype, std::int64_t value, SourceLine s) {
   return convert(Array(value), dtype, s);
 }
 
-// The starts of each element, one array a dimension, as the slicing primitives take them: wrapped
-// once, then clamped so that the part lies inside.
+// The starts of each example, one array per dim, adjusted as the slicing primitives adjust them:
+// wrapped once, then clamped so that the part is in range.
 std::vector<Array> inner_starts(const BatchCall& call, std::size_t first, const Shape& whole,
                                 const Shape& part) {
   const SourceLine s = call.source;
@@ -76,7 +76,7 @@ std::vector<Array> inner_starts(const BatchCall& call, std::size_t first, const 
   return starts;
 }
 
-// x as index vectors of one entry: with a last dim of extent 1.
+// x with an additional last dim of extent 1: index vectors of one entry.
 Array as_vectors(Array x, SourceLine s) {
   const Shape& shape = node_of(x)->type.dims();
   const Shape vectors = with_extent(shape, shape.rank(), 1);
@@ -142,8 +142,8 @@ void batch_dynamic_update_slice(BatchCall& call) {
     call.out_dims[0] = call.dims[0];
     return;
   }
-  // The update is spread to the operand's extents, dim by dim: at each place its item there, or any
-  // where it has none; which is told by the mask.
+  // Expands the update to the operand's extents, dim by dim: each position inside of the update
+  // gets its item, other positions any item; the mask says which positions are inside.
   const Shape result = with_extent(whole, 0, call.size);
   const std::vector<Array> starts = inner_starts(call, 2, whole, part);
   Array update = with_batch_dim(call, 1, 0), mask;
@@ -171,7 +171,7 @@ void batch_dynamic_update_slice(BatchCall& call) {
     update = bind(gather_p, std::move(update), as_vectors(at, s), params, s);
   }
   call.out_dims[0] = 0;
-  if (!mask.node()) {  // all of it is new
+  if (!mask.node()) {  // the update covers the operand
     call.out[0] = std::move(update);
     return;
   }
@@ -183,7 +183,7 @@ void batch_gather(BatchCall& call) {
   GatherParams params(params_as<GatherParams>(call.params));
   const bool both = call.is_batched(0) && call.is_batched(1);
   if (both && call.size == 0) return give_nothing(call);
-  // The result's batch dimension is its first.
+  // The batch dimension is the result's first dim.
   params.offset_dims = all_past_front(params.offset_dims);
   if (call.is_batched(0)) {
     params.slice_sizes = with_extent(params.slice_sizes, 0, both ? 1 : call.size);
@@ -205,8 +205,8 @@ void batch_gather(BatchCall& call) {
 
 void batch_scatter_add(BatchCall& call) {
   if (call.size == 0) return give_nothing(call);
-  // The result's batch dimension is its first. Where the indices are not batched, it is a dimension
-  // of the windows, which are taken whole along it.
+  // The batch dimension is the result's first dim. Where the indices are not batched, it is a
+  // window dim, which windows take whole.
   const bool whole = !call.is_batched(1);
   ScatterAddParams params(params_as<ScatterAddParams>(call.params));
   params.update_window_dims = all_past_front(params.update_window_dims);

@@ -48,7 +48,7 @@ void eval_sort(Types in, const Params& params, std::span<ShapedArray> out) {
   }
 }
 
-// Comparisons: of a line of n about n log2 n.
+// The number of comparisons: about n log2 n for a line of n elements.
 double line_flops(const ShapedArray& in, std::int64_t dim) {
   const auto len = static_cast<double>(in.dims()[static_cast<std::size_t>(dim)]);
   return len > 1 ? static_cast<double>(in.size()) * std::log2(len) : 0;
@@ -119,7 +119,7 @@ Cost top_k_cost(Types in, const Params& params, Types) {
 FactorRule top_k_sharding(Types in, const Params& params, Types out) {
   const std::int64_t axis = params_as<TopKParams>(params).axis;
   FactorRule rule = line_sharding(in, axis, out.size());
-  // The results' last dim is another, k long.
+  // The last dim of the results has extent k, and is a factor of its own.
   const int last = static_cast<int>(rule.factors.size());
   rule.factors.push_back({out[0].dims().back(), FactorKind::blocked});
   for (auto& dims : rule.results) dims.back() = {last};
@@ -160,8 +160,7 @@ void register_sort() {
   register_primitive(top_k_p);
 }
 
-// ----------------------------------------------------------------------------------------------
-// user functions
+// ---- user functions
 
 namespace {
 

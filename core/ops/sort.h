@@ -1,13 +1,14 @@
-// Sorting along one dim, and the k largest.
+// Sorting along one dim, and the k largest elements.
 #pragma once
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-// Operands of one shape, sorted together along a dim by the first num_keys of them: as many
-// results. -0 equals 0; NaNs come last and are equal. Always stable.
+// Operands of one shape, which are sorted together along a dim, with the first num_keys operands as
+// keys; one result for each operand. -0 equals 0; NaNs come last and are equal. Always stable.
 extern Primitive sort_p;
-// The k largest along the last dim, largest first, and where they were (i32). NaN is the largest.
+// The k largest elements along the last dim, in descending order, and their indices (i32). A NaN
+// counts as the largest.
 extern Primitive top_k_p;
 
 struct SortParams : ParamsOf<SortParams> {
@@ -24,7 +25,7 @@ struct SortParams : ParamsOf<SortParams> {
 
 struct TopKParams : ParamsOf<TopKParams> {
   TopKParams(std::int64_t dim, std::int64_t count) : axis(dim), k(count) {}
-  std::int64_t axis;  // the last
+  std::int64_t axis;  // the last dim
   std::int64_t k;
   void visit(ParamVisitor& v) const override {
     v.value("axis", axis);

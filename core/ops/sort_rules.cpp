@@ -8,7 +8,8 @@ namespace shmap {
 
 namespace {
 
-// Along a dim x's element at each index; the other dims are those of the indices too.
+// The elements of x at `indices` along dim `dim`; the other dims of x and of the indices are the
+// same.
 Array take_along_dim(const Array& x, const Array& indices, std::int64_t dim, SourceLine source) {
   GatherParams p;
   Shape vectors;
@@ -27,7 +28,7 @@ Array take_along_dim(const Array& x, const Array& indices, std::int64_t dim, Sou
 
 }  // namespace
 
-// Sorted with one operand more, which says where each element was.
+// Sorts with an additional operand of indices, by which the tangents are then gathered.
 void jvp_sort(JvpCall& call) {
   if (call.type(0).size() == 0) return call.run();
   const auto& p = params_as<SortParams>(call.params);

@@ -1,4 +1,4 @@
-// Derivatives of sorting: tangents go where their elements go.
+// Derivatives of sorting: tangents move with their elements.
 #pragma once
 #include "core/ops/rules.h"
 

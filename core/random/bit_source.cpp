@@ -97,7 +97,7 @@ std::vector<BitSource> BitSource::split(std::int64_t n) const {
   return out;
 }
 
-// A generator's functions are of one key.
+// A user's generator works on one key at a time.
 Array BitSource::split_each(const Array& keys, std::int64_t count) const {
   if (!generator_) return bind_split(keys, {count}, source_);
   return vmap([&](Array key) { return with(std::move(key)).split_keys({count}); })(keys);

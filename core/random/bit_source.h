@@ -1,4 +1,4 @@
-// What samplers draw from: one key, whatever its form and generator.
+// The source of a sampler's random bits: one key, of any form and generator.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,33 +12,36 @@
 
 namespace shmap::draw {
 
-// The generator of that name; ValueError naming `what` and those there are where there is none.
+// The generator of that name. ValueError, which names `what` and the known generators, where there
+// is none.
 std::shared_ptr<const extend::Generator> find_generator(const std::string& name, const char* what,
                                                         SourceLine source);
 
-// x as keys: those there are, or u32[..., 2] wrapped. TypeError where it is neither.
+// x as an array of keys; u32[..., 2] is wrapped. TypeError for other types.
 Array as_keys(Array x, const char* what, SourceLine source);
 
 class BitSource {
  public:
-  // The key of sampler `what`: one, or an error that says so. Where SHMAP_CHECK_KEYS is on, an
-  // error if it was used before.
+  // The source for sampler `what`. ValueError where `key` is not a single key, or, under
+  // SHMAP_CHECK_KEYS, where it was used before.
   BitSource(random::Key key, const char* what);
 
-  // u8, u16, u32 or u64, by the width.
+  // Random bits of dtype u8, u16, u32 or u64, by the width.
   Array bits(int width, const Shape& shape) const;
-  // n sources of new keys; and new keys as split gives them to users.
+  // split: n sources with new keys. split_keys: new keys in the form in which random::split returns
+  // them.
   std::vector<BitSource> split(std::int64_t n) const;
   Array split_keys(const Shape& shape) const;
   Array fold_in(const Array& data) const;  // data: u32
 
-  // The key by itself, for the carry of a loop; a source that draws from such a key instead; and n
-  // new such keys.
+  // key: the plain key, to be the carry of a loop. with: a source with such a key. keys: n new
+  // plain keys.
   const Array& key() const { return key_; }
   BitSource with(Array key) const { return BitSource(std::move(key), *this); }
   Array keys(std::int64_t n) const;
-  // Of an array keys[n] of such keys, for samplers that draw for each element: `count` new ones of
-  // each, [n, count]; one word of that width of each, [n]; key j of those in [n, count].
+  // For samplers that draw for each of n elements, with an array keys[n] of plain keys. split_each:
+  // `count` new keys for each, [n, count]. bits_each: one word of that width for each, [n]. part:
+  // key j of each, from such an array [n, count].
   Array split_each(const Array& keys, std::int64_t count) const;
   Array bits_each(const Array& keys, int width) const;
   Array part(const Array& keys, std::int64_t j) const;
@@ -51,20 +54,21 @@ class BitSource {
  private:
   BitSource(Array key, const BitSource& like) : BitSource(like) { key_ = std::move(key); }
 
-  Array key_;                                           // a key, or a generator's words
-  std::shared_ptr<const extend::Generator> generator_;  // null: the built-in one
+  // a plain key: a prng_key, or the words of a generator
+  Array key_;
+  std::shared_ptr<const extend::Generator> generator_;  // null: the built-in generator
   std::string name_;
   const char* what_;
   SourceLine source_;
-  bool raw_ = false;  // given as u32[2]
+  bool raw_ = false;  // whether the key was given as u32[2]
 };
 
-// Of an array of threefry's keys: keys of shape (..., shape...).
+// Splits an array of threefry keys: the result has shape (..., shape...).
 Array bind_split(const Array& keys, const Shape& shape, SourceLine source);
-// The item at `index` of dim 0.
+// Item `index` along dim 0.
 Array item(const Array& x, std::int64_t index, SourceLine source);
 
-// Throws where the key was used before: SHMAP_CHECK_KEYS (core/random/key_check.cpp).
+// ValueError where the key was used before: SHMAP_CHECK_KEYS (core/random/key_check.cpp).
 void check_unused(const Array& key, const char* what, SourceLine source);
 
 }  // namespace shmap::draw

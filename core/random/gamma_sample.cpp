@@ -17,12 +17,12 @@ namespace shmap {
 
 namespace {
 
-// Trips of a loop at most: more than parameters up to kLarge take.
+// The limit of a loop's trips; parameters up to kLarge need fewer.
 constexpr double kMostTrips = 10000;
 constexpr double kLarge = 1e6;
 
-// log'(gamma(a)), a > 0: from ten steps further on, where its asymptotic series has the dtype's
-// accuracy.
+// digamma(a), a > 0: by its asymptotic series at a + 10, where the series has the accuracy of the
+// dtype, and the recurrence back to a.
 Array digamma(const Array& a, const RuleOps& op) {
   const auto number = [&](double v) { return op.number(v, a); };
   Array steps = op(div_p, number(1), a);
@@ -31,7 +31,7 @@ Array digamma(const Array& a, const RuleOps& op) {
   const Array z = op(add_p, a, number(10));
   const Array inverse = op(div_p, number(1), z);
   const Array square = op(mul_p, inverse, inverse);
-  // Bernoulli's numbers B(2k) over 2k.
+  // Terms B(2k) / (2k), with Bernoulli's numbers B.
   constexpr double kTerms[] = {1.0 / 12,  -1.0 / 120,     1.0 / 252, -1.0 / 240,
                                1.0 / 132, -691.0 / 32760, 1.0 / 12};
   Array tail = number(0);
@@ -40,8 +40,8 @@ Array digamma(const Array& a, const RuleOps& op) {
   return op(sub_p, op(sub_p, near, tail), steps);
 }
 
-// The slope of log(x) with respect to a, where P(a, x), the probability of what is below x, stays
-// the same: -(dP/da) / (x dP/dx).
+// The slope of log(x) with respect to a with P(a, x) held constant: -(dP/da) / (x dP/dx). P is the
+// cumulative distribution function.
 class Slope {
  public:
   Slope(const Array& a, const Array& x, const Array& log_x, SourceLine source)
@@ -64,12 +64,12 @@ class Slope {
     return shmap::any(Operand(x, op_.source().file, op_.source().line));
   }
 
-  // x = a (1 - 1 / (9 a) + z / (3 sqrt(a)))^3 with z normal and fixed, to a relative error of the
-  // order of 1 / a^2 (Wilson and Hilferty, 1931).
+  // For large a: x = a (1 - 1 / (9 a) + z / (3 sqrt(a)))^3 with z a fixed normal, to a relative
+  // error of the order of 1 / a^2 (Wilson and Hilferty, 1931).
   Array of_large() const {
     const Array ninth = op_(div_p, number(1.0 / 9), a_);
     const Array root = op_(exp_p, op_(mul_p, op_(sub_p, log_x_, op_(log_p, a_)), number(1.0 / 3)));
-    // z / (3 sqrt(a)), whose derivative is -1 / (2 a) times it.
+    // part is z / (3 sqrt(a)), whose derivative is -part / (2 a).
     const Array part = op_(sub_p, root, op_(sub_p, number(1), ninth));
     const Array inner = op_(div_p, op_(sub_p, ninth, op_(mul_p, number(0.5), part)), root);
     return op_(div_p, op_(add_p, number(1), op_(mul_p, number(3), inner)), a_);
@@ -83,8 +83,8 @@ class Slope {
   double eps_;
 };
 
-// P(a, x) = x^a e^-x / gamma(a + 1) * sum of c(n), c(n) = c(n - 1) x / (a + n), for small x; with
-// the derivatives of the terms beside them.
+// For small x: P(a, x) = x^a e^-x / gamma(a + 1) * sum of c(n), with c(n) = c(n - 1) x / (a + n).
+// The loop sums the terms and their derivatives.
 Array Slope::series(const Array& large, const Array& above) const {
   using State = std::tuple<Array, Array, Array, Array, Array, Array>;
   const Array idle = op_(bit_or_p, large, above);
@@ -118,12 +118,12 @@ Array Slope::series(const Array& large, const Array& above) const {
   return op_(neg_p, op_(div_p, op_(add_p, slope, op_(mul_p, total, of_factor)), a_));
 }
 
-// 1 - P(a, x) = x^a e^-x / gamma(a) * f, for large x, where f is Legendre's continued fraction
-// 1 / (b(0) + k(1) / (b(1) + k(2) / ...)), b(n) = x + 2 n + 1 - a, k(n) = n (a - n): convergents p
-// / q with their derivatives, all divided by q after each trip.
+// For large x: 1 - P(a, x) = x^a e^-x / gamma(a) * f, where f is Legendre's continued fraction 1 /
+// (b(0) + k(1) / (b(1) + k(2) / ...)), b(n) = x + 2 n + 1 - a, k(n) = n (a - n). The loop computes
+// convergents p / q and their derivatives, and divides all by q in each trip.
 Array Slope::fraction(const Array& large, const Array& above) const {
   using State = std::tuple<Array, Array, Array, Array, Array, Array, Array, Array, Array>;
-  // Of others what ends at once.
+  // Elements that use another formula get values with which the loop ends at once.
   const Array used = op_(bit_and_p, above, op_(not__p, large));
   const Array a = op_.select(used, a_, whole(1)), x = op_.select(used, x_, whole(2));
   const Array log_x = op_.select(used, log_x_, whole(0));
@@ -142,7 +142,8 @@ Array Slope::fraction(const Array& large, const Array& above) const {
           return op_(add_p, op_(mul_p, b, now), op_(mul_p, m, before));
         };
         const Array p_next = combine(p, p_before);
-        const Array q_next = op_(add_p, b, op_(mul_p, m, q_before));  // of q = 1
+        // divided by q, as all values of the next trip
+        const Array q_next = op_(add_p, b, op_(mul_p, m, q_before));
         const Array dp_next =
             op_(add_p, op_(sub_p, combine(dp, dp_before), p), op_(mul_p, k, p_before));
         const Array dq_next =
@@ -200,7 +201,7 @@ void jvp_sample(JvpCall& call) {
   const Array drawn = convert(call.primals[0], wide, call.source);
   const Array x = logs ? op(exp_p, drawn) : drawn;
   Array slope = Slope(a, x, logs ? drawn : op(log_p, x), call.source).run();
-  // A sample of zero, which is one too small for the dtype, stays so.
+  // A sample that underflowed to zero has the derivative zero.
   if (!logs) {
     slope = op.select(op(eq_p, x, op.number(0, x)),
                       op.to_shape(op.number(0, x), call.type(0).dims()), op(mul_p, slope, x));

@@ -1,14 +1,14 @@
-// The derivative of what gamma draws with respect to its parameter.
+// The derivative of gamma samples with respect to their parameter.
 #pragma once
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-// GammaSampleParams: a sample of the gamma distribution, or its logarithm, and the parameter that
-// it was drawn with, both of one shape and float dtype. The result is the sample, a view. Its
-// tangent is the parameter's times the slope of the sample where the probability of what is below
-// it stays the same (implicit reparametrisation: Figurnov et al., 2018); a tangent of the sample's
-// own is added.
+// GammaSampleParams. Operands: samples of the gamma distribution (or their logarithms) and the
+// parameters that they were drawn with, of one shape and float dtype. The result is the samples, as
+// a view. Its tangent is the parameter's tangent times the slope of the sample at constant
+// cumulative probability (implicit reparametrisation: Figurnov et al., 2018), plus the samples' own
+// tangent.
 extern Primitive random_gamma_sample_p;
 
 struct GammaSampleParams : ParamsOf<GammaSampleParams> {

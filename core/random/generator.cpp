@@ -1,4 +1,4 @@
-// Generators by name; and threefry2x32 as JAX used it before its bits could be made in parts.
+// Generators by name, and threefry2x32_original, JAX's generator without partitionable bits.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -26,10 +26,10 @@ DType unsigned_of(int width) {
 
 Array counts(std::int64_t n) { return bind_iota(DType::u32, {n}, 0, {}); }
 
-// Number i and number i + n / 2 are the two words of one hash, so that no part of the program of
-// elementwise operations makes an element alone: the numbers are stored, and fused programs read
-// them. The built-in generator's are made inside of those (core/transforms/fusion/fuse.h).
-// Counts in a row for all words that are wanted; words narrower than 32 bits lie low bits first.
+// Word i and word i + n / 2 come from one hash, so that no element can be computed alone. Therefore
+// the words are stored, unlike those of the built-in generator, which fused programs compute
+// (core/transforms/fusion/fuse.h). Words narrower than 32 bits are the pieces of wider ones, low
+// bits first.
 Array original_bits(const Array& words, int width, const Shape& shape) {
   const RuleOps op{SourceLine{}};
   const std::int64_t size = shape.num_elements(), total = (size * width + 31) / 32;
@@ -67,7 +67,7 @@ std::shared_ptr<const Generator> original() {
   return g;
 }
 
-// As keys of their own: what stands for the built-in generator where one is asked for by name.
+// The built-in generator as a Generator, for keys that name it.
 std::shared_ptr<const Generator> built_in() {
   auto g = std::make_shared<Generator>();
   g->key_shape = Shape({2});
@@ -90,7 +90,8 @@ struct Generators {
       {"threefry2x32", built_in()}, {"threefry2x32_original", original()}};
 };
 Generators& generators() {
-  static Generators* const all = new Generators;  // not torn down: other threads may still draw
+  // never destroyed: other threads may still draw while the process ends
+  static Generators* const all = new Generators;
   return *all;
 }
 

@@ -1,4 +1,4 @@
-// SHMAP_CHECK_KEYS: whether a key is used a second time.
+// SHMAP_CHECK_KEYS: reports keys that are used twice.
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,7 +13,7 @@ namespace shmap::draw {
 namespace {
 
 struct Use {
-  Array key;  // kept, so that its address stays its own
+  Array key;  // kept alive, so that no other key gets its address
   const char* what;
   SourceLine source;
 };
@@ -23,7 +23,8 @@ struct Uses {
   std::map<const detail::NodeBase*, Use> by_node;
 };
 Uses& uses() {
-  static Uses* const all = new Uses;  // not torn down: other threads may still draw
+  // never destroyed: other threads may still draw while the process ends
+  static Uses* const all = new Uses;
   return *all;
 }
 

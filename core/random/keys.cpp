@@ -1,4 +1,4 @@
-// Keys: from seeds, from other keys, and their words.
+// Makes keys from seeds and from other keys, and converts keys to words and back.
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -69,7 +69,7 @@ void detail::split_each(random::Key key, Array* keys, std::size_t n) {
     keys[i] = draw::item(all, static_cast<std::int64_t>(i), source);
 }
 
-// A key that is folded into is not used up: other numbers may follow.
+// fold_in does not count as a use: the key may be folded with other numbers.
 Array random::fold_in(Key key, Operand data) {
   const SourceLine source = key.source;
   const ShapedArray type = type_of(data, "fold_in");

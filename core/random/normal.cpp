@@ -1,4 +1,4 @@
-// Distributions that are a function of one uniform.
+// Distributions whose samples are functions of one uniform sample.
 #include <cmath>
 #include <utility>
 
@@ -14,7 +14,8 @@ namespace shmap {
 
 namespace draw {
 
-// Uniform in (-1, 1): from the next number above -1 on.
+// Normals from floats in [0, 1), which are scaled to (-1, 1): the least uniform is the float next
+// to -1.
 Array normal_of(const Array& floats, SourceLine source) {
   const RuleOps op(source);
   const DType dtype = node_of(floats)->type.dtype();
@@ -40,7 +41,7 @@ Array gumbel(const BitSource& from, const Shape& shape, DType dtype) {
 
 namespace {
 
-// A sampler of a shape and a float dtype.
+// Applies f, as a sampler for a shape and a float dtype.
 template <class F>
 Array sample(random::Key key, const char* what, DType dtype, F f) {
   const BitSource from(std::move(key), what);
@@ -48,8 +49,8 @@ Array sample(random::Key key, const char* what, DType dtype, F f) {
   return at_source(what, from.source(), [&] { return f(from, from.ops()); });
 }
 
-// The next number of the dtype above x (below, where it is not `up`): the integer of its bits is a
-// step away from 0 or towards it.
+// The float next to x: above x if `up`, otherwise below. As an integer, its bits differ by one from
+// those of x.
 Array next_after(const Array& x, bool up, SourceLine source) {
   const RuleOps op(source);
   const DType dtype = node_of(x)->type.dtype();
@@ -67,7 +68,7 @@ Array next_after(const Array& x, bool up, SourceLine source) {
   if (!up) least = op(neg_p, least);
   const Shape dims = node_of(x)->type.dims();
   const Array moved = op.select(op(eq_p, x, zero), op.to_shape(least, dims), stepped);
-  // An infinite bound stays where the step would lead past it.
+  // An infinite x stays as it is.
   const Array far = op.number(up ? HUGE_VAL : -HUGE_VAL, x);
   return op.select(op(eq_p, x, far), x, moved);
 }
@@ -135,7 +136,7 @@ Array random::truncated_normal(Key key, Operand lower, Operand upper, Shape shap
         const Array b = op(erf_p, op(div_p, hi, root));
         const Array u = draw::scaled(draw::uniform(from, shape, dtype), a, b, from.source());
         const Array out = op(mul_p, root, op(erf_inv_p, u));
-        // Rounding must not lead out of the open interval.
+        // Rounding must not give a bound of the open interval.
         const SourceLine s = from.source();
         const auto bound = [&](const Array& x, bool up) {
           return draw::next_after(stop_gradient(Operand(x, s.file, s.line)), up, s);

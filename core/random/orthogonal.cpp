@@ -19,8 +19,9 @@ namespace draw {
 
 namespace {
 
-// Columns that reflections make orthonormal at a time: a reflection costs all of them, and the
-// products that make later columns orthogonal to them are efficient from some tens on.
+// The number of columns that are made orthonormal at a time. Each reflection works on all columns
+// of a block, which favours small blocks; the products that make a block orthogonal to earlier ones
+// need some tens of columns to be efficient.
 constexpr std::int64_t kBlock = 32;
 
 class Factorisation {
@@ -34,8 +35,9 @@ class Factorisation {
     Array done;
     for (std::int64_t at = 0; at < columns; at += kBlock) {
       Array block = slice_in_dim(of(z), at, std::min(columns, at + kBlock), 1, -1);
-      // Twice: what rounding leaves of the columns that are done is as large as the block then, not
-      // as large as what was taken away.
+      // Two passes (classical Gram-Schmidt, repeated): after the first, the rounding error is
+      // relative to the part that was subtracted; after the second, relative to the block that is
+      // left.
       for (int pass = 0; at > 0 && pass < 2; ++pass) {
         const Array along = matmul(of(swapaxes(of(done), -1, -2)), of(block));
         block = block - matmul(of(done), of(along));
@@ -49,7 +51,7 @@ class Factorisation {
  private:
   Operand of(const Array& x) const { return Operand(x, source_.file, source_.line); }
   Operand of(double x) const { return Operand(x, source_.file, source_.line); }
-  // Column k, of which `here` is the mask.
+  // Column k, by its mask `here`.
   Array column(const Array& x, const Array& here) const {
     return sum(of(where(of(here), of(x), of(0))), -1);
   }
@@ -60,12 +62,12 @@ class Factorisation {
     return x - expand_dims(of(scaled_u), -1) * along;
   }
 
-  // By Householder's reflections, as LAPACK's geqrf and orgqr.
+  // Householder's reflections, as LAPACK's geqrf and orgqr.
   Array reflected(const Array& z) const {
     const Shape dims = node_of(z)->type.dims();
     const std::int64_t rows = dims[-2], columns = dims[-1];
     const Array row = iota(i32, rows, source_), col = iota(i32, columns, source_);
-    Shape flat;  // without the rows
+    Shape flat;  // the shape without the rows' dim
     for (std::size_t d = 0; d < dims.size(); ++d)
       if (d + 2 != dims.size()) flat.push_back(dims[d]);
     const DType dtype = node_of(z)->type.dtype();
@@ -80,7 +82,7 @@ class Factorisation {
           const Array x = where(of(row >= k), of(whole), of(0));
           const Array head = sum(of(where(of(at), of(x), of(0))), -1);
           const Array norm = sqrt(of(sum(of(square(of(x))), -1)));
-          // Away from the head, so that nothing cancels.
+          // The sign for which diagonal and head do not cancel.
           const Array diagonal = where(of(head < 0.f), of(norm), of(-norm));
           const Array is_zero = norm == 0.f;
           const Array divisor = where(of(is_zero), of(1), of(diagonal));

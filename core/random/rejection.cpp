@@ -1,4 +1,4 @@
-// Samplers that draw until what was drawn is accepted.
+// Samplers by rejection: they draw until a candidate is accepted.
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -22,7 +22,7 @@ namespace draw {
 
 namespace {
 
-// For each of n keys of a source.
+// Draws for each of n keys.
 class Each {
  public:
   Each(const BitSource& from, DType dtype, std::int64_t n)
@@ -32,7 +32,7 @@ class Each {
     return unit_floats(from_.bits_each(keys, random_width(dtype_)), dtype_, source());
   }
   Array normal(const Array& keys) const { return normal_of(uniform(keys), source()); }
-  // Key j of those that split makes of each.
+  // Key j of each element, from the result of split.
   Array part(const Array& split, std::int64_t j) const { return from_.part(split, j); }
   Array split(const Array& keys, std::int64_t count) const { return from_.split_each(keys, count); }
   Array filled(double value) const {
@@ -52,7 +52,8 @@ class Each {
 using Three = std::tuple<Array, Array, Array>;
 using Four = std::tuple<Array, Array, Array, Array>;
 
-// Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), a and keys f[n].
+// Marsaglia and Tsang, "A simple method for generating gamma variables" (2000), for a[n] and
+// keys[n].
 Array gamma_each(const Each& each, Array keys, const Array& a, bool as_log) {
   const RuleOps& op = each.op();
   const SourceLine s = each.source();
@@ -73,7 +74,7 @@ Array gamma_each(const Each& each, Array keys, const Array& a, bool as_log) {
     const Array bound = op(add_p, op(mul_p, x, number(0.5)), op(mul_p, d, inner));
     return op(bit_and_p, op(ge_p, u, squeeze), op(ge_p, op(log_p, u), bound));
   };
-  // Elements that were accepted stay as they are; what becomes of their keys is no matter.
+  // Accepted elements keep their values; their keys are no longer used.
   const Four drawn = while_loop(
       [&](Four state) {
         const auto& [key, x, v, u] = state;
@@ -126,7 +127,8 @@ Array gamma(const BitSource& from, const Array& a, bool as_log) {
   const ShapedArray type = node_of(a)->type;
   const std::int64_t n = type.size();
   const Each each(from, type.dtype(), n);
-  // Derivatives of accepted candidates would not be those of the distribution.
+  // Without derivatives: those of accepted candidates would not be the derivatives of the
+  // distribution.
   const Array flat = bind_reshape(bind(stop_gradient_p, a, no_params, s), {n}, s);
   const Array drawn = gamma_each(each, from.keys(n), flat, as_log);
   GammaSampleParams params;
@@ -155,7 +157,8 @@ Array log_gamma(const Array& x, const RuleOps& op) {
             op(log_p, sum));
 }
 
-// Knuth's: as many uniforms as their product stays above e^-lam. lam: f32, of the result's shape.
+// Knuth's algorithm: counts uniforms while their product is above e^-lam. lam: f32, of the result's
+// shape.
 Array poisson_small(const BitSource& from, const Array& lam, DType dtype) {
   const RuleOps op = from.ops();
   const SourceLine s = from.source();
@@ -222,7 +225,7 @@ Array poisson_large(const BitSource& from, const Array& lam) {
   return std::get<1>(drawn);
 }
 
-// A gamma sampler of a parameter, of its shape or a given one.
+// gamma or loggamma of `a`, with the shape of `a` or a given shape.
 Array gamma_of(random::Key key, Operand a, const Shape* shape, DType dtype, bool as_log) {
   const char* what = as_log ? "loggamma" : "gamma";
   const FunctionScope scope(what, {&key.data, &a.value}, key.source);

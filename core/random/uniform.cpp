@@ -1,4 +1,4 @@
-// Bits, uniforms, integers and coins.
+// Bits, uniforms, integers and Bernoulli samples.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -44,7 +44,7 @@ Array parameter(const BitSource& from, Operand x, const char* name, const Shape&
 
 int random_width(DType dtype) { return dtype == DType::bf16 ? 8 : 8 * itemsize(dtype); }
 
-// The mantissa is random, the exponent that of 1; then 1 is taken away.
+// Makes floats in [1, 2) of random mantissas, and subtracts 1.
 Array unit_floats(const Array& bits, DType dtype, SourceLine source) {
   const RuleOps op(source);
   const int mantissa = dtype == DType::f16    ? 10
@@ -77,7 +77,7 @@ Array uniform(const BitSource& from, const Shape& shape, DType dtype) {
 Array uniform(const BitSource& from, const Shape& shape, DType dtype, double lo, double hi) {
   const Array floats = uniform(from, shape, dtype);
   const RuleOps op = from.ops();
-  // hi - lo, rounded to the dtype as on arrays.
+  // The difference hi - lo is rounded to the dtype, as for array bounds.
   return scaled(floats, op.number(lo, floats), op.number(hi, floats), from.source());
 }
 
@@ -107,7 +107,7 @@ Array integer(DType dtype, std::uint64_t value, SourceLine s) {
   return convert(Array(value), dtype, s);
 }
 
-// As `dtype`, clipped to what it holds.
+// x in `dtype`, clipped to its range.
 Array clipped(const Array& x, DType dtype, SourceLine s) {
   const RuleOps op(s);
   const DType from = node_of(x)->type.dtype();
@@ -118,7 +118,7 @@ Array clipped(const Array& x, DType dtype, SourceLine s) {
   return convert(y, dtype, s);
 }
 
-// As i32, between two bounds.
+// x in i32, clipped to these bounds.
 Array within(const Array& x, std::int64_t lo, std::int64_t hi, SourceLine s) {
   const RuleOps op(s);
   const Array y = convert(x, DType::i32, s);
@@ -127,7 +127,7 @@ Array within(const Array& x, std::int64_t lo, std::int64_t hi, SourceLine s) {
 
 }  // namespace
 
-// Twice the bits that the dtype has, modulo the span: the bias is small.
+// Uses twice as many bits as the dtype has, modulo the span, so that the bias is small.
 Array randint(const BitSource& from, const Shape& shape, Array lo, Array hi, DType dtype) {
   const RuleOps op = from.ops();
   const SourceLine s = from.source();
@@ -169,7 +169,7 @@ double step_below_one(DType dtype) {
 }  // namespace draw
 
 namespace {
-// A host scalar of that value.
+// Whether x is a host scalar of that value.
 bool is_number(const Array& x, double value) {
   const Node* node = node_of(x);
   if (!node || node->kind != NodeKind::literal || !is_floating(node->type.dtype())) return false;
@@ -198,7 +198,8 @@ Array random::uniform(Key key, Shape shape, DType dtype, Operand minval, Operand
     const Array lo = draw::parameter(from, std::move(minval), "minval", shape, dtype);
     const Array hi = draw::parameter(from, std::move(maxval), "maxval", shape, dtype);
     const Array floats = draw::uniform(from, shape, dtype);
-    if (is_number(lo, 0) && is_number(hi, 1)) return floats;  // the same bits
+    // scaling by 1 would give the same bits
+    if (is_number(lo, 0) && is_number(hi, 1)) return floats;
     return draw::scaled(floats, lo, hi, from.source());
   });
 }
@@ -219,7 +220,7 @@ Array random::randint(Key key, Shape shape, Operand minval, Operand maxval, DTyp
     Array lo = bound(minval, "minval"), hi = bound(maxval, "maxval");
     if (itemsize(dtype) >= 4)
       return draw::randint(from, shape, std::move(lo), std::move(hi), dtype);
-    // Of 32 bits: few bits would be biased.
+    // Narrow dtypes are drawn in 32 bits, since fewer bits would be biased.
     const draw::Limits limits = draw::limits_of(dtype);
     const auto most = static_cast<std::int64_t>(limits.max);
     lo = draw::within(lo, limits.min, most, from.source());
@@ -242,7 +243,7 @@ Array random::bernoulli(Key key, Operand p, Shape shape) {
                     at_line(from.source()));
   }
   return at_source("bernoulli", from.source(), [&] {
-    // A host double is a Python float to those who write 0.3: weak, of the default float type.
+    // A host double, such as 0.3, counts as a Python float: weak, of the default float dtype.
     const bool host = node_of(p.value)->kind == NodeKind::literal;
     const DType dtype = host && type.weak() ? DType::f32 : type.dtype();
     const Array limit = draw::parameter(from, std::move(p), "p", shape, dtype);

@@ -32,7 +32,7 @@ std::string text_of(const std::vector<Topology::Level>& levels) {
 
 double rounds(std::int64_t n) { return std::ceil(std::log2(static_cast<double>(n))); }
 
-// What the parameters of a collective say.
+// Reads the parameters of a collective.
 class CollectiveFinder final : public ParamFinder {
  public:
   using ParamFinder::value;
@@ -44,7 +44,7 @@ class CollectiveFinder final : public ParamFinder {
   void value(std::string_view, const std::vector<std::pair<int, int>>& v) override { perm = v; }
 };
 
-// A collective on one machine: how many devices each level joins, and its links.
+// The time of a collective on a machine: how many devices each level joins, and the links.
 struct Joined {
   const std::vector<Topology::Level>& levels;
   std::vector<std::int64_t> n;
@@ -56,15 +56,15 @@ struct Joined {
     return product;
   }
 
-  // Up and down a tree of each level, in pieces that follow each other.
+  // Up and down a tree at each level, in pieces that are pipelined.
   double tree(double whole) const {
     double us = 0;
     for (std::size_t l = 0; l < n.size(); ++l)
       if (n[l] > 1) us += 2 * rounds(n[l]) * link(l).latency_us + 2 * whole / link(l).bytes_per_us;
     return us;
   }
-  // Each level's ring takes away what others have, of a whole that the levels inside have divided
-  // among them.
+  // A ring at each level: each device sends the parts of the others, of the share that is left
+  // after the levels inside.
   double ring_scatter(double whole) const {
     double us = 0;
     for (std::size_t l = 0; l < n.size(); ++l) {
@@ -76,10 +76,10 @@ struct Joined {
     return us;
   }
   double scatter(double whole) const { return std::min(ring_scatter(whole), tree(whole)); }
-  // The way back is as long.
+  // A gather takes as long as a scatter.
   double gather(double whole) const { return scatter(whole); }
   double reduce(double whole) const { return std::min(2 * ring_scatter(whole), tree(whole)); }
-  // Each device sends each other one its piece.
+  // Each device sends one piece to each other device.
   double exchange(double bytes) const {
     const double piece = bytes / all();
     double us = 0, inside = 1;
@@ -185,7 +185,8 @@ PlacedMesh::Price PlacedMesh::price(const Eqn& e) const {
   const Primitive* p = e.primitive;
   Joined on{topology_.levels, joined(found.axes)};
   if (p == &ppermute_p || !found.groups.empty()) {
-    // One message, or a ring of as many as a group has, over the outermost links that it takes.
+    // A single message, or a ring with as many messages as a group has members, over the outermost
+    // links that it needs.
     int level = -1;
     std::int64_t members = 1;
     for (const auto& [from, to] : found.perm)

@@ -1,4 +1,4 @@
-// A mesh on a machine of levels, and what collectives over its axes take there.
+// A mesh on a machine of levels, and the times of collectives over its axes.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace shmap {
 
-// ValueError where a rate, a latency or a size is none.
+// ValueError where a rate is not positive, or a latency or size is invalid.
 void check_topology(const Topology& topology);
 
 class PlacedMesh {
@@ -21,21 +21,23 @@ class PlacedMesh {
 
   struct Price {
     double us = 0;
-    std::size_t level = 0;  // the outermost one that it uses, whose lane it takes
+    std::size_t level = 0;  // the outermost level that it uses; it occupies the lane of that level
   };
-  // Of an equation that moves data between devices.
+  // The time of an equation that moves data between devices.
   Price price(const Eqn& collective) const;
 
  private:
-  // How many devices of a collective over these axes each level joins.
+  // For each level, how many members a collective over these axes joins.
   std::vector<std::int64_t> joined(const std::vector<std::string>& axes) const;
-  // The outermost level at which two ranks of such a collective are apart; -1: they are one.
+  // The outermost level that separates two ranks of a collective over these axes; -1: they are one
+  // device.
   int level_between(const std::vector<std::string>& axes, std::int64_t a, std::int64_t b) const;
   int axis(const std::string& name) const;
 
   const Topology& topology_;
   const detail::AxisEnv* env_;
-  std::vector<std::vector<std::int64_t>> factors_;  // [axis][level]: their product is the size
+  // [axis][level]: the product over levels is the axis's size
+  std::vector<std::vector<std::int64_t>> factors_;
 };
 
 }  // namespace shmap

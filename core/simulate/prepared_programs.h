@@ -1,4 +1,4 @@
-// Programs inside of equations, as they would run: simplified, fused, scheduled.
+// Programs inside of equations in the form in which they would run: simplified, fused, scheduled.
 #pragma once
 #include <unordered_map>
 
@@ -7,18 +7,18 @@
 
 namespace shmap {
 
-// What an equation does to memory.
+// Whether the equation's result shares its operand's memory.
 bool is_view(const Eqn& e);
 
 class PreparedPrograms {
  public:
   explicit PreparedPrograms(const Rates& rates) : rates_(rates) {}
-  // Lives as long as this object.
+  // The prepared program. The reference is valid as long as this object.
   const Jaxpr& of(const Jaxpr& program);
 
  private:
   struct Prepared {
-    JaxprRef asked;  // kept alive, so that its address stays its own
+    JaxprRef asked;  // kept alive, so that no other program gets its address
     JaxprRef made;
   };
   Rates rates_;

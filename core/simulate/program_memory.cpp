@@ -10,11 +10,11 @@ namespace shmap {
 
 namespace {
 
-// The memory of a value, which views share.
+// The memory of a value; views share it.
 struct Held {
   std::int64_t bytes = 0;
   std::size_t last_use = 0;
-  bool owned = false;  // by this program: not an argument
+  bool owned = false;  // whether the program allocated it (false for arguments)
 };
 
 constexpr std::size_t kToTheEnd = ~std::size_t{0};
@@ -50,7 +50,7 @@ class Lifetimes {
     for (std::size_t h : dying_[eqn]) bytes += held_[h].bytes;
     return bytes;
   }
-  // Of an operand that result 0 may take the bytes of; else 0.
+  // The bytes of an operand whose memory result 0 takes over, or 0.
   std::int64_t bytes_taken_over(std::size_t i) const {
     const Eqn& e = program_.eqns[i];
     if (!e.primitive->in_place || e.out.empty()) return 0;
@@ -77,7 +77,7 @@ class Lifetimes {
   std::vector<std::vector<std::size_t>> dying_;  // by equation
 };
 
-// At the peak, beside the arguments.
+// The peak of memory besides the arguments.
 std::int64_t peak_beside_arguments(const Jaxpr& program, PreparedPrograms& programs) {
   const PassVisit visit("simulate", program);
   const Lifetimes lifetimes(program);
@@ -90,7 +90,8 @@ std::int64_t peak_beside_arguments(const Jaxpr& program, PreparedPrograms& progr
     for (const Jaxpr* inner : inner_jaxprs(*e.params))
       if (e.primitive->interpret)
         inside = std::max(inside, peak_beside_arguments(programs.of(*inner), programs));
-    // The results of a branch are those of the equation; a loop has its own and those of a trip.
+    // A branch's results are those of the equation; a loop holds its own results and those of a
+    // trip.
     const std::int64_t held =
         e.primitive->runs_one_program ? std::max(made, inside) : made + inside;
     const std::int64_t taken = lifetimes.bytes_taken_over(i);

@@ -15,7 +15,7 @@ namespace shmap {
 
 namespace {
 
-constexpr int kDevice = 1;  // the process of the format that stands for it
+constexpr int kDevice = 1;  // the process id of the device in the format
 
 std::int64_t ns(double us) { return std::llround(us * 1000); }
 
@@ -29,7 +29,7 @@ std::string trace_text(const detail::Timeline& timeline) {
   std::set<int> levels{0};
   for (const detail::Timeline::Span& s : timeline.spans)
     if (s.lane != detail::Timeline::kCompute) levels.insert(s.lane);
-  // One name for the lanes of all levels, by which scripts/timeline finds them.
+  // The lanes of all levels have one name, by which scripts/timeline finds them.
   for (int level : levels) text += ",\n" + trace_thread_name(kDevice, 1 + level, "communication");
   for (const detail::Timeline::Span& s : timeline.spans) {
     std::string args = fmt::format(R"("bytes":{})", s.bytes);

@@ -20,8 +20,8 @@ namespace {
 
 using detail::Timeline;
 
-// A loop's trips are simulated one by one until each takes as long as the one before it, or so
-// many.
+// Trips of a loop are simulated one by one until a trip takes as long as the one before it, but at
+// most this many.
 constexpr std::int64_t kMostTrips = 64;
 constexpr double kSame = 1e-9;  // relative
 
@@ -43,7 +43,7 @@ Work work_of(const Eqn& e) {
   const Primitive& p = *e.primitive;
   if (p.flops) {
     work.flops = p.flops(in, *e.params, out);
-  } else if (p.cost) {  // of what reads a part of an operand
+  } else if (p.cost) {  // reads only a part of an operand
     work.bytes = p.cost(in, *e.params, out).bytes;
   }
   return work;
@@ -57,7 +57,7 @@ class Simulation {
         programs_(programs),
         timeline_(std::make_shared<Timeline>(topology.levels.size())) {}
 
-  // When results are there, of arguments that are there at these times.
+  // The times at which the results are ready, for arguments that are ready at these times.
   std::vector<double> run(const Jaxpr& program, const std::vector<double>& ready) {
     const PassVisit visit("simulate", program);
     VarMap<double> times;
@@ -114,7 +114,7 @@ class Simulation {
                           ready);
   }
 
-  // Where the lanes and the carry are after a trip.
+  // The times at which the lanes are free and the carry is ready, after a trip.
   std::vector<double> state(const std::vector<double>& carry) const {
     std::vector<double> s;
     for (std::size_t l = 0; l < timeline_->lanes(); ++l) s.push_back(timeline_->free(l));
@@ -122,8 +122,8 @@ class Simulation {
     return s;
   }
 
-  // How much later everything that moved is than a trip ago; nothing where that differs, or what
-  // moves is other than before.
+  // By how much all times that changed moved in one trip; nothing where they moved by different
+  // amounts, or other times changed than in the trip before.
   static std::optional<double> period(const std::vector<double>& before,
                                       const std::vector<double>& now) {
     double moved = 0;
@@ -146,7 +146,7 @@ class Simulation {
       return std::vector<double>(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(carried));
     };
     std::vector<std::vector<double>> states{state(carry())};
-    std::vector<std::size_t> spans{0};  // how many there were before each trip
+    std::vector<std::size_t> spans{0};  // the number of spans before each trip
     for (std::int64_t trip = 0; trip < p.length; ++trip) {
       spans.push_back(timeline_->spans.size());
       const std::vector<double> results = run(body, args);
@@ -180,7 +180,7 @@ class Simulation {
     return out;
   }
 
-  // The trips that are left, each as the last one.
+  // Adds the remaining trips, each as long as the last simulated one.
   void repeat(const std::vector<double>& before, const std::vector<double>& now, double period,
               std::int64_t left, std::size_t first_span) {
     if (period == 0) return;
@@ -242,7 +242,7 @@ class Simulation {
   std::vector<std::string> assumptions_;
 };
 
-// The program of one device, and the mesh; null: one device alone.
+// The program of one device, and its mesh; null: one device without a mesh.
 struct OneDevice {
   JaxprRef program;
   const detail::AxisEnv* env = nullptr;

@@ -10,7 +10,7 @@ namespace {
 
 using Interval = std::pair<double, double>;
 
-// Sorted and joined.
+// Sorts the intervals and merges those that overlap.
 std::vector<Interval> joined(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end());
   std::vector<Interval> out;
@@ -53,7 +53,7 @@ void Timeline::repeat(const Repeat& repeat, const std::vector<bool>& moves,
   }
 }
 
-// What communicates or computes, less what computes, is what communicates alone.
+// The time in which lanes communicate or compute, minus the time in which the device computes.
 double Timeline::exposed(double begin_us, double end_us, std::size_t first) const {
   std::vector<Interval> compute, any;
   for (std::size_t k = first; k < spans.size(); ++k) {

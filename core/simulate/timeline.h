@@ -1,5 +1,4 @@
-// The lanes of one device under a virtual clock: one that computes, and one for each level of
-// links.
+// The lanes of one device in simulated time: one for computation, and one for each level of links.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -17,7 +16,7 @@ struct Timeline {
     std::int64_t bytes;
     double flops;
   };
-  // Trips of a loop that were not simulated one by one, since each is like the last.
+  // Trips of a loop that were not simulated one by one, since each equals the last simulated one.
   struct Repeat {
     double begin_us, end_us;
     double exposed_us;
@@ -25,18 +24,17 @@ struct Timeline {
 
   explicit Timeline(std::size_t levels) : free_(levels + 1, 0.0) {}
 
-  // Puts an operation into its lane: it begins when its operands are there and what came before it
-  // in the lane has ended. Returns its end.
+  // Puts an operation into its lane: it begins when its operands are ready and the lane's previous
+  // operation has ended. Returns its end.
   double run(Span span, double ready_us);
-  // When a lane is free: 0 computes, 1 + l is level l.
+  // When a lane is free: lane 0 computes, lane 1 + l is level l.
   double free(std::size_t lane) const { return free_[lane]; }
   std::size_t lanes() const { return free_.size(); }
-  // The trips that follow, which take so long together: lanes for which `moves` are free as much
-  // later.
+  // Adds further trips of that total time; the lanes in `moves` become free later by that time.
   void repeat(const Repeat& repeat, const std::vector<bool>& moves, const std::string& name);
 
-  // Communicating while nothing is computed, between two times.
-  // `first`: the first span to look at.
+  // The time between begin and end in which lanes communicate and none computes. first: the first
+  // span to consider.
   double exposed(double begin_us, double end_us, std::size_t first = 0) const;
   double exposed() const;
   double end() const;

@@ -260,22 +260,22 @@ enum class GatherScatterMode : std::uint8_t { fill_or_drop, clip };
 // converted to x's dtype and broadcast to the shape of x[index]. `x = std::move(x).at(i).set(y)`
 // reuses x's memory where x is its sole owner.
 //
-// A host int that is out of range is a ValueError, as in x[index]. An element of an integer array
-// (a scalar array too) counts from the end where it is negative; `mode` says what one that is out
-// of range does. Where an index array names one element several times, set keeps the last value in
-// row-major order (NumPy's rule, on every backend), the other updates combine all values (divide
-// and power take the product of the values), and apply calls f as often. divide of integers gives
-// floats everywhere, as x / y does. Bools can be set; add, mul, min and max of bools take ints and
-// ranges only, and the others are TypeErrors. All updates have derivatives; the derivative of min
-// and max is shared equally among values that tie.
+// A host int that is out of range is a ValueError, as in x[index]. A negative element of an integer
+// array (a scalar array too) counts from the end; an element that is out of range is treated as
+// `mode` says. Where an index array names one element of x several times, set keeps the last value
+// in row-major order (NumPy's rule, on every backend); the other updates combine all values (divide
+// and power take the product of the values); apply calls f once for each time that the element is
+// named. divide of integers gives floats everywhere, as x / y does. Bools can be set; add, mul, min
+// and max of bools take ints and ranges only, and all other updates of bools are TypeErrors. All
+// updates have derivatives; values that tie in min or max share the derivative equally.
 class [[nodiscard]] IndexedArray {
  public:
   using Mode = GatherScatterMode;
   IndexedArray(Array x, std::vector<Index> indices)
       : x_(std::move(x)), indices_(std::move(indices)) {}
   Array get(Mode mode = Mode::clip) const;
-  // The fill value without an argument: NaN, the least signed integer, the greatest unsigned one,
-  // true. With Mode::clip there is none to give: ValueError.
+  // The fill value without an argument: NaN, the least signed integer, the greatest unsigned
+  // integer, true. ValueError where a fill value is given with Mode::clip.
   Array get(Mode mode, Operand fill_value) const;
   Array set(Operand y, Mode mode = Mode::fill_or_drop) const&;
   Array add(Operand y, Mode mode = Mode::fill_or_drop) const&;

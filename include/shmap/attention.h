@@ -25,6 +25,7 @@ struct AttentionOptions {
 // on GPUs more than 256 features a head take blocks of rows, with weights in the operands' dtype.
 // The memory needed besides operands and results grows with s, not with t · s, and the backward
 // pass computes the scores of each block again.
+//
 // attention works eagerly, under jit, grad, jvp and vmap, and in bodies of shard_map on each
 // device's own operands. It does not wait for its result.
 //

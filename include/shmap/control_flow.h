@@ -1,10 +1,10 @@
 // Loops and branches: fori_loop, while_loop, scan, cond, switch_ (as in jax.lax).
 //
-// Called eagerly, also in the body of a shard_map, they run operation by operation: the function
-// passed is called once per trip, on values that can be printed, and the host waits for the value
-// that decides (predicate, bound, index). While a program is traced (make_jaxpr, jit) each becomes
-// one equation that contains programs, and the function is called to be traced: more than once
-// where the types of a carry are known only after the first trace.
+// Called eagerly, also in the body of a shard_map, loops and branches run operation by operation:
+// the function passed is called once per trip, on values that can be printed, and the host waits
+// for the value that decides (predicate, bound, index). While a program is traced (make_jaxpr,
+// jit), each loop or branch becomes one equation that contains programs, and the function is called
+// to be traced: more than once where the types of a carry are known only after the first trace.
 //
 // Carries are trees. A trip must return a carry of the structure, dtypes and shapes that it was
 // given; a host scalar in `init` takes the dtype that the body returns for it. TypeErrors name the
@@ -57,15 +57,16 @@ ScanLeaves scan_leaves(BodyRef body, FlatTree init, FlatTree xs, ScanOptions opt
                        SourceLine source);
 struct BranchLeaves {
   std::vector<Array> leaves;
-  std::size_t called;  // a branch that was called: its FlatCall has the result's structure
+  // the number of a branch that was called; its FlatCall has the result's structure
+  std::size_t called;
 };
 BranchLeaves cond_leaves(Array pred, BodyRef on_true, BodyRef on_false, FlatTree arguments,
                          SourceLine source);
 BranchLeaves switch_leaves(Array index, std::span<const BodyRef> branches, FlatTree arguments,
                            SourceLine source);
 
-// What the functions below accept. For other arguments, overloads fail to compile with a sentence
-// that says what is wanted.
+// The arguments that the functions below accept. For other arguments, overloads fail to compile
+// with a sentence that says what is wanted.
 template <class F, class C, class... A>
 concept CarryBody = std::invocable<F&, A..., arg_t<C>> &&
     std::convertible_to<std::invoke_result_t<F&, A..., arg_t<C>>, arg_t<C>>;

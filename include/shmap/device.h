@@ -12,7 +12,7 @@ struct DeviceAccess;
 }
 
 struct Options {
-  std::string devices = {};  // in the syntax of SHMAP_DEVICES, and taken instead of it
+  std::string devices = {};  // in the syntax of SHMAP_DEVICES; overrides that variable
 };
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
@@ -20,8 +20,9 @@ enum class DeviceKind : std::uint8_t { cpu, cuda };
 // A device of this job, as a small value. Prints as CpuDevice(id=3).
 class Device {
  public:
-  int id() const noexcept { return id_; }                        // unique in the whole job
-  int process_index() const noexcept { return process_index_; }  // of the process that drives it
+  int id() const noexcept { return id_; }  // unique in the whole job
+  // of the process that drives the device
+  int process_index() const noexcept { return process_index_; }
   DeviceKind kind() const noexcept { return kind_; }
   std::string str() const;
   friend bool operator==(const Device& a, const Device& b) noexcept { return a.id_ == b.id_; }

@@ -1,5 +1,6 @@
-// The parts of the library for those who extend it (jax.extend): programs as data, interpreters,
-// and primitives with kernels of one's own. Names in these headers may change between versions.
+// The parts of the library for programs that extend it (jax.extend): programs as data,
+// interpreters, and primitives with kernels of one's own. Names in these headers may change between
+// versions.
 #pragma once
 #include "shmap/extend/core.h"
 #include "shmap/extend/interpreters.h"

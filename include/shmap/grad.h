@@ -78,7 +78,7 @@ struct StaticArgnums {
   }
 };
 
-// Their numbers as values, known at run time.
+// The same numbers as values, known at run time.
 template <std::size_t n, bool list>
 struct Argnums {
   template <class... A>

@@ -42,8 +42,8 @@ class JitCache {
     const void* flat_call;
     LikeFn like;
     SourceLine source;
-    // The mesh to split the program over (shmap/partitioned_jit.h); null: what arguments and
-    // constraints say.
+    // The mesh to split the program over (shmap/partitioned_jit.h). Null: the mesh of the arguments
+    // and of the program's constraints.
     const MeshImpl* mesh = nullptr;
   };
   struct Result {

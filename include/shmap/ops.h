@@ -69,7 +69,7 @@ Array full(Shape shape, Operand value, DType dtype);
 Array eye(std::int64_t n, DType dtype = f32, SourceLine source = SourceLine::current());
 Array arange(std::int64_t n, DType dtype = f32, SourceLine source = SourceLine::current());
 Array arange(Operand start, Operand stop, Operand step = 1, DType dtype = f32);
-Array linspace(Operand start, Operand stop, std::int64_t num = 50);
+Array linspace(Operand start, Operand stop, std::int64_t num = 50);  // stop included
 Array iota(DType dtype, std::int64_t n, SourceLine source = SourceLine::current());
 Array zeros_like(Operand x);
 Array ones_like(Operand x);
@@ -77,6 +77,9 @@ Array empty_like(Operand x);
 Array full_like(Operand x, Operand value);
 
 // ---- placement
+// x with that sharding, or whole on that device, as a committed array: operations move uncommitted
+// operands to the devices of committed ones (jax.device_put). Data moves only where x has another
+// sharding. ValueError where a dim is not divisible, and in the body of a shard_map.
 Array device_put(Array x, NamedSharding sharding, SourceLine source = SourceLine::current());
 Array device_put(Array x, Device device, SourceLine source = SourceLine::current());
 // The whole array, replicated over the devices of its mesh, so that every process can read it. A
@@ -160,10 +163,12 @@ Array concatenate(const std::vector<Array>& arrays, int axis = 0,
                   SourceLine source = SourceLine::current());
 Array stack(const std::vector<Array>& arrays, int axis = 0,
             SourceLine source = SourceLine::current());
+// An int: that many equal parts, or a ValueError. A list: the bounds between the parts.
 std::vector<Array> split(Operand x, Dims indices_or_sections, int axis = 0);
 std::vector<Array> unstack(Operand x, int axis = 0);
 Array tile(Operand x, Dims reps);
 Array repeat(Operand x, int repeats, int axis);
+// widths: {before, after} for each dim, or one pair for all dims.
 Array pad(Operand x, std::vector<std::pair<std::int64_t, std::int64_t>> widths, Operand value = 0);
 Array slice(Operand x, Dims start, Dims limit);
 Array slice(Operand x, Dims start, Dims limit, Dims strides);
@@ -171,11 +176,13 @@ Array slice(Operand x, Dims start, Dims limit, Dims strides);
 Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes);
 Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts);
-// The same along one dim, with the other dims whole (lax.slice_in_dim and the functions like it).
+// Slices along one dim; the other dims stay whole (lax.slice_in_dim and the functions like it).
 Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride = 1,
                    int axis = 0);  // a negative start or limit counts from the end
 Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis = 0);
 Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int axis = 0);
+// A negative index counts from the end; an index out of range gives a fill value (as
+// IndexedArray::get with Mode::fill_or_drop).
 Array take(Operand x, Operand indices);  // from x flattened
 Array take(Operand x, Operand indices, int axis);
 struct GatherDimensionNumbers {
@@ -183,7 +190,7 @@ struct GatherDimensionNumbers {
 };
 Array gather(Operand x, Operand start_indices, GatherDimensionNumbers dimension_numbers,
              Shape slice_sizes);
-Array one_hot(Operand x, int num_classes, DType dtype = f32);
+Array one_hot(Operand x, int num_classes, DType dtype = f32);  // the classes are a new last dim
 Array flip(Operand x);
 Array flip(Operand x, Dims axis);
 Array roll(Operand x, Dims shift);
@@ -219,6 +226,7 @@ Array cummin(Operand x, int axis);
 Array cumlogsumexp(Operand x, int axis);
 Array sort(Operand x, int axis = -1);
 Array argsort(Operand x, int axis = -1);
+// The k largest elements along the last dim, in descending order, and their indices (i32).
 std::pair<Array, Array> top_k(Operand x, int k);
 
 // ---- diagonals of matrices; k counts diagonals above the main one (below it, where k is negative)

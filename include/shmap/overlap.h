@@ -3,8 +3,9 @@
 // function gives the result of the plain form in its comment, except that sums may be added in
 // another order.
 //
-// They are called in the body of a shard_map, over mesh axes in scope, major first. Over several
-// axes, ranks are row-major in the order given, and all ranks together form one ring. The forms,
+// Overlapped products are called in the body of a shard_map, over mesh axes in scope, major first.
+// Over several axes, ranks are row-major in the order given, and all ranks together form one ring.
+// The forms, for n ranks:
 // for n ranks:
 //
 //   none       the plain form: the collective, then the einsum, or the other way round

@@ -1,20 +1,20 @@
-// jit over a mesh: the twin of shard_map. The function sees whole (global) arrays and says nothing
-// of devices; its program is split over the mesh (partitioned, as jax.jit with in_shardings and
-// out_shardings), and the communication that this takes is written into it.
+// jit over a mesh. The function works on whole (global) arrays and does not mention devices; its
+// program is split over the mesh (partitioned, as by jax.jit with in_shardings and out_shardings),
+// and the collectives that the split needs are added to the program.
 //
 //   auto f = jit([](Array x, Array w) { return matmul(x, w); }, mesh, {P("i", none), P()}, P("i"));
 //
-// The specs say how arguments and results lie on the mesh; they never change a value. An argument
-// that lies otherwise on the mesh's devices is moved there as device_put moves it, and one that no
-// user has placed is put there; one that was placed on other devices is a ValueError, as of
-// shard_map. Specs that are left out are chosen:
+// The specs say how arguments and results are split over the mesh; they never change a value. An
+// argument with another sharding on the mesh's devices is moved to its spec as device_put moves it,
+// and so is an argument that no user has placed; an argument that was placed on other devices is a
+// ValueError, as in shard_map. Specs that are left out are chosen:
 //
-//   out_specs  a result stays as its program leaves it
-//   in_specs   an argument that lies on the mesh stays as it lies; another is put as the program
-//              uses it: as a constraint, a mapped function or an operation with a split operand
-//              wants it, or as a split result is made of it; else a copy on each device
+//   out_specs  a result keeps the sharding that the program gives it
+//   in_specs   an argument that is on the mesh keeps its sharding; any other argument gets the
+//              sharding that a constraint, a mapped function or an operation with a split operand
+//              takes it with, or that a split result needs; else a copy on each device
 //
-// Everything else is as of jit(f): programs are kept by types, shardings and static members,
+// Everything else is as in jit(f): programs are kept by types, shardings and static members,
 // results stay valid, an argument passed as an rvalue is donated. Over an AbstractMesh the function
 // can be traced (make_jaxpr), explained (explain_sharding) and simulated (simulate), but not
 // called. Not to be called in the body of a shard_map, whose values are blocks.
@@ -32,7 +32,7 @@ namespace shmap {
 
 namespace detail {
 
-class KnownSpecs;  // what the specs said of the arguments of the latest call
+class KnownSpecs;  // the arguments' shardings, by the specs, in the latest call
 
 // What a function over a mesh was made with, checked once, and how its program is called.
 struct PartitionInfo {
@@ -43,15 +43,15 @@ struct PartitionInfo {
   const MeshImpl* mesh;                      // may be abstract
   std::optional<Specs> in_specs, out_specs;  // empty: chosen
   SourceLine source;
-  std::string key;  // tells programs of one function over other meshes or specs apart
+  std::string key;  // part of the cache's key: keeps programs over other meshes or specs apart
   std::shared_ptr<KnownSpecs> known;
 };
 
 template <class F>
 using PartitionedJit = Jitted<F, PartitionInfo>;
 
-// The caller's line as a last parameter, which {} does not stand for: in jit(f, mesh, {}) it is the
-// empty list of specs.
+// The caller's line as a last parameter. It cannot be made from {}, so that in jit(f, mesh, {}) the
+// braces are the empty list of specs.
 class CallersLine {
  public:
   CallersLine(SourceLine source) : source_(source) {}

@@ -6,9 +6,9 @@
 
 namespace shmap {
 
-// A name for what runs while it lives: a span in the host's row of a trace (under jit only while
-// the function is traced) and in each device's lane of scopes (in every run, and of derivatives
-// too).
+// Names the operations that are called during this object's lifetime: a span in the host's row of a
+// trace (under jit only while the function is traced), and in each device's lane of scopes (in
+// every run, and around the operations' derivatives too).
 struct named_scope {
   explicit named_scope(std::string_view name);
   ~named_scope();

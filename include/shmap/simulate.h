@@ -1,5 +1,5 @@
-// simulate: how long a program would take on a machine that is described, not had: a timeline
-// predicted by an alpha-beta model, for meshes of any size, abstract ones too.
+// simulate: predicts how long a program would take on a machine that is given by its rates. The
+// result is a timeline, by an alpha-beta model, for meshes of any size, abstract meshes too.
 //
 //   Schedule s = simulate(make_jaxpr(f)(types...),
 //                         Topology{.levels = {{8, {3, 400000}}, {2048, {10, 45000}}},
@@ -16,7 +16,7 @@
 
 namespace shmap {
 
-// What a device sends over: a message of n bytes takes latency_us + n / bytes_per_us.
+// A link between devices: a message of n bytes takes latency_us + n / bytes_per_us.
 struct Link {
   double latency_us;
   double bytes_per_us;
@@ -25,13 +25,13 @@ struct Link {
 // A machine of equal devices, in groups of groups.
 struct Topology {
   struct Level {
-    int size;  // how many of the level below it joins
+    int size;  // the number of devices, or of groups of the level below, in a group
     Link link;
   };
   // Innermost first: {{8, nvlink}, {32, network}} are 32 nodes of 8 devices. Devices of a mesh
   // stand in row-major order, so that the last mesh axis is the innermost.
   std::vector<Level> levels = {};
-  // Of one device: arithmetic operations, and bytes read and written, in a microsecond.
+  // Rates of one device: arithmetic operations, and bytes read and written, per microsecond.
   double flops_per_us = 0, memory_bytes_per_us = 0;
 };
 
@@ -39,12 +39,12 @@ namespace detail {
 struct Timeline;
 }
 
-// What one device does, and all do alike.
+// The timeline of one device; all devices have the same.
 struct Schedule {
   double us = 0;                         // from the begin to the end of the last operation
   double exposed_communication_us = 0;   // communicating while nothing is computed
   std::int64_t peak_bytes = 0;           // arguments, results and everything between, of one device
-  std::vector<std::string> assumptions;  // what the program does not say, a sentence each
+  std::vector<std::string> assumptions;  // a sentence for each thing that the program leaves open
   std::shared_ptr<const detail::Timeline> timeline;
 
   // Writes the timeline in Chrome's format, as profiler::Trace does: Perfetto and scripts/timeline
@@ -54,18 +54,19 @@ struct Schedule {
 
 // The predicted timeline of one run of the program.
 //
-// A program of whole arrays is split over its mesh first, as jit does it; arguments that were only
-// types are taken to lie as the program takes them (explain_sharding says how), so that nothing is
-// moved before it begins. The program is then simplified, fused and scheduled, each device has one
-// lane for computing and one for each level of links, an operation starts when its operands are
-// there and its lane is free, and lanes work in the program's order.
+// A program of global arrays is split over its mesh first, as jit does it. Arguments of which only
+// the types are known get the shardings that explain_sharding shows, so that nothing is moved
+// before the program begins. The program is then simplified, fused and scheduled. Each device has
+// one lane for computation and one lane for each level of links. An operation starts when its
+// operands are ready and its lane is free; each lane runs its operations in program order.
 //
 //   compute      the longer of flops / flops_per_us and bytes / memory_bytes_per_us; views are free
 //   collectives  ring or tree, whichever is shorter; over several levels, level by level
 //
-// Loops of known length run all their trips, a while loop one, of a cond the branch that takes
-// longest. ValueErrors: a rate that is not positive, a level of no devices; fewer devices than the
-// mesh has; a mesh axis that does not divide into the levels; a program over several meshes.
+// Loops of known length count with all their trips, a while loop with one trip, a cond as the
+// branch that takes longest. ValueErrors: a rate that is not positive, a level of no devices; fewer
+// devices than the mesh has; a mesh axis that does not divide into the levels; a program over
+// several meshes.
 Schedule simulate(const ClosedJaxpr& jaxpr, const Topology& topology);
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// attention, by name: one equation where the devices have kernels for it and its derivatives, else
-// a loop over blocks of rows.
+// The user's function attention: one equation where the devices have kernels for it and its
+// derivatives, otherwise a loop over blocks of rows.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -23,7 +23,8 @@ namespace {
   throw ValueError("attention: " + why + at_line(source));
 }
 
-// As [batch, groups, shared, rows, columns], each 1 where it is the same along it; or empty.
+// x reshaped to [batch, groups, shared, rows, columns], with extent 1 along each dim that it
+// broadcasts over. An empty x stays empty.
 Array as_scores(const char* what, const Array& x, const AttentionSizes& n, SourceLine source) {
   if (!x.node()) return x;
   const ShapedArray type = x.type();
@@ -66,8 +67,8 @@ bool is_one_equation(const AttentionSizes& n, DType dtype, const Array& bias) {
   return !is_empty && takes(form);
 }
 
-// Of [batch, groups, shared, rows, columns] with 1 where it repeats: without these, and the dims
-// that are left.
+// x without its dims of extent 1. dims: for each of [batch, groups, shared, rows, columns] the dim
+// that is left, or -1.
 Array without_repeats(const Array& x, Dims* dims, SourceLine source) {
   if (!x.node()) return x;
   Shape shape;

@@ -21,7 +21,8 @@ bool is_narrow_float(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32;
 }
 
-// One side of a dot_general with one contracted dim and one other.
+// One operand of a dot_general; is_plain: it has one contracted dim and one that is neither
+// contracted nor a batch dim.
 struct Side {
   Side(const Eqn& e, int side) : operand(e.in[at(side)]) {
     const auto& p = params_as<DotParams>(*e.params);
@@ -39,7 +40,7 @@ struct Side {
   std::int64_t contracted = 0, free = 0;
 };
 
-// From a product back to what its left or right operand is made of.
+// Matches the equations before a product, of whose operands one (left or right) may be the weights.
 class Matcher {
  public:
   Matcher(const ProgramIndex& program, int product, int weights_side)
@@ -125,7 +126,7 @@ class Matcher {
     return true;
   }
 
-  // ---- scores, whose dims have these places among those of the weights
+  // ---- scores; places: their dims among those of the weights
   bool match_scores(const Atom& a, const IntList& places, Stage stage) {
     const int i = program_.maker(a);
     if (i < 0 || !take(a)) return false;
@@ -198,7 +199,8 @@ class Matcher {
       found_ = before;
     }
     if (const Eqn* e = program_.made_by(*source, drops ? bit_or_p : bit_and_p)) {
-      // Worth it where one of them is causal, and so need not be read.
+      // Splitting the mask pays only if one half is causal, because the kernel then does not read
+      // it.
       for (const std::size_t first : {0u, 1u}) {
         const Found before = found_;
         if (!found_.causal && match_mask(e->in[first], inside, drops) && found_.causal &&
@@ -213,7 +215,8 @@ class Matcher {
     return true;
   }
 
-  // What a value repeats, as far back as that can be read where it lies.
+  // The operand of which `a` is a repetition, as far back as the repetition is the same on all
+  // devices.
   const Atom* source_of(const Atom& a, IntList* places) const {
     const Atom *now = &a, *source = now;
     IntList inside = *places;
@@ -227,7 +230,7 @@ class Matcher {
     return source;
   }
 
-  // ---- which dims are what
+  // ---- the dims' roles
   bool place_scores(const Eqn& e, const IntList& places) {
     const Side left(e, 0), right(e, 1);
     if (!left.is_plain || !right.is_plain || e.out[0]->type.rank() != rank_) return false;
@@ -250,8 +253,8 @@ class Matcher {
     return true;
   }
 
-  // Of [batch…, row, feature], batch dims in the order of the weights' dims; `places`: where each
-  // batch dim of that side lies there.
+  // Sets `dims` to the dims of one side in the order [batch…, row, feature], batch dims as in the
+  // weights. `places`: the weights' dims of that side's batch dims.
   void place(const Side& side, const IntList& places, std::int64_t feature, Dims* dims) const {
     *dims = Dims();
     for (int d = 0; d < rank_; ++d) {
@@ -263,7 +266,8 @@ class Matcher {
     dims->push_back(feature);
   }
 
-  // What a transposition is made of, where features lie last there.
+  // The operand of a transposition, with `dims` changed accordingly, if the features are its last
+  // dim; otherwise `a`.
   const Atom* before_transposition(const Atom& a, Dims* dims) const {
     const Eqn* e = program_.made_by(a, transpose_p);
     if (!e || e->in[0].is_literal()) return &a;
@@ -275,7 +279,7 @@ class Matcher {
     return &e->in[0];
   }
 
-  // The product's own, or a transposition of it which is all that uses it.
+  // Sets the result: the product's result, or that of a transposition which is its only reader.
   bool place_result() {
     const Eqn& e = program_.eqn(product_);
     const std::size_t batch = weights_.batch.size();
@@ -311,7 +315,7 @@ class Matcher {
   }
 
   // ---- the equation
-  // That makes `a`, an inner value.
+  // Takes the equation that computes `a`, an intermediate value, as part of the attention.
   bool take(const Atom& a) {
     if (!is_narrow_float(a.type().dtype())) return false;
     found_.members.push_back(program_.maker(a));

@@ -1,4 +1,4 @@
-// One attention in a program.
+// Matches attention that ends in one product.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,10 +10,11 @@ namespace shmap {
 
 struct AttentionMatch {
   Eqn eqn;
-  std::vector<int> members;  // the equations in whose place it stands: where the last of them is
+  std::vector<int> members;  // the equations that it replaces; it is placed at the last of them
 };
 
-// What ends in the dot_general that is equation `product`, as find_attention.h says.
+// Matches the equations that end in the dot_general with number `product`, as described in
+// find_attention.h.
 std::optional<AttentionMatch> match_attention(const ProgramIndex& program, int product,
                                               AttentionCheck takes);
 

@@ -19,8 +19,8 @@ namespace shmap {
 
 namespace {
 
-// What the scores of a block may take. Fewer rows would have the gradients of k and v, to which
-// each block adds, go through memory more often.
+// The memory for the scores of a block. Blocks of fewer rows would read and write the gradients of
+// k and v, to which each block adds, more often.
 constexpr std::int64_t kBlockBytes = 16 << 20;
 constexpr std::int64_t kFewestRows = 16, kMostRows = 256;
 
@@ -36,8 +36,9 @@ class Loop {
         causal_(causal),
         source_(source) {}
 
-  // q: [batch, groups, shared, rows, depth]; k, v: [batch, groups, columns, …]; bias and mask, or
-  // what is empty: [batch, groups, shared, rows, columns] or 1; first: the number of the first row.
+  // q: [batch, groups, shared, rows, depth]; k, v: [batch, groups, columns, …]; bias and mask:
+  // empty, or [batch, groups, shared, rows, columns] with extents of 1 where they broadcast; first:
+  // the number of the block's first row.
   Array block(const Array& q, const Array& k, const Array& v, const Array& first, const Array& bias,
               const Array& mask) const {
     DotParams p;
@@ -99,7 +100,8 @@ class Loop {
 
   Array blocks(const Array& q, const Array& k, const Array& v, const Array& bias, const Array& mask,
                std::int64_t trips, std::int64_t rows) const {
-    // Blocks in front, to be taken one by one; what is the same for all rows stays as it is.
+    // Makes blocks the first dim, over which the loop runs; an array that is the same for all rows
+    // stays as it is.
     const auto cut = [&](const Array& x) {
       Shape shape = x.shape();
       Array y = slice_dim(x, 3, 0, trips * rows, source_);

@@ -1,7 +1,7 @@
-// The rules of attention and of its derivatives as equations: forward and reverse mode, vmap.
+// The rules of attention and of its derivatives as equations: forward mode, reverse mode, vmap.
 //
-// What has no kernel is differentiated through the loop over blocks of rows: derivatives with
-// respect to the bias, and second derivatives.
+// Derivatives without a kernel are those of the loop over blocks of rows: derivatives with respect
+// to the bias, and second derivatives.
 #include <utility>
 #include <vector>
 
@@ -36,9 +36,9 @@ Arrays first_of(std::span<const Array> x, std::size_t count) {
   return Arrays(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
-// ---- the same by operations
+// ---- attention as operations
 
-// Batch dims of the scores: those that k has, then those along which it repeats.
+// The batch dims of the scores: first those that k has, then those along which k is repeated.
 struct BatchOrder {
   explicit BatchOrder(const AttentionParams& p) {
     const std::size_t batch = p.k_dims.size() - 2;
@@ -104,7 +104,7 @@ class ByOperations {
   }
 
  private:
-  // [batch, groups, shared, rows, columns], 1 where all of those repeat.
+  // x as [batch, groups, shared, rows, columns], with extent 1 along a dim over which x broadcasts.
   Array of_scores(const Array& x, const Dims& dims) const {
     Shape ones, full;
     const Array y = in_order(x, dims, order_.order, source_);
@@ -145,8 +145,8 @@ Arrays types_and_all(const JvpCall& call, std::size_t count, std::vector<ShapedA
   return first_of(call.primals, count);
 }
 
-// f's derivative, f being a function of all primals, where those from `skipped` on that are not
-// differentiated stay as they are.
+// The derivative of f, a function of all primals, along the tangents. Primals without a tangent are
+// constants.
 template <class F>
 Array along_tangents(const JvpCall& call, const F& f) {
   std::vector<std::size_t> moving;
@@ -204,7 +204,7 @@ void jvp_tangent(JvpCall& call) {
   const AttentionParams& p = params_of(call.params);
   const std::size_t count = attention_operands(p), first = count + 2;
   call.run();
-  if (!moves(call, first)) {  // linear in what moves
+  if (!moves(call, first)) {  // linear in the operands that have tangents
     Arrays in = first_of(call.primals, first);
     Dims tangents;
     for (std::size_t i = 0; i < p.tangents.size(); ++i) {
@@ -235,7 +235,7 @@ void jvp_tangent(JvpCall& call) {
   });
 }
 
-// The cotangents of q, k and v as one function.
+// The cotangents of q, k and v as a function of the operands and the result's cotangent.
 Arrays pulled_back(const ByOperations& attend, const Arrays& x, std::size_t count,
                    const Array& cotangent) {
   const auto f = [&](Arrays moved) {
@@ -263,7 +263,7 @@ void jvp_grad(JvpCall& call) {
   std::vector<std::size_t> moving;
   Arrays at, along;
   for (std::size_t i = 0; i < call.primals.size(); ++i) {
-    // The result and the sums move with q, k and v.
+    // The result and the sums depend on q, k and v and get no tangents of their own.
     if (!call.has_tangent(i) || i == count || i == count + 1) continue;
     moving.push_back(i);
     at.push_back(call.primals[i]);
@@ -308,7 +308,7 @@ void transpose_grad(TransposeCall& call) {
 
 // ---- vmap
 
-// The dimensions of an operand whose first dimension is the batch dimension, or which has none.
+// The dims of an operand after vmap: the batch dim comes first; -1 where the operand has none.
 Dims with_batch(const Dims& dims, bool is_batched) {
   Dims out;
   out.push_back(is_batched ? 0 : -1);
@@ -316,8 +316,8 @@ Dims with_batch(const Dims& dims, bool is_batched) {
   return out;
 }
 
-// The batch dimension becomes the first of every operand, batched or not, but of a bias or a mask
-// that is not batched, and, with `shares`, of k and v where neither is batched.
+// The batch dim becomes the first dim of every operand. Exceptions stay as they are: a bias or mask
+// that is not batched and, if `shares`, k and v where neither is batched.
 void batch(BatchCall& call, bool shares) {
   const AttentionParams& p = params_of(call.params);
   AttentionParams batched = p;
@@ -341,7 +341,7 @@ void batch(BatchCall& call, bool shares) {
 }
 
 void batch_attention(BatchCall& call) { batch(call, true); }
-// Each element of the batch has its own tangents and cotangents of k and v.
+// Tangents and cotangents of k and v are batched in any case.
 void batch_derivative(BatchCall& call) { batch(call, false); }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace shmap {
 
 namespace {
 
-// Positions and constants that every dtype here holds exactly, sums of two too.
+// Up to this number, every dtype here holds positions, constants and sums of two of these exactly.
 constexpr double kMostExact = 1 << 22;
 
 bool counts_exactly(DType dtype) {
@@ -55,7 +55,7 @@ class Positions {
   }
 
  private:
-  // A scalar stands for all of its result's shape.
+  // A scalar has no dims: it is broadcast to the result's shape.
   static IntList places_of(const Atom& a, const IntList& places) {
     return a.type().rank() == 0 ? IntList() : places;
   }
@@ -105,7 +105,7 @@ std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Ato
     if (!go_through_repetition(e, &inside)) return std::nullopt;
     return causal_offset(program, e.in[0], inside, row, column, inverted);
   }
-  // As greater - less >= 0, or > 0 where they may not be equal.
+  // The comparison as greater - less >= 0, or > 0 if it is strict.
   bool left_is_greater = p == &ge_p || p == &gt_p, strict = p == &gt_p || p == &lt_p;
   if (inverted) {
     left_is_greater = !left_is_greater;

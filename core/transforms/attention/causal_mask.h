@@ -1,5 +1,4 @@
-// Masks that are comparisons of positions: which of them say that a column is at most so far beyond
-// its row.
+// Recognises masks that are comparisons of positions: a column is at most `offset` beyond its row.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -8,9 +7,9 @@
 
 namespace shmap {
 
-// Of a value of bools, whose dims have those `places` among a larger one's (program_index.h): an
-// offset, where it says of each element whether its column is at most row + offset, `row` and
-// `column` being two of the places; if `inverted`, whether it is not.
+// The offset for which each element of `mask` says whether its column is at most row + offset, or,
+// if `inverted`, whether it is not; nothing where `mask` is no such mask. `places`: the dims of
+// `mask` among those of a larger value (program_index.h), of which `row` and `column` are two.
 std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Atom& mask,
                                           const IntList& places, int row, int column,
                                           bool inverted);

@@ -1,13 +1,14 @@
-// Finding attention: a jaxpr in which the equations of softmax(scale · q kᵀ + bias, masked) v have
-// become one of `attention` (core/ops/attention.h).
+// Finds attention: replaces the equations of softmax(scale · q kᵀ + bias, masked) v by one equation
+// of `attention` (core/ops/attention.h).
 #pragma once
 #include "core/ir/jaxpr.h"
 #include "core/ops/attention.h"
 
 namespace shmap {
 
-// Of a program of blocks that is simplified. What does not match exactly, and what `takes` refuses,
-// stays as it was; so does all where it is null. Programs inside equations are left as they are.
+// For a simplified program of blocks. Equations that do not match exactly, and attention that
+// `takes` refuses, stay; with a null `takes`, all do. Programs inside equations are left as they
+// are.
 //
 //   scores   dot_general of q and k over one dim; then, each at most once and in this order, a
 //            scale by a positive literal, the addition of a bias, select_n with one literal;
@@ -15,11 +16,10 @@ namespace shmap {
 //   weights  exp(s - max(s)) / sum(exp(s - max(s))) over k's rows, also without the maximum
 //   result   dot_general of the weights and v, and a transposition that leaves v's features last
 //
-// with conversions between the operands' dtype and f32 anywhere. None of the scores and weights may
-// be used elsewhere: a program that has its own backward pass keeps its equations, unless the
-// attention was found before it was differentiated (traced_attention.h). Values differ in
-// the last bits from those of the equations, whose scores are rounded to their dtype and added up
-// in another order.
+// with conversions between the operands' dtype and f32 anywhere. Scores and weights must have no
+// other reader: a program with its own backward pass keeps its equations, unless the attention was
+// found before it was differentiated (traced_attention.h). Values differ in the last bits from
+// those of the equations, whose scores are rounded to their dtype and added in another order.
 JaxprRef find_attention(const Jaxpr& jaxpr, AttentionCheck takes);
 
 }  // namespace shmap

@@ -16,8 +16,8 @@ namespace shmap {
 
 namespace {
 
-// Of the equations behind the weights, those nearest to them; the others, of which a bias or a mask
-// is made, are arguments then.
+// How many equations before the weights are examined, nearest first. Further equations, which
+// compute a bias or a mask, count as arguments.
 constexpr std::size_t kMostEquations = 96;
 
 bool is_name(const char* op, const Primitive& primitive) {
@@ -47,7 +47,7 @@ void TracedAttention::remember_operation(const Primitive& primitive, std::size_t
   if (const Var* v = var_of(primal)) operations_[v] = {&primitive, operands, active};
 }
 
-// Softmax ends in a division, which may be converted before the product.
+// Whether x may be the weights: softmax ends in a division, perhaps followed by a conversion.
 bool TracedAttention::may_be_weights(const Array& x) const {
   if (!var_of(x)) return false;
   const char* op = node_of(x)->origin.op;
@@ -73,8 +73,8 @@ bool TracedAttention::differentiates(const Eqn& eqn, const Operation* operation)
   return true;
 }
 
-// Whether none of these equations drops a tangent. The greatest score may count as a constant,
-// whose share of the derivative is zero: what makes it, and makes nothing else, may drop one.
+// Whether all of these equations propagate tangents. The maximum of the scores may be a constant,
+// because its share of the derivative is zero; equations that only compute the maximum are exempt.
 bool TracedAttention::keeps_tangents(const std::vector<int>& places, const Eqn& product) const {
   const std::vector<Eqn>& eqns = program_->eqns();
   PointerMap<bool> for_more_than_greatest;
@@ -95,14 +95,14 @@ bool TracedAttention::keeps_tangents(const std::vector<int>& places, const Eqn& 
   return true;
 }
 
-// The places of the equations that can be part of attention, in order: behind the weights, up to
-// the scores' operands; and the transpositions of operands.
+// The numbers of the equations that may be part of attention, in order: equations before the
+// weights, back to the operands of the scores, and transpositions of operands.
 std::vector<int> TracedAttention::makers_of(std::span<const Atom> operands,
                                             std::span<const Array> primals) const {
   const std::vector<Eqn>& eqns = program_->eqns();
   struct Visit {
     const Atom* atom;
-    bool is_operand;  // of a product: only transpositions are looked through
+    bool is_operand;  // of a product: only transpositions of it are followed
   };
   std::vector<Visit> visits;
   for (std::size_t i = 0; i < 2; ++i) visits.push_back({&operands[i], !may_be_weights(primals[i])});
@@ -179,7 +179,7 @@ std::optional<TracedAttention::Call> TracedAttention::find(std::span<const Array
     } else if (made.find(v.get())) {
       call.in.push_back(program_->value(v));
     } else {
-      return std::nullopt;  // what simplifying made
+      return std::nullopt;  // a value that only the simplified program has
     }
   }
   return call;

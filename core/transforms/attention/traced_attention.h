@@ -1,6 +1,6 @@
-// Finding attention before it is differentiated: in a program that is being traced while a
-// derivative of the same code is taken, so that the derivative is attention's own, which keeps no
-// array of the scores (core/ops/attention_grad.h).
+// Finds attention before it is differentiated, in a program that is traced while a derivative of
+// the same code is taken. The derivative is then that of attention, which stores no array of the
+// scores (core/ops/attention_grad.h).
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,21 +14,21 @@
 
 namespace shmap {
 
-// What a JvpTrace remembers of the operations that it interprets. The primals of its values are
-// variables of the program that its parent traces, so that the equations that made a primal can be
-// looked up there; what each of these operations was differentiated with respect to stands here.
+// Records the operations that a JvpTrace interprets. The primals of its values are variables of the
+// program that its parent traces, in which the equations behind a primal are found; this class
+// records with respect to which operands each operation was differentiated.
 //
-// Nothing is remembered or found where the parent traces no program (an eager derivative), and
-// where the program's devices have no kernel for attention (SHMAP_ATTENTION=0 among others).
+// Nothing is recorded or found where the parent traces no program (an eager derivative), and where
+// the program's devices have no kernel for attention (SHMAP_ATTENTION=0 among others).
 class TracedAttention {
  public:
   explicit TracedAttention(Trace& parent);
   bool is_on() const { return program_ != nullptr; }
 
-  // `dual`: the value whose primal is that one.
+  // `dual`: the value of the JvpTrace with that primal.
   void remember_value(const Array& primal, const Array& dual);
-  // An operation that made `primal`; has_tangent(i): whether it is differentiated with respect to
-  // its operand i.
+  // Records the operation that computed `primal`; has_tangent(i): whether it was differentiated
+  // with respect to operand i.
   template <class HasTangent>
   void remember_operation(const Primitive& primitive, std::size_t operands, const Array& primal,
                           const HasTangent& has_tangent) {
@@ -42,10 +42,11 @@ class TracedAttention {
     std::vector<Array> in;  // values of the JvpTrace, or of the program
     std::shared_ptr<const Params> params;
   };
-  // The call of attention_p that gives what a dot_general of these primals gives, where it is the
-  // last operation of attention as find_attention.h has it; active: a bit for each of its operands.
-  // Not where a tangent was dropped on the way (stop_gradient of the scores), nor where the bias
-  // has one. The scores and weights may be used elsewhere too: then both are computed.
+  // The call of attention_p that replaces a dot_general of these primals, if it is the last
+  // operation of attention (find_attention.h). active: a bit for each operand of the dot_general
+  // that has a tangent. Nothing where a tangent was dropped inside the attention (stop_gradient of
+  // the scores), or where the bias has a tangent. Scores and weights may have other readers: then
+  // both forms are computed.
   std::optional<Call> find(std::span<const Array> primals, const Params& dot, std::uint64_t active,
                            SourceLine source);
 
@@ -57,7 +58,7 @@ class TracedAttention {
   };
   void remember_operation(const Primitive& primitive, std::size_t operands, const Array& primal,
                           std::uint64_t active);
-  const Var* var_of(const Array& x) const;  // null where it is no variable of the program
+  const Var* var_of(const Array& x) const;  // null where x is not a variable of the program
   bool may_be_weights(const Array& x) const;
   void index_makers();
   bool differentiates(const Eqn& eqn, const Operation* operation) const;
@@ -67,9 +68,9 @@ class TracedAttention {
   JaxprTrace* program_ = nullptr;
   AttentionCheck takes_ = nullptr;
   PointerMap<Array> duals_;           // by the variable of the primal
-  PointerMap<Operation> operations_;  // by the variable that it made
-  PointerMap<int> makers_;            // the place of the equation that made it, and 1
-  std::size_t indexed_ = 0;           // so many equations are in makers_
+  PointerMap<Operation> operations_;  // by the variable of the result
+  PointerMap<int> makers_;            // the number of the equation that defines a variable, plus 1
+  std::size_t indexed_ = 0;           // the number of equations in makers_
 };
 
 }  // namespace shmap

@@ -29,8 +29,8 @@ void append_given(std::vector<Array>& to, const Arrays& more) {
     if (x.node()) to.push_back(x);
 }
 
-// (the inputs that are needed, tangents) -> tangents of the active results; computes on its way
-// what it needs.
+// (the inputs that are needed, tangents) -> tangents of the active results. Computes the residuals
+// itself.
 struct TangentProgram {
   JaxprRef jaxpr;
   std::vector<Array> operands;

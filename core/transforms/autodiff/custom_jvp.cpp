@@ -17,8 +17,8 @@ struct RuleResult {
   std::vector<Array> y, y_dot;  // a tangent that is empty: zero
 };
 
-// The rule at primals along tangents (empty: zero), under the current trace; its result checked.
-// wanted: the types of the function's result, where they are known.
+// The user's rule at primals along tangents (empty: zero), under the current trace; its result is
+// checked. wanted: the types of the function's result, null where they are not known.
 RuleResult call_rule(const RuleCode& rule, void* like, std::span<const Array> primals,
                      std::span<const Array> tangents, const Types* wanted, const JaxprTrace* linear,
                      SourceLine made) {

@@ -1,5 +1,6 @@
-// Functions with rules of their own as equations: the program of the function, which stands for it
-// where it is run or lowered, and the rules, which stand for it where it is differentiated.
+// Functions with derivative rules of the user's as equations (custom_jvp, custom_vjp). An equation
+// holds the program of the function, which is run or lowered, and the rules, which differentiate
+// it.
 #pragma once
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace shmap {
 
 struct JvpCall;
 
-// Operands: what the program closes over, then the function's arguments.
+// Operands: the values that the program captured, then the function's arguments.
 extern Primitive custom_jvp_call_p;
 struct CustomJvpParams : CalledParamsOf<CustomJvpParams> {
   detail::RuleCode rule;
@@ -30,40 +31,40 @@ struct CustomVjpParams : CalledParamsOf<CustomVjpParams> {
   void visit(ParamVisitor& v) const override;
 };
 
-// The linear map that a custom_vjp's second rule is the transpose of: from residuals and the
-// tangents of those arguments that have some to the tangents of y. It cannot be run.
+// A linear map from residuals, and from the tangents of the active arguments, to the tangents of y.
+// It is known only by its transpose, which is the backward rule of a custom_vjp; it cannot be run.
 extern Primitive custom_vjp_linear_p;
 struct CustomVjpLinearParams : ParamsOf<CustomVjpLinearParams> {
   detail::RuleCode backward;
-  std::int64_t id = 0;  // its own
+  std::int64_t id = 0;  // unique, so that no two of these equations are merged
   int num_residuals = 0;
   detail::TreeNode arguments;
   std::vector<ShapedArray> in_types;  // of all arguments
-  std::vector<bool> active;           // of them, which have a tangent
-  std::vector<ShapedArray> y_types;   // of all of y; the results are its floats
+  std::vector<bool> active;           // of all arguments: which have a tangent
+  std::vector<ShapedArray> y_types;   // of all leaves of y; only the floats among them are results
   SourceLine made;
   void visit(ParamVisitor& v) const override;
 };
-// The same map where residuals and tangents vary over these axes too.
+// The parameters of the map whose residuals and tangents vary over these axes too.
 std::shared_ptr<const Params> varying_over(const CustomVjpLinearParams& p, const AxisSet& axes);
 
-// ---- what both have in common (custom_rules.cpp)
-// One of y's leaves brought to the type that the function's program gives; TypeError.
+// ---- shared by custom_jvp and custom_vjp (custom_rules.cpp)
+// Brings the leaves of y to the types of the function's program. TypeError where they do not fit.
 void fit_y(const char* what, const detail::TreeNode& node, std::span<Array> y, Types wanted,
            SourceLine made);
 std::size_t leaf_count(const detail::TreeNode& node);
-// The types of a called function's results, to which its rule is held; TypeError where one of the
-// first n operands, which the function closes over, has a tangent.
+// The types of a called function's results, which its rule must return too. TypeError where one of
+// the first n operands, which the function captured, has a tangent.
 std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
                                         int n, SourceLine made);
 // Which trace interprets a call on these values.
 enum class RuleTraceKind { here, below, jvp, batch, staged };
 struct RuleTrace {
   RuleTraceKind kind;
-  Trace* trace;  // below: that one; else the current one
+  Trace* trace;  // for `below`: the trace below; otherwise the current trace
 };
 RuleTrace rule_trace(std::span<const Array> leaves);
-// The program of f for leaves of these types, for an equation of the current trace.
+// Traces f for leaves of these types, for an equation of the current trace.
 struct Traced;
 Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> leaves,
                     SourceLine source);

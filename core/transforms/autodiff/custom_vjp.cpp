@@ -35,8 +35,8 @@ struct Forward {
   std::vector<Array> y, y_dot;
 };
 
-// The first rule at primals, under the trace that they live in, and the linear map staged by
-// `linear`.
+// Calls the forward rule at primals, under the trace of their values; `linear` stages the linear
+// map.
 Forward call_forward(const ForwardCode& rule, void* like, const VjpSite& site,
                      std::span<const Array> primals, std::span<const Array> tangents,
                      const Types* wanted, JaxprTrace* linear, Trace& parent) {

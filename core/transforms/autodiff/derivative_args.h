@@ -1,5 +1,5 @@
-// What users hand to derivatives: the values that are differentiated, their tangents and the
-// results' cotangents, checked, and brought to the types that are wanted.
+// The arguments of derivatives: primals, tangents and cotangents from users, checked and brought to
+// the types that are needed.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,31 +10,33 @@
 
 namespace shmap {
 
-// Tangents or cotangents of values: what they are called in errors, and what they belong to.
+// Where tangents or cotangents come from, for errors.
 struct DerivativeSite {
-  std::string what;    // "jvp: tangents"; a leaf of theirs is "jvp: tangents[0]"
-  const char* of;      // "the primal", "the result"
-  const char* remedy;  // where one varies more than its value
+  std::string what;    // "jvp: tangents"; a leaf is called "jvp: tangents[0]"
+  const char* of;      // the owner of the tangents: "the primal", "the result"
+  const char* remedy;  // for a tangent that varies over more axes than its value
   SourceLine source;
-  // Whether a value that varies over less is refused too, and not cast: what a rule of the user's
-  // returns is what the user means.
+  // Whether a value that varies over fewer axes is an error too, instead of being cast. True for
+  // results of a user's rule.
   bool exact = false;
 };
 
-// One leaf: of the dtype, shape and variance of `type`; a literal is converted, a value that varies
-// less is cast. TypeErrors.
+// One leaf, brought to the dtype, shape and variance of `type`: a literal is converted, a value
+// that varies over fewer axes is cast. TypeErrors.
 Array fit_derivative(const DerivativeSite& site, const std::string& path, Array given,
                      const ShapedArray& type);
-// The leaves of a tree of the structure `wanted`, whose leaves have these types. An absent subtree
-// and a leaf without derivatives (integers, bools) give empty arrays: zeros.
+// The leaves of `given`, a tree of the structure `wanted` whose leaves have these types. An absent
+// subtree, and a leaf without derivatives (integers, bools), give empty arrays, which stand for
+// zeros.
 std::vector<Array> fit_derivatives(const DerivativeSite& site, const detail::FlatTree& given,
                                    const detail::TreeNode& wanted,
                                    std::span<const ShapedArray> types);
 
-// The types of arguments; errors where one is empty or belongs to a trace that has ended.
+// The types of the arguments. Errors where an argument is empty, or belongs to a trace that has
+// ended.
 std::vector<ShapedArray> argument_types(const char* what, const detail::FlatTree& arguments,
                                         SourceLine source);
-// Zeros in place of what is empty.
+// Replaces empty arrays by zeros of these types.
 void fill_zeros(std::vector<Array>& values, std::span<const ShapedArray> types, SourceLine source);
 
 inline constexpr const char* kCotangentRemedy =

@@ -1,5 +1,4 @@
-// The public derivatives on leaves: arguments checked, and handed to the traces of jvp.h and
-// linearize.h.
+// The public derivatives on leaves: checks the arguments and calls jvp.h and linearize.h.
 #include "core/array/tree_paths.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
@@ -112,7 +111,7 @@ struct ArgumentRange {
   std::size_t first, count;
 };
 
-// Where each argument's leaves are.
+// The range of each argument's leaves.
 std::vector<ArgumentRange> argument_ranges(const TreeNode& list) {
   std::vector<ArgumentRange> out;
   std::size_t next = 0;
@@ -133,7 +132,7 @@ std::size_t checked_argnum(const char* what, int number, std::size_t count, Sour
                    std::to_string(n - 1) + " are wanted" + at_line(source));
 }
 
-// The loss, which has to be a floating scalar.
+// Checks that the loss is a floating-point scalar.
 void check_loss(const char* what, const TreeNode& node, const Array& loss, bool aux,
                 SourceLine source) {
   const std::string name = std::string(what) + ": " + (aux ? "the loss" : "the function's result");
@@ -179,7 +178,7 @@ GradLeaves grad_leaves(const char* what, BodyRef f, FlatTree arguments,
     }
   }
   FlatTree result;
-  // The aux leaves' tangents are nobody's: they are left out of the linear program.
+  // Nothing reads the tangents of the aux leaves, so that they are left out of the linear program.
   auto body = [&](std::vector<Array>& leaves, FlatTree& out) {
     f(leaves, out);
     const TreeNode& node = aux ? out.node.children[0] : out.node;

@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// What a derived program depends on beside the program.
+// What a derived program depends on, besides the program that it is derived from.
 struct DerivedKey {
   std::vector<bool> a, b, c;
   std::int64_t size = 0;
@@ -18,8 +18,8 @@ struct DerivedKey {
   friend bool operator==(const DerivedKey&, const DerivedKey&) = default;
 };
 
-// What was made last, up to a number: programs are kept by what is made of them, and so are those
-// that those are made of.
+// The derived programs that were used last, at most kEntries of them. An entry keeps the program
+// that it was derived from alive, whose address is the key.
 template <class Derived>
 class Made {
  public:
@@ -37,7 +37,7 @@ class Made {
     }
     const PassVisit visit("differentiating or mapping a program", *jaxpr);
     auto derived = std::make_shared<const Derived>(make());
-    // Consts of traces around are of use for this once only.
+    // A program with constants of a surrounding trace cannot be used again after that trace.
     if (!reusable(*derived)) return derived;
     std::lock_guard lock(mutex_);
     entries_.push_front({jaxpr, key, derived});
@@ -65,7 +65,7 @@ class Made {
   std::list<Entry> entries_;
 };
 
-// Never destroyed: arrays may be used until the very end.
+// Never destroyed: arrays may be used until the process ends.
 template <class Derived>
 Made<Derived>& made() {
   static auto* table = new Made<Derived>();

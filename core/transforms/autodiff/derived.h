@@ -1,6 +1,6 @@
-// Derivatives of programs, and batched programs, each made once and kept: a training loop
-// differentiates the same program at every step, and rules of loops ask several times until the
-// carries with tangents are known, at each level of a nest. Usable from several threads.
+// A cache of derivatives of programs and of batched programs. A training loop differentiates the
+// same program at every step; the rules of loops ask for a derivative several times, until it is
+// known which carries have tangents, and so does each level of a nest. Thread-safe.
 #pragma once
 #include <memory>
 

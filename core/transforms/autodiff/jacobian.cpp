@@ -17,13 +17,14 @@ Shape joined(const Shape& a, const Shape& b) {
   return out;
 }
 
-// The arrays of a type that have a single 1, along a first dim.
+// The standard basis of a type: arrays with a single 1, stacked along a new first dim.
 Array basis_of(const ShapedArray& type, SourceLine source) {
   Array basis = reshape(eye(type.size(), type.dtype()), joined({type.size()}, type.dims()));
   return type.axes().empty() ? basis : cast_to_varying(basis, type.axes(), source);
 }
 
-// The linear map at every array of the basis of `type`: each result with these along its first dim.
+// The linear map at every array of the basis of `type`; the results are stacked along their first
+// dim.
 template <class Linear>
 std::vector<Array> at_basis(const ShapedArray& type, Linear linear, SourceLine source) {
   auto body = [&](std::vector<Array>& leaves, FlatTree& result) {

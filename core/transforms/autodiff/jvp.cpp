@@ -28,8 +28,8 @@ std::pair<Array, Array> JvpTrace::split(const Array& x) const {
 }
 
 Array JvpTrace::dual(Array primal, Array tangent, const char* what, SourceLine source) {
-  // A tangent that does not depend on those of the inputs is a constant, and the only constant that
-  // is linear in them is zero.
+  // A tangent that does not depend on the tangents of the inputs is a constant, and the only
+  // constant that is linear in them is zero.
   if (!tangent.node() || (linear_ && !linear_->is_staged(tangent))) return primal;
   const ShapedArray& type = checked_node(primal, what, source).type;
   const ShapedArray& given = node_of(tangent)->type;
@@ -64,7 +64,7 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
     axes = axes | checked_node(in[i], primitive.name, source).type.axes();
     std::tie(primals[i], tangents[i]) = split(in[i]);
     active = active || tangents[i].node();
-    in[i] = Array();  // one that was given up is its owner's no longer
+    in[i] = Array();  // releases this trace's reference, so that a donated operand has a sole owner
   }
   if (!active) {
     TraceScope scope(parent_);
@@ -76,7 +76,8 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
     if (auto call = attention_.find(primals.span(), params, both, source))
       return process(attention_p, call->in, *call->params, out, source);
   }
-  // Rules are the library's, and cast: what is the user's to cast is refused before.
+  // The JVP rules of the library insert casts themselves. Where the user has to write casts, a
+  // missing cast must therefore be refused before the rule is called.
   if (!axes.empty() && checks_variance() && !casts() && !primitive.variance && !primitive.group)
     require_equal_variance(primitive.name, primals.span(), source);
   if (!primitive.jvp) {
@@ -87,7 +88,7 @@ void JvpTrace::process(const Primitive& primitive, std::span<Array> in, const Pa
                     at_line(source));
   }
   if (!axes.empty() && checks_variance() && !primitive.variance && !primitive.group) {
-    // Tangents are cast as they come, once each, and not after the op has made them larger.
+    // A tangent is cast before the operation, once, since the operation may make it larger.
     for (Array& t : tangents)
       if (t.node() && !node_of(t)->type.axes().contains(axes)) t = below().vary(t, axes, source);
   }

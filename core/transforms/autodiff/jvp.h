@@ -10,16 +10,17 @@
 
 namespace shmap {
 
-// Interprets ops on dual values by their JVP rules. Primals are values of `parent`; so are tangents
-// where `linear` is null, which else are variables of that linear program.
+// Interprets operations on dual values by their JVP rules. Primals are values of `parent`. Tangents
+// are values of `parent` too where `linear` is null, otherwise variables of the linear program
+// `linear`.
 //
-// Attention that is written out in products and a softmax is differentiated as attention, where the
+// Attention that is written as products and a softmax is differentiated as one operation where the
 // parent traces a program (attention/traced_attention.h).
 class JvpTrace final : public Trace {
  public:
-  // tag: the number of the trace whose values are this one's too: that around a mapped body, so
-  // that the body may close over them. 0: this one is the first.
-  // name and made: as of a Trace; a null name is one of the library's own uses.
+  // tag: the number of the trace around a mapped body; the body may then capture values of that
+  // trace, as values of this one. 0: there is no such trace.
+  // name, made: as in Trace; a null name marks a trace for the library's own use.
   JvpTrace(Trace& parent, JaxprTrace* linear, std::uint64_t tag = 0, const char* name = nullptr,
            SourceLine made = {});
 
@@ -32,11 +33,11 @@ class JvpTrace final : public Trace {
   bool checks_variance() const override { return parent_.checks_variance(); }
   bool transforms() const override { return true; }
 
-  // A value of this trace; the primal itself where the tangent is empty, or no variable of the
-  // linear program where there is one. The tangent is cast to vary as the primal does. Error (of
-  // the library) where their types differ otherwise.
+  // A value of this trace. The primal itself where the tangent is empty, or where there is a linear
+  // program and the tangent is not a variable of it. The tangent is cast to vary as the primal
+  // does. Error (a fault of the library) where their types differ otherwise.
   Array dual(Array primal, Array tangent, const char* what, SourceLine source);
-  // Primal and tangent of a value; empty: zero.
+  // The primal and the tangent of a value; an empty tangent is zero.
   std::pair<Array, Array> split(const Array& x) const;
 
   Trace& parent() const { return parent_; }
@@ -55,8 +56,9 @@ class JvpTrace final : public Trace {
 struct Duals {
   std::vector<Array> primals, tangents;
 };
-// f and its derivative at `primals` along `tangents` (empty: zero). `result` gets the structure of
-// what f returns; its leaves are moved out. Tangents that do not depend on the inputs' are empty.
+// f and its derivative at `primals` along `tangents` (empty: zero). `result` receives the structure
+// of what f returns; its leaves are moved out. Tangents of results that do not depend on the
+// tangents of the inputs are empty.
 Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Array> tangents,
              detail::FlatTree& result, SourceLine source);
 
@@ -67,8 +69,8 @@ struct JvpProgram {
   std::vector<Array> consts;
   std::vector<bool> active_out;
 };
-// `wanted`: results that have a tangent in any case (zeros), as the carries of loops do; none where
-// it is empty.
+// `wanted`: results that get a tangent even if it is zero, as carries of loops need it. Empty: no
+// such results.
 JvpProgram jvp_program(const Jaxpr& jaxpr, const std::vector<bool>& active,
                        const std::vector<bool>& wanted = {});
 

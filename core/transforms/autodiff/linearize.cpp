@@ -7,11 +7,12 @@ namespace shmap {
 
 namespace {
 
-// A linear program over `here`: ops without a tangent run there.
+// Options of a linear program over `here`: operations without a tangent run under `here`.
 StagingOptions linear_options(Trace& here) {
   StagingOptions options;
   options.below = &here;
-  options.inline_scalars = false;  // they may be values of the device, and waited for by nobody
+  // their values may still be computed on a device, and the host must not wait
+  options.inline_scalars = false;
   options.check_variance = here.checks_variance();
   options.auto_pbroadcast = here.auto_pbroadcast();
   return options;

@@ -20,7 +20,8 @@ class Backward {
   Backward(const Jaxpr& jaxpr, std::vector<Array> args) : jaxpr_(jaxpr) {
     for (std::size_t i = 0; i < args.size(); ++i)
       if (args[i].node()) known_.emplace(jaxpr.binders[i].get(), std::move(args[i]));
-    // What does not depend on a linear binder; the rest is linear.
+    // Splits the equations: those that depend on a linear binder are transposed, the others are
+    // evaluated.
     linear_eqns_.reserve(jaxpr.eqns.size());
     for (const VarRef& v : jaxpr.binders)
       if (!known_.count(v.get())) linear_.emplace(v.get(), true);
@@ -64,7 +65,7 @@ class Backward {
   }
 
   void add(const Var* var, Array cotangent, SourceLine source) {
-    if (!linear_.count(var)) return;  // a result that does not depend on what is linear
+    if (!linear_.count(var)) return;  // a result that does not depend on a linear binder
     Array& sum = cotangents_[var];
     sum = add_tangents(sum, cotangent, source);
   }
@@ -109,7 +110,7 @@ class Backward {
     }
   }
 
-  // A rule that gives another type than its operand's is a fault of the rule.
+  // Another type than the operand's is a fault of the rule.
   void check(const Eqn& eqn, std::size_t i, const ShapedArray& given) const {
     const ShapedArray& wanted = eqn.in[i].type();
     const bool axes = !jaxpr_.checks_variance || given.axes() == wanted.axes();
@@ -139,7 +140,7 @@ std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
 namespace {
 
 // Where variance is not tracked, the cotangent of a value that is the same on all devices may
-// differ between them: each has its part of the sum.
+// differ between devices, of which each has its share of a sum.
 ShapedArray cotangent_type(const Jaxpr& jaxpr, const ShapedArray& type) {
   if (jaxpr.checks_variance || !jaxpr.env) return type;
   const std::uint64_t all = (std::uint64_t{1} << jaxpr.env->names.size()) - 1;

@@ -7,10 +7,11 @@
 
 namespace shmap {
 
-// From cotangents of the results (empty: zero) to those of the binders that have no value in
-// `args`; others' stay empty, and so do those that are zero. Runs under the current trace: what
-// does not depend on a linear binder is evaluated first, then the equations backwards. TypeError
-// where an equation is not linear, or its primitive has no rule.
+// From cotangents of the results (empty: zero) to cotangents of the binders that have no value in
+// `args`. All other entries are empty, and so are cotangents that are zero. Runs under the current
+// trace: equations that do not depend on a linear binder are evaluated first, then the linear
+// equations are transposed from last to first. TypeError where an equation is not linear, or its
+// primitive has no transpose rule.
 std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
                                  std::vector<Array> cotangents);
 
@@ -19,9 +20,10 @@ std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
 struct TransposedProgram {
   JaxprRef jaxpr;
   std::vector<Array> consts;
-  std::vector<bool> active_out;  // of all binders: linear, and its cotangent is not zero
+  // of all binders: those that are linear and whose cotangent is not zero
+  std::vector<bool> active_out;
 };
-// `wanted`: binders whose cotangent is given in any case (zeros); none where it is empty.
+// `wanted`: binders that get a cotangent even if it is zero; empty: no such binders.
 TransposedProgram transpose_program(const Jaxpr& jaxpr, const std::vector<bool>& linear,
                                     const std::vector<bool>& given,
                                     const std::vector<bool>& wanted = {});

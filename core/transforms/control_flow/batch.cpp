@@ -1,6 +1,6 @@
-// Batching of loops and branches. Where the predicate is batched, a loop goes on until it has ended
-// for all elements of the batch, and elements for which it ended keep their values; of branches all
-// are run, and each element takes the results of its own.
+// Batching of loops and branches. Where the predicate is batched, a loop runs until it has ended
+// for all elements of the batch, and an element for which the loop has ended keeps its values; all
+// branches run, and each element takes the results of its own branch.
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/reduce.h"
@@ -25,7 +25,7 @@ std::vector<bool> joined(std::vector<bool> a, const std::vector<bool>& b) {
   return a;
 }
 
-// Operands from `first` on; those in `is_batched` with the batch dimension 0.
+// Appends the operands from `first` on; those in `is_batched` get the batch dimension 0.
 void append(std::vector<Array>& out, const BatchCall& call, std::size_t first,
             const std::vector<bool>& is_batched) {
   for (std::size_t i = 0; i < is_batched.size(); ++i)
@@ -38,7 +38,7 @@ std::vector<ShapedArray> binder_types(const Jaxpr& jaxpr, std::size_t first, std
   return out;
 }
 
-// A program with other arguments.
+// Traces `body` with arguments of these types, with the mesh axes and the variance check of `like`.
 template <class Body>
 Traced trace_program(const Jaxpr& like, const std::vector<ShapedArray>& types, Body body) {
   StagingOptions options;
@@ -81,7 +81,8 @@ void batch_scan(BatchCall& call) {
   const std::vector<bool> const_mask = batched(call, 0, consts),
                           x_mask = batched(call, first_x, n_xs);
   std::vector<bool> carry = batched(call, consts, n_carry);
-  // What depends on a batched value is batched, and then on every trip.
+  // A carry that is batched after one trip is batched on every trip: repeated until no carry is
+  // added.
   BatchedProgram body;
   for (;;) {
     const std::vector<ShapedArray> types = binder_types(*p.jaxpr, consts, n_carry);
@@ -98,7 +99,7 @@ void batch_scan(BatchCall& call) {
   std::vector<Array> in = std::move(body.consts);
   append(in, call, 0, const_mask);
   append(in, call, consts, carry);
-  // Along dim 0 xs are taken apart, and ys put together.
+  // xs and ys have the loop's dim first, so that their batch dimension is 1.
   for (std::size_t i = first_x; i < call.in.size(); ++i)
     in.push_back(call.is_batched(i) ? with_batch_dim(call, i, 1) : call.in[i]);
   give(call, in, params, 0);
@@ -123,7 +124,7 @@ void batch_while(BatchCall& call) {
     if (body.batched_out == carry) break;
     carry = body.batched_out;
   }
-  if (test.batched_out[0])  // the last carry may have more that is batched
+  if (test.batched_out[0])  // the last round may have found more batched carries
     test = *derived_batch(p.cond_jaxpr, call.size, joined(test_mask, carry));
   WhileParams params(p);
   std::vector<Array> test_in = std::move(test.consts), body_in = std::move(body.consts);
@@ -140,7 +141,8 @@ void batch_while(BatchCall& call) {
           const Array go = eval_jaxpr(one_test, std::move(args))[0];
           return std::vector<Array>{bind(reduce_or_p, go, ReduceParams(Dims(0)), call.source)};
         }).jaxpr;
-    // The body needs to know who goes on, and with it what the condition closes over.
+    // The body needs the condition's result for each element, and therefore the condition's
+    // constants.
     std::vector<ShapedArray> wide = binder_types(one_test, 0, test_in.size());
     for (const ShapedArray& t : binder_types(one_body)) wide.push_back(t);
     params.body_jaxpr = trace_program(one_body, wide, [&](std::vector<Array> args) {
@@ -187,7 +189,7 @@ void batch_cond(BatchCall& call) {
       if (branches[b].batched_out != out)
         branches[b] = *derived_batch(p.branches[b], call.size, mask, out);
     }
-    // What a branch captures, all take.
+    // Each branch takes the captured values of all branches.
     std::vector<Array> in{call.in[0]};
     std::vector<std::size_t> at;
     for (const BatchedProgram& b : branches) {
@@ -229,7 +231,7 @@ void batch_cond(BatchCall& call) {
       chosen = std::move(results);
       continue;
     }
-    // An index that is too small or too large takes the first or the last.
+    // An index out of range is clamped to the first or the last branch.
     const Array here =
         type.dtype() == DType::bool_
             ? bind(not__p, index, no_params, s)

@@ -1,5 +1,5 @@
-// The functions of include/shmap/control_flow.h on leaves: arguments checked, and handed to the way
-// that the current trace asks for.
+// The functions of include/shmap/control_flow.h on leaves: checks the arguments and calls the eager
+// or the staged implementation, as the current trace needs it.
 #include "core/transforms/control_flow/control_flow.h"
 
 #include <limits>
@@ -13,7 +13,8 @@ namespace shmap::detail {
 
 namespace {
 
-// A body whose result has to be built as the carry is; it counts and names leaves.
+// A body whose result must have the structure of the carry; counts the leaves and names them in
+// errors.
 template <class Part>
 auto checked_body(const FlowSite& site, const FlatTree& init, BodyRef body, Part part) {
   return [&site, &init, body, part](std::vector<Array>& leaves, FlatTree& result) {
@@ -46,7 +47,7 @@ const ShapedArray& bound_type(const Array& x, const char* which, SourceLine sour
   return type;
 }
 
-// The index has room for both bounds.
+// A dtype that holds both bounds.
 DType index_dtype(const ShapedArray& lo, const ShapedArray& hi) {
   const auto wide = [](const ShapedArray& t) {
     return itemsize(t.dtype()) > 4 || t.dtype() == DType::u32;
@@ -88,7 +89,7 @@ std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree i
   std::vector<Array> carry = std::move(init.leaves);
   if (!staged && !varies) {
     const std::int64_t from = read_bound(lo, source), trips = trip_count(lo, hi, source);
-    // The trips of a scan over nothing.
+    // The loop as a scan without xs: each trip passes the index.
     std::int64_t i = from;
     auto trip = [&](std::vector<Array>& leaves, FlatTree& result) {
       leaves.insert(leaves.begin(), index_literal(i++, dtype));
@@ -97,7 +98,7 @@ std::vector<Array> fori_loop_leaves(Array lo, Array hi, BodyRef body, FlatTree i
     if (trips == 0) return carry;
     return run_scan(site, BodyRef(trip), std::move(carry), {}, trips, false);
   }
-  // The index is carried along.
+  // The loop as a while_loop, whose carry begins with the index.
   FlowSite indexed{"fori_loop", &init.node, 1, source};
   auto step = [&](std::vector<Array>& leaves, FlatTree& result) {
     const Array i = leaves[0];

@@ -1,5 +1,5 @@
-// Derivatives of control flow: of while, scan and cond as equations. Loops and branches that run at
-// once are differentiated op by op, and need none of this.
+// Derivatives of while, scan and cond as equations. Loops and branches that run eagerly are
+// differentiated operation by operation and do not use this file.
 #pragma once
 #include <vector>
 
@@ -8,41 +8,45 @@
 
 namespace shmap {
 
-// Of the carries those get tangents that the inits' reach, trip by trip.
+// The carries that get tangents are those that the tangents of the inits and of other operands
+// reach in any number of trips.
 //
-// scan: where tangents are computed beside the primals, one scan of both. Where a linear program is
-// built, a scan of the primals that also gives what the linear one needs of each trip, and a linear
-// scan. What does not change from trip to trip is kept once, and computed outside.
+// scan: where tangents are computed together with the primals, one scan computes both. Where a
+// linear program is built, there are two scans: one of the primals, which also returns the
+// residuals of each trip, and a linear one. Residuals that are the same in all trips are kept once,
+// and computed outside of the loop.
 void jvp_scan(JvpCall& call);
-// while: the linear program carries the primals along, since nobody knows how many trips' values
-// would have to be kept; it cannot be transposed.
+// while: the linear program carries the primals along, because the number of trips is not known,
+// and so neither is the memory that residuals would need. The program cannot be transposed.
 void jvp_while(JvpCall& call);
-// cond: results of the branches' primal parts are what any branch's linear part needs, with zeros
-// for what the branch taken does not. Where the index varies over devices, operands of the linear
-// part that vary less are cast outside of the branches: none of them is left alone with a
-// collective when it is transposed.
+// cond: the primal equation returns residuals for the linear part of any branch; the residuals of
+// branches that were not taken are zeros. Where the index varies over devices, operands of the
+// linear part that vary over fewer axes are cast outside of the branches. The transposes of these
+// casts, which are collectives, are then outside of the branches too, where all devices call them.
 void jvp_cond(JvpCall& call);
 
-// A loop the other way round: it carries cotangents of the carry, and sums of those of constants.
+// The transposed loop runs in reverse. It carries the cotangents of the carry, and sums of the
+// cotangents of constants.
 void transpose_scan(TransposeCall& call);
 void transpose_cond(TransposeCall& call);
 
-// ---- what these are written with
+// ---- helpers
 using Flags = std::vector<bool>;
 
-// Where a linear program is built (control_flow_linearize.cpp).
+// Used where a linear program is built (linearize.cpp).
 void linearize_scan(JvpCall& call, const ScanLoopParams& p);
 void linearize_cond(JvpCall& call, const CondParams& p);
 
 FlowSite site_of(const JvpCall& call);
 // Which of the operands from `first` on have tangents.
 Flags active_operands(const JvpCall& call, std::size_t first);
-// results: those of the primals, or none where they have been given; and the tangents of the active
-// ones.
+// Fills the call's results: the primals, unless they were given before (`primals` is empty), and
+// the tangents of the active results.
 void give_results(JvpCall& call, const Flags& active_out, std::span<const Array> primals,
                   std::span<const Array> tangents);
-// The derivative of a body, made until the carries that have tangents are those that it gives
-// tangents to. active: of its arguments, of which the carry begins at `first`.
+// Makes the derivative of a body. Repeats it until the carries with tangents at the start of a trip
+// are those with tangents at its end. active: the body's arguments with tangents; the carry starts
+// at argument `first`.
 template <class Make>
 auto settle(Flags& active, std::size_t first, std::size_t carries, std::size_t results, Make make) {
   for (;;) {
@@ -57,7 +61,7 @@ auto settle(Flags& active, std::size_t first, std::size_t carries, std::size_t r
     if (!grew) return made;
   }
 }
-// One derivative a branch, all with the same active results.
+// One derivative for each branch, all with the same active results.
 template <class Program, class Make>
 std::vector<Program> join_active(const std::vector<JaxprRef>& branches, Make make) {
   std::vector<Program> made;
@@ -72,22 +76,22 @@ std::vector<Program> join_active(const std::vector<JaxprRef>& branches, Make mak
   return made;
 }
 
-// A program whose first arguments are given.
+// A program with values for its first arguments.
 struct ClosedBody {
   JaxprRef jaxpr;
   std::vector<Array> consts;
   void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const;
 };
-// Results that are a list of leaves.
+// Sets `result` to a list of leaves.
 void give_leaves(std::vector<Array> leaves, detail::FlatTree& result);
 void append_to(std::vector<Array>& values, std::span<const Array> more);
-// A program of some equations of `like`, in its scope, without dead code.
+// A program of equations of `like`, with its mesh axes and without dead code.
 JaxprRef program_of(const Jaxpr& like, std::vector<VarRef> binders, std::vector<Eqn> eqns,
                     std::vector<Atom> outs);
-// The program for arguments that vary over these axes too, as its results then do: itself where
-// there are none, or where variance is only inferred.
+// The program for arguments that vary over these axes too, whose results then vary over them. The
+// same program where there are no axes, or where variance is only inferred.
 JaxprRef widen_all(const JaxprRef& jaxpr, const AxisSet& axes);
-// x cast to vary over these axes too; itself where variance is only inferred.
+// x cast to vary over these axes too; x itself where variance is only inferred.
 Array widened(const Array& x, const AxisSet& axes, SourceLine source);
 bool any_of(const Flags& flags);
 

@@ -1,8 +1,8 @@
-// Control flow at once: loops of the host, which call the body op by op.
+// Eager control flow: a loop of the host calls the body, operation by operation.
 //
-// Where what decides varies over devices, every way that some device takes is run for all of them,
-// and each device's block is then chosen from the way that it took: tables are merged, no value is
-// touched.
+// Where the predicate varies over devices, each branch that some device takes runs for all devices,
+// and so does each trip. Each device's block is then selected from its own branch. This merges
+// lists of blocks and copies no data.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -24,7 +24,8 @@ namespace shmap {
 
 namespace {
 
-// What decides, read on the host: one value, or one for each local device where it varies.
+// The value that decides, read on the host: one entry, or one for each local device where it
+// varies.
 struct Decision {
   AxisSet axes;
   std::vector<std::int64_t> values;
@@ -47,7 +48,7 @@ Decision decide(const Array& x, const char* what, SourceLine source) {
 
 PerDeviceTrace& body_trace() { return dynamic_cast<PerDeviceTrace&>(current_trace()); }
 
-// x varying over these axes too, as a stored value of the body.
+// x as a stored value of the body that varies over these axes too.
 Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
   PerDeviceTrace& trace = body_trace();
   Array value[] = {x};
@@ -61,9 +62,10 @@ Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
                  node->type.with_axes(node->type.axes() | axes), nullptr, trace.id(), true);
 }
 
-// For each local device the one whose way its values take: itself, where it works here. What
-// another is given is thrown away, but what varies over these axes alone is stored once for a
-// cohort: so it goes with an active device of its cohort, and where there is none, with any.
+// For each local device, the number of the device whose branch its blocks come from. An active
+// device uses its own. For an inactive device the blocks are discarded later, but a value that
+// varies over these axes alone is stored once per cohort; therefore it uses an active device of its
+// cohort, or any active device where its cohort has none.
 std::vector<std::size_t> guides(const AxisSet& axes) {
   const detail::MeshImpl& mesh = *body_trace().mesh();
   const std::vector<std::uint32_t>& leader = mesh.cohorts(axes.mask_in(*mesh.env())).leader;
@@ -81,7 +83,7 @@ std::vector<std::size_t> guides(const AxisSet& axes) {
   return guide;
 }
 
-// A value whose block on device p is that of values[choice[p]]. All are stored in the body.
+// A value whose block on device p is that of values[choice[p]]. All values are stored in the body.
 Array merge(std::span<const Array> values, const std::vector<std::size_t>& choice,
             const ShapedArray& type) {
   const StoredNode& first = *stored_of(values[0]);
@@ -101,7 +103,7 @@ std::vector<Array> call(BodyRef body, std::vector<Array>& leaves) {
   return std::move(result.leaves);
 }
 
-// The carry of the next trip: out[k], of the types that the trip began with.
+// Makes `out`, brought to the types that the trip began with, the carry of the next trip.
 void take_over(const FlowSite& site, const std::vector<CarryType>& types, std::vector<Array>& out,
                std::vector<Array>& carry) {
   carry.resize(types.size());
@@ -116,7 +118,7 @@ Array element(const Array& xs, std::int64_t i, SourceLine source) {
   return bind_reshape(slice_dim(xs, 0, i, i + 1, source), shape, source);
 }
 
-// No trips: the y's types are found by tracing the body.
+// The ys of a scan without trips. Their types are found by tracing the body.
 std::vector<Array> no_ys(const FlowSite& site, BodyRef body, const std::vector<Array>& carry,
                          const std::vector<Array>& xs) {
   std::vector<ShapedArray> types = types_of(carry);
@@ -188,14 +190,15 @@ bool is_beyond_host(const Array& x) {
 
 std::vector<Array> run_while(const FlowSite& site, BodyRef test, BodyRef body,
                              std::vector<Array> carry) {
-  std::vector<bool> active;  // of the local devices, once some may have ended before others
+  // of the local devices; empty until the loop may have ended for some of them
+  std::vector<bool> active;
   AxisSet axes;
   for (;;) {
     std::vector<Array> leaves = carry;
     std::vector<Array> answer = call(test, leaves);
     check_predicate(site, "what the condition returns",
                     checked_node(answer[0], site.what, site.source).type);
-    // The rest of the loop, from the carry as it is now.
+    // Stages the rest of the loop as an equation, from the current carry.
     if (is_beyond_host(answer[0])) return stage_while(site, test, body, std::move(carry));
     const Decision go = decide(answer[0], "the condition of a loop", site.source);
     answer.clear();

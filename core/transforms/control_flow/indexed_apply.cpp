@@ -20,7 +20,8 @@ class Applier {
     if (!f) throw ValueError("x.at(...).apply: an empty function" + at_line(source));
   }
 
-  // What the elements become. Those at one index are the same, so that either may be set.
+  // The new values of the elements. Where an index occurs several times its values are equal, so
+  // that the order of set does not matter.
   Array run() const {
     const Array once = applied(at_.get());
     const bool repeats = std::any_of(indices_.begin(), indices_.end(), [](const Index& i) {
@@ -57,7 +58,7 @@ class Applier {
     throw ValueError(text);
   }
 
-  // How often the element of x[...] is named, for each of them.
+  // For each element of x[...], how often the index array names it.
   Array occurrences() const {
     std::vector<const Array*> operands{&x_};
     for (const Index& i : indices_)

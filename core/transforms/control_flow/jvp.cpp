@@ -1,4 +1,4 @@
-// Tangents beside primals: loops that carry both, branches that give both.
+// Tangents computed together with primals: loops that carry both, branches that return both.
 #include <algorithm>
 #include <utility>
 
@@ -29,8 +29,8 @@ namespace {
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
-// The tangents of operands [from, to), of which `active` says whose there are; zeros for those
-// that have none yet.
+// Appends the tangents of operands [from, to) that `active` names; zeros where an operand has no
+// tangent.
 void append_tangents(const JvpCall& call, const Flags& active, std::size_t from, std::size_t to,
                      std::vector<Array>& out) {
   for (std::size_t i = from; i < to; ++i)
@@ -39,7 +39,7 @@ void append_tangents(const JvpCall& call, const Flags& active, std::size_t from,
 
 // ---- loops of primals and tangents together
 
-// What a body of both is given, taken apart: its arguments as they come, as those of the program.
+// The arguments of a body of primals and tangents, sorted into the arguments of the program.
 class Together {
  public:
   Together(const JvpCall& call, const JvpProgram& program, const Flags& active, std::size_t consts,
@@ -50,7 +50,8 @@ class Together {
     append_tangents(call, active, 0, consts, tangents_);
   }
 
-  // leaves: carry, its tangents, xs, theirs. Results: carry, its tangents, ys, theirs.
+  // leaves: the carry, its tangents, xs, their tangents. Results: the carry, its tangents, ys,
+  // their tangents.
   void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const {
     const std::size_t n = active_.size();
     std::vector<Array> args = program_.consts, tangents = tangents_;
@@ -76,7 +77,7 @@ class Together {
     give_leaves(std::move(out), result);
   }
 
-  // Results of the loop as those of the call.
+  // Takes the loop's results apart into those of the call.
   void give(JvpCall& call, std::span<const Array> results) const {
     std::vector<Array> primals, tangents;
     auto next = results.begin();
@@ -131,7 +132,7 @@ void jvp_while(JvpCall& call) {
   const auto& p = params_as<WhileParams>(call.params);
   const std::size_t tests = count(p.cond_nconsts), bodies = count(p.body_nconsts);
   const std::size_t carry = call.out.size();
-  // The call without the condition's constants, which have no part in tangents.
+  // The call without the condition's constants, which have no tangents.
   JvpCall inner{call.primitive,
                 call.params,
                 call.primals.subspan(tests),

@@ -1,5 +1,4 @@
-// Control flow as two equations: a primal one that also gives what is needed of it, and a linear
-// one.
+// Control flow as two equations: a primal one, which also returns the residuals, and a linear one.
 #include <algorithm>
 #include <utility>
 
@@ -15,8 +14,8 @@ std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
 // ---- scan
 
-// Which variables of a program depend on these of its arguments alone, by equations that may be
-// taken out of the loop around it. grows: also where results are larger than what they are made of.
+// The variables of a program that depend only on the arguments in `binders`, by equations that can
+// be moved out of the loop. grows: includes equations whose results are larger than their operands.
 VarMap<bool> invariant_variables(const Jaxpr& jaxpr, const Flags& binders, bool grows) {
   VarMap<bool> invariant;
   for (std::size_t i = 0; i < binders.size(); ++i)
@@ -44,11 +43,12 @@ std::vector<Eqn> equations(const Jaxpr& jaxpr, const VarMap<bool>& of, bool insi
   return eqns;
 }
 
-// Where the linear program of a trip has a residual from.
+// The source of a residual of a trip's linear program.
 struct Residual {
   enum Kind { invariant, of_xs, stacked } kind;
-  std::size_t at = 0;  // of_xs: which; stacked: which result of the primal scan
-  Array value;         // invariant
+  // of_xs: the number of the x; stacked: the number of the result of the primal scan
+  std::size_t at = 0;
+  Array value;  // invariant
 };
 
 class LinearScan {
@@ -75,7 +75,7 @@ class LinearScan {
  private:
   std::span<const Array> xs() const { return call_.primals.subspan(first_ + carry_); }
 
-  // The scan that there was, with residuals as further ys.
+  // The original scan, with residuals as additional ys.
   void run_primal() {
     const Jaxpr& primal = *made_.primal;
     const std::size_t results = call_.out.size();
@@ -126,8 +126,8 @@ class LinearScan {
     std::copy_n(results_.begin(), results, call_.out.begin());
   }
 
-  // Where the tangents live. What it does to constants' tangents alone is done once, before it: so
-  // that going back, their cotangents are summed first, and casts become one psum.
+  // The linear scan. Equations on tangents of constants alone move out of the loop. In the
+  // transpose the cotangents of constants are then summed first, and a cast becomes a single psum.
   void run_linear() {
     const Jaxpr& linear = *made_.linear;
     std::vector<Array> consts, init, elements;
@@ -194,8 +194,8 @@ void linearize_scan(JvpCall& call, const ScanLoopParams& p) { LinearScan(call, p
 
 namespace {
 
-// The branches' residuals in places that branches share, one for each type and as many of it as
-// one branch needs; but those that every branch is given, or that are constants of one.
+// Residuals that differ between branches share places. There are as many places of each type as one
+// branch needs at most. Residuals that are operands, or constants of a branch, need no place.
 class LinearCond {
  public:
   LinearCond(JvpCall& call, const CondParams& p)
@@ -219,7 +219,7 @@ class LinearCond {
  private:
   struct Residual {
     enum Kind { constant, operand, shared } kind;
-    std::size_t at = 0;  // which operand, or which place
+    std::size_t at = 0;  // the number of the operand or of the place
     Array value;         // constant
   };
 
@@ -269,7 +269,7 @@ class LinearCond {
     shared_.assign(all.begin() + static_cast<std::ptrdiff_t>(results), all.end());
   }
 
-  // The results of a branch, then what is in each place.
+  // Returns the results of a branch, then the value of each place.
   struct Primal {
     const LinearCond& cond;
     std::size_t branch;
@@ -290,7 +290,7 @@ class LinearCond {
     }
   };
 
-  // A branch is given all places, all operands and the tangents.
+  // Takes the values of all places, all operands, and the tangents.
   struct Linear {
     const LinearCond& cond;
     std::size_t branch;
@@ -320,7 +320,7 @@ class LinearCond {
     }
     std::vector<Array> arguments;
     for (const Array& x : shared_) arguments.push_back(widened(x, axes, call_.source));
-    // Operands that no branch's linear part reads stay out: a scalar stands for each.
+    // A scalar replaces each operand that no branch's linear part reads.
     for (std::size_t i = 1; i < call_.primals.size(); ++i)
       arguments.push_back(is_read(i) ? widened(call_.primals[i], axes, call_.source) : Array(0));
     for (std::size_t i = 1; i < call_.primals.size(); ++i)
@@ -339,11 +339,11 @@ class LinearCond {
   }
 
   JvpCall& call_;
-  Flags active_;  // of the operands but the index
+  Flags active_;  // of all operands except the index
   std::vector<LinearizedProgram> made_;
   std::vector<std::vector<Residual>> residuals_;  // of each branch
   std::vector<ShapedArray> places_;
-  std::vector<Array> shared_;  // what the branch taken left in them
+  std::vector<Array> shared_;  // the values of the places, from the branch that was taken
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Control flow of global arrays as control flow of blocks. What decides is the same on every
-// device; a carry is split as its init is, or, where that is not split, as the body leaves it; so
-// nothing moves between trips but what the body itself moves.
+// Control flow of global arrays as control flow of blocks. The deciding value is the same on every
+// device. A carry is split as its init is; if the init is not split, as the body returns it.
+// Between trips nothing is moved except by the body itself.
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/control_flow/control_flow.h"
 
@@ -17,8 +17,8 @@ std::vector<const Sharding*> shardings_of(const LowerCall& call, std::size_t fro
   return s;
 }
 
-// The body of a loop, for a carry that stays split in one way. `before`, `after`: the shardings of
-// the arguments before and after the carry.
+// Lowers the body of a loop so that each carry has one sharding in all trips. `before`, `after`:
+// the shardings of the arguments before and after the carry.
 LoweredProgram lower_body(const LowerCall& call, const Jaxpr& jaxpr,
                           const std::vector<const Sharding*>& before,
                           std::vector<const Sharding*>& carry,
@@ -143,7 +143,7 @@ void lower_cond(LowerCall& call) {
   CondParams params;
   std::size_t before = 0;
   for (LoweredProgram& b : inner) {
-    // Each branch takes the constants of all.
+    // Each branch takes the constants of all branches.
     auto jaxpr = make_ref<Jaxpr>();
     const Jaxpr& own = *b.traced.jaxpr;
     const std::size_t n = b.traced.consts.size();

@@ -1,5 +1,5 @@
-// Loops and branches without what nobody uses: results, carries that only feed themselves,
-// operands.
+// Removes unused results and operands of loops and branches, and carries that only they themselves
+// read.
 #include <algorithm>
 
 #include "core/transforms/control_flow/control_flow.h"
@@ -23,8 +23,7 @@ Mask part(const Mask& mask, std::size_t from, std::size_t to) {
           mask.begin() + static_cast<std::ptrdiff_t>(to)};
 }
 
-// The program of those results, with just the arguments that `binders` says: all that it reads, and
-// maybe more.
+// The program of these results, with the arguments in `binders`, which include all that it reads.
 JaxprRef with_arguments(const Jaxpr& jaxpr, const Mask& results, const Mask& binders,
                         PruneMemo& memo) {
   const PrunedJaxpr pruned = prune_jaxpr(jaxpr, results, memo);
@@ -40,9 +39,9 @@ JaxprRef with_arguments(const Jaxpr& jaxpr, const Mask& results, const Mask& bin
   return made;
 }
 
-// Grows `carry` until the body computes those carries, and what `more` says of its results behind
-// the carry, from those alone. Returns which of the body's arguments are read then. `first`: where
-// its carry begins.
+// Extends `carry` to all carries that are needed to compute these carries, and the results after
+// the carry that `more` names. Returns which arguments of the body are then read. `first`: where
+// the carry begins in the arguments.
 Mask close_carry(const Jaxpr& body, std::size_t first, Mask& carry, const Mask& more,
                  PruneMemo& memo) {
   for (;;) {
@@ -83,7 +82,7 @@ void prune_scan(PruneCall& call) {
 void prune_while(PruneCall& call) {
   const auto& p = params_as<WhileParams>(call.params);
   const std::size_t tests = count(p.cond_nconsts), bodies = count(p.body_nconsts);
-  // What the condition reads decides how often the rest is computed.
+  // All carries that the condition reads are needed, since they decide the number of trips.
   Mask test_reads = prune_jaxpr(*p.cond_jaxpr, {true}, call.memo).kept;
   Mask carry = call.wanted;
   for (std::size_t k = 0; k < carry.size(); ++k) carry[k] = carry[k] || test_reads[tests + k];

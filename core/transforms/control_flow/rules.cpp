@@ -1,4 +1,4 @@
-// The primitives of control flow: their types, and how the interpreter runs them.
+// The primitives of control flow: their types, and how they are interpreted.
 #include "core/ir/divergence.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/control_flow/derivatives.h"
@@ -9,8 +9,8 @@ namespace {
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
 
-// Shapes and dtypes of operands against a program's binders; axes: each operand varies as its
-// binder does, or over less where variance is only inferred.
+// Checks operands against a program's binders: shape, dtype, and variance. Where variance is only
+// inferred, an operand may vary over fewer axes than its binder.
 void check_operands(const char* what, Types in, std::size_t first, const Jaxpr& jaxpr,
                     std::size_t binder, std::size_t n) {
   const bool strict = current_trace().checks_variance();
@@ -30,7 +30,7 @@ void check_count(const char* what, const char* noun, std::size_t given, std::siz
                   std::to_string(wanted) + " are wanted");
 }
 
-// A body's results against the carry that it was given.
+// Checks that a body returns the types of its carry.
 void check_carry(const char* what, const Jaxpr& jaxpr, std::size_t first, std::size_t n) {
   for (std::size_t k = 0; k < n; ++k) {
     const ShapedArray &in = jaxpr.binders[first + k]->type, &out = jaxpr.outs[k].type();
@@ -42,7 +42,7 @@ void check_carry(const char* what, const Jaxpr& jaxpr, std::size_t first, std::s
   }
 }
 
-// A copy of the parameters, to be given other programs.
+// A copy of the parameters, whose programs the caller replaces.
 template <class P>
 std::shared_ptr<P> copy_of(const Params& params) {
   return std::make_shared<P>(params_as<P>(params));
@@ -82,7 +82,7 @@ void eval_while(Types in, const Params& params, std::span<ShapedArray> out) {
   for (std::size_t k = 0; k < out.size(); ++k) out[k] = p.body_jaxpr->binders[bodies + k]->type;
 }
 
-// As the carry is typed, and over all that the condition varies over.
+// A carry varies as its type says, and over the axes of the condition.
 void vary_while(Types, const Params& params, const detail::AxisEnv&, std::span<ShapedArray> out) {
   const auto& p = params_as<WhileParams>(params);
   const AxisSet axes = p.cond_jaxpr->outs[0].type().axes();
@@ -144,7 +144,7 @@ void eval_scan(Types in, const Params& params, std::span<ShapedArray> out) {
                        : stacked_type(p.jaxpr->outs[o].type(), p.length);
 }
 
-// As the program inside has it: eval_scan took its types.
+// eval_scan has taken the types, variance included, from the program inside.
 void keep_axes(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
 
 void interpret_scan(std::span<Array> in, const Params& params, std::span<Array> out,
@@ -205,7 +205,7 @@ void eval_cond(Types in, const Params& params, std::span<ShapedArray> out) {
   }
 }
 
-// What the index decides varies as it does.
+// Results vary over the axes of the index too.
 void vary_cond(Types in, const Params&, const detail::AxisEnv&, std::span<ShapedArray> out) {
   for (ShapedArray& t : out) t = t.with_axes(t.axes() | in[0].axes());
 }

@@ -1,5 +1,5 @@
-// Control flow as equations: the functions are traced to programs, until the types of carries no
-// longer change, and what they close over becomes operands.
+// Control flow as equations: traces the functions to programs, until the types of carries no longer
+// change. Captured values become operands.
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -24,7 +24,7 @@ StagingOptions inherited() {
 
 bool inserts_casts() { return current_trace().checks_variance() && current_trace().casts(); }
 
-// dtype, weakness and variance: shapes never change.
+// Compares dtype, weakness and variance; shapes are equal already.
 bool same(const ShapedArray& a, const ShapedArray& b) { return a == b && a.weak() == b.weak(); }
 
 std::vector<ShapedArray> just_types(const std::vector<CarryType>& carry) {
@@ -33,8 +33,8 @@ std::vector<ShapedArray> just_types(const std::vector<CarryType>& carry) {
   return types;
 }
 
-// The body traced for a carry of these types and further arguments. Where the result would change
-// the carry's types, `carry` gets the new ones and the trace is not of use.
+// Traces the body for a carry of these types and further arguments. Where the result changes the
+// carry's types, `carry` gets the new types and the trace is discarded (settled: false).
 Traced trace_body(const FlowSite& site, BodyRef body, std::vector<CarryType>& carry,
                   std::span<const ShapedArray> more, bool& settled) {
   std::vector<ShapedArray> types = just_types(carry);
@@ -57,13 +57,13 @@ Traced trace_body(const FlowSite& site, BodyRef body, std::vector<CarryType>& ca
   return trace_function(site.what, types, BodyRef(checked), result, inherited(), site.source);
 }
 
-// The init as the carry's types have it.
+// Brings init to the types of the carry.
 void fit_init(const std::vector<CarryType>& carry, std::vector<Array>& init, SourceLine source) {
   for (std::size_t k = 0; k < carry.size(); ++k)
     init[k] = fit(std::move(init[k]), carry[k].type, source);
 }
 
-// Values that vary over these axes too, where casts are inserted.
+// Casts the values to vary over these axes too, where casts are inserted automatically.
 void widen_values(std::vector<Array>& values, const AxisSet& axes, SourceLine source) {
   for (Array& x : values) {
     const AxisSet missing = axes - node_of(x)->type.axes();
@@ -77,7 +77,8 @@ std::vector<ShapedArray> result_types(const Jaxpr& jaxpr) {
   return types;
 }
 
-// What a program closes over is cast outside of it, where only some devices come by inside.
+// Casts captured values outside of the program: inside, only some devices might run the cast, whose
+// transpose is a collective.
 void widen_constants(Traced& traced, const AxisSet& axes, SourceLine source) {
   if (axes.empty() || traced.consts.empty() || !inserts_casts()) return;
   traced.jaxpr = widen(*traced.jaxpr, axes, result_types(*traced.jaxpr));
@@ -158,7 +159,7 @@ std::vector<Array> stage_while(const FlowSite& site, BodyRef test, BodyRef body,
 
 namespace {
 
-// Branches being traced: each stays open until all results are known.
+// A branch that is being traced. It stays open until the results of all branches are known.
 struct OpenBranch {
   explicit OpenBranch(const char* name, const detail::AxisEnv* env)
       : trace(name, env, inherited()) {}
@@ -167,7 +168,8 @@ struct OpenBranch {
   Traced traced;
 };
 
-// Programs of one list of arguments: the constants of all of them, each once, then the rest.
+// Gives all programs one list of arguments: the constants of all of them, each once, then the
+// others.
 std::vector<Array> merge_constants(std::vector<std::unique_ptr<OpenBranch>>& branches) {
   std::vector<Array> all;
   for (const auto& b : branches) {
@@ -295,7 +297,7 @@ class Widener {
  private:
   Array read(const Atom& a) const { return a.is_literal() ? a.literal() : values_.at(a.var()); }
 
-  // Programs inside, as bodies to be traced anew: their types change with their operands'.
+  // A program inside of an equation, traced again as a body for operands of other types.
   struct Inner {
     const Jaxpr* jaxpr;
     void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const {
@@ -312,7 +314,7 @@ class Widener {
     for (std::size_t i = 0; i < in.size(); ++i)
       changed = changed || !(node_of(in[i])->type.axes() == e.in[i].type().axes());
     if (changed && e.primitive->group && e.primitive->view) {
-      // A cast. What varies already needs none.
+      // A cast of a value that varies over the axes already is dropped.
       const AxisSet missing = e.out[0]->type.axes() - node_of(in[0])->type.axes();
       if (missing.empty()) return {in[0]};
       return {cast_to_varying(in[0], missing, e.source)};
@@ -334,7 +336,7 @@ class Widener {
       return std::vector<Array>(in.begin() + static_cast<std::ptrdiff_t>(from),
                                 in.begin() + static_cast<std::ptrdiff_t>(from + count));
     };
-    // A body whose first arguments are constants.
+    // A body whose first arguments are these constants.
     const auto closed = [](const Inner& inner, const std::vector<Array>& consts) {
       return [&inner, &consts](std::vector<Array>& leaves, detail::FlatTree& result) {
         leaves.insert(leaves.begin(), consts.begin(), consts.end());
@@ -371,7 +373,7 @@ class Widener {
       return stage_cond(site, in[0], branches, branch_names(node_of(in[0])->type, inner.size()),
                         part(1, in.size() - 1));
     }
-    // A program that is called keeps what stands for it where it is differentiated.
+    // A called program (custom_jvp, checkpoint) keeps its rules for derivatives.
     const std::vector<const Jaxpr*> called = inner_jaxprs(*e.params);
     if (called.size() != 1 || called[0]->binders.size() != in.size() || !e.primitive->with_programs)
       return bind_all(*e.primitive, in, *e.params, e.source);
@@ -379,7 +381,7 @@ class Widener {
     detail::FlatTree result;
     Traced traced = trace_function(e.primitive->name, types_of(in), BodyRef(inner), result,
                                    inherited(), e.source);
-    // It has no constants: its values come from its arguments and from literals.
+    // The new program has no constants: its values come from its arguments and from literals.
     const std::vector<JaxprRef> programs{std::move(traced.jaxpr)};
     return bind_all(*e.primitive, in, *e.primitive->with_programs(*e.params, programs), e.source);
   }

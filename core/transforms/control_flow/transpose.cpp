@@ -71,7 +71,7 @@ Flags linear_operands(const TransposeCall& call, std::size_t first) {
 
 // ---- scan
 
-// Carries whose value depends on what is linear.
+// Finds the carries that depend on linear arguments.
 void find_linear_carries(const ScanLoopParams& p, std::size_t first, std::size_t carry,
                          Flags& linear) {
   for (bool grew = true; grew;) {
@@ -133,8 +133,8 @@ class ScanTransposer {
   }
 
  private:
-  // The body's transpose, made until the carries whose cotangents it is given are those that it
-  // gives cotangents to.
+  // Makes the body's transpose. Repeats it until the carries whose cotangents it takes are those
+  // whose cotangents it returns.
   void transpose_body() {
     given_.resize(p_.jaxpr->outs.size());
     for (std::size_t o = 0; o < given_.size(); ++o)
@@ -152,7 +152,8 @@ class ScanTransposer {
     }
   }
 
-  // Carries that depend on nothing linear, a loop's index above all: their values in each trip.
+  // The values, in each trip, of carries that do not depend on linear arguments, such as a loop's
+  // index.
   std::vector<Array> run_known_carries() {
     Flags known(p_.jaxpr->outs.size());
     for (std::size_t k = 0; k < carry_; ++k) known[k] = !linear_[first_ + k];
@@ -180,8 +181,8 @@ class ScanTransposer {
     return {results.begin() + static_cast<std::ptrdiff_t>(n), results.end()};
   }
 
-  // leaves: sums of the constants' cotangents, the carry's cotangents, then what is known of this
-  // trip, and cotangents of its ys. Results: sums, cotangents of the carry, those of xs.
+  // leaves: sums of the constants' cotangents, the carry's cotangents, the known values of this
+  // trip, cotangents of its ys. Results: the new sums, cotangents of the carry, cotangents of xs.
   void trip(std::vector<Array>& leaves, detail::FlatTree& result) const {
     std::vector<Array> args = made_.consts;
     const auto carries = static_cast<std::size_t>(
@@ -201,7 +202,7 @@ class ScanTransposer {
   const ScanLoopParams& p_;
   std::size_t first_, carry_, sums_ = 0;
   Flags linear_;  // of the body's arguments
-  Flags given_;   // of its results: their cotangents
+  Flags given_;   // of its results: which have cotangents
   TransposedProgram made_;
 };
 
@@ -215,7 +216,7 @@ void transpose_scan(TransposeCall& call) {
 
 namespace {
 
-// The cotangent of a value that was cast to vary as the cotangent does.
+// The cotangent of a value that was cast to vary over the cotangent's axes.
 Array uncast(const Array& cotangent, const ShapedArray& type, SourceLine source) {
   const AxisSet axes = node_of(cotangent)->type.axes();
   if (!current_trace().checks_variance() || type.axes().contains(axes)) return cotangent;

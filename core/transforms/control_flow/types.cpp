@@ -1,5 +1,4 @@
-// How the types of carries and of branches' results are joined, and the errors where they cannot
-// be.
+// Joins the types of carries and of branches' results, and throws the errors where they do not fit.
 #include "core/array/tree_paths.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
@@ -20,7 +19,7 @@ std::string cast_to(const ShapedArray& type) {
 
 bool is_key(const ShapedArray& t) { return t.dtype() == DType::prng_key; }
 
-// The joint dtype and weakness, or false where one of two settled dtypes would have to change.
+// The joint dtype and weakness; false where a dtype that is not weak would have to change.
 bool join_dtypes(const ShapedArray& a, const ShapedArray& b, Promoted& joint) {
   if (a.dtype() == b.dtype()) {
     joint = {a.dtype(), a.weak() && b.weak()};
@@ -139,7 +138,7 @@ Array fit(Array x, const ShapedArray& type, SourceLine source) {
     x = convert_operand(std::move(x), type.dtype(), "a carry, or the result of a branch", source,
                         type.weak());
   } else if (node->type.weak() && !type.weak() && node->kind == NodeKind::stored) {
-    // The same blocks under a type that no longer gives way.
+    // The same blocks under a type that is not weak.
     const auto& stored = static_cast<const StoredNode&>(*node);
     const ShapedArray settled(node->type.dims(), node->type.dtype(), false, node->type.axes());
     x = relabel(stored, settled, stored.sharding, stored.trace, stored.committed);
@@ -147,7 +146,7 @@ Array fit(Array x, const ShapedArray& type, SourceLine source) {
   node = node_of(x);
   const AxisSet missing = type.axes() - node->type.axes();
   if (missing.empty() || !current_trace().checks_variance()) return x;
-  // At once, a literal is the same everywhere and goes with any.
+  // In eager code a literal is the same on all devices and needs no cast.
   const bool at_once = !current_trace().staged() && !current_trace().transforms();
   if (node->kind == NodeKind::literal && at_once) return x;
   return cast_to_varying(x, missing, source);

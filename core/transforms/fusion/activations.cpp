@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// A literal of the operations' dtype and that value.
+// Whether `a` is a literal of the operations' dtype with that value.
 bool is_number(const Atom& a, double value) {
   if (!a.is_literal()) return false;
   const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
@@ -25,12 +25,12 @@ bool is_number(const Atom& a, double value) {
   return f == static_cast<float>(value);
 }
 
-// The equations from v to its activation's result, found from v on.
+// Finds the equations from v to the result of an activation of v.
 class ActivationFinder {
  public:
   ActivationFinder(const ProgramIndex& program, const Var* v) : program_(program), v_(v) {}
 
-  // The last of the equations, or -1; `members` has all of them.
+  // Returns the last of these equations, or -1; `members` receives all of them.
   int find_relu(std::vector<int>* members) const {
     if (const int user = program_.only_user(v_); user >= 0) {
       const Eqn& e = program_.eqn(user);
@@ -84,7 +84,8 @@ class ActivationFinder {
   }
 
  private:
-  // The result of the only equation that reads y, where it is one of p and `fits`.
+  // The result of the only equation that reads y, if the equation is a call of p and `fits`; else
+  // null.
   template <class F>
   const Var* step(const Var* y, const Primitive& p, F fits) {
     const int i = y ? program_.only_user(y) : -1;

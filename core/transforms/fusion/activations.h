@@ -7,7 +7,7 @@
 
 namespace shmap {
 
-// What is done with a value, where nothing else is.
+// The activation that is applied to a value, where the value has no other use.
 struct FoundActivation {
   Activation activation = Activation::none;
   std::vector<int> eqns;  // the last of them makes the result

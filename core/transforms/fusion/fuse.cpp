@@ -17,7 +17,7 @@ namespace shmap {
 
 namespace {
 
-// The jaxpr in which clusters are equations.
+// Makes the jaxpr in which clusters are equations.
 class Fuser {
  public:
   explicit Fuser(const Jaxpr& jaxpr) : jaxpr_(jaxpr), clusters_(jaxpr) {}
@@ -102,7 +102,8 @@ class Fuser {
           value = program->add_reduce(*e.primitive, in[0]);
           break;
         case FuseRole::broadcast:
-          // Of one row a reduced element is used as a scalar: already wider then.
+          // In a space of one row a reduced element may be used as a scalar, which needs no
+          // broadcast.
           if (joint_kind(program->kind(in[0]), m.kind) == m.kind && program->kind(in[0]) != m.kind)
             value = program->add_broadcast(in[0], m.kind);
           break;
@@ -112,7 +113,7 @@ class Fuser {
       values[result(m.eqn)] = value;
       made.source = e.source;
     }
-    // Full results first: one of them may take the memory of an operand.
+    // Full results come first, because a full result may take the memory of an operand.
     for (const FusedKind kind : {FusedKind::full, FusedKind::row}) {
       for (const FuseMember& m : x.members) {
         if (m.copy || m.kind != kind || clusters_.is_inner(m.eqn)) continue;
@@ -126,7 +127,7 @@ class Fuser {
     return made;
   }
 
-  // copied: which equations clusters have copies of.
+  // copied: the equations of which clusters have copies.
   static JaxprRef without_unused_copies(const Jaxpr& draft, const std::vector<bool>& copied) {
     const ProgramIndex program(draft);
     std::vector<int> reads_gone(static_cast<std::size_t>(program.value_count()), 0);
@@ -146,7 +147,8 @@ class Fuser {
     return made.is_edited() ? made.finish() : JaxprRef(&draft);
   }
 
-  // By what they need of each other; else where they, or the last of them, stood.
+  // Sorts the equations by their dependencies; equations that do not depend on each other keep
+  // their order (a fused equation is at the place of its last member).
   static JaxprRef in_order(const Jaxpr& draft) {
     const ProgramIndex program(draft);
     EqnOrder order(program);

@@ -7,12 +7,13 @@ namespace shmap {
 
 namespace {
 
-// What is computed of columns is computed by each thread.
+// Every thread computes all column values, so that their number is limited.
 constexpr std::int64_t kColumns = 16 * 1024;
 constexpr int kMostOps = 96, kMostResults = 8;
 constexpr std::size_t kMostOperands = 24;
-constexpr int kMostDrawn = 24;  // equations from a draw to what is drawn again
-constexpr int kSearch = 2000;   // steps of a search for cycles, after which there may be one
+constexpr int kMostDrawn = 24;  // equations from a draw to a value that is drawn again
+// steps of a search for a cycle; a longer search counts as having found one
+constexpr int kSearch = 2000;
 
 std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }
 
@@ -55,7 +56,8 @@ void FuseClusters::find_users() {
   }
 }
 
-// A mask, say: random bits, cheap operations on them, and scalars.
+// Counts the equations behind values that are cheap to make again from random bits, such as a
+// dropout mask: random bits, cheap operations on them, and scalars.
 void FuseClusters::find_drawn() {
   for (int i = 0; i < program_.size(); ++i) {
     int n = role(i) == FuseRole::draw;
@@ -76,8 +78,9 @@ void FuseClusters::find_drawn() {
   }
 }
 
-// Whether clusters that use i's result draw it each for itself: they cannot be one, as the forward
-// and the backward pass over a layer with dropout cannot, and else it would have to be stored.
+// Whether each cluster that uses i's result draws the random bits itself. This is so where the
+// clusters cannot become one (such as the forward and the backward pass of a layer with dropout)
+// and the result would otherwise have to be stored.
 bool FuseClusters::is_drawn_again(int i, const std::vector<int>& candidates) {
   const int n = drawn_[static_cast<std::size_t>(i)];
   if (n == 0 || candidates.size() < 2 || program_.is_result(result(i))) return false;
@@ -103,7 +106,7 @@ void FuseClusters::visit(int i) {
   if (r == FuseRole::draw) return absorb_draw(i);
   const std::vector<int>& users = users_of(v);
   if (users.empty() && !program_.is_result(v)) return;
-  std::vector<int> candidates;  // clusters that use it
+  std::vector<int> candidates;  // clusters that use the result
   for (int u : users) {
     const int c = cluster_of(u);
     if (c >= 0 && std::find(candidates.begin(), candidates.end(), c) == candidates.end())
@@ -114,7 +117,7 @@ void FuseClusters::visit(int i) {
   int home = -1;
   for (int c : candidates) {
     if (home >= 0)
-      unite(home, c, v);  // or home has it as a result too
+      unite(home, c, v);  // if they stay apart, the value is also a result of home
     else if (join(i, c))
       home = c;
   }
@@ -147,7 +150,8 @@ void FuseClusters::add_member(int c, FuseMember m) {
     if (!a.is_literal()) x.needs[a.var()] |= bit(operand_kind(m, a));
 }
 
-// The kind as which a cluster uses a value; false where it uses it as several, or not at all.
+// The kind as which a cluster uses a value; false where the cluster uses it as several kinds, or
+// not at all.
 bool FuseClusters::needed_kind(int c, const Var* v, FusedKind* kind) {
   const auto it = cluster(c).needs.find(v);
   if (it == cluster(c).needs.end() || (it->second & (it->second - 1))) return false;
@@ -156,7 +160,8 @@ bool FuseClusters::needed_kind(int c, const Var* v, FusedKind* kind) {
   return true;
 }
 
-// A space in which a cluster without rows and columns is full, or where it is a value of rows.
+// Gives a space to a cluster that had none of its own. as_rows: the cluster's full values are
+// values of the rows of that space.
 void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
   FuseCluster& x = cluster(c);
   x.split = true;
@@ -168,7 +173,7 @@ void FuseClusters::set_space(int c, const FuseSpace& space, bool as_rows) {
     if (kinds & bit(FusedKind::full)) kinds = (kinds & ~bit(FusedKind::full)) | bit(FusedKind::row);
 }
 
-// Makes equation i, whose result cluster c uses, part of it.
+// Makes equation i, whose result cluster c uses, a member of c.
 bool FuseClusters::join(int i, int c) {
   FuseCluster& x = cluster(c);
   const Eqn& e = eqn(i);
@@ -181,7 +186,7 @@ bool FuseClusters::join(int i, int c) {
   bool becomes_rows = false;
   if (role(i) == FuseRole::reduce) {
     if (!reduced_space(e, &space)) return false;
-    // Of one row the only element may have been used as a scalar.
+    // In a space of one row the only element may be used as a scalar.
     const bool one_row = kind == FusedKind::scalar && space.rows == 1;
     becomes_rows = !x.split && kind == FusedKind::full && x.space.elements() == space.rows;
     const bool fits = x.split ? (kind == FusedKind::row || one_row) && x.space == space
@@ -206,8 +211,8 @@ bool FuseClusters::used_by_alone(int i, int c) const {
   return true;
 }
 
-// Whether a collective or an effect reads i's result: it should not wait for what else its cluster
-// waits for.
+// Whether a collective or an effect reads i's result. Such a result must not wait for the operands
+// of other members of a cluster.
 bool FuseClusters::is_sent(int i) const {
   for (int u : users_of(result(i))) {
     if (is_ordered(eqn(u))) return true;
@@ -223,8 +228,8 @@ int FuseClusters::result_count_of(const FuseCluster& x) const {
   return n;
 }
 
-// A broadcast, a reshape or a draw is taken in by every cluster that can; what else uses it, uses
-// the equation.
+// Every cluster that can gets a copy of a broadcast, a reshape or a draw. Other users read the
+// equation's result.
 void FuseClusters::absorb_copies(int i) {
   const Var* v = result(i);
   std::vector<int> left;
@@ -239,7 +244,7 @@ void FuseClusters::absorb_copies(int i) {
   }
   if (taken.empty()) return;
   copied_.insert(i);
-  if (left.empty() && !program_.is_result(v)) {  // nobody uses the equation itself
+  if (left.empty() && !program_.is_result(v)) {  // no other equation reads the result
     for (const Atom& a : eqn(i).in) {
       if (a.is_literal()) continue;
       std::erase(users_of(a.var()), i);
@@ -248,8 +253,8 @@ void FuseClusters::absorb_copies(int i) {
   users_of(v) = std::move(left);
 }
 
-// Random bits are made by each cluster that uses them, which is faster than to store and load them.
-// Where somebody else needs them too they are in memory anyway, and are read.
+// Each cluster that uses random bits computes them, which is faster than storing and loading them.
+// Where another equation needs the bits too, they are stored in any case, and clusters read them.
 void FuseClusters::absorb_draw(int i) {
   if (program_.is_result(result(i))) return;
   for (int u : users_of(result(i)))
@@ -290,7 +295,8 @@ bool FuseClusters::absorb_copy(int i, int c) {
   return true;
 }
 
-// One cluster of two, of which the first makes v and the second uses it, where that is possible.
+// Merges two clusters, of which the first computes v and the second uses v; false where that is not
+// possible.
 bool FuseClusters::unite(int a, int b, const Var* v) {
   FuseCluster &x = cluster(a), &y = cluster(b);
   FusedKind of_y = FusedKind::full;
@@ -301,7 +307,8 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
       x.needs.size() + y.needs.size() > kMostOperands ||
       result_count_of(x) + result_count_of(y) > kMostResults)
     return false;
-  // v has the same elements in both: full ones of a cluster without rows may be another's rows.
+  // v has the same elements in both clusters: full values of a cluster without rows may be values
+  // of the other cluster's rows.
   const FusedKind of_x = maker->kind;
   bool fits = of_x == of_y, x_rows = false, y_rows = false;
   if (x.split && y.split) {
@@ -341,7 +348,7 @@ bool FuseClusters::is_sent(const FuseCluster& x) const {
                      [&](const FuseMember& m) { return !m.copy && is_sent(m.eqn); });
 }
 
-// Whether what x makes is of the kind that y makes or needs it as, if it does.
+// Whether values that x computes have the kinds as which y computes or uses them.
 bool FuseClusters::agree(const FuseCluster& x, bool x_rows, const FuseCluster& y,
                          bool y_rows) const {
   const auto as = [](FusedKind kind, bool rows) {
@@ -364,7 +371,8 @@ bool FuseClusters::agree(const FuseCluster& x, bool x_rows, const FuseCluster& y
 
 // ------------------------------------------------------------------------------------- cycles
 
-// Whether another user of i's result leads to cluster c: c would be before itself.
+// Whether cluster c depends on i's result through an equation outside of c. Joining i and c would
+// then make a cycle.
 bool FuseClusters::leads_around(int i, int c) {
   std::vector<int> from;
   for (int u : users_of(result(i)))
@@ -372,7 +380,7 @@ bool FuseClusters::leads_around(int i, int c) {
   return search(from, c);
 }
 
-// Whether there is a way from one cluster to another that passes by a third equation.
+// Whether one cluster depends on the other through an equation outside of both.
 bool FuseClusters::reaches(int from, int to) {
   std::vector<int> next;
   for (const FuseMember& m : cluster(from).members)
@@ -394,8 +402,7 @@ void FuseClusters::push_successors(int i, std::vector<int>* out) const {
   if (const int next = next_ordered_[static_cast<std::size_t>(i)]; next >= 0) out->push_back(next);
 }
 
-// Whether cluster c follows from one of the equations; true also where that takes too long to
-// find out.
+// Whether cluster c depends on one of these equations; true also where the search takes too long.
 bool FuseClusters::search(std::vector<int> from, int c) {
   std::unordered_set<int> seen;  // equations, and clusters as ~c
   int steps = 0;

@@ -1,4 +1,4 @@
-// Which equations of a jaxpr become one.
+// Decides which equations of a jaxpr become one fused equation.
 #pragma once
 #include <unordered_set>
 #include <vector>
@@ -11,26 +11,27 @@ namespace shmap {
 struct FuseMember {
   int eqn;
   FusedKind kind;     // of its result
-  bool copy = false;  // the equation itself stays, for others
+  bool copy = false;  // the equation itself stays too, for other users
 };
 
-// Some equations of one space, to become one.
+// Equations of one space that become one equation.
 struct FuseCluster {
   std::vector<FuseMember> members;
-  // Of values from outside, the kinds that they are used as: bits.
+  // For each value from outside: a bit for each kind as which members use it.
   VarMap<std::uint32_t> needs;
-  bool split = false;  // whether rows and columns matter; else all is full or scalar, in one row
+  // whether rows and columns matter; otherwise all values are full or scalar, in one row
+  bool split = false;
   FuseSpace space;
   AxisSet axes;
-  int ops = 0;  // of its members, reshapes aside
+  int ops = 0;  // the number of members, without reshapes
   int merged_into = -1;
 };
 
-// Found from the last equation back: each that can joins a cluster that uses its result. A cluster
-// never waits for what waits for it.
+// Visits equations from the last to the first. An equation joins a cluster that uses its result,
+// where that makes no cycle.
 class FuseClusters {
  public:
-  // `jaxpr` has to outlive it.
+  // `jaxpr` must outlive this object.
   explicit FuseClusters(const Jaxpr& jaxpr);
 
   const std::vector<FuseCluster>& all() const { return clusters_; }
@@ -38,21 +39,21 @@ class FuseClusters {
   FusedKind operand_kind(const FuseMember& m, const Atom& a) const {
     return fuse_operand_kind(eqn(m.eqn), role(m.eqn), m.kind, a);
   }
-  // Whether a member's result stays in its cluster.
+  // Whether only the member's own cluster uses its result.
   bool is_inner(int i) const {
     return !users_of(result(i)).empty() && used_by_alone(i, cluster_of(i));
   }
   const ProgramIndex& program() const { return program_; }
-  // A broadcast, a reshape, or what is drawn, that clusters have copies of.
+  // Whether i is a broadcast, a reshape or a draw of which clusters have copies.
   bool is_copied(int i) const { return copied_.count(i) != 0; }
-  // Collectives and effects, which keep their order.
+  // Whether the equation is a collective or has an effect; these keep their order.
   static bool is_ordered(const Eqn& eqn) { return eqn.primitive->group || has_effect(eqn); }
 
  private:
   const Eqn& eqn(int i) const { return program_.eqn(i); }
   const Var* result(int i) const { return eqn(i).out[0].get(); }
   FuseCluster& cluster(int c) { return clusters_[static_cast<std::size_t>(c)]; }
-  int cluster_of(int i) const;  // that an equation is in, or -1
+  int cluster_of(int i) const;  // the cluster of an equation, or -1
   std::vector<int>& users_of(const Var* v) {
     return users_[static_cast<std::size_t>(program_.number(v))];
   }
@@ -85,11 +86,13 @@ class FuseClusters {
   void push_successors(int i, std::vector<int>* out) const;
 
   const ProgramIndex program_;
-  // Of each value, by its number: equations, of clusters that copy what uses it one of them.
+  // For each value, by its number: the equations that use it. A cluster with a copy of the value's
+  // user counts through one of its members.
   std::vector<std::vector<int>> users_;
   std::vector<FuseRole> roles_;
-  std::vector<int> drawn_;  // of what little work makes of random bits, how many equations do
-  std::vector<int> next_ordered_;  // after each equation that is_ordered, the next
+  // for a value that is cheap to draw again: the number of equations to compute it; 0 for others
+  std::vector<int> drawn_;
+  std::vector<int> next_ordered_;  // for each equation: the next equation that is_ordered, or -1
   std::vector<int> cluster_of_;
   std::vector<FuseCluster> clusters_;
   std::unordered_set<int> copied_;

@@ -17,8 +17,8 @@ namespace shmap {
 
 namespace {
 
-// Fewer columns are added up in another order (core/cpu/kernels/reduce.h); of fewer rows, or of
-// more bytes in eight rows than a near cache holds, nothing is gained.
+// With fewer columns the kernel adds in another order (core/cpu/kernels/reduce.h). With fewer rows,
+// or when eight rows exceed a near cache, fusing gains nothing.
 constexpr std::int64_t kFewestCols = 64, kFewestRows = 64;
 constexpr std::int64_t kMostRowBytes = 64 * 1024;
 
@@ -48,7 +48,8 @@ class ColumnFuser {
   }
 
  private:
-  // The equation whose result `e` alone uses, to reduce its columns; -1: there is none.
+  // The equation that computes the operand of e, if e is a reduction of columns and the operand's
+  // only reader; otherwise -1.
   int maker_of(const Eqn& e, FuseSpace* space) const {
     if (fuse_role(e) != FuseRole::reduce || e.in[0].is_literal()) return -1;
     const ShapedArray& type = e.in[0].type();
@@ -67,7 +68,7 @@ class ColumnFuser {
     return fits ? maker : -1;
   }
 
-  // A program of one operation.
+  // A fused program of one operation.
   std::shared_ptr<const FusedProgram> lone(const Eqn& e, const FuseSpace& space) const {
     auto program = std::make_shared<FusedProgram>(space.rows, space.cols);
     std::vector<int> operands;
@@ -85,10 +86,12 @@ class ColumnFuser {
     return program;
   }
 
-  // The program of a `fused` equation in that space; null where it is of another, or draws.
+  // The program of a `fused` equation in that space; null where its space is another one, or it
+  // draws random bits.
   std::shared_ptr<const FusedProgram> copied(const Eqn& e, const FuseSpace& space) const {
     const FusedProgram& old = *params_as<FusedParams>(*e.params).program;
-    bool any_rows = true;  // without values of rows and columns, and without parts
+    // whether the program has no values of rows and columns, and reads no parts
+    bool any_rows = true;
     for (int v = 0; v < old.value_count(); ++v)
       any_rows &= old.kind(v) == FusedKind::full || old.kind(v) == FusedKind::scalar;
     for (const FusedProgram::Input& input : old.inputs()) any_rows &= input.part.of == 0;

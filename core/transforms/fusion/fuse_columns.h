@@ -1,14 +1,14 @@
-// Reductions of columns that take in what makes their operand: the squares of a column's norm, or
-// the comparisons of an `any`, are never stored.
+// Fuses reductions of columns with the equations that compute their operands, so that these are
+// never stored: the squares of a column's norm, or the comparisons of an `any`.
 #pragma once
 #include "core/ir/jaxpr.h"
 
 namespace shmap {
 
-// The program in which a reduction of the outermost dims and the elementwise or `fused` equation
-// before it, whose one result nobody else uses, are one `fused_columns` equation
-// (core/runtime/fused_columns.h); itself where there are none. For backends with a kernel of it,
-// after fuse() and fuse_slices(). The same values, to the last bit.
+// Merges a reduction of the outermost dims and the elementwise or `fused` equation of its operand,
+// whose only result has no other reader, into one `fused_columns` equation
+// (core/runtime/fused_columns.h). The program itself where there are none. For backends with a
+// kernel for it, after fuse() and fuse_slices(). The same values, to the last bit.
 JaxprRef fuse_columns(const Jaxpr& jaxpr);
 
 }  // namespace shmap

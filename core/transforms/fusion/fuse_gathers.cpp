@@ -19,7 +19,7 @@ namespace shmap {
 
 namespace {
 
-// What is reduced together stays in a near cache.
+// The operands of one reduction must fit into a near cache.
 constexpr std::int64_t kMostBytes = 64 * 1024;
 
 bool is_scatter(const Primitive* p) {
@@ -60,7 +60,8 @@ class GatherFuser {
 
   // ---- indices
 
-  // The dim that index vectors of one entry place; -1: they have others, or this is no gather.
+  // The dim that an index places, where index vectors have one entry; -1 for longer index vectors,
+  // and for other equations.
   static std::int64_t indexed_dim(const Eqn& e) {
     const Dims* dims = nullptr;
     bool from_end = false;
@@ -77,7 +78,7 @@ class GatherFuser {
     return dims && !from_end && dims->size() == 1 ? (*dims)[0] : -1;
   }
 
-  // The equation `i < 0 ? i + extent : i` of the indices, or null.
+  // The equation `i < 0 ? i + extent : i` that computes the indices, or null.
   const Eqn* wrapped(const Eqn& e) const {
     const std::int64_t dim = indexed_dim(e);
     if (dim < 0) return nullptr;
@@ -99,7 +100,7 @@ class GatherFuser {
   }
   bool index_of(const Eqn& e) const { return wrapped(e) != nullptr; }
 
-  // `e` reads the indices as they were before.
+  // Makes `e` read the original indices, and count negative indices from the end itself.
   void count_from_end(Eqn& e) {
     const Eqn* chosen = wrapped(e);
     if (!chosen) return;
@@ -129,7 +130,8 @@ class GatherFuser {
 
   // ---- reductions
 
-  // The gather whose result equation i alone uses, to reduce it in pieces of whole slices; or -1.
+  // The gather of equation i's operand, if i is a reduction, the gather's only reader, and reduces
+  // whole slices; otherwise -1.
   int reduced_gather(int i) const {
     const Eqn& e = program_.eqn(i);
     if (e.in.empty() || e.in[0].is_literal() || !reduction_of(*e.primitive)) return -1;
@@ -165,7 +167,7 @@ class GatherFuser {
 
   const ProgramIndex program_;
   Rewriter made_;
-  std::vector<bool> reduced_;  // gathers that their reductions take in
+  std::vector<bool> reduced_;  // gathers that became part of a reduction
 };
 
 }  // namespace

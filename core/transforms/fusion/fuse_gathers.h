@@ -1,8 +1,8 @@
-// A pass: gathers and scatters take in what stands around them.
+// A pass that merges gathers and scatters with equations around them:
 //
-// - Indices of which negative ones count from the end are read as they are: the gather, or the
-//   scatter, adds the extent itself (GatherParams::from_end).
-// - A gather whose slices are only reduced becomes one equation with the reduction (gather_reduce).
+// - Indices of which negative ones count from the end are read unchanged: the gather or scatter
+//   adds the extent itself (GatherParams::from_end).
+// - A gather whose result is only reduced becomes one equation with the reduction (gather_reduce).
 //
 // The same values, to the last bit.
 #pragma once

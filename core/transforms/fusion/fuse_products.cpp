@@ -27,12 +27,12 @@ bool is_matrix_dtype(DType t) {
   return t == DType::f32 || t == DType::f16 || t == DType::bf16 || t == DType::f64;
 }
 
-// One product, and what it has taken in.
+// A product, and the equations that are merged with it.
 struct Found {
   int dot;
   std::vector<Atom> factors;
-  const Var* value;          // what it comes to
-  std::vector<int> members;  // equations that become one, where the last one is
+  const Var* value;          // the value of the last merged equation
+  std::vector<int> members;  // the merged equations; the fused equation replaces the last of them
   ProductParams params;
   std::optional<Atom> bias, target;
 };
@@ -43,11 +43,12 @@ class ProductFuser {
       : jaxpr_(jaxpr), mesh_(mesh), uses_(jaxpr), made_(jaxpr) {}
 
   JaxprRef run() {
-    // From the last on: of two products that are added the first one is added to.
+    // From the last product to the first: of two products whose results are added, the later one
+    // adds to the result of the earlier one.
     for (int i = uses_.size(); i-- > 0;)
       if (uses_.eqn(i).primitive == &dot_general_p) fuse_at(i);
     if (!made_.is_edited()) return JaxprRef(&jaxpr_);
-    // What computed starts, and broadcasts of biases, is dead.
+    // The equations that made targets and broadcast biases may now be dead.
     return remove_dead_code(*leave_unfilled(*made_.finish()));
   }
 
@@ -55,7 +56,7 @@ class ProductFuser {
   void fuse_at(int i) {
     const Eqn& e = uses_.eqn(i);
     const ShapedArray& type = e.out[0]->type;
-    // Sums of no terms are left to the product alone.
+    // Products without elements or without terms stay dot_general.
     if (!is_matrix_dtype(type.dtype()) || type.size() == 0 || e.in[0].type().size() == 0 ||
         e.in[0].is_literal() || e.in[1].is_literal())
       return;
@@ -79,7 +80,7 @@ class ProductFuser {
     f.members.push_back(i);
     f.value = uses_.eqn(i).out[0].get();
   }
-  // Whether the product may wait for that.
+  // Whether the product can read `a` without waiting for more collectives than it does.
   bool is_in_time(const Found& f, const Atom& a) const {
     const Eqn& dot = uses_.eqn(f.dot);
     return uses_.depth(a) <= std::max(uses_.depth(dot.in[0]), uses_.depth(dot.in[1]));
@@ -88,7 +89,7 @@ class ProductFuser {
     return f.factors[0] == a || f.factors[1] == a;
   }
 
-  // The first of the result's dims that are the other dims of rhs.
+  // The first dim of the result that comes from rhs alone.
   int first_column(const Found& f) const {
     return f.value->type.rank() -
            static_cast<int>(free_dims(uses_.eqn(f.dot).in[1].type().rank(),
@@ -96,7 +97,8 @@ class ProductFuser {
                                 .size());
   }
 
-  // A factor as a part of the array that it is sliced from.
+  // Reads factor i directly from the array of which it is a slice; false where it is not such a
+  // slice.
   bool take_slice(Found& f, std::size_t i, ProductSlice& part) {
     const Eqn* slice = uses_.made_by(f.factors[i]);
     if (!slice || slice->primitive != &dynamic_slice_p || slice->in[0].is_literal() ||
@@ -120,7 +122,8 @@ class ProductFuser {
     if (term.dtype() != type.dtype() || !(term.dims() == type.dims())) return false;
     const Eqn* maker = uses_.made_by(other);
     if (maker && maker->primitive == &broadcast_in_dim_p) {
-      // What is repeated otherwise is best added by what need not write it out first.
+      // Other broadcasts are added by a fused elementwise operation, which does not store the
+      // broadcast.
       if (f.bias || !is_bias(f, *maker)) return false;
       f.bias = maker->in[0];
     } else {
@@ -132,7 +135,8 @@ class ProductFuser {
     return true;
   }
 
-  // A number for each column: every dim of the columns comes from the operand, and no other.
+  // Whether the broadcast gives each column one number: its operand has every dim of the columns,
+  // and no other dim.
   bool is_bias(const Found& f, const Eqn& broadcast) const {
     const Atom& from = broadcast.in[0];
     const Shape& to = broadcast.out[0]->type.dims();
@@ -183,7 +187,7 @@ class ProductFuser {
     take(f, uses_.only_user(f.value));
   }
 
-  // Whether it is the very slice that the update replaces, and nothing else reads it.
+  // Whether the term is exactly the slice that the update replaces, and has no other reader.
   bool is_read_from(const Atom& term, const Eqn& update) const {
     const Eqn* slice = uses_.made_by(term);
     if (!slice || slice->primitive != &dynamic_slice_p || uses_.only_user(term.var()) < 0 ||
@@ -194,8 +198,8 @@ class ProductFuser {
     return true;
   }
 
-  // Where a part begins, in elements, whose starts are operands from `first` on; none where the
-  // host does not know it.
+  // The offset, in elements, of a part whose start indices are the operands from `first` on; an
+  // entry for each device, or one for all. Empty where the host does not know the indices.
   std::vector<std::int64_t> find_offsets(const Shape& whole, const Shape& part, const Eqn& e,
                                          std::size_t first) {
     if (!scalars_) scalars_.emplace(jaxpr_, mesh_);

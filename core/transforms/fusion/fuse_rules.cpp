@@ -11,7 +11,7 @@ namespace shmap {
 
 namespace {
 
-// A reduced row is worked on by one thread, in its caches.
+// One thread reduces a row, which must fit into its caches.
 constexpr std::int64_t kRowBytes = 256 * 1024;
 
 bool is_map(const Primitive* p) {
@@ -19,8 +19,8 @@ bool is_map(const Primitive* p) {
          p == &convert_element_type_p;
 }
 
-// The rows and columns of an array of this shape where the dims of `inner` are those of a row: all
-// of them after all the others, extents of 1 aside. False where they are not.
+// Splits a shape into rows and columns, where the dims in the bit mask `inner` are those of a row.
+// False where another dim follows one of these (dims of extent 1 do not count).
 bool split_shape(const Shape& shape, std::uint32_t inner, FuseSpace* out) {
   *out = FuseSpace();
   bool in_row = false;

@@ -1,4 +1,4 @@
-// What an equation can be in a fused program, judged by itself.
+// The role that an equation can have in a fused program, judged by the equation alone.
 #pragma once
 #include <cstdint>
 
@@ -17,15 +17,15 @@ struct FuseSpace {
   friend bool operator==(const FuseSpace&, const FuseSpace&) = default;
 };
 
-// The space that a reduction works on. False where it reduces others than the last dims, or rows
-// too long for one thread to hold.
+// The space of a reduction: rows of the elements that are reduced together. False where it does not
+// reduce exactly the last dims, or rows are too long for one thread.
 bool reduced_space(const Eqn& eqn, FuseSpace* out);
-// Of a draw: a row for each key.
+// The space of a draw: a row for each key.
 FuseSpace drawn_space(const Eqn& eqn);
-// What a broadcast's operand is to its full result, whose space it decides where it is of rows or
-// of columns. False where it is of neither.
+// The kind of a broadcast's operand where its result is full. For kinds row and col, `space`
+// receives the space. False where the operand is of no kind.
 bool broadcast_kind(const Eqn& eqn, FusedKind* kind, FuseSpace* space);
-// As what an equation of that role uses operand a, where its result is of kind `kind`.
+// The kind as which an equation of that role uses operand a, where its result is of kind `kind`.
 FusedKind fuse_operand_kind(const Eqn& eqn, FuseRole role, FusedKind kind, const Atom& a);
 
 }  // namespace shmap

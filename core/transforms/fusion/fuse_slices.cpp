@@ -15,10 +15,10 @@ namespace shmap {
 
 namespace {
 
-// Shorter rows are not worth a call each.
+// Shorter rows are not worth a kernel call each.
 constexpr std::int64_t kShortestRow = 256;  // bytes
 
-// A slice as rows of one pitch.
+// A slice as rows that begin at equal distances (the pitch).
 struct Rows {
   std::int64_t rows = 1, cols = 1;
   FusedProgram::Part part;
@@ -33,12 +33,12 @@ bool as_rows(const Eqn& e, Rows* out) {
   *out = {};
   out->part.of = whole.num_elements();
   std::int64_t stride = 1;
-  bool in_row = true;  // the dims further in are taken whole
+  bool in_row = true;  // whether the dims further in are taken whole
   for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
     if (p.strides[d] != 1 && taken[d] != 1) return false;
     out->part.first += p.start_indices[d] * stride;
     if (taken[d] == 1 && (!in_row || whole[d] != 1)) {
-      in_row = false;  // what lies outside of it is further apart
+      in_row = false;  // the next dim further out starts a new row
       continue;
     }
     if (in_row) {
@@ -79,10 +79,11 @@ class SliceFuser {
  private:
   struct Slice {
     Rows rows;
-    int reads;  // that are left of the slice itself
+    int reads;  // the equations that still read the slice itself
   };
 
-  // A slice that has to be made for others is as good to read as the array.
+  // Whether only fused equations read the slice. Otherwise it has to be stored in any case, and
+  // fused equations may read it as well.
   bool is_fused_alone(const Var* v) const {
     const std::span<const int> users = program_.users(v);
     return !program_.is_result(v) && std::all_of(users.begin(), users.end(), [&](int i) {
@@ -93,7 +94,7 @@ class SliceFuser {
   void take_slices(int equation) {
     Eqn e = program_.eqn(equation);
     const FusedProgram& old = *params_as<FusedParams>(*e.params).program;
-    // Without values of rows and columns a program may have any rows.
+    // Without values of rows and columns, the space of a program may be changed.
     bool any_rows = true;
     for (int v = 0; v < old.value_count(); ++v)
       any_rows &= old.kind(v) == FusedKind::full || old.kind(v) == FusedKind::scalar;
@@ -143,7 +144,7 @@ class SliceFuser {
 
   const ProgramIndex program_;
   Rewriter made_;
-  std::unordered_map<int, Slice> slices_;  // by their equations
+  std::unordered_map<int, Slice> slices_;  // by the number of the equation
 };
 
 }  // namespace
@@ -151,7 +152,7 @@ class SliceFuser {
 JaxprRef fuse_slices(const Jaxpr& jaxpr) { return SliceFuser(jaxpr).run(); }
 
 void register_pass_fuse_slices() {
-  // Kernels that are compiled for a GPU count elements of whole operands.
+  // Not for GPUs, whose compiled kernels count the elements of whole operands.
   register_pass({.order = PassOrder::fuse_slices,
                  .name = "fuse_slices",
                  .run = of_program<fuse_slices>,

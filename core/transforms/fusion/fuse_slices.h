@@ -1,13 +1,13 @@
-// Slices as operands of fused programs, which read the rows where they lie: a stencil's shifted
-// parts of an array are not copied first.
+// Makes fused programs read slices directly from their arrays: the shifted parts of an array in a
+// stencil, for example, are not copied first.
 #pragma once
 #include "core/ir/jaxpr.h"
 
 namespace shmap {
 
-// The program in which `fused` equations take the arrays in the place of their slices, where these
-// have steps of 1 and rows of one pitch, long enough to be worth a call each; slices that nobody
-// else uses are gone. Itself where there are none. For backends whose `fused` reads parts
+// Replaces slices that are operands of `fused` equations by their arrays, where the slices have
+// steps of 1 and consist of rows of one pitch that are long enough; slices without other readers
+// are removed. The program itself where there are none. For backends whose `fused` reads parts
 // (FusedProgram::Part). The same values, to the last bit.
 JaxprRef fuse_slices(const Jaxpr& jaxpr);
 

@@ -35,7 +35,7 @@ class SliceJoiner {
   }
 
  private:
-  // The slice that makes `a` for one reader; null where that is none, or copies nothing.
+  // The slice that computes `a`, where it copies data and `a` is read once; otherwise null.
   const Eqn* slice_of(const Atom& a) const {
     const Eqn* const e = program_.made_by(a, slice_p);
     if (!e || e->in[0].is_literal() || program_.reads(a.var()) != 1 ||

@@ -15,7 +15,7 @@ namespace {
 
 const ProductParams& product_of(const Eqn& e) { return params_as<ProductParams>(*e.params); }
 
-// What of an array the products in a row have written, on each device.
+// The parts of an array that a chain of products has written, on each device.
 class Coverage {
  public:
   explicit Coverage(const Eqn& first)
@@ -37,7 +37,7 @@ class Coverage {
   }
 
  private:
-  // How many elements from the first on.
+  // The number of elements that are written without a gap from the first element on.
   std::int64_t written(std::uint32_t position) const {
     std::vector<std::pair<std::int64_t, std::int64_t>> pieces;
     for (const ProductSlice* part : parts_)
@@ -84,7 +84,7 @@ bool makes_its_type(const Eqn& e, const ProductParams& params, const detail::Axi
 
 JaxprRef leave_unfilled(const Jaxpr& jaxpr) {
   const ProgramIndex program(jaxpr);
-  // The update that alone reads what another one made, as its target.
+  // The update that writes into the result of `e` and is its only reader; null where there is none.
   const auto after = [&](const Eqn& e) -> const Eqn* {
     const Var* made = e.out[0].get();
     const int user = program.only_user(made);

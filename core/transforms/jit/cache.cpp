@@ -75,7 +75,7 @@ std::shared_ptr<Entry> JitCacheImpl::find(const void* tag, const Scope& scope,
 
 void JitCacheImpl::insert(std::shared_ptr<Entry> entry) {
   static const auto limit = static_cast<std::size_t>(env::integer(env::Var::jit_cache));
-  std::shared_ptr<Entry> gone;  // which takes its time: not under the mutex
+  std::shared_ptr<Entry> gone;  // destroyed after the mutex is released, since that takes time
   std::lock_guard lock(mutex_);
   entries_.insert(entries_.begin(), std::move(entry));
   if (entries_.size() <= limit) return;

@@ -1,4 +1,4 @@
-// What jit keeps of each function: the programs that were traced, and their plans.
+// jit's cache of one function: its traced programs and their plans.
 #pragma once
 #include <memory>
 #include <mutex>
@@ -13,20 +13,20 @@
 
 namespace shmap::detail {
 
-// What a program depends on beside the types: where it is traced.
+// Where a program is traced; programs depend on it besides the arguments' types.
 struct Scope {
   enum Kind : std::uint8_t { eager, body, staged } kind = eager;
   const AxisEnv* env = nullptr;
-  const MeshImpl* mesh = nullptr;  // of a body that runs now
+  const MeshImpl* mesh = nullptr;  // of a body that runs eagerly
   bool check_variance = true, auto_pbroadcast = true;
   friend bool operator==(const Scope&, const Scope&) = default;
 };
 Scope scope_here();
 
-// One argument, as far as programs depend on it.
+// The properties of an argument on which programs depend.
 struct Signature {
   ShapedArray type;
-  const MeshImpl* mesh = nullptr;  // where it is placed; null for host scalars and traced values
+  const MeshImpl* mesh = nullptr;  // of a concrete array; null for host scalars and traced values
   const Sharding* sharding = nullptr;
   bool committed = false;
 
@@ -39,33 +39,33 @@ struct Entry {
   Scope scope;
   std::string key;
   std::vector<Signature> arguments;
-  const MeshImpl* mesh = nullptr;  // to be split over; null: nobody says
+  const MeshImpl* mesh = nullptr;  // to split the program over; null where no mesh was given
 
   Traced traced;
   std::shared_ptr<const void> like;
   std::vector<ShapedArray> out_types;
-  // What runs; null where the program is staged into another, or interpreted.
+  // Null where the program is staged into another program, or interpreted.
   std::unique_ptr<Plan> plan;
   std::vector<const Sharding*> in, out;
-  bool committed = false;  // the results
+  bool committed = false;  // whether the results are committed
 };
 
-// The programs of one function: at most SHMAP_JIT_CACHE of them, of which the one that was called
-// the longest ago goes first. With its last call done, a plan that went has given its memory back.
-// Any thread.
+// The programs of one function: at most SHMAP_JIT_CACHE of them; the program whose last call is the
+// oldest is removed first. A plan frees its memory when it has been removed and its last call has
+// ended. Thread-safe.
 class JitCacheImpl {
  public:
-  // Null where there is none; counts as a call.
+  // Null where there is no such program. Counts as a call.
   std::shared_ptr<Entry> find(const void* tag, const Scope& scope, const FlatTree& arguments);
   void insert(std::shared_ptr<Entry> entry);
-  // Of the program that was called last, of those that have one.
+  // The plan of the program that was called last among those that have a plan.
   std::string plan_text() const;
-  // Says on stderr why nothing was found.
+  // Writes to stderr why find() found no program.
   void explain(const FlatTree& arguments, const Scope& scope, SourceLine source) const;
 
  private:
   mutable std::mutex mutex_;
-  std::vector<std::shared_ptr<Entry>> entries_;  // the latest called first
+  std::vector<std::shared_ptr<Entry>> entries_;  // sorted by last call, latest first
 };
 
 }  // namespace shmap::detail

@@ -1,4 +1,4 @@
-// What a program costs one device, from the primitives' own rules.
+// The cost of a program on one device, from the primitives' cost rules.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -90,8 +90,8 @@ CostAnalysis cost_of(const Jaxpr& jaxpr) {
   return total;
 }
 
-// A program of global arrays as what each device does, with the collectives that jit writes out for
-// it. Null where nothing is split outside of shard_maps, whose bodies are such programs already.
+// A program of global arrays as a program of blocks, with the collectives that jit adds. Null where
+// nothing is split outside of shard_maps, whose bodies are programs of blocks already.
 JaxprRef blocks_of(const detail::ClosedJaxprImpl& program) {
   const detail::MeshImpl* mesh = mesh_of_program(program);
   const bool is_placed = std::any_of(program.in_shardings.begin(), program.in_shardings.end(),

@@ -1,10 +1,10 @@
-// A pass: control flow of small steps becomes tasks. A device runs its loop by itself, where the
-// host would have launched a plan a trip.
+// A pass that makes tasks of control flow with short trips: a device runs its loop by itself,
+// instead of the host launching a plan for each trip.
 //
-// Loops and branches become `flow_task` where a device can run them by itself: their steps are
-// kernels or views, without collectives that move data and without effects, and a trip is short.
-// Branches of one kernel call each may be long: threads share them (`branch_task`). None do where
-// devices run no host code. The same values, to the last bit.
+// Loops and branches become `flow_task` where their steps are kernels or views, without collectives
+// that move data and without effects, and a trip is short. Branches that consist of one kernel call
+// each may be long, because threads share the call (`branch_task`). The pass does nothing for
+// devices that cannot run host code. The same values, to the last bit.
 
 #include <algorithm>
 
@@ -21,10 +21,10 @@ namespace shmap {
 
 namespace {
 
-// A trip, or a branch, whose kernels take longer than this on one core is left to the host, which
-// gives each kernel all cores.
+// If the kernels of a trip or branch take longer than this on one core, the host launches them, and
+// each kernel gets all cores.
 constexpr double kFlowTaskNs = 40'000;
-// A long branch of more equations is not looked at: hardly one comes to a single call.
+// Long branches with more equations are not examined, since they hardly ever become a single call.
 constexpr std::size_t kFusedEquations = 16;
 
 std::size_t count(int n) { return static_cast<std::size_t>(n); }
@@ -38,7 +38,7 @@ class FlowTaskMaker {
   explicit FlowTaskMaker(const detail::MeshImpl& mesh)
       : mesh_(mesh), kind_(mesh.backend().kind()) {}
 
-  // Null where the equation stays as it is. shared: threads share it.
+  // Null where the equation stays as it is. shared: whether threads share the task.
   std::shared_ptr<const FlowTask> task(const Eqn& e, bool* shared) const {
     bool is_short = true, is_small = true;
     for (const Jaxpr* inner : inner_jaxprs(*e.params)) {
@@ -64,7 +64,8 @@ class FlowTaskMaker {
 
   std::shared_ptr<const FlowTask> scan(const Eqn& e) const {
     const auto& p = params_as<ScanLoopParams>(*e.params);
-    if (p.length == 0) return nullptr;  // the host gives what it is given, and runs nothing
+    // the results are the inits, and the host need not run anything
+    if (p.length == 0) return nullptr;
     ScanTask task;
     task.length = p.length;
     task.reverse = p.reverse;
@@ -111,7 +112,7 @@ class FlowTaskMaker {
   DeviceKind kind_;
 };
 
-// Whoever looks for a NaN looks at each operation's results: the pass does not run then.
+// Does not run under SHMAP_CHECK_NANS, which checks each operation's results (`merges`).
 JaxprRef make_flow_tasks(const Jaxpr& jaxpr, const PassContext& context) {
   if (!flow_task_p.kernel(context.kind()).run ||
       std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), is_flow))

@@ -83,7 +83,7 @@ void prune_jit(PruneCall& call) {
 
 }  // namespace
 
-// With the calls, below.
+// Defined below, after the functions that run programs.
 static void interpret_jit(std::span<Array> in, const Params& params, std::span<Array> out,
                           SourceLine source);
 
@@ -119,12 +119,12 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
   return nullptr;
 }
 
-// ---- control flow inside of plans: the host decides, and the programs inside are plans
+// ---- control flow inside of plans: the host decides, and programs inside are plans of their own
 namespace {
 
 struct BodyPlans final : ControlState {
   std::map<const Jaxpr*, std::unique_ptr<Plan>> plans;
-  std::vector<const Plan*> in_order;  // of their first runs
+  std::vector<const Plan*> in_order;  // in the order of their first runs
 
   std::string text() const override {
     std::string text;
@@ -136,14 +136,14 @@ struct BodyPlans final : ControlState {
 void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> in,
                  std::span<Array> out, std::unique_ptr<ControlState>& state);
 
-// Interprets an equation on the blocks at hand; a program inside runs as a plan of its own.
+// Interprets an equation on blocks; each program inside of it runs as a plan.
 class PlannedTrace final : public PerDeviceTrace {
  public:
   PlannedTrace(const detail::MeshImpl& mesh, BodyPlans& bodies)
       : PerDeviceTrace(&mesh, {false, false}), bodies_(bodies) {}
 
   bool evaluate(const Jaxpr& jaxpr, std::vector<Array>& args, std::vector<Array>& out) override {
-    // What prints shows the devices that came this way, which a captured task would not know.
+    // Printing shows only the devices that took this branch, which a captured task could not know.
     if (divergence() && std::any_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), has_effect)) return false;
     std::unique_ptr<Plan>& plan = bodies_.plans[&jaxpr];
     if (!plan) {
@@ -195,13 +195,13 @@ namespace detail {
 
 namespace {
 
-// Where programs are written to; empty: nowhere.
+// The folder for texts of programs (SHMAP_DUMP); empty: none are written.
 const std::string& dump_folder() {
   static const std::string folder = env::text(env::Var::dump);
   return folder;
 }
 
-// passes: what each of them made, as text.
+// passes: the program after each pass, as text.
 void dump(const Entry& entry, const std::string& passes) {
   const std::string& folder = dump_folder();
   if (folder.empty()) return;
@@ -218,9 +218,10 @@ void dump(const Entry& entry, const std::string& passes) {
   }
 }
 
-// The mesh of the arguments that were placed, the one that the program asks for, that of the other
-// arguments, or the default device. Null where placed arguments differ: run op by op, which says
-// what is wrong.
+// The mesh of the committed arguments; otherwise the mesh that the program names; otherwise the
+// mesh of other arguments; otherwise the default device. Null where committed arguments have
+// different meshes: the program then runs operation by operation, which throws the error that
+// explains it.
 const MeshImpl* choose_mesh(const Entry& entry) {
   const MeshImpl* wanted = entry.mesh ? entry.mesh : mesh_of(*entry.traced.jaxpr);
   const MeshImpl* placed = nullptr;
@@ -244,13 +245,13 @@ const MeshImpl* choose_mesh(const Entry& entry) {
   return placed ? placed : wanted ? wanted : fresh ? fresh : MeshImpl::default_device();
 }
 
-// shown: PassContext's.
+// shown: see PassContext.
 void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) {
   const MeshImpl* mesh = choose_mesh(entry);
   if (!mesh || mesh->is_abstract()) return;
   const HostSpanScope logged("plan", "jit");
   const ScopesHidden hidden;
-  // To be chosen where a program is to be split over a mesh that its arguments may not be on.
+  // The sharding of an argument that is not on the mesh; null where argument_shardings chooses it.
   const Sharding* const unplaced = entry.mesh ? nullptr : mesh->replicated();
   std::vector<const Sharding*> shardings;
   for (const Signature& s : entry.arguments)
@@ -269,7 +270,7 @@ void plan_global(Entry& entry, SourceLine source, std::string* shown = nullptr) 
     for (const Signature& s : entry.arguments) entry.committed = entry.committed || s.committed;
     entry.plan = std::make_unique<Plan>(mesh, run_passes(*lowered.jaxpr, {*mesh, shown}),
                                         std::move(consts), run_control);
-  } catch (const OtherMesh&) {  // interpreted instead
+  } catch (const OtherMesh&) {  // the program is interpreted instead
   }
 }
 
@@ -342,7 +343,7 @@ std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scop
   return entry;
 }
 
-// One array, or two alike, as a function makes that fills them with numbers of the host.
+// Whether two arrays are the same object, or two copies of equal host data.
 bool is_same_value(const Array& a, const Array& b) {
   if (a.node() == b.node()) return true;
   const StoredNode *x = stored_of(a), *y = stored_of(b);
@@ -350,7 +351,7 @@ bool is_same_value(const Array& a, const Array& b) {
          copy_to_host(a, "jit") == copy_to_host(b, "jit");
 }
 
-// SHMAP_CHECK_CAPTURES: the program again, which must be the same, constants too.
+// SHMAP_CHECK_CAPTURES: traces the program again and compares it, constants included.
 void check_captures(const Entry& entry, const JitCache::Call& call, const Scope& scope,
                     const FlatTree& arguments) {
   const auto again = trace_entry(call, scope, arguments);
@@ -365,7 +366,7 @@ void check_captures(const Entry& entry, const JitCache::Call& call, const Scope&
     if (is_same_value(again->traced.consts[i], entry.traced.consts[i])) continue;
     throw ValueError("jit: captured array " + std::to_string(i) + " of type " +
                      to_string(node_of(again->traced.consts[i])->type) +
-                     " is another than when the function was traced, and captures are read once: "
+                     " differs from when the function was traced, and captures are read once: "
                      "pass it as an argument" +
                      at_line(call.source));
   }
@@ -396,7 +397,7 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
     if (scope.kind == Scope::eager) plan_global(*entry, call.source, shown);
     if (body) plan_body(*entry, *body, shown);
     dump(*entry, passes);
-    // One that closes over values of a trace around is of no use after that trace.
+    // A program with captured values of a surrounding trace cannot be used after that trace.
     const bool is_closed = std::all_of(entry->traced.consts.begin(), entry->traced.consts.end(),
                                        [](const Array& x) { return node_of(x)->trace == 0; });
     if (is_closed) programs.insert(entry);
@@ -430,8 +431,8 @@ JitCache::Result JitCache::call(const Call& call, FlatTree arguments) {
 
 namespace {
 
-// Programs that are called where ops run at once, by their identity: what a transform makes of a
-// function under jit (grad(jit(f))) is planned as that function is.
+// Called programs (jit_p) that run eagerly, by the address of the program: the program that a
+// transform makes of a jitted function (grad(jit(f))) gets a plan too.
 detail::JitCacheImpl& called_programs() {
   static auto* programs = new detail::JitCacheImpl();  // arrays may be used until the very end
   return *programs;
@@ -451,8 +452,8 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
   arguments.leaves.assign(std::make_move_iterator(in.begin()), std::make_move_iterator(in.end()));
   const detail::Scope scope = detail::scope_here();
   std::vector<Array> results;
-  // No plan among devices that went different ways, nor for operands that vary otherwise than the
-  // program was traced for (outside of a body, say): its types are not theirs.
+  // No plan where devices take different branches, nor where operands vary over other axes than the
+  // program's binders (outside of a body, for example).
   bool planned = !divergence() && scope.kind != detail::Scope::staged;
   for (std::size_t i = 0; i < jaxpr->binders.size(); ++i)
     planned =

@@ -1,4 +1,4 @@
-// The primitive that jit leaves in a program that is traced around it.
+// The primitive that calls a jitted function's program inside of another program.
 #pragma once
 #include "core/array/sharding.h"
 #include "core/ir/jaxpr.h"
@@ -7,22 +7,22 @@ namespace shmap {
 
 extern Primitive jit_p;  // JitParams: a program inside, called
 
-// The batching rule (batch.cpp): the program inside is batched.
+// The batching rule (batch.cpp): batches the program inside.
 void batch_jit(BatchCall& call);
 
 struct JitParams : ParamsOf<JitParams> {
   explicit JitParams(JaxprRef j, const detail::MeshImpl* m = nullptr)
       : jaxpr(std::move(j)), over(m) {}
   JaxprRef jaxpr;
-  // The mesh that the program was asked to be split over (shmap/partitioned_jit.h), which may be
-  // abstract; null where nobody asked.
+  // The mesh over which the user asked to split the program (shmap/partitioned_jit.h), which may be
+  // abstract; null where the user gave none.
   const detail::MeshImpl* over;
   void visit(ParamVisitor& v) const override;
   const detail::MeshImpl* mesh() const override { return over; }
 };
 
-// The mesh that a program asks for, by its shard_maps and constraints, nested ones too; null where
-// it asks for none. The first one of several.
+// The first mesh that a program's shard_maps and constraints name, nested programs included; null
+// where they name none.
 const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr);
 
 }  // namespace shmap

@@ -12,7 +12,7 @@ void append(std::vector<Array>& to, const Arrays& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
-// Those that are not empty.
+// Appends the arrays that are not empty.
 void append_given(std::vector<Array>& to, std::span<const Array> more) {
   for (const Array& x : more)
     if (x.node()) to.push_back(x);

@@ -1,5 +1,5 @@
-// The derivatives of a program that is called: the called program is differentiated once for each
-// set of operands that have a tangent, and called so.
+// The derivatives of a called program: they call the derivative of the program, which is made once
+// for each set of operands with tangents.
 #pragma once
 #include "core/ops/rules.h"
 

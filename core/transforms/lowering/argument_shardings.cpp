@@ -15,14 +15,14 @@ bool places_value(const Eqn& e) {
   return e.primitive == &sharding_constraint_p || e.primitive == &device_put_p;
 }
 
-// What is asked of arguments while a program is lowered.
+// Records with which shardings a program takes its arguments while it is lowered.
 class Asked final : public LowerLog {
  public:
   struct Uses {
     const Sharding* first =
         nullptr;        // the first split that was asked for, or what a constraint says
-    bool said = false;  // by a constraint
-    std::vector<const Sharding*> all;  // without what was asked for twice
+    bool said = false;  // whether a constraint gave `first`
+    std::vector<const Sharding*> all;  // all shardings, each once
     void add(const Sharding* s) {
       if (std::find(all.begin(), all.end(), s) == all.end()) all.push_back(s);
     }
@@ -53,7 +53,7 @@ class Asked final : public LowerLog {
     u->add(to);
     if (!open_.empty()) open_.back().seen.push_back(x.block.node());
   }
-  // The equations of a called program ask for themselves.
+  // The equations of a called program are recorded one by one.
   void begin_program(const Jaxpr&, std::span<const LowerValue> arguments) override {
     if (open_.empty()) return;
     for (const LowerValue& x : arguments) open_.back().seen.push_back(x.block.node());
@@ -62,7 +62,7 @@ class Asked final : public LowerLog {
     for (const LowerValue& x : results)
       if (Uses* u = find(x); u && open_.empty()) u->add(x.sharding);
   }
-  // What an equation with programs inside took without moving it, it took as it lay.
+  // An equation with programs inside that does not move an operand takes it with its own sharding.
   void end_eqn(const Eqn& e, std::span<const LowerValue>, std::span<const Eqn>) override {
     const Open now = std::move(open_.back());
     open_.pop_back();
@@ -89,7 +89,7 @@ class Asked final : public LowerLog {
   std::vector<Open> open_;
 };
 
-// Null where the program works on other meshes too.
+// Lowers the program for these shardings. Null where it works on other meshes too.
 std::unique_ptr<Asked> ask(const Jaxpr& jaxpr, const detail::MeshImpl* mesh,
                            const std::vector<const Sharding*>& shardings) {
   auto asked = std::make_unique<Asked>(shardings.size());
@@ -120,8 +120,8 @@ std::vector<ShapedArray> types_of(const Values& values) {
   return types;
 }
 
-// From constraints back to the arguments, by the factors that operations share between results and
-// operands.
+// The shardings that constraints on results ask of the arguments, carried back through the factors
+// that operations share between results and operands.
 VarMap<const Sharding*> wanted_by_results(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   VarMap<const Sharding*> wants;
   const auto want = [&](const Atom& a, const Sharding* s) {
@@ -171,7 +171,7 @@ std::vector<const Sharding*> argument_shardings(const Jaxpr& jaxpr, std::size_t 
     return std::find(known.begin(), known.end(), nullptr) != known.end();
   };
   if (!missing()) return result();
-  // What one argument is put as decides others: again, as long as that finds more.
+  // The sharding of one argument may decide those of others: repeated while a round finds more.
   constexpr int kRounds = 4;
   for (int round = 0; round < kRounds && missing(); ++round) {
     const std::unique_ptr<Asked> asked = ask(jaxpr, mesh, filled());
@@ -200,7 +200,7 @@ std::vector<const Sharding*> constant_shardings(const Jaxpr& jaxpr, std::size_t 
                                                 const detail::MeshImpl* mesh,
                                                 std::span<const Sharding* const> arguments) {
   std::vector<const Sharding*> all(consts, mesh->replicated());
-  bool any = false;  // that could be split
+  bool any = false;  // whether there is a constant that could be split
   for (std::size_t i = 0; i < consts; ++i) any = any || jaxpr.binders[i]->type.rank() > 0;
   if (!any || mesh->size() == 1) return all;
   std::vector<const Sharding*> shardings = all;

@@ -1,4 +1,4 @@
-// How the arguments of a program of global arrays lie on its mesh where nobody said it.
+// Chooses the shardings of the arguments of a program of global arrays that have none.
 #pragma once
 #include <cstddef>
 #include <span>
@@ -9,16 +9,17 @@
 
 namespace shmap {
 
-// One sharding for each argument behind the first `consts` binders. `given`: those that are known,
-// null where one is to be chosen: as a constraint or a mapped function takes the argument; as
-// operations bring it to where their split operands are; as a split result is made of it, by the
-// factors of operations; or else a copy on each device. Programs over several meshes: copies.
+// One sharding for each argument after the first `consts` binders. `given`: the known shardings;
+// null for an argument whose sharding is to be chosen. The choice is, in this order: the sharding
+// with which a constraint or a mapped function takes the argument; the sharding to which operations
+// with split operands move it; the sharding that a split result needs, by the factors of
+// operations; a copy on each device. Where a program works on several meshes, copies.
 std::vector<const Sharding*> argument_shardings(const Jaxpr& jaxpr, std::size_t consts,
                                                 const detail::MeshImpl* mesh,
                                                 std::span<const Sharding* const> given);
 
-// For each of the first `consts` binders: the sharding in which every use of it takes it; a copy on
-// each device where uses differ. `arguments`: of the others.
+// One sharding for each of the first `consts` binders: the sharding in which every use takes it, or
+// a copy on each device where uses differ. `arguments`: the shardings of the other binders.
 std::vector<const Sharding*> constant_shardings(const Jaxpr& jaxpr, std::size_t consts,
                                                 const detail::MeshImpl* mesh,
                                                 std::span<const Sharding* const> arguments);

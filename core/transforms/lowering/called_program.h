@@ -1,5 +1,6 @@
-// What primitives have in common whose program stands for them: checkpoint, custom_jvp_call,
-// custom_vjp_call, overlapped products. Run or lowered, the program takes the equation's place.
+// The rules that are shared by primitives with a program that computes their results: checkpoint,
+// custom_jvp_call, custom_vjp_call, overlapped products. Where such an equation is run or lowered,
+// the program replaces it.
 #pragma once
 #include "core/ir/jaxpr.h"
 
@@ -15,7 +16,7 @@ struct CalledParamsOf : CalledParams {
   }
 };
 
-// Primitive::with_programs of one of them.
+// Primitive::with_programs for these primitives.
 template <class P>
 std::shared_ptr<const Params> with_called_program(const Params& params,
                                                   std::span<const JaxprRef> programs) {
@@ -31,7 +32,7 @@ void vary_called(Types in, const Params& params, const detail::AxisEnv& env,
 void interpret_called(std::span<Array> in, const Params& params, std::span<Array> out,
                       SourceLine source);
 void lower_called(LowerCall& call);
-// In the equation's place: its program, transposed.
+// Replaces the equation by its program, transposed.
 void transpose_called(TransposeCall& call);
 
 constexpr Primitive called_primitive(const char* name) {

@@ -57,7 +57,7 @@ std::optional<ProgramOfBlocks> program_of_blocks(const detail::ClosedJaxprImpl& 
     if (chooses) shardings = argument_shardings(*made.global, consts, mesh, shardings);
     made.lowered = lower(*made.global, program.consts, mesh, shardings, log);
     return made;
-  } catch (const OtherMesh&) {  // run op by op, as it is written
+  } catch (const OtherMesh&) {  // such a program runs operation by operation, as it is written
     return std::nullopt;
   }
 }

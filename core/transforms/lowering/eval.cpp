@@ -18,7 +18,7 @@ void register_all();  // generated: calls every register_<family>()
 
 Trace* start_library() {
   static std::once_flag once;
-  static EvalTrace* trace = nullptr;  // never destroyed: arrays may be used until the very end
+  static EvalTrace* trace = nullptr;  // never destroyed: arrays may be used until the process ends
   std::call_once(once, [] {
     register_all();
     trace = new EvalTrace();
@@ -31,12 +31,12 @@ Trace* start_library() {
 
 namespace {
 
-// Where an op runs: the mesh that its placed operands share; the device of the others; the default
-// device.
+// The mesh on which an operation runs: the mesh that its committed operands share; otherwise the
+// device of its other operands; otherwise the default device.
 const detail::MeshImpl* find_mesh(const Primitive& primitive, std::span<Array> in, bool* committed,
                                   SourceLine source) {
   const detail::MeshImpl* mesh = nullptr;
-  std::size_t placed = 0;  // the operand that decided
+  std::size_t placed = 0;  // the operand that decided the mesh
   *committed = false;
   for (std::size_t i = 0; i < in.size(); ++i) {
     const Node& node = checked_node(in[i], primitive.name, source);

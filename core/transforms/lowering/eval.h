@@ -1,5 +1,5 @@
-// Eager interpretation outside every transform: ops on concrete arrays, on one device or sharded
-// over a mesh.
+// Eager evaluation outside of every transform: operations on concrete arrays, on one device or
+// sharded over a mesh.
 #pragma once
 #include "core/ir/trace.h"
 

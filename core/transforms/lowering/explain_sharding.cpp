@@ -20,7 +20,7 @@ using Lines = std::vector<std::string>;
 
 std::string spec_text(const Sharding* s) { return s ? to_string(s->spec()) : "P()"; }
 
-// The name that each variable of the program and of those inside prints under.
+// The printed name of each variable of the program and of the programs inside of it.
 void name_variables(const Jaxpr& jaxpr, VarMap<std::string>& names) {
   std::size_t next = 0;
   for (const VarRef& v : jaxpr.binders) names.try_emplace(v.get(), variable_name(next++));
@@ -188,7 +188,7 @@ class Explainer final : public LowerLog {
     const std::vector<std::string> sent = collectives_of(made);
     line += sent.empty() ? "each device keeps its part, nothing is sent" : joined(sent, ", then ");
     if (!because.empty()) line += "; " + because;
-    // Twice for one value is done once: equal equations become one.
+    // Equal moves of one value are listed once, because simplification merges their equations.
     if (std::find(open.moves.begin(), open.moves.end(), line) == open.moves.end())
       open.moves.push_back(line);
     open.moved += static_cast<int>(sent.size());
@@ -235,18 +235,19 @@ class Explainer final : public LowerLog {
     std::vector<LowerValue> in;
     Lines why, moves;
     std::map<std::size_t, std::string> because;  // by operand
-    int moved = 0;                               // collectives that `moves` tells of
+    int moved = 0;                               // the number of collectives that `moves` lists
     std::vector<std::pair<const Jaxpr*, Lines>> inside;
   };
 
-  // Stands in a line for what is known of a sum only when its program is made.
+  // Marks, in a line, a place for text about a sum that is known only when its program is complete.
   static constexpr char kMark = '\x01';
   std::string mark(const VarRef& sum) {
     sums_.push_back(sum);
     return kMark + std::to_string(sums_.size() - 1) + kMark;
   }
 
-  // What was last found for a program inside of the equation that is open.
+  // Sets the lines of a program inside of the open equation; a program that is lowered again
+  // replaces its earlier lines.
   void insert(const Jaxpr* jaxpr, Lines lines) {
     for (auto& [known, old] : eqns_.back().inside) {
       if (known != jaxpr) continue;
@@ -256,8 +257,8 @@ class Explainer final : public LowerLog {
     eqns_.back().inside.emplace_back(jaxpr, std::move(lines));
   }
 
-  // Of the whole program's, who put it there; those of programs inside lie as what is given to
-  // them.
+  // Why an argument has its sharding. Arguments of programs inside of equations have no reason of
+  // their own.
   std::string why_argument(std::size_t i, const Sharding* sharding) const {
     if (!eqns_.empty()) return "an argument";
     const std::size_t consts = program_.consts.size();
@@ -382,13 +383,14 @@ class Explainer final : public LowerLog {
 
   const detail::ClosedJaxprImpl& program_;
   const detail::MeshImpl* mesh_;
-  mutable VarMap<std::string> names_;  // one that a simplification made gets its name when met
+  // a variable that a simplification made gets its name at its first use
+  mutable VarMap<std::string> names_;
   mutable int unnamed_ = 0;
-  std::vector<Program> programs_;  // open, outer ones first
-  std::vector<Open> eqns_;         // open: one less than programs, or as many
+  std::vector<Program> programs_;  // the open programs, outermost first
+  std::vector<Open> eqns_;         // the open equations: as many as open programs, or one fewer
   std::map<std::pair<const Jaxpr*, std::vector<const Sharding*>>, Lines> known_;
   Lines finished_;
-  std::vector<VarRef> sums_;  // that lines tell of
+  std::vector<VarRef> sums_;  // the sums that lines mark
   std::set<const Var*> in_parts_;
 };
 

@@ -13,8 +13,8 @@ namespace shmap {
 
 namespace {
 
-// Blocks are what they are: nothing is cast, and nothing refused that was accepted when the global
-// program was traced.
+// Variance of blocks is inferred: no casts, and no errors, since the global program was checked
+// when it was traced.
 StagingOptions inferred() {
   StagingOptions options;
   options.check_variance = false;

@@ -1,8 +1,7 @@
-// Lowering: a program of global arrays, with their shardings, becomes what each device of one mesh
-// does: a program of blocks, with its collectives written out. The rules are those of eager ops on
-// sharded arrays (core/transforms/lowering/partition.h): jit applies them at trace time (GSPMD's
-// idea, one op at a time). The result is what the body of a shard_map would be, so plans know
-// nothing else.
+// Lowering: turns a program of global arrays with shardings into a program of blocks for the
+// devices of one mesh, with the collectives written out. It applies the rules of eager operations
+// on sharded arrays (core/transforms/lowering/partition.h), one operation at a time; the idea is
+// that of GSPMD. The result has the form of a shard_map body, so that plans need no other form.
 #pragma once
 #include <map>
 #include <memory>
@@ -19,8 +18,8 @@
 
 namespace shmap {
 
-// A global value while its program is lowered: the block of each device, as a value of the program
-// that is being built, and how it is split. A literal has no sharding.
+// A global value while its program is lowered: its block, as a value of the program that is being
+// built, and its sharding. A literal has no sharding.
 struct LowerValue {
   Array block;
   const Sharding* sharding = nullptr;
@@ -28,25 +27,25 @@ struct LowerValue {
   ShapedArray type;
 };
 
-// A program inside (a body, a branch) as a program of blocks, for arguments that are split so; and
-// how its results are split then.
+// A program inside of an equation (a body, a branch), lowered for given shardings of its arguments,
+// and the shardings of its results.
 struct LoweredProgram {
   Traced traced;
   std::vector<const Sharding*> results;
 };
 
-// Those of one lowering: a loop or branch asks for the program that it holds until its results are
-// split as they have to be, and so does each level of what is nested.
+// The lowered programs of one lowering. A loop or branch lowers its program repeatedly, until the
+// shardings of its results are settled, at each level of a nest.
 struct LowerMemo {
   struct Found {
-    JaxprRef asked;  // kept alive, so that its address stays its own
+    JaxprRef asked;  // kept alive, so that no other program gets its address
     LoweredProgram lowered;
   };
   std::map<std::pair<const Jaxpr*, std::vector<const Sharding*>>, Found> programs;
-  LowerLog* log = nullptr;  // who is told; null: nobody
+  LowerLog* log = nullptr;  // is told what is decided; may be null
 };
 
-// Builds the program of blocks. Its trace is current while it works.
+// Builds the program of blocks. Its trace is the current trace while it works.
 class Lowering {
  public:
   explicit Lowering(const detail::MeshImpl* mesh, LowerLog* log = nullptr);
@@ -54,10 +53,12 @@ class Lowering {
   const detail::MeshImpl* mesh() const { return mesh_; }
   JaxprTrace& trace() { return trace_; }
 
-  // A program inside of what is lowered. What it captures are its first binders, and `consts`.
+  // Lowers a program inside of an equation. Captured values are its first binders, and are in
+  // `consts`.
   LoweredProgram inner(const Jaxpr& jaxpr, const std::vector<const Sharding*>& arguments,
                        SourceLine source);
-  // The same program with those results brought to other shardings; null, or none: as they come.
+  // The same program with its results brought to `targets`. A null target, or an empty list, leaves
+  // the sharding as it is.
   LoweredProgram with_results(const Jaxpr& jaxpr, LoweredProgram lowered,
                               const std::vector<const Sharding*>& targets, SourceLine source);
 
@@ -77,25 +78,27 @@ class Lowering {
 
  private:
   Lowering(const detail::MeshImpl* mesh, std::shared_ptr<LowerMemo> memo);
-  // The block of x under another sharding. In the trace's scope.
+  // The block of x under another sharding. Needs the lowering's trace as the current trace.
   Array resharded_block(const LowerValue& x, const Sharding* target, SourceLine source);
 
-  // Random numbers and constants that are the same on every device, and what is computed from them
-  // element by element: how to make a part of them (lower_random.cpp).
+  // An equation that makes random numbers or a constant, the same on every device, or an
+  // elementwise equation on such values: what is needed to compute only a part of its result
+  // (lower_random.cpp).
   struct Remade {
-    Array block;  // keeps the node, by which it is found
+    Array block;  // keeps the node alive, whose address is the key
     const Primitive* primitive;
     std::shared_ptr<const Params> params;
     std::vector<LowerValue> in;
     ShapedArray type;
     SourceLine source;
-    bool random;  // else a constant
+    bool random;  // random numbers; otherwise a constant
     std::map<const Sharding*, Array> parts;
   };
-  // Notes the equation where it is one of these.
+  // Records the equation where it is of this kind.
   void note_random(const Primitive& primitive, std::span<const LowerValue> in, const Params& params,
                    const LowerValue& out, SourceLine source);
-  // The part of a value that was noted; null where it was not. In the trace's scope.
+  // The part of a recorded value; null where the value was not recorded. Needs the lowering's trace
+  // as the current trace.
   const Array* random_part(const Array& block, const Sharding* target);
 
   const detail::MeshImpl* mesh_;
@@ -104,7 +107,7 @@ class Lowering {
   std::unordered_map<const detail::NodeBase*, Remade> remade_;
 };
 
-// What a LowerFn is called with: it fills `out`, under the lowering's trace.
+// The argument of a LowerFn, which fills `out` under the lowering's trace.
 struct LowerCall {
   Lowering& lowering;
   const Params& params;
@@ -114,7 +117,7 @@ struct LowerCall {
   SourceLine source;
 };
 
-// Programs over several meshes are not lowered, but run op by op.
+// Thrown for a program over several meshes, which is not lowered but runs operation by operation.
 class OtherMesh : public ValueError {
  public:
   using ValueError::ValueError;
@@ -124,13 +127,14 @@ class OtherMesh : public ValueError {
 
 struct Lowered {
   const detail::MeshImpl* mesh;
-  JaxprRef jaxpr;                         // of blocks: constants first, then the arguments
-  std::vector<Array> consts;              // concrete, to be placed on the mesh
-  std::vector<const Sharding*> const_in;  // so: as every use takes them, or replicated
-  std::vector<const Sharding*> in, out;   // of the arguments, and of the results
+  JaxprRef jaxpr;             // of blocks: constants first, then the arguments
+  std::vector<Array> consts;  // concrete, to be placed on the mesh
+  // of the constants: the sharding in which every use takes it, or replicated
+  std::vector<const Sharding*> const_in;
+  std::vector<const Sharding*> in, out;  // of the arguments, and of the results
 };
 
-// `shardings`: one for each argument, of `mesh`. log: told what is decided; may be null.
+// `shardings`: one for each argument, over `mesh`. log: is told what is decided; may be null.
 Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
               std::span<const Sharding* const> shardings, LowerLog* log = nullptr);
 

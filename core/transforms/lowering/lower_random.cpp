@@ -1,11 +1,12 @@
-// Random numbers and constants of which each device wants a part: it makes that part alone. What
-// stands at an index of random numbers depends on the key and the index (core/ops/random.h), so
-// that nothing is communicated, and the numbers of the others are never there.
+// Random numbers and constants of which each device needs only a part: each device computes its
+// part. A random number depends only on the key and its index (core/ops/random.h), so that this
+// needs no communication, and no device computes the numbers of another.
 //
-// A program of global arrays does not say where random numbers and constants go when it makes them:
-// they are lowered as the same on every device, and what they were made by is noted, elementwise
-// operations on them too. Where such a value then has to be brought to a sharding that splits it,
-// it is made once more as parts. The whole, if nobody else uses it, is dead code.
+// A program of global arrays does not say how such a value will be split when the value is made.
+// Therefore it is lowered as a value that is the same on every device, and its equation is
+// recorded, together with elementwise equations on it. Where the value is then brought to a
+// sharding that splits it, it is computed again as parts. The whole value is dead code unless
+// another equation uses it.
 #include <utility>
 
 #include "collectives/block_collectives.h"
@@ -24,15 +25,15 @@ bool is_elementwise(const Primitive& p, std::span<const LowerValue> in, const Sh
   return p.elementwise;
 }
 
-// The device's piece of 0 … parts - 1 over the axes of a dim: the number of its block, a scalar.
+// The number of the device's block along a dim, a scalar.
 Array block_number(const Sharding* sharding, std::size_t dim, DType dtype, SourceLine source) {
   Array place = scatter_block(bind_iota(dtype, {sharding->parts(dim)}, 0, source),
                               sharding->dims()[dim], 0, source);
   return bind_reshape(std::move(place), Shape(), source);
 }
 
-// A block of an iota. Where its numbers may be larger than a float counts exactly they are
-// integers first, and rounded once, as those of the whole are.
+// A block of an iota. Numbers too large for a float to count exactly are computed as integers and
+// rounded once, as in the whole iota.
 Array iota_part(const IotaParams& params, const Sharding* sharding, const Shape& block,
                 SourceLine source) {
   const auto dim = static_cast<std::size_t>(params.dimension);
@@ -48,7 +49,7 @@ Array iota_part(const IotaParams& params, const Sharding* sharding, const Shape&
   return bind_broadcast(convert(line, params.dtype, source), block, {at}, source);
 }
 
-// The flat index, in an array of this shape, at which the device's block begins.
+// The flat index, in an array of this shape, of the first element of the device's block.
 Array first_index(const Sharding* sharding, const Shape& shape, const Shape& block,
                   SourceLine source) {
   const auto number = [&](std::int64_t n) { return convert(Array(n), DType::i64, source); };

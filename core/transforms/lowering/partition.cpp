@@ -17,9 +17,9 @@ class Assignment {
     axes_.resize(rule.factors.size());
   }
 
-  // Takes over an operand's sharding, dim by dim, as far as factors allow and no axis is taken.
-  // Only the major factor of a dim of several can be split, so that a block stays a contiguous
-  // piece of the dim.
+  // Adopts an operand's sharding, dim by dim, where the factors allow it and no mesh axis is used
+  // twice. Of a dim with several factors only the major one can be split, because a block must be
+  // contiguous in the dim.
   void adopt(const Sharding& sharding, const std::vector<std::vector<int>>& dims,
              std::size_t operand = 0, PartitionReasons* reasons = nullptr) {
     for (std::size_t d = 0; d < dims.size() && d < sharding.dims().size(); ++d) {
@@ -55,8 +55,8 @@ class Assignment {
     }
   }
 
-  // Of a value with these factors in its dims. Most often it is one of `known` (null: none), which
-  // is found without making a spec.
+  // The sharding of a value with these factors in its dims. It is usually one of `known` (entries
+  // may be null), which saves making a spec.
   const Sharding* sharding(const std::vector<std::vector<int>>& dims,
                            const std::vector<const Sharding*>& known) const {
     for (const Sharding* s : known)
@@ -148,7 +148,7 @@ Partition partition(const Primitive& primitive, Types in, Types out, const Param
   }
   const FactorRule rule = primitive.sharding.get()(in, params, out);
   Assignment assignment(rule, mesh);
-  // The most sharded operand decides first, and of equals the larger and then the earlier one.
+  // The operand with the most parts decides first; among equals the larger, then the earlier one.
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < in.size(); ++i)
     if (given[i]) order.push_back(i);

@@ -103,8 +103,8 @@ void PerDeviceTrace::process(const Primitive& primitive, std::span<Array> in, co
   }
 
   if (primitive.group) check_divergent_collective(primitive, params, source);
-  // Computed once for each memory space and coordinate of the axes over which the result, as typed,
-  // varies.
+  // Computed once for each memory space and each coordinate of the axes over which the results vary
+  // by their types.
   std::uint32_t varying = 0;
   for (std::size_t o = 0; o < out.size(); ++o)
     varying |= out_types[o].axes().mask_in(*mesh_->env());

@@ -1,5 +1,5 @@
-// The eager trace of a shard_map body: each op runs when it is called, on the blocks of all local
-// devices, under device-variance types (JEP 14273's "eager by default", JEP 17111's types).
+// The trace of an eager shard_map body: each operation runs when it is called, on the blocks of all
+// local devices, and types have a variance (JEP 14273's "eager by default", JEP 17111's types).
 #pragma once
 #include <memory>
 #include <string>
@@ -12,20 +12,21 @@
 namespace shmap {
 
 struct PerDeviceOptions {
-  bool check_variance = true;   // wrong variance is an error
-  bool auto_pbroadcast = true;  // operands of unlike variance are cast; else that is an error
+  bool check_variance = true;  // an operation on wrong variance is an error
+  // operands of different variance are cast; otherwise they are an error
+  bool auto_pbroadcast = true;
 };
 
-// Why a value may not go into a body over `mesh`: it was placed on other devices, and is not moved
-// silently, since it may be the value or the mesh that is meant otherwise. Empty where it may; of
-// one under a transform the value that there is decides. `what` names it; `function` says what the
-// mesh is of.
+// Why x cannot enter a body over `mesh`, for an error; empty where it can. An array that was placed
+// on other devices is not moved silently, since either the placement or the mesh may be the
+// mistake. Under a transform the primal value decides. `what` names x; `function` says what the
+// mesh belongs to.
 std::string other_devices(const std::string& what, const Array& x, const detail::MeshImpl* mesh,
                           const char* function = "the function is mapped over");
 
 class PerDeviceTrace : public Trace {
  public:
-  // made: as of a Trace.
+  // made: as in Trace.
   PerDeviceTrace(const detail::MeshImpl* mesh, PerDeviceOptions options, SourceLine made = {});
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
@@ -37,21 +38,23 @@ class PerDeviceTrace : public Trace {
   const detail::MeshImpl* mesh() const { return mesh_; }
   const PerDeviceOptions& options() const { return options_; }
 
-  // A concrete array as the block of each device under a sharding of this mesh: no data moves but
-  // what placement needs. Its variance is what the sharding mentions. `what` names it in errors:
-  // ValueError where it was placed on other devices (other_devices).
+  // A concrete array as the block of each device, under a sharding over this mesh. Data moves only
+  // where the array has another sharding. The block varies over the axes that the sharding names.
+  // ValueError, with `what` as the array's name, where x was placed on other devices
+  // (other_devices).
   Array enter(const Array& x, const Sharding* sharding, const std::string& what, SourceLine source);
-  // A value used in the body but made outside of it: as an argument with the spec P(), once for
+  // A value from outside that the body uses: entered as an argument with the spec P(), once for
   // each array.
   Array close_over(const Array& x, SourceLine source);
-  // A value of this trace: itself, or closed over. Literals stay literals.
+  // Makes each operand a value of this trace: values from outside are captured, literals stay
+  // literals.
   void admit(std::span<Array> in, const char* what, SourceLine source);
 
  private:
   const detail::MeshImpl* mesh_;
   PerDeviceOptions options_;
   struct Closed {
-    Array original;  // kept alive, so that its address stays its own
+    Array original;  // kept alive, so that no other array gets its address
     Array block;
   };
   std::unordered_map<const detail::NodeBase*, Closed> closed_;

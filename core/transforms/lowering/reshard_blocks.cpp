@@ -11,7 +11,7 @@ namespace shmap {
 
 namespace {
 
-// The axes of each dim of an array, as they are while it is resharded.
+// The mesh axes that split each dim.
 std::vector<std::vector<int>> axes_by_dim(const Sharding* s, std::size_t rank) {
   std::vector<std::vector<int>> dims = s->dims();
   dims.resize(rank);
@@ -24,7 +24,7 @@ std::size_t common_prefix(const std::vector<int>& a, const std::vector<int>& b) 
   return n;
 }
 
-// What `list` has behind its first n axes.
+// The elements of `list` after the first n.
 std::vector<int> tail(const std::vector<int>& list, std::size_t n) {
   return {list.begin() + static_cast<std::ptrdiff_t>(n), list.end()};
 }
@@ -35,7 +35,7 @@ Array reshard(const Array& x, const Sharding* target, const std::string& what, S
   if (!has_blocks_elsewhere(x, target)) return reshard_by_copies(x, target, what, source);
   const detail::MeshImpl* mesh = stored_of(x)->mesh;
   if (mesh == target->mesh()) return reshard_array(x, target, what, source);
-  // By way of the whole, which every process of the old mesh then has.
+  // Gathers the array first, so that every process of the old mesh has the whole.
   return reshard(reshard_array(x, mesh->replicated(), what, source), target, what, source);
 }
 

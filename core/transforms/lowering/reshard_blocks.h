@@ -1,5 +1,5 @@
-// Resharding by collectives: how an array of one mesh gets another sharding of that mesh, the same
-// eagerly and in lowered programs.
+// Resharding by collectives: from one sharding to another over the same mesh, for eager arrays and
+// for lowered programs.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,21 +10,21 @@
 
 namespace shmap {
 
-// A block of an array of that rank, as a value of the current trace, in whose scope the mesh's axes
-// are: what it is under `to`, where it was under `from`, a sharding of the same mesh. Axes that
-// leave one dim for another take an all_to_all; others that leave a dim are gathered
-// (all_gather_invariant), and those that come to one cut it (pscatter, which moves nothing between
-// devices). `to` must divide the array's dims.
+// The block under `to` of an array of that rank, from its block under `from`, a sharding over the
+// same mesh. Both are values of the current trace, which has the mesh's axes in scope. Axes that
+// move from one dim to another take an all_to_all; other axes that leave a dim take an
+// all_gather_invariant; other axes that are added to a dim take a pscatter, which sends nothing.
+// `to` must divide the array's dims.
 Array reshard_block(Array block, const Sharding* from, const Sharding* to, std::size_t rank,
                     SourceLine source);
 
 // A concrete array under `target`, with the contract of reshard_by_copies (core/runtime/reshard.h):
-// by copies, or by the collectives of reshard_array where its blocks are in several processes.
+// by copies, or by reshard_array where the array has blocks in several processes.
 Array reshard(const Array& x, const Sharding* target, const std::string& what,
               SourceLine source = {});
 
-// A concrete array under `target`, with the same contract: by these collectives where its sharding
-// is one of the same mesh, else by `reshard`.
+// A concrete array under `target`, with the same contract: by collectives where its sharding is
+// over the same mesh, otherwise by `reshard`.
 Array reshard_array(const Array& x, const Sharding* target, const std::string& what,
                     SourceLine source = {});
 

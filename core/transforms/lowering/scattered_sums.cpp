@@ -12,8 +12,9 @@ namespace shmap {
 
 namespace {
 
-// The operand that is an array, of an operation that makes each element of one of it: -1 where it
-// is no such operation, or takes several arrays.
+// The number of the operand that is an array, for an operation that makes each element of its
+// result from one element of that operand; -1 for other operations, and where several operands are
+// arrays.
 int only_array(const Eqn& e) {
   if (e.primitive == &transpose_p) return 0;
   if (!e.primitive->elementwise || e.out.size() != 1) return -1;
@@ -26,15 +27,15 @@ int only_array(const Eqn& e) {
   return array;
 }
 
-// A sum, what is computed of it alone, element by element, and the pscatter of the last of these.
+// A psum, elementwise operations on its result alone, and the pscatter that ends them.
 struct Chain {
   int sum;
   std::vector<int> between;  // in program order
   int part;
-  int dim;  // of the sum's value, which is cut in the end
+  int dim;  // the dim of the sum's result that the pscatter cuts
 };
 
-// The chain that ends with a pscatter; sum: -1 where there is none.
+// The chain that ends with the pscatter `part`; sum is -1 where there is no such chain.
 Chain chain_to(const ProgramIndex& program, int part) {
   const Eqn& last = program.eqn(part);
   const auto& params = params_as<ScatterParams>(*last.params);
@@ -47,7 +48,7 @@ Chain chain_to(const ProgramIndex& program, int part) {
     const Eqn& e = program.eqn(maker);
     if (e.primitive == &psum_p) {
       const auto& sum = params_as<AxesParams>(*e.params);
-      // In another order the ranks' numbers would be added in another order.
+      // Another order of the axes would give the ranks other numbers.
       const bool same = sum.groups.empty() && params.groups.empty() && params.tiled &&
                         sum.axes.names() == params.axes.names() && !e.in[0].is_literal() &&
                         e.in[0].type().axes() == last.out[0]->type.axes();
@@ -67,7 +68,7 @@ Chain chain_to(const ProgramIndex& program, int part) {
   return chain;
 }
 
-// A part of a value of this type: dim `dim` cut into so many.
+// The type of one of `ranks` parts along dim `dim` of a value of this type.
 ShapedArray part_of(const ShapedArray& whole, int dim, int ranks, const AxisSet& axes) {
   Shape dims = whole.dims();
   dims[static_cast<std::size_t>(dim)] /= ranks;

@@ -4,11 +4,11 @@
 
 namespace shmap {
 
-// The program of blocks with a psum_scatter in the place of each psum of which nothing is used but
-// parts, by a pscatter over the same axes, directly or after operations of its elements alone
-// (which then work on parts, too): the same numbers, to the last bit, of half the communication. An
-// equation of a global program does not know yet how its result will be split when it is lowered.
-// log: told of each such sum; may be null. Programs inside equations are left as they are.
+// Replaces a psum by a psum_scatter where only parts of its result are used: by a pscatter over the
+// same axes, directly or after elementwise operations, which then work on parts too. The values are
+// the same to the last bit, and half as many bytes are communicated. Lowering cannot choose
+// psum_scatter itself, because it does not know how later equations split the result. log: is told
+// of each such sum; may be null. Programs inside equations are left as they are.
 JaxprRef scatter_sums(const JaxprRef& blocks, LowerLog* log);
 
 }  // namespace shmap

@@ -17,7 +17,7 @@ const ConstraintParams& constraint_of(const Params& params) {
   return params_as<ConstraintParams>(params);
 }
 
-// What the user called.
+// The name of the function that the user called, for errors.
 template <bool is_put>
 constexpr const char* kCalled = is_put ? "device_put" : "with_sharding_constraint";
 
@@ -27,7 +27,7 @@ void eval_constraint(Types in, const Params& params, std::span<ShapedArray> out)
   out[0] = in[0];
 }
 
-// Placed by its user: what it meets follows it.
+// The array as a committed one: other operands move to its devices.
 Array commit(Array x) {
   const StoredNode& node = *stored_of(x);
   return node.committed ? x : relabel(node, node.type, node.sharding, 0, true);
@@ -56,8 +56,9 @@ void jvp_constraint(JvpCall& call) {
   call.tangents_out[0] = bind(call.primitive, call.tangents[0], params, call.source);
 }
 
-// A constraint on a value is one on its cotangent; but one that moved the value to another mesh is
-// undone, since cotangents of other uses are there.
+// A constraint on a value constrains its cotangent in the same way. A constraint that moved the
+// value to another mesh is undone for the cotangent, because the cotangents of other uses are on
+// the first mesh.
 void transpose_constraint(TransposeCall& call) {
   const ConstraintParams& p = constraint_of(call.params);
   const bool back = p.from && p.from->mesh() != p.sharding->mesh();
@@ -129,7 +130,7 @@ void want_outside(const char* what, const std::string& where, SourceLine source)
                    at_line(source));
 }
 
-// In programs and under transforms an equation; else at once.
+// An equation in traced programs and under transforms; otherwise the array moves at once.
 Array place(Array x, const Sharding* target, SourceLine source) {
   checked_node(x, "device_put", source);
   const Trace& trace = current_trace();
@@ -161,7 +162,7 @@ Array process_allgather(const Array& x) {
   Array whole = reshard(x, stored.mesh->replicated(), "process_allgather");
   const StoredNode& all = *stored_of(whole);
   if (all.mesh->fully_addressable() || all.count == 0) return whole;
-  // Of the copies that the processes have, this one's first, as an array of its own.
+  // This process's copy of the whole array, as an array on one device.
   const detail::MeshImpl* one = detail::MeshImpl::single(all.mesh->local(0).device);
   StoredNode* copy = StoredNode::make(all.type, one, 1);
   Array here = Array::of(copy);

@@ -18,13 +18,14 @@ int checked_dim(const Operand& x, int dim, const char* what) {
   return at_source(x.source, [&] { return normalize_dim(dim, rank, what); });
 }
 
-// NumPy's reading of a bound: from the end where negative, and inside the dim.
+// A bound as NumPy reads it: negative bounds count from the end, and bounds are clamped to the
+// extent.
 std::int64_t clip_bound(std::int64_t at, std::int64_t extent) {
   return std::clamp<std::int64_t>(at < 0 ? at + extent : at, 0, extent);
 }
 
-// A dim that is split over devices is gathered once, and not for each piece. In programs that is
-// done for all ops that gather the same (simplify).
+// Gathers a dim that is split over devices once, instead of once per piece. In traced programs,
+// simplification merges the equal gathers instead.
 void gather_dim(Operand& x, int dim) {
   const StoredNode* node = stored_of(primal_of(x.value));
   if (!node || node->trace != 0 || !node->sharding || current_trace().staged()) return;

@@ -13,7 +13,7 @@ namespace shmap {
 
 namespace {
 
-// Weakness too: results of programs promote by it.
+// Compares weakness too, because results of programs promote by it.
 bool same_type(const ShapedArray& a, const ShapedArray& b) {
   return a == b && a.weak() == b.weak();
 }
@@ -42,7 +42,7 @@ bool is_literal_number(const Atom& a, int number) {
   }
 }
 
-// x * 1, x / 1, x - 0; of integers x + 0 too: of floats that turns -0.0 to 0.0.
+// x * 1, x / 1, x - 0; for integers also x + 0, which for floats turns -0.0 to 0.0.
 const Atom* without_neutral(const Eqn& e) {
   const Primitive* p = e.primitive;
   if (p == &mul_p || p == &div_p) {
@@ -77,7 +77,7 @@ const Atom* identity_of(const Eqn& e) {
   } else if (p == &broadcast_in_dim_p) {
     if (is_identity(params_as<BroadcastParams>(*e.params).dims)) same = &e.in[0];
   } else if (p == &optimization_barrier_p) {
-    // There is nothing to compute a second time. An operand becomes one where a loop is unrolled.
+    // An operation on a literal alone. Unrolling of loops makes such operations.
     if (e.in[0].is_literal()) same = &e.in[0];
   }
   return same && same_type(same->type(), e.out[0]->type) ? same : nullptr;
@@ -101,7 +101,7 @@ void compose(Eqn& e, const Eqn& first) {
     for (std::size_t d = 0; d < params->dims.size(); ++d)
       params->dims[d] = outer.dims[static_cast<std::size_t>(params->dims[d])];
     e.params = std::move(params);
-  }  // a reshape says its result's shape alone
+  }  // a reshape's only parameter is its result's shape
   e.in = first.in;
 }
 

@@ -27,7 +27,7 @@ class Remover {
   Remover(const Jaxpr& jaxpr, PruneMemo& memo)
       : jaxpr_(jaxpr), memo_(memo), made_(jaxpr), live_(jaxpr.eqns.size()) {}
 
-  // From the last equation to the first: a value is live where one reads it that stays.
+  // Visits the equations from last to first. A value is live where an equation that stays reads it.
   void run(const std::vector<Atom>& outs) {
     for (const Atom& a : outs) read(a);
     for (std::size_t e = jaxpr_.eqns.size(); e-- > 0;) {

@@ -1,5 +1,6 @@
-// Dead code: equations whose results nobody reads, and that have no effect; also inside programs
-// of equations, whose unused operands and results go where their primitive knows how (prune).
+// Dead code elimination: removes equations without effects whose results are not read, also inside
+// of programs of equations. A primitive's `prune` removes unused operands and results of its
+// programs.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,19 +11,19 @@
 
 namespace shmap {
 
-// The program of those results alone that `wanted` says, without dead code, and without the
-// arguments that nobody reads then: `kept` says which stay.
+// A program of the results in `wanted` alone, without dead code and without arguments that are then
+// not read. `kept`: which arguments stay.
 struct PrunedJaxpr {
   JaxprRef jaxpr;
   std::vector<bool> kept;
-  bool changed = false;  // whether an equation went, or is another
+  bool changed = false;  // whether an equation was removed or changed
 };
 
-// What was pruned already: rules of loops and branches ask for the same program more than once, and
-// so does each level of what is nested. Shared by the calls of one pass.
+// The results of prune_jaxpr in one pass. Rules of loops and branches ask for the same program
+// several times, at each level of a nest.
 struct PruneMemo {
   struct Found {
-    JaxprRef asked;  // kept alive, so that its address stays its own
+    JaxprRef asked;  // kept alive, so that no other program gets its address
     PrunedJaxpr pruned;
   };
   std::map<std::pair<const Jaxpr*, std::vector<bool>>, Found> pruned;
@@ -35,12 +36,12 @@ JaxprRef remove_dead_code(const Jaxpr& jaxpr, PruneMemo& memo);
 PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted);
 PrunedJaxpr prune_jaxpr(const Jaxpr& jaxpr, const std::vector<bool>& wanted, PruneMemo& memo);
 
-// What a PruneFn is called with. It fills the rest, or leaves `pruned` null where all stays as it
-// is. A result that is wanted stays.
+// The argument of a PruneFn, which sets the last three members, or leaves `pruned` null where
+// nothing changes. Wanted results must be kept.
 struct PruneCall {
   const Params& params;
   const std::vector<bool>& wanted;  // which results are read
-  PruneMemo& memo;                  // to be handed to prune_jaxpr
+  PruneMemo& memo;                  // to be passed to prune_jaxpr
   std::shared_ptr<const Params> pruned;
   std::vector<bool> kept_in, kept_out;  // which operands and results stay
 };

@@ -1,4 +1,4 @@
-// Which equations of a program have to come before which others.
+// The order that a schedule of a program's equations must keep.
 #pragma once
 #include <vector>
 
@@ -6,8 +6,8 @@
 
 namespace shmap {
 
-// Equations come after those whose results they read, and after what keep_behind() says. They are
-// placed one after another: each once nothing that it waits for is left.
+// An equation comes after the equations whose results it reads, and after those that keep_behind()
+// names. The caller places equations one by one; an equation is ready when all of these are placed.
 class EqnOrder {
  public:
   explicit EqnOrder(const ProgramIndex& program)

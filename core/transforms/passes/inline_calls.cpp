@@ -17,8 +17,8 @@ class Inliner {
  public:
   explicit Inliner(Rewriter& made) : made_(made) {}
 
-  // The results of a program, the calls in it written out too. What it does belongs to the scopes
-  // in which it was called.
+  // The results of a program whose equations, and those of the programs that it calls, are written
+  // out. They get the scopes (profiler::named_scope) of their callers.
   std::vector<Atom> program(const Jaxpr& jaxpr, std::span<const Atom> args, Rewriter::Vars vars,
                             SourceLine caller = {}) {
     return made_.write_out(jaxpr, args, vars, [&](Eqn& e) {

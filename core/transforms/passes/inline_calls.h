@@ -1,15 +1,16 @@
-// Called programs (jit, checkpoint, custom_jvp_call, custom_vjp_call, overlapped products) in the
-// place of the equations that call them: a plan would run each as a program of its own.
+// Replaces calls of programs (jit, checkpoint, custom_jvp_call, custom_vjp_call, overlapped
+// products) by the equations of those programs, because a plan would run each call as a plan of its
+// own.
 #pragma once
 #include "core/ir/jaxpr.h"
 
 namespace shmap {
 
-// Of a program that is not differentiated any more; itself where it calls none. What a checkpoint
-// computes again reads its operands through barriers.
+// For programs that are not differentiated any more. The program itself where it has no calls. The
+// operands of a differentiated checkpoint pass through optimization barriers.
 JaxprRef inline_calls(const Jaxpr& jaxpr);
 
-// Whether equations of it are such calls.
+// Whether equations of this primitive are such calls.
 bool calls_program(const Primitive& primitive);
 
 }  // namespace shmap

@@ -51,7 +51,7 @@ bool KnownScalars::bits_of(const Atom& a, Bits* out) const {
   return true;
 }
 
-// Elementwise operations run by the CPU's kernels, whose integers are those of all backends.
+// Evaluates elementwise operations with the CPU's kernels; all backends compute the same integers.
 void KnownScalars::visit(const Eqn& e) {
   const Primitive& p = *e.primitive;
   const KernelFn run = p.elementwise ? p.kernel(DeviceKind::cpu).run : nullptr;

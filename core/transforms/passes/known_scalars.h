@@ -1,5 +1,5 @@
-// Integer scalars of a program that the host knows before it runs: literals, the places of devices
-// in the mesh, and what is computed of these.
+// Integer scalars whose values the host knows before a program runs: literals, positions of devices
+// in the mesh, and results computed from these.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,15 +12,15 @@ namespace shmap {
 
 class KnownScalars {
  public:
-  // Of the integers and bools of rank 0 of a program that runs on that mesh.
+  // For integers and bools of rank 0, in a program that runs on that mesh.
   KnownScalars(const Jaxpr& jaxpr, const detail::MeshImpl& mesh);
 
-  // The integer on each local device, or one where it is the same on all; none where the program
-  // has to run to know it. Of a literal too.
+  // The integer on each local device, or one entry where it is the same on all; empty where it is
+  // known only when the program runs. `a` may be a literal.
   std::vector<std::int64_t> find(const Atom& a) const;
 
  private:
-  using Bits = std::vector<std::uint64_t>;  // for each device; one for all
+  using Bits = std::vector<std::uint64_t>;  // an entry for each device, or one for all
 
   bool bits_of(const Atom& a, Bits* out) const;
   void visit(const Eqn& e);

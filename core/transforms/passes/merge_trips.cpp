@@ -10,10 +10,10 @@ namespace shmap {
 
 namespace {
 
-// Of all trips of a program together. More save little, and take longer to compile.
+// Limits for a program of merged trips. More trips save little, and take longer to compile.
 constexpr std::int64_t kMergedEquations = 64;
 constexpr std::int64_t kMostMergedTrips = 32;
-// Trips that take longer do not feel what a program costs to run.
+// For longer trips, the cost of launching a program is negligible.
 constexpr double kMergedTripNs = 2000;
 
 }  // namespace
@@ -25,7 +25,7 @@ std::int64_t trips_to_merge(const Jaxpr& body, std::int64_t length, double nanos
   const auto equations = static_cast<std::int64_t>(body.eqns.size());
   const std::int64_t most =
       std::clamp<std::int64_t>(std::min(kMergedEquations / equations, length), 1, kMostMergedTrips);
-  // A few less, where none are left to be run one at a time then.
+  // Prefers a slightly smaller number that divides the length, so that no trips are left over.
   for (std::int64_t trips = most; 2 * trips > most; --trips)
     if (length % trips == 0) return trips;
   return most;
@@ -41,7 +41,7 @@ JaxprRef merge_trips(const Jaxpr& body, std::size_t consts, std::size_t carry, s
     binders.push_back(make_ref<const Var>(body.binders[i]->type));
     return Atom(binders.back());
   };
-  std::vector<Atom> before;  // the constants and the carry, as a trip finds them
+  std::vector<Atom> before;  // the constants and the carry at the start of a trip
   for (std::size_t i = 0; i < consts + carry; ++i) before.push_back(binder(i));
   std::vector<Atom> ys;
   for (std::int64_t trip = 0; trip < trips; ++trip) {

@@ -9,7 +9,7 @@ namespace shmap {
 
 namespace {
 
-// In their order. Registration is over before anything runs.
+// Sorted by PassOrder. Registration ends before any program runs.
 std::vector<Pass>& table() {
   static auto* const passes = new std::vector<Pass>();
   return *passes;
@@ -26,7 +26,8 @@ void register_pass(const Pass& pass) {
   std::vector<Pass>& passes = table();
   const auto at = std::lower_bound(passes.begin(), passes.end(), pass.order,
                                    [](const Pass& p, PassOrder order) { return p.order < order; });
-  // What registers is repeated as a whole where memory ran out in the middle of it.
+  // Registration is repeated from the start where memory ran out in the middle of it, so that a
+  // pass may be registered already.
   if (at == passes.end() || at->order != pass.order) passes.insert(at, pass);
 }
 

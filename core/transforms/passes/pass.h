@@ -1,8 +1,8 @@
-// The passes over a program of blocks before it is planned: one table, run by one function, which
-// checks and shows what each of them made.
+// The passes over a program of blocks before it is planned: a table, and one function that runs the
+// passes and checks and shows the result of each.
 //
-// A pass is a file with a `register_pass_<name>()`, which enters it; its place among the others is
-// a word of PassOrder.
+// A pass is a file with a `register_pass_<name>()`, which enters the pass in the table. Its place
+// among the passes is an enumerator of PassOrder.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace shmap {
 
-// In the order in which they run.
+// The passes, in the order in which they run.
 enum class PassOrder : std::uint8_t {
   inline_calls,
   simplify,
@@ -29,20 +29,20 @@ enum class PassOrder : std::uint8_t {
   schedule,
 };
 
-// Where the program is to run.
+// The devices that will run the program.
 struct PassContext {
   const detail::MeshImpl& mesh;
-  // Gets the program as each pass left it that changed it, as text; null: nobody wants to see it.
+  // Receives the program as text after each pass that changed it; may be null.
   std::string* shown = nullptr;
 
   DeviceKind kind() const { return mesh.backend().kind(); }
 };
 
-// Arguments, results and their types stay, and so do effects and collectives, in their order. Gives
-// back the program itself where there is nothing to do.
+// A pass keeps arguments, results and their types, and the order of effects and of collectives. It
+// returns the program itself where there is nothing to do.
 using PassFn = JaxprRef (*)(const Jaxpr& jaxpr, const PassContext& context);
 
-// A pass that asks nothing of its context.
+// A pass that does not use its context, as a PassFn.
 template <JaxprRef (*kPass)(const Jaxpr&)>
 JaxprRef of_program(const Jaxpr& jaxpr, const PassContext&) {
   return kPass(jaxpr);
@@ -53,20 +53,21 @@ struct Pass {
   const char* name;  // static text
   PassFn run;
   bool (*runs_on)(DeviceKind kind) = nullptr;  // null: devices of every kind
-  // What it made is simplified again.
+  // Whether the result of the pass is simplified again.
   bool simplified_after = false;
-  // It makes operations parts of others. Such passes do not run where each operation's results are
-  // looked at for NaNs (SHMAP_CHECK_NANS): the error names the one that made the NaN, and its line.
+  // Whether the pass makes operations parts of other operations. Such passes do not run under
+  // SHMAP_CHECK_NANS, which checks the results of each operation so that its error can name the
+  // operation that made the NaN, and its line.
   bool merges = false;
 };
 
 inline bool is_cpu(DeviceKind kind) { return kind == DeviceKind::cpu; }
 
-// For good, while primitives are registered.
+// Adds a pass until the process ends. To be called while primitives are registered.
 void register_pass(const Pass& pass);
 
-// The program after all passes. Where the library was built for debugging or for tests, what a pass
-// made is checked (check_pass): TypeError, which names the pass.
+// The program after all passes. In builds for debugging and tests, the result of each pass is
+// checked (check_pass): TypeError, which names the pass.
 JaxprRef run_passes(const Jaxpr& jaxpr, const PassContext& context);
 
 }  // namespace shmap

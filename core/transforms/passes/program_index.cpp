@@ -17,7 +17,7 @@ ProgramIndex::ProgramIndex(const Jaxpr& jaxpr)
     std::uint32_t value;
     int eqn;
   };
-  std::vector<Read> reads;  // each value and equation once
+  std::vector<Read> reads;  // each pair of a value and an equation once
   reads.reserve(2 * jaxpr.eqns.size());
   for (int i = 0; i < size(); ++i) {
     const Eqn& e = eqn(i);
@@ -135,8 +135,7 @@ IntList own_places(int n) {
 
 namespace {
 
-// Extents of 1 aside, both have the same: dim by dim, those of the operand lie where the result's
-// do.
+// Succeeds where both shapes have the same extents, in the same order, apart from extents of 1.
 bool go_through_reshape(const Shape& from, const Shape& to, IntList* places) {
   IntList made;
   std::size_t t = 0;
@@ -181,8 +180,8 @@ bool go_through_view(const Eqn& e, IntList* places) {
 bool go_through_repetition(const Eqn& e, IntList* places) {
   const Primitive& p = *e.primitive;
   if (e.in.empty() || e.in[0].is_literal()) return false;
-  // A collective that moves no data, whose result varies more: each device holds the operand, or a
-  // part of it.
+  // A collective that moves no data and whose result varies over more axes: each device's result is
+  // the operand, or a part of it.
   const ShapedArray &from = e.in[0].type(), &to = e.out[0]->type;
   if (!p.group || p.moves_data || !to.axes().contains(from.axes()))
     return go_through_view(e, places);

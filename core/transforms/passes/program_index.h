@@ -1,4 +1,4 @@
-// Who makes and who uses the values of a program: the one index of all passes.
+// Which equations define and read the values of a program; all passes use this index.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,36 +9,40 @@
 
 namespace shmap {
 
-// Equations are numbered by their places. Those of a draft need not be in order yet.
+// An equation's number is its index in the program. The equations of a draft need not be in order.
 class ProgramIndex {
  public:
-  // `jaxpr` has to outlive it, and to keep its equations.
+  // `jaxpr` must outlive this object and keep its equations.
   explicit ProgramIndex(const Jaxpr& jaxpr);
 
   const Jaxpr& jaxpr() const { return jaxpr_; }
   int size() const { return static_cast<int>(jaxpr_.eqns.size()); }
   const Eqn& eqn(int i) const { return jaxpr_.eqns[static_cast<std::size_t>(i)]; }
-  // The equation that makes it; -1 for an argument, a literal, and what was taken away.
+  // The equation that defines `a`; -1 for an argument, a literal, and results of an equation that
+  // was taken away.
   int maker(const Atom& a) const;
-  // That equation, where there is one; else null.
+  // The equation that defines `a`; null where there is none.
   const Eqn* made_by(const Atom& a) const;
-  // The same, where it is of that primitive.
+  // The same, null also where the equation is of another primitive.
   const Eqn* made_by(const Atom& a, const Primitive& primitive) const;
-  // The equations that read it, in order, each once.
+  // The equations that read v, in order, each once.
   std::span<const int> users(const Var* v) const;
-  // How often equations and the program's results read it.
+  // How often equations and the program's results read v.
   int reads(const Var* v) const;
-  // The equation that alone reads it, and once; -1 where that is none, or it is a result.
+  // The only equation that reads v, where it reads v once and v is not a result of the program;
+  // otherwise -1.
   int only_user(const Var* v) const;
   bool is_result(const Var* v) const;  // of the program
-  // How many collectives, or programs that may hold some, it has come through in a row.
+  // The largest number of collectives, or of equations whose programs may hold collectives, on a
+  // path of equations to `a`.
   int depth(const Atom& a) const;
 
-  // The number of each variable that is read or made, from 0 on; -1 of others.
+  // The number of variables, and the number of v among them, from 0 on; -1 where the program does
+  // not have v.
   int value_count() const { return static_cast<int>(values_.size()); }
   int number(const Var* v) const;
 
-  // From now on nothing is made of its results.
+  // Equation i no longer counts as the definition of its results.
   void take_away(int i) { gone_[static_cast<std::size_t>(i)] = true; }
 
  private:
@@ -58,24 +62,24 @@ class ProgramIndex {
   std::vector<bool> gone_;
 };
 
-// Where the dims of a value lie in a larger one that it is a part of, or that repeats it: each
-// dim's place there, or -1 where the value is the same all along.
+// `places` maps the dims of a value to dims of a larger value of which it is a part, or which
+// repeats it; -1 for a dim along which the larger value repeats it.
 //
-// Whether `e` only moves or repeats elements (a transposition, a broadcast, a reshape to other
-// extents of 1); if so, `places` of its result becomes that of its operand.
+// Whether `e` only moves or repeats elements (a transposition, a broadcast, a reshape that only
+// changes extents of 1). If so, `places` of its result becomes `places` of its operand.
 bool go_through_view(const Eqn& e, IntList* places);
 
-// The place of a dim of which each device has another part.
+// The place of a dim along which each device has a different part.
 inline constexpr std::int64_t kApart = -2;
-// The same, and through what devices do to hold blocks that vary: casts, and parts along dims,
-// whose place is kApart then. An operand that has none of those left is the same as its result,
-// repeated.
+// As go_through_view, and also through the collectives that move no data: casts, and parts along
+// dims, whose place becomes kApart. Where no place of an operand is kApart, the result only repeats
+// the operand.
 bool go_through_repetition(const Eqn& e, IntList* places);
 
 // 0, 1 … n - 1.
 IntList own_places(int n);
 
-// The number that a literal is. False where it is none, or a key.
+// The value of a literal as a number. False where `a` is not a literal, or is a key.
 bool literal_number(const Atom& a, double* value);
 
 }  // namespace shmap

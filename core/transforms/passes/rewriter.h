@@ -1,4 +1,4 @@
-// Writing the program that a pass makes of another one.
+// Writes the program that a pass makes from another program.
 #pragma once
 #include <optional>
 #include <span>
@@ -11,26 +11,26 @@
 
 namespace shmap {
 
-// A program of the arguments, results and mesh axes of `from`, in one of two ways: written anew,
-// equation by equation (add, keep, become, write_out), or as edits of single equations (put,
-// remove). Whoever runs the pass checks what it made (core/transforms/passes/pass.h).
+// Makes a program with the arguments, results and mesh axes of `from`, in one of two ways: a new
+// list of equations (add, keep, become, write_out), or edits of single equations (put, remove).
+// run_passes checks the result (core/transforms/passes/pass.h).
 class Rewriter {
  public:
-  // `from` has to outlive it.
+  // `from` must outlive this object.
   explicit Rewriter(const Jaxpr& from) : from_(from) {}
 
-  // ---- written anew
+  // ---- a new list of equations
   void reserve(std::size_t eqns) { eqns_.reserve(eqns); }
   void add(Eqn e) {
     anew_ = true;
     eqns_.push_back(std::move(e));
   }
-  // Likewise, reading what its operands have become.
+  // Adds an equation, with its operands replaced as become() says.
   void keep(Eqn e) {
     for (Atom& a : e.in) rename(a);
     add(std::move(e));
   }
-  // From now on `v` is read as `value`.
+  // From now on, keep and rename read `v` as `value`.
   void become(const Var* v, Atom value);
   void rename(Atom& a) const {
     if (names_.empty() || a.is_literal()) return;
@@ -43,9 +43,10 @@ class Rewriter {
   const std::vector<Eqn>& eqns() const { return eqns_; }
 
   enum class Vars : std::uint8_t { own, fresh };
-  // The equations of `program`, whose first binders stand for `args`, and its results. With fresh
-  // variables it may be written out more than once. each(Eqn&): the results of an equation, whose
-  // operands are those of this program, where it wrote something else in its place; or nothing.
+  // Adds the equations of `program`, with `args` in place of its first binders, and returns its
+  // results. With fresh variables one program may be written out several times. each(Eqn&) is
+  // called for each equation, with its operands already replaced: it returns the results of
+  // equations that it added instead, or nothing, and then the equation itself is added.
   template <class Each>
   std::vector<Atom> write_out(const Jaxpr& program, std::span<const Atom> args, Vars vars,
                               Each each) {
@@ -81,25 +82,25 @@ class Rewriter {
   }
 
   // ---- edits
-  // Another equation in the place of equation i of `from`.
+  // Replaces equation i of `from`.
   void put(int i, Eqn e);
   void remove(int i);
-  // Whether equation i was removed, or another one put in its place.
+  // Whether equation i was removed or replaced.
   bool is_gone(int i) const { return !gone_.empty() && gone_[static_cast<std::size_t>(i)]; }
   bool is_edited() const { return !gone_.empty(); }
 
   // ---- the program
   JaxprRef finish();
-  // Of other arguments and results.
+  // With other arguments and results.
   JaxprRef finish(std::vector<VarRef> binders, std::vector<Atom> outs);
 
  private:
   void write_edited();
 
   const Jaxpr& from_;
-  bool anew_ = false;  // else `from`, with its edits
+  bool anew_ = false;  // whether equations are a new list; otherwise `from` with edits
   std::vector<Eqn> eqns_;
-  PointerMap<std::uint32_t> names_;  // of variables that are read as others: places in values_
+  PointerMap<std::uint32_t> names_;  // variables that are read as others: indices in values_
   std::vector<Atom> values_;
   std::vector<bool> gone_;
   std::unordered_map<int, Eqn> put_;

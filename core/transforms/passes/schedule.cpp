@@ -13,8 +13,8 @@ namespace shmap {
 
 namespace {
 
-// How far past the first equation that could run others are looked at: further ones would make
-// values live longer than the time that is hidden is worth.
+// How many ready equations are considered for the next place. Considering more would lengthen the
+// lifetimes of values by more memory than the hidden time is worth.
 constexpr int kWindow = 64;
 
 struct Timed {
@@ -30,13 +30,14 @@ double cost_of(const Eqn& e, const Rates& rates) {
   return bytes / rates.link_bytes_per_ns;
 }
 
-// Collectives keep their order among each other, and so do effects.
+// Collectives keep their order among each other; so do effects.
 EqnOrder order_of(const ProgramIndex& program) {
   EqnOrder order(program);
   int last_comm = -1, last_effect = -1;
   for (int i = 0; i < program.size(); ++i) {
     const Eqn& e = program.eqn(i);
-    // Programs inside may hold collectives: they keep their place among those too.
+    // Equations with programs inside may hold collectives, so that they keep their order among the
+    // collectives too.
     if (e.primitive->group || e.primitive->interpret)
       order.keep_behind(std::exchange(last_comm, i), i);
     if (has_effect(e)) order.keep_behind(std::exchange(last_effect, i), i);
@@ -53,13 +54,13 @@ JaxprRef schedule(const Jaxpr& jaxpr, const Rates& rates) {
   for (const Eqn& e : jaxpr.eqns)
     tasks.push_back({0, cost_of(e, rates), e.primitive->group != nullptr});
   const auto task = [&](int i) -> Timed& { return tasks[static_cast<std::size_t>(i)]; };
-  std::set<int> compute, comm;  // those that wait for nothing, in program order
+  std::set<int> compute, comm;  // equations that are ready, in program order
   const auto unblock = [&](int i) { (task(i).comm ? comm : compute).insert(i); };
   for (int i = 0; i < n; ++i)
     if (order.is_ready(i)) unblock(i);
   Rewriter made(jaxpr);
   bool moved = false;
-  double compute_ns = 0, comm_ns = 0;  // when each kind of stream is free
+  double compute_ns = 0, comm_ns = 0;  // the times at which the streams of each kind are free
   for (int placed = 0; placed < n; ++placed) {
     int next;
     if (!comm.empty()) {

@@ -1,15 +1,15 @@
-// Scheduling: the order in which a program of blocks is put into the devices' streams. A stream
-// runs its work in order, so what waits for a collective holds up what comes after it, and is
-// better put later.
+// Scheduling: the order in which the equations of a program of blocks enter the devices' streams. A
+// stream runs its tasks in order, so that a task that waits for a collective delays all later tasks
+// of its stream; the pass places such equations later.
 #pragma once
 #include "core/runtime/rates.h"
 
 namespace shmap {
 
-// The same equations, collectives started as early as their operands are there, and what reads
-// their results as late as there is other work to do. Collectives keep their order among each
-// other, as effects do: it is the same in every process. The order depends on the program and its
-// types alone, by the rates of the devices, never on a measured time.
+// The same equations, with each collective as early as its operands are ready, and equations that
+// read its results as late as there is other work. Collectives keep their order, and so do effects;
+// the order must be the same in every process. Therefore the schedule depends only on the program,
+// its types and the devices' rates, never on a measured time.
 JaxprRef schedule(const Jaxpr& jaxpr, const Rates& rates = {});
 
 }  // namespace shmap

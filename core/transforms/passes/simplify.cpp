@@ -22,7 +22,8 @@ namespace shmap {
 
 namespace {
 
-// Equations by what they compute: keys of bytes, all of them in one string.
+// A hash table of equations by primitive, parameters and operands. Its keys are bytes in one
+// string.
 class EqnTable {
  public:
   EqnTable(std::size_t eqns, const detail::AxisEnv* env) : env_(env) {
@@ -32,14 +33,14 @@ class EqnTable {
     bytes_.reserve(48 * eqns);
   }
 
-  // The number of an earlier equation that computes the same; `number` where there is none.
+  // The number of an equal earlier equation; `number` where there is none.
   std::uint32_t find_or_add(const Eqn& e, std::uint32_t number) {
     const std::size_t begin = bytes_.size();
     raw(e.primitive);
-    raw(e.params->mesh());  // which parameters name by its axes alone
+    raw(e.params->mesh());  // the key of parameters has only the axes of a mesh
     raw(e.in.size());
     for (const Atom& a : e.in) add(a);
-    // Where variance is not checked, they may declare more axes than they have, and not the same.
+    // Where variance is not checked, equal equations may declare different axes.
     for (const VarRef& v : e.out) raw(env_ ? v->type.axes().mask_in(*env_) : 0u);
     if (e.params.get() != &no_params) append_key(*e.params, bytes_);
     const std::size_t size = bytes_.size() - begin;
@@ -70,7 +71,8 @@ class EqnTable {
   void raw(const T& v) {
     bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
   }
-  // A variable is its address. That of a literal's dtype would be a small number: no two are alike.
+  // A variable is represented by its address, a literal by a small number for its dtype and by its
+  // value: the two cannot be equal.
   void add(const Atom& a) {
     if (!a.is_literal()) return raw(a.var());
     const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
@@ -104,7 +106,7 @@ bool is_plain_scalar(const ShapedArray& t) {
   return t.rank() == 0 && t.axes().empty() && t.dtype() != DType::prng_key;
 }
 
-// An op on host scalars alone, whose value is the same wherever it is computed.
+// An operation on literals alone, whose value is the same wherever it is computed.
 bool is_constant(const Eqn& e) {
   const Primitive& p = *e.primitive;
   if (e.in.empty() || p.has_effect || p.interpret || p.group || p.variance) return false;
@@ -113,7 +115,8 @@ bool is_constant(const Eqn& e) {
                      [](const VarRef& v) { return is_plain_scalar(v->type); });
 }
 
-// Its results as literals; none where it throws: that is for its caller to see, when it runs.
+// The results as literals. Empty where the operation throws: the error must occur when the program
+// runs.
 std::vector<Atom> evaluate(const Eqn& e) {
   TraceScope scope(base_trace());
   std::vector<Array> in, out(e.out.size());
@@ -135,16 +138,18 @@ std::vector<Atom> evaluate(const Eqn& e) {
 }
 
 struct Programs {
-  // What a program inside becomes: the same for each equation that holds it.
+  // The simplified programs of equations, since several equations may hold the same program.
   PointerMap<JaxprRef> known;
-  std::vector<JaxprRef> alive;  // those that `known` has, so that their addresses stay their own
+  // the keys of `known`, kept alive so that no other program gets their addresses
+  std::vector<JaxprRef> alive;
   PruneMemo pruned;
-  bool global = false;  // programs outside of mapped bodies keep their shardings
+  // whether equations outside of mapped bodies must keep the shardings of their results
+  bool global = false;
 };
 JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs);
 
-// From the first equation to the last: each reads what its operands have become, and either
-// becomes a name for an earlier value itself or stays.
+// Visits the equations from first to last. Each reads the replacements of its operands; then it
+// stays, or its results become names for earlier values.
 class Forward {
  public:
   Forward(const Jaxpr& jaxpr, Programs& programs)
@@ -193,7 +198,7 @@ class Forward {
       become(e.out[o], Atom(made_.eqns()[earlier].out[o]));
   }
 
-  // The host scalar that an operand is made of by repetition; null where it is not.
+  // The literal of which `a` is a broadcast; null where it is not.
   const Atom* repeated_scalar(const Atom& a) const {
     if (a.is_literal()) return nullptr;
     const std::uint32_t* made_by = views_.find(a.var());
@@ -204,7 +209,8 @@ class Forward {
     return scalar.rank() == 0 && scalar.weak() == a.type().weak() ? &e.in[0] : nullptr;
   }
 
-  // One operand has to give the result its shape.
+  // Replaces operands that are broadcasts of literals by the literals. At least one operand must
+  // keep the shape of the result.
   void take_scalars(Eqn& e) {
     const int rank = e.out[0]->type.rank();
     const bool shaped = std::any_of(e.in.begin(), e.in.end(), [&](const Atom& a) {
@@ -219,8 +225,9 @@ class Forward {
     }
   }
 
-  // A device's part of what is repeated is a part of it, or the whole of it, repeated less often:
-  // with an array that is split, a row or a column is not repeated for all devices first.
+  // Swaps pscatter and broadcast: a device's part of a broadcast value is a broadcast of a part of
+  // the operand, or of the whole operand. A row or column is then not repeated for all devices
+  // first.
   void repeat_less(Eqn& e) {
     const auto& cut = params_as<ScatterParams>(*e.params);
     const std::uint32_t* made_by = e.in[0].is_literal() ? nullptr : views_.find(e.in[0].var());
@@ -285,13 +292,14 @@ class Forward {
   const bool algebra_;
   EqnTable table_;
   Rewriter made_;
-  PointerMap<std::uint32_t> views_;  // of results: the equations that others compose with
-  std::vector<VarRef> own_;          // new variables, so that none has another's address
+  PointerMap<std::uint32_t> views_;  // broadcasts, reshapes and transpositions, by result
+  // new variables, kept alive so that no other variable gets their addresses
+  std::vector<VarRef> own_;
   bool changed_ = false;
 };
 
 JaxprRef simplify_with(const Jaxpr& jaxpr, Programs& programs) {
-  // What is planned was simplified with the program around it.
+  // Programs that were simplified with the program around them need no second pass.
   if (jaxpr.facts.has(JaxprFacts::simple)) return JaxprRef(&jaxpr);
   if (const JaxprRef* known = programs.known.find(&jaxpr)) return *known;
   const PassVisit visit("simplify", jaxpr);

@@ -4,22 +4,22 @@
 
 namespace shmap {
 
-// Arguments, results and their types stay; effects stay, in their order. Programs inside equations
-// are simplified too.
+// Arguments, results and their types stay, and so does the order of effects. Programs inside
+// equations are simplified too.
 //
 //   common subexpressions  equations of equal primitive, parameters and operands become one
-//   constants              ops on host scalars alone run now, and leave their value
-//   algebra                what only renames a value goes: x * 1, a conversion to x's own dtype,
-//                          a transposition of a transposition …
-//   scalars                an elementwise op's operand that repeats a host scalar is that scalar
+//   constants              operations on host scalars alone are evaluated
+//   algebra                equations that only rename a value are removed: x * 1, a conversion to
+//                          x's own dtype, a transposition of a transposition …
+//   scalars                an elementwise operation reads a host scalar instead of its broadcast
 //   dead code              (core/transforms/passes/dead_code.h)
 //
-// Time is linear in the number of equations. Gives back the program itself where nothing changes.
+// The time is linear in the number of equations. Returns the program itself where nothing changes.
 JaxprRef simplify(const Jaxpr& jaxpr);
 
-// Of a program of global arrays, which is to be lowered: without algebra outside of mapped bodies,
-// so that every equation stays that decides how its result is split. An op of two in one's place
-// may split otherwise than the two would.
+// For a program of global arrays that is to be lowered: without algebra outside of mapped bodies,
+// because every equation there may decide how its result is split. One operation in place of two
+// might split its result in another way.
 JaxprRef simplify_global(const Jaxpr& jaxpr);
 
 }  // namespace shmap

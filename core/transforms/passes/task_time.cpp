@@ -24,7 +24,8 @@ double task_nanoseconds(const Eqn& e, DeviceKind kind) {
       most = std::max(most, one);
     }
     const double once = p.runs_one_program ? most : sum;
-    return once == kNoTask ? kNoTask : trips * once;  // 0 trips of what can't run are no matter
+    // a body that cannot be a task forbids it for 0 trips too
+    return once == kNoTask ? kNoTask : trips * once;
   }
   if (p.has_effect) return kNoTask;
   if (p.view && !e.in.empty() && !e.in[0].is_literal() &&

@@ -13,12 +13,14 @@ namespace shmap {
 
 namespace {
 
-// Trips from so many on, and of so many nanoseconds, cost little as trips of a task. Shorter trips
-// are fused with one another once they are unrolled; the steps of longer ones are shared by cores.
+// A loop stays a task if it has at least kTaskTrips trips and the time of a trip is between these
+// bounds. Shorter trips gain from being fused with one another after unrolling; longer trips gain
+// from running each step on several cores.
 constexpr std::int64_t kTaskTrips = 16;
 constexpr double kLeastTaskTripNs = 2'000, kMostTaskTripNs = 20'000;
 
-// Whether a trip asks for a number that counts trips: unrolled, what hangs on it is known.
+// Whether a trip reads an integer carry that may count trips. After unrolling, what is computed
+// from it is known.
 bool reads_counter(const ScanLoopParams& p) {
   const Jaxpr& body = *p.jaxpr;
   for (int k = 0; k < p.num_carry; ++k) {
@@ -34,7 +36,7 @@ bool reads_counter(const ScanLoopParams& p) {
   return false;
 }
 
-// Which loops are unrolled.
+// Decides which loops are unrolled.
 class Choice {
  public:
   explicit Choice(std::optional<DeviceKind> tasks_of) : tasks_of_(tasks_of) {}
@@ -49,8 +51,8 @@ class Choice {
   }
 
  private:
-  // How many equations a program comes to, once its loops are unrolled; more than
-  // kUnrolledEquations where that is too many.
+  // The number of equations of a program after its loops are unrolled; more than kUnrolledEquations
+  // where there are too many.
   std::int64_t equations_of(const Jaxpr& jaxpr) const {
     std::int64_t n = 0;
     for (const Eqn& e : jaxpr.eqns) {
@@ -59,7 +61,8 @@ class Choice {
     }
     return n;
   }
-  // The same of a loop; 0 for every other equation.
+  // The number of equations of an unrolled loop; 0 for a loop that stays a task, and for other
+  // equations.
   std::int64_t size_of(const Eqn& e) const {
     if (e.primitive != &scan_p) return 0;
     const auto& p = params_as<ScanLoopParams>(*e.params);
@@ -68,7 +71,7 @@ class Choice {
     if (own > kUnrolledEquations || p.length > kUnrolledEquations) return kUnrolledEquations + 1;
     return own * p.length;
   }
-  // Whether a device runs it by itself for less than what its steps cost one by one.
+  // Whether the loop is cheaper as a task of one device than as separate steps.
   bool stays_task(const ScanLoopParams& p) const {
     if (!tasks_of_ || p.length < kTaskTrips || p.num_carry == 0 || reads_counter(p)) return false;
     const double trip = task_nanoseconds(*p.jaxpr, *tasks_of_);
@@ -78,7 +81,7 @@ class Choice {
   const std::optional<DeviceKind> tasks_of_;
 };
 
-// Writes programs out, under the current trace.
+// Writes out the trips of loops, under the current trace.
 class Unroller {
  public:
   explicit Unroller(const Choice& choice) : choice_(choice) {}
@@ -112,7 +115,8 @@ class Unroller {
     const std::vector<Array> consts(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(first));
     std::vector<Array> carry, xs;
     for (std::size_t i = first; i < in.size(); ++i) {
-      // A literal goes with any variance, but not into what reads a carry that varies.
+      // An init that is a literal is cast like the carry, because equations of the body expect the
+      // carry's variance.
       if (i < xs_at) in[i] = fit(std::move(in[i]), p.jaxpr->binders[i]->type, e.source);
       (i < xs_at ? carry : xs).push_back(std::move(in[i]));
     }
@@ -128,7 +132,8 @@ class Unroller {
   const Choice& choice_;
 };
 
-// Whoever looks for a NaN gets no tasks: he looks at each operation's results.
+// SHMAP_CHECK_NANS checks the results of each operation, so that loops do not become tasks under
+// it.
 JaxprRef unroll_for(const Jaxpr& jaxpr, const PassContext& context) {
   const bool tasks = flow_task_p.kernel(context.kind()).run && !env::flag(env::Var::check_nans);
   return unroll(jaxpr, tasks ? std::optional(context.kind()) : std::nullopt);

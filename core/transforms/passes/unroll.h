@@ -1,4 +1,4 @@
-// Unrolling: loops of few trips become the equations of their trips.
+// Unrolling: replaces loops of few trips by the equations of their trips.
 #pragma once
 #include <optional>
 
@@ -7,16 +7,16 @@
 
 namespace shmap {
 
-// A loop is unrolled where its equations, times the trips, are at most so many, those of loops
-// inside that are unrolled themselves counted as often as they run. See docs/decisions.md.
+// The largest number of equations of an unrolled loop: trips times the equations of the body, in
+// which unrolled inner loops count with all their trips. See docs/decisions.md.
 inline constexpr std::int64_t kUnrolledEquations = 512;
 
-// The program with its scans (fori_loops of static bounds are such) of few trips unrolled, those of
-// programs inside left as they are: itself where it has none. Values stay the same; variance is
-// inferred anew, and may become less. The steps of a plan are then captured together, scheduled
-// across trips, and launched as one graph, instead of a graph a trip. `tasks_of`: devices that run
-// small loops by themselves (flow_task.h): loops stay whose trips are many and short, but too long
-// to be fused with one another, unless a trip reads a counter of trips.
+// The program with its scans of few trips unrolled (fori_loops of static bounds are scans).
+// Programs inside of other equations are left as they are. The program itself where there is
+// nothing to unroll. Values stay the same; variance is inferred again, and may be over fewer axes.
+// A plan then captures the steps of all trips together, schedules them across trips, and launches
+// them as one graph instead of one graph per trip. `tasks_of`: the kind of devices that can run a
+// small loop as a task (flow_task.h); loops that are better as tasks stay (unroll.cpp).
 JaxprRef unroll(const Jaxpr& jaxpr, std::optional<DeviceKind> tasks_of = std::nullopt);
 
 }  // namespace shmap

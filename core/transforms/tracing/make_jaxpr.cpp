@@ -37,8 +37,8 @@ Atom JaxprTrace::atom(const Array& x, const char* what, SourceLine source) {
   if (node.kind == NodeKind::literal) return Atom(x);
   if (node.trace != 0 && !is_staged(x)) {
     if (!is_active(node.trace)) throw_escaped(node, what, source);
-    // A trace that began after this one may work on values of this one, but not the other way
-    // round. The exception is a user's rule that captures such a value.
+    // A trace that began after this one may work on values of this one, but not the reverse: such a
+    // value would leak. Only a user's rule that captures a value can cause that.
     if (ClosedFunction::is_running() && node.trace > id()) throw_escaped(node, what, source);
   }
   const auto [it, fresh] = constant_of_.try_emplace(x.node(), constants_.size());
@@ -67,8 +67,8 @@ Array JaxprTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
   if (missing.empty()) return x;
   TraceScope scope(*this);
   const Array mine = lift(x, "pbroadcast", source);
-  // A literal is equal on all devices and goes with any variance. Where an argument of the program
-  // is needed, it becomes a variable.
+  // A literal is equal on all devices, so that any variance fits it. As an argument of a program a
+  // literal becomes a variable.
   if (node_of(mine)->kind == NodeKind::literal) return cast_to_varying(mine, missing, source);
   const VarRef var = static_cast<const TracerNode*>(node_of(mine))->var;
   for (const Cast& c : casts_[var.get()])

@@ -15,15 +15,15 @@ namespace shmap {
 class JaxprTrace;
 
 struct StagingOptions {
-  // Null: every operation is staged, also one whose operands are all constants. Otherwise such an
-  // operation runs at once, under this trace.
+  // The trace that runs an operation whose operands are all constants. Null: such an operation is
+  // staged too.
   Trace* below = nullptr;
-  // A trace whose values this program may use as its own: for the linear program of a mapped body,
-  // the linear program around it, whose variables the body captures.
+  // A trace whose values this program may use as its own values. The linear program of a mapped
+  // body captures variables of the linear program around the body in this way.
   const JaxprTrace* outer = nullptr;
-  // Whether captured concrete scalars become literals; the host reads their values for that.
+  // Whether captured concrete scalars become literals, for which the host reads their values.
   bool inline_scalars = true;
-  bool check_variance = true;  // as ShardMapOptions has them
+  bool check_variance = true;  // as in ShardMapOptions
   bool auto_pbroadcast = true;
 };
 
@@ -35,8 +35,8 @@ struct Traced {
 };
 
 // Stages every operation that is bound while it is the current trace. A value from outside (a
-// concrete array, or a value of a trace below this one) becomes a constant, one however often it is
-// used. Operands of different variance are cast by pbroadcast, once per value.
+// concrete array, or a value of a trace below this one) becomes a constant of the program, the same
+// constant at each use. Operands of different variance are cast by pbroadcast, once per value.
 class JaxprTrace final : public Trace {
  public:
   // env: the mesh axes in scope; null outside of every shard_map. name, made: as in Trace.
@@ -45,9 +45,9 @@ class JaxprTrace final : public Trace {
 
   // A new argument of the program.
   Array argument(const ShapedArray& type);
-  // The program of the operations so far, with the arguments so far and these results:
-  // type-checked, with scalar constants as literals. Tracers of the program stay alive, but must
-  // not be used any more.
+  // The program of the operations so far, with the arguments so far and these results. It is
+  // type-checked, and constants that are scalars become literals in it. Tracers of the program stay
+  // alive, but must not be used any more.
   Traced build(std::span<Array> results, const char* what, SourceLine source);
 
   void process(const Primitive& primitive, std::span<Array> in, const Params& params,
@@ -61,11 +61,11 @@ class JaxprTrace final : public Trace {
     return options_.outer && (options_.outer->id() == trace || options_.outer->reads(trace));
   }
 
-  // What was staged so far.
+  // The equations staged so far.
   std::span<const Eqn> equations() const { return eqns_; }
-  // The trace StagingOptions::below.
+  // StagingOptions::below.
   Trace* below() const { return options_.below; }
-  // Whether x is a value of this program, or of an outer one (StagingOptions::outer).
+  // Whether x is a value of this program or of an outer program (StagingOptions::outer).
   bool is_staged(const Array& x) const {
     return is_mine(x) || (options_.outer && options_.outer->is_staged(x));
   }
@@ -74,7 +74,7 @@ class JaxprTrace final : public Trace {
   Atom atom(const Array& x, const char* what, SourceLine source);
   // A variable of this program as a value of this trace.
   Array value(const VarRef& var) { return tracer(var); }
-  // The equations so far; the next one may move them.
+  // The equations so far. Staging another equation may invalidate this reference.
   const std::vector<Eqn>& eqns() const { return eqns_; }
   // atom(), as a value of this trace.
   Array lift(const Array& x, const char* what, SourceLine source);

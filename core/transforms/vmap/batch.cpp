@@ -19,7 +19,8 @@ ShapedArray batched_type(const ShapedArray& element, std::int64_t size) {
                      element.axes());
 }
 
-// What an op gives for one element of the batch; its errors speak of types that the caller knows.
+// The types of an operation's results for one element of the batch, so that errors speak of types
+// that the caller knows.
 void infer_elements(const Primitive& primitive, Types in, const Params& params,
                     std::span<ShapedArray> out, SourceLine source) {
   try {
@@ -58,7 +59,8 @@ Array BatchTrace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
 
 void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const Params& params,
                          std::span<Array> out, SourceLine source) {
-  // Rules are the library's, and cast: what is the user's to cast is refused before.
+  // The batching rules of the library insert casts themselves. Where the user has to write casts, a
+  // missing cast must therefore be refused before the rule is called.
   if (axis_env() && checks_variance() && !casts() && !primitive.variance && !primitive.group)
     require_equal_variance(primitive.name, in, source);
   InlineVector<Array, 4> values(in.size());
@@ -69,7 +71,7 @@ void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const 
     types[i] = checked_node(in[i], primitive.name, source).type;
     std::tie(values[i], dims[i]) = split(in[i]);
     active = active || dims[i] >= 0;
-    in[i] = Array();  // one that was given up is its owner's no longer
+    in[i] = Array();  // releases this trace's reference, so that a donated operand has a sole owner
   }
   if (!active) {
     TraceScope scope(parent_);
@@ -95,7 +97,7 @@ void BatchTrace::process(const Primitive& primitive, std::span<Array> in, const 
     primitive.batching.get()(call);
   }
   for (std::size_t o = 0; o < out.size(); ++o) {
-    // A rule that gives another type is a fault of the rule.
+    // Another type than that of abstract_eval is a fault of the rule.
     const ShapedArray& given = node_of(results[o])->type;
     const int dim = out_dims[o];
     const ShapedArray element = dim < 0 ? given : element_of(given, dim);

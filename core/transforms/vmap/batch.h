@@ -12,13 +12,12 @@
 
 namespace shmap {
 
-// Interprets ops on batched values by their batching rules, in ops of `parent`. Each batch has
-// `size` values, all of one type.
+// Interprets operations on batched values by their batching rules, as operations of `parent`. Each
+// batch has `size` elements, all of one type.
 class BatchTrace final : public Trace {
  public:
-  // tag: the number of the trace whose values are this one's too: that around a mapped body, so
-  // that the body may close over them. 0: this one is the first.
-  // made: as of a Trace.
+  // tag: the number of the trace around a mapped body; the body may then capture values of that
+  // trace, as values of this one. 0: there is no such trace. made: as in Trace.
   BatchTrace(Trace& parent, std::int64_t size, std::uint64_t tag = 0, SourceLine made = {});
 
   // TypeError where the primitive has no rule.
@@ -34,7 +33,7 @@ class BatchTrace final : public Trace {
   // A batched value of this trace: `dim` is the batch dimension of `values`, which has the extent
   // `size` there. The array itself where dim is -1: it is not batched.
   Array wrap(Array values, int dim) const;
-  // Its inverse; values of other traces are not batched.
+  // The inverse of wrap; values of other traces are not batched (-1).
   std::pair<Array, int> split(const Array& x) const;
 
   Trace& parent() const { return parent_; }
@@ -47,13 +46,13 @@ class BatchTrace final : public Trace {
   std::uint64_t tag_;
 };
 
-// Values, and the batch dimension of each; -1: it is not batched.
+// Values with the batch dimension of each; -1: the value is not batched.
 struct Batch {
   std::vector<Array> values;
   std::vector<int> dims;
 };
-// f on batched arguments, under the current trace. `result` gets the structure of what f returns;
-// its leaves are moved out. tag: as of a BatchTrace.
+// f on batched arguments, under the current trace. `result` receives the structure of what f
+// returns; its leaves are moved out. tag: as in BatchTrace.
 Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTree& result,
                SourceLine source, std::uint64_t tag = 0);
 
@@ -64,9 +63,9 @@ struct BatchedProgram {
   std::vector<Array> consts;
   std::vector<bool> batched_out;
 };
-// `wanted`: results that are batched in any case, as the carries of loops are; none where it is
-// empty. `as`: what results vary over at least (their types without the dim); as they come where it
-// is empty.
+// `wanted`: results that are batched in any case, as carries of loops are; empty: no such results.
+// `as`: types (without the batch dimension) over whose axes the results vary at least; empty: no
+// requirement.
 BatchedProgram batch_program(const Jaxpr& jaxpr, std::int64_t size,
                              const std::vector<bool>& batched, const std::vector<bool>& wanted = {},
                              Types as = {});

@@ -50,7 +50,8 @@ struct BatchedJvpRule {
   }
 };
 
-// Which of `batched` the leaves are that a tree has, of `wanted` whose subtrees may be absent.
+// Appends to `out` the entries of `batched` for the leaves that `given` has. `batched` has an entry
+// for each leaf of `wanted`, of which subtrees may be absent in `given`.
 void present(const TreeNode& given, const TreeNode& wanted, const std::vector<bool>& batched,
              std::size_t& next, std::vector<bool>& out) {
   if (given.kind == TreeNode::absent || given.children.size() != wanted.children.size()) {
@@ -75,7 +76,7 @@ struct BatchedBackward {
     };
     const std::vector<bool> all(leaves.size(), true);
     BatchedBody(BodyRef(one), all, self.size)(leaves, result);
-    // The cotangent of what is not batched is the sum over the batch.
+    // The cotangent of an argument that is not batched is the sum over the batch.
     std::vector<bool> is_batched;
     std::size_t next = 0;
     present(result.node, self.arguments, self.batched, next, is_batched);

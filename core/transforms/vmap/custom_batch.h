@@ -16,8 +16,8 @@ struct BatchedLeaves {
 };
 BatchedLeaves split_batched(BatchTrace& trace, std::vector<Array> leaves);
 
-// A function of leaves as one of such arrays; the first dimension of all its results is the batch
-// dimension. tag: of the trace whose values the function may close over, or 0.
+// Makes a function of leaves a function of batched leaves; the first dimension of all its results
+// is the batch dimension. tag: of the trace whose values the function may capture, or 0.
 class BatchedBody {
  public:
   BatchedBody(detail::BodyRef f, std::vector<bool> batched, std::int64_t size,
@@ -31,10 +31,10 @@ class BatchedBody {
   std::int64_t size_;
   std::uint64_t tag_;
 };
-// The rules of a function of whose arguments' leaves those in `batched` are batched.
+// The rule of a function, for arguments of which the leaves in `batched` are batched.
 detail::RuleCode batched_jvp_rule(detail::RuleCode rule, std::vector<bool> batched,
                                   std::int64_t size);
-// arguments: their structure.
+// arguments: the structure of the function's arguments.
 detail::ForwardCode batched_vjp_rule(detail::ForwardCode rule, std::vector<bool> batched,
                                      detail::TreeNode arguments, std::int64_t size);
 

@@ -30,7 +30,7 @@ const char* noun(const TreeNode& node) {
   }
 }
 
-// One entry a leaf: its axis, and where that stands.
+// The axis of one leaf, and the entry of in_axes that gives it.
 struct LeafAxis {
   const InAxes* axis;
   std::string path;  // "in_axes[0]"
@@ -77,7 +77,7 @@ std::vector<LeafAxis> match_axes(const VmapInfo& info, const InAxes& axes, const
   return out;
 }
 
-// The axis counted from the front of `rank` dims.
+// The axis as a non-negative dim of a value of `rank` dims.
 int checked_axis(const VmapInfo& info, const LeafAxis& given, int rank, const std::string& what) {
   const int dim = given.axis->dim();
   if (dim >= -rank && dim < rank) return dim < 0 ? dim + rank : dim;
@@ -88,7 +88,7 @@ int checked_axis(const VmapInfo& info, const LeafAxis& given, int rank, const st
                                   std::to_string(rank - 1)));
 }
 
-// The one size of all mapped dims; an error that names every argument where they differ.
+// The size that all batch dims share; otherwise an error that names every argument.
 std::int64_t common_size(const VmapInfo& info, const std::vector<std::string>& paths,
                          const Batch& args) {
   std::int64_t size = -1;
