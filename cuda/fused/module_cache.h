@@ -23,8 +23,8 @@ struct LoadedKernel {
 // words where it does not load.
 LoadedKernel loaded_kernel(const std::string& source, const char* name);
 
-// Enqueues the kernel, whose only parameter is a struct is at `args`, on a
-// cudaStream_t of the current GPU.
+// Enqueues the kernel on a cudaStream_t of the current GPU. The kernel's only parameter is a struct
+// whose bytes are at `args`.
 void launch_loaded(LoadedKernel kernel, std::int64_t blocks, int threads, const void* args,
                    void* native_stream);
 

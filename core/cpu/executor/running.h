@@ -1,7 +1,7 @@
-// Running: which task each thread runs at this moment, for whoever waits and has to say for what.
+// Running: the task that each thread runs at this moment, so that a waiting thread can name it.
 //
-// A thread notes its task at the price of a store, and takes the note back by one exchange; a
-// reader holds on to a note, so that the task and its arguments stay while it describes them.
+// A thread publishes its task by one store and takes it back by one exchange. A reader locks a
+// published task, so that the task and its args stay alive while the reader describes them.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -18,12 +18,12 @@ struct RunningTask {
   const Executor* executor;
   const Task* task;
   const Stream* stream;
-  std::int64_t begin_ns = 0;      // of timeline_now(), where known
-  bool on_worker = true;          // false: on a thread of the user's
-  std::atomic<int> warnings = 0;  // of it
+  std::int64_t begin_ns = 0;      // on the clock of timeline_now(); 0 if not known
+  bool on_worker = true;          // false: on a user's thread
+  std::atomic<int> warnings = 0;  // how many warnings named this task
 };
 
-// While it stands, its thread runs that task.
+// While a RunningScope exists, the list of running tasks has `task` for the calling thread.
 class RunningScope {
  public:
   explicit RunningScope(RunningTask& task) noexcept;
@@ -32,14 +32,14 @@ class RunningScope {
   RunningScope& operator=(const RunningScope&) = delete;
 
  private:
-  bool noted_ = false;  // not where there is no memory for it
+  bool noted_ = false;  // false if there was no memory for the thread's slot
 };
 
-// Calls see(task) for each task that some thread runs; a thread whose task ends meanwhile waits
-// until see() returned, so that should be soon. Not to be called inside of see().
+// Calls see(task) for each task that runs. A thread whose task ends meanwhile blocks until see()
+// returns, so see() should be short. Must not be called inside see().
 void for_each_running(const std::function<void(RunningTask&)>& see);
 
-// "exp (op 17) on CpuDevice(id=3) …\n  at file.cpp:12".
+// A text such as "exp (op 17) on CpuDevice(id=3) …\n  at file.cpp:12".
 std::string describe(const RunningTask& running);
 
 }  // namespace shmap::cpu

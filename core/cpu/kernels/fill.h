@@ -7,7 +7,7 @@
 
 namespace shmap::cpu {
 
-// From this many bytes of output on, fill and iota write past the caches.
+// From this many bytes of output on, fill() and iota() write past the caches.
 inline constexpr std::int64_t kNonTemporalBytes = std::int64_t{8} << 20;
 
 // Writes n elements of `itemsize` bytes (any, at least 1), each a copy of the one at `value`, which
