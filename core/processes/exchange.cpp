@@ -103,8 +103,7 @@ void Exchanges::forget_place(Active& active) noexcept {
 
 const Exchanges::History::Done* Exchanges::find_done(const History& history,
                                                      const Header& header) const noexcept {
-  if (header.number > history.latest) return nullptr;  // the usual case of a message that comes
-                                                       // early
+  if (header.number > history.latest) return nullptr;  // mostly a message that comes early
   const auto it = std::ranges::find_if(history.done, [&](const History::Done& done) {
     return done.number == header.number && done.round == header.round;
   });

@@ -283,7 +283,8 @@ class TaskProgramMaker {
     const std::int64_t bytes = kernel.scratch(call);
     if (bytes == 0) return;
     step.scratch = arena_.take(bytes);
-    arena_.give(step.scratch, bytes);  // before the step's operands: nothing lives there but it
+    arena_.give(step.scratch, bytes);  // before the step's operands, so that only the scratch is
+                                       // there
   }
 
   void finish(std::size_t o) {
@@ -305,7 +306,7 @@ class TaskProgramMaker {
   const Jaxpr& jaxpr_;
   const std::vector<int> owned_;
   VarMap<View> views_;
-  VarMap<bool> unwritten_;  // the binders whose memory no step may write
+  VarMap<bool> unwritten_;  // binders whose memory no step may write
   VarMap<Root> roots_;
   Arena arena_;
 };
@@ -331,7 +332,7 @@ class TaskProgram::Run {
       case Place::scratch:
         return scratch_ + at.offset;
       case Place::operand:
-        // Written only where its owner allowed it.
+        // Written only where its owner has allowed it.
         return static_cast<std::byte*>(const_cast<void*>(operands_[at.index])) + at.offset;
       case Place::result:
         return static_cast<std::byte*>(results_[at.index]) + at.offset;
