@@ -6,7 +6,7 @@
 // them.
 //
 //   n = layer_norm(x) · norm                           mean and variance over E
-//   q, wi0, wi1 = n q_wi;  k, v = n kv                 one product each; one k, v a row
+//   q, wi0, wi1 = n q_wi;  k, v = n kv                 one product each (multi-query: one k, v)
 //   y = attention(rope(q), rope(k), v)                 causal
 //   result = x + concatenate(y, swish(wi0) · wi1) o_wo
 //                                                      attention and MLP in parallel, one product
