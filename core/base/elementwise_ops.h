@@ -21,7 +21,8 @@ namespace shmap {
 enum class Work : std::uint8_t { light, heavy };
 
 // clang-format off
-// Functions that users call by these names; of integers they compute in the default float.
+// Functions that users call under these names; for integers they compute in the default float
+// dtype.
 #define SHMAP_FLOAT_FUNCTIONS(X)                                                                  \
   X(exp, floats, heavy, smooth)    X(exp2, floats, heavy, smooth)   X(expm1, floats, heavy, smooth) \
   X(log, floats, heavy, smooth)    X(log1p, floats, heavy, smooth)                                \
