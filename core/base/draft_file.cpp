@@ -100,8 +100,7 @@ DraftFile::DraftFile(int folder, mode_t mode, bool exact, std::string what)
         openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!fd && errno == EEXIST) continue;
     if (!fd) throw_errno(what_, "cannot create it");
-    if (!lock(fd.get()) || removed(fd.get())) continue;  // another process took it for an abandoned
-                                                         // draft
+    if (!lock(fd.get()) || removed(fd.get())) continue;  // taken for an abandoned draft
     name_ = std::move(name);
     fd_ = std::move(fd);
     break;
