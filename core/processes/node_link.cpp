@@ -80,7 +80,7 @@ void* map_file(int file, std::size_t bytes, int protection) {
 }
 
 // A file that another process of this node has open; -1 where it is not to be reached. Looked at
-// before it is opened: to open somebody else's pipe or device could wait, or do something.
+// before it is opened: to open an unrelated pipe or device could block, or have effects.
 int open_of(int pid, const OpenFile& file, int flags) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file.number);
   struct stat status;
