@@ -206,7 +206,7 @@ Work first_call() {
   return {{}, [=] { return t->check(*result); }, time_batch};
 }
 
-// Prints the peak over replays: what the memory spaces hold for anybody.
+// Prints the peak bytes of all memory spaces over replays.
 int print_memory() {
   const LayerLoss t;
   const layer::Layer w = t.data.weights();

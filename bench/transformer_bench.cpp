@@ -62,7 +62,7 @@ Work trace_and_plan() {
   return {{}, [=] { return compare(*result, *want); }, time_batch};
 }
 
-// Prints the peak over replays: what the memory spaces hold for anybody.
+// Prints the peak bytes of all memory spaces over replays.
 int print_memory() {
   const Data t;
   const Array x = t.input();

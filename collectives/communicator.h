@@ -39,11 +39,10 @@ struct Exchange {
 
 // X(name, parameters after the blocks): the verbs of a Communicator, a row each. Communicator's
 // functions, their overrides in each class that carries collectives, and CollectiveKind are made
-// from the rows. In all of them `out` is of a rank:
+// from the rows. What each verb writes to the `out` of a rank:
 //   all_reduce      the blocks of all ranks, combined elementwise. In process: by one balanced
-//   tree,
-//                   whose shape and order depend only on the clique. A library adds floats in an
-//                   order of its own, which is the same on all ranks.
+//                   tree, whose shape and order depend only on the clique. A library adds floats
+//                   in an order of its own, which is the same on all ranks.
 //   all_gather      the blocks of all ranks, interleaved in rank order
 //   reduce_scatter  rank r: piece r of the combined blocks
 //   all_to_all      as Exchange says

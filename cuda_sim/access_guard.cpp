@@ -16,12 +16,12 @@ std::atomic<void (*)()> fault_function{nullptr};
 struct sigaction before_segv;
 struct sigaction before_bus;
 
-// Lets the thread return from the signal into fault_function, on the stack that it is on.
+// Makes the thread return from the signal handler into fault_function, on its current stack.
 bool redirect(void* context) {
   auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
   const auto target = reinterpret_cast<std::uintptr_t>(fault_function.load());
 #if defined(__x86_64__)
-  // Below the red zone, and aligned as a call leaves it.
+  // Below the red zone, and aligned as at a function's entry.
   const auto stack =
       (static_cast<std::uintptr_t>(machine->gregs[REG_RSP]) - 256) & ~std::uintptr_t{15};
   machine->gregs[REG_RSP] = static_cast<greg_t>(stack - 8);
@@ -49,7 +49,7 @@ void handle(int signal, siginfo_t* info, void* context) {
   } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
     before.sa_handler(signal);
   } else {
-    sigaction(signal, &before, nullptr);  // the access happens again, and is fatal
+    sigaction(signal, &before, nullptr);  // the access is repeated, and is fatal
   }
 }
 

@@ -1,10 +1,10 @@
-// Turns an access of a kernel to memory that is not there into an error of its launch.
+// Turns an access of a kernel to unmapped memory into an error of the kernel's launch.
 #pragma once
 
 namespace shmap_sim {
 
-// While one lives, a SIGSEGV or SIGBUS of its thread makes that thread call on_fault() from where
-// it stood; on_fault must not return. Other faults go where they went before. One at a time.
+// While an object lives, a SIGSEGV or SIGBUS of its thread calls on_fault() on that thread;
+// on_fault must not return. Other signals go to their previous handlers. One object at a time.
 class AccessGuard {
  public:
   explicit AccessGuard(void (*on_fault)());

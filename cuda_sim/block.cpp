@@ -37,10 +37,10 @@ const char* name_of(Wait wait) {
   return "nothing";
 }
 
-// A thread of the block that has met others.
+// A thread of the block that waits at a barrier or for lanes.
 struct Thread {
   Wait wait = Wait::none;
-  Fiber* fiber = nullptr;  // null: not started, or ended without ever waiting
+  Fiber* fiber = nullptr;  // null: not started, or ended without waiting
   unsigned mask = 0;
   int source = 0;
   bool predicate = false;
@@ -54,9 +54,10 @@ class Block {
                   const LaunchShape& shape, void* const* args);
   std::uint64_t wait(Wait kind, unsigned mask, std::uint64_t value, int source, bool predicate);
   unsigned lanes_of_this_warp() const;
-  std::string thread() const;  // that runs
+  std::string thread() const;  // the running thread, as text
   unsigned char* dynamic_shared() { return shared_; }
-  [[noreturn]] void fail(const char* what, cudaError_t error);  // the running thread did that
+  [[noreturn]] void fail(const char* what, cudaError_t error);  // fails the launch because of the
+                                                                // running thread
 
  private:
   static void enter(void* self) { static_cast<Block*>(self)->run_threads(); }
@@ -75,29 +76,29 @@ class Block {
   const void* function_ = nullptr;
   const KernelType* type_ = nullptr;
   void* const* args_ = nullptr;
-  unsigned n_ = 0;     // threads of a block
-  unsigned next_ = 0;  // thread to be started
+  unsigned n_ = 0;     // number of threads in a block
+  unsigned next_ = 0;  // the next thread to start
   unsigned waiting_ = 0;
   bool backwards_ = false;
   bool failed_ = false;
   cudaError_t error_ = cudaSuccess;
   std::string why_;
   int current_ = 0;
-  Fiber* fiber_ = nullptr;  // that runs
+  Fiber* fiber_ = nullptr;  // the running fiber
   std::vector<Thread> threads_;
   std::vector<uint3> indices_;                  // threadIdx of each
-  std::vector<int> at_warp_op_;                 // of each warp: its threads that wait for lanes
-  std::vector<std::unique_ptr<Fiber>> fibers_;  // all
+  std::vector<int> at_warp_op_;                 // for each warp: its threads that wait for lanes
+  std::vector<std::unique_ptr<Fiber>> fibers_;  // all fibers
   std::vector<Fiber*> free_;
   std::vector<unsigned char> shared_bytes_;
-  unsigned char* shared_ = nullptr;  // dynamic shared memory, and a guard behind it
+  unsigned char* shared_ = nullptr;  // dynamic shared memory, followed by a guard zone
   std::size_t shared_size_ = 0;
 };
 
 constexpr std::size_t kSharedAlign = 1024, kSharedGuard = 256;
 constexpr unsigned char kSharedFill = 0xa5;
 
-// One a process: kernels run one at a time.
+// One in the process, since kernels run one at a time.
 Block& block() {
   static Block* const only = new Block;
   return *only;
@@ -118,8 +119,8 @@ Fiber* Block::take_fiber() {
   return fiber;
 }
 
-// The body of each fiber: starts threads until one of them waits. When that one has ended too, the
-// fiber goes on with those that no other fiber has started meanwhile.
+// The body of each fiber: starts threads until one of them waits. When that thread has ended, the
+// fiber continues with threads that have not been started meanwhile.
 void Block::run_threads() {
   Fiber* const own = fiber_;
   while (next_ < n_) {
@@ -187,7 +188,7 @@ bool Block::release_barrier() {
   return true;
 }
 
-// Lets the lanes of one mask go on where all of them have come to the same operation.
+// Releases the lanes of a mask once all of them have reached the same operation.
 bool Block::release_warp(int warp) {
   const unsigned first = static_cast<unsigned>(warp) * 32;
   const unsigned lanes = std::min(32u, n_ - first);
@@ -240,7 +241,7 @@ std::string Block::who_waits() const {
   return text + "nobody can go on";
 }
 
-// Runs the threads of the block at blockIdx. False where it failed.
+// Runs the threads of the block at blockIdx. False where the block failed.
 bool Block::run_block() {
   next_ = 0;
   waiting_ = 0;
@@ -311,7 +312,7 @@ cudaError_t Block::run(const std::string& name, const void* function, const Kern
       error_ = cudaErrorIllegalAddress;
     }
     complain("kernel '" + name + "': " + why_);
-    free_.clear();  // the fibers of those that wait are given up as they are
+    free_.clear();  // abandons the fibers of threads that still wait
     for (const auto& fiber : fibers_) free_.push_back(fiber.get());
     return error_;
   }

@@ -13,14 +13,13 @@ namespace shmap_sim {
 struct LaunchShape {
   dim3 grid;
   dim3 block;
-  std::uint64_t order;             // a random number that says in what order blocks and threads run
+  std::uint64_t order;             // random number that determines the order of blocks and threads
   std::size_t dynamic_shared = 0;  // bytes
 };
 
-// cudaErrorLaunchFailure, with a text on stderr, where threads wait for others that don't come;
-// cudaErrorIllegalAddress where one touches memory that is not there, or writes beyond the
-// dynamic shared memory.
-// The caller is the one thread that runs kernels.
+// cudaErrorLaunchFailure, with a text on stderr, if threads wait for others that never come;
+// cudaErrorIllegalAddress if a thread accesses unmapped memory or writes beyond the dynamic shared
+// memory. Only the one thread that runs kernels may call this.
 cudaError_t run_kernel(const std::string& name, const void* function, const KernelType& type,
                        const LaunchShape& shape, void* const* args);
 

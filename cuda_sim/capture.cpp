@@ -26,7 +26,7 @@ std::shared_ptr<Graph> end(Runtime& r, Capture& capture) {
   return graph;
 }
 
-// True where some work of the capture leads to none of the origin's last.
+// Whether some work of the capture does not lead to the origin stream's last work.
 bool unjoined(const Capture& capture) {
   std::vector<bool> followed(capture.graph->nodes.size(), false);
   for (const Node& node : capture.graph->nodes) {
@@ -289,7 +289,8 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
       *graph_out = reinterpret_cast<cudaGraph_t>(s->capture->graph.get());
     }
     if (dependencies_out != nullptr) {
-      static thread_local std::vector<cudaGraphNode_t> nodes;  // until this thread's next call
+      static thread_local std::vector<cudaGraphNode_t> nodes;  // valid until this thread's next
+                                                               // call
       nodes.clear();
       for (const int tail : s->tails) nodes.push_back(s->capture->graph->nodes[tail].handle.get());
       *dependencies_out = nodes.data();

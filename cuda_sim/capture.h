@@ -1,4 +1,4 @@
-// Capture and graph: what streams record instead of running.
+// Capture and graph: what streams record while they capture.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -33,23 +33,23 @@ struct Capture {
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;
   std::thread::id thread;
   Stream* origin = nullptr;
-  std::vector<std::shared_ptr<Stream>> streams;  // the origin and those that joined
+  std::vector<std::shared_ptr<Stream>> streams;  // the origin stream, and those that joined it
   std::shared_ptr<Graph> graph;
   bool invalid = false;
   bool ended = false;
 };
 
-// An instantiated graph. A launch keeps the plan that it started with.
+// An instantiated graph. A launch keeps the plan with which it started.
 struct Exec {
   std::shared_ptr<const Graph> graph;
-  std::vector<std::vector<int>> before;  // successors of each node
-  std::shared_ptr<Op> last;              // launch; the next one waits for it
+  std::vector<std::vector<int>> before;  // the successors of each node
+  std::shared_ptr<Op> last;              // of the last launch; the next launch waits for it
 };
 
-// One launch under way.
+// One launch that has not ended.
 struct GraphRun {
   std::shared_ptr<const Graph> graph;
-  std::vector<int> blockers;  // left, of each node
+  std::vector<int> blockers;  // unfinished predecessors of each node
   std::vector<int> ready;
   std::vector<std::vector<int>> before;
 };

@@ -26,7 +26,7 @@ void run(const Copy& c) {
   }
 }
 
-// Whether the kind fits what the addresses are, and the rows lie in one allocation.
+// Whether the kind matches the addresses, and each side lies in one allocation.
 cudaError_t check(const Runtime& r, const Copy& c, cudaMemcpyKind kind) {
   if (c.dst == nullptr || c.src == nullptr) return cudaErrorInvalidValue;
   if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) {
@@ -55,8 +55,8 @@ void log_copy(Runtime& r, const Copy& c) {
   if (r.logging) r.calls.back() += " " + std::to_string(c.width * c.height);
 }
 
-// Memory that is neither the device's nor pinned is staged: what is copied from is read now, and
-// what is copied to is there on return, as drivers do. Under capture the addresses are kept.
+// As drivers do, stages host memory that is not pinned: reads the source before the call returns,
+// and the destination is written when the call returns. Under capture the addresses are kept.
 cudaError_t enqueue_copy(Runtime& r, Lock& lock, Copy c, cudaMemcpyKind kind, cudaStream_t handle,
                          bool blocking) {
   Stream* stream = stream_of(r, handle);
@@ -104,8 +104,8 @@ cudaError_t enqueue_fill(Runtime& r, Lock& lock, void* dst, std::size_t pitch, i
                          std::size_t width, std::size_t height, cudaStream_t handle,
                          bool blocking) {
   Stream* stream = stream_of(r, handle);
-  // A copy may go to a stream of another GPU than the current one; the guide promises it of nothing
-  // else.
+  // A copy may use a stream of a GPU other than the current one; CUDA's guide allows this for
+  // copies only.
   if (stream == nullptr || stream->device != this_thread.device)
     return cudaErrorInvalidResourceHandle;
   if (r.logging) r.calls.back() += " " + std::to_string(width * height);

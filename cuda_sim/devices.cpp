@@ -1,4 +1,4 @@
-// Devices: what there is, what it can do, and who reaches whose memory.
+// Devices: their number, their properties, and peer access.
 #include <cstdio>
 #include <cstring>
 
@@ -7,7 +7,7 @@
 namespace shmap_sim {
 namespace {
 
-// What code asks about. The figures are those of a data centre GPU of compute capability 9.0.
+// The properties that programs query, as of a data centre GPU of compute capability 9.0.
 constexpr int kMultiprocessors = 132;
 constexpr int kThreadsPerMultiprocessor = 2048;
 constexpr int kSharedPerMultiprocessor = 233472;
@@ -177,7 +177,7 @@ cudaError_t cudaDeviceGetPCIBusId(char* pciBusId, int len, int device) {
   });
 }
 
-// 0 where there is no driver, as the toolkit has it.
+// Returns version 0 where there is no driver, as CUDA does.
 cudaError_t cudaDriverGetVersion(int* driverVersion) {
   return api("cudaDriverGetVersion", kNoDriver, [&](Runtime& r, Lock&) {
     if (driverVersion == nullptr) return cudaErrorInvalidValue;
@@ -234,7 +234,7 @@ cudaError_t cudaDeviceDisablePeerAccess(int peerDevice) {
   });
 }
 
-// Pools: the default one of each device, whose settings change nothing.
+// Memory pools: only the default pool of each device, whose settings have no effect.
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* memPool, int device) {
   return api("cudaDeviceGetDefaultMemPool", 0, [&](Runtime& r, Lock&) {
     if (memPool == nullptr) return cudaErrorInvalidValue;

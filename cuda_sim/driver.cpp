@@ -1,5 +1,5 @@
-// The module API: images are shared objects, or paths of such, and kernels what those export.
-// README.md.
+// The module API: images are shared objects, or their paths; kernels are the functions that they
+// export. See README.md.
 #include <dlfcn.h>
 #include <elf.h>
 #include <stdlib.h>
@@ -25,27 +25,27 @@ namespace {
 struct Modules {
   std::unordered_map<CUmodule, std::vector<std::unique_ptr<CUfunc_st>>> loaded;
 };
-// Under the runtime's mutex.
+// The caller holds the runtime's mutex.
 Modules& modules() {
   static Modules* const all = new Modules;
   return *all;
 }
 
-// Unlike the runtime, the driver gives no thread a context.
+// Unlike the runtime API, the driver API creates no context for a thread.
 template <class Body>
 CUresult driver_api(const char* function, unsigned flags, Body&& body) {
-  // The driver's codes are the runtime's numbers, but for those that both lists name differently.
+  // Driver error codes are the runtime's numbers, except those that the two APIs name differently.
   const cudaError_t before = this_thread.last_error;
   const cudaError_t error = api(function, flags | kNoContext, [&](Runtime& r, Lock& lock) {
     return this_thread.has_context ? body(r, lock) : cudaErrorDeviceUninitialized;
   });
-  this_thread.last_error = before;  // the driver API leaves the runtime's last error alone
+  this_thread.last_error = before;  // the driver API does not set the runtime's last error
   return static_cast<CUresult>(error == cudaErrorInvalidConfiguration ? cudaErrorInvalidValue
                                                                       : error);
 }
 
-// A shared object in memory, as a file; "" where it could not be written. Its section headers end
-// it.
+// Writes a shared object in memory to a file, and returns its path; "" where that fails. The
+// section headers are at the end of the object.
 std::string written(const void* image) {
   Elf64_Ehdr header;
   std::memcpy(&header, image, sizeof header);
@@ -82,7 +82,7 @@ CUresult load(const char* function, CUmodule* module, const void* image) {
     const auto* path = static_cast<const char*>(image);
     if (std::memcmp(path, ELFMAG, SELFMAG) != 0 && std::strchr(path, '/') == nullptr)
       return cudaErrorInvalidKernelImage;
-    lock.unlock();  // the image's initialisers may do as they like
+    lock.unlock();  // the image's initialisers may call the API
     void* library = open_image(image);
     lock.lock();
     if (library == nullptr) return cudaErrorInvalidKernelImage;
@@ -131,7 +131,8 @@ static CUresult sim_cuModuleGetFunction(CUfunction* hfunc, CUmodule hmod, const 
   });
 }
 
-// Waits for all work: a kernel of the image may be queued. (Those in graphs are the caller's care.)
+// Waits for all work, because a kernel of the image may be queued. (The caller must not launch
+// graphs with such kernels.)
 static CUresult sim_cuModuleUnload(CUmodule hmod) {
   return driver_api("cuModuleUnload", kUnsafe, [&](Runtime& r, Lock& lock) {
     if (modules().loaded.count(hmod) == 0) return cudaErrorInvalidResourceHandle;

@@ -112,7 +112,7 @@ const char* cudaGetErrorString(cudaError_t error) {
   return text == nullptr ? "unrecognized error code" : text->text;
 }
 
-// The error of a lost device comes back: it can't be cleared.
+// The error of a lost device cannot be cleared.
 cudaError_t cudaGetLastError() {
   Runtime& r = runtime();
   Lock lock(r.mutex);

@@ -28,7 +28,7 @@ std::size_t page() {
   return size;
 }
 
-// Tells a sanitizer, where there is one, which stack is in use.
+// Tells a sanitizer which stack is in use.
 struct Sanitizer {
 #if defined(__SANITIZE_ADDRESS__)
   void start(char* stack, std::size_t bytes) {
@@ -53,7 +53,7 @@ struct Sanitizer {
   ~Sanitizer() {
     if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
   }
-  // Making one is slow. Each start leaves a few frames behind, so it is not kept for ever either.
+  // To make one is slow. Each start leaves a few frames on it, so it is replaced from time to time.
   void start(char*, std::size_t) {
     if (starts_++ % 1000 != 0) return;
     if (fiber_ != nullptr) __tsan_destroy_fiber(fiber_);
@@ -84,8 +84,8 @@ struct Sanitizer {
 
 #if defined(__x86_64__)
 
-// Saves what the ABI asks a callee to keep on the old stack and takes it from the new one.
-// (swapcontext would make two system calls each time.)
+// Saves the callee-saved registers on the old stack and loads those of the new one. (swapcontext
+// would make two system calls each time.)
 asm(R"(
 .text
 .p2align 4
@@ -125,7 +125,7 @@ void shmap_sim_enter() __attribute__((visibility("hidden")));
 
 struct Fiber::Context {
   void* inside;   // stack pointer of the fiber while it is suspended
-  void* outside;  // of who resumed it
+  void* outside;  // stack pointer of the code that resumed it
   Sanitizer sanitizer;
 };
 
@@ -210,7 +210,7 @@ Fiber::Fiber() : context_(new Context), stack_(nullptr) {
     throw std::bad_alloc();
   }
   stack_ = static_cast<char*>(memory);
-  mprotect(stack_, page(), PROT_NONE);  // an overrun of the stack is a crash
+  mprotect(stack_, page(), PROT_NONE);  // so that a stack overflow crashes
 }
 
 Fiber::~Fiber() {

@@ -1,4 +1,4 @@
-// Fiber: a stack of its own for a thread of a kernel that waits.
+// Fiber: a separate stack for a thread of a kernel that waits.
 #pragma once
 #include <cstddef>
 
@@ -11,11 +11,11 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Makes the next resume() call entry(argument) on a clean stack. entry must not return: it ends
-  // by suspending for good. Whatever was on the stack is forgotten without running destructors.
+  // Makes the next resume() call entry(argument) on an empty stack. entry must not return: it ends
+  // by a last suspend(). Objects left on the stack are not destroyed.
   void start(void (*entry)(void* argument), void* argument);
-  void resume();   // from outside of any fiber: runs it until it suspends
-  void suspend();  // from inside of it: returns to resume()
+  void resume();   // called outside of fibers: runs the fiber until it suspends
+  void suspend();  // called inside the fiber: returns to resume()
 
  private:
   struct Context;

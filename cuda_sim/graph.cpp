@@ -1,4 +1,4 @@
-// Graphs: instantiation, launches in a random topological order, updates, looking in.
+// Graphs: instantiation, launches in a random topological order, updates, inspection.
 #include <algorithm>
 
 #include "capture.h"
@@ -11,7 +11,7 @@ namespace {
 Graph* graph_of(Runtime& r, cudaGraph_t handle) {
   const auto found = r.graphs.find(handle);
   if (found != r.graphs.end()) return found->second.get();
-  for (const auto& capture : r.captures) {  // one that a capture is still writing
+  for (const auto& capture : r.captures) {  // also a graph that a capture is still writing
     if (static_cast<const void*>(capture->graph.get()) == static_cast<const void*>(handle)) {
       return capture->graph.get();
     }
@@ -91,7 +91,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* pGraphExec, cudaGraph
              [&](Runtime& r, Lock&) { return instantiate(r, pGraphExec, graph); });
 }
 
-// Under capture it would become a child graph, which the simulator does not have.
+// Under capture this would record a child graph, which the simulator does not support.
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graphExec, cudaStream_t stream) {
   return api("cudaGraphLaunch", 0, [&](Runtime& r, Lock& lock) {
     Stream* s = stream_of(r, stream);
@@ -238,7 +238,7 @@ cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, enum cudaGraphNodeType* p
   });
 }
 
-// Launches under way keep the old parameters.
+// Pending launches keep the old parameters.
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
                                 cudaGraphExecUpdateResultInfo* resultInfo) {
   return api("cudaGraphExecUpdate", 0, [&](Runtime& r, Lock&) {

@@ -9,7 +9,7 @@ namespace shmap_sim {
 namespace {
 
 constexpr std::size_t kMostShared = 232448;
-constexpr std::size_t kSharedUnasked = 49152;  // of a kernel that did not ask for more
+constexpr std::size_t kSharedUnasked = 49152;  // for a kernel that did not request more
 constexpr std::size_t kMostParameterBytes = 4096;
 
 cudaError_t check_shape(const cudaLaunchConfig_t& config) {
@@ -35,7 +35,7 @@ cudaError_t check_shape(const cudaLaunchConfig_t& config) {
 struct Parameters {
   std::vector<unsigned char> bytes;
   std::vector<std::size_t> offsets;
-  bool host_address = false;  // one is the address of memory that a GPU can't reach
+  bool host_address = false;  // a parameter is the address of memory that the GPU cannot access
 };
 
 constexpr std::size_t kAlign = 16;
@@ -43,7 +43,7 @@ constexpr std::size_t kAlign = 16;
 Parameters copy_parameters(const Runtime& r, const KernelType& type, void** args,
                            const std::string& name) {
   Parameters p;
-  std::size_t size = kAlign;  // room to align the first
+  std::size_t size = kAlign;  // includes the alignment of the first
   for (int i = 0; i < type.count; ++i) size += (type.sizes[i] + kAlign - 1) / kAlign * kAlign;
   p.bytes.resize(size);
   const auto start = reinterpret_cast<std::uintptr_t>(p.bytes.data());
@@ -151,7 +151,7 @@ cudaError_t cudaFuncSetAttribute(const void* func, enum cudaFuncAttribute attr, 
   });
 }
 
-// What a host compiler can't tell (registers, shared memory) is given as small fixed figures.
+// Attributes that a host compiler does not know (registers, shared memory) are small constants.
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes* attr, const void* func) {
   return api("cudaFuncGetAttributes", 0, [&](Runtime&, Lock&) {
     if (func == nullptr) return cudaErrorInvalidDeviceFunction;

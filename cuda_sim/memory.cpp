@@ -1,4 +1,4 @@
-// Device memory: host memory with accounts, poison and guard zones. And pinned host memory.
+// Device memory: host memory with bookkeeping, poison and guard zones. And pinned host memory.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -20,7 +20,7 @@
 namespace shmap_sim {
 namespace {
 
-// With AddressSanitizer, what is freed, and the guard zones, are out of bounds.
+// With AddressSanitizer, freed memory and guard zones are poisoned.
 void put_out_of_bounds([[maybe_unused]] char* address, [[maybe_unused]] std::size_t bytes) {
 #ifdef SHMAP_SIM_POISON
   ASAN_POISON_MEMORY_REGION(address, bytes);
@@ -34,7 +34,8 @@ void put_in_bounds([[maybe_unused]] char* address, [[maybe_unused]] std::size_t 
 
 constexpr std::size_t kAlign = 512;
 constexpr std::size_t kGuard = 64;
-constexpr std::size_t kMostPoison = std::size_t{64} << 20;  // of one allocation
+constexpr std::size_t kMostPoison = std::size_t{64} << 20;  // bytes of one allocation that are
+                                                            // poisoned
 constexpr int kPoison = 0xA5;
 constexpr int kGuardByte = 0x5C;
 
@@ -74,7 +75,7 @@ bool give_back(Runtime& r, Arena& arena, const void* p) {
   if (piece.taken >= std::size_t{1} << 20) {
     madvise(address, piece.taken, MADV_DONTNEED);
   } else {
-    std::memset(address, kPoison, piece.taken);  // so that use after free shows
+    std::memset(address, kPoison, piece.taken);  // makes use after free visible
   }
   put_out_of_bounds(address, piece.taken);
   arena.used -= piece.asked;
@@ -152,7 +153,7 @@ void open_arenas(Runtime& r, std::size_t bytes) {
   for (auto& device : r.devices) {
     Arena& arena = device->arena;
     arena.capacity = bytes;
-    // Pieces are rounded up, so the range has room for more than the GPU's bytes.
+    // Allocations are rounded up, so the address range is larger than the GPU's memory.
     arena.size = bytes + bytes / 2 + (std::size_t{64} << 20);
     void* base = mmap(nullptr, arena.size, r.protect ? PROT_NONE : PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -167,7 +168,7 @@ void open_arenas(Runtime& r, std::size_t bytes) {
 
 void close_arenas(Runtime& r) {
   for (auto& device : r.devices) {
-    put_in_bounds(device->arena.base, device->arena.size);  // for who is given these addresses next
+    put_in_bounds(device->arena.base, device->arena.size);  // the addresses may be used again
     munmap(device->arena.base, device->arena.size);
   }
 }
@@ -223,7 +224,7 @@ cudaError_t cudaFree(void* devPtr) {
   });
 }
 
-// The address is there at once, and the memory goes back when the stream comes to the free.
+// The address is returned at once; the memory is freed when the stream reaches the free.
 cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hStream) {
   return api("cudaMallocAsync", 0, [&](Runtime& r, Lock& lock) {
     const Stream* stream = stream_of(r, hStream);
@@ -231,7 +232,7 @@ cudaError_t cudaMallocAsync(void** devPtr, size_t size, cudaStream_t hStream) {
     if (stream->capture != nullptr) return cudaErrorStreamCaptureUnsupported;
     cudaError_t error = allocate(r, devPtr, size);
     if (error == cudaErrorMemoryAllocation) {
-      wait_for(r, lock, pending(r, this_thread.device));  // for frees that are under way
+      wait_for(r, lock, pending(r, this_thread.device));  // for pending frees
       error = allocate(r, devPtr, size);
     }
     return error;

@@ -1,5 +1,5 @@
-// The names of kernels, from the symbol tables of the files that are loaded. dladdr() knows
-// exported functions alone, and kernels are seldom exported.
+// The names of kernels, from the symbol tables of the loaded files. dladdr() knows only exported
+// functions, and kernels are seldom exported.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include <elf.h>
@@ -69,7 +69,8 @@ std::string find_name(const void* function) {
   struct link_map* map = nullptr;
   if (dladdr1(function, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) == 0) return "";
   if (info.dli_sname != nullptr && info.dli_saddr == function) return demangle(info.dli_sname);
-  static auto& files = *new std::map<std::string, Symbols>;  // kernels may run to the very end
+  static auto& files = *new std::map<std::string, Symbols>;  // never destroyed, since kernels may
+                                                             // run until the process ends
   const std::string path = map == nullptr || *map->l_name == '\0' ? "/proc/self/exe" : map->l_name;
   auto known = files.find(path);
   if (known == files.end()) known = files.emplace(path, read_symbols(path)).first;

@@ -1,4 +1,4 @@
-// Op: one piece of work in a stream, and the queues that they stand in.
+// Op: one piece of work in a stream, and the queues of such work.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -22,22 +22,22 @@ struct Work {
   Kind kind = Kind::marker;
   int device = 0;
   std::string name;
-  std::function<cudaError_t()> run;  // null: nothing to do; its error is the device's fate
-  // Null: as soon as its turn comes. Else not before it says so: another process has its share in
-  // it. Called often, with the runtime's mutex held, and calls nothing of the simulator.
+  std::function<cudaError_t()> run;  // null: nothing to do; its error fails the device
+  // Null, or whether the work may start: another process may have to do its part first. Called
+  // often, with the runtime's mutex held; must not call the simulator.
   std::function<bool()> may_run;
   const void* function = nullptr;  // of a kernel
-  std::weak_ptr<Event> event;      // that a graph's node records
+  std::weak_ptr<Event> event;      // the event that a graph's node records
 };
 
 struct Op {
   enum class State { queued, running, done };
   State state = State::queued;
   std::shared_ptr<const Work> work;
-  std::vector<std::shared_ptr<Op>> waits;  // besides the earlier ones of its stream
+  std::vector<std::shared_ptr<Op>> waits;  // besides the earlier work of its stream
   std::weak_ptr<Stream> stream;
-  std::shared_ptr<GraphRun> graph;             // a launch of a graph: node by node
-  std::chrono::steady_clock::time_point time;  // when it was done
+  std::shared_ptr<GraphRun> graph;             // of a launch: the graph, which runs node by node
+  std::chrono::steady_clock::time_point time;  // when the work ended
 };
 
 struct Capture;
@@ -48,17 +48,17 @@ struct Stream : std::enable_shared_from_this<Stream> {
   unsigned flags = 0;
   int priority = 0;
   bool legacy = false;
-  bool active = false;  // in the list of those with work
+  bool active = false;  // whether the stream is in the list of streams with work
   std::deque<std::shared_ptr<Op>> queue;
   std::shared_ptr<Capture> capture;
-  std::vector<int> tails;  // nodes of the capture that the next one comes after
+  std::vector<int> tails;  // nodes of the capture that the next node depends on
 };
 
 struct Event {
   int device = 0;
   unsigned flags = 0;
   std::shared_ptr<Op> op;            // of the last record; null: never recorded
-  std::shared_ptr<Capture> capture;  // where it was recorded in one
+  std::shared_ptr<Capture> capture;  // set if it was recorded in a capture
   std::vector<int> tails;
 };
 

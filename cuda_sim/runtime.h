@@ -1,5 +1,5 @@
-// Runtime: all state of the simulated driver, behind one mutex, and the frame of each call of the
-// API.
+// Runtime: the whole state of the simulated driver, guarded by one mutex, and the common code of
+// each API call.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -27,7 +27,7 @@ struct Arena {
   std::size_t used = 0;
   std::map<std::size_t, std::size_t> free;  // offset -> bytes
   struct Piece {
-    std::size_t asked = 0;  // bytes of the caller; the guard zone follows
+    std::size_t asked = 0;  // bytes that the caller asked for; a guard zone follows
     std::size_t taken = 0;
   };
   std::map<std::size_t, Piece> pieces;  // by offset
@@ -41,13 +41,13 @@ struct Device {
   Arena arena;
   std::shared_ptr<Stream> legacy;
   cudaError_t lost = cudaSuccess;  // sticky
-  std::vector<bool> peers;         // whose memory it may touch
+  std::vector<bool> peers;         // devices whose memory it may access
 };
 
 struct Fault {
   std::string name;
   cudaError_t error;
-  int left;  // calls until it strikes
+  int left;  // number of calls until the fault happens
 };
 
 struct Runtime {
@@ -55,10 +55,10 @@ struct Runtime {
   std::condition_variable progress;
 
   // Settings.
-  int driver = 0;  // its version, as the toolkit writes it; 0: there is none
+  int driver = 0;  // version, as in CUDART_VERSION; 0: there is no driver
   bool peer = true;
   bool protect = false;
-  bool graphs_of_one_gpu = false;  // no others are instantiated
+  bool graphs_of_one_gpu = false;  // graphs of several GPUs cannot be instantiated
   std::uint64_t random = 1;
   std::vector<std::unique_ptr<Device>> devices;
 
@@ -67,8 +67,8 @@ struct Runtime {
   std::unordered_map<const void*, std::shared_ptr<Event>> events;
   std::unordered_map<const void*, std::shared_ptr<Graph>> graphs;
   std::unordered_map<const void*, std::shared_ptr<Exec>> execs;
-  std::map<const char*, std::size_t> pinned;      // host memory that copies need not stage
-  std::map<const char*, std::size_t> registered;  // of it, what the caller owns
+  std::map<const char*, std::size_t> pinned;      // host memory whose copies need no staging
+  std::map<const char*, std::size_t> registered;  // of it, memory that the caller owns
   std::unordered_map<const void*, const KernelType*> kernels;
   std::map<std::pair<int, const void*>, std::size_t>
       most_shared;  // dynamic, that kernels asked for
@@ -79,7 +79,7 @@ struct Runtime {
   std::size_t queued = 0;
   bool executing = false;  // a thread runs work that may touch device memory
   int running = 0;         // threads that run anything
-  int exposed = 0;         // who needs device memory unprotected
+  int exposed = 0;         // number of users that need device memory unprotected
   std::uint64_t launches = 0;
 
   std::vector<std::shared_ptr<Capture>> captures;  // under way
@@ -104,7 +104,7 @@ using Lock = std::unique_lock<std::mutex>;
 
 Runtime& runtime();  // made at the first call, from the environment; never destroyed
 
-// Of this host thread.
+// State of one host thread.
 struct ThreadState {
   int device = 0;
   bool has_context = false;  // some call has given it one: cudaSetDevice, or one that needs it
@@ -116,7 +116,7 @@ extern thread_local ThreadState this_thread;
 
 // --- errors and faults (errors.cpp, faults.cpp) ---
 cudaError_t fault_of_call(Runtime& r, const char* function);
-// Of the work's name: what it should fail with now.
+// The error with which work of that name should fail now.
 cudaError_t fault_of_work(Runtime& r, const std::string& name);
 void complain(const std::string& text);  // on stderr
 
@@ -125,36 +125,36 @@ using Ops = std::vector<std::shared_ptr<Op>>;
 std::shared_ptr<Op> push(Runtime& r, Stream& stream, std::shared_ptr<const Work> work,
                          Ops waits = {});
 void wait_for(Runtime& r, Lock& lock, const Ops& ops);
-void poll(Runtime& r, Lock& lock);           // runs a few things, or none
+void poll(Runtime& r, Lock& lock);           // runs a few pieces of work, or none
 void drain_if_full(Runtime& r, Lock& lock);  // bounds the queues
 bool is_done(const Ops& ops);
-void run_in_background();                   // by a thread of its own, from now on
-Ops pending(const Runtime& r, int device);  // the last of each of its streams
+void run_in_background();                   // makes a separate thread run work from now on
+Ops pending(const Runtime& r, int device);  // the last work of each of its streams
 
 // --- capture.cpp ---
-// Puts work in a stream, or in its capture.
+// Adds work to a stream, or to its capture.
 cudaError_t submit(Runtime& r, Stream& stream, Work work, Ops waits = {});
 void invalidate(Capture& capture);
-// What a call that might break a capture may do here; invalidates those that it breaks.
+// The error of a call that might break a capture; invalidates the captures that it breaks.
 cudaError_t check_unsafe(Runtime& r);
-// For calls that wait for, or query, all of a device (-1: of any).
+// For calls that wait for, or query, a whole device (-1: any device).
 cudaError_t check_wide(Runtime& r, int device);
-// Before work goes to a stream that isn't capturing itself.
+// Called before work is added to a stream that does not itself capture.
 cudaError_t check_implicit(Runtime& r, Stream& stream);
 
 // --- handles (streams.cpp) ---
-Stream* stream_of(Runtime& r, cudaStream_t handle);  // null: not valid. 0 is the default stream
+Stream* stream_of(Runtime& r, cudaStream_t handle);  // null: not valid; handle 0: the default
+                                                     // stream
 inline cudaStream_t handle_of(const Stream* s) {
   return reinterpret_cast<cudaStream_t>(const_cast<Stream*>(s));
 }
 
 // --- launch.cpp, names.cpp ---
-// kernel may be null: then it is one that a launch has seen before. `name` too: then it is looked
-// up.
+// kernel null: a kernel that was launched before. name null: looked up.
 cudaError_t enqueue_kernel(Runtime& r, Lock& lock, const cudaLaunchConfig_t& config,
                            const void* function, const KernelType* type, void** args,
                            const char* name);
-// The source name of a function, from the symbol tables of the program; "kernel@0x..." without.
+// The source name of a function, from the program's symbol tables; "kernel@0x..." if it has none.
 std::string name_of_function(const void* function);
 
 // --- memory.cpp ---
@@ -164,7 +164,7 @@ int device_at(const Runtime& r, const void* p);  // -1: none
 // True where [p, p + bytes) lies within one allocation of that device.
 bool within_allocation(const Runtime& r, int device, const void* p, std::size_t bytes);
 bool is_pinned(const Runtime& r, const void* p);
-// Around work of a device (-1: of all), where device memory is protected from the host.
+// Called around work of a device (-1: of all), if device memory is protected from the host.
 void expose_memory(Runtime& r, int device);
 void hide_memory(Runtime& r);
 
@@ -172,11 +172,11 @@ void hide_memory(Runtime& r);
 enum : unsigned {
   kNoDriver = 1,    // works without a driver, and on a lost device
   kUnsafe = 2,      // must not happen while certain captures are under way
-  kEvenIfLost = 4,  // works on a lost device; gives the thread no context
-  kNoContext = 8    // may not give the thread one either
+  kEvenIfLost = 4,  // works on a lost device; creates no context
+  kNoContext = 8    // must not create a context for the thread
 };
 
-// Counts the call, meets injected faults, refuses it on a lost device; then body(runtime, lock).
+// Counts the call, applies injected faults, fails on a lost device; then calls body(runtime, lock).
 cudaError_t enter(const char* function, unsigned flags, Runtime& r);
 cudaError_t leave(cudaError_t error);
 

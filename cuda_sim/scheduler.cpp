@@ -1,4 +1,4 @@
-// The scheduler: work runs when somebody waits or asks, in a random order among what is ready.
+// The scheduler: work runs when a thread waits or queries, in a random order among the ready work.
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kMostQueued = 20000;
 
-enum class Step { ran, busy, remote, idle };  // remote: it is other processes' turn
+enum class Step { ran, busy, remote, idle };  // remote: other processes must act first
 
 bool waits_done(Op& op) {
   while (!op.waits.empty()) {
@@ -24,8 +24,8 @@ bool waits_done(Op& op) {
 
 bool may_run(const Work& work) { return work.may_run == nullptr || work.may_run(); }
 
-// Of work whose waits are done: whether it, or some node of the graph, need not wait for another
-// process.
+// For work whose predecessors are done: whether the work, or a node of the graph, may start without
+// waiting for another process.
 bool may_run(const Op& op) {
   if (op.graph == nullptr) return may_run(*op.work);
   const GraphRun& run = *op.graph;
@@ -39,7 +39,7 @@ bool ready(const Stream& stream) {
   return op.state == Op::State::queued && waits_done(op);
 }
 
-// The stream whose head has to run before anything else of what `op` needs; null where it runs.
+// The stream whose first work must run before any other work that `op` needs; null where `op` runs.
 Stream* first_needed(const std::shared_ptr<Op>& op) {
   Op* wanted = op.get();
   for (;;) {
@@ -67,7 +67,8 @@ void finish(Runtime& r, Stream& stream, const std::shared_ptr<Op>& op) {
   }
 }
 
-// Runs one piece of work with the lock released. Its stream's head must be marked as running.
+// Runs one piece of work with the lock released. The first work of its stream must be marked as
+// running.
 void run_work(Runtime& r, Lock& lock, const Work& work) {
   const int device = work.device;
   if (const std::shared_ptr<Event> event = work.event.lock()) {
@@ -89,7 +90,7 @@ void run_work(Runtime& r, Lock& lock, const Work& work) {
     const bool on_host = work.kind == Work::Kind::host;
     if (!on_host) {
       r.executing = true;
-      // Drivers copy between GPUs that do not reach each other through the host, and so does NCCL.
+      // Drivers, and NCCL too, copy through the host between GPUs without peer access.
       const bool everywhere = work.kind == Work::Kind::memcpy || work.kind == Work::Kind::custom;
       if (r.protect) expose_memory(r, everywhere ? -1 : device);
     }
@@ -118,7 +119,7 @@ void run_work(Runtime& r, Lock& lock, const Work& work) {
   }
 }
 
-// One node of a launched graph. True where it was the last.
+// Runs one node of a launched graph. Returns whether it was the last.
 bool run_node(Runtime& r, Lock& lock, GraphRun& run) {
   if (!run.ready.empty()) {
     const std::size_t n = run.ready.size();
@@ -157,7 +158,7 @@ void run_head(Runtime& r, Lock& lock, Stream& stream) {
   r.progress.notify_all();
 }
 
-// Runs the work at the head of one ready stream: a random one, or the one that `op` needs first.
+// Runs the first work of one ready stream: a random stream, or the one that `op` needs first.
 Step step(Runtime& r, Lock& lock, const std::shared_ptr<Op>& op) {
   if (r.active.empty()) return r.running > 0 ? Step::busy : Step::idle;
   Stream* chosen = nullptr;
@@ -205,7 +206,7 @@ std::shared_ptr<Op> push(Runtime& r, Stream& stream, std::shared_ptr<const Work>
   op->work = std::move(work);
   op->waits = std::move(waits);
   op->stream = stream.shared_from_this();
-  // The default stream waits for the blocking ones of its device, and they for it.
+  // The default stream waits for the blocking streams of its device, and they wait for it.
   if (stream.legacy) {
     for (const auto& [handle, other] : r.streams) {
       if (other->device == stream.device && (other->flags & cudaStreamNonBlocking) == 0 &&
@@ -227,14 +228,14 @@ std::shared_ptr<Op> push(Runtime& r, Stream& stream, std::shared_ptr<const Work>
 }
 
 void wait_for(Runtime& r, Lock& lock, const Ops& ops) {
-  // One wait in three runs what it needs and nothing else, so that other streams fall behind.
+  // One wait in three runs only the work that it needs, so that other streams fall behind.
   const bool lazy = r.draw() % 3 == 0;
   for (;;) {
     const auto left = std::find_if(ops.begin(), ops.end(),
                                    [](const auto& op) { return op->state != Op::State::done; });
     if (left == ops.end()) return;
     Step did = step(r, lock, lazy ? *left : nullptr);
-    // What the other process lacks may stand in another stream of this one.
+    // The work that the other process waits for may be in another stream of this process.
     if (did == Step::remote && lazy) did = step(r, lock, nullptr);
     if (did == Step::ran) continue;
     if (did == Step::remote) {
@@ -258,7 +259,7 @@ void poll(Runtime& r, Lock& lock) {
 void run_in_background() {
   static std::once_flag once;
   std::call_once(once, [] {
-    // To the end of the process: others may wait for what it has yet to do.
+    // Runs until the process ends, since other processes may wait for its remaining work.
     std::thread([] {
       for (;;) {
         std::this_thread::sleep_for(std::chrono::microseconds(200));

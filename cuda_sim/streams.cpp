@@ -31,7 +31,7 @@ cudaError_t create(Runtime& r, cudaStream_t* handle, unsigned flags, int priorit
   return cudaSuccess;
 }
 
-// The error that waiting for, or asking about, an event meets under capture.
+// The error of waiting for, or querying, an event under capture.
 cudaError_t check_captured(Event& event) {
   if (event.capture == nullptr) return cudaSuccess;
   if (!event.capture->ended) invalidate(*event.capture);
@@ -108,7 +108,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* leastPriority, int* greatestPr
   });
 }
 
-// Returns at once; the queue runs on.
+// Returns at once; queued work still runs.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return api("cudaStreamDestroy", kEvenIfLost, [&](Runtime& r, Lock&) {
     const auto found = r.streams.find(stream);

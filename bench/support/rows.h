@@ -7,14 +7,16 @@
 // `--json FILE` writes the figures too. `--serve` answers requests on standard input instead:
 //
 //   prepare ROW     makes the data, warms up, verifies      {"row": ROW}
-//   round ROW MS    times calls for about MS milliseconds   {"row": ROW, "us": U, "calls": N,
-//   "faults": F} release ROW     drops the data                          {"row": ROW} quit
+//   round ROW MS    times calls for about MS milliseconds
+//                                           {"row": ROW, "us": U, "calls": N, "faults": F}
+//   release ROW     drops the data                          {"row": ROW}
+//   quit
 //
-// one JSON object a line on standard output, after a first line {"ready": …, "rows": […]}. U is the
-// median over batches of the time a call in microseconds, F the page faults a call. A result that
-// does not verify answers
+// Each answer is one JSON object in a line of standard output, after a first line
+// {"ready": …, "rows": […]}. U is the median over batches of the time of a call in microseconds, F
+// the number of page faults of a call. A result that does not verify answers
 // {"row": ROW, "wrong": …}, prints `#wrong …` on standard error and makes the process's exit status
-// 1; anything thrown answers {"row": ROW, "error": …} and leaves the other rows usable.
+// 1; an exception answers {"row": ROW, "error": …} and leaves the other rows usable.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -156,7 +156,7 @@ struct Sets {
       if (set.broken_.empty()) return;
       if (set.across_) report(set.broken_);
       // NCCL's pending work would never end. After the abort its results count as written but are
-      // invalid: nobody may read them.
+      // invalid: no code may read them.
       cuda::Health::lost(cudaErrorUnknown, ("NCCL: " + set.broken_).c_str());
       for (ncclComm_t& comm : set.comms_)
         if (comm != nullptr) api().abort(std::exchange(comm, nullptr));

@@ -11,14 +11,14 @@ namespace {
 struct BlockList {
   std::mutex mutex;
   CounterBlock* head = nullptr;
-  std::int64_t base[kCounters] = {};  // what the sums were at the last reset
+  std::int64_t base[kCounters] = {};  // the sums at the last reset
 };
 BlockList& block_list() {
   static BlockList* list = new BlockList;
   return *list;
 }
 
-// Gives the block of a finished thread to the next one; its counts stay in the sums.
+// Hands the block of a finished thread to the next new thread; its counts stay in the sums.
 struct BlockReturn {
   CounterBlock* block = nullptr;
   ~BlockReturn() {

@@ -24,11 +24,11 @@ namespace detail {
 
 struct CounterBlock {
   std::atomic<std::int64_t> values[kCounters] = {};
-  bool taken = false;            // by a live thread; guarded by the list's mutex
-  CounterBlock* next = nullptr;  // blocks are never freed: a finished thread's is reused
+  bool taken = false;            // in use by a live thread; guarded by the list's mutex
+  CounterBlock* next = nullptr;  // blocks are never freed: later threads reuse them
 };
 
-CounterBlock* register_counter_block();  // gives this thread its block
+CounterBlock* register_counter_block();  // assigns a block to this thread
 
 inline CounterBlock& counter_block(const ThreadState& thread = thread_state) {
   return thread.counters != nullptr ? *thread.counters : *register_counter_block();
@@ -36,15 +36,15 @@ inline CounterBlock& counter_block(const ThreadState& thread = thread_state) {
 
 }  // namespace detail
 
-// Adds n. A few nanoseconds, any thread; `thread` is the calling one's.
+// Adds n. Takes a few nanoseconds; any thread. `thread`: the state of the calling thread.
 inline void count(Counter which, std::int64_t n = 1,
                   const detail::ThreadState& thread = detail::thread_state) {
   auto& value = detail::counter_block(thread).values[static_cast<int>(which)];
   value.store(value.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
-// What this thread counted in a scope, taken back: for work that is written down now, and done, and
-// counted, each time that it is launched.
+// Takes back what this thread counts in a scope: for work that is recorded now, and runs and is
+// counted at each launch.
 struct CounterDelta {
   std::int64_t values[kCounters] = {};
   void add() const {
@@ -61,7 +61,7 @@ class UncountedScope {
   ~UncountedScope() { take(); }
   UncountedScope(const UncountedScope&) = delete;
   UncountedScope& operator=(const UncountedScope&) = delete;
-  // What was counted so far.
+  // Subtracts the counts of the scope so far, and returns them.
   CounterDelta take() {
     CounterDelta delta;
     for (int i = 0; i < kCounters; ++i) {
@@ -73,7 +73,7 @@ class UncountedScope {
 
  private:
   std::int64_t load(int i) const { return block_.values[i].load(std::memory_order_relaxed); }
-  detail::CounterBlock& block_;  // of the thread that made this
+  detail::CounterBlock& block_;  // of the thread that made the object
   CounterDelta before_;
 };
 

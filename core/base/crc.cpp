@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// tables[k][b]: the CRC of byte b and k zeros after it, bits reflected.
+// tables[k][b]: the CRC of byte b followed by k zero bytes, bits reflected.
 using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
 
 constexpr std::uint32_t kCastagnoliPolynomial = 0x82f63b78, kZipPolynomial = 0xedb88320;
@@ -45,11 +45,11 @@ std::uint32_t by_tables(const Tables& t, const unsigned char* p, std::size_t n, 
 
 #if defined(__x86_64__)
 
-// The instruction gives a result after three cycles, and may be begun in each: three lanes of so
-// many bytes are summed up at once, and joined by appending zeros to the first two.
+// The CRC instruction has a latency of three cycles and a throughput of one per cycle: three lanes
+// of kLane bytes are summed at once, and joined by appending zeros to the first two.
 constexpr std::size_t kLane = 1024;
 
-// A register after kLane bytes of zeros, by its four bytes.
+// The register after kLane further zero bytes, by its four bytes.
 using Shift = std::array<std::array<std::uint32_t, 256>, 4>;
 constexpr Shift make_shift() {
   Shift t{};
@@ -96,9 +96,9 @@ __attribute__((target("sse4.2"))) std::uint32_t by_instruction(const unsigned ch
   return c;
 }
 
-// By products without carries, 512 bytes at a time: as polynomials, bits reflected, 16 bytes L H
-// (8 each) may be replaced by L x^(d + 64) + H x^d, added to the 16 bytes that come d bits later.
-// A product takes eight cycles and may be begun in each, so that eight words are folded at once.
+// Carry-less products, 512 bytes at a time: as polynomials with bits reflected, 16 bytes L H (8
+// each) may be replaced by L x^(d + 64) + H x^d, added to the 16 bytes that come d bits later. A
+// product takes eight cycles but one can start in each, so that eight words are folded at once.
 constexpr std::size_t kWord = 64, kWords = 8, kStep = kWords * kWord;
 
 // x^n modulo the polynomial, in the upper half of a word: bit 63 - j is the coefficient of x^j.
@@ -107,14 +107,14 @@ constexpr std::uint64_t power(std::uint32_t polynomial, std::size_t n) {
   for (; n > 0; --n) r = r & 1 ? r >> 1 ^ polynomial : r >> 1;
   return std::uint64_t{r} << 32;
 }
-// The product of two reflected words is one of x too many, so that these have one less.
+// The product of two reflected words has one factor of x too many, so these powers have one less.
 struct Fold {
   std::uint64_t low, high;
 };
 constexpr Fold make_fold(std::uint32_t polynomial, std::size_t bytes) {
   return {power(polynomial, 8 * bytes + 64 - 1), power(polynomial, 8 * bytes - 1)};
 }
-// Over 8, 4, 2 words and 1.
+// For distances of 8, 4, 2 words and 1 word.
 using Folds = std::array<Fold, 4>;
 constexpr Folds make_folds(std::uint32_t polynomial) {
   return {make_fold(polynomial, 8 * kWord), make_fold(polynomial, 4 * kWord),
@@ -137,11 +137,11 @@ SHMAP_FOLDS inline __m512i factors_of(const Fold& by) {
 SHMAP_FOLDS inline __m512i fold_onto(__m512i x, __m512i factors, __m512i next) {
   const __m512i low = _mm512_clmulepi64_epi128(x, factors, 0x00);
   const __m512i high = _mm512_clmulepi64_epi128(x, factors, 0x11);
-  return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // the sum of the three
+  return _mm512_ternarylogic_epi64(low, high, next, 0x96);  // the xor of the three
 }
 
-// n is a multiple of kStep. Leaves a word in `rest`, whose CRC from 0 is that of all. Where `to`
-// is not null, the bytes are stored there as well, past the caches; it is a multiple of 64.
+// n must be a multiple of kStep. Leaves a word in `rest` whose CRC from 0 is that of all bytes. If
+// `to` is not null, also stores the bytes there, past the caches; `to` must be a multiple of 64.
 template <bool copies>
 SHMAP_FOLDS void fold(const Folds& by, const unsigned char* p, std::size_t n, std::uint32_t c,
                       unsigned char* to, unsigned char* rest) {
@@ -167,7 +167,7 @@ SHMAP_FOLDS void fold(const Folds& by, const unsigned char* p, std::size_t n, st
   _mm512_storeu_si512(rest, x[0]);
 }
 
-// Folds what is worth it, and moves on to what is left.
+// Folds as many bytes as pay off, and advances p and n to the rest.
 std::uint32_t folded(const Folds& by, const unsigned char*& p, std::size_t& n, std::uint32_t c,
                      std::uint32_t (*sum)(const unsigned char*, std::size_t, std::uint32_t)) {
   if (n < 2 * kStep || !folds()) return c;
@@ -179,7 +179,7 @@ std::uint32_t folded(const Folds& by, const unsigned char*& p, std::size_t& n, s
   return sum(rest, kWord, 0);
 }
 
-// To `to`, a multiple of 16, past the caches.
+// Copies to `to`, a multiple of 16, past the caches.
 void stream(unsigned char* to, const unsigned char* p, std::size_t n) {
   for (; n >= 16; n -= 16, p += 16, to += 16)
     _mm_stream_si128(reinterpret_cast<__m128i*>(to),
@@ -216,7 +216,7 @@ std::uint32_t copy_crc32c(void* to, const void* from, std::size_t bytes,
     p += n;
     bytes -= n;
   }
-  constexpr std::size_t kPiece = 3 * kLane;  // is in the first cache when it is copied
+  constexpr std::size_t kPiece = 3 * kLane;  // still in the first-level cache when it is copied
   while (address % 16 == 0 && bytes > 0) {
     const std::size_t n = bytes < kPiece ? bytes : kPiece;
     before = crc32c(p, n, before);
@@ -225,7 +225,7 @@ std::uint32_t copy_crc32c(void* to, const void* from, std::size_t bytes,
     p += n;
     bytes -= n;
   }
-  _mm_sfence();  // so that another thread which is told of them finds them
+  _mm_sfence();  // orders the non-temporal stores before a later message about them
   to = out;
   from = p;
 #endif

@@ -1,17 +1,17 @@
-// CRC-32C (Castagnoli's, as in iSCSI) and CRC-32 (zip's): whether bytes are the ones that were
-// written. They find damage, not malice.
+// CRC-32C (Castagnoli, as in iSCSI) and CRC-32 (zip): checksums that detect accidental damage, but
+// not tampering.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace shmap {
 
-// Of the bytes that `before` is the CRC of, and then these: 0 for none. Long ones are summed up by
-// products without carries where the processor has them for 64 bytes at once, CRC-32C else by its
-// instruction.
+// The CRC of the bytes whose CRC is `before`, followed by these bytes; `before` is 0 for none. Long
+// inputs use carry-less products of 64 bytes where the processor has them; else CRC-32C uses the
+// processor's CRC instruction.
 std::uint32_t crc32c(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;
-// The same, and copies them to `to`, which does not overlap. On x86 the copy goes past the caches
-// where `to` is a multiple of 16: for what is not read again soon.
+// As above, and copies the bytes to `to`, which must not overlap `from`. On x86 the copy goes past
+// the caches if `to` is a multiple of 16: for data that is not read again soon.
 std::uint32_t copy_crc32c(void* to, const void* from, std::size_t bytes,
                           std::uint32_t before = 0) noexcept;
 std::uint32_t crc32(const void* data, std::size_t bytes, std::uint32_t before = 0) noexcept;

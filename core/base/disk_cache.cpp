@@ -19,11 +19,11 @@ namespace shmap {
 
 namespace {
 
-// A file: this, the key, the contents.
+// The layout of a file: this header, the key, the contents.
 struct Header {
   char magic[8];
   std::uint64_t key_bytes, content_bytes;
-  Sha256::Digest digest;  // of all of it, with zeros here
+  Sha256::Digest digest;  // of the whole file, computed with zeros here
 };
 constexpr char kMagic[8] = {'s', 'h', 'm', 'a', 'p', 'c', '2', '\n'};
 
@@ -107,7 +107,7 @@ void DiskCache::store(std::string_view key, std::string_view contents) const {
     if (total > most_bytes_) return;
     const auto entries = folder.list("." + kind_);
     for (const auto& entry : entries) total += entry.bytes;
-    if (total > most_bytes_) {  // down to three quarters
+    if (total > most_bytes_) {  // down to three quarters of the limit
       for (const auto& entry : entries) {
         if (total <= most_bytes_ / 4 * 3) break;
         folder.remove(entry.name);
@@ -116,7 +116,7 @@ void DiskCache::store(std::string_view key, std::string_view contents) const {
     }
     folder.write(file_name(key), file);
   } catch (const Error& e) {
-    // A read-only home is no news; a folder that others may write to is.
+    // A read-only home folder needs no warning; a folder that other users may write to does.
     if (exists(folder_)) warn_once(folder_, e.what());
   }
 }

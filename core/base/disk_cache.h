@@ -1,11 +1,12 @@
-// DiskCache: what took long to find out, on disk for the next process: text or bytes by a key.
+// DiskCache: results that took long to compute, on disk for later processes: text or bytes by a
+// key.
 //
-// A file an entry, named by the SHA-256 of its key, with the whole key and a SHA-256 of everything
-// inside: what belongs to another key is never taken, nor what was cut off or changed, nor what
-// somebody else may have written (core/base/trusted_folder.h). Any number of processes may use one
-// folder at once. It is a convenience: where there is no folder or no right to write, there is no
-// cache, and no call throws for that. Of a folder that is there and not to be trusted it warns,
-// once a process.
+// Each entry is a file, named by the SHA-256 of its key, which contains the whole key and a SHA-256
+// of everything in it. Never returned are: the entry of another key, a truncated or changed file,
+// and a file that another user may have written (core/base/trusted_folder.h). Any number of
+// processes may use one folder at once. Where there is no folder or no permission to write, nothing
+// is cached, and no call throws for that reason. For a folder that exists but cannot be trusted,
+// the process warns once.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,16 +18,16 @@ class DiskCache {
  public:
   static constexpr std::int64_t kMostBytes = std::int64_t{256} << 20;
 
-  // `kind` ends the names of its files ("kernel"), and of its files alone no more than `most_bytes`
-  // are kept: the ones that were used the longest ago go first. "": no cache.
+  // `kind` ends the names of the cache's files ("kernel"). Files of that kind use at most
+  // `most_bytes`: the least recently used ones are removed first. folder "": no cache.
   DiskCache(std::string kind, std::string folder, std::int64_t most_bytes = kMostBytes);
-  // SHMAP_CACHE_DIR, or where unset shmap in $XDG_CACHE_HOME or ~/.cache. "" where it is "off" or
-  // there is none.
+  // SHMAP_CACHE_DIR or, if unset, shmap in $XDG_CACHE_HOME or ~/.cache. "" where the variable is
+  // "off" or none of these folders is defined.
   static std::string default_folder();
 
-  const std::string& folder() const noexcept { return folder_; }  // "": there is none
-  // What was stored under that key last, in `contents`; false where there is nothing to be trusted,
-  // and `contents` is then unchanged. Takes no more memory than the file is long.
+  const std::string& folder() const noexcept { return folder_; }  // "": no cache
+  // Sets `contents` to the contents that were last stored under that key; false, with `contents`
+  // unchanged, where no trusted entry exists. Uses no more memory than the file's size.
   bool load(std::string_view key, std::string* contents) const;
   void store(std::string_view key, std::string_view contents) const;
 

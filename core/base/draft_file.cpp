@@ -24,12 +24,13 @@ constexpr std::string_view kPrefix = ".shmap-";
 constexpr std::string_view kSuffix = ".draft";
 constexpr std::size_t kRandomBytes = 10;
 constexpr std::time_t kAbandonedSec = 60;
-constexpr std::int64_t kMaxTransfer = std::int64_t{1} << 30;  // of one system call
-constexpr std::int64_t kBehind = std::int64_t{8} << 20;       // bytes that the disk is not told of
+constexpr std::int64_t kMaxTransfer = std::int64_t{1} << 30;  // bytes of one system call
+constexpr std::int64_t kBehind = std::int64_t{8} << 20;       // bytes written before the disk is
+                                                              // told to start
 
 std::string random_name() {
   unsigned char bytes[kRandomBytes];
-  // Up to 256 bytes come at once or not at all.
+  // getrandom returns up to 256 bytes completely or fails.
   while (getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
     if (errno != EINTR) throw_errno("random bytes for the name of a file", "cannot get them");
   }
@@ -41,7 +42,7 @@ std::string random_name() {
   return name.append(kSuffix);
 }
 
-// Whether this process got the lock, or the file system has none.
+// Whether this process has the lock, or the file system does not support locks.
 bool lock(int fd) noexcept {
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
@@ -61,11 +62,12 @@ void remove_if_abandoned(int folder, const char* name) noexcept {
   if (!fd || fstat(fd.get(), &info) != 0 || !S_ISREG(info.st_mode) || info.st_uid != geteuid() ||
       std::time(nullptr) - info.st_mtime < kAbandonedSec)
     return;
-  // Unlinked under the lock: whoever has just created it and not locked it yet takes another name.
+  // Unlinked under the lock: a process that has just created the file and not locked it yet will
+  // choose another name.
   if (flock(fd.get(), LOCK_EX | LOCK_NB) == 0) unlinkat(folder, name, 0);
 }
 
-// A folder that cannot be read keeps what is in it.
+// A folder that cannot be read is left unchanged.
 void remove_abandoned(int folder) noexcept {
   const int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
@@ -91,14 +93,14 @@ bool DraftFile::is_draft_name(const char* name) noexcept {
 DraftFile::DraftFile(int folder, mode_t mode, bool exact, std::string what)
     : folder_(folder), what_(std::move(what)) {
   remove_abandoned(folder);
-  // Created with no more permissions than it will have: nobody opens it meanwhile.
+  // Created with its final permissions at most, so that no other user can open it in between.
   for (;;) {
     std::string name = random_name();
     FileDescriptor fd(
         openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
     if (!fd && errno == EEXIST) continue;
     if (!fd) throw_errno(what_, "cannot create it");
-    if (!lock(fd.get()) || removed(fd.get())) continue;  // somebody took it for an abandoned one
+    if (!lock(fd.get()) || removed(fd.get())) continue;  // taken for an abandoned draft
     name_ = std::move(name);
     fd_ = std::move(fd);
     break;
@@ -131,8 +133,8 @@ void DraftFile::write(std::int64_t offset, const std::byte* src, std::int64_t co
     src += n;
     offset += n;
     count -= n;
-    // The disk may begin with them, instead of with all at the end. Only a hint: what goes wrong
-    // shows when it is committed.
+    // Lets the disk start early instead of with all bytes at the end. Only a hint: errors show when
+    // the file is committed.
     if ((behind_ += n) < kBehind) continue;
     behind_ = 0;
     sync_file_range(fd_.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
@@ -150,7 +152,7 @@ void DraftFile::commit(const std::string& name, bool durable) {
   name_.clear();
   if (!durable) return;
   const FileDescriptor folder(openat(folder_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // One that may not be read cannot be synced; some file systems know no such thing.
+  // A folder without read permission cannot be synced; some file systems do not support it.
   if (folder && fsync(folder.get()) != 0 && errno != EINVAL && errno != EROFS && errno != ENOSYS)
     throw_errno(what_, "it was written, but its folder cannot be synced");
 }

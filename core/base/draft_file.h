@@ -1,11 +1,11 @@
-// DraftFile: a file that takes its name only once it is whole.
+// DraftFile: a file that gets its name only when it is complete.
 //
-// It begins under a random name in the folder where it will stand, so that the name of a draft that
-// a killed process left behind is in nobody's way, nobody can plant a file or link where the next
-// draft comes, and the last rename stays within one file system. Its process holds a lock on it:
-// drafts of this user that nobody holds and nobody has written to for a minute are of processes
-// that died, and whoever makes the next draft in that folder removes them. (A minute, for file
-// systems that several machines share without sharing locks.)
+// It is created under a random name in its final folder: the draft of a killed process then blocks
+// no name, no other process can place a file or link where the next draft will be, and the final
+// rename stays within one file system. The process holds a lock on its draft. Drafts of this user
+// that no process has locked, and that were not written to for a minute, are left over from dead
+// processes; the next draft in that folder removes them. (A minute, because file systems shared by
+// several machines may not share locks.)
 #pragma once
 #include <sys/types.h>
 
@@ -20,32 +20,31 @@ namespace shmap {
 
 class DraftFile {
  public:
-  // In the open folder, which stays the caller's and open. `mode`: the permissions; those that the
-  // umask withholds come with `exact` only. `what` starts the messages: "npy file 'x.npy'". Throws
-  // Error where the system refuses.
+  // Creates a draft in the open folder, which stays open and belongs to the caller. `mode`: the
+  // permissions; those that the umask removes are granted only with `exact`. `what` begins the
+  // error messages: "npy file 'x.npy'". Throws Error where the system refuses.
   DraftFile(int folder, mode_t mode, bool exact, std::string what);
-  // One that another process has made and is about to commit: written to here, never committed or
-  // removed.
+  // A draft that another process has made and will commit: this object only writes to it.
   DraftFile(int folder, const std::string& name, std::string what);
   DraftFile(const DraftFile&) = delete;
   DraftFile& operator=(const DraftFile&) = delete;
-  ~DraftFile();  // removes it, unless it was committed
+  ~DraftFile();  // removes the file, unless it was committed
 
   int fd() const noexcept { return fd_.get(); }
   const std::string& name() const noexcept {
     return name_;
   }  // in the folder, until it is committed
-  // All of them, at that offset; throws Error where the system refuses. Several threads may write
-  // at once, what does not overlap.
+  // Writes all bytes at that offset; throws Error where the system refuses. Several threads may
+  // write at once, to disjoint ranges.
   void write(std::int64_t offset, const std::byte* src, std::int64_t count);
-  // Returns once what was written would survive a loss of power.
+  // Blocks until all bytes written so far would survive a loss of power.
   void sync();
-  // Renames it to `name` in the folder, in place of what stands there; `durable`: and returns once
-  // both the file and its name would survive a loss of power. Throws Error where the system
+  // Renames the draft to `name` in the folder, replacing an existing file. `durable`: returns only
+  // when the file and its name would survive a loss of power. Throws Error where the system
   // refuses.
   void commit(const std::string& name, bool durable);
 
-  // True for names of drafts.
+  // Whether the name is that of a draft.
   static bool is_draft_name(const char* name) noexcept;
 
  private:
@@ -53,7 +52,7 @@ class DraftFile {
   std::string what_;
   std::string name_;  // empty once committed
   FileDescriptor fd_;
-  std::atomic<std::int64_t> behind_{0};  // bytes written since the disk was told to begin
+  std::atomic<std::int64_t> behind_{0};  // bytes written since the disk was last told to start
 };
 
 }  // namespace shmap

@@ -1,4 +1,4 @@
-// From a dtype to the C++ type of its elements on the host: the one place that lists both.
+// The C++ type of a dtype's elements on the host: the only place that lists both.
 //
 // with_number(dtype, f) is f.template operator()<T>() for the element type T of `dtype`. A dtype
 // that the function does not list gives a result without a value: nullptr, false, an empty struct.
@@ -40,8 +40,8 @@ constexpr ElementResult<F> with_integer(DType dtype, F&& f) {
   }
 }
 
-// What a processor computes with as it is stored: integers, f32 and f64, and bool as a byte of 0
-// or 1.
+// The types that a processor computes with in their stored form: integers, f32 and f64, and bool as
+// a byte of 0 or 1.
 template <class F>
 constexpr ElementResult<F> with_native(DType dtype, F&& f) {
   switch (dtype) {
@@ -79,8 +79,8 @@ constexpr ElementResult<F> with_plain(DType dtype, F&& f) {
   return dtype == DType::bool_ ? f.template operator()<bool>() : with_number(dtype, f);
 }
 
-// The integer or bool at `bytes`, which need not be aligned; of u64 what is beyond i64 is the
-// greatest i64.
+// The integer or bool at `bytes`, which need not be aligned; values of u64 beyond i64 become the
+// largest i64.
 inline std::int64_t integer_at(const void* bytes, DType dtype) {
   if (dtype == DType::bool_) dtype = DType::u8;
   return with_integer(dtype, [bytes]<class T>() {

@@ -3,15 +3,14 @@
 //
 //   X(name, domain, work, derivative)
 //
-//   name        of the primitive name_p, of the enumerator below, and of the function of one
-//   element
-//               in cuda/kernels/scalar.h
-//   domain      the dtypes that it takes (Domain)
-//   work        light: a few instructions an element; heavy: tens of them (Work)
-//   derivative  smooth: jvp_<name> is its JVP rule (core/ops/elementwise_rules.cpp)
-//               linear: that, and transpose_<name>
+//   name        of the primitive name_p, of the enumerator below, and of the function in
+//               cuda/kernels/scalar.h
+//   domain      the dtypes that the operation takes (Domain)
+//   work        light: a few instructions for each element; heavy: tens of them (Work)
+//   derivative  smooth: jvp_<name> is the JVP rule (core/ops/elementwise_rules.cpp)
+//               linear: jvp_<name>, and transpose_<name> is the transpose rule
 //               steps:  the tangent is 0
-//               bits:   of integers and bools, which have no tangents
+//               bits:   takes integers and bools, which have no tangents
 #pragma once
 #include <cstdint>
 
@@ -22,7 +21,8 @@ namespace shmap {
 enum class Work : std::uint8_t { light, heavy };
 
 // clang-format off
-// Functions that users call by these names; of integers they compute in the default float.
+// Functions that users call under these names; for integers they compute in the default float
+// dtype.
 #define SHMAP_FLOAT_FUNCTIONS(X)                                                                  \
   X(exp, floats, heavy, smooth)    X(exp2, floats, heavy, smooth)   X(expm1, floats, heavy, smooth) \
   X(log, floats, heavy, smooth)    X(log1p, floats, heavy, smooth)                                \

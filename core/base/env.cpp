@@ -103,7 +103,7 @@ const Variable& row(Var var) {
   throw Error("environment variable without a row in the table");
 }
 
-// Null where unset or empty.
+// The variable's value; null where it is unset or empty.
 const char* raw(const Variable& v) {
   const char* value = std::getenv(v.name);
   return value == nullptr || *value == '\0' ? nullptr : value;
@@ -185,7 +185,7 @@ void check_value(const Variable& v) {
   if (value == nullptr) return;
   switch (v.kind) {
     case Kind::text:
-      break;  // its owner reads it
+      break;  // the code that uses the variable parses it
     case Kind::choice:
       if (!is_choice(v, value)) refuse(v, value);
       break;

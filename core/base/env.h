@@ -44,7 +44,7 @@ struct Variable {
   Var var;
   const char* name;           // SHMAP_…
   Kind kind;                  // how its value is read
-  const char* default_value;  // as one would write it; "" where it depends on the machine
+  const char* default_value;  // as the user would write it; "" if it depends on the machine
   const char* forms;          // the accepted forms, for error texts; of a choice, one of its words
   const char* doc;
   double min, max;  // of integer, bytes, seconds
@@ -60,9 +60,9 @@ std::int64_t integer(Var);  // -1 where unset and without a default
 std::int64_t bytes(Var);    // 1048576, 64K, 512M, 2G, 2GiB; -1 where unset
 double seconds(Var);
 
-// Throws ValueError where the environment holds a SHMAP_ variable that is not in the table (naming
-// the nearest that is) or a value that cannot be read. SHMAP_TEST_, SHMAP_BENCH_ and SHMAP_SIM_
-// are not the library's: they are left alone.
+// Throws ValueError if the environment has a SHMAP_ variable that is not in the table (and names
+// the nearest one) or a value that cannot be parsed. Names that start with SHMAP_TEST_,
+// SHMAP_BENCH_ or SHMAP_SIM_ belong to other programs and are ignored.
 void check();
 
 }  // namespace shmap::env

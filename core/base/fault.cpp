@@ -36,11 +36,12 @@ struct State {
   std::vector<Site> sites;
 };
 State& state() {
-  static State* s = new State;  // sites are reached until the process ends
+  static State* s = new State;  // never destroyed, since fault points are reached until the process
+                                // ends
   return *s;
 }
 
-// Where there are fault points: a site that is none of them would never be reached.
+// The sites of all fault points; a fault at any other site would never happen.
 constexpr std::string_view kSites[] = {"allocate", "collective", "kernel", "read"};
 
 [[noreturn]] void refuse(std::string_view given) {

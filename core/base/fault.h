@@ -1,5 +1,5 @@
-// Fault points: places where a test makes something go wrong. Compiled in always; a point costs one
-// relaxed load when nothing is armed.
+// Fault points: places where a test injects a fault. Always compiled in; a point costs one relaxed
+// load while no fault is armed.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -15,28 +15,28 @@ extern std::atomic<bool> armed;
 Action reach(const char* site, int device);
 }  // namespace detail
 
-// The code at `site` (on that device or memory space, where it has one) is about to do its work.
-// Throws, stops the process or sleeps where such a fault is armed and due; returns the others for
-// the site to act on.
+// Called by the code at `site` before it does its work, with its device or memory space if it has
+// one. If a fault is armed there and due: throws, stops the process or sleeps; other actions are
+// returned for the site to perform.
 inline Action point(const char* site, int device = -1) {
   if (!detail::armed.load(std::memory_order_relaxed)) [[likely]]
     return Action::none;
   return detail::reach(site, device);
 }
 
-// Whether any is.
+// Whether any fault is armed.
 inline bool armed() noexcept { return detail::armed.load(std::memory_order_relaxed); }
 
-// Arms the faults of a SHMAP_FAULT text, instead of those armed before; "" disarms. A fault is
+// Arms the faults of a SHMAP_FAULT text, in place of those armed before; "" disarms. A fault is
 //   site[@device][#n]:action    throw, stop, sleep or sleep=MILLISECONDS, nan, oom, short_read
-// with a site of the table in fault.cpp, which a new fault point is entered in.
-// n-th: only the n-th time that the site is reached, from 1 (each time, without). Several are
-// separated by commas. ValueError where it cannot be read.
+// site: one of the table in fault.cpp, to which a new fault point must be added. n: only the n-th
+// time that the site is reached, from 1; without it, every time. Several faults are separated by
+// commas. Throws ValueError where the text cannot be parsed.
 void arm(std::string_view text);
 // How often the site was reached since faults were last armed.
 std::int64_t reached(std::string_view site);
 
-// Arms for a scope.
+// Arms faults for a scope.
 class Scoped {
  public:
   explicit Scoped(std::string_view text) { arm(text); }

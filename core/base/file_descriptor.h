@@ -1,4 +1,4 @@
-// FileDescriptor: a file that is open, and closes itself.
+// FileDescriptor: owns an open file, which its destructor closes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +26,10 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// What errno means, "No such file or directory".
+// The text of an errno value, "No such file or directory".
 std::string errno_text(int error);
 
-// Throws Error "<what>: <did>: <what errno means>".
+// Throws Error with the text "<what>: <did>: <text of errno>".
 [[noreturn]] void throw_errno(std::string_view what, std::string_view did);
 
 }  // namespace shmap

@@ -16,7 +16,8 @@ struct Decimal {
   char digits[20] = {};
 };
 
-// The fewest digits that read back as the same value of the same type; of those the nearest to it.
+// The fewest digits that read back as the same value of the same type; among those the nearest to
+// it.
 Decimal shortest_decimal(double value);
 Decimal shortest_decimal(float value);
 Decimal shortest_decimal(float16 value);

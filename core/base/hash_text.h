@@ -1,5 +1,5 @@
-// HashText: a number that stands for what was added to it, the same in every process that adds the
-// same in the same order. For telling apart, not against an adversary.
+// HashText: a hash of the items added to it, the same in every process that adds the same items in
+// the same order. Not secure against deliberate collisions.
 #pragma once
 #include <cstdint>
 #include <string_view>

@@ -8,20 +8,21 @@
 
 namespace shmap {
 
-// Base of what Ref<T> owns. When the last Ref goes, T::dispose() is called where T has one, else
-// the object is deleted as a T: give T a virtual destructor where it is derived from.
+// Base class of objects owned by Ref<T>. When the last Ref is destroyed, T::dispose() is called if
+// T has one; else the object is deleted as a T: if classes derive from T, it needs a virtual
+// destructor.
 class RefCounted {
  public:
   RefCounted() = default;
-  RefCounted(const RefCounted&) noexcept {}  // a copy starts with owners of its own
+  RefCounted(const RefCounted&) noexcept {}  // a copy of an object starts without owners
   RefCounted& operator=(const RefCounted&) noexcept { return *this; }
 
   void add_ref() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
-  // As add_ref, of an object that nobody owns yet: no read-modify-write.
+  // As add_ref, for an object without owners: no read-modify-write.
   void first_ref() const noexcept { refs_.store(1, std::memory_order_relaxed); }
-  // True where that was the last owner.
+  // Returns whether this was the last owner.
   bool drop_ref() const noexcept {
-    // A sole owner needs no read-modify-write: nobody else can be adding one.
+    // A sole owner needs no read-modify-write, because no other thread can add an owner.
     if (refs_.load(std::memory_order_acquire) == 1) {
       refs_.store(0, std::memory_order_relaxed);
       return true;
@@ -72,14 +73,14 @@ class Ref {
       }
     }
   }
-  // Hands the count over to the caller; adopt() takes one back.
+  // Passes the ownership to the caller; adopt() takes it back.
   T* detach() noexcept { return std::exchange(object_, nullptr); }
   static Ref adopt(T* object) noexcept {
     Ref r;
     r.object_ = object;
     return r;
   }
-  // The first owner of an object that has none yet.
+  // Makes the first Ref of an object that has no owner yet.
   static Ref first(T* object) noexcept {
     object->first_ref();
     return adopt(object);
@@ -90,7 +91,7 @@ class Ref {
   T* operator->() const noexcept { return object_; }
   T& operator*() const noexcept { return *object_; }
   explicit operator bool() const noexcept { return object_ != nullptr; }
-  // Owners of the object; 0 for an empty Ref.
+  // Number of owners of the object; 0 for an empty Ref.
   std::int32_t use_count() const noexcept { return object_ == nullptr ? 0 : object_->use_count(); }
   friend bool operator==(const Ref& a, const Ref& b) noexcept { return a.object_ == b.object_; }
 

@@ -6,7 +6,7 @@
 #include <sys/single_threaded.h>
 #define SHMAP_ONE_THREAD (__libc_single_threaded != 0)
 #else
-#define SHMAP_ONE_THREAD false  // not known: leave the environment alone
+#define SHMAP_ONE_THREAD false  // unknown: do not change the environment
 #endif
 
 namespace shmap::env {

@@ -31,7 +31,7 @@ int edit_distance(std::string_view a, std::string_view b) {
 }
 
 std::string did_you_mean(std::string_view given, const std::vector<std::string>& known) {
-  constexpr std::size_t kLongest = 80;  // what is longer is no name that was mistyped
+  constexpr std::size_t kLongest = 80;  // longer texts are not mistyped names
   if (given.empty() || given.size() > kLongest) return std::string();
   const std::string wanted = in_lower_case(given);
   const std::string* nearest = nullptr;

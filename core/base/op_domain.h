@@ -1,4 +1,4 @@
-// Which dtypes an operation takes: a column of the lists of operations.
+// The dtypes that an operation takes: a column of the lists of operations.
 #pragma once
 #include <cstdint>
 
@@ -30,7 +30,7 @@ constexpr bool in_domain(DType t, Domain domain) {
   return false;
 }
 
-// What an error says that was wanted.
+// The dtypes of a domain in words, for errors.
 constexpr const char* domain_words(Domain domain) {
   switch (domain) {
     case Domain::floats:
@@ -47,8 +47,8 @@ constexpr const char* domain_words(Domain domain) {
   return "";
 }
 
-// For a backend that registers the kernels of a primitive of that name: an Error where `has` is
-// false for a dtype of the domain.
+// Called when a backend registers the kernels of the primitive of that name: throws Error if `has`
+// is false for a dtype of the domain.
 void check_kernels(const char* primitive, Domain domain, bool (*has)(DType dtype));
 
 }  // namespace shmap

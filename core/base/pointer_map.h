@@ -1,4 +1,4 @@
-// PointerMap: values by address, for passes over programs, which look each variable up a few times.
+// PointerMap: a hash table by address, for passes over programs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace shmap {
 
-// Open addressing, no removal. T is default-constructible and movable; adding a key moves values.
+// Open addressing, no removal. T must be default-constructible and movable; adding a key moves
+// values.
 template <class T>
 class PointerMap {
  public:
@@ -19,7 +20,7 @@ class PointerMap {
   }
 
   bool empty() const { return size_ == 0; }
-  // Null where there is none; valid until a key is added.
+  // Null where the key is missing; valid until a key is added.
   const T* find(const void* key) const {
     return const_cast<PointerMap*>(this)->find(key);  // which changes nothing
   }
@@ -28,7 +29,7 @@ class PointerMap {
     Slot& s = slot(key);
     return s.key ? &s.value : nullptr;
   }
-  // The value of the key, which is added where it is missing.
+  // The value of the key; adds the key if it is missing.
   T& operator[](const void* key) {
     if (2 * (size_ + 1) > capacity_) grow(capacity_ ? 2 * capacity_ : 16);
     Slot& s = slot(key);
@@ -46,7 +47,8 @@ class PointerMap {
   };
 
   Slot& slot(const void* key) {
-    // Addresses are multiples of 16, and close together: the high bits of a product spread them.
+    // Addresses are multiples of 16 and close together: the high bits of a product distribute them
+    // well.
     std::size_t i = static_cast<std::size_t>(
         (reinterpret_cast<std::uintptr_t>(key) * std::uint64_t{0x9e3779b97f4a7c15}) >> shift_);
     while (slots_[i].key && slots_[i].key != key) i = (i + 1) & (capacity_ - 1);

@@ -1,4 +1,4 @@
-// Text from outside, as messages quote it.
+// Quotes text from outside the library in messages.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace shmap {
 
-// As much of it as a message quotes, with ? for what is not printable ASCII; "…" where it goes on.
+// At most `most` characters of the text; ? replaces characters that are not printable ASCII; "…" if
+// it was cut.
 inline std::string printable(std::string_view text, std::size_t most = 80) {
   std::string out(text.substr(0, most));
   for (char& c : out)

@@ -1,4 +1,4 @@
-// From a reduction to the dtypes that it takes.
+// The dtypes that a reduction takes.
 #pragma once
 #include "core/base/op_domain.h"
 #include "core/base/reduction_ops.h"

@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// Of one thread: the scopes as one text, and where each of them begins in it.
+// Per thread: the open scopes as one text, and where each of them begins in it.
 struct OpenScopes {
   std::string path;
   std::vector<std::size_t> begins;
@@ -22,8 +22,8 @@ OpenScopes& open_scopes() {
 
 constexpr std::size_t kMostLines = 65536;
 
-// Files that belong to a scope. Never destroyed, and entries are never removed: source lines in
-// programs and in errors name them.
+// The files of source lines that belong to a scope. Never destroyed, and entries are never removed,
+// because source lines in programs and errors point to them.
 struct ScopedFiles {
   std::mutex mutex;
   std::map<std::pair<std::string, std::string>, const char*> known;  // (file, scope)
@@ -65,7 +65,8 @@ void enter_scope(const std::string& name) {
 void leave_scope() noexcept {
   OpenScopes& scopes = open_scopes();
   if (scopes.begins.empty()) return;
-  // A scope that is left while scopes are hidden was opened before: then nothing is there to cut.
+  // A scope that is left while scopes are hidden was opened before; the path then has nothing to
+  // cut.
   if (scopes.begins.back() <= scopes.path.size()) scopes.path.resize(scopes.begins.back());
   scopes.begins.pop_back();
 }

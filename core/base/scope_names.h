@@ -1,8 +1,8 @@
 // The named scopes that are open on a thread, and the scopes that source lines belong to.
 //
 // An equation of a program keeps the scope in which it was traced: the file name of its source line
-// is then a copy of the name, by whose address scope_of() finds the scope. Every transform and pass
-// that carries source lines on therefore carries scopes on.
+// is a separate copy of the name, by whose address scope_of() finds the scope. Every transform and
+// pass that keeps source lines therefore keeps scopes.
 #pragma once
 #include <string>
 
@@ -10,25 +10,25 @@
 
 namespace shmap {
 
-// Opens a scope on this thread, until leave_scope() is called as often as enter_scope().
+// Opens a scope on this thread; every call needs a call of leave_scope().
 void enter_scope(const std::string& name);
 void leave_scope() noexcept;
 // The open scopes of this thread, outermost first: "layer/attention"; "" where none is open.
 std::string current_scope();
 
-// The line as one of the open scopes: unchanged where none is open. The scopes that the line
-// belonged to before become inner ones. At most 65536 pairs of a file and a scope are told apart;
-// lines of more pairs stay unchanged.
+// The line in the open scopes; unchanged where none is open. Scopes that the line had before become
+// inner ones. At most 65536 pairs of a file and a scope are distinguished; lines of further pairs
+// stay unchanged.
 SourceLine in_current_scope(SourceLine line);
-// The line in the scopes of `outer`, which become its outer ones.
+// The line with the scopes of `outer` as its outer scopes.
 SourceLine in_scope_of(SourceLine outer, SourceLine line);
 // "layer/attention", or "".
 std::string scope_of(SourceLine line);
-// The scope and then the scope inside of it. Where `inner` begins with `outer`, it stays as it is.
+// The scope `outer/inner`; `inner` alone where it already begins with `outer`.
 std::string joined_scopes(const std::string& outer, const std::string& inner);
 
-// While it stands, this thread has no open scopes: for functions whose programs are used again,
-// from wherever they are called.
+// While the object lives, this thread has no open scopes: for traced programs that are used again
+// from other scopes.
 class ScopesHidden {
  public:
   ScopesHidden() noexcept;
@@ -40,7 +40,8 @@ class ScopesHidden {
   std::string hidden_;
 };
 
-// While it stands, this thread is in the scopes of that line, too: for the programs in an equation.
+// While the object lives, this thread is also in the scopes of that line: for the programs inside
+// an equation.
 class ScopesOf {
  public:
   explicit ScopesOf(SourceLine line);

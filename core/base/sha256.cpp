@@ -70,7 +70,7 @@ Sha256& Sha256::add(std::string_view bytes) noexcept {
 }
 
 Sha256::Digest Sha256::digest() noexcept {
-  // The padding: a bit of 1, zeros, and the number of bits in the last 8 bytes of a block.
+  // The padding: a one bit, zeros, and the number of bits in the last 8 bytes of a block.
   const std::uint64_t bits = total_ * 8;
   char tail[72] = {'\x80'};
   const std::size_t zeros = (filled_ < 56 ? 56 : 120) - filled_;

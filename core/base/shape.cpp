@@ -40,7 +40,7 @@ std::int64_t Shape::num_elements() const {
       throw ValueError("shape " + to_string(*this) +
                        " has a negative extent: extents are 0 or more");
     zero |= e == 0;
-    // A zero anywhere makes the array empty, whatever the others would multiply to.
+    // An extent of zero makes the array empty, whatever the product of the others is.
     overflow |= __builtin_mul_overflow(product, e, &product);
   }
   if (zero) return 0;

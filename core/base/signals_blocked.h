@@ -1,14 +1,14 @@
-// SignalsBlocked: for starting threads that no handler of the program should run on.
+// SignalsBlocked: blocks signals while a thread of the library is started.
 #pragma once
 #include <pthread.h>
 #include <signal.h>
 
 namespace shmap {
 
-// While it lives the calling thread has all signals blocked, and a thread that it starts is born
-// with them blocked for good: a handler runs on a thread of the program, never in the middle of a
-// kernel. But those that an instruction raises, a debugger's and a profiler's among them, come to
-// the thread that ran it.
+// While the object lives, the calling thread has all signals blocked; a thread that it starts
+// inherits this for good. The program's handlers thus run on the program's threads, never in the
+// middle of a kernel. Not blocked are signals raised by an instruction, and those of debuggers and
+// profilers, which must reach the thread concerned.
 class SignalsBlocked {
  public:
   SignalsBlocked() noexcept {

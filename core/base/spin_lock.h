@@ -13,7 +13,7 @@ inline void cpu_relax() noexcept {
 #endif
 }
 
-// Lockable by std::lock_guard. One read-modify-write to take, a store to give back.
+// Usable with std::lock_guard. One read-modify-write to lock, one store to unlock.
 class SpinLock {
  public:
   void lock() noexcept {
@@ -22,7 +22,7 @@ class SpinLock {
         if (++spins < 64) {
           cpu_relax();
         } else {
-          std::this_thread::yield();  // the holder may have lost its core
+          std::this_thread::yield();  // the owner may have lost its core
         }
       }
     }

@@ -1,7 +1,7 @@
-// The one strided copy, which each backend has a kernel for: dst[i] = src[i] for every index i of
-// an extent[0] × … × extent[rank - 1] grid, each side with strides of its own. Strides are in bytes
-// and may be negative or, in src, zero (a broadcast). No two indices may name one dst element, and
-// src and dst may not overlap. itemsize is any positive number of bytes.
+// The one strided copy, for which each backend has a kernel: dst[i] = src[i] for every index i of
+// an extent[0] × … × extent[rank - 1] grid, with separate strides for dst and src. Strides are in
+// bytes and may be negative or, in src, zero (a broadcast). No two indices may refer to one dst
+// element, and src and dst must not overlap. itemsize is any positive number of bytes.
 #pragma once
 #include <cstdint>
 
@@ -19,7 +19,7 @@ struct StridedCopy {
   void* dst = nullptr;
 };
 
-// Fills in `stride` (bytes) for a row-major array of these extents.
+// Sets `stride` (bytes) for a row-major array of these extents.
 inline void row_major_strides(int rank, const std::int64_t* extent, int itemsize,
                               std::int64_t* stride) {
   std::int64_t step = itemsize;

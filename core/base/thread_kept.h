@@ -1,12 +1,12 @@
-// What a thread keeps from one call to the next.
+// Objects that a thread keeps from one call to the next.
 #pragma once
 #include <utility>
 
 namespace shmap {
 
-// The calling thread's T: made at its first use, destroyed when the thread ends. Other than a
-// thread_local T it may be used after that too, by the destructors of static variables at exit; it
-// is then made anew and stays. Different Tags have different ones.
+// The calling thread's T: made at its first use, destroyed when the thread ends. Unlike a
+// thread_local T, it may be used after that by destructors of static variables at exit: it is then
+// made again and never destroyed. Each Tag has an object of its own.
 template <class T, class Tag = T>
 T& kept_by_thread() {
   static constinit thread_local T* kept = nullptr;
@@ -15,7 +15,7 @@ T& kept_by_thread() {
       ~End() { delete std::exchange(kept, nullptr); }
     };
     static thread_local End end;
-    (void)&end;  // which registers its destructor
+    (void)&end;  // registers the destructor of `end`
     kept = new T;
   }
   return *kept;

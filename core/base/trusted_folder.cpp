@@ -24,7 +24,7 @@ std::string octal(mode_t mode) {
   return out;
 }
 
-// mkdir -p, for this user alone. What cannot be made is found by whoever opens it.
+// mkdir -p, for this user alone. Errors are ignored: opening the folder will report them.
 void make_folders(const std::string& path) {
   for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
     mkdir(path.substr(0, end).c_str(), 0700);

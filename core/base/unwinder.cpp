@@ -5,7 +5,7 @@
 namespace shmap {
 
 void open_unwinder() noexcept {
-  // backtrace() uses the same handle of libgcc_s, and has no other effect.
+  // backtrace() opens libgcc_s through the same handle, and has no other effect.
   void* frame = nullptr;
   backtrace(&frame, 1);
 }

@@ -1,14 +1,15 @@
-// Warnings: the one way in which the library speaks without being asked.
+// Warnings: the only text that the library prints unasked.
 #pragma once
 #include <string_view>
 
 namespace shmap {
 
-// One message; written to stderr unless somebody else takes it. Any thread, never throws.
+// Prints a message to stderr, or passes it to the warning handler. Any thread; never throws.
 void warn(std::string_view message) noexcept;
 
-// Takes the warnings from now on; null gives them back to stderr. Any thread may call it.
+// Installs a handler for later warnings; null restores printing to stderr. Any thread.
 using WarningHandler = void (*)(std::string_view message) noexcept;
-WarningHandler set_warning_handler(WarningHandler handler) noexcept;  // returns the one before
+WarningHandler set_warning_handler(WarningHandler handler) noexcept;  // returns the previous
+                                                                      // handler
 
 }  // namespace shmap

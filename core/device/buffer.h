@@ -13,7 +13,7 @@ namespace shmap {
 class MemorySpace;
 
 namespace detail {
-struct PlannedPart;  // of a buffer that a captured program plans with: core/device/plan_memory.h
+struct PlannedPart;  // additional data of a buffer in a captured program: core/device/plan_memory.h
 }
 
 // Owned through BufferRef. After the last owner is gone, the memory returns to its space when the
@@ -47,7 +47,7 @@ class Buffer : public RefCounted {
 
   // Whether code that holds `owners` of the buffer's references may write to it in place: there are
   // no other references, and the memory belongs to the space. Wrapped memory (MemorySpace::wrap)
-  // belongs to somebody else and is never written to.
+  // belongs to its provider and is never written to.
   bool owned_by(std::int32_t owners) const noexcept {
     return deleter_ == nullptr && use_count() == owners;
   }

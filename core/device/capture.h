@@ -1,4 +1,4 @@
-// What every backend keeps of a capture: its tasks, what each of them comes after, and their
+// The record of a capture that every backend keeps: its tasks, the order between them, and their
 // events.
 #pragma once
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace shmap {
 
-// The event of a captured task: a place in the capture. Nobody can wait for it; done once the
-// capture is over.
+// The event of a captured task: a position in the capture. No thread can wait for it; it is done
+// once the capture is over.
 class CapturedEvent final : public Completion {
  public:
   CapturedEvent(const void* capture, std::int32_t index) noexcept
@@ -31,24 +31,25 @@ class CapturedEvent final : public Completion {
 template <class StreamType>
 struct CapturedTask {
   using Streams = StreamType;
-  Task task;  // without `drop` where the args are not the capture's, or not any more
+  Task task;  // without `drop` where the capture does not own the args, or no longer does
   std::vector<StreamType*> streams;
-  std::vector<std::int32_t> before;  // indices of what it comes after, ascending, each once
+  std::vector<std::int32_t> before;  // indices of its direct predecessors, ascending, each once
   Ref<CapturedEvent> event;
 };
 
 namespace detail {
-// The captured tasks among what a task waits for. Throws what one of `waits` failed with, and Error
-// where one is neither captured here nor done.
+// Adds to `before` the indices of the captured tasks among `waits` and the task's other
+// predecessors. Throws the error of a failed event in `waits`, and Error where an event is neither
+// captured here nor done.
 void add_captured_waits(const void* capture, const Task& task, std::span<const Event> waits,
                         std::vector<std::int32_t>& before);
-// What begin_capture of every backend throws: Error where the thread captures already or runs a
-// task, DeviceError after fork().
+// Called by begin_capture of every backend. Throws Error where the thread captures already or runs
+// a task, DeviceError after fork().
 void check_begins_capture();
 }  // namespace detail
 
-// The tasks of one capture, in the order in which they came. Entry: a CapturedTask, or what a
-// backend derives from it. Of one thread.
+// The tasks of one capture, in order. Entry: CapturedTask, or a backend's class derived from it.
+// Used by one thread.
 template <class Entry>
 class CaptureLog {
  public:
@@ -57,7 +58,7 @@ class CaptureLog {
   CaptureLog() = default;
   CaptureLog(const CaptureLog&) = delete;
   CaptureLog& operator=(const CaptureLog&) = delete;
-  // Drops the args that no graph took, and ends the events.
+  // Drops the args that no graph has taken, and ends the events.
   ~CaptureLog() {
     for (Entry& e : entries_) {
       if (e.task.drop != nullptr) e.task.drop(e.task.args);
@@ -67,15 +68,15 @@ class CaptureLog {
 
   std::vector<Entry>& entries() noexcept { return entries_; }
   const std::vector<Entry>& entries() const noexcept { return entries_; }
-  // Those that were used.
+  // The streams that were used.
   std::vector<StreamType*> streams() const {
     std::vector<StreamType*> all;
     for (const Last& l : last_) all.push_back(l.stream);
     return all;
   }
 
-  // The next entry but `ahead`: after the last tasks of its streams, and after `waits`, which may
-  // throw as add_captured_waits does. The args stay the caller's.
+  // Makes the next entry but `ahead`: after the last tasks of its streams and after `waits`; throws
+  // as add_captured_waits does. The caller keeps the args.
   Entry make(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
              std::size_t ahead = 0) const {
     Entry e;
@@ -106,8 +107,8 @@ class CaptureLog {
     return Event(entries_.back().event);
   }
 
-  // Both, and record(entry) between them: what the backend does with it. Takes over args in every
-  // case.
+  // Makes an entry, calls record(entry), in which the backend handles it, and appends it. Takes
+  // ownership of the args in every case.
   template <class Record>
   Event add(std::span<StreamType* const> streams, const Task& task, std::span<const Event> waits,
             Record record) {
@@ -124,7 +125,7 @@ class CaptureLog {
     return event;
   }
 
-  // Of the stream's last task, as Stream::record.
+  // The event of the stream's last task, as Stream::record.
   Event record(const StreamType& stream) const {
     const auto known = std::ranges::find(last_, &stream, &Last::stream);
     return known == last_.end() ? Event()

@@ -16,7 +16,7 @@ namespace shmap {
 // pending is kept in a list until that work is done.
 class MemorySpace {
  public:
-  // Who will access the requested memory: anybody, or only tasks that wait for the buffer's uses().
+  // Which code will access the memory: any code, or only tasks that wait for the buffer's uses().
   enum class For : std::uint8_t { anybody, tasks };
 
   // limit: the most bytes that the space may hold, in use and cached together; -1: no limit. name:
@@ -39,9 +39,9 @@ class MemorySpace {
   // thread.
   BufferRef allocate(std::int64_t bytes, For whom = For::anybody,
                      const detail::ThreadState& thread = detail::thread_state);
-  // Wraps memory that belongs to somebody else, and stays valid until deleter(context) is called:
-  // after the last owner is gone and the pending work is done. The memory does not count as in use,
-  // and is never written to. The deleter must not be null.
+  // Wraps memory that the space does not own. The memory must stay valid until deleter(context) is
+  // called, which happens after the last owner is gone and the pending work is done. It does not
+  // count as in use, and is never written to. The deleter must not be null.
   BufferRef wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                  void* context);
 

@@ -139,7 +139,7 @@ class Placed final : public detail::CaptureMemory {
       if (events->empty() && !buffer.def().done()) events->push_back(buffer.def());
       at->second.events = std::move(events);
     } catch (const std::bad_alloc&) {
-      lost_ = true;  // who comes next says so
+      lost_ = true;  // the next allocation throws
     }
     if (at->second.events == nullptr || at->second.events->empty()) occupants.erase(at);
   }

@@ -1,5 +1,5 @@
-// SpanLabel: what a timeline tells about a task besides its name: the operation behind it, and who
-// sent what it received.
+// SpanLabel: what a timeline tells about a task besides its name: the operation behind it, and the
+// senders of the data that it received.
 //
 // A label has a copy of the task's name, whose address the task takes as its name: so the label
 // goes wherever the name goes, into graphs and their replays, and is found by that address. Tasks
@@ -35,8 +35,8 @@ class SpanSubject {
 
 struct SpanLabel {
   std::shared_ptr<const SpanSubject> subject;  // may be null
-  // Of a collective: one number for all tasks of one call, 0 for other tasks; and who sends to whom
-  // in this task, by local devices.
+  // Of a collective: one number for all tasks of one call, 0 for other tasks; and the sender and
+  // receiver of each move of this task, as local devices.
   std::uint64_t collective = 0;
   std::vector<std::pair<int, int>> moves;
   // Of an exchange between processes: to which processes this one sends, and from which it

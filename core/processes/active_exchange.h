@@ -1,17 +1,20 @@
-// The inside of Exchanges, for its files alone.
+// The private types of Exchanges; only its own files include them.
 #pragma once
 #include "core/processes/exchange.h"
 
 namespace shmap {
 
 inline constexpr std::size_t kRemembered = 256;
-inline constexpr int kMessageTag = 1;  // of headers; what is large comes under a tag of its own
+inline constexpr int kMessageTag = 1;  // of headers; large parcels are sent under a tag of their
+                                       // own
 inline constexpr int kFirstTag = 2;
 inline constexpr int kTags = 1 << 20;
-inline constexpr std::int64_t kInline = 8 << 10;  // parcels up to this travel with their header
+inline constexpr std::int64_t kInline = 8 << 10;  // bytes; parcels up to this size are sent with
+                                                  // their header
 inline constexpr std::size_t kTextBytes = 4000;
-inline constexpr std::size_t kMostLent = kInline / sizeof(std::int64_t);  // parcels of a message
-// A turn of copying, from memory that is seen here and by a call of the kernel.
+inline constexpr std::size_t kMostLent = kInline / sizeof(std::int64_t);  // parcels in one message
+// Bytes that a thread copies before it looks again: from memory that is mapped here, and by a
+// system call (process_vm_readv).
 inline constexpr std::int64_t kCopyBytes = std::int64_t{256} << 10;
 inline constexpr std::int64_t kCallBytes = std::int64_t{4} << 20;
 inline constexpr std::int64_t kPieceBytes = std::int64_t{256} << 20;
@@ -24,23 +27,25 @@ struct Exchanges::Active {
   struct Source {
     int peer;
     bool heard;
-    std::size_t first, last;  // its parcels in exchange.receives
+    std::size_t first, last;  // its parcels: exchange.receives[first, last)
     std::int64_t bytes;
-    int copies = 0;      // of what it lends, not made yet
-    std::string answer;  // of one that is late
+    int copies = 0;      // of parcels that this source lends: copies not made yet
+    std::string answer;  // the answer of a source that is late
   };
   std::vector<Source> sources;
-  std::size_t awaited = 0;  // sources that are not heard
+  std::size_t awaited = 0;  // sources from which no message has come
   std::vector<MessagePassing::Request> sends, receives;
-  std::vector<std::unique_ptr<std::byte[]>> messages;  // on their way
-  std::deque<Letter> letters;                          // that wait for room
-  int lent = 0;                                        // peers that still read what it lends
+  std::vector<std::unique_ptr<std::byte[]>> messages;  // being sent
+  std::deque<Letter> letters;                          // waiting for room in a peer's ring
+  int lent = 0;                                        // peers that still read what this process
+                                                       // lends
   int copies = 0;                                      // of all sources
-  int copying = 0;  // threads that make one of them now: until they are back it stays
+  int copying = 0;  // threads that are copying for this exchange, which must stay until they are
+                    // done
   Clock::time_point begun{}, asked{};
   bool warned = false;
 
-  // For another exchange; the lists keep their room.
+  // Prepares the object for another exchange; the lists keep their capacity.
   void reset() {
     exchange = nullptr;
     end = nullptr;
@@ -60,21 +65,21 @@ struct Exchanges::Active {
 class Exchanges::Attempt {
  private:
   friend class Exchanges;
-  struct Way {  // to a peer, or from it
+  struct Way {  // to a peer, or from a peer
     int peer;
-    std::size_t first, last;  // its parcels
+    std::size_t first, last;  // its parcels in sends or receives
     std::int64_t bytes;
     std::uint64_t digest;  // of its message
-    bool heard;            // where it comes from the peer
+    bool heard;            // of a receive: its message has come
   };
-  // Takes what has come for that way. False where the message is not for this exchange, or does
-  // not fit.
+  // Takes the message that has come for that way. False where the message does not belong to this
+  // exchange, or does not fit.
   static bool take(const ProcessExchange& exchange, Way& way, const Message& message) noexcept;
   Header header;
   std::vector<Way> to, from;
-  History* history = nullptr;  // of the exchange's space, once it is known
+  History* history = nullptr;  // of the exchange's space; null until it is known
   bool begun = false;          // sent, and not ended
-  std::size_t awaited = 0;     // of `from`
+  std::size_t awaited = 0;     // messages that have not come
 };
 
 }  // namespace shmap

@@ -103,7 +103,7 @@ void Exchanges::forget_place(Active& active) noexcept {
 
 const Exchanges::History::Done* Exchanges::find_done(const History& history,
                                                      const Header& header) const noexcept {
-  if (header.number > history.latest) return nullptr;  // as most that come early
+  if (header.number > history.latest) return nullptr;  // mostly a message that comes early
   const auto it = std::ranges::find_if(history.done, [&](const History::Done& done) {
     return done.number == header.number && done.round == header.round;
   });
@@ -138,11 +138,11 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
     if (!fault_.empty()) end_all(ended);
     waits = !active_.empty();
   } catch (...) {
-    return end.exchanged(std::current_exception());  // no memory to begin with
+    return end.exchanged(std::current_exception());  // no memory to begin the exchange
   }
   if (!ended.empty()) taken_by_others_.fetch_add(1, std::memory_order_relaxed);
   ended.tell();
-  // A nap it ends soon, and a message of the link wakes it by itself.
+  // A nap ends soon by itself, and a message of the link wakes the thread without help.
   if (!waits || !needs_looks_.load(std::memory_order_relaxed)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // see rest()
   wake_thread(Rest::sleep);
@@ -231,7 +231,8 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
     }
     if (!fault_.empty()) return;
   }
-  // What has come early for this exchange and is from none of its sources: accept() refuses it.
+  // Messages that came early for this exchange, but from processes that are none of its sources:
+  // accept() refuses them.
   const auto other = early_.lower_bound({active.place, -1});
   if (other != early_.end() && other->first.first == active.place) {
     const Bytes bytes = other->second;
@@ -250,7 +251,7 @@ void Exchanges::send_parts(Active& active) {
   }
 }
 
-// The parcels [first, last) of that exchange, which are one peer's.
+// Sends the parcels [first, last) of the exchange, which are all for `peer`.
 void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t last) {
   const std::span<const Parcel> parcels(active.exchange->sends.data() + first, last - first);
   Header header = header_of(*active.exchange);
@@ -426,7 +427,7 @@ void Exchanges::handle(int from, const Message& message) {
   }
 }
 
-// True where something happened.
+// Returns whether any message moved.
 bool Exchanges::progress(EndedList& ended) {
   bool any = take_messages();
   any = post_letters(letters_) || any;
@@ -483,7 +484,7 @@ detail::LookAgain Exchanges::poke() noexcept {
   return again;
 }
 
-// True where something happened.
+// Returns whether any message moved.
 bool Exchanges::move_on(std::unique_lock<std::mutex>& lock, EndedList& ended) noexcept {
   bool any = false;
   try {

@@ -1,14 +1,14 @@
-// Exchanges: what the processes of a job send each other in a collective, and how they find out
-// that one of them does something else, is late, stopped or dead.
+// Exchanges: what the processes of a job send each other in a collective, and how each process
+// detects that another one does something else, is late, stopped or dead.
 //
 // An exchange has a place, which is the same in all processes that take part: a space (of a mesh),
 // a number in it, which counts collectives in the order of the program, and a round of the
 // collective. Exchanges may be started in any order and by any thread. Each message says what its
-// sender is doing: nothing is written to a receiver's memory before that agrees with what the
-// receiver does.
+// sender does: nothing is written to a receiver's memory before that agrees with what the receiver
+// does.
 //
-// After the first failure the processes may be out of step, so nothing is exchanged any more: what
-// is under way and what comes fails with the same error.
+// After the first failure the processes may be out of step, so nothing is exchanged any more:
+// exchanges under way and later ones fail with the same error.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -33,7 +33,7 @@
 
 namespace shmap {
 
-// What a process says it does, for whoever finds that another does something else.
+// A description of what a process does, for the error of a process that does something else.
 struct ExchangeLabel {
   char op[24] = {};
   char axes[24] = {};
@@ -52,23 +52,26 @@ struct Parcel {
   std::int64_t bytes;
 };
 
-// One process's part.
+// The part of one process in an exchange.
 struct ProcessExchange {
   std::uint64_t space = 0, number = 0;
   std::uint32_t round = 0;
-  std::uint64_t check = 0;  // of all that has to be the same in all processes
-  // Of the program that the collective is in: hashes, and how many equations it has; 0: of none.
+  std::uint64_t check = 0;  // a hash of everything that must be the same in all processes
+  // The program that the collective belongs to: two hashes, the first with the number of its
+  // equations; 0: no program.
   std::uint64_t program = 0, constants = 0;
   std::uint32_t equations = 0;
   ExchangeLabel label;
-  // By peer; those of one peer in the order in which they travel, of the same sizes on both sides.
+  // Ordered by peer; the parcels of one peer in the order in which they are sent, with the same
+  // sizes on both sides.
   std::vector<Parcel> sends, receives;
 };
 
-// Who is told that an exchange has ended.
+// Notified when an exchange has ended.
 class ExchangeEnd {
  public:
-  // Once, on any thread, with null or a CollectiveError. The parcels' memory is free again.
+  // Called once, on any thread, with null or a CollectiveError. The parcels' memory may be reused
+  // from then on.
   virtual void exchanged(std::exception_ptr error) noexcept = 0;
 
  protected:
@@ -77,68 +80,72 @@ class ExchangeEnd {
 
 class Exchanges {
  public:
-  // 0 seconds: never. All outlive it; link may be null.
+  // Seconds; 0: never. All arguments must outlive the object; link may be null.
   Exchanges(MessagePassing& messages, Peers& peers, NodeLink* link, double warn_sec,
             double timeout_sec);
-  ~Exchanges() = delete;  // it lives as long as the process
+  ~Exchanges() = delete;  // the object lives as long as the process
 
-  // An exchange of a few bytes as the thread that reaches it may do it from beginning to end, with
-  // nothing handed over: what it sends, ready to be sent, and what of it has been done.
+  // A small exchange that the thread which reaches it performs from beginning to end, without
+  // another thread: its messages, ready to be sent, and how far it has come.
   class Attempt;
-  // Null where the exchange is not for that: too large, or with processes of other nodes.
+  // Null where the exchange is too large for an attempt, or involves processes of other nodes.
   std::shared_ptr<Attempt> prepare(const ProcessExchange& exchange) const;
-  // Any thread, one at a time: sends, and looks a microsecond or two for what comes. True: all has
-  // come, and the exchange has ended. Else start() goes on with it. `number` is the exchange's.
+  // Sends the messages, and looks for a microsecond or two for those of the other processes. True:
+  // all have come, and the exchange has ended. False: start() must continue it. `number` is that of
+  // the exchange. Any thread, one at a time.
   bool attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept;
 
-  // Any thread; neither waits nor throws. `exchange` lives until its end. `attempt`: what has been
-  // done of it, if anything.
+  // Neither blocks nor throws. `exchange` must live until its end. `attempt`: what has been done of
+  // the exchange; may be null. Any thread.
   void start(const ProcessExchange& exchange, ExchangeEnd& end,
              Attempt* attempt = nullptr) noexcept;
-  // start(), and waits for the end; rethrows its error.
+  // Calls start(), and blocks until the exchange has ended; rethrows its error.
   void run(const ProcessExchange& exchange);
-  // Looks whether something has come, where no other thread does so; the answer is about what is
-  // under way.
+  // Handles messages that have come, unless another thread does so. Returns whether the caller
+  // should look again, given what is under way.
   detail::LookAgain poke() noexcept;
-  // A thread that waits handles what comes itself: while one calls poke() again and again, and for
-  // a moment after, since its next wait follows soon, this object's own thread stays out of it.
+  // A waiting thread handles messages itself: while a thread calls poke() repeatedly, and for a
+  // moment after that, since its next wait follows soon, the thread of this object leaves the
+  // messages to it.
   void looking(detail::Looking change) noexcept;
 
-  // How messages got from thread to thread so far, for tests.
+  // How many exchanges which thread has ended so far; for tests.
   struct Turns {
-    std::int64_t taken_by_thread = 0;  // exchanges that this object's own thread ended
-    std::int64_t taken_by_others = 0;  // and those that others ended: whoever started or waited
+    std::int64_t taken_by_thread = 0;  // exchanges that the object's own thread ended
+    std::int64_t taken_by_others = 0;  // exchanges that other threads ended, which started them or
+                                       // waited
     std::int64_t at_once = 0;          // those of the latter that attempts ended
-    std::int64_t wakes = 0;            // of the own thread, by other threads
-    std::int64_t hand_overs = 0;       // of threads that waited to the own thread
-    std::int64_t sleeps = 0;           // of the own thread, with nothing to look for
+    std::int64_t wakes = 0;            // of the object's own thread, by other threads
+    std::int64_t hand_overs = 0;       // from waiting threads to the object's own thread
+    std::int64_t sleeps = 0;           // of the object's own thread, with nothing to look for
   };
   Turns turns() const noexcept;
 
-  // The first failure, here or as another process told of it; "" where there is none.
+  // The first failure, detected here or reported by another process; "" where there is none.
   std::string fault();
-  // Something else has failed that all processes depend on: tells them, as of a failure here.
+  // Reports a failure outside of exchanges that concerns all processes: handled as a failure
+  // detected here.
   void report(const std::string& text) noexcept;
-  // Writes the collectives that are under way and those that ended last as a warning, headed by
-  // `why`; nothing after a failure, which was written already.
+  // Writes a warning with the collectives that are under way and those that ended last; `why` is
+  // its first line. Writes nothing after a failure, since the failure wrote this list already.
   void write_record(const char* why) noexcept;
-  // Called once, with the first failure, by the thread that looks at other processes: for what else
-  // waits for them. Set before anything is exchanged that it is about.
+  // `run` is called once, with the first failure, by the thread that detects it, to end other waits
+  // for the other processes. Set it before the first exchange that such a wait depends on.
   void call_at_fault(void (*run)(const std::string& text) noexcept) noexcept {
     at_fault_.store(run, std::memory_order_release);
   }
 
-  // Tells the others that this process leaves, and waits until all do: true where all did, and
-  // nothing has failed. Nothing is exchanged after that.
+  // Tells the other processes that this process leaves, and waits until all processes leave. True
+  // where all did and nothing has failed. Nothing is exchanged after this call.
   bool leave() noexcept;
-  // Tells the others that this process is about to end, and why: no waiting for them.
+  // Tells the other processes that this process is about to end, and why; does not wait for them.
   void give_up(const std::string& why) noexcept;
-  // No message passing after it returns. Idempotent.
+  // Stops all message passing before it returns. Idempotent.
   void stop() noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
-  // Up to some milliseconds ago, in a fraction of the time that Clock::now() takes.
+  // A clock that may be some milliseconds late, but takes a fraction of the time of Clock::now().
   static Clock::time_point coarse_now() noexcept;
   struct Place {
     std::uint64_t space, number;
@@ -147,23 +154,23 @@ class Exchanges {
   };
   enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer };
   static constexpr std::size_t kFrontBytes = 32;
-  // The beginning, which is the first cache line of a message in memory, is all that is looked at
-  // where both sides do the same.
+  // The members up to and including `front` are the first cache line of a message in memory. Where
+  // both sides do the same, only this line is read.
   struct Header {
     Kind kind = Kind::exchange;
     std::uint32_t round = 0;
     std::uint64_t number = 0;
-    std::uint64_t digest = 0;  // of the space and of all that has to be the same on both sides
-    std::byte front[kFrontBytes] = {};  // the parcels, where they find room here
+    std::uint64_t digest = 0;  // of the space and of everything that must be the same on both sides
+    std::byte front[kFrontBytes] = {};  // the parcels, if they fit
 
     std::uint64_t space = 0, check = 0, program = 0, constants = 0;
     std::uint32_t equations = 0;
-    std::int64_t bytes = 0;        // of the parcels in all
-    std::int32_t tag = 0;          // under which they come; 0: behind this header
-    std::uint32_t text_bytes = 0;  // behind this header, of the other kinds
-    // Of parcels that the receiver reads where they lie: how many. Their offsets in the sender's
-    // shared heap, or their addresses in its memory, are behind this header; the receiver says when
-    // it has them (taken).
+    std::int64_t bytes = 0;        // of all parcels together
+    std::int32_t tag = 0;          // of the message with the parcels; 0: they follow this header
+    std::uint32_t text_bytes = 0;  // of the text that follows this header, for other kinds
+    // The number of parcels that the receiver reads in the sender's memory; 0: none. Their offsets
+    // in the sender's shared heap, or their addresses, follow this header. The receiver answers
+    // with a message of kind `taken` when it has read them.
     std::uint32_t lent = 0;
     std::uint32_t by_address = 0;
     ExchangeLabel label;
@@ -174,11 +181,11 @@ class Exchanges {
     }
   };
   using Bytes = std::vector<std::byte>;
-  // Turns of looking: 0.5 microseconds without pauses, and 2 with them.
+  // Numbers of turns of looking: 0.5 microseconds without pauses, and 2 with pauses.
   static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
   static constexpr int kTryAgain = 32;
   static constexpr std::chrono::microseconds kMostYielding{100};
-  // A header and what is behind it, 8-byte aligned.
+  // A header and the bytes that follow it, 8-byte aligned.
   struct Message {
     std::span<const std::byte> bytes;
     const Header& header() const { return *reinterpret_cast<const Header*>(bytes.data()); }
@@ -186,28 +193,28 @@ class Exchanges {
       return header().in_front() ? header().front : bytes.data() + sizeof(Header);
     }
   };
-  // To a process that the link reaches, waiting for room there.
+  // A message that waits for room in the ring of a process that the link reaches.
   struct Letter {
     int to;
     Bytes bytes;
   };
   struct Active;
-  // Of what a peer lends: one thread's turn of copying.
+  // One thread's share of copying parcels that a peer lends.
   struct Copy {
     Active* active;
     int peer;
     std::byte* to;
     const std::byte* from;
     std::int64_t bytes;
-    bool by_address;  // in the peer's memory, where this process's has none of it
+    bool by_address;  // from an address of the peer, because this process has not mapped the memory
   };
-  // Who is to be told of an end, once the mutex is free. One at a time mostly, which takes no
-  // memory.
+  // The exchanges that have ended and whose ExchangeEnd is to be called once the mutex is free.
+  // Mostly one, which needs no heap memory.
   class EndedList {
    public:
     void push(ExchangeEnd* end, std::exception_ptr error);
     bool empty() const noexcept { return first_.end == nullptr; }
-    void tell() noexcept;  // all, and forgets them
+    void tell() noexcept;  // calls all of them, and empties the list
 
    private:
     struct Ended {
@@ -218,23 +225,24 @@ class Exchanges {
     Ended first_;
     std::vector<Ended> more_;
   };
-  // What was done last, for answers and for telling what is late from what is wrong.
+  // The exchanges that ended last, to answer other processes and to distinguish a late message from
+  // a wrong one.
   struct History {
     struct Done {
       std::uint64_t number;
       std::uint32_t round;
       ExchangeLabel label;
-      Clock::time_point begun;  // as coarse_now() where an attempt ended it
-      std::uint64_t order;      // counts those that have ended
+      Clock::time_point begun;  // on the clock of coarse_now() where an attempt ended the exchange
+      std::uint64_t order;      // position among the exchanges that have ended
     };
-    std::vector<Done> done;  // the last kRemembered, as a ring
+    std::vector<Done> done;  // the last kRemembered, as a ring buffer
     std::size_t oldest = 0;
     std::uint64_t latest = 0;
     ExchangeLabel label;
     Clock::time_point when;
   };
 
-  // All hold mutex_.
+  // All of these require mutex_.
   void begin(Active& active, EndedList& ended, Attempt* attempt);
   static Header header_of(const ProcessExchange& exchange);
   static std::uint64_t digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept;
@@ -255,7 +263,7 @@ class Exchanges {
   void fail_of_programs(const Active& active, int from, const Header& header);
   void borrow(Active& active, int from, std::size_t source, const Message& message);
   void post(int to, const Header& header, std::span<const std::byte> body);
-  // What there is room for; true where there was something.
+  // Posts the letters for which there is room; returns whether there were any.
   bool post_letters(std::deque<Letter>& letters);
   void match_or_keep(int from, const Message& message);
   bool take_messages();
@@ -264,7 +272,7 @@ class Exchanges {
   bool move_on(std::unique_lock<std::mutex>& lock, EndedList& ended) noexcept;
   void conclude(Active& active, EndedList& ended);
   void handle(int from, const Message& message);
-  // Copies what peers lend, without the mutex meanwhile; true where it did.
+  // Copies what peers lend, without holding the mutex during the copy; returns whether it copied.
   bool copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended);
   void answer(int to, const Header& question);
   void send_text(int to, Kind kind, const Header& about, const std::string& text);
@@ -275,12 +283,13 @@ class Exchanges {
   void ask_late(Active& active);
   std::string table(const Active& active) const;
   std::string record() const;
-  std::string text_of_leaving(double sec);  // takes mutex_ itself
+  std::string text_of_leaving(double sec);  // locks mutex_ itself
   bool flush(Clock::duration at_most);
   std::exception_ptr error_for(const ExchangeLabel& label, std::uint64_t number) const;
 
-  // Of the own thread. It naps while others look, or have just looked, and nobody wakes it then
-  // but they; a sleep ends with what it is to handle.
+  // States of the object's own thread. It naps while other threads look for messages, or have just
+  // looked, and only those threads wake it then; a sleep is ended by any message that it must
+  // handle.
   enum class Rest : int { none, nap, sleep };
 
   Active*& chain_of(const Place& place) noexcept;
@@ -298,7 +307,7 @@ class Exchanges {
   MessagePassing& messages_;
   Peers& peers_;
   NodeLink* const link_;
-  const bool listens_;  // to messages that come through the library
+  const bool listens_;  // for messages that come through MPI
   const double warn_sec_, timeout_sec_;
 
   std::mutex mutex_;
@@ -306,40 +315,43 @@ class Exchanges {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;
   };
-  std::vector<Inbox> inbox_;  // receives that are open, in the order in which they are filled
+  std::vector<Inbox> inbox_;  // open receives, in the order in which they are filled
   std::size_t next_inbox_ = 0;
   std::vector<std::unique_ptr<Active>> active_;
-  std::vector<std::unique_ptr<Active>> spare_;    // with the room that their lists have grown to
-  Active* by_place_[64] = {};                     // chains by a hash of the place
-  std::map<std::pair<Place, int>, Bytes> early_;  // came before this process got there; by sender
-  std::unordered_map<std::uint64_t, History> history_;  // by space; attempts point into it
+  std::vector<std::unique_ptr<Active>> spare_;    // reused with the capacity of their lists
+  Active* by_place_[64] = {};                     // linked lists, by a hash of the place
+  std::map<std::pair<Place, int>, Bytes> early_;  // messages that came before this process reached
+                                                  // the exchange; by sender
+  std::unordered_map<std::uint64_t, History> history_;  // by space; attempts keep pointers into it
   std::uint64_t done_count_ = 0;
   struct Outgoing {
     std::unique_ptr<std::byte[]> data;
     MessagePassing::Request request;
   };
-  std::deque<Letter> letters_;  // of the other kinds, and what says that something was taken
+  std::deque<Letter> letters_;  // of other kinds, and answers that something was taken
   std::deque<Copy> copies_;
-  std::vector<Outgoing> outgoing_;                       // messages of the other kinds
+  std::vector<Outgoing> outgoing_;                       // messages of other kinds
   std::vector<std::unique_ptr<std::byte[]>> abandoned_;  // after a failure
   std::vector<std::int32_t> next_tag_;                   // by peer
-  std::vector<char> left_;                               // by peer: it has said so
+  std::vector<char> left_;                               // by peer: the peer has said that it
+                                                         // leaves
   bool any_left_ = false;
   bool leaving_ = false;
-  int patience_ = kMostPatience;  // of attempts: turns of looking
-  unsigned impatient_ = 0;        // attempts with less
+  int patience_ = kMostPatience;  // turns of looking that an attempt makes
+  unsigned impatient_ = 0;        // number of attempts with less patience
   std::string fault_;             // the first failure; "" where there is none
-  bool fault_told_ = false;       // to at_fault_
+  bool fault_told_ = false;       // at_fault_ has been called
   bool stopped_ = false;
 
   std::atomic<void (*)(const std::string&) noexcept> at_fault_{nullptr};
   std::atomic<int> active_count_{0};
-  // Something moves only where somebody looks: else all that can come is a message of the link.
+  // Whether progress needs a thread that looks; if not, all that can come is a message through the
+  // link.
   std::atomic<bool> needs_looks_{true};
-  const bool crowded_;  // the processes that share cores are more than these
+  const bool crowded_;  // the processes that share cores are more than these cores
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};
-  std::atomic<bool> looked_{false};  // since its last nap
+  std::atomic<bool> looked_{false};  // a thread has looked since the last nap
   std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, at_once_{0}, wakes_{0},
       hand_overs_{0}, sleeps_{0};
   std::atomic<bool> stop_{false};

@@ -1,5 +1,5 @@
-// Small exchanges with processes of the node that the thread which reaches them does from beginning
-// to end: no list of what is under way, no other thread, no memory.
+// Small exchanges with processes of the same node, performed from beginning to end by the thread
+// that reaches them: without a list of exchanges under way, another thread, or heap memory.
 #include <sched.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& ex
   return attempt;
 }
 
-// Nothing is sent where not all of it can be.
+// Sends nothing unless all messages can be sent.
 bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) {
   for (const Attempt::Way& way : attempt.to) {
     const auto behind = static_cast<std::size_t>(way.bytes);
@@ -103,7 +103,7 @@ bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way,
   return true;
 }
 
-// False where something else has come: it stays there, and start() looks into it.
+// False where another message has come first: it stays in the ring, and start() handles it.
 bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   for (Attempt::Way& way : attempt.from) {
     if (way.heard) continue;
@@ -142,8 +142,9 @@ Exchanges::Clock::time_point Exchanges::coarse_now() noexcept {
                            std::chrono::nanoseconds(now.tv_nsec));
 }
 
-// Processes that keep in step find each other soon. Others find out by a try now and then, which
-// also ends a rhythm in which each of them comes just after the other has looked.
+// Processes that keep in step find each other soon. Others discover by an occasional long attempt
+// that they are in step again; such an attempt also ends a rhythm in which each process comes just
+// after the other has looked.
 int Exchanges::patience() noexcept {
   if (patience_ < kMostPatience && ++impatient_ % kTryAgain == 0) return kMostPatience;
   return patience_;
@@ -153,8 +154,8 @@ void Exchanges::learn(bool ended) noexcept {
   patience_ = ended ? kMostPatience : std::max(patience_ / 2, kLeastPatience);
 }
 
-// Where the processes share cores, another one may need this core to get here. False where this
-// thread has offered it for long enough, or something has failed meanwhile.
+// Where the processes share cores, another process may need this core to reach the exchange. False
+// where this thread has offered its core for long enough, or something has failed meanwhile.
 bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
   lock.unlock();
   sched_yield();
@@ -165,7 +166,7 @@ bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point
 bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   try {
     std::unique_lock lock(mutex_, std::try_to_lock);
-    // What is not as it mostly is, start() handles.
+    // start() handles all unusual states.
     if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_) return false;
     if (!send_at_once(exchange, attempt)) return false;
     attempt.begun = true;
@@ -174,8 +175,8 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
     const Clock::time_point begun = coarse_now();
     if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
     remember_begun(*attempt.history, exchange, begun);
-    // The own thread leaves the next messages to this one, as while a thread waits, where nothing
-    // else is under way.
+    // Where nothing else is under way, the object's own thread leaves the next messages to this
+    // thread, as it does while a thread waits.
     if (active_.empty() && !looked_.load(std::memory_order_relaxed))
       looked_.store(true, std::memory_order_relaxed);
     bool goes_on = early_.empty() || take_early(exchange, attempt);
@@ -199,7 +200,7 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
     at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     return true;
   } catch (...) {
-    return false;  // no memory to remember it with
+    return false;  // no memory for the history
   }
 }
 

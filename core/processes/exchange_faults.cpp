@@ -1,4 +1,4 @@
-// What goes wrong between processes: who is late, who is dead, how all of them learn of it, and how
+// Failures between processes: which process is late or dead, how all processes learn of it, and how
 // a process leaves.
 #include <fmt/format.h>
 #include <sched.h>
@@ -57,7 +57,7 @@ void Exchanges::fail(const std::string& text, bool tell) {
   if (!fault_.empty()) return;
   fault_ = text;
   if (link_ != nullptr) link_->mark_failed();
-  // Said at once: whoever started the job may end this process before its error gets anywhere.
+  // Warned at once: the launcher may end this process before the error reaches a caller.
   warn(text + (tell ? "" : " (as another process found)"));
   if (!tell) return;
   for (int p = 0; p < peers_.size(); ++p) {
@@ -65,7 +65,7 @@ void Exchanges::fail(const std::string& text, bool tell) {
     try {
       send_text(p, Kind::fault, Header(), text);
     } catch (const CollectiveError&) {
-      continue;  // the dead one, perhaps
+      continue;  // probably the dead process
     }
   }
 }
@@ -92,15 +92,16 @@ void Exchanges::report(const std::string& text) noexcept {
     }
     ended.tell();
   } catch (...) {
-    return;  // no memory to say it with: the others see it when this process is gone
+    return;  // no memory for the message: the others see it when this process ends
   }
 }
 
-// Once nothing reads or writes their memory any more.
+// Ends all exchanges, once no thread reads or writes their memory any more.
 void Exchanges::end_all(EndedList& ended) {
   flush(milliseconds(100));
   copies_.clear();
-  std::vector<std::unique_ptr<Active>> busy;  // a thread writes to their memory, and comes back
+  std::vector<std::unique_ptr<Active>> busy;  // a thread still writes to their memory, and removes
+                                              // them itself
   for (auto& active : active_) {
     if (active->copying != 0) {
       busy.push_back(std::move(active));
@@ -109,7 +110,7 @@ void Exchanges::end_all(EndedList& ended) {
     for (MessagePassing::Request& request : active->receives)
       if (request != nullptr) messages_.cancel(request);
     ended.push(active->end, error_for(active->exchange->label, active->place.number));
-    // Messages of its own that may be on their way stay where they are.
+    // Messages of this exchange that may still be in transit keep their memory.
     for (auto& message : active->messages) abandoned_.push_back(std::move(message));
   }
   active_ = std::move(busy);
@@ -117,7 +118,7 @@ void Exchanges::end_all(EndedList& ended) {
   active_count_.store(static_cast<int>(active_.size()), std::memory_order_relaxed);
 }
 
-// The collective is the same, and the program around it is not.
+// Fails because the collective is the same on both sides, but the program around it differs.
 void Exchanges::fail_of_programs(const Active& active, int from, const Header& header) {
   const ProcessExchange& mine = *active.exchange;
   const auto program = [](std::uint64_t hash, std::uint32_t equations) {
@@ -202,7 +203,7 @@ void Exchanges::look_at_clocks() {
     const double sec = std::chrono::duration<double>(now - active.begun).count();
     const bool late = warn_sec_ > 0 && sec > warn_sec_ && !active.warned;
     const bool over = timeout_sec_ > 0 && sec > timeout_sec_;
-    // Those that are late are asked where they are, and get a moment to answer.
+    // Processes that are late are asked where they are, and get a moment to answer.
     const double answer_sec = std::chrono::duration<double>(kAnswerTime).count();
     const bool ask_again = timeout_sec_ > 0 && sec > timeout_sec_ - answer_sec &&
                            std::chrono::duration<double>(active.asked - active.begun).count() <
@@ -233,7 +234,7 @@ void Exchanges::look_at_clocks() {
 
 void Exchanges::look_at_peers() {
   for (int dead; (dead = peers_.next_dead()) >= 0;) {
-    take_messages();  // it may have said before that it leaves
+    take_messages();  // the process may have said before that it leaves
     if (left_[static_cast<std::size_t>(dead)]) continue;
     std::string text = peers_.text(dead) + " has died";
     for (const auto& active : active_) {
@@ -317,7 +318,7 @@ void Exchanges::give_up(const std::string& why) noexcept {
       if (p != peers_.self()) send_text(p, Kind::fault, Header(), text);
     flush(milliseconds(100));
   } catch (...) {
-    return;  // the others see it when this process is gone
+    return;  // the others see it when this process ends
   }
 }
 

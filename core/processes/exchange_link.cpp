@@ -1,5 +1,5 @@
-// Exchanges with the processes of the node, through their shared memory (NodeLink): small parcels
-// in the messages; large ones lie in the sender's shared heap, where the receiver reads them.
+// Exchanges with processes of the same node through shared memory (NodeLink): small parcels are in
+// the messages; large ones lie in the sender's shared heap, where the receiver reads them.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -22,7 +22,7 @@ Exchanges::Lends Exchanges::lends(int peer, std::span<const Parcel> parcels) con
 
 void Exchanges::post(int to, const Header& header, std::span<const std::byte> body) {
   const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), sizeof header);
-  // Those to one process in their order: the last says that this one leaves.
+  // Messages to one process keep their order: the last one says that this process leaves.
   const bool before =
       std::ranges::any_of(letters_, [&](const Letter& letter) { return letter.to == to; });
   if (!before && link_->send(to, head, body)) return;
@@ -86,14 +86,14 @@ bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) 
       error = link_->read_memory(copy.peer, copy.to, copy.from, copy.bytes);
     else
       std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
-    // Until it failed, it left that memory as it was.
+    // Until the peer failed, it did not change the memory that it lends.
     const bool sure = !link_->has_failed(copy.peer);
     lock.lock();
     --active.copying;
-    if (!sure || error != 0) take_messages();  // it has said why
+    if (!sure || error != 0) take_messages();  // the peer has said why it failed
     if (!sure && fault_.empty()) fail(peers_.text(copy.peer) + " has given up", true);
     if (!fault_.empty()) break;
-    if (error == ESRCH) continue;  // it is gone: whoever looks at the processes says so
+    if (error == ESRCH) continue;  // the peer is dead: the watch over the processes reports it
     if (error != 0) {
       fail("the memory of " + peers_.text(copy.peer) + " cannot be read any more (" +
                std::strerror(error) + "), in collective number " +

@@ -1,4 +1,4 @@
-// What Exchanges remembers of the collectives that it ran last, for whoever asks why a job ended.
+// The list of the collectives that Exchanges ran last, to explain why a job ended.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ void Exchanges::write_record(const char* why) noexcept {
     if (!lock.owns_lock() || stopped_ || !fault_.empty()) return;
     warn(std::string(why) + ". " + record());
   } catch (...) {
-    return;  // no memory to say it with
+    return;  // no memory for the text
   }
 }
 

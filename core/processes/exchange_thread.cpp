@@ -1,5 +1,5 @@
-// Who handles what comes from other processes: a thread that waits for it, or where none does, the
-// thread of Exchanges. What one leaves undone the other one takes over.
+// The threads that handle messages of other processes: a thread that waits for a message, or, where
+// no thread waits, the thread of Exchanges. Each continues what the other leaves undone.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -16,11 +16,11 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// What comes within a nap of the last wait is left to the next wait.
+// Messages that come within a nap after the last wait are left to the next wait.
 constexpr int kNapUs = 200;
-constexpr int kNapOfManyUs = 1000;  // where the processes share cores, which naps take time from
+constexpr int kNapOfManyUs = 1000;  // where processes share cores, since naps take time from them
 constexpr int kSleepUs = 10'000;
-// What falling asleep and waking costs, and the next message often takes no longer.
+// The cost of falling asleep and waking up; the next message often comes sooner.
 constexpr microseconds kLinger{20};
 
 }  // namespace
@@ -61,7 +61,7 @@ void Exchanges::looking(detail::Looking change) noexcept {
   wake_thread(Rest::nap);
 }
 
-// Of a sleep that began before somebody looked.
+// For a sleep that began before a thread looked.
 void Exchanges::want_bell_again() noexcept {
   if (link_ == nullptr || rest_.load(std::memory_order_seq_cst) != Rest::sleep) return;
   link_->want_bell(true);
@@ -73,7 +73,7 @@ bool Exchanges::left_to_others() noexcept {
          lookers_.load(std::memory_order_seq_cst) != 0;
 }
 
-// Ends a rest of that depth or a deeper one.
+// Wakes the thread from a rest of that depth or deeper.
 void Exchanges::wake_thread(Rest from) noexcept {
   Rest rest = rest_.load(std::memory_order_seq_cst);
   if (rest < from || rest == Rest::none) return;
@@ -83,20 +83,21 @@ void Exchanges::wake_thread(Rest from) noexcept {
   [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
 }
 
-// True where a process of this node has died meanwhile.
+// Returns whether a process of this node has died meanwhile.
 bool Exchanges::rest(Rest how, int at_most_us) noexcept {
   if (how == Rest::sleep) sleeps_.fetch_add(1, std::memory_order_relaxed);
   rest_.store(how, std::memory_order_seq_cst);
   bool goes = !stop_.load();
   if (how == Rest::nap) {
     if (link_ != nullptr) link_->want_bell(false);
-    // Either this sees that the last one has handed over, or that one sees the nap.
+    // Either this thread sees that the last waiting thread has handed over, or that thread sees the
+    // nap.
     goes = goes && (lookers_.load(std::memory_order_seq_cst) != 0 ||
                     looked_.load(std::memory_order_seq_cst) ||
                     active_count_.load(std::memory_order_seq_cst) == 0);
   } else if (link_ != nullptr) {
-    // Either a sender sees that the bell is wanted, or this sees the message. And where somebody
-    // has begun to look meanwhile, the bell is not wanted: the sleep is bounded.
+    // Either a sender sees that the bell is wanted, or this thread sees the message. If another
+    // thread has begun to look meanwhile, the bell is not wanted: the sleep has a time limit.
     link_->want_bell(true);
     goes = goes && !link_->any();
     if (lookers_.load(std::memory_order_seq_cst) != 0) link_->want_bell(false);
@@ -108,7 +109,8 @@ bool Exchanges::rest(Rest how, int at_most_us) noexcept {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto n = read(wake_, &count, sizeof count);
   }
-  // A bell that nobody has rung stays wanted for the next sleep, since to want it anew takes time.
+  // A bell that has not rung stays wanted for the next sleep, because to request it again takes
+  // time.
   if (link_ != nullptr) {
     if (lookers_.load(std::memory_order_seq_cst) != 0) link_->want_bell(false);
     link_->silence_bell();
@@ -117,8 +119,8 @@ bool Exchanges::rest(Rest how, int at_most_us) noexcept {
   return died;
 }
 
-// Looks for the link's next message, and gives its core to whoever wants it meanwhile; true where
-// one has come by then, or somebody else looks.
+// Looks for the next message of the link, and yields its core meanwhile. True where a message has
+// come by `until`, or another thread looks.
 bool Exchanges::linger(Clock::time_point until) noexcept {
   if (crowded_ || link_ == nullptr) return false;
   while (!link_->any()) {
@@ -131,7 +133,7 @@ bool Exchanges::linger(Clock::time_point until) noexcept {
 
 void Exchanges::thread_main() noexcept {
   prctl(PR_SET_NAME, kJoinedThread);
-  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: its short waits are as short as they say
+  prctl(PR_SET_TIMERSLACK, 1000);  // nanoseconds: makes the thread's short waits accurate
   Clock::time_point looked = Clock::now(), moved = looked;
   bool died = false;
   while (!stop_.load()) {
@@ -146,7 +148,7 @@ void Exchanges::thread_main() noexcept {
       if (stopped_) return;
       const Clock::time_point now = Clock::now();
       const bool turn = died || now - looked > milliseconds(10);
-      // An attempt takes what is its own, and leaves what else has come.
+      // An attempt takes its own messages, and leaves the others.
       if (!left || turn) any = move_on(lock, ended);
       if (turn) {
         looked = now;
@@ -169,8 +171,8 @@ void Exchanges::thread_main() noexcept {
     died = false;
     const Clock::time_point now = Clock::now();
     if (any) moved = now;
-    // What comes next comes soon, mostly: so it looks a while before it sleeps, a little longer
-    // each time. Not so where a message wakes it, or where somebody who waits looks.
+    // The next message mostly comes soon, so the thread looks for a while before it sleeps, a
+    // little longer each time. Not where a message wakes it, or another waiting thread looks.
     const auto quiet = now - moved;
     if (left) {
       died = rest(Rest::nap, crowded_ ? kNapOfManyUs : kNapUs);

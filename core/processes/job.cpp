@@ -7,18 +7,19 @@
 namespace shmap {
 namespace {
 
-// What a launcher tells each process that it starts.
+// The variables that a launcher sets for each process that it starts.
 struct Launcher {
   const char* name;
-  const char* size;  // the variable that says how many processes it started
-  const char* rank;  // which of them this is
+  const char* size;  // the variable with the number of processes
+  const char* rank;  // the variable with this process's rank
   const char* node_rank;
-  const char* mark;  // one that has to be there too, where the others' names are anybody's; or null
+  const char* mark;  // a variable that must be set too, where `size` and `rank` are common names;
+                     // or null
 };
 
-// From the inside out: mpirun in a job of Slurm starts its own helpers by srun, whose variables its
-// processes see too. Slurm's are those of a step, which srun starts; SLURM_NTASKS is set in a batch
-// script as well, which is one process.
+// The innermost launcher first: mpirun in a Slurm job starts its helpers by srun, whose variables
+// its processes see too. Slurm's variables here are those of a step, which srun starts;
+// SLURM_NTASKS is also set in a batch script, which is one process.
 constexpr Launcher kLaunchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
      nullptr},
@@ -28,7 +29,7 @@ constexpr Launcher kLaunchers[] = {
     {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", nullptr},
 };
 
-// -1 where it is unset or no number.
+// -1 where the variable is unset or not a number.
 int number_in(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr) return -1;
@@ -61,7 +62,7 @@ Job job_of_environment() {
     job.variable = std::string(launcher.size) + "=" + std::to_string(size);
     return job;
   }
-  // A launcher of PMIx alone does not say how many there are.
+  // A launcher with only PMIx variables does not give the number of processes.
   if (const int rank = number_in("PMIX_RANK"); rank > 0) {
     job.size = 0;
     job.rank = rank;

@@ -1,5 +1,5 @@
-// MessagePassing: how bytes get from process to process. The library behind it (OpenMPI) is opened
-// only where a launcher started several processes.
+// MessagePassing: sends bytes between processes. The library that does so (OpenMPI) is opened only
+// where a launcher started several processes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -18,12 +18,13 @@ class MessagePassing {
   virtual int size() const noexcept = 0;
   virtual std::string version() const = 0;  // "Open MPI 4.1.4"
 
-  // A collective of all processes, which waits for them: at start. all[p] = what process p gave.
+  // A collective of all processes, at start; blocks until all have called it. all[p] = the bytes of
+  // process p.
   virtual void all_gather(const void* mine, std::size_t bytes, void* all) = 0;
 
-  // What has been begun and not ended; null: ended. Messages from one process to another under one
-  // tag arrive in order. The memory is the request's until it ended. Each throws CollectiveError
-  // where the library reports a failure.
+  // A send or receive under way; null: it has ended. Messages from one process to another under one
+  // tag arrive in order. The request uses its memory until it has ended. Each function throws
+  // CollectiveError where the library reports a failure.
   using Request = void*;
   static constexpr int kAnyone = -1;
   virtual Request send(const void* data, std::int64_t bytes, int to, int tag) = 0;
@@ -32,21 +33,21 @@ class MessagePassing {
     int from;
     std::int64_t bytes;
   };
-  // True where it has ended, which then makes it null; `arrival`, where given, is of a receive.
+  // Whether the request has ended; if so, sets it to null. `arrival`, where given, describes a
+  // receive.
   virtual bool test(Request& request, Arrival* arrival) = 0;
-  virtual void cancel(Request& request) noexcept = 0;  // of a receive
+  virtual void cancel(Request& request) noexcept = 0;  // of a receive only
 
-  // Called when somebody else ends the library's use while the process goes on (the program's own
-  // MPI_Finalize): no call above comes after it returns.
+  // `run` is called when other code ends the use of the library while the process goes on (the
+  // program's own MPI_Finalize). No function above may be called after `run` returns.
   virtual void call_at_finalize(void (*run)() noexcept) = 0;
-  // Ends the library's use, a collective of all processes, where it was begun here.
+  // Ends the use of the library if this object began it: a collective of all processes.
   virtual void finalize() noexcept = 0;
 };
 
-// One that this build has: opens its library and joins the job. Throws DeviceError, with a remedy,
-// where that cannot be.
+// Opens the library and joins the job. Throws DeviceError, with a remedy, where that fails.
 using MessagePassingFactory = std::unique_ptr<MessagePassing> (*)(const Job& job);
-// Those of this build; the list is made by CMake.
+// The implementations in this build; CMake writes the list.
 std::span<const MessagePassingFactory> built_in_message_passing();
 
 }  // namespace shmap

@@ -20,29 +20,30 @@
 namespace shmap {
 namespace {
 
-// A file, as open in the process that says so; number -1: none. Processes of one node may count
-// their ids apart (containers), and then the number alone leads to a file of somebody else.
+// A file that a process has open, by the process's number and its descriptor; -1: none. Processes
+// of one node may have separate number spaces (containers); the process number alone may then lead
+// to a file of an unrelated process.
 struct OpenFile {
   std::int32_t number = -1;
   std::uint64_t device = 0, inode = 0;
 };
-// What a process says of its memory.
+// What a process tells the others about its memory.
 struct LinkCard {
   std::int32_t pid = 0;
   OpenFile box, bell, heap;
   std::int64_t heap_bytes = 0;
-  bool fences = false;  // it can make fences in others, and they in it
-  // A number and where it lies, of one that lets others read its memory.
+  bool fences = false;  // the process can make fences in others, and they in it
+  // A number and its address, of a process that lets others read its memory.
   std::uint64_t probe_at = 0, probe = 0;
 };
 
-// What a process has of another's.
+// What a process has opened of another process.
 enum Opened : char { kBox = 1, kHeap = 2, kMemory = 4 };
 
-// Blocks from this size on have huge pages of their own, where they do not lie in a file.
+// Blocks from this size on use huge pages where they do not lie in a file.
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 
-// An error of errno, or 0.
+// Returns an error of errno, or 0.
 int read_process(int pid, std::byte* to, std::uint64_t from, std::int64_t bytes) noexcept {
   while (bytes > 0) {
     const iovec here{to, static_cast<std::size_t>(bytes)};
@@ -57,7 +58,8 @@ int read_process(int pid, std::byte* to, std::uint64_t from, std::int64_t bytes)
   return 0;
 }
 
-// A fence in every running thread of the processes that have registered, this one's too.
+// Makes a memory fence in every running thread of the registered processes, including this one
+// (membarrier).
 bool fence_all() noexcept {
   return syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
@@ -78,7 +80,7 @@ void* map_file(int file, std::size_t bytes, int protection) {
 }
 
 // A file that another process of this node has open; -1 where it is not to be reached. Looked at
-// before it is opened: to open somebody else's pipe or device could wait, or do something.
+// before it is opened: to open an unrelated pipe or device could block, or have effects.
 int open_of(int pid, const OpenFile& file, int flags) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file.number);
   struct stat status;
@@ -97,7 +99,8 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   link->box_bytes_ = box_bytes(peers.node_size());
   LinkCard card;
   card.pid = getpid();
-  // Another number in each process, which tells whether it is that process's memory that is read.
+  // Differs between processes, so that a read tells whether the memory belongs to the intended
+  // process.
   const std::uint64_t probe = HashText()
                                   .add(reinterpret_cast<std::uint64_t>(link.get()))
                                   .add(static_cast<std::uint64_t>(self))
@@ -114,7 +117,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     if (box >= 0 && rings && ftruncate(box, static_cast<off_t>(link->box_bytes_)) == 0)
       own = map_file(box, link->box_bytes_, PROT_READ | PROT_WRITE);
     if (own != nullptr) {
-      // New pages are zeros, as new atomics are.
+      // New pages are zero-filled, which is the initial state of the atomics.
       link->own_ = static_cast<Box*>(own);
       card.box = describe(box);
       card.bell = describe(link->bell_inlet_);
@@ -136,7 +139,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   std::vector<LinkCard> cards(static_cast<std::size_t>(n));
   messages.all_gather(&card, sizeof card, cards.data());
 
-  // By process: the position among those of this node.
+  // By process: its position among the processes of this node.
   std::vector<int> node_rank(static_cast<std::size_t>(n), -1);
   int next = 0;
   for (int p = 0; p < n; ++p)
@@ -150,7 +153,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
     if (file < 0) continue;
     partner.box = static_cast<Box*>(map_file(file, link->box_bytes_, PROT_READ | PROT_WRITE));
     close(file);
-    // Open for reading too, so that it is never an error to write into it.
+    // Opened for reading too, so that writing to it never fails with SIGPIPE.
     partner.bell = open_of(theirs.pid, theirs.bell, O_RDWR | O_NONBLOCK);
     if (partner.box == nullptr || partner.bell < 0) continue;
     char& has = opened[static_cast<std::size_t>(p)];
@@ -216,7 +219,7 @@ NodeLink::~NodeLink() {
   if (bell_inlet_ >= 0) close(bell_inlet_);
 }
 
-// With the line behind it, whose size says that nothing follows.
+// Includes the line behind the message, whose size 0 marks the end.
 bool NodeLink::has_room(Partner& partner, std::uint32_t room) noexcept {
   const std::uint64_t end = partner.written + skipped_before(partner.written, room) + room + kLine;
   if (end - partner.read_there <= kRing) return true;
@@ -247,8 +250,9 @@ bool NodeLink::send(int to, std::span<const std::byte> head,
   ring.size_at(partner.written + room).store(0, std::memory_order_relaxed);
   ring.size_at(partner.written).store(bytes, std::memory_order_release);
   partner.written += room;
-  // Either it sees the message before it sleeps, or this sees that it sleeps: with a fence here
-  // between the store and the load, or one that it makes here (want_bell).
+  // Either the receiver sees the message before it sleeps, or this process sees that the receiver
+  // sleeps. This needs a fence between the store and the load, made here or by the receiver
+  // (want_bell).
   if (partner.needs_fence) std::atomic_thread_fence(std::memory_order_seq_cst);
   std::atomic_signal_fence(std::memory_order_seq_cst);
   auto& wanted = partner.box->bell_wanted;
@@ -289,11 +293,11 @@ std::span<const std::byte> NodeLink::first(int& from) noexcept {
 }
 
 void NodeLink::want_bell(bool wanted) noexcept {
-  // Exchanged only where it changes: others read it with each message.
+  // Stored only where it changes, because other processes read it with each message.
   const std::uint32_t to = wanted ? 1 : 0;
   if (own_->bell_wanted.load(std::memory_order_relaxed) == to) return;
   own_->bell_wanted.store(to, std::memory_order_seq_cst);
-  // Only of senders that expect it; the others have a fence of their own.
+  // Only for senders that rely on it; the others make a fence of their own.
   if (wanted && fences_others_) fence_all();
 }
 
@@ -306,8 +310,8 @@ void NodeLink::drop_first() noexcept {
 bool NodeLink::any() const noexcept {
   for (const int p : reached_) {
     const Partner& partner = partners_[static_cast<std::size_t>(p)];
-    // Read without a lock: where another thread reads on meanwhile, the answer is one of before or
-    // after.
+    // Read without a lock: if another thread reads on meanwhile, the answer may be either the old
+    // or the new one.
     const std::uint64_t read = partner.read.load(std::memory_order_relaxed);
     const std::uint32_t size = partner.from->size_at(read).load(std::memory_order_seq_cst);
     if (size == 0) continue;

@@ -1,8 +1,8 @@
-// NodeLink: memory by which the processes of one node talk, without the library that joined them.
+// NodeLink: shared memory through which the processes of one node exchange messages without MPI.
 //
-// Each process has a box, into which each of the others writes messages, and lets the others read
-// its shared heap. Both are files without names: nothing of them stays when the processes are gone,
-// however they end.
+// Each process has a box into which each of the others writes messages, and lets the others read
+// its shared heap. Both are unnamed files, so that nothing of them remains when the processes have
+// ended, however they end.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -19,15 +19,15 @@ namespace shmap {
 
 class NodeLink {
  public:
-  static constexpr std::size_t kMostBytes = 16 << 10;  // of a message
+  static constexpr std::size_t kMostBytes = 16 << 10;  // of one message
 
-  // What goes through it: nothing; messages alone; also what lies in the processes' heaps, which
-  // hold blocks of less than 2 MiB, and what the kernel lets a process read in another's memory
-  // (process_vm_readv); or the same with all blocks in the heaps.
+  // What goes through the link. nothing; messages: messages alone; blocks: also the contents of the
+  // processes' heaps, which hold blocks of less than 2 MiB, and of memory that the kernel lets one
+  // process read in another (process_vm_readv); all: the same, with all blocks in the heaps.
   enum class Carries : std::uint8_t { nothing, messages, blocks, all };
-  // A collective of all processes, at start. Null where this process has nobody whom it could reach
-  // so; pairs that cannot reach each other (one of them wants nothing, the kernel refuses) go on
-  // without.
+  // A collective of all processes, at start. Null where this process can reach no other process
+  // through a link. Pairs that cannot reach each other (one of them asks for nothing, or the kernel
+  // refuses) use MPI.
   static std::unique_ptr<NodeLink> make(MessagePassing& messages, const Peers& peers,
                                         Carries carries);
   ~NodeLink();
@@ -39,43 +39,44 @@ class NodeLink {
   }
   bool reaches_all() const noexcept { return reaches_all_; }
 
-  // Puts a message of two parts into that process's box, and wakes it where it sleeps; false where
-  // there is no room now. One thread at a time.
+  // Writes a message of two parts into the box of process `to`, and wakes that process if it
+  // sleeps; false where there is no room now. One thread at a time.
   bool send(int to, std::span<const std::byte> head, std::span<const std::byte> body) noexcept;
-  // Whether a message of so many bytes would find room there now. As send().
+  // Whether a message of that many bytes would fit now. One thread at a time.
   bool has_room(int to, std::size_t bytes) noexcept;
-  // The oldest message of any of them, until drop_first(); empty where there is none. One thread at
-  // a time.
+  // The oldest message of any process; valid until drop_first(); empty where there is none. One
+  // thread at a time.
   std::span<const std::byte> first(int& from) noexcept;
-  // The oldest message of that process, as above.
+  // The oldest message of that process; otherwise as first().
   std::span<const std::byte> first_of(int from) noexcept;
   void drop_first() noexcept;
-  // Whether one has come; any thread.
+  // Whether a message has come. Any thread.
   bool any() const noexcept;
 
-  // Whether that process reads this one's heap.
+  // Whether that process reads this process's heap.
   bool lends_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_own_heap;
   }
-  // Whether that process may read all of this one's memory.
+  // Whether that process may read all of this process's memory.
   bool shows_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_memory;
   }
-  // Copies from an address of that process, which shows its memory. An error of errno, ESRCH where
-  // that process is gone; 0: none. Any thread.
+  // Copies from an address of a process that lets others read its memory. Returns an error of errno
+  // (ESRCH where that process is gone) or 0. Any thread.
   int read_memory(int process, std::byte* to, const std::byte* from,
                   std::int64_t bytes) const noexcept;
-  // Memory of that process's heap; null where it does not lie there.
+  // The address here of memory in that process's heap; null where it does not lie there.
   const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
 
-  // Told to all: after a failure what others read of this process's memory is no longer sure.
+  // Tells all other processes that the memory which they read here may change from now on, after a
+  // failure.
   void mark_failed() noexcept { own_->failed.store(1, std::memory_order_seq_cst); }
   bool has_failed(int process) const noexcept;
 
-  // Where the bell is wanted, the next message makes this descriptor readable, until
-  // silence_bell(). Who wants it looks after that whether a message has come before (any()). To
-  // want it may take some microseconds: whoever is about to sleep pays for the order between the
-  // two, so that no sender does.
+  // While the bell is wanted, the next message makes this descriptor readable, until
+  // silence_bell(). After want_bell(true) the caller must look once more whether a message has come
+  // (any()). want_bell(true) may take some microseconds: the thread that is about to sleep makes
+  // the memory fence, so that no sender has to.
   int bell() const noexcept { return bell_; }
   void want_bell(bool wanted) noexcept;
   bool bell_is_wanted() const noexcept {
@@ -85,13 +86,15 @@ class NodeLink {
 
  private:
   static constexpr std::uint32_t kRing = 64 << 10;
-  static constexpr std::uint32_t kWrap = 0xffffffff;  // as a message's size: go on at the beginning
+  static constexpr std::uint32_t kWrap = 0xffffffff;  // in place of a message's size: continue at
+                                                      // the beginning
   static constexpr std::uint32_t kLine = 64;
 
-  // A message begins a cache line with its size, and the size is written last: a small message is
-  // one line that goes from core to core. Behind a message the size of the next one is 0.
+  // A message starts at a cache line with its size, and the size is written last, so that a small
+  // message is one cache line that moves between cores. After a message the size of the next one is
+  // 0.
   struct Ring {
-    alignas(kLine) std::atomic<std::uint64_t> read{0};  // how far the receiver is
+    alignas(kLine) std::atomic<std::uint64_t> read{0};  // position of the receiver
     alignas(kLine) std::byte data[kRing];
     std::atomic_ref<std::uint32_t> size_at(std::uint64_t position) noexcept {
       return std::atomic_ref<std::uint32_t>(
@@ -99,23 +102,24 @@ class NodeLink {
     }
   };
   struct Box {
-    alignas(64) std::atomic<std::uint32_t> bell_wanted{0};  // its process sleeps until it rings
+    alignas(64) std::atomic<std::uint32_t> bell_wanted{0};  // the process sleeps until the bell
+                                                            // rings
     alignas(64) std::atomic<std::uint32_t> failed{0};
     Ring* rings() noexcept { return reinterpret_cast<Ring*>(this + 1); }
   };
   struct Partner {
-    Box* box = nullptr;                  // theirs
-    int bell = -1;                       // a pipe, into which to write
-    Ring* to = nullptr;                  // in their box, what this process sends
-    std::uint64_t written = 0;           // how far into it
-    std::uint64_t read_there = 0;        // how far they had read it when this was last looked up
-    Ring* from = nullptr;                // in the own box
-    std::atomic<std::uint64_t> read{0};  // how far this process has read that
-    const std::byte* heap = nullptr;     // theirs
-    bool reads_own_heap = false;         // they see this process's
-    bool reads_memory = false;           // they may read this process's
+    Box* box = nullptr;                  // the other process's box
+    int bell = -1;                       // the write end of its pipe
+    Ring* to = nullptr;                  // in its box: messages from this process
+    std::uint64_t written = 0;           // position up to which this process has written
+    std::uint64_t read_there = 0;        // the position of its receiver, when last read
+    Ring* from = nullptr;                // in this process's box
+    std::atomic<std::uint64_t> read{0};  // position up to which this process has read `from`
+    const std::byte* heap = nullptr;     // the other process's
+    bool reads_own_heap = false;         // the other process has mapped this process's heap
+    bool reads_memory = false;           // the other process may read this process's memory
     int pid = 0;
-    bool needs_fence = true;  // with each message, since their want_bell() makes none
+    bool needs_fence = true;  // with each message, since the other process's want_bell() makes none
     std::int64_t heap_bytes = 0;
   };
 
@@ -123,7 +127,7 @@ class NodeLink {
   static std::uint32_t room_of(std::size_t bytes) noexcept {
     return (static_cast<std::uint32_t>(bytes) + 8 + kLine - 1) / kLine * kLine;
   }
-  // The bytes that are skipped, so that a message which takes so much room lies in one piece.
+  // The bytes to skip so that a message of size `room` is contiguous in the ring.
   static std::uint32_t skipped_before(std::uint64_t written, std::uint32_t room) noexcept {
     const std::uint32_t left = kRing - static_cast<std::uint32_t>(written % kRing);
     return left < room ? left : 0;
@@ -137,13 +141,13 @@ class NodeLink {
   std::vector<Partner> partners_;  // by process
   std::vector<int> reached_;
   bool reaches_all_ = false;
-  bool fences_others_ = false;  // want_bell() does
+  bool fences_others_ = false;  // want_bell() makes fences in other processes
   Box* own_ = nullptr;
   std::size_t box_bytes_ = 0;
-  std::size_t next_ = 0;  // in reached_: whose ring is looked at first
+  std::size_t next_ = 0;  // index in reached_: the ring that is looked at first
   Partner* first_from_ = nullptr;
   std::uint64_t after_first_ = 0;
-  int bell_ = -1, bell_inlet_ = -1;  // the own pipe
+  int bell_ = -1, bell_inlet_ = -1;  // this process's pipe
 };
 
 }  // namespace shmap

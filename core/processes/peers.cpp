@@ -25,7 +25,7 @@ std::uint64_t running_system() {
   return HashText().add(text).value();
 }
 
-// As of /proc/<pid>/stat: R, S, T …; 0 where it cannot be read.
+// The state in /proc/<pid>/stat: R, S, T …; 0 where it cannot be read.
 char state_of(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
@@ -57,7 +57,7 @@ Peers::Peers(int self, std::vector<PeerCard> cards) : self_(self), cards_(std::m
     const int fd =
         static_cast<int>(syscall(SYS_pidfd_open, cards_[static_cast<std::size_t>(p)].pid, 0));
     watched_.push_back({p, fd, fd < 0 && errno == ESRCH});
-    if (watched_.back().dead) watched_.back().dead = false;  // told by the first look
+    if (watched_.back().dead) watched_.back().dead = false;  // to be reported by the first look
   }
   crowded_ = is_crowded();
 }
@@ -114,7 +114,7 @@ bool Peers::wait(int wake, int other, int timeout_us) noexcept {
   pollfd fds[kMost];
   std::size_t n = 0;
   fds[n++] = {wake, POLLIN, 0};
-  fds[n++] = {other, POLLIN, 0};  // ignored where it is -1
+  fds[n++] = {other, POLLIN, 0};  // poll() ignores it where it is -1
   for (const Watched& w : watched_)
     if (w.fd >= 0 && !w.dead && n < kMost) fds[n++] = {w.fd, POLLIN, 0};
   const timespec timeout{timeout_us / 1'000'000, timeout_us % 1'000'000 * 1000};

@@ -1,4 +1,5 @@
-// Peers: the processes of the job as this one knows them, and the watch over those on its node.
+// Peers: what this process knows of the other processes of the job, and the watch over those on its
+// node.
 #pragma once
 #include <sched.h>
 
@@ -8,13 +9,14 @@
 
 namespace shmap {
 
-// What a process says of itself at start, as bytes.
+// What a process tells the others about itself at start, as bytes.
 struct PeerCard {
   char host[64] = {};
-  std::uint64_t boot = 0;       // of the machine's running system
-  std::uint64_t pid_space = 0;  // processes of one see each other by their numbers
+  std::uint64_t boot = 0;       // identifies the running system of the machine
+  std::uint64_t pid_space = 0;  // processes of one number space can address each other by their
+                                // pids
   std::int32_t pid = 0;
-  cpu_set_t cores = {};  // that it may run on; none where it could not be told
+  cpu_set_t cores = {};  // the cores that it may run on; empty where not known
 
   static PeerCard of_this_process();
 };
@@ -29,22 +31,22 @@ class Peers {
   int self() const noexcept { return self_; }
   int size() const noexcept { return static_cast<int>(cards_.size()); }
   bool on_this_node(int process) const noexcept;
-  // The first process of the node that it is on: the node's number.
+  // The first process of the node that the process is on, which identifies the node.
   int node_of(int process) const noexcept;
-  // Its rank among the processes of this node, and how many these are.
+  // This process's rank among the processes of its node, and their number.
   int node_rank() const noexcept { return node_rank_; }
   int node_size() const noexcept { return node_size_; }
-  // Whether the processes that share cores with this one are more than the cores that they have
-  // together: then one that waits keeps another from running. Two processes that are bound to a
-  // core each are not.
+  // Whether this process and those that share cores with it are more than these cores: a process
+  // that waits actively then keeps another one from running. False for processes that are each
+  // bound to a core of their own.
   bool crowded() const noexcept { return crowded_; }
   // "process 3 (pid 1234 on host a)"
   std::string text(int process) const;
-  // ", which is stopped" of one on this node that a signal stopped; else "".
+  // ", which is stopped" for a process of this node that a signal has stopped; else "".
   std::string state_text(int process) const;
 
-  // Waits up to that long until one of the two descriptors (-1: none) can be read or a process of
-  // this node has died; true for the latter.
+  // Blocks for at most timeout_us until one of the two descriptors (-1: none) is readable or a
+  // process of this node has died; true in the latter case.
   bool wait(int wake, int other, int timeout_us) noexcept;
   // The next process of this node that has died and was not returned before, or -1.
   int next_dead() noexcept;
@@ -54,7 +56,7 @@ class Peers {
 
   struct Watched {
     int process;
-    int fd;  // -1: by its number, where the kernel has no descriptors of processes
+    int fd;  // -1: watched by pid, where the kernel has no pidfd
     bool dead;
   };
   const int self_;

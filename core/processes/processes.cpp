@@ -58,7 +58,7 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   made->exchanges_ =
       new Exchanges(*made->messages_, *made->peers_, made->link_.get(), warn_sec, timeout_sec);
   made->messages_->call_at_finalize([]() noexcept { joined()->exchanges().stop(); });
-  // Never destroyed; what is called at exit comes before what the library registered so far.
+  // Never destroyed. Handlers that are registered here run at exit before those registered earlier.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
   detail::while_waiting.store([]() noexcept { return joined()->exchanges().poke(); });
@@ -96,8 +96,8 @@ void Processes::agree(const StartCard& card) {
   }
 }
 
-// Where the program ends well, its process waits for the others. Where it does not, or where the
-// others are gone, MPI is left as it is: then the launcher ends the job.
+// If the program ends normally, its process waits for the others. If it does not, or the others are
+// gone, MPI is left unfinalized: the launcher then ends the job.
 void Processes::leave(int exit_code, void*) noexcept {
   Processes* self = joined();
   if (self == nullptr) return;
@@ -105,10 +105,11 @@ void Processes::leave(int exit_code, void*) noexcept {
     self->exchanges_->give_up("ends with the exit code " + std::to_string(exit_code));
     return;
   }
-  // A collective may wait in a queue still, of which nobody here reads the result: others do.
+  // Tasks of collectives may still be queued: this process does not read their results, but other
+  // processes do.
   self->finish_();
   if (!self->exchanges_->leave()) {
-    // Somebody waited for this one, or is gone: an end that looks like any other would hide it.
+    // Another process waits for this one, or is gone: a normal exit code would hide that.
     _exit(1);
   }
   self->exchanges_->stop();

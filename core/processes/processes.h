@@ -1,4 +1,4 @@
-// Processes: those of the job that this process has joined.
+// Processes: the processes of the job, once this process has joined them.
 //
 // Every process runs the same program (multi-controller): each drives its own devices, and a mesh
 // may span all of them.
@@ -14,23 +14,24 @@
 
 namespace shmap {
 
-// What all processes have to have alike, as each says it at start.
+// What must be the same in all processes; each process sends it at start.
 struct StartCard {
   PeerCard peer;
   char version[32] = {};       // of the library
   char devices[64] = {};       // the device string
   std::int32_t kind = 0;       // of devices
   std::int32_t count = 0;      // of devices
-  char environment[512] = {};  // variables that change what is communicated
+  char environment[512] = {};  // variables that affect what is communicated
 };
 
 class Processes {
  public:
-  // Of the job, where this process has joined one; else null.
+  // The job that this process has joined; else null.
   static Processes* joined() noexcept { return the_processes.load(std::memory_order_acquire); }
-  // Joins it: waits for all processes. DeviceError where that cannot be, or where the cards differ,
-  // naming the process; then nothing is joined. Called once.
-  // finish: waits for what was enqueued here, before this process tells the others that it leaves.
+  // Joins the job: blocks until all processes have joined. Throws DeviceError where that fails, or
+  // where the cards differ (the text names the process); nothing is joined then. Called once.
+  // finish: waits for all enqueued work of this process; called before it tells the others that it
+  // leaves.
   static Processes& join(const Job& job, StartCard card, void (*finish)() noexcept);
 
   int rank() const noexcept { return messages_->rank(); }
@@ -46,7 +47,7 @@ class Processes {
 
   std::unique_ptr<MessagePassing> messages_;
   std::unique_ptr<Peers> peers_;
-  std::unique_ptr<NodeLink> link_;  // null: nobody is reached by it
+  std::unique_ptr<NodeLink> link_;  // null: no other process can be reached through a link
   void (*finish_)() noexcept = nullptr;
   Exchanges* exchanges_ = nullptr;  // lives as long as the process
 };

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-// Of the 128 TiB of addresses that a process has, for the heaps of all processes of a node.
+// For the heaps of all processes of a node, out of the 128 TiB of addresses of a process.
 constexpr std::int64_t kMostAddresses = std::int64_t{16} << 40;
 
 std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
@@ -47,18 +47,18 @@ void* SharedHeap::map(int file, std::int64_t bytes, int protection) noexcept {
   if (aligned > begin) munmap(base, aligned - begin);
   if (begin + reserved > aligned + size)
     munmap(reinterpret_cast<void*>(aligned + size), begin + reserved - aligned - size);
-  madvise(at, size, MADV_HUGEPAGE);  // a wish: without huge pages it works as well
+  madvise(at, size, MADV_HUGEPAGE);  // a hint; memory without huge pages works as well
   return at;
 }
 
 SharedHeap* SharedHeap::make(std::int64_t below, int processes) noexcept {
-  // Addresses, not memory: what one process might ever hold, and room for what lies in pieces.
+  // Reserves addresses, not memory: all physical memory, and room for fragmentation.
   const std::int64_t physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) *
                                 static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
   const std::int64_t size =
       rounded(std::min(2 * std::max(physical, kHugePage), kMostAddresses / std::max(processes, 1)),
               kHugePage);
-  // A limit on the sizes of files would end the process.
+  // Writing beyond RLIMIT_FSIZE would end the process.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
       limit.rlim_cur < static_cast<rlim_t>(size))
@@ -125,7 +125,7 @@ void SharedHeap::free(void* data, std::int64_t bytes) noexcept {
     }
     free_.emplace(begin, size);
   } catch (const std::bad_alloc&) {
-    return;  // its addresses are lost, its memory is not
+    return;  // the addresses are lost, the memory is not
   }
 }
 

@@ -26,7 +26,8 @@ namespace {
 
 constexpr double kLeastWarnSec = 5;
 constexpr std::chrono::milliseconds kEndingTime{50};
-constexpr double kStartFactor = 2;  // of the timeout: MPI, and what each process loads first
+constexpr double kStartFactor = 2;  // of the timeout: includes the start of MPI and the loading of
+                                    // each process
 
 std::string contents(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -42,7 +43,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Of the text of /proc/<pid>/environ; "" where it is not there.
+// The value of a variable in the text of /proc/<pid>/environ; "" where it is not set.
 std::string_view value_in(std::string_view environment, std::string_view name) {
   while (!environment.empty()) {
     const std::size_t end = std::min(environment.find('\0'), environment.size());
@@ -78,8 +79,8 @@ std::string missing_on_this_node() {
     int pid = 0;
     bool come = false;
   };
-  // What a process of the job starts has its environment too: a rank is there if any of them has
-  // come, and the oldest is named.
+  // Child processes of a process of the job inherit its environment. A rank has arrived if any
+  // process with its environment has; the oldest one is named.
   std::map<int, Rank> ranks;
   for (const std::string& name : names_in("/proc")) {
     int pid = 0, rank = 0;
@@ -95,8 +96,8 @@ std::string missing_on_this_node() {
   }
   std::erase_if(ranks, [](const auto& rank) { return rank.second.come; });
   if (ranks.empty()) return "";
-  // A process that is ending may have lost the thread of that name before the others: it is gone in
-  // a moment.
+  // A process that is ending may lose the thread of that name before its other threads: it
+  // disappears in a moment.
   std::this_thread::sleep_for(kEndingTime);
   std::string missing;
   for (const auto& [rank, known] : ranks) {
@@ -154,7 +155,7 @@ void StartWatch::watch() noexcept {
       _exit(1);
     }
   } catch (...) {
-    return;  // no memory to watch with
+    return;  // no memory for the watch
   }
 }
 

@@ -1,4 +1,4 @@
-// StartWatch: who is missing while a process waits for the others to join the job.
+// StartWatch: names the missing processes while this process waits for the others to join the job.
 #pragma once
 #include <condition_variable>
 #include <mutex>
@@ -9,17 +9,18 @@
 
 namespace shmap {
 
-// Threads whose name begins so show other processes of the node how far theirs has come: the first
-// of one that joins, the second of one that has joined. (The kernel keeps 15 characters.)
+// Threads with names that begin so show the other processes of the node how far a process has come:
+// the first while it joins, the second once it has joined. (The kernel keeps 15 characters of a
+// name.)
 inline constexpr const char* kJoiningThread = "shmap-joining";
 inline constexpr const char* kJoinedThread = "shmap-joined";
 
-// While it lives, a thread of its own watches over the time that this process takes to join. MPI
-// waits for all processes as it starts, cannot be interrupted, and does not say for whom it waits.
+// While the object lives, a thread watches how long this process takes to join. MPI blocks until
+// all processes start, cannot be interrupted, and does not name the missing ones.
 //
-// After warn_sec (and not before 5 s, since MPI itself takes a while) it warns, with the processes
-// of this node that have not used a device yet; after twice timeout_sec it says so again, and ends
-// the process with the exit code 1, upon which the launcher ends the job. 0 seconds: never.
+// After warn_sec (and not before 5 s, since MPI itself takes a while) the thread warns, with the
+// processes of this node that have not used a device yet. After twice timeout_sec it repeats this
+// and ends the process with exit code 1, upon which the launcher ends the job. 0 seconds: never.
 class StartWatch {
  public:
   StartWatch(const Job& job, double warn_sec, double timeout_sec);
@@ -29,7 +30,7 @@ class StartWatch {
 
  private:
   void watch() noexcept;
-  bool over_after(double sec);  // waits so long after the start; true where all have joined
+  bool over_after(double sec);  // waits until `sec` after the start; true where all have joined
 
   const Job& job_;
   const double warn_sec_, timeout_sec_;
@@ -39,9 +40,9 @@ class StartWatch {
   std::thread thread_;
 };
 
-// Of the processes on this node that the same launcher started (as their environments say): a line
-// for each rank that has no thread of one of those names, "\n  process 3 (pid 1234) has not used a
-// device yet". "" where none is missing, or it cannot be told.
+// A line for each rank of this node that the same launcher started (as the environments say) and
+// that has no thread of one of those names: "\n  process 3 (pid 1234) has not used a device yet".
+// "" where none is missing, or this cannot be determined.
 std::string missing_on_this_node();
 
 }  // namespace shmap

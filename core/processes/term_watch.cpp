@@ -14,12 +14,12 @@
 namespace shmap {
 namespace {
 
-// What the handler reads, set before there is one.
+// Read by the signal handler; set before the handler is installed.
 std::atomic<int> pipe_inlet{-1};
 std::atomic<pid_t> owner{0};
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
 
-// The signal has its default action again by now (SA_RESETHAND).
+// SA_RESETHAND has already restored the signal's default action.
 void on_term(int signal) {
   const int error = errno;
   const char byte = 0;
@@ -48,7 +48,7 @@ void say_before_term(void (*say)() noexcept) noexcept {
       kill(getpid(), SIGTERM);
     }).detach();
   } catch (const std::system_error&) {
-    return;  // no thread to be had: the default action stays
+    return;  // no thread could be started: the default action stays
   }
   struct sigaction ours = {};
   ours.sa_handler = on_term;

@@ -11,8 +11,8 @@ namespace shmap {
 
 // The mask of mesh axes over which devices take different ways now, on this thread
 // (core/ir/divergence.h). Processes may then take different ways too, and count their collectives
-// apart: those that can meet in a collective agree in the coordinates on these axes, and so in the
-// ways that they take.
+// separately: processes that can meet in a collective agree in the coordinates on these axes, and
+// so in the ways that they take.
 std::uint32_t divergent_axes(const detail::MeshImpl& mesh);
 // MeshImpl::name and MeshImpl::take_numbers, for the processes that count together under this
 // divergence; `divergent` = 0 gives the mesh's own.

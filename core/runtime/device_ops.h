@@ -1,5 +1,5 @@
-// What every backend can do with raw memory, beside its kernels: one table a backend, filled at
-// registration.
+// The operations that every backend provides on raw memory, beside its kernels: one table for each
+// backend, filled at registration.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace shmap {
 
-// Copies an n-dimensional box between two strided places; strides in bytes.
+// A copy of an n-dimensional box between two strided layouts; strides in bytes.
 struct BoxCopy {
   int rank = 0;
   std::int64_t extent[kMaxRank];
@@ -24,13 +24,13 @@ struct BoxCopy {
   void* dst = nullptr;
 };
 
-// What looks at values on the host as a part of a stream's work.
+// Host code that reads values as a part of a stream's work.
 class HostReader : public RefCounted {
  public:
   virtual ~HostReader() = default;
-  // `values`: the bytes of each that was asked for, good during the call. Comes when the stream
-  // does, on a thread of whoever runs it, and for each launch of a graph that recorded it. Must not
-  // enqueue, wait or allocate.
+  // `values`: the addresses of the requested values, valid during the call. Called in stream order,
+  // on the thread that runs the stream, and once for each launch of a graph that recorded it. Must
+  // not enqueue, wait or allocate.
   virtual void read(std::span<const void* const> values) const = 0;
 };
 struct HostRead {
@@ -39,35 +39,34 @@ struct HostRead {
 };
 
 struct DeviceOps {
-  // Part `part` of `parts`.
+  // Copies part `part` of `parts`.
   void (*copy_box)(const BoxCopy& copy, int part, int parts, void* native) = nullptr;
-  // The same copy between `n` pairs of places, from[i] to to[i], in one piece of work; box.src and
-  // box.dst are not read. Null: a copy for each serves as well.
+  // Makes the same copy between `n` pairs of addresses, from[i] to to[i], in one piece of work;
+  // box.src and box.dst are ignored. Null: callers make one copy for each pair.
   void (*copy_boxes)(const BoxCopy& box, const void* const* from, void* const* to, int n,
                      void* native) = nullptr;
   // out[begin, end) = the balanced binary tree over `n` ranks, in order (distance 1, 2, 4, …; ranks
-  // past the last power of two fold in first): the same bits whatever the process layout. out may
+  // past the last power of two fold in first): the same bits for every layout of processes. out may
   // be one of the ranks.
   void (*combine)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                   std::int64_t begin, std::int64_t end, void* native) = nullptr;
-  // The same of `rows` rows that lie apart in the ranks' memory: out[row * length + i] = the tree
-  // over ranks[r][row * stride + i], in elements. Null: there combine() a row at a time serves as
-  // well.
+  // As combine(), for `rows` rows that lie apart in the ranks' memory: out[row * length + i] = the
+  // tree over ranks[r][row * stride + i], in elements. Null: callers call combine() for each row.
   void (*combine_rows)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                        std::int64_t rows, std::int64_t length, std::int64_t stride,
                        void* native) = nullptr;
   void (*zero)(void* dst, std::int64_t bytes, void* native) = nullptr;
   void (*copy)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
-  // A copy of a part of so much that no cache will hold it: written past them.
+  // Copies a part of an array that is larger than every cache: writes past the caches.
   void (*copy_streaming)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
-  // A copy of a block of another memory space, as a whole. Null: copy() serves as well.
+  // Copies a whole block from another memory space. Null: callers use copy().
   void (*copy_between_spaces)(void* dst, const void* src, std::int64_t bytes,
                               void* native) = nullptr;
-  // Blocking; for memory that nothing pending touches.
+  // Blocking; the memory must not be used by pending work.
   void (*host_to_device)(void* dst, const void* src, std::int64_t bytes) = nullptr;
   void (*device_to_host)(void* dst, const void* src, std::int64_t bytes) = nullptr;
-  // For a task: in its stream, shows the values to the reader. What that throws fails the task, or
-  // is rethrown by Backend::synchronize() where the task has ended by then.
+  // Called in a task: in the task's stream, passes the values to the reader. What read() throws
+  // fails the task, or is rethrown by Backend::synchronize() if the task has ended by then.
   void (*read_on_host)(std::span<const HostRead> values, const Ref<HostReader>& reader,
                        void* native) = nullptr;
 };
@@ -75,7 +74,7 @@ struct DeviceOps {
 DeviceOps& device_ops(DeviceKind kind);
 inline const DeviceOps& device_ops(const Backend& backend) { return device_ops(backend.kind()); }
 
-// A contiguous row-major box inside another: sets extents and strides.
+// Sets extents and strides for a contiguous row-major box inside another.
 void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, const Shape& src_shape,
                  int itemsize);
 

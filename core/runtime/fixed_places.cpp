@@ -14,7 +14,8 @@ namespace shmap {
 
 namespace {
 
-// Estimates of one core; whether a copy is queued, and in how many parts, hangs on them.
+// Estimates for one core, which decide whether a copy is queued and into how many parts it is
+// split.
 constexpr double kBytesPerNs = 10;
 constexpr std::int64_t kPartBytes = 256 << 10;
 

@@ -17,7 +17,7 @@ std::int64_t aligned(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Two places for each value of a carry, one to read and one to write, one after the other.
+// Two buffers for each value of a carry, one to read and one to write; they are adjacent.
 class CarryPlaces {
  public:
   CarryPlaces(const Jaxpr& jaxpr, std::size_t first, std::size_t count) {
@@ -42,7 +42,7 @@ void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-// The carry of a loop as it runs: where each value is read and where the next is written.
+// The carry of a loop while it runs: where each value is read, and where the next one is written.
 class Carry {
  public:
   Carry(const CarryPlaces& places, std::size_t count, std::byte* scratch)
@@ -73,8 +73,8 @@ class ScanFlow final : public FlowTask {
     std::int64_t at = places_.end();
     for (std::int64_t trip = 0; trip < std::max<std::int64_t>(1, task_.merged_trips); ++trip) {
       for (const std::int64_t bytes : y_bytes_) {
-        // Kernels write to aligned memory; of odd sizes they have a place, from where ys are
-        // copied.
+        // Kernels write to aligned memory. A result of an odd size gets memory of its own, from
+        // which it is copied to ys.
         y_places_.push_back(bytes % kAlignment == 0 ? -1 : at);
         if (bytes % kAlignment != 0) at += aligned(bytes);
       }
@@ -110,7 +110,8 @@ class ScanFlow final : public FlowTask {
   std::vector<const Jaxpr*> programs() const override { return {&task_.body->jaxpr()}; }
 
  private:
-  // All trips from `trip` on that `program` can run, `trips` at a time; the first that is left.
+  // Runs the trips from `trip` on that `program` can run, `trips` at a time; returns the first trip
+  // that is left.
   std::int64_t run_trips(const TaskProgram& program, std::int64_t trips, std::int64_t trip,
                          const KernelCall& call, const TaskProgram::Site& site,
                          Carry& carry) const {
@@ -228,7 +229,7 @@ class CondFlow final : public FlowTask {
     task_.branches[chosen]->run(site, call.in.subspan(1), call.out,
                                 static_cast<std::byte*>(call.scratch));
   }
-  // Before it is known which branch it will be.
+  // Called before it is known which branch will run.
   int parts(const KernelCall& call, int workers) const override {
     int most = 1;
     for (const auto& b : task_.branches)
@@ -270,7 +271,7 @@ void eval_flow(Types, const Params& params, std::span<ShapedArray> out) {
 int flow_results(Types, const Params& params) {
   return static_cast<int>(of(params).results.size());
 }
-// As the equation had it: eval_flow gives the types with their axes.
+// Keeps the types of the equation: eval_flow has given them their axes.
 void keep_axes(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
 Cost flow_cost(Types, const Params& params, Types) { return of(params).task->cost(); }
 

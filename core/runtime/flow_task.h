@@ -16,7 +16,7 @@ class FlowTask {
   virtual ~FlowTask() = default;
   virtual void run(const KernelCall& call, const TaskProgram::Site& site) const = 0;
   virtual std::int64_t scratch_bytes() const = 0;
-  // Of a task that threads may share (branch_task_p): into how many parts a call is best cut.
+  // For a task that threads may share (branch_task_p): the best number of parts for a call.
   virtual int parts(const KernelCall& /*call*/, int /*workers*/) const { return 1; }
   virtual Cost cost() const = 0;
   virtual std::string text() const = 0;  // "scan of 500"
@@ -46,12 +46,12 @@ struct CondTask {
 std::shared_ptr<const FlowTask> make_flow_task(ScanTask task);
 std::shared_ptr<const FlowTask> make_flow_task(WhileTask task);
 std::shared_ptr<const FlowTask> make_flow_task(CondTask task);
-// The argument `owned` of TaskProgram::make for the body of a loop: the loop owns the memory of the
+// The argument `owned` of TaskProgram::make for the body of a loop, which owns the memory of its
 // carry.
 std::vector<int> loop_owned(std::size_t binders, std::size_t first_carry, std::size_t carry);
 
 extern Primitive flow_task_p;
-// The same of branches that are one kernel call each, or a copy: threads share it, so that it may
+// A CondTask whose branches are each one kernel call or a copy: threads share it, so that it may
 // take as long as the kernels do (TaskProgram::is_shared).
 extern Primitive branch_task_p;
 struct FlowTaskParams : ParamsOf<FlowTaskParams> {

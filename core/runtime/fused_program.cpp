@@ -85,7 +85,7 @@ int fused_results(Types, const Params& params) {
   return static_cast<int>(program_of(params).outputs().size());
 }
 Cost fused_cost(Types, const Params& params, Types) { return program_of(params).cost(); }
-// As of the equations that it is made of.
+// The flops of the equations that it is made of.
 double fused_flops(Types, const Params& params, Types) {
   const FusedProgram& program = program_of(params);
   double flops = 0;
@@ -137,7 +137,7 @@ int FusedProgram::add_value(const Value& value) {
 void FusedProgram::add_cost(const Op& op) {
   if (op.op == OpKind::broadcast) return;
   const std::int64_t n = size(op.op == OpKind::reduce ? FusedKind::full : op.kind);
-  double flops = 2 * static_cast<double>(n);  // what stays in the cache: some loads and stores
+  double flops = 2 * static_cast<double>(n);  // loads and stores of values in the cache
   if ((op.op == OpKind::map || op.op == OpKind::draw) && op.primitive->cost) {
     std::vector<ShapedArray> types;
     for (int v : op.operands) types.emplace_back(Shape{n}, dtype(v), false, AxisSet());

@@ -148,7 +148,7 @@ void wait_for(const StoredNode& node) {
     count(Counter::syncs);
     try {
       def.wait();
-    } catch (...) {  // nothing of it is to be running when the caller hears of the first
+    } catch (...) {  // no wait may remain when the caller gets the first error
       if (!error) error = std::current_exception();
     }
   }

@@ -51,7 +51,8 @@ class Waits {
   Event* few() noexcept { return std::launder(reinterpret_cast<Event*>(few_)); }
   const Event* few() const noexcept { return std::launder(reinterpret_cast<const Event*>(few_)); }
   std::size_t n_ = 0;
-  alignas(Event) std::byte few_[kFew * sizeof(Event)];  // constructed one by one; mostly none is
+  alignas(Event) std::byte few_[kFew * sizeof(Event)];  // constructed one by one; often there are
+                                                        // none
   std::vector<Event> more_;                             // all events, once there are more than kFew
 };
 

@@ -25,7 +25,7 @@ class Slots {
   }
   static constexpr std::size_t kResult = ~std::size_t{0};
 
-  // -1 where nobody reads it.
+  // -1 where no step reads the value.
   int of(const Var* v) {
     if (!last_.count(v)) return -1;
     const auto [it, first] = slots_.try_emplace(v, next_);
@@ -52,7 +52,7 @@ PlanStep make_step(const Eqn& eqn, std::size_t index, const detail::AxisEnv& env
       continue;
     }
     step.in.push_back(slots.of(a.var()));
-    bool again = false;  // as a later operand of this very equation
+    bool again = false;  // whether a later operand of this equation is the same value
     for (std::size_t k = i + 1; k < eqn.in.size(); ++k) again = again || eqn.in[k] == a;
     if (slots.last(a.var()) == index && !again && i < 32) step.last |= 1u << i;
   }
@@ -74,7 +74,7 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-// The host decides what runs: not so where devices can do it together.
+// Whether the host decides what runs; not where devices can decide it in one task.
 bool is_control(const PlanStep& step) {
   return step.eqn->primitive->interpret && !step.eqn->primitive->group;
 }
@@ -179,7 +179,7 @@ void Plan::run_control(Part& part, std::vector<Array>& values) const {
 std::vector<Array> Plan::run(std::vector<Array> args) {
   detail::refuse_in_task("a function under jit");  // its own plan may be what runs the task
   std::lock_guard lock(mutex_);
-  // Let go when the run ends, however it does.
+  // Emptied when the run ends, also by an exception.
   struct Values {
     explicit Values(std::vector<Array>& a) : arrays(a) {}
     ~Values() { arrays.clear(); }

@@ -1,9 +1,8 @@
-// ProgramMark: by what processes find out that the programs that they run together are not the
-// same.
+// ProgramMark: lets processes detect that the programs that they run together differ.
 //
-// Each collective that leaves the process takes the mark of the plan that runs it along, in its
-// message. So a program that was traced otherwise in one process is found at its first collective,
-// before anything is computed with the other's data, and without a message of its own.
+// Each collective that leaves the process sends the mark of the plan that runs it in its message. A
+// program that was traced differently in one process is therefore detected at its first collective,
+// before other processes' data is used, and without additional messages.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,21 +12,22 @@
 
 namespace shmap {
 
-// Zeros outside of plans.
+// All zero outside of plans.
 struct ProgramMark {
   std::uint64_t program = 0;    // a hash of the program's text: its equations, types and literals
-  std::uint64_t constants = 0;  // and of the values that it captured, and that all devices have
+  std::uint64_t constants = 0;  // a hash of the values that it captured and that are equal on all
+                                // devices
   std::uint32_t equations = 0;
   friend bool operator==(const ProgramMark&, const ProgramMark&) = default;
 };
 
-// Of a program on a mesh of several processes; else zeros. consts: the values of its first binders,
-// stored on the mesh: those on CPU devices of up to 64 KB, which do not vary over the mesh, are
-// waited for and read.
+// The mark of a program on a mesh of several processes; else zeros. consts: the values of the first
+// binders, stored on the mesh. Those on CPU devices of up to 64 KB that do not vary over the mesh
+// are waited for and read.
 ProgramMark make_program_mark(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
                               std::span<const Array> consts);
 
-// Of the plan that this thread runs.
+// The mark of the plan that this thread runs.
 ProgramMark current_program() noexcept;
 
 class ProgramScope {

@@ -1,12 +1,12 @@
-// What work is estimated to take: for what hangs on an estimate, never on a measured time (which
-// task runs at once, the order of a schedule, which loop is a task).
+// Estimates of how long work takes, for decisions that must not depend on measured times: which
+// task runs at once, the order of a schedule, which loop becomes a task.
 #pragma once
 #include "core/ir/jaxpr.h"
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-// Rates of one device of a backend, of which only the relation counts.
+// Rates of one device of a backend; only their ratios matter.
 struct Rates {
   double flops_per_ns = 60;
   double bytes_per_ns = 12;
@@ -17,12 +17,13 @@ struct Rates {
   }
 };
 
-// Those that the backend gave; until it did, those above.
+// The rates that the backend has set; before that, the defaults above.
 const Rates& rates(DeviceKind kind);
-// By a backend, when it registers its kernels.
+// Called by a backend when it registers its kernels.
 void set_rates(DeviceKind kind, const Rates& rates);
 
-// The work of one device's call: Primitive::cost, or else the bytes of its operands and results.
+// The work of one device's call: Primitive::cost or, without one, the bytes of its operands and
+// results.
 Cost estimated_work(const Primitive& primitive, Types in, const Params& params, Types out);
 Cost estimated_work(const Eqn& eqn);
 

@@ -16,7 +16,7 @@ namespace shmap {
 Array reshard_by_copies(const Array& x, const Sharding* target, const std::string& what,
                         SourceLine source = {});
 
-// Whether `x` is a concrete array whose blocks are in several processes, so that to have it under
+// Whether `x` is a concrete array whose blocks are in several processes, so that resharding it to
 // `target` takes collectives (core/transforms/lowering/reshard_blocks.h).
 bool has_blocks_elsewhere(const Array& x, const Sharding* target);
 

@@ -26,23 +26,24 @@ namespace shmap {
 
 namespace {
 
-// A program that is called with ever new arrays, or whose results are all kept, gains nothing from
-// more of them.
+// A program that is called with new arrays each time, or whose results are all kept, gains nothing
+// from more graphs.
 constexpr std::size_t kMaxExecutables = 8;
 constexpr std::size_t kMaxOutputSets = 8;
-// Addresses that come back are worth a graph of their own, in the place of one that was not used
-// for longer: so often, among so many others. To capture costs as much as some such calls.
+// Addresses that recur kWorthCapturing times, while the segment remembers only kRemembered sets of
+// missed addresses, get a graph of their own, in place of the least recently used one. To capture
+// costs as much as several such calls.
 constexpr int kWorthCapturing = 8;
 constexpr std::size_t kRemembered = 4;
-// More than this is not copied at each call: then the work is so large that running its steps one
-// by one costs little in comparison.
+// Inputs beyond this size are not copied at each call: the work is then so large that to run its
+// steps one by one costs little in comparison.
 constexpr std::int64_t kMaxPlaceBytes = std::int64_t{64} << 20;
 
 std::atomic<std::int64_t> captured_graphs{0};
 
 bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
 
-// The same table over other buffers.
+// A table of the same layout over other buffers.
 template <class Map>
 Array with_buffers(const StoredNode& node, Map map) {
   Array copy = relabel(node, node.type, node.sharding, node.trace, node.committed);
@@ -50,15 +51,15 @@ Array with_buffers(const StoredNode& node, Map map) {
   return copy;
 }
 
-// What the latest collectives read, held a little longer than they need it. Given back at once, the
-// memory would be the next product's, which would wait for the transfer instead of running beside
-// it. Two, since that many are under way where a product stands between collectives; more would
-// cost memory for nothing.
+// The operands of the latest collectives, held a little longer than necessary. Released at once,
+// their memory would become the result of the next product, which would then wait for the transfer
+// instead of overlapping it. Two collectives, since that many are under way where products stand
+// between them; more would only use memory.
 class HeldOperands {
  public:
-  // Before step `step` runs.
+  // Called before step `step` runs.
   void before(const PlanStep& step) {
-    // Whoever reads a collective's result waits for it.
+    // A step that reads a collective's result waits for the collective.
     for (Held& h : held_) {
       for (const int slot : step.in)
         if (std::find(h.results.begin(), h.results.end(), slot) != h.results.end())
@@ -68,8 +69,8 @@ class HeldOperands {
   void hold(const PlanStep& step, std::vector<Array>& operands,
             std::span<StoredNode* const> results) {
     if (!step.eqn->primitive->moves_data) return;
-    // Where a result is an operand's memory (a permutation in one space), nothing is under way, and
-    // one more owner would keep the result from being written in place.
+    // Where a result shares memory with an operand (a permutation in one space), no transfer is
+    // under way, and another owner would keep the result from being written in place.
     std::unordered_set<const Buffer*> read;
     for (const Array& x : operands)
       for (const Block& b : stored_of(x)->blocks()) read.insert(b.buffer.get());
@@ -89,8 +90,8 @@ class HeldOperands {
   std::size_t next_ = 0;
 };
 
-// Blocks of one buffer are mostly neighbours; a buffer that is named again all the same only costs
-// a little time, and looking for it would cost more on many devices.
+// Adjacent blocks are mostly in one buffer. A buffer that is added twice costs little time; to
+// search for it would cost more on many devices.
 void add_buffers(std::vector<Buffer*>& list, std::span<const Block> blocks) {
   const Buffer* last = nullptr;
   for (const Block& b : blocks) {
@@ -99,7 +100,7 @@ void add_buffers(std::vector<Buffer*>& list, std::span<const Block> blocks) {
   }
 }
 
-// Of the values that a segment reads: the type under which its steps do.
+// For each value that a segment reads, the type that its steps use.
 std::vector<ShapedArray> types_read(const std::vector<PlanStep>& steps,
                                     const std::vector<int>& slots) {
   std::unordered_map<int, const ShapedArray*> types;
@@ -111,8 +112,8 @@ std::vector<ShapedArray> types_read(const std::vector<PlanStep>& steps,
   return read;
 }
 
-// The labels as a buffer that each launch uses: it is there until the last launch is done, which
-// may be after the graph's owner is gone.
+// Wraps the labels in a buffer that each launch uses, so that they live until the last launch is
+// done, which may be after the graph's owner is gone.
 BufferRef buffer_of(std::unique_ptr<KeptLabels> labels, MemorySpace& space) {
   const auto destroy = [](void* context) noexcept { delete static_cast<KeptLabels*>(context); };
   BufferRef buffer = space.wrap(labels.get(), 0, destroy, labels.get());
@@ -144,7 +145,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
 }
 
 void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captured) const {
-  const ScopesHidden hidden;  // as in replays, which are called from anywhere
+  const ScopesHidden hidden;  // as in replays, which may be called from any scope
   HeldOperands held;
   for (const PlanStep& step : steps_) {
     held.before(step);
@@ -192,8 +193,8 @@ bool Segment::owned_by_sets(const Buffer* buffer) const {
   return false;
 }
 
-// Which inputs were given up by everybody else: the handle is the only one, and so is the table
-// that names their buffers (beside the output set of an earlier run, where they come from one).
+// Finds the inputs that their callers gave up: `inputs` has the only handle, and only its table
+// names their buffers (besides the output set of an earlier run, if they are results of one).
 void Segment::find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const {
   given.assign(inputs.size(), false);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -252,9 +253,9 @@ bool Segment::pays_to_capture() {
   return false;
 }
 
-// Those that differ from what the most similar graph was captured with. With as many graphs as may
-// be of the places that there are, and no more that differ, it is what they leave their results in
-// that is taken, or the order in which addresses come together that is ever new: then all.
+// Gives places to the inputs whose addresses differ from those of the most similar graph. If there
+// are already as many graphs with places as allowed, and no further input differs, then the output
+// sets or the combinations of addresses are new at each call: all inputs then get places.
 bool Segment::add_places(const std::vector<Array>& inputs) {
   const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
   const auto same = [&](const Executable& e, std::size_t i) {
@@ -313,7 +314,7 @@ Segment::Executable* Segment::find_or_make_place(const std::vector<Array>& input
   }
   places_.fill(inputs);
   if (executable) return executable;
-  // What is in a place is not its caller's to give up.
+  // A caller cannot donate the memory of a place.
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (places_.has(i)) given[i] = false;
   return capture(in_places_, places_.in_place_of(inputs), given, slots);
@@ -361,7 +362,7 @@ void Segment::take_slabs(Executable& made) {
   }
 }
 
-// The memory of a plan is asked for at once: what is named is the op that needs most of it.
+// The memory of a plan is allocated at once; the error names the operation that needs most of it.
 void Segment::rethrow_planned(const OutOfMemory& e) const {
   const PlanStep* largest = nullptr;
   std::int64_t most = -1;
@@ -384,8 +385,8 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
   const HostSpanScope logged("capture");
   Backend& backend = mesh_.backend();
   auto made = std::make_unique<Executable>();
-  // The program on proxies of its inputs; those that were not given up have an owner more, so that
-  // nothing takes them over.
+  // The program runs on proxies of its inputs. An input that was not given up gets one more owner,
+  // so that no step overwrites it.
   const auto program = [&](std::vector<Array>& values, std::vector<Captured>* captured) {
     std::unordered_map<const Buffer*, BufferRef> proxies;
     std::vector<BufferRef> held;
@@ -400,7 +401,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
       values[static_cast<std::size_t>(in_[i])] = std::move(x);
     }
     proxies.clear();
-    std::vector<Array> kept;  // inputs that live on, and those that are not to be written
+    std::vector<Array> kept;  // inputs that stay alive, and inputs that must not be written
     for (std::size_t i = 0; i < inputs.size(); ++i)
       if (!last_in_[i] || !given[i]) kept.push_back(values[static_cast<std::size_t>(in_[i])]);
     run_steps(values, captured);
@@ -439,7 +440,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
     made->numbers = captured_numbers();
     for (int slot : in_) values[static_cast<std::size_t>(slot)] = Array();
     memory.finish();
-    // Where each result lies: in a buffer of the output set, or where an input does.
+    // The location of each result: a buffer of the output set, or an input.
     std::unordered_map<const Buffer*, std::uint32_t> outputs;
     for (std::uint32_t k = 0; k < made->outputs->buffers.size(); ++k)
       outputs.emplace(made->outputs->buffers[k].get(), k);
@@ -497,19 +498,21 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
     std::lock_guard lock(mesh_.backend().submit_mutex());
     Waits waits, after;
     if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
-    // Who wrote and read the output set before was another run: its errors are not this one's.
+    // The output set was last written and read by another run, whose errors do not concern this
+    // one.
     if (!detail::nothing_pending({}, outputs)) detail::collect_waits({}, outputs, after);
     const std::uint64_t first =
         executable.numbers == 0 ? 0
                                 : take_numbers(mesh_, divergent_axes(mesh_), executable.numbers);
     const Event event = executable.graph->launch(waits, after, first);
     writes.insert(writes.end(), outputs.begin(), outputs.end());
-    // Launches over one slab are ordered by their streams; its memory is given back after the last.
+    // Launches over one slab are ordered by their streams; the slab's memory is returned after the
+    // last launch.
     for (const BufferRef& b : executable.slabs) writes.push_back(b.get());
     if (event.record() != nullptr) {
       detail::note_launch(event, reads, writes);
     } else {
-      for (Buffer* b : outputs) {  // all is done: a failure of before is over, too
+      for (Buffer* b : outputs) {  // all work is done; an earlier failure no longer matters
         b->def() = Event();
         b->clear_uses();
       }
@@ -541,7 +544,7 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
 void Segment::run(std::vector<Array>& values) {
   static const bool checks_nans = env::flag(env::Var::check_nans);
   if (++runs_ == 1 || checks_nans || steps_.empty()) return run_steps(values);
-  // Let go when the call ends, however it does.
+  // Emptied when the call ends, also by an exception.
   struct Inputs {
     explicit Inputs(std::vector<Array>& a) : arrays(a) {}
     ~Inputs() { arrays.clear(); }

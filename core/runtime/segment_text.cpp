@@ -169,7 +169,7 @@ std::string Segment::text() const {
         if (step != static_cast<int>(s) && !share_a_stream(b, tasks[task])) add_once(awaited, step);
       }
     }
-    if (end == first) continue;  // a view, or what is known without computing
+    if (end == first) continue;  // a view, or a value that is known without computing
     text += "    " + counted(static_cast<std::int64_t>(end - first), "task") + " on " +
             stream_names(streams, mesh_.backend());
     if (!awaited.empty()) {

@@ -17,7 +17,7 @@ namespace shmap {
 
 namespace {
 
-// Only the decision to queue hangs on it.
+// Used only to decide whether the call is queued.
 std::int64_t estimate_ns(const Step& step, Types out_types) {
   const Cost work = estimated_work(step.primitive, step.in_types, step.params, out_types);
   return static_cast<std::int64_t>(rates(step.mesh.backend().kind()).ns(work));
@@ -34,13 +34,13 @@ struct OwnedCall {
   std::vector<std::uint64_t> literals;
   std::uint32_t literal_mask = 0;
   void* scratch = nullptr;
-  KernelFn accumulate = nullptr;  // of a call that an addition may take in
+  KernelFn accumulate = nullptr;  // of a call whose result an addition may accumulate
 
   Types in_types() const { return Types(types).first(in.size()); }
   Types out_types() const { return Types(types).subspan(in.size()); }
 };
 
-// As a task: runs the OwnedCall that its arguments are.
+// Runs a task whose args are an OwnedCall.
 void run_owned(void* args, const TaskContext& context) {
   auto* self = static_cast<OwnedCall*>(args);
   KernelCall c{self->in, self->out, self->in_types(), self->out_types(), *self->params};
@@ -52,8 +52,8 @@ void run_owned(void* args, const TaskContext& context) {
   c.position = self->site.position;
   run_kernel(self->run, c, self->site);
 }
-// As Task::join of an addition in place: what the task before would have made to be added is added
-// while it is made. Either call reaches its fault point and names its own site.
+// The Task::join of an addition in place: the kernel of the task before adds its result directly.
+// Each call reaches its own fault point, and errors name its own site.
 bool join_owned(void* args, const Task& before, const TaskContext& context) {
   const auto* self = static_cast<OwnedCall*>(args);
   if (before.run != run_owned) return false;
@@ -78,10 +78,10 @@ std::string describe_owned(const void* args) {
 
 void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 
-// What happens in one leader's place of the table: run() for each of them in turn.
+// Launches a step for one leader after another, by run().
 class LeaderLaunch {
  public:
-  // On the thread of which `thread` is the state.
+  // `thread`: the state of the calling thread.
   LeaderLaunch(const Step& step, Types out_types, std::span<StoredNode* const> out,
                const Cohorts& cohorts, detail::ThreadState& thread)
       : step_(step),
@@ -148,7 +148,7 @@ class LeaderLaunch {
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
   std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
-  // Takes the addresses of the operands, and gives the results their buffers.
+  // Sets the addresses of the operands, and allocates the results' buffers.
   void bind_blocks(std::uint32_t position, MemorySpace& space) {
     const int reused = donated_ != 0 ? find_reusable(position) : -1;
     term_ = kernel_.adds && reused >= 0 ? find_term(position, 1 - reused) : -1;
@@ -179,7 +179,7 @@ class LeaderLaunch {
     if (kernel_.scratch && !kernel_.parts) add_scratch(space);
   }
 
-  // Of a kernel that is never split: the call's own.
+  // Scratch of a kernel that is never split: the call's own.
   void add_scratch(MemorySpace& space) {
     const std::int64_t bytes = kernel_.scratch(call_);
     scratch_ = bytes != 0 ? space.allocate(bytes, MemorySpace::For::tasks) : BufferRef();
@@ -187,10 +187,11 @@ class LeaderLaunch {
     if (bytes != 0) writes_[n_writes_++] = scratch_.get();
   }
 
-  // As a task of its own, after what is pending.
+  // Enqueues the call as a task, after the pending tasks of its buffers.
   void enqueue(const LocalDevice& device, Stream& stream, std::span<const Event> waits) {
     Task task = task_;
-    // With as many leaders as workers each call is one part: devices are what runs in parallel.
+    // With at least as many leaders as workers each call is one part: the devices already run in
+    // parallel.
     const int workers = step_.mesh.backend().workers();
     if (kernel_.parts && cohorts_.leaders.size() < static_cast<std::size_t>(workers)) {
       task.parts = kernel_.parts(call_, workers);
@@ -213,7 +214,8 @@ class LeaderLaunch {
         return;
       }
     }
-    // Asked first: nothing may fail between own() and enqueue(), which takes the args over.
+    // Evaluated first: nothing may fail between own() and enqueue(), which takes ownership of the
+    // args.
     const bool accumulates = task.parts == 1 && kernel_.accumulate && kernel_.accumulates(call_);
     OwnedCall* const owned = own(kernel_.run, call_.scratch);
     task.args = owned;
@@ -248,15 +250,14 @@ class LeaderLaunch {
     try {
       detail::collect_waits(reads, writes, waits);
     } catch (...) {
-      task.drop(task.args);  // which enqueue() would have taken over
+      task.drop(task.args);  // enqueue() would have dropped them
       throw;
     }
     finish(stream.enqueue(task, waits), reads, writes);
   }
 
   // The donated operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner
-  // over all entries and handles: nobody but the entries of this cohort in this one table may name
-  // it.
+  // over all entries and handles: only the entries of this cohort in this one table may name it.
   int find_reusable(std::uint32_t position) const {
     const std::int64_t wanted = out_types_[0].nbytes();
     for (std::size_t i = 0; i < step_.in.size(); ++i) {
@@ -270,9 +271,9 @@ class LeaderLaunch {
         continue;
       }
       const Block& block = node->blocks()[position];
-      // Behind a reader that is still to run the result would have to wait, and fail where that
-      // one fails, which it has nothing to do with. (A captured graph fails as a whole, and there
-      // all readers are still to run.)
+      // After a pending reader of the buffer, the result would have to wait for that reader and
+      // fail with it, although they are unrelated. (A captured graph fails as a whole, and all its
+      // readers are pending.)
       if (!capturing(thread_) && !all_read(*block.buffer)) continue;
       if (!owned_alone(*node, position)) continue;
       return static_cast<int>(i);
@@ -280,8 +281,8 @@ class LeaderLaunch {
     return -1;
   }
 
-  // Of an addition in place: `i`, where that operand is given up too, and neither it nor the other
-  // one has readers that are still to run. Then what makes it may as well add it.
+  // For an addition in place: `i`, if that operand is given up too and neither operand has pending
+  // readers. The task that makes operand i may then do the addition.
   int find_term(std::uint32_t position, int i) const {
     const auto index = static_cast<std::size_t>(i);
     if (!(donated_ >> i & 1u) || step_.in_types[index].nbytes() != out_types_[0].nbytes())
@@ -298,7 +299,7 @@ class LeaderLaunch {
     return std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); });
   }
 
-  // Whether nobody but the entries of this cohort in this one table names the buffer.
+  // Whether only the entries of this cohort in this one table name the buffer.
   bool owned_alone(const StoredNode& node, std::uint32_t position) const {
     const Block& block = node.blocks()[position];
     if (block.buffer->owned_by(1)) return true;
@@ -339,20 +340,20 @@ class LeaderLaunch {
   const Cohorts& cohorts_;
   const Kernel& kernel_;
   const std::uint32_t donated_;  // bit i: operand i was given up
-  // Of the leader at hand.
+  // For the current leader.
   InlineVector<const void*, 4> in_;
   InlineVector<void*, 2> results_;
   InlineVector<Buffer*, 4> reads_;
-  InlineVector<Buffer*, 3> writes_;  // the results', and scratch
+  InlineVector<Buffer*, 3> writes_;  // buffers of the results, and scratch
   std::size_t n_reads_ = 0, n_writes_ = 0;
   BufferRef scratch_;
-  int term_ = -1;  // of an addition in place: the operand that ends with it, or -1
+  int term_ = -1;  // of an addition in place: the operand given up to it (find_term), or -1
   KernelCall call_;
   OpSite site_;
   Task task_;
 };
 
-// Where the result is part of operand 0, the table says so and nothing runs.
+// If the result is a part of operand 0, enters it in the table, and runs nothing.
 bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   if (!step.primitive.view || step.in.empty()) return false;
   const StoredNode* in = stored_of(step.in[0]);
@@ -366,10 +367,10 @@ bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const>
   return true;
 }
 
-// The same where the place depends on scalars that are there already, as computed indices mostly
-// are. Of operands alone that could not be overwritten in place anyway, since another table, as
-// that of a body's argument, names their memory; and of no small part, since it keeps the whole
-// alive.
+// As above, if the position depends on scalars that are already computed, as indices mostly are.
+// Only for operands that could not be overwritten in place anyway, because another table, such as
+// that of a body's argument, names their memory; and not for small parts, since a view keeps the
+// whole operand alive.
 bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   constexpr std::int64_t kLeastPart = 16;
   if (!step.primitive.dynamic_view || capturing() || !step.mesh.backend().host_addressable())
@@ -402,7 +403,7 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   return true;
 }
 
-// A collective: handed the blocks of all local devices at once.
+// Runs a collective: passes it the blocks of all local devices at once.
 void run_group(const Step& step, std::span<StoredNode* const> out) {
   InlineVector<StoredNode*, 2> operands(step.in.size());
   for (std::size_t i = 0; i < step.in.size(); ++i) {
@@ -424,7 +425,7 @@ void launch_step(const Step& step, Types out_types, std::span<StoredNode* const>
   if (run_as_view(step, out_types, out)) return;
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
   if (run_as_dynamic_view(step, out_types, out)) {
-    // Whether it was there in time is chance; the counter does not show it.
+    // The counter must not depend on whether the scalars were computed in time.
     return count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()),
                  thread);
   }

@@ -12,13 +12,13 @@ struct Step {
   const Primitive& primitive;
   const Params& params;
   const detail::MeshImpl& mesh;
-  // Literals, or stored values whose tables have the mesh's local devices. One whose handle is the
-  // only one was given up by the caller, and its buffer may be overwritten. A collective leaves
-  // literals as stored values, and each operand under its type in `in_types`.
+  // Literals, or stored values whose tables have the mesh's local devices. An operand with only one
+  // handle was given up by the caller, and its buffer may be overwritten. A collective replaces
+  // literals by stored values, and each operand by one with its type in `in_types`.
   std::span<Array> in;
   Types in_types;  // of one device's blocks
-  // The mesh axes over which results differ. What is the same over the others is computed once a
-  // memory space. Collectives see to that by themselves.
+  // The mesh axes over which results differ. Values that are equal over the other axes are computed
+  // once for each memory space. Collectives do this themselves.
   std::uint32_t varying;
   SourceLine source;
 };
@@ -28,7 +28,7 @@ struct Step {
 // caller does not hold the submit mutex. OutOfMemory names the primitive and the line.
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out);
 
-// A stored operand under the type of its blocks: arguments of a plan still have that of the whole
+// The operand with the type of its blocks: arguments of a plan still have the type of the whole
 // array.
 Array as_block(Array x, const ShapedArray& type);
 

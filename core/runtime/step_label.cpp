@@ -32,7 +32,7 @@ std::vector<std::string> members_of(const FusedProgram& program) {
   return names;
 }
 
-// Types and parameters are copied; their text is made when somebody asks for it.
+// Types and parameters are copied; their text is made at its first use.
 class StepSubject final : public SpanSubject {
  public:
   StepSubject(const Step& step, Types out_types)

@@ -1,4 +1,4 @@
-// Labels for the tasks of a step (core/device/span_label.h): what a timeline says about them.
+// Labels for the tasks of a step (core/device/span_label.h), which describe them in a timeline.
 #pragma once
 #include <utility>
 #include <vector>
@@ -10,13 +10,13 @@
 namespace shmap {
 
 // Whether the tasks that this thread enqueues now get labels: while a timeline is recorded, and in
-// graphs, whose replays one may record.
+// graphs, because their replays may be recorded later.
 inline bool labels_tasks(const detail::ThreadState& thread = detail::thread_state) noexcept {
   return timeline_sink() != nullptr || (thread.capture != nullptr && wants_labels());
 }
 
-// While it stands, the tasks that this thread enqueues are of that step. The memory in use after
-// the step is logged (core/device/host_log.h).
+// While the object lives, the tasks that this thread enqueues belong to that step. Logs the memory
+// in use after the step (core/device/host_log.h).
 class LabelledStep {
  public:
   LabelledStep(const Step& step, Types out_types);
@@ -29,21 +29,21 @@ class LabelledStep {
   std::shared_ptr<const SpanSubject> before_;
 };
 
-// The name of a task of the step at hand: `name` itself where tasks get no labels.
+// The name of a task of the current step; `name` itself where tasks get no labels.
 const char* task_name_slow(const char* name);
 inline const char* task_name(const char* name,
                              const detail::ThreadState& thread = detail::thread_state) {
   return labels_tasks(thread) ? task_name_slow(name) : name;
 }
-// Likewise of a task of a collective, whose calls have numbers. `moves`: from which to which local
-// device data goes in it.
+// As above for a task of a collective, whose calls are numbered. `moves`: the pairs of local
+// devices between which it moves data.
 const char* collective_task_name(const char* name, std::uint64_t number,
                                  std::vector<std::pair<int, int>> moves);
-// Likewise of an exchange between processes.
+// As above for an exchange between processes.
 const char* exchange_task_name(const char* name, std::uint64_t number, std::vector<int> sends_to,
                                std::vector<int> receives_from);
 
-// The bytes in use in each memory space of the mesh's local devices, to the host's log.
+// Logs the bytes in use in each memory space of the mesh's local devices.
 void log_memory_of(const detail::MeshImpl& mesh) noexcept;
 
 }  // namespace shmap

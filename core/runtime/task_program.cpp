@@ -20,7 +20,7 @@ std::int64_t aligned(std::int64_t bytes) {
   return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Memory of values that do not live at the same time, first fit.
+// Assigns memory to values by first fit; values that do not live at the same time share bytes.
 class Arena {
  public:
   std::int64_t take(std::int64_t bytes) {
@@ -58,7 +58,7 @@ class Arena {
 
 }  // namespace
 
-// Gives every value its place, step by step.
+// Assigns a place to every value, step by step.
 class TaskProgramMaker {
  public:
   TaskProgramMaker(JaxprRef jaxpr, const detail::MeshImpl& mesh, std::vector<int> owned)
@@ -86,20 +86,20 @@ class TaskProgramMaker {
 
  private:
   using Place = TaskProgram::Place;
-  // Memory, and the values that lie in it: a value that is a view of another shares its root.
+  // Memory, and the values in it: a value that is a view of another shares its root.
   struct Root {
     Place place;
     std::int64_t bytes = 0;
     std::size_t last = 0;     // the last step that reads any of its values; kResult: a result
     bool writable = false;    // a step may overwrite it after all others have read it
-    bool in_scratch = false;  // to be given back
-    int result = -1;          // the result whose memory it is
+    bool in_scratch = false;  // in scratch memory, to be freed after the last use
+    int result = -1;          // the result to whose memory it belongs
   };
   static constexpr std::size_t kResult = ~std::size_t{0};
   struct View {
     const Var* root;
     std::int64_t offset;
-    int found = -1;  // the part of the root from which `offset` counts, or -1: all of it
+    int found = -1;  // the part of the root relative to which `offset` counts; -1: the whole root
   };
 
   bool can_run(const Eqn& e) const {
@@ -108,19 +108,19 @@ class TaskProgramMaker {
            e.primitive->kernel(program_->kind_).run != nullptr;
   }
 
-  // The byte offset of the result in operand 0's memory, or -1 where a kernel has to make it.
+  // The byte offset of the result in operand 0's memory, or -1 where a kernel computes the result.
   static std::int64_t view_of(const Eqn& e) {
     if (e.in.empty() || e.in[0].is_literal()) return -1;
     if (!e.primitive->view) return -1;
     return e.primitive->view(e.in[0].type(), *e.params, e.out[0]->type);
   }
 
-  // Whether the result is a part of operand 0 at a place that is found when the step runs: of
-  // memory that no step of the program writes, so that it is the same as long as the part is read.
+  // Whether the result is a part of operand 0 at a position that is found when the step runs. The
+  // operand's memory must not be written by any step of the program, so that the part stays valid.
   bool is_found(const Eqn& e) const {
     if (!e.primitive->dynamic_view || e.in.empty() || e.in[0].is_literal()) return false;
     if (unwritten_.count(view(e.in[0].var()).root) == 0) return false;
-    // Of any integer dtype. Whether the part is contiguous does not depend on its place.
+    // Zero in any integer dtype. Whether the part is contiguous does not depend on its position.
     static constexpr std::uint64_t kZero = 0;
     std::vector<const void*> at_zero(e.in.size(), &kZero);
     std::vector<ShapedArray> in;
@@ -151,7 +151,8 @@ class TaskProgramMaker {
       if (!a.is_literal()) roots_[view(a.var()).root].last = kResult;
   }
 
-  // Whole values that steps make become results where they lie; each once.
+  // Lets steps write values that are whole results directly to the results' memory; each value
+  // once.
   void choose_results() {
     for (std::size_t o = 0; o < jaxpr_.outs.size(); ++o) {
       if (jaxpr_.outs[o].is_literal()) continue;
@@ -184,7 +185,7 @@ class TaskProgramMaker {
     if (const auto part = views_.find(e.out[0].get()); part != views_.end()) {
       step.found = part->second.found;
       p.types_.push_back(e.out[0]->type);
-      p.places_.push_back({});  // beside its type
+      p.places_.push_back({});  // parallel to types_
       p.steps_.push_back(step);
       for (const Atom& a : e.in)
         if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
@@ -193,7 +194,7 @@ class TaskProgramMaker {
     const int reused = overwritten(e, index);
     for (std::size_t o = 0; o < e.out.size(); ++o) {
       const Var* v = e.out[o].get();
-      Root& root = roots_[v];  // one that nobody reads has last = 0, and is given back at once
+      Root& root = roots_[v];  // a value that no step reads has last = 0, and is freed at once
       root.bytes = v->type.nbytes();
       if (o == 0 && reused >= 0) {
         const Var* from = view(e.in[static_cast<std::size_t>(reused)].var()).root;
@@ -202,7 +203,7 @@ class TaskProgramMaker {
         root.writable = old.writable;
         root.in_scratch = old.in_scratch;
         old.in_scratch = false;
-        // What was to be a result is copied at the end, unless it may stay.
+        // A value that was to be a result is copied at the end, unless it may stay.
         root.result = -1;
       } else if (root.result >= 0) {
         root.place = {Place::result, static_cast<std::uint32_t>(root.result), 0};
@@ -230,7 +231,7 @@ class TaskProgramMaker {
     arena_.give(root.place.offset, root.bytes);
   }
 
-  // The operand whose memory result 0 takes over, or -1: as run_step decides it.
+  // The operand whose memory result 0 overwrites, or -1; decided as in run_step.
   int overwritten(const Eqn& e, std::size_t index) {
     if (!e.primitive->in_place) return -1;
     const ShapedArray& made = e.out[0]->type;
@@ -243,7 +244,8 @@ class TaskProgramMaker {
       if (!root.writable || root.last != index || root.bytes != made.nbytes() || of.offset != 0 ||
           itemsize(e.in[i].type().dtype()) != itemsize(made.dtype()))
         continue;
-      // A result of the program that a step writes whole is better made where it belongs.
+      // A result of the program that a step writes completely is better computed in its final
+      // place.
       const bool may_stay = root.place.kind == Place::operand &&
                             owned_[root.place.index] == roots_[e.out[0].get()].result;
       if (roots_[e.out[0].get()].result >= 0 && !may_stay) continue;
@@ -270,7 +272,7 @@ class TaskProgramMaker {
     return {Place::literal, static_cast<std::uint32_t>(program_->literals_.size() - 1), 0};
   }
 
-  // Of kernels that are never split: as run_step gives it to them.
+  // Scratch of kernels that are never split, as run_step provides it.
   void add_scratch(TaskProgram::Step& step) {
     const Kernel& kernel = step.eqn->primitive->kernel(program_->kind_);
     if (!kernel.scratch || kernel.parts) return;
@@ -283,7 +285,8 @@ class TaskProgramMaker {
     const std::int64_t bytes = kernel.scratch(call);
     if (bytes == 0) return;
     step.scratch = arena_.take(bytes);
-    arena_.give(step.scratch, bytes);  // before the step's operands: nothing lives there but it
+    arena_.give(step.scratch, bytes);  // before the step's operands, so that only the scratch is
+                                       // there
   }
 
   void finish(std::size_t o) {
@@ -305,7 +308,7 @@ class TaskProgramMaker {
   const Jaxpr& jaxpr_;
   const std::vector<int> owned_;
   VarMap<View> views_;
-  VarMap<bool> unwritten_;  // the binders whose memory no step may write
+  VarMap<bool> unwritten_;  // binders whose memory no step may write
   VarMap<Root> roots_;
   Arena arena_;
 };
@@ -331,7 +334,7 @@ class TaskProgram::Run {
       case Place::scratch:
         return scratch_ + at.offset;
       case Place::operand:
-        // Written only where its owner allowed it.
+        // Written only where its owner has allowed it.
         return static_cast<std::byte*>(const_cast<void*>(operands_[at.index])) + at.offset;
       case Place::result:
         return static_cast<std::byte*>(results_[at.index]) + at.offset;

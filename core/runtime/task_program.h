@@ -37,10 +37,10 @@ class TaskProgram {
   void run(const Site& site, std::span<const void* const> operands, std::span<void* const> results,
            std::byte* scratch) const;
 
-  // Whether threads may share a run: there is no more than one step, of a kernel that they share,
-  // and the results need no memory but their own.
+  // Whether threads may share a run: there is at most one step, its kernel can be split, and the
+  // results need no other memory.
   bool is_shared() const;
-  // Into how many parts a run of it is best cut, at most `workers`.
+  // The best number of parts for a run, at most `workers`.
   int parts(std::span<const void* const> operands, std::span<void* const> results,
             int workers) const;
 
@@ -66,8 +66,8 @@ class TaskProgram {
     std::size_t in, out;  // the indices of its first operand and result in places_
     std::uint32_t literals = 0;
     std::int64_t scratch = -1;  // the offset of the kernel's scratch, or -1
-    // -1, or the number of the part that the step finds instead of running its kernel: its result
-    // lies in operand 0, at a place that its other operands give.
+    // -1, or the index of the part that the step finds instead of running a kernel: the result is a
+    // part of operand 0, at a position that the other operands give.
     int found = -1;
   };
   // What remains to be done for a result after the last step.

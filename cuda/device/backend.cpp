@@ -17,11 +17,11 @@ namespace shmap {
 namespace cuda {
 namespace {
 
-// Below this a memory space, or what the driver takes for a virtual device's streams, is not worth
-// starting with.
+// A memory space smaller than this is too small to start with; so is the driver's memory for the
+// streams of one virtual device.
 constexpr std::int64_t kLeastSpace = std::int64_t{16} << 20;
 constexpr std::int64_t kBytesPerDevice = std::int64_t{1} << 20;
-// Of a GPU's free memory, what spaces that share it leave for the libraries.
+// The percentage of a GPU's free memory that spaces on it leave to libraries.
 constexpr int kReservedPercent = 8;
 
 std::string mib(std::int64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
@@ -40,12 +40,12 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
     : warn_sec_(env::seconds(env::Var::collective_warn_sec)),
       timeout_sec_(env::seconds(env::Var::collective_timeout_sec)),
       graphs_of_(demanded_graphs()) {
-  link_is_staged();  // a value that cannot be read is known at the start
+  link_is_staged();  // so that an invalid value is reported at the start
   const std::vector<int> gpus = chosen_gpus(spec, present_gpus());
   health_ = make_ref<Health>(unfinished, this);
   enable_peer_access(gpus);
   make_spaces(spec, gpus, first_id, memory_limit);
-  int least = 0, greatest = 0;  // numbers: the greatest priority is the least of them
+  int least = 0, greatest = 0;  // greater priorities are smaller numbers
   {
     const GpuScope scope(gpus.front());
     check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange");
@@ -80,7 +80,7 @@ CudaBackend::CudaBackend(const DeviceSpec& spec, int first_id, int process_index
 void CudaBackend::make_spaces(const DeviceSpec& spec, const std::vector<int>& gpus, int first_id,
                               std::int64_t memory_limit) {
   const int n = spec.count > 0 ? spec.spaces : static_cast<int>(gpus.size());
-  std::int64_t bytes = 0;  // that a space may come to
+  std::int64_t bytes = 0;  // bytes that a space may grow to
   const int per_space = spec.count > 0 ? spec.count / n : 1;
   for (int s = 0; s < n; ++s) {
     const int gpu = spec.count > 0 ? gpus.front() : gpus[static_cast<std::size_t>(s)];
@@ -98,7 +98,7 @@ void CudaBackend::make_spaces(const DeviceSpec& spec, const std::vector<int>& gp
             " for their streams and " + mib(kLeastSpace) +
             " a space at least: ask for fewer (SHMAP_DEVICES), or end what else uses this GPU");
       }
-      // Of spaces on one GPU none may take what is the others'. A single one has what there is.
+      // Spaces that share a GPU get equal parts of its memory; a single space may use all of it.
       if (on_gpu > 1 && memory_limit < 0) memory_limit = shared / on_gpu;
       limit = memory_limit;
       bytes = limit < 0 ? free : std::min(limit, free);
@@ -116,7 +116,7 @@ CudaBackend::~CudaBackend() {
   for (CudaStream& s : streams_) {
     try {
       s.queue().wait_here(s.queue().tail());
-    } catch (...) {  // nobody is left to hear of it
+    } catch (...) {  // a destructor has no caller to report to
     }
   }
   for (auto& [gpu, queue] : launch_queues_) {
@@ -187,7 +187,8 @@ Ref<Graph> CudaBackend::end_capture() {
   if (capture == nullptr || &capture->backend() != this) {
     throw Error("end_capture: this thread does not capture this backend");
   }
-  // Still as a capturing thread: it is what the runtime takes it for until the recording ends.
+  // The thread still counts as capturing here, because the CUDA runtime treats it so until the
+  // recording ends.
   struct End {
     ~End() { delete static_cast<Capture*>(std::exchange(detail::thread_state.capture, nullptr)); }
   } end;
@@ -255,7 +256,7 @@ void CudaBackend::run_parts(int parts, void (*run)(void* args, int part), void* 
   for (int part = 0; part < parts; ++part) run(args, part);
 }
 
-// The driver ends with the process. What is launched later is launched by its caller.
+// The driver ends with the process. Later graphs are launched by the threads that call for them.
 void CudaBackend::stop() noexcept {
   if (forked()) return;
   std::lock_guard lock(graphs_mutex_);

@@ -1,4 +1,4 @@
-// CudaBackend: GPUs, or virtual devices on one.
+// CudaBackend: GPUs, or virtual devices on one GPU.
 #pragma once
 #include <deque>
 #include <map>
@@ -27,10 +27,10 @@ class CudaGraph;
 
 class CudaBackend final : public Backend {
  public:
-  // memory_limit: of each space; -1: what is free, shared among the spaces of a GPU. Throws
-  // DeviceError where the GPUs are not there, or too small for so many devices.
+  // memory_limit: bytes of each space; -1: the free memory, divided among the spaces of a GPU.
+  // Throws DeviceError where the GPUs do not exist, or are too small for so many devices.
   CudaBackend(const DeviceSpec& spec, int first_id, int process_index, std::int64_t memory_limit);
-  // Waits for the work. Its buffers and graphs must be gone.
+  // Waits for all work. The backend's buffers and graphs must be destroyed before.
   ~CudaBackend() override;
 
   DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
@@ -50,33 +50,35 @@ class CudaBackend final : public Backend {
   std::string repro() const override { return ""; }
   void stop() noexcept override;
 
-  // One task that is in several streams, in each of them by itself: what it puts into streams[i]
-  // (native_in_group) starts after waits[i] and after what that stream had before, whatever the
-  // others wait for, and its event is the one returned for it. As the calls that make up a group of
-  // NCCL, which wait for each other where they run. Otherwise as enqueue_group.
+  // Enqueues one task into several streams independently: the work that the task puts into
+  // streams[i] (native_in_group) starts after waits[i] and after the earlier work of that stream,
+  // whatever the other streams wait for, and the i-th returned event is that of streams[i]. For the
+  // NCCL calls of a group, which wait for each other on the GPUs. Otherwise as enqueue_group.
   std::vector<Event> enqueue_each(std::span<Stream* const> streams, const Task& task,
                                   std::span<const Waits> waits);
 
   Health& health() const noexcept { return *health_; }
-  // What the streams have in common: for the streams, captures and graphs of this backend.
+  // Called by the streams, captures and graphs of this backend.
   Event submit(std::span<CudaStream* const> streams, const Task& task,
                std::span<const Event> waits);
-  Queue& launch_queue(int device_index);  // where graphs are launched that begin there
+  Queue& launch_queue(int device_index);  // for graphs that begin on that device
   Queue& launch_queue_of(int gpu) { return *launch_queues_.at(gpu); }
-  // Null once the process is leaving. Throws std::system_error.
+  // The launch thread of a GPU; null once the process exits. Throws std::system_error.
   LaunchThread* launch_thread(int gpu);
   ShadowStreams& shadows() noexcept { return shadows_; }
   Ref<Failure> add_failure(std::exception_ptr error) noexcept {
     return health_->failures().add(std::move(error));
   }
-  // Waits of `queue` for those events; counts those that are pending. Others' are waited for here.
+  // Makes `queue` wait for those events; returns how many are pending. Blocks for events of other
+  // backends.
   int add_waits(Queue& queue, std::span<const Event> waits);
-  // Calls task.run for each part; null, or what it threw or left behind as the last CUDA error.
+  // Calls task.run for each part; returns null, or what it threw or left as the last CUDA error.
   Ref<Failure> run(const Task& task, Stream& stream, cudaStream_t native) noexcept;
-  // Outside of a capture: the run of a task that is in those streams.
+  // Outside of captures: runs a task that is in those streams.
   Ref<Failure> run_in(std::span<CudaStream* const> streams, const Task& task);
   SpanLog& spans() noexcept { return spans_; }
-  // The timeline has not been told of the graph's last launch; or has, or never will be.
+  // The timeline does not have the times of the graph's last launch yet; forget_untold: it has, or
+  // never will.
   void note_untold(CudaGraph& graph);
   void forget_untold(CudaGraph& graph) noexcept;
 
@@ -100,7 +102,7 @@ class CudaBackend final : public Backend {
   std::deque<CudaStream> streams_;
   std::vector<LocalDevice> devices_;
   std::vector<int> gpu_of_;  // by device index
-  std::mutex graphs_mutex_;  // guards what follows
+  std::mutex graphs_mutex_;  // guards the members below
   GraphsOf graphs_of_;
   std::map<int, std::unique_ptr<LaunchThread>> launch_threads_;  // by GPU
   bool stopped_ = false;

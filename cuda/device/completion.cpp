@@ -10,7 +10,7 @@
 
 namespace shmap::cuda {
 
-// One pool a process, never destroyed: events may outlive every backend.
+// One pool in the process, never destroyed: events may outlive every backend.
 class CompletionPool {
  public:
   TaskCompletion* take(const void* owner) {
@@ -40,7 +40,7 @@ class CompletionPool {
 
 namespace {
 
-// While an error is being written; the state reads as pending.
+// Set while the error is being written; the state still reads as pending.
 constexpr std::uint32_t kWriting = 8;
 
 CompletionPool& pool() {
@@ -81,8 +81,7 @@ Completion::State TaskCompletion::conclude(const Failure* failure) noexcept {
 
 Completion::State TaskCompletion::query() noexcept {
   if (const State now = state(); now != pending) return now;
-  // In this order: what is cut off ends, too, and is in doubt no more, once the devices are
-  // poisoned.
+  // Poison is checked last: it makes work that was cut off count as ended and no longer in doubt.
   const bool ended = queue_->done(number_) && !in_doubt();
   if (queue_->health().poisoned()) return conclude(queue_->health().failure());
   return ended ? conclude(failure_.get()) : pending;

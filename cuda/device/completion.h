@@ -1,4 +1,4 @@
-// TaskCompletion: what is behind the event of a task: a queue, and the task's number in it.
+// TaskCompletion: the state behind a task's event: a queue, and the task's number in that queue.
 #pragma once
 #include <cstdint>
 
@@ -10,21 +10,21 @@ namespace shmap::cuda {
 
 class TaskCompletion final : public Completion {
  public:
-  // owner: the backend. failure: of the task, known when it was enqueued, or null. It ends as
-  // failed, but not before what was enqueued for it.
+  // owner: the backend. failure: of the task, if it was known when the task was enqueued, or null;
+  // the event then ends as failed, but not before the work that was enqueued for it.
   static Event make(const void* owner, Ref<Queue> queue, std::uint64_t number,
                     Ref<Failure> failure);
-  // One that ended already.
+  // An event that has already failed.
   static Event failed(const void* owner, Ref<Failure> failure);
 
   TaskCompletion() noexcept : Completion(nullptr) {}
   State query() noexcept override;
   void block() override;
-  void dispose() noexcept override;  // back to the pool
+  void dispose() noexcept override;  // returns the object to the pool
   void mark_reported() noexcept override;
   bool on_compute_stream() const noexcept override;
 
-  Queue* queue() const noexcept { return queue_.get(); }  // null where it has ended
+  Queue* queue() const noexcept { return queue_.get(); }  // null once the task has ended
   std::uint64_t number() const noexcept { return number_; }
   Failure* failure() const noexcept { return failure_.get(); }
 
@@ -37,8 +37,8 @@ class TaskCompletion final : public Completion {
   TaskCompletion* next_ = nullptr;
 };
 
-// Of events of that owner: the first failure, which stands for all (the others count as reported);
-// null where there is none. A task that waits for them fails with it.
+// The first failure of the events of that owner; null where none has failed. A task that waits for
+// these events fails with it; it stands for the other failures, which are marked as reported.
 Ref<Failure> inherited_failure(const void* owner, std::span<const Event> waits);
 
 }  // namespace shmap::cuda

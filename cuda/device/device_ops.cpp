@@ -1,4 +1,4 @@
-// What CUDA devices do with raw memory beside the kernels of primitives.
+// The operations on raw memory of CUDA devices, beside the kernels of primitives.
 #include "core/runtime/device_ops.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ cuda::StridedCopy strided(const BoxCopy& box) {
 }
 
 void copy_box(const BoxCopy& box, int part, int, void* native) {
-  if (part == 0) cuda::copy_strided(strided(box), native);  // one kernel has all of the parts
+  if (part == 0) cuda::copy_strided(strided(box), native);  // one kernel does all parts
 }
 
 void copy_boxes(const BoxCopy& box, const void* const* from, void* const* to, int n, void* native) {

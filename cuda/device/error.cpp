@@ -76,7 +76,7 @@ void note(cudaError_t code) noexcept {
 }
 
 void throw_cuda_error(cudaError_t code, const char* call) {
-  cudaGetLastError();  // what is not sticky is not found again by the next call
+  cudaGetLastError();  // clears a non-sticky error, which the next call would otherwise return
   int gpu = -1;
   if (cudaGetDevice(&gpu) != cudaSuccess) cudaGetLastError();
   const char* task = detail::thread_state.task;

@@ -1,4 +1,4 @@
-// What the CUDA runtime answers, turned into errors of the library.
+// Turns errors of the CUDA runtime into errors of the library.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -6,9 +6,9 @@
 
 namespace shmap::cuda {
 
-// Throws OutOfMemory where there was no memory, else DeviceError: the call, the GPU, the task that
-// this thread runs, what CUDA says, and what may help. Where the error means that the GPU's state
-// is lost, the backends of this process are poisoned (cuda/device/health.h).
+// Throws OutOfMemory where memory was short, else DeviceError. The text has the call, the GPU, the
+// task that this thread runs, CUDA's description, and a remedy. Where the error means that the
+// GPU's state is lost, the backends of this process are poisoned (cuda/device/health.h).
 [[noreturn]] void throw_cuda_error(cudaError_t code, const char* call);
 
 inline void check(cudaError_t code, const char* call) {
@@ -16,15 +16,15 @@ inline void check(cudaError_t code, const char* call) {
     throw_cuda_error(code, call);
 }
 
-// True of errors after which every later call that touches this GPU fails, in this process.
+// Whether every later call of this process that uses this GPU will fail.
 bool is_sticky(cudaError_t code) noexcept;
-// True where the process is leaving and the runtime has gone already.
+// Whether the process is exiting and the CUDA runtime is already unloaded.
 bool is_unloading(cudaError_t code) noexcept;
 
 // "an illegal memory access was encountered (cudaErrorIllegalAddress)"
 std::string describe(cudaError_t code);
 
-// For destructors and polls: takes note of a lost GPU, and forgets what is not sticky.
+// For destructors and polls: records a lost GPU, and ignores other errors.
 void note(cudaError_t code) noexcept;
 
 }  // namespace shmap::cuda

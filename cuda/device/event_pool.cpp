@@ -23,7 +23,7 @@ cudaEvent_t EventPool::take() {
       return event;
     }
     ++made_;
-    free_.reserve(static_cast<std::size_t>(made_));  // so that giving back cannot fail
+    free_.reserve(static_cast<std::size_t>(made_));  // so that returning an event cannot fail
   }
   const GpuScope gpu(gpu_);
   const UncapturedCalls uncaptured;

@@ -1,4 +1,4 @@
-// Mark: a cudaEvent that was recorded at some point of a queue. EventPool: where they come from.
+// Mark: a cudaEvent that was recorded at some point of a queue. EventPool: the events for marks.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -19,7 +19,7 @@ class EventPool : public RefCounted {
   cudaEvent_t take();
   void give(cudaEvent_t event) noexcept;
   int gpu() const noexcept { return gpu_; }
-  std::int64_t made() const noexcept { return made_; }  // for tests: how far it has grown
+  std::int64_t made() const noexcept { return made_; }  // number of events made; for tests
 
  private:
   const int gpu_;
@@ -28,7 +28,7 @@ class EventPool : public RefCounted {
   std::int64_t made_ = 0;
 };
 
-// Recorded once; the event goes back when nobody asks for it any more.
+// Recorded once; the event returns to the pool with the last reference.
 class Mark : public RefCounted {
  public:
   Mark(Ref<EventPool> pool, std::uint64_t number)
@@ -37,7 +37,7 @@ class Mark : public RefCounted {
   Mark(const Mark&) = delete;
   Mark& operator=(const Mark&) = delete;
   cudaEvent_t event() const noexcept { return event_; }
-  // It is done once the queue's tasks up to this one are.
+  // The mark is done once the queue's tasks up to this number are done.
   std::uint64_t number() const noexcept { return number_; }
 
  private:

@@ -17,8 +17,8 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// The driver reads it when it starts. By default it has 8 queues to a GPU, on which the streams of
-// more than two devices wait for each other without need.
+// The driver reads this variable when it starts. By default it has 8 hardware queues for each GPU,
+// in which the streams of more than two devices would wait for each other needlessly.
 __attribute__((constructor)) void ask_for_connections() {
   env::set_at_load("CUDA_DEVICE_MAX_CONNECTIONS", "32");
 }
@@ -66,7 +66,7 @@ std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found) {
   std::vector<int> gpus = spec.gpus;
   const Processes* const processes = Processes::joined();
   if (gpus.empty() && processes != nullptr && found.gpus > 0) {
-    // Of this node's processes each has one; or its launcher shows each of them its own alone.
+    // Each process of this node uses one GPU, unless its launcher shows it only its own.
     const int number = found.gpus == 1 ? 0 : processes->peers().node_rank();
     if (number >= found.gpus) {
       throw DeviceError("\"cuda\" is one GPU of each process, and this node has " +
@@ -116,8 +116,8 @@ void enable_peer_access(std::span<const int> gpus) {
   }
 }
 
-// A thread that never chose a GPU has number 0 as its current one, but no context, until some call
-// of the runtime makes one; calls of the driver don't.
+// On a thread that never chose a GPU, GPU 0 is current, but the thread has no context until it
+// calls a runtime function; driver functions do not create one.
 GpuScope::GpuScope(int gpu) {
   static thread_local bool has_context = false;
   int current = -1;

@@ -13,28 +13,28 @@ namespace shmap::cuda {
 
 struct GpuCount {
   int gpus = 0;
-  // Why there is none: "" where there are some.
+  // why there are no GPUs; "" where there are some
   std::string why;
-  bool too_old = false;  // the driver is there, but older than this build needs
+  bool too_old = false;  // the driver exists, but is older than this build requires
 };
-// Asks the driver. (CUDA_DEVICE_MAX_CONNECTIONS=32 was set, where unset, while the library was
-// loaded; where it was loaded beside running threads, the driver keeps its default.)
+// Asks the driver. (While the library was loaded, CUDA_DEVICE_MAX_CONNECTIONS was set to 32 if it
+// was unset; if other threads were already running, the driver keeps its default.)
 GpuCount count_gpus();
-// The answer when this process first asked.
+// The result of the first count in this process.
 const GpuCount& present_gpus();
 
-// "cuda" where a GPU answers, else "". Warns where the driver is too old.
+// "cuda" if there is a usable GPU, else "". Warns if the driver is too old.
 const char* default_gpus();
 
-// The GPUs that the devices of `spec` lie on, in order. Throws DeviceError: no driver, a driver
-// that is too old, a GPU that is not there.
+// The GPUs of the devices of `spec`, in order. Throws DeviceError: no driver, a driver that is too
+// old, a GPU that does not exist.
 std::vector<int> chosen_gpus(const DeviceSpec& spec, const GpuCount& found);
 
-// Lets each of them read and write the memory of each other where the machine can.
+// Lets these GPUs access each other's memory where the hardware can.
 void enable_peer_access(std::span<const int> gpus);
 
-// Makes the GPU the calling thread's current one, and puts back what was before; the thread has a
-// context then, which calls of the driver want and a new thread lacks. Throws DeviceError.
+// Makes the GPU the calling thread's current one, and restores the previous one. The thread then
+// has a context, which driver calls need and a new thread lacks. Throws DeviceError.
 class GpuScope {
  public:
   explicit GpuScope(int gpu);
@@ -43,12 +43,12 @@ class GpuScope {
   GpuScope& operator=(const GpuScope&) = delete;
 
  private:
-  int before_ = -1;  // -1: it was current already
+  int before_ = -1;  // -1: the GPU was current already
 };
 
-// While this thread captures, the runtime refuses calls that a capture elsewhere could trip over,
-// such as asking whether an event is done. This allows them, for code that touches nothing
-// captured. Nothing where the thread does not capture.
+// While this thread captures, the runtime refuses calls that could disturb captures elsewhere, such
+// as queries of events. This scope allows them, for code that does not use anything captured.
+// Without effect where the thread does not capture.
 class UncapturedCalls {
  public:
   UncapturedCalls() noexcept;

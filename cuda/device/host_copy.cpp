@@ -19,11 +19,12 @@
 namespace shmap::cuda {
 namespace {
 
-// Pieces of a large copy: what a link of 50 GB/s moves in 40 us, so that starting one is hidden.
+// The size of a piece of a large copy: a link of 50 GB/s moves it in 40 us, which hides the start
+// of the next piece.
 constexpr std::int64_t kPiece = std::int64_t{2} << 20;
 constexpr int kPieces = 2;
 
-// A stream of its own, with room for the pieces that are under way.
+// A stream with page-locked memory for the pieces under way.
 class Transfer {
  public:
   explicit Transfer(int gpu) : gpu_(gpu) {
@@ -44,7 +45,7 @@ class Transfer {
 
   int gpu() const noexcept { return gpu_; }
 
-  // `room`: of kPieces pieces, or of the whole where that is less.
+  // `room`: memory for kPieces pieces, or for the whole copy if that is less.
   void to_device(std::byte* dst, const std::byte* src, std::int64_t bytes, std::byte* room) {
     int slot = 0;
     bool used[kPieces] = {};
@@ -76,7 +77,8 @@ class Transfer {
     }
   }
 
-  // After an error, before the room goes: nothing of the copy is under way any more.
+  // Called after an error, before the page-locked memory is released, so that no piece of the copy
+  // is under way any more.
   void settle() noexcept { note(cudaStreamSynchronize(stream_)); }
 
  private:
@@ -90,7 +92,7 @@ class Transfer {
   cudaEvent_t events_[kPieces] = {};
 };
 
-// Transfers that are not in use, by GPU.
+// Unused transfers, by GPU.
 struct Transfers {
   std::mutex mutex;
   std::map<int, std::vector<std::unique_ptr<Transfer>>> free;

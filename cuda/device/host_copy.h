@@ -8,9 +8,9 @@
 
 namespace shmap::cuda {
 
-// As DeviceOps has them: blocking, for memory that nothing pending touches. A large copy goes in
-// pieces: while the GPU moves one, the host copies the next. Any thread, but for one that captures.
-// Throw DeviceError, OutOfMemory.
+// Contracts as in DeviceOps: blocking, for memory that no pending work uses. A large copy is made
+// in pieces: while the GPU moves one, the host copies the next. Any thread that does not capture.
+// Throw DeviceError and OutOfMemory.
 void host_to_device(void* dst, const void* src, std::int64_t bytes);
 void device_to_host(void* dst, const void* src, std::int64_t bytes);
 

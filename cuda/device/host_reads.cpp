@@ -23,7 +23,7 @@ std::int64_t room_for(std::span<const HostRead> values) {
   return bytes;
 }
 
-// What a host function needs: for one call, or as long as its graph lives.
+// The arguments of a host function: for one call or, in a graph, for the life of the graph.
 class HostCall final : public Kept {
  public:
   HostCall(std::span<const HostRead> values, Ref<HostReader> reader, Ref<Health> health)
@@ -40,7 +40,7 @@ class HostCall final : public Kept {
       at += (value.bytes + kAlignment - 1) & -kAlignment;
     }
   }
-  // Calls no CUDA: the driver's thread may not.
+  // Calls no CUDA function, because a host function must not.
   void show() const noexcept {
     try {
       reader_->read(values_);
@@ -76,7 +76,7 @@ void read_on_host(std::span<const HostRead> values, const Ref<HostReader>& reade
             },
             call.get()),
         "cudaLaunchHostFunc");
-  call.detach();  // the host function's
+  call.detach();  // owned by the host function now
 }
 
 }  // namespace cuda

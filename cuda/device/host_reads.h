@@ -1,4 +1,4 @@
-// Host code that looks at values when a stream has computed them.
+// Host code that reads values once a stream has computed them.
 #pragma once
 #include <span>
 
@@ -6,8 +6,8 @@
 
 namespace shmap::cuda {
 
-// As DeviceOps has it. The values are copied to page-locked memory in the stream, and a host
-// function of the stream shows them to the reader.
+// Contract as in DeviceOps. Copies the values to page-locked memory in the stream; a host function
+// of the stream passes them to the reader.
 void read_on_host(std::span<const HostRead> values, const Ref<HostReader>& reader, void* native);
 
 }  // namespace shmap::cuda

@@ -9,9 +9,9 @@
 namespace shmap::cuda {
 namespace {
 
-// Launches follow each other within microseconds; a thread that sleeps takes longer to come back.
+// Launches follow each other within microseconds; to wake a sleeping thread takes longer.
 constexpr int kSpins = 2000;
-// Where there are fewer cores than this, another thread needs the one that would be spun on.
+// With fewer cores than this, other threads need the core on which this thread would spin.
 constexpr unsigned kCoresToSpinOn = 16;
 
 int spins() {
@@ -57,7 +57,7 @@ bool LaunchThread::start(Work work, void* args) noexcept {
 cudaError_t LaunchThread::wait() noexcept {
   wait_while(state_, given);
   const cudaError_t result = result_;
-  std::uint32_t expected = done;  // unless it is to stop by now
+  std::uint32_t expected = done;  // unless the thread was asked to stop
   state_.compare_exchange_strong(expected, idle, std::memory_order_acq_rel);
   state_.notify_all();
   return result;

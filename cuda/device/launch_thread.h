@@ -1,5 +1,5 @@
-// LaunchThread: a thread that launches the graphs of one GPU, so that those of several GPUs are
-// launched at once.
+// LaunchThread: a thread that launches the graphs of one GPU, so that the graphs of several GPUs
+// are launched at the same time.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,22 +9,23 @@
 
 namespace shmap::cuda {
 
-// Given work by one thread at a time: they hold the backend's submit mutex.
+// One thread at a time gives it work: the holder of the backend's submit mutex.
 class LaunchThread {
  public:
-  using Work = cudaError_t (*)(void* args);  // with the GPU current; throws nothing
+  using Work = cudaError_t (*)(void* args);  // called with the GPU current; must not throw
 
   explicit LaunchThread(int gpu);  // throws std::system_error
-  ~LaunchThread();                 // stops; in a forked child, which has no such thread, nothing
+  ~LaunchThread();                 // stops the thread; does nothing in a forked child, which does
+                                   // not have the thread
   LaunchThread(const LaunchThread&) = delete;
   LaunchThread& operator=(const LaunchThread&) = delete;
 
-  // Has it call work(args), which stay valid until wait() returns. False where it was stopped:
-  // then it calls nothing.
+  // Makes the thread call work(args); args must stay valid until wait() returns. False where the
+  // thread was stopped; nothing is called then.
   bool start(Work work, void* args) noexcept;
-  // Blocks until the work that was started is done: what it returned.
+  // Blocks until the started work is done, and returns its result.
   cudaError_t wait() noexcept;
-  // Waits for its work, and joins it. Any thread; again: nothing.
+  // Waits for the thread's work, and joins the thread. Idempotent. Any thread.
   void stop() noexcept;
 
  private:

@@ -11,12 +11,13 @@
 
 namespace shmap::cuda {
 namespace {
-// What the host may have freed ahead of the GPU before allocation waits for it: that share of the
-// memory that there is. A host that waits more often does not keep large arrays' tasks coming.
+// Memory that the host has freed ahead of the GPU, as a share of all memory, before allocations
+// wait for the GPU. With a smaller share, the host waits too often to keep tasks on large arrays
+// queued.
 constexpr std::int64_t kPendingShare = 4;
 }  // namespace
 
-// Blocks are not given back to the driver before memory is short: cudaFree waits for the GPU.
+// Blocks are returned to the driver only when memory is short, because cudaFree waits for the GPU.
 CudaMemorySpace::CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit,
                                  std::int64_t bytes, Ref<Health> health)
     : MemorySpace(id, std::move(name), limit, std::numeric_limits<std::int64_t>::max()),
@@ -38,7 +39,7 @@ void* CudaMemorySpace::map(std::int64_t bytes) {
     const cudaError_t code = cudaMalloc(&data, static_cast<std::size_t>(bytes));
     if (code == cudaSuccess) return data;
     note(code);
-  } catch (const DeviceError&) {  // the GPU does not answer
+  } catch (const DeviceError&) {  // the GPU is lost
   }
   health_->check("allocating memory");  // memory is not what a lost GPU lacks
   return nullptr;

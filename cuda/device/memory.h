@@ -10,7 +10,7 @@ namespace shmap::cuda {
 
 class CudaMemorySpace final : public MemorySpace {
  public:
-  // limit: -1 for none but the GPU's own. bytes: what it may come to.
+  // limit: bytes, or -1 for no limit but the GPU's memory. bytes: the expected size of the space.
   CudaMemorySpace(int id, std::string name, int gpu, std::int64_t limit, std::int64_t bytes,
                   Ref<Health> health);
   ~CudaMemorySpace() override;

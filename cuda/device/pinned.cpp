@@ -32,7 +32,7 @@ void* PinnedPool::take(std::int64_t bytes) {
   }
   const UncapturedCalls uncaptured;
   void* block = nullptr;
-  // Portable: for every GPU.
+  // Portable: page-locked for every GPU.
   const cudaError_t code =
       cudaHostAlloc(&block, static_cast<std::size_t>(size), cudaHostAllocPortable);
   if (code == cudaErrorMemoryAllocation) {
@@ -43,7 +43,7 @@ void* PinnedPool::take(std::int64_t bytes) {
   check(code, "cudaHostAlloc");
   std::lock_guard lock(mutex_);
   sizes_.emplace(block, size);
-  free_[size].reserve(sizes_.size());  // so that giving back cannot fail
+  free_[size].reserve(sizes_.size());  // so that returning a block cannot fail
   return block;
 }
 

@@ -1,4 +1,4 @@
-// PinnedPool: host memory that GPUs copy to and from by themselves.
+// PinnedPool: host memory that GPUs can copy to and from directly.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace shmap::cuda {
 
-// Blocks of page-locked memory in powers of two, kept when they come back; locking pages takes a
-// millisecond a megabyte. Any thread.
+// Blocks of page-locked memory in powers of two, which are kept when they are returned, because
+// locking pages takes a millisecond for each megabyte. Any thread.
 class PinnedPool {
  public:
   static PinnedPool& instance();  // never destroyed
   // At least `bytes`, 64-byte aligned; throws OutOfMemory.
   void* take(std::int64_t bytes);
-  void give(void* block) noexcept;  // calls no CUDA: a host function may
+  void give(void* block) noexcept;  // calls no CUDA function, so that host functions may call it
 
  private:
   PinnedPool() = default;
@@ -24,7 +24,7 @@ class PinnedPool {
   std::map<void*, std::int64_t> sizes_;              // of all blocks
 };
 
-// A block for as long as it lives.
+// A block for the lifetime of the object.
 class PinnedBlock {
  public:
   explicit PinnedBlock(std::int64_t bytes) : data_(PinnedPool::instance().take(bytes)) {}

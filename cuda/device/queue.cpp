@@ -19,14 +19,14 @@
 namespace shmap::cuda {
 namespace {
 
-// Of a computing stream: a mark at least every so many tasks, so that memory comes back without
-// anybody asking for the newest.
+// On a computing stream, a mark at least every so many tasks, so that memory is released even if no
+// thread waits for the newest task.
 constexpr std::uint64_t kMarkEvery = 64;
-// How many tasks get a mark each after one was missed.
+// After a task without a mark was waited for, this many tasks get a mark each.
 constexpr int kPrompt = 64;
 constexpr std::size_t kManyMarks = 64;
 // A host that asks this often whether the newest task is done, while none is added, is waiting. An
-// operation on what is pending asks some times of each of its operands, and adds a task then.
+// operation on pending values only asks a few times for each operand before it adds a task.
 constexpr int kPollsBeforeMark = 32;
 
 }  // namespace
@@ -142,7 +142,7 @@ void Queue::record_locked() {
     return;
   if (marks_.size() >= kManyMarks) {
     poll_locked(marks_.front()->number());
-    // Nobody needs them all: what one of them covers the next one does too.
+    // Not all marks are needed: the next mark also covers the tasks of the previous one.
     if (marks_.size() >= 2 * kManyMarks) {
       for (std::size_t i = 1; i < marks_.size(); ++i)
         marks_.erase(marks_.begin() + static_cast<std::ptrdiff_t>(i));
@@ -191,7 +191,8 @@ bool Queue::done(std::uint64_t number) noexcept {
     if (++polls_ >= kPollsBeforeMark && !health_->poisoned()) {
       try {
         record_locked();
-      } catch (...) {  // it is not known to be done, then; whoever waits for it hears why
+      } catch (...) {  // the task stays "not known to be done"; a thread that waits for it gets the
+                       // error
       }
     }
   }
@@ -201,7 +202,7 @@ bool Queue::done(std::uint64_t number) noexcept {
 void Queue::wait_here(std::uint64_t number) {
   if (completed() >= number || health_->poisoned()) return;
   if (forked()) throw_forked();
-  const UncapturedCalls uncaptured;  // a graph may be let go while its thread captures another
+  const UncapturedCalls uncaptured;  // another thread may destroy a graph while it captures another
   Ref<Mark> mark;
   {
     std::lock_guard lock(mutex_);
@@ -213,8 +214,8 @@ void Queue::wait_here(std::uint64_t number) {
     }
   }
   WaitClock clock(options_.warn_sec, options_.timeout_sec);
-  // Waits are spun through, as the runtime would: whoever sleeps hears of the end some 70
-  // microseconds late. In long ones the core is left to others.
+  // Waits spin, as the CUDA runtime does, because a sleeping thread notices the end some 70
+  // microseconds late. In long waits the thread yields its core.
   constexpr int kLooks = 64;
   constexpr auto kSpin = std::chrono::milliseconds(20);
   const auto begin = std::chrono::steady_clock::now();

@@ -1,4 +1,4 @@
-// What a GPU does, as an estimate: in the relation of a CPU's, since nothing better was measured.
+// Estimated rates of a GPU, as multiples of a CPU's; nothing better was measured.
 #include "core/runtime/rates.h"
 
 namespace shmap {

@@ -57,7 +57,8 @@ std::shared_ptr<const TimeBase> SpanLog::base(int gpu) {
   const auto made = std::make_shared<TimeBase>(take(gpu));
   const GpuScope scope(gpu);
   const UncapturedCalls uncaptured;
-  cudaStream_t idle = nullptr;  // a stream without work, so that the host's time is the event's
+  cudaStream_t idle = nullptr;  // a stream without work, so that its event's time is the host's
+                                // time
   check(cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   cudaError_t code = cudaEventRecord(made->event, idle);
   if (code == cudaSuccess) code = cudaEventSynchronize(made->event);
@@ -118,7 +119,7 @@ void SpanLog::give_back(const Span& span) noexcept {
     free.reserve(free.size() + 2);
     free.push_back(span.begin);
     free.push_back(span.end);
-  } catch (const std::bad_alloc&) {  // then they are not kept
+  } catch (const std::bad_alloc&) {  // the events are not kept then
     for (cudaEvent_t event : {span.begin, span.end}) note(cudaEventDestroy(event));
   }
 }

@@ -16,7 +16,7 @@ namespace shmap::cuda {
 
 class CudaStream;
 
-// An event of a GPU whose time the host knows to some microseconds.
+// An event of a GPU whose host time is known to some microseconds.
 struct TimeBase {
   cudaEvent_t event = nullptr;
   std::int64_t host_ns = 0;
@@ -35,31 +35,31 @@ struct Span {
   std::vector<std::pair<int, StreamRole>> places;  // the local devices and roles of its streams
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
-  // Null where it is a node of a graph, whose launches record it again and again.
+  // Null for a node of a graph, whose launches record the events again.
   std::shared_ptr<const TimeBase> base;
 };
 
-// Any thread. An event's time becomes one of the host's by the time that passed since a base. CUDA
-// gives that in milliseconds as a float, which is exact to half a microsecond for the first eight
-// seconds and to 8 after 100, so a base is used no longer.
+// Any thread. The host time of an event is computed from the time since a base event. CUDA returns
+// that time in milliseconds as a float, which is exact to half a microsecond for the first eight
+// seconds and to 8 microseconds after 100 seconds, so each base is used for a limited time.
 class SpanLog {
  public:
   static constexpr std::int64_t kBaseNs = 8'000'000'000;
 
   ~SpanLog();
-  void set_base_ns(std::int64_t ns) noexcept { base_ns_ = ns; }  // for tests, which can't wait
-  void close() noexcept;                                         // gives all events back
+  void set_base_ns(std::int64_t ns) noexcept { base_ns_ = ns; }  // for tests
+  void close() noexcept;                                         // returns all events
 
-  // Records the beginning of a task in the stream, as a node of the graph where it is captured.
+  // Records the beginning of a task in the stream; in a capture, as a node of the graph.
   Span begin(const Task& task, std::span<CudaStream* const> streams, cudaStream_t native,
              bool captured);
   void end(Span& span, cudaStream_t native, bool captured);
-  // An eager task's, for deliver().
+  // Adds the span of a task that ran outside of graphs, for deliver().
   void add(Span span);
-  // Its task is done: tells the timeline's sink.
+  // Reports a span to the timeline's sink; its task must be done.
   void tell(const Span& span);
   void give_back(const Span& span) noexcept;
-  // All that was added is done: tells the sink, and starts anew.
+  // Reports all added spans, whose tasks must be done, and forgets them.
   void deliver();
 
  private:

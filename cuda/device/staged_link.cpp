@@ -17,8 +17,9 @@
 namespace shmap::cuda {
 namespace {
 
-// A copy of an eighth of the whole goes in while the one before comes out, within these bounds: a
-// smaller one takes little longer than its start, a larger one would only take more memory.
+// The size of a piece is an eighth of the copy, within bounds: one piece goes in while the one
+// before comes out. A smaller piece takes little longer than its start, a larger one only uses more
+// memory.
 constexpr std::int64_t kPieces = 8;
 constexpr std::int64_t kLeastPiece = std::int64_t{512} << 10, kMostPiece = std::int64_t{4} << 20;
 
@@ -28,7 +29,7 @@ std::int64_t piece_of(std::int64_t bytes) {
   return std::clamp(piece, kLeastPiece, kMostPiece);
 }
 
-// The buffers of one stream, and the stream that fills them.
+// The buffers of one stream, and the second stream that fills them.
 class Stage final : public Kept {
  public:
   Stage(std::int64_t piece, int from_gpu, int to_gpu)
@@ -61,7 +62,7 @@ class Stage final : public Kept {
   void copy(std::byte* dst, const std::byte* src, std::int64_t bytes, cudaStream_t stream) {
     const std::int64_t piece = std::min(piece_, piece_of(bytes));
     record(begun_, stream);
-    wait(filling_, begun_);  // it reads what is there by then, and the buffers are free
+    wait(filling_, begun_);  // the source is ready by then, and the buffers are free
     int i = 0;
     for (std::int64_t at = 0; at < bytes; at += piece, i ^= 1) {
       const auto n = static_cast<std::size_t>(std::min(piece, bytes - at));
@@ -96,8 +97,8 @@ class Stage final : public Kept {
   cudaEvent_t begun_ = nullptr, filled_[2] = {}, emptied_[2] = {};
 };
 
-// Of eager streams, and of the last capture of each; never destroyed: what is static may copy to
-// the end.
+// The stages of eager streams, and of each stream's last capture. Never destroyed, because static
+// objects may copy until the process ends.
 class Stages {
  public:
   static Stages& get() {
@@ -110,7 +111,8 @@ class Stages {
     check(cudaGetDevice(&to_gpu), "cudaGetDevice");
     cudaPointerAttributes of_src{};
     check(cudaPointerGetAttributes(&of_src, src), "cudaPointerGetAttributes");
-    // A graph of one GPU has no stream of another: there that GPU fetches its own.
+    // A graph of a single GPU has no stream of another GPU: the destination's GPU then reads the
+    // source itself.
     const int from_gpu = captures_graph_of_one_gpu() ? to_gpu : of_src.device;
     stage(bytes, from_gpu, to_gpu, stream)->copy(dst, src, bytes, stream);
   }
@@ -124,7 +126,7 @@ class Stages {
  private:
   struct Captured {
     unsigned long long capture = 0;
-    Stage* stage = nullptr;  // its graph's
+    Stage* stage = nullptr;  // owned by its graph
   };
 
   Ref<Stage> stage(std::int64_t bytes, int from_gpu, int to_gpu, cudaStream_t stream) {

@@ -18,7 +18,7 @@
 namespace shmap::cuda {
 namespace {
 
-// Drops the args of a task that is over, or was not taken over.
+// Drops the args of a task that is over, or that enqueue() did not take over.
 class Dropper {
  public:
   explicit Dropper(const Task& task) noexcept : task_(&task) {}
@@ -33,8 +33,8 @@ class Dropper {
   const Task* task_;
 };
 
-// What the host enqueues meanwhile, under a name that profilers show; nothing where the toolkit
-// lacks the header.
+// A named range of host time that profilers show (NVTX); does nothing where the toolkit lacks the
+// header.
 class NamedRange {
  public:
 #ifdef NVTX_VERSION
@@ -47,10 +47,10 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 };
 
-// The group task that this thread runs, outside of a capture.
+// The group task that this thread runs outside of captures.
 class GroupRun {
  public:
-  // apart: its streams are not each other's to wait for.
+  // apart: the streams of the group do not wait for each other.
   explicit GroupRun(Queue& leader, bool apart = false) noexcept
       : leader_(leader), apart_(apart), outer_(running) {
     running = this;
@@ -70,7 +70,7 @@ class GroupRun {
     wait(queue, *start_);
     return queue.stream();
   }
-  // What the members got is the leader's, too.
+  // Makes the leader's stream wait for the work that the members got.
   void join() {
     for (Queue* queue : members_) wait(leader_, *mark(*queue));
   }
@@ -137,7 +137,7 @@ bool CudaStream::runs_at_once(std::int64_t /*cost_ns*/,
   return calls_at_enqueue(thread);
 }
 
-// Not while this thread captures: a graph's nodes may read what the args hold.
+// False while this thread captures: the nodes of a graph may read the args later.
 bool CudaStream::calls_at_enqueue(const detail::ThreadState& thread) noexcept {
   return thread.capture == nullptr && thread.task == nullptr && !forked();
 }
@@ -240,8 +240,8 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
 
   Queue& queue = streams.front()->queue();
   Ref<Failure> failure = inherited_failure(this, waits);
-  // One that fails with what it waits for is put into the stream all the same, as a task that does
-  // nothing: its event must not end before what the others are still doing to its memory.
+  // A task that fails because of an event it waits for is put into the stream as an empty task: its
+  // event must not end before earlier tasks have finished with its memory.
   queue.pass_gate();
   const int pending = add_waits(queue, waits);
   if (failure && pending == 0) return TaskCompletion::failed(this, std::move(failure));
@@ -278,7 +278,7 @@ int CudaBackend::add_waits(Queue& queue, std::span<const Event> waits) {
   for (const Event& e : waits) {
     if (e.done()) continue;
     if (e.record()->owner() != this) {
-      e.record()->block();  // another backend's: it cannot tell this one when it is done
+      e.record()->block();  // another backend's event cannot notify this backend
       continue;
     }
     const auto& before = static_cast<const TaskCompletion&>(*e.record());
@@ -301,7 +301,7 @@ Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t nat
   } catch (...) {
     failure = health_->failures().add(std::current_exception());
     if (detail::thread_state.capture == nullptr) {
-      // Whether it cost us the GPU, or was that task's alone.
+      // Whether the error is sticky, so that the GPU is lost, or concerns this task alone.
       const cudaError_t code = cudaStreamQuery(native);
       if (is_sticky(code)) {
         health_->poison(code, ("enqueueing '" + std::string(task.name) + "'").c_str());

@@ -19,9 +19,9 @@ class CudaStream final : public Stream {
         backend_(backend),
         queue_(std::move(queue)) {}
 
-  // Calls task.run before it returns, with context.native the cudaStream_t to put work into; then
-  // drops the args, unless this thread captures. While it captures the graph keeps them, since its
-  // nodes may read host memory of theirs, and an error of task.run is thrown from here.
+  // Calls task.run before it returns; context.native is the cudaStream_t for the task's work. Then
+  // drops the args, unless this thread captures: a graph keeps the args, since its nodes may read
+  // host memory in them. In a capture, errors of task.run are thrown from here.
   Event enqueue(const Task& task, std::span<const Event> waits) override;
   bool runs_at_once(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
   bool calls_at_enqueue(const detail::ThreadState& thread) noexcept override;
@@ -36,19 +36,19 @@ class CudaStream final : public Stream {
   const Ref<Queue> queue_;
 };
 
-// In the run of a group task: the cudaStream_t of a member stream, in which work is in order after
-// what that stream had before, and before what it gets later. (That of the first is
-// context.native; the others join when they are asked for.) Throws DeviceError.
+// Called in the run of a group task: the cudaStream_t of a member stream, whose work is ordered
+// after the stream's earlier work and before its later work. (That of the first stream is
+// context.native; another member joins the task when this is called.) Throws DeviceError.
 cudaStream_t native_in_group(Stream& member);
 
-// Keeps `object` until the graph is gone that this thread captures. False where it captures none:
-// then what the caller enqueues runs once.
+// Keeps `object` alive as long as the graph that this thread captures. False where the thread
+// captures no graph: the work that the caller enqueues then runs once.
 bool keep_with_graph(Ref<Kept> object);
 
-// True where this thread captures a program whose graphs are of one GPU each.
+// Whether this thread captures a program with a separate graph for each GPU.
 bool captures_graph_of_one_gpu() noexcept;
 
-// In the run of a task: of the backend that runs it. Throws Error elsewhere.
+// The health of the backend that runs the current task. Throws Error outside of tasks.
 Ref<Health> health_of_task();
 
 }  // namespace shmap::cuda

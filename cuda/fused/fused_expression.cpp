@@ -131,7 +131,7 @@ std::string draw_expression(const Params& params, const std::vector<std::string>
   const std::string i = "static_cast<unsigned long>(" + element + ")";
   std::string index = operands.size() > 1 ? "static_cast<unsigned long>(" + operands[1] + ")" : "";
   const auto add = [&](const std::string& term) { index += (index.empty() ? "" : " + ") + term; };
-  std::int64_t within = 1;  // elements of the block in one step along a dim
+  std::int64_t within = 1;  // elements of the block between neighbours along the dim
   for (int d = block.rank; d-- > 0; within *= block.extent[d]) {
     std::string term = within > 1 ? i + " / " + std::to_string(within) + "ul" : i;
     if (d > 0) term += " % " + std::to_string(block.extent[d]) + "ul";

@@ -1,4 +1,4 @@
-// `fused` on GPUs: a program as one kernel that is compiled when it is first run.
+// `fused` on GPUs: each program is one kernel, compiled at its first run.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace cuda {
 
 namespace {
 
-// A source, and the kernel on each GPU where it has run.
+// A source, and its kernel on each GPU where it has run.
 class FusedVariant {
  public:
   FusedVariant(const FusedProgram& program, bool aligned)
@@ -42,7 +42,7 @@ class FusedVariant {
   }
 
  private:
-  static constexpr int kGpus = 16;  // that are found without a look into the table
+  static constexpr int kGpus = 16;  // GPUs whose kernels are found without the table
   FusedSource source_;
   mutable std::array<std::atomic<void*>, kGpus> functions_ = {};
 };
@@ -53,7 +53,7 @@ class CudaFusedPlan final : public FusedPlan {
   ~CudaFusedPlan() override { delete narrow_.load(std::memory_order_acquire); }
 
   const FusedVariant& wide() const { return wide_; }
-  // For operands and results that lie at any address.
+  // For operands and results at any address.
   const FusedVariant& narrow() const {
     if (const FusedVariant* ready = narrow_.load(std::memory_order_acquire)) return *ready;
     auto made = std::make_unique<const FusedVariant>(program_, false);
@@ -79,8 +79,8 @@ const CudaFusedPlan& plan_of(const KernelCall& call) {
       }));
 }
 
-// The operand that lies where result 0 is written before it is read; -1: there is none. It may
-// stand twice.
+// The operand whose memory result 0 overwrites before the operand is fully read; -1: none. The same
+// memory may be two operands.
 int overwritten(const KernelCall& call) {
   const std::vector<bool>& apart = plan_of(call).wide().source().apart;
   for (std::size_t i = 0; i < call.in.size(); ++i)
@@ -98,7 +98,8 @@ bool fits(const void* address, int alignment) {
   return reinterpret_cast<std::uintptr_t>(address) % static_cast<std::uintptr_t>(alignment) == 0;
 }
 
-// More blocks go on where others ended, without a need to begin anew.
+// The most blocks of a launch. In a larger grid further blocks would only start when others have
+// ended, and repeat the work at a block's start.
 constexpr std::int64_t kMostBlocks = 1 << 14;
 
 void run_fused(const KernelCall& call) {

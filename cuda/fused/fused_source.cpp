@@ -13,12 +13,14 @@ namespace shmap::cuda {
 namespace {
 
 constexpr int kVectorBytes = 16;
-constexpr int kCellThreads = 256;            // of flat and of cells
-constexpr int kRowThreads = 128;             // where several rows share a block
-constexpr std::int64_t kShortRow = 24 * 32;  // elements: in the order of a reduction alone
-constexpr std::int64_t kShortWords = 96;     // of a short row in one thread's registers
-constexpr std::int64_t kMostWords = 32;      // of a longer one, in a block of any size
-constexpr std::int64_t kMostWork = 512;      // operations that are written out for one thread
+constexpr int kCellThreads = 256;            // threads of a block, in the forms flat and cells
+constexpr int kRowThreads = 128;             // threads of a block in which several rows are reduced
+constexpr std::int64_t kShortRow = 24 * 32;  // elements; up to here the order is that of a
+                                             // reduction alone
+constexpr std::int64_t kShortWords = 96;     // 4-byte words that one thread keeps of a short row in
+                                             // registers
+constexpr std::int64_t kMostWords = 32;      // the same of a longer row, for any block size
+constexpr std::int64_t kMostWork = 512;      // operations that are unrolled for one thread
 
 std::string number(std::int64_t n) { return std::to_string(n); }
 
@@ -59,9 +61,9 @@ class Writer {
     while (p_.cols() % made_.vector != 0) made_.vector /= 2;
   }
 
-  // Short rows have up to a warp of threads each, and are reduced in the order of `reduce` alone
-  // (cuda/kernels/reduce_kernel.h): there a thread takes neighbours of 16 bytes at a time. Longer
-  // ones have as many threads as keep what stays in registers small.
+  // Up to a warp of threads shares a short row, which is reduced in the order of `reduce` alone
+  // (cuda/kernels/reduce_kernel.h): there a thread takes 16 bytes of neighbours at a time. Longer
+  // rows get as many threads as are needed to keep the values in registers few.
   void choose_lanes() {
     const int summed = stages_.summed_bytes();
     made_.lanes = 1;
@@ -83,13 +85,13 @@ class Writer {
       made_.resident = resident(is_short ? kShortWords : kMostWords) &&
                        (stages_.kept_words() == 0 || elements() * stages_.ops() <= 4 * kMostWork);
     }
-    // A single loop keeps nothing: it need not be written out.
+    // A single loop keeps no values, and need not be unrolled.
     streams_ = stages_.kept_words() == 0 || !made_.resident;
     made_.threads = made_.lanes > 32 ? made_.lanes : kRowThreads;
     rows_a_block_ = made_.threads / made_.lanes;
     stages_.plan(made_.resident);
   }
-  // Of a row: vectors, groups, and how many of these a thread takes.
+  // Of a row: the numbers of vectors and groups, and how many groups a thread takes.
   std::int64_t groups() const { return (p_.cols() + group_ - 1) / group_; }
   std::int64_t steps() const { return (groups() + made_.lanes - 1) / made_.lanes; }
   std::int64_t elements() const { return steps() * group_; }
@@ -105,7 +107,7 @@ class Writer {
     made_.threads = kCellThreads;
     const std::int64_t vectors = (made_.count + made_.vector - 1) / made_.vector;
     made_.blocks = (vectors + kCellThreads - 1) / kCellThreads;
-    // Indices of 32 bits do for what a loop adds to the last one too.
+    // Indices of 32 bits suffice, including the last step of a grid-stride loop.
     index_ = made_.count < (std::int64_t{1} << 31) ? "unsigned int" : "long";
     stages_.plan(true);
   }
@@ -120,8 +122,8 @@ class Writer {
       if (!p_.is_input(v) || is_literal(v)) continue;
       made_.scalars.push_back(stages_.kind(v) == Kind::scalar);
       made_.operand_alignment.push_back(need(stages_.kind(v), p_.dtype(v)));
-      // Any row's result may lie where another row is still to read.
-      // Keys are read until all of what they draw is made.
+      // The result of one row may overwrite memory that another row has still to read. Keys are
+      // read until all their draws are made.
       made_.apart.push_back((stages_.kind(v) == Kind::col && rows_first) ||
                             p_.dtype(v) == DType::prng_key);
     }
@@ -204,8 +206,8 @@ class Writer {
          kFusedKernel + "(const Args args)");
   }
 
-  // A value that all elements of a scope share, or one element of it. `element`: of a draw, its
-  // index among those of its key.
+  // Defines a value that all elements of a scope share, or one element of it. `element`: for a
+  // draw, the element's index among those of its key.
   void define(int v, const std::string& element = "") {
     std::string text = std::string("const ") + type(v) + " " + name("v", v) + " = ";
     if (is_literal(v)) {
@@ -228,15 +230,15 @@ class Writer {
     for (int v : stages_.used())
       if (stages_.kind(v) == Kind::scalar) define(v);
   }
-  // Rows' values that are known before loop `loop`, and were not before the one before it.
+  // Defines the values of rows that become known just before loop `loop`.
   void define_rows(int loop) {
     for (int v : stages_.used())
       if (stages_.kind(v) == Kind::row && stages_.known(v) == loop && !stages_.is_reduction(v))
         define(v);
   }
 
-  // Loads, computes and stores one vector at `index` of full operands and `col` of those of
-  // columns. `rows`: in the form of rows, with what is kept of a row.
+  // Writes the code that loads, computes and stores one vector at `index` of full operands and at
+  // `col` of operands of columns. `rows`: in the form rows, with the values that are kept of a row.
   void write_vector(const FusedLoop& loop, const std::string& index, const std::string& col,
                     bool rows) {
     for (int v : loop.inputs) {
@@ -357,7 +359,7 @@ class Writer {
         "for (long first = static_cast<long>(blockIdx.x) * kRows; first < args.count; first += "
         "static_cast<long>(gridDim.x) * kRows)");
     if (rows_a_block_ > 1) {
-      // All threads take part in exchanges; those past the end go with the last row.
+      // All threads take part in exchanges; threads past the end repeat the last row.
       line("const long mine = first + static_cast<int>(threadIdx.x) / kLanes;");
       line("const bool here = mine < args.count;");
       line("const long row = here ? mine : args.count - 1;");
@@ -416,14 +418,16 @@ class Writer {
     }
   }
 
-  // The loop over the vectors of a row that are this thread's: `col`, and in `part` which of its
-  // group it is; written out, `step` is its place in what is kept.
+  // Opens the loop over this thread's vectors of a row. In the code, `col` is the column, `part`
+  // the vector's number in its group and, if the loop is unrolled, `step` its index in the kept
+  // values.
   void open_elements(const FusedLoop& loop) {
     const int parts = group_ / made_.vector;
     part_ = parts == 1 ? "0" : "part";
     const std::int64_t block = static_cast<std::int64_t>(made_.lanes) * group_;
     if (streams_) {
-      // Written out, loops that store do so element by element, in the branches of what is slow.
+      // If loops with stores were unrolled, the compiler would store element by element in the
+      // branches of slow functions.
       if (!loop.stores.empty()) line("#pragma unroll 1");
       const std::string from = parts == 1 ? "col" : "group";
       open("for (int " + from + " = lane * kGroup; " + from + " < kCols; " + from +
@@ -454,7 +458,8 @@ class Writer {
     bool any = false;
     for (const FusedProgram::Output& o : p_.outputs()) any |= p_.kind(o.value) == Kind::row;
     if (!any) return;
-    // Result 0 may be the memory of an operand that others of this row have read by now.
+    // Result 0 may have the memory of an operand that other threads of this row must have read
+    // before.
     if (made_.lanes > 1) line(made_.lanes > 32 ? "__syncthreads();" : "__syncwarp();");
     open(rows_a_block_ > 1 ? "if (here && lane == 0)" : "if (lane == 0)");
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) {
@@ -470,7 +475,8 @@ class Writer {
   bool aligned_;
   FusedSource made_;
   int indent_ = 0;
-  int group_ = 1;  // of rows: neighbours that a thread takes, by accesses of `vector`
+  int group_ = 1;  // in the form rows: neighbours that a thread takes, by accesses of `vector`
+                   // elements
   int rows_a_block_ = 1;
   bool streams_ = false;
   const char* index_ = "long";

@@ -1,23 +1,23 @@
-// A fused program (core/runtime/fused_program.h) as the source of one CUDA kernel.
+// Generates the source of one CUDA kernel from a fused program (core/runtime/fused_program.h).
 //
 // Every operation is the function of its name in cuda/kernels/scalar.h, and each result is rounded
-// to its dtype before the next operation reads it, so that a kernel gives the bits of the
-// operations one by one. What is reduced along a row is put together in an order that depends on
-// the program alone: for rows of up to 768 elements that of a reduction alone
-// (cuda/kernels/reduce_plan.h), for longer ones each thread its elements in their order, then a
-// balanced tree over threads.
+// to its dtype before the next operation reads it: a kernel gives the same bits as the single
+// operations. A reduction along a row has an order that depends on the program alone. For rows of
+// up to 768 elements it is the order of a reduction alone (cuda/kernels/reduce_plan.h); for longer
+// rows each thread reduces its elements in their order, and a balanced tree combines the threads.
 //
 // There are three forms:
-// - flat: values are full or scalar; the shape is of no concern, and one source serves all sizes;
-// - cells: full results, of operands of rows and columns too;
-// - rows: with reductions, or with results of rows. Some threads share a row: up to a warp of them
-//   where rows are short, a block of up to 1024 where they are long. What a later step needs of a
-//   row is kept in registers, so that memory is read and written once. Rows too long for that are
-//   read again by every step.
+// - flat: values are full or scalar; the kernel does not depend on the shape, so that one source
+// serves all sizes;
+// - cells: full results from operands that include rows and columns;
+// - rows: programs with reductions or with results of rows. Several threads share a row: up to a
+// warp for short rows, a block of up to 1024 for long ones. Values of a row that a later step needs
+// stay in registers, so that memory is read and written once. Rows too long for that are read again
+// by every step.
 //
-// The kernel is `extern "C" shmap_fused(Args)`: one struct of 8-byte words, passed by value. It has
-// the count (elements, or rows), then each operand's address (of one element: its address or null,
-// and the bits of its value), then each result's address.
+// The kernel is `extern "C" shmap_fused(Args)`: one struct of 8-byte words, passed by value. The
+// words are the count (of elements, or of rows), then each operand's address (for an operand of one
+// element two words: its address or null, and the bits of its value), then each result's address.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -34,22 +34,23 @@ struct FusedSource {
   FusedForm form = FusedForm::flat;
   int vector = 1;          // elements that a thread loads and stores at once
   int threads = 256;       // in a block
-  int lanes = 0;           // of rows: threads that share one
-  bool resident = true;    // of rows: memory is read once
+  int lanes = 0;           // in the form rows: threads that share a row
+  bool resident = true;    // in the form rows: memory is read once
   std::int64_t count = 0;  // the first word of the arguments
   std::int64_t blocks =
       0;  // that have work of their own; with fewer, each does more. 0: nothing to do
-  std::vector<bool> scalars;  // operands of one element, which have two words
-  // What the addresses of operands and results must be multiples of.
+  std::vector<bool> scalars;  // whether the operand has one element, and thus two words
+  // The alignment that the addresses of operands and results must have, in bytes.
   std::vector<int> operand_alignment, result_alignment;
-  // An operand whose memory result 0 may not be: the kernel reads it after writing there.
+  // Whether result 0 must not have the operand's memory, because the kernel reads the operand after
+  // writing the result.
   std::vector<bool> apart;
 };
 
 inline constexpr const char* kFusedKernel = "shmap_fused";
 
 // `aligned`: addresses may be multiples of 16 bytes; else only of their dtypes' sizes. TypeError
-// where the program holds a primitive that fused programs have not.
+// where fused programs do not take one of the primitives.
 FusedSource make_fused_source(const FusedProgram& program, bool aligned);
 
 }  // namespace shmap::cuda

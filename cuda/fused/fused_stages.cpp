@@ -15,7 +15,7 @@ FusedStages::FusedStages(const FusedProgram& program) : p_(program) {
     Value value{copy ? root(op(v).operands[0]) : v, copy ? FusedKind::scalar : p_.kind(v)};
     if (copy) value.kind = at(value.root).kind;
     if (p_.is_input(v) && p_.size(value.kind) == 1) value.kind = FusedKind::scalar;
-    // The columns of one row are its elements.
+    // In a program of one row, a value of columns has all elements: it is full.
     if (!copy && value.kind == FusedKind::col && p_.rows() == 1) value.kind = FusedKind::full;
     values_.push_back(value);
   }
@@ -43,7 +43,8 @@ int FusedStages::summed_bytes() const {
 }
 bool FusedStages::is_draw(int v) const { return !p_.is_input(v) && op(v).op == OpKind::draw; }
 std::int64_t FusedStages::ops() const {
-  constexpr std::int64_t kDrawOps = 20;  // some hundred instructions, a map a few
+  constexpr std::int64_t kDrawOps = 20;  // operations that a draw counts as; some hundred
+                                         // instructions, where a map has a few
   std::int64_t n = 0;
   for (int v : used_) {
     if (p_.is_input(v) || is_reduction(v)) continue;
@@ -76,7 +77,7 @@ int FusedStages::loop_of_output(std::size_t o) const {
   return at(root(p_.outputs()[o].value)).known;
 }
 
-// A conversion of an operand is made again rather than kept: both would take registers.
+// A conversion of an operand is repeated rather than kept: to keep both would take registers.
 bool FusedStages::repeats(int v) const {
   return !p_.is_input(v) && op(v).primitive == &convert_element_type_p &&
          p_.is_input(root(op(v).operands[0])) &&
@@ -135,7 +136,7 @@ void FusedStages::plan(bool keeps) {
       need(root(p_.outputs()[static_cast<std::size_t>(o)].value), l, seen);
       writes_first |= o == 0;
     }
-    // Result 0 may take the memory of an operand: that is read before.
+    // If result 0 has the memory of an operand, the operand is read first.
     if (keeps && writes_first) {
       for (int v : used_) {
         if (!p_.is_input(v) || kind(v) != FusedKind::full || at(v).first >= 0) continue;
@@ -148,7 +149,7 @@ void FusedStages::plan(bool keeps) {
   }
 }
 
-// The most that is kept at the end of any loop.
+// Finds the most words that are kept at the end of any loop.
 void FusedStages::count_words() {
   std::int64_t most = 0;
   for (int l = 0; l + 1 < loops_; ++l) {

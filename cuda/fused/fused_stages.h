@@ -1,8 +1,8 @@
-// The stages of a fused program on a GPU: in which loop over a row's elements each value is
-// computed, and what one loop leaves for the next.
+// The stages of a fused program on a GPU: the loop over a row's elements in which each value is
+// computed, and the values that one loop keeps for the next.
 //
-// Loop l computes full values from those of the loops before it and from the rows' values that are
-// known before it, and ends with reductions, whose results are known before loop l + 1.
+// Loop l computes full values from full values of earlier loops and from values of rows that are
+// known before it. It ends with reductions, whose results are known before loop l + 1.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -12,16 +12,17 @@
 namespace shmap::cuda {
 
 struct FusedLoop {
-  std::vector<int> inputs;      // operands of columns and full ones that it loads
-  std::vector<int> packs;       // full operands and those of columns that it reads, kept or loaded
+  std::vector<int> inputs;      // operands of columns and full operands that the loop loads
+  std::vector<int> packs;       // full operands and operands of columns that it reads, kept or
+                                // loaded
   std::vector<int> kept;        // results of earlier loops that it reads
   std::vector<int> ops;         // maps that it computes, in order
   std::vector<int> reductions;  // of its elements
   std::vector<int> stores;      // full outputs, by number
 };
 
-// Values are those of the program, numbered as there; broadcasts stand for their operands, and
-// where there is one row its columns are full. What no output needs is left out.
+// Values are numbered as in the program. A broadcast stands for its operand, and in a program of
+// one row values of columns are full. Values that no output needs are left out.
 class FusedStages {
  public:
   explicit FusedStages(const FusedProgram& program);
@@ -31,20 +32,20 @@ class FusedStages {
   const std::vector<int>& used() const { return used_; }  // roots, in order
   bool is_reduction(int v) const;
   bool has_reductions() const;
-  // Bytes of what the first sum or product of floats is made of; 0: there is none, and no order of
-  // elements matters.
+  // The element size in bytes of the first sum or product of floats; 0: there is none, so that the
+  // order of elements does not matter.
   int summed_bytes() const;
-  // A row's value: before which loop it is known.
+  // The loop before which a value of rows is known.
   int known(int v) const { return values_[static_cast<std::size_t>(v)].known; }
   int loops() const { return loops_; }
   bool is_draw(int v) const;
-  // Of an element: its maps, and what draws come to in maps.
+  // For one element: the number of maps, with draws counted as several maps.
   std::int64_t ops() const;
-  // Registers of 4 bytes an element that hold what loops leave for later ones, where all is kept.
+  // Registers of 4 bytes, for each element, that values kept for later loops take if all are kept.
   std::int64_t kept_words() const { return kept_words_; }
 
-  // What each loop does; `keeps`: a value is computed once and kept for later loops, else again by
-  // every loop that needs it, and outputs are written by the last one.
+  // Assigns work to the loops. `keeps`: a value is computed once and kept for later loops, and the
+  // last loop writes the outputs; else every loop that needs a value computes it again.
   void plan(bool keeps);
   const FusedLoop& loop(int l) const { return plan_[static_cast<std::size_t>(l)]; }
   bool is_kept(int v) const { return values_[static_cast<std::size_t>(v)].kept; }
@@ -55,7 +56,8 @@ class FusedStages {
     FusedKind kind;
     bool used = false;
     int known = 0;  // full: the loop that computes it first; row: before which loop it is known
-    int first = -1, last = -1;  // loops that compute or load it and that read it, as planned
+    int first = -1, last = -1;  // the first loop that computes or loads it, and the last that reads
+                                // it, as planned
     bool kept = false;
   };
   Value& at(int v) { return values_[static_cast<std::size_t>(v)]; }

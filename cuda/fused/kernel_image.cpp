@@ -13,7 +13,7 @@ namespace shmap::cuda {
 
 namespace {
 
-// No contraction: a product and a sum are rounded one by one, as they are in kernels of their own.
+// No contraction: a product and a sum are each rounded, as they are in separate kernels.
 constexpr const char* kOptions[] = {"--std=c++20", "--fmad=false"};
 
 class Program {
@@ -76,7 +76,7 @@ bool can_compile_kernels() {
       nvrtc();
       return true;
     } catch (const DeviceError&) {
-      return false;  // then programs run op by op: nothing is lost but time
+      return false;  // programs then run operation by operation, which only costs time
     }
   }();
   return can;

@@ -5,22 +5,22 @@
 
 namespace shmap::cuda {
 
-// What the driver loads: a cubin, or PTX where the compiler is older than the GPU.
+// The format that the driver loads: a cubin, or PTX where the compiler is older than the GPU.
 using KernelImage = std::string;
 
-// Whether there is a compiler: NVRTC can be opened. Asked once; any thread.
+// Whether NVRTC can be opened. Checked once; any thread.
 bool can_compile_kernels();
 
-// How a GPU of compute capability major.minor is compiled for: "sm_90", or "compute_120" where
-// NVRTC knows only older ones than the GPU is. DeviceError where NVRTC is absent.
+// The architecture to compile for, for a GPU of compute capability major.minor: "sm_90", or
+// "compute_120" where NVRTC knows only older architectures. DeviceError where NVRTC is absent.
 std::string architecture(int major, int minor);
 
-// The image of that source, which may include the headers of cuda/kernels/fused.h. Taken from the
-// disk (core/base/disk_cache.h) where it was compiled before. Blocks for tens of milliseconds.
-// Throws DeviceError with the compiler's log and the source where it does not compile.
+// The image of that source, which may include the headers of cuda/kernels/fused.h. Read from the
+// disk cache (core/base/disk_cache.h) if it was compiled before. Blocks for tens of milliseconds.
+// Throws DeviceError with the compiler's log and the source where the source does not compile.
 KernelImage compile_kernel(const std::string& source, const std::string& architecture);
 
-// All that an image depends on: versions, options, headers and the source.
+// A text of everything that an image depends on: versions, options, headers and the source.
 std::string image_key(const std::string& source, const std::string& architecture);
 
 }  // namespace shmap::cuda

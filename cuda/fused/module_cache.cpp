@@ -17,8 +17,8 @@ namespace shmap::cuda {
 
 namespace {
 
-// The driver's functions, reached through the runtime: the library links no driver, so that it
-// starts where there is none.
+// The driver's functions, obtained through the CUDA runtime: the library does not link the driver,
+// so that it starts on machines without one.
 struct DriverApi {
   decltype(&cuModuleLoadData) load_data;
   decltype(&cuModuleGetFunction) get_function;
@@ -57,7 +57,7 @@ const DriverApi& driver() {
   return api;
 }
 
-// The driver's codes are the runtime's.
+// Driver error codes have the numbers of the runtime's.
 void check(CUresult code, const char* call) { cuda::check(static_cast<cudaError_t>(code), call); }
 
 std::string architecture_of(int gpu) {

@@ -1,4 +1,4 @@
-// Kernels compiled from source at run time, loaded on the GPUs that run them: once a process and
+// Loads kernels that were compiled at run time on the GPUs that run them, once for each process and
 // GPU.
 #pragma once
 #include <cstdint>
@@ -6,25 +6,25 @@
 
 namespace shmap::cuda {
 
-// A function of a loaded module, as the driver has it. It stays loaded until the process ends.
+// A function of a loaded module, as a driver handle. It stays loaded until the process ends.
 struct LoadedKernel {
   void* function = nullptr;
 };
 
 // The function `name` of `source`, on the calling thread's current GPU. The first call for a source
-// compiles it, the first for a source and a GPU loads it; both block. Any thread.
+// compiles it; the first call for a source and a GPU loads it; both block. Any thread.
 //
-// The driver refuses to load code while a stream of the thread captures, and by default it loads a
-// module's functions when they are first launched. Here they are loaded when this returns, by calls
-// that a capture of this thread allows (UncapturedCalls): so it does not matter whether a plan's
-// first, eager run has been before.
+// The driver refuses to load code while a stream of the thread captures, and by default loads a
+// module's functions at their first launch. This call loads them before it returns, and by calls
+// that a capture of this thread allows (UncapturedCalls), so that a plan may be captured without an
+// eager run before.
 //
 // DeviceError with the compiler's log where the source does not compile, and with the driver's
-// words where it does not load.
+// message where it does not load.
 LoadedKernel loaded_kernel(const std::string& source, const char* name);
 
-// Enqueues the kernel, whose only parameter is a struct is at `args`, on a
-// cudaStream_t of the current GPU.
+// Enqueues the kernel on a cudaStream_t of the current GPU. The kernel's only parameter is a struct
+// whose bytes are at `args`.
 void launch_loaded(LoadedKernel kernel, std::int64_t blocks, int threads, const void* args,
                    void* native_stream);
 

@@ -55,7 +55,7 @@ void ShadowStreams::give(int gpu, int priority, cudaStream_t stream) noexcept {
     try {
       std::lock_guard lock(mutex_);
       return free_[{gpu, priority}].push_back(stream);
-    } catch (const std::bad_alloc&) {  // then it is not kept
+    } catch (const std::bad_alloc&) {  // the stream is not kept then
     }
   }
   note(cudaStreamDestroy(stream));
@@ -97,7 +97,7 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
   const std::size_t first = nodes().size();
   try {
     std::vector<Captured> made;
-    Task share = task;  // of the others: nothing that is not the first one's
+    Task share = task;  // the other streams get a task without args
     share.run = nullptr;
     share.args = nullptr;
     for (std::size_t i = 0; i < streams.size(); ++i) {
@@ -113,11 +113,12 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
   return events;
 }
 
-// Communication comes in the first phase that it can be in. Arithmetic is spread over the phases
-// that it may be in, up to the last that this GPU communicates in: in a phase that has as much
-// already, it would only keep the communication of the next one waiting.
+// Communication goes into the earliest possible phase. Arithmetic is spread over the phases in
+// which it may be, up to the last phase in which this GPU communicates: in a phase that has much
+// arithmetic already, it would only delay the communication of the next phase.
 std::int32_t Capture::balanced(const Captured& node, std::int32_t earliest) {
-  constexpr std::int64_t kNegligible = 8;  // so many times less than what is there
+  constexpr std::int64_t kNegligible = 8;  // a task is negligible if it costs this many times less
+                                           // than its phase
   GpuPhases& gpu = phases_of_gpu_[node.streams.front()->queue().gpu()];
   const std::int64_t cost = std::max<std::int64_t>(node.task.cost_ns, 1);
   std::int32_t best = earliest;
@@ -195,7 +196,7 @@ void Capture::record_task(Captured& node) {
   node.mark = recording.mark(lane);
 }
 
-// Of one graph of all GPUs.
+// For a capture with one graph of all GPUs.
 void Capture::record_each(std::span<Captured> nodes) {
   std::vector<std::int32_t> lanes;
   Recording* recording = nullptr;

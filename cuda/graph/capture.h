@@ -1,4 +1,4 @@
-// Capture: what a thread records for a graph.
+// Capture: the record of a thread's tasks from which graphs are made.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -25,17 +25,17 @@ class CudaBackend;
 class CudaStream;
 class Queue;
 
-// Something that a graph keeps alive.
+// An object that a graph keeps alive.
 class Kept : public RefCounted {
  public:
   virtual ~Kept() = default;
-  // The graph was launched, with that ticket, and is the queue's task of that number.
+  // Called when the graph was launched with that ticket, as the queue's task of that number.
   virtual void launched(std::uint64_t /*ticket*/, Queue& /*queue*/,
                         std::uint64_t /*number*/) noexcept {}
 };
 
-// Streams that captures record in, each in place of one of the backend's: other threads may go on
-// using those meanwhile, and would be recorded too. Any thread.
+// Streams in which captures record, in place of the backend's streams: other threads may use those
+// meanwhile, and their work would be recorded too. Any thread.
 class ShadowStreams {
  public:
   ~ShadowStreams();
@@ -48,31 +48,31 @@ class ShadowStreams {
   std::map<std::pair<int, int>, std::vector<cudaStream_t>> free_;
 };
 
-// Where a task of a capture is recorded: in the graph of all, or, where each GPU has graphs of its
-// own, in one of those. The tasks are then cut into phases: a task comes a phase after the tasks
-// of other GPUs that it waits for, so that the graphs of one phase know nothing of each other.
+// Where a task of a capture is recorded: in the graph of all GPUs or, where each GPU has graphs of
+// its own, in one of those. The tasks are then cut into phases: a task is in a later phase than the
+// tasks of other GPUs that it waits for, so that graphs of one phase do not depend on each other.
 struct Place {
   static constexpr std::int32_t kNone = -1;
   std::int32_t phase = 0;
-  std::int32_t part = kNone;  // an index of Capture::parts()
-  std::int32_t lane = kNone;  // of that recording
+  std::int32_t part = kNone;  // an index in Capture::parts()
+  std::int32_t lane = kNone;  // a lane of that recording
 
-  // A task of several GPUs. It is no graph's: it is run anew at each launch.
+  // Whether it is a task of several GPUs that belongs to no graph, and is run again at each launch.
   bool runs_directly() const noexcept { return part == kNone; }
 };
 
-// A task is run when it is captured: what it puts into the stream is recorded. In a rehearsal
-// (core/device/plan_memory.h) it is not, since its addresses are no memory; such a capture has the
-// tasks and their order, but cannot be launched.
+// A task runs when it is captured, and the work that it puts into the stream is recorded. In a
+// rehearsal (core/device/plan_memory.h) tasks do not run, because their addresses have no memory;
+// such a capture has the tasks and their order, but cannot be launched.
 class Capture {
  public:
   struct Captured : CapturedTask<CudaStream> {
     Place place;
-    Ref<Mark> mark;  // after it
-    Span span;       // where the timeline is on
+    Ref<Mark> mark;  // recorded after the task
+    Span span;       // if the timeline is on
   };
   struct Part {
-    int gpu;  // -1: of all
+    int gpu;  // -1: all GPUs
     std::int32_t phase;
     std::unique_ptr<Recording> recording;
   };
@@ -82,19 +82,19 @@ class Capture {
       : backend_(&backend), graph_of_each_gpu_(graph_of_each_gpu) {}
   Capture(const Capture&) = delete;
   Capture& operator=(const Capture&) = delete;
-  ~Capture();  // abandons the recording
+  ~Capture();  // abandons an unfinished recording
 
   CudaBackend& backend() const noexcept { return *backend_; }
   bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
-  // Takes over args in every case. Throws what task.run throws.
+  // Takes ownership of the args in every case. Throws what task.run throws.
   Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
-  // Of CudaBackend::enqueue_each: a node for each stream, the first of which has the task; what it
-  // puts into the streams is theirs. Where each GPU has graphs of its own it is one task of all,
-  // which runs directly.
+  // For CudaBackend::enqueue_each: records a node for each stream; the first node has the task, and
+  // the work that it puts into the streams belongs to their nodes. Where each GPU has graphs of its
+  // own, it is one task of all GPUs, which runs directly.
   std::vector<Event> add_each(std::span<CudaStream* const> streams, const Task& task,
                               std::span<const Waits> waits);
   Event record(CudaStream& stream) const { return log_.record(stream); }
-  // In the run of a group task: the lane of a member.
+  // Called in the run of a group task: the lane of a member stream.
   cudaStream_t member(CudaStream& stream);
   void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }
 
@@ -102,7 +102,7 @@ class Capture {
   std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
   std::vector<CudaStream*> streams() const { return log_.streams(); }
   bool rehearsed() const noexcept { return rehearsed_; }
-  // The recordings, each of some tasks: at most one where a graph may have all GPUs.
+  // The recordings, each of some of the tasks: at most one where a graph may span all GPUs.
   std::vector<Part>& parts() noexcept { return parts_; }
 
  private:
@@ -117,11 +117,11 @@ class Capture {
   bool rehearsed_ = false;
   std::vector<Part> parts_;
   struct GpuPhases {
-    std::int32_t communicates = 0;   // the latest that it communicates in
-    std::vector<std::int64_t> cost;  // of the arithmetic of each
+    std::int32_t communicates = 0;   // the latest phase in which it communicates
+    std::vector<std::int64_t> cost;  // cost of the arithmetic in each phase
   };
   std::map<int, GpuPhases> phases_of_gpu_;
-  Recording* running_ = nullptr;  // where the task that runs is recorded
+  Recording* running_ = nullptr;  // the recording of the task that runs
   std::vector<Ref<Kept>> kept_;
   CaptureLog<Captured> log_;
 };

@@ -50,15 +50,16 @@ CudaGraph::~CudaGraph() {
   if (forked()) return;
   backend_.forget_untold(*this);
   try {
-    queue_->wait_here(launched_);  // what runs may read the args
+    queue_->wait_here(launched_);  // running work may read the args
   } catch (...) {
-    (void)new std::vector<Ref<Kept>>(std::move(kept_));  // it goes on: what it uses stays
+    (void)new std::vector<Ref<Kept>>(std::move(kept_));  // leaked on purpose: the work still runs,
+                                                         // and uses these objects
     return;
   }
   if (untold_) {
     try {
       tell();
-    } catch (...) {  // a trace that lacks a launch is all that is lost
+    } catch (...) {  // only the trace lacks this launch
     }
   }
   for (const Span& span : spans_) backend_.spans().give_back(span);

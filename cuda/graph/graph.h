@@ -1,4 +1,4 @@
-// CudaGraph: a captured program, over one cudaGraph of all its GPUs, or graphs of each
+// CudaGraph: a captured program as one cudaGraph of all its GPUs, or as graphs of single GPUs
 // (cuda/graph/graph_parts.h).
 #pragma once
 #include <cuda_runtime_api.h>
@@ -15,12 +15,12 @@ namespace shmap::cuda {
 
 class Queue;
 
-// Is launched in a queue of its own, which waits for those of its streams that had work since the
-// last launch, and closes them a gate; so a launch that follows another costs no waits. Destroying
-// it waits until its last launch is done.
+// Launched in a queue of its own. The queue waits for those streams of the graph that had work
+// since the last launch, and closes a gate in each of these streams; a launch that directly follows
+// another therefore needs no waits. The destructor waits until the last launch is done.
 class CudaGraph final : public Graph {
  public:
-  explicit CudaGraph(Capture& capture);  // takes the args of its tasks
+  explicit CudaGraph(Capture& capture);  // takes ownership of the args of its tasks
   ~CudaGraph() override;
 
   int nodes() const noexcept override { return static_cast<int>(tasks_.size()); }
@@ -29,11 +29,11 @@ class CudaGraph final : public Graph {
   std::vector<GraphTask> tasks() const override;
   Event launch(std::span<const Event> waits, std::span<const Event> after,
                std::uint64_t ticket) override;
-  // The last launch is done: tells the timeline when its tasks ran.
+  // Called when the last launch is done: reports the times of its tasks to the timeline.
   void tell();
 
  private:
-  // Puts a run of it into queue_. Null, or what failed.
+  // Puts a run of the graph into queue_. Returns null, or the failure.
   Ref<Failure> launch_here();
   struct Captured {
     Task task;
@@ -49,12 +49,13 @@ class CudaGraph final : public Graph {
   std::int64_t cost_ns_ = 0;
   bool rehearsed_ = false;
   cudaGraphExec_t exec_ = nullptr;
-  std::unique_ptr<GraphParts> parts_;  // in its place
-  // Of each task, where the timeline was on at the capture. While it is on, a launch waits for the
-  // one before it, whose times it would overwrite; else it is one span as a whole.
+  std::unique_ptr<GraphParts> parts_;  // used instead of one graph of all GPUs
+  // One for each task, if the timeline was on during the capture. While the timeline is on, each
+  // launch waits for the previous one, whose times it would overwrite; else a launch is one span as
+  // a whole.
   std::vector<Span> spans_;
   bool untold_ = false;
-  std::uint64_t launched_ = 0;  // the number of the last launch, in queue_
+  std::uint64_t launched_ = 0;  // the number of the last launch in queue_
 };
 
 }  // namespace shmap::cuda

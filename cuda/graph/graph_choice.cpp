@@ -11,7 +11,7 @@
 namespace shmap::cuda {
 namespace {
 
-// What is made for the trial, and goes with it.
+// The objects of the trial, which are destroyed with it.
 struct Trial {
   cudaStream_t stream = nullptr, other = nullptr;
   cudaEvent_t fork = nullptr, join = nullptr;
@@ -63,12 +63,12 @@ bool take_graphs_of_several_gpus(MemorySpace& space, int gpu, MemorySpace& other
   then([&] { return cudaEventRecord(t.fork, t.stream); });
   then([&] { return cudaStreamWaitEvent(t.other, t.fork, 0); });
   then([&] {
-    const GpuScope other(other_gpu);  // a memset, unlike a copy, goes to a stream of this GPU
+    const GpuScope other(other_gpu);  // a memset, unlike a copy, needs a stream of its own GPU
     return cudaMemsetAsync(other_memory->data(), 0, kBytes, t.other);
   });
   then([&] { return cudaEventRecord(t.join, t.other); });
   then([&] { return cudaStreamWaitEvent(t.stream, t.join, 0); });
-  const cudaError_t ended = cudaStreamEndCapture(t.stream, &t.graph);  // in every case
+  const cudaError_t ended = cudaStreamEndCapture(t.stream, &t.graph);  // called even after errors
   then([&] { return ended; });
   then([&] {
     return cudaGraphInstantiate(&t.exec, t.graph, cudaGraphInstantiateFlagUseNodePriority);

@@ -1,4 +1,4 @@
-// Whether a program of several GPUs is one graph, or one for each GPU.
+// Decides whether a program of several GPUs is one graph, or one graph for each GPU.
 #pragma once
 #include <cstdint>
 
@@ -10,11 +10,12 @@ namespace shmap::cuda {
 
 enum class GraphsOf : std::uint8_t { unknown, all_gpus, each_gpu };
 
-// What SHMAP_GRAPHS asks for; unknown: what the driver takes. Throws ValueError.
+// The value of SHMAP_GRAPHS; unknown: whatever the driver supports. Throws ValueError.
 GraphsOf demanded_graphs();
 
-// Makes a graph with work of both GPUs, and launches it: false where the driver refuses. Spaces: of
-// each GPU. Throws OutOfMemory, and DeviceError where a GPU is lost. Waits for the GPUs.
+// Makes and launches a graph with work of both GPUs; false where the driver refuses. The spaces are
+// those of the GPUs. Blocks until the GPUs are done. Throws OutOfMemory, and DeviceError where a
+// GPU is lost.
 bool take_graphs_of_several_gpus(MemorySpace& space, int gpu, MemorySpace& other_space,
                                  int other_gpu);
 

@@ -93,20 +93,21 @@ void GraphParts::make_graphs(Capture& capture) {
     }
     here.directs.push_back(std::move(direct));
   }
-  // The leader's graph is launched by the caller.
+  // The caller launches the leader's graph.
   for (Phase& phase : phases_) {
     std::stable_partition(phase.parts.begin(), phase.parts.end(),
                           [&](const Part& part) { return part.queue == &leader_; });
   }
 }
 
-// Which events what waits for. A queue is in order, so of another GPU's graphs the last that is
-// waited for is enough; and what ran directly is awaited by the queues of its GPUs already.
+// Finds the events that each graph and task waits for. A queue is in order, so the last graph of
+// another GPU is enough; tasks that run directly are already awaited by the queues of their GPUs.
 void GraphParts::connect(Capture& capture) {
   std::vector<Direct*> direct_of(capture.nodes().size());
   std::vector<Part*> part_of(capture.nodes().size());
   {
-    std::map<std::int32_t, std::size_t> seen;  // directs of a phase, in the order of capture
+    std::map<std::int32_t, std::size_t> seen;  // tasks of a phase that run directly, in the order
+                                               // of capture
     for (std::size_t i = 0; i < capture.nodes().size(); ++i) {
       const Capture::Captured& node = capture.nodes()[i];
       Phase& in = phase(node.place.phase);
@@ -118,7 +119,8 @@ void GraphParts::connect(Capture& capture) {
       }
     }
   }
-  // By what waits: the last phase of each other queue, and what ran directly elsewhere.
+  // For each waiting graph or task: the last phase of each other queue, and the direct tasks of
+  // other GPUs.
   struct Wanted {
     std::map<Queue*, Part*> parts;
     std::vector<Direct*> directs;
@@ -196,7 +198,7 @@ cudaError_t GraphParts::launch_part(void* arg) noexcept {
 
 cudaError_t GraphParts::launch_parts(Phase& phase) {
   std::vector<Part>& parts = phase.parts;
-  // The first one here: this thread would only wait.
+  // The first one is launched on this thread, which would otherwise only wait.
   std::exception_ptr thrown;
   const auto here = [&](Part& part) {
     try {
@@ -256,7 +258,7 @@ Ref<Failure> GraphParts::launch_phase(Phase& phase) {
 Ref<Failure> GraphParts::launch() {
   Ref<Failure> failure;
   try {
-    for (Queue* queue : queues_) queue->stream();  // made here, not by their threads
+    for (Queue* queue : queues_) queue->stream();  // created here and not on the launch threads
     record(*start_, leader_);
     for (Phase& phase : phases_) {
       failure = launch_phase(phase);
@@ -271,14 +273,14 @@ Ref<Failure> GraphParts::launch() {
   return failure;
 }
 
-// What was put in before it failed is awaited all the same, by the leader.
+// The leader waits even for work that was enqueued before the failure.
 void GraphParts::join_after_failure() noexcept {
   const auto join = [&](Queue& queue) {
     try {
       const Ref<Mark> mark = new_mark(queue);
       record(*mark, queue);
       wait(leader_, mark->event());
-    } catch (...) {  // the GPU is lost, or was not reached
+    } catch (...) {  // the GPU is lost, or got no work
     }
   };
   for (Queue* queue : queues_)

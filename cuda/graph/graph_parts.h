@@ -1,5 +1,5 @@
-// GraphParts: a captured program as graphs of single GPUs, for drivers that take no graph of
-// several.
+// GraphParts: a captured program as graphs of single GPUs, for drivers that do not support graphs
+// of several GPUs.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -16,22 +16,22 @@ namespace shmap::cuda {
 
 class Queue;
 
-// The capture has cut the tasks into phases (Place). In a phase each GPU has at most one graph;
-// these are launched at once, in the GPUs' launch queues, by their launch threads. What waits for
-// another GPU waits for an event that was recorded after a graph of an earlier phase. A task of
-// several GPUs is run at each launch, in its own streams, after the phases before and beside the
-// graphs of its own.
+// The capture has cut the tasks into phases (Place). In a phase each GPU has at most one graph; the
+// graphs of a phase are launched at the same time, in the GPUs' launch queues, by their launch
+// threads. To wait for another GPU, a graph waits for an event recorded after a graph of an earlier
+// phase. A task of several GPUs runs at each launch in its own streams, after the earlier phases
+// and beside the graphs of its own phase.
 class GraphParts {
  public:
-  // Takes the recordings. The tasks' args stay the caller's. Throws DeviceError.
+  // Takes the recordings; the caller keeps the tasks' args. Throws DeviceError.
   GraphParts(CudaBackend& backend, Capture& capture, Queue& leader);
-  ~GraphParts();  // what was launched is done
+  ~GraphParts();  // all launches must be done
   GraphParts(const GraphParts&) = delete;
   GraphParts& operator=(const GraphParts&) = delete;
 
-  // Puts the program into the GPUs' queues: after what the leader has, which comes after all of it
-  // in turn. Null, or what the first failure was; then what comes after it is not there. The caller
-  // holds the submit mutex.
+  // Puts the program into the GPUs' queues, after the work of the leader, whose later work comes
+  // after all of it. Returns null, or the first failure; work after the failing one is then
+  // missing. The caller holds the submit mutex.
   Ref<Failure> launch();
 
  private:
@@ -41,7 +41,7 @@ class GraphParts {
     cudaGraphExec_t exec = nullptr;
     std::int32_t phase = 0;
     std::vector<cudaEvent_t> waits;
-    Ref<Mark> after;  // recorded after it; null where nobody waits
+    Ref<Mark> after;  // recorded after the graph; null if nothing waits for it
   };
   struct Direct {
     Task task;
@@ -51,11 +51,11 @@ class GraphParts {
     std::vector<cudaEvent_t> waits;
     Ref<Mark> after;
   };
-  // Of a GPU, where a task that runs directly begins.
+  // For one GPU: where a task that runs directly begins.
   struct Fork {
     Queue* queue;
     Ref<Mark> at;
-    bool first;  // nothing of the launch was put there before
+    bool first;  // the launch has put no earlier work there
   };
   struct Phase {
     std::vector<Part> parts;
@@ -75,8 +75,8 @@ class GraphParts {
   CudaBackend& backend_;
   Queue& leader_;
   std::vector<Phase> phases_;
-  Ref<Mark> start_;                // of a launch, in the leader's queue
-  std::vector<cudaEvent_t> ends_;  // what it waits for at the end
+  Ref<Mark> start_;                // the start of a launch, in the leader's queue
+  std::vector<cudaEvent_t> ends_;  // the events that the leader waits for at the end
   std::vector<Queue*> queues_;     // all, the leader's first
 };
 

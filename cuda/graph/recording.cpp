@@ -11,11 +11,11 @@ namespace shmap::cuda {
 Recording::~Recording() {
   if (ended_ || lanes_.empty()) return;
   try {
-    // Streams that never came back would not leave the capture.
+    // Streams that did not join the first one again would stay in capture mode.
     for (std::size_t i = 1; i < lanes_.size(); ++i) {
       come_after(0, *mark(static_cast<std::int32_t>(i)));
     }
-  } catch (...) {  // a capture that an error has ended already
+  } catch (...) {  // an error has already ended the capture
   }
   cudaGraph_t graph = nullptr;
   note(end(&graph));

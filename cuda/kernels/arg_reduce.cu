@@ -1,5 +1,6 @@
-// Where the largest or smallest element lies. A candidate is a value and its index: the better of
-// two does not depend on the order in which they are compared, and so the result not on the plan.
+// The index of the largest or smallest element. A candidate is a value and its index; the better of
+// two candidates does not depend on the order of comparisons, so the result does not depend on the
+// plan.
 #include <string>
 
 #include "cuda/kernels/dispatch.h"
@@ -55,8 +56,8 @@ __device__ Candidate<A> best_of_block(Candidate<A> mine, int share, int depth, i
   return mine;
 }
 
-// One part each of `blockIdx.y`: candidates to values and indices [parts, results], or the index
-// alone to `out` (of i64 where wide). `known`, where not null, holds the indices of the elements.
+// Each `blockIdx.y` handles one part. Writes candidates to values and indices [parts, results], or
+// the index alone to `out` (i64 if wide). `known`, unless null, has the indices of the elements.
 template <bool largest, class In>
 __global__ void __launch_bounds__(kThreads)
     arg_reduce_tiles(const In* in, const std::int64_t* known, void* out, bool wide,
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// As runs; an extent of 1 reduces nothing, and index 0 stands.
+// The runs of the reduction; an extent of 1 needs no reduction and gives index 0.
 ReduceLayout layout_of(std::int64_t outer, std::int64_t reduced, std::int64_t inner) {
   ReduceRuns runs;
   runs.count = 1;
@@ -103,7 +104,7 @@ ReduceLayout layout_of(std::int64_t outer, std::int64_t reduced, std::int64_t in
   return ReduceLayout(runs);
 }
 
-// An element at a time, whatever its size.
+// A plan that loads single elements, whatever their size.
 ReducePlan plan_of(const ReduceLayout& layout) { return ReducePlan(layout, 4); }
 
 template <bool largest, class In, class A>

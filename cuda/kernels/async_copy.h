@@ -1,4 +1,4 @@
-// Copies from global to shared memory that run while the thread goes on. For the .cu files.
+// Copies from global to shared memory that run while the thread continues. For the .cu files.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -12,11 +12,12 @@
 
 namespace shmap::cuda {
 
-// Of one thread. What it copied is there for the thread itself after wait(), and for the others of
-// its block after a barrier behind that.
+// The copies of one thread. After wait() the thread itself sees the copied data, and after a
+// following barrier the other threads of its block do.
 class AsyncCopies {
  public:
-  // 16 bytes, both addresses multiples of 16; `real` false: zeros, and `from` is not read.
+  // Copies 16 bytes; both addresses must be multiples of 16. `real` false: writes zeros and does
+  // not read `from`.
   __device__ __forceinline__ void copy16(void* to_shared, const void* from, bool real) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     const auto to = static_cast<unsigned>(__cvta_generic_to_shared(to_shared));
@@ -29,8 +30,8 @@ class AsyncCopies {
     else
       *static_cast<uint4*>(to_shared) = uint4{0, 0, 0, 0};
 #else
-    // Every other one at once, the others as late as may be: what waits too little, or overwrites
-    // what is still read, comes out wrong.
+    // The simulator performs every other copy at once and the others as late as possible, so that a
+    // missing wait, or a write to memory that is still read, gives wrong results.
     pending_.push_back({to_shared, real ? from : nullptr});
     if (++begun_ % 2 == 0) {
       run(pending_.back());
@@ -39,7 +40,7 @@ class AsyncCopies {
 #endif
   }
 
-  // For all that this thread has begun.
+  // Waits for all copies that this thread has begun.
   __device__ __forceinline__ void wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_all;" ::: "memory");

@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::int64_t kMostDepth = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // rows are counted in 32 bits
-constexpr std::int64_t kLeastTile = 16;                    // rows of a block, in any kernel
+constexpr std::int64_t kLeastTile = 16;                    // rows of a block, in every kernel
 constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
-// Shares the keys out until there are about two blocks for each processor of a large GPU, four key
-// blocks or more to each.
+// Splits the keys into parts until there are about two blocks for each multiprocessor of a large
+// GPU, with at least four key blocks in each part.
 struct Sharing {
-  std::int64_t parts, blocks;  // blocks of keys of each part
+  std::int64_t parts, blocks;  // blocks of keys in each part
 
   explicit Sharing(const Attention& a) {
     const std::int64_t most = std::max(a.depth, a.v_depth);
@@ -97,7 +97,8 @@ void attention(const Attention& a, void* native_stream) {
       a.bias.data == nullptr && a.mask.data == nullptr && a.scale > 0.0f && a.scale <= 1.0f;
   call.factor = call.plain ? a.scale * kLog2e : kLog2e;
   call.masked = a.masked;
-  // A finite score stays finite: a row that has nothing else is a mean of v.
+  // A finite masked score stays finite in the units of `plain`: a row of such scores gives the mean
+  // of v.
   if (call.plain && std::isfinite(a.masked)) {
     constexpr float most = std::numeric_limits<float>::max();
     call.masked = std::fmin(std::fmax(a.masked / a.scale, -most), most);

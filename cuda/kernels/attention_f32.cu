@@ -1,7 +1,7 @@
-// Attention of f32 by multiply-adds. Sixteen lanes have four rows of q: of a block of keys each
-// lane has the scores of every sixteenth column, and of the result every sixteenth group of four
-// columns. q and the block of keys, then of values, lie in shared memory, and so do the
-// exponentials, on their way from the lane that has them to the others.
+// Attention of f32 by fused multiply-adds. Sixteen lanes share four rows of q: for a block of keys
+// each lane has the scores of every sixteenth column, and of the result every sixteenth group of
+// four columns. Shared memory holds q, the block of keys and then of values, and the exponentials,
+// which each lane passes to the others.
 #include "cuda/kernels/attention_f32_rows.h"
 #include "cuda/kernels/dynamic_shared.h"
 
@@ -17,7 +17,7 @@ struct FloatTiles {
   static constexpr int kColumns = f32_attention_tiles(kDepth).columns;
   static_assert(kRows == kColumns);
   static constexpr int kThreads = kRows / kOwnRows * kLanes;
-  static constexpr int kStride = kDepth + 4;  // of q, k and v (attention_f32_rows.h)
+  static constexpr int kStride = kDepth + 4;  // row stride of q, k and v (attention_f32_rows.h)
   static constexpr int kWeightStride = kColumns + 4;
   static constexpr int kSharedBytes = 4 * ((kRows + kColumns) * kStride + kRows * kWeightStride);
 };
@@ -36,8 +36,10 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
   float* const keys_or_values = q + Tiles::kRows * Tiles::kStride;
   float* const weights = keys_or_values + Tiles::kColumns * Tiles::kStride;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int own = static_cast<int>(threadIdx.x) / kLanes * kOwnRows;      // the first of its rows
-  const bool works = block.row + (own & ~(2 * kOwnRows - 1)) < a.q_rows;  // the same for its warp
+  const int own = static_cast<int>(threadIdx.x) / kLanes * kOwnRows;      // the first of the
+                                                                          // thread's rows
+  const bool works = block.row + (own & ~(2 * kOwnRows - 1)) < a.q_rows;  // the same for the whole
+                                                                          // warp
   const int depth = static_cast<int>(a.depth), v_depth = static_cast<int>(a.v_depth);
   const int k_rows = static_cast<int>(a.k_rows);
   AsyncCopies copies;
@@ -46,8 +48,8 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       depth, call.q_lies_well);
   RunningRow running[kOwnRows];
   float4 out[kOwnRows][kOwnGroups] = {};
-  // First what causality leaves. The rest follows if some row has so little there that masked
-  // scores count.
+  // First the columns that the causal mask leaves; then the rest, if the scores that remain of some
+  // row are so small that masked scores count.
   int last = block.visible;
   for (int first = block.begin;; first = last, last = block.end) {
     SHMAP_KEEP_LOOP

@@ -1,14 +1,14 @@
-// Rows of f32 in shared memory, as the kernels of attention by multiply-adds have them: four floats
-// longer than they are, so that lanes that read one column of neighbouring rows read from all
-// banks. For the .cu files.
+// Rows of f32 in shared memory for the attention kernels with multiply-adds. Rows are padded by
+// four floats, so that lanes which read one column of neighbouring rows read from different banks.
+// For the .cu files.
 #pragma once
 #include "cuda/kernels/async_copy.h"
 #include "cuda/kernels/attention_scores.h"
 
 namespace shmap::cuda {
 
-// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
-// lies_well: in pieces of 16 bytes at multiples of 16; only floats do.
+// Copies rows first … first + kRows - 1 of `from` to shared memory, with zeros beyond `rows` and
+// `depth`. lies_well: `from` has floats in 16-byte pieces at multiples of 16.
 template <int kDepth, int kRows, int kThreads, class T>
 __device__ __forceinline__ void load_float_rows(AsyncCopies& copies, float* to, const T* from,
                                                 std::int64_t stride, int first, int rows, int depth,
@@ -38,8 +38,7 @@ __device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
   return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmaf_rn(a.x, b.x, sum))));
 }
 
-// sums += products of the rows of `own`, four from there on, and those of `other` that are each
-// kLanes-th from `lane` on.
+// sums += products of four rows of `own` with every kLanes-th row of `other` from row `lane` on.
 template <int kDepth, int kLanes, int kOwnRows, int kOwnColumns>
 __device__ __forceinline__ void multiply_float_rows(float (&sums)[kOwnRows][kOwnColumns],
                                                     const float* own, const float* other,
@@ -57,8 +56,8 @@ __device__ __forceinline__ void multiply_float_rows(float (&sums)[kOwnRows][kOwn
   }
 }
 
-// sums += factors · rows: `factors` of four rows, each kFactorStride long; of `rows` a lane has
-// every kLanes-th group of four columns.
+// sums += factors · rows: `factors` has four rows with stride kFactorStride; of `rows` a lane
+// handles every kLanes-th group of four columns.
 template <int kDepth, int kLanes, int kRows, int kFactorStride, int kOwnRows, int kOwnGroups>
 __device__ __forceinline__ void add_float_rows(float4 (&sums)[kOwnRows][kOwnGroups],
                                                const float* factors, const float* rows, int lane) {

@@ -14,8 +14,8 @@ std::int64_t felt_tiles(const Attention& a) { return (a.q_rows + kFeltRows - 1) 
 
 bool is_plain(const Attention& a) { return a.bias.data == nullptr && a.mask.data == nullptr; }
 
-// Whether a row may have so little else that masked scores count in it. Without a bias and a mask
-// each row has the first column, whose score is taken to be greater than this.
+// Whether masked scores may count in a row because its other scores are small. Without a bias and a
+// mask each row has the first column, whose score is assumed to be greater than this bound.
 bool may_feel(const Attention& a) {
   constexpr float kBelowScores = -1e30f;
   return a.causal && (!is_plain(a) || a.causal_offset < 0 || a.masked > kBelowScores);

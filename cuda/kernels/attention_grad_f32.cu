@@ -1,7 +1,8 @@
-// The cotangents of attention of f32 by multiply-adds. Sixteen lanes have four own rows
-// (attention_grad_scores.h): of a tile of the stream each lane has the scores of every sixteenth
-// row, and of the sums every sixteenth group of four columns. Own rows and the stream's lie in
-// shared memory, and so do weights, then the scores' gradients, on their way between these lanes.
+// The cotangents of attention of f32 by fused multiply-adds. Sixteen lanes share four own rows
+// (attention_grad_scores.h): for a tile of the stream each lane has the scores of every sixteenth
+// row, and of the sums every sixteenth group of four columns. Shared memory holds the own rows, the
+// rows of the stream, and the weights and then the gradients of the scores, which these lanes
+// exchange.
 #include "cuda/kernels/attention_f32_rows.h"
 #include "cuda/kernels/attention_grad_scores.h"
 #include "cuda/kernels/dynamic_shared.h"
@@ -14,7 +15,7 @@ constexpr int kLanes = 16, kOwnRows = 4;
 
 template <int kDepth>
 struct FloatGradTiles {
-  static constexpr int kRows = kDepth > 128 ? 16 : kDepth > 64 ? 32 : 64;  // own, and the stream's
+  static constexpr int kRows = kDepth > 128 ? 16 : kDepth > 64 ? 32 : 64;  // own; and the stream's
   static constexpr int kThreads = kRows / kOwnRows * kLanes;
   static constexpr int kStride = kDepth + 4, kFactorStride = kRows + 4;
   static constexpr int kTile = kRows * kStride;  // floats
@@ -22,7 +23,7 @@ struct FloatGradTiles {
       4 * (4 * kTile + kRows * kFactorStride) + kRows * static_cast<int>(sizeof(AttentionNote));
 };
 
-// Rows from `first` on of q and of the cotangent, or of k and v.
+// Loads rows from `first` on of q and the cotangent, or of k and v.
 template <int kDepth>
 __device__ __forceinline__ void load_pair(AsyncCopies& copies, bool of_keys, float* to,
                                           const AttentionGradCall& call, const GradBlock& block,
@@ -57,9 +58,10 @@ __global__ void __launch_bounds__(FloatGradTiles<kDepth>::kThreads)
   AttentionNote* const notes =
       reinterpret_cast<AttentionNote*>(factors + kRows * Tiles::kFactorStride);
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
-  const int own = static_cast<int>(threadIdx.x) / kLanes * kOwnRows;  // the first of its rows
+  const int own = static_cast<int>(threadIdx.x) / kLanes * kOwnRows;  // the first of the thread's
+                                                                      // rows
   AsyncCopies copies;
-  // Of rows of q from there on.
+  // Loads the notes of rows of q from `first` on.
   const auto load_notes = [&](int member, int first) {
     for (int i = static_cast<int>(threadIdx.x); i < kRows; i += Tiles::kThreads) {
       const bool is_there = first + i < a.q_rows;

@@ -1,10 +1,10 @@
 // The cotangents of attention of 16-bit floats on tensor cores. For attention_grad_f16.cu and
 // attention_grad_bf16.cu.
 //
-// Four warps have a tile of own rows (attention_grad_scores.h), a warp 16 or 32 of them, whose sums
-// stay in its registers. Of a tile of scores, own rows below each other, the warp has the weights
-// and the gradients of the scores in registers too, in the layouts of cuda/kernels/mma.h. Tiles of
-// the stream come to shared memory one ahead of the one that is computed with, where there is room.
+// Four warps handle a tile of own rows (attention_grad_scores.h), each 16 or 32 rows, whose sums
+// stay in the warp's registers. For a tile of scores of its own rows, a warp also has the weights
+// and the gradients of the scores in registers, in the layouts of cuda/kernels/mma.h. Tiles of the
+// stream are loaded to shared memory one ahead of the tile in use, if there is room.
 #pragma once
 #include "cuda/kernels/attention_grad_scores.h"
 #include "cuda/kernels/attention_half_rows.h"
@@ -16,7 +16,7 @@ namespace shmap::cuda {
 template <int kDepth>
 struct GradTiles {
   static constexpr int kThreads = 32 * kHalfWarps;
-  static constexpr int kRowTiles = kDepth > 64 ? 1 : 2;  // of 16 rows, of a warp
+  static constexpr int kRowTiles = kDepth > 64 ? 1 : 2;  // tiles of 16 rows for each warp
   static constexpr int kWarpRows = 16 * kRowTiles, kRows = kWarpRows * kHalfWarps;
   static constexpr int kStream = 32, kStreamTiles = kStream / 8;
   static constexpr int kStages = kDepth > 128 ? 1 : 2;
@@ -27,7 +27,7 @@ struct GradTiles {
   static constexpr int kSharedBytes = 2 * kOwnBytes + kStages * kStageBytes;
 };
 
-// As load_rows, of floats, which are rounded.
+// As load_rows, for rows of floats, which are rounded.
 template <class T, int kDepth, int kRows>
 __device__ __forceinline__ void load_rounded(unsigned char* to, const float* from,
                                              std::int64_t stride, int first, int rows, int depth) {
@@ -50,7 +50,7 @@ __device__ __forceinline__ void load_rounded(unsigned char* to, const float* fro
   }
 }
 
-// Rows of q and of the cotangent, or of k and v.
+// Loads rows of q and of the cotangent, or of k and v.
 template <class T, int kDepth, int kRows>
 __device__ __forceinline__ void load_queries(AsyncCopies& copies, unsigned char* q,
                                              unsigned char* cotangent,
@@ -80,11 +80,11 @@ __device__ __forceinline__ void load_keys(AsyncCopies& copies, unsigned char* k,
                               static_cast<int>(a.v_depth), call.v_lies_well);
 }
 
-// What is summed: with the weights the cotangent (of v), with the scores' gradients the stream's
-// first rows (of q and of k).
+// Which products are summed: weights times the cotangent (for v), gradients of scores times the
+// stream's first operand (for q and k), or both.
 enum class GradSums { of_weights, of_scores, both };
 
-// A warp's rows.
+// The rows of one warp.
 template <class T, int kDepth, GradOf kOf, GradSums kSums, bool kPlain>
 class GradRows {
   using Tiles = GradTiles<kDepth>;
@@ -114,8 +114,9 @@ class GradRows {
     }
   }
 
-  // Goes on with the stream's rows from `first` on. own, stream: q and the cotangent, or k and v;
-  // of own the warp's rows. notes: of the stream, where that is q's.
+  // Adds the contribution of the stream's rows from `first` on. own, stream: q and the cotangent,
+  // or k and v; `own` points to the warp's rows. notes: those of the stream, if the stream has rows
+  // of q.
   __device__ __forceinline__ void take(const AttentionGradCall& call, const GradBlock& block,
                                        int member, const unsigned char* own,
                                        const unsigned char* stream, const AttentionNote* notes,
@@ -188,7 +189,8 @@ class GradRows {
     }
   }
 
-  // Products become weights, and the weights' gradients those of the products, but for the scale.
+  // Turns products into weights, and gradients of weights into gradients of products, except for
+  // the scale.
   __device__ __forceinline__ void finish(Scores& weights, Scores& slopes,
                                          const AttentionGradCall& call, const GradBlock& block,
                                          int member, const AttentionNote* notes, int first,
@@ -358,7 +360,7 @@ void attention_grad_half(const AttentionGradCall& call, void* native_stream) {
         dim3(Tiles::kThreads), Tiles::kSharedBytes, native_stream, call);
   };
   const auto all = [&]<int kDepth>() {
-    if constexpr (kDepth > 128) {  // the sums of both are more than the registers
+    if constexpr (kDepth > 128) {  // both sums together exceed the registers
       run.template operator()<kDepth, GradOf::keys, GradSums::of_weights>();
       run.template operator()<kDepth, GradOf::keys, GradSums::of_scores>();
     } else {

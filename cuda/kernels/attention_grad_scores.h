@@ -1,22 +1,22 @@
-// What the kernels of attention's derivatives share: the rows and columns of a block of threads,
-// and what becomes of a product q kᵀ. For the .cu files.
+// The parts that the kernels of attention's derivatives share: the rows and columns of a block of
+// threads, and the steps from a product q kᵀ to the gradient of a score. For the .cu files.
 //
 // A block has *own* rows, of k (for the cotangents of k and v) or of q (for that of q), whose
-// results it sums while it goes through the other's rows, its *stream*. So the two are one kernel,
-// of which the operands change places.
+// results it sums while it passes over the rows of the other operand, its *stream*. Both cases are
+// thus one kernel with the operands exchanged.
 #pragma once
 #include "cuda/kernels/attention_grad_parts.h"
 #include "cuda/kernels/attention_scores.h"
 
 namespace shmap::cuda {
 
-// Whether own rows are k's.
+// Whether own rows are those of k.
 enum class GradOf { queries, keys };
 
 struct GradBlock {
-  int outer, inner, member;  // member: of q's; 0 where own rows are k's
-  int first;                 // own row
-  // Tiles of the stream: begin … end - 1, of which those before `visible` are hidden by causality.
+  int outer, inner, member;  // member: the head of q; 0 if own rows are those of k
+  int first;                 // the first own row
+  // Tiles of the stream: begin … end - 1; the causal mask hides those before `visible`.
   int begin, visible, end;
 
   __device__ __forceinline__ std::int64_t at(std::int64_t by_outer, std::int64_t by_inner,
@@ -32,7 +32,7 @@ struct GradBlock {
   }
 };
 
-// The block of blockIdx.x; of each head the rows that have the most work come first.
+// Finds the block of blockIdx.x; for each head, the rows with the most work come first.
 template <GradOf kOf>
 __device__ __forceinline__ GradBlock find_grad_block(const Attention& a, bool may_feel,
                                                      int own_rows, int stream_rows) {
@@ -66,7 +66,7 @@ __device__ __forceinline__ GradBlock find_grad_block(const Attention& a, bool ma
   return block;
 }
 
-// Goes through a stream's tiles, those of one member of q's heads after those of another.
+// Passes over the tiles of a stream, one head of q after another.
 template <GradOf kOf>
 struct GradWalk {
   int member, tile;
@@ -97,7 +97,7 @@ struct GradWalk {
     tile = block.begin;
     ++member;
   }
-  // Passes over hidden tiles that no row feels.
+  // Skips hidden tiles in which masked scores do not count for any row.
   __device__ __forceinline__ void settle(const AttentionGradCall& call, const GradBlock& block,
                                          int stream_rows) {
     if constexpr (kOf == GradOf::keys) {
@@ -116,18 +116,18 @@ struct GradWalk {
   }
 };
 
-// One score's weight, from its product of q and k, and from the gradient of the weight that of the
-// product divided by the scale.
+// Computes one score's weight from its product of q and k, and the gradient of the product (divided
+// by the scale) from the gradient of the weight.
 template <class T>
 class GradScores {
  public:
-  // member: of which head of q.
+  // member: the head of q.
   __device__ __forceinline__ GradScores(const Attention& a, const GradBlock& block, int member)
       : a_(a),
         bias_(block.at(a.bias.outer, a.bias.inner, a.bias.member, member)),
         mask_(block.at(a.mask.outer, a.mask.inner, a.mask.member, member)) {}
 
-  // plain: without bias and mask. hides: the score may be masked by its position, or not be there.
+  // plain: without bias and mask. hides: the score may be masked by its position, or not exist.
   // Returns false where the score does not depend on the product.
   __device__ __forceinline__ bool weigh(float& product, float most, float share, int row,
                                         int column, bool plain, bool hides) const {
@@ -170,8 +170,8 @@ class GradScores {
   std::int64_t bias_, mask_;
 };
 
-// A pair of neighbours of a result's row: columns `column` (even) and the next, of which those
-// beyond `depth` are left out. to: the row.
+// Stores a pair of neighbours of a result's row: `column` (even) and the next; columns beyond
+// `depth` are left out. to: the row.
 template <class T>
 __device__ __forceinline__ void store_gradients(T* to, int column, int depth, bool in_pairs,
                                                 bool adds, float low, float high) {

@@ -1,9 +1,9 @@
 // Attention of 16-bit floats on tensor cores. For attention_f16.cu and attention_bf16.cu.
 //
-// Four warps have a tile of rows of q; a warp has 16 or 32 of them, whose scores, exponentials and
-// results stay in its registers in the layouts of cuda/kernels/mma.h: a tile of scores as it is
-// summed is a tile of exponentials as it is multiplied. Blocks of k and v come to shared memory one
-// ahead of the one that is computed with, one barrier each.
+// Four warps handle a tile of rows of q, each 16 or 32 rows, whose scores, exponentials and results
+// stay in the warp's registers in the layouts of cuda/kernels/mma.h: the accumulator layout of the
+// scores is also the operand layout of the exponentials. Blocks of k and v are loaded to shared
+// memory one ahead of the block in use, with one barrier for each.
 #pragma once
 #include "cuda/kernels/async_copy.h"
 #include "cuda/kernels/attention_half_rows.h"
@@ -16,24 +16,25 @@ namespace shmap::cuda {
 template <int kDepth>
 struct HalfTiles {
   static constexpr int kWarps = kHalfWarps, kThreads = 32 * kWarps;
-  static constexpr int kRowTiles = kDepth > 128 ? 1 : 2;  // of 16 rows, of a warp
+  static constexpr int kRowTiles = kDepth > 128 ? 1 : 2;  // tiles of 16 rows for each warp
   static constexpr int kRows = 16 * kRowTiles * kWarps;
   static_assert(kRows == half_attention_tiles(kDepth).rows);
   static constexpr int kColumns = half_attention_tiles(kDepth).columns;
   static constexpr int kRowBytes = 2 * kDepth;
   static constexpr int kBlockBytes = kColumns * kRowBytes;
-  // q, then two stages of k and v.
+  // Shared memory for q, then two stages of k and v.
   static constexpr int kSharedBytes = kRows * kRowBytes + 4 * kBlockBytes;
 };
 
-// A warp's rows: their results so far.
+// The rows of one warp, with their results so far.
 template <class T, int kDepth, bool kPlain>
 class HalfRows {
   using Tiles = HalfTiles<kDepth>;
   static constexpr int kRowTiles = Tiles::kRowTiles;
   static constexpr int kScoreTiles = Tiles::kColumns / 8;
   static constexpr int kRowBytes = Tiles::kRowBytes;
-  // A base below this, times the factor, is exact enough for the products' own rounding.
+  // For a base below this, times the factor, the fused operation is as exact as the products' own
+  // rounding.
   static constexpr float kNear = 64;
 
  public:
@@ -45,7 +46,7 @@ class HalfRows {
     }
   }
 
-  // Goes on with the columns from `column` on. q: the warp's rows.
+  // Adds the contribution of the columns from `column` on. q: the warp's rows.
   __device__ __forceinline__ void take(const AttentionCall& call, const AttentionBlock& block,
                                        const unsigned char* q, const unsigned char* k,
                                        const unsigned char* v, int column) {
@@ -169,7 +170,7 @@ class HalfRows {
         changed = changed || by[m][half] != 1.0f;
       }
     }
-    // Most blocks have no row's greatest score.
+    // Few blocks change the greatest score of a row.
     if (__any_sync(kAllLanes, changed)) {
       SHMAP_UNROLL
       for (int m = 0; m < kRowTiles; ++m) {
@@ -185,9 +186,9 @@ class HalfRows {
       SHMAP_UNROLL
       for (int half = 0; half < 2; ++half) {
         RunningRow& row = running_[m][half];
-        // (value - base) * factor in one operation. With that a large base would cost digits, all
-        // of them where it is a masked score, which is the greatest of a row that is masked as a
-        // whole.
+        // (value - base) * factor in one fused operation. A large base would lose digits in it, or
+        // all of them if the base is a masked score, which is the greatest score of a row that is
+        // masked as a whole.
         const float base = row.base();
         float offset = base * factor;
         const auto each = [&](auto change) {
@@ -259,11 +260,11 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
                                      block.row, q_rows, static_cast<int>(a.depth),
                                      call.q_lies_well);
   HalfRows<T, kDepth, kPlain> rows(block.row + warp_row);
-  // First what causality leaves. The rest follows if some row has so little there that masked
-  // scores count.
+  // First the columns that the causal mask leaves; then the rest, if the scores that remain of some
+  // row are so small that masked scores count.
   int last = block.visible;
   for (int first = block.begin;; first = last, last = block.end) {
-    // The first turn only begins to load.
+    // The first iteration only starts loads.
     SHMAP_KEEP_LOOP
     for (int j = first - 1; j < last; ++j) {
       if (j >= block.begin) {

@@ -1,8 +1,8 @@
-// Rows of 16-bit floats in shared memory, as the kernels of attention on tensor cores have them.
-// For the .cu files.
+// Rows of 16-bit floats in shared memory for the attention kernels on tensor cores. For the .cu
+// files.
 //
-// A row is 16-byte pieces, of which piece c of row r lies in place c ^ (r mod 8): eight rows of one
-// column of pieces, which load_tiles reads at a time, lie in all banks.
+// A row consists of 16-byte pieces; piece c of row r is at position c ^ (r mod 8), so that eight
+// rows of one column of pieces, which load_tiles reads at a time, are in different banks.
 #pragma once
 #include "cuda/kernels/async_copy.h"
 #include "cuda/kernels/attention_scores.h"
@@ -11,13 +11,14 @@ namespace shmap::cuda {
 
 inline constexpr int kHalfWarps = 4;  // of a block
 
-// Rows first … first + kRows - 1 of `from` into shared memory, zeros beyond `rows` and `depth`.
+// Copies rows first … first + kRows - 1 of `from` to shared memory, with zeros beyond `rows` and
+// `depth`.
 template <class T, int kDepth, int kRows>
 __device__ __forceinline__ void load_rows(AsyncCopies& copies, unsigned char* to, const T* from,
                                           std::int64_t stride, int first, int rows, int depth,
                                           bool lies_well) {
   constexpr int kPieces = kDepth / 8;
-  constexpr int kStep = 32 * kHalfWarps / kPieces;  // rows that the block's threads take at a time
+  constexpr int kStep = 32 * kHalfWarps / kPieces;  // rows that the block's threads copy at a time
   const int thread = thread_now();
   const int piece = thread % kPieces;
   int row = thread / kPieces;
@@ -48,8 +49,8 @@ __device__ __forceinline__ void load_rows(AsyncCopies& copies, unsigned char* to
   }
 }
 
-// Where this lane's row of four tiles begins: rows 0 … 15 of two columns of pieces, below each
-// other first (as A is read, and B transposed), or side by side first (as B is).
+// The offset of this lane's row of four tiles: rows 0 … 15 of two columns of pieces, in row order
+// first (for A, and for B transposed) or in column order first (for B).
 template <int kRowBytes>
 __device__ __forceinline__ int tiles_below() {
   const int at = thread_now() & 31;
@@ -61,8 +62,8 @@ __device__ __forceinline__ int tiles_beside() {
   return ((at >> 4) * 8 + (at & 7)) * kRowBytes + ((((at >> 3) & 1) ^ (at & 7)) << 4);
 }
 
-// From there to where it begins `pieces` (an even number) further on. The constant beyond eight is
-// one that an instruction holds.
+// The offset `pieces` (an even number) further on. The constant beyond eight is one that an
+// instruction can hold.
 __device__ __forceinline__ int tiles_further(int at, int pieces) {
   return (at ^ ((pieces & 7) << 4)) + ((pieces & ~7) << 4);
 }

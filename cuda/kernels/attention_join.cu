@@ -1,5 +1,5 @@
-// The second step of attention whose keys are shared out: the results of the parts, each relative
-// to its own greatest score, become one, in the order of the parts.
+// The second step of attention with split keys: combines the results of the parts, each relative to
+// its own greatest score, in the order of the parts.
 #include "cuda/kernels/attention_scores.h"
 #include "cuda/kernels/launch.h"
 

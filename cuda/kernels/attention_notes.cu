@@ -1,5 +1,5 @@
-// What the backward pass of attention needs of each row of q, before it goes through scores: a warp
-// takes a row at a time.
+// Computes the data of each row of q that the backward pass needs before it recomputes scores: a
+// warp handles one row at a time.
 #include "cuda/kernels/attention_grad_scores.h"
 
 namespace shmap::cuda {
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kWarps = 4, kThreadsOfNotes = 32 * kWarps;
 
-// Out: the result's dtype.
+// Out: the dtype of the result.
 template <class Out>
 __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
   const Attention& a = call.a;
@@ -37,7 +37,7 @@ __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
     if (lane == 0)
       call.notes[head * a.q_rows + row] = {most, 1.0f / sums[a.q_rows + row], mean, 0.0f};
     constexpr float kLog2e = 1.44269504088896340736f;
-    // A NaN is felt: of a row that is masked as a whole by -infinity.
+    // A NaN counts as felt: it is the result for a row that is masked as a whole by -infinity.
     felt = felt || !(fast_exp2((a.masked - most) * kLog2e) == 0.0f);
   }
   const int any = __syncthreads_or(felt);

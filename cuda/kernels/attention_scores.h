@@ -1,10 +1,11 @@
-// What the kernels of attention share: which rows and columns a block has, what becomes of a
-// product q kᵀ before the softmax, and the softmax's running sums. For the .cu files.
+// The parts that attention's kernels share: the rows and columns of a block, the steps from a
+// product q kᵀ to the softmax, and the softmax's running sums. For the .cu files.
 //
-// The greatest score of a row may be −infinity, as long as all that was seen of it is masked so;
-// its exponentials are then 0 rather than NaN, and so is their sum at the end, of which 0 / 0 makes
-// the NaN that a softmax of such a row is. A NaN among the scores is passed over by the maximum and
-// reaches the sum, and so the whole row; so does +infinity, whose difference from itself is one.
+// The greatest score of a row is -infinity as long as all its scores so far are masked by
+// -infinity; its exponentials are then 0 instead of NaN, and so is the sum. If that holds for the
+// whole row, 0 / 0 gives the NaN that is the softmax of such a row. The maximum ignores a NaN among
+// the scores; the NaN reaches the sum and so the whole row. So does +infinity, whose difference
+// from itself is NaN.
 #pragma once
 #include <cuda_runtime.h>
 #include <math.h>
@@ -16,7 +17,7 @@
 #include "cuda/kernels/scalar.h"
 #include "cuda/kernels/warp.h"
 
-// Before a loop: it is not to be taken apart.
+// Before a loop: keeps the compiler from unrolling it.
 #if defined(__CUDACC__)
 #define SHMAP_KEEP_LOOP _Pragma("unroll 1")
 #else
@@ -27,7 +28,7 @@ namespace shmap::cuda {
 
 inline constexpr float kNoScore = -HUGE_VALF;  // -infinity
 
-// 2^x, to 2 units in the last place; what would be subnormal is 0.
+// 2^x, to 2 units in the last place; 0 instead of subnormal results.
 __device__ __forceinline__ float fast_exp2(float x) {
 #if defined(__CUDA_ARCH__)
   float y;
@@ -39,8 +40,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
 #endif
 }
 
-// threadIdx.x, read anew each time, so that what follows from it is computed where it is used
-// rather than kept in registers throughout a loop.
+// threadIdx.x, read again at each call, so that values derived from it are computed where they are
+// used instead of being kept in registers during a loop.
 __device__ __forceinline__ int thread_now() {
 #if defined(__CUDA_ARCH__)
   int thread;
@@ -51,31 +52,31 @@ __device__ __forceinline__ int thread_now() {
 #endif
 }
 
-// How many columns causality leaves to a row, counted from the first.
+// The number of columns of a row that the causal mask leaves, counted from the first.
 __device__ __forceinline__ int columns_left(const Attention& a, int row) {
   if (!a.causal) return static_cast<int>(a.k_rows);
   return static_cast<int>(max(std::int64_t{0}, min(a.k_rows, row + a.causal_offset + 1)));
 }
 
-// The rows of a block of threads and the columns that it visits, in key blocks. Kernels have it in
-// shared memory, where it takes no registers.
+// The rows of a block of threads and the columns that it visits, in key blocks. Kernels keep it in
+// shared memory, where it uses no registers.
 struct AttentionBlock {
   const void *q, *k, *v;  // the first row of each
   int outer, inner, member;
-  int row;  // the first
-  // Its key blocks are begin … end - 1, and to those before `visible` causality leaves a column of
-  // some row.
+  int row;  // the first row
+  // Key blocks begin … end - 1; the causal mask leaves a column of some row in those before
+  // `visible`.
   int begin, visible, end;
   int part;
 
-  // What these strides between heads come to.
+  // The offset for this block's head, given the strides between heads.
   __device__ __forceinline__ std::int64_t at(std::int64_t by_outer, std::int64_t by_inner,
                                              std::int64_t by_member) const {
     return outer * by_outer + inner * by_inner + member * by_member;
   }
 };
 
-// The block of blockIdx.x; of each head the rows that have the most work come first.
+// Finds the block of blockIdx.x; for each head, the rows with the most work come first.
 template <class T>
 __device__ __forceinline__ AttentionBlock find_block(const AttentionCall& call, int rows,
                                                      int columns) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ AttentionBlock find_block(const AttentionCall& call, 
   const int blocks = (k_rows + columns - 1) / columns;
   block.begin = block.part * call.part_blocks;
   block.end = block.visible = min(blocks - block.begin, call.part_blocks) + block.begin;
-  // A part does not know whether masked scores count beside those of another.
+  // A part does not know whether masked scores count beside the scores of another part.
   if (a.causal && (call.parts == 1 || call.masked == kNoScore)) {
     const int last = min(block.row + rows, q_rows) - 1;
     const int visible = (columns_left(a, last) + columns - 1) / columns;
@@ -108,11 +109,11 @@ __device__ __forceinline__ AttentionBlock find_block(const AttentionCall& call, 
   return block;
 }
 
-// What is added to the scores of one row, and which of them are masked. T: the dtype of q.
+// The numbers added to the scores of one row, and the mask of the row. T: the dtype of q.
 template <class T>
 class ScoreRow {
  public:
-  // `row` may lie beyond the last, whose bias and mask it then has.
+  // `row` may lie beyond the last row, whose bias and mask it then uses.
   __device__ __forceinline__ ScoreRow(const AttentionCall& call, const AttentionBlock& block,
                                       int row)
       : call_(call), left_(columns_left(call.a, row)) {
@@ -122,9 +123,9 @@ class ScoreRow {
     mask_ = block.at(a.mask.outer, a.mask.inner, a.mask.member) + at * a.mask.row;
   }
 
-  // Makes n products of the row what is held of their scores: score(e) is that of column(e).
-  // `hides`: some of the columns may be hidden by causality, or not be there at all. A step at a
-  // time for all of them, so that what is read is under way together.
+  // Turns n products of the row into held scores: score(e) is that of column(e). `hides`: some of
+  // the columns may be hidden by the causal mask, or not exist. Each step is done for all n scores,
+  // so that their loads overlap.
   template <bool kPlain, int n, class Score, class Column>
   __device__ __forceinline__ void hold(Score score, Column column, bool hides) const {
     const Attention& a = call_.a;
@@ -162,13 +163,13 @@ class ScoreRow {
   std::int64_t bias_, mask_;
 };
 
-// The softmax of a row as far as it has come, of which a thread has a part of the columns.
+// The running softmax of a row, of which a thread has a part of the columns.
 struct RunningRow {
   float greatest = kNoScore;  // of the row
   float sum = 0.0f;           // of this thread's exponentials
 
-  // Takes in the greatest score of more columns, and says what everything summed before is to be
-  // multiplied by. The exponential of a score is then fast_exp2((score - base()) * factor).
+  // Includes the greatest score of more columns; returns the factor by which all earlier sums must
+  // be multiplied. The exponential of a score is then fast_exp2((score - base()) * factor).
   __device__ __forceinline__ float take(float more, float factor) {
     const float before = greatest;
     greatest = fmaxf(before, more);
@@ -177,13 +178,13 @@ struct RunningRow {
     return by;
   }
   __device__ __forceinline__ float base() const { return greatest == kNoScore ? 0.0f : greatest; }
-  // Whether a masked score counts beside the greatest.
+  // Whether a masked score counts beside the greatest score.
   __device__ __forceinline__ bool feels(float masked, float factor) const {
     return fast_exp2((masked - greatest) * factor) > 0.0f;
   }
 };
 
-// The greatest of, and the sum over, `lanes` neighbouring lanes (a power of two), in all of them.
+// The maximum and the sum over `lanes` neighbouring lanes (a power of two), in all of these lanes.
 template <int lanes>
 __device__ __forceinline__ float greatest_of(float value) {
   SHMAP_UNROLL
@@ -198,7 +199,7 @@ __device__ __forceinline__ float sum_of(float value) {
   return value;
 }
 
-// Where a part leaves its results of a row (numbered as a row of the call), and what they are of.
+// The memory for a part's results of one row of the call, and the data of these results.
 struct PartialRow {
   float* values;  // v_depth of them
   float* greatest_and_sum;
@@ -215,7 +216,7 @@ struct PartialRow {
       : PartialRow(call, block.part,
                    block.at(call.a.inner * call.a.shared, call.a.shared, 1) * call.a.q_rows + row) {
   }
-  // Two neighbours; what lies beyond v_depth is left out.
+  // Stores two neighbours; columns beyond v_depth are left out.
   __device__ __forceinline__ void store_pair(const AttentionCall& call, int column, float low,
                                              float high) const {
     if (column < call.a.v_depth) values[column] = low;
@@ -227,20 +228,21 @@ struct PartialRow {
   }
 };
 
-// A row's greatest score and sum for Attention::sums, where that is wanted. `head`: where those of
-// its head begin.
+// Stores a row's greatest score and sum to Attention::sums, unless that is null. `head`: the begin
+// of the head's sums.
 __device__ __forceinline__ void store_sums(const AttentionCall& call, std::int64_t head,
                                            std::int64_t row, float greatest, float sum) {
   const Attention& a = call.a;
   if (a.sums == nullptr) return;
   float* const to = a.sums + head + row;
-  // What is held of a masked score may be rounded, which its difference from `masked` would show.
+  // The held value of a masked score may be rounded, which would show in its difference from
+  // `masked`.
   to[0] = !call.plain ? greatest : greatest == call.masked ? a.masked : greatest * a.scale;
   to[a.q_rows] = sum;
 }
 
-// n pairs of neighbours of the row of the result that begins at `start`: value(e, 0) and value(e,
-// 1) at column(e), which is even. What lies beyond v_depth is left out.
+// Stores n pairs of neighbours of the row of the result that begins at `start`: value(e, 0) and
+// value(e, 1) at column(e), which is even. Columns beyond v_depth are left out.
 template <class T, int n, class Value, class Column>
 __device__ __forceinline__ void store_row(const AttentionCall& call, std::int64_t start,
                                           Value value, Column column) {

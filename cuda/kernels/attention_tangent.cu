@@ -1,6 +1,7 @@
-// The tangent of attention, by multiply-adds in f32. Sixteen lanes have four rows of q, as in
-// attention_f32.cu; of each tile the weights and the scores' tangents meet in shared memory the
-// rows of v and of its tangent, which lie, as k and its tangent do, one after another in one place.
+// The tangent of attention, by fused multiply-adds in f32. Sixteen lanes share four rows of q, as
+// in attention_f32.cu. The weights and the tangents of the scores of each tile are exchanged
+// through shared memory, which also holds, one after another in the same memory, rows of k, its
+// tangent, v and its tangent.
 #include "cuda/kernels/attention_f32_rows.h"
 #include "cuda/kernels/attention_grad_scores.h"
 #include "cuda/kernels/dynamic_shared.h"
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(TangentTiles<kDepth>::kThreads)
   const Attention& a = t.a;
   if (threadIdx.x == 0) {
     block = find_grad_block<GradOf::queries>(a, false, kRows, kRows);
-    // Masked scores do not move, but v does under their weights.
+    // Masked scores have no tangent, but v under their weights does.
     block.end = static_cast<int>((a.k_rows + kRows - 1) / kRows);
   }
   __syncthreads();
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(TangentTiles<kDepth>::kThreads)
   float4 out[kOwnRows][kOwnGroups] = {};
   const GradScores<T> scores(a, block, block.member);
   const bool plain = a.bias.data == nullptr && a.mask.data == nullptr;
-  // The next rows come where the last ones are no longer read.
+  // Loads the next rows over the previous ones, once all threads have read those.
   const auto meet = [&](const AttentionOperand& x, int first, int columns) {
     __syncthreads();
     load(other, x, first, a.k_rows, columns);

@@ -20,7 +20,7 @@ void run_binary(Operand a, Operand b, void* out, std::int64_t n, void* stream) {
 
 template <class T>
 BinaryFn find(BinaryOp op) {
-  using U = scalar::Unsigned<T>;  // what wraps needs no sign
+  using U = scalar::Unsigned<T>;  // arithmetic that wraps is unsigned
   switch (op) {
     case BinaryOp::add:
       return run_binary<add_op, false, U>;

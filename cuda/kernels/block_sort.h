@@ -8,7 +8,7 @@
 namespace shmap::cuda {
 namespace {
 
-// The power of two of items that a line is padded to.
+// The power of two to which a line is padded.
 inline int padded_line(std::int64_t len) {
   int n = 2;
   while (n < len) n *= 2;
@@ -19,8 +19,8 @@ inline int threads_of_line(int padded) {
   return padded < 2 * 32 ? 32 : padded / 2 < kThreads ? padded / 2 : kThreads;
 }
 
-// Sorts (key[i], at[i]), i < n, by key and then by `at`, by the whole block: a bitonic network. n
-// is a power of two; all that was written before is visible afterwards.
+// Sorts (key[i], at[i]), i < n, by key and then by `at`, with all threads of the block: a bitonic
+// network. n is a power of two; at the end all results are visible to all threads.
 template <class Key>
 __device__ void sort_block(Key* key, std::uint32_t* at, int n) {
   __syncthreads();

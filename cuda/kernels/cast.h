@@ -1,4 +1,4 @@
-// Conversion kernels from one dtype to all others, for the .cu files that each make some of them.
+// Conversion kernels from one dtype to all others; each .cu file makes some of them.
 #pragma once
 #include "cuda/kernels/dispatch.h"
 #include "cuda/kernels/elementwise_parts.h"
@@ -20,7 +20,7 @@ void run_cast(Operand in, void* out, std::int64_t n, void* stream) {
   map<cast_op<To>, false, To, From>("convert_element_type", out, n, stream, in);
 }
 
-// An integer's conversion to another depends on its own sign and the other's size only.
+// A conversion between integers depends only on the source's sign and the target's size.
 template <class From, class To>
 struct Target {
   using type = To;

@@ -13,9 +13,10 @@ inline constexpr int kMaxRanks = 480;
 // out[row * length + i] = op over r of ranks[r][row * stride + i], for row < rows and i < length.
 // The order is one balanced binary tree, a function of n alone: with p the largest power of two up
 // to n, rank p + i folds into rank i first, then neighbours at distance 1, 2, 4, … combine. f16 and
-// bf16 go through the whole tree in f32 and are rounded once. Those are the CPU's bits. `out` may
-// be one of the ranks where stride is length. TypeError where the dtype has no such op, ValueError
-// for more than kMaxRanks ranks. All memory can be reached from the stream's device.
+// bf16 go through the whole tree in f32 and are rounded once. The results have the same bits as the
+// CPU's. `out` may be one of the ranks if stride is length. TypeError where the dtype has no such
+// op, ValueError for more than kMaxRanks ranks. The stream's device must be able to access all
+// memory.
 void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                    std::int64_t rows, std::int64_t length, std::int64_t stride, void* stream);
 

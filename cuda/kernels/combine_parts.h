@@ -1,4 +1,4 @@
-// combine_ranks() by the domains of core/base/reduction_ops.h, a .cu file each.
+// combine_ranks() for each domain of core/base/reduction_ops.h, in one .cu file each.
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@ struct CombineCall {
   void* stream;
 };
 
-// False, and nothing done, where the dtype is not in the domain.
+// Returns false, without effect, where the dtype is not in the domain.
 bool combine_numbers(Reduction op, DType dtype, const CombineCall& call);
 bool combine_plain(Reduction op, DType dtype, const CombineCall& call);
 bool combine_bits(Reduction op, DType dtype, const CombineCall& call);

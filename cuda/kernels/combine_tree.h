@@ -1,4 +1,4 @@
-// The kernel of combine_ranks, for the .cu files of its domains. Op: of
+// The kernel of combine_ranks, for the .cu files of its domains. Op: an operation of
 // cuda/kernels/reduction.h.
 #pragma once
 #include "cuda/kernels/combine.h"
@@ -10,7 +10,7 @@
 namespace shmap::cuda {
 namespace {
 
-// By value, in the kernel's parameters.
+// Passed by value, in the kernel's parameters.
 template <int capacity>
 struct Ranks {
   const void* at[capacity];
@@ -45,8 +45,9 @@ __global__ void __launch_bounds__(kThreads)
     const auto leaf = [&](int r) {
       return r + leaves < n ? fold(load(r), load(r + leaves)) : load(r);
     };
-    // Four leaves are under way at once. Of each level the subtree that waits for its right
-    // neighbour is kept; which one that is follows from the leaf's number, the same in all threads.
+    // Four leaves are loaded at once. Of each level the kernel keeps the subtree that waits for its
+    // right neighbour; which one that is follows from the leaf's number, which is the same in all
+    // threads.
     Pack<C, count> left[kLevels], value = leaf(0);
     if (leaves == 2) value = fold(value, leaf(1));
     for (int first = 0; leaves > 2 && first < leaves; first += 4) {
@@ -81,7 +82,8 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Op, class T, int capacity>
 void run_combine(const CombineCall& call) {
-  // Of many ranks less at a time: subtrees that wait are to stay in registers.
+  // With many ranks a thread handles fewer elements at a time, so that waiting subtrees stay in
+  // registers.
   constexpr int count = std::min(16 / static_cast<int>(sizeof(T)), capacity <= 16 ? 16 : 4);
   constexpr int bytes = count * static_cast<int>(sizeof(T));
   static_assert(kMaxRanks < 512);
@@ -110,7 +112,7 @@ void run_combine(const CombineCall& call) {
     run_combine<Op, T, kMaxRanks>(call);
 }
 
-// The reduction `op`, one of the rows of that domain.
+// Runs the reduction `op`, a row of that domain.
 template <Domain domain, class T>
 void combine_row(Reduction op, const CombineCall& call) {
 #define SHMAP_CASE(name, its_domain, primitive) \

@@ -17,7 +17,7 @@ void with_item(int itemsize, F&& f) {
   if (!with_bits(itemsize, f)) f.template operator()<Item16>();
 }
 
-// Dims as a kernel walks over them.
+// The dims in the order in which a kernel walks over them.
 template <class Index>
 struct Walk {
   std::int64_t rank;
@@ -41,7 +41,7 @@ struct Walk {
   }
 };
 
-// An item a thread.
+// Copies one item for each thread.
 template <class Item, class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_items(Index items, const char* src, char* dst, const SHMAP_CONSTANT Walk<Index> dims) {
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same between several pairs of places, a row of blocks for each.
+// As above, between several pairs of addresses; each pair has a row of blocks.
 constexpr int kMostBoxes = 64;
 struct Places {
   const char* src[kMostBoxes];
@@ -73,13 +73,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Two dims change places: rows of src run along y, those of dst along x. A block takes square tiles
-// of items through shared memory, so that both sides are touched in rows.
+// Exchanges two dims: rows of src run along y, rows of dst along x. A block moves square tiles of
+// items through shared memory, so that both sides are accessed in rows.
 template <class Index>
 struct Tiles {
   std::int64_t x, y;                // extents
-  std::int64_t src_x, dst_y;        // the strides that are not an item's
-  FastDiv<Index> along_x, along_y;  // numbers of tiles
+  std::int64_t src_x, dst_y;        // the other two strides are one item
+  FastDiv<Index> along_x, along_y;  // number of tiles
 };
 
 template <class Item>
@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(kThreads)
     copy_tiles(Index count, const char* src, char* dst, Tiles<Index> tiles,
                const SHMAP_CONSTANT Walk<Index> outer) {
   constexpr int kSide = kTile<Item>, kRows = kThreads / kSide;
-  __shared__ Item tile[kSide][kSide + 1];  // a column more: neighbouring rows begin in other banks
+  __shared__ Item tile[kSide][kSide + 1];  // one more column, so that neighbouring rows begin in
+                                           // different banks
   const int lane = static_cast<int>(threadIdx.x) % kSide;
   const int row = static_cast<int>(threadIdx.x) / kSide;
   for (Index t = blockIdx.x; t < count; t += gridDim.x) {
@@ -113,8 +114,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same of items of two bytes, two a word on both sides: extents are even, and everything lies
-// at words. A thread turns squares of two by two.
+// As above for items of two bytes, two in a word on both sides: extents are even, and all addresses
+// are multiples of words. A thread transposes squares of two by two items.
 template <class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_tiles_of_pairs(Index count, const char* src, char* dst, Tiles<Index> tiles,
@@ -123,8 +124,8 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ std::uint32_t words[kSide][kWords + 1];
   const int lane = static_cast<int>(threadIdx.x) % kWords;
   const int warp = static_cast<int>(threadIdx.x) / kWords;
-  // Rows 2 lane of the first half of the lanes, and 2 lane + 1 of the second, begin in different
-  // banks; with the other half of the rows it is the other way round.
+  // Row 2 lane (first half of the lanes) and row 2 lane + 1 (second half) begin in different banks;
+  // for the other half of the rows the roles are exchanged.
   const int second = lane >= kWords / 2 ? 1 : 0;
   for (Index t = blockIdx.x; t < count; t += gridDim.x) {
     Index others = t;
@@ -167,8 +168,8 @@ void run_items(const CopyPlan& plan, void* stream) {
   });
 }
 
-// The dim along which src is contiguous, where dst is along another and both are long enough for
-// tiles; 0 where there is none.
+// The dim along which src is contiguous, if dst is contiguous along another and both are long
+// enough for tiles; 0 where there is none.
 int tiled_dim(const CopyPlan& plan) {
   constexpr std::int64_t kShortest = 8;  // tiles would be mostly empty
   if (plan.rank < 2 || plan.itemsize > 8 || plan.dst_stride[0] != plan.itemsize) return 0;
@@ -178,7 +179,7 @@ int tiled_dim(const CopyPlan& plan) {
   return 0;
 }
 
-// Whether two items of two bytes may be taken as one word everywhere.
+// Whether every two neighbouring items of two bytes can be accessed as one word.
 bool in_pairs(const CopyPlan& plan, int y) {
   std::uint64_t all = reinterpret_cast<std::uintptr_t>(plan.src) |
                       reinterpret_cast<std::uintptr_t>(plan.dst) |
@@ -220,7 +221,7 @@ void run_tiles(const CopyPlan& plan, int y, void* stream) {
   });
 }
 
-// Up to kMostBoxes of them.
+// Copies up to kMostBoxes boxes.
 void run_boxes(const CopyPlan& plan, const void* const* src, void* const* dst, int n,
                void* stream) {
   Places places{};
@@ -272,7 +273,7 @@ void copy_strided_boxes(const StridedCopy& box, const void* const* src, void* co
                         void* stream) {
   for (int d = 0; d < box.rank; ++d)
     if (box.extent[d] == 0) return;
-  // Addresses matter to a plan for what they are multiples of: all of them together.
+  // A plan depends on the alignment of the addresses, here of all of them together.
   StridedCopy copy = box;
   std::uintptr_t from = 0, to = 0;
   for (int i = 0; i < n; ++i) {

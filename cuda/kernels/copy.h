@@ -1,7 +1,7 @@
 // Strided and contiguous copies (core/base/strided_copy.h), enqueued on a stream, for transpose,
 // slice, concatenate, reverse, broadcast_in_dim and resharding. Addresses and strides need no
-// alignment, but those of whole items are faster. src and dst are memory that the stream's device
-// can reach.
+// alignment, but those aligned to whole items are faster. The stream's device must be able to
+// access src and dst.
 #pragma once
 #include <cstdint>
 
@@ -13,8 +13,8 @@ using shmap::row_major_strides;
 using shmap::StridedCopy;
 
 void copy_strided(const StridedCopy& copy, void* stream);
-// The same copy between n pairs of places, from src[i] to dst[i], in few kernels; those of `box`
-// are not read.
+// Makes the same copy between n pairs of addresses, from src[i] to dst[i], in few kernels; the
+// addresses in `box` are ignored.
 void copy_strided_boxes(const StridedCopy& box, const void* const* src, void* const* dst, int n,
                         void* stream);
 

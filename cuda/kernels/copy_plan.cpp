@@ -14,7 +14,7 @@ void add_dim(CopyPlan& plan, std::int64_t extent, std::int64_t dst, std::int64_t
   ++plan.rank;
 }
 
-// By the stride of dst, so that neighbouring threads write neighbouring items.
+// Sorts dims by the stride of dst, so that neighbouring threads write neighbouring items.
 void sort_dims(CopyPlan& plan) {
   for (int i = 1; i < plan.rank; ++i) {
     for (int d = i; d > 0 && std::abs(plan.dst_stride[d]) < std::abs(plan.dst_stride[d - 1]); --d) {
@@ -41,7 +41,7 @@ void join_dims(CopyPlan& plan) {
   plan.rank = std::min(plan.rank, kept + 1);
 }
 
-// Whether every address of the copy is a multiple of `bytes`, and so is the length of its rows.
+// Whether every address of the copy and the length of its rows are multiples of `bytes`.
 bool allows(const CopyPlan& plan, std::int64_t bytes) {
   std::uint64_t all = reinterpret_cast<std::uintptr_t>(plan.src) |
                       reinterpret_cast<std::uintptr_t>(plan.dst) |
@@ -53,7 +53,7 @@ bool allows(const CopyPlan& plan, std::int64_t bytes) {
   return all % static_cast<std::uint64_t>(bytes) == 0;
 }
 
-// Where rows are contiguous on both sides, they may as well be taken in wider items.
+// Where rows are contiguous on both sides, wider items can be used.
 void widen_items(CopyPlan& plan) {
   if (plan.rank == 0 || plan.dst_stride[0] != plan.itemsize || plan.src_stride[0] != plan.itemsize)
     return;
@@ -80,7 +80,8 @@ CopyPlan plan_copy(const StridedCopy& copy) {
   CopyPlan plan;
   plan.src = static_cast<const char*>(copy.src);
   plan.dst = static_cast<char*>(copy.dst);
-  // The widest access that every item allows; what is left of an item is a dim of its own.
+  // Uses the widest access that the alignment of every item allows; the pieces of an item become
+  // another dim.
   std::uint64_t all = reinterpret_cast<std::uintptr_t>(copy.src) |
                       reinterpret_cast<std::uintptr_t>(copy.dst) |
                       static_cast<std::uint64_t>(copy.itemsize) | 16u;

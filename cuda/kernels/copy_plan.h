@@ -1,4 +1,4 @@
-// A strided copy brought into its simplest form, which the kernels take.
+// A strided copy in its simplest form, for the kernels.
 #pragma once
 #include <cstdint>
 
@@ -7,20 +7,20 @@
 namespace shmap::cuda {
 
 struct CopyPlan {
-  // One dim more than a copy has: odd items are split into bytes.
+  // One more dim than a copy has: items of an odd size are split into bytes.
   static constexpr int kMaxDims = kMaxRank + 1;
-  // From the innermost (the smallest stride of dst) to the outermost, none of extent 1, neighbours
-  // joined where both sides allow it.
+  // From the innermost dim (the smallest stride of dst) to the outermost; none has extent 1, and
+  // dims that are adjacent on both sides are merged.
   int rank = 0;
   std::int64_t extent[kMaxDims];
   std::int64_t dst_stride[kMaxDims];  // bytes
   std::int64_t src_stride[kMaxDims];
-  int itemsize = 1;  // 1, 2, 4, 8 or 16, as wide as contents and alignment allow
+  int itemsize = 1;  // 1, 2, 4, 8 or 16: as wide as sizes and alignment allow
   std::int64_t items = 1;
   const char* src = nullptr;
   char* dst = nullptr;
 
-  // A row of bytes: nothing is strided.
+  // Whether the copy is one contiguous row of bytes.
   bool contiguous() const {
     return rank == 0 || (rank == 1 && dst_stride[0] == itemsize && src_stride[0] == itemsize);
   }

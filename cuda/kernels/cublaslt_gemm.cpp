@@ -25,19 +25,21 @@ namespace shmap::cuda {
 
 namespace {
 
-// The most that an algorithm may ask for. NVIDIA advises half of it for Hopper.
+// The largest workspace that an algorithm may use. NVIDIA recommends half of it for Hopper.
 constexpr std::size_t kWorkspaceBytes = 64 << 20;
 constexpr std::size_t kLeastWorkspace = 4 << 20;
 constexpr int kCandidates = 24;
-// A candidate is run for so long, but not less often than the one nor more often than the other,
-// so that a difference of one in a hundred shows; and where that would take too long, less often.
+// A candidate is run for about kTimedMs, but not less often than kFewestRuns nor more often than
+// kMostRuns, so that a difference of one percent shows; if that would exceed kMostTimedMs, less
+// often.
 constexpr float kTimedMs = 2, kMostTimedMs = 20;
 constexpr int kFewestRuns = 10, kMostRuns = 400;
-// What takes so many times as long as the best in a single run is not looked at any closer.
+// A candidate that takes this many times as long as the best in a single run is not measured
+// further.
 constexpr float kHopeless = 1.5f;
-// A later candidate must be this much faster than an earlier one: what differs by less is noise.
+// A later candidate must be this much faster than an earlier one: smaller differences are noise.
 constexpr float kWorthwhile = 0.99f;
-// Addresses and strides with more zero bits than this are not asked about.
+// Alignments beyond this number of bytes are not distinguished.
 constexpr std::uint64_t kAlignment = 16;
 
 struct Destroy {
@@ -68,7 +70,7 @@ std::uint32_t alignment(const void* address) {
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
-// A kind of GPU: two that differ in none of these run the same algorithms as fast.
+// A kind of GPU: on GPUs that agree in all of these, an algorithm takes the same time.
 struct GpuKind {
   int major = 0, minor = 0, processors = 0;
 };
@@ -90,7 +92,7 @@ struct Gpu {
   std::string name;
 };
 
-// Everything that decides about the algorithm.
+// All properties of a product on which the choice of its algorithm depends.
 using Key = std::array<std::int64_t, 24>;
 
 Key key_of(const LtGemm& g, const GpuKind& kind) {
@@ -137,8 +139,8 @@ std::string describe(const LtGemm& g) {
                                            : "");
 }
 
-// What is kept on disk of a choice: the algorithm's bytes, which are only ever compared with those
-// that the library names, so that nothing runs that it did not name now.
+// The form of a choice on disk: the algorithm's bytes. They are only compared with those that the
+// library proposes, so that no algorithm runs that the library does not propose now.
 std::string choice_text(const cublasLtMatmulHeuristicResult_t& chosen) {
   const std::uint64_t workspace = chosen.workspaceSize;
   std::string text(sizeof chosen.algo + sizeof workspace, '\0');
@@ -168,9 +170,9 @@ cublasLtEpilogue_t epilogue_of(const LtGemm& g) {
   }
 }
 
-// cuBLASLt thinks in columns, to which a row-major matrix is its transpose: it is told to compute
-// Cᵀ = op(B)ᵀ · op(A)ᵀ, so its first operand is b, and a number for each of its rows, which its
-// bias is, one for each of our columns.
+// cuBLASLt uses column-major order, in which a row-major matrix is its transpose. It is therefore
+// asked for Cᵀ = op(B)ᵀ · op(A)ᵀ: its first operand is b, and its bias, one number for each of its
+// rows, is one for each of our columns.
 class Plan {
  public:
   explicit Plan(const LtGemm& g) {
@@ -194,7 +196,7 @@ class Plan {
       const auto number = static_cast<std::uint32_t>(epilogue);
       check(lt.desc_set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &number, sizeof(number)),
             "cublasLtMatmulDescSetAttribute");
-      // The heuristics read its alignment, of which no more than this may be taken for granted.
+      // The heuristics read the address's alignment; no more than this alignment may be assumed.
       if (g.bias != nullptr) {
         const void* as_aligned = reinterpret_cast<const void*>(std::uintptr_t{alignment(g.bias)});
         check(point_to_bias(as_aligned), "cublasLtMatmulDescSetAttribute");
@@ -203,8 +205,8 @@ class Plan {
     wide_ = wide;
   }
 
-  // What cuBLASLt would try, the likeliest first; of a product without bias and function at least
-  // one. All of them add in an order that is the same each time.
+  // The algorithms that cuBLASLt proposes, the likeliest first; at least one for a product without
+  // bias and function. All of them add in an order that is the same each time.
   std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtGemm& g, const Gpu& gpu) const {
     const CublasLtApi& lt = cublaslt();
     cublasLtMatmulPreference_t made;
@@ -238,7 +240,7 @@ class Plan {
     workspace_bytes_ = chosen.workspaceSize;
     is_empty_ = false;
   }
-  bool is_empty() const { return is_empty_; }  // without an algorithm
+  bool is_empty() const { return is_empty_; }  // cuBLASLt has no algorithm
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   cublasStatus_t run(const LtGemm& g, const Gpu& gpu, void* workspace, cudaStream_t stream) const {
@@ -255,7 +257,7 @@ class Plan {
 
  private:
   cublasLtMatrixLayout_t added() const { return added_ ? added_.get() : result_.get(); }
-  // Read when the product is enqueued: under the lock of the plans, one call after the other.
+  // cuBLASLt reads the pointer when the product is enqueued: called under the lock of the plans.
   cublasStatus_t point_to_bias(const void* bias) const {
     return cublaslt().desc_set(desc_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias));
   }
@@ -285,21 +287,22 @@ class Plan {
 
   Owned<cublasLtMatmulDesc_t> desc_;
   Owned<cublasLtMatrixLayout_t> first_, second_, result_;
-  Owned<cublasLtMatrixLayout_t> added_;  // null: as the result
+  Owned<cublasLtMatrixLayout_t> added_;  // null: as the result's layout
   cublasLtMatmulAlgo_t algorithm_ = {};
   std::size_t workspace_bytes_ = 0;
   bool wide_ = false;
   bool is_empty_ = true;
 };
 
-// Memory that a graph keeps.
+// A workspace that a graph keeps.
 struct Workspace final : Kept {
   explicit Workspace(std::size_t size) : bytes(size) {
     const UncapturedCalls uncaptured;
     check(cudaMalloc(&data, size), "cudaMalloc of cuBLASLt's workspace");
   }
   ~Workspace() override {
-    const UncapturedCalls uncaptured;  // a graph may be let go while its thread captures another
+    const UncapturedCalls uncaptured;  // another thread may destroy a graph while it captures
+                                       // another
     note(cudaFree(data));
   }
   Workspace(const Workspace&) = delete;
@@ -308,8 +311,8 @@ struct Workspace final : Kept {
   std::size_t bytes;
 };
 
-// The plans, and the workspaces of streams; never destroyed: what is captured or static may
-// multiply to the end.
+// The plans, and the workspaces of streams. Never destroyed, because graphs and static objects may
+// multiply until the process ends.
 class Gemms {
  public:
   static Gemms& get() {
@@ -325,8 +328,8 @@ class Gemms {
     int index = 0;
     check(cudaGetDevice(&index), "cudaGetDevice");
     std::lock_guard lock(mutex_);
-    // The library makes its handle, and loads the code of its heuristics and of each algorithm,
-    // when they are first needed, which may be in a capture.
+    // cuBLASLt makes its handle, and loads the code of its heuristics and of each algorithm, at
+    // their first use, which may be in a capture.
     const UncapturedCalls uncaptured;
     if (run_whole(g, index, stream)) return;
     LtGemm plain = g;
@@ -342,7 +345,7 @@ class Gemms {
   }
 
  private:
-  // False, and nothing enqueued, where cuBLASLt has no algorithm that does all of it.
+  // Returns false, with nothing enqueued, where cuBLASLt has no algorithm for the whole product.
   bool run_whole(const LtGemm& g, int index, cudaStream_t stream) {
     const Gpu& gpu = gpu_at(index);
     const Key key = key_of(g, gpu.kind);
@@ -371,8 +374,9 @@ class Gemms {
     return gpus_.emplace(index, gpu).first->second;
   }
 
-  // For a product that wants so much, on that stream: null where it wants none. What is captured
-  // has memory of its graph: the stream that it is captured in is nobody's order once it runs.
+  // The workspace for a product on that stream; null where the product needs none. A captured
+  // product uses memory of its graph, because the stream in which it is captured does not order its
+  // runs.
   void* workspace_of(const Plan& plan, int gpu, cudaStream_t stream) {
     if (plan.workspace_bytes() == 0) return nullptr;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -381,7 +385,7 @@ class Gemms {
     if (status == cudaStreamCaptureStatusNone) {
       Ref<Workspace>& own = workspaces_[{gpu, stream}];
       if (!own || own->bytes < plan.workspace_bytes()) {
-        own.reset();  // which waits for the products that are under way in it
+        own.reset();  // waits for the products that use it
         own = make_ref<Workspace>(std::bit_ceil(std::max(plan.workspace_bytes(), kLeastWorkspace)));
       }
       return own->data;
@@ -400,7 +404,7 @@ class Gemms {
     const auto candidates = plan.candidates(g, gpu);
     if (candidates.empty()) return plan;
     plan.take(candidates.front());
-    const bool once = g.d != nullptr && g.d == g.c;  // each run adds again
+    const bool once = g.d != nullptr && g.d == g.c;  // D is C: each run adds to it again
     if (candidates.size() == 1 || once || !env::flag(env::Var::time_gemms)) return plan;
     const DiskCache cache("gemm", DiskCache::default_folder());
     const std::string on_disk = choice_key(key, gpu);
@@ -429,8 +433,8 @@ class Gemms {
     return plan;
   }
 
-  // Milliseconds of a run, each of which writes the result; negative where it does not run. `most`:
-  // what takes longer is of no interest; 0: everything is.
+  // Milliseconds of a run, each of which writes the result; negative where the algorithm does not
+  // run. `most`: times beyond it need no precision; 0: no limit.
   float measure(const Plan& plan, const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream,
                 float most) {
     void* workspace = workspace_of(plan, index, stream);
@@ -451,7 +455,7 @@ class Gemms {
       check(cudaEventElapsedTime(&time, start.event, stop.event), "cudaEventElapsedTime");
       return time / static_cast<float>(runs);
     };
-    if (time_of(1) < 0) return -1;  // which loads its code
+    if (time_of(1) < 0) return -1;  // the first run loads its code
     const float once = time_of(1);
     if (once < 0 || (most > 0 && once > most)) return once;
     const float of_least = std::max(once, 1e-3f);
@@ -465,7 +469,7 @@ class Gemms {
   std::map<int, Gpu> gpus_;
   std::map<Key, Plan> plans_;
   std::map<std::pair<int, cudaStream_t>, Ref<Workspace>> workspaces_;
-  // The last of a stream's captures; the memory is the graph's.
+  // The last capture of a stream; its graph owns the memory.
   struct Captured {
     unsigned long long capture = 0;
     void* data = nullptr;

@@ -7,8 +7,9 @@
 
 namespace shmap::cuda {
 
-// f.template operator()<T>() for T, the storage type (cuda/kernels/scalar.h) of `dtype`: of the
-// functions below the one whose dtypes these are. False, and no call, for any other dtype.
+// Each function below calls f.template operator()<T>() for T, the storage type
+// (cuda/kernels/scalar.h) of `dtype`, if `dtype` is one of its dtypes. Returns false, without a
+// call, for any other dtype.
 template <class F>
 bool with_integer(DType dtype, F&& f) {
   switch (dtype) {
@@ -57,7 +58,7 @@ bool with_type(DType dtype, F&& f) {  // all but prng_key
   return with_number(dtype, f);
 }
 
-// The unsigned integer of 1, 2, 4 or 8 bytes, for what moves elements without looking at them.
+// Calls f with the unsigned integer of 1, 2, 4 or 8 bytes, for kernels that only move elements.
 template <class F>
 bool with_bits(int itemsize, F&& f) {
   switch (itemsize) {

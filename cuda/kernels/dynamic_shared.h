@@ -1,5 +1,5 @@
-// Shared memory whose size the launch says: more than the 48 KB that a kernel may declare. For the
-// .cu files.
+// Shared memory whose size is set at launch, which may be more than the 48 KB that a kernel may
+// declare. For the .cu files.
 //
 //   __global__ void kernel(...) {
 //     SHMAP_DYNAMIC_SHARED(memory);  // unsigned char*, aligned to 128 bytes
@@ -15,8 +15,8 @@
 
 namespace shmap::cuda {
 
-// launch(), with `shared_bytes` of dynamic shared memory for each block. What the current GPU
-// can't give is the error of a launch.
+// As launch(), with `shared_bytes` of dynamic shared memory for each block. A size that the current
+// GPU does not have is a launch error.
 template <class... Params, class... Args>
 void launch_with_shared(const char* name, void (*kernel)(Params...), dim3 grid, dim3 block,
                         int shared_bytes, void* native_stream, Args&&... args) {

@@ -1,8 +1,8 @@
 // Elementwise kernels, enqueued on a stream: out[i] = op(operands[i]) for i < n.
 //
 // Semantics are those of cuda/kernels/scalar.h. `out` may be any whole operand whose elements have
-// the result's size, and must not overlap them otherwise. Nothing needs alignment beyond that of
-// its elements, but what begins at 16 bytes is faster. Throw DeviceError where the launch fails.
+// the result's size, and must not overlap operands otherwise. Addresses need the alignment of their
+// elements only, but multiples of 16 bytes are faster. Throw DeviceError where the launch fails.
 #pragma once
 #include <cstdint>
 
@@ -15,7 +15,7 @@ namespace shmap::cuda {
 using UnaryFn = void (*)(Operand in, void* out, std::int64_t n, void* stream);
 using BinaryFn = void (*)(Operand a, Operand b, void* out, std::int64_t n, void* stream);
 
-// The kernel of `op` for operands of `dtype`, or of a conversion; nullptr where there is none.
+// The kernel of `op` for operands of `dtype`, or of a conversion; nullptr where it does not exist.
 UnaryFn unary_kernel(UnaryOp op, DType dtype);
 BinaryFn binary_kernel(BinaryOp op, DType dtype);
 BinaryFn compare_kernel(CompareOp op, DType dtype);

@@ -1,4 +1,4 @@
-// The lookups that unary_kernel, binary_kernel and cast_kernel put together: one a .cu file.
+// The lookups of which unary_kernel, binary_kernel and cast_kernel consist: one for each .cu file.
 #pragma once
 #include "cuda/kernels/elementwise.h"
 

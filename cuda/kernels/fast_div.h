@@ -1,4 +1,5 @@
-// Division by a number that is known before a kernel runs, in a multiplication. For the .cu files.
+// Division by a number that is known before the kernel runs, as a multiplication. For the .cu
+// files.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +7,7 @@
 
 namespace shmap::cuda {
 
-// Of 32-bit numbers below 2^31, by a divisor of 1 to 2^31 - 1; of 64-bit ones: a plain division.
+// 32-bit numbers below 2^31, with a divisor of 1 to 2^31 - 1; for 64-bit numbers a plain division.
 template <class Index>
 class FastDiv {
  public:
@@ -31,7 +32,7 @@ class FastDiv {
       return n / divisor_;
     }
   }
-  // Divides n, and gives the remainder.
+  // Divides n in place, and returns the remainder.
   SHMAP_FN Index split(Index& n) const {
     const Index quotient = divide(n), rest = n - quotient * divisor_;
     n = quotient;

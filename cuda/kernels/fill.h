@@ -7,8 +7,8 @@
 
 namespace shmap::cuda {
 
-// Writes n elements of `itemsize` bytes (1, 2, 4 or 8), each a copy of the one at `value`, a scalar
-// or a literal.
+// Writes n copies of the element at `value`, a scalar or a literal, of `itemsize` bytes (1, 2, 4 or
+// 8).
 void fill(void* out, Operand value, int itemsize, std::int64_t n, void* stream);
 
 // Writes the array [outer, n, inner] whose elements are their index along the second dim: reduced

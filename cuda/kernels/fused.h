@@ -1,5 +1,5 @@
-// What the kernels of fused programs are written with (cuda/fused/fused_source.h). Compiles as text
-// at run time: it includes nothing but its neighbours.
+// Functions from which the kernels of fused programs are written (cuda/fused/fused_source.h).
+// Compiled as text at run time: includes only other headers of this folder.
 #pragma once
 #include "cuda/kernels/reduction.h"
 #include "cuda/kernels/scalar.h"
@@ -16,7 +16,7 @@ struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) Pack {
 #if defined(__CUDA_ARCH__)
 namespace fused_detail {
 
-// What the hardware moves at once: said so, since the compiler may else move element by element.
+// Declared as one access, since the compiler might otherwise move element by element.
 template <int bytes>
 struct Access;
 template <>
@@ -43,7 +43,8 @@ template <class A>
 __device__ __forceinline__ void put(A* to, A value) {
   *to = value;
 }
-// Said outright: where what is stored comes from branches, the compiler would store there.
+// Written as one store, since the compiler would otherwise store in each of the branches that
+// compute the value.
 __device__ __forceinline__ void put(uint4* to, uint4 value) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :
@@ -85,7 +86,7 @@ __device__ __forceinline__ void store(T* to, const Pack<T, V>& pack) {
 #endif
 }
 
-// One element that stands for all: on the device, or, where `at` is null, in `bits`.
+// An operand of one element: in device memory or, if `at` is null, in `bits`.
 template <class T>
 struct One {
   const T* at;
@@ -107,8 +108,8 @@ __device__ __forceinline__ To same_bits(From from) {
   return to;
 }
 
-// A thread's part of a reduction: element i of each group of neighbours that it takes goes to
-// result i, and these are folded in halves.
+// A thread's part of a reduction: element i of each group of neighbours is combined into result i,
+// and these results are folded in halves.
 template <class Op, class T, int group>
 struct Partial {
   T at[group];
@@ -130,8 +131,8 @@ struct Partial {
   }
 };
 
-// op over the values of each `lanes` neighbours (a power of two, at most a warp), in halves, the
-// lower lane's value first, so that all of them get the same bits.
+// op over the values of each `lanes` neighbouring lanes (a power of two, at most a warp), in
+// halves. The lower lane's value comes first, so that all lanes get the same bits.
 template <int lanes, class T, class Op>
 __device__ __forceinline__ T reduce_lanes(T value, Op op) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -142,8 +143,8 @@ __device__ __forceinline__ T reduce_lanes(T value, Op op) {
   }
   return value;
 }
-// The same over a block of 2 to 32 warps (a power of two). `partial`: one element a warp, in shared
-// memory, which nobody uses before the block has met once more after this.
+// As above over a block of 2 to 32 warps (a power of two). `partial`: one element for each warp, in
+// shared memory; it may be reused only after another barrier.
 template <int warps, class T, class Op>
 __device__ __forceinline__ T reduce_block(T value, T* partial, Op op) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

@@ -12,14 +12,14 @@ struct alignas(16) Items16 {
   std::uint64_t words[2];
 };
 
-// The plan's dims, in units of one or several items, neighbours joined where they lie together.
+// The plan's dims, in units of one or several items; dims that are adjacent are merged.
 struct GatherUnits {
   std::int64_t rank = 0, units = 1;
   std::int64_t extent[kMaxRank] = {}, operand_stride[kMaxRank] = {}, row_stride[kMaxRank] = {};
   SliceStarts starts;
 };
 
-// Of the dims but the outermost.
+// Of all dims except the outermost.
 template <class Index>
 struct GatherDivisors {
   FastDiv<Index> extent[kMaxRank];
@@ -81,7 +81,7 @@ GatherUnits make_units(const SlicePlan& plan, int itemsize, const void* operand,
   g.units /= joined;
   g.extent[inner] /= joined;
   for (std::int64_t d = 0; d < inner; ++d) g.operand_stride[d] /= joined;
-  // A start of a dim with one place for the slices is 0, or leaves the operand.
+  // Along a dim in which the slices have only one position, a start is 0 or is out of bounds.
   for (std::int64_t k = 0; k < g.starts.size; ++k) g.starts.stride[k] /= joined;
   *unit = bytes;
   return g;
@@ -105,7 +105,7 @@ void gather(const Slices& slices, int itemsize, const void* operand, std::uint64
   int unit = 0;
   const GatherUnits g = make_units(SlicePlan(slices), itemsize, operand, out, &unit);
   if (g.units == 0) return;
-  for (int bits = 8 * itemsize; bits < 64; bits *= 2) {  // over a whole word
+  for (int bits = 8 * itemsize; bits < 64; bits *= 2) {  // repeats the item over a whole word
     fill &= (std::uint64_t{1} << bits) - 1;
     fill |= fill << bits;
   }

@@ -37,7 +37,7 @@ SlicePlan::SlicePlan(const Slices& s) {
   starts.dtype = static_cast<std::int64_t>(s.index_dtype);
   starts.clip = s.clip ? 1 : 0;
   starts.size = static_cast<std::int64_t>(s.dims.start_index_map.size());
-  bool moving[kMaxRank] = {};  // of the operand's dims: slices may begin at several places
+  bool moving[kMaxRank] = {};  // operand dims along which slices may begin at several positions
   for (std::int64_t k = 0; k < starts.size; ++k) {
     const std::int64_t d = s.dims.start_index_map[static_cast<std::size_t>(k)];
     const auto i = static_cast<std::size_t>(d);

@@ -1,4 +1,4 @@
-// Where each item of a gather's output, or of a scatter's updates, belongs in the operand.
+// The position in the operand of each item of a gather's output, or of a scatter's updates.
 #pragma once
 #include <cstdint>
 
@@ -7,22 +7,22 @@
 
 namespace shmap::cuda {
 
-// A dim of the slices: how far a step along it moves in the operand, and in rows of the indices.
+// A dim of the slices: the strides of one step along it, in the operand and in rows of the indices.
 struct SlicePlanDim {
   std::int64_t extent, operand_stride, row_stride;
   std::int64_t slices_stride;
-  bool window;  // of a slice, not of the batch
-  bool moves;   // along it, an index vector decides where in the operand it lies
+  bool window;  // a dim of the slice, not of the batch
+  bool moves;   // an index vector decides the position along it
 };
 
-// The starts that index vectors hold.
+// The starts in the index vectors.
 struct SliceStarts {
   const void* indices = nullptr;
   std::int64_t dtype = 0, clip = 0;
   std::int64_t size = 0;  // entries of an index vector
   std::int64_t last[kMaxRank] = {}, stride[kMaxRank] = {};
 
-  // Adds to `offset` where the slices of a row begin; false where they leave the operand.
+  // Adds the offset of the slices of a row to `offset`; false where they are out of bounds.
   SHMAP_FN bool add(std::int64_t row, std::int64_t& offset) const {
     bool inside = true;
     for (std::int64_t k = 0; k < size; ++k) {

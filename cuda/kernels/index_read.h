@@ -7,7 +7,7 @@
 
 namespace shmap::cuda {
 
-// indices[at] of dtype t, an integer type. What is beyond i64 is beyond every array.
+// indices[at] of dtype t, an integer type. A value beyond i64 is out of bounds of every array.
 SHMAP_FN std::int64_t read_index(const void* indices, DType t, std::int64_t at) {
   switch (t) {
     case DType::i8:

@@ -6,12 +6,12 @@ namespace shmap::cuda {
 
 namespace {
 
-constexpr int kTile = 64;   // rows and columns of C a block
-constexpr int kDepth = 16;  // of k at a time
-constexpr int kOwn = 4;     // rows and columns of C a thread
+constexpr int kTile = 64;   // rows and columns of C for each block
+constexpr int kDepth = 16;  // elements of k at a time
+constexpr int kOwn = 4;     // rows and columns of C for each thread
 constexpr int kSide = kTile / kOwn;
 
-// Sums in Sum, of at least T's bits: what overflows is above those that are kept.
+// Sums are computed in Sum, which has at least T's bits: overflow only affects higher bits.
 template <class T, class Sum, bool kLogical>
 __global__ void multiply(IntGemm g) {
   __shared__ T a_tile[kDepth][kTile + 1];
@@ -28,7 +28,7 @@ __global__ void multiply(IntGemm g) {
     Sum sums[kOwn][kOwn] = {};
     for (std::int64_t l0 = 0; l0 < g.k; l0 += kDepth) {
       for (int e = thread; e < kTile * kDepth; e += kSide * kSide) {
-        // Neighbouring threads read what lies side by side.
+        // Neighbouring threads read neighbouring elements.
         const int i = g.a_column == 1 ? e / kDepth : e % kTile;
         const int l = g.a_column == 1 ? e % kDepth : e / kTile;
         a_tile[l][i] =

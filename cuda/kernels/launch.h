@@ -1,12 +1,12 @@
-// Launching kernels: the one place that calls the runtime for it, and the choice of grids. For the
+// Launches kernels, in the one place that calls the CUDA runtime for it, and chooses grids. For the
 // .cu files.
 #pragma once
 #include <cuda_runtime.h>
 
 #include <cstdint>
 
-// SHMAP_UNROLL, before a loop of a known number of iterations: take it apart. SHMAP_CONSTANT, of a
-// kernel's parameter: it stays where it was handed over, however it is indexed.
+// SHMAP_UNROLL, before a loop of a known number of iterations: unrolls it. SHMAP_CONSTANT, before a
+// kernel's parameter: keeps it in constant memory even if it is indexed.
 #if defined(__CUDACC__)
 #define SHMAP_UNROLL _Pragma("unroll")
 #define SHMAP_CONSTANT __grid_constant__
@@ -17,22 +17,24 @@
 
 namespace shmap::cuda {
 
-// Throws what throw_cuda_error (cuda/device/error.h) does, naming what could not be enqueued.
-// `status`: a cudaError_t.
+// Throws as throw_cuda_error (cuda/device/error.h) does; `what` names the kernel. `status`: a
+// cudaError_t.
 [[noreturn]] void throw_launch_error(const char* what, int status);
 
-// Threads a block where a kernel has no reason for another number.
+// Threads of a block, unless a kernel needs another number.
 inline constexpr int kThreads = 256;
-// Beyond this many blocks a grid-stride loop takes the rest: several waves of the largest GPU.
+// With more blocks than this, a grid-stride loop handles the rest: several waves of the largest
+// GPU.
 inline constexpr std::int64_t kMaxBlocks = 1 << 14;
 
-// Blocks for `items` (at least 1) of which each thread takes one at a time in a grid-stride loop.
+// Blocks for `items` (at least 1) of a grid-stride loop in which a thread handles one item at a
+// time.
 inline dim3 grid_for(std::int64_t items, int threads = kThreads) {
   const std::int64_t blocks = (items + threads - 1) / threads;
   return dim3(static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks));
 }
 
-// Whether indices below n, and a grid-stride loop's last step beyond n, fit 32 bits.
+// Whether indices below n, and the last step of a grid-stride loop beyond n, fit in 32 bits.
 inline bool fits_32_bits(std::int64_t n) { return n < (std::int64_t{1} << 31); }
 // Calls f(std::uint32_t{}) or f(std::int64_t{}): a type for indices below n.
 template <class F>

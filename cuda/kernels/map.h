@@ -9,19 +9,19 @@
 
 namespace shmap::cuda {
 
-// What one thread reads or writes at once.
+// The elements that one thread loads or stores at once.
 template <class T, int count>
 struct alignas(sizeof(T) * count) Pack {
   T item[count];
 };
 
-// An operand on its way into a kernel: literals go by value.
+// An operand as a kernel's parameter: literals are passed by value.
 template <class T>
 struct Source {
   const T* data;
   T value;
   Operand::Kind kind;
-  unsigned char unused[15 - sizeof(T)];  // all of a parameter's bytes are set
+  unsigned char unused[15 - sizeof(T)];  // initialises all bytes of the parameter
 };
 template <class T>
 Source<T> source_of(const Operand& operand) {
@@ -39,7 +39,8 @@ __device__ __forceinline__ Source<T> with_value(Source<T> source) {
   return source;
 }
 
-// Elements at … at + count - 1 of which `rest` exist; the others are the last of those.
+// Loads elements at … at + count - 1, of which `rest` exist; the last of these stands for the
+// others.
 template <int count, class T>
 __device__ __forceinline__ Pack<T, count> load_pack(const Source<T>& source, std::int64_t at,
                                                     std::int64_t rest, bool packed) {
@@ -64,8 +65,8 @@ __device__ __forceinline__ Pack<Out, count> map_pack(const Pack<In, count>&... i
   return result;
 }
 
-// out[i] = Op::run(in[i]...) of storage types. Every thread takes `count` neighbours at a time, in
-// one access where `packed` says that all addresses allow it.
+// out[i] = Op::run(in[i]...) of storage types. Each thread handles `count` neighbours at a time, in
+// one access if `packed`, which requires aligned addresses.
 template <class Op, int count, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     map_kernel(std::int64_t n, bool packed, Out* out, Source<In>... given) {
@@ -93,8 +94,8 @@ bool aligned_to(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % bytes == 0;
 }
 
-// Elements a thread takes at once: 16 bytes of the largest type. Of an op of many instructions, 8:
-// it is not bound by memory, and its code is smaller.
+// The number of elements that a thread handles at once: 16 bytes of the largest type; 8 bytes for
+// an op of many instructions, which is not bound by memory and whose code then stays smaller.
 template <bool heavy, class... T>
 inline constexpr int kPackCount = std::max<int>(1, (heavy ? 8 : 16) /
                                                        static_cast<int>(std::max({sizeof(T)...})));

@@ -1,5 +1,5 @@
-// Products of 16-bit floats by a warp: tiles of 16 × 8 × 16, summed in f32, and the loads that
-// bring their operands from shared memory. For the .cu files.
+// Matrix products of 16-bit floats by a warp: tiles of 16 × 8 × 16, summed in f32, and the loads of
+// their operands from shared memory. For the .cu files.
 //
 // All lanes of the warp take part, and each holds its part of a tile. With g = lane / 4 and
 // t = lane % 4, a word being two neighbours of a row (of B: of a column), the lower one in the low
@@ -7,8 +7,8 @@
 //   A, 16 × 16: words (g, 2t), (g + 8, 2t), (g, 2t + 8), (g + 8, 2t + 8)
 //   B, 16 × 8:  words (2t, g), (2t + 8, g)
 //   C, 16 × 8:  floats (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
-// as the PTX ISA has it for mma.m16n8k16. Beside the instructions stands what they do in plain C++,
-// for GPUs before sm_80 and for tests.
+// as in the PTX ISA for mma.m16n8k16. Beside the instructions stands the same operation in plain
+// C++, for GPUs before sm_80 and for tests.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -42,7 +42,8 @@ __device__ __forceinline__ float half_of(std::uint32_t word, int which) {
   return scalar::widen(T{static_cast<unsigned short>(word >> (16 * which))});
 }
 
-// What the instructions do. Lanes meet in shared memory: each writes, then reads what it wants.
+// The instructions in plain C++. Lanes exchange data through shared memory: each writes its words,
+// then reads those it needs.
 struct Operands {
   TileA a;
   TileB b;
@@ -109,9 +110,9 @@ __device__ __forceinline__ void multiply_add(TileC& c, const TileA& a, const Til
 #endif
 }
 
-// Four 8 × 8 tiles of 16-bit elements in shared memory: lanes 8i … 8i + 7 name the rows of tile i,
-// 16 bytes each, at addresses that are multiples of 16. Word i of a lane is (g, 2t) of tile i, or,
-// transposed, (2t, g) with its lower neighbour.
+// Loads four 8 × 8 tiles of 16-bit elements from shared memory: lanes 8i … 8i + 7 give the
+// addresses of the rows of tile i, 16 bytes each, at multiples of 16. Word i of a lane is (g, 2t)
+// of tile i or, transposed, (2t, g) and its lower neighbour.
 __device__ __forceinline__ void load_tiles(std::uint32_t (&words)[4], const void* row) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));

@@ -1,4 +1,4 @@
-// How an operand of an elementwise kernel is given.
+// The form in which an operand of an elementwise kernel is passed.
 #pragma once
 #include <cstdint>
 
@@ -6,9 +6,9 @@ namespace shmap::cuda {
 
 struct Operand {
   enum Kind : std::uint8_t {
-    whole,    // device memory, an element for each of the result's
-    scalar,   // device memory, one element, which stands for all
-    literal,  // host memory, one element, good only during the call
+    whole,    // device memory, one element for each element of the result
+    scalar,   // device memory, one element for all
+    literal,  // host memory, one element, valid only during the call
   };
   const void* data = nullptr;
   Kind kind = whole;

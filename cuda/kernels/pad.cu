@@ -15,7 +15,7 @@ struct PadDims {
   std::int64_t low[kMaxRank], extent[kMaxRank], src_stride[kMaxRank];  // strides in items
 };
 
-// Each item of dst finds its own in src, or that it has none.
+// Each item of dst computes its position in src, or that it has none.
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads)
     pad_kernel(Index items, const T* src, Source<T> given, T* dst,
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Dims without padding are one with the dim outside of them, where that has none between items.
+// Merges dims without padding with the next outer dim, if that has no interior padding.
 Pad joined(const Pad& p) {
   Pad result = p;
   result.rank = 0;
@@ -81,7 +81,7 @@ void run(const Pad& p, std::int64_t items, void* stream) {
 
 void pad(const Pad& given, void* stream) {
   const Pad p = joined(given);
-  // Indices: of dst, and before it is known to lie in src, of a place up to -low beyond.
+  // The range of indices: of dst and, before the bounds check, positions of src down to -low.
   std::int64_t items = 1;
   bool small = true;
   for (int d = 0; d < p.rank; ++d) {

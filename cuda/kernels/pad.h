@@ -13,7 +13,7 @@ struct Pad {
   int rank = 0;
   std::int64_t extent[kMaxRank];  // of src
   std::int64_t low[kMaxRank], interior[kMaxRank];
-  std::int64_t padded[kMaxRank];  // extents of dst, which say what `high` is
+  std::int64_t padded[kMaxRank];  // extents of dst, which imply `high`
   int itemsize = 0;               // 1, 2, 4 or 8
   const void* src = nullptr;
   Operand value;  // a scalar or a literal

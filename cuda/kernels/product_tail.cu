@@ -12,7 +12,7 @@ struct Tail {
   T* c;
   const T* bias;
   LtFunction function;
-  unsigned char unused[7];  // all of a parameter's bytes are set
+  unsigned char unused[7];  // initialises all bytes of the parameter
 };
 
 SHMAP_FN float activated(float x, LtFunction function) {

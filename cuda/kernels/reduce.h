@@ -1,8 +1,8 @@
 // Reductions on a GPU: any set of dims, given as runs.
 //
-// Every result is put together in an order that depends on the extents and the dtype alone, without
-// atomics: the same bits on every run and on every GPU. f16 and bf16 are reduced in f32 and rounded
-// once; integers wrap in their dtype; a NaN makes its maximum and minimum NaN. `stream` is a
+// The order of every result depends on the extents and the dtype alone, without atomics: the bits
+// are the same in every run and on every GPU. f16 and bf16 are reduced in f32 and rounded once;
+// integers wrap in their dtype; max and min of elements with a NaN are NaN. `stream` is a
 // cudaStream_t throughout.
 #pragma once
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace shmap::cuda {
 
-// The dims of a row-major array as runs that are kept and reduced in turns: kept[0], reduced[0],
+// The dims of a row-major array as runs that are alternately kept and reduced: kept[0], reduced[0],
 // kept[1], …, kept[count].
 struct ReduceRuns {
   static constexpr int kMost = 9;
@@ -21,11 +21,11 @@ struct ReduceRuns {
   std::int64_t reduced[kMost] = {};
 };
 
-// Bytes of scratch that reduce() wants: results of parts of long runs where there are few results.
+// Bytes of scratch that reduce() needs: partial results of long runs, where there are few results.
 std::int64_t reduce_scratch(DType dtype, const ReduceRuns& runs);
 
-// in, of the runs' extents -> out[kept…], both of the dtype; nothing to reduce gives the identity.
-// runs.count is at least 1. `scratch` has reduce_scratch(…) bytes (null where that is 0). TypeError
+// in, of the runs' extents -> out[kept…], both of the dtype; empty runs give the identity.
+// runs.count is at least 1. `scratch` has reduce_scratch(…) bytes (null if that is 0). TypeError
 // where the dtype has no such reduction.
 void reduce(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, void* out,
             void* scratch, void* stream);

@@ -1,10 +1,10 @@
 // The kernels of reductions, for the .cu files of their domains.
 //
-// Operation: Acc<T>, what elements of a storage type are reduced in; neutral<A>(); run(a, b). A
-// block's threads are `width` results times `depth` shares of each one's elements: along a row
-// neighbours share one result, down columns they have results of their own, so that in both cases
-// neighbours read neighbours. Where there are few results, `blockIdx.y` counts parts of their
-// elements, which leave partial results that a second launch reduces.
+// Operation: Acc<T>, the type in which elements of a storage type are reduced; neutral<A>(); run(a,
+// b). A block's threads are `width` results times `depth` shares of each result's elements. Along a
+// row neighbouring threads share one result, down columns they have separate results, so that in
+// both cases neighbours read neighbours. Where there are few results, `blockIdx.y` counts parts of
+// their elements, whose partial results a second launch reduces.
 #pragma once
 #include <cstdint>
 #include <type_traits>
@@ -19,8 +19,9 @@
 namespace shmap::cuda {
 namespace {
 
-// One of `depth` values a result to one, in a tree of halves; the thread of share 0 gets it. `step`
-// is the distance of a result's threads; a power-of-two depth with step 1 goes through registers.
+// Reduces the `depth` values of each result to one, in a tree of halves; the thread of share 0 gets
+// it. `step` is the distance between a result's threads; with step 1 and a depth that is a power of
+// two, the values are exchanged in registers.
 template <class Op, class A>
 __device__ A combine_block(A value, int share, int depth, int step) {
   __shared__ A held[kThreads];
@@ -51,8 +52,8 @@ __device__ A combine_block(A value, int share, int depth, int step) {
   return value;
 }
 
-// in[rows, length] -> out[rows], a thread taking kItems neighbours at a time: which elements it
-// takes does not depend on where the row lies in memory, only how they are loaded does.
+// in[rows, length] -> out[rows]; a thread handles kItems neighbours at a time. Which elements a
+// thread handles does not depend on the row's address; only the loads do.
 template <class Op, class In, class Out>
 __global__ void __launch_bounds__(kThreads)
     reduce_rows(const In* in, Out* out, typename Op::template Acc<In>* partials, std::int64_t rows,
@@ -155,7 +156,7 @@ void launch_tiles(const ReduceLayout& layout, const ReducePlan& plan, const In* 
          partials, layout, plan.chunk, plan.width, plan.depth, plan.along);
 }
 
-// The whole reduction of storage type T; Op: of cuda/kernels/reduction.h.
+// The whole reduction of storage type T; Op: an operation of cuda/kernels/reduction.h.
 template <class Op, class T>
 void reduce_type(DType dtype, const ReduceCall& call) {
   using R = Reducer<Op>;
@@ -165,7 +166,7 @@ void reduce_type(DType dtype, const ReduceCall& call) {
   if (layout.results == 0) return;
   if (layout.elements == 0) {
     auto identity = Op::template start<scalar::Compute<T>>();
-    identity += 0;  // -0, with which sums start, to 0
+    identity += 0;  // turns -0, with which sums start, into 0
     if (dtype == DType::bool_) identity = identity != 0;
     const T stored = scalar::narrow<T>(identity);
     return fill(to, {&stored, Operand::literal}, static_cast<int>(sizeof(T)), layout.results,
@@ -190,7 +191,7 @@ void reduce_type(DType dtype, const ReduceCall& call) {
                   static_cast<A*>(nullptr), call.stream);
 }
 
-// The reduction `op`, one of the rows of that domain.
+// Runs the reduction `op`, a row of that domain.
 template <Domain domain, class T>
 void reduce_row(Reduction op, DType dtype, const ReduceCall& call) {
 #define SHMAP_CASE(name, its_domain, primitive) \

@@ -1,5 +1,5 @@
-// reduce() by the domains of core/base/reduction_ops.h, a .cu file each: false, and nothing done,
-// where the dtype is not in the domain.
+// reduce() for each domain of core/base/reduction_ops.h, in one .cu file each. Returns false,
+// without effect, where the dtype is not in the domain.
 #pragma once
 #include "cuda/kernels/reduce.h"
 

@@ -1,5 +1,5 @@
-// How a reduction is laid over blocks and threads: a function of its extents and element size
-// alone, and with it the order in which a result is put together.
+// The assignment of a reduction to blocks and threads. It depends on the extents and the element
+// size alone, and determines the order in which a result is combined.
 #pragma once
 #include <cstdint>
 
@@ -31,7 +31,7 @@ struct ReduceLayout {
     }
   }
 
-  // Where the first element of a result is.
+  // The offset of the first element of a result.
   SHMAP_FN std::int64_t kept_offset(std::int64_t result) const {
     std::int64_t offset = 0;
     for (std::int64_t g = count; g > 0; --g) {
@@ -43,7 +43,7 @@ struct ReduceLayout {
   }
 };
 
-// Walks over the elements of a result, a fixed number of them at a time, without divisions.
+// Iterates over the elements of a result, a fixed number at a time, without divisions.
 struct ReduceCursor {
   std::int64_t offset = 0;
 
@@ -72,10 +72,10 @@ struct ReduceCursor {
 };
 
 struct ReducePlan {
-  bool rows = false;                  // one contiguous run a result: reduce_rows
+  bool rows = false;                  // each result is one contiguous run: reduce_rows
   bool along = false;                 // neighbouring threads share a result
-  int width = 1, depth = 1;           // results a block, threads a result
-  std::int64_t tiles = 1;             // blocks, of each part
+  int width = 1, depth = 1;           // results of a block, threads of a result
+  std::int64_t tiles = 1;             // blocks for each part
   std::int64_t parts = 1, chunk = 0;  // parts of each result's elements, and elements of a part
 
   ReducePlan(const ReduceLayout& l, int itemsize) {
@@ -85,13 +85,14 @@ struct ReducePlan {
     std::int64_t at_once = 1;  // elements that a thread takes at a time
     if (along) {
       at_once = rows ? 16 / itemsize : 1;
-      // A warp a row, of short rows less; a block where all its threads have several loads to do.
+      // A warp for each row, fewer threads for short rows; a block where each of its threads has
+      // several loads.
       const std::int64_t loads = (l.elements + at_once - 1) / at_once;
       depth = loads >= 8 * kThreads ? kThreads : 1;
       while (depth < 32 && depth < loads) depth *= 2;
       width = kThreads / depth;
     } else {
-      // At least 128 bytes side by side; rows of fewer are taken several at a time.
+      // At least 128 contiguous bytes; several rows at a time where rows are shorter.
       const std::int64_t wanted = itemsize >= 4 ? 32 : 128 / itemsize;
       width = static_cast<int>(inner < 32 ? inner : l.results < wanted ? l.results : wanted);
       depth = kThreads / width;
@@ -99,7 +100,7 @@ struct ReducePlan {
     spread(l, at_once);
   }
 
-  // Of [parts, results].
+  // The plan for partial results [parts, results].
   static ReducePlan of_partials(const ReduceLayout& l) {
     ReducePlan plan(l, 4);
     plan.parts = 1;
@@ -110,12 +111,12 @@ struct ReducePlan {
   dim3 grid() const { return dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(parts)); }
 
  private:
-  static constexpr std::int64_t kWantedBlocks = 1024;  // several a multiprocessor, on any GPU
-  static constexpr std::int64_t kLeastLoads = 16;      // of a thread, for a part to be worth it
+  static constexpr std::int64_t kWantedBlocks = 1024;  // several for each multiprocessor of any GPU
+  static constexpr std::int64_t kLeastLoads = 16;      // of a thread, for a part to be worthwhile
 
   void spread(const ReduceLayout& l, std::int64_t at_once) {
     tiles = (l.results + width - 1) / width;
-    const std::int64_t step = depth * at_once;  // of all of a result's threads
+    const std::int64_t step = depth * at_once;  // of all threads of a result
     const std::int64_t steps = (l.elements + step - 1) / step;
     if (tiles < kWantedBlocks) {
       parts = kWantedBlocks / tiles;

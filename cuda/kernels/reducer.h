@@ -5,7 +5,7 @@
 namespace shmap::cuda {
 namespace {
 
-// Small integers in 32 bits, for the exchange among threads.
+// Exchanges small integers among threads as 32-bit integers.
 template <class C>
 struct ReduceAccumulator {
   using type = C;
@@ -27,11 +27,11 @@ struct ReduceAccumulator<short> {
   using type = int;
 };
 
-// What the elements of storage type T are reduced in.
+// The type in which elements of storage type T are reduced.
 template <class T>
 using ReducedAs = typename ReduceAccumulator<scalar::Compute<T>>::type;
 
-// Op: of cuda/kernels/reduction.h.
+// Op: an operation of cuda/kernels/reduction.h.
 template <class Op>
 struct Reducer {
   template <class T>

@@ -1,12 +1,12 @@
-// The arithmetic of reductions: of the kernels, of reducing collectives and of fused programs.
-// Compiles as text at run time too: it includes nothing but its neighbours.
+// The arithmetic of reductions, shared by kernels, reducing collectives and fused programs. Also
+// compiled as text at run time: includes only other headers of this folder.
 #pragma once
 #include "cuda/kernels/scalar.h"
 
 namespace shmap::cuda {
 
-// The rows of core/base/reduction_ops.h by their primitives' names: functions of two values of the
-// type that elements are computed in. Combining `start` with a value gives this value, with the
+// The rows of core/base/reduction_ops.h under their primitives' names: functions of two values of
+// the type that elements are computed in. `start` combined with a value gives this value, up to the
 // sign of a zero.
 struct reduce_sum {
   template <class T>

@@ -1,7 +1,7 @@
 // Cumulative operations on a GPU.
 //
-// Results are put together in an order that depends on the extents alone: the same bits on every
-// run. Sums and products of floats are accumulated in f64, those of integers wrap.
+// The order of every result depends on the extents alone: the bits are the same in every run. Sums
+// and products of floats are accumulated in f64; those of integers wrap.
 #pragma once
 #include <cstdint>
 
@@ -11,7 +11,7 @@
 namespace shmap::cuda {
 
 // in[outer, len, inner], row-major -> out of the same shape: running results along `len`, from its
-// end where `reverse`.
+// end if `reverse`.
 struct Scan {
   Cumulative op = Cumulative::cumsum;
   DType dtype = DType::f32;
@@ -21,9 +21,9 @@ struct Scan {
   void* out = nullptr;  // may be `in`
 };
 
-// Bytes of scratch: the totals of parts of long lines. Addresses are not looked at.
+// Bytes of scratch for the totals of parts of long lines; does not depend on addresses.
 std::int64_t scan_scratch(const Scan& s);
-// TypeError where the dtype has no such operation. `stream` is a cudaStream_t.
+// Throws TypeError where the dtype has no such operation. `stream` is a cudaStream_t.
 void scan(const Scan& s, void* scratch, void* stream);
 
 }  // namespace shmap::cuda

@@ -1,8 +1,8 @@
 // The kernels of scans, for the .cu files of their operations.
 //
-// Operation: Acc<T>, what elements of a storage type are accumulated in; run(a, b), associative up
-// to rounding. Long lines in few take three launches: the total of each part; running totals of a
-// line's parts; and the parts again, each from the total before it.
+// Operation: Acc<T>, the type in which elements of a storage type are accumulated; run(a, b),
+// associative up to rounding. A few long lines take three launches: the total of each part; running
+// totals over a line's parts; and the parts again, each starting from the preceding total.
 #pragma once
 #include <cstdint>
 
@@ -23,8 +23,9 @@ SHMAP_FN T stored(A x) {
   return scalar::narrow<T>(static_cast<scalar::Compute<T>>(x));
 }
 
-// A thread a part of a line; neighbours have lines side by side. Totals go to totals[part, line]
-// where totals_only, else totals[part - 1, line] holds what came before.
+// Each thread handles a part of a line; neighbouring threads handle neighbouring lines. With
+// totals_only, totals go to totals[part, line]; else totals[part - 1, line] holds the preceding
+// total.
 template <class Op, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_across(ScanPlan s, const T* in, T* out, A* totals, bool totals_only) {
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
     } else if (!totals_only) {
       out[at] = head;
     }
-    constexpr int kAhead = 4;  // items that are read before the first is written
+    constexpr int kAhead = 4;  // items that are loaded before the first is stored
     std::int64_t i = begin + 1;
     for (; i + kAhead <= end; i += kAhead) {
       T item[kAhead];
@@ -65,8 +66,9 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block a part of a line, tile by tile: each thread some neighbours, then the threads of a warp,
-// then the warps. Threads beyond the end have nothing, which `count` says.
+// Each block handles a part of a line, tile by tile: first each thread combines some neighbours,
+// then the threads of each warp, then the warps. Threads beyond the end have no items, which
+// `count` tells.
 template <class Op, class T, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_along(ScanPlan s, const T* in, T* out, A* totals, bool totals_only) {
@@ -89,14 +91,14 @@ __global__ void __launch_bounds__(kThreads)
       running[j] = running[j - 1];
       if (mine + j < end) running[j] = Op::run(running[j - 1], accumulated<T, A>(item[j]));
     }
-    // Threads with items come before those without, so that these change nothing below them.
-    A upto = running[kItems - 1];  // the warp's threads up to this one
+    // Threads without items come last, so that they do not affect the others.
+    A upto = running[kItems - 1];  // over the warp's threads up to this one
     for (int distance = 1; distance < kWarp; distance *= 2) {
       const A below = shuffle_up(upto, distance);
       if (lane >= distance && mine < end) upto = Op::run(below, upto);
     }
     const std::int64_t first_of_warp = first + warp * kWarp * kItems;
-    const std::int64_t left = end - first_of_warp;  // the warp's items
+    const std::int64_t left = end - first_of_warp;  // items of the warp
     const int last_lane = left >= kWarp * kItems ? kWarp - 1
                           : left > 0             ? static_cast<int>((left - 1) / kItems)
                                                  : 0;
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
     __syncthreads();
     const int warps = static_cast<int>((end - first + kWarp * kItems - 1) / (kWarp * kItems));
     bool has = carries;
-    A before = carry;  // what precedes this thread
+    A before = carry;  // the result of all items before this thread's
     for (int w = 0; w < warp && w < warps; ++w) {
       before = has ? Op::run(before, of_warp[w]) : of_warp[w];
       has = true;
@@ -120,7 +122,7 @@ __global__ void __launch_bounds__(kThreads)
     }
     for (int j = 0; j < kItems && !totals_only; ++j) {
       if (mine + j >= end) continue;
-      // The first item of a line stays as it is.
+      // The first item of a line is stored unchanged.
       out[s.at(line, mine + j)] = has      ? stored<T>(Op::run(before, running[j]))
                                   : j == 0 ? item[0]
                                            : stored<T>(running[j]);
@@ -130,7 +132,7 @@ __global__ void __launch_bounds__(kThreads)
   if (totals_only && t == 0) totals[blockIdx.x] = carry;
 }
 
-// totals[part, line] become running totals over the parts.
+// Replaces totals[part, line] by running totals over the parts.
 template <class Op, class A>
 __global__ void __launch_bounds__(kThreads)
     scan_totals(A* totals, std::int64_t lines, std::int64_t parts) {

@@ -1,4 +1,5 @@
-// scan() by operation: false, and nothing done, where the dtype has none of the kind.
+// scan() for each operation: returns false, without effect, where the dtype does not have the
+// operation.
 #pragma once
 #include "cuda/kernels/scan.h"
 #include "cuda/kernels/scan_plan.h"

@@ -1,4 +1,4 @@
-// How a scan is laid over blocks and threads: a function of its extents alone.
+// The assignment of a scan to blocks and threads; depends on its extents alone.
 #pragma once
 #include <cstdint>
 
@@ -7,16 +7,17 @@
 
 namespace shmap::cuda {
 
-// Lines lie along `len`, `inner` items apart; each is cut into parts of `part_len` items. Parts of
-// lines side by side go to threads (across), others to a block each.
+// A line lies along `len`, its items `inner` apart; each line is cut into parts of `part_len`
+// items. Parts of adjacent lines are handled by threads (across), other parts by a block each.
 struct ScanPlan {
   std::int64_t lines, len, inner;
   std::int64_t reverse, across;  // 0 or 1
   std::int64_t parts = 1, part_len;
 
-  static constexpr int kItems = 4;  // that a thread takes at a time along a line
+  static constexpr int kItems = 4;  // items that a thread handles at a time along a line
   static constexpr std::int64_t kTile = kThreads * kItems;
-  static constexpr std::int64_t kMostParts = 512;  // whose totals one thread goes through
+  static constexpr std::int64_t kMostParts = 512;  // one thread passes over the totals of so many
+                                                   // parts
 
   ScanPlan(std::int64_t outer, std::int64_t length, std::int64_t inner_extent, bool from_end)
       : lines(outer * inner_extent),
@@ -25,7 +26,7 @@ struct ScanPlan {
         reverse(from_end ? 1 : 0),
         across(inner_extent >= 16 ? 1 : 0),
         part_len(length) {
-    // Enough threads, or blocks, for any GPU, as long as a part has something to do.
+    // Enough threads, or blocks, to fill any GPU, as long as each part has work.
     const std::int64_t wanted = across != 0 ? 1 << 17 : 1 << 9;
     const std::int64_t least = across != 0 ? 32 : 4 * kTile;
     if (lines >= wanted || len < 2 * least) return;
@@ -39,7 +40,7 @@ struct ScanPlan {
 
   std::int64_t totals() const { return parts > 1 ? lines * parts : 0; }
 
-  // Where item i of a line lies, counted from the end that the scan starts at.
+  // The offset of item i of a line, counted from the end at which the scan starts.
   SHMAP_FN std::int64_t at(std::int64_t line, std::int64_t i) const {
     const std::int64_t outer = line / inner;
     return (outer * len + (reverse != 0 ? len - 1 - i : i)) * inner + line - outer * inner;

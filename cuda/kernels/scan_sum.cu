@@ -5,7 +5,7 @@
 namespace shmap::cuda {
 namespace {
 
-// Floats in f64; integers in an unsigned type, of at least 32 bits.
+// Floats accumulate in f64; integers in an unsigned type of at least 32 bits.
 template <class T, bool floating = scalar::is_float<scalar::Compute<T>>>
 struct ScanAccumulator {
   using type = scalar::Wide<scalar::Compute<T>>;
@@ -35,9 +35,9 @@ struct CumulativeLogSumExp {
   template <class T>
   using Acc = double;
   static SHMAP_FN double run(double a, double b) {
-    if (a == b) return a + 0.693147180559945309417;  // also two infinities
+    if (a == b) return a + 0.693147180559945309417;  // also correct for two infinities
     const double larger = scalar::max(a, b);
-    if (larger - larger != 0) return larger;  // infinite, or no number
+    if (larger - larger != 0) return larger;  // infinite or NaN
     return larger + scalar::log1p(scalar::exp(-scalar::abs(a - b)));
   }
 };

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMostEntries = std::int64_t{1} << 32;
 
-// Dims of the updates that are walked together; strides in items.
+// Dims of the updates that are iterated over together; strides in items.
 struct ScatterDims {
   std::int64_t rank = 0, count = 1;
   std::int64_t extent[kMaxRank] = {}, update[kMaxRank] = {}, operand[kMaxRank] = {};
@@ -52,19 +52,19 @@ struct ScatterDims {
   }
 };
 
-// Entries are what an index vector moves: two of them go to the same items of the operand, or to
-// different ones altogether. Their items lie along dims in which the operand has one place for
-// them.
+// An entry is a set of update items that one index vector moves. Two entries go either to the same
+// items of the operand or to disjoint ones. The items of an entry lie along dims in which the
+// operand has only one position for them.
 struct ScatterPlan {
   ScatterDims entries, items;
   SliceStarts starts;
   int key_bytes = 4;
-  int bits = 1;  // of the keys: where an entry goes, or, all ones, nowhere
+  int bits = 1;  // of the keys: an entry's position, or all ones where it is dropped
 
   explicit ScatterPlan(const Scatter& s) {
     const SlicePlan plan(s.slices);
     starts = plan.starts;
-    // The batch first: in its order, entries are added.
+    // The batch dims first: entries are added in their order.
     for (const bool window : {false, true}) {
       for (int d = 0; d < plan.rank; ++d)
         if (plan.dim[d].window == window) (plan.dim[d].moves ? entries : items).add(plan.dim[d]);
@@ -107,7 +107,7 @@ SHMAP_FN T combined(T old, T term) {
   const auto a = scalar::widen(old), b = scalar::widen(term);
   if constexpr (op == ScatterOp::add) return scalar::narrow<T>(scalar::add(a, b));
   if constexpr (op == ScatterOp::mul) return scalar::narrow<T>(scalar::mul(a, b));
-  // A NaN on either side stays.
+  // NaN if either is.
   if constexpr (op == ScatterOp::min) return a != a || a < b ? old : term;
   return a != a || a > b ? old : term;
 }
@@ -119,7 +119,8 @@ SHMAP_FN Boolean combined(Boolean old, Boolean term) {
   return {static_cast<unsigned char>(old.value & term.value)};
 }
 
-// A thread an item of an entry; those of the first of equal entries take in all of them.
+// Each thread handles one item of an entry; the threads of the first of equal entries combine all
+// of them.
 template <class T, class Key, ScatterOp op>
 __global__ void __launch_bounds__(kThreads)
     combine_entries(const SHMAP_CONSTANT ScatterDims entries,
@@ -144,7 +145,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Integers of 32 and 64 bits, whose sums are the same in any order: all at once.
+// For integers of 32 and 64 bits, whose sums do not depend on the order: all entries at once.
 template <class Word>
 __global__ void __launch_bounds__(kThreads)
     add_words(const SHMAP_CONSTANT ScatterDims entries, const SHMAP_CONSTANT ScatterDims items,

@@ -15,13 +15,13 @@ struct alignas(16) Bytes16 {
   std::uint64_t words[2];
 };
 
-// A box between two arrays, in units of one or several items that are moved together. The part's
-// place in the whole is added on the side that `starts_in` says.
+// A box between two arrays, in units of one or several items that are moved together. `starts_in`
+// tells on which side the part's position in the whole is added.
 struct Box {
   std::int64_t rank = 0, units = 1;
   std::int64_t extent[kMaxRank] = {}, in_stride[kMaxRank] = {}, out_stride[kMaxRank] = {};
   std::int64_t starts_in = 1;
-  std::int64_t starts = 0;  // of the dims where the part is not the whole
+  std::int64_t starts = 0;  // one for each dim along which the part is not the whole
   struct Start {
     const void* data = nullptr;
     std::int64_t dtype = 0, extent = 0, last = 0, stride = 0;
@@ -33,7 +33,7 @@ SHMAP_FN std::int64_t clamped_start(std::int64_t start, std::int64_t extent, std
   return start < 0 ? 0 : start > last ? last : start;
 }
 
-// Of the dims but the outermost.
+// Of all dims except the outermost.
 template <class Index>
 struct BoxDivisors {
   FastDiv<Index> extent[kMaxRank];
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The box of `part` in `whole`, strides in bytes; dims that lie together on both sides are one.
+// The box of `part` in `whole`, strides in bytes; merges dims that are contiguous on both sides.
 Box make_box(int itemsize, const Shape& whole, const Shape& part, const PartStart* starts,
              bool starts_in) {
   Box box;
@@ -79,7 +79,7 @@ Box make_box(int itemsize, const Shape& whole, const Shape& part, const PartStar
   std::int64_t* const part_stride = starts_in ? box.out_stride : box.in_stride;
   std::int64_t in_whole = itemsize, in_part = itemsize;
   std::int64_t extent[kMaxRank], of_whole[kMaxRank], of_part[kMaxRank];
-  int kept = 0;  // from the innermost out
+  int kept = 0;  // dims so far, from the innermost out
   for (int d = whole.rank() - 1; d >= 0; --d) {
     const auto i = static_cast<std::size_t>(d);
     if (!is_integer(starts[d].dtype)) {
@@ -89,7 +89,7 @@ Box make_box(int itemsize, const Shape& whole, const Shape& part, const PartStar
     if (whole[i] != part[i]) {
       std::int64_t moved = in_whole;
       const std::int64_t last = whole[i] - part[i];
-      if (starts[d].literal) {  // its place is known: a start of one item, at address null
+      if (starts[d].literal) {  // a known position: a start of one item, at address null
         moved *= clamped_start(read_index(starts[d].data, starts[d].dtype, 0), whole[i], last);
       }
       box.start[box.starts++] = {starts[d].literal ? nullptr : starts[d].data,
@@ -154,7 +154,7 @@ void copy(const char* name, int itemsize, const Shape& whole, const Shape& part,
   Box box = make_box(itemsize, whole, part, starts, starts_in);
   for (std::int64_t d = 0; d < box.rank; ++d) box.units *= box.extent[d];
   if (box.units == 0) return;
-  // What literals say is added here; the others stay.
+  // Literal starts are added here; the other starts remain.
   std::int64_t known = 0;
   int left = 0;
   for (std::int64_t s = 0; s < box.starts; ++s) {

@@ -10,19 +10,19 @@
 namespace shmap::cuda {
 namespace {
 
-// --- sort: an operand's keys are laid out line by line and sorted with the places that the lines'
-// items come from; in the end every operand is fetched from those.
+// --- sort: copies the keys of an operand line by line and sorts them with the positions of the
+// lines' items; in the end every operand is gathered from those positions.
 
 struct Extents {
   std::int64_t len, inner, n;
 
-  // Where item i of line `line` lies in an operand.
+  // The offset of item i of line `line` in an operand.
   SHMAP_FN std::int64_t at(std::int64_t line, std::int64_t i) const {
     return inner == 1 ? line * len + i : line / inner * len * inner + line % inner + i * inner;
   }
 };
 
-// keys[line, i], of the item that places[line, i] says, or of item i, which places then get.
+// Writes keys[line, i] of the item at places[line, i] or, initially, of item i, which sets places.
 template <class Bits>
 __global__ void make_keys(const Bits* in, KeyRule rule, bool first,
                           typename WideKey<Bits>::type* keys, std::uint32_t* places, Extents e) {
@@ -36,7 +36,7 @@ __global__ void make_keys(const Bits* in, KeyRule rule, bool first,
   }
 }
 
-// Results in the order of memory: neighbours write to neighbours.
+// Writes results in the order of memory: neighbouring threads write neighbouring items.
 template <class Bits>
 __global__ void fetch_sorted(const Bits* in, Bits* out, const std::uint32_t* places, Extents e) {
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -60,7 +60,7 @@ void check_key(DType dtype, std::int64_t len, const char* what) {
   }
 }
 
-// The sort of lines by keys of this dtype; `keys` and `values` are to be set.
+// The sort of lines by keys of this dtype; the caller sets `keys` and `values`.
 SortLines lines_by(DType dtype, std::int64_t lines, std::int64_t len) {
   SortLines sort;
   sort.key_bytes = itemsize(dtype) == 8 ? 8 : 4;
@@ -121,15 +121,15 @@ void sort(const Sort& s, void* scratch, void* stream) {
   }
 }
 
-// --- top_k: short rows are sorted in a block; of long ones the k-th key is found digit by digit,
-// and what goes before it is collected and sorted in a block; a large k sorts whole rows.
+// --- top_k: a block sorts a short row. In a long row the k-th key is found digit by digit; a block
+// then collects and sorts the keys before it. A large k sorts whole rows.
 
 namespace {
 
 constexpr int kDigits = 256;
-constexpr int kAhead = 4;  // items that a thread reads before it looks at the first
+constexpr int kAhead = 4;  // items that a thread loads before it uses the first
 
-// keys[i] = ~key of the row's items: ascending order puts the largest first.
+// keys[i] = ~key of the row's items, so that ascending order puts the largest first.
 template <class Bits>
 __global__ void top_k_short(const Bits* in, KeyRule rule, Bits* values, std::int32_t* indices,
                             int len, int k, int padded) {
@@ -150,7 +150,8 @@ __global__ void top_k_short(const Bits* in, KeyRule rule, Bits* values, std::int
   }
 }
 
-// How many of the block's threads before this one, and of all, have the flag; every thread calls.
+// The number of threads of the block with the flag, before this thread and in total; every thread
+// must call.
 __device__ int count_before(bool flag, int* total) {
   __shared__ int of_warp[kThreads / 32];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -174,13 +175,13 @@ __global__ void top_k_long(const Bits* in, KeyRule rule, Bits* values, std::int3
   __shared__ Key key[kBlockLine];
   __shared__ std::uint32_t at[kBlockLine];
   __shared__ unsigned counts[kDigits];
-  __shared__ unsigned chosen[2];  // the digit of the k-th, and how many are still wanted of it
+  __shared__ unsigned chosen[2];  // the digit of the k-th key, and how many keys with it are needed
   const int t = static_cast<int>(threadIdx.x);
   in += blockIdx.x * len;
   values += blockIdx.x * static_cast<std::int64_t>(k);
   indices += blockIdx.x * static_cast<std::int64_t>(k);
 
-  // The bits of the k-th key from the top, and how many of those equal so far belong to the k.
+  // The leading bits of the k-th key, and how many keys with these bits belong to the k.
   Bits prefix = 0, mask = 0;
   unsigned wanted = static_cast<unsigned>(k);
   for (int shift = scalar::bit_width<Bits> - 8; shift >= 0; shift -= 8) {
@@ -211,7 +212,7 @@ __global__ void top_k_long(const Bits* in, KeyRule rule, Bits* values, std::int3
     __syncthreads();
   }
 
-  // What goes before the k-th key, and the first `wanted` of those equal to it, in order.
+  // Collects the keys before the k-th key, and the first `wanted` keys equal to it, in order.
   const int less = k - static_cast<int>(wanted);
   int found_less = 0, found_equal = 0;
   for (std::int64_t first = 0; first < len; first += kThreads) {
@@ -267,7 +268,7 @@ __global__ void fetch_first(const Bits* in, const std::uint32_t* places, Bits* v
   }
 }
 
-// Whether whole rows are sorted: where there is no room for k in a block, or where a block a row
+// Whether whole rows are sorted: where k does not fit in a block, or where one block for each row
 // would leave the GPU idle for long.
 bool sorts_rows(const TopK& t) {
   constexpr std::int64_t kLongRow = std::int64_t{1} << 20, kFewRows = 8;

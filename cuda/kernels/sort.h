@@ -17,15 +17,15 @@ struct SortOperand {
   void* out = nullptr;  // not `in`
 };
 
-// All operands have the extents, and are sorted together by the first num_keys of them.
+// All operands have these extents, and are sorted together by the first num_keys of them.
 struct Sort {
   std::int64_t outer = 0, len = 0, inner = 1;  // len < 2^31
   int num_keys = 1;
   std::span<const SortOperand> operands;
 };
 
-// Bytes of scratch; addresses are not looked at. TypeError where a key has no order, ValueError
-// where the dim is too long.
+// Bytes of scratch; does not depend on addresses. TypeError where a key's dtype has no order,
+// ValueError where the dim is too long.
 std::int64_t sort_scratch(const Sort& s);
 // `stream` is a cudaStream_t here and below.
 void sort(const Sort& s, void* scratch, void* stream);

@@ -1,4 +1,4 @@
-// Elements as unsigned integers in the order that sort promises. For the .cu files.
+// Elements as unsigned integers in the order of sort.h. For the .cu files.
 #pragma once
 #include <cstdint>
 
@@ -8,10 +8,10 @@
 namespace shmap::cuda {
 namespace {
 
-// How the bits of a dtype become a key.
+// The conversion from the bits of a dtype to a key.
 struct KeyRule {
   enum Kind : std::uint64_t { as_is, flip_sign, floating } kind = as_is;
-  std::uint64_t infinity = 0;  // its bits, of a floating one
+  std::uint64_t infinity = 0;  // bits of infinity; 0 for integers
 
   explicit KeyRule(DType t) {
     if (is_signed_int(t)) kind = flip_sign;
@@ -23,7 +23,7 @@ struct KeyRule {
                                   : 0x7ff0000000000000u;
   }
 
-  // -0 with 0, NaNs equal and last.
+  // -0 equals 0; NaNs are equal and last.
   template <class Bits>
   SHMAP_FN Bits key(Bits bits) const {
     constexpr Bits top = static_cast<Bits>(Bits{1} << (scalar::bit_width<Bits> - 1));
@@ -36,7 +36,7 @@ struct KeyRule {
   }
 };
 
-// The keys of up to 32 bits are sorted as u32.
+// Keys of up to 32 bits are sorted as u32.
 template <class Bits>
 struct WideKey {
   using type = std::uint32_t;

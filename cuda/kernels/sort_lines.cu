@@ -7,7 +7,7 @@
 namespace shmap::cuda {
 namespace {
 
-constexpr std::int64_t kFewLines = 4;  // long ones, sorted one after another
+constexpr std::int64_t kFewLines = 4;  // so few long lines are sorted one after another
 constexpr std::int64_t kMostPairs = std::int64_t{1} << 32;
 
 template <class Key>
@@ -22,7 +22,7 @@ __global__ void sort_short_lines(Key* keys, std::uint32_t* values, int len, int 
   }
   sort_block(key, at, padded);
   constexpr int kHeld = static_cast<int>(kBlockLine) / kThreads;
-  std::uint32_t held[kHeld];  // all are read before the first is written
+  std::uint32_t held[kHeld];  // all are loaded before the first is stored
   for (int h = 0; h < kHeld; ++h) {
     const int i = static_cast<int>(threadIdx.x) + h * static_cast<int>(blockDim.x);
     held[h] = i < len ? values[at[i]] : 0;
@@ -63,9 +63,9 @@ bool one_by_one(const SortLines& s) {
   return s.lines <= kFewLines || s.lines * s.len >= kMostPairs;
 }
 
-// How scratch is divided.
+// The layout of scratch.
 struct Memory {
-  RadixSort sort;  // of all pairs, or of a line's
+  RadixSort sort;  // of all pairs, or of the pairs of one line
   std::int64_t keys, values, temporary, bytes;
 
   explicit Memory(const SortLines& s) {
@@ -81,7 +81,7 @@ struct Memory {
           rounded(static_cast<std::int64_t>(radix_sort_temporary(line_sort(s))));
       if (of_lines > temporary) temporary = of_lines;
     }
-    // Second keys and values; positions, twice, where all lines are sorted together.
+    // The second keys and values; where all lines are sorted together, also positions, twice.
     bytes = keys + (alone ? 1 : 2) * values + temporary;
   }
 
@@ -109,7 +109,7 @@ const void* sort_each(const SortLines& s, const Memory& m, char* scratch, void* 
   return s.lines == 1 ? sort.keys[found] : nullptr;
 }
 
-// By key whatever the line, then by line, which leaves the order inside.
+// Sorts by key over all lines, then stably by line, which keeps the order within lines.
 void sort_together(const SortLines& s, const Memory& m, char* scratch, void* stream) {
   const std::int64_t n = m.sort.n;
   RadixSort sort = m.sort;

@@ -15,8 +15,8 @@ struct RandomFill {
   std::int64_t keys = 1, size = 0;
   int rank = 1;  // at least 1, the last dim's stride 1
   std::int64_t extent[kMaxRank] = {}, stride[kMaxRank] = {};
-  Operand key;    // `whole`: one for each; `scalar`, `literal`: one
-  Operand first;  // i64, likewise; without data: 0
+  Operand key;    // `whole`: one for each key; `scalar`, `literal`: one key
+  Operand first;  // i64; as `key`; data null: 0
   void* out = nullptr;
 };
 void random_fill(const RandomFill& fill, void* stream);
@@ -24,7 +24,7 @@ void random_fill(const RandomFill& fill, void* stream);
 // out[i] = the hash of (0, data[i]) under key[i], as a key.
 void random_fold_in(Operand key, Operand data, void* out, std::int64_t n, void* stream);
 
-// out0[i], out1[i] = the hash of (x0[i], x1[i]) under (k0[i], k1[i]): u32, all of them.
+// out0[i], out1[i] = the hash of (x0[i], x1[i]) under (k0[i], k1[i]); all are u32.
 void threefry_pairs(Operand k0, Operand k1, Operand x0, Operand x1, void* out0, void* out1,
                     std::int64_t n, void* stream);
 

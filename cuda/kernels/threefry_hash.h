@@ -50,7 +50,7 @@ SHMAP_FN Key threefry(Key key, unsigned int count0, unsigned int count1) {
   return x;
 }
 
-// The random bits at a flat index, of an unsigned type, or two words.
+// The random bits at a flat index, as an unsigned type or as two words.
 template <class T>
 struct RandomBits {
   SHMAP_FN static T of(Key x) { return static_cast<T>(x.word0 ^ x.word1); }

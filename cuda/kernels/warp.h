@@ -17,7 +17,7 @@ inline constexpr unsigned kAllLanes = 0xffffffffu;
 
 namespace warp_detail {
 
-// A value in the bits of one or two registers, which is what the hardware exchanges.
+// A value as the bits of one or two registers, which the hardware exchanges.
 template <int bytes>
 struct Register {
   using type = unsigned int;
@@ -47,13 +47,13 @@ __device__ __forceinline__ T shuffle(T value, int lane) {
   return warp_detail::from_register<T>(
       __shfl_sync(kAllLanes, warp_detail::to_register(value), lane));
 }
-// The value of the lane whose number differs by these bits.
+// The value of the lane whose number differs from this lane's in these bits.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {
   return warp_detail::from_register<T>(
       __shfl_xor_sync(kAllLanes, warp_detail::to_register(value), lane_bits));
 }
-// The value of the lane `distance` below or above; its own where there is none.
+// The value of the lane `distance` below or above; the lane's own value where there is none.
 template <class T>
 __device__ __forceinline__ T shuffle_up(T value, int distance) {
   return warp_detail::from_register<T>(

@@ -5,7 +5,7 @@
 #include "cuda/libraries/late_library.h"
 #include "shmap/error.h"
 
-// The file of the major version that this was compiled with.
+// The file name for the major version of the headers used at compile time.
 #define SHMAP_TEXT(x) #x
 #define SHMAP_CUBLASLT_FILE(major) "libcublasLt.so." SHMAP_TEXT(major)
 
@@ -50,7 +50,8 @@ CublasLtApi open() {
 }  // namespace
 
 const CublasLtApi& cublaslt() {
-  static const CublasLtApi api = open();  // tried again after a failure
+  static const CublasLtApi api = open();  // a failed open() throws, and is tried again at the next
+                                          // call
   return api;
 }
 

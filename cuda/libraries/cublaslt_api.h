@@ -22,11 +22,10 @@ struct CublasLtApi {
   decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set;
 };
 
-// Opened at the first call. DeviceError, the same each time, where it is absent or unfit. Any
-// thread.
+// cuBLASLt, opened at the first call. DeviceError where it is absent or too old. Any thread.
 const CublasLtApi& cublaslt();
 
-// Throws DeviceError where `status` is no success: `what` is the function.
+// Throws DeviceError where `status` is an error. `what`: the function.
 void check(cublasStatus_t status, const char* what);
 
 }  // namespace shmap::cuda

@@ -15,7 +15,7 @@ const env::Variable& row(env::Var var) {
   return *std::ranges::find(env::table(), var, &env::Variable::var);
 }
 
-// The file that an address was loaded from.
+// The path of the file that an address was loaded from.
 std::string file_of(void* address, const char* fallback) {
   Dl_info found;
   return address != nullptr && dladdr(address, &found) != 0 && found.dli_fname != nullptr
@@ -39,7 +39,7 @@ LateLibrary::LateLibrary(const LateLibraryInfo& info) : info_(&info) {
     handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (handle_ != nullptr) {
       origin_ = file_of(dlsym(handle_, info.probe), name);
-      // What it destroys at exit, it destroys after the devices' work is done.
+      // The library's exit handlers then run after the devices' work is done.
       detail::stop_first_at_exit();
       return;
     }

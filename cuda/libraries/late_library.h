@@ -1,5 +1,5 @@
-// LateLibrary: a shared library that is opened when it is first needed, so that a process without a
-// use for it neither pays for it nor needs it installed.
+// LateLibrary: a shared library that is opened at its first use, so that processes that do not use
+// it neither load it nor need it installed.
 #pragma once
 #include <span>
 #include <string>
@@ -8,38 +8,39 @@
 
 namespace shmap::cuda {
 
-// What is known of a library before it is opened.
+// The description of a library, before it is opened.
 struct LateLibraryInfo {
   const char* what;                    // its name in texts, "NCCL"
   std::span<const char* const> names;  // tried in this order
-  env::Var path;                       // a variable: where it is set, that alone is tried
-  const char* probe;                   // a function of it
+  env::Var path;                       // a variable; if it is set, only its value is tried
+  const char* probe;                   // a function of the library, to detect that it is already
+                                       // loaded
   const char* package;                 // what to install, "libnccl2"
 };
 
-// Symbols stay valid for ever: it is never closed.
+// The library is never closed, so symbols stay valid.
 class LateLibrary {
  public:
-  // Opens it. A library that the process has linked or opened for all to see is taken as it is: two
-  // copies of one would not know of each other. Throws DeviceError, which says what was tried, what
-  // each try said, and what to do. `info` must live as long as the object.
+  // Opens the library. If the process has linked it or opened it with global symbols, that copy is
+  // used, because two copies would not share their state. Throws DeviceError, with the names that
+  // were tried, the error of each, and a remedy. `info` must outlive the object.
   explicit LateLibrary(const LateLibraryInfo& info);
 
   const std::string& origin() const { return origin_; }  // the file, or "this process"
 
-  // The function of that name. DeviceError where there is none.
+  // The function of that name. Throws DeviceError where the library lacks it.
   template <class Fn>
   void load(const char* name, Fn*& function) const {
     function = reinterpret_cast<Fn*>(find(name));
     if (function == nullptr) throw_missing(name);
   }
-  // The same, null where there is none.
+  // As above; null where the library lacks the function.
   template <class Fn>
   void load_optional(const char* name, Fn*& function) const {
     function = reinterpret_cast<Fn*>(find(name));
   }
 
-  // DeviceError: this version is too old.
+  // Throws the DeviceError for a version that is too old.
   [[noreturn]] void throw_version(const std::string& found, const std::string& wanted) const;
 
  private:

@@ -13,7 +13,7 @@ std::string version_text(int major, int minor) {
   return std::to_string(major) + "." + std::to_string(minor);
 }
 
-// Whatever its major version is: what it makes is loaded by the driver, which knows what it can.
+// Any major version: the driver, which loads the images, checks what it can load.
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr LateLibraryInfo kInfo = {"NVRTC", kNames, env::Var::nvrtc_path, "nvrtcVersion",
                                    "the CUDA toolkit's libnvrtc (libnvrtc12 in Debian)"};
@@ -43,7 +43,8 @@ NvrtcApi open() {
 }  // namespace
 
 const NvrtcApi& nvrtc() {
-  static const NvrtcApi api = open();  // tried again after a failure
+  static const NvrtcApi api = open();  // a failed open() throws, and is tried again at the next
+                                       // call
   return api;
 }
 

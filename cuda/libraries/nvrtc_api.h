@@ -20,11 +20,10 @@ struct NvrtcApi {
   decltype(&nvrtcGetPTX) ptx;
 };
 
-// Opened at the first call. DeviceError, the same each time, where it is absent or unfit. Any
-// thread.
+// NVRTC, opened at the first call. DeviceError where it is absent or too old. Any thread.
 const NvrtcApi& nvrtc();
 
-// Throws DeviceError where `status` is no success: `what` is the function.
+// Throws DeviceError where `status` is an error. `what`: the function.
 void check(nvrtcResult status, const char* what);
 
 }  // namespace shmap::cuda

@@ -1,6 +1,6 @@
-// A call of attention or of one of its derivatives as calls of kernels, which have three batch
-// dims: two that k has, and one of heads of q that share one of k. Batch dims that lie one within
-// the other in all operands are one; what is left over is a call each.
+// Splits a call of attention or of one of its derivatives into calls of kernels, which have three
+// batch dims: two that k has, and one for the heads of q that share one head of k. Batch dims that
+// are nested in all operands are merged; each index of the remaining dims is a call of its own.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -20,7 +20,8 @@ class AttentionCalls {
       if (scores[i] != 1) (p.k_dims[i] < 0 ? shared_ : own_).push_back({scores[i], i, {}});
   }
 
-  // An operand whose dims are [batch…, row, column], before the others are asked for.
+  // An operand with dims [batch…, row, column]; add all operands before the functions below are
+  // called.
   struct Operand {
     std::size_t number = 0;
     std::int64_t row = 0, column = 0, itemsize = 1;
@@ -35,7 +36,7 @@ class AttentionCalls {
       for (Level& level : *levels) level.strides.push_back(step(level.place));
     return {operands_++, step(dims.size() - 2), step(dims.size() - 1), itemsize(t.dtype())};
   }
-  // When all are added.
+  // Call after the last operand is added.
   void settle() {
     merge(own_);
     merge(shared_);
@@ -50,11 +51,11 @@ class AttentionCalls {
   std::int64_t outer() const { return outer_.extent; }
   std::int64_t inner() const { return inner_.extent; }
   std::int64_t shared() const { return member_.extent; }
-  // Calls, of which the first `own_calls` are of different heads of k, and so on.
+  // The number of calls; the first `own_calls` belong to different heads of k, and so on.
   std::int64_t calls() const { return count(apart_); }
   std::int64_t own_calls() const { return own_calls_; }
 
-  // A kernel's operand of a call.
+  // The operand of a kernel for one call.
   template <class To, class Data>
   To operand(const Operand& x, Data* data, std::int64_t call) const {
     To to;
@@ -70,7 +71,7 @@ class AttentionCalls {
   struct Level {
     std::int64_t extent = 1;
     std::size_t place = 0;
-    std::vector<std::int64_t> strides;  // of each operand
+    std::vector<std::int64_t> strides;  // for each operand
   };
   static std::int64_t count(const std::vector<Level>& levels) {
     std::int64_t n = 1;
@@ -89,7 +90,7 @@ class AttentionCalls {
       levels.erase(levels.begin() + static_cast<std::ptrdiff_t>(i));
     }
   }
-  // The innermost, or one of one item.
+  // Removes and returns the innermost level, or a level of one item if there is none.
   static Level take(std::vector<Level>& levels) {
     if (levels.empty()) return {};
     Level last = std::move(levels.back());

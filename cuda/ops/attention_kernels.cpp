@@ -1,4 +1,4 @@
-// attention and its derivatives on CUDA: operands are read where they lie.
+// attention and its derivatives on CUDA: operands are read in place.
 #include "core/ops/attention_grad.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/attention_grad.h"
@@ -9,7 +9,7 @@ namespace shmap {
 
 namespace {
 
-// What types alone say.
+// The description of a call, from the types alone.
 cuda::Attention described(const AttentionForm& form) {
   cuda::Attention a;
   a.dtype = form.dtype;
@@ -26,7 +26,7 @@ cuda::Attention described(const AttentionForm& form) {
 
 bool takes(const AttentionForm& form) { return cuda::takes_attention(described(form)); }
 
-// A KernelCall of attention, or of a derivative of it, as calls of kernels.
+// A KernelCall of attention, or of one of its derivatives, as calls of kernels.
 class GpuAttention {
  public:
   using Operand = AttentionCalls::Operand;
@@ -58,12 +58,12 @@ class GpuAttention {
       sums_data_ = const_cast<void*>(call.in[count_ + 1]);
     }
   }
-  // Of what is like q, k and v: gradients or tangents.
+  // Adds operands or results with the layouts of q, k and v: gradients or tangents.
   void add_like(const ShapedArray (&types)[3]) {
     const Dims* const dims[] = {&p_.q_dims, &p_.k_dims, &p_.v_dims};
     for (std::size_t i = 0; i < 3; ++i) like_[i] = calls_.add(types[i], *dims[i]);
   }
-  // When all operands are there.
+  // Call after all operands are added.
   void settle() { calls_.settle(); }
 
   bool is_empty() const { return n_.scores.num_elements() == 0; }
@@ -71,7 +71,7 @@ class GpuAttention {
   const AttentionParams& params() const { return p_; }
   const AttentionCalls& calls() const { return calls_; }
 
-  // Without addresses.
+  // The description without addresses.
   cuda::Attention described() const {
     cuda::Attention a;
     a.dtype = call_.in_types[0].dtype();
@@ -120,7 +120,7 @@ class GpuAttention {
     }
     return a;
   }
-  // What lies as the result does, and as q, k or v.
+  // The memory of results with the layout of the result, and with that of q, k or v.
   cuda::AttentionGradient like_out(void* data, std::int64_t i) const {
     return calls_.operand<cuda::AttentionGradient>(out_, data, i);
   }
@@ -178,7 +178,7 @@ GpuAttention backward(const KernelCall& call) {
 
 void run_grad(const KernelCall& call) {
   const GpuAttention attention = backward(call);
-  if (attention.is_empty()) {  // sums of none
+  if (attention.is_empty()) {  // empty sums
     for (std::size_t i = 0; i < call.out.size(); ++i) {
       static constexpr std::uint8_t zero = 0;
       const std::int64_t bytes = call.out_types[i].nbytes();
@@ -208,7 +208,7 @@ std::int64_t grad_scratch(const KernelCall& call) {
 
 void run_tangent(const KernelCall& call) {
   GpuAttention attention(call, GpuAttention::Of::derivative);
-  // Tangents are laid out as their operands.
+  // Tangents have the layout of their operands.
   attention.add_like({call.in_types[0], call.in_types[1], call.in_types[2]});
   attention.settle();
   if (attention.is_empty()) return;

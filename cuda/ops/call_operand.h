@@ -9,7 +9,8 @@ inline bool is_literal(const KernelCall& call, std::size_t i) {
   return (call.literals >> i & 1u) != 0;
 }
 
-// Of an elementwise primitive, whose operands of rank 0 stand for an array of the result's shape.
+// An operand of an elementwise primitive; an operand of rank 0 stands for an array of the result's
+// shape.
 inline Operand operand_of(const KernelCall& call, std::size_t i) {
   const bool scalar = call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
   return {call.in[i], is_literal(call, i) ? Operand::literal
@@ -17,7 +18,7 @@ inline Operand operand_of(const KernelCall& call, std::size_t i) {
                                           : Operand::whole};
 }
 
-// One element, of which the kernel reads one only.
+// An operand of one element, for a kernel that reads only one.
 inline Operand element_of(const KernelCall& call, std::size_t i) {
   return {call.in[i], is_literal(call, i) ? Operand::literal : Operand::scalar};
 }

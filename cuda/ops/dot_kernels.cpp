@@ -1,7 +1,7 @@
-// dot_general, product and product_into on CUDA: a batch of matrix products, by cuBLASLt or, of
-// integers and bools, by an own kernel. Operands are read where they lie; those that no matrix
-// product can read so are brought into another order in scratch memory first, all batch items at
-// once; so are literals.
+// dot_general, product and product_into on CUDA: a batch of matrix products, by cuBLASLt or, for
+// integers and bools, by a kernel of this library. Operands are read in place. Operands in an order
+// that no matrix product can read, and literals, are first copied to scratch memory in a suitable
+// order, all batch items at once.
 #include <algorithm>
 
 #include "core/base/env.h"
@@ -18,12 +18,12 @@ namespace shmap {
 
 namespace {
 
-// Batch dims that do not merge become calls of their own, up to so many; beyond, operands are
-// copied so that they do.
+// Batch dims that cannot be merged become separate calls, up to this number; beyond it, operands
+// are copied so that the dims can be merged.
 constexpr std::int64_t kMostCalls = 32;
 constexpr std::int64_t kScratchAlignment = 256;
 
-// What one dot_general comes to.
+// The parts of one dot_general.
 struct Product {
   DotLayout layout;
   DotBatch groups;
@@ -64,7 +64,7 @@ std::int64_t product_scratch(const KernelCall& call) {
   return Product(call, factor_types(call.in_types, params), params.dot).scratch_bytes();
 }
 
-// Operand i from element `offset` on, as a matrix product can read it.
+// Operand i from element `offset` on, in a form that a matrix product can read.
 const std::byte* readable(const DotSide& side, const KernelCall& call, std::size_t i,
                           std::byte* scratch, std::int64_t offset = 0) {
   const std::byte* src = static_cast<const std::byte*>(call.in[i]) + offset * side.item;
@@ -80,13 +80,13 @@ const std::byte* readable(const DotSide& side, const KernelCall& call, std::size
   return scratch;
 }
 
-// Where group `call` of the batch begins, in bytes.
+// The byte offset of group `call` of the batch.
 std::int64_t start(const DotSide& side, const DotBatch& groups, std::int64_t call) {
   const std::int64_t item = call * groups.count;
   return (side.packed ? item * side.rows * side.inner : side.offset(item)) * side.item;
 }
 
-// `like` has what is not the product's own: where its results go, and what is added to them.
+// `like` has the destination of the results, and the operand that is added.
 void multiply_floats(const Product& p, const KernelCall& call, const std::byte* a,
                      const std::byte* b, const cuda::LtGemm& like) {
   const DotLayout& d = p.layout;
@@ -95,7 +95,7 @@ void multiply_floats(const Product& p, const KernelCall& call, const std::byte* 
   g.out = call.out_types[0].dtype();
   g.tf32 = env::flag(env::Var::tf32);
   g.trans_a = d.lhs.transposed;
-  g.trans_b = !d.rhs.transposed;  // [free, contracted] is the transpose of what is wanted
+  g.trans_b = !d.rhs.transposed;  // rhs is [free, contracted], the transpose of op(B)
   g.m = d.m();
   g.n = d.n();
   g.k = d.k();
@@ -171,7 +171,8 @@ cuda::LtFunction function_of(Activation a) {
   }
 }
 
-// product, and product_into with its target as operand 2. Of floats, and of sums that have terms.
+// product, and product_into with its target as operand 2. For floats, and for sums with at least
+// one term.
 void run_product(const KernelCall& call) {
   const auto& params = params_as<ProductParams>(call.params);
   const auto factors = factor_types(call.in_types, params);

@@ -47,7 +47,7 @@ void run_gather(const KernelCall& call) {
   cuda::gather(s, itemsize(dtype), literal ? nullptr : call.in[0], fill, call.out[0], call.native);
 }
 
-// Addresses of literals are left out.
+// The description without the addresses of literals.
 template <cuda::ScatterOp op>
 cuda::Scatter scatter_of(const KernelCall& call) {
   const auto& p = params_as<ScatterAddParams>(call.params);

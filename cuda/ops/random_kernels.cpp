@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// Keys, and what goes with them, one for all results or one for each key.
+// Operand i, which has one element for all results or one for each key.
 cuda::Operand per_key(const KernelCall& call, std::size_t i) {
   if (call.in_types[i].size() == 1) return cuda::element_of(call, i);
   return {call.in[i], cuda::Operand::whole};

@@ -11,7 +11,7 @@ namespace shmap {
 
 namespace {
 
-// The operands from `first` on.
+// The start operands, from operand `first` on.
 struct Starts {
   cuda::PartStart start[kMaxRank];
 
@@ -21,7 +21,7 @@ struct Starts {
   }
 };
 
-// Operand i, where it is one element and all of the result.
+// Copies operand i, which has one element, as the whole result.
 void copy_element(const KernelCall& call, std::size_t i) {
   cuda::fill(call.out[0], cuda::element_of(call, i), itemsize(call.out_types[0].dtype()), 1,
              call.native);

@@ -1,5 +1,5 @@
-// cuBLASLt as far as this library uses it, under its names and with its values; what stands in for
-// it is cuda_sim/stand_ins/cublaslt.cpp.
+// The part of cuBLASLt that this library uses, with its names and values; implemented by
+// cuda_sim/stand_ins/cublaslt.cpp.
 #pragma once
 #include <cstddef>
 #include <cstdint>

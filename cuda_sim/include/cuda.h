@@ -1,5 +1,5 @@
-// The part of the driver API that loads modules: types, and the functions that
-// cudaGetDriverEntryPoint() hands out by name. The functions have no symbols of their own.
+// The part of the driver API that loads modules: types, and functions that only
+// cudaGetDriverEntryPoint() returns, by name.
 #pragma once
 #include <cstddef>
 

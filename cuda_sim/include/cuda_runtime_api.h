@@ -1,5 +1,5 @@
-// The CUDA runtime API in software: the calls that a backend makes, spelled as toolkits from 12.4
-// on spell them. What they do, and where that is stricter than a driver: cuda_sim/README.md.
+// The CUDA runtime API in software: the functions that a backend calls, declared as in toolkits
+// from 12.4 on. Their behaviour, and where it is stricter than a driver's: cuda_sim/README.md.
 #pragma once
 #include <cstddef>
 
@@ -100,7 +100,8 @@ cudaError_t cudaMemsetAsync(void* devPtr, int value, size_t count, cudaStream_t 
 cudaError_t cudaMemset2DAsync(void* devPtr, size_t pitch, int value, size_t width, size_t height,
                               cudaStream_t stream = 0);
 
-// Kernels. The C forms know a kernel once the template forms of <cuda_runtime.h> have seen it.
+// Kernels. The C functions know a kernel after the templates of <cuda_runtime.h> were called for
+// it.
 cudaError_t cudaLaunchKernel(const void* func, dim3 gridDim, dim3 blockDim, void** args,
                              size_t sharedMem, cudaStream_t stream);
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* func, void** args);
@@ -135,7 +136,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(
     enum cudaDriverEntryPointQueryResult* driverStatus = nullptr);
 }  // extern "C"
 
-// What toolkits 12 and 13 spell in different ways is there in both.
+// Functions that toolkits 12 and 13 declare differently exist in both forms.
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
                                      enum cudaStreamCaptureStatus* captureStatus_out,
                                      unsigned long long* id_out = nullptr,

@@ -1,4 +1,5 @@
-// What the software CUDA runtime offers beyond CUDA: to tests, and to stand-ins of other libraries.
+// Functions of the software CUDA runtime beyond CUDA, for tests and for stand-ins of other
+// libraries.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,42 +21,44 @@ namespace shmap_sim {
 //                     (cudaErrorNotSupported)
 //   SHMAP_SIM_PROTECT 1: host code that touches device memory, and kernels that touch memory of a
 //                     GPU that they have no access to, crash (slow; default 0)
-// reset() waits for nothing: all streams, events, graphs and allocations are gone, also poison.
+// reset() does not wait: it removes all streams, events, graphs and allocations, and lost devices
+// work again.
 void reset();
 void set_seed(std::uint64_t seed);
 
 // --- work of stand-ins -----------------------------------------------------------------------
 
-// Puts host work that may touch device memory in a stream, as a kernel of that name: it runs when
-// the stream comes to it, and becomes a graph node where the stream captures. It must not call the
-// API. An exception fails the device as a kernel's fault would.
+// Enqueues host work in a stream, as a kernel of that name; the work may access device memory. It
+// runs when the stream reaches it, and becomes a graph node if the stream captures. It must not
+// call the API. An exception in it fails the device, as a kernel's fault does.
 cudaError_t enqueue(cudaStream_t stream, const char* name, std::function<void()> work);
-// One piece of work in several streams at once, of one device or several: it starts after the
-// earlier work of each, and the later work of each comes after it (a collective of local ranks).
+// Enqueues one piece of work in several streams, of one device or several: it starts after the
+// earlier work of each of them, and their later work starts after it (a collective of local ranks).
 cudaError_t enqueue_group(const std::vector<cudaStream_t>& streams, const char* name,
                           std::function<void()> work);
-// enqueue() of work whose turn comes only when may_run() says so, as it does when other processes
-// have done their share: it is asked again and again, and must not call the API. Who waits for a
-// device sleeps a little meanwhile. From the first such call on a thread runs what is queued, a few
-// pieces at a time, also while nobody waits: others wait for this process's share.
+// As enqueue(), but the work starts only when may_run() returns true, for example when other
+// processes have done their part. may_run is called repeatedly and must not call the API. Threads
+// that wait for a device sleep a little between the calls. From the first such call on, a thread
+// runs queued work, a few pieces at a time, even while no thread waits, because other processes
+// wait for this process's part.
 cudaError_t enqueue_when(cudaStream_t stream, const char* name, std::function<bool()> may_run,
                          std::function<void()> work);
-int device_of(cudaStream_t stream);  // -1 where it is no stream
+int device_of(cudaStream_t stream);  // -1 if it is not a stream
 bool is_device_memory(const void* address);
-// The device whose memory it is; -1 where it is no device's.
+// The device to which the memory belongs; -1 if it is not device memory.
 int device_of_memory(const void* address);
 
 // --- faults ----------------------------------------------------------------------------------
 
-// The nth call from now (1 is the next one) of that function returns the error, once, and does
-// nothing else. Names of stand-ins work too, where they ask injected().
+// The nth call from now (1: the next one) of that function returns the error once, without any
+// other effect. Names of stand-ins are allowed if the stand-in calls injected().
 void inject(const std::string& function, cudaError_t error, int nth = 1);
 // The nth kernel from now whose name contains `name`, or the nth work of enqueue(), fails when it
-// runs. Its device is lost from then on: each call for it returns the error.
+// runs. Its device is lost from then on: each call for the device returns the error.
 void inject_kernel_fault(const std::string& name, cudaError_t error = cudaErrorIllegalAddress,
                          int nth = 1);
-void clear_faults();  // those not met yet
-// For stand-ins: counts a call of the function; the error to return, or cudaSuccess.
+void clear_faults();  // removes faults that have not happened yet
+// For stand-ins: counts a call of the function, and returns the error to report, or cudaSuccess.
 cudaError_t injected(const char* function);
 
 // --- the log -----------------------------------------------------------------------------------
@@ -63,7 +66,8 @@ cudaError_t injected(const char* function);
 void record_calls(bool on);              // starts an empty log, or stops
 std::vector<std::string> calls();        // "cudaMalloc 1024", in order
 void log_call(const std::string& text);  // for stand-ins; nothing while the log is off
-std::vector<std::string> executed();     // names of what ran since record_calls(true), in order
+std::vector<std::string> executed();     // names of the work that ran since record_calls(true), in
+                                         // order
 
 // --- looking in --------------------------------------------------------------------------------
 
@@ -79,7 +83,7 @@ struct Counts {
   std::uint64_t launches = 0;  // kernels run, ever
 };
 Counts counts();
-bool overrun_seen();  // an allocation was freed whose guard zone had been written to
+bool overrun_seen();  // whether the guard zone of a freed allocation was overwritten
 
 }  // namespace shmap_sim
 #pragma GCC visibility pop

@@ -1,5 +1,5 @@
-// NCCL as far as this library uses it, under its names and with its values; what stands in for it
-// is cuda_sim/stand_ins/nccl.cpp.
+// The part of NCCL that this library uses, with its names and values; implemented by
+// cuda_sim/stand_ins/nccl.cpp.
 #pragma once
 #include <cstddef>
 

@@ -1,5 +1,5 @@
-// In place of cuda/kernels/cub_sort.cu in the simulator: the sort on the host, when the stream
-// comes to it.
+// Replaces cuda/kernels/cub_sort.cu in the simulator: sorts on the host when the stream reaches the
+// sort.
 #include <cuda_runtime_api.h>
 #include <cuda_sim.h>
 
@@ -13,7 +13,7 @@
 namespace shmap::cuda {
 namespace {
 
-// As CUB, whose passes go back and forth between the two buffers.
+// As in CUB, whose passes alternate between the two buffers.
 int result_of(const RadixSort& s) { return (s.bits + 7) / 8 % 2; }
 
 template <class Key>
@@ -32,7 +32,7 @@ void sort_pairs(const RadixSort& s) {
     pairs[i] = {keys[i], static_cast<Key>(keys[i] & mask), s.values[0][i]};
   std::stable_sort(pairs.begin(), pairs.end(),
                    [](const Pair& a, const Pair& b) { return a.masked < b.masked; });
-  // What does not hold the result holds nothing of use.
+  // Overwrites the buffers that do not hold the result.
   for (int i = 0; i < 2; ++i) {
     std::memset(s.keys[i], 0xab, n * sizeof(Key));
     std::memset(s.values[i], 0xab, n * sizeof(std::uint32_t));

@@ -1,6 +1,6 @@
-// In place of cuBLASLt: products by plain loops, when the stream comes to them. It is as strict as
-// the library is about sizes, alignment and workspaces, and its algorithms differ in the bits of
-// their results: the second sums the halves of k apart, in the workspace.
+// Replaces cuBLASLt: computes products by plain loops when the stream reaches them. It is as strict
+// as the library about sizes, alignment and workspaces. Its algorithms give different bits: the
+// second one sums the halves of k separately, in the workspace.
 #include <cublasLt.h>
 #include <cuda_sim.h>
 
@@ -38,7 +38,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 namespace {
 
 constexpr int kAlgorithms = 3;
-// Of each algorithm; for tests all of them may want one.
+// The workspace of an algorithm; for tests, all of them may need one.
 std::size_t workspace_of(int algorithm) {
   return algorithm == 1 || std::getenv("SHMAP_SIM_LT_WORKSPACE") != nullptr ? 1 << 20 : 0;
 }
@@ -89,7 +89,7 @@ struct Product {
   cublasLtMatmulDescOpaque_t desc;
   cublasLtMatrixLayoutOpaque_t a, b, d;
   const void *first, *second;
-  const void* added;  // null where beta is 0
+  const void* added;  // null if beta is 0
   cublasLtMatrixLayoutOpaque_t c;
   void* result;
   double alpha, beta;
@@ -184,13 +184,13 @@ bool same(const cublasLtMatrixLayoutOpaque_t& a, const cublasLtMatrixLayoutOpaqu
          a.batch == b.batch && (a.batch == 1 || a.stride == b.stride);
 }
 
-// What is added to the product is of the result's type and extents.
+// The added matrix must have the result's type and extents.
 bool is_added(const cublasLtMatrixLayoutOpaque_t& c, const cublasLtMatrixLayoutOpaque_t& d) {
   return c.type == d.type && c.rows == d.rows && c.columns == d.columns && c.batch == d.batch &&
          c.ld >= c.rows && (c.batch == 1 || c.stride >= c.ld * (c.columns - 1) + c.rows);
 }
 
-// Epilogues that there are, for products in f32, and a bias where one wants it.
+// The supported epilogues, for products in f32, with a bias where the epilogue needs one.
 bool has_epilogue(const cublasLtMatmulDescOpaque_t& desc) {
   switch (desc.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
@@ -214,8 +214,8 @@ cublasStatus_t take(T& into, const void* from, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// The library loads code when it first needs it: of its heuristics, and of each algorithm. That is
-// nothing that a capture allows, unless its thread says that it is none of the capture's business.
+// The library loads code at the first use of its heuristics and of each algorithm, which a capture
+// forbids unless its thread is in relaxed mode.
 constexpr int kHeuristics = kAlgorithms;
 bool loads(int part) {
   static std::atomic<bool> loaded[kAlgorithms + 1];
@@ -343,7 +343,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     found.algo.data[2] = preference->alignment[1];
     found.algo.data[3] = preference->alignment[3];
     found.algo.data[4] = preference->alignment[2];
-    // Of the bias: what its address shows.
+    // The alignment of the bias, from its address.
     const auto address = reinterpret_cast<std::uintptr_t>(desc->bias);
     found.algo.data[5] = desc->has_bias() ? address & (~address + 1) : 1;
     found.workspaceSize = workspace_of(i);

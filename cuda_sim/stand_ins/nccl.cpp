@@ -1,9 +1,9 @@
-// In place of NCCL: a group's calls are matched when it ends, and each communicator's become one
-// piece of work in the streams of its ranks, which the simulator runs on the host. Reductions are
-// in order of rank, with a rounding after each step. A group that NCCL would wait for for ever is a
-// mistake, and fails. Of a communicator that has ranks in other processes each rank's calls are
-// work in its own stream: it sends its share, and goes on when the others' have come
-// (nccl_remote.h).
+// Replaces NCCL: the calls of a group are matched when the group ends, and the calls of each
+// communicator become one piece of work in the streams of its ranks, which the simulator runs on
+// the host. Reductions are in rank order, with a rounding after each step. A group that would block
+// forever in NCCL is a mistake, and fails. If a communicator has ranks in other processes, each
+// rank's calls are work in its own stream: it sends its data, and continues when the data of the
+// others has come (nccl_remote.h).
 #include <cuda_sim.h>
 #include <nccl.h>
 #include <unistd.h>
@@ -33,10 +33,11 @@ using shmap_sim::size_of;
 struct Clique {
   int ranks = 0;
   std::vector<int> devices;
-  int captured = 0;                               // pieces of work that graphs hold
-  std::shared_ptr<shmap_sim::RemoteRank> remote;  // of the one rank that it is here for
+  int captured = 0;                               // pieces of work that graphs keep
+  std::shared_ptr<shmap_sim::RemoteRank> remote;  // the only rank of this process, if it spans
+                                                  // processes
   bool blocking = true;
-  bool settling = false;  // as the first group of a communicator that does not block
+  bool settling = false;  // while the first group of a non-blocking communicator is in progress
   bool settled = false;
 };
 
@@ -63,7 +64,7 @@ State& state() {
 }
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-// What this thread's group waits to do.
+// The open group of this thread.
 struct Open {
   int depth = 0;
   ncclResult_t error = ncclSuccess;
@@ -107,7 +108,7 @@ const char* name_of(ncclRedOp_t op) {
 void run_collective(const std::vector<Call>& ranks) {
   const Call& first = ranks.front();
   const std::size_t bytes = first.count * size_of(first.type);
-  std::vector<std::vector<char>> sources;  // results may overwrite operands
+  std::vector<std::vector<char>> sources;  // copies, because results may overwrite operands
   for (const Call& call : ranks) {
     const bool whole = call.kind == Call::reduce_scatter;
     const auto* from = static_cast<const char*>(call.from);
@@ -145,7 +146,7 @@ struct Transfer {
   std::size_t bytes;
 };
 
-// What a graph holds of a communicator.
+// What a graph keeps of a communicator.
 struct Held {
   std::shared_ptr<Clique> clique;
   explicit Held(std::shared_ptr<Clique> c) : clique(std::move(c)) {
@@ -164,7 +165,7 @@ bool captures(cudaStream_t stream) {
          status == cudaStreamCaptureStatusActive;
 }
 
-// One communicator's calls of a group, as work.
+// Enqueues the calls of a group on one communicator.
 ncclResult_t launch(const std::shared_ptr<Clique>& clique, const std::vector<Call>& calls) {
   std::map<int, std::vector<Call>> collectives;  // by rank
   std::map<std::pair<int, int>, std::vector<Call>> sends, recvs;
@@ -231,7 +232,7 @@ ncclResult_t launch(const std::shared_ptr<Clique>& clique, const std::vector<Cal
   return error == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
-// One rank's calls of a group: it sends, and where it awaits others it goes on when they have sent.
+// Enqueues one rank's calls of a group: it sends its data, and waits for the data that it needs.
 ncclResult_t launch_remote(const std::shared_ptr<Clique>& clique, const std::vector<Call>& calls) {
   cudaStream_t stream = calls.front().stream;
   for (const Call& call : calls)
@@ -284,7 +285,7 @@ ncclResult_t run_splits(const std::vector<Open::SplitCall>& splits) {
   return ncclSuccess;
 }
 
-// The other ranks are other processes'. Where it blocks it waits for them.
+// The other ranks are in other processes. A blocking communicator waits for them.
 ncclResult_t init_remote(const Open::InitCall& init) {
   auto clique = std::make_shared<Clique>();
   clique->ranks = init.ranks;
@@ -382,7 +383,7 @@ ncclResult_t close(const char* name, ncclComm* comm) {
   if (state().live.count(comm) == 0) return mistake(std::string(name) + " of no communicator");
   state().log.push_back(std::string(name) + " " + place(comm));
   if (comm->clique->remote) {
-    // (A graph may refer to it: what waits for others ends, and nothing more is given back.)
+    // (A graph may refer to it: pending waits end, but the memory is kept.)
     if (std::string_view(name) == "Abort") comm->clique->remote->abort();
   } else if (comm->clique->captured > 0)
     return mistake(std::string(name) + " of a communicator that a graph refers to");

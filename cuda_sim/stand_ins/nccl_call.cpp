@@ -16,7 +16,7 @@ void reduce_as(void* into, const void* from, std::size_t n, ncclRedOp_t op) {
   const auto* b = static_cast<const T*>(from);
   for (std::size_t i = 0; i < n; ++i) {
     if constexpr (std::is_integral_v<T>) {
-      // Numbers wrap.
+      // Integers wrap.
       using U = std::make_unsigned_t<T>;
       const auto x = static_cast<std::uint64_t>(static_cast<U>(a[i]));
       const auto y = static_cast<std::uint64_t>(static_cast<U>(b[i]));
@@ -25,7 +25,7 @@ void reduce_as(void* into, const void* from, std::size_t n, ncclRedOp_t op) {
              : op == ncclMax  ? std::max(a[i], b[i])
                               : std::min(a[i], b[i]);
     } else if constexpr (std::is_floating_point_v<T>) {
-      // As NCCL: of a number and a NaN the maximum is the number.
+      // As in NCCL: the maximum of a number and a NaN is the number.
       a[i] = op == ncclSum    ? a[i] + b[i]
              : op == ncclProd ? a[i] * b[i]
              : op == ncclMax  ? (a[i] < b[i] || a[i] != a[i] ? b[i] : a[i])

@@ -1,4 +1,4 @@
-// What the NCCL of the simulator was asked, for tests.
+// The log of calls of the simulator's NCCL, for tests.
 #pragma once
 #include <string>
 #include <vector>
@@ -18,13 +18,13 @@ namespace shmap_sim {
 std::vector<std::string> nccl_log();
 void clear_nccl_log();
 
-// What was done wrong: a group that would hang, a communicator that was destroyed while a graph
-// held work of it, a stream of another GPU. Each call of that kind also fails.
+// Texts of mistakes: a group that would block forever, a communicator that was destroyed while a
+// graph kept work of it, a stream of another GPU. Each such call also fails.
 std::vector<std::string> nccl_mistakes();
 
 int nccl_communicators();         // live
-void set_nccl_version(int code);  // what ncclGetVersion says; before the library asks
-// The next ncclCommGetAsyncError of each communicator that is there says ncclInternalError.
+void set_nccl_version(int code);  // returned by ncclGetVersion; set before the library asks
+// Makes the next ncclCommGetAsyncError of each existing communicator return ncclInternalError.
 void fail_nccl_communicators();
 
 }  // namespace shmap_sim

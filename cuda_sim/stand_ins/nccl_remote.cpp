@@ -18,11 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "/dev/shm/";
-constexpr const char* kPrefix = "shmap_sim_nccl.";  // then the pid of who made the id
+constexpr const char* kPrefix = "shmap_sim_nccl.";  // then the pid of the id's process
 
 bool runs(int pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
 
-// Of what has such names: what belongs to ids of those processes.
+// Removes files with such names, for ids of those processes.
 template <class Which>
 void sweep(Which which) {
   std::error_code error;
@@ -34,7 +34,7 @@ void sweep(Which which) {
   }
 }
 
-// Called as the last of all at exit, after the processes of a job have waited for each other.
+// Runs last at exit, after the processes of a job have waited for each other.
 __attribute__((constructor)) void sweep_at_exit() {
   std::atexit([] {
     if (std::getenv("SHMAP_SIM_GPUS") != nullptr) sweep([](int pid) { return pid == getpid(); });

@@ -1,8 +1,9 @@
 // RemoteRank: a rank of a communicator of the simulator's NCCL that has ranks in other processes.
 //
-// What ranks send each other are files in shared memory, named by the communicator's id: one writes
-// them under another name and renames them when they are whole, the other takes them away. Nobody
-// waits with a lock, so a process that dies keeps nobody; who waits for it finds that it is gone.
+// Messages between ranks are files in shared memory, named by the communicator's id. The sender
+// writes a file under another name and renames it when it is complete; the receiver removes it. No
+// process waits with a lock, so that a dead process blocks no other; a process that waits for it
+// detects its death.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -18,13 +19,13 @@ namespace shmap_sim {
 
 class RemoteRank {
  public:
-  // The id of a communicator, and all that processes left behind which are no more, taken away.
+  // The id of a new communicator; also removes files that dead processes left behind.
   static std::string new_id(int number);
 
   RemoteRank(std::string id, int ranks, int rank, int device);
 
-  // Whether all ranks are there: ncclInProgress until they are; ncclInvalidUsage where two are on
-  // one GPU and may not be.
+  // Whether all ranks have come: ncclInProgress until then; ncclInvalidUsage if two ranks use one
+  // GPU and may not.
   ncclResult_t form(bool gpus_may_be_shared);
 
   struct Message {
@@ -33,10 +34,10 @@ class RemoteRank {
     bool operator==(const Message&) const = default;
   };
   void send(int to, const Message& message, const void* data, std::size_t bytes);
-  // Whether so many messages of each of these ranks are there, beyond those that were taken; true
-  // too where the communicator was aborted. Notes where a process is gone that owes one.
+  // Whether that many messages of each of these ranks have come and were not taken; also true if
+  // the communicator was aborted. Notes if a process that should send one is dead.
   bool has(const std::map<int, int>& wanted);
-  // The next one; false where it is another message than that, or of another size.
+  // Takes the next message; false if it is a different message or has another size.
   bool take(int from, const Message& message, std::vector<char>& data, std::size_t bytes);
 
   void abort() { aborted_.store(true); }
@@ -54,8 +55,8 @@ class RemoteRank {
 
   const std::string id_;
   const int ranks_, rank_;
-  std::vector<int> pids_;                    // by rank, once it has formed
-  std::mutex mutex_;                         // guards what follows
+  std::vector<int> pids_;                    // by rank; set once all ranks have come
+  std::mutex mutex_;                         // guards the members below
   std::vector<std::uint64_t> sent_, taken_;  // by peer
   std::atomic<int> error_{ncclSuccess};
   std::atomic<bool> aborted_{false};

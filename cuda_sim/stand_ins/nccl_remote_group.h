@@ -1,4 +1,4 @@
-// RemoteGroup: what one rank's calls of a group are to the ranks in other processes.
+// RemoteGroup: one rank's part of a group, in communication with ranks of other processes.
 #pragma once
 #include <map>
 #include <vector>
@@ -10,14 +10,14 @@ namespace shmap_sim {
 
 class RemoteGroup {
  public:
-  // Of a communicator of so many ranks; calls in order.
+  // For a communicator of `ranks` ranks; calls in order.
   RemoteGroup(RemoteRank& remote, int ranks, std::vector<Call> calls);
-  // Messages that it awaits, by rank.
+  // The number of messages that it needs from each rank.
   const std::map<int, int>& awaited() const { return awaited_; }
-  // Sends the others their shares.
+  // Sends its data to the other ranks.
   void send();
-  // The others' have come: fills the results. False where one is of another call. What was aborted
-  // leaves the results as they are.
+  // Called when all messages have come: fills the results. False where a message belongs to another
+  // call. If the communicator was aborted, the results stay unchanged.
   bool take();
 
  private:
@@ -26,7 +26,7 @@ class RemoteGroup {
   RemoteRank& remote_;
   const int ranks_;
   const std::vector<Call> calls_;
-  std::vector<std::vector<char>> own_;  // of collectives: the operand as it was sent
+  std::vector<std::vector<char>> own_;  // of collectives: the operand as sent
   std::map<int, int> awaited_;
 };
 

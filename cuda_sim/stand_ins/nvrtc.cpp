@@ -1,5 +1,5 @@
 // NVRTC in software: compiles the source of kernels with the host's compiler, against the
-// simulator's device spelling, into a shared object, which the simulator loads as a module.
+// simulator's headers, into a shared object, which the simulator loads as a module.
 #include <nvrtc.h>
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ std::string read_file(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// What images depend on beside their source: the compiler and the simulator's headers.
+// A hash of what images depend on besides their source: the compiler and the simulator's headers.
 int spelling() {
   unsigned hash = 2166136261u;
   const auto add = [&](std::string_view text) {
@@ -68,7 +68,7 @@ std::vector<std::string> kernel_names(const std::string& source) {
   return names;
 }
 
-// A folder that goes with its scope.
+// A temporary folder that is removed at the end of its scope.
 class Folder {
  public:
   Folder() {
@@ -87,7 +87,7 @@ class Folder {
   fs::path path_;
 };
 
-// Runs a program with its output in a file; true where it ends well.
+// Runs a program with its output in a file; whether it exits with 0.
 bool run(const std::vector<std::string>& words, const fs::path& output) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -126,7 +126,7 @@ bool compile(_nvrtcProgram& program) {
   const fs::path source = folder.path() / "fused.cpp", image = folder.path() / "fused.so",
                  log = folder.path() / "log";
   std::ofstream(source) << text;
-  // As the library's own kernels are compiled, so that both compute the same bits.
+  // The flags of the library's own kernels, so that both compute the same bits.
   std::vector<std::string> words = {SHMAP_SIM_CXX,
                                     "-std=c++20",
                                     "-O1",
@@ -137,7 +137,7 @@ bool compile(_nvrtcProgram& program) {
                                     "-I" + folder.path().string(),
                                     std::string("-I") + SHMAP_SIM_INCLUDE};
 #if !defined(__clang__)
-  // Else what one image says of its parameters (a constant of a template) holds for all of them.
+  // Without this, a template constant about one image's parameters would be shared by all images.
   words.push_back("-fno-gnu-unique");
 #endif
   words.insert(words.end(), {"-o", image.string(), source.string()});
@@ -179,8 +179,8 @@ const char* nvrtcGetErrorString(nvrtcResult result) {
   }
 }
 
-// A version of no NVRTC, which changes with what images depend on: so no cache takes one for
-// another.
+// A version that no NVRTC has, which changes with what images depend on, so that no cache confuses
+// images.
 nvrtcResult nvrtcVersion(int* major, int* minor) {
   static const int kSpelling = spelling();
   *major = 999;
@@ -234,7 +234,7 @@ nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, size_t* size) {
 nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
   return on_program(program, [&](_nvrtcProgram& p) { return copy(p.image, cubin); });
 }
-// There is no other form of an image.
+// There is only one form of an image.
 nvrtcResult nvrtcGetPTXSize(nvrtcProgram, size_t*) { return NVRTC_ERROR_INVALID_INPUT; }
 nvrtcResult nvrtcGetPTX(nvrtcProgram, char*) { return NVRTC_ERROR_INVALID_INPUT; }
 

@@ -6,9 +6,10 @@
 // them.
 //
 //   n = layer_norm(x) · norm                           mean and variance over E
-//   q, wi0, wi1 = n q_wi;  k, v = n kv                 one product each (multi-query: one k, v a
-//   row) y = attention(rope(q), rope(k), v)                 causal result = x + concatenate(y,
-//   swish(wi0) · wi1) o_wo attention and MLP in parallel, one product
+//   q, wi0, wi1 = n q_wi;  k, v = n kv                 one product each (multi-query: one k, v)
+//   y = attention(rope(q), rope(k), v)                 causal
+//   result = x + concatenate(y, swish(wi0) · wi1) o_wo
+//                                                      attention and MLP in parallel, one product
 //
 // Extents: batch B, time T, embed E, heads H, D of a query, F of the MLP a head. D is even. On the
 // mesh B is a multiple of |z|, E one of |x| |y|, H one of |x| |y| |z|.

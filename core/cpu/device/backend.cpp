@@ -36,7 +36,7 @@ CpuBackend::CpuBackend(const DeviceSpec& spec, int first_id, int process_index,
 }
 
 CpuBackend::~CpuBackend() {
-  if (!forked()) executor_.drain();  // while its streams are there
+  if (!forked()) executor_.drain();  // the streams must still exist
 }
 
 Event CpuBackend::enqueue_group(std::span<Stream* const> streams, const Task& task,
@@ -98,7 +98,7 @@ void CpuBackend::run_parts(int parts, void (*run)(void* args, int part), void* a
 }
 
 void CpuBackend::stop() noexcept {
-  // A worker that was left behind may be inside one of them.
+  // A worker that stop() left behind may still be inside one of these libraries.
   if (executor_.stop()) close_gemm_libraries();
 }
 

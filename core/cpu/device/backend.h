@@ -15,10 +15,10 @@ namespace shmap::cpu {
 
 class CpuBackend final : public Backend {
  public:
-  // memory_limit: of each space; -1 for none.
+  // memory_limit: bytes of each memory space; -1: no limit.
   CpuBackend(const DeviceSpec& spec, int first_id, int process_index,
              const ExecutorOptions& executor, std::int64_t memory_limit);
-  // Finishes the work. Its buffers and graphs must be gone.
+  // Waits until all tasks have ended. The backend's buffers and graphs must be destroyed before.
   ~CpuBackend() override;
 
   DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
@@ -48,7 +48,7 @@ class CpuBackend final : public Backend {
   std::vector<LocalDevice> devices_;
 };
 
-// As BackendFactory::make, with SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_MEMORY_LIMIT.
+// Contract of BackendFactory::make; reads SHMAP_EXECUTOR, SHMAP_WORKERS and SHMAP_MEMORY_LIMIT.
 std::unique_ptr<Backend> make_backend(const DeviceSpec& spec, int first_id, int process_index);
 
 }  // namespace shmap::cpu

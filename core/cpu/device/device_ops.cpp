@@ -1,4 +1,4 @@
-// What the CPU does with raw memory beside the kernels of primitives.
+// The CPU's operations on raw memory that are no kernels of primitives.
 #include "core/runtime/device_ops.h"
 
 #include <algorithm>

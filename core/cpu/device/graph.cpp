@@ -14,7 +14,7 @@
 namespace shmap::cpu {
 namespace {
 
-// Each may take a while (core/device/task_attempt.h), during which the submit mutex is held.
+// Few, because an attempt may take a while (core/device/task_attempt.h) and holds the submit mutex.
 constexpr int kMostAttempts = 4;
 
 }  // namespace
@@ -171,7 +171,7 @@ Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
   return Event();
 }
 
-// After what its streams have been given before.
+// The node runs after all tasks that the graph's streams were given before.
 Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun) {
   Task whole;
   whole.name = "graph";
@@ -190,8 +190,8 @@ Ref<Node> CpuGraph::launch_node(std::uint64_t ticket, std::size_t pending, std::
 
 Event CpuGraph::launch(std::span<const Event> waits, std::span<const Event> after,
                        std::uint64_t ticket) {
-  // A graph as a whole may run here up to a longer time than one task: handing it over costs each
-  // of its nodes a turn in the queues.
+  // A graph may run on the calling thread for longer than a single task may: on workers, each of
+  // its nodes would cost a turn in the queues.
   constexpr std::int64_t kInlineFactor = 2;
   if (capturing()) throw Error("launching a graph while this thread captures another");
   if (in_task()) {

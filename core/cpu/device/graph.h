@@ -23,7 +23,7 @@ struct Capture {
 
 class CpuGraph final : public Graph {
  public:
-  CpuGraph(Executor& executor, Capture& capture);  // takes the args of its tasks
+  CpuGraph(Executor& executor, Capture& capture);  // takes ownership of its tasks' args
   ~CpuGraph() override;
 
   int nodes() const noexcept override { return n_nodes_; }
@@ -36,33 +36,34 @@ class CpuGraph final : public Graph {
  private:
   friend class Executor;
   struct Place {
-    std::int32_t blockers;     // predecessors
-    std::int32_t first_after;  // its successors in after_
+    std::int32_t blockers;     // number of predecessors
+    std::int32_t first_after;  // successors: after_[first_after, end_after)
     std::int32_t end_after;
   };
   Event run_in_order(std::uint64_t ticket);
-  // As run_in_order, up to an attempt of a task with `later` that does not end it: from there on
-  // the tasks are submitted.
+  // As run_in_order, until an attempt of a task with `later` does not end that task; the rest of
+  // the graph is then submitted.
   Event attempt_in_order(std::uint64_t ticket);
   Ref<Failure> run_plain(const Node& node, std::uint64_t ticket) noexcept;
   Ref<Node> launch_node(std::uint64_t ticket, std::size_t pending, std::int32_t begun);
-  // For one more run, without the first `begun` nodes, which have ended; returns those that wait
-  // for nothing. Called where the launch before has ended.
+  // Prepares the nodes for another run, without the first `begun` nodes, which have ended. Returns
+  // the nodes that wait for no other node. The previous launch must have ended.
   std::span<const std::int32_t> reset(std::int32_t begun) noexcept;
 
   Executor& executor_;
   int n_nodes_ = 0;
   std::int64_t cost_ns_ = 0;
   std::int64_t own_cost_ns_ = 0;   // without tasks that only start something (Task::later)
-  bool attempts_ = false;          // those tasks may all be attempted, and are few
+  bool attempts_ = false;          // whether the tasks with `later` are few and all can be
+                                   // attempted
   std::unique_ptr<Node[]> nodes_;  // in the order of capture, which is a topological one
   std::vector<Place> places_;
   std::vector<std::int32_t> after_;
   std::vector<std::int32_t> roots_;
   std::vector<std::int32_t> roots_of_rest_;
   std::vector<CpuStream*> streams_;
-  std::atomic<std::int32_t> left_{0};  // nodes of this run that have not ended
-  Node* launch_ = nullptr;             // the node of this run; it carries the failure
+  std::atomic<std::int32_t> left_{0};  // nodes of the current run that have not ended
+  Node* launch_ = nullptr;             // the node of the current run; it carries the failure
 };
 
 }  // namespace shmap::cpu

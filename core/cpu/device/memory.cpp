@@ -12,7 +12,7 @@
 namespace shmap::cpu {
 namespace {
 constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
-// Smaller blocks travel with the message that announces them.
+// Smaller blocks are sent inside the message that announces them, and need no shared memory.
 constexpr std::int64_t kSharedBytes = std::int64_t{8} << 10;
 }  // namespace
 
@@ -28,7 +28,7 @@ void* CpuMemorySpace::map(std::int64_t bytes) noexcept {
   }
   if (bytes < kHugePage) return std::aligned_alloc(64, size);
   constexpr auto kAlign = static_cast<std::size_t>(kHugePage);
-  const std::size_t mapped = size + kAlign;  // enough to find an aligned run in, and cut the ends
+  const std::size_t mapped = size + kAlign;  // enough to cut an aligned run out of it
   void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<std::uintptr_t>(base);
@@ -41,7 +41,7 @@ void* CpuMemorySpace::map(std::int64_t bytes) noexcept {
     munmap(reinterpret_cast<void*>(aligned + kept), end - aligned - kept);
   }
   void* data = reinterpret_cast<void*>(aligned);
-  madvise(data, kept, MADV_HUGEPAGE);  // a wish: without huge pages it works as well
+  madvise(data, kept, MADV_HUGEPAGE);  // a hint; memory without huge pages works as well
   return data;
 }
 

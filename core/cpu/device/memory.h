@@ -6,9 +6,9 @@
 
 namespace shmap::cpu {
 
-// Where other processes of the node read it (SharedHeap), blocks that are worth it lie there.
-// Blocks of 2 MiB and more are aligned to that and ask for huge pages: first touch of 64 MiB then
-// costs a seventh.
+// Where other processes of the node read this space (SharedHeap), large blocks lie in shared
+// memory. Blocks of 2 MiB and more are aligned to 2 MiB and ask for huge pages, which cut the cost
+// of the first touch of 64 MiB to a seventh.
 class CpuMemorySpace final : public MemorySpace {
  public:
   using MemorySpace::MemorySpace;
@@ -19,8 +19,8 @@ class CpuMemorySpace final : public MemorySpace {
   void unmap(void* data, std::int64_t bytes) noexcept override;
 };
 
-// What one space should keep of what is freed: an eighth of the machine's memory, shared among the
-// spaces, and at least 16 MiB.
+// Bytes of freed memory that one space keeps for later allocations: its share, among `spaces`
+// spaces, of an eighth of the machine's memory, and at least 16 MiB.
 std::int64_t default_cache_limit(int spaces) noexcept;
 
 }  // namespace shmap::cpu

@@ -1,4 +1,4 @@
-// What one core does, as an estimate.
+// Estimated rates of one CPU core.
 #include "core/runtime/rates.h"
 
 namespace shmap {

@@ -15,7 +15,7 @@
 namespace shmap::cpu {
 namespace {
 
-// Drops the args of a task that was not taken over.
+// Drops the args of a task that enqueue() did not take over.
 class Dropper {
  public:
   explicit Dropper(const Task& task) noexcept : task_(&task) {}
@@ -71,7 +71,8 @@ Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
   return Event();
 }
 
-// Null where it was not done, or not to its end: then it is to be enqueued.
+// Runs the task's attempt on this thread. Empty where the attempt was not made or did not end the
+// task: the caller then enqueues the task.
 std::optional<Event> CpuStream::attempt_now(const Task& task, detail::ThreadState& thread) {
   if (executor_.mode() != Mode::async || thread.capture != nullptr || thread.task != nullptr ||
       timeline_sink() != nullptr || !quiet() || forked())
@@ -146,10 +147,11 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
     if (e.record()->owner() == &executor) {
       ++pending;
     } else {
-      e.record()->block();  // another executor's: it cannot tell this one when it is done
+      e.record()->block();  // another executor's event cannot notify this executor
     }
   }
-  const Event* poison = nullptr;  // not run, and failed with the first error; it stands for all
+  const Event* poison = nullptr;  // the first failed event: the task is not run, and this event
+                                  // stands for the task
   for (const Event& e : waits) {
     if (!e.failed()) continue;
     if (poison == nullptr) {
@@ -158,7 +160,8 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
       e.record()->mark_reported();
     }
   }
-  // Where others are pending the task waits for them too, so that it stands for their errors.
+  // Where other events are pending, the task is enqueued and waits for them, so that its event also
+  // reports their errors.
   if (poison != nullptr && pending == 0) return *poison;
   bool quiet = true;
   for (CpuStream* s : streams) quiet = s->quiet() && quiet;
@@ -200,7 +203,7 @@ Event CpuStream::record() {
   const detail::ThreadState& thread = detail::thread_state;
   if (thread.capture != nullptr) return static_cast<Capture*>(thread.capture)->log.record(*this);
   if (quiet()) return Event();
-  Task marker;  // not the last task's own event: that may fail
+  Task marker;  // the last task's own event would not do: that task may fail
   marker.name = "record";
   return enqueue(marker, {});
 }

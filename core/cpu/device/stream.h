@@ -1,4 +1,4 @@
-// CpuStream: an ordered queue, which is no more than its last task.
+// CpuStream: an ordered queue, represented by its last task alone.
 #pragma once
 #include <optional>
 #include <span>
@@ -20,7 +20,7 @@ class CpuStream final : public Stream {
   bool overtakes(std::int64_t cost_ns, const detail::ThreadState& thread) noexcept override;
   Event run_at_once(const Task& task, detail::ThreadState& thread) override;
 
-  // The event of the last task, which may fail; done where there is none pending.
+  // The event of the last task, which may fail; a completed event if no task is pending.
   Event last_event() noexcept { return quiet() ? Event() : Event(last_); }
 
   static Event enqueue_group(Executor& executor, std::span<Stream* const> streams, const Task& task,
@@ -28,7 +28,7 @@ class CpuStream final : public Stream {
 
  private:
   friend class CpuGraph;
-  bool quiet() noexcept;  // nothing pending
+  bool quiet() noexcept;  // no task is pending
   std::optional<Event> attempt_now(const Task& task, detail::ThreadState& thread);
   static Event enqueue_slow(Executor& executor, std::span<CpuStream* const> streams,
                             const Task& task, std::span<const Event> waits);

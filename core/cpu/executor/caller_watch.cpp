@@ -32,7 +32,7 @@ void CallerWatch::begin() noexcept {
       thread_ = std::thread([this] { run(); });
     } catch (const std::bad_alloc&) {
       started_.store(false);              // the next task tries again
-    } catch (const std::system_error&) {  // it is to warn, and no reason to fail
+    } catch (const std::system_error&) {  // the watch only warns: no reason to fail
     }
   } else if (asleep_.load()) {
     { std::lock_guard lock(mutex_); }
@@ -68,7 +68,7 @@ void CallerWatch::run() noexcept {
         any = any || (running.executor == &executor_ && !running.on_worker);
       });
       if (any) look();
-    } catch (const std::bad_alloc&) {  // in the next turn, then
+    } catch (const std::bad_alloc&) {  // warns at the next look instead
     }
     lock.lock();
     idle = any ? 0 : idle + 1;

@@ -1,8 +1,8 @@
-// CallerWatch: says which kernel of the user's has kept a thread of the user's for long.
+// CallerWatch: warns about a user's kernel that has kept one of the user's own threads for long.
 //
-// Such a thread cannot wait with a deadline, since it is the one that computes: at enqueue, or,
-// where there are no workers, while it waits. A thread of the library's own looks after it, which
-// is started with the first such kernel and sleeps while there are none.
+// A user's thread that runs a kernel itself (at enqueue or, without workers, while it waits) cannot
+// wait with a deadline. A thread of the library watches it instead; this thread is started with the
+// first such kernel and sleeps while no such kernel runs.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -18,8 +18,8 @@ class CallerWatch {
   explicit CallerWatch(const Executor& executor) noexcept : executor_(executor) {}
   ~CallerWatch() { stop(); }
 
-  // Such a kernel begins, noted as a RunningTask with its time. Where no thread can be started,
-  // nothing is watched.
+  // A user's kernel begins on a user's thread, noted as a RunningTask with its begin time. If no
+  // thread can be started, kernels are not watched.
   void begin() noexcept;
   void stop() noexcept;
 
@@ -28,8 +28,8 @@ class CallerWatch {
   void look() const;
 
   const Executor& executor_;
-  std::atomic<bool> seen_{false};    // one began since the last look
-  std::atomic<bool> asleep_{false};  // until one begins
+  std::atomic<bool> seen_{false};    // a kernel began since the last look
+  std::atomic<bool> asleep_{false};  // the watching thread, until a kernel begins
   std::atomic<bool> started_{false};
   std::mutex mutex_;
   bool stopping_ = false;

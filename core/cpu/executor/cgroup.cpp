@@ -10,12 +10,12 @@
 namespace shmap::cpu {
 namespace {
 
-// The smaller of two quotas, of which 0 is none.
+// The smaller of two quotas; 0 means no quota.
 double tighter(double a, double b) { return a > 0 && b > 0 ? std::min(a, b) : std::max(a, b); }
 
 double ratio(double quota, double period) { return quota > 0 && period > 0 ? quota / period : 0; }
 
-// "max 100000" or "150000 100000".
+// Cores, from the text of cpu.max: "max 100000" or "150000 100000".
 double read_max(const std::string& path) {
   std::ifstream file(path);
   std::string quota;
@@ -32,8 +32,9 @@ double read_number(const std::string& path) {
   return file >> value ? value : 0;  // -1: no quota
 }
 
-// `read` of each folder from base + group up to base. A container may see its group as the root of
-// the tree, under another name than the one in proc: folders that are not there have no quota.
+// The tightest quota that `read` gives for the folders from base + group up to base. A container
+// may see its group as the root of the tree, under a name other than the one in proc: a folder that
+// does not exist has no quota.
 template <class Read>
 double tightest(const std::string& base, std::string group, Read read) {
   double cpus = 0;
@@ -75,7 +76,7 @@ double cgroup_cpus(const std::string& root) {
         return ratio(read_number(folder + "cpu.cfs_quota_us"),
                      read_number(folder + "cpu.cfs_period_us"));
       };
-      // Mounted under the controllers' names, with a link of each, or under the one.
+      // A hierarchy is mounted under its list of controllers, or under the name of one of them.
       const double by_list = tightest(tree + "/" + controllers, group, read);
       cpus = tighter(cpus, by_list > 0 ? by_list : tightest(tree + "/cpu", group, read));
     }

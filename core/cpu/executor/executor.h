@@ -17,12 +17,13 @@
 
 namespace shmap::cpu {
 
-// Dataflow: a node counts what it waits for, and is ready at zero. Ready communication goes before
-// ready computation. At most `workers` threads run tasks at once, a waiting caller among them.
+// Dataflow: a node counts its unfinished predecessors and is ready at zero. Ready tasks of
+// communication streams run before ready tasks of computation. At most `workers` threads run tasks
+// at once, including a caller that waits.
 class Executor {
  public:
   explicit Executor(const ExecutorOptions& options);
-  ~Executor();  // finishes what was submitted
+  ~Executor();  // waits for all submitted tasks
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
@@ -30,10 +31,11 @@ class Executor {
   Mode mode() const noexcept { return options_.mode; }
   int workers() const noexcept { return options_.workers; }
   std::string repro() const;
-  // How many tasks are submitted and have not ended, and how many parts of them are ready to run.
+  // Tasks that are submitted and have not ended; and parts of them that are ready to run.
   std::int64_t in_flight() const noexcept { return in_flight_.load(); }
   int ready_parts() const noexcept { return ready_parts_.load(); }
-  // Tasks of at most this cost run at enqueue where their stream and waits allow it.
+  // Tasks of at most this cost run at enqueue if their stream and the events they wait for allow
+  // it.
   std::int64_t inline_below_ns() const noexcept { return inline_below_ns_; }
 
   // `node` starts after `before`; where `data` is set, a failure of `before` makes `node` fail.
@@ -52,14 +54,14 @@ class Executor {
                         std::uint64_t ticket = 0) noexcept;
   // Ends a task with `later`, whose work has ended. Runs small tasks that waited for the task.
   void ended(Node& node, std::exception_ptr error) noexcept;
-  // A failure, with the way to repeat it in its text, for synchronize() to report.
+  // A failure for synchronize() to report; its text says how to repeat the schedule.
   Ref<Failure> make_failure(std::exception_ptr error) noexcept {
     return failures_.add(std::move(error));
   }
   Event failed_event(Ref<Failure> failure);
 
   void wait(Node& node);
-  // Waits until nothing is in flight.
+  // Blocks until no task is in flight.
   void drain();
   void rethrow_unreported() { failures_.rethrow_unreported(); }
   void run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream);
@@ -67,7 +69,7 @@ class Executor {
   // enough threads run tasks already.
   bool help(const Node* until = nullptr);
 
-  // Where seeded: room for that many more ready nodes.
+  // In seeded mode: reserves room for `more` further ready nodes.
   void reserve_ready(int more);
   // For process exit: the workers finish the tasks that they run and take no more. A worker that
   // has not ended by the deadline of a wait is left behind, with a warning that names its task;
@@ -94,10 +96,11 @@ class Executor {
   struct Part {
     Node* node = nullptr;
     int part = 0;
-    bool comm = false;  // of a communication stream
+    bool comm = false;  // queue of communication streams
   };
 
-  // The task that may run as one with this one (Task::join), and whether it waits for nothing else.
+  // The task that may run as one with this task (Task::join), and whether it waits for no other
+  // task.
   struct Joiner {
     Node* node = nullptr;
     bool ready = false;
@@ -106,10 +109,11 @@ class Executor {
 
   struct Worker {
     std::thread thread;
-    bool left = false;  // guarded by mutex_: it runs no more tasks, and is about to end
+    bool left = false;  // guarded by mutex_: the worker takes no more tasks and is about to end
   };
 
-  // Both hold mutex_. `helps`: on a thread that waits, which leaves foreign tasks to the workers.
+  // Both require mutex_. `helps`: the thread is a waiting caller, which leaves other callers' tasks
+  // to the workers.
   bool take_part(Part& part, bool helps) noexcept;
   // The task whose next part this thread is to run, removed from compute_ with its last part; null
   // where there is none for this thread.
@@ -137,18 +141,18 @@ class Executor {
   void start_workers();
   void worker(Worker& self) noexcept;
   void wait_for_workers(const std::vector<Worker>& workers) noexcept;
-  std::uint64_t random() noexcept;  // holds mutex_
+  std::uint64_t random() noexcept;  // requires mutex_
 
   const ExecutorOptions options_;
   std::int64_t inline_below_ns_;
 
-  std::mutex mutex_;  // guards the queues and the numbers below it
+  std::mutex mutex_;  // guards the queues and the numbers declared below
   Queue comm_, compute_;
-  std::vector<Node*> random_ready_;  // instead of the queues, where seeded; never grows
+  std::vector<Node*> random_ready_;  // in seeded mode, in place of the queues; never grows
   std::size_t ready_capacity_ = 0;   // while tasks run, since that could fail
   std::uint64_t random_state_;
   int active_ = 0;       // threads that run a task
-  int active_comm_ = 0;  // those of them whose task is of a communication stream
+  int active_comm_ = 0;  // those whose task is of a communication stream
   int sleepers_ = 0;     // workers that are parked
   int spinners_ = 0;     // workers that look for work
   bool stopping_ = false;

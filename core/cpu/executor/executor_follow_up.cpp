@@ -14,7 +14,7 @@ Executor::FollowUp::FollowUp(Executor& executor) noexcept
       outer_(innermost),
       budget_ns_(executor.mode() == Mode::async ? 2 * executor.inline_below_ns_ : 0) {
   if (outer_ != nullptr && &outer_->executor_ == &executor) {
-    list_ = &outer_->own_list_;  // the outer one runs what is added
+    list_ = &outer_->own_list_;  // the outer FollowUp runs the nodes that are pushed
   } else {
     innermost = this;
   }
@@ -39,7 +39,7 @@ void Executor::submit_and_follow_up(Node& node) noexcept {
 
 bool Executor::follows_up(const Node& node) const noexcept {
   if (options_.mode != Mode::async) return false;
-  if (node.task.later) return true;  // to start it is all there is to do
+  if (node.task.later) return true;  // such a task only needs to be started
   FollowUp* const current = FollowUp::innermost;
   return current != nullptr && &current->executor() == this && node.task.parts == 1 &&
          !node.task.foreign && node.task.cost_ns <= inline_below_ns_ &&

@@ -1,6 +1,5 @@
-// FollowUp: the tasks that a thread runs itself after a task with `later` has started or ended,
-// such as the addition after an exchange with other processes. A worker would have to wake up for
-// them.
+// FollowUp: tasks that a thread runs itself after a task with `later` has started or ended, such as
+// the addition after an exchange with other processes. To wake a worker for them would take longer.
 #pragma once
 #include <cstdint>
 
@@ -8,8 +7,9 @@
 
 namespace shmap::cpu {
 
-// Runs at its end what was pushed meanwhile. Inside of another of the same executor it leaves that
-// to the outer one: a chain of exchanges that end at once is a loop, and no recursion.
+// Its destructor runs the tasks that were pushed. A FollowUp inside another one of the same
+// executor leaves its tasks to the outer one, so that a chain of exchanges that end at once is a
+// loop and not a recursion.
 class Executor::FollowUp {
  public:
   explicit FollowUp(Executor& executor) noexcept;
@@ -18,12 +18,12 @@ class Executor::FollowUp {
   FollowUp& operator=(const FollowUp&) = delete;
 
   void push(Node* node) noexcept { list_->push(node); }
-  // Whether there is time left for a task of that cost, which then is used up: a thread that has
-  // something else to do is not kept long.
+  // Whether the time budget has room for a task of that cost; if so, uses up that much of it. The
+  // budget keeps a thread that has other work from staying here for long.
   bool takes(std::int64_t cost_ns) noexcept;
   const Executor& executor() const noexcept { return executor_; }
 
-  static thread_local FollowUp* innermost;  // of this thread
+  static thread_local FollowUp* innermost;  // one for each thread
 
  private:
   Executor& executor_;

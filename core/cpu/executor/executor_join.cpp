@@ -1,5 +1,5 @@
-// Two tasks as one (Task::join): a task whose result only the next one reads is run by that one, if
-// nothing else is left for it to wait for.
+// Two tasks run as one (Task::join): if only the next task reads a task's result and waits for
+// nothing else, the next task runs both.
 #include "core/cpu/device/graph.h"
 #include "core/cpu/executor/executor.h"
 #include "core/device/timeline.h"
@@ -20,7 +20,7 @@ Executor::Joiner Executor::joiner_of(const Node& node) noexcept {
     }
     return {};
   }
-  // Nodes that wait for this one live until it ended; edges are only ever put before others.
+  // Successors of this node live until this node has ended, and edges are only added at the front.
   Joiner joiner;
   std::int32_t edges = 0;
   for (const Edge* e = node.successors.load(std::memory_order_acquire); e != nullptr; e = e->next) {
@@ -34,8 +34,7 @@ Executor::Joiner Executor::joiner_of(const Node& node) noexcept {
 }
 
 Node* Executor::next_to_compute(bool helps) noexcept {
-  // What will be joined once others are done can wait a little, where there is something else to
-  // do.
+  // A task that can be joined once other tasks have ended may wait a little if other work is ready.
   constexpr int kLookahead = 16;
   const auto can_wait = [](const Node& node) {
     const Joiner joiner = joiner_of(node);

@@ -44,9 +44,10 @@ ExecutorOptions ExecutorOptions::from_environment() {
   options.warn_sec = env::seconds(env::Var::collective_warn_sec);
   options.timeout_sec = env::seconds(env::Var::collective_timeout_sec);
   if (const Processes* processes = Processes::joined()) {
-    // What waits for other processes says so itself, and for whom: its word comes first.
+    // A wait for other processes has its own deadline and names the missing processes: its error
+    // must come first.
     if (options.timeout_sec > 0) options.timeout_sec += 2;
-    // Processes that nobody bound to cores of their own share them.
+    // Processes that were not bound to cores of their own share the cores.
     const int cores = available_cores();
     if (options.workers <= 0 && cores >= static_cast<int>(std::thread::hardware_concurrency()))
       options.workers = std::max(1, cores / processes->peers().node_size());

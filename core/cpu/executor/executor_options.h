@@ -1,4 +1,4 @@
-// ExecutorOptions: how an executor works, and what the environment says about it.
+// ExecutorOptions: how an executor works, read from the environment.
 #pragma once
 #include <cstdint>
 
@@ -6,27 +6,28 @@ namespace shmap::cpu {
 
 enum class Mode : std::uint8_t {
   inline_,  // each task at enqueue, on the calling thread
-  async,    // on a pool of workers; small ones at enqueue where nothing is before them
+  async,    // on a pool of workers; small tasks at enqueue if no task is before them
   seeded,   // on the calling threads, in an order drawn from a seed
 };
 
 struct ExecutorOptions {
   Mode mode = Mode::async;
   std::uint64_t seed = 0;
-  int workers = 0;  // 0: as many as there are cores that this process may run on
-  int cores = 0;    // those; the executor asks
-  double warn_sec = 30, timeout_sec = 600;  // of a wait; 0: never
-  int max_in_flight = 4096;                 // tasks beyond which enqueueing runs some first
-  // Work up to this runs at enqueue: handing it over costs a wake-up, some 20 us to a parked
-  // worker, and in that time it is done.
+  int workers = 0;  // 0: one for each core that this process may run on
+  int cores = 0;    // the number of those cores, which the executor looks up
+  double warn_sec = 30, timeout_sec = 600;  // of a wait, in seconds; 0: never
+  int max_in_flight = 4096;                 // with more tasks in flight, an enqueue first runs some
+  // Tasks up to this cost run at enqueue: to wake a parked worker takes some 20 us, as long as the
+  // task itself.
   std::int64_t inline_ns = 20'000;
 
-  // From SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_COLLECTIVE_WARN_SEC and …_TIMEOUT_SEC. Throws
-  // ValueError where one cannot be read.
+  // Reads SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_COLLECTIVE_WARN_SEC and
+  // SHMAP_COLLECTIVE_TIMEOUT_SEC. ValueError where a value cannot be parsed.
   static ExecutorOptions from_environment();
 };
 
-// As many as the affinity mask of this thread and the CPU quota of this process's cgroups allow.
+// The cores that the affinity mask of this thread and the CPU quota of this process's cgroups
+// allow.
 int available_cores();
 
 }  // namespace shmap::cpu

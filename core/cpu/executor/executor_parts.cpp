@@ -15,8 +15,8 @@ namespace shmap::cpu {
 
 namespace {
 
-// What run_parts shares with the workers. It outlives the call where a worker comes too late, and
-// then finds no part left.
+// The state that run_parts shares with the workers. It outlives the call, because a worker may come
+// late and then finds no part left.
 struct Parts : RefCounted {
   Parts(int n, void (*r)(void*, int), void* a) noexcept : count(n), run(r), args(a) {}
   const int count;
@@ -26,7 +26,7 @@ struct Parts : RefCounted {
   SpinLock lock;
   std::exception_ptr error;
 
-  // Runs parts until none is left; true where it ended the last.
+  // Runs parts until none is left; true if this thread ended the last part.
   bool work() noexcept {
     bool last = false;
     for (int part; (part = next.fetch_add(1, std::memory_order_relaxed)) < count;) {
@@ -84,7 +84,8 @@ void Executor::run_parts(int parts, void (*run)(void* args, int part), void* arg
       std::unique_lock lock(done_mutex_);
       done_.wait_for(lock, std::chrono::milliseconds(20), all_done);
     }
-    // Its parts cannot be called back: a late one is warned of, never left behind.
+    // The parts use the caller's memory, so they cannot be left behind: a late part only causes a
+    // warning.
     deadline.check(nullptr, /*may_throw=*/false);
   }
   if (shared->error != nullptr) std::rethrow_exception(shared->error);

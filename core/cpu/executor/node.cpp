@@ -8,7 +8,7 @@
 
 namespace shmap::cpu {
 
-// One pool a process, never destroyed: events may outlive every backend.
+// One pool in the process, never destroyed: events may outlive every backend.
 class NodePool {
  public:
   Node* take() {
@@ -92,7 +92,8 @@ void Node::fail(Ref<Failure> failure) noexcept {
   if (failure_.compare_exchange_strong(none, failure.get(), std::memory_order_acq_rel)) {
     failure.detach();
   } else if (none != failure.get()) {
-    failure->reported.store(true, std::memory_order_relaxed);  // the first stands for it
+    failure->reported.store(true, std::memory_order_relaxed);  // synchronize() reports only the
+                                                               // first failure
   }
 }
 

@@ -11,12 +11,13 @@ namespace shmap::cpu {
 
 namespace {
 
-constexpr std::uintptr_t kHeld = 1;  // a reader looks at it
+constexpr std::uintptr_t kHeld = 1;  // flag: a reader is describing the task
 
 struct Slot {
-  std::atomic<std::uintptr_t> task{0};   // a RunningTask*, and kHeld
-  std::atomic<std::uint32_t> let_go{0};  // counts readers that found their note taken back
-  std::uint32_t seen_let_go = 0;         // of the thread's own
+  std::atomic<std::uintptr_t> task{0};   // a RunningTask*, with the flag kHeld
+  std::atomic<std::uint32_t> let_go{0};  // counts readers that let go after the thread took its
+                                         // task back
+  std::uint32_t seen_let_go = 0;         // used by the slot's own thread only
   Slot* next = nullptr;
   Slot* previous = nullptr;
 };
@@ -25,7 +26,8 @@ struct Slots {
   std::mutex mutex;
   Slot* first = nullptr;
 };
-// Never destroyed: threads may outlive everything. No allocation, which might fail.
+// Never destroyed, since threads may outlive all static objects. Not allocated, since an allocation
+// might fail.
 Slots& slots() {
   alignas(Slots) static std::byte place[sizeof(Slots)];
   static auto* const all = ::new (static_cast<void*>(place)) Slots;
@@ -34,7 +36,7 @@ Slots& slots() {
 
 constinit thread_local Slot* this_slot = nullptr;
 
-// The slot of a thread leaves with it.
+// Removes a thread's slot when the thread ends.
 struct ThreadEnd {
   ~ThreadEnd() {
     Slot* const slot = std::exchange(this_slot, nullptr);
@@ -48,12 +50,12 @@ struct ThreadEnd {
   }
 };
 
-// Null where there is no memory for it: then its tasks have no names.
+// Null if there is no memory for a slot: the thread's tasks are then not listed.
 Slot* make_slot() noexcept {
   Slot* const slot = new (std::nothrow) Slot;
   if (slot == nullptr) return nullptr;
   static thread_local ThreadEnd end;
-  (void)&end;  // which registers its destructor
+  (void)&end;  // registers the destructor of `end`
   std::lock_guard lock(slots().mutex);
   slot->next = slots().first;
   if (slot->next != nullptr) slot->next->previous = slot;

@@ -39,7 +39,7 @@ class RunningScope {
 // until see() returned, so see() should be short. Not to be called inside of see().
 void for_each_running(const std::function<void(RunningTask&)>& see);
 
-// "exp (op 17) on CpuDevice(id=3) …\n  at file.cpp:12".
+// A text such as "exp (op 17) on CpuDevice(id=3) …\n  at file.cpp:12".
 std::string describe(const RunningTask& running);
 
 }  // namespace shmap::cpu

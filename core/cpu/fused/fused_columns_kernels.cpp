@@ -1,5 +1,5 @@
-// `fused_columns` on the CPU: some rows of the program's result at a time, in a near cache, are
-// handed to the trees that reduce them.
+// `fused_columns` on the CPU: makes some rows of the program's result at a time in a near cache,
+// and passes them to the trees that reduce the columns.
 #include <algorithm>
 #include <bit>
 #include <memory>
@@ -18,9 +18,9 @@ namespace shmap {
 namespace {
 
 constexpr double kPartWork = 1024 * 1024;  // less (flops and bytes) is not worth another thread
-constexpr std::int64_t kSegments = 16;     // that threads share out, about
+constexpr std::int64_t kSegments = 16;     // about how many segments the threads share
 
-// The steps, and how the rows are cut: powers of two, so that what a segment gives is a subtree.
+// The steps, and how the rows are cut: into powers of two, so that each segment gives a subtree.
 struct ColumnsPlan final : FusedPlan {
   explicit ColumnsPlan(const FusedProgram& program)
       : steps(cpu::make_fused_steps(program, cpu::FusedWrite::plain, INT64_MAX, true)) {
@@ -29,12 +29,13 @@ struct ColumnsPlan final : FusedPlan {
     segment = std::max(chunk, static_cast<std::int64_t>(std::bit_ceil(even)));
     segments = (steps.rows + segment - 1) / segment;
   }
-  // The first unit of work at a row where a tile begins, or past the last.
+  // The first unit of work at `row`, which is the first row of a tile or the row past the last one.
   std::int64_t unit(std::int64_t row) const {
     return steps.split ? row * steps.blocks : (row + steps.tile_rows - 1) / steps.tile_rows;
   }
   cpu::FusedStepList steps;
-  std::int64_t chunk, segment, segments;  // rows made at a time; rows reduced to a partial
+  std::int64_t chunk, segment, segments;  // rows made at a time; rows reduced to one partial;
+                                          // number of segments
 };
 
 struct ColumnsScratch {
@@ -65,7 +66,7 @@ std::int64_t columns_scratch(const KernelCall& call) {
          itemsize(cpu::reduce_partial_dtype(columns_of(call).type.dtype()));
 }
 
-// Partials of this part's segments, a row of results each.
+// The partial results of this part's segments, one row of results per segment.
 void reduce_segments(const KernelCall& call, void* partials) {
   const FusedColumnsParams& params = columns_of(call);
   const ColumnsPlan& plan = plan_of(call);
@@ -83,7 +84,7 @@ void reduce_segments(const KernelCall& call, void* partials) {
     const std::int64_t last = std::min(rows, (s + 1) * plan.segment);
     for (std::int64_t r = s * plan.segment; r < last; r += plan.chunk) {
       const std::int64_t n = std::min(plan.chunk, last - r);
-      // Where row 0 would be for row r to be the first of `rows`.
+      // The address that row 0 would have if row r were the first row of `rows`.
       void* out[1] = {reinterpret_cast<void*>(made - static_cast<std::uintptr_t>(r * pitch))};
       cpu::run_fused_steps(plan.steps, call.in, out, plan.unit(r), plan.unit(r + n));
       tree.add(scratch.rows.data(), n);
@@ -101,7 +102,7 @@ void reduce_partials(const KernelCall& call, const void* partials) {
 
 void run_columns(const KernelCall& call) {
   if (call.scratch) return reduce_segments(call, call.scratch);
-  auto& partials = kept_by_thread<ColumnsScratch>().partials;  // one part does all
+  auto& partials = kept_by_thread<ColumnsScratch>().partials;  // a single part does all the work
   partials.resize(static_cast<std::size_t>(columns_scratch(call)));
   reduce_segments(call, partials.data());
   reduce_partials(call, partials.data());

@@ -1,4 +1,4 @@
-// `fused` on the CPU: a program's steps, tile by tile.
+// `fused` on the CPU: runs a program's steps tile by tile.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -21,7 +21,7 @@ namespace cpu {
 
 namespace {
 
-// A thread's buffers; they grow, and live as long as it does.
+// A thread's buffers; they grow and live as long as the thread.
 class Scratch {
  public:
   std::byte* get(std::int64_t bytes) {
@@ -43,10 +43,10 @@ class Scratch {
   std::int64_t size_ = 0;
 };
 
-// The tile at hand, or some columns of it.
+// The current tile, or some columns of it.
 struct At {
   std::byte* const* bases;
-  std::int64_t row, col;  // its first
+  std::int64_t row, col;  // the first row and column
   std::int64_t rows, cols;
 
   std::byte* of(const FusedPlace& p) const {
@@ -54,16 +54,16 @@ struct At {
   }
 };
 
-// A step with its addresses in the block at hand.
+// A step with its addresses in the current block.
 struct BoundStep {
   const FusedStep* step;
   std::byte *a, *b, *c, *out;
-  std::int64_t next_a, next_b, next_c, next_out;  // to the next block
+  std::int64_t next_a, next_b, next_c, next_out;  // bytes from one block to the next
   const ChainOp* links = nullptr;
-  ChainOp* moving = nullptr;  // the same, where others than constants are read
+  ChainOp* moving = nullptr;  // the same operations, where some read more than constants
   const FusedChainOp* chain = nullptr;
   const FusedDraw* draw = nullptr;
-  std::int64_t element = 0;  // of a draw: the block's first one, among those of its key
+  std::int64_t element = 0;  // of a draw: the block's first element, among the elements of its key
 
   BoundStep(const FusedStep& s, const At& at, std::int64_t block_cols)
       : step(&s),
@@ -75,7 +75,7 @@ struct BoundStep {
         next_b(s.b.col_stride * block_cols),
         next_c(s.c.col_stride * block_cols),
         next_out(s.out.col_stride * block_cols) {}
-  // A chain's operations at the block; `of_list` has room for those of all its chains.
+  // Binds the chain's operations to the block; `of_list` has room for the operations of all chains.
   void bind_chain(const FusedStepList& list, const At& at, ChainOp* of_list) {
     if (step->bound) {
       links = list.bound_ops.data() + step->chain_begin;
@@ -102,7 +102,7 @@ struct BoundStep {
     out += next_out;
   }
 
-  // n elements from row r of the tile on.
+  // Runs n elements from row r of the tile on.
   void run(std::int64_t r, std::int64_t n) const {
     const FusedStep& s = *step;
     if (s.kind == FusedStep::chain) return run_chain(r, n);
@@ -134,7 +134,7 @@ struct BoundStep {
         return;
     }
   }
-  // The chain's operations at row r of the tile; `room` has space for them.
+  // The chain's operations bound to row r of the tile; `room` has space for them.
   const ChainOp* links_of_row(std::int64_t r, ChainOp* room) const {
     if (!moving || r == 0) return links;
     for (std::int32_t k = 0; k < step->chain_count; ++k) {
@@ -159,7 +159,7 @@ struct BoundStep {
   }
   void run_draw(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
-    // Of one key the tile's rows follow one another, as they do in `out`.
+    // With a single key the rows of the tile are contiguous numbers, as they are in `out`.
     const std::int64_t calls = draw->each_row ? rows : 1, n = draw->each_row ? cols : rows * cols;
     for (std::int64_t r = 0; r < calls; ++r) {
       std::int64_t first = 0;
@@ -168,7 +168,7 @@ struct BoundStep {
                      draw->block, first, element, out + r * s.out.tile_stride, n, s.itemsize);
     }
   }
-  // All of the block.
+  // Runs the whole block.
   void run_full(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
     if (s.kind == FusedStep::draw) return run_draw(rows, cols);
@@ -184,18 +184,19 @@ struct BoundStep {
   }
 };
 
-// Of the stage at hand; kept by a thread from one run to the next.
+// The bound steps of the current stage; a thread keeps them from one run to the next.
 struct BoundSteps {
   std::vector<BoundStep> steps;
   std::vector<ChainOp> links;
 };
 
-// Brings what the next tile reads from memory into the second cache, some lines a step of this one.
+// Prefetches the operands of the next tile into the second-level cache, some lines at each step of
+// the current tile.
 class Prefetch {
  public:
   Prefetch(const FusedStepList& list, std::byte* const* bases) : list_(list), bases_(bases) {}
 
-  // The tile that is to come is full operands' elements [first, first + n).
+  // The next tile has elements [first, first + n) of the full operands.
   void aim(std::int64_t first, std::int64_t n) {
     first_ = first;
     n_ = n;
@@ -312,7 +313,7 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
 
 namespace {
 
-// The steps of each way to write result 0, made when first asked for.
+// The lists of steps for each way to write result 0; each is made at its first use.
 class CpuFusedPlan final : public FusedPlan {
  public:
   explicit CpuFusedPlan(const FusedProgram& program)
@@ -364,8 +365,9 @@ const CpuFusedPlan& plan_of(const KernelCall& call) {
 // Less work (flops and bytes) is not worth another thread.
 constexpr double kPartWork = 1024 * 1024;
 
-// The operand of columns in whose memory result 0 is: all of it is read by every tile, so that it
-// must be kept. -1: there is none. (A result of rows may be as long as an operand of columns.)
+// The operand of columns whose memory result 0 overwrites. Every tile reads all of this operand, so
+// that its values must be kept. -1: no such operand. (A result of rows may have as many bytes as an
+// operand of columns.)
 int overwritten_columns(const KernelCall& call) {
   if (!plan_of(call).reads_columns() || call.out_types[0].nbytes() == 0) return -1;
   int operand = 0;

@@ -16,19 +16,23 @@ namespace shmap::cpu {
 
 namespace {
 
-// Short rows are taken together, some values of them fit in the first cache (32 to 48 KB).
+// A tile takes several short rows: as many that some values of a tile fit in the first-level cache
+// (32 to 48 KB).
 constexpr std::int64_t kTileBytes = 8192;
-// Where all values stay in registers there is room for more rows, which share what a tile costs.
+// Where all values stay in registers, a tile takes more rows, which share the cost of a tile.
 constexpr std::int64_t kWideTileBytes = 32768;
-// Longer ones are cut in blocks, so short that the loops of some kernels are before the processor's
-// eyes at once: it divides in one while it loads for the next, and knows when each ends.
+// Longer rows are cut into blocks. Blocks are so short that the processor's out-of-order window
+// spans the loops of several kernels: it overlaps the divisions of one loop with the loads of the
+// next, and predicts the end of each loop.
 constexpr std::int64_t kBlockBytes = 2048;
-// Rows of fewer elements are not worth a call each.
+// Shorter rows are not worth one kernel call for each row.
 constexpr std::int64_t kShortRow = 48;
-// Longer ones are reduced each on its own, in the order that chains have.
+// Longer rows are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
-constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands that no near cache holds
-constexpr std::int64_t kPad = 64;              // between buffers: their ends share no cache line
+constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands from which on no near cache
+                                               // holds them
+constexpr std::int64_t kPad = 64;              // bytes between buffers, so that they share no cache
+                                               // line
 
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
@@ -49,7 +53,7 @@ class Lowering {
     look_ahead();
   }
   FusedStepList take() { return std::move(list_); }
-  // Whether there are several rows in a tile, and no value of all of it is stored but as a result.
+  // Whether a tile has several rows and stores no full value except results.
   bool can_widen() const {
     if (list_.tile_rows == 1) return false;
     for (std::size_t stage = 1; stage + 1 < list_.stages.size(); stage += 2)
@@ -79,7 +83,7 @@ class Lowering {
     list_.tile_rows = 1;
     list_.block_cols = cols;
     if (cols < (rows_matter ? tile : block)) {
-      // Rows of an array's part do not follow one another, and are worth a tile each.
+      // The rows of a part of an array are not contiguous; each is a tile of its own.
       if (!has_parts)
         list_.tile_rows =
             std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
@@ -101,12 +105,12 @@ class Lowering {
     return static_cast<int>(values_.size()) - 1;
   }
 
-  // Of bf16 values only inputs and outputs are stored as such; what is in between is f32, rounded
-  // where the operations one by one would round. So they chain as those of f32 do.
+  // Only inputs and outputs of dtype bf16 are stored as bf16. Intermediate values are f32, rounded
+  // where the single operations would round, so that they form chains as f32 values do.
   static DType computed(DType t) { return t == DType::bf16 ? DType::f32 : t; }
 
-  // A value of bf16 as f32, for an operation of that stage; any other as it is. What is read in
-  // several stages is widened in each, so that no row of f32 is kept.
+  // The f32 form of a bf16 value, for an operation of that stage; other values are returned as they
+  // are. A value that several stages read is widened in each stage, so that no row of f32 is kept.
   int wide(int v, int stage) {
     if (v < 0 || value(v).dtype != DType::bf16) return v;
     if (value(v).kind != FusedKind::full) stage = 0;
@@ -117,7 +121,7 @@ class Lowering {
     made.operands[0] = v;
     return widened_[{v, stage}] = add_op(made, DType::f32, value(v).kind, false, stage);
   }
-  // A value of bf16 by its bits.
+  // The bf16 form of a value that is held as f32.
   int narrow(int v) {
     if (value(v).dtype == DType::bf16) return v;
     const auto known = narrowed_.find(v);
@@ -134,7 +138,7 @@ class Lowering {
     return add_op(made, DType::f32, value(v).kind);
   }
 
-  // The value's lowered one; a broadcast's is its operand's.
+  // The lowered form of the program's value v; the form of a broadcast is that of its operand.
   int lowered(int v) const { return lowered_[static_cast<std::size_t>(v)]; }
 
   void add_program_value(int v) {
@@ -213,7 +217,7 @@ class Lowering {
     stage += stage % 2 == 0;
     const bool converts = op.primitive == &convert_element_type_p && half.in_f32;
     if (converts && from == DType::bf16 && computed(op.dtype) == DType::f32)
-      return lowered_.push_back(made.operands[0]);  // each use widens it
+      return lowered_.push_back(made.operands[0]);  // each use widens the value
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       int& v = made.operands[i];
       v = !half.in_f32 && p_.dtype(op.operands[i]) == DType::bf16 ? narrow(v) : wide(v, stage);
@@ -221,7 +225,7 @@ class Lowering {
     if (converts && from == DType::f32 && op.dtype == DType::bf16)
       return lowered_.push_back(rounded(made.operands[0]));
     made.step = raw_step(*op.primitive, used(from), used(op.dtype));
-    // A kernel's result is as long as its operands, and clamp's as its second.
+    // A kernel's result has the extent of its operands; clamp's has that of its second operand.
     const int longest = made.step.kind == FusedStep::clamp ? 1 : 0;
     int& chief = made.operands[longest];
     if (kind != op.kind || (longest == 1 && value(chief).kind != op.kind))
@@ -254,8 +258,8 @@ class Lowering {
     lowered_.push_back(add_op(made, op.dtype, FusedKind::full));
   }
 
-  // The value with every element of a kind. Where tiles have several rows, one of columns is
-  // repeated for a tile once a call, and serves every tile.
+  // The value expanded to elements of `kind`. Where tiles have several rows, a value of columns is
+  // repeated for one tile, once a call, and serves every tile.
   int expanded(int v, FusedKind kind) {
     if (value(v).kind == kind) return v;
     const auto known = expanded_.find({v, kind});
@@ -277,7 +281,7 @@ class Lowering {
     return add_op(made, value(v).dtype, kind, tiled);
   }
 
-  // In stage `least` or, where its operands are made later, after it.
+  // Adds the op to stage `least` or, where its operands are made later, to a stage after them.
   int add_op(LoweredOp op, DType dtype, FusedKind kind, bool tiled = false, int least = 0) {
     int stage = kPrologue;
     if (kind == FusedKind::row || kind == FusedKind::full) {
@@ -336,7 +340,8 @@ class Lowering {
     std::stable_sort(ops_.begin(), ops_.end(),
                      [](const LoweredOp& a, const LoweredOp& b) { return a.stage < b.stage; });
     join_folded_chains(ops_);
-    // A copy to a result follows what makes the value, while that is near.
+    // A copy to a result directly follows the op that makes the value, while the value is in the
+    // cache.
     for (std::size_t i = 1; i < ops_.size(); ++i) {
       if (ops_[i].to < 0) continue;
       for (std::size_t k = i;
@@ -365,8 +370,8 @@ class Lowering {
     return at;
   }
 
-  // Buffers of full values are used again when what they hold has been read for the last time, by
-  // values of the same width, so that what is at a column is read before it is overwritten.
+  // A buffer of a full value is reused after the value's last read, by values of the same width
+  // only, so that each column is read before it is overwritten.
   void place_values() {
     std::map<std::pair<bool, int>, std::vector<std::int64_t>> free;
     for (std::size_t i = 0; i < ops_.size(); ++i) {
@@ -424,9 +429,9 @@ class Lowering {
     return place;
   }
 
-  // Where operations of f32 follow one another, and each reads what nobody but its successor reads,
-  // they are one step. One past the last of those that begin at i, with a store past the caches at
-  // the end, or the reduction that has taken them in.
+  // f32 operations that follow one another, each of whose values only the next operation reads,
+  // become one step. Returns the index past the last operation of the chain that begins at i; the
+  // chain may end with a store past the caches or with the reduction that takes its values.
   std::size_t chain_end(std::size_t i) {
     const auto links = [&](const LoweredOp& op) {
       return op.step.code != ChainCode::none && op.kind == FusedKind::full && op.stage != kPrologue;
@@ -457,7 +462,7 @@ class Lowering {
     step.kind = FusedStep::chain;
     step.chained = chain_kernel();
     step.chain_begin = static_cast<std::int32_t>(list_.chain_ops.size());
-    int v = -1;  // what comes down the chain
+    int v = -1;  // the value that the chain passes on
     for (std::size_t i = begin; i < end && ops_[i].to < 0; ++i) {
       const LoweredOp& op = ops_[i];
       step.by_row |= op.step.by_row;
@@ -523,8 +528,9 @@ class Lowering {
                               : (list_.rows + list_.tile_rows - 1) / list_.tile_rows;
   }
 
-  // Where an operand is read for the last time no later than result 0 is written, tile by tile and
-  // block by block, they may be one memory: a kernel may write over an operand of its width.
+  // Result 0 may have the memory of an operand if the operand's last read, tile by tile and block
+  // by block, comes no later than the write of result 0: a kernel may overwrite an operand of its
+  // width.
   void find_overwrites() {
     list_.may_overwrite.assign(operand_values_.size(), false);
     if (p_.outputs().empty()) return;
@@ -554,8 +560,8 @@ class Lowering {
       width += size;
     }
     bytes = list_.rows * list_.cols * width;
-    // Blocks that follow one another are what the processor itself prefetches, and so is what one
-    // call reads from end to end.
+    // The processor itself prefetches contiguous blocks, and operands that one call reads from end
+    // to end.
     const bool by_block = list_.tile_rows == 1 && list_.stages.size() <= 3 && list_.blocks > 1;
     for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
       const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
@@ -575,11 +581,11 @@ class Lowering {
   std::int64_t around_;
   FusedStepList list_;
   std::vector<LoweredValue> values_;
-  std::vector<int> lowered_;  // by the program's values
+  std::vector<int> lowered_;  // by the values of the program
   std::vector<int> operand_values_;
   std::vector<LoweredOp> ops_;
   std::map<std::pair<int, FusedKind>, int> expanded_;
-  std::map<std::pair<int, int>, int> widened_;  // by the value and the stage of its use
+  std::map<std::pair<int, int>, int> widened_;  // by the value and the stage that uses it
   std::map<int, int> narrowed_;
   int next_operand_ = 0;
 };

@@ -122,7 +122,8 @@ FusedStep widen_step() {
 FusedStep round_step() { return half_step(round_to_bf16_kernel(), ChainCode::round, DType::f32); }
 FusedStep round_step(ChainCode of) {
   FusedStep step = round_step();
-  // These make each NaN that they read a quiet one; the larger or smaller of two stays as it was.
+  // These operations turn each NaN that they read into a quiet NaN; max and min return an operand
+  // unchanged.
   const bool computes = of == ChainCode::add || of == ChainCode::sub || of == ChainCode::mul ||
                         of == ChainCode::div || of == ChainCode::square || of == ChainCode::sqrt;
   if (step.code == ChainCode::round && computes) step.code = ChainCode::round_bf16;

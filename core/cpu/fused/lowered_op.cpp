@@ -43,8 +43,8 @@ class Folding {
     const std::vector<int>& by = users(v);
     return std::all_of(by.begin(), by.end(), [&](int user) { return user == by.front(); });
   }
-  // Cheaper to compute again than to keep: of what is given, a widening, an addition or a
-  // subtraction.
+  // Whether to compute the value again is cheaper than to keep it: a widening, addition or
+  // subtraction of operands.
   bool is_cheap(int i) {
     const LoweredOp& o = op(i);
     const ChainCode code = o.step.code;
@@ -54,7 +54,8 @@ class Folding {
                        [&](int v) { return !is_full(v) || is_given(v); });
   }
 
-  // The operand that comes down the chain: one that is a link itself where there is one.
+  // The operand that the chain computes: one that can itself be an operation of the chain, if there
+  // is one.
   int chained(const LoweredOp& o) {
     const int a = o.operands[0], b = o.operands[1];
     if (!is_full(b) || a == b) return a;
@@ -85,7 +86,8 @@ class Folding {
     }
   }
 
-  // Of `user` alone; what the others use is made no earlier than they need it.
+  // A copy of op i for `user` alone, so that the original is made no earlier than its other users
+  // need it.
   int copied(int i, int user) {
     const auto at = static_cast<int>(ops_.size());
     const int v = op(i).result, made = static_cast<int>(values_.size());
@@ -107,8 +109,9 @@ class Folding {
 
   std::vector<LoweredOp>& ops_;
   std::vector<LoweredValue>& values_;
-  std::vector<std::vector<int>> users_;  // of each value; as often as they name it
-  std::vector<int> makers_;              // -1: it is given
+  std::vector<std::vector<int>> users_;  // the ops that read each value; an op appears once for
+                                         // each operand
+  std::vector<int> makers_;              // index of the op; -1: an operand or a literal
 };
 
 }  // namespace

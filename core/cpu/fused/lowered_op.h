@@ -1,5 +1,5 @@
-// LoweredOp, LoweredValue: what a fused program is while it becomes a FusedStepList: operations in
-// stages, of values that have no place yet.
+// LoweredOp, LoweredValue: the form of a fused program between FusedProgram and FusedStepList:
+// operations in stages, on values without memory.
 #pragma once
 #include <vector>
 
@@ -7,42 +7,44 @@
 
 namespace shmap::cpu {
 
-// Stages that are none: of operands and literals; of what is computed once a call.
+// Not stages: operands and literals; values that are computed once a call.
 inline constexpr int kStageNever = -2, kStagePrologue = -1;
 
 struct LoweredValue {
   DType dtype = DType::f32;
   FusedKind kind = FusedKind::full;
-  int stage = kStageNever;  // that makes it
-  int made = -1;            // by which op, in their final order; -1: an operand or a literal
-  int last_use = -1;        // op
+  int stage = kStageNever;  // the stage that makes it
+  int made = -1;            // index of the op that makes it, in the final order; -1: an operand or
+                            // a literal
+  int last_use = -1;        // index of the last op that reads it
   int last_stage = kStageNever;
-  int result = -1;     // that it is written to as it is made
-  bool tiled = false;  // of columns, repeated for each row of a tile
+  int result = -1;     // the result to which it is written when it is made
+  bool tiled = false;  // a value of columns, repeated for each row of a tile
   bool part = false;   // an operand that is a part of an array
-  FusedPlace place;    // of an element; `scalar` by use
+  FusedPlace place;    // of one element; `scalar` is set by each use
 };
 
 struct LoweredOp {
   FusedStep step;
   int operands[3] = {-1, -1, -1};
-  int result = -1;  // value; -1: a store
+  int result = -1;  // index of a value; -1: the op is a store
   int to = -1;      // of a store: the result that it writes
   FusedKind kind = FusedKind::full;
   int stage = 0;
-  // Of a reduction that can take in a chain: its kernel. The chain's operations, in order, and the
-  // reduction itself have one number `fold`; -1: it is in none.
+  // For a reduction that can reduce a chain's values directly: its kernel. The operations of the
+  // chain, in order, and the reduction itself share one number `fold`; -1: not in such a group.
   ChainFoldFn folds = nullptr;
   int fold = -1, link = 0;
 };
 
-// Gives each reduction the operations whose only use it is, as far as they are a chain: they move
-// to its stage. A difference, sum or widening of operands which others use too is computed twice
-// rather than kept for a whole row. Before the operations are ordered by stages.
+// Moves into each reduction's stage the operations whose only use is this reduction, as far as they
+// form a chain. A difference, sum or widening of operands that other operations use too is computed
+// twice, because to keep it for a whole row costs more. Call before the operations are ordered by
+// stages.
 void fold_chains(std::vector<LoweredOp>& ops, std::vector<LoweredValue>& values);
 
-// Puts the operations of each folded chain before their reduction, in their order. After the
-// operations are ordered by stages.
+// Puts the operations of each folded chain directly before their reduction, in their order. Call
+// after the operations are ordered by stages.
 void join_folded_chains(std::vector<LoweredOp>& ops);
 
 }  // namespace shmap::cpu

@@ -1,11 +1,11 @@
-// Products of bf16 in AMX tiles: a tile of 16 × 16 sums in f32 takes in 32 elements of k, a step,
-// at a time, and 2 × 2 tiles of sums are held at once: with fewer, the unit waits for loads.
+// Products of bf16 in AMX tiles. A tile holds 16 × 16 sums in f32; a step adds 32 elements of k. 2
+// × 2 tiles of sums are held at once: with fewer, the AMX unit waits for loads.
 //
-// Operands are packed in panels of 32 rows of a, or 32 columns of b, padded with zeros; a step of a
+// Operands are packed in panels of 32 rows of a, or 32 columns of b, padded with zeros. A step of a
 // panel is two tiles of 16 rows of 64 bytes, as the unit loads them (row p of a tile of b holds the
-// elements 2p and 2p + 1 of k of each column). A block of b stays in the second cache while all
-// rows of a pass. Of a, some steps of one panel at a time stay in the first cache while the block
-// of b passes: the second cache alone could feed the unit only to two thirds.
+// elements 2p and 2p + 1 of k of each column). A block of b stays in the second-level cache while
+// all rows are multiplied with it. Some steps of one panel of a at a time stay in the first-level
+// cache meanwhile: the second-level cache alone feeds the unit at only two thirds of its rate.
 #include "core/cpu/kernels/gemm_engines.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -37,17 +37,20 @@ constexpr std::int64_t kStep = 32;               // elements of k in a tile
 constexpr std::int64_t kStepBytes = 2 * kTileBytes;
 constexpr std::int64_t kSums = kPanel * kPanel;  // of a panel of a by a panel of b
 
-// Measured with 48 KiB of first and 2 MiB of second cache.
-constexpr std::int64_t kHotSteps = 16;                // of a panel of a in the first cache
+// Measured with a first-level cache of 48 KiB and a second-level cache of 2 MiB.
+constexpr std::int64_t kHotSteps = 16;                // steps of a panel of a that stay in the
+                                                      // first-level cache
 constexpr std::int64_t kMaxK = 3072, kSplitK = 2048;  // longer sums are cut into blocks of k
 constexpr std::int64_t kBlockB = 1 << 19;             // elements of a block of b
 constexpr std::int64_t kMaxColumns = 2048;            // of a block of b
-constexpr std::int64_t kSplitRows = 4096;             // with partial sums, where k is cut
+constexpr std::int64_t kSplitRows = 4096;             // rows whose partial sums are kept where k is
+                                                      // cut
 constexpr std::int64_t kMaxTransposed = 1 << 22;      // elements of a that are transposed at a time
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// The size of the fewest equal blocks, multiples of `unit`, that hold `size` with at most `most`.
+// The size of the blocks when `size` is cut into the fewest equal blocks of at most `most`, each a
+// multiple of `unit`.
 std::int64_t even_block(std::int64_t size, std::int64_t most, std::int64_t unit) {
   const std::int64_t blocks = ceil_div(size, std::max(most / unit * unit, unit));
   return ceil_div(ceil_div(size, blocks), unit) * unit;
@@ -59,7 +62,7 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {};
 };
 
-// The calling thread's tiles, all of 16 rows of 64 bytes, while this lives.
+// Configures the calling thread's tiles, each 16 rows of 64 bytes, for the lifetime of the object.
 class Tiles {
  public:
   SHMAP_AMX Tiles() {
@@ -68,7 +71,7 @@ class Tiles {
       config.row_bytes[t] = 64;
       config.rows[t] = 16;
     }
-    // The intrinsics do not tell the compiler of all that they read.
+    // The compiler does not know that the intrinsic reads the whole of `config`.
     __asm__ volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
   }
@@ -77,24 +80,23 @@ class Tiles {
   Tiles& operator=(const Tiles&) = delete;
 };
 
-// What will be needed next, and is fetched while tiles are multiplied: rows of a for the panel
-// after this one, the sums after these and the rows of results that these go to. Addresses, 0 for
-// none, and bytes from row to row.
+// The memory to prefetch while tiles are multiplied: rows of a for the next panel, the next sums,
+// and the rows of results for these sums. Addresses (0: none), and bytes from row to row.
 struct Ahead {
   std::uintptr_t a = 0, a_row = 0;
-  std::int64_t a_from = 0;  // in quarters of rows
+  std::int64_t a_from = 0;  // in quarters of a row
   std::uintptr_t sums = 0;
   std::uintptr_t out = 0, out_row = 0;
 };
 
-// GCC drops calls of functions that do nothing but prefetch, unless it is told so.
+// GCC removes calls of functions that only prefetch; inline assembly is kept.
 inline void fetch_line(std::uintptr_t p) { __asm__ volatile("prefetcht1 (%0)" : : "r"(p)); }
 inline void fetch_to_write(std::uintptr_t p) { __asm__ volatile("prefetchw (%0)" : : "r"(p)); }
 
-// At step s of at most kHotSteps.
+// Prefetches the share of step s, of at most kHotSteps steps.
 inline void fetch(const Ahead& ahead, std::int64_t s) {
   const auto step = static_cast<std::uintptr_t>(s);
-  constexpr std::int64_t parts = kHotSteps / 4;  // of a row, of four lines
+  constexpr std::int64_t parts = kHotSteps / 4;  // parts of a row, each of four cache lines
   if (const std::int64_t part = ahead.a_from + s; part < parts * kPanel) {
     const std::uintptr_t p = ahead.a + static_cast<std::uintptr_t>(part / parts) * ahead.a_row +
                              static_cast<std::uintptr_t>(part % parts) * 256;
@@ -110,8 +112,8 @@ inline void fetch(const Ahead& ahead, std::int64_t s) {
   }
 }
 
-// The four tiles of sums, from memory or, where they are the `first`, zeros; and back. With one_a
-// or one_b the second tiles of that panel are left out.
+// Loads the four tiles of sums from memory, or zeros where `first`; and stores them. With one_a or
+// one_b the second tiles of that panel are left out.
 template <bool one_a, bool one_b>
 SHMAP_AMX inline void load_sums(const float* sums, bool first) {
   constexpr int tile = kTile * kTile;
@@ -139,7 +141,7 @@ SHMAP_AMX inline void store_sums(float* sums) {
 }
 
 // sums (four tiles) = or, unless `first`, += the product of `steps` tiles of a panel of a and a
-// panel of b. Only a is meant to stay in the first cache.
+// panel of b. Loads of a go to the first-level cache; loads of b bypass it.
 template <bool one_a, bool one_b>
 SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool first,
                         const Ahead& ahead, float* sums) {
@@ -162,8 +164,8 @@ SHMAP_AMX void multiply(const char* a, const char* b, std::int64_t steps, bool f
   store_sums<one_a, one_b>(sums);
 }
 
-// The same by whole panels, of a whose 32 rows lie ld elements apart: packs them on the way, in
-// the shadow of the products.
+// As multiply, for whole panels, of an unpacked a whose 32 rows lie ld elements apart: packs a
+// while the unit multiplies, which hides the packing.
 SHMAP_AMX void multiply_and_pack(const std::uint16_t* a, std::int64_t ld, const char* b,
                                  std::int64_t steps, bool first, const Ahead& ahead, float* sums,
                                  char* panel) {
@@ -188,12 +190,12 @@ using Multiply = void (*)(const char*, const char*, std::int64_t, bool, const Ah
 constexpr Multiply kMultiply[2][2] = {{multiply<false, false>, multiply<false, true>},
                                       {multiply<true, false>, multiply<true, true>}};
 
-// Where sums go, and what is added to them on the way. Rows of f32 sums are sum_ld apart, rows of
-// bf16 ld.
+// Where the sums go, and what is added to them first. Rows of f32 sums are sum_ld elements apart,
+// rows of bf16 ld elements.
 struct Target {
-  const float* add = nullptr;          // or none
-  float* sum = nullptr;                // or `out`
-  const std::uint16_t* old = nullptr;  // or none
+  const float* add = nullptr;          // null: none
+  float* sum = nullptr;                // null: the sums go to `out`
+  const std::uint16_t* old = nullptr;  // null: none
   std::uint16_t* out = nullptr;
   std::int64_t sum_ld = 0, ld = 0;
 };
@@ -206,7 +208,7 @@ __mmask16 first_lanes(std::int64_t count) {
   return static_cast<__mmask16>((1u << std::clamp<std::int64_t>(count, 0, kTile)) - 1);
 }
 
-// The common case: all sums of four tiles, rounded.
+// The common case: writes all sums of four tiles, rounded to bf16.
 SHMAP_AMX void put_rounded(const float* sums, std::uint16_t* out, std::int64_t ld) {
   constexpr int tile = kTile * kTile;
   for (std::int64_t r = 0; r < kPanel; ++r, out += ld) {
@@ -240,8 +242,8 @@ SHMAP_AMX void put(const float* sums, std::int64_t rows, std::int64_t cols, cons
   }
 }
 
-// A panel of up to 32 rows of k elements, ld apart. Whole tiles pass through the unit: loads that
-// keep nothing in the first cache leave it to the panel.
+// Packs up to 32 rows of k elements, ld apart, into a panel. Whole tiles are moved by the AMX unit:
+// its loads that bypass the first-level cache leave that cache to the panel.
 SHMAP_AMX void pack_rows(const std::uint16_t* src, std::int64_t ld, std::int64_t rows,
                          std::int64_t k, char* panel) {
   const std::int64_t steps = ceil_div(k, kStep), whole = rows == kPanel ? k / kStep : 0;
@@ -261,11 +263,11 @@ SHMAP_AMX void pack_rows(const std::uint16_t* src, std::int64_t ld, std::int64_t
   }
 }
 
-// k rows of b, ld apart, as panels of 32 columns.
+// Packs k rows of b, ld apart, into panels of 32 columns.
 SHMAP_AMX void pack_pairs(const std::uint16_t* src, std::int64_t ld, std::int64_t k,
                           std::int64_t cols, char* panels) {
   const std::int64_t steps = ceil_div(k, kStep), panel_bytes = steps * kStepBytes;
-  constexpr std::int64_t ahead = 16;  // rows
+  constexpr std::int64_t ahead = 16;  // rows to prefetch ahead
   for (std::int64_t p = 0; p < steps * kStep / 2; ++p) {
     const std::uint16_t* const row = src + 2 * p * ld;
     char* const to = panels + p / kTile * kStepBytes + p % kTile * 64;
@@ -284,7 +286,7 @@ SHMAP_AMX void pack_pairs(const std::uint16_t* src, std::int64_t ld, std::int64_
   }
 }
 
-// The same where the k elements of a column lie side by side, columns ld apart.
+// As pack_pairs, for a b whose columns are contiguous and lie ld apart.
 void pack_columns(const std::uint16_t* src, std::int64_t ld, std::int64_t k, std::int64_t cols,
                   char* panels) {
   const std::int64_t steps = ceil_div(k, kStep);
@@ -314,16 +316,16 @@ struct Buffers {
   GemmScratch packed, partial;
 };
 
-// C[m0 …, n0 …] of mb × nb += or = the product over k0 … of kb elements.
+// A block of the product: C[m0 …, n0 …], mb × nb, += or = the product over k0 … of kb elements.
 struct Block {
   std::int64_t m0, mb, n0, nb, k0, kb;
-  bool first, last;  // of the blocks of k
+  bool first, last;  // whether it is the first, the last of the blocks of k
 };
 
 void multiply_block(const Gemm& g, const Block& block, char* hot, const char* packed_b, float* sums,
                     float* partial) {
   const std::int64_t steps = ceil_div(block.kb, kStep), out_size = itemsize(g.out);
-  const bool whole = steps <= kHotSteps;  // sums of the block are complete at once
+  const bool whole = steps <= kHotSteps;  // all of k is summed at once
   for (std::int64_t i = 0; i < block.mb; i += kPanel) {
     const std::int64_t rows = std::min(kPanel, block.mb - i);
     const std::uint16_t* const a = at(g.a, (block.m0 + i) * g.lda + block.k0);
@@ -383,7 +385,8 @@ void run_rows(const Gemm& g, Buffers& buffers) {
   const auto get = [](GemmScratch& s, std::int64_t bytes) {
     return static_cast<char*>(s.get(static_cast<std::size_t>(bytes)));
   };
-  // Side by side: in huge pages no two parts of them meet in the second cache.
+  // The two are adjacent: within huge pages no two parts of them map to the same sets of the
+  // second-level cache.
   const std::int64_t panels = n_block / kPanel, hot_bytes = kHotSteps * kStepBytes;
   const std::int64_t sums_bytes = panels * kSums * 4;
   char* const hot = get(buffers.packed, hot_bytes + sums_bytes + panels * steps * kStepBytes);
@@ -424,8 +427,8 @@ void run(const Gemm& g) {
   }
 }
 
-// Whether the CPU has the instructions, and the system saves the tiles of this process's threads:
-// that must be asked for, once.
+// Whether the CPU has AMX and the operating system saves the tiles of this process's threads, a
+// permission that must be requested once.
 bool usable() {
   if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
       !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||

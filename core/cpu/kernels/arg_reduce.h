@@ -1,4 +1,4 @@
-// Where the largest or smallest element lies, for one thread.
+// The index of the largest or smallest element, for one thread.
 #pragma once
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What argmax and argmin are put together from; bool, integers, f32 and f64.
+// The parts of the argmax and argmin kernels, for bool, integers, f32 and f64.
 #pragma once
 #include "core/cpu/kernels/arg_reduce.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -7,17 +7,17 @@ namespace shmap::cpu {
 
 struct ArgParts {
   RunFn extreme;  // the largest (smallest) of a run, or NaN
-  // The index of the first element of in[0 … n) that equals *value, or that is NaN as it is; there
-  // is one.
+  // The index of the first element of in[0 … n) that equals *value or, where *value is NaN, is NaN.
+  // Such an element must exist.
   std::int64_t (*find)(const void* in, std::int64_t n, const void* value);
-  // Whether *a goes before *b wherever they lie: larger (smaller), or the only NaN.
+  // Whether *a is better than *b regardless of position: larger (smaller), or NaN where *b is not.
   bool (*before)(const void* a, const void* b);
-  // Where row[j] goes before best[j], it takes its place, and `index` that of index[j].
+  // Where row[j] is better than best[j], replaces best[j] by row[j], and best_index[j] by `index`.
   void (*update)(const void* row, std::int32_t index, void* best, std::int32_t* best_index,
                  std::int64_t n);
 };
 
-// `extreme` is nullptr where the dtype is another.
+// `extreme` is nullptr for any other dtype.
 ArgParts arg_parts(ArgReduceOp op, DType dtype);
 
 }  // namespace shmap::cpu

@@ -1,7 +1,7 @@
 // Attention on the calling thread: softmax(scale · q kᵀ + bias, masked) v of one head, in tiles of
-// scores that are made and used up while they are in the cache (FlashAttention, Dao et al. 2022;
-// the order of the loops is that of FlashAttention-2, Dao 2023). Memory, which the thread keeps,
-// grows with one sequence at most. Products of tiles are gemm's (gemm.h), in f32.
+// scores that are computed and used while they are in the cache (FlashAttention, Dao et al. 2022;
+// the order of the loops is that of FlashAttention-2, Dao 2023). Scratch memory, which the thread
+// keeps, grows at most linearly with one sequence. Products of tiles are gemm's (gemm.h), in f32.
 //
 // Results depend on the operands and on the block sizes, never on how rows are shared out among
 // threads.
@@ -13,7 +13,7 @@
 
 namespace shmap::cpu {
 
-// Rows of features, which lie together.
+// Rows of features; the features of a row are contiguous.
 struct AttentionMatrix {
   const void* data = nullptr;
   std::int64_t row = 0;  // elements from one row to the next
@@ -22,7 +22,8 @@ struct AttentionResult {
   void* data = nullptr;
   std::int64_t row = 0;
 };
-// What each score has one of; null: there is none. Strides in elements, 0 where it repeats.
+// An operand with one element for each score; null: no such operand. Strides in elements; 0 where
+// the operand repeats along that dim.
 struct AttentionScoreOperand {
   const void* data = nullptr;
   std::int64_t row = 0, column = 0;
@@ -31,39 +32,40 @@ struct AttentionScoreOperand {
 // One head.
 struct AttentionHead {
   DType dtype = f32;       // of q, k, v: f32, bf16 or f16
-  DType out_dtype = f32;   // of the result and of its cotangent: one of these
-  DType bias_dtype = f32;  // one of these
+  DType out_dtype = f32;   // of the result and of its cotangent: one of the same three
+  DType bias_dtype = f32;  // one of the same three
   std::int64_t q_rows = 0, k_rows = 0, depth = 0, v_depth = 0;  // all > 0
   AttentionMatrix q, k, v;
   AttentionScoreOperand bias, mask;  // mask: bools; where it is false, a score is `masked`
-  float scale = 1, masked = 0;       // scale > 0, masked <= 0
+  float scale = 1, masked = 0;       // mask: bools; where false, the score is replaced by `masked`
   bool causal = false;               // columns beyond row + causal_offset are `masked` too
   std::int64_t causal_offset = 0;
   // The most rows of q and of k in a tile; multiples of 16.
   std::int64_t row_block = 256, column_block = 256;
 };
 
-// Rows [begin, end) of the result, `begin` a multiple of row_block. `out`: from row 0. `sums`,
-// unless it is null: for each of the q_rows the largest score, then for each the sum of exp(score -
-// largest).
+// Computes rows [begin, end) of the result; `begin` is a multiple of row_block. `out` points to row
+// 0. `sums`, unless null, gets the largest score of each of the q_rows, then for each row the sum
+// of exp(score - largest).
 void attention(const AttentionHead& head, std::int64_t begin, std::int64_t end,
                const AttentionResult& out, float* sums);
 
-// A head and what its forward pass left: its result, sums as above, and the result's cotangent.
+// A head and the results of its forward pass: its result, `sums` as above, and the cotangent of the
+// result.
 struct AttentionGradHead : AttentionHead {
   AttentionMatrix out, cotangent;
   const float* sums = nullptr;
   AttentionResult q_bar;
 };
 
-// Where a row's scores are all masked they do not depend on q and k.
+// The scores of a row that are all masked do not depend on q and k.
 //
-// Of heads that have one k and v: their q_bar, and rows of k_bar and v_bar, which are sums over the
-// heads in their order.
+// The heads share one k and v: the results are the q_bar of each head, and rows of k_bar and v_bar,
+// which are summed over the heads in their order.
 //
 // attention_grad: all three in one pass. attention_grad_columns: rows [begin, end) of k_bar and
-// v_bar; `begin` is a multiple of column_block. attention_grad_rows: rows of one head's q_bar,
-// likewise of row_block. The two have together the bits of attention_grad.
+// v_bar; `begin` is a multiple of column_block. attention_grad_rows: rows of one head's q_bar;
+// `begin` is a multiple of row_block. The last two together give the same bits as attention_grad.
 void attention_grad(std::span<const AttentionGradHead> heads, const AttentionResult& k_bar,
                     const AttentionResult& v_bar);
 void attention_grad_columns(std::span<const AttentionGradHead> heads, std::int64_t begin,
@@ -71,19 +73,19 @@ void attention_grad_columns(std::span<const AttentionGradHead> heads, std::int64
                             const AttentionResult& v_bar);
 void attention_grad_rows(const AttentionGradHead& head, std::int64_t begin, std::int64_t end);
 
-// A head with the tangents of q, k and v, each of which may be missing (null: zero).
+// A head with the tangents of q, k and v; null stands for a zero tangent.
 struct AttentionTangentHead : AttentionHead {
   AttentionMatrix out, q_dot, k_dot, v_dot;
   const float* sums = nullptr;
 };
-// Rows [begin, end) of the result's tangent, `begin` a multiple of row_block.
+// Computes rows [begin, end) of the result's tangent; `begin` is a multiple of row_block.
 void attention_tangent(const AttentionTangentHead& head, std::int64_t begin, std::int64_t end,
                        const AttentionResult& out_dot);
 
-// The dtypes of a head that the functions above take.
+// Whether the functions above take heads of that dtype.
 bool attention_takes(DType dtype);
 
-// For the thread that enqueues, before another one computes: opens the library that multiplies.
+// Opens the library that multiplies. Called by the thread that enqueues, before a worker computes.
 void prepare_attention();
 
 }  // namespace shmap::cpu

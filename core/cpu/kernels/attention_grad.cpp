@@ -1,5 +1,5 @@
-// The backward pass of attention: each tile's weights are computed again from the largest score and
-// the sum that the forward pass kept.
+// The backward pass of attention: recomputes the weights of each tile from the largest score and
+// the sum of each row, which the forward pass kept.
 #include <vector>
 
 #include "core/cpu/kernels/attention_parts.h"
@@ -13,7 +13,8 @@ struct BackwardMemory {
 };
 BackwardMemory& memory() { return kept_by_thread<BackwardMemory>(); }
 
-// What the weights' gradients need of rows [begin, end) of a head, an element a row.
+// For rows [begin, end) of a head, one element for each row: the values that the gradients of the
+// weights need.
 struct RowSums {
   std::int64_t begin;
   float *most, *share, *mean, *factor;
@@ -59,7 +60,7 @@ struct ColumnBlock {
   FloatRows k, v;
 };
 
-// A tile whose rows are k's: its weights, and its scores' gradients.
+// A tile whose rows are those of k: its weights, and the gradients of its scores.
 class Tile {
  public:
   Tile(const AttentionGradHead& head, const RowSums& sums, const ColumnBlock& columns,
@@ -101,7 +102,8 @@ class Tile {
   float *weights_, *gradients_;
 };
 
-// Sums over a pass, of rows [begin, end) of a result: in the result if that is f32, else beside it.
+// The sums of a pass for rows [begin, end) of a result: in the result itself if it is f32, else in
+// scratch memory.
 struct Sums {
   Sums(const AttentionResult& to, DType dtype, std::int64_t begin, std::int64_t rows,
        std::int64_t cols, GemmScratch* scratch)
@@ -134,7 +136,8 @@ bool counts(const AttentionGradHead& head, const RowSums& sums, const ScoreTile&
   return sums.has_dead || !is_beyond(head, t);
 }
 
-// Columns [begin, end) of heads that share them; q_bars: a sum a head, or none.
+// Handles columns [begin, end) of heads that share one k and v; q_bars: one sum for each head, or
+// empty.
 void columns_pass(std::span<const AttentionGradHead> heads, std::int64_t begin, std::int64_t end,
                   const AttentionResult& k_bar, const AttentionResult& v_bar,
                   std::span<const Sums> q_bars) {

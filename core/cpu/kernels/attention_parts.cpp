@@ -10,7 +10,7 @@ namespace shmap::cpu {
 
 namespace {
 
-// Measured on such tiles: the kernel for AVX-512 is faster than the libraries, but where it has to
+// Measured on such tiles: the AVX-512 kernel is faster than the libraries unless it has to
 // transpose a.
 bool prefers_avx512(const TileProduct& form) {
   static const bool has = gemm_engine_available(GemmEngine::avx512, f32);
@@ -66,14 +66,14 @@ std::int64_t live_columns(const AttentionHead& head, std::int64_t row, std::int6
 
 namespace {
 
-// A tile as lines that lie together: rows of it, whichever sequence they are of.
+// A tile as contiguous lines: its rows, which are rows of q or rows of k.
 struct Lines {
   std::int64_t count, length;
   float* data;
   std::int64_t ld;
 };
 struct LineOperand {
-  const void* data;  // of the tile's first score
+  const void* data;  // the operand of the tile's first score
   std::int64_t line, item;
 };
 
@@ -130,7 +130,7 @@ float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_colum
   if (!crosses) return 1;
   for (std::int64_t l = 0; l < lines.count; ++l) {
     float* const s = lines.data + l * ld;
-    if (by_columns) {  // rows before the first that attends to this column
+    if (by_columns) {  // rows before the first row that attends to this column
       const std::int64_t first = t.column + l - head.causal_offset - t.row;
       std::fill(s, s + std::clamp<std::int64_t>(first, 0, t.rows), head.masked);
     } else {

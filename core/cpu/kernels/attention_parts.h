@@ -1,4 +1,4 @@
-// What the passes of attention share: tiles of scores, and operands as f32.
+// The parts that the passes of attention share: tiles of scores, and operands as f32.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +14,7 @@ inline std::int64_t whole_lanes(std::int64_t n) {
   return (n + kTileLanes - 1) / kTileLanes * kTileLanes;
 }
 
-// Rows of one tile, which do not all meet in the same lines of the cache.
+// The stride of a tile's rows, chosen so that the rows do not all map to the same cache sets.
 inline std::int64_t tile_stride(std::int64_t cols) { return whole_lanes(cols) + kTileLanes; }
 
 inline float* floats(GemmScratch& scratch, std::int64_t count) {
@@ -26,10 +26,10 @@ struct FloatRows {
   const float* data;
   std::int64_t ld;
 };
-// Rows [begin, begin + rows): where they are if they are f32, else converted.
+// Rows [begin, begin + rows): in place if they are f32, else converted.
 FloatRows float_rows(const AttentionMatrix& m, DType dtype, std::int64_t begin, std::int64_t rows,
                      std::int64_t cols, GemmScratch& scratch);
-// rows of f32 to where they belong, as `dtype`.
+// Writes rows of f32 to a result of dtype `dtype`.
 void put_rows(const float* from, std::int64_t ld, std::int64_t rows, std::int64_t cols,
               const AttentionResult& to, std::int64_t begin, DType dtype);
 
@@ -40,22 +40,22 @@ struct TileProduct {
 void multiply(TileProduct form, std::int64_t m, std::int64_t n, std::int64_t k, FloatRows a,
               FloatRows b, float* c, std::int64_t ldc, bool add);
 
-// Which scores a tile has.
+// The rows and columns of a tile of scores.
 struct ScoreTile {
   std::int64_t row, rows, column, columns;
 };
-// The columns of a row block, of which those up to the end are not all masked.
+// The number of leading columns of a row block that are not all masked.
 std::int64_t live_columns(const AttentionHead& head, std::int64_t row, std::int64_t rows);
-// Whether a tile's scores are all masked by their positions.
+// Whether the causal mask masks all scores of a tile.
 inline bool is_beyond(const AttentionHead& head, const ScoreTile& t) {
   return t.column >= live_columns(head, t.row, t.rows);
 }
-// Products of q and k become scores, but for the scale that is returned. `by_columns`: a row of
-// the tile is one of k.
+// Turns products of q and k into scores, except for a scale, which is returned. `by_columns`: a row
+// of the tile is a row of k.
 float finish_scores(const AttentionHead& head, const ScoreTile& t, bool by_columns, float* scores,
                     std::int64_t ld);
 
-// Of a row whose largest score is this: whether all of its scores are masked.
+// Whether all scores of a row are masked, given the row's largest score.
 inline bool is_dead(const AttentionHead& head, float most) {
   return (head.causal || head.mask.data != nullptr) && most == head.masked;
 }

@@ -1,4 +1,4 @@
-// The derivative of attention along tangents of q, k and v, from what the forward pass kept.
+// The derivative of attention along tangents of q, k and v, from the results of the forward pass.
 #include "core/cpu/kernels/attention_parts.h"
 
 namespace shmap::cpu {

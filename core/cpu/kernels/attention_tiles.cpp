@@ -24,12 +24,13 @@ namespace {
 
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
-// What is subtracted from a row's scores: where all are -infinity, so shall their differences be.
+// The number to subtract from a row's scores; 0 where all scores are -infinity, so that the
+// differences remain -infinity.
 float shift_of(float most) { return most == kNothing ? 0.f : most; }
 
 #if SHMAP_VECTOR_MATH
 
-// Powers of e of what is at most 0 up to rounding: exp_op without the cases of large numbers.
+// e^x for x that is at most 0 up to rounding: exp_op without the cases of large numbers.
 HWY_INLINE V power(V x) {
   const D d;
   const Reduced reduced = reduce_exponent(hn::Max(hn::Set(d, kExpLeast), x));
@@ -96,7 +97,7 @@ bool soften(float* scores, std::int64_t ld, std::int64_t rows, std::int64_t cols
   for (std::int64_t r = 0; r < rows; ++r, scores += ld) {
     std::fill(scores + cols, scores + whole, kNothing);
     const float before = most[r];
-    // The sign of -infinity times a scale stays.
+    // The scale keeps the sign of -infinity.
     most[r] = std::max(before, Soften::largest(scores, whole) * scale);
     const float shift = shift_of(most[r]);
     kept[r] = before == most[r] ? 1.f : std::exp(before - shift);

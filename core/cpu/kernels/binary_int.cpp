@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// What wraps is computed in an unsigned type of at least int's width.
+// Arithmetic that wraps is done in an unsigned type of at least int's width.
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -56,8 +56,9 @@ template <class T>
 T negated(T a) {
   return static_cast<T>(Wide<T>{0} - static_cast<Wide<T>>(a));
 }
-// a / b for a b that is neither 0 nor -1. Up to 32 bits through floats, which have vector division:
-// a quotient that is no integer is further from one than the rounding error.
+// a / b for a b that is neither 0 nor -1. Types of up to 32 bits go through floats, which have
+// vector division: a quotient that is no integer is further from any integer than the rounding
+// error.
 template <class T>
 T plain_quotient(T a, T b) {
   if constexpr (sizeof(T) <= 2)
@@ -110,15 +111,15 @@ struct Pow {
   }
 };
 
-// Division by one number for all elements, a multiplication by what is worked out of it once: by
-// its inverse up to 32 bits, by a 128-bit product for 64 (Granlund and Montgomery, "Division by
-// invariant integers using multiplication").
+// Division of all elements by one number: multiplies by a factor that is computed once. The factor
+// is the inverse for up to 32 bits, and a 128-bit product is used for 64 bits (Granlund and
+// Montgomery, "Division by invariant integers using multiplication").
 __extension__ typedef unsigned __int128 Uint128;
 __extension__ typedef __int128 Int128;
 
-// Of numbers below 2^50, b neither 0 nor -1. A quotient that is no integer lies 2^-50 of itself or
-// more below the next one, and the inverse is too large by less, but by enough that no whole
-// quotient comes out below itself.
+// For numbers below 2^50; b neither 0 nor -1. A quotient that is no integer lies at least 2^-50 of
+// its own size below the next integer. The inverse is rounded up by less than that, but by enough
+// that no integer quotient comes out too small.
 template <class T>
 class Inverse {
  public:
@@ -188,7 +189,7 @@ bool are_below_2_50(const T* x, std::int64_t n) {
   return all < (U{1} << 50);
 }
 
-// x[i] / by, or the rest.
+// x[i] / by, or the remainder.
 template <class Op, class D, class T>
 void divide_all(const D& divisor, const T* x, T by, T* o, std::int64_t n) {
   SHMAP_INDEPENDENT
@@ -207,12 +208,12 @@ void map_division(const void* a, bool a_scalar, const void* b, bool b_scalar, vo
                   std::int64_t n) {
   if constexpr (sizeof(T) >= 4) {
     const T by = b_scalar && n > 0 ? *static_cast<const T*>(b) : T{0};
-    // By 0 and -1, and of few elements, as with many divisors.
+    // Divisors 0 and -1, and few elements, take the path of the general case.
     if (!a_scalar && n > 8 && by != 0 && by != static_cast<T>(-1)) {
       const T* x = static_cast<const T*>(a);
       T* o = static_cast<T*>(out);
       if constexpr (sizeof(T) == 8) {
-        constexpr std::int64_t kBlock = 512;  // stays in the first cache
+        constexpr std::int64_t kBlock = 512;  // elements that stay in the first-level cache
         const bool is_small = are_below_2_50(&by, 1);
         for (std::int64_t i = 0; i < n; i += kBlock) {
           const std::int64_t m = std::min(kBlock, n - i);

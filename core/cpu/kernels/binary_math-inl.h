@@ -6,8 +6,8 @@ namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
 #if SHMAP_VECTOR_MATH
-// A partial vector takes the same path, so that a result does not depend on its position; its idle
-// lanes repeat an element.
+// A partial vector takes the same path, so that a result does not depend on its position; the
+// unused lanes repeat an element.
 template <class Op>
 void map(const void* a, bool a_scalar, const void* b, bool b_scalar, void* out, std::int64_t n) {
   const D d;

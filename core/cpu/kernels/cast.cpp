@@ -12,7 +12,7 @@ namespace {
 
 bool is_half(DType t) { return t == DType::f16 || t == DType::bf16; }
 
-// Through f32, a block in the first cache at a time.
+// Converts through f32, in blocks that stay in the first-level cache.
 template <DType from, DType to>
 void through_f32(const void* in, void* out, std::int64_t n) {
   static const CastFn first =

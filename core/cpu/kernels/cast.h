@@ -17,7 +17,7 @@ CastFn cast_kernel(DType from, DType to);
 
 // f32 -> f32: what a cast to bf16 and back gives.
 CastFn round_to_bf16_kernel();
-// f32 -> bf16 of values that are rounded to it already; any other loses its lower bits.
+// f32 -> bf16 for values that are already rounded to bf16; the lower bits of other values are cut.
 CastFn rounded_to_bf16_kernel();
 
 }  // namespace shmap::cpu

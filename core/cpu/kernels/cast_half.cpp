@@ -57,7 +57,7 @@ using D32 = hn::ScalableTag<float>;
 using D16 = hn::Rebind<hwy::float16_t, D32>;
 inline constexpr std::int64_t kLanes = hn::MaxLanes(D32{});
 
-// `step` converts kLanes elements; the rest goes through a whole vector of its own.
+// `step` converts kLanes elements; the remaining elements go through one padded vector.
 template <class From, class To, void (*step)(const From*, To*)>
 void in_vectors(const void* in, void* out, std::int64_t n) {
   const From* a = static_cast<const From*>(in);
@@ -91,7 +91,8 @@ HWY_INLINE void narrow_bf16(const float* a, std::uint16_t* o) {
   const auto quiet = hn::Or(high, hn::Set(du, 0x40));
   const auto bits = hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, quiet), hn::BitCast(d, rounded));
   const hn::Rebind<std::uint16_t, D32> d16;
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, bits)), d16, o);  // below 2^16: nothing saturates
+  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, bits)), d16, o);  // below 2^16, so that nothing
+                                                                 // saturates
 }
 void f32_to_bf16(const void* in, void* out, std::int64_t n) {
   in_vectors<float, std::uint16_t, narrow_bf16>(in, out, n);

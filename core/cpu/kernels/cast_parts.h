@@ -10,8 +10,8 @@ CastFn cast_plain_kernel(DType from, DType to);  // among bool, integers, f32 an
 CastFn half_to_f32_kernel(DType half);
 CastFn f32_to_half_kernel(DType half);
 
-// f64 to f32, rounded to odd where inexact: rounding that once more, to nearest in a half type,
-// gives what one rounding would.
+// f64 -> f32, rounded to odd if inexact: a second rounding, to nearest in a half type, then gives
+// the same result as a single rounding.
 CastFn f64_to_odd_f32_kernel();
 
 }  // namespace shmap::cpu

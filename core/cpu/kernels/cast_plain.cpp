@@ -16,8 +16,8 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// No step depends on a comparison, so that all of it is vectorised; what is converted is always in
-// range.
+// The loop has no branches, so that the compiler vectorises it; the operand of the conversion is
+// always in range.
 template <class T, std::floating_point F>
 T saturated(F x) {
   constexpr F upper = F{2} * static_cast<F>(T{1} << (std::numeric_limits<T>::digits - 1));
@@ -32,7 +32,7 @@ T saturated(F x) {
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 
-// To 8 and 16 bits, whose limits are floats.
+// To integers of 8 and 16 bits, whose limits are exact as floats.
 template <class To>
 void convert_short(const void* in, void* out, std::int64_t n) {
   using D = hn::ScalableTag<float>;
@@ -80,7 +80,7 @@ void test(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) o[i] = a[i] != From{0};
 }
 
-// An integer's conversion to another depends on its own sign and the other's size only.
+// A conversion between integers depends only on the source's sign and the target's size.
 template <class From>
 CastFn find_from(DType to) {
   using Tested = typename std::conditional_t<std::floating_point<From>, std::type_identity<From>,

@@ -26,8 +26,8 @@ using V = hn::Vec<D>;
 constexpr std::int64_t kStep = hn::MaxLanes(D{});
 constexpr std::int64_t kGroup = 8 * kStep;  // elements in registers at once
 
-// As the kernels of two operands have them: hn::Max is b where b is a NaN, and one in a is asked
-// for.
+// As the kernels of two operands treat NaNs: hn::Max returns b where b is a NaN; a NaN in a is
+// tested for.
 HWY_INLINE V larger(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Max(a, b)); }
 HWY_INLINE V smaller(V a, V b) { return hn::IfThenElse(hn::IsNaN(a), a, hn::Min(a, b)); }
 
@@ -37,10 +37,10 @@ HWY_INLINE V widened(hn::Vec<Half> x) {
   return hn::BitCast(D{}, hn::ShiftLeft<16>(hn::PromoteTo(U{}, x)));
 }
 HWY_INLINE hn::Vec<Half> upper_half(V x) {
-  const hn::RebindToSigned<D> d;  // below 2^16: nothing saturates
+  const hn::RebindToSigned<D> d;  // below 2^16, so that nothing saturates
   return hn::DemoteTo(Half{}, hn::BitCast(d, hn::ShiftRight<16>(hn::BitCast(U{}, x))));
 }
-// To even; a NaN becomes a quiet one.
+// Rounds to the nearest bf16 value, ties to even; a NaN becomes a quiet NaN.
 HWY_INLINE V rounded(V x) {
   const U u;
   const auto f = hn::BitCast(u, x);
@@ -50,7 +50,7 @@ HWY_INLINE V rounded(V x) {
   const auto bits = hn::BitCast(u, hn::IfThenElse(hn::IsNaN(x), quiet, near));
   return hn::BitCast(D{}, hn::And(bits, hn::Set(u, 0xffff0000u)));
 }
-// Of a number, or a quiet NaN that is a value of bf16 already, which stays what it is.
+// As rounded(), for numbers and for quiet NaNs that are bf16 values already, which stay unchanged.
 HWY_INLINE V rounded_bf16(V x) {
   const U u;
   const auto f = hn::BitCast(u, x);
@@ -59,7 +59,7 @@ HWY_INLINE V rounded_bf16(V x) {
   return hn::BitCast(D{}, hn::And(hn::Add(f, half), hn::Set(u, 0xffff0000u)));
 }
 
-// What a chain reads and writes: f32, or bf16.
+// The element type of a chain's input or output: f32 or bf16.
 struct Source {
   const void* at;
   bool half;
@@ -93,7 +93,7 @@ constexpr int packed(ChainCode code, ChainForm form) {
   return 8 * static_cast<int>(code) + static_cast<int>(form);
 }
 
-// What becomes of a group's eight vectors, and of one vector or the first m elements of it.
+// Where the values of a group go: its eight vectors, or one vector or the first m elements of one.
 template <bool around>
 struct Stores {
   Target out;
@@ -109,13 +109,13 @@ struct Stores {
   }
 };
 
-// The order of reduce_floats: kLanes running results, of which vector k of a group has those from
-// k * kStep on.
+// Reduces in the order of reduce_floats: kLanes running results; vector k of a group belongs to the
+// results from k * kStep on.
 template <class Op>
 struct Folds {
   static constexpr int kVectors = static_cast<int>(kLanes<float> / kStep);
   static_assert(kVectors == 4 || kVectors == 8);
-  V s0, s1, s2, s3, s4, s5, s6, s7;  // s4 and on: of eight
+  V s0, s1, s2, s3, s4, s5, s6, s7;  // s4 to s7 are used with eight vectors only
   HWY_INLINE explicit Folds(float neutral) {
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = hn::Set(D{}, neutral);
   }
@@ -169,8 +169,8 @@ struct Folds {
   }
 };
 
-// Elements [begin, end), whole groups. Each case handles the eight vectors of a group, one after
-// another, so that there is one jump an operation and group.
+// Runs elements [begin, end), which are whole groups. Each case handles the eight vectors of a
+// group, so that there is one jump for each operation and group.
 template <class Sink>
 void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t begin,
                 std::int64_t end) {
@@ -250,8 +250,8 @@ void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t
   to = sink;
 }
 
-// kVectors vectors at `i`, or the first `m` elements of one: what is left of a call's groups, and
-// all of a short row. There is one jump an operation.
+// Runs kVectors vectors at `i`, or the first `m` elements of one vector: the rest of a call after
+// its groups, or all of a short row. There is one jump for each operation.
 template <int kVectors, bool whole>
 HWY_INLINE void run_vectors(const ChainOp* ops, int count, Source in, std::int64_t i, std::size_t m,
                             V (&a)[kVectors]) {
@@ -313,8 +313,8 @@ HWY_INLINE void run_vectors(const ChainOp* ops, int count, Source in, std::int64
   }
 }
 
-// Whole vectors from i on, several at a time, to each(number, place, vector). Returns where less
-// than a vector is left.
+// Passes whole vectors from i on, several at a time, to each(number, place, vector). Returns the
+// position from which less than a vector is left.
 template <class Each>
 HWY_INLINE std::int64_t run_whole_vectors(const ChainOp* ops, int count, Source in, std::int64_t i,
                                           std::int64_t end, Each each) {
@@ -355,7 +355,7 @@ void run(const ChainOp* ops, int count, const void* from, void* to, bool around,
   out.store_some(a[0], i, rest);
 }
 
-// A piece of a row, as reduce_floats.
+// Reduces a piece of a row, as reduce_floats does.
 template <class Op>
 float fold_piece(const ChainOp* ops, int count, Source in, std::int64_t begin, std::int64_t n) {
   constexpr auto neutral = static_cast<float>(Op::neutral);
@@ -377,7 +377,7 @@ float fold_piece(const ChainOp* ops, int count, Source in, std::int64_t begin, s
   return folds.total();
 }
 
-// Pieces of a long row in a balanced tree, as reduce_kernel has them.
+// Combines the pieces of a long row in a balanced tree, as reduce_kernel does.
 template <class Op>
 void fold_row(const ChainOp* ops, int count, const void* from, float* out, std::int64_t n) {
   constexpr std::int64_t kPiece = ReduceScratch::kPiece;

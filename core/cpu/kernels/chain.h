@@ -1,5 +1,5 @@
-// Chains: elementwise operations of f32 one after another in one pass, which hand their values on
-// in registers.
+// Chains: elementwise operations of f32 in one pass over the elements, which pass intermediate
+// values on in registers.
 #pragma once
 #include <cstdint>
 
@@ -15,24 +15,25 @@ enum class ChainCode : std::uint8_t {
   div,
   max,
   min,
-  square,  // of one operand from here on
+  square,  // this and the following operations have one operand
   sqrt,
   neg,
   abs,
-  widen,       // of a chain's first operation alone: `in` is bf16
-  round,       // to the nearest bf16's value
-  round_bf16,  // the same after an operation on values of bf16 whose NaNs are quiet ones: rounded
-               // as if they were numbers, their bits still are those of a NaN
-  narrow,      // of its last alone: `out` is bf16, of a value that is one
+  widen,       // first operation of a chain only: `in` is bf16
+  round,       // to the nearest bf16 value, as f32
+  round_bf16,  // as round, for bf16 values whose NaNs are all quiet: rounded as if they were
+               // numbers, they stay NaNs
+  narrow,      // last operation of a chain only: `out` is bf16; the value is already rounded to
+               // bf16
 };
 
-// What an operation reads beside the value that comes down the chain.
+// The operand of an operation besides the value that the chain passes on.
 enum class ChainForm : std::uint8_t {
   vector,        // value op other[i]
   scalar,        // value op *other
   vector_first,  // other[i] op value
   scalar_first,  // *other op value
-  self,          // value op value; and those of one operand
+  self,          // value op value; and operations of one operand
 };
 
 struct ChainOp {
@@ -43,22 +44,22 @@ struct ChainOp {
 
 inline constexpr int kMostChainOps = 16;
 
-// out[i] = the last operation's value, of in[i]; the bits are those of the kernels one by one.
-// `in` and `out` are of f32, but for widen and narrow. `out` may be `in` where their elements have
-// one size, or an `other`. around: written past the caches, where out is the start of a
-// cache line (a non_temporal_fence() has to follow).
+// out[i] = the value of the last operation for in[i]; bit for bit the result of the kernels run one
+// by one. `in` and `out` are f32, except for widen and narrow. `out` may be `in` where their
+// elements have one size, or an `other`. around: writes past the caches; `out` must then be the
+// start of a cache line, and a non_temporal_fence() must follow.
 using ChainFn = void (*)(const ChainOp* ops, int count, const void* in, void* out, bool around,
                          std::int64_t n);
 
-// Null where this machine has no kernel of them.
+// Null where this CPU has no such kernel.
 ChainFn chain_kernel();
 
-// The reduction of the chain's values over n >= 1 elements to one, which nobody has to store: the
-// bits are those of reduce_kernel(1, n, 1) of what the chain would write. Its last operation is no
+// Reduces the chain's values over n >= 1 elements to one, without storing these values: bit for bit
+// the result of reduce_kernel(1, n, 1) on the stored values. The last operation must not be
 // `narrow`.
 using ChainFoldFn = void (*)(const ChainOp* ops, int count, const void* in, float* out,
                              std::int64_t n);
-// Null where there is none: of sums and of the largest values there is one where chain_kernel is.
+// Null where there is no such kernel; sum and max have one wherever chain_kernel() is not null.
 ChainFoldFn chain_fold_kernel(Reduction op);
 
 }  // namespace shmap::cpu

@@ -52,7 +52,7 @@ void ColumnTree::add(const void* in, std::int64_t rows) {
   }
   if (rows == 0) return;
   bool first = true;
-  for (const int count : {4, 2, 1}) {  // the rest is one leaf
+  for (const int count : {4, 2, 1}) {  // the remaining rows form one leaf
     if (!(rows & count)) continue;
     reduce_group(a, count, at(depth_ + !first));
     if (!first) {

@@ -1,5 +1,5 @@
-// ColumnTree: the reduction of columns whose rows come some at a time, with the very bits that
-// reduce_kernel gives for all of them: groups of eight rows are leaves of a balanced tree.
+// ColumnTree: reduces the columns of an array whose rows come some at a time; bit for bit the
+// result of reduce_kernel for all rows. Groups of eight rows are the leaves of a balanced tree.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace shmap::cpu {
 
 class ColumnTree {
  public:
-  // dtype: any but f16. Of `cols` columns, at least 64, and at most `rows` rows, in memory of
-  // bytes() for these that the caller owns.
+  // dtype: any but f16. `cols` >= 64 columns. `memory`: bytes(dtype, rows, cols) bytes for the
+  // largest number of rows; owned by the caller.
   ColumnTree(Reduction op, DType dtype, std::int64_t cols, void* memory);
   static std::int64_t bytes(DType dtype, std::int64_t rows, std::int64_t cols);
 
-  // in[rows, cols] of the dtype: the next rows, a multiple of eight but for the last call.
+  // in[rows, cols] of the dtype: the next rows; a multiple of eight except in the last call.
   void add(const void* in, std::int64_t rows);
-  // Writes out[cols] of reduce_partial_dtype; after at least one add().
+  // Writes out[cols] of reduce_partial_dtype. Needs at least one add() before.
   void finish(void* out);
 
  private:
@@ -27,16 +27,16 @@ class ColumnTree {
   std::byte* at(std::int64_t i) const { return memory_ + i * leaf_bytes_; }
 
   TreeFn pair_;
-  TreeFn group_[4] = {};  // of 1 << i rows; that of one row is a copy
+  TreeFn group_[4] = {};  // for 1 << i rows; for one row, a copy
   bool half_;
   std::int64_t cols_, row_bytes_, leaf_bytes_;
   std::byte* memory_;
-  std::int64_t depth_ = 0;  // leaves' places that hold a subtree
+  std::int64_t depth_ = 0;  // number of places for leaves that hold a subtree
   std::uint64_t leaves_ = 0;
 };
 
-// out[cols] of `dtype` from the ColumnTrees' results for rows [0, n), [n, 2 n), … of a power of two
-// n of at least eight: partials[count, cols].
+// out[cols] of `dtype` from partials[count, cols]: the results of ColumnTrees for rows [0, n), [n,
+// 2 n), …, where n is a power of two and at least eight.
 void reduce_column_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                             std::int64_t cols, void* out);
 

@@ -14,7 +14,7 @@
 namespace shmap::cpu {
 namespace {
 
-// One call's constants, and the leaves of the tree: p of them, each a rank, or two of them folded.
+// The constants of one call, and the p leaves of the tree: each is a rank, or two ranks folded.
 class Combine {
  public:
   Combine(Reduction op, DType dtype, const void* const* ranks, int n)
@@ -34,8 +34,8 @@ class Combine {
 
   std::int64_t block() const { return LeafTree::kLeafBytes / itemsize(computed_); }
 
-  // Elements at … at + m - 1, m <= block(), to `out`, an array of the dtype itself. No write to it
-  // comes before the last read of the ranks there.
+  // Writes elements at … at + m - 1, m <= block(), to `out`, an array of the dtype. All reads of
+  // these elements of the ranks come before the first write.
   void run_block(void* out, std::int64_t at, std::int64_t m) const {
     std::byte(*const folded)[LeafTree::kLeafBytes] = reduce_scratch().group;
     alignas(64) std::byte result[LeafTree::kLeafBytes];
@@ -93,7 +93,7 @@ class Combine {
   const CastFn widen_, narrow_;
 };
 
-// The kernel that combines all ranks at once where they lie; nullptr where there is none.
+// The kernel that combines all ranks at once, in place; nullptr where there is none.
 TreeFn direct_kernel(Reduction op, DType dtype, int n) {
   const bool direct = n == 2 || n == 4 || n == 8;
   return direct && reduce_partial_dtype(dtype) == dtype ? tree_kernel(op, dtype, n) : nullptr;
@@ -121,7 +121,7 @@ void combine_ranks(Reduction op, DType dtype, const void* const* ranks, int n, v
   }
   const auto out_at = [&](std::int64_t at) { return static_cast<std::byte*>(out) + at * size; };
   alignas(64) std::byte staged[LeafTree::kLeafBytes];
-  // Non-temporal stores want whole cache lines: the first block ends at one.
+  // Non-temporal stores need whole cache lines: the first block ends at a line's end.
   const auto address = reinterpret_cast<std::uintptr_t>(out_at(begin));
   const std::int64_t head = static_cast<std::int64_t>(-address % 64) / size;
   std::int64_t m = non_temporal && head ? head : combine.block();

@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// What a value is read from: T itself, or the upper half of a float's bits.
+// The stored type of a value: T itself, or the upper half of a float's bits.
 struct Bf16 {
   std::uint16_t bits;
 };
@@ -71,7 +71,7 @@ void tree8(const void* const* in, void* out, std::int64_t n) {
 }
 
 #if SHMAP_VECTORS
-// Whole vectors of the float type, from what they are read from.
+// Loads a whole vector of the float type from the stored type.
 template <class T>
 HWY_INLINE hn::Vec<hn::ScalableTag<T>> load_wide(const T* p) {
   return hn::LoadU(hn::ScalableTag<T>{}, p);
@@ -84,7 +84,7 @@ HWY_INLINE hn::Vec<hn::ScalableTag<float>> load_wide(const Bf16* p) {
   return hn::BitCast(D{}, hn::ShiftLeft<16>(hn::PromoteTo(bits, x)));
 }
 
-// Elements [i, i + lanes) of the tree over `k` arrays.
+// The result of the tree over `k` arrays for elements [i, i + lanes).
 template <class Op, int k, class In>
 HWY_INLINE auto tree_of(const In* const* in, std::int64_t i) {
   if constexpr (k == 1)
@@ -100,8 +100,8 @@ auto one_of(const In* const* in, std::int64_t i) {
     return Op::run(one_of<Op, k / 2>(in, i), one_of<Op, k / 2>(in + k / 2, i));
 }
 
-// Trees of floats by explicit vectors: where a NaN is asked for, the compiler would ask each
-// question of the tree again in every case of those below it.
+// Float trees use explicit vectors: a compiler would nest the NaN tests of each level of the tree
+// in the cases of the level below.
 template <class Op, class T, class In, int k>
 void float_tree(const void* const* in, void* out, std::int64_t n) {
   const hn::ScalableTag<T> d;
@@ -153,7 +153,7 @@ SHMAP_KERNELS(find_tree);
 SHMAP_KERNELS(find_bf16_tree);
 TreeFn tree_kernel(Reduction op, DType dtype, int k) {
   constexpr int kSizes = 3;  // k = 2, 4, 8
-  // Found once: a small collective is over sooner than a search.
+  // Looked up once: a small collective takes less time than the lookup.
   static const auto table = [] {
     std::array<TreeFn, kReductionCount * kDTypeCount * kSizes> found{};
     for (int i = 0; i < static_cast<int>(found.size()); ++i) {

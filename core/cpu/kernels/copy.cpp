@@ -17,15 +17,15 @@ namespace {
 
 using std::int64_t;
 
-// From here on a contiguous copy stores past the caches: see bench/copy_bench.cpp.
+// From this size on a contiguous copy stores past the caches: see bench/copy_bench.cpp.
 constexpr int64_t kStreamBytes = int64_t{1} << 22;
 
 struct Dim {
   int64_t extent, dst, src;
 };
 
-// The copy as few dims as can be, the outermost first; the innermost run is of `item` bytes, which
-// may be longer than the element.
+// The copy with as few dims as possible, the outermost first. The innermost run has `item` bytes,
+// which may be more than one element.
 struct Plan {
   int rank = 0;
   Dim dim[kMaxRank + 1];  // one more, for a dim that is cut in two
@@ -35,7 +35,8 @@ struct Plan {
   bool empty = false;
 };
 
-// a outside of b: merged where a step of a is b's whole range on both sides.
+// Whether outer dim a and inner dim b can be merged: a step of a is the whole range of b on both
+// sides.
 bool mergeable(const Dim& a, const Dim& b) {
   return a.dst == b.dst * b.extent && a.src == b.src * b.extent;
 }
@@ -49,7 +50,7 @@ Plan make_plan(const StridedCopy& c) {
     if (c.extent[d] == 0) p.empty = true;
     if (c.extent[d] == 1) continue;
     Dim dim{c.extent[d], c.dst_stride[d], c.src_stride[d]};
-    if (dim.dst < 0) {  // the same set of copies, walked forwards in dst
+    if (dim.dst < 0) {  // the same copies, in ascending order of dst
       p.dst += dim.dst * (dim.extent - 1);
       p.src += dim.src * (dim.extent - 1);
       dim.dst = -dim.dst;
@@ -58,7 +59,7 @@ Plan make_plan(const StridedCopy& c) {
     p.dim[p.rank++] = dim;
   }
   if (p.empty) return p;
-  // dst order: its large strides outside. Insertion sort, stable.
+  // Orders the dims by dst stride, the largest outside. Insertion sort, stable.
   for (int i = 1; i < p.rank; ++i)
     for (int j = i; j > 0 && p.dim[j - 1].dst < p.dim[j].dst; --j)
       std::swap(p.dim[j - 1], p.dim[j]);
@@ -78,7 +79,7 @@ Plan make_plan(const StridedCopy& c) {
   return p;
 }
 
-// Short runs are copied inline, which a call of memcpy for each would not be.
+// Short runs are copied inline, since a call of memcpy for each would take longer.
 template <int64_t kBytes>
 void copy_items(char* dst, const char* src, int64_t count, int64_t dst_step, int64_t src_step) {
   for (int64_t i = 0; i < count; ++i) std::memcpy(dst + i * dst_step, src + i * src_step, kBytes);
@@ -134,8 +135,8 @@ int64_t bytes_of(const Plan& p) {
   return bytes;
 }
 
-// The dim besides the innermost along which src is contiguous, so that the two make a transpose of
-// items; -1 where there is none worth its while.
+// The dim other than the innermost along which src is contiguous, so that the two dims form a
+// transpose of items; -1 where there is none, or a transpose would not be faster.
 int transposed_dim(const Plan& p) {
   if (p.rank < 2 || (p.item != 1 && p.item != 2 && p.item != 4 && p.item != 8)) return -1;
   const Dim& inner = p.dim[p.rank - 1];
@@ -145,8 +146,8 @@ int transposed_dim(const Plan& p) {
   return -1;
 }
 
-// Where the innermost dim is short, a longer one takes its place, in stretches that the first cache
-// holds while the short ones pass over it.
+// Where the innermost dim is short, exchanges it with a longer dim, cut into stretches that stay in
+// the first-level cache while the short dim passes over them.
 void lengthen_inner(Plan& p) {
   constexpr int64_t short_extent = 8, stretch = 512;
   if (p.rank < 2 || p.dim[p.rank - 1].extent >= short_extent) return;
@@ -169,11 +170,11 @@ void drop_dim(Plan& p, int dim) {
   --p.rank;
 }
 
-// Fewer items in a line are copied as fast one by one.
+// Shorter lines are copied as fast item by item.
 constexpr int64_t kShortLine = 16;
 
-// Single items that lie contiguous in lines or in a few of them together, on both sides; whether
-// the copy was one, and is done.
+// Copies single items that on both sides are contiguous in lines or in a few lines together.
+// Returns whether the copy had this form; it is then done.
 bool run_short(Plan& p) {
   if (p.rank == 0) return false;
   const auto item = static_cast<int>(
@@ -202,7 +203,7 @@ bool run_short(Plan& p) {
     return true;
   }
   if (p.rank < 2) return false;
-  const Dim line = p.dim[p.rank - 2];  // a few of src, or one several times
+  const Dim line = p.dim[p.rank - 2];  // a few rows of src, or one row several times
   if (line.src != item || line.dst != inner.extent * item || line.extent < kShortLine) return false;
   const WeaveFn weave = weave_kernel(item, inner.extent);
   if (weave == nullptr) return false;
@@ -261,7 +262,8 @@ void copy_strided_part(const StridedCopy& copy, int part, int parts) {
   if (parts <= 1) return copy_strided(copy);
   Plan p = make_plan(copy);
   if (p.empty) return;
-  // The longest of the outer dims, so that the parts come out even; a single run is cut in bytes.
+  // Splits the longest outer dim, so that the parts are of equal size; a single run is split by
+  // bytes.
   if (p.rank == 0 || (p.rank == 1 && p.dim[0].extent < parts && p.item >= kPartBytes)) {
     const int64_t begin = p.item * part / parts / 64 * 64;
     const int64_t end = part + 1 == parts ? p.item : p.item * (part + 1) / parts / 64 * 64;

@@ -13,7 +13,7 @@ using shmap::StridedCopy;
 
 void copy_strided(const StridedCopy& copy);
 
-// In how many parts the copy is best cut for `workers` threads, and one of them.
+// How many parts are best for `workers` threads; and the copy of one part.
 int copy_parts(const StridedCopy& copy, int workers);
 void copy_strided_part(const StridedCopy& copy, int part, int parts);
 

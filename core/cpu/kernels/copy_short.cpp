@@ -25,7 +25,7 @@ HWY_INLINE void put(char* to, std::int64_t i, T item) {
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of the bytes that lie at p, aligned or not.
+// The bytes at p as vectors, aligned or not.
 template <class T>
 HWY_INLINE const T* at(const char* p) {
   return reinterpret_cast<const T*>(p);
@@ -86,7 +86,7 @@ template <class T>
 void turn(const char* src, char* dst, std::int64_t n) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
   std::int64_t i = 0;
-  if constexpr (size > 1) {  // bytes have no such operation in every version of Highway
+  if constexpr (size > 1) {  // not every version of Highway has this operation for bytes
     using D = hn::ScalableTag<T>;
     const D d;
     constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D{}));

@@ -1,14 +1,15 @@
-// Items dealt to a few rows, woven from a few, and turned around: the copies whose runs are single
-// items on one side, though the few rows together are contiguous (channels last to first and back,
-// stacks along the last dim, repeats, flips). Whole vectors are loaded, reordered and stored.
+// Items distributed to a few rows, interleaved from a few rows, and reversed. In these copies the
+// runs are single items on one side, though the few rows together are contiguous (channels last to
+// first and back, stacks along the last dim, repeats, flips). Whole vectors are loaded, reordered
+// and stored.
 #pragma once
 #include <cstdint>
 
 namespace shmap::cpu {
 
-inline constexpr int kShortRows = 4;  // at most so many; at least 2
+inline constexpr int kShortRows = 4;  // a kernel handles 2 … kShortRows rows
 
-// Items are of 1, 2, 4 or 8 bytes, and need no alignment; rows do not overlap what is read.
+// Items have 1, 2, 4 or 8 bytes and need no alignment; rows must not overlap the source.
 // rows[j][i] = src[i * count + j], j < count: n items to each row.
 using DealFn = void (*)(const char* src, char* const* rows, std::int64_t n);
 // dst[i * count + j] = rows[j][i]; two rows may be the same one.
@@ -16,7 +17,7 @@ using WeaveFn = void (*)(const char* const* rows, char* dst, std::int64_t n);
 // dst[i] = src[n - 1 - i].
 using TurnFn = void (*)(const char* src, char* dst, std::int64_t n);
 
-// nullptr where there is none for items of that size or for so many rows.
+// nullptr where there is no kernel for items of that size or that number of rows.
 DealFn deal_kernel(int itemsize, std::int64_t count);
 WeaveFn weave_kernel(int itemsize, std::int64_t count);
 TurnFn turn_kernel(int itemsize);

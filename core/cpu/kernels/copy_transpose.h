@@ -4,9 +4,9 @@
 
 namespace shmap::cpu {
 
-// dst[r][c] = src[c][r] for r < rows, c < cols. Both are contiguous along their second index; a row
-// of dst begins dst_row bytes after the one before, a row of src src_row bytes. They do not overlap
-// and need no alignment.
+// dst[r][c] = src[c][r] for r < rows, c < cols. Both are contiguous along their second index; rows
+// of dst are dst_row bytes apart, rows of src src_row bytes. src and dst must not overlap; neither
+// needs alignment.
 void transpose(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
                std::int64_t rows, std::int64_t cols, int itemsize);
 

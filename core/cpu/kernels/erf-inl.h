@@ -1,8 +1,8 @@
-// erf of whole vectors of f32, within 2 ulp: [0, 4) is cut in quarters, each with a polynomial of
-// erf(x) / x. It takes two fifths of the time of the C library's vector function.
+// erf of whole vectors of f32, within 2 ulp: [0, 4) is cut into sixteen intervals, each with a
+// polynomial for erf(x) / x. Takes two fifths of the time of the C library's vector function.
 //
-// Included after exp-inl.h, once for each instruction set; SHMAP_OWN_ERF is 1 where it defines
-// erf_op: where one register holds a coefficient of all sixteen.
+// Included after exp-inl.h, once for each instruction set. SHMAP_OWN_ERF is 1 where the file
+// defines erf_op: where one register can hold one coefficient of all sixteen polynomials.
 #undef SHMAP_OWN_ERF
 #if SHMAP_VECTOR_MATH && HWY_TARGET == HWY_AVX3 && !SHMAP_MATH_F64
 #define SHMAP_OWN_ERF 1
@@ -10,8 +10,8 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// erf(x) / x in the k-th quarter as a polynomial of 4 x - (k + 1/2), from its values at Chebyshev's
-// nodes, the highest power first: off by 4e-8 of itself.
+// erf(x) / x in interval k as a polynomial of 4 x - (k + 1/2), from values at Chebyshev nodes, the
+// highest power first; relative error 4e-8.
 inline constexpr int kErfTerms = 6;
 alignas(64) inline constexpr float kErfQuarters[kErfTerms][16] = {
     {-1.90111259e-05f, -4.51844498e-05f, -4.54211186e-05f, -2.49792411e-05f, -6.60821001e-07f,
@@ -40,10 +40,11 @@ struct erf_op {
   static HWY_INLINE V run(V x) {
     const D d;
     const V one = hn::Set(d, 1.f);
-    // Min gives its second operand where one is a NaN: it stays.
+    // Min returns its second operand where either is a NaN, so that a NaN is kept.
     const V a = hn::Min(hn::Set(d, 3.96875f), hn::Abs(x));
     const V quarters = hn::MulSub(a, hn::Set(d, 4.f), hn::Set(d, 0.5f));
-    const V place = hn::Add(quarters, hn::Set(d, 0x1.8p23f));  // the nearest one is its lowest bits
+    const V place = hn::Add(quarters, hn::Set(d, 0x1.8p23f));  // the lowest bits hold the nearest
+                                                               // integer
     const V u = hn::Sub(quarters, hn::Sub(place, hn::Set(d, 0x1.8p23f)));
     const __m512i at = _mm512_castps_si512(place.raw);
     const auto term = [&](int k) HWY_ATTR {

@@ -1,7 +1,7 @@
-// exp and tanh of whole vectors: a power of two, and a polynomial of what is left. They are within
-// 2.5 ulp (exp within 1) over their whole range, infinities, NaNs and subnormal results included,
-// and take a third of the time of the C library, which calls a function for each vector and leaves
-// for a slow path, an element at a time, where one of them is out of its common range.
+// exp and tanh of whole vectors: a power of two times a polynomial of the remainder. They are
+// within 2.5 ulp (exp within 1) over their whole range, including infinities, NaNs and subnormal
+// results. They take a third of the time of the C library, which calls a function for each vector,
+// and takes a slow path element by element if one element is out of the common range.
 //
 // Included after vector_math-inl.h, once for each instruction set; empty where SHMAP_VECTOR_MATH is
 // 0.
@@ -15,8 +15,8 @@ struct Reduced {
   V n, rest;
 };
 
-// (e^r - 1 - r) / r^2 from its values at Chebyshev's nodes, the highest power first: off by
-// 2.3e-10 of e^r for f32, by 2.2e-19 for f64.
+// (e^r - 1 - r) / r^2 from values at Chebyshev nodes, the highest power first; error relative to
+// e^r: 2.3e-10 for f32, 2.2e-19 for f64.
 #if SHMAP_MATH_F64
 inline constexpr double kExpTerms[] = {2.091188493024799e-09,
                                        2.510516221256135e-08,
@@ -29,9 +29,10 @@ inline constexpr double kExpTerms[] = {2.091188493024799e-09,
                                        0.041666666666666664,
                                        0.1666666666666667,
                                        0.5};
-// log 2 in two parts, the first short enough that n times it is exact.
+// log 2 in two parts; the first is short enough that n times it is exact.
 inline constexpr double kLog2High = 0x1.62e42feep-1, kLog2Low = 0x1.a39ef35793c76p-33;
-inline constexpr double kRounds = 0x1.8p52;                // added, it leaves the nearest integer
+inline constexpr double kRounds = 0x1.8p52;                // x + kRounds - kRounds is x rounded to
+                                                           // an integer
 inline constexpr double kExpMost = 710, kExpLeast = -746;  // beyond: infinity, and 0
 inline constexpr double kTanhMost = 20;                    // beyond: 1
 inline constexpr int kMantissa = 52;
@@ -62,13 +63,13 @@ HWY_INLINE hn::Vec<Int> as_integers(V n) {  // of whole numbers below 2^22
   const V rounds = hn::Set(D{}, kRounds);
   return hn::Sub(hn::BitCast(Int{}, hn::Add(n, rounds)), hn::BitCast(Int{}, rounds));
 }
-// 2^n where that is a normal number.
+// 2^n for n whose result is a normal number.
 HWY_INLINE V power_of_two(hn::Vec<Int> n) {
   constexpr int bias = sizeof(Real) == 8 ? 1023 : 127;
   const auto exponent = hn::Add(n, hn::Set(Int{}, bias));
   return hn::BitCast(D{}, hn::ShiftLeft<kMantissa>(exponent));
 }
-// x 2^n, also where that overflows or is subnormal: rounded once.
+// x 2^n with one rounding, also where the result overflows or is subnormal.
 HWY_INLINE V scaled(V x, V n) {
 #if HWY_TARGET == HWY_AVX3 && SHMAP_MATH_F64
   return V{_mm512_scalef_pd(x.raw, n.raw)};
@@ -84,13 +85,13 @@ struct exp_op {
   static HWY_INLINE V run(V x) {
     const D d;
     const V most = hn::Set(d, kExpMost), least = hn::Set(d, kExpLeast);
-    // Both give their second operand where one is a NaN: it stays.
+    // Max and Min return their second operand where either is a NaN, so that a NaN is kept.
     const Reduced reduced = reduce_exponent(hn::Max(least, hn::Min(most, x)));
     return scaled(hn::Add(hn::Set(d, Real{1}), reduced.rest), reduced.n);
   }
 };
 
-struct tanh_op {  // E / (E + 2) with E = e^(2 |x|) - 1, which keeps small numbers' digits
+struct tanh_op {  // E / (E + 2) with E = e^(2 |x|) - 1 keeps the digits of small x
   static HWY_INLINE V run(V x) {
     const D d;
     const V most = hn::Set(d, kTanhMost);

@@ -1,4 +1,4 @@
-// Values of rows written along their rows, for one thread.
+// Repeats the value of each row along the row, for one thread.
 #pragma once
 #include <cstdint>
 

@@ -13,7 +13,7 @@ namespace {
 
 inline constexpr std::int64_t kBlockBytes = 4096;
 
-// Writes `bytes` bytes of copies of a T, as much as one wants before whole blocks are copied.
+// Writes `bytes` bytes of copies of a T; used for the first bytes, before whole blocks are copied.
 template <class T>
 void fill_start(std::byte* out, const void* value, std::int64_t bytes) {
   T element;
@@ -62,8 +62,8 @@ void fill(void* out, const void* value, int itemsize, std::int64_t n) {
     std::memset(o, static_cast<int>(*v), static_cast<std::size_t>(bytes));
     return;
   }
-  // A few elements are written one by one, then what is there is doubled up to a block in the first
-  // cache, then that block is copied. The block holds whole elements.
+  // Writes a few elements one by one, then doubles what is written up to a block that stays in the
+  // first-level cache, then copies that block. The block has whole elements.
   const std::int64_t start = std::min(bytes, std::max<std::int64_t>(256 / itemsize, 1) * itemsize);
   switch (itemsize) {
     case 1:
@@ -99,13 +99,13 @@ void fill(void* out, const void* value, int itemsize, std::int64_t n) {
 
 void iota(DType dtype, void* out, std::int64_t n, std::int64_t first, std::int64_t start,
           std::int64_t step) {
-  const auto value_at = [=](std::int64_t i) {  // wraps
+  const auto value_at = [=](std::int64_t i) {  // arithmetic that wraps
     return static_cast<std::uint64_t>(start) +
            (static_cast<std::uint64_t>(first) + static_cast<std::uint64_t>(i)) *
                static_cast<std::uint64_t>(step);
   };
   if (is_floating(dtype)) {
-    // Whole numbers are exact in f64 up to 2^53, beyond which only f64 itself would see it.
+    // Integers are exact in f64 up to 2^53; beyond that only results of dtype f64 could differ.
     in_blocks(DType::f64, dtype, out, n, [&](std::byte* block, std::int64_t i, std::int64_t m) {
       double* values = reinterpret_cast<double*>(block);
       for (std::int64_t k = 0; k < m; ++k)

@@ -20,10 +20,10 @@ bool contains(const IntList& list, int64_t v) {
   return std::find(list.begin(), list.end(), v) != list.end();
 }
 
-// One slice: which part of the operand it is, and how it lies in the output.
+// The layout of one slice in the operand and in the output.
 struct Window {
-  int rank = 0;              // dims of the slice that are in the output
-  int64_t extent[kMaxRank];  // of these
+  int rank = 0;              // number of the slice's dims that are in the output
+  int64_t extent[kMaxRank];  // of these dims
   int64_t operand_stride[kMaxRank], out_stride[kMaxRank];  // bytes
   int64_t run = 0;  // bytes, where the slice is one contiguous run on both sides; else 0
   int64_t bytes = 0;
@@ -107,9 +107,9 @@ void copy_window(const Window& w, int itemsize, char* dst, const char* src, bool
   copy_strided(c);
 }
 
-// Index vectors of one entry, and slices that are whole in the dims before theirs and contiguous
-// from there on: [outer, places, run] taken from [outer, line], runs of bytes that begin anywhere
-// in their line.
+// For index vectors of one entry, and slices that are whole in the dims before the indexed dim and
+// contiguous from it on: [outer, places, run] taken from [outer, line], runs of bytes that begin
+// anywhere in their line.
 struct Lines {
   int64_t outer = 1, in_stride = 0, out_stride = 0, run = 0;  // bytes
 };
@@ -119,7 +119,7 @@ bool as_lines(const Gather& g, const Plan& p, Lines* lines) {
   if (g.index_dtype != i32 && g.index_dtype != i64) return false;
   const int64_t dim = g.dims.start_index_map[0];
   const Window& w = p.window;
-  int inner = w.rank;  // the first window dim that is `dim` or behind it
+  int inner = w.rank;  // the first window dim that is `dim` or lies behind it
   while (inner > 0 && w.operand_stride[inner - 1] <= p.operand_stride[dim]) --inner;
   const auto grow = [](int64_t* expected, int64_t extent, int64_t stride) {
     if (extent == 1) return true;
@@ -144,7 +144,7 @@ bool as_lines(const Gather& g, const Plan& p, Lines* lines) {
   return true;
 }
 
-// Of slices [begin, begin + count): the byte offset in a line, or -1 for a fill.
+// For slices [begin, begin + count): the byte offset in a line, or -1 for a fill.
 template <class T>
 void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, int64_t* offsets) {
   const auto dim = g.dims.start_index_map[0];
@@ -159,13 +159,13 @@ void read_offsets(const Gather& g, const Plan& p, int64_t begin, int64_t count, 
   }
 }
 
-// kBytes: of a run, where that is known; kLines where it is some of 64, which a call of memcpy for
-// each would take longer for; else 0.
+// kBytes: the size of a run if it is a known constant; kLines for runs of a few cache lines, for
+// which a call of memcpy each would take longer; else 0.
 constexpr int64_t kLines = -64;
 template <int64_t kBytes>
 void take(const Gather& g, char* out, const char* in, int64_t run, const int64_t* offsets,
           int64_t count) {
-  // Rows lie anywhere in the operand: those to come are asked for while others are copied.
+  // Rows lie anywhere in the operand: the next ones are prefetched while others are copied.
   constexpr int64_t kAhead = 8;
   const int64_t bytes = kBytes > 0 ? kBytes : run;
   for (int64_t b = 0; b < count; ++b) {
@@ -208,7 +208,7 @@ Take take_of(int64_t run) {
   }
 }
 
-// Whether slices are single elements of 4 bytes, at places of a line that 32 bits hold.
+// Whether slices are single elements of 4 bytes at positions in a line that fit in 32 bits.
 bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
   const int64_t dim = g.dims.start_index_map[0];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
@@ -216,7 +216,8 @@ bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
          last <= INT32_MAX / std::max<int64_t>(1, stride);
 }
 
-// Of slices [begin, begin + count), count <= kPlaces: where each is in a line, for take_words.
+// For slices [begin, begin + count), count <= kPlaces: the position of each in a line, for
+// take_words.
 constexpr int64_t kPlaces = 512;
 void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, std::int32_t* at) {
   static const WordPlacesFn place = word_places_kernel();
@@ -225,7 +226,7 @@ void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, s
   const std::int32_t* indices = narrow;
   if (g.index_dtype == i32) {
     indices = static_cast<const std::int32_t*>(g.indices) + begin;
-  } else {  // one that no 32 bits hold is as far outside as the nearest that they hold
+  } else {  // an index beyond 32 bits is as far out of bounds as the nearest one of 32 bits
     const auto* const from = static_cast<const int64_t*>(g.indices) + begin;
     for (int64_t k = 0; k < count; ++k)
       narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
@@ -235,19 +236,19 @@ void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, s
         static_cast<std::int32_t>(p.operand_stride[dim] / 4), at);
 }
 
-// One load after another: vector gathers took a third longer where they were measured (an Ice Lake
-// server, a table past the second cache).
+// Scalar loads: vector gathers took a third longer (measured on Ice Lake, with a table larger than
+// the second-level cache).
 void take_words(const std::uint32_t* table, const std::int32_t* at, int64_t count,
                 std::uint32_t fill, std::uint32_t* out) {
   for (int64_t k = 0; k < count; ++k) out[k] = at[k] < 0 ? fill : table[at[k]];
 }
 
-// Slices [begin, end) of lines [first, last). Where most of a line is taken, in whatever order, it
-// is asked for as a whole, in its own order, while the one before it is at work.
+// Gathers slices [begin, end) of lines [first, last). Where the slices cover most of a line, the
+// whole line is prefetched in ascending order while the previous line is gathered.
 void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t first, int64_t last,
                 int64_t begin, int64_t end) {
   constexpr int64_t kBlock = kPlaces, kLine = 64;
-  constexpr int64_t kMostAhead = 128 << 10;  // of the second cache
+  constexpr int64_t kMostAhead = 128 << 10;  // bytes, of the second-level cache
   const bool of_words = are_words(g, p, lines);
   int64_t offsets[kBlock];
   std::int32_t at_word[kBlock];
@@ -278,21 +279,22 @@ void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t firs
   }
 }
 
-// Whether slices are contiguous runs which follow one another in the output along the last dim of
-// the batch, placed by index vectors of any length.
+// Whether slices are contiguous runs that are adjacent in the output along the last dim of the
+// batch, placed by index vectors of any length.
 bool as_runs(const Gather& g, const Plan& p) {
   return p.window.run > 0 && p.batch.rank > 0 && (g.index_dtype == i32 || g.index_dtype == i64) &&
          p.batch.out_stride[p.batch.rank - 1] == p.window.run;
 }
 
-// Slices [begin, end), a stretch of the batch's last dim at a time: their offsets, then the copies.
+// Gathers slices [begin, end), a stretch of the batch's last dim at a time: first their offsets,
+// then the copies.
 template <class T>
 void take_runs(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
   constexpr int64_t kBlock = 512;
   int64_t offsets[kBlock];
   const Take take_block = take_of(p.window.run);
   const int last = p.batch.rank - 1;
-  int64_t step[kMaxRank] = {};  // in the operand, by dim of the batch
+  int64_t step[kMaxRank] = {};  // in the operand, for each dim of the batch
   for (std::size_t i = 0; i < g.dims.operand_batching_dims.size(); ++i)
     step[g.dims.indices_batching_dims[i]] += p.operand_stride[g.dims.operand_batching_dims[i]];
   for (int64_t b = begin; b < end;) {
@@ -392,7 +394,8 @@ int gather_parts(const Gather& g, int workers) {
 void gather_part(const Gather& g, int part, int parts) {
   const Plan p = make_plan(g);
   if (Lines lines; p.window.bytes > 0 && as_lines(g, p, &lines)) {
-    // Parts are of lines, where there are enough, so that no two read the same.
+    // If there are enough lines, each part gets whole lines, so that no two parts read the same
+    // line.
     const bool of_lines = lines.outer >= 4 * parts;
     const int64_t n = of_lines ? lines.outer : p.batch.count;
     const int64_t begin = n * part / parts, end = n * (part + 1) / parts;
@@ -407,7 +410,7 @@ void gather_slices(const Gather& g, int64_t begin, int64_t end, void* out) {
   Plan p = make_plan(g);
   if (begin >= end || p.window.bytes == 0) return;
   Gather there = g;
-  // Where slice 0 would be.
+  // The address that slice 0 would have.
   there.out = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(out) -
                                       static_cast<std::uintptr_t>(begin * p.window.bytes));
   if (Lines lines; as_lines(there, p, &lines) && lines.outer == 1)

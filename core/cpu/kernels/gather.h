@@ -1,8 +1,8 @@
-// lax.gather: slices of `operand` of one size, each at the start that one row of `indices` holds.
+// lax.gather: slices of one size of `operand`; each row of `indices` holds the start of one slice.
 // All arrays are row-major and contiguous; the last dim of `indices` is the index vector.
 //
-// The output's dims are the slice dims that are neither collapsed nor batching, at the positions
-// offset_dims names, and the dims of `indices` but its last in the others, in order.
+// The output's dims: the slice dims that are neither collapsed nor batching, at the positions
+// offset_dims, and the dims of `indices` except its last at the remaining positions, in order.
 #pragma once
 #include <cstdint>
 
@@ -11,8 +11,9 @@
 
 namespace shmap::cpu {
 
-// What happens to a slice that leaves the operand: moved inside; filled (by gather) or dropped (by
-// scatter) as a whole; or the caller promises that it does not happen, and nothing is checked.
+// Treatment of a slice that is not inside the operand. clip: moves it inside. fill_or_drop: fills
+// it (gather) or drops it (scatter) as a whole. promise_in_bounds: the caller promises that there
+// is none; nothing is checked.
 enum class IndexMode : std::uint8_t { clip, fill_or_drop, promise_in_bounds };
 
 struct GatherDims {
@@ -27,7 +28,7 @@ struct Gather {
   Shape operand_shape, indices_shape, slice_sizes;
   DType index_dtype = i32;  // any integer type
   IndexMode mode = IndexMode::clip;
-  // Of a negative index the extent of its dim is added, once, before `mode` looks at it.
+  // Adds the extent of its dim to each negative index, once, before `mode` applies.
   bool from_end = false;
   int itemsize = 0;
   const void* operand = nullptr;
@@ -41,8 +42,9 @@ Shape gather_shape(const Gather& g);  // of the output
 void gather(const Gather& g);
 int gather_parts(const Gather& g, int workers);
 void gather_part(const Gather& g, int part, int parts);
-// Slices [begin, end), in row-major order of the dims of `indices` but its last. offset_dims are
-// the last dims of the output, so that slices follow one another; `out` is where the first goes.
+// Gathers slices [begin, end), in row-major order of the dims of `indices` except its last.
+// offset_dims must be the last dims of the output, so that slices are contiguous; `out` is where
+// slice `begin` goes.
 void gather_slices(const Gather& g, std::int64_t begin, std::int64_t end, void* out);
 
 }  // namespace shmap::cpu

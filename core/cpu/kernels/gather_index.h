@@ -14,7 +14,8 @@ using ReadIndex = std::int64_t (*)(const void* indices, std::int64_t at);
 template <class T>
 std::int64_t read_index(const void* indices, std::int64_t at) {
   const T v = static_cast<const T*>(indices)[at];
-  if constexpr (sizeof(T) == 8 && !std::is_signed_v<T>) {  // beyond every array: as far as it goes
+  if constexpr (sizeof(T) == 8 && !std::is_signed_v<T>) {  // a u64 beyond i64 is out of bounds of
+                                                           // every array
     constexpr auto most = std::numeric_limits<std::int64_t>::max();
     return v > static_cast<T>(most) ? most : static_cast<std::int64_t>(v);
   } else {
@@ -22,7 +23,7 @@ std::int64_t read_index(const void* indices, std::int64_t at) {
   }
 }
 
-// TypeError where t is no integer type.
+// Throws TypeError where t is no integer type.
 inline ReadIndex index_reader(DType t) {
   switch (t) {
     case i8:

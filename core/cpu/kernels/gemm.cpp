@@ -27,8 +27,8 @@ void check_types(const Gemm& g) {
 
 constinit std::atomic<bool> libraries_closed{false};
 
-// Runs it. What the first product of a kind makes in a library is destroyed at exit too: whoever
-// may run the next must stop before that.
+// Runs the product. The first product of a kind makes static objects in the library, which exit()
+// destroys too: threads that may run the next product must be stopped before that.
 void run_in(const GemmLibrary& library, GemmEngine engine, const Gemm& g) {
   library.run(g);
   static constinit std::atomic<bool> ran[kGemmEngines][kDTypeCount] = {};
@@ -168,7 +168,8 @@ bool has_avx512() {
   return has;
 }
 
-// Where oneDNN is the faster one with AMX, since packing a large b costs more than the product.
+// Where oneDNN is faster than the AMX kernel, since the packing of a large b costs more than the
+// product.
 bool few_rows(const Gemm& g) {
   return g.m <= 64 && g.n > (1 << 17) / std::max<std::int64_t>(g.k, 1);
 }
@@ -184,7 +185,7 @@ void clear(const Gemm& g) {
   }
 }
 
-// A product of half types by way of f32 copies of blocks of them, for a fast library in f32.
+// Multiplies half types through f32 copies of blocks, with a library that is fast in f32.
 void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   constexpr std::int64_t block = 1024;
   thread_local struct { GemmScratch a, b, c; } scratch;
@@ -235,7 +236,7 @@ void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   }
 }
 
-// Where parts of a dim of `size` begin when it is cut in `parts` at multiples of `unit`.
+// The begin of part `part` when a dim of `size` is cut into `parts` at multiples of `unit`.
 std::int64_t cut(std::int64_t size, int part, int parts, std::int64_t unit) {
   const std::int64_t units = (size + unit - 1) / unit;
   return std::min(size, units * part / parts * unit);
@@ -268,8 +269,8 @@ GemmEngine gemm_engine(const Gemm& g) {
   switch (g.dtype) {
     case f32:
     case f64: {
-      // Asked first, also where it is not taken: parts of the product may take the library, which
-      // has to be open before they run.
+      // Evaluated first, even where the library is not chosen: parts of the product may choose it,
+      // and it has to be open before they run.
       const GemmEngine library = g.dtype == f64 ? f64_engine() : f32_engine();
       if (has_avx512() && suits_avx512(g)) return GemmEngine::avx512;
       const bool suits = is_zen5() ? suits_openblas_on_zen5(g) : is_small(g, kSmallF32);
@@ -306,7 +307,7 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
 
 void gemm(const Gemm& g) {
   check_types(g);
-  // The choice itself stays what it was: all parts of a product are cut by it.
+  // The choice of the engine does not change: all parts of a product are cut for it.
   const GemmEngine engine = gemm_engine(g);
   gemm_with(closed(engine) ? GemmEngine::own : engine, g);
 }
@@ -315,8 +316,8 @@ void close_gemm_libraries() noexcept { libraries_closed.store(true); }
 
 bool gemm_accumulates_exactly(const Gemm& g) {
   if (is_integer(g.dtype)) return true;
-  // Measured: the libraries cut longer sums, and some that are products of a matrix and a vector;
-  // oneDNN's kernels for AVX2 cut those of a transposed left side after 96 products already.
+  // Measured: the libraries cut sums of more than `uncut` terms, and some sums of products of a
+  // matrix and a vector; oneDNN's AVX2 kernels cut sums of a transposed a after 96 terms.
   constexpr std::int64_t uncut = 256, uncut_transposed = 96;
   if (g.dtype != f32 || g.out != f32 || g.k > uncut || g.m <= 1 || g.n <= 1) return false;
   const GemmEngine engine = gemm_engine(g);
@@ -337,15 +338,15 @@ Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0
 int gemm_parts(const Gemm& g, int workers) {
   const double operations =
       2. * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-  constexpr double worth_a_part = 1e6;  // some microseconds of work
+  constexpr double worth_a_part = 1e6;  // flops; some microseconds of work
   return static_cast<int>(std::clamp(operations / worth_a_part, 1., static_cast<double>(workers)));
 }
 
 void gemm_part(const Gemm& g, int part, int parts) {
   if (parts <= 1) return gemm(g);
-  // Parts of whole rows, or with AMX of whole columns, as long as each has enough of them to make
-  // up for packing all of b, or with AMX all of a (measured on all of them); else a grid of blocks
-  // as square as they can be.
+  // Parts are whole rows, or with AMX whole columns, if each part has enough of them to make up for
+  // the packing of all of b (with AMX all of a); measured. Else the parts form a grid of blocks
+  // that are as square as possible.
   constexpr std::int64_t enough = 256;
   const bool by_columns = gemm_engine(g) == GemmEngine::amx;
   int rows = 0;

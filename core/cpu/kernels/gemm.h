@@ -1,7 +1,7 @@
 // Matrix multiplication on the calling thread: C = op(A) · op(B), or C += op(A) · op(B), of
-// row-major matrices. op(A) is m × k, op(B) k × n, C m × n; lda, ldb, ldc count elements from one
-// stored row to the next. A batch is a loop above this; threads are the caller's too: gemm_part
-// computes one of `parts` disjoint pieces of C, and the pieces may run on different threads at
+// row-major matrices. op(A) is m × k, op(B) k × n, C m × n; lda, ldb, ldc are elements from one
+// stored row to the next. The caller loops over a batch and provides the threads: gemm_part
+// computes one of `parts` disjoint pieces of C, and different threads may compute the pieces at
 // once.
 //
 // Element types:
@@ -11,8 +11,8 @@
 //   bool_         out = bool_; logical "or" of "and"s.
 // A sum over k = 0 is zero. `accumulate` adds to what C holds (bool_: or).
 //
-// Results depend on the operands and on `parts`, never on timing: which library or kernel runs
-// follows from dtype, sizes and the CPU's features.
+// Results depend on the operands and on `parts`, never on timing: the library or kernel is chosen
+// by dtype, sizes and the CPU's features.
 #pragma once
 #include <cstdint>
 
@@ -32,16 +32,16 @@ struct Gemm {
   bool accumulate = false;
 };
 
-// The whole product on the calling thread. TypeError where the pair of dtypes is not one of the
-// above.
+// Computes the whole product on the calling thread. Throws TypeError where the pair of dtypes is
+// not listed above.
 void gemm(const Gemm& g);
 
-// Whether the product with `accumulate` has the bits of one without it that is added afterwards, as
-// a whole or in parts: no sum over k is cut in pieces. (Where all of a sum underflows OpenBLAS may
-// give a zero of the other sign.)
+// Whether the product with `accumulate` has the same bits as a product whose result is added to C
+// afterwards, as a whole or in parts: true where no sum over k is cut. (Where a whole sum
+// underflows, OpenBLAS may give a zero of the other sign.)
 bool gemm_accumulates_exactly(const Gemm& g);
 
-// In how many parts the product is best cut for `workers` threads: 1 where it is too small to gain.
+// The best number of parts for `workers` threads; 1 where the product is too small to be split.
 int gemm_parts(const Gemm& g, int workers);
 // Part `part` of `parts`, 0 <= part < parts; every element of C belongs to exactly one part.
 void gemm_part(const Gemm& g, int part, int parts);
@@ -54,8 +54,8 @@ bool gemm_engine_available(GemmEngine engine, DType dtype);
 GemmEngine gemm_engine(const Gemm& g);             // what gemm(g) uses
 void gemm_with(GemmEngine engine, const Gemm& g);  // TypeError where it is not available
 
-// For process exit: gemm() calls no library from now on. What a library that was opened late has
-// made is destroyed early, before much that may yet multiply.
+// For process exit: gemm() calls no library from now on, because the static objects of a library
+// that was opened late are destroyed early, before objects whose destructors may multiply.
 void close_gemm_libraries() noexcept;
 
 }  // namespace shmap::cpu

@@ -1,6 +1,6 @@
-// What gemm.cpp chooses among: the blocked kernel of this library, its kernels for AMX and AVX-512
-// and, where they were compiled in and can be opened, oneDNN and OpenBLAS. Each library stays
-// inside one .cpp.
+// The engines among which gemm.cpp chooses: the blocked kernel of this library, its AMX and AVX-512
+// kernels and, where they were compiled in and can be opened, oneDNN and OpenBLAS. Only one .cpp
+// uses each library.
 #pragma once
 #include <sys/mman.h>
 
@@ -14,7 +14,7 @@
 namespace shmap::cpu {
 
 struct GemmLibrary {
-  bool (*supports)(DType dtype, DType out);  // at a speed worth having on this CPU
+  bool (*supports)(DType dtype, DType out);  // and runs fast enough on this CPU to be used
   void (*run)(const Gemm& g);                // m, n, k > 0; single-threaded
 };
 
@@ -22,26 +22,26 @@ struct GemmLibrary {
 const GemmLibrary* onednn_gemm();
 const GemmLibrary* openblas_gemm();
 
-// This library's own products in AMX tiles, of bf16, and by AVX-512, of f32 and f64; nullptr where
-// they can't be compiled.
+// This library's products in AMX tiles (bf16) and by AVX-512 (f32 and f64); nullptr where the
+// compiler does not support them.
 const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
 // Every pair of dtypes that gemm takes. m, n > 0, k >= 0.
 void own_gemm(const Gemm& g);
 
-// C[m0 : m1, n0 : n1] as a product of its own.
+// The product whose C is C[m0 : m1, n0 : n1] of g.
 Gemm gemm_block(const Gemm& g, std::int64_t m0, std::int64_t m1, std::int64_t n0, std::int64_t n1);
 
-// Memory that a thread keeps from one product to the next: it only grows, up to the next page; from
-// half a huge page on in huge ones, where there are any.
+// Memory that a thread keeps from one product to the next. It only grows, in whole pages; from half
+// a huge page on, in huge pages where these exist.
 class GemmScratch {
  public:
   GemmScratch() = default;
   GemmScratch(const GemmScratch&) = delete;
   GemmScratch& operator=(const GemmScratch&) = delete;
   ~GemmScratch() { std::free(data_); }
-  // At least `bytes`, aligned to a page; its contents are lost when it grows.
+  // At least `bytes` bytes, page-aligned; the contents are lost when the memory grows.
   void* get(std::size_t bytes) {
     if (bytes > size_) {
       std::free(data_);
@@ -52,7 +52,7 @@ class GemmScratch {
       const std::size_t rounded = (bytes + page - 1) / page * page;
       data_ = std::aligned_alloc(page, rounded);
       if (data_ == nullptr) throw std::bad_alloc();
-      if (page == huge) madvise(data_, rounded, MADV_HUGEPAGE);  // refused, it is still memory
+      if (page == huge) madvise(data_, rounded, MADV_HUGEPAGE);  // a hint; may fail
       size_ = rounded;
     }
     return data_;

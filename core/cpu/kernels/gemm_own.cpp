@@ -115,8 +115,8 @@ double load<double, double>(double v) {
   return v;
 }
 
-// Packs rows [0, rows) × k of a matrix whose element (r, l) is at src[r * row_stride + l *
-// k_stride] into panels of `panel` rows: panel p holds, for each l, rows p * panel … + panel,
+// Packs rows [0, rows) × k of a matrix, whose element (r, l) is at src[r * row_stride + l *
+// k_stride], into panels of `panel` rows: panel p holds, for each l, rows p * panel … + panel,
 // padded with zeros.
 template <class Compute, class Stored>
 void pack(const Stored* src, std::int64_t row_stride, std::int64_t k_stride, std::int64_t rows,
@@ -172,7 +172,8 @@ struct PackBuffers {
 
 template <class Stored, class Compute, class Out, bool kLogical>
 void blocked(const Gemm& g) {
-  // Blocks in elements: a panel of b stays in the first cache, a block of a in the second.
+  // Block sizes in elements: a panel of b stays in the first-level cache, a block of a in the
+  // second.
   constexpr std::int64_t size = static_cast<std::int64_t>(sizeof(Compute));
   constexpr std::int64_t k_block = 1024 / std::max<std::int64_t>(size, 2);
   constexpr std::int64_t n_block = 8192 / std::max<std::int64_t>(size, 2);
@@ -195,7 +196,7 @@ void blocked(const Gemm& g) {
       static_cast<Compute*>(buffers.a.get(static_cast<std::size_t>(mb_max * kb_max * size)));
   auto* const packed_b =
       static_cast<Compute*>(buffers.b.get(static_cast<std::size_t>(nb_max * kb_max * size)));
-  // With few rows to use it, b is read where it lies, but for what is left of whole tiles.
+  // If only a few rows use b, it is read in place; only the columns beyond whole tiles are packed.
   const bool in_place = same && !g.trans_b && g.m <= 2 * kernel.rows;
   Compute* sum = nullptr;
   if constexpr (!direct) {

@@ -3,8 +3,8 @@
 // SHMAP_GEMM_ROWS the rows of a register tile (whose columns are two vectors). No include guard.
 namespace SHMAP_GEMM_SIMD {
 
-// c = a · b or, with add, c += a · b (logical: or), of a tile of all its rows and columns; `a` is
-// packed as k × rows; rows of b and c are ldb and ldc elements apart.
+// c = a · b or, with add, c += a · b (logical: or), for a whole tile; `a` is packed as k × rows;
+// rows of b and c are ldb and ldc elements apart.
 template <class T, bool kLogical, int rows>
 void micro_kernel(std::int64_t k, const T* a, const T* b, std::int64_t ldb, T* c, std::int64_t ldc,
                   bool add) {
@@ -51,7 +51,7 @@ MicroKernel<T> kernel_of_rows() {
           micro_kernel<T, kLogical, rows>};
 }
 
-// For a product of m rows.
+// The kernel for a product of m rows.
 template <class T, bool kLogical>
 MicroKernel<T> kernel(std::int64_t m) {
   if (m == 1) return kernel_of_rows<T, kLogical, 1>();

@@ -1,4 +1,4 @@
-// Running kernels of f32 on the half types, a block in the first cache at a time.
+// Runs kernels of f32 on the half types, in blocks that stay in the first-level cache.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace shmap::cpu {
 
 inline constexpr std::int64_t kHalfBlock = 512;  // elements
 
-// A kernel of two f32 operands on operands of `half`; `narrow` is the cast of its results, or
+// Runs a kernel of two f32 operands on operands of `half`; `narrow` casts its results, or is
 // nullptr where they are bools.
 inline void run_half_binary(BinaryFn kernel, DType half, CastFn narrow, const void* a,
                             bool a_scalar, const void* b, bool b_scalar, void* out,

@@ -32,8 +32,8 @@ std::int64_t keep(const std::int32_t* indices, std::int64_t count, std::int32_t 
     auto i = hn::LoadU(d, indices + k);
     i = hn::Add(i, hn::And(hn::BroadcastSignBit(i), end));
     if (clips) i = hn::Max(hn::Min(i, top), zero);
-    // i - first as an unsigned number is less than the width for those inside alone: an index below
-    // `first` comes out as 2^31 - first or more.
+    // One unsigned comparison tests both bounds: i - first of an index below `first` wraps to at
+    // least 2^31 - first.
     const auto inside = hn::RebindMask(d, hn::Lt(hn::BitCast(u, hn::Sub(i, low)), wide));
     hn::StoreU(hn::Compress(i, inside), d, rows + kept);
     hn::StoreU(hn::Compress(place, inside), d, at + kept);

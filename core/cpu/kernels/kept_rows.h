@@ -1,16 +1,16 @@
-// Which of many index vectors of one entry lie in a part of an array's rows.
+// Selects the index vectors (of one entry) that lie in one part of an array's rows.
 #pragma once
 #include <cstdint>
 
 namespace shmap::cpu {
 
-inline constexpr std::int64_t kKeptRoom = 16;  // what may be written past the last one
+inline constexpr std::int64_t kKeptRoom = 16;  // elements that may be written past the last result
 
-// Of indices[0 … count), to negative ones of which `from_end` is added, and which are then clamped
-// to [0, most] where `clips`: those in [first, last) to `rows` and
-// where they stand to `at`, in order; both have room for `count` and kKeptRoom more. Returns how
-// many. 0 <= first <= last <= most + 1 <= 2^31 - 1, and 0 <= from_end <= most + 1. Nothing branches
-// on an index: they are random.
+// Of indices[0 … count), finds those in [first, last): writes the row to `rows` and the position in
+// `indices` to `at`, in order. Before that, `from_end` is added to negative indices, and with
+// `clips` indices are clamped to [0, most]. `rows` and `at` have room for count + kKeptRoom
+// elements. Returns the number of indices found. 0 <= first <= last <= most + 1 <= 2^31 - 1, and 0
+// <= from_end <= most + 1. No branch depends on an index, because indices are unpredictable.
 using KeepRowsFn = std::int64_t (*)(const std::int32_t* indices, std::int64_t count,
                                     std::int32_t from_end, bool clips, std::int32_t most,
                                     std::int32_t first, std::int32_t last, std::int32_t* rows,

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kLine = 64;
 
-// `out` is the start of a cache line.
+// `out` must be the start of a cache line.
 void store_lines(std::byte* out, const std::byte* in, std::int64_t lines) {
 #if SHMAP_VECTORS
   namespace hn = hwy::HWY_NAMESPACE;

@@ -69,16 +69,16 @@ struct Functions {
 #define SHMAP_MEMBER(name) decltype(&::name) name = nullptr;
   SHMAP_ONEDNN_FUNCTIONS(SHMAP_MEMBER)
 #undef SHMAP_MEMBER
-  // Of the OpenMP runtime that the library uses; null where it uses none.
+  // From the OpenMP runtime that the library uses; null where the library uses none.
   void (*omp_set_num_threads)(int) = nullptr;
   int (*omp_get_max_threads)() = nullptr;
   dnnl_engine_t engine = nullptr;
   bool complete = false;
 };
 
-// The first products make static variables of the library, kernels among them, whose destructors
-// exit() would run before the handler that stops the workers, which may still be in such a product.
-// So they are run here, one of each kind of kernel, before the handler is registered.
+// The first product of each kind makes static objects in the library, kernels among them. exit()
+// would destroy these before it calls the handler that stops the workers, which may still be
+// multiplying. So one product of each kind runs here, before the handler is registered.
 void warm_up(const Functions& f) {
   const int threads = f.omp_get_max_threads ? f.omp_get_max_threads() : 1;
   if (threads != 1 && f.omp_set_num_threads) f.omp_set_num_threads(1);
@@ -109,9 +109,10 @@ Functions open() {
   f.omp_set_num_threads = reinterpret_cast<void (*)(int)>(dlsym(library, "omp_set_num_threads"));
   f.omp_get_max_threads = reinterpret_cast<int (*)()>(dlsym(library, "omp_get_max_threads"));
   if (f.complete) f.complete = f.dnnl_engine_create(&f.engine, dnnl_cpu, 0) == dnnl_success;
-  // On a thread of its own, which takes along what the OpenMP runtime keeps of each caller.
+  // On a separate thread, because the OpenMP runtime keeps state for each calling thread until that
+  // thread ends.
   if (f.complete) {
-    std::exception_ptr failed;  // for want of memory: the next product tries again
+    std::exception_ptr failed;  // bad_alloc: the next product tries again
     const SignalsBlocked blocked;
     try {
       std::thread([&] {
@@ -138,8 +139,8 @@ const Functions& functions() {
   return f;
 }
 
-// oneDNN splits a call over the OpenMP threads its caller may use: this says one, and no team is
-// made.
+// oneDNN splits a call over the OpenMP threads that its caller may use. This scope sets their
+// number to one, so that no team is made.
 class OneThread {
  public:
   OneThread() {
@@ -184,10 +185,10 @@ using MemoryDesc = dnnl_memory_desc_t;
 const dnnl_memory_desc_t* pointer(const MemoryDesc& md) { return &md; }
 #endif
 
-// The description of a matrix.
+// The memory descriptor of a matrix.
 class Matrix {
  public:
-  // rows × cols, whose rows (transposed: columns) are ld elements apart.
+  // rows × cols; the rows (transposed: the columns) are ld elements apart.
   Matrix(DType dtype, std::int64_t rows, std::int64_t cols, std::int64_t ld, bool transposed) {
     const dnnl_dims_t dims = {rows, cols};
     const dnnl_dims_t strides = {transposed ? 1 : ld, transposed ? ld : 1};
@@ -199,7 +200,7 @@ class Matrix {
           "describe a matrix");
 #endif
   }
-  // rows × cols, in whatever order the library likes best.
+  // rows × cols, in the layout that the library chooses.
   Matrix(DType dtype, std::int64_t rows, std::int64_t cols) {
     const dnnl_dims_t dims = {rows, cols};
 #if DNNL_VERSION_MAJOR >= 3
@@ -233,19 +234,20 @@ Key key_of(const Gemm& g) {
   return {g.m, g.n, g.k, g.lda, g.ldb, g.ldc, g.dtype, g.out, g.trans_a, g.trans_b, g.accumulate};
 }
 
-// How bf16 products are handed over, measured with AMX and 2 MiB of second cache; with fewer rows
-// than these nothing was gained.
+// How bf16 products are prepared; measured with AMX and a second-level cache of 2 MiB. With fewer
+// rows than this nothing was gained.
 constexpr std::int64_t kManyRows = 768;
 
-// Rows of b a multiple of 1 KiB apart evict each other while the library reorders them; reordering
-// all of b first is 1.1 to 1.3 times as fast.
+// Rows of b that are a multiple of 1 KiB apart evict each other while the library reorders them; to
+// reorder all of b first is 1.1 to 1.3 times as fast.
 bool packs(const Key& key) {
   const std::int64_t size = key.n * key.k;
   return key.m >= kManyRows && key.k <= 1536 && !key.trans_b && key.ldb == key.n &&
          key.ldb % 512 == 0 && size >= 900'000 && size <= 3'000'000;
 }
 
-// A long b is worked on in blocks of columns that fit the second cache: 1.05 to 1.4 times as fast.
+// A large b is multiplied in blocks of columns that fit the second-level cache: 1.05 to 1.4 times
+// as fast.
 std::int64_t column_block(const Gemm& g) {
   if (g.m < kManyRows || g.k <= 1536) return g.n;
   const std::int64_t fitting = std::max<std::int64_t>(64, (std::int64_t{1} << 20) / g.k);
@@ -253,10 +255,10 @@ std::int64_t column_block(const Gemm& g) {
   return ((g.n + blocks - 1) / blocks + 63) / 64 * 64;
 }
 
-// A large transposed a is multiplied half as fast as one that was transposed before.
+// oneDNN multiplies a large transposed a at half the speed of an a that was transposed before.
 bool transposes_first(const Gemm& g) { return g.trans_a && g.m * g.k >= 600'000 && g.n >= 256; }
 
-// A matmul primitive of one shape, and the memory objects it is handed. Belongs to one thread.
+// A matmul primitive for one shape, with its memory objects. Used by one thread.
 class Matmul {
  public:
   explicit Matmul(const Key& key) : key_(key), packs_(packs(key)) {
@@ -311,7 +313,7 @@ class Matmul {
     return status == dnnl_success;
   }
 
-  // Everything up to the first call that fails, whose status stays in status_.
+  // Stops at the first call that fails, and leaves its status in status_.
   bool create(dnnl_primitive_attr_t* attr, dnnl_post_ops_t* post_ops, dnnl_primitive_desc_t* desc,
               dnnl_primitive_desc_t* reorder) {
     const Functions& f = functions();
@@ -367,7 +369,7 @@ class Matmul {
   std::size_t scratch_bytes_ = 0, packed_bytes_ = 0;
 };
 
-// What a thread keeps: a stream, its scratch, and the primitives of the shapes it met last.
+// Per thread: a stream, its scratch memory, and the primitives of the shapes used last.
 class ThreadState {
  public:
   ThreadState() { check(functions().dnnl_stream_create(&stream_, functions().engine, 0), "start"); }
@@ -394,7 +396,8 @@ class ThreadState {
   GemmScratch& plain() { return plain_; }
 
  private:
-  static constexpr std::size_t limit = 64;  // a search through them is shorter than any product
+  static constexpr std::size_t limit = 64;  // a search through so few takes less time than any
+                                            // product
   static constexpr std::size_t recent = 8;
   dnnl_stream_t stream_ = nullptr;
   std::vector<std::unique_ptr<Matmul>> matmuls_;
@@ -406,7 +409,7 @@ ThreadState& thread_state() {
   return state;
 }
 
-// Whether the library has a matmul of these dtypes: asked once with a small one.
+// Whether the library has a matmul of these dtypes; tested once with a small product.
 bool has_matmul(DType dtype, DType out) {
   const OneThread one;
   return Matmul({32, 32, 32, 32, 32, 32, dtype, out, false, false, false}).status() == dnnl_success;
@@ -422,7 +425,7 @@ bool cpu_has_bf16() {
 
 bool supports(DType dtype, DType out) {
   if (dtype == f32) return out == f32;
-  // Without instructions for it, bf16 is emulated, and slower than a product in f32.
+  // Without bf16 instructions the library emulates bf16, which is slower than a product in f32.
   if (dtype == bf16 && cpu_has_bf16()) {
     static const bool narrow = has_matmul(bf16, bf16), wide = has_matmul(bf16, f32);
     return out == f32 ? wide : narrow;

@@ -37,8 +37,8 @@ struct Functions {
   Dgemm dgemm = nullptr;
 };
 
-// The kernels to take where OpenBLAS may not know the CPU: releases that were made before it was
-// choose AVX2 or older.
+// The kernels to select where OpenBLAS may not know the CPU: releases that are older than the CPU
+// choose AVX2 or less.
 const char* core_type() {
 #if defined(__x86_64__)
   const bool known = __builtin_cpu_is("skylake-avx512") || __builtin_cpu_is("cascadelake") ||
@@ -49,23 +49,24 @@ const char* core_type() {
     return __builtin_cpu_supports("avx512bf16") ? "Cooperlake" : "SkylakeX";
   }
 #endif
-  return nullptr;  // its own choice is right
+  return nullptr;  // OpenBLAS's own choice is right
 }
 
-// OpenBLAS reads it from the environment when it is opened, which is too late to write there.
+// OpenBLAS reads this variable from the environment when it is opened; it must be set before, at
+// load.
 __attribute__((constructor)) void ask_for_core_type() {
 #if defined(__x86_64__)
-  __builtin_cpu_init();  // other constructors may come later
+  __builtin_cpu_init();  // needed, since other constructors may run later
 #endif
   if (const char* core = core_type()) env::set_at_load("OPENBLAS_CORETYPE", core);
 }
 
-// What OpenBLAS maps for each thread that multiplies at one time. Where it gets none it tries again
-// for ever.
+// The buffer that OpenBLAS maps for each thread that multiplies at the same time. If the mapping
+// fails, OpenBLAS tries again without end.
 constexpr std::size_t kBufferBytes = std::size_t{128} << 20;
 
-// The threads of its own, which it starts while it is opened, or those of the executor, whichever
-// are more; and the caller.
+// The larger of the number of OpenBLAS's own threads, which it starts when it is opened, and the
+// number of the executor's workers; plus the caller.
 int most_callers() {
   return std::max(static_cast<int>(env::integer(env::Var::workers)),
                   static_cast<int>(std::thread::hardware_concurrency())) +
@@ -78,7 +79,7 @@ bool limited(int resource) {
          limit.rlim_cur != RLIM_INFINITY;
 }
 
-// Whether the address space has room for that many buffers, and for the library.
+// Whether the address space has room for that many buffers and for the library itself.
 bool has_room(int buffers) {
   std::vector<void*> taken;
   taken.reserve(static_cast<std::size_t>(buffers) + 1);
@@ -93,7 +94,7 @@ bool has_room(int buffers) {
   return all;
 }
 
-// Has OpenBLAS map that many buffers now, while there is room; it keeps them.
+// Makes OpenBLAS map that many buffers now, while there is room; OpenBLAS keeps them.
 void reserve_buffers(void* library, int buffers) {
   const auto take = reinterpret_cast<void* (*)(int)>(dlsym(library, "blas_memory_alloc"));
   const auto give = reinterpret_cast<void (*)(void*)>(dlsym(library, "blas_memory_free"));
@@ -109,15 +110,17 @@ Functions open() {
   const bool tight = limited(RLIMIT_AS) || limited(RLIMIT_DATA);
   const int callers = most_callers();
   if (tight && !has_room(callers)) return f;
-  void* const loaded = dlopen(kName, RTLD_NOW | RTLD_NOLOAD);  // by the program
-  const SignalsBlocked blocked;                                // for the threads that it starts
+  void* const loaded = dlopen(kName, RTLD_NOW | RTLD_NOLOAD);  // already opened by the program
+  const SignalsBlocked blocked;                                // for the threads that OpenBLAS
+                                                               // starts
   void* const library = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return f;
   const auto set_threads =
       reinterpret_cast<void (*)(int)>(dlsym(library, "openblas_set_num_threads"));
   if (set_threads == nullptr) return f;
   set_threads(1);
-  // Its threads would never be used. Those of the program's own OpenBLAS may be at work.
+  // Ends OpenBLAS's own threads, which would never be used. If the program itself opened OpenBLAS,
+  // its threads may be at work and are left alone.
   const auto end_threads = reinterpret_cast<int (*)()>(dlsym(library, "blas_thread_shutdown_"));
   if (loaded == nullptr && end_threads != nullptr) end_threads();
   if (tight) reserve_buffers(library, callers);

@@ -13,7 +13,7 @@ using std::int64_t;
 
 constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
 
-// Which items of src land in dst along one dim, and where the first of them does.
+// Along one dim: the items of src that land in dst, and the position of the first of them.
 struct Placed {
   int64_t first, count, at;
 };
@@ -26,7 +26,7 @@ Placed place(int64_t extent, int64_t low, int64_t interior, int64_t out) {
   return {first, std::max<int64_t>(0, std::min(extent - first, room)), at};
 }
 
-// The range [begin, end) of dst's dim `cut`.
+// Pads the range [begin, end) of dst's dim `cut`.
 void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   int64_t out[kMaxRank], src_stride[kMaxRank], dst_stride[kMaxRank];
   int64_t items = 1;
@@ -60,7 +60,7 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
     copied *= placed.count;
     range *= size;
   }
-  // Dims outside of the cut one: a block of `range` items is contiguous only where there are none.
+  // If there are dims outside the cut dim, a block of `range` items is not contiguous.
   if (copied < range) {
     int64_t outer = 1;
     for (int d = 0; d < cut; ++d) outer *= out[d];
@@ -73,7 +73,7 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   copy_strided(copy);
 }
 
-// The dim that parts are ranges of: the first one long enough, else the longest.
+// The dim that is split into parts: the first one that is long enough, else the longest.
 int cut_dim(const Pad& p, int parts) {
   int longest = 0;
   int64_t longest_extent = -1;

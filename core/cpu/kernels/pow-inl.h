@@ -1,5 +1,5 @@
-// pow of f32 by way of f64: 2^(y log2 |x|) is within 0.56 ulp, and takes a third of the time of the
-// C library's vector function, which keeps the digits of the logarithm in two floats.
+// pow of f32 computed in f64: 2^(y log2 |x|). It is within 0.56 ulp and takes a third of the time
+// of the C library's vector function, which represents the logarithm by two floats.
 //
 // Included after vector_math-inl.h, once for each instruction set; SHMAP_OWN_POW is 1 where it
 // defines Pow.
@@ -10,8 +10,8 @@ HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-// By n modulo 16 for n from 12 to 24: the inverse of n / 16, and -log2 of that inverse. Both are
-// exact at 16, so that the logarithm keeps its digits around 1.
+// Indexed by n modulo 16 for n from 12 to 24: the inverse of n / 16, and -log2 of that inverse.
+// Both are exact at n = 16, so that the logarithm keeps its digits around 1.
 alignas(64) inline constexpr double kPowInverse[16] = {0x1.0000000000000p+0,
                                                        0x1.e1e1e1e1e1e1ep-1,
                                                        0x1.c71c71c71c71cp-1,
@@ -44,8 +44,8 @@ alignas(64) inline constexpr double kPowLog2[16] = {0.0,
                                                     -0x1.32bfee370ee6ap-2,
                                                     -0x1.8a8980abfbd30p-3,
                                                     -0x1.7d60496cfbb4bp-4};
-// From values at Chebyshev's nodes, the highest power first: log2(1 + r) / r for |r| <= 1 / 24, off
-// by 2.4e-11 of itself, and 2^f for |f| <= 1 / 2, off by 2.5e-9.
+// From values at Chebyshev nodes, the highest power first: log2(1 + r) / r for |r| <= 1 / 24,
+// relative error 2.4e-11; and 2^f for |f| <= 1 / 2, relative error 2.5e-9.
 inline constexpr double kPowLogTerms[] = {-0x1.ed6738b4a3486p-3, 0x1.2803ae50aae6fp-2,
                                           -0x1.715461c378ed4p-2, 0x1.ec708644d263cp-2,
                                           -0x1.71547652f92bap-1, 0x1.71547652dd518p+0};
@@ -66,7 +66,7 @@ struct Pow {
     // a = m 2^e with m in [0.75, 1.5): the factor, a little above 4 / 3, takes 1.5 to the next e.
     const WideV m{_mm512_getmant_pd(a.raw, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_zero)};
     const WideV e{_mm512_getexp_pd(hn::Mul(a, hn::Set(d, 0x1.5555555555556p+0)).raw)};
-    // Added, it leaves the nearest whole number of sixteenths in the lowest bits.
+    // Adding 1.5 · 2^52 leaves the nearest whole number of sixteenths in the lowest bits.
     const WideV place = hn::MulAdd(m, hn::Set(d, 16.0), hn::Set(d, 0x1.8p52));
     const __m512i at = _mm512_castpd_si512(place.raw);
     const WideV inverse{
@@ -104,7 +104,7 @@ struct Pow {
     return hn::Combine(d, run(hn::UpperHalf(h, x), hn::UpperHalf(h, y)),
                        run(hn::LowerHalf(h, x), hn::LowerHalf(h, y)));
   }
-  // Where some x is not positive, or one of both is not finite.
+  // Fixes the elements whose x is not positive, or whose x or y is not finite.
   static HWY_NOINLINE V unusual(V x, V y, V result) {
     const D d;
     const V one = hn::Set(d, 1.f), zero = hn::Zero(d), infinity = hn::Set(d, HUGE_VALF);

@@ -22,17 +22,18 @@ static_assert(kReduceBlock % kPiece == 0 &&
                   std::has_single_bit(std::uint64_t{kReduceBlock / kPiece}),
               "a block is a subtree of the whole");
 
-// Rows of fewer elements than this are joined; `reduced` alone decides the order from here on.
+// Rows shorter than this are joined; from this length on, the order depends on `reduced` alone.
 inline constexpr std::int64_t kNarrow = 64;
 
-// What is the same for each call of one op and dtype.
+// The kernels for one op and dtype.
 struct Kernels {
   DType dtype, computed;
   RunFn run;
   RowsFn rows;
   TreeFn pair, quad, octet;
-  CastFn widen, narrow;  // nullptr but for the half types
-  TreeFn from_half[3];   // pair, quad, octet of what is not widened yet; nullptr but for bf16
+  CastFn widen, narrow;  // nullptr except for the half types
+  TreeFn from_half[3];   // pair, quad, octet of elements that are not widened yet; nullptr except
+                         // for bf16
 };
 
 Kernels find_kernels(Reduction op, DType dtype) {
@@ -52,7 +53,8 @@ Kernels find_kernels(Reduction op, DType dtype) {
            dtype == DType::bf16 ? bf16_tree_kernel(op, 8) : nullptr}};
 }
 
-// A balanced tree over single elements that come one after another, as LeafTree is over arrays.
+// A balanced tree over single elements that arrive one after another; LeafTree does the same for
+// arrays.
 class ElementTree {
  public:
   explicit ElementTree(TreeFn pair) : pair_(pair) {}
@@ -81,7 +83,7 @@ class ElementTree {
   alignas(8) std::byte values_[8 * 64];
 };
 
-// n >= 1 contiguous elements to one of the computed dtype.
+// Reduces n >= 1 contiguous elements to one element of the computed dtype.
 void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* out) {
   const std::byte* a = static_cast<const std::byte*>(in);
   const std::int64_t size = itemsize(k.dtype);
@@ -119,7 +121,8 @@ void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std:
   }
 }
 
-// in[rows, stride] -> out[m] of the computed dtype, of m <= a leaf's elements in each row.
+// in[rows, stride] -> out[m] of the computed dtype; m, the elements used of each row, is at most a
+// leaf's.
 void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t stride,
                  std::int64_t m, void* out) {
   const std::int64_t step = stride * itemsize(k.dtype);
@@ -147,7 +150,7 @@ void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::
     reduce_group(row, 8, tree.leaf());
     tree.add();
   }
-  if (row < rows) {  // the rest is one leaf
+  if (row < rows) {  // the remaining rows form one leaf
     alignas(64) std::byte part[LeafTree::kLeafBytes];
     bool first = true;
     for (const int count : {4, 2, 1}) {
@@ -165,8 +168,8 @@ void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::
   tree.finish(out);
 }
 
-// in[reduced, inner] -> out[inner] of the computed dtype; inner > 1. Narrow rows are taken several
-// at a time as one wide row, whose parts are combined at the end.
+// in[reduced, inner] -> out[inner] of the computed dtype; inner > 1. Several narrow rows are
+// treated as one wide row, whose parts are combined at the end.
 void reduce_columns(const Kernels& k, const std::byte* in, std::int64_t reduced, std::int64_t inner,
                     std::byte* out) {
   const std::int64_t leaf = LeafTree::kLeafBytes / itemsize(k.computed);
@@ -219,7 +222,7 @@ void reduce(Reduction op, const Kernels& k, const void* in, void* out, std::int6
       reduce_columns(k, a, reduced, inner, o);
     return;
   }
-  // Half types: rows of results are collected in f32, then rounded.
+  // Half types: rows of results are computed in f32, then rounded.
   constexpr std::int64_t kBlock = 512;
   alignas(64) float results[kBlock];
   if (inner == 1) {

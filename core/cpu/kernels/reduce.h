@@ -1,9 +1,9 @@
 // Reductions, for one thread.
 //
-// Float sums and products are pairwise over short runs of several accumulators, f16 and bf16 in f32
-// and rounded once; the order depends on `reduced` alone, never on the machine's vectors nor on how
-// a caller splits `outer`, or an `inner` of at least 64 (rows narrower than that are taken several
-// at a time).
+// Float sums and products are pairwise, over short runs of several accumulators; f16 and bf16 are
+// computed in f32 and rounded once. The order depends on `reduced` alone, never on the CPU's vector
+// width, nor on how a caller splits `outer` or an `inner` of at least 64 (several narrower rows are
+// joined).
 #pragma once
 #include <cstdint>
 
@@ -12,8 +12,8 @@
 
 namespace shmap::cpu {
 
-// in[outer, reduced, inner], row-major -> out[outer, inner], both of the dtype. Nothing to reduce
-// gives the identity (max of floats: -inf; of integers: the lowest).
+// in[outer, reduced, inner], row-major -> out[outer, inner], both of the dtype. reduced == 0 gives
+// the identity (max of floats: -inf; max of integers: the lowest value).
 using ReduceFn = void (*)(const void* in, void* out, std::int64_t outer, std::int64_t reduced,
                           std::int64_t inner);
 
@@ -23,9 +23,9 @@ ReduceFn reduce_kernel(Reduction op, DType dtype);
 // Writes the identity of `op`, one element of `dtype`.
 void reduce_identity(Reduction op, DType dtype, void* out);
 
-// One long reduction by several threads, with the very bits of reduce_kernel(1, n, 1): each block
-// of kReduceBlock elements gives a partial, an element of reduce_partial_dtype (f32 for the half
-// types, else the dtype itself), and the partials together give the result.
+// One long reduction by several threads; bit for bit the result of reduce_kernel(1, n, 1). Each
+// block of kReduceBlock elements gives a partial, an element of reduce_partial_dtype (f32 for the
+// half types, else the dtype itself); the partials together give the result.
 inline constexpr std::int64_t kReduceBlock = 65536;
 inline constexpr std::int64_t reduce_block_count(std::int64_t n) {
   return (n + kReduceBlock - 1) / kReduceBlock;
@@ -40,11 +40,12 @@ void reduce_blocks(Reduction op, DType dtype, const void* in, std::int64_t n, st
 void reduce_partials(Reduction op, DType dtype, const void* partials, std::int64_t count,
                      void* out);
 
-// As the kernel of `op`, with results of reduce_partial_dtype: what is to be reduced further.
+// As the kernel of `op`, but the results have reduce_partial_dtype, because they will be reduced
+// further.
 void reduce_to_partials(Reduction op, DType dtype, const void* in, void* out, std::int64_t outer,
                         std::int64_t reduced, std::int64_t inner);
-// Elements [begin, end) of the kernel's result of in[reduced, inner], to out[begin, end), with its
-// very bits. inner is at least 64, reduced at least 1.
+// Writes elements [begin, end) of the result for in[reduced, inner] to out[begin, end); bit for bit
+// the kernel's result. inner is at least 64, reduced at least 1.
 void reduce_some_columns(Reduction op, DType dtype, const void* in, void* out, std::int64_t reduced,
                          std::int64_t inner, std::int64_t begin, std::int64_t end);
 

@@ -8,9 +8,8 @@ namespace {
 
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
-// `neutral` is x for which vector(a, x) is a, bit for bit.
-// Max and Min of vectors give b where a is not the larger, or smaller, one: also where either is a
-// NaN, and where both are zeros.
+// `neutral` is an x for which vector(a, x) is a, bit for bit. Max and Min of vectors return b
+// unless a is larger (smaller): also where either is a NaN, and where both are zeros.
 #define SHMAP_VECTOR_OP(expression, neutral_value) \
   static constexpr double neutral = neutral_value; \
   template <class V>                               \
@@ -21,13 +20,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define SHMAP_VECTOR_OP(expression, neutral_value)
 #endif
 
-// What wraps is computed in an unsigned type of at least int's width.
+// Arithmetic that wraps is done in an unsigned type of at least int's width.
 template <class T>
 using Wide = std::conditional_t<std::is_floating_point_v<T>, T,
                                 std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>>;
 
-// Of each operation: run(a, b); `identity`, the reduction of no elements; and with vectors the same
-// of two vectors, SHMAP_VECTOR_OP.
+// Each operation has run(a, b); `identity`, the result for no elements; and, with vectors,
+// SHMAP_VECTOR_OP: the same for two vectors.
 struct Sum {
   template <class T>
   static constexpr T identity = T{0};
@@ -51,7 +50,7 @@ struct Max {
   static constexpr T identity = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
                                                             : std::numeric_limits<T>::lowest();
   template <class T>
-  static T run(T a, T b) {  // a NaN in b fails the comparison, one in a is asked for
+  static T run(T a, T b) {  // a NaN in b fails the comparison, a NaN in a is tested for
     const T larger = a > b ? a : b;
     return a != a ? a : larger;
   }
@@ -86,9 +85,9 @@ struct And {
 };
 #undef SHMAP_VECTOR_OP
 
-// f.template operator()<Op, U>() for the operation above that `op` is on elements of type T, a
-// native one (core/base/element_type.h): sums, products and bits of integers are computed in the
-// unsigned type U. Without a value where there is none.
+// Calls f.template operator()<Op, U>() with the operation `op` from above for elements of the
+// native type T (core/base/element_type.h). Sums, products and bits of integers are computed in the
+// unsigned type U. The result has no value where T has no such operation.
 template <class T, class F>
 auto with_reduction(Reduction op, F&& f) -> decltype(f.template operator()<Sum, float>()) {
   using U = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>,
@@ -112,12 +111,12 @@ auto with_reduction(Reduction op, F&& f) -> decltype(f.template operator()<Sum, 
   return {};
 }
 
-// Floats are reduced in kLanes running results, whatever the machine's vectors, which are then
-// folded in halves: the order depends on n alone.
+// Floats are reduced in kLanes running results, independent of the CPU's vector width, which are
+// then folded in halves: the order depends on n alone.
 template <class T>
 inline constexpr int kLanes = 256 / static_cast<int>(sizeof(T));
 
-// Folds 2 * half lanes in halves; the loops' lengths are known, so that they become a few vector
+// Folds 2 * half lanes in halves. The loops have constant lengths, so that they become a few vector
 // operations.
 template <class Op, class T, int half>
 T fold(T* lanes) {
@@ -130,7 +129,7 @@ T fold(T* lanes) {
 }
 
 #if SHMAP_VECTORS
-// The first `count` (any number) elements at p, and neutral ones in the place of the others.
+// Loads the first `count` elements at p (any number), padded with neutral elements.
 template <class Op, class D, class T>
 HWY_INLINE hn::Vec<D> load_or_neutral(D d, const T* p, std::int64_t count) {
   constexpr std::int64_t lanes = hn::MaxLanes(D{});
@@ -215,7 +214,7 @@ T reduce_floats(const T* p, std::int64_t n) {
     for (std::int64_t j = 0; i + j < n; ++j) lanes[j] = Op::run(lanes[j], p[i + j]);
     return fold<Op, T, static_cast<int>(width / 2)>(lanes);
   }
-  while (n > 1) {  // what is absent from the full width changes nothing
+  while (n > 1) {  // lanes beyond n are neutral
     const auto half = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(n)) / 2);
     for (std::int64_t j = 0; j + half < n; ++j) lanes[j] = Op::run(lanes[j], lanes[j + half]);
     n = half;

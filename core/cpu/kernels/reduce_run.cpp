@@ -1,4 +1,4 @@
-// Contiguous runs to one element each.
+// Reduces contiguous runs to one element each.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -25,8 +25,8 @@ void run(const void* in, std::int64_t n, void* out) {
   *static_cast<T*>(out) = reduce_run<Op>(static_cast<const T*>(in), n);
 }
 
-// A short row is over before vectors along it pay: kAbreast rows are turned to stand side by side.
-// The order in each is that of fold.
+// A row that is too short for vectors along it: kAbreast rows are transposed and reduced side by
+// side. The order within each row is that of fold.
 template <class Op, class T>
 void run_rows(const void* in, std::int64_t rows, std::int64_t n, void* out) {
   constexpr int kAbreast = 64 / sizeof(T) < 16 ? 16 : 64 / sizeof(T);

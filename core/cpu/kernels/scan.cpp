@@ -15,7 +15,8 @@ template <class T>
 inline constexpr bool kReal =
     std::is_floating_point_v<T> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
-// Running results: sums and products of floats in f64, of integers in unsigned ones, which wrap.
+// The type of running results: f64 for sums and products of floats; unsigned, which wraps, for
+// integers.
 template <class T>
 struct Accumulator {
   using type = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
@@ -64,7 +65,7 @@ struct LogSumExp {
   template <class T>
   using Acc = double;
   static double run(double a, double b) {
-    if (a == b) return a + 0.693147180559945309417;  // also two infinities
+    if (a == b) return a + 0.693147180559945309417;  // also correct for two infinities
     const double larger = Max::run(a, b);
     if (std::isinf(larger)) return larger;
     return larger + std::log1p(std::exp(-std::fabs(a - b)));
@@ -86,8 +87,8 @@ A widened(T value) {
     return static_cast<A>(value);
 }
 
-// Rows `pitch` elements apart, side by side: an addition of one row does not wait for those of the
-// others, as it waits for the one before it in its own row.
+// Scans rows `pitch` elements apart side by side: additions of different rows do not depend on each
+// other, as additions within one row do.
 template <class Op, class T, std::size_t... row>
 void scan_rows(const T* from, T* to, std::int64_t len, std::int64_t step, std::int64_t pitch,
                std::index_sequence<row...>) {

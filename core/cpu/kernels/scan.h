@@ -8,7 +8,7 @@
 namespace shmap::cpu {
 
 // in[outer, len, inner], row-major -> out of the same shape: running results along `len`, from its
-// end where `reverse`. `out` may be `in`, and must not overlap it otherwise.
+// end if `reverse`. `out` may be `in`, and must not overlap it otherwise.
 using ScanFn = void (*)(const void* in, void* out, std::int64_t outer, std::int64_t len,
                         std::int64_t inner, bool reverse);
 

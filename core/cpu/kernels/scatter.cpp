@@ -34,11 +34,11 @@ T combined(T a, T b) {
   } else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     return T(combined<float, op>(a, b));
   } else if constexpr (op == ScatterOp::min) {
-    return a != a || a < b ? a : b;  // a NaN on either side stays
+    return a != a || a < b ? a : b;  // NaN if either is
   } else if constexpr (op == ScatterOp::max) {
     return a != a || a > b ? a : b;
   } else if constexpr (std::is_integral_v<T>) {
-    using Wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // wraps around
+    using Wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // wraps
     const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);
     return static_cast<T>(op == ScatterOp::add ? x + y : x * y);
   } else {
@@ -61,8 +61,8 @@ void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
   }
 }
 
-// Rows of `row` elements, of which those from `first` to `last` are combined: update at[k] into the
-// row at rows[k] of the operand, in the order of k.
+// Combines rows of `row` elements, only elements first … last - 1 of each: update at[k] into row
+// rows[k] of the operand, in the order of k.
 struct Rows {
   char* operand;
   const char* updates;
@@ -73,7 +73,7 @@ using CombineRows = void (*)(const Rows& r, const std::int32_t* rows, const std:
 
 template <class T, ScatterOp op>
 void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* at, int64_t count) {
-  // Rows lie anywhere in the operand: those to come are asked for while others are combined.
+  // Rows lie anywhere in the operand: the next ones are prefetched while others are combined.
   constexpr int64_t kAhead = 8;
   T* const operand = reinterpret_cast<T*>(r.operand);
   const T* const updates = reinterpret_cast<const T*>(r.updates);
@@ -157,10 +157,10 @@ Combiner combine_of(DType t, ScatterOp op) {
 }
 
 struct Plan {
-  int rank = 0;       // of a window
-  int dim[kMaxRank];  // the operand dim of each
+  int rank = 0;       // dims of a window
+  int dim[kMaxRank];  // the operand dim of each window dim
   int64_t extent[kMaxRank];
-  int64_t operand_stride[kMaxRank], update_stride[kMaxRank];  // bytes
+  int64_t operand_stride[kMaxRank], update_stride[kMaxRank];  // bytes, by window dim
   int batch_rank = 0;
   int64_t batch_count = 1;
   int64_t batch_extent[kMaxRank], batch_stride[kMaxRank];  // in updates, bytes

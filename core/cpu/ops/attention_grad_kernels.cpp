@@ -1,6 +1,6 @@
-// The derivatives of attention on the CPU. Backward, where there are enough heads of k for all
-// workers, each is done in one pass; else parts are blocks of columns, for the cotangents of k and
-// v, and blocks of rows, for that of q, which compute their scores each for itself.
+// The derivatives of attention on the CPU. Backward, if there are enough heads of k for all
+// workers, each head is done in one pass; else some parts are blocks of columns, for the cotangents
+// of k and v, and some are blocks of rows, for the cotangent of q, and both compute the scores.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -37,7 +37,7 @@ class GradHeads : public AttentionHeads {
     }
   }
 
-  // Heads of k, and how many heads of q each has.
+  // The number of heads of k, and the number of heads of q for each of them.
   std::int64_t k_heads() const { return static_cast<std::int64_t>(firsts_.size()); }
   std::int64_t shared() const { return static_cast<std::int64_t>(members_.size()); }
 
@@ -67,10 +67,11 @@ class GradHeads : public AttentionHeads {
   const KernelCall& call_;
   std::size_t first_;
   HeadItems out_, q_bar_, k_bar_, v_bar_;
-  std::vector<std::int64_t> firsts_, members_;  // items: of each head of k, and from there on
+  // The first item of each head of k, and the offsets from it of the items that share this head.
+  std::vector<std::int64_t> firsts_, members_;
 };
 
-// Products of a tile: of one pass, and of two.
+// Products of a tile in one pass, and in two passes.
 constexpr std::int64_t kOnePass = 5, kTwoPasses = 7;
 
 int grad_parts(const KernelCall& call, int workers) {
@@ -86,14 +87,14 @@ int grad_parts(const KernelCall& call, int workers) {
   const std::int64_t blocks =
       k_heads * (blocks_of(heads.k_rows(), like.column_block) +
                  heads.shared() * blocks_of(heads.q_rows(), like.row_block));
-  // More parts than heads of k say that there are two passes.
+  // More parts than heads of k mean that there are two passes.
   return static_cast<int>(std::clamp<std::int64_t>(std::int64_t{workers} * kAttentionPartsPerWorker,
                                                    k_heads + 1, blocks));
 }
 
 void run_grad(const KernelCall& call) {
   const GradHeads heads(call);
-  if (heads.is_empty()) {  // sums of none
+  if (heads.is_empty()) {  // empty sums
     for (std::size_t i = 0; i < call.out.size(); ++i)
       std::memset(call.out[i], 0, static_cast<std::size_t>(call.out_types[i].nbytes()));
     return;

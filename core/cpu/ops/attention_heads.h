@@ -1,4 +1,4 @@
-// A call of attention or of one of its derivatives as heads. Operands are read where they lie.
+// Splits a call of attention or of one of its derivatives into heads. Operands are read in place.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace shmap {
 
-// Where the items of an operand begin, one for each [batch…] of the scores.
+// The offsets of an operand's items, one for each [batch…] of the scores.
 class HeadItems {
  public:
   HeadItems(const ShapedArray& t, const Dims& dims, const Shape& scores)
@@ -114,10 +114,10 @@ inline std::int64_t blocks_of(std::int64_t rows, std::int64_t block) {
   return (rows + block - 1) / block;
 }
 
-// More parts than workers, since causal rows differ in work.
+// More parts than workers, since with a causal mask rows differ in work.
 inline constexpr int kAttentionPartsPerWorker = 4;
 
-// The parts of a call whose items are blocks of rows of the scores.
+// The number of parts for a call whose items are blocks of rows of the scores.
 inline int attention_parts(const KernelCall& call, int workers) {
   cpu::prepare_attention();
   const AttentionHeads heads(call);

@@ -1,4 +1,4 @@
-// attention on the CPU: a part is some blocks of rows of some heads.
+// attention on the CPU: a part has some blocks of rows of some heads.
 #include <algorithm>
 
 #include "core/cpu/ops/attention_heads.h"
@@ -27,7 +27,7 @@ void run_attention(const KernelCall& call) {
   }
 }
 
-// Whether it is faster than operations one by one.
+// Whether this kernel is faster than the single operations.
 bool takes(const AttentionForm& form) {
   return cpu::attention_takes(form.dtype) && cpu::attention_takes(form.out_dtype) &&
          (!form.bias_dtype || cpu::attention_takes(*form.bias_dtype));

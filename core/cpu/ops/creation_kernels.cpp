@@ -38,7 +38,8 @@ int broadcast_parts(const KernelCall& call, int workers) {
                                       : cpu::copy_parts(broadcast_copy(call), workers);
 }
 
-// Rows of `n` runs of `inner` equal elements: the first row is made, the others are copies of it.
+// Writes rows of `n` runs of `inner` equal elements: computes the first row, and copies it to the
+// others.
 void run_iota(const KernelCall& call) {
   const DType dtype = call.out_types[0].dtype();
   const Shape& shape = call.out_types[0].dims();
@@ -54,7 +55,7 @@ void run_iota(const KernelCall& call) {
     cpu::iota(dtype, call.out[0], n);
   } else {
     for (std::int64_t i = 0; i < n; ++i) {
-      std::int64_t value = 0;  // room for an element of any dtype
+      std::int64_t value = 0;  // large enough for an element of any dtype
       cpu::iota(dtype, &value, 1, i);
       cpu::fill(out_at(call, i * inner), &value, itemsize(dtype), inner);
     }

@@ -1,6 +1,5 @@
-// dot_general on the CPU: a batch of matrix products. Operands whose dims are not in an order that
-// a matrix product can read are brought into one through scratch memory of the thread, a batch item
-// at a time.
+// dot_general on the CPU: a batch of matrix products. Operands whose dims are in an order that a
+// matrix product cannot read are copied to scratch memory of the thread, one batch item at a time.
 #include <algorithm>
 #include <vector>
 
@@ -14,7 +13,7 @@ namespace shmap {
 
 namespace {
 
-struct PackedOperands {  // kept for the next product of the thread
+struct PackedOperands {  // kept for the thread's next product
   std::vector<std::byte> left, right;
 };
 
@@ -33,7 +32,7 @@ struct Product {
     gemm.k = layout.k();
     gemm.trans_a = layout.lhs.transposed;
     gemm.lda = layout.lhs.ld;
-    gemm.trans_b = !layout.rhs.transposed;  // [free, contracted] is the transpose of what is wanted
+    gemm.trans_b = !layout.rhs.transposed;  // rhs is [free, contracted], the transpose of op(B)
     gemm.ldb = layout.rhs.ld;
     gemm.ldc = std::max<std::int64_t>(gemm.n, 1);
   }
@@ -45,7 +44,7 @@ struct Product {
   }
 
  private:
-  // The item's matrix, copied to [free, contracted] where it has to be.
+  // The item's matrix, copied to [free, contracted] if necessary.
   static const void* matrix(const DotSide& side, const void* data, std::int64_t b,
                             std::vector<std::byte>& scratch) {
     const void* item = static_cast<const std::byte*>(data) + side.offset(b) * side.item;
@@ -59,9 +58,9 @@ struct Product {
   }
 };
 
-// Asked by the thread that enqueues, before a worker may run the product: the library that it takes
-// is opened there. Opened by a worker, it could be while the process leaves from another thread,
-// which would take apart what the opening has just made.
+// Called by the thread that enqueues, before a worker may run the product, to open the library that
+// the product uses. A worker could otherwise open it while another thread exits the process, which
+// would destroy the library's new static objects.
 cpu::Gemm prepared(const Product& p) {
   (void)cpu::gemm_engine(p.gemm);
   return p.gemm;
@@ -72,13 +71,13 @@ int dot_parts(const KernelCall& call, int workers) {
   prepared(p);
   const std::int64_t batch = p.layout.batch;
   if (batch >= workers) return workers;
-  // A part that had to pack would pack what the others pack too.
+  // Items that must be packed are not split: every part would pack the same operands.
   if (p.layout.packs() || batch == 0) return static_cast<int>(std::max<std::int64_t>(batch, 1));
   const int share = (workers + static_cast<int>(batch) - 1) / static_cast<int>(batch);
   return static_cast<int>(batch) * cpu::gemm_parts(p.gemm, share);
 }
 
-// Where the parts of a product share out its sums: the bytes that one item's partial sums take.
+// For products whose parts split the sums: the bytes of one item's partial sums.
 std::int64_t long_sums_bytes(const Product& p) {
   return cpu::has_long_sums(p.gemm) ? (cpu::long_sums_bytes(p.gemm) + 63) / 64 * 64 : 0;
 }
@@ -89,7 +88,7 @@ std::int64_t dot_scratch(const KernelCall& call) {
   return p.layout.batch * long_sums_bytes(p);
 }
 
-// The part's share of all blocks of all items' sums.
+// Computes the part's share of all blocks of sums, over all items.
 void run_long_sums(const KernelCall& call, Product& p, PackedOperands& packed) {
   const std::int64_t blocks = cpu::sum_block_count(p.gemm.k), bytes = long_sums_bytes(p);
   const auto [begin, end] = call.share(p.layout.batch * blocks);

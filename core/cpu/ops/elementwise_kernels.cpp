@@ -16,14 +16,14 @@ namespace shmap {
 namespace {
 
 constexpr std::int64_t kGrain =
-    4096;  // elements: parts share no cache line, and none is too small to be worth it
+    4096;  // elements: large enough to be worth a part, and parts share no cache line
 
 int elementwise_parts(const KernelCall& call, int workers) {
   const std::int64_t n = call.out_types[0].size();
   return static_cast<int>(std::clamp<std::int64_t>(n / (16 * kGrain), 1, workers));
 }
 
-// One operand or result, from the first element of a share on.
+// The address of an operand or result, from the first element of the share on.
 const void* at(const KernelCall& call, std::size_t i, std::int64_t begin) {
   if (call.in_types[i].rank() == 0) return call.in[i];
   return static_cast<const std::byte*>(call.in[i]) + begin * itemsize(call.in_types[i].dtype());
@@ -31,12 +31,12 @@ const void* at(const KernelCall& call, std::size_t i, std::int64_t begin) {
 void* out_at(const KernelCall& call, std::int64_t begin) {
   return static_cast<std::byte*>(call.out[0]) + begin * itemsize(call.out_types[0].dtype());
 }
-// A scalar operand beside an array result; of a scalar result every operand is whole.
+// Whether operand i is a scalar beside an array result. With a scalar result no operand is.
 bool is_scalar(const KernelCall& call, std::size_t i) {
   return call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
 }
 
-// The raw kernel of an op for a dtype, looked up once.
+// The raw kernel of an op for a dtype; looked up once.
 template <auto op, class Fn>
 Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
   static constinit std::atomic<Fn> found[kDTypeCount] = {};
@@ -82,7 +82,7 @@ void run_convert(const KernelCall& call) {
   kernel(at(call, 0, begin), out_at(call, begin), end - begin);
 }
 
-void run_bitcast(const KernelCall& call) {  // only of literals: otherwise it is a view
+void run_bitcast(const KernelCall& call) {  // only for literals: otherwise it is a view
   __builtin_memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
 }
 

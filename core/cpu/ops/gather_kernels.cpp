@@ -51,7 +51,7 @@ int gather_parts(const KernelCall& call, int workers) {
   return cpu::gather_parts(gather_of(call, params_as<GatherParams>(call.params)), workers);
 }
 
-// Some results at a time: what they are made of is gathered to memory that stays in a near cache.
+// Computes some results at a time: gathers their operands to memory that stays in a near cache.
 void run_gather_reduce(const KernelCall& call) {
   constexpr std::int64_t kChunkBytes = 32 * 1024;
   const auto& p = params_as<GatherReduceParams>(call.params);
@@ -62,7 +62,7 @@ void run_gather_reduce(const KernelCall& call) {
   cpu::Gather g = gather_of(call, p.gather);
   const std::uint64_t fill = fill_of(call, p.gather);
   g.fill = &fill;
-  std::int64_t slices = 1;  // of a result
+  std::int64_t slices = 1;  // slices that form one result
   for (std::size_t d = 0; d + 1 < g.indices_shape.size(); ++d) slices *= g.indices_shape[d];
   slices /= groups.kept[0];
   const std::int64_t chunk = std::max<std::int64_t>(1, kChunkBytes / slab);

@@ -1,4 +1,4 @@
-// The numbers of a block of an array of random bits (core/ops/random.h), for one thread.
+// Random bits for a block of an array (core/ops/random.h), for one thread.
 #pragma once
 #include <cstdint>
 
@@ -7,11 +7,11 @@
 
 namespace shmap::cpu {
 
-// What elements of an unsigned dtype, or of prng_key, are made of.
+// Which words of the hashes form elements of an unsigned dtype, or of prng_key.
 ThreefryOut threefry_out(DType dtype);
 
-// Elements [at, at + n) of the block, whose element 0 is element `first` of the whole array, each
-// of `itemsize` bytes. `key`: two words. `around`: see threefry_bits.
+// Writes elements [at, at + n) of the block, each of `itemsize` bytes; the block's element 0 is
+// element `first` of the whole array. `key`: two words. `around`: see threefry_bits.
 void threefry_block(ThreefryOut to, const std::uint32_t* key, const RandomBlock& block,
                     std::int64_t first, std::int64_t at, std::byte* out, std::int64_t n,
                     int itemsize, bool around = false);

@@ -19,7 +19,8 @@ int hash_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(call.out_types[0].size() / kPart, 1, workers));
 }
 
-// This part's share of the results of all keys, each the elements of `block`.
+// Computes this part's share of the results of all keys, each of which gives the elements of
+// `block`.
 void run_hash(const KernelCall& call, const RandomBlock& block) {
   const DType dtype = call.out_types[0].dtype();
   const std::int64_t size = call.out_types[0].size(), keys = call.in_types[0].size();
@@ -74,7 +75,7 @@ void run_pairs(const KernelCall& call) {
                       static_cast<std::uint32_t*>(call.out[1]) + begin, end - begin);
 }
 
-void run_view(const KernelCall& call) {  // only of literals: otherwise it is a view
+void run_view(const KernelCall& call) {  // only for literals: otherwise it is a view
   std::memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
 }
 

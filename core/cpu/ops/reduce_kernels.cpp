@@ -1,4 +1,4 @@
-// Reductions on the CPU: any set of dims, as one or several [outer, reduced, inner].
+// Reductions on the CPU: any set of dims, as one or more reductions of [outer, reduced, inner].
 #include "core/ops/reduce.h"
 
 #include <algorithm>
@@ -18,8 +18,10 @@ namespace shmap {
 namespace {
 
 constexpr std::int64_t kPartElements = 64 * 1024;   // less is not worth another thread
-constexpr std::int64_t kScratchBytes = 256 * 1024;  // of partial results, which stay in cache
-constexpr std::int64_t kCallElements = 4096;        // fewer are not worth a call of a raw kernel
+constexpr std::int64_t kScratchBytes = 256 * 1024;  // bytes of partial results, which stay in the
+                                                    // cache
+constexpr std::int64_t kCallElements = 4096;        // fewer elements are not worth a call of a raw
+                                                    // kernel
 constexpr std::int64_t kSmallSlab = 16 * 1024;      // elements that stay in the nearest cache
 constexpr int kGroups = ReduceGroups::kMost;
 
@@ -32,9 +34,10 @@ Byte* at(Byte* p, std::int64_t i, DType t) {
 const std::byte* bytes(const void* p) { return static_cast<const std::byte*>(p); }
 std::byte* bytes(void* p) { return static_cast<std::byte*>(p); }
 
-// Several reduced runs: the inner ones first, for some lines of kept[1] at a time, to partial
-// results that the outermost then reduces; or, where what lies below the outermost is small, that
-// one first. Which lines go together, and so the order of additions, depends on the extents alone.
+// A reduction of several runs of dims. For some lines of kept[1] at a time, reduces the inner runs
+// to partial results, which the outermost run then reduces; or, where the dims below the outermost
+// run are few elements, reduces the outermost run first. The grouping of lines, and so the order of
+// additions, depends on the extents alone.
 class NestedReduction {
  public:
   NestedReduction(Reduction op, DType dtype, const Groups& groups)
@@ -53,7 +56,8 @@ class NestedReduction {
         outer_first_[g] = true;
         continue;
       }
-      // Enough for a call to be worth it, else a sixteenth, so that there are parts to share out.
+      // Enough lines to be worth a call, else a sixteenth of them, so that there are parts to
+      // share.
       const std::int64_t wanted = std::max((lines + 15) / 16, kCallElements / line_in);
       chunk_[g] = std::clamp<std::int64_t>(std::min(kScratchBytes / partials, wanted), 1, lines);
     }
@@ -81,8 +85,8 @@ class NestedReduction {
   std::int64_t chunks() const { return (groups_.kept[1] + chunk_[0] - 1) / chunk_[0]; }
   std::int64_t line_out(int g) const { return kept_from_[g + 2]; }
 
-  // in: a slab [reduced[g], kept[g + 1], the rest] of dtype t; the chunk of lines from `first` on
-  // -> out, of the partial dtype.
+  // in: a slab [reduced[g], kept[g + 1], the rest] of dtype t -> out, of the partial dtype: the
+  // chunk of lines from `first` on.
   void reduce_chunk(int g, const std::byte* in, DType t, std::byte* out, std::int64_t first) {
     const std::int64_t rows = groups_.reduced[g], lines = groups_.kept[g + 1];
     const std::int64_t n = std::min(chunk_[g], lines - first), width = n * line_out(g);
@@ -120,17 +124,17 @@ class NestedReduction {
   Reduction op_;
   DType dtype_, partial_;
   const Groups& groups_;
-  std::int64_t kept_from_[kGroups];     // products of kept[g], kept[g + 1], …
-  std::int64_t reduced_from_[kGroups];  // products of reduced[g], reduced[g + 1], …
+  std::int64_t kept_from_[kGroups];     // kept_from_[g]: product of kept[g], kept[g + 1], …
+  std::int64_t reduced_from_[kGroups];  // the same of reduced
   std::int64_t chunk_[kGroups] = {};    // lines that are reduced together
   bool outer_first_[kGroups] = {};
   std::vector<std::byte> scratch_[kGroups], result_;
 };
 
-// A column is one of the inner elements: their order of additions does not depend on which others
-// are reduced with them, from this many on (reduce_some_columns wants 64).
+// A column is one of the inner elements. From this many columns on, the order of a column's
+// additions does not depend on the columns reduced with it (reduce_some_columns needs 64).
 constexpr std::int64_t kManyColumns = 256;
-// Columns that a part takes at a time: pages' worth of them where there are many.
+// Columns that a part takes at a time: some pages where there are many columns.
 std::int64_t column_grain(std::int64_t inner) { return inner >= 1024 ? 512 : 128; }
 
 int parts_of(const ShapedArray& in, std::int64_t units, int workers) {
@@ -146,7 +150,7 @@ Groups groups_of(const KernelCall& call) {
   return Groups(call.in_types[0].dims(), params_as<ReduceParams>(call.params).axes);
 }
 
-// A few long runs: parts reduce blocks of them, and what the blocks give is reduced at the end.
+// A few long runs: parts reduce blocks of the runs, and the blocks' results are reduced at the end.
 bool by_blocks(const Groups& groups) {
   return groups.count == 1 && groups.kept[1] == 1 && groups.kept[0] < 64 &&
          groups.reduced[0] >= 2 * cpu::kReduceBlock;

@@ -23,11 +23,11 @@ int parts_of_copy(const KernelCall& call, int workers) {
   return call.out_types[0].size() == 0 ? 1 : cpu::copy_parts(make(call), workers);
 }
 
-void run_reshape(const KernelCall& call) {  // only of literals: otherwise it is a view
+void run_reshape(const KernelCall& call) {  // only for literals: otherwise it is a view
   std::memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
 }
 
-// Whether operands follow one another in the result, each as a whole.
+// Whether each operand is contiguous in the result.
 bool joins_whole(const KernelCall& call) {
   const auto dim = static_cast<std::size_t>(params_as<ConcatenateParams>(call.params).dimension);
   const Shape& to = call.out_types[0].dims();
@@ -61,7 +61,7 @@ int concatenate_parts(const KernelCall& call, int workers) {
   return parts;
 }
 
-// f of each operand's slice as a copy.
+// Calls f for each operand, with its slice of the result as a copy.
 template <class F>
 void each_joined_slice(const KernelCall& call, F f) {
   const auto dim =

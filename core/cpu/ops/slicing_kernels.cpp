@@ -11,7 +11,8 @@ namespace shmap {
 
 namespace {
 
-// A box of `extent` between two row-major arrays of its rank; src and dst are to be set.
+// A copy of a box of `extent` between two row-major arrays of the same rank; the caller sets src
+// and dst.
 StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const Shape& dst_shape,
                      int itemsize) {
   StridedCopy copy;
@@ -23,7 +24,7 @@ StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const Shape& d
   return copy;
 }
 
-// The byte offset in `whole` at which the starts (operands from `first` on) put a part.
+// The byte offset in `whole` of the part whose starts are the operands from `first` on.
 std::int64_t dynamic_offset(const KernelCall& call, std::size_t first, const Shape& whole,
                             const Shape& part, const std::int64_t* stride) {
   std::int64_t offset = 0;
@@ -48,7 +49,7 @@ void run_copy(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   cpu::copy_strided_part(make(call), call.part, call.parts);
 }
-// Of the result's extents alone: where the part begins is not known before it runs.
+// Depends on the result's extents alone: the starts are not known before the call runs.
 int parts_of_copy(const KernelCall& call, int workers) {
   const Shape& to = call.out_types[0].dims();
   if (call.out_types[0].size() == 0) return 1;
@@ -56,15 +57,15 @@ int parts_of_copy(const KernelCall& call, int workers) {
       box_copy(to, call.in_types[0].dims(), to, itemsize(call.out_types[0].dtype())), workers);
 }
 
-// The outermost dim of more than one item: parts take its rows.
+// The outermost dim with more than one item, whose rows are split among the parts.
 std::size_t row_dim(const Shape& shape) {
   std::size_t d = 0;
   while (d + 1 < shape.size() && shape[d] == 1) ++d;
   return d;
 }
 
-// A part of the call copies its rows of the operand, unless the result is in the operand's place,
-// and then what the update has of those rows.
+// Each part copies its rows of the operand, unless the result overwrites the operand, and then the
+// rows of the update that lie among them.
 void run_dynamic_update_slice(const KernelCall& call) {
   const Shape &whole = call.out_types[0].dims(), &part = call.in_types[1].dims();
   const int item = itemsize(call.out_types[0].dtype());

@@ -10,7 +10,8 @@ namespace shmap {
 
 namespace {
 
-// By operand `key`, the others moved with it: from the operands at first, in the results later.
+// Sorts by operand `key` and moves the others along: reads the operands in the first pass, the
+// results in later ones.
 struct Pass {
   cpu::Sort sort;
   std::vector<cpu::SortPayload> payloads;
@@ -36,8 +37,8 @@ int sort_parts(const KernelCall& call, int workers) {
   return cpu::sort_parts(Pass(call, 0, true).sort, workers);
 }
 
-// Several keys: by the last one first, since each pass is stable. A part has the same lines in
-// every pass.
+// Several keys: sorts by the last key first, since each pass is stable. A part has the same lines
+// in every pass.
 void run_sort(const KernelCall& call) {
   const auto keys = static_cast<std::size_t>(params_as<SortParams>(call.params).num_keys);
   for (std::size_t key = keys; key-- > 0;)

@@ -1,7 +1,7 @@
-// OpenMPI as MessagePassing. Its functions are looked up in the library that is opened, and the
-// predefined handles (MPI_COMM_WORLD and so on), which its header declares as variables, too: so
-// nothing here is linked against it.
-#define OMPI_SKIP_MPICXX 1  // its C++ functions would have to be linked
+// OpenMPI as MessagePassing. Its functions are looked up in the opened library, and so are the
+// predefined handles (MPI_COMM_WORLD and so on), which its header declares as variables: nothing
+// here is linked against OpenMPI.
+#define OMPI_SKIP_MPICXX 1  // the C++ bindings would have to be linked
 #include <dlfcn.h>
 #include <mpi.h>
 
@@ -45,7 +45,7 @@ void* find(void* library, const char* name, const std::string& path) {
   return found;
 }
 
-// Its plug-ins look for its symbols among the global ones.
+// Opened with global symbols, because OpenMPI's plug-ins look for its symbols there.
 void* open(std::string& path) {
   path = env::text(env::Var::mpi_path);
   const char* const names[] = {path.c_str(), "libmpi.so.40", "libmpi.so"};
@@ -141,7 +141,7 @@ class OpenMpi final : public MessagePassing {
       at_finalize();
       return MPI_SUCCESS;
     };
-    // What hangs on MPI_COMM_SELF is what MPI_Finalize deletes first.
+    // MPI_Finalize first deletes the attributes of MPI_COMM_SELF.
     check(f_.Comm_create_keyval(
               [](MPI_Comm, int, void*, void*, void*, int* copied) {
                 *copied = 0;
