@@ -112,8 +112,8 @@ class Executor {
     bool left = false;  // guarded by mutex_: the worker takes no more tasks and is about to end
   };
 
-  // Both require mutex_. `helps`: the thread is a waiting caller, which leaves other callers' tasks
-  // to the workers.
+  // Both require mutex_. `helps`: the thread is a waiting caller, which leaves tasks that call user
+  // code (Task::foreign) to the workers.
   bool take_part(Part& part, bool helps) noexcept;
   // Pops the node from compute_ if this is its last part; null where no node is for this thread.
   Node* next_to_compute(bool helps) noexcept;
