@@ -12,7 +12,8 @@ namespace shmap {
 namespace {
 
 std::vector<CommunicatorOption>& options() {
-  static auto* list = new std::vector<CommunicatorOption>();  // lives for ever, as the choices do
+  static auto* list = new std::vector<CommunicatorOption>();  // never destroyed, as the choices are
+                                                              // not
   return *list;
 }
 
@@ -44,7 +45,7 @@ Communicator& library_across_processes(const GroupBlocks& blocks, CollectiveKind
 
 void register_communicator(const CommunicatorOption& option) {
   for (const CommunicatorOption& known : options())
-    if (std::string_view(known.name) == option.name) return;  // a registration that is repeated
+    if (std::string_view(known.name) == option.name) return;  // already registered
   options().push_back(option);
 }
 

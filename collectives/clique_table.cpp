@@ -90,7 +90,7 @@ class Builder {
     if (any == kNone) any = p;
   }
 
-  // Local members are the slots; those still absent are in other spaces.
+  // Local members are the slots; members that are still missing are in other memory spaces.
   void make_slots() {
     std::vector<std::vector<std::uint32_t>> slot(table_.sites.size());
     for (std::uint32_t s = 0; s < table_.sites.size(); ++s) {
@@ -112,8 +112,8 @@ class Builder {
       if (site.members[r] == kNone) site.members[r] = anywhere_[class_of_site_[s]][r];
     if (std::find(site.members.begin(), site.members.end(), kNone) != site.members.end()) return;
     site.folded = site.members;
-    // Compare coordinates on the collective's axes only: members of other cliques of the class may
-    // take the place of some.
+    // Compares coordinates on the collective's axes only: members of other cliques of the class may
+    // replace members of this one.
     std::vector<int> in_mesh_order = axes_;
     std::sort(in_mesh_order.begin(), in_mesh_order.end());
     const auto before = [&](std::uint32_t a, std::uint32_t b) {
@@ -152,7 +152,8 @@ class Builder {
 const CliqueTable& find_or_build(const detail::MeshImpl& mesh, const std::vector<int>& axes,
                                  const Groups& groups, std::uint32_t varying) {
   static std::mutex mutex;
-  static auto* tables = new std::map<Key, const CliqueTable*>();  // lives for ever, as do meshes
+  static auto* tables = new std::map<Key, const CliqueTable*>();  // never destroyed, as meshes are
+                                                                  // not
   std::lock_guard lock(mutex);
   const CliqueTable*& entry = (*tables)[Key(&mesh, axes, groups, varying)];
   if (entry == nullptr) entry = new CliqueTable(Builder(mesh, axes, groups, varying).build());

@@ -43,8 +43,8 @@ class AllGather : public LocalWork {
   }
 
  private:
-  // Where each rank's block is or will be. A block that lies in one run of the result comes
-  // straight to its place in the first site's.
+  // The memory of each rank's block, present or future. A block that is contiguous in the result is
+  // received directly into the first site's result.
   std::vector<At> exchange_class(const Class& c, const Block& result, Round& round) const {
     const bool direct = layout_.outer == 1;
     std::vector<At> blocks(table_.ranks);
@@ -182,7 +182,7 @@ class AllToAll : public LocalWork {
   }
 
   void hand_out(const Class& c, const Block& staged, std::vector<Block>& slots) const {
-    // Where the received pieces of each rank begin.
+    // The begin of the received pieces of each rank.
     std::vector<std::int64_t> came(table_.ranks, -1);
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
@@ -245,7 +245,8 @@ class Moves : public LocalWork {
   void permute(CrossCall& call, std::span<const int> source) {
     std::vector<Block> slots(table_.slots.size());
     Round round;
-    // What came, by class and the rank that it is of: the first slot that gets it has it.
+    // The received blocks, by class and by the rank whose block it is: each is in the first slot
+    // that needs it.
     std::vector<std::vector<Block>> come(cross_.classes.size(), std::vector<Block>(table_.ranks));
     for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
       const Class& c = cross_.classes[i];
@@ -321,7 +322,7 @@ class Moves : public LocalWork {
     return g_.in[member != kElsewhere ? member : c.local[rank]];
   }
 
-  // `from` itself, or a copy of it where it is in another memory space.
+  // `from` itself, or a copy of it if it is in another memory space.
   Block here(std::uint32_t site, const Block& from) const {
     if (&from.buffer->space() == table_.sites[site].space) return from;
     Block to = fresh(site, g_.out_bytes);

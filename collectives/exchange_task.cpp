@@ -37,7 +37,7 @@ class ExchangeTask final : public ExchangeEnd {
   bool may_attempt() const { return attempt_ != nullptr; }
 
   bool attempt(const TaskContext& context) {
-    if (host_log_runs()) return false;  // which shows each exchange from its start to its end
+    if (host_log_runs()) return false;  // a trace shows an exchange from its start to its end
     try {
       reach(context);
       reached_ = !Processes::joined()->exchanges().attempt(exchange_, *attempt_);
@@ -55,7 +55,7 @@ class ExchangeTask final : public ExchangeEnd {
       Exchanges& exchanges = Processes::joined()->exchanges();
       if (context.end == nullptr) return exchanges.run(exchange_);
       end_ = context.end;
-      exchanges.start(exchange_, *this, attempt_.get());  // after which this may be gone
+      exchanges.start(exchange_, *this, attempt_.get());  // *this may be destroyed during this call
     } catch (...) {
       rethrow_from(site_);
     }
@@ -90,7 +90,7 @@ class ExchangeTask final : public ExchangeEnd {
   const bool captured_;
   const CollectiveSite site_;
   const std::shared_ptr<Exchanges::Attempt> attempt_;
-  bool reached_ = false;  // by an attempt, which run() goes on with
+  bool reached_ = false;  // an attempt was made, which run() continues
   TaskEnd* end_ = nullptr;
 };
 

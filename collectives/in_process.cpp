@@ -15,7 +15,7 @@ namespace shmap {
 
 namespace {
 
-// Estimates for one core. They decide whether a task is queued, and into how many parts it is
+// Estimates for one core, which decide whether a task is queued and into how many parts it is
 // split.
 constexpr double kBytesPerNs = 20;
 constexpr std::int64_t kPartBytes = 256 << 10;
@@ -27,8 +27,8 @@ const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend
 
 std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
-// Which ranks' blocks come to a site from other memory spaces, where such copies have a way of
-// their own; else empty.
+// For each rank, whether its block must be copied to the site from another memory space, if the
+// backend has a function for such copies; else empty.
 std::vector<bool> from_other_spaces(const GroupBlocks& g, const Site& site) {
   std::vector<bool> others;
   if (ops_of(g).copy_between_spaces == nullptr) return others;
@@ -36,8 +36,8 @@ std::vector<bool> from_other_spaces(const GroupBlocks& g, const Site& site) {
   return others;
 }
 
-// Whether one kernel may copy all the pieces that a site takes from its ranks: they are on its GPU.
-// (Between GPUs copy engines do it, and leave the processors to other work.)
+// Whether one kernel may copy all the pieces that a site needs: if they are on its GPU. (Between
+// GPUs copy engines are used, which leave the multiprocessors free.)
 bool in_one_piece_of_work(const GroupBlocks& g, const Site& site) {
   if (ops_of(g).copy_boxes == nullptr) return false;
   const auto number = [&](std::uint32_t position) {
@@ -113,7 +113,7 @@ struct Results {
   InlineVector<Buffer*, 16> buffers;
 };
 
-// For a timeline: what comes to a device from the ranks of other memory spaces.
+// For a timeline: the moves to a device from ranks of other memory spaces.
 std::vector<std::pair<int, int>> moves_to(const GroupBlocks& g, std::uint32_t position,
                                           std::span<const std::uint32_t> senders) {
   const LocalDevice& to = g.mesh.local(position);

@@ -6,13 +6,13 @@ namespace shmap {
 
 namespace {
 
-// Pieces below this are combined in whole rows, see reduce_rows. Where a site needs few of them,
-// rows are mostly waste.
+// Smaller pieces are combined in whole rows, see reduce_rows. If a site needs only few of them,
+// most of a row is wasted.
 constexpr std::int64_t kRowBytes = 1024;
 constexpr std::int64_t kFewRowBytes = 128;
 constexpr std::int64_t kScratchBytes = 12 << 10;
-// Results of at least this size in all are written past the caches, in pieces of at least the
-// second.
+// Results of at least this total size are written past the caches, if their pieces have at least
+// the second size.
 constexpr std::int64_t kStreamBytes = 16 << 20;
 constexpr std::int64_t kStreamPiece = 4096;
 

@@ -13,7 +13,7 @@ Shape gathered_shape(const Shape& in, const AllGatherParams& p) {
     out.push_back(i == d && p.tiled ? checked_product(in[i], p.ranks, "all_gather") : in[i]);
   }
   if (d == in.size() && !p.tiled) out.push_back(p.ranks);
-  out.num_elements();  // which may overflow
+  out.num_elements();  // throws if the product overflows
   return out;
 }
 

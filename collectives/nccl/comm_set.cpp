@@ -36,7 +36,7 @@ struct Sets {
   bool closed = false;
 
   static Sets& get() {
-    static auto& sets = *new Sets;  // what is static may communicate to the end
+    static auto& sets = *new Sets;  // never destroyed, since static objects may communicate at exit
     return sets;
   }
 
@@ -90,7 +90,8 @@ struct Sets {
     set->comms_ = start_across(mesh, table, gpus_of(mesh), primitive, source);
     lock.lock();
     if (const std::string why = Processes::joined()->exchanges().fault(); !why.empty())
-      set->broken_ = why;  // it came before they could be aborted with the others
+      set->broken_ = why;  // the fault came before these communicators could be aborted with the
+                           // others
     in_order.push_back(set.get());
     return across[key] = set;
   }
@@ -110,7 +111,7 @@ struct Sets {
       }
       nccl::abort(std::move(comms), text);
     } catch (...) {
-      return;  // no memory: they go with the process
+      return;  // no memory: the process's end frees them
     }
   }
 
@@ -192,7 +193,7 @@ struct Sets {
     if (std::exchange(sets.closed, true)) return;
     std::for_each(sets.in_order.rbegin(), sets.in_order.rend(), [](CommSet* set) {
       if (set->across_) return;
-      if (set->use_count() != 1) return;  // a graph's, or of a task whose args are still there
+      if (set->use_count() != 1) return;  // a graph, or a task whose args still exist, uses it
       for (ncclComm_t& comm : set->comms_)
         if (comm != nullptr) api().destroy(std::exchange(comm, nullptr));
     });
@@ -209,7 +210,7 @@ Ref<CommSet> CommSet::find(const detail::MeshImpl& mesh, const CliqueTable& tabl
   if (table.cross != nullptr) {
     set = sets.make_across(lock, mesh, table, primitive, source);
   } else {
-    CliqueList own;  // of a mesh of several processes only some
+    CliqueList own;  // in a mesh of several processes, only cliques with local ranks
     for (const std::vector<std::uint32_t>& clique : table.cliques)
       if (clique[0] != Cliques::kElsewhere) own.push_back(clique);
     set = sets.find(mesh, own, gpus_of(mesh));

@@ -33,7 +33,7 @@ GroupTask::GroupTask(const GroupBlocks& blocks, const std::vector<std::uint32_t>
   args_->site = {{&blocks.primitive, &blocks.mesh, first, blocks.number, blocks.source},
                  &blocks.cliques};
   args_->comms = std::move(comms);
-  args_->ranks.reserve(clique.size());  // add() hands out references
+  args_->ranks.reserve(clique.size());  // add() returns references
 }
 
 Rank& GroupTask::add(std::uint32_t rank) {
@@ -93,7 +93,7 @@ void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
   task.bytes = bytes;
   const std::vector<Stream*> streams = args_->streams;
   const bool across = args_->comms->across();
-  task.args = args_.release();  // which the backend takes over in every case
+  task.args = args_.release();  // the backend takes ownership in every case
   const std::vector<Event> done =
       static_cast<cuda::CudaBackend&>(g_.mesh.backend()).enqueue_each(streams, task, waits);
   for (std::size_t i = 0; i < uses_.size(); ++i) {
@@ -101,8 +101,8 @@ void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
     const auto& task_done = static_cast<const cuda::TaskCompletion&>(*done[i].record());
     if (task_done.queue() != nullptr) note_enqueued(*task_done.queue(), task_done.number());
   }
-  // Not before: this asks whether the parts are done, and one that has ended would count as done
-  // before it is known to be in doubt.
+  // Not earlier: this asks whether the parts are done, and a part that has ended would count as
+  // done before it is known to be in doubt.
   for (std::size_t i = 0; i < uses_.size(); ++i)
     if (done[i].record() != nullptr) detail::note_launch(done[i], uses_[i].reads, uses_[i].writes);
 }

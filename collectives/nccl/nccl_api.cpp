@@ -78,7 +78,8 @@ Calls& calls() {
 }
 
 const Opened& opened() {
-  static const auto& once = *new Opened;  // what is static may communicate to the end
+  static const auto& once = *new Opened;  // never destroyed, since static objects may communicate
+                                          // at exit
   return once;
 }
 
@@ -94,7 +95,7 @@ const Api* find(std::string* why) {
 const Api& api() { return opened().api; }
 
 std::string version_text(int version) {
-  // Up to 2.8 the code was of the form 2804.
+  // Up to 2.8 the code has the form 2804.
   const int unit = version < 10000 ? 1000 : 10000;
   return std::to_string(version / unit) + "." + std::to_string(version % unit / 100) + "." +
          std::to_string(version % 100);
@@ -145,7 +146,7 @@ void abort(std::vector<ncclComm_t> comms, const std::string& why) noexcept {
       for (const ncclComm_t comm : comms) api().abort(comm);
     }).detach();
   } catch (...) {
-    return;  // they go with the process
+    return;  // the process's end frees them
   }
 }
 

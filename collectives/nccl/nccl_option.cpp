@@ -22,9 +22,9 @@ namespace {
 
 // The properties of a table's cliques on which the choice depends.
 struct Cliques {
-  bool distinct = true;  // no two ranks of one on one GPU
+  bool distinct = true;  // no two ranks of a clique on one GPU
   bool peers = true;     // each GPU can reach the memory of the others of its clique
-  bool whole = true;     // those of which a rank is here are here
+  bool whole = true;     // each clique with a local rank has only local ranks
 };
 
 bool reaches(int from, int to) {

@@ -25,7 +25,7 @@ struct Open {
     std::uint64_t number;
   };
   std::mutex mutex;
-  std::map<std::uint64_t, std::vector<Part>> parts;  // by a number of their own
+  std::map<std::uint64_t, std::vector<Part>> parts;  // by a separate numbering
   std::uint64_t next = 0;
   std::atomic<int> count{0};
 
@@ -61,7 +61,7 @@ class Attendance final : public ExchangeEnd {
   // After an error its tasks stay in doubt: NCCL's work is aborted, and its GPUs count as lost.
   void exchanged(std::exception_ptr error) noexcept override {
     if (error == nullptr) {
-      std::vector<Open::Part> parts;  // let go without the lock
+      std::vector<Open::Part> parts;  // destroyed without the lock
       Open& open = Open::get();
       std::lock_guard lock(open.mutex);
       const auto it = open.parts.find(number_);
@@ -87,7 +87,7 @@ class CapturedRollCall final : public cuda::Kept {
       exchange.number += ticket;
       Attendance::begin(std::move(exchange), {{Ref<cuda::Queue>(&queue), number}});
     } catch (const std::bad_alloc&) {
-      return;  // the others miss this process, and say so
+      return;  // the others notice that this process is missing, and report it
     }
   }
 

@@ -31,7 +31,7 @@ std::exception_ptr annotate(const std::exception_ptr& error, const std::string& 
   } catch (const Error& e) {
     return typeid(e) == typeid(Error) ? with_note(e, note) : error;
   } catch (...) {
-    return error;  // a type of the user's: left as it is
+    return error;  // a user's exception type: left unchanged
   }
 }
 
@@ -48,7 +48,7 @@ Ref<Failure> FailureLog::add(std::exception_ptr error) noexcept {
   if (!note_.empty()) {
     try {
       error = annotate(error, note_);
-    } catch (const std::bad_alloc&) {  // then without the note
+    } catch (const std::bad_alloc&) {  // then the error stays without the note
     }
   }
   Ref<Failure> failure;

@@ -18,8 +18,8 @@ struct GraphTask {
   std::vector<int> after;              // its direct predecessors, ascending
 };
 
-// Owns the args of its tasks, which are dropped with the graph. The caller keeps the memory alive
-// that the tasks use.
+// Owns the args of its tasks, which are dropped with the graph. The memory that the tasks use
+// belongs to the caller, who must keep it alive.
 class Graph : public RefCounted {
  public:
   virtual ~Graph() = default;

@@ -38,7 +38,7 @@ void add(Add&& put) noexcept {
   try {
     put(log.events);
   } catch (const std::bad_alloc&) {
-    // A span less in a trace is all that is lost.
+    // Only the trace lacks this span.
   }
 }
 
@@ -81,7 +81,7 @@ HostSpanScope::~HostSpanScope() {
   try {
     log_host_span(kind_, name_, begin_ns_, timeline_now());
   } catch (const std::bad_alloc&) {
-    // As above.
+    // Only the trace lacks this event.
   }
 }
 

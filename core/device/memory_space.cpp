@@ -169,7 +169,7 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
       }
     }
     if (buffer != nullptr) return buffer;
-    if (!room && reuses) {  // better that the device waits than the host
+    if (!room && reuses) {  // the device should wait, not the host
       const int last = std::min(size_class_index + kClassesBeyond, kClasses - 1);
       if ((buffer = take_pending(size_class_index, last, true)) != nullptr) return buffer;
     }
@@ -205,7 +205,7 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
       trim();
       trimmed = true;
     } else if (!may_wait || !wait_for_pending()) {
-      if (!room && !at_limit) continue;  // others took back what was pending
+      if (!room && !at_limit) continue;  // other threads took back the pending buffers
       throw_out_of_memory(bytes, room ? "the system has no more memory"
                                       : "the limit is reached (SHMAP_MEMORY_LIMIT)");
     } else {
@@ -215,7 +215,7 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
 }
 
 Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
-  constexpr int kLooks = 64;  // the list may be long, and those that fit are among the oldest
+  constexpr int kLooks = 64;  // the list may be long, and fitting buffers are among the oldest
   const auto fits = [&](const Buffer& b) {
     if (b.capacity_ == 0 || b.size_class_ < first_class || b.size_class_ > last_class) return false;
     const auto computes = [](const Event& e) {
@@ -239,12 +239,12 @@ Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
     pending_ -= buffer->capacity_;
     taken = buffer;
   }
-  // There is a definition and no use yet.
+  // The buffer has a definition and no use yet.
   Event def = std::exchange(taken->def_, Event());
   if (!def.done()) {
     try {
       taken->add_use(def);
-    } catch (...) {  // no memory for its note: it goes back to where it was
+    } catch (...) {  // no memory for the use: the definition is restored
       taken->def_ = std::move(def);
       give_back(taken);
       throw;
@@ -267,7 +267,7 @@ BufferRef MemorySpace::wrap(void* data, std::int64_t bytes, void (*deleter)(void
 }
 
 void MemorySpace::give_back(Buffer* buffer) noexcept {
-  if (forked()) return;  // the lock may be held by a thread that did not come along
+  if (forked()) return;  // a thread that does not exist in this process may hold the lock
   const bool quiet = buffer->quiet();
   if (quiet) {
     if (!buffer->untouched()) {
@@ -276,7 +276,7 @@ void MemorySpace::give_back(Buffer* buffer) noexcept {
     }
     if (buffer->capacity_ == 0) return destroy(buffer);
   } else if (buffer->planned_ != nullptr) {
-    return destroy(buffer);  // what a capture plans with is let go in the order of the program
+    return destroy(buffer);  // the capture frees its buffers in the order of the program
   }
   bool overfull = false;
   {

@@ -13,7 +13,7 @@ struct Piece {
   std::int64_t bytes, born, died;
 };
 
-// In a slab.
+// A range of a slab that is in use.
 struct Taken {
   std::int64_t offset, end, born, died;
 };
@@ -95,8 +95,9 @@ class Packer {
 
   const bool many_;
   std::vector<Taken> list_;                  // by offset
-  std::vector<std::vector<Taken>> buckets_;  // by time, in each that they live in
-  std::vector<Taken> near_;                  // to the piece at hand, by offset
+  std::vector<std::vector<Taken>> buckets_;  // by time; a range is in each bucket in which it lives
+  std::vector<Taken> near_;                  // ranges that live at the same time as the current
+                                             // piece, by offset
 };
 
 // Places the largest pieces first. Returns the bytes of the slab.

@@ -167,7 +167,7 @@ class Placed final : public detail::CaptureMemory {
   static constexpr std::int64_t kGone = -1;
   struct Occupant {
     std::int64_t end;                      // in the slab
-    std::shared_ptr<const Events> events;  // of one that is gone: what has to be over
+    std::shared_ptr<const Events> events;  // of a buffer that is gone: the events to wait for
     std::int64_t alive;                    // its index on the tape, or kGone
   };
   // The owners of a slab's bytes, current or last, by first byte. The ranges are disjoint.
@@ -232,7 +232,7 @@ class Placed final : public detail::CaptureMemory {
   std::vector<BufferRef> outputs_;
   std::vector<Occupants> occupied_;
   std::size_t next_ = 0, next_output_ = 0;
-  bool lost_ = false;  // some events
+  bool lost_ = false;  // some events could not be stored
 };
 
 }  // namespace

@@ -61,7 +61,7 @@ void join_processes(const Options& options) {
   put(card.devices, devices);
   card.kind = static_cast<std::int32_t>(spec.kind);
   card.count = devices_of_each(spec);
-  // The variables that change which collectives a program runs, or how.
+  // The values of the variables that change which collectives a program runs, or how.
   std::string environment;
   for (const env::Var var : {env::Var::communicator, env::Var::check_nans, env::Var::check_captures,
                              env::Var::attention, env::Var::fuse_products}) {
@@ -80,7 +80,7 @@ void join_processes(const Options& options) {
       try {
         backend->synchronize();
       } catch (...) {
-        continue;  // what failed has been said
+        continue;  // the error was reported already
       }
     }
   });
@@ -91,14 +91,14 @@ struct BeforeStop {
   std::vector<void (*)() noexcept> run;
 };
 BeforeStop& before_stop() {
-  static auto* list = new BeforeStop;  // never destroyed: it is read at exit
+  static auto* list = new BeforeStop;  // never destroyed, since it is read at exit
   return *list;
 }
 
 // Does nothing in a forked child, which has only one thread.
 void stop_backends() noexcept {
   if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
-    for (std::size_t i = 0;; ++i) {  // one by one: a copy would want memory
+    for (std::size_t i = 0;; ++i) {  // one by one, because a copy needs memory
       void (*run)() noexcept = nullptr;
       {
         std::lock_guard lock(before_stop().mutex);
@@ -218,7 +218,7 @@ void stop_when_main_ends() noexcept {
     }
   };
   static thread_local End end;
-  (void)&end;  // which registers its destructor
+  (void)&end;  // registers the destructor of `end`
   thread_state.stops_devices = true;
 }
 

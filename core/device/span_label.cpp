@@ -16,7 +16,7 @@ struct KeptLabel {
 
 class KeptLabelsImpl {
  public:
-  std::list<KeptLabel> labels;  // whose addresses stay
+  std::list<KeptLabel> labels;  // a list, so that addresses stay valid
 };
 
 constinit thread_local KeptLabelsImpl* kept_labels = nullptr;
@@ -25,13 +25,14 @@ constinit thread_local KeptLabelsImpl* kept_labels = nullptr;
 
 namespace {
 
-// Never destroyed: tasks may end while the process does.
+// Never destroyed, because tasks may end while the process exits.
 struct Labels {
   std::mutex mutex;
   std::unordered_map<const char*, const SpanLabel*> by_name;
-  // Of tasks that no graph has, or whose graph ended during a recording, which names them.
+  // Labels of tasks outside of graphs, and of tasks whose graph was destroyed during a recording
+  // that names them.
   detail::KeptLabelsImpl unkept;
-  detail::KeptLabelsImpl old;  // likewise, of the recording before
+  detail::KeptLabelsImpl old;  // the same of the previous recording
 };
 Labels& labels() {
   static auto* all = new Labels();

@@ -48,8 +48,8 @@ struct Task {
   // A description of the call for the error of a wait that timed out; null: the name is enough.
   // Called from another thread while the task runs.
   std::string (*describe)(const void* args) = nullptr;
-  // It calls code of the user's, which may never return. A waiting thread does not run it itself
-  // where there are workers, so that the wait can time out.
+  // The task calls user code, which may never return. If there are workers, a waiting thread does
+  // not run it itself, so that the wait can time out.
   bool foreign = false;
   // `run` only starts the work, and context.end ends the task. Where context.end is null, or where
   // run throws, the task ends as others do. Only for tasks of one part.

@@ -15,7 +15,7 @@ class WaitClock {
       : warn_sec_(warn_sec), timeout_sec_(timeout_sec) {}
 
   enum class Due : std::uint8_t { nothing, warning, failure };
-  // What is due now: a warning, once; a failure, unless a debugger is attached.
+  // The action that is due now: a warning, once; or a failure, unless a debugger is attached.
   Due look(bool may_fail = true) noexcept;
   double seconds() const noexcept;  // since construction
 

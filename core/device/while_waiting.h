@@ -1,26 +1,27 @@
-// What a thread does while it waits for a device, besides running tasks: it handles messages of
-// other processes, which would otherwise wait until the thread that handles them gets a core.
+// The work of a thread that waits for a device, besides running tasks: it handles messages of other
+// processes, which would otherwise wait until the thread that handles them gets a core.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 namespace shmap::detail {
 
-// Whether a thread that waits has a reason to look again.
+// Whether a waiting thread has a reason to call while_waiting again.
 enum class LookAgain : std::uint8_t {
   no_reason,
-  soon,      // what it waits for may come from another process
-  yielding,  // so too, and the processes share cores: the other one may need this thread's
+  soon,      // it may wait for data of another process
+  yielding,  // likewise, and the processes share cores: the other process may need this thread's
+             // core
 };
 
 // Null: nothing to do. Called often, by any thread that holds no lock; the function is short and
 // never blocks.
 extern std::atomic<LookAgain (*)() noexcept> while_waiting;
 
-// How a thread's looking changes: it begins to call while_waiting repeatedly; it ends, because what
-// it waited for has come, and its next wait probably follows soon; or it hands over to the thread
-// that handles messages otherwise, because it goes to sleep or runs a task. `hands_over` may come
-// from a thread that does not look, too.
+// How the state of a waiting thread changes. begins: it starts to call while_waiting repeatedly.
+// ends: its wait is over, and its next wait probably follows soon. hands_over: the thread that
+// handles messages otherwise takes over, because this thread goes to sleep or runs a task; also
+// called by threads that were not looking.
 enum class Looking : std::uint8_t { begins, ends, ends_and_hands_over, hands_over };
 
 // Null: nothing to do.

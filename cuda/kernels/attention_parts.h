@@ -38,8 +38,8 @@ struct AttentionCall {
 
 // Whether there is nothing to compute.
 bool is_empty(const Attention& a);
-// Whether all rows begin at multiples of `bytes` (with any strides used for further rows) and
-// consist of whole pieces of `bytes`.
+// Whether the address, the row stride and the strides of batch dims with more than one item are
+// multiples of `bytes`, and rows consist of whole pieces of `bytes`. Also checked for a single row.
 bool lies_in_pieces(const Attention& a, const AttentionOperand& x, std::int64_t depth, int item,
                     int bytes);
 // Throws TypeError, in the name of the function `what`, where takes_attention() is false.

@@ -112,8 +112,8 @@ class Executor {
     bool left = false;  // guarded by mutex_: the worker takes no more tasks and is about to end
   };
 
-  // Both require mutex_. `helps`: the thread is a waiting caller, which leaves other callers' tasks
-  // to the workers.
+  // Both require mutex_. `helps`: the thread is a waiting caller, which leaves tasks that call user
+  // code (Task::foreign) to the workers.
   bool take_part(Part& part, bool helps) noexcept;
   // The task whose next part this thread is to run, removed from compute_ with its last part; null
   // where there is none for this thread.
