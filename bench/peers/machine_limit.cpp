@@ -1,7 +1,8 @@
-// What the machine allows, on two threads: rows `fma_f32:FLOPS` and `fma_f64:FLOPS` multiply and
-// add in registers, `memory:BYTES` copies half as many bytes as that from one place to another
-// (half of them are read, half written), around the caches or through them, whichever is faster
-// for the size. Their time is what no program that needs as much can beat by far.
+// What the machine allows, on two threads: rows `fma_f32:FLOPS`, `fma_f64:FLOPS` and, where the
+// processor has AVX-512's products of bf16, `fma_bf16:FLOPS` multiply and add in registers,
+// `memory:BYTES` copies half as many bytes as that from one place to another (half of them are
+// read, half written), around the caches or through them, whichever is faster for the size. Their
+// time is what no program that needs as much can beat by far.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -78,25 +79,50 @@ __attribute__((target("avx2,fma"))) double with_avx2(std::int64_t steps) {
   return multiply_add<typename VectorOf<T, 32>::type>(steps);
 }
 
-template <class T>
-Work fma_work(double flops) {
-  const bool wide = __builtin_cpu_supports("avx512f");
-  if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")))
-    throw std::runtime_error("no AVX2 here");
-  const double a_step = 64 * 16 * 2.0 * (wide ? 64 : 32) / sizeof(T);
+// Pairs of products of bf16 that are added to f32.
+__attribute__((target("avx512f,avx512bf16"))) double with_bf16(std::int64_t steps) {
+  __m512 sums[16];
+  for (int k = 0; k < 16; ++k) sums[k] = _mm512_set1_ps(static_cast<float>(k));
+  auto a = (__m512bh)_mm512_set1_epi32(0x3f7f3f7f), b = (__m512bh)_mm512_set1_epi32(0x3a833a83);
+  for (std::int64_t s = 0; s < steps; ++s) {
+    asm volatile("" : "+m"(sums), "+m"(a), "+m"(b));
+#pragma GCC unroll 64
+    for (int round = 0; round < 64; ++round) {
+#pragma GCC unroll 16
+      for (int k = 0; k < 16; ++k) sums[k] = _mm512_dpbf16_ps(sums[k], a, b);
+    }
+  }
+  double total = 0;
+  for (const __m512& v : sums) total += static_cast<double>(_mm512_reduce_add_ps(v));
+  return total;
+}
+
+// `run` does a_step floating-point operations for each of its steps.
+Work multiplier_work(double flops, double a_step, double (*run)(std::int64_t)) {
   const auto steps = static_cast<std::int64_t>(std::ceil(flops / 2 / a_step));
   auto sum = std::make_shared<std::array<double, 32>>();
   Work work;
   work.time_batch = [=](std::int64_t n) {
     return Pair::time(n,
-                      [&](int part) {
-                        (*sum)[static_cast<std::size_t>(16 * part)] =
-                            wide ? with_avx512<T>(steps) : with_avx2<T>(steps);
-                      }) *
+                      [&](int part) { (*sum)[static_cast<std::size_t>(16 * part)] = run(steps); }) *
            flops / (2 * a_step * static_cast<double>(steps));
   };
   work.check = [=] { return std::isfinite((*sum)[0]) ? "" : "a sum that is not finite"; };
   return work;
+}
+
+template <class T>
+Work fma_work(double flops) {
+  const bool wide = __builtin_cpu_supports("avx512f");
+  if (!wide && !(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")))
+    throw std::runtime_error("no AVX2 here");
+  return multiplier_work(flops, 64 * 16 * 2.0 * (wide ? 64 : 32) / sizeof(T),
+                         wide ? with_avx512<T> : with_avx2<T>);
+}
+
+Work bf16_work(double flops) {
+  if (!__builtin_cpu_supports("avx512bf16")) throw std::runtime_error("no products of bf16 here");
+  return multiplier_work(flops, 64 * 16 * 2.0 * 32, with_bf16);
 }
 
 // Stores around the caches, which pay from some size on.
@@ -150,6 +176,7 @@ std::optional<Row> row_named(const std::string& name) {
   if (kind == "memory") return Row{name, {}, [amount] { return memory_work(amount); }};
   if (kind == "fma_f32") return Row{name, {}, [amount] { return fma_work<float>(amount); }};
   if (kind == "fma_f64") return Row{name, {}, [amount] { return fma_work<double>(amount); }};
+  if (kind == "fma_bf16") return Row{name, {}, [amount] { return bf16_work(amount); }};
   return std::nullopt;
 }
 

@@ -41,7 +41,10 @@ def limits_of(about):
     dtype = about["args"].split("[")[0]
     if about["flops"] > 0 and dtype in ("f32", "f64", "bf16", "f16"):
         wide_units = {"bf16": ("amx_bf16", "avx512_bf16"), "f16": ("amx_fp16", "avx512_fp16")}
-        if not any(unit in cpu_flags() for unit in wide_units.get(dtype, ())):
+        flags = cpu_flags()
+        if dtype == "bf16" and "avx512_bf16" in flags and "amx_bf16" not in flags:
+            out.append(f"fma_bf16:{about['flops']:.0f}")
+        elif not any(unit in flags for unit in wide_units.get(dtype, ())):
             out.append(f"fma_{'f64' if dtype == 'f64' else 'f32'}:{about['flops']:.0f}")
     out.append(f"memory:{max(256, about['bytes']):.0f}")
     return out

@@ -1,5 +1,6 @@
 #include "core/ir/divergence.h"
 
+#include "core/ir/collective_axes.h"
 #include "core/ir/trace.h"
 
 namespace shmap {
@@ -8,26 +9,17 @@ namespace {
 
 thread_local const DivergentScope* innermost = nullptr;
 
-// The mesh axes of a collective: the only parameter of a collective that is a list of names.
-class NamesFinder final : public ParamFinder {
- public:
-  using ParamFinder::value;
-  std::vector<std::string> found;
-  void value(std::string_view, const std::vector<std::string>& v) override { found = v; }
-};
-
 void check(const Primitive& primitive, const Params& params, const char* what, const AxisSet& axes,
            SourceLine source) {
   if (!primitive.moves_data || axes.empty()) return;
-  NamesFinder names;
-  params.visit(names);
-  for (const std::string& name : names.found) {
+  const std::vector<std::string> names = collective_axes(params);
+  for (const std::string& name : names) {
     if (const int axis = axes.env()->find(name);
         axis < 0 || !(axes.mask_in(*axes.env()) >> axis & 1u))
       continue;
     throw CollectiveError(
-        std::string(primitive.name) + " over " + to_string(Axes(names.found)) + " inside a " +
-        what + " whose condition varies over '" + name +
+        std::string(primitive.name) + " over " + to_string(Axes(names)) + " inside a " + what +
+        " whose condition varies over '" + name +
         "': some devices would call the collective, and others would not. Move the collective out "
         "of the " +
         what + ", or make the condition the same over '" + name +

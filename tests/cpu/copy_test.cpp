@@ -142,6 +142,31 @@ TEST(StridedCopy, TransposesOfEveryItemAndSize) {
   }
 }
 
+// Every second, third … item of a line; nothing is read past the last one.
+TEST(StridedCopy, ItemsAtASmallStepArePicked) {
+  Rng rng(10);
+  for (const int itemsize : {1, 2, 4, 8, 16}) {
+    for (const std::int64_t n : {1, 15, 16, 17, 33, 64, 65, 130, 1000}) {
+      for (const std::int64_t step : {2, 3, 4, 5}) {
+        constexpr std::int64_t rows = 3;
+        const std::int64_t row = n * step;
+        const Bytes src = random_bytes((rows * row - step + 1) * itemsize, rng);
+        StridedCopy c;
+        c.rank = 2;
+        c.itemsize = itemsize;
+        c.extent[0] = rows, c.extent[1] = n;
+        row_major_strides(2, c.extent, itemsize, c.dst_stride);
+        c.src_stride[0] = row * itemsize, c.src_stride[1] = step * itemsize;
+        c.src = src.data();
+        check(c, rows * n * itemsize + 1, 1, rng,
+              std::to_string(n) + " at step " + std::to_string(step) + " of " +
+                  std::to_string(itemsize));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
 // Channels last to first and back, with an outer dim; each item several times; lines backwards.
 TEST(StridedCopy, AFewRowsAreDealtWovenAndTurned) {
   Rng rng(9);

@@ -93,6 +93,24 @@ TEST(Literals, AreOperandsOfRankZero) {
   EXPECT_EQ(take(arange(4), 9).to_vector<float>().size(), 1u);
 }
 
+// Operands alternate in the result, in one part and in several.
+TEST(Stack, AlongTheLastDim) {
+  for (const DType dtype : {u8, i16, f32, f64}) {
+    for (const std::int64_t n : {1, 31, 100, 70001}) {
+      for (int count = 1; count <= 5; ++count) {
+        std::vector<Array> rows;
+        for (int j = 0; j < count; ++j) rows.push_back(astype(arange(n) % 50 + 50 * j, dtype));
+        std::vector<double> want;
+        for (std::int64_t i = 0; i < n; ++i)
+          for (int j = 0; j < count; ++j) want.push_back(static_cast<double>(i % 50 + 50 * j));
+        const Array got = stack(rows, -1);
+        EXPECT_EQ(got.shape(), (Shape{n, count}));
+        EXPECT_EQ(astype(got, f64).to_vector<double>(), want) << n << " " << count;
+      }
+    }
+  }
+}
+
 TEST(Empty, ArraysOfNoElementsHaveEveryOp) {
   const Array x = zeros({0, 3}, i32);
   EXPECT_EQ(reshape(x, {3, 0, 2}).shape(), Shape({3, 0, 2}));

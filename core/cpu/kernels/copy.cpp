@@ -173,7 +173,8 @@ void drop_dim(Plan& p, int dim) {
 // Shorter lines are copied as fast item by item.
 constexpr int64_t kShortLine = 16;
 
-// Copies single items that on both sides are contiguous in lines or in a few lines together.
+// Copies single items that on both sides are contiguous in lines or in a few lines together, or lie
+// a few items apart.
 // Returns whether the copy had this form; it is then done.
 bool run_short(Plan& p) {
   if (p.rank == 0) return false;
@@ -201,6 +202,13 @@ bool run_short(Plan& p) {
       deal(src, rows, inner.extent);
     });
     return true;
+  }
+  if (inner.extent >= kShortLine && inner.src % item == 0) {
+    if (const PickFn pick = pick_kernel(item, inner.src / item); pick != nullptr) {
+      --p.rank;
+      for_each(p, p.rank, [&](char* dst, const char* src) { pick(src, dst, inner.extent); });
+      return true;
+    }
   }
   if (p.rank < 2) return false;
   const Dim line = p.dim[p.rank - 2];  // a few rows of src, or one row several times

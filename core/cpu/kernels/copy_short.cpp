@@ -82,6 +82,31 @@ void weave(const char* const* rows, char* dst, std::int64_t n) {
     for (int j = 0; j < count; ++j) put(dst, i * count + j, get<T>(rows[j], i));
 }
 
+// Whole vectors are loaded, also between the items, as long as another item follows.
+template <class T, int step>
+void pick(const char* src, char* dst, std::int64_t n) {
+  using D = hn::ScalableTag<T>;
+  const D d;
+  constexpr auto lanes = static_cast<std::int64_t>(hn::MaxLanes(D{}));
+  constexpr auto size = static_cast<std::int64_t>(sizeof(T));
+  std::int64_t i = 0;
+  for (; i + lanes < n; i += lanes) {
+    const T* const from = at<T>(src + i * step * size);
+    hn::Vec<D> a, b, c, e;
+    if constexpr (step == 2 && size >= 4) {
+      a = hn::ConcatEven(d, hn::LoadU(d, from + lanes), hn::LoadU(d, from));
+    } else if constexpr (step == 2) {
+      hn::LoadInterleaved2(d, from, a, b);
+    } else if constexpr (step == 3) {
+      hn::LoadInterleaved3(d, from, a, b, c);
+    } else {
+      hn::LoadInterleaved4(d, from, a, b, c, e);
+    }
+    hn::StoreU(a, d, at<T>(dst + i * size));
+  }
+  for (; i < n; ++i) put(dst, i, get<T>(src, i * step));
+}
+
 template <class T>
 void turn(const char* src, char* dst, std::int64_t n) {
   constexpr auto size = static_cast<std::int64_t>(sizeof(T));
@@ -108,6 +133,10 @@ void weave(const char* const* rows, char* dst, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i)
     for (int j = 0; j < count; ++j) put(dst, i * count + j, get<T>(rows[j], i));
 }
+template <class T, int step>
+void pick(const char* src, char* dst, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) put(dst, i, get<T>(src, i * step));
+}
 template <class T>
 void turn(const char* src, char* dst, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) put(dst, i, get<T>(src, n - 1 - i));
@@ -117,6 +146,7 @@ void turn(const char* src, char* dst, std::int64_t n) {
 struct ShortKernels {
   DealFn deal[kShortRows + 1] = {};
   WeaveFn weave[kShortRows + 1] = {};
+  PickFn pick[kShortRows + 1] = {};
   TurnFn turn = nullptr;
 };
 
@@ -125,6 +155,7 @@ const ShortKernels* kernels_of() {
   static constexpr ShortKernels kernels = {
       {nullptr, nullptr, deal<T, 2>, deal<T, 3>, deal<T, 4>},
       {nullptr, nullptr, weave<T, 2>, weave<T, 3>, weave<T, 4>},
+      {nullptr, nullptr, pick<T, 2>, pick<T, 3>, pick<T, 4>},
       turn<T>};
   return &kernels;
 }
@@ -152,6 +183,10 @@ WeaveFn find_weave(int itemsize, std::int64_t count) {
   const ShortKernels* const kernels = find(itemsize);
   return kernels != nullptr && count > 1 && count <= kShortRows ? kernels->weave[count] : nullptr;
 }
+PickFn find_pick(int itemsize, std::int64_t step) {
+  const ShortKernels* const kernels = find(itemsize);
+  return kernels != nullptr && step > 1 && step <= kShortRows ? kernels->pick[step] : nullptr;
+}
 TurnFn find_turn(int itemsize) {
   const ShortKernels* const kernels = find(itemsize);
   return kernels != nullptr ? kernels->turn : nullptr;
@@ -165,12 +200,16 @@ HWY_AFTER_NAMESPACE();
 namespace shmap::cpu {
 SHMAP_KERNELS(find_deal);
 SHMAP_KERNELS(find_weave);
+SHMAP_KERNELS(find_pick);
 SHMAP_KERNELS(find_turn);
 DealFn deal_kernel(int itemsize, std::int64_t count) {
   return SHMAP_BEST(find_deal)(itemsize, count);
 }
 WeaveFn weave_kernel(int itemsize, std::int64_t count) {
   return SHMAP_BEST(find_weave)(itemsize, count);
+}
+PickFn pick_kernel(int itemsize, std::int64_t step) {
+  return SHMAP_BEST(find_pick)(itemsize, step);
 }
 TurnFn turn_kernel(int itemsize) { return SHMAP_BEST(find_turn)(itemsize); }
 }  // namespace shmap::cpu

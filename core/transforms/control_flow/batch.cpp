@@ -12,8 +12,6 @@ namespace shmap {
 
 namespace {
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 std::vector<bool> batched(const BatchCall& call, std::size_t first, std::size_t n) {
   std::vector<bool> out;
   for (std::size_t i = first; i < first + n; ++i) out.push_back(call.is_batched(i));

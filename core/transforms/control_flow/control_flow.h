@@ -39,6 +39,9 @@ struct CondParams : ParamsOf<CondParams> {
   void visit(ParamVisitor& v) const override;
 };
 
+// A number of leaves, which parameters keep as an int, as an index.
+inline std::size_t count(int n) { return static_cast<std::size_t>(n); }
+
 // The loop or branch in the user's code, for errors.
 struct FlowSite {
   const char* what;  // "scan"

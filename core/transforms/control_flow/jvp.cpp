@@ -27,8 +27,6 @@ void give_results(JvpCall& call, const Flags& active_out, std::span<const Array>
 
 namespace {
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 // Appends the tangents of operands [from, to) that `active` names; zeros where an operand has no
 // tangent.
 void append_tangents(const JvpCall& call, const Flags& active, std::size_t from, std::size_t to,

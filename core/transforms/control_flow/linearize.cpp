@@ -10,8 +10,6 @@ namespace shmap {
 
 namespace {
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 // ---- scan
 
 // The variables of a program that depend only on the arguments in `binders`, by equations that can

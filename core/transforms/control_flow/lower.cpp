@@ -8,8 +8,6 @@ namespace shmap {
 
 namespace {
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 std::vector<const Sharding*> shardings_of(const LowerCall& call, std::size_t from, std::size_t to) {
   std::vector<const Sharding*> s;
   for (std::size_t i = from; i < to; ++i)

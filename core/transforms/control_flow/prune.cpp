@@ -11,7 +11,6 @@ namespace {
 
 using Mask = std::vector<bool>;
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
 int kept_among(const Mask& kept, std::size_t from, std::size_t to) {
   return static_cast<int>(std::count(kept.begin() + static_cast<std::ptrdiff_t>(from),
                                      kept.begin() + static_cast<std::ptrdiff_t>(to), true));

@@ -7,8 +7,6 @@ namespace shmap {
 
 namespace {
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 // Checks operands against a program's binders: shape, dtype, and variance. Where variance is only
 // inferred, an operand may vary over fewer axes than its binder.
 void check_operands(const char* what, Types in, std::size_t first, const Jaxpr& jaxpr,

@@ -57,8 +57,6 @@ bool any_of(const Flags& flags) {
 
 namespace {
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 FlowSite site_of(const TransposeCall& call) {
   return {call.primitive.name, nullptr, 0, call.source};
 }

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/ir/collective_axes.h"
 #include "core/ir/jaxpr.h"
 #include "core/ir/nesting.h"
 #include "core/transforms/lowering/closed_program.h"
@@ -36,14 +37,6 @@ void add(CostAnalysis& total, const CostAnalysis& part) {
   total.collectives.insert(total.collectives.end(), part.collectives.begin(),
                            part.collectives.end());
 }
-
-// The parameter of a collective that names its axes.
-class AxesFinder final : public ParamFinder {
- public:
-  using ParamFinder::value;
-  std::vector<std::string> axes;
-  void value(std::string_view, const std::vector<std::string>& v) override { axes = v; }
-};
 
 CostAnalysis cost_of(const Jaxpr& jaxpr);
 
@@ -81,10 +74,8 @@ CostAnalysis cost_of(const Jaxpr& jaxpr) {
     if (e.primitive->flops) total.flops += e.primitive->flops(in, *e.params, out);
     total.bytes_accessed += bytes_of(in) + bytes_of(out);
     if (e.primitive->moves_data) {
-      AxesFinder finder;
-      e.params->visit(finder);
       total.collectives.push_back(
-          {e.primitive->name, std::move(finder.axes), static_cast<std::int64_t>(bytes_of(in))});
+          {e.primitive->name, collective_axes(*e.params), static_cast<std::int64_t>(bytes_of(in))});
     }
   }
   return total;

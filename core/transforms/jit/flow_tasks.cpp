@@ -27,8 +27,6 @@ constexpr double kFlowTaskNs = 40'000;
 // Long branches with more equations are not examined, since they hardly ever become a single call.
 constexpr std::size_t kFusedEquations = 16;
 
-std::size_t count(int n) { return static_cast<std::size_t>(n); }
-
 bool is_flow(const Eqn& e) {
   return e.primitive == &scan_p || e.primitive == &while_p || e.primitive == &cond_p;
 }

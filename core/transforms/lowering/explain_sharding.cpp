@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/format_float.h"
+#include "core/ir/collective_axes.h"
 #include "core/ir/node.h"
 #include "core/ir/variable_name.h"
 #include "core/transforms/control_flow/control_flow.h"
@@ -30,16 +31,6 @@ void name_variables(const Jaxpr& jaxpr, VarMap<std::string>& names) {
   }
 }
 
-// The parameter of a collective that names its axes.
-class AxesFinder final : public ParamFinder {
- public:
-  using ParamFinder::value;
-  std::string axes;
-  void value(std::string_view, const std::vector<std::string>& names) override {
-    for (const std::string& n : names) axes += (axes.empty() ? "'" : ", '") + n + "'";
-  }
-};
-
 std::string bytes_text(std::int64_t bytes) {
   return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
 }
@@ -49,12 +40,13 @@ std::vector<std::string> collectives_of(std::span<const Eqn> made) {
   std::vector<std::string> texts;
   for (const Eqn& e : made) {
     if (!e.primitive->moves_data) continue;
-    AxesFinder finder;
-    e.params->visit(finder);
+    std::string axes;
+    for (const std::string& n : collective_axes(*e.params))
+      axes += (axes.empty() ? "'" : ", '") + n + "'";
     std::int64_t bytes = 0;
     for (const Atom& a : e.in) bytes += a.type().nbytes();
-    texts.push_back(std::string(e.primitive->name) + " over " + finder.axes + ", " +
-                    bytes_text(bytes) + " from each device");
+    texts.push_back(std::string(e.primitive->name) + " over " + axes + ", " + bytes_text(bytes) +
+                    " from each device");
   }
   return texts;
 }
