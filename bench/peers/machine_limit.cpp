@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -83,7 +84,8 @@ __attribute__((target("avx2,fma"))) double with_avx2(std::int64_t steps) {
 __attribute__((target("avx512f,avx512bf16"))) double with_bf16(std::int64_t steps) {
   __m512 sums[16];
   for (int k = 0; k < 16; ++k) sums[k] = _mm512_set1_ps(static_cast<float>(k));
-  auto a = (__m512bh)_mm512_set1_epi32(0x3f7f3f7f), b = (__m512bh)_mm512_set1_epi32(0x3a833a83);
+  auto a = std::bit_cast<__m512bh>(_mm512_set1_epi32(0x3f7f3f7f));
+  auto b = std::bit_cast<__m512bh>(_mm512_set1_epi32(0x3a833a83));
   for (std::int64_t s = 0; s < steps; ++s) {
     asm volatile("" : "+m"(sums), "+m"(a), "+m"(b));
 #pragma GCC unroll 64
@@ -93,7 +95,7 @@ __attribute__((target("avx512f,avx512bf16"))) double with_bf16(std::int64_t step
     }
   }
   double total = 0;
-  for (const __m512& v : sums) total += static_cast<double>(_mm512_reduce_add_ps(v));
+  for (const __m512& v : sums) total += static_cast<double>(v[0]);
   return total;
 }
 
