@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -84,8 +83,8 @@ __attribute__((target("avx2,fma"))) double with_avx2(std::int64_t steps) {
 __attribute__((target("avx512f,avx512bf16"))) double with_bf16(std::int64_t steps) {
   __m512 sums[16];
   for (int k = 0; k < 16; ++k) sums[k] = _mm512_set1_ps(static_cast<float>(k));
-  auto a = std::bit_cast<__m512bh>(_mm512_set1_epi32(0x3f7f3f7f));
-  auto b = std::bit_cast<__m512bh>(_mm512_set1_epi32(0x3a833a83));
+  auto a = reinterpret_cast<__m512bh>(_mm512_set1_epi32(0x3f7f3f7f));
+  auto b = reinterpret_cast<__m512bh>(_mm512_set1_epi32(0x3a833a83));
   for (std::int64_t s = 0; s < steps; ++s) {
     asm volatile("" : "+m"(sums), "+m"(a), "+m"(b));
 #pragma GCC unroll 64
