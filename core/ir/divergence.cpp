@@ -18,7 +18,7 @@ class NamesFinder final : public ParamFinder {
 
 void check(const Primitive& primitive, const Params& params, const char* what, const AxisSet& axes,
            SourceLine source) {
-  if (!primitive.moves_data || axes.empty()) return;
+  if (!primitive.moves_data() || axes.empty()) return;
   NamesFinder names;
   params.visit(names);
   for (const std::string& name : names.found) {
