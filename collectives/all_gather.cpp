@@ -77,7 +77,7 @@ constinit Primitive all_gather_p = [] {
   p.variance = vary_all_gather;
   p.group = run_all_gather;
   p.batching = Rule<BatchFn>(batch_gather_blocks);
-  p.moves_data = true;
+  p.traffic = Traffic::gather;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_all_gather);
   return p;
@@ -90,7 +90,7 @@ constinit Primitive psum_scatter_p = [] {
   p.variance = vary_psum_scatter;
   p.group = run_psum_scatter;
   p.batching = Rule<BatchFn>(batch_scatter_blocks);
-  p.moves_data = true;
+  p.traffic = Traffic::scatter;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_psum_scatter);
   return p;

@@ -148,7 +148,7 @@ constinit Primitive all_gather_invariant_p = [] {
   p.variance = vary_all_gather_invariant;
   p.group = run_all_gather_invariant;
   p.batching = Rule<BatchFn>(batch_gather_blocks);
-  p.moves_data = true;
+  p.traffic = Traffic::gather;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_all_gather_invariant);
   return p;

@@ -100,7 +100,7 @@ constinit Primitive all_to_all_p = [] {
   p.variance = vary_all_to_all;
   p.group = run_all_to_all;
   p.batching = Rule<BatchFn>(batch_all_to_all);
-  p.moves_data = true;
+  p.traffic = Traffic::exchange;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_all_to_all);
   return p;

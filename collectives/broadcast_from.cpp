@@ -50,7 +50,7 @@ constinit Primitive broadcast_from_p = [] {
   p.variance = vary_broadcast_from;
   p.group = run_broadcast_from;
   p.batching = Rule<BatchFn>(batch_in_place);
-  p.moves_data = true;
+  p.traffic = Traffic::broadcast;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_broadcast_from);
   return p;

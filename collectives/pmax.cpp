@@ -77,7 +77,7 @@ constexpr Primitive extremum(const char* name, AbstractEvalFn eval, VarianceFn v
   p.variance = variance;
   p.group = group;
   p.batching = Rule<BatchFn>(batch_in_place);
-  p.moves_data = true;
+  p.traffic = Traffic::reduce;
   p.jvp = Rule<JvpFn>(jvp_extremum);
   p.transpose = Rule<TransposeFn>::none("an extremum is not linear");
   return p;

@@ -83,7 +83,7 @@ constinit Primitive ppermute_p = [] {
   p.variance = vary_ppermute;
   p.group = run_ppermute;
   p.batching = Rule<BatchFn>(batch_in_place);
-  p.moves_data = true;
+  p.traffic = Traffic::permute;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_ppermute);
   return p;

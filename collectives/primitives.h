@@ -12,17 +12,32 @@
 
 namespace shmap {
 
-extern Primitive psum_p;                  // AxesParams, as pbroadcast_p
-extern Primitive pmax_p, pmin_p;          // AxesParams
-extern Primitive all_gather_p;            // AllGatherParams
-extern Primitive psum_scatter_p;          // ScatterParams
-extern Primitive all_gather_invariant_p;  // AllGatherParams
-extern Primitive pscatter_p;              // ScatterParams
-extern Primitive all_to_all_p;            // AllToAllParams
-extern Primitive ppermute_p;              // PermuteParams
-extern Primitive axis_index_p;            // NamesParams
-extern Primitive broadcast_from_p;        // SourceParams
-extern Primitive assume_equal_p;          // AxesParams; only in lowered programs
+// X(name, operands, parameters): the primitive name_p, how many operands it has, and its
+// parameters: by this word core/extend/collective_syntax.cpp finds the function that reads them
+// from a text.
+//   axes, axes_alone        AxesParams, with axis_index_groups and without
+//   gather                  AllGatherParams
+//   scatter, scatter_alone  ScatterParams, with axis_index_groups and without
+//   all_to_all, permute     AllToAllParams, PermuteParams
+//   names, source           NamesParams, SourceParams
+// assume_equal stands in lowered programs alone.
+#define SHMAP_COLLECTIVE_PRIMITIVES(X) \
+  X(psum, 1, axes)                     \
+  X(pmax, 1, axes)                     \
+  X(pmin, 1, axes)                     \
+  X(all_gather, 1, gather)             \
+  X(all_gather_invariant, 1, gather)   \
+  X(psum_scatter, 1, scatter)          \
+  X(pscatter, 1, scatter_alone)        \
+  X(all_to_all, 1, all_to_all)         \
+  X(ppermute, 1, permute)              \
+  X(broadcast_from, 1, source)         \
+  X(axis_index, 0, names)              \
+  X(assume_equal, 1, axes_alone)
+
+#define SHMAP_PRIMITIVE(name, operands, parameters) extern Primitive name##_p;
+SHMAP_COLLECTIVE_PRIMITIVES(SHMAP_PRIMITIVE)
+#undef SHMAP_PRIMITIVE
 
 namespace detail {
 inline void visit_groups(ParamVisitor& v, const Groups& groups) {

@@ -80,7 +80,7 @@ constinit Primitive psum_p = [] {
   p.variance = vary_psum;
   p.group = run_psum;
   p.batching = Rule<BatchFn>(batch_in_place);
-  p.moves_data = true;
+  p.traffic = Traffic::reduce;
   p.jvp = Rule<JvpFn>(jvp_linear);
   p.transpose = Rule<TransposeFn>(transpose_psum);
   return p;

@@ -7,7 +7,7 @@
 #include "cuda/libraries/late_library.h"
 
 #include "core/base/env.h"
-#include "core/device/while_waiting.h"
+#include "core/base/while_waiting.h"
 #include "core/processes/processes.h"
 #include "shmap/error.h"
 

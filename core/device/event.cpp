@@ -1,16 +1,11 @@
 #include "core/device/event.h"
 
+#include "core/base/while_waiting.h"
 #include "core/device/backend.h"
 #include "core/device/host_log.h"
-#include "core/device/while_waiting.h"
 #include "shmap/error.h"
 
 namespace shmap {
-
-namespace detail {
-constinit std::atomic<LookAgain (*)() noexcept> while_waiting{nullptr};
-constinit std::atomic<void (*)(Looking) noexcept> looking_changes{nullptr};
-}  // namespace detail
 
 void Event::wait() const {
   // An error even where the event is already done, because whether it is done depends on timing.

@@ -62,7 +62,7 @@ Read read_gather(Reader& r) {
 }
 
 template <bool has_groups>
-Read read_scatter(Reader& r) {
+Read read_pieces(Reader& r) {
   auto p = std::make_shared<ScatterParams>();
   p->axes = Axes(r.names("axis_name"));
   if (has_groups) p->groups = read_groups(r, p->axes);
@@ -71,6 +71,9 @@ Read read_scatter(Reader& r) {
   p->dimension = r.index("scatter_dimension", r.operands()[0].rank());
   return p;
 }
+
+Read read_scatter(Reader& r) { return read_pieces<true>(r); }
+Read read_scatter_alone(Reader& r) { return read_pieces<false>(r); }
 
 Read read_all_to_all(Reader& r) {
   auto p = std::make_shared<AllToAllParams>();
@@ -115,20 +118,11 @@ Read read_source(Reader& r) {
 }  // namespace
 
 void register_collective_syntax() {
-  const auto one = [](const Primitive& p, ReadParamsFn read) {
-    set_param_syntax(p, {1, 1, read, nullptr});
-  };
-  for (const Primitive* p : {&psum_p, &pmax_p, &pmin_p}) one(*p, read_axes);
-  one(pbroadcast_p, read_axes_alone);
-  one(all_gather_p, read_gather);
-  one(all_gather_invariant_p, read_gather);
-  one(psum_scatter_p, read_scatter<true>);
-  one(pscatter_p, read_scatter<false>);
-  one(all_to_all_p, read_all_to_all);
-  one(ppermute_p, read_permute);
-  one(broadcast_from_p, read_source);
-  set_param_syntax(axis_index_p, {0, 0, read_names, nullptr});
-  one(assume_equal_p, read_axes_alone);
+  set_param_syntax(pbroadcast_p, {1, 1, read_axes_alone, nullptr});
+#define SHMAP_SYNTAX(name, operands, parameters) \
+  set_param_syntax(name##_p, {operands, operands, read_##parameters, nullptr});
+  SHMAP_COLLECTIVE_PRIMITIVES(SHMAP_SYNTAX)
+#undef SHMAP_SYNTAX
 }
 
 }  // namespace shmap

@@ -305,9 +305,7 @@ void register_op_syntax() {
   some(argmin_p, 1, 1, read_arg_reduce);
   some(dot_general_p, 2, 2, read_dot);
   some(gather_p, 2, 2, read_gather);
-  for (const Primitive* p :
-       {&scatter_p, &scatter_add_p, &scatter_mul_p, &scatter_min_p, &scatter_max_p})
-    some(*p, 3, 3, read_scatter);
+  for (const Primitive* p : scatter_primitives()) some(*p, 3, 3, read_scatter);
   some(random_bits_p, 1, 2, read_bits);
   some(random_split_p, 1, 1, read_split);
   plain(random_fold_in_p, 2);

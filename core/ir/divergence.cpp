@@ -11,7 +11,7 @@ thread_local const DivergentScope* innermost = nullptr;
 
 void check(const Primitive& primitive, const Params& params, const char* what, const AxisSet& axes,
            SourceLine source) {
-  if (!primitive.moves_data || axes.empty()) return;
+  if (!primitive.moves_data() || axes.empty()) return;
   const std::vector<std::string> names = collective_axes(params);
   for (const std::string& name : names) {
     if (const int axis = axes.env()->find(name);

@@ -124,6 +124,18 @@ inline constexpr int kDeviceKinds = static_cast<int>(DeviceKind::cuda) + 1;
 using HostScalarFn = std::uint64_t (*)(const Params&, const detail::MeshImpl& mesh,
                                        std::uint32_t position, std::span<const std::uint64_t> in);
 
+// What a collective sends between devices, by which its time is estimated before it runs. Casts,
+// pieces and indices, which are collectives too, send nothing.
+enum class Traffic : std::uint8_t {
+  none,
+  reduce,     // all blocks to all devices, combined
+  gather,     // all blocks to all devices
+  scatter,    // of all blocks combined, a piece to each device
+  exchange,   // a piece of each block to each device
+  permute,    // one block to another device
+  broadcast,  // one block to all devices
+};
+
 struct Primitive {
   const char* name = "";
   AbstractEvalFn abstract_eval = nullptr;
@@ -138,8 +150,9 @@ struct Primitive {
   // element i of the result depends only on elements i of the operands
   bool elementwise = false;
   HostScalarFn host_scalar = nullptr;
-  // between devices: true for collectives other than casts, pscatter and axis_index
-  bool moves_data = false;
+  // Between devices: not none for collectives other than casts, pscatter and axis_index.
+  Traffic traffic = Traffic::none;
+  constexpr bool moves_data() const { return traffic != Traffic::none; }
   // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: the number of
   // that operand, or -1 for any.
   bool in_place = false;

@@ -32,17 +32,6 @@ struct ReduceGroups {
       in_reduced = gone;
     }
   }
-
-  std::int64_t kept_from(int g) const {
-    std::int64_t n = 1;
-    for (; g <= count; ++g) n *= kept[g];
-    return n;
-  }
-  std::int64_t reduced_from(int g) const {
-    std::int64_t n = 1;
-    for (; g < count; ++g) n *= reduced[g];
-    return n;
-  }
 };
 
 }  // namespace shmap

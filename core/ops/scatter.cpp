@@ -162,17 +162,20 @@ constinit Primitive scatter_max_p = [] {
   return p;
 }();
 
-const Primitive& scatter_primitive(ScatterKind kind) {
-  const Primitive* const all[] = {&scatter_p, &scatter_add_p, &scatter_mul_p, &scatter_min_p,
-                                  &scatter_max_p};
-  return *all[static_cast<int>(kind)];
+std::span<Primitive* const> scatter_primitives() {
+#define SHMAP_ADDRESS(kind, primitive) &primitive,
+  static constexpr Primitive* kAll[] = {SHMAP_SCATTERS(SHMAP_ADDRESS)};
+#undef SHMAP_ADDRESS
+  return kAll;
 }
 
-ScatterKind kind_of_scatter(const Primitive& primitive) {
-  for (int k = 0; k < 4; ++k)
-    if (&scatter_primitive(static_cast<ScatterKind>(k)) == &primitive)
-      return static_cast<ScatterKind>(k);
-  return ScatterKind::max;
+const Primitive& scatter_primitive(ScatterKind kind) {
+  return *scatter_primitives()[static_cast<std::size_t>(kind)];
+}
+
+bool is_scatter(const Primitive& primitive) {
+  const std::span<Primitive* const> all = scatter_primitives();
+  return std::find(all.begin(), all.end(), &primitive) != all.end();
 }
 
 ScatterAddParams scatter_of(const GatherParams& gather) {
@@ -187,8 +190,7 @@ ScatterAddParams scatter_of(const GatherParams& gather) {
 }
 
 void register_scatter() {
-  for (Primitive* p : {&scatter_p, &scatter_add_p, &scatter_mul_p, &scatter_min_p, &scatter_max_p})
-    register_primitive(*p);
+  for (Primitive* p : scatter_primitives()) register_primitive(*p);
 }
 
 }  // namespace shmap

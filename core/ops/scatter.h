@@ -2,6 +2,9 @@
 // parameters are those of gather, under lax's names for scatter; scatter_add is the transpose of
 // gather.
 #pragma once
+#include <cstdint>
+#include <span>
+
 #include "core/ir/primitive.h"
 #include "core/ir/rules.h"
 #include "core/ops/gather_ops.h"
@@ -12,7 +15,25 @@ namespace shmap {
 // are combined in row-major order of their batch dims, also where they overlap: for equal positions
 // scatter keeps the last update, and sums have the same bits on every run. f16 and bf16 are rounded
 // after every step. scatter takes every dtype, the others numbers.
-extern Primitive scatter_p, scatter_add_p, scatter_mul_p, scatter_min_p, scatter_max_p;
+//
+// X(kind, primitive): how an update is combined with the array's element.
+#define SHMAP_SCATTERS(X) \
+  X(set, scatter_p)       \
+  X(add, scatter_add_p)   \
+  X(mul, scatter_mul_p)   \
+  X(min, scatter_min_p)   \
+  X(max, scatter_max_p)
+
+#define SHMAP_PRIMITIVE(kind, primitive) extern Primitive primitive;
+SHMAP_SCATTERS(SHMAP_PRIMITIVE)
+#undef SHMAP_PRIMITIVE
+#define SHMAP_ENUMERATOR(kind, primitive) kind,
+enum class ScatterKind : std::uint8_t { SHMAP_SCATTERS(SHMAP_ENUMERATOR) };
+#undef SHMAP_ENUMERATOR
+
+std::span<Primitive* const> scatter_primitives();  // by kind
+const Primitive& scatter_primitive(ScatterKind kind);
+bool is_scatter(const Primitive& primitive);
 
 struct ScatterAddParams : ParamsOf<ScatterAddParams> {
   Dims update_window_dims;  // of the updates, ascending: the dims of a window
@@ -33,11 +54,6 @@ struct ScatterAddParams : ParamsOf<ScatterAddParams> {
     v.value("update_window_dims", update_window_dims);
   }
 };
-
-// How an update is combined with the array's element.
-enum class ScatterKind : std::uint8_t { set, add, mul, min, max };
-const Primitive& scatter_primitive(ScatterKind kind);
-ScatterKind kind_of_scatter(const Primitive& primitive);
 
 // Derivatives (scatter_rules.cpp).
 void jvp_scatter_linear(JvpCall& call);  // set and add

@@ -26,7 +26,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/device/while_waiting.h"
+#include "core/base/while_waiting.h"
 #include "core/processes/message_passing.h"
 #include "core/processes/node_link.h"
 #include "core/processes/peers.h"

@@ -9,8 +9,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/base/wait_clock.h"
 #include "core/base/warning.h"
-#include "core/device/wait_clock.h"
 #include "core/processes/active_exchange.h"
 #include "core/processes/exchange.h"
 #include "shmap/error.h"

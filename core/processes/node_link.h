@@ -79,9 +79,6 @@ class NodeLink {
   // the memory fence, so that no sender has to.
   int bell() const noexcept { return bell_; }
   void want_bell(bool wanted) noexcept;
-  bool bell_is_wanted() const noexcept {
-    return own_->bell_wanted.load(std::memory_order_relaxed) != 0;
-  }
   void silence_bell() noexcept;
 
  private:

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "core/base/env.h"
-#include "core/device/while_waiting.h"
+#include "core/base/while_waiting.h"
 #include "core/processes/start_watch.h"
 #include "core/processes/term_watch.h"
 #include "shmap/error.h"

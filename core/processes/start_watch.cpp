@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "core/base/signals_blocked.h"
+#include "core/base/wait_clock.h"
 #include "core/base/warning.h"
-#include "core/device/wait_clock.h"
 
 namespace shmap {
 namespace {

@@ -45,8 +45,6 @@ class BitSource {
   Array split_each(const Array& keys, std::int64_t count) const;
   Array bits_each(const Array& keys, int width) const;
   Array part(const Array& keys, std::int64_t j) const;
-  bool is_raw() const { return raw_; }
-  const std::string& generator_name() const { return name_; }
   const char* what() const { return what_; }
   SourceLine source() const { return source_; }
   RuleOps ops() const { return RuleOps(source_); }

@@ -101,7 +101,6 @@ class FusedProgram {
   // The input or operation that defines a value, and its index in inputs() or ops().
   bool is_input(int value) const { return at(value).input; }
   int index(int value) const { return at(value).index; }
-  int value_of_op(std::size_t op) const { return op_values_[op]; }
   const std::vector<Input>& inputs() const { return inputs_; }
   const std::vector<Op>& ops() const { return ops_; }
   const std::vector<Output>& outputs() const { return outputs_; }

@@ -68,7 +68,7 @@ class HeldOperands {
   }
   void hold(const PlanStep& step, std::vector<Array>& operands,
             std::span<StoredNode* const> results) {
-    if (!step.eqn->primitive->moves_data) return;
+    if (!step.eqn->primitive->moves_data()) return;
     // Where a result shares memory with an operand (a permutation in one space), no transfer is
     // under way, and another owner would keep the result from being written in place.
     std::unordered_set<const Buffer*> read;

@@ -59,7 +59,7 @@ class StepSubject final : public SpanSubject {
     d.parameters = to_string(*params_);
     const Cost work = estimated_work(primitive_, in_, *params_, out_);
     d.bytes = work.bytes;
-    if (!primitive_.moves_data) {
+    if (!primitive_.moves_data()) {
       d.flops = primitive_.flops != nullptr ? primitive_.flops(in_, *params_, out_) : work.flops;
     }
     return d;

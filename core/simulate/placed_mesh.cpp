@@ -182,9 +182,9 @@ PlacedMesh::Price PlacedMesh::price(const Eqn& e) const {
   double bytes = 0, out_bytes = 0;
   for (const Atom& a : e.in) bytes += static_cast<double>(a.type().nbytes());
   for (const VarRef& v : e.out) out_bytes += static_cast<double>(v->type.nbytes());
-  const Primitive* p = e.primitive;
+  const Traffic traffic = e.primitive->traffic;
   Joined on{topology_.levels, joined(found.axes)};
-  if (p == &ppermute_p || !found.groups.empty()) {
+  if (traffic == Traffic::permute || !found.groups.empty()) {
     // A single message, or a ring with as many messages as a group has members, over the outermost
     // links that it needs.
     int level = -1;
@@ -197,7 +197,7 @@ PlacedMesh::Price PlacedMesh::price(const Eqn& e) const {
     }
     if (level < 0) return {};
     const auto at = static_cast<std::size_t>(level);
-    if (p == &ppermute_p) {
+    if (traffic == Traffic::permute) {
       const Link& link = on.link(at);
       return {link.latency_us + bytes / link.bytes_per_us, at};
     }
@@ -208,16 +208,25 @@ PlacedMesh::Price PlacedMesh::price(const Eqn& e) const {
   for (std::size_t l = 0; l < on.n.size(); ++l)
     if (on.n[l] > 1) price.level = l;
   if (on.all() <= 1) return price;
-  if (p == &all_gather_p || p == &all_gather_invariant_p) {
-    price.us = on.gather(out_bytes);
-  } else if (p == &psum_scatter_p) {
-    price.us = on.scatter(bytes);
-  } else if (p == &all_to_all_p) {
-    price.us = on.exchange(bytes);
-  } else if (p == &broadcast_from_p) {
-    price.us = on.broadcast(bytes);
-  } else {
-    price.us = on.reduce(bytes);
+  switch (traffic) {
+    case Traffic::none:
+    case Traffic::permute:  // priced above
+      break;
+    case Traffic::gather:
+      price.us = on.gather(out_bytes);
+      break;
+    case Traffic::scatter:
+      price.us = on.scatter(bytes);
+      break;
+    case Traffic::exchange:
+      price.us = on.exchange(bytes);
+      break;
+    case Traffic::broadcast:
+      price.us = on.broadcast(bytes);
+      break;
+    case Traffic::reduce:
+      price.us = on.reduce(bytes);
+      break;
   }
   return price;
 }

@@ -9,7 +9,7 @@
 namespace shmap {
 
 bool is_view(const Eqn& e) {
-  if (e.in.empty() || e.in[0].is_literal() || e.primitive->moves_data) return false;
+  if (e.in.empty() || e.in[0].is_literal() || e.primitive->moves_data()) return false;
   if (e.primitive == &pscatter_p) return params_as<ScatterParams>(*e.params).dimension == 0;
   return e.primitive->view && e.primitive->view(e.in[0].type(), *e.params, e.out[0]->type) >= 0;
 }

@@ -97,7 +97,7 @@ class Simulation {
   }
 
   double run_operation(const Eqn& e, double ready) {
-    if (e.primitive->moves_data) {
+    if (e.primitive->moves_data()) {
       const PlacedMesh::Price price = mesh_.price(e);
       if (price.us == 0) return ready;
       std::int64_t bytes = 0;

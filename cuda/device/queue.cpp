@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "core/base/spin_lock.h"
+#include "core/base/wait_clock.h"
 #include "core/base/warning.h"
 #include "core/device/fork_guard.h"
-#include "core/device/wait_clock.h"
 #include "cuda/device/error.h"
 #include "cuda/device/gpus.h"
 #include "cuda/device/staged_link.h"

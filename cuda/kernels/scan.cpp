@@ -17,14 +17,11 @@ void scan(const Scan& s, void* scratch, void* stream) {
   const ScanPlan plan(s.outer, s.len, s.inner, s.reverse);
   const auto done = [&] {
     switch (s.op) {
-      case Cumulative::cumsum:
-      case Cumulative::cumprod:
-        return scan_numbers(s, plan, scratch, stream);
-      case Cumulative::cummax:
-      case Cumulative::cummin:
-        return scan_extremes(s, plan, scratch, stream);
-      case Cumulative::cumlogsumexp:
-        return scan_log_sum_exp(s, plan, scratch, stream);
+#define SHMAP_CASE(name, domain) \
+  case Cumulative::name:         \
+    return run_##name(s, plan, scratch, stream);
+      SHMAP_CUMULATIVES(SHMAP_CASE)
+#undef SHMAP_CASE
     }
     return false;
   };

@@ -5,12 +5,15 @@
 
 namespace shmap::cuda {
 
-bool scan_extremes(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+bool run_cummax(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
   return with_type(s.dtype, [&]<class T>() {
-    if (s.op == Cumulative::cummax)
-      scan_type<Reducer<reduce_max>, T>(plan, s.in, s.out, scratch, stream);
-    else
-      scan_type<Reducer<reduce_min>, T>(plan, s.in, s.out, scratch, stream);
+    scan_type<Reducer<reduce_max>, T>(plan, s.in, s.out, scratch, stream);
+  });
+}
+
+bool run_cummin(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  return with_type(s.dtype, [&]<class T>() {
+    scan_type<Reducer<reduce_min>, T>(plan, s.in, s.out, scratch, stream);
   });
 }
 

@@ -1,13 +1,14 @@
-// scan() for each operation: returns false, without effect, where the dtype does not have the
-// operation.
+// scan() for each operation, run_cumsum and so on: returns false, without effect, where the dtype
+// does not have the operation.
 #pragma once
 #include "cuda/kernels/scan.h"
 #include "cuda/kernels/scan_plan.h"
 
 namespace shmap::cuda {
 
-bool scan_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* stream);
-bool scan_extremes(const Scan& s, const ScanPlan& plan, void* scratch, void* stream);
-bool scan_log_sum_exp(const Scan& s, const ScanPlan& plan, void* scratch, void* stream);
+#define SHMAP_RUN(name, domain) \
+  bool run_##name(const Scan& s, const ScanPlan& plan, void* scratch, void* stream);
+SHMAP_CUMULATIVES(SHMAP_RUN)
+#undef SHMAP_RUN
 
 }  // namespace shmap::cuda

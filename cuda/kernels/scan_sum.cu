@@ -42,19 +42,23 @@ struct CumulativeLogSumExp {
   }
 };
 
-}  // namespace
-
-bool scan_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
-  const auto run = [&]<class T>() {
-    if (s.op == Cumulative::cumsum)
-      scan_type<CumulativeSum, T>(plan, s.in, s.out, scratch, stream);
-    else
-      scan_type<CumulativeProduct, T>(plan, s.in, s.out, scratch, stream);
-  };
+template <class Op>
+bool run_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  const auto run = [&]<class T>() { scan_type<Op, T>(plan, s.in, s.out, scratch, stream); };
   return is_integer(s.dtype) ? with_bits(itemsize(s.dtype), run) : with_float(s.dtype, run);
 }
 
-bool scan_log_sum_exp(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+}  // namespace
+
+bool run_cumsum(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  return run_numbers<CumulativeSum>(s, plan, scratch, stream);
+}
+
+bool run_cumprod(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  return run_numbers<CumulativeProduct>(s, plan, scratch, stream);
+}
+
+bool run_cumlogsumexp(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
   return with_float(s.dtype, [&]<class T>() {
     scan_type<CumulativeLogSumExp, T>(plan, s.in, s.out, scratch, stream);
   });

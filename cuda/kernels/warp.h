@@ -65,27 +65,4 @@ __device__ __forceinline__ T shuffle_down(T value, int distance) {
                                                         static_cast<unsigned>(distance)));
 }
 
-// op over the warp's values in a balanced tree of neighbours at distance 1, 2, 4, …, in every lane.
-// op is called with the lower lane's value first, so that all lanes get the same bits.
-template <class T, class Op>
-__device__ __forceinline__ T reduce_warp(T value, Op op) {
-  const int lane = static_cast<int>(threadIdx.x) & (kWarp - 1);
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const T other = shuffle_xor(value, distance);
-    value = (lane & distance) != 0 ? op(other, value) : op(value, other);
-  }
-  return value;
-}
-
-// Lane i gets op over the values of lanes 0 … i.
-template <class T, class Op>
-__device__ __forceinline__ T scan_warp(T value, Op op) {
-  const int lane = static_cast<int>(threadIdx.x) & (kWarp - 1);
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const T other = shuffle_up(value, distance);
-    if (lane >= distance) value = op(other, value);
-  }
-  return value;
-}
-
 }  // namespace shmap::cuda

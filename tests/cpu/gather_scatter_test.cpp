@@ -88,15 +88,12 @@ Problem random_problem(Rng& rng) {
   positions.resize(static_cast<std::size_t>(window_rank));
   std::sort(positions.begin(), positions.end());
   for (int64_t d : positions) p.dims.offset_dims.push_back(d);
-  p.mode = std::array{IndexMode::clip, IndexMode::fill_or_drop,
-                      IndexMode::promise_in_bounds}[static_cast<std::size_t>(below(3))];
+  p.mode = below(2) == 0 ? IndexMode::clip : IndexMode::fill_or_drop;
   p.from_end = below(2) == 0;
   const int64_t count = p.indices.num_elements();
   for (int64_t i = 0; i < count; ++i) {
     const auto d = static_cast<std::size_t>(indexed[static_cast<std::size_t>(i) % indexed.size()]);
-    const int64_t fits = p.operand[d] - p.slice_sizes[d] + 1;
-    int64_t index =
-        p.mode == IndexMode::promise_in_bounds ? below(fits) : below(p.operand[d] + 4) - 2;
+    int64_t index = below(p.operand[d] + 4) - 2;
     if (p.from_end && below(2) == 0) index -= p.operand[d];
     p.index.push_back(index);
   }

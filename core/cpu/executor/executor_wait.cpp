@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "core/base/spin_lock.h"
+#include "core/base/while_waiting.h"
 #include "core/cpu/executor/executor.h"
 #include "core/cpu/executor/waiting.h"
 #include "core/device/fork_guard.h"
-#include "core/device/while_waiting.h"
 
 namespace shmap::cpu {
 

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <string>
 
+#include "core/base/wait_clock.h"
 #include "core/cpu/executor/node.h"
-#include "core/device/wait_clock.h"
 
 namespace shmap::cpu {
 

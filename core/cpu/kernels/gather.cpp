@@ -349,7 +349,7 @@ void run(const Gather& g, const Plan& p, int64_t begin, int64_t end) {
       start += start < 0 ? p.from_end[dim] : 0;
       if (g.mode == IndexMode::clip)
         start = std::clamp<int64_t>(start, 0, p.last_start[dim]);
-      else if (g.mode == IndexMode::fill_or_drop && (start < 0 || start > p.last_start[dim]))
+      else if (start < 0 || start > p.last_start[dim])
         inside = false;
       if (inside) src += start * p.operand_stride[dim];
     }

@@ -12,9 +12,8 @@
 namespace shmap::cpu {
 
 // Treatment of a slice that is not inside the operand. clip: moves it inside. fill_or_drop: fills
-// it (gather) or drops it (scatter) as a whole. promise_in_bounds: the caller promises that there
-// is none; nothing is checked.
-enum class IndexMode : std::uint8_t { clip, fill_or_drop, promise_in_bounds };
+// it (gather) or drops it (scatter) as a whole.
+enum class IndexMode : std::uint8_t { clip, fill_or_drop };
 
 struct GatherDims {
   IntList offset_dims;           // sorted

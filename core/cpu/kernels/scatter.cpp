@@ -354,7 +354,7 @@ void scatter_part(const Scatter& s, int part, int parts) {
       if (start[d] < 0) start[d] += p.from_end[d];
       if (s.mode == IndexMode::clip)
         start[d] = std::clamp<int64_t>(start[d], 0, p.last_start[d]);
-      else if (s.mode == IndexMode::fill_or_drop)
+      else
         inside &= start[d] >= 0 && start[d] <= p.last_start[d];
     }
     if (!inside) continue;

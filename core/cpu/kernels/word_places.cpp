@@ -23,9 +23,6 @@ void place(const std::int32_t* indices, std::int64_t count, IndexMode mode, std:
         const std::int32_t inside = std::min(std::max(index(k), 0), last);
         at[k] = inside == index(k) ? inside * step : -1;
       }
-      return;
-    case IndexMode::promise_in_bounds:
-      for (std::int64_t k = 0; k < count; ++k) at[k] = index(k) * step;
   }
 }
 

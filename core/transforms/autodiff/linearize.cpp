@@ -1,7 +1,7 @@
 #include "core/transforms/autodiff/linearize.h"
 
 #include "core/transforms/autodiff/transpose.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/array/sharding.h"
+#include "core/transforms/tracing/jaxpr_body.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/control_flow.h"
 
@@ -93,17 +94,6 @@ std::vector<ShapedArray> types_of(std::span<const Array> values);
 const Sharding* whole_in_front(const Sharding* xs);
 const Sharding* element_sharding(const Sharding* xs);
 const Sharding* stacked_sharding(const Sharding* y);
-
-// ---- a program as a body
-class JaxprBody {
- public:
-  JaxprBody(const Jaxpr& jaxpr, std::span<const Array> consts) : jaxpr_(jaxpr), consts_(consts) {}
-  void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const;
-
- private:
-  const Jaxpr& jaxpr_;
-  std::span<const Array> consts_;
-};
 
 // ---- eager (eager.cpp)
 using detail::BodyRef;

@@ -209,11 +209,4 @@ const Sharding* stacked_sharding(const Sharding* y) {
   return with_entries(y, std::move(entries));
 }
 
-void JaxprBody::operator()(std::vector<Array>& leaves, detail::FlatTree& result) const {
-  std::vector<Array> args(consts_.begin(), consts_.end());
-  for (Array& x : leaves) args.push_back(std::move(x));
-  leaves.clear();
-  result.leaves = eval_jaxpr(jaxpr_, std::move(args));
-}
-
 }  // namespace shmap

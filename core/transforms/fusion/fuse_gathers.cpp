@@ -22,11 +22,6 @@ namespace {
 // The operands of one reduction must fit into a near cache.
 constexpr std::int64_t kMostBytes = 64 * 1024;
 
-bool is_scatter(const Primitive* p) {
-  return p == &scatter_p || p == &scatter_add_p || p == &scatter_mul_p || p == &scatter_min_p ||
-         p == &scatter_max_p;
-}
-
 bool same_variable(const Atom& a, const Atom& b) {
   return !a.is_literal() && !b.is_literal() && a.var() == b.var();
 }
@@ -70,7 +65,7 @@ class GatherFuser {
                                                : params_as<GatherReduceParams>(*e.params).gather;
       dims = &p.start_index_map;
       from_end = p.from_end;
-    } else if (is_scatter(e.primitive)) {
+    } else if (is_scatter(*e.primitive)) {
       const auto& p = params_as<ScatterAddParams>(*e.params);
       dims = &p.scatter_dims_to_operand_dims;
       from_end = p.from_end;

@@ -73,7 +73,7 @@ CostAnalysis cost_of(const Jaxpr& jaxpr) {
     const std::vector<ShapedArray> in = types_of(e.in), out = types_of(e.out);
     if (e.primitive->flops) total.flops += e.primitive->flops(in, *e.params, out);
     total.bytes_accessed += bytes_of(in) + bytes_of(out);
-    if (e.primitive->moves_data) {
+    if (e.primitive->moves_data()) {
       total.collectives.push_back(
           {e.primitive->name, collective_axes(*e.params), static_cast<std::int64_t>(bytes_of(in))});
     }

@@ -39,7 +39,7 @@ std::string bytes_text(std::int64_t bytes) {
 std::vector<std::string> collectives_of(std::span<const Eqn> made) {
   std::vector<std::string> texts;
   for (const Eqn& e : made) {
-    if (!e.primitive->moves_data) continue;
+    if (!e.primitive->moves_data()) continue;
     std::string axes;
     for (const std::string& n : collective_axes(*e.params))
       axes += (axes.empty() ? "'" : ", '") + n + "'";
@@ -204,7 +204,7 @@ class Explainer final : public LowerLog {
       const std::vector<std::string> all = collectives_of(made);
       std::vector<const Eqn*> moving;
       for (const Eqn& by : made)
-        if (by.primitive->moves_data) moving.push_back(&by);
+        if (by.primitive->moves_data()) moving.push_back(&by);
       for (std::size_t k = static_cast<std::size_t>(open.moved); k < all.size(); ++k)
         add("makes the result whole: " + all[k] + mark(moving[k]->out[0]));
     }

@@ -35,7 +35,7 @@ ProgramIndex::ProgramIndex(const Jaxpr& jaxpr)
       ++v.users;
       reads.push_back({n, i});
     }
-    if (e.primitive->moves_data || e.primitive->interpret) ++depth;
+    if (e.primitive->moves_data() || e.primitive->interpret) ++depth;
     for (const VarRef& out : e.out) {
       Value& v = values_[add(out.get())];
       v.maker = i;
@@ -183,7 +183,7 @@ bool go_through_repetition(const Eqn& e, IntList* places) {
   // A collective that moves no data and whose result varies over more axes: each device's result is
   // the operand, or a part of it.
   const ShapedArray &from = e.in[0].type(), &to = e.out[0]->type;
-  if (!p.group || p.moves_data || !to.axes().contains(from.axes()))
+  if (!p.group || p.moves_data() || !to.axes().contains(from.axes()))
     return go_through_view(e, places);
   if (from.rank() != to.rank()) return false;
   for (std::size_t d = 0; d < from.dims().size(); ++d)

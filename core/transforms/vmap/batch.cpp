@@ -1,7 +1,7 @@
 #include "core/transforms/vmap/batch.h"
 
 #include "core/base/inline_vector.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/tracing/jaxpr_body.h"
 
 namespace shmap {
 

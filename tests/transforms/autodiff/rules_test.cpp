@@ -29,5 +29,14 @@ TEST(Rules, EveryPrimitiveHasThemOrSaysWhyNot) {
   EXPECT_EQ(missing(&Primitive::sharding), "");
 }
 
+// By what it sends, simulate knows its time: one that says nothing would take none.
+TEST(Rules, CollectivesSayWhatTheySend) {
+  ensure_started();
+  std::string silent;
+  for (const Primitive* p : all_primitives())
+    if (p->group && !p->moves_data()) silent += std::string(" ") + p->name;
+  EXPECT_EQ(silent, " assume_equal axis_index debug_print pbroadcast pscatter");
+}
+
 }  // namespace
 }  // namespace shmap

@@ -1,4 +1,4 @@
-#include "core/device/wait_clock.h"
+#include "core/base/wait_clock.h"
 
 #include <cstdio>
 
