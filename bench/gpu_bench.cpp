@@ -16,6 +16,7 @@
 #include "bench/support/gpu_sizes.h"
 #include "bench/support/queued.h"
 #include "bench/support/rows.h"
+#include "bench/support/threefry.h"
 #include "bench/support/transformer_loss.h"
 
 namespace shmap::bench::transformer {
@@ -216,6 +217,53 @@ Work psum_row() {
       });
 }
 
+// ------------------------------------------------------------------------------- random numbers
+
+// `draw(key, n)` under jit, of a key that is an argument; `fault(bits, result)` says what is wrong
+// with one item.
+template <class T, class Draw, class Fault>
+Work random_row(Draw draw, Fault fault) {
+  const std::int64_t n = scaled(bench::kRandoms);
+  auto f = jit([n, draw](Array words) { return draw(extend::random_wrap(words), n); });
+  const auto words = array<std::uint32_t>({bench::kRandomKey[0], bench::kRandomKey[1]}, {2});
+  return bench::queued([f, words] { return f(words); },
+                       [n, fault](const Array& drawn) -> std::string {
+                         const std::int64_t part = std::min<std::int64_t>(n, 4096);
+                         for (const std::int64_t from : {std::int64_t{0}, n - part}) {
+                           const auto got = drawn[range(from, from + part)].to_vector<T>();
+                           for (std::int64_t k = 0; k < part; ++k) {
+                             const std::string wrong = fault(
+                                 bench::threefry_bits(bench::kRandomKey[0], bench::kRandomKey[1],
+                                                      static_cast<std::uint32_t>(from + k)),
+                                 got[static_cast<std::size_t>(k)]);
+                             if (!wrong.empty())
+                               return "item " + std::to_string(from + k) + ": " + wrong;
+                           }
+                         }
+                         return {};
+                       });
+}
+
+Work random_bits_row() {
+  return random_row<std::uint32_t>(
+      [](Array key, std::int64_t n) { return random::bits(key, {n}); },
+      [](std::uint32_t bits, std::uint32_t got) {
+        return bits == got ? "" : std::to_string(got) + " and not " + std::to_string(bits);
+      });
+}
+// The error function of a normal over the root of two is the uniform that it was made of.
+Work random_normal_row() {
+  return random_row<float>([](Array key, std::int64_t n) { return random::normal(key, {n}); },
+                           [](std::uint32_t bits, float got) {
+                             const double want = bench::symmetric_uniform(bits),
+                                          back = std::erf(got / std::sqrt(2.0));
+                             return std::abs(back - want) <= 1e-6
+                                        ? ""
+                                        : std::to_string(got) + ", of erf " + std::to_string(back) +
+                                              " and not " + std::to_string(want);
+                           });
+}
+
 // ----------------------------------------------------------------------------------- attention
 
 // Of bf16, as one writes it; of the first head four rows are compared.
@@ -391,6 +439,9 @@ std::vector<Row> all_rows() {
   rows.push_back({"psum_64mb",
                   {.bytes = 4.0 * double(scaled(bench::kSummandFloats)), .bus_factor = 2.0 * 7 / 8},
                   psum_row});
+  const bench::Units drawn{.bytes = 4.0 * double(scaled(bench::kRandoms))};
+  rows.push_back({"random_bits_16m", drawn, random_bits_row});
+  rows.push_back({"random_normal_16m", drawn, random_normal_row});
   rows.push_back({"attention", {.flops = bench::attention_size().flops()}, attention});
   // Two products forward, five backward; half of each where half is hidden.
   const double products = 3.5 * bench::attention_size().flops();

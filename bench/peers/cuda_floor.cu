@@ -1,6 +1,6 @@
 // What one GPU does for raw calls of CUDA and cuBLASLt: launches, graphs of the topologies that
-// the replays have, copies, a sum in one pass, and the fastest of the algorithms that cuBLASLt
-// proposes for a product.
+// the replays have, copies, a sum in one pass, the arithmetic of random numbers in registers, and
+// the fastest of the algorithms that cuBLASLt proposes for a product.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 
@@ -18,6 +18,7 @@
 #include "bench/support/gpu_sizes.h"
 #include "bench/support/product_sample.h"
 #include "bench/support/rows.h"
+#include "bench/support/threefry.h"
 
 namespace {
 
@@ -303,6 +304,66 @@ Work psum_bound() {
   return work;
 }
 
+// ------------------------------------------------------------------------------ random numbers
+
+// The hashes of n counts, or their normals, of which nothing is stored but one word a warp: the
+// exclusive or of their bits, without which the compiler would leave the work out. It is what their
+// additions, rotations and exclusive ors take, and the bound of a kernel that stores them too.
+template <bool normals>
+__global__ void __launch_bounds__(kThreads)
+    hash_counts(std::uint32_t key0, std::uint32_t key1, std::uint32_t n, std::uint32_t* of_warps) {
+  const std::uint32_t thread = blockIdx.x * kThreads + threadIdx.x, step = gridDim.x * kThreads;
+  std::uint32_t seen = 0;
+  for (std::uint32_t k = thread; k < n; k += step) {
+    const std::uint32_t bits = bench::threefry_bits(key0, key1, k);
+    if constexpr (normals)
+      seen ^= __float_as_uint(1.41421356f * erfinvf(bench::symmetric_uniform(bits)));
+    else
+      seen ^= bits;
+  }
+  for (int far = 16; far > 0; far /= 2) seen ^= __shfl_xor_sync(0xffffffffu, seen, far);
+  if (threadIdx.x % 32 == 0) of_warps[thread / 32] = seen;
+}
+
+struct Hashes {
+  Stream stream;
+  std::uint32_t n = static_cast<std::uint32_t>(scaled(bench::kRandoms));
+  int blocks = many_blocks();
+  DeviceArray<std::uint32_t> of_warps{std::size_t(blocks) * kThreads / 32};
+
+  template <bool normals>
+  void queue() {
+    hash_counts<normals><<<blocks, kThreads, 0, stream>>>(bench::kRandomKey[0],
+                                                          bench::kRandomKey[1], n, of_warps.get());
+    check(cudaGetLastError(), "a launch");
+  }
+};
+
+// The bits are held against the host's. The normals' are not: a host's erf_inv has other bits.
+template <bool normals>
+Work hashes() {
+  auto s = std::make_shared<Hashes>();
+  Work work;
+  work.time_batch = [s](std::int64_t n) {
+    return time_queued(s->stream, n, [&] { s->template queue<normals>(); });
+  };
+  if constexpr (normals) {
+    work.check = [] { return std::string(); };
+  } else {
+    work.check = [s, want = std::uint32_t{0}, known = false]() mutable -> std::string {
+      for (std::uint32_t k = 0; k < s->n && !known; ++k)
+        want ^= bench::threefry_bits(bench::kRandomKey[0], bench::kRandomKey[1], k);
+      known = true;
+      std::uint32_t got = 0;
+      for (const std::uint32_t of_warp : s->of_warps.read(0, s->of_warps.size())) got ^= of_warp;
+      return got == want ? ""
+                         : "the bits of all hashes are " + std::to_string(got) + " and not " +
+                               std::to_string(want);
+    };
+  }
+  return work;
+}
+
 // ----------------------------------------------------------------------------------- products
 
 constexpr int kProposed = 24;
@@ -427,6 +488,8 @@ std::vector<Row> all_rows() {
                     {.bytes = 8.0 * double(scaled(n)) * bench::kColumns},
                     [n] { return copy_of(n); }});
   rows.push_back({"psum_64mb", {.bytes = 4.0 * double(scaled(bench::kSummandFloats))}, psum_bound});
+  rows.push_back({"random_bits_16m", {}, hashes<false>});
+  rows.push_back({"random_normal_16m", {}, hashes<true>});
   const auto add = [&rows](const std::string& name, const ProductSize& size) {
     rows.push_back({name, {.flops = size.small().flops()}, [size] { return product(size); }});
   };

@@ -20,6 +20,7 @@ RINGS = [(devices, rows) for devices in (8, 4, 2) for rows in (1024, 2048, 4096)
 MATRIX_ROWS = (4096, 8192, 16384)
 COLUMNS = 4096
 CHAINED, BRANCHES, SIDE = 100, 8, 64  # of the replays: products of SIDE × SIDE matrices
+RANDOMS = 16 << 20  # bits, and normals
 ATTENTION = (4, 16, 4096, 128)  # batch, heads, sequence, d
 
 

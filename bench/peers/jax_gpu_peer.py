@@ -101,6 +101,18 @@ def matrix_function(f, n):
     return queued(jax.jit(f), (x, *more), lambda y: close(rows_of(y), want, 2e-5))
 
 
+# --------------------------------------------------------------------------------- random numbers
+
+
+def random_numbers(draw, dtype):
+    """Of a key that is an argument; whether they are the right ones is our side's to show."""
+    n = sizes.scaled(sizes.RANDOMS)
+    words = jnp.array([0, 42], jnp.uint32)
+    f = jax.jit(lambda words: draw(jax.random.wrap_key_data(words), (n,), dtype))
+    check = lambda x: "" if x.shape == (n,) and x.dtype == dtype else f"{x.dtype}{x.shape}"  # noqa: E731
+    return queued(f, (words,), check)
+
+
 # ------------------------------------------------------------------------------ attention, a layer
 
 
@@ -153,7 +165,9 @@ def factories():
             "attention_grad": lambda: attention_grad(False),
             "attention_causal_grad": lambda: attention_grad(True), "transformer": transformer,
             "transformer_grad": transformer_grad, "replay_line": lambda: replay(1),
-            "replay_branches": lambda: replay(sizes.BRANCHES)}
+            "replay_branches": lambda: replay(sizes.BRANCHES),
+            "random_bits_16m": lambda: random_numbers(jax.random.bits, jnp.uint32),
+            "random_normal_16m": lambda: random_numbers(jax.random.normal, jnp.float32)}
     for name, f in (("fused_chain", chain), ("softmax", softmax), ("rms_norm", rms_norm)):
         for n in sizes.MATRIX_ROWS:
             rows[f"{name}_{n}"] = lambda f=f, n=n: matrix_function(f, n)

@@ -19,6 +19,8 @@ from orchestrate import HERE, Failure, Program, machine, number
 from stats import PAIRS_FOR_A_VERDICT, interval, summary
 
 MUST, STRETCH, MUST_OF_LIMIT = 1.2, 1.5, 0.9
+# Rows with bounds of their own, of which no limit of the machine takes the place: must, stretch.
+GOALS = {"random_bits_16m": (12, 25), "random_normal_16m": (12, 25)}
 BEGIN, END = "<!-- wide table: begin -->", "<!-- wide table: end -->"
 # Of a leaf's largest value; integers and booleans have to be the same.
 TOLERANCE = {"f64": 1e-8, "f32": 2e-3, "bf16": 5e-2, "f16": 2e-2}
@@ -165,6 +167,12 @@ def judge(line, notes):
         limit = max(limit_us, key=limit_us.get)
         of_limit = [limit_us[limit] / o for o in ours]
         line.update(limit=limit.split(":")[1], limit_us=limit_us[limit], of_limit=summary(of_limit))
+    if row in GOALS:
+        must, stretch = GOALS[row]
+        line["note"] = "; ".join([f"must ≥ {must} ×, stretch ≥ {stretch} ×", *notes])
+        line["verdict"] = verdict_of((values, must))
+        line["verdict_stretch"] = verdict_of((values, stretch))
+        return line
     line["verdict"] = verdict_of((values, MUST), (of_limit, MUST_OF_LIMIT))
     line["verdict_stretch"] = verdict_of((values, STRETCH))
     return line

@@ -49,6 +49,8 @@ struct AttentionSize {
 AttentionSize attention_size();  // 4, 16, 4096, 128; the rows scaled
 
 constexpr std::int64_t kSummands = 8, kSummandFloats = std::int64_t{16} << 20;  // psum, 64 MB each
+constexpr std::int64_t kRandoms = std::int64_t{16} << 20;                       // bits, and normals
+constexpr std::uint32_t kRandomKey[2] = {0, 42};                                // of both
 constexpr int kChained = 100, kBranches = 8;                                    // of the replays
 
 }  // namespace shmap::bench

@@ -277,23 +277,54 @@ Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes) {
   return bind_dynamic_slice(std::move(x.value), starts, sizes, x.source);
 }
 
+namespace {
+std::size_t checked_axis(const Operand& x, int axis, const char* what) {
+  const int rank = type_of(x, what).rank();
+  return static_cast<std::size_t>(
+      at_source(x.source, [&] { return normalize_dim(axis, rank, what); }));
+}
+
+// Without a dim of one item.
+Array without_dim(Array x, std::size_t dim, SourceLine source) {
+  const Shape shape = x.shape();
+  Shape rest;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (d != dim) rest.push_back(shape[d]);
+  return bind_reshape(std::move(x), rest, source);
+}
+}  // namespace
+
+Array index_in_dim(Operand x, std::int64_t index, int axis, bool keepdims) {
+  const FunctionScope scope("index_in_dim", {&x.value}, x.source);
+  const std::size_t dim = checked_axis(x, axis, "index_in_dim");
+  const std::int64_t extent = x.value.shape()[dim], at = index < 0 ? index + extent : index;
+  if (at < 0 || at >= extent) {
+    throw ValueError("index_in_dim: index " + std::to_string(index) + " in dim " +
+                     std::to_string(dim) + " of an array of type " + to_string(x.value.type()) +
+                     (extent == 0 ? ", which has no elements"
+                                  : ": wanted an index from " + std::to_string(-extent) + " to " +
+                                        std::to_string(extent - 1)) +
+                     at_line(x.source));
+  }
+  const SourceLine source = x.source;
+  Array item = slice_in_dim(std::move(x), at, at + 1, 1, static_cast<int>(dim));
+  return keepdims ? item : without_dim(std::move(item), dim, source);
+}
+
 Array dynamic_index_in_dim(Operand x, Operand index, int axis, bool keepdims) {
   const FunctionScope scope("dynamic_index_in_dim", {&x.value, &index.value}, x.source);
+  const std::size_t dim = checked_axis(x, axis, "dynamic_index_in_dim");
   const ShapedArray type = type_of(x, "dynamic_index_in_dim");
-  const auto dim = static_cast<std::size_t>(at_source(
-      x.source, [&] { return normalize_dim(axis, type.rank(), "dynamic_index_in_dim"); }));
   if (type.dims()[dim] == 0) {
     throw ValueError("dynamic_index_in_dim: dim " + std::to_string(dim) + " of an array of type " +
                      to_string(type) + " has no elements" + at_line(x.source));
   }
   std::vector<Array> starts(type.dims().size(), Array(0));
   starts[dim] = index.value;
-  Shape sizes = type.dims(), rest;
+  Shape sizes = type.dims();
   sizes[dim] = 1;
-  for (std::size_t d = 0; d < sizes.size(); ++d)
-    if (d != dim) rest.push_back(sizes[d]);
   Array item = bind_dynamic_slice(std::move(x.value), starts, sizes, x.source);
-  return keepdims ? item : bind_reshape(std::move(item), rest, x.source);
+  return keepdims ? item : without_dim(std::move(item), dim, x.source);
 }
 
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts) {
@@ -306,14 +337,6 @@ Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& 
   in.insert(in.end(), starts.begin(), starts.end());
   return shmap::bind(dynamic_update_slice_p, in, no_params, x.source);
 }
-
-namespace {
-std::size_t checked_axis(const Operand& x, int axis, const char* what) {
-  const int rank = type_of(x, what).rank();
-  return static_cast<std::size_t>(
-      at_source(x.source, [&] { return normalize_dim(axis, rank, what); }));
-}
-}  // namespace
 
 Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride,
                    int axis) {
@@ -346,6 +369,29 @@ Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int 
   std::vector<Array> starts(x.value.shape().size(), Array(0));
   starts[dim] = start.value;
   return dynamic_update_slice(std::move(x), std::move(update), starts);
+}
+
+Array dynamic_update_index_in_dim(Operand x, Operand update, Operand index, int axis) {
+  const FunctionScope scope("dynamic_update_index_in_dim", {&x.value, &update.value, &index.value},
+                            x.source);
+  const std::size_t dim = checked_axis(x, axis, "dynamic_update_index_in_dim");
+  const ShapedArray& type = type_of(x, "dynamic_update_index_in_dim");
+  const ShapedArray& update_type = type_of(update, "dynamic_update_index_in_dim");
+  if (update_type.rank() != type.rank() && update_type.rank() + 1 != type.rank()) {
+    throw ValueError("dynamic_update_index_in_dim: an update of type " + to_string(update_type) +
+                     " of an array of type " + to_string(type) + ": wanted one of rank " +
+                     std::to_string(type.rank()) + ", or of rank " +
+                     std::to_string(type.rank() - 1) + ", without dim " + std::to_string(dim) +
+                     at_line(x.source));
+  }
+  if (update_type.rank() != type.rank()) {
+    Shape shape;
+    for (std::size_t d = 0; d < type.dims().size(); ++d)
+      shape.push_back(d == dim ? 1 : update_type.dims()[d < dim ? d : d - 1]);
+    update.value = bind_reshape(std::move(update.value), shape, update.source);
+  }
+  return dynamic_update_slice_in_dim(std::move(x), std::move(update), std::move(index),
+                                     static_cast<int>(dim));
 }
 
 }  // namespace shmap

@@ -174,13 +174,18 @@ Array slice(Operand x, Dims start, Dims limit);
 Array slice(Operand x, Dims start, Dims limit, Dims strides);
 // Start indices are clamped so that the slice lies inside the array, as in JAX.
 Array dynamic_slice(Operand x, const std::vector<Array>& starts, Shape sizes);
-Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
 Array dynamic_update_slice(Operand x, Operand update, const std::vector<Array>& starts);
 // Slices along one dim; the other dims stay whole (lax.slice_in_dim and the functions like it).
 Array slice_in_dim(Operand x, std::int64_t start, std::int64_t limit, std::int64_t stride = 1,
                    int axis = 0);  // a negative start or limit counts from the end
 Array dynamic_slice_in_dim(Operand x, Operand start, std::int64_t size, int axis = 0);
 Array dynamic_update_slice_in_dim(Operand x, Operand update, Operand start, int axis = 0);
+// One item along a dim, which stays as a dim of extent 1 where `keepdims`. A negative index counts
+// from the end. index_in_dim throws a ValueError for an index out of range; dynamic indices are
+// clamped. The update is of x's rank, or without the dim.
+Array index_in_dim(Operand x, std::int64_t index, int axis = 0, bool keepdims = true);
+Array dynamic_index_in_dim(Operand x, Operand index, int axis = 0, bool keepdims = true);
+Array dynamic_update_index_in_dim(Operand x, Operand update, Operand index, int axis = 0);
 // A negative index counts from the end; an index out of range gives a fill value (as
 // IndexedArray::get with Mode::fill_or_drop).
 Array take(Operand x, Operand indices);  // from x flattened

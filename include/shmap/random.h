@@ -16,8 +16,9 @@
 // of an array without communication, with the same numbers as on one device. In the body of a
 // shard_map, a key that all devices share gives every device the same numbers: for different
 // numbers fold in axis_index, or draw a block of the whole array's bits with random_bits_block.
-// Bits, integers and uniforms are bit for bit those of jax.random; samples computed with
-// logarithms, roots and other functions agree within some units in the last place.
+// Bits, integers and uniforms are bit for bit those of jax.random; for samples computed with
+// logarithms, roots and other functions a table in docs/random.md states how many units in the last
+// place they are apart at most, by sampler and dtype.
 //
 // Every parameter of type Key takes a key as key() makes it, a legacy key (u32[2], as PRNGKey makes
 // it), or a key of another generator (shmap/extend/random.h). TypeError for another dtype,

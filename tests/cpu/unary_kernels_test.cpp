@@ -122,6 +122,23 @@ TEST_P(RealUnary, IsAccurateForSpecialAndRandomValues) {
 INSTANTIATE_TEST_SUITE_P(Ops, RealUnary, ::testing::Range(0, static_cast<int>(std::size(kRealOps))),
                          [](const auto& info) { return std::string(kRealOps[info.param].name); });
 
+// All magnitudes of f32 up to 1, and those near it more densely, where a logarithm of 1 - x^2 is
+// all that is left of x.
+TEST(UnaryKernels, ErfInvIsAccurateUpToOne) {
+  std::vector<float> in;
+  for (std::uint32_t bits = 0x00800000u; bits < 0x3f800000u; bits += 20011)
+    in.push_back(std::bit_cast<float>(bits));
+  for (std::uint32_t bits = 0x3f000000u; bits < 0x3f800000u; bits += 251)
+    in.push_back(-std::bit_cast<float>(bits));
+  for (std::uint32_t below = 1; below < 2000; ++below)
+    in.push_back(std::bit_cast<float>(0x3f800000u - below));
+  std::vector<float> out(in.size());
+  unary_kernel(UnaryOp::erf_inv, f32)(in.data(), out.data(), static_cast<std::int64_t>(in.size()));
+  double worst = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) worst = std::max(worst, ulps(out[i], erf_inv(in[i])));
+  EXPECT_LE(worst, 4);
+}
+
 // All magnitudes of f32 at a step that is no power of two, in the argument of each function.
 TEST(UnaryKernels, SinAndCosReduceHugeArguments) {
   for (const UnaryOp op : {UnaryOp::sin, UnaryOp::cos}) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/array/mesh_impl.h"
+#include "core/device/backend.h"
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
 
@@ -47,6 +49,58 @@ TEST(JaxprBuilderTest, ClosesOverArraysAndHoldsPrograms) {
   const std::vector<Array> out = eval_jaxpr(made, {ones({3})});
   EXPECT_EQ(out[0].to_vector<float>(), want.to_vector<float>());
   EXPECT_THAT(out[1].to_vector<float>(), ElementsAre(1, 2, 3));
+}
+
+// What `run` prints, once all that it queued is done.
+template <class F>
+std::string printed(F run) {
+  testing::internal::CaptureStdout();
+  for (const Array& x : run()) x.block_until_ready();
+  detail::MeshImpl::default_device()->backend().synchronize();
+  return testing::internal::GetCapturedStdout();
+}
+
+// The second print needs less than the first one, and neither has a result that anything uses.
+TEST(JaxprBuilderTest, EffectsKeepTheirOrder) {
+  JaxprBuilder b;
+  const Var x = b.input(ShapedArray({2}, f32));
+  const Var y = b.eqn("mul", {b.eqn("sin", {b.eqn("mul", {x, 0.f})[0]})[0], 2.f})[0];
+  EXPECT_TRUE(b.eqn("debug_print", {y, x}, {{"fmt", "first y = {}, x = {}"}}).empty());
+  b.eqn("debug_print", {}, {{"fmt", "between"}});
+  b.eqn("debug_print", {x}, {{"fmt", "second {}"}});
+  const ClosedJaxpr made = b.build(b.eqn("add", {x, 1.f}));
+  EXPECT_EQ(to_string(extend::parse_jaxpr(to_string(made))), to_string(made));
+
+  const std::string want = "first y = [0. 0.], x = [1. 2.]\nbetween\nsecond [1. 2.]\n";
+  const Array v = array<float>({1, 2}, {2});
+  const auto run = [&](Array a) { return eval_jaxpr(made, {a}); };
+  EXPECT_EQ(printed([&] { return run(v); }), want);
+  const auto fast = jit(run);
+  for (int call = 0; call < 4; ++call)  // traced, captured, replayed
+    EXPECT_EQ(printed([&] { return fast(v); }), want) << "call " << call;
+  const auto user = [](const extend::Eqn& e, extend::Arrays in) { return extend::bind(e, in); };
+  EXPECT_EQ(printed([&] { return extend::interpret(made, {v}, user); }), want);
+  EXPECT_EQ(fast(v)[0].to_vector<float>(), std::vector<float>({2, 3}));
+
+  // In the body of a loop, and beside it.
+  JaxprBuilder body;
+  const Var carry = body.input(ShapedArray({}, f32));
+  body.eqn("debug_print", {carry}, {{"fmt", "carry {}"}});
+  body.eqn("debug_print", {}, {{"fmt", "next"}});
+  const ClosedJaxpr step = body.build(body.eqn("add", {carry, 1.f}));
+  JaxprBuilder outer;
+  const Var start = outer.input(ShapedArray({}, f32));
+  outer.eqn("debug_print", {start}, {{"fmt", "from {}"}});
+  const Var end = outer.eqn(
+      "scan", {start}, {{"jaxpr", step}, {"length", 2}, {"num_carry", 1}, {"num_consts", 0}})[0];
+  outer.eqn("debug_print", {end}, {{"fmt", "to {}"}});
+  const ClosedJaxpr loop = outer.build(end);
+  const auto go = [&](Array a) { return eval_jaxpr(loop, {a}); };
+  const std::string looped = "from 5.0\ncarry 5.0\nnext\ncarry 6.0\nnext\nto 7.0\n";
+  EXPECT_EQ(printed([&] { return go(full({}, 5.f)); }), looped);
+  const auto fast_loop = jit(go);
+  for (int call = 0; call < 4; ++call)
+    EXPECT_EQ(printed([&] { return fast_loop(full({}, 5.f)); }), looped) << "call " << call;
 }
 
 TEST(JaxprBuilderTest, BodiesOfShardMapsHaveCollectives) {

@@ -1,5 +1,6 @@
-// Checkpoints of processes that are killed at any moment while they write, and of disks that fill
-// up: what was saved before stands. SHMAP_TEST_KILLS=200 kills as many; 6 otherwise.
+// Checkpoints of processes that are killed at any moment while they write, waiting for each save or
+// going on meanwhile, and of disks that fill up: what was saved before stands. SHMAP_TEST_KILLS=200
+// kills as many in each way; 6 otherwise.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <shmap/shmap.h>
@@ -10,6 +11,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <random>
 
@@ -36,11 +38,22 @@ State state_of(int step) {
           {"step", full({}, step, i32)}};
 }
 
-// Saves one step after another, and says of each that it is done.
-void save_for_ever(const std::string& dir, int first, int report) {
+// Saves one step after another, and says of each that it is done. With `in_flight` of more than
+// one, so many saves at a time go on behind the caller's back.
+void save_for_ever(const std::string& dir, int first, int in_flight, int report) {
+  const auto done = [&](int step) { return write(report, &step, sizeof step) == sizeof step; };
+  std::deque<PendingCheckpoint> pending;
   for (int step = first;; ++step) {
-    save_checkpoint(dir, state_of(step), {.keep = kKeep});
-    if (write(report, &step, sizeof step) != sizeof step) return;
+    if (in_flight == 1) {
+      save_checkpoint(dir, state_of(step), {.keep = kKeep});
+      if (!done(step)) return;
+      continue;
+    }
+    pending.push_back(save_checkpoint_async(dir, state_of(step), {.keep = kKeep}));
+    if (static_cast<int>(pending.size()) < in_flight) continue;
+    pending.front().wait();
+    pending.pop_front();
+    if (!done(step + 1 - in_flight)) return;
   }
 }
 
@@ -53,7 +66,11 @@ int checked_step(const std::string& dir) {
   return whole ? step : -1;
 }
 
-TEST_F(CheckpointKill, AtRandomMoments) {
+class CheckpointKillAtRandomMoments : public CheckpointKill,
+                                      public testing::WithParamInterface<int> {};
+
+TEST_P(CheckpointKillAtRandomMoments, LeavesTheNewestWholeOne) {
+  const int in_flight = GetParam();
   const char* given = std::getenv("SHMAP_TEST_KILLS");
   const int kills = given ? std::atoi(given) : 6;
   std::mt19937 random(20240711);
@@ -67,7 +84,7 @@ TEST_F(CheckpointKill, AtRandomMoments) {
       close(pipes[0]);
       setenv("SHMAP_DEVICES", "cpu:8", 1);
       try {
-        save_for_ever(dir_, acknowledged + 1, pipes[1]);
+        save_for_ever(dir_, acknowledged + 1, in_flight, pipes[1]);
       } catch (const std::exception& e) {
         fprintf(stderr, "the saver failed: %s\n", e.what());
       }
@@ -97,7 +114,7 @@ TEST_F(CheckpointKill, AtRandomMoments) {
     EXPECT_LE(whole, kKeep + 1);  // killed before the oldest was removed
     const test::ChildResult result = test::in_child({{"SHMAP_DEVICES", "cpu:8"}}, [&] {
       const int found = checked_step(dir_);
-      if (found < acknowledged || found > acknowledged + 1)
+      if (found < acknowledged || found > acknowledged + in_flight)
         throw std::runtime_error("step " + std::to_string(found) + " was found, and " +
                                  std::to_string(acknowledged) + " was the last that was saved");
       printf("%d", found);
@@ -107,6 +124,11 @@ TEST_F(CheckpointKill, AtRandomMoments) {
   }
   printf("%d kills, %d of them in the middle of a save; step %d\n", kills, drafts, acknowledged);
 }
+INSTANTIATE_TEST_SUITE_P(, CheckpointKillAtRandomMoments, testing::Values(1, 3),
+                         [](const testing::TestParamInfo<int>& info) {
+                           return std::string(info.param == 1 ? "WaitingForEachSave"
+                                                              : "WhileThreeAreInFlight");
+                         });
 
 // A file that the system lets grow no further, as of a quota.
 TEST_F(CheckpointKill, AFileThatMayNotGrow) {

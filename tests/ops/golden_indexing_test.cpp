@@ -158,6 +158,27 @@ std::map<std::string, Program> programs() {
   add("slice_in_dim", [](Arrays x) { return slice_in_dim(x[0], 1, -1, 2, 2); });
   add("dynamic_in_dim", [](Arrays x) { return dynamic_slice_in_dim(x[0], x[1], 2, 1); });
   add("update_in_dim", [](Arrays x) { return dynamic_update_slice_in_dim(x[0], x[1], x[2], -1); });
+  add("index_in_dim", [](Arrays x) { return index_in_dim(x[0], -1, 1); });
+  add("index_in_dim_squeezed", [](Arrays x) { return index_in_dim(x[0], 1, -1, false); });
+  for (const char* name : {"update_index_inside", "update_index_from_end", "update_index_clamped"})
+    add(name, [](Arrays x) { return dynamic_update_index_in_dim(x[0], x[1], x[2], -2); });
+  add("update_index_of_rank",
+      [](Arrays x) { return dynamic_update_index_in_dim(x[0], x[1], x[2], 1); });
+  add("update_index_scalar",
+      [](Arrays x) { return dynamic_update_index_in_dim(x[0], x[1], x[2]); });
+  all["grad_index_in_dim"] = [](const testing::GoldenCase&, Arrays x) {
+    return grads(
+        [](Array a, Array y, Array i) {
+          const Array cubes = pow(index_in_dim(a, -1, 1, false), 3);
+          return sum(square(dynamic_update_index_in_dim(a, y, i))) + sum(cubes);
+        },
+        x);
+  };
+  add("vmap_index_in_dim", [](Arrays x) {
+    return vmap([](Array row, Array y, Array i) {
+      return dynamic_update_index_in_dim(row, y, i) + index_in_dim(row, 2);
+    })(x[0], x[1], x[2]);
+  });
   for (const char* k : {"minus2", "0", "1"}) {
     const auto with_k = [&](const std::string& name, std::function<Array(Array, int)> f) {
       all[name + k] = [f](const testing::GoldenCase& c, Arrays x) {

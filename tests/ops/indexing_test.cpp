@@ -173,6 +173,29 @@ TEST(BasicIndex, NamesWhatIsOutOfRange) {
       {"(2,)", "(3,)", "indexing_test.cpp"});
 }
 
+TEST(InDim, NamesWhatIsWrong) {
+  const Array x = zeros({2, 3});
+  EXPECT_EQ(index_in_dim(x, -3, 1).shape(), Shape({2, 1}));
+  EXPECT_EQ(index_in_dim(x, 2, -1, false).shape(), Shape({2}));
+  expect_error<ValueError>(
+      [&] { index_in_dim(x, 3, 1); },
+      {"index_in_dim", "index 3", "dim 1", "f32[2,3]", "-3 to 2", "indexing_test.cpp"});
+  expect_error<ValueError>([&] { index_in_dim(x, -3); }, {"index -3", "dim 0", "-2 to 1"});
+  expect_error<ValueError>([&] { index_in_dim(zeros({0, 2}), 0); }, {"no elements"});
+  expect_error<ValueError>([&] { index_in_dim(x, 0, 2); }, {"index_in_dim", "dim 2"});
+  expect_error<ValueError>(
+      [&] { dynamic_update_index_in_dim(x, 0.f, 1); },
+      {"dynamic_update_index_in_dim", "rank 2", "rank 1", "without dim 0", "indexing_test.cpp"});
+  expect_error<ValueError>([&] { dynamic_update_index_in_dim(x, zeros({4}), 1); },
+                           {"(1, 4)", "f32[2,3]"});
+  expect_error<ValueError>([&] { dynamic_update_index_in_dim(x, zeros({3}), 1, -3); },
+                           {"dynamic_update_index_in_dim", "dim -3"});
+  expect_error<TypeError>([&] { dynamic_update_index_in_dim(x, zeros({3}), 1.f); }, {"f32"});
+  // A host's number is converted, and fits an array of one dim alone.
+  EXPECT_THAT(dynamic_update_index_in_dim(arange(3, i32), 7, -1).to_vector<std::int32_t>(),
+              ElementsAre(0, 1, 7));
+}
+
 TEST(ArrayIndex, GathersAlongOneDim) {
   const Array x = reshape(arange(12, i32), {4, 3});
   EXPECT_THAT(x[array<int>({3, 0, -1}, {3})].to_vector<int>(),

@@ -1,5 +1,6 @@
 #include "tests/support/golden.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdio>
@@ -263,6 +264,20 @@ std::string golden_diff(const GoldenArray& want, const void* got, DType got_dtyp
   }
   if (differing == 0) return "";
   return first + " (" + std::to_string(differing) + " of " + std::to_string(count) + " differ)";
+}
+
+GoldenDistance golden_distance(const GoldenArray& want, const void* got) {
+  const int size = itemsize(want.dtype);
+  const auto* have = static_cast<const std::byte*>(got);
+  GoldenDistance most;
+  for (std::int64_t k = 0; k < want.shape.num_elements() && is_floating(want.dtype); ++k) {
+    const std::byte *a = want.bytes.data() + k * size, *b = have + k * size;
+    const double x = float_at(a, want.dtype), y = float_at(b, want.dtype);
+    if (!std::isfinite(x)) continue;
+    most.ulp = std::max(most.ulp, ulp_distance(a, b, want.dtype));
+    most.absolute = std::max(most.absolute, std::abs(x - y));
+  }
+  return most;
 }
 
 }  // namespace shmap::testing

@@ -69,4 +69,12 @@ std::vector<GoldenCase> load_golden(const std::string& topic);
 std::string golden_diff(const GoldenArray& want, const void* got, DType got_dtype,
                         const Shape& got_shape, int max_ulp, double atol = 0);
 
+// The largest distance of an element of `got`, of the same dtype and shape, from the golden value
+// of floats that is no infinity and no NaN: in units in the last place, and absolute.
+struct GoldenDistance {
+  std::uint64_t ulp = 0;
+  double absolute = 0;
+};
+GoldenDistance golden_distance(const GoldenArray& want, const void* got);
+
 }  // namespace shmap::testing

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 
 #include "shmap/mesh.h"
@@ -16,9 +18,28 @@ Array to_array(const GoldenArray& x) {
                            SourceLine::current());
 }
 
+namespace {
+
+std::vector<std::byte> bytes_of(const Array& x) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(x.nbytes()));
+  detail::host_copy(x, x.dtype(), bytes.data(), x.size(), {});
+  return bytes;
+}
+
+// With SHMAP_TEST_ULPS, for tables of distances.
+void tell_distance(const GoldenCase& c, const GoldenArray& want, const Array& got) {
+  static const bool wanted = std::getenv("SHMAP_TEST_ULPS") != nullptr;
+  if (!wanted || !is_floating(want.dtype) || got.dtype() != want.dtype) return;
+  const GoldenDistance most = golden_distance(want, bytes_of(got).data());
+  std::printf("%s: %s, at most %llu ulp, %.3g absolute\n", c.name.c_str(),
+              to_string(want.dtype).c_str(), static_cast<unsigned long long>(most.ulp),
+              most.absolute);
+}
+
+}  // namespace
+
 std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, double atol) {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(got.nbytes()));
-  detail::host_copy(got, got.dtype(), bytes.data(), got.size(), {});
+  const std::vector<std::byte> bytes = bytes_of(got);
   return golden_diff(want, bytes.data(), got.dtype(), got.shape(), max_ulp, atol);
 }
 
@@ -38,8 +59,10 @@ void expect_golden(const std::string& topic, const CaseRunner& run, const Placer
       ASSERT_EQ(got.size(), c.outputs.size());
       const int ulp = static_cast<int>(c.params.integer_or("ulp", 0));
       const double atol = c.params.has("atol") ? c.params.number("atol") : 0;
-      for (std::size_t k = 0; k < got.size(); ++k)
+      for (std::size_t k = 0; k < got.size(); ++k) {
+        tell_distance(c, c.outputs[k], got[k]);
         EXPECT_EQ(golden_diff(c.outputs[k], got[k], ulp, atol), "") << "result " << k;
+      }
     } catch (const std::exception& e) {
       ADD_FAILURE() << "threw: " << e.what();
     }

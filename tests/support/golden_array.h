@@ -17,7 +17,8 @@ std::string golden_diff(const GoldenArray& want, const Array& got, int max_ulp, 
 
 // The inputs of every case of the topic through `run`, results beside the outputs with the case's
 // tolerances (parameters ulp and atol). Reports a GoogleTest failure for each case that differs or
-// throws, or that is not the same under jit. `place` is called on each input first.
+// throws, or that is not the same under jit. `place` is called on each input first. With the
+// environment variable SHMAP_TEST_ULPS it prints how far each result is from its golden value.
 using CaseRunner = std::function<std::vector<Array>(const GoldenCase&, const std::vector<Array>&)>;
 using Placer = std::function<Array(const Array&)>;
 void expect_golden(const std::string& topic, const CaseRunner& run, const Placer& place = {},

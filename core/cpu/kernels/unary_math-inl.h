@@ -135,30 +135,105 @@ void map<erf_inv_op>(const void* in, void* out, std::int64_t n) {
     static_cast<double*>(out)[i] = erf_inv(static_cast<const double*>(in)[i]);
 }
 #elif SHMAP_VECTOR_MATH
+// -log(1 + f) - 2.5 for |f| <= 1/3, from its values at Chebyshev's nodes, the highest power first:
+// off by 4e-8, of which a sixth is left in erf_inv's result.
+inline constexpr float kErfInvLog[] = {0.157655478f,  -0.175025418f, 0.163322672f,
+                                       -0.197189406f, 0.250136197f,  -0.333422154f,
+                                       0.499998093f,  -0.999999225f, -2.5f};
+
+// w - 2.5 of y = 1 - x^2 in (0, 1]. Only the logarithm's absolute error matters, which takes fewer
+// terms than a relative one.
+HWY_INLINE V erf_inv_place(V y) {
+  const D d;
+  const Int ints;
+  constexpr std::int32_t kTwoThirds = 0x3f2aaaab;  // y = 2^e (1 + f) with 1 + f from there on
+  const auto from_there = hn::Sub(hn::BitCast(ints, y), hn::Set(ints, kTwoThirds));
+  const auto fraction = hn::And(from_there, hn::Set(ints, 0x7fffff));
+  const V f =
+      hn::Sub(hn::BitCast(d, hn::Add(fraction, hn::Set(ints, kTwoThirds))), hn::Set(d, 1.f));
+  V log = hn::Set(d, kErfInvLog[0]);
+  for (std::size_t k = 1; k < std::size(kErfInvLog); ++k)
+    log = hn::MulAdd(log, f, hn::Set(d, kErfInvLog[k]));
+  const V e = hn::ConvertTo(d, hn::ShiftRight<23>(from_there));
+  return hn::NegMulAdd(e, hn::Set(d, 0.693147181f), log);
+}
+
+#if HWY_TARGET == HWY_AVX3
+// erf_inv(x) / x as a polynomial of y = 1 - x^2 in each half of the eight powers of two below 1,
+// from its values at Chebyshev's nodes, the highest power first: off by 4e-8 of itself. One
+// register holds a coefficient of all sixteen; a half's place is the lower three bits of its
+// exponent and the highest bit of its fraction.
+inline constexpr float kErfInvLeast = 0x1p-8f;  // of y, below which the tail begins
+alignas(64) inline constexpr float kErfInvHalves[7][16] = {
+    {0.00867374428f, 0.00114301755f, 0.00907696504f, 0.00119800388f, 0.00952812564f, 0.00125934707f,
+     0.0100286286f, 0.00132677983f, 0.0105710346f, 0.00139834604f, 0.0111293551f, 0.0014688822f,
+     0.0116460714f, 0.00152842957f, 0.00831368845f, 0.00109392824f},
+    {-0.0130480677f, -0.00242041261f, -0.01366698f, -0.00253908755f, -0.0143581098f, -0.0026710087f,
+     -0.0151203731f, -0.00281475019f, -0.0159358103f, -0.00296451035f, -0.016753532f,
+     -0.00310678827f, -0.0174713135f, -0.00321770599f, -0.0124954227f, -0.00231438084f},
+    {0.0197089463f, 0.00525213266f, 0.0206683148f, 0.0055155959f, 0.0217349064f, 0.00580642605f,
+     0.0228983667f, 0.00611840747f, 0.0241146628f, 0.00643346645f, 0.0252804141f, 0.00671484321f,
+     0.0262111612f, 0.00690431241f, 0.0188515354f, 0.00501619792f},
+    {-0.0336294584f, -0.0125510953f, -0.0353136398f, -0.0131959589f, -0.0371673703f, -0.0138973575f,
+     -0.0391465165f, -0.014627696f, -0.0411313921f, -0.0153245851f, -0.0428874716f, -0.0158793218f,
+     -0.0440527983f, -0.0161430538f, -0.0321188457f, -0.0119699975f},
+    {0.0654130057f, 0.0341885835f, 0.0687754899f, 0.035968814f, 0.0723683387f, 0.0378286876f,
+     0.0759997144f, 0.0396290831f, 0.0792969614f, 0.0411275886f, 0.0816778839f, 0.0419833697f,
+     0.0824176222f, 0.04182446f, 0.062353082f, 0.03255051f},
+    {-0.175309524f, -0.128051788f, -0.183424234f, -0.133720711f, -0.190967873f, -0.13867718f,
+     -0.196974665f, -0.142118812f, -0.200181261f, -0.143082798f, -0.199225798f, -0.140653342f,
+     -0.193025038f, -0.134269744f, -0.167256698f, -0.122235648f},
+    {1.99949884f, 1.92493165f, 1.8440752f, 1.76612663f, 1.68181074f, 1.60080791f, 1.51359415f,
+     1.43030393f, 1.34128749f, 1.25702775f, 1.16791141f, 1.0845598f, 0.997577846f, 0.917408347f,
+     2.14788365f, 2.07672572f}};
+HWY_INLINE V erf_inv_centre(V y) {
+  const D d;
+  const hn::RebindToUnsigned<D> bits;
+  // Of 1, the next number below it: it is in a half.
+  const auto of_y = hn::BitCast(bits, hn::Min(y, hn::Set(d, 0x1.fffffep-1f)));
+  const auto fraction = hn::And(of_y, hn::Set(bits, 0x3fffff));
+  const V u =
+      hn::Sub(hn::BitCast(d, hn::Or(fraction, hn::Set(bits, 0x3f800000))), hn::Set(d, 1.25f));
+  const __m512i at = hn::ShiftRight<22>(of_y).raw;
+  const auto term = [&](int k) HWY_ATTR {
+    return V{_mm512_permutexvar_ps(at, _mm512_load_ps(kErfInvHalves[k]))};
+  };
+  V p = term(0);
+  for (int k = 1; k < 7; ++k) p = hn::MulAdd(p, u, term(k));
+  return p;
+}
+#else
+inline constexpr float kErfInvLeast = 6.7379470e-3f;  // e^-5: w is 5
+HWY_INLINE V erf_inv_centre(V y) {
+  const D d;
+  const V place = erf_inv_place(y);
+  V p = hn::Set(d, static_cast<float>(kErfInvCentre[0]));
+  for (int k = 1; k < kErfInvTerms; ++k)
+    p = hn::MulAdd(p, place, hn::Set(d, static_cast<float>(kErfInvCentre[k])));
+  return p;
+}
+#endif
+
 struct erf_inv_op {
   static HWY_INLINE V run(V x) {
     const D d;
     const V one = hn::Set(d, 1.f);
-    const V w = hn::Neg(log_op::run(hn::Mul(hn::Sub(one, x), hn::Add(one, x))));
-    const auto centre = hn::Lt(w, hn::Set(d, 5.f));
-    const V from_centre = hn::Sub(w, hn::Set(d, 2.5f));
-    // Of uniform numbers one in 300 is in the tail: most vectors need neither its terms nor the
-    // root, which takes as long as all the rest.
-    if (hn::AllTrue(d, centre)) [[likely]] {
-      V p = hn::Set(d, static_cast<float>(kErfInvCentre[0]));
-      for (int k = 1; k < kErfInvTerms; ++k)
-        p = hn::MulAdd(p, from_centre, hn::Set(d, static_cast<float>(kErfInvCentre[k])));
-      return hn::Mul(p, x);
-    }
-    const V t = hn::IfThenElse(centre, from_centre, hn::Sub(hn::Sqrt(w), hn::Set(d, 3.f)));
-    V p = hn::Zero(d);
-    for (int k = 0; k < kErfInvTerms; ++k) {
-      p = hn::MulAdd(p, t,
-                     hn::IfThenElse(centre, hn::Set(d, static_cast<float>(kErfInvCentre[k])),
-                                    hn::Set(d, static_cast<float>(kErfInvTail[k]))));
-    }
+    const V y = hn::Mul(hn::Sub(one, x), hn::Add(one, x));
+    const auto centre = hn::Ge(y, hn::Set(d, kErfInvLeast));
+    const V of_centre = hn::Mul(erf_inv_centre(y), x);
+    // Of uniform numbers one in some hundreds is in the tail: most vectors need neither its terms
+    // nor the root.
+    if (hn::AllTrue(d, centre)) [[likely]]
+      return of_centre;
+    const V t = hn::Sub(hn::Sqrt(hn::Add(erf_inv_place(y), hn::Set(d, 2.5f))), hn::Set(d, 3.f));
+    V p = hn::Set(d, static_cast<float>(kErfInvTail[0]));
+    for (int k = 1; k < kErfInvTerms; ++k)
+      p = hn::MulAdd(p, t, hn::Set(d, static_cast<float>(kErfInvTail[k])));
+    // Of -1 and 1 the place is no logarithm, nor is that of a negative y.
     const V infinity = hn::CopySign(hn::Set(d, HUGE_VALF), x);
-    return hn::IfThenElse(hn::Eq(hn::Abs(x), one), infinity, hn::Mul(p, x));
+    const V of_tail = hn::IfThenElse(hn::Eq(hn::Abs(x), one), infinity, hn::Mul(p, x));
+    const V result = hn::IfThenElse(centre, of_centre, of_tail);
+    return hn::IfThenElse(hn::Lt(y, hn::Zero(d)), hn::NaN(d), result);
   }
 };
 #else

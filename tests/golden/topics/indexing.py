@@ -126,6 +126,39 @@ def make():
         cube[..., :2] * 10,
         array(1, "i32"),
     )
+    topic.run("index_in_dim", lambda x: lax.index_in_dim(x, -1, 1), cube)
+    topic.run("index_in_dim_squeezed", lambda x: lax.index_in_dim(x, 1, -1, keepdims=False), cube)
+    for name, index in (("inside", 1), ("from_end", -1), ("clamped", 7)):
+        topic.run(
+            f"update_index_{name}",
+            lambda x, y, i: lax.dynamic_update_index_in_dim(x, y, i, -2),
+            cube,
+            cube[:, 0] * 10,
+            array(index, "i32"),
+        )
+    topic.run(
+        "update_index_of_rank",
+        lambda x, y, i: lax.dynamic_update_index_in_dim(x, y, i, 1),
+        cube,
+        cube[:, :1] * 10,
+        array(2, "i32"),
+    )
+    topic.run(
+        "update_index_scalar", lambda x, y, i: lax.dynamic_update_index_in_dim(x, y, i, 0), v, v[0] * 9, array(3, "i32")
+    )
+
+    def moved(x, y, i):
+        rows = lax.dynamic_update_index_in_dim(x, y, i, 0) ** 2
+        return rows.sum() + (lax.index_in_dim(x, -1, 1, keepdims=False) ** 3).sum()
+
+    topic.run("grad_index_in_dim", jax.grad(moved, (0, 1)), m, m[0] + 1, array(2, "i32"))
+    topic.run(
+        "vmap_index_in_dim",
+        jax.vmap(lambda x, y, i: lax.dynamic_update_index_in_dim(x, y, i, 0) + lax.index_in_dim(x, 2)),
+        m,
+        v[:4],
+        rows,
+    )
 
     for k in (-2, 0, 1):
         name = str(k).replace("-", "minus")
