@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/base/disk_cache.h"
+#include "core/base/dtype_rows.h"
 #include "core/base/env.h"
 #include "cuda/device/error.h"
 #include "cuda/device/gpus.h"
@@ -50,19 +52,18 @@ struct Destroy {
 template <class Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
 
+// cuBLASLt's name for a dtype; none: there are no products of it.
+constexpr DTypeRow<std::optional<cudaDataType_t>> kTypes[] = {
+    {bool_, std::nullopt}, {i8, std::nullopt},       {i16, std::nullopt}, {i32, std::nullopt},
+    {i64, std::nullopt},   {u8, std::nullopt},       {u16, std::nullopt}, {u32, std::nullopt},
+    {u64, std::nullopt},   {f16, CUDA_R_16F},        {bf16, CUDA_R_16BF}, {f32, CUDA_R_32F},
+    {f64, CUDA_R_64F},     {prng_key, std::nullopt},
+};
+static_assert(has_each_dtype(kTypes));
+
 cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::f64:
-      return CUDA_R_64F;
-    default:
-      throw TypeError(std::string("cuBLASLt multiplies no matrices of ") + short_name(dtype));
-  }
+  if (const std::optional<cudaDataType_t> type = row_of(kTypes, dtype)) return *type;
+  throw TypeError(std::string("cuBLASLt multiplies no matrices of ") + short_name(dtype));
 }
 
 std::uint32_t alignment(const void* address) {

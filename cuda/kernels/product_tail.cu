@@ -52,14 +52,9 @@ void run(const LtGemm& g, void* native_stream) {
 }  // namespace
 
 void product_tail(const LtGemm& g, void* native_stream) {
-  switch (g.out) {
-    case DType::f16:
-      return run<F16>(g, native_stream);
-    case DType::bf16:
-      return run<Bf16>(g, native_stream);
-    default:
-      return run<float>(g, native_stream);
-  }
+  if (g.out == DType::f16) return run<F16>(g, native_stream);
+  if (g.out == DType::bf16) return run<Bf16>(g, native_stream);
+  run<float>(g, native_stream);
 }
 
 }  // namespace shmap::cuda

@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/gather_index.h"
 #include "core/cpu/kernels/kept_rows.h"
@@ -122,37 +123,8 @@ Combiner combine_of(ScatterOp op) {
 }
 
 Combiner combine_of(DType t, ScatterOp op) {
-  switch (t) {
-    case bool_:
-      return combine_of<bool>(op);
-    case i8:
-      return combine_of<std::int8_t>(op);
-    case i16:
-      return combine_of<std::int16_t>(op);
-    case i32:
-      return combine_of<std::int32_t>(op);
-    case i64:
-      return combine_of<std::int64_t>(op);
-    case u8:
-      return combine_of<std::uint8_t>(op);
-    case u16:
-      return combine_of<std::uint16_t>(op);
-    case u32:
-      return combine_of<std::uint32_t>(op);
-    case u64:
-      return combine_of<std::uint64_t>(op);
-    case f16:
-      return combine_of<float16>(op);
-    case bf16:
-      return combine_of<bfloat16>(op);
-    case f32:
-      return combine_of<float>(op);
-    case f64:
-      return combine_of<double>(op);
-    case prng_key:
-      if (op == ScatterOp::set) return combiner<std::uint64_t, ScatterOp::set>();
-      break;
-  }
+  if (t != prng_key) return with_plain(t, [op]<class T>() { return combine_of<T>(op); });
+  if (op == ScatterOp::set) return combiner<std::uint64_t, ScatterOp::set>();
   throw TypeError(std::string("scatter: ") + short_name(t) + " can only be set");
 }
 

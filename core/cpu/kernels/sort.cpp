@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/sort_keys.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
@@ -164,40 +165,12 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   }
 }
 
-// f(T{}) with T the C++ type of t.
+// f(T{}) with T the C++ type of t; bools are sorted as bytes.
 template <class F>
 void with_type(DType t, const char* what, const F& f) {
-  switch (t) {
-    case bool_:
-      return f(std::uint8_t{});
-    case i8:
-      return f(std::int8_t{});
-    case i16:
-      return f(std::int16_t{});
-    case i32:
-      return f(std::int32_t{});
-    case i64:
-      return f(std::int64_t{});
-    case u8:
-      return f(std::uint8_t{});
-    case u16:
-      return f(std::uint16_t{});
-    case u32:
-      return f(std::uint32_t{});
-    case u64:
-      return f(std::uint64_t{});
-    case f16:
-      return f(float16{});
-    case bf16:
-      return f(bfloat16{});
-    case f32:
-      return f(float{});
-    case f64:
-      return f(double{});
-    case prng_key:
-      break;
-  }
-  throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
+  if (t == prng_key) throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
+  with_plain(t,
+             [&]<class T>() { f(std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>{}); });
 }
 
 void check_length(int64_t len, const char* what) {
