@@ -2,6 +2,7 @@
 // parameters are those of gather, under lax's names for scatter; scatter_add is the transpose of
 // gather.
 #pragma once
+#include "core/base/slices.h"
 #include "core/ir/primitive.h"
 #include "core/ir/rules.h"
 #include "core/ops/gather_ops.h"
@@ -34,8 +35,6 @@ struct ScatterAddParams : ParamsOf<ScatterAddParams> {
   }
 };
 
-// How an update is combined with the array's element.
-enum class ScatterKind : std::uint8_t { set, add, mul, min, max };
 const Primitive& scatter_primitive(ScatterKind kind);
 ScatterKind kind_of_scatter(const Primitive& primitive);
 
