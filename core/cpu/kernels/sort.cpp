@@ -69,7 +69,7 @@ struct Lines {
 };
 
 template <class T>
-void sort_lines(const Sort& s, int64_t begin, int64_t end) {
+void sort_lines(const SortPass& s, int64_t begin, int64_t end) {
   using Key = SortKey<T>;
   const int64_t len = s.len, inner = s.inner;
   Lines<Key> memory;
@@ -146,7 +146,7 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   using Key = SortKey<T>;
   std::vector<Item<Key>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
   for (int64_t n = begin; n < end; ++n) {
-    const T* const row = static_cast<const T*>(t.src) + n * t.len;
+    const T* const row = static_cast<const T*>(t.in) + n * t.len;
     if (t.k <= kFewLargest) {
       few_largest(row, t.len, t.k, items.data());
     } else {
@@ -182,15 +182,15 @@ void check_length(int64_t len, const char* what) {
 
 }  // namespace
 
-void sort(const Sort& s) { sort_part(s, 0, 1); }
+void sort(const SortPass& s) { sort_part(s, 0, 1); }
 
-int sort_parts(const Sort& s, int workers) {
+int sort_parts(const SortPass& s, int workers) {
   const int64_t lines = s.outer * s.inner;
   const int64_t most = std::max<int64_t>(1, std::min<int64_t>(workers, lines));
   return static_cast<int>(std::clamp<int64_t>(lines * s.len / kPartElements, 1, most));
 }
 
-void sort_part(const Sort& s, int part, int parts) {
+void sort_part(const SortPass& s, int part, int parts) {
   check_length(s.len, "sort");
   const int64_t lines = s.outer * s.inner;
   const int64_t begin = lines * part / parts, end = lines * (part + 1) / parts;
