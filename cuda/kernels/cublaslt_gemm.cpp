@@ -135,8 +135,8 @@ std::string describe(const LtGemm& g) {
          "]" + (g.trans_b ? "ᵀ" : "") + " -> " + short_name(g.out) + ", batch " + text(g.batch) +
          ", rows of " + text(g.lda) + ", " + text(g.ldb) + ", " + text(g.ldc) +
          (g.d ? ", added to rows of " + text(g.ldd) : "") + (g.bias ? ", with a bias" : "") +
-         (g.function == LtFunction::relu   ? ", relu"
-          : g.function == LtFunction::gelu ? ", gelu"
+         (g.function == Activation::relu   ? ", relu"
+          : g.function == Activation::gelu ? ", gelu"
                                            : "");
 }
 
@@ -157,14 +157,14 @@ std::string choice_key(const Key& key, const Gpu& gpu) {
   return text;
 }
 
-bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != LtFunction::none; }
+bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != Activation::none; }
 
 cublasLtEpilogue_t epilogue_of(const LtGemm& g) {
   const bool bias = g.bias != nullptr;
   switch (g.function) {
-    case LtFunction::relu:
+    case Activation::relu:
       return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case LtFunction::gelu:
+    case Activation::gelu:
       return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     default:
       return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -335,7 +335,7 @@ class Gemms {
     if (run_whole(g, index, stream)) return;
     LtGemm plain = g;
     plain.bias = nullptr;
-    plain.function = LtFunction::none;
+    plain.function = Activation::none;
     run_whole(plain, index, stream);
     product_tail(g, stream);
   }
@@ -488,7 +488,7 @@ void cublaslt_gemm(const LtGemm& gemm, void* native_stream) {
     throw TypeError(std::string("cuBLASLt makes no ") + short_name(gemm.out) + " of a product of " +
                     short_name(gemm.dtype));
   }
-  if (gemm.dtype == f64 && (gemm.bias != nullptr || gemm.function != LtFunction::none))
+  if (gemm.dtype == f64 && (gemm.bias != nullptr || gemm.function != Activation::none))
     throw TypeError("cuBLASLt has no bias and no function for products of f64");
   Gemms::get().run(gemm, static_cast<cudaStream_t>(native_stream));
 }

@@ -11,13 +11,13 @@ struct Tail {
   std::int64_t m, n, elements, ldc, stride_c;
   T* c;
   const T* bias;
-  LtFunction function;
+  Activation function;
   unsigned char unused[7];  // initialises all bytes of the parameter
 };
 
-SHMAP_FN float activated(float x, LtFunction function) {
-  if (function == LtFunction::relu) return scalar::max(x, 0.f);
-  if (function != LtFunction::gelu) return x;
+SHMAP_FN float activated(float x, Activation function) {
+  if (function == Activation::relu) return scalar::max(x, 0.f);
+  if (function != Activation::gelu) return x;
   const float inner = 0.79788456080286535588f * (x + 0.044715f * (x * x * x));
   return 0.5f * x * (1.f + scalar::tanh(inner));
 }
