@@ -12,6 +12,7 @@
 #include "collectives/nccl/roll_call.h"
 #include "collectives/piece_work.h"
 #include "core/base/counters.h"
+#include "core/base/dtype_rows.h"
 #include "core/base/inline_vector.h"
 #include "cuda/device/gpus.h"
 
@@ -34,44 +35,21 @@ struct ReduceType {
   ncclRedOp_t op;
 };
 
+// NCCL's dtype for sums, products and extrema; none: NCCL cannot compute with the dtype.
+constexpr DTypeRow<std::optional<ncclDataType_t>> kTypes[] = {
+    {bool_, ncclUint8}, {i8, ncclInt8},           {i16, std::nullopt},  {i32, ncclInt32},
+    {i64, ncclInt64},   {u8, ncclUint8},          {u16, std::nullopt},  {u32, ncclUint32},
+    {u64, ncclUint64},  {f16, ncclFloat16},       {bf16, ncclBfloat16}, {f32, ncclFloat32},
+    {f64, ncclFloat64}, {prng_key, std::nullopt},
+};
+static_assert(has_each_dtype(kTypes));
+
 // NCCL's name for the reduction, where its result is the same as this library's.
 std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
+  const std::optional<ncclDataType_t> type = row_of(kTypes, dtype);
+  if (!type) return std::nullopt;
   ReduceType t{};
-  switch (dtype) {
-    case DType::bool_:
-    case DType::u8:
-      t.type = ncclUint8;
-      break;
-    case DType::i8:
-      t.type = ncclInt8;
-      break;
-    case DType::i32:
-      t.type = ncclInt32;
-      break;
-    case DType::u32:
-      t.type = ncclUint32;
-      break;
-    case DType::i64:
-      t.type = ncclInt64;
-      break;
-    case DType::u64:
-      t.type = ncclUint64;
-      break;
-    case DType::f16:
-      t.type = ncclFloat16;
-      break;
-    case DType::bf16:
-      t.type = ncclBfloat16;
-      break;
-    case DType::f32:
-      t.type = ncclFloat32;
-      break;
-    case DType::f64:
-      t.type = ncclFloat64;
-      break;
-    default:
-      return std::nullopt;
-  }
+  t.type = *type;
   // Bools are 0 or 1: the larger of two is `any`, the smaller `all`. NCCL has no bitwise operations
   // of integers, and its maxima and minima of floats do not propagate NaN.
   const bool bools = dtype == DType::bool_, orders = bools || is_integer(dtype);

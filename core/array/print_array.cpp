@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/base/element_type.h"
 #include "core/base/format_float.h"
 
 namespace shmap::detail {
@@ -197,15 +198,13 @@ std::vector<std::string> format_floats(const std::vector<const std::byte*>& elem
 
 std::vector<std::string> format_elements(const std::vector<const std::byte*>& elements,
                                          DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return format_floats<float16>(elements);
-    case DType::f32:
-      return format_floats<float>(elements);
-    case DType::f64:
-      return format_floats<double>(elements);
-    default:
-      break;
+  if (is_floating(dtype) && dtype != DType::bf16) {
+    return with_float(dtype, [&]<class T>() -> std::vector<std::string> {
+      if constexpr (std::is_same_v<T, bfloat16>)
+        return {};
+      else
+        return format_floats<T>(elements);
+    });
   }
   std::vector<std::string> words;
   words.reserve(elements.size());

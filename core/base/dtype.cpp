@@ -2,19 +2,21 @@
 
 #include <ostream>
 
+#include "core/base/dtype_table.h"
+
 namespace shmap {
 
 const char* short_name(DType t) {
-  static constexpr const char* names[kDTypeCount] = {"bool", "i8",  "i16", "i32",     "i64",
-                                                     "u8",   "u16", "u32", "u64",     "f16",
-                                                     "bf16", "f32", "f64", "key<fry>"};
+#define SHMAP_NAME(name, type, jaxpr, ...) jaxpr,
+  static constexpr const char* names[kDTypeCount] = {SHMAP_DTYPES(SHMAP_NAME)};
+#undef SHMAP_NAME
   return names[static_cast<int>(t)];
 }
 
 const char* numpy_name(DType t) {
-  static constexpr const char* names[kDTypeCount] = {
-      "bool",   "int8",   "int16",   "int32",    "int64",   "uint8",   "uint16",
-      "uint32", "uint64", "float16", "bfloat16", "float32", "float64", "key<fry>"};
+#define SHMAP_NAME(name, type, jaxpr, numpy, ...) numpy,
+  static constexpr const char* names[kDTypeCount] = {SHMAP_DTYPES(SHMAP_NAME)};
+#undef SHMAP_NAME
   return names[static_cast<int>(t)];
 }
 

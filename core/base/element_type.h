@@ -1,40 +1,44 @@
-// The C++ type of a dtype's elements on the host: the only place that lists both.
+// From a dtype to the C++ type of its elements on the host, by the table of dtypes.
 //
 // with_number(dtype, f) is f.template operator()<T>() for the element type T of `dtype`. A dtype
-// that the function does not list gives a result without a value: nullptr, false, an empty struct.
+// that is not among the function's gives a result without a value: nullptr, false, an empty struct.
 #pragma once
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "shmap/dtype.h"
-#include "shmap/half.h"
+#include "core/base/dtype_table.h"
 
 namespace shmap {
 
 template <class F>
 using ElementResult = decltype(std::declval<F&>().template operator()<std::int32_t>());
 
+#define SHMAP_CASE(name, type, ...) \
+  case DType::name:                 \
+    return f.template operator()<type>();
+#define SHMAP_NATIVE_CASE(name, type, ...)    \
+  case DType::name:                           \
+    if constexpr (std::is_arithmetic_v<type>) \
+      return f.template operator()<type>();   \
+    else                                      \
+      return ElementResult<F>();
+
 template <class F>
 constexpr ElementResult<F> with_integer(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::i8:
-      return f.template operator()<std::int8_t>();
-    case DType::i16:
-      return f.template operator()<std::int16_t>();
-    case DType::i32:
-      return f.template operator()<std::int32_t>();
-    case DType::i64:
-      return f.template operator()<std::int64_t>();
-    case DType::u8:
-      return f.template operator()<std::uint8_t>();
-    case DType::u16:
-      return f.template operator()<std::uint16_t>();
-    case DType::u32:
-      return f.template operator()<std::uint32_t>();
-    case DType::u64:
-      return f.template operator()<std::uint64_t>();
+    SHMAP_INTEGER_DTYPES(SHMAP_CASE)
+    default:
+      return ElementResult<F>();
+  }
+}
+
+// float16 and bfloat16 for the half types.
+template <class F>
+constexpr ElementResult<F> with_float(DType dtype, F&& f) {
+  switch (dtype) {
+    SHMAP_FLOAT_DTYPES(SHMAP_CASE)
     default:
       return ElementResult<F>();
   }
@@ -47,31 +51,26 @@ constexpr ElementResult<F> with_native(DType dtype, F&& f) {
   switch (dtype) {
     case DType::bool_:
       return f.template operator()<std::uint8_t>();
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f64:
-      return f.template operator()<double>();
+      SHMAP_INTEGER_DTYPES(SHMAP_NATIVE_CASE)
+      SHMAP_FLOAT_DTYPES(SHMAP_NATIVE_CASE)
     default:
-      return with_integer(dtype, f);
+      return ElementResult<F>();
   }
 }
 
-// Integers and floats; float16 and bfloat16 for the half types.
+// Integers and floats.
 template <class F>
 constexpr ElementResult<F> with_number(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f16:
-      return f.template operator()<float16>();
-    case DType::bf16:
-      return f.template operator()<bfloat16>();
-    case DType::f32:
-      return f.template operator()<float>();
-    case DType::f64:
-      return f.template operator()<double>();
+    SHMAP_INTEGER_DTYPES(SHMAP_CASE)
+    SHMAP_FLOAT_DTYPES(SHMAP_CASE)
     default:
-      return with_integer(dtype, f);
+      return ElementResult<F>();
   }
 }
+
+#undef SHMAP_CASE
+#undef SHMAP_NATIVE_CASE
 
 // Numbers, and bool: every dtype but prng_key.
 template <class F>

@@ -9,6 +9,7 @@
 
 #include "core/array/sharding.h"
 #include "core/base/counters.h"
+#include "core/base/dtype_rows.h"
 #include "core/device/runtime.h"
 #include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
@@ -20,16 +21,16 @@ namespace shmap {
 namespace {
 
 struct Element {
-  DType dtype;
-  std::uint8_t code, bits;
+  std::uint8_t code, bits;  // bits 0: DLPack lacks the dtype
+  bool operator==(const Element&) const = default;
 };
-constexpr Element kElements[] = {
-    {DType::bool_, kDLBool, 8}, {DType::i8, kDLInt, 8},       {DType::i16, kDLInt, 16},
-    {DType::i32, kDLInt, 32},   {DType::i64, kDLInt, 64},     {DType::u8, kDLUInt, 8},
-    {DType::u16, kDLUInt, 16},  {DType::u32, kDLUInt, 32},    {DType::u64, kDLUInt, 64},
-    {DType::f16, kDLFloat, 16}, {DType::bf16, kDLBfloat, 16}, {DType::f32, kDLFloat, 32},
-    {DType::f64, kDLFloat, 64},
+constexpr DTypeRow<Element> kElements[] = {
+    {bool_, {kDLBool, 8}}, {i8, {kDLInt, 8}},     {i16, {kDLInt, 16}},     {i32, {kDLInt, 32}},
+    {i64, {kDLInt, 64}},   {u8, {kDLUInt, 8}},    {u16, {kDLUInt, 16}},    {u32, {kDLUInt, 32}},
+    {u64, {kDLUInt, 64}},  {f16, {kDLFloat, 16}}, {bf16, {kDLBfloat, 16}}, {f32, {kDLFloat, 32}},
+    {f64, {kDLFloat, 64}}, {prng_key, {0, 0}},
 };
+static_assert(has_each_dtype(kElements));
 
 // A deleter for std::unique_ptr that calls the tensor's own deleter.
 template <class Tensor>
@@ -46,8 +47,9 @@ using Owned = std::unique_ptr<Tensor, Delete<Tensor>>;
 }
 
 DType dtype_of_tensor(const DLDataType& type, SourceLine source) {
-  for (const Element& e : kElements)
-    if (type.lanes == 1 && e.code == type.code && e.bits == type.bits) return e.dtype;
+  for (const auto& [dtype, element] : kElements) {
+    if (type.lanes == 1 && type.bits > 0 && element == Element{type.code, type.bits}) return dtype;
+  }
   refuse("elements of type code " + std::to_string(type.code) + ", " + std::to_string(type.bits) +
              " bits and " + std::to_string(type.lanes) +
              " lanes: wanted are bool, signed and unsigned integers of 8 to 64 bits, f16, bf16, "
@@ -192,9 +194,8 @@ Tensor* hand_out(const Array& x, const char* what) {
   detail::refuse_in_task(what);
   const StoredNode& stored = whole_on_one_device(x, what);
   const DType dtype = stored.type.dtype();
-  const Element* element = std::find_if(std::begin(kElements), std::end(kElements),
-                                        [&](const Element& e) { return e.dtype == dtype; });
-  if (element == std::end(kElements))
+  const Element element = row_of(kElements, dtype);
+  if (element.bits == 0)
     throw TypeError(std::string(what) + ": DLPack has no elements of dtype " + short_name(dtype));
   x.block_until_ready({});
   auto kept = std::make_unique<Exported<Tensor>>();
@@ -214,7 +215,7 @@ Tensor* hand_out(const Array& x, const char* what) {
   tensor.device.device_type = backend.kind() == DeviceKind::cpu ? kDLCPU : kDLCUDA;
   tensor.device.device_id = backend.native_number(local.index);
   tensor.ndim = static_cast<std::int32_t>(dims.size());
-  tensor.dtype = {element->code, element->bits, 1};
+  tensor.dtype = {element.code, element.bits, 1};
   tensor.shape = kept->shape.data();
   tensor.strides = kept->strides.data();
   kept->tensor.manager_ctx = kept.get();

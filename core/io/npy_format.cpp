@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/dtype_table.h"
 #include "core/io/json_reader.h"
 #include "shmap/error.h"
 
 namespace shmap::io {
 
 namespace {
+
+// The type string of each dtype: byte order, kind, bytes. nullptr: the format lacks the dtype.
+#define SHMAP_CODE(name, type, jaxpr, numpy, npy, ...) npy,
+constexpr const char* kCodes[kDTypeCount] = {SHMAP_DTYPES(SHMAP_CODE)};
+#undef SHMAP_CODE
 
 constexpr std::string_view kMagic("\x93NUMPY", 6);
 
@@ -159,17 +165,11 @@ class HeaderText {
       order = kind[0];
       kind.remove_prefix(1);
     }
-    static constexpr struct {
-      std::string_view kind;
-      DType dtype;
-    } kKinds[] = {{"f4", DType::f32},   {"f8", DType::f64}, {"f2", DType::f16}, {"V2", DType::bf16},
-                  {"i4", DType::i32},   {"i8", DType::i64}, {"i1", DType::i8},  {"i2", DType::i16},
-                  {"u1", DType::u8},    {"u2", DType::u16}, {"u4", DType::u32}, {"u8", DType::u64},
-                  {"b1", DType::bool_}, {"?", DType::bool_}};
-    for (const auto& k : kKinds) {
-      if (kind != k.kind) continue;
-      header.dtype = k.dtype;
-      header.big_endian = order == '>' && itemsize(k.dtype) > 1;
+    if (kind == "?") kind = "b1";
+    for (int i = 0; i < kDTypeCount; ++i) {
+      if (kCodes[i] == nullptr || kind != kCodes[i] + 1) continue;
+      header.dtype = static_cast<DType>(i);
+      header.big_endian = order == '>' && itemsize(header.dtype) > 1;
       return;
     }
     const char first = kind.empty() ? '\0' : kind[0];
@@ -199,36 +199,7 @@ class HeaderText {
 };
 
 const char* npy_code(DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return "|b1";
-    case DType::i8:
-      return "|i1";
-    case DType::u8:
-      return "|u1";
-    case DType::i16:
-      return "<i2";
-    case DType::i32:
-      return "<i4";
-    case DType::i64:
-      return "<i8";
-    case DType::u16:
-      return "<u2";
-    case DType::u32:
-      return "<u4";
-    case DType::u64:
-      return "<u8";
-    case DType::f16:
-      return "<f2";
-    case DType::bf16:
-      return "<V2";
-    case DType::f32:
-      return "<f4";
-    case DType::f64:
-      return "<f8";
-    case DType::prng_key:
-      break;
-  }
+  if (const char* code = kCodes[static_cast<int>(dtype)]) return code;
   throw TypeError(
       "save_npy: the .npy format has no dtype for random keys (key<fry>): save numbers instead");
 }

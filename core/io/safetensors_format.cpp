@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/base/dtype_table.h"
 #include "core/io/json_reader.h"
 #include "shmap/error.h"
 
@@ -11,14 +12,11 @@ namespace {
 
 struct Name {
   DType dtype;
-  const char* text;
+  const char* text;  // nullptr: the format lacks the dtype
 };
-constexpr Name kDtypes[] = {
-    {DType::bool_, "BOOL"}, {DType::i8, "I8"},   {DType::i16, "I16"},   {DType::i32, "I32"},
-    {DType::i64, "I64"},    {DType::u8, "U8"},   {DType::u16, "U16"},   {DType::u32, "U32"},
-    {DType::u64, "U64"},    {DType::f16, "F16"}, {DType::bf16, "BF16"}, {DType::f32, "F32"},
-    {DType::f64, "F64"},
-};
+#define SHMAP_NAME(name, type, jaxpr, numpy, npy, safetensors) {DType::name, safetensors},
+constexpr Name kDtypes[] = {SHMAP_DTYPES(SHMAP_NAME)};
+#undef SHMAP_NAME
 constexpr std::string_view kMetadata = "__metadata__";
 
 }  // namespace
@@ -78,7 +76,7 @@ TensorEntry SafetensorsHeader::read(std::size_t at, std::size_t* behind) const {
       claim(have_dtype, "dtype");
       const std::string_view given = json.string("a dtype in quotes");
       const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                       [&](const Name& n) { return given == n.text; });
+                                       [&](const Name& n) { return n.text && given == n.text; });
       if (found == std::end(kDtypes)) {
         json.fail("dtype " + quoted_bytes(given) +
                   ": wanted is BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
@@ -209,15 +207,14 @@ SafetensorsLayout layout_safetensors(const std::map<std::string, std::pair<DType
       throw ValueError(name + ": a tensor's name is " + quoted_bytes(key) +
                        ": wanted is UTF-8, other than '__metadata__'");
     }
-    const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
-                                     [&](const Name& n) { return n.dtype == dtype; });
-    if (found == std::end(kDtypes)) {
+    const char* const code = kDtypes[static_cast<int>(dtype)].text;
+    if (code == nullptr) {
       throw TypeError(name + ": tensor " + quoted_bytes(key) + " has dtype " + to_string(dtype) +
                       ", which the format lacks: save the words that keys are made of");
     }
     const std::int64_t bytes = checked_bytes(shape, itemsize(dtype));
     if (text.size() > 1) text += ',';
-    text += json_string(key) + ":{\"dtype\":\"" + found->text + "\",\"shape\":[";
+    text += json_string(key) + ":{\"dtype\":\"" + code + "\",\"shape\":[";
     for (std::size_t d = 0; d < shape.size(); ++d)
       text += (d ? "," : "") + std::to_string(shape[d]);
     layout.offsets[key] = at;

@@ -111,4 +111,17 @@ StridedCopy concatenate_slice_copy(const KernelCall& call, std::size_t operand, 
   return copy;
 }
 
+Padding padding_of(const KernelCall& call) {
+  const auto& params = params_as<PadParams>(call.params);
+  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
+  Padding p;
+  p.rank = from.rank();
+  p.itemsize = itemsize(call.in_types[0].dtype());
+  std::copy(from.begin(), from.end(), p.extent);
+  std::copy(to.begin(), to.end(), p.padded);
+  std::copy(params.low.begin(), params.low.end(), p.low);
+  std::copy(params.interior.begin(), params.interior.end(), p.interior);
+  return p;
+}
+
 }  // namespace shmap

@@ -1,8 +1,10 @@
-// The strided copies that implement shape operations, for the adapters of both backends.
+// The strided copies that implement shape operations, and the padding of pad, for the adapters of
+// both backends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
+#include "core/base/padding.h"
 #include "core/base/strided_copy.h"
 #include "core/runtime/kernel.h"
 
@@ -17,5 +19,6 @@ StridedCopy slice_copy(const KernelCall& call);
 StridedCopy concatenate_copy(const KernelCall& call, std::size_t operand, std::int64_t at);
 // For concatenate_slices: copies that operand's slice to item `at` along the dim.
 StridedCopy concatenate_slice_copy(const KernelCall& call, std::size_t operand, std::int64_t at);
+Padding padding_of(const KernelCall& call);
 
 }  // namespace shmap

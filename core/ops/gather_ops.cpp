@@ -1,8 +1,11 @@
 #include "core/ops/gather_ops.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
@@ -196,21 +199,18 @@ constinit Primitive gather_p = [] {
 }();
 
 std::uint64_t none_bits(DType t) {
-  if (is_signed_int(t)) return std::uint64_t{1} << (8 * itemsize(t) - 1);
-  switch (t) {
-    case DType::bool_:
-      return 1;
-    case DType::f16:
-      return 0x7e00;
-    case DType::bf16:
-      return 0x7fc0;
-    case DType::f32:
-      return 0x7fc00000;
-    case DType::f64:
-      return 0x7ff8000000000000;
-    default:
-      return ~std::uint64_t{0};
-  }
+  if (t == DType::prng_key) return ~std::uint64_t{0};
+  return with_plain(t, []<class T>() {
+    using Limits = std::numeric_limits<T>;
+    T none;
+    if constexpr (!std::is_integral_v<T>)
+      none = T(std::numeric_limits<float>::quiet_NaN());
+    else
+      none = std::is_signed_v<T> ? Limits::min() : Limits::max();
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &none, sizeof none);
+    return bits;
+  });
 }
 
 std::string_view name_of(GatherMode mode) {

@@ -1,5 +1,6 @@
 // x.at(...).set(y) and the other updates: NumPy's indexed assignment, returning new arrays.
 #include <algorithm>
+#include <iterator>
 
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
@@ -17,17 +18,18 @@ namespace {
 
 using Mode = GatherScatterMode;
 
-// The first five correspond to ScatterKind.
 enum class Update : std::uint8_t { set, add, mul, min, max, subtract, divide, power };
-constexpr const char* kNames[] = {"x.at(...).set",    "x.at(...).add",  "x.at(...).mul",
-                                  "x.at(...).min",    "x.at(...).max",  "x.at(...).subtract",
-                                  "x.at(...).divide", "x.at(...).power"};
+// By Update: the name in errors, and how the new values are combined with the elements.
+constexpr struct {
+  const char* name;
+  ScatterKind kind;
+} kUpdates[] = {{"x.at(...).set", ScatterKind::set},    {"x.at(...).add", ScatterKind::add},
+                {"x.at(...).mul", ScatterKind::mul},    {"x.at(...).min", ScatterKind::min},
+                {"x.at(...).max", ScatterKind::max},    {"x.at(...).subtract", ScatterKind::add},
+                {"x.at(...).divide", ScatterKind::mul}, {"x.at(...).power", ScatterKind::mul}};
+static_assert(std::size(kUpdates) == static_cast<std::size_t>(Update::power) + 1);
 
-ScatterKind scatter_kind(Update update) {
-  if (update == Update::subtract) return ScatterKind::add;
-  if (update == Update::divide || update == Update::power) return ScatterKind::mul;
-  return static_cast<ScatterKind>(update);
-}
+ScatterKind scatter_kind(Update update) { return kUpdates[static_cast<int>(update)].kind; }
 
 // How an update selects from a dim of x.
 struct DimUpdate {
@@ -44,7 +46,7 @@ class Updater {
         source_(y.source),
         update_(update),
         mode_(mode),
-        what_(kNames[static_cast<int>(update)]),
+        what_(kUpdates[static_cast<int>(update)].name),
         type_(checked_node(x_, what_, source_).type),
         terms_(type_, indices, source_) {}
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/base/activation.h"
 #include "core/ops/dot.h"
 
 namespace shmap {
@@ -17,8 +18,6 @@ extern Primitive product_p;
 // Operands: lhs, rhs, the target and, if params.bias, a bias. The result is the target with the
 // product added to it, or written into a slice of it. It may take the target's memory.
 extern Primitive product_into_p;
-
-enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the form with tanh
 
 // A part of an array at a place that the host knows. offsets: the offset of its first element, in
 // elements, for each local device of the mesh, or one for all; empty: the part is the whole array.

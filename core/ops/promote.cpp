@@ -16,24 +16,9 @@ namespace {
 
 // JAX's type lattice (JEP 9407): a node for each dtype, and two for weak Python scalars. An edge
 // leads to a wider type.
-enum LatticeNode : int {
-  B1,
-  Iw,
-  I8,
-  I16,
-  I32,
-  I64,
-  U8,
-  U16,
-  U32,
-  U64,
-  Fw,
-  F16,
-  BF16,
-  F32,
-  F64,
-  kNodes
-};
+#define SHMAP_NODE(name, ...) node_##name,
+enum LatticeNode : int { SHMAP_DTYPES(SHMAP_NODE) weak_int, weak_float, kNodes };
+#undef SHMAP_NODE
 
 constexpr std::uint32_t bit(int n) { return 1u << n; }
 
@@ -41,20 +26,20 @@ constexpr std::uint32_t bit(int n) { return 1u << n; }
 constexpr std::array<std::uint32_t, kNodes> make_upper() {
   std::array<std::uint32_t, kNodes> up{};
   std::uint32_t edges[kNodes] = {};
-  edges[B1] = bit(Iw);
-  edges[Iw] = bit(I8) | bit(U8);
-  edges[I8] = bit(I16);
-  edges[I16] = bit(I32);
-  edges[I32] = bit(I64);
-  edges[I64] = bit(Fw);
-  edges[U8] = bit(I16) | bit(U16);
-  edges[U16] = bit(I32) | bit(U32);
-  edges[U32] = bit(I64) | bit(U64);
-  edges[U64] = bit(Fw);
-  edges[Fw] = bit(F16) | bit(BF16);
-  edges[F16] = bit(F32);
-  edges[BF16] = bit(F32);
-  edges[F32] = bit(F64);
+  edges[node_bool_] = bit(weak_int);
+  edges[weak_int] = bit(node_i8) | bit(node_u8);
+  edges[node_i8] = bit(node_i16);
+  edges[node_i16] = bit(node_i32);
+  edges[node_i32] = bit(node_i64);
+  edges[node_i64] = bit(weak_float);
+  edges[node_u8] = bit(node_i16) | bit(node_u16);
+  edges[node_u16] = bit(node_i32) | bit(node_u32);
+  edges[node_u32] = bit(node_i64) | bit(node_u64);
+  edges[node_u64] = bit(weak_float);
+  edges[weak_float] = bit(node_f16) | bit(node_bf16);
+  edges[node_f16] = bit(node_f32);
+  edges[node_bf16] = bit(node_f32);
+  edges[node_f32] = bit(node_f64);
   for (int n = 0; n < kNodes; ++n) up[static_cast<std::size_t>(n)] = bit(n);
   for (int round = 0; round < kNodes; ++round)
     for (std::size_t n = 0; n < kNodes; ++n)
@@ -65,42 +50,14 @@ constexpr std::array<std::uint32_t, kNodes> make_upper() {
 constexpr std::array<std::uint32_t, kNodes> kUpper = make_upper();
 
 constexpr int lattice_node(DType t, bool weak) {
-  if (weak && is_integer(t)) return Iw;
-  if (weak && is_floating(t)) return Fw;
-  switch (t) {
-    case DType::bool_:
-      return B1;
-    case DType::i8:
-      return I8;
-    case DType::i16:
-      return I16;
-    case DType::i32:
-      return I32;
-    case DType::i64:
-      return I64;
-    case DType::u8:
-      return U8;
-    case DType::u16:
-      return U16;
-    case DType::u32:
-      return U32;
-    case DType::u64:
-      return U64;
-    case DType::f16:
-      return F16;
-    case DType::bf16:
-      return BF16;
-    case DType::f32:
-      return F32;
-    default:
-      return F64;
-  }
+  if (weak && is_integer(t)) return weak_int;
+  if (weak && is_floating(t)) return weak_float;
+  return static_cast<int>(t);
 }
 
-constexpr DType kNodeDType[kNodes] = {DType::bool_, DType::i32, DType::i8,  DType::i16,
-                                      DType::i32,   DType::i64, DType::u8,  DType::u16,
-                                      DType::u32,   DType::u64, DType::f64, DType::f16,
-                                      DType::bf16,  DType::f32, DType::f64};
+constexpr DType dtype_of_node(int node) {
+  return node == weak_int ? DType::i32 : node == weak_float ? DType::f64 : static_cast<DType>(node);
+}
 
 // The least common upper bound of two nodes.
 constexpr int join(int a, int b) {
@@ -108,8 +65,21 @@ constexpr int join(int a, int b) {
       kUpper[static_cast<std::size_t>(a)] & kUpper[static_cast<std::size_t>(b)];
   for (std::size_t n = 0; n < kNodes; ++n)
     if ((common >> n & 1u) && (common & ~kUpper[n]) == 0) return static_cast<int>(n);
-  return F64;
+  return node_f64;
 }
+
+// A dtype without edges in make_upper would have no bound with another one.
+constexpr bool each_pair_has_a_bound() {
+  for (std::size_t a = 0; a < kNodes; ++a) {
+    for (std::size_t b = 0; b < kNodes; ++b) {
+      const auto n = static_cast<std::size_t>(join(static_cast<int>(a), static_cast<int>(b)));
+      if (a == node_prng_key || b == node_prng_key) continue;
+      if ((kUpper[a] & kUpper[b]) != kUpper[n]) return false;
+    }
+  }
+  return true;
+}
+static_assert(each_pair_has_a_bound());
 
 template <class To>
 To literal_as(const LiteralNode& x) {
@@ -208,17 +178,17 @@ Promoted promote_types(DType a, bool weak_a, DType b, bool weak_b) {
     throw TypeError("random keys and numbers have no common type: keys are not numbers");
   }
   const int node = join(lattice_node(a, weak_a), lattice_node(b, weak_b));
-  if (node != Iw && node != Fw) return {kNodeDType[node], false};
+  if (node != weak_int && node != weak_float) return {dtype_of_node(node), false};
   // A weak result has the dtype of the scalar's own C++ type.
-  const bool want_float = node == Fw;
+  const bool want_float = node == weak_float;
   const auto fits = [&](DType t, bool weak) {
     return weak && (want_float ? is_floating(t) : is_integer(t));
   };
   const bool fa = fits(a, weak_a), fb = fits(b, weak_b);
-  if (fa && fb) return {kNodeDType[join(lattice_node(a, false), lattice_node(b, false))], true};
+  if (fa && fb) return {dtype_of_node(join(lattice_node(a, false), lattice_node(b, false))), true};
   if (fa) return {a, true};
   if (fb) return {b, true};
-  return {kNodeDType[node], true};  // u64 with a signed integer
+  return {dtype_of_node(node), true};  // u64 with a signed integer
 }
 
 const ShapedArray& type_of(const Operand& x, const char* what) {

@@ -2,9 +2,9 @@
 // parameters are those of gather, under lax's names for scatter; scatter_add is the transpose of
 // gather.
 #pragma once
-#include <cstdint>
 #include <span>
 
+#include "core/base/slices.h"
 #include "core/ir/primitive.h"
 #include "core/ir/rules.h"
 #include "core/ops/gather_ops.h"
@@ -16,7 +16,7 @@ namespace shmap {
 // scatter keeps the last update, and sums have the same bits on every run. f16 and bf16 are rounded
 // after every step. scatter takes every dtype, the others numbers.
 //
-// X(kind, primitive): how an update is combined with the array's element.
+// X(kind, primitive), in the order of ScatterKind.
 #define SHMAP_SCATTERS(X) \
   X(set, scatter_p)       \
   X(add, scatter_add_p)   \
@@ -27,9 +27,6 @@ namespace shmap {
 #define SHMAP_PRIMITIVE(kind, primitive) extern Primitive primitive;
 SHMAP_SCATTERS(SHMAP_PRIMITIVE)
 #undef SHMAP_PRIMITIVE
-#define SHMAP_ENUMERATOR(kind, primitive) kind,
-enum class ScatterKind : std::uint8_t { SHMAP_SCATTERS(SHMAP_ENUMERATOR) };
-#undef SHMAP_ENUMERATOR
 
 std::span<Primitive* const> scatter_primitives();  // by kind
 const Primitive& scatter_primitive(ScatterKind kind);

@@ -1,5 +1,6 @@
 #include "core/runtime/host_transfer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <set>
@@ -7,6 +8,7 @@
 
 #include "core/array/sharding.h"
 #include "core/base/counters.h"
+#include "core/base/element_type.h"
 #include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
 #include "core/runtime/host_constant.h"
@@ -242,29 +244,16 @@ Array::operator bool() const {
                      place_text(node, {}));
   }
   const std::vector<std::byte> bytes = copy_to_host(*this, what);
-  const std::size_t n = bytes.size();
-  switch (node.type.dtype()) {
-    case DType::f16:
-    case DType::bf16: {
-      std::uint16_t v;
-      std::memcpy(&v, bytes.data(), 2);
-      return (v & 0x7fffu) != 0;
-    }
-    case DType::f32: {
-      float v;
-      std::memcpy(&v, bytes.data(), 4);
-      return v != 0;
-    }
-    case DType::f64: {
-      double v;
-      std::memcpy(&v, bytes.data(), 8);
-      return v != 0;
-    }
-    default:
-      for (std::size_t i = 0; i < n; ++i)
-        if (bytes[i] != std::byte{0}) return true;
-      return false;
+  const DType dtype = node.type.dtype();
+  if (is_floating(dtype)) {  // -0 is false, and has a bit
+    return with_float(dtype, [&]<class T>() {
+      using Value = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+      T v;
+      std::memcpy(static_cast<void*>(&v), bytes.data(), sizeof v);
+      return static_cast<Value>(v) != 0;
+    });
   }
+  return std::any_of(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; });
 }
 
 const Array& Array::block_until_ready(SourceLine source) const {

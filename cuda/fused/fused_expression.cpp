@@ -3,6 +3,7 @@
 #include <cinttypes>
 #include <cstdio>
 
+#include "core/base/dtype_rows.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
@@ -27,42 +28,18 @@ bool computed_as_stored(DType dtype) {
   return dtype != DType::bool_ && dtype != DType::f16 && dtype != DType::bf16;
 }
 
+// The names of the storage types (cuda/kernels/scalar.h) in a text that includes nothing.
+constexpr DTypeRow<const char*> kStorageTypes[] = {
+    {bool_, "Boolean"},     {i8, "signed char"},   {i16, "short"},          {i32, "int"},
+    {i64, "long"},          {u8, "unsigned char"}, {u16, "unsigned short"}, {u32, "unsigned int"},
+    {u64, "unsigned long"}, {f16, "F16"},          {bf16, "Bf16"},          {f32, "float"},
+    {f64, "double"},        {prng_key, "Key"},
+};
+static_assert(has_each_dtype(kStorageTypes));
+
 }  // namespace
 
-const char* storage_type(DType dtype) {
-  switch (dtype) {
-    case DType::bool_:
-      return "Boolean";
-    case DType::i8:
-      return "signed char";
-    case DType::i16:
-      return "short";
-    case DType::i32:
-      return "int";
-    case DType::i64:
-      return "long";
-    case DType::u8:
-      return "unsigned char";
-    case DType::u16:
-      return "unsigned short";
-    case DType::u32:
-      return "unsigned int";
-    case DType::u64:
-      return "unsigned long";
-    case DType::f16:
-      return "F16";
-    case DType::bf16:
-      return "Bf16";
-    case DType::f32:
-      return "float";
-    case DType::f64:
-      return "double";
-    case DType::prng_key:
-      return "Key";
-    default:
-      throw TypeError("fused: values of " + to_string(dtype) + " have no arithmetic");
-  }
-}
+const char* storage_type(DType dtype) { return row_of(kStorageTypes, dtype); }
 
 const char* compute_type(DType dtype) {
   if (dtype == DType::bool_) return "unsigned char";
@@ -72,20 +49,13 @@ const char* compute_type(DType dtype) {
 std::string literal_expression(DType dtype, std::uint64_t bits) {
   const int width = 8 * itemsize(dtype);
   if (width < 64) bits &= (std::uint64_t{1} << width) - 1;
-  switch (dtype) {
-    case DType::bool_:
-    case DType::f16:
-    case DType::bf16:
-      return std::string(storage_type(dtype)) + "{" + hex(bits, "") + "}";
-    case DType::f32:
-      return "scalar::float_of(" + hex(bits, "u") + ")";
-    case DType::f64:
-      return "scalar::double_of(" + hex(bits, "ul") + ")";
-    case DType::prng_key:  // the first word comes first in memory
-      return "Key{" + hex(bits & 0xffffffffu, "u") + ", " + hex(bits >> 32, "u") + "}";
-    default:
-      return std::string("static_cast<") + storage_type(dtype) + ">(" + hex(bits, "ul") + ")";
-  }
+  if (dtype == DType::prng_key)  // the first word comes first in memory
+    return "Key{" + hex(bits & 0xffffffffu, "u") + ", " + hex(bits >> 32, "u") + "}";
+  if (!computed_as_stored(dtype))
+    return std::string(storage_type(dtype)) + "{" + hex(bits, "") + "}";
+  if (dtype == DType::f32) return "scalar::float_of(" + hex(bits, "u") + ")";
+  if (dtype == DType::f64) return "scalar::double_of(" + hex(bits, "ul") + ")";
+  return std::string("static_cast<") + storage_type(dtype) + ">(" + hex(bits, "ul") + ")";
 }
 
 std::string widened(DType dtype, const std::string& x) {

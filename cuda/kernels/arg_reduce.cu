@@ -143,7 +143,7 @@ std::int64_t arg_reduce_scratch(std::int64_t outer, std::int64_t reduced, std::i
   return plan.parts > 1 ? plan.parts * layout.results * 16 : 0;
 }
 
-void arg_reduce(bool largest, DType dtype, DType index_dtype, std::int64_t outer,
+void arg_reduce(ArgReduction op, DType dtype, DType index_dtype, std::int64_t outer,
                 std::int64_t reduced, std::int64_t inner, const void* in, void* out, void* scratch,
                 void* stream) {
   const ReduceLayout layout = layout_of(outer, reduced, inner);
@@ -151,14 +151,14 @@ void arg_reduce(bool largest, DType dtype, DType index_dtype, std::int64_t outer
   const bool wide = index_dtype == DType::i64;
   const bool known = with_type(dtype, [&]<class T>() {
     const auto* const from = static_cast<const T*>(in);
-    if (largest)
+    if (op == ArgReduction::argmax)
       arg_reduce_type<true>(layout, from, out, wide, scratch, stream);
     else
       arg_reduce_type<false>(layout, from, out, wide, scratch, stream);
   });
   if (!known || (!wide && index_dtype != DType::i32)) {
-    throw TypeError(std::string(largest ? "argmax" : "argmin") + " of " + to_string(dtype) +
-                    " with indices of " + to_string(index_dtype) +
+    throw TypeError(std::string(op == ArgReduction::argmax ? "argmax" : "argmin") + " of " +
+                    to_string(dtype) + " with indices of " + to_string(index_dtype) +
                     " does not exist: an ordered dtype is wanted, and i32 or i64 indices");
   }
 }

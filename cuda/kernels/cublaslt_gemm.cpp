@@ -7,12 +7,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/base/disk_cache.h"
+#include "core/base/dtype_rows.h"
 #include "core/base/env.h"
 #include "cuda/device/error.h"
 #include "cuda/device/gpus.h"
@@ -50,19 +52,18 @@ struct Destroy {
 template <class Handle>
 using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, Destroy>;
 
+// cuBLASLt's name for a dtype; none: there are no products of it.
+constexpr DTypeRow<std::optional<cudaDataType_t>> kTypes[] = {
+    {bool_, std::nullopt}, {i8, std::nullopt},       {i16, std::nullopt}, {i32, std::nullopt},
+    {i64, std::nullopt},   {u8, std::nullopt},       {u16, std::nullopt}, {u32, std::nullopt},
+    {u64, std::nullopt},   {f16, CUDA_R_16F},        {bf16, CUDA_R_16BF}, {f32, CUDA_R_32F},
+    {f64, CUDA_R_64F},     {prng_key, std::nullopt},
+};
+static_assert(has_each_dtype(kTypes));
+
 cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    case DType::f32:
-      return CUDA_R_32F;
-    case DType::f64:
-      return CUDA_R_64F;
-    default:
-      throw TypeError(std::string("cuBLASLt multiplies no matrices of ") + short_name(dtype));
-  }
+  if (const std::optional<cudaDataType_t> type = row_of(kTypes, dtype)) return *type;
+  throw TypeError(std::string("cuBLASLt multiplies no matrices of ") + short_name(dtype));
 }
 
 std::uint32_t alignment(const void* address) {
@@ -134,8 +135,8 @@ std::string describe(const LtGemm& g) {
          "]" + (g.trans_b ? "ᵀ" : "") + " -> " + short_name(g.out) + ", batch " + text(g.batch) +
          ", rows of " + text(g.lda) + ", " + text(g.ldb) + ", " + text(g.ldc) +
          (g.d ? ", added to rows of " + text(g.ldd) : "") + (g.bias ? ", with a bias" : "") +
-         (g.function == LtFunction::relu   ? ", relu"
-          : g.function == LtFunction::gelu ? ", gelu"
+         (g.function == Activation::relu   ? ", relu"
+          : g.function == Activation::gelu ? ", gelu"
                                            : "");
 }
 
@@ -156,14 +157,14 @@ std::string choice_key(const Key& key, const Gpu& gpu) {
   return text;
 }
 
-bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != LtFunction::none; }
+bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != Activation::none; }
 
 cublasLtEpilogue_t epilogue_of(const LtGemm& g) {
   const bool bias = g.bias != nullptr;
   switch (g.function) {
-    case LtFunction::relu:
+    case Activation::relu:
       return bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
-    case LtFunction::gelu:
+    case Activation::gelu:
       return bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     default:
       return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
@@ -334,7 +335,7 @@ class Gemms {
     if (run_whole(g, index, stream)) return;
     LtGemm plain = g;
     plain.bias = nullptr;
-    plain.function = LtFunction::none;
+    plain.function = Activation::none;
     run_whole(plain, index, stream);
     product_tail(g, stream);
   }
@@ -487,7 +488,7 @@ void cublaslt_gemm(const LtGemm& gemm, void* native_stream) {
     throw TypeError(std::string("cuBLASLt makes no ") + short_name(gemm.out) + " of a product of " +
                     short_name(gemm.dtype));
   }
-  if (gemm.dtype == f64 && (gemm.bias != nullptr || gemm.function != LtFunction::none))
+  if (gemm.dtype == f64 && (gemm.bias != nullptr || gemm.function != Activation::none))
     throw TypeError("cuBLASLt has no bias and no function for products of f64");
   Gemms::get().run(gemm, static_cast<cudaStream_t>(native_stream));
 }

@@ -22,11 +22,10 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/activation.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cuda {
-
-enum class LtFunction : std::uint8_t { none, relu, gelu };  // gelu: the tanh form
 
 struct LtGemm {
   DType dtype = f32;                      // of a and b
@@ -43,7 +42,7 @@ struct LtGemm {
   const void* d = nullptr;  // null: nothing is added
   std::int64_t ldd = 0, stride_d = 0;
   const void* bias = nullptr;  // null: none
-  LtFunction function = LtFunction::none;
+  Activation function = Activation::none;
 };
 
 // Enqueues the product on `native_stream`, a cudaStream_t of the current GPU. TypeError where the

@@ -1,34 +1,49 @@
-// From a dtype to the type of its elements on the device. For the .cu files.
+// From a dtype to the type of its elements on the device, by the table of dtypes. For the .cu
+// files.
 #pragma once
 #include <cstdint>
 
+#include "core/base/dtype_table.h"
 #include "cuda/kernels/scalar.h"
-#include "shmap/dtype.h"
 
 namespace shmap::cuda {
 
-// Each function below calls f.template operator()<T>() for T, the storage type
-// (cuda/kernels/scalar.h) of `dtype`, if `dtype` is one of its dtypes. Returns false, without a
-// call, for any other dtype.
+// The storage type (cuda/kernels/scalar.h) of an element whose C++ type on the host is T.
+template <class T>
+struct StorageOf {
+  using type = T;
+};
+template <>
+struct StorageOf<bool> {
+  using type = Boolean;
+};
+template <>
+struct StorageOf<float16> {
+  using type = F16;
+};
+template <>
+struct StorageOf<bfloat16> {
+  using type = Bf16;
+};
+
+#define SHMAP_CASE(name, element, ...) \
+  case DType::name:                    \
+    return f.template operator()<typename StorageOf<element>::type>(), true;
+
+// Each function below calls f.template operator()<T>() for T, the storage type of `dtype`, if
+// `dtype` is one of its dtypes. Returns false, without a call, for any other dtype.
+template <class F>
+bool with_unsigned(DType dtype, F&& f) {
+  switch (dtype) {
+    SHMAP_UNSIGNED_DTYPES(SHMAP_CASE)
+    default:
+      return false;
+  }
+}
 template <class F>
 bool with_integer(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::i8:
-      return f.template operator()<std::int8_t>(), true;
-    case DType::i16:
-      return f.template operator()<std::int16_t>(), true;
-    case DType::i32:
-      return f.template operator()<std::int32_t>(), true;
-    case DType::i64:
-      return f.template operator()<std::int64_t>(), true;
-    case DType::u8:
-      return f.template operator()<std::uint8_t>(), true;
-    case DType::u16:
-      return f.template operator()<std::uint16_t>(), true;
-    case DType::u32:
-      return f.template operator()<std::uint32_t>(), true;
-    case DType::u64:
-      return f.template operator()<std::uint64_t>(), true;
+    SHMAP_INTEGER_DTYPES(SHMAP_CASE)
     default:
       return false;
   }
@@ -36,18 +51,12 @@ bool with_integer(DType dtype, F&& f) {
 template <class F>
 bool with_float(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f16:
-      return f.template operator()<F16>(), true;
-    case DType::bf16:
-      return f.template operator()<Bf16>(), true;
-    case DType::f32:
-      return f.template operator()<float>(), true;
-    case DType::f64:
-      return f.template operator()<double>(), true;
+    SHMAP_FLOAT_DTYPES(SHMAP_CASE)
     default:
       return false;
   }
 }
+#undef SHMAP_CASE
 template <class F>
 bool with_number(DType dtype, F&& f) {  // integers and floats
   return with_integer(dtype, f) || with_float(dtype, f);

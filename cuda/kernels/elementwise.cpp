@@ -5,19 +5,10 @@
 namespace shmap::cuda {
 
 UnaryFn unary_kernel(UnaryOp op, DType dtype) {
-  switch (dtype) {
-    case DType::prng_key:
-      return nullptr;
-    case DType::f32:
-      return unary_f32_kernel(op);
-    case DType::f64:
-      return unary_f64_kernel(op);
-    case DType::f16:
-    case DType::bf16:
-      return unary_half_kernel(op, dtype);
-    default:
-      return unary_bits_kernel(op, dtype);
-  }
+  if (dtype == DType::prng_key) return nullptr;
+  if (dtype == DType::f32) return unary_f32_kernel(op);
+  if (dtype == DType::f64) return unary_f64_kernel(op);
+  return is_floating(dtype) ? unary_half_kernel(op, dtype) : unary_bits_kernel(op, dtype);
 }
 
 BinaryFn binary_kernel(BinaryOp op, DType dtype) {

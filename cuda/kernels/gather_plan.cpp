@@ -35,7 +35,7 @@ SlicePlan::SlicePlan(const Slices& s) {
 
   starts.indices = s.indices;
   starts.dtype = static_cast<std::int64_t>(s.index_dtype);
-  starts.clip = s.clip ? 1 : 0;
+  starts.clip = s.mode == IndexMode::clip ? 1 : 0;
   starts.size = static_cast<std::int64_t>(s.dims.start_index_map.size());
   bool moving[kMaxRank] = {};  // operand dims along which slices may begin at several positions
   for (std::int64_t k = 0; k < starts.size; ++k) {
@@ -43,6 +43,7 @@ SlicePlan::SlicePlan(const Slices& s) {
     const auto i = static_cast<std::size_t>(d);
     starts.last[k] = s.operand_shape[i] - s.slice_sizes[i];
     starts.stride[k] = operand_stride[d];
+    starts.from_end[k] = s.from_end ? s.operand_shape[i] : 0;
     moving[d] = starts.last[k] != 0;
   }
 
@@ -52,7 +53,7 @@ SlicePlan::SlicePlan(const Slices& s) {
     SlicePlanDim& to = dim[d];
     to = {s.slices_shape[static_cast<std::size_t>(d)], 0, 0, slices_stride[d], false, true};
     if (contains(s.dims.offset_dims, d)) {
-      while (contains(s.dims.collapsed_dims, window) ||
+      while (contains(s.dims.collapsed_slice_dims, window) ||
              contains(s.dims.operand_batching_dims, window))
         ++window;
       to.operand_stride = operand_stride[window];

@@ -21,12 +21,14 @@ struct SliceStarts {
   std::int64_t dtype = 0, clip = 0;
   std::int64_t size = 0;  // entries of an index vector
   std::int64_t last[kMaxRank] = {}, stride[kMaxRank] = {};
+  std::int64_t from_end[kMaxRank] = {};  // what is added to a negative index
 
   // Adds the offset of the slices of a row to `offset`; false where they are out of bounds.
   SHMAP_FN bool add(std::int64_t row, std::int64_t& offset) const {
     bool inside = true;
     for (std::int64_t k = 0; k < size; ++k) {
       std::int64_t start = read_index(indices, static_cast<DType>(dtype), row * size + k);
+      if (start < 0) start += from_end[k];
       if (clip != 0)
         start = start < 0 ? 0 : start > last[k] ? last[k] : start;
       else

@@ -2,34 +2,33 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/dtype_table.h"
 #include "cuda/kernels/scalar.h"
-#include "shmap/dtype.h"
 
 namespace shmap::cuda {
 
-// indices[at] of dtype t, an integer type. A value beyond i64 is out of bounds of every array.
-SHMAP_FN std::int64_t read_index(const void* indices, DType t, std::int64_t at) {
-  switch (t) {
-    case DType::i8:
-      return static_cast<const std::int8_t*>(indices)[at];
-    case DType::i16:
-      return static_cast<const std::int16_t*>(indices)[at];
-    case DType::i32:
-      return static_cast<const std::int32_t*>(indices)[at];
-    case DType::i64:
-      return static_cast<const std::int64_t*>(indices)[at];
-    case DType::u8:
-      return static_cast<const std::uint8_t*>(indices)[at];
-    case DType::u16:
-      return static_cast<const std::uint16_t*>(indices)[at];
-    case DType::u32:
-      return static_cast<const std::uint32_t*>(indices)[at];
-    default: {
-      const std::uint64_t v = static_cast<const std::uint64_t*>(indices)[at];
-      constexpr std::uint64_t most = 0x7fffffffffffffffu;
-      return static_cast<std::int64_t>(v < most ? v : most);
-    }
+// A value beyond i64 is out of bounds of every array.
+template <class T>
+SHMAP_FN std::int64_t as_index(T value) {
+  if constexpr (sizeof(T) == 8 && static_cast<T>(-1) > 0) {
+    constexpr T most = 0x7fffffffffffffffu;
+    return static_cast<std::int64_t>(value < most ? value : most);
+  } else {
+    return value;
   }
+}
+
+// indices[at] of dtype t, an integer type.
+SHMAP_FN std::int64_t read_index(const void* indices, DType t, std::int64_t at) {
+#define SHMAP_READ(name, type, ...) \
+  case DType::name:                 \
+    return as_index(static_cast<const type*>(indices)[at]);
+  switch (t) {
+    SHMAP_INTEGER_DTYPES(SHMAP_READ)
+    default:
+      return -1;
+  }
+#undef SHMAP_READ
 }
 
 }  // namespace shmap::cuda

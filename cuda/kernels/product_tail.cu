@@ -11,13 +11,13 @@ struct Tail {
   std::int64_t m, n, elements, ldc, stride_c;
   T* c;
   const T* bias;
-  LtFunction function;
+  Activation function;
   unsigned char unused[7];  // initialises all bytes of the parameter
 };
 
-SHMAP_FN float activated(float x, LtFunction function) {
-  if (function == LtFunction::relu) return scalar::max(x, 0.f);
-  if (function != LtFunction::gelu) return x;
+SHMAP_FN float activated(float x, Activation function) {
+  if (function == Activation::relu) return scalar::max(x, 0.f);
+  if (function != Activation::gelu) return x;
   const float inner = 0.79788456080286535588f * (x + 0.044715f * (x * x * x));
   return 0.5f * x * (1.f + scalar::tanh(inner));
 }
@@ -52,14 +52,9 @@ void run(const LtGemm& g, void* native_stream) {
 }  // namespace
 
 void product_tail(const LtGemm& g, void* native_stream) {
-  switch (g.out) {
-    case DType::f16:
-      return run<F16>(g, native_stream);
-    case DType::bf16:
-      return run<Bf16>(g, native_stream);
-    default:
-      return run<float>(g, native_stream);
-  }
+  if (g.out == DType::f16) return run<F16>(g, native_stream);
+  if (g.out == DType::bf16) return run<Bf16>(g, native_stream);
+  run<float>(g, native_stream);
 }
 
 }  // namespace shmap::cuda

@@ -7,6 +7,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/arg_reduction.h"
 #include "core/base/reduction_ops.h"
 #include "shmap/dtype.h"
 
@@ -34,7 +35,7 @@ void reduce(Reduction op, DType dtype, const ReduceRuns& runs, const void* in, v
 // largest (or smallest) element, the first of equal ones; a NaN wins over every number, the first
 // NaN over later ones. `reduced` is at least 1. bool, integers and floats; TypeError for others.
 std::int64_t arg_reduce_scratch(std::int64_t outer, std::int64_t reduced, std::int64_t inner);
-void arg_reduce(bool largest, DType dtype, DType index_dtype, std::int64_t outer,
+void arg_reduce(ArgReduction op, DType dtype, DType index_dtype, std::int64_t outer,
                 std::int64_t reduced, std::int64_t inner, const void* in, void* out, void* scratch,
                 void* stream);
 

@@ -101,27 +101,27 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <ScatterOp op, class T>
+template <ScatterKind op, class T>
 SHMAP_FN T combined(T old, T term) {
-  if constexpr (op == ScatterOp::set) return term;
+  if constexpr (op == ScatterKind::set) return term;
   const auto a = scalar::widen(old), b = scalar::widen(term);
-  if constexpr (op == ScatterOp::add) return scalar::narrow<T>(scalar::add(a, b));
-  if constexpr (op == ScatterOp::mul) return scalar::narrow<T>(scalar::mul(a, b));
+  if constexpr (op == ScatterKind::add) return scalar::narrow<T>(scalar::add(a, b));
+  if constexpr (op == ScatterKind::mul) return scalar::narrow<T>(scalar::mul(a, b));
   // NaN if either is.
-  if constexpr (op == ScatterOp::min) return a != a || a < b ? old : term;
+  if constexpr (op == ScatterKind::min) return a != a || a < b ? old : term;
   return a != a || a > b ? old : term;
 }
-template <ScatterOp op>
+template <ScatterKind op>
 SHMAP_FN Boolean combined(Boolean old, Boolean term) {
-  if constexpr (op == ScatterOp::set) return term;
-  if constexpr (op == ScatterOp::add || op == ScatterOp::max)
+  if constexpr (op == ScatterKind::set) return term;
+  if constexpr (op == ScatterKind::add || op == ScatterKind::max)
     return {static_cast<unsigned char>(old.value | term.value)};
   return {static_cast<unsigned char>(old.value & term.value)};
 }
 
 // Each thread handles one item of an entry; the threads of the first of equal entries combine all
 // of them.
-template <class T, class Key, ScatterOp op>
+template <class T, class Key, ScatterKind op>
 __global__ void __launch_bounds__(kThreads)
     combine_entries(const SHMAP_CONSTANT ScatterDims entries,
                     const SHMAP_CONSTANT ScatterDims items, Key nowhere, const Key* keys,
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 bool adds_in_any_order(const Scatter& s) {
-  return s.op == ScatterOp::add && is_integer(s.dtype) && itemsize(s.dtype) >= 4;
+  return s.op == ScatterKind::add && is_integer(s.dtype) && itemsize(s.dtype) >= 4;
 }
 
 template <class Word>
@@ -199,16 +199,16 @@ void run(const Scatter& s, const ScatterPlan& plan, char* scratch, void* stream)
              static_cast<const T*>(s.updates), literal, static_cast<T*>(s.operand));
     };
     switch (s.op) {
-      case ScatterOp::set:
-        return with(combine_entries<T, Key, ScatterOp::set>);
-      case ScatterOp::add:
-        return with(combine_entries<T, Key, ScatterOp::add>);
-      case ScatterOp::mul:
-        return with(combine_entries<T, Key, ScatterOp::mul>);
-      case ScatterOp::min:
-        return with(combine_entries<T, Key, ScatterOp::min>);
-      case ScatterOp::max:
-        return with(combine_entries<T, Key, ScatterOp::max>);
+      case ScatterKind::set:
+        return with(combine_entries<T, Key, ScatterKind::set>);
+      case ScatterKind::add:
+        return with(combine_entries<T, Key, ScatterKind::add>);
+      case ScatterKind::mul:
+        return with(combine_entries<T, Key, ScatterKind::mul>);
+      case ScatterKind::min:
+        return with(combine_entries<T, Key, ScatterKind::min>);
+      case ScatterKind::max:
+        return with(combine_entries<T, Key, ScatterKind::max>);
     }
   });
 }

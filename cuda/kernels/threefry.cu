@@ -1,5 +1,6 @@
 #include "cuda/kernels/threefry.h"
 
+#include "cuda/kernels/dispatch.h"
 #include "cuda/kernels/launch.h"
 #include "cuda/kernels/map.h"
 #include "cuda/kernels/threefry_hash.h"
@@ -82,18 +83,8 @@ __global__ void __launch_bounds__(kThreads)
 
 void random_fill(const RandomFill& fill, void* stream) {
   if (fill.keys * fill.size <= 0) return;
-  switch (fill.dtype) {
-    case DType::u8:
-      return run_fill<unsigned char>(fill, stream);
-    case DType::u16:
-      return run_fill<unsigned short>(fill, stream);
-    case DType::u32:
-      return run_fill<unsigned int>(fill, stream);
-    case DType::u64:
-      return run_fill<unsigned long>(fill, stream);
-    default:
-      return run_fill<Key>(fill, stream);
-  }
+  if (!with_unsigned(fill.dtype, [&]<class T>() { run_fill<T>(fill, stream); }))
+    run_fill<Key>(fill, stream);
 }
 
 void random_fold_in(Operand key, Operand data, void* out, std::int64_t n, void* stream) {

@@ -160,17 +160,6 @@ void run_dot(const KernelCall& call) {
   }
 }
 
-cuda::LtFunction function_of(Activation a) {
-  switch (a) {
-    case Activation::relu:
-      return cuda::LtFunction::relu;
-    case Activation::gelu:
-      return cuda::LtFunction::gelu;
-    default:
-      return cuda::LtFunction::none;
-  }
-}
-
 // product, and product_into with its target as operand 2. For floats, and for sums with at least
 // one term.
 void run_product(const KernelCall& call) {
@@ -200,7 +189,7 @@ void run_product(const KernelCall& call) {
     g.stride_d = g.stride_c;
   }
   if (params.bias) g.bias = call.in.back();
-  g.function = function_of(params.activation);
+  g.function = params.activation;
   auto* scratch = static_cast<std::byte*>(call.scratch);
   const std::byte* a = readable(p.layout.lhs, call, 0, scratch, params.lhs.offset(call.position));
   const std::byte* b = readable(p.layout.rhs, call, 1, scratch + p.packed_bytes(p.layout.lhs),

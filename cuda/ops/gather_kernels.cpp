@@ -1,9 +1,9 @@
 // gather and the scatters on CUDA devices.
 #include "cuda/kernels/gather.h"
 
-#include <algorithm>
 #include <cstring>
 
+#include "core/ops/call_slices.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/scatter.h"
 #include "core/runtime/kernel.h"
@@ -21,54 +21,24 @@ std::uint64_t bits_at(const void* element, int itemsize) {
   return bits;
 }
 
-bool contains(const IntList& list, std::int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
-
 void run_gather(const KernelCall& call) {
   const auto& p = params_as<GatherParams>(call.params);
   const DType dtype = call.in_types[0].dtype();
-  cuda::Slices s;
-  s.dims = {p.offset_dims, p.collapsed_slice_dims, p.start_index_map, p.operand_batching_dims,
-            p.start_indices_batching_dims};
-  s.operand_shape = call.in_types[0].dims();
-  s.indices_shape = call.in_types[1].dims();
-  s.slice_sizes = p.slice_sizes;
-  s.slices_shape = call.out_types[0].dims();
-  s.index_dtype = call.in_types[1].dtype();
-  s.clip = p.mode == GatherMode::clip;
-  s.indices = call.in[1];
   const bool literal = cuda::is_literal(call, 0);
   std::uint64_t fill = 0;
   if (literal)
     fill = bits_at(call.in[0], itemsize(dtype));
   else if (p.mode == GatherMode::fill)
     fill = none_bits(dtype);
-  cuda::gather(s, itemsize(dtype), literal ? nullptr : call.in[0], fill, call.out[0], call.native);
+  cuda::gather(slices_of_gather(call, p, call.out_types[0].dims()), itemsize(dtype),
+               literal ? nullptr : call.in[0], fill, call.out[0], call.native);
 }
 
 // The description without the addresses of literals.
-template <cuda::ScatterOp op>
-cuda::Scatter scatter_of(const KernelCall& call) {
-  const auto& p = params_as<ScatterAddParams>(call.params);
+cuda::Scatter scatter_of(const KernelCall& call, ScatterKind op) {
   cuda::Scatter s;
   s.op = op;
-  s.slices.dims = {p.update_window_dims, p.inserted_window_dims, p.scatter_dims_to_operand_dims,
-                   p.operand_batching_dims, p.scatter_indices_batching_dims};
-  s.slices.operand_shape = call.in_types[0].dims();
-  s.slices.indices_shape = call.in_types[1].dims();
-  s.slices.slices_shape = call.in_types[2].dims();
-  s.slices.index_dtype = call.in_types[1].dtype();
-  s.slices.clip = p.clip;
-  s.slices.indices = call.in[1];
-  std::size_t window = 0;
-  for (std::int64_t d = 0; d < s.slices.operand_shape.rank(); ++d) {
-    const bool is_window =
-        !contains(p.inserted_window_dims, d) && !contains(p.operand_batching_dims, d);
-    s.slices.slice_sizes.push_back(
-        is_window ? s.slices.slices_shape[static_cast<std::size_t>(p.update_window_dims[window++])]
-                  : 1);
-  }
+  s.slices = slices_of_scatter(call);
   s.dtype = call.out_types[0].dtype();
   s.operand = call.out[0];
   s.updates = call.in[2];
@@ -79,12 +49,12 @@ cuda::Scatter scatter_of(const KernelCall& call) {
   return s;
 }
 
-template <cuda::ScatterOp op>
+template <ScatterKind op>
 std::int64_t scatter_scratch(const KernelCall& call) {
-  return cuda::scatter_scratch(scatter_of<op>(call));
+  return cuda::scatter_scratch(scatter_of(call, op));
 }
 
-template <cuda::ScatterOp op>
+template <ScatterKind op>
 void run_scatter(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   if (call.out_types[0].rank() == 0) {
@@ -93,10 +63,10 @@ void run_scatter(const KernelCall& call) {
   } else if (call.in[0] != call.out[0]) {
     cuda::copy_bytes(call.out[0], call.in[0], call.out_types[0].nbytes(), call.native);
   }
-  cuda::scatter(scatter_of<op>(call), call.scratch, call.native);
+  cuda::scatter(scatter_of(call, op), call.scratch, call.native);
 }
 
-template <cuda::ScatterOp op>
+template <ScatterKind op>
 void set_kernel(Primitive& primitive) {
   Kernel& kernel = primitive.kernel(DeviceKind::cuda);
   kernel.run = run_scatter<op>;
@@ -107,11 +77,11 @@ void set_kernel(Primitive& primitive) {
 
 void register_cuda_gather_kernels() {
   gather_p.kernel(DeviceKind::cuda) = {run_gather};
-  set_kernel<cuda::ScatterOp::set>(scatter_p);
-  set_kernel<cuda::ScatterOp::add>(scatter_add_p);
-  set_kernel<cuda::ScatterOp::mul>(scatter_mul_p);
-  set_kernel<cuda::ScatterOp::min>(scatter_min_p);
-  set_kernel<cuda::ScatterOp::max>(scatter_max_p);
+  set_kernel<ScatterKind::set>(scatter_p);
+  set_kernel<ScatterKind::add>(scatter_add_p);
+  set_kernel<ScatterKind::mul>(scatter_mul_p);
+  set_kernel<ScatterKind::min>(scatter_min_p);
+  set_kernel<ScatterKind::max>(scatter_max_p);
 }
 
 }  // namespace shmap

@@ -46,10 +46,10 @@ std::int64_t arg_reduce_scratch(const KernelCall& call) {
   return cuda::arg_reduce_scratch(lines.outer, lines.length, lines.inner);
 }
 
-template <bool largest>
+template <ArgReduction op>
 void run_arg_reduce(const KernelCall& call) {
   const Lines lines = searched_lines(call);
-  cuda::arg_reduce(largest, call.in_types[0].dtype(), call.out_types[0].dtype(), lines.outer,
+  cuda::arg_reduce(op, call.in_types[0].dtype(), call.out_types[0].dtype(), lines.outer,
                    lines.length, lines.inner, call.in[0], call.out[0], call.scratch, call.native);
 }
 
@@ -66,8 +66,8 @@ void register_cuda_reduce_kernels() {
   set(primitive##_p, run_reduce<Reduction::name>, reduce_scratch);
   SHMAP_REDUCTIONS(SHMAP_SET)
 #undef SHMAP_SET
-  set(argmax_p, run_arg_reduce<true>, arg_reduce_scratch);
-  set(argmin_p, run_arg_reduce<false>, arg_reduce_scratch);
+  set(argmax_p, run_arg_reduce<ArgReduction::argmax>, arg_reduce_scratch);
+  set(argmin_p, run_arg_reduce<ArgReduction::argmin>, arg_reduce_scratch);
 }
 
 }  // namespace shmap

@@ -30,19 +30,7 @@ void run_concatenate(const KernelCall& call) {
 }
 
 void run_pad(const KernelCall& call) {
-  const auto& params = params_as<PadParams>(call.params);
-  const Shape &from = call.in_types[0].dims(), &to = call.out_types[0].dims();
-  cuda::Pad pad;
-  pad.rank = from.rank();
-  pad.itemsize = itemsize(call.in_types[0].dtype());
-  std::copy(from.begin(), from.end(), pad.extent);
-  std::copy(to.begin(), to.end(), pad.padded);
-  std::copy(params.low.begin(), params.low.end(), pad.low);
-  std::copy(params.interior.begin(), params.interior.end(), pad.interior);
-  pad.src = call.in[0];
-  pad.value = cuda::element_of(call, 1);
-  pad.dst = call.out[0];
-  cuda::pad(pad, call.native);
+  cuda::pad({padding_of(call), call.in[0], cuda::element_of(call, 1), call.out[0]}, call.native);
 }
 
 }  // namespace

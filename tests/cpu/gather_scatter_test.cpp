@@ -43,7 +43,7 @@ int64_t ravel(const std::vector<int64_t>& index, const Shape& shape) {
 // A gather of random dimension numbers, and all that its arrays need.
 struct Problem {
   Shape operand, indices, slice_sizes, out;
-  GatherDims dims;
+  SliceDims dims;
   IndexMode mode;
   bool from_end = false;       // negative indices count from the end
   std::vector<int64_t> index;  // values, some of them out of bounds
@@ -385,13 +385,13 @@ TEST(Gather, UnsignedIndicesBeyondEveryArrayAreOutOfBounds) {
 }
 
 template <class T>
-T apply(ScatterOp op, T a, T b) {
+T apply(ScatterKind op, T a, T b) {
   if constexpr (std::is_same_v<T, bool>) {
     switch (op) {
-      case ScatterOp::set:
+      case ScatterKind::set:
         return b;
-      case ScatterOp::add:
-      case ScatterOp::max:
+      case ScatterKind::add:
+      case ScatterKind::max:
         return a || b;
       default:
         return a && b;
@@ -399,11 +399,11 @@ T apply(ScatterOp op, T a, T b) {
   } else {
     // Values are small integers: exact in double, and in T but for wrapping.
     const double x = static_cast<double>(a), y = static_cast<double>(b);
-    const double r = op == ScatterOp::set   ? y
-                     : op == ScatterOp::add ? x + y
-                     : op == ScatterOp::mul ? x * y
-                     : op == ScatterOp::min ? std::min(x, y)
-                                            : std::max(x, y);
+    const double r = op == ScatterKind::set   ? y
+                     : op == ScatterKind::add ? x + y
+                     : op == ScatterKind::mul ? x * y
+                     : op == ScatterKind::min ? std::min(x, y)
+                                              : std::max(x, y);
     if constexpr (std::is_integral_v<T>)
       return static_cast<T>(static_cast<std::uint64_t>(static_cast<int64_t>(r)));
     else
@@ -412,7 +412,7 @@ T apply(ScatterOp op, T a, T b) {
 }
 
 template <class T, class Index>
-void check_scatter(const Problem& p, ScatterOp op, Rng& rng) {
+void check_scatter(const Problem& p, ScatterKind op, Rng& rng) {
   // std::vector<bool> is no array: bytes stand for bool.
   using Store = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
   const auto value = [&] {
@@ -445,10 +445,9 @@ void check_scatter(const Problem& p, ScatterOp op, Rng& rng) {
   const std::vector<Index> indices = converted<Index>(p.index);
   Scatter s;
   s.op = op;
-  s.dims = {p.dims.offset_dims, p.dims.collapsed_slice_dims, p.dims.start_index_map,
-            p.dims.operand_batching_dims, p.dims.indices_batching_dims};
+  s.dims = p.dims;
   s.dtype = dtype_of<T>;
-  s.operand_shape = p.operand, s.indices_shape = p.indices, s.updates_shape = p.out;
+  s.operand_shape = p.operand, s.indices_shape = p.indices, s.slices_shape = p.out;
   s.index_dtype = dtype_of<Index>;
   s.mode = p.mode, s.from_end = p.from_end;
   s.indices = indices.data(), s.updates = updates.data();
@@ -470,8 +469,8 @@ TEST(Scatter, RandomDimensionNumbersMatchReferenceForEveryDtypeAndOp) {
   for (int round = 0; round < 500; ++round) {
     SCOPED_TRACE(round);
     const Problem p = random_problem(rng);
-    for (const auto op :
-         {ScatterOp::set, ScatterOp::add, ScatterOp::mul, ScatterOp::min, ScatterOp::max}) {
+    for (const auto op : {ScatterKind::set, ScatterKind::add, ScatterKind::mul, ScatterKind::min,
+                          ScatterKind::max}) {
       check_scatter<float, std::int32_t>(p, op, rng);
       check_scatter<double, std::int64_t>(p, op, rng);
       check_scatter<float16, std::int32_t>(p, op, rng);
@@ -513,12 +512,12 @@ void check_many_rows(IndexMode mode) {
       }
     }
     Scatter s;
-    s.op = ScatterOp::add;
-    s.dims.update_window_dims.push_back(1);
-    s.dims.inserted_window_dims.push_back(0);
-    s.dims.scatter_dims_to_operand_dims.push_back(0);
+    s.op = ScatterKind::add;
+    s.dims.offset_dims.push_back(1);
+    s.dims.collapsed_slice_dims.push_back(0);
+    s.dims.start_index_map.push_back(0);
     s.operand_shape = {rows, columns}, s.indices_shape = {places, 1};
-    s.updates_shape = {places, columns};
+    s.slices_shape = {places, columns};
     s.index_dtype = dtype_of<Index>;
     s.mode = mode;
     s.indices = indices.data(), s.updates = updates.data();
@@ -543,11 +542,12 @@ TEST(Scatter, NanStaysInMinAndMaxAndKeysCanOnlyBeSet) {
   const std::vector<float> updates = {NAN, 2.f, 5.f};
   const std::vector<std::int32_t> indices = {0, 1, 2};
   Scatter s;
-  s.dims.inserted_window_dims.push_back(0);
-  s.dims.scatter_dims_to_operand_dims.push_back(0);
-  s.operand_shape = {3}, s.indices_shape = {3, 1}, s.updates_shape = {3};
+  s.dims.collapsed_slice_dims.push_back(0);
+  s.dims.start_index_map.push_back(0);
+  s.operand_shape = {3}, s.indices_shape = {3, 1}, s.slices_shape = {3};
   s.operand = operand.data(), s.indices = indices.data(), s.updates = updates.data();
-  s.op = ScatterOp::max;
+  s.op = ScatterKind::max;
+  s.mode = IndexMode::fill_or_drop;
   scatter(s);
   EXPECT_TRUE(std::isnan(operand[0]));
   EXPECT_TRUE(std::isnan(operand[1]));

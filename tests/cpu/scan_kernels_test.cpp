@@ -18,8 +18,8 @@ const Extents kExtents[] = {{1, 1, 1},  {3, 1, 5},    {2, 17, 1}, {1, 1000, 1}, 
                             {2, 33, 3}, {1, 20, 700}, {0, 4, 3},  {2, 4, 0}};
 
 template <class T, class Index>
-void check_arg(ArgReduceOp op) {
-  SCOPED_TRACE(to_string(dtype_of<T>) + (op == ArgReduceOp::argmax ? " argmax" : " argmin"));
+void check_arg(ArgReduction op) {
+  SCOPED_TRACE(to_string(dtype_of<T>) + (op == ArgReduction::argmax ? " argmax" : " argmin"));
   const ArgReduceFn kernel = arg_reduce_kernel(op, dtype_of<T>, dtype_of<Index>);
   ASSERT_NE(kernel, nullptr);
   for (const bool nans : {false, true}) {
@@ -39,7 +39,7 @@ void check_arg(ArgReduceOp op) {
           };
           std::int64_t want = 0;
           for (std::int64_t r = 1; r < e.len && !std::isnan(at(want)); ++r) {
-            const bool beyond = op == ArgReduceOp::argmax ? at(r) > at(want) : at(r) < at(want);
+            const bool beyond = op == ArgReduction::argmax ? at(r) > at(want) : at(r) < at(want);
             if (beyond || std::isnan(at(r))) want = r;
           }
           ASSERT_EQ(out[static_cast<std::size_t>(o * e.inner + i)], want)
@@ -53,19 +53,19 @@ void check_arg(ArgReduceOp op) {
 TEST(ArgReduceKernels, FindTheFirstOfEqualElementsAndNan) {
   for (const DType dtype : kNumericDTypes) {
     with_type(dtype, [&]<class T>() {
-      check_arg<T, std::int32_t>(ArgReduceOp::argmax);
-      check_arg<T, std::int64_t>(ArgReduceOp::argmin);
+      check_arg<T, std::int32_t>(ArgReduction::argmax);
+      check_arg<T, std::int64_t>(ArgReduction::argmin);
     });
-    EXPECT_EQ(arg_reduce_kernel(ArgReduceOp::argmax, dtype, u32), nullptr);
+    EXPECT_EQ(arg_reduce_kernel(ArgReduction::argmax, dtype, u32), nullptr);
   }
-  EXPECT_EQ(arg_reduce_kernel(ArgReduceOp::argmax, DType::prng_key, i32), nullptr);
+  EXPECT_EQ(arg_reduce_kernel(ArgReduction::argmax, DType::prng_key, i32), nullptr);
 }
 
 TEST(ArgReduceKernels, LongRunsOfEqualElements) {
   std::vector<float> x(20000, -1.f);
   std::int32_t at;
   const auto argmax = [&] {
-    arg_reduce_kernel(ArgReduceOp::argmax, f32, i32)(x.data(), &at, 1, 20000, 1);
+    arg_reduce_kernel(ArgReduction::argmax, f32, i32)(x.data(), &at, 1, 20000, 1);
     return at;
   };
   EXPECT_EQ(argmax(), 0);

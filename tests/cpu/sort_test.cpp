@@ -96,7 +96,7 @@ void check_sort(int64_t outer, int64_t len, int64_t inner, bool descending, DTyp
     }
   }
   const SortPayload payloads[] = {{sizeof(Payload), payload.data(), got_payload.data()}};
-  Sort s;
+  SortPass s;
   s.dtype = dtype;
   s.outer = outer, s.len = len, s.inner = inner;
   s.descending = descending;
@@ -169,7 +169,7 @@ void check_top_k(DType dtype) {
     TopK t;
     t.dtype = dtype;
     t.outer = outer, t.len = len, t.k = k;
-    t.src = src.data(), t.values = got.data(), t.indices = got_index.data();
+    t.in = src.data(), t.values = got.data(), t.indices = got_index.data();
     for (int part = 0; part < 2; ++part) top_k_part(t, part, 2);
     ASSERT_TRUE(same_bits(got, want)) << short_name(dtype);
     ASSERT_EQ(got_index, want_index) << short_name(dtype);
@@ -202,7 +202,7 @@ TEST(Sort, ZerosAreEqualAndNansLast) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> keys = {0.f, nan, -0.f, 1.f, -nan, -1.f, 0.f};
   std::vector<std::int32_t> indices(keys.size());
-  Sort s;
+  SortPass s;
   s.outer = 1, s.len = 7;
   s.keys = keys.data(), s.indices = indices.data();
   sort(s);
@@ -212,7 +212,7 @@ TEST(Sort, ZerosAreEqualAndNansLast) {
   EXPECT_EQ(indices, (std::vector<std::int32_t>{1, 4, 3, 0, 2, 6, 5}));
   TopK t;
   t.outer = 1, t.len = 7, t.k = 4;
-  t.src = keys.data(), t.indices = indices.data();
+  t.in = keys.data(), t.indices = indices.data();
   indices.resize(4);
   t.indices = indices.data();
   top_k(t);
@@ -221,7 +221,7 @@ TEST(Sort, ZerosAreEqualAndNansLast) {
 
 TEST(Sort, KeysHaveNoOrder) {
   std::uint64_t key = 1;
-  Sort s;
+  SortPass s;
   s.dtype = prng_key;
   s.outer = s.len = 1;
   s.keys = s.sorted = &key;

@@ -13,19 +13,19 @@ namespace {
 
 constexpr std::uint32_t kKey[] = {0x13198a2e, 0x03707344};
 
-std::uint64_t bits_at(ThreefryOut to, std::uint64_t count) {
+std::uint64_t bits_at(DType to, std::uint64_t count) {
   const auto high = static_cast<std::uint32_t>(count >> 32);
   const auto low = static_cast<std::uint32_t>(count);
   std::uint32_t a = 0, b = 0;
   threefry_pairs(&kKey[0], &kKey[1], &high, &low, 15, &a, &b, 1);
   switch (to) {
-    case ThreefryOut::u8:
+    case DType::u8:
       return (a ^ b) & 0xff;
-    case ThreefryOut::u16:
+    case DType::u16:
       return (a ^ b) & 0xffff;
-    case ThreefryOut::u32:
+    case DType::u32:
       return a ^ b;
-    case ThreefryOut::u64:
+    case DType::u64:
       return std::uint64_t{a} << 32 | b;
     default:
       return std::uint64_t{b} << 32 | a;
@@ -33,12 +33,8 @@ std::uint64_t bits_at(ThreefryOut to, std::uint64_t count) {
 }
 
 TEST(ThreefryKernel, HashesEachCount) {
-  const std::pair<ThreefryOut, std::size_t> kinds[] = {{ThreefryOut::u8, 1},
-                                                       {ThreefryOut::u16, 2},
-                                                       {ThreefryOut::u32, 4},
-                                                       {ThreefryOut::u64, 8},
-                                                       {ThreefryOut::words, 8}};
-  for (const auto& [to, size] : kinds) {
+  for (const DType to : {u8, u16, u32, u64, prng_key}) {
+    const auto size = static_cast<std::size_t>(itemsize(to));
     for (std::uint64_t first : {std::uint64_t{0}, std::uint64_t{12345}, std::uint64_t{0xffffffe5},
                                 std::uint64_t{0x7fffffff0}, ~std::uint64_t{15}}) {
       for (std::int64_t n : {0, 1, 15, 16, 17, 63, 64, 65, 200, 1000}) {
@@ -61,8 +57,8 @@ TEST(ThreefryKernel, WritesPastTheCaches) {
   std::vector<std::uint32_t> plain(n), around(n + 16);
   auto* aligned = reinterpret_cast<std::uint32_t*>(
       (reinterpret_cast<std::uintptr_t>(around.data()) + 63) / 64 * 64);
-  threefry_bits(ThreefryOut::u32, kKey, 7, plain.data(), n);
-  threefry_bits(ThreefryOut::u32, kKey, 7, aligned, n, true);
+  threefry_bits(DType::u32, kKey, 7, plain.data(), n);
+  threefry_bits(DType::u32, kKey, 7, aligned, n, true);
   EXPECT_EQ(std::memcmp(plain.data(), aligned, n * sizeof(std::uint32_t)), 0);
 }
 

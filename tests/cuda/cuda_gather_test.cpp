@@ -65,27 +65,22 @@ Bytes indices_of(DType dtype, const Shape& shape, std::int64_t most) {
   return bytes;
 }
 
-cpu::Gather on_cpu(const Case& c, DType index, bool clip) {
-  cpu::Gather g;
-  g.dims = {c.dims.offset_dims, c.dims.collapsed_dims, c.dims.start_index_map,
-            c.dims.operand_batching_dims, c.dims.indices_batching_dims};
-  g.operand_shape = c.operand;
-  g.indices_shape = c.indices;
-  g.slice_sizes = c.slice_sizes;
-  g.index_dtype = index;
-  g.mode = clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
-  return g;
-}
+// How a case is run.
+struct How {
+  DType index = i32;
+  bool clip = false, from_end = false;
+};
 
-Slices on_gpu(const Case& c, DType index, bool clip, const Shape& slices) {
+Slices slices_of(const Case& c, const How& how) {
   Slices s;
   s.dims = c.dims;
   s.operand_shape = c.operand;
   s.indices_shape = c.indices;
   s.slice_sizes = c.slice_sizes;
-  s.slices_shape = slices;
-  s.index_dtype = index;
-  s.clip = clip;
+  s.index_dtype = how.index;
+  s.mode = how.clip ? IndexMode::clip : IndexMode::fill_or_drop;
+  s.from_end = how.from_end;
+  s.slices_shape = cpu::gather_shape({s});
   return s;
 }
 
@@ -93,22 +88,21 @@ std::int64_t longest(const Shape& shape) {
   return shape.empty() ? 0 : *std::max_element(shape.begin(), shape.end());
 }
 
-void check_gather(const Case& c, DType dtype, DType index, bool clip, std::int64_t offset) {
+void check_gather(const Case& c, DType dtype, const How& how, std::int64_t offset) {
   const Bytes operand = items_of(dtype, c.operand.num_elements(), Items::special, 21);
-  const Bytes indices = indices_of(index, c.indices, longest(c.operand));
-  cpu::Gather g = on_cpu(c, index, clip);
+  const Bytes indices = indices_of(how.index, c.indices, longest(c.operand));
+  Slices s = slices_of(c, how);
+  cpu::Gather g{s};
   const std::uint64_t fill = 0x8123456789abcdef;
   g.itemsize = itemsize(dtype);
   g.operand = operand.data();
   g.indices = indices.data();
   g.fill = &fill;
-  const Shape shape = cpu::gather_shape(g);
-  Bytes want(static_cast<std::size_t>(shape.num_elements() * g.itemsize));
+  Bytes want(static_cast<std::size_t>(s.slices_shape.num_elements() * g.itemsize));
   g.out = want.data();
   cpu::gather(g);
   const DeviceBytes from(operand, offset * g.itemsize), at(indices),
       to(static_cast<std::int64_t>(want.size()), offset * g.itemsize);
-  Slices s = on_gpu(c, index, clip, shape);
   s.indices = at.data();
   on_stream([&](void* stream) { gather(s, g.itemsize, from.data(), fill, to.data(), stream); });
   EXPECT_EQ(to.read<std::uint8_t>(), want) << c.what << " of " << to_string(dtype);
@@ -117,25 +111,43 @@ void check_gather(const Case& c, DType dtype, DType index, bool clip, std::int64
 TEST_F(CudaGather, Gather) {
   for (const Case& c : cases()) {
     for (bool clip : {true, false}) {
-      for (DType dtype : {u8, f16, f32, f64}) check_gather(c, dtype, i32, clip, 0);
-      check_gather(c, u8, i64, clip, 3);
-      for (DType index : {i8, i16, i64, u8, u16, u32, u64}) check_gather(c, f32, index, clip, 1);
+      for (bool from_end : {true, false}) {
+        for (DType dtype : {u8, f16, f32, f64}) check_gather(c, dtype, {i32, clip, from_end}, 0);
+        check_gather(c, u8, {i64, clip, from_end}, 3);
+        for (DType index : {i8, i16, i64, u8, u16, u32, u64})
+          check_gather(c, f32, {index, clip, from_end}, 1);
+      }
     }
+  }
+}
+
+// -1 is the last item; what is still negative, or beyond the end, is out of bounds.
+TEST_F(CudaGather, NegativeIndicesCountFromTheEnd) {
+  const DeviceBytes from(std::vector<float>{10, 20, 30}), to(16),
+      at(std::vector<std::int32_t>{-1, -3, -4, 3});
+  const Case c = {"", {3}, {4, 1}, {1}, {{}, Dims{0}, Dims{0}, {}, {}}};
+  for (const bool clip : {false, true}) {
+    Slices s = slices_of(c, {i32, clip, true});
+    s.indices = at.data();
+    on_stream([&](void* stream) { gather(s, 4, from.data(), 0, to.data(), stream); });
+    const std::vector<float> want =
+        clip ? std::vector<float>{30, 10, 10, 30} : std::vector<float>{30, 10, 0, 0};
+    EXPECT_EQ(to.read<float>(), want);
   }
 }
 
 TEST_F(CudaGather, OfALiteral) {
   const DeviceBytes to(12), at(Bytes{});
-  Slices s = on_gpu(Case{"", {}, {3, 0}, {}, {}}, i32, true, {3});
+  Slices s = slices_of(Case{"", {}, {3, 0}, {}, {}}, {i32, true});
   s.indices = at.data();
   on_stream([&](void* stream) { gather(s, 4, nullptr, 77, to.data(), stream); });
   EXPECT_EQ(to.read<std::int32_t>(), (std::vector<std::int32_t>{77, 77, 77}));
 }
 
-void check_scatter(const Case& c, DType dtype, DType index, bool clip) {
-  const Shape shape = cpu::gather_shape(on_cpu(c, index, clip));
+void check_scatter(const Case& c, DType dtype, const How& how) {
+  Slices slices = slices_of(c, how);
   Bytes want = items_of(dtype, c.operand.num_elements(), Items::small, 31);
-  Bytes updates = items_of(dtype, shape.num_elements(), Items::small, 32);
+  Bytes updates = items_of(dtype, slices.slices_shape.num_elements(), Items::small, 32);
   if (is_floating(dtype)) {  // whose sums depend on their order
     testing::with_type(dtype, [&]<class T>() {
       if constexpr (!std::is_integral_v<T>) {
@@ -146,24 +158,13 @@ void check_scatter(const Case& c, DType dtype, DType index, bool clip) {
       }
     });
   }
-  const Bytes indices = indices_of(index, c.indices, longest(c.operand));
+  const Bytes indices = indices_of(how.index, c.indices, longest(c.operand));
   const DeviceBytes to(want), at(indices), from(updates);
-  cpu::Scatter s;
-  s.op = cpu::ScatterOp::add;
-  s.dims = {c.dims.offset_dims, c.dims.collapsed_dims, c.dims.start_index_map,
-            c.dims.operand_batching_dims, c.dims.indices_batching_dims};
-  s.dtype = dtype;
-  s.operand_shape = c.operand;
-  s.indices_shape = c.indices;
-  s.updates_shape = shape;
-  s.index_dtype = index;
-  s.mode = clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
-  s.operand = want.data();
-  s.indices = indices.data();
-  s.updates = updates.data();
+  slices.indices = indices.data();
+  const cpu::Scatter s{slices, ScatterKind::add, dtype, want.data(), updates.data()};
   if (!want.empty()) cpu::scatter(s);
   Scatter add;
-  add.slices = on_gpu(c, index, clip, shape);
+  add.slices = slices;
   add.slices.indices = at.data();
   add.dtype = dtype;
   add.operand = to.data();
@@ -177,9 +178,10 @@ void check_scatter(const Case& c, DType dtype, DType index, bool clip) {
 TEST_F(CudaGather, ScatterAddInTheOrderOfTheCpu) {
   for (const Case& c : cases()) {
     for (bool clip : {true, false}) {
-      for (DType dtype : kNumericDTypes) check_scatter(c, dtype, i32, clip);
-      check_scatter(c, f32, u8, clip);
-      check_scatter(c, f32, i64, clip);
+      for (DType dtype : kNumericDTypes) check_scatter(c, dtype, {i32, clip});
+      for (DType index : {i8, u8, i64}) {
+        for (bool from_end : {true, false}) check_scatter(c, f32, {index, clip, from_end});
+      }
     }
   }
 }
@@ -188,7 +190,7 @@ TEST_F(CudaGather, ScatterAddOfALiteral) {
   const DeviceBytes to(std::vector<float>{1, 2, 3}), at(std::vector<std::int32_t>{1});
   const Case c = {"", {3}, {1}, {1}, {{}, Dims{0}, Dims{0}, {}, {}}};
   Scatter add;
-  add.slices = on_gpu(c, i32, false, {});
+  add.slices = slices_of(c, {});
   add.slices.indices = at.data();
   add.operand = to.data();
   const float value = 5;
@@ -199,7 +201,7 @@ TEST_F(CudaGather, ScatterAddOfALiteral) {
 }
 
 TEST_F(CudaGather, RefusesIndicesThatAreNoIntegers) {
-  Slices s = on_gpu(cases()[0], f32, true, {40, 8});
+  Slices s = slices_of(cases()[0], {f32, true});
   EXPECT_THROW(gather(s, 4, nullptr, 0, nullptr, nullptr), TypeError);
 }
 

@@ -13,6 +13,7 @@
 #include "shmap/error.h"
 #include "tests/cpu/kernel_testing.h"
 #include "tests/cuda/device_memory.h"
+#include "tests/support/padded_extent.h"
 
 namespace shmap::cuda {
 namespace {
@@ -251,10 +252,10 @@ TEST_F(CudaLayout, PadsAndCuts) {
       const bool plain = pick(3) == 0;
       want_pad.extent[d] = pad.extent[d] = pick(7);
       want_pad.low[d] = pad.low[d] = plain ? 0 : pick(8) - 4;
-      want_pad.high[d] = plain ? 0 : pick(8) - 4;
+      const std::int64_t high = plain ? 0 : pick(8) - 4;
       want_pad.interior[d] = pad.interior[d] = plain ? 0 : pick(3);
-      pad.padded[d] =
-          cpu::padded_extent(pad.extent[d], pad.low[d], want_pad.high[d], pad.interior[d]);
+      want_pad.padded[d] = pad.padded[d] =
+          shmap::testing::padded_extent(pad.extent[d], pad.low[d], high, pad.interior[d]);
       src_bytes *= pad.extent[d];
       dst_bytes *= pad.padded[d];
     }

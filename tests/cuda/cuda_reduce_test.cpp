@@ -169,9 +169,9 @@ TEST_F(CudaReduce, RefusesWhatHasNoReduction) {
   EXPECT_THROW(reduce(Reduction::any, f32, runs_of({1, 3, 1}), memory.data(), memory.data(),
                       nullptr, nullptr),
                TypeError);
-  EXPECT_THROW(
-      arg_reduce(true, prng_key, i32, 1, 3, 1, memory.data(), memory.data(), nullptr, nullptr),
-      TypeError);
+  EXPECT_THROW(arg_reduce(ArgReduction::argmax, prng_key, i32, 1, 3, 1, memory.data(),
+                          memory.data(), nullptr, nullptr),
+               TypeError);
 }
 
 void check_arg(std::int64_t outer, std::int64_t reduced, std::int64_t inner, bool all_types) {
@@ -179,14 +179,13 @@ void check_arg(std::int64_t outer, std::int64_t reduced, std::int64_t inner, boo
     if (!all_types && dtype != f32 && dtype != i8 && dtype != f16) continue;
     const Bytes in = items_of(dtype, outer * reduced * inner, Items::special, 3);
     for (DType index : {i32, i64}) {
-      for (bool largest : {true, false}) {
-        const cpu::ArgReduceOp op = largest ? cpu::ArgReduceOp::argmax : cpu::ArgReduceOp::argmin;
+      for (const ArgReduction op : {ArgReduction::argmax, ArgReduction::argmin}) {
         Bytes want(static_cast<std::size_t>(outer * inner * itemsize(index)));
         cpu::arg_reduce_kernel(op, dtype, index)(in.data(), want.data(), outer, reduced, inner);
         const DeviceBytes from(in), to(static_cast<std::int64_t>(want.size())),
             scratch(arg_reduce_scratch(outer, reduced, inner));
         on_stream([&](void* stream) {
-          arg_reduce(largest, dtype, index, outer, reduced, inner, from.data(), to.data(),
+          arg_reduce(op, dtype, index, outer, reduced, inner, from.data(), to.data(),
                      scratch.data(), stream);
         });
         expect_items(index, to.read<std::uint8_t>(), want, 0,

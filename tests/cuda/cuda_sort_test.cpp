@@ -40,7 +40,7 @@ void check(std::int64_t outer, std::int64_t len, std::int64_t inner,
   }
   s.operands = operands;
   for (int key = keys; key-- > 0;) {
-    cpu::Sort on_cpu;
+    cpu::SortPass on_cpu;
     on_cpu.dtype = dtypes[static_cast<std::size_t>(key)];
     on_cpu.outer = outer;
     on_cpu.len = len;
@@ -105,12 +105,12 @@ void check_top_k(std::int64_t outer, std::int64_t len, std::int64_t k, DType dty
   const Bytes in = items_of(dtype, outer * len, Items::special, 12);
   Bytes values(static_cast<std::size_t>(outer * k * itemsize(dtype)));
   std::vector<std::int32_t> indices(static_cast<std::size_t>(outer * k));
-  cpu::TopK on_cpu;
+  TopK on_cpu;
   on_cpu.dtype = dtype;
   on_cpu.outer = outer;
   on_cpu.len = len;
   on_cpu.k = k;
-  on_cpu.src = in.data();
+  on_cpu.in = in.data();
   on_cpu.values = values.data();
   on_cpu.indices = indices.data();
   cpu::top_k(on_cpu);

@@ -25,16 +25,11 @@ Bytes bytes_of(const T (&values)[n]) {
 }
 
 TEST_F(CudaThreefry, FillsAsTheCpu) {
-  const std::pair<DType, cpu::ThreefryOut> kinds[] = {{u8, cpu::ThreefryOut::u8},
-                                                      {u16, cpu::ThreefryOut::u16},
-                                                      {u32, cpu::ThreefryOut::u32},
-                                                      {u64, cpu::ThreefryOut::u64},
-                                                      {prng_key, cpu::ThreefryOut::words}};
   const DeviceBytes keys(bytes_of(kKeys));
   const std::int64_t firsts[] = {0xfffffff0, 5, 0x300000000};
   const DeviceBytes first(bytes_of(firsts));
   const Shape of({9, 7}), shape({4, 3});
-  for (const auto& [dtype, to] : kinds) {
+  for (const DType dtype : {u8, u16, u32, u64, prng_key}) {
     for (bool is_block : {false, true}) {
       const RandomBlock block(shape, is_block ? of : Shape());
       RandomFill fill;
@@ -56,7 +51,7 @@ TEST_F(CudaThreefry, FillsAsTheCpu) {
       for (std::int64_t k = 0; k < fill.keys; ++k) {
         for (std::int64_t i = 0; i < fill.size; ++i) {
           const std::int64_t count = block.index(i) + (is_block ? firsts[k] : 0);
-          cpu::threefry_bits(to, kKeys + 2 * k, static_cast<std::uint64_t>(count),
+          cpu::threefry_bits(dtype, kKeys + 2 * k, static_cast<std::uint64_t>(count),
                              want.data() + (k * fill.size + i) * item, 1);
         }
       }
@@ -78,7 +73,7 @@ TEST_F(CudaThreefry, FoldsInAndHashesAsTheCpu) {
   });
   std::vector<std::uint32_t> folded(6), x(3), y(3);
   for (std::size_t i = 0; i < 3; ++i)
-    cpu::threefry_bits(cpu::ThreefryOut::words, kKeys + 2 * i, data[i], &folded[2 * i], 1);
+    cpu::threefry_bits(DType::prng_key, kKeys + 2 * i, data[i], &folded[2 * i], 1);
   cpu::threefry_pairs(&kKeys[0], &kKeys[1], &kKeys[5], data, 7, x.data(), y.data(), 3);
   EXPECT_EQ(out.read<std::uint32_t>(), folded);
   EXPECT_EQ(a.read<std::uint32_t>(), x);

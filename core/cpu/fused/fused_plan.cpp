@@ -253,7 +253,7 @@ class Lowering {
     made.step.itemsize = static_cast<std::int8_t>(itemsize(op.dtype));
     made.step.drawn = static_cast<std::int32_t>(list_.draws.size());
     for (std::size_t i = 0; i < op.operands.size(); ++i) made.operands[i] = lowered(op.operands[i]);
-    list_.draws.push_back({RandomBlock(params.shape, params.of), threefry_out(op.dtype),
+    list_.draws.push_back({RandomBlock(params.shape, params.of), op.dtype,
                            value(made.operands[0]).kind == FusedKind::row, op.operands.size() > 1});
     lowered_.push_back(add_op(made, op.dtype, FusedKind::full));
   }

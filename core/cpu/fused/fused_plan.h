@@ -74,7 +74,7 @@ struct FusedChainOp {
 
 struct FusedDraw {
   RandomBlock block;
-  ThreefryOut to;
+  DType to;
   bool each_row, has_first;  // one key for each row, whose numbers start anew; whether there is a
                              // first index
 };

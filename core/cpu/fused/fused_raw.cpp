@@ -30,38 +30,17 @@ FusedStep binary_step(BinaryFn kernel) {
 }
 
 ChainCode chain_code(const ElementwiseRow& row) {
+#define SHMAP_BINARY(name) \
+  if (row.binary() == BinaryOp::name) return ChainCode::name;
+#define SHMAP_UNARY(name) \
+  if (row.unary() == UnaryOp::name) return ChainCode::name;
   if (row.list == ElementwiseRow::List::binary) {
-    switch (row.binary()) {
-      case BinaryOp::add:
-        return ChainCode::add;
-      case BinaryOp::sub:
-        return ChainCode::sub;
-      case BinaryOp::mul:
-        return ChainCode::mul;
-      case BinaryOp::div:
-        return ChainCode::div;
-      case BinaryOp::max:
-        return ChainCode::max;
-      case BinaryOp::min:
-        return ChainCode::min;
-      default:
-        return ChainCode::none;
-    }
+    SHMAP_CHAIN_BINARY(SHMAP_BINARY)
+  } else if (row.list == ElementwiseRow::List::unary) {
+    SHMAP_CHAIN_UNARY(SHMAP_UNARY)
   }
-  if (row.list == ElementwiseRow::List::unary) {
-    switch (row.unary()) {
-      case UnaryOp::square:
-        return ChainCode::square;
-      case UnaryOp::sqrt:
-        return ChainCode::sqrt;
-      case UnaryOp::neg:
-        return ChainCode::neg;
-      case UnaryOp::abs:
-        return ChainCode::abs;
-      default:
-        return ChainCode::none;
-    }
-  }
+#undef SHMAP_BINARY
+#undef SHMAP_UNARY
   return ChainCode::none;
 }
 

@@ -19,7 +19,7 @@ struct Kernels {
   std::int64_t itemsize, computed_itemsize;
 };
 
-Kernels find_kernels(ArgReduceOp op, DType dtype) {
+Kernels find_kernels(ArgReduction op, DType dtype) {
   const bool half = dtype == DType::f16 || dtype == DType::bf16;
   const DType computed = reduce_partial_dtype(dtype);
   return {arg_parts(op, computed), half ? cast_kernel(dtype, DType::f32) : nullptr, itemsize(dtype),
@@ -100,14 +100,14 @@ void arg_reduce(const Kernels& k, const void* in, void* out, std::int64_t outer,
   }
 }
 
-template <ArgReduceOp op, DType dtype, class Index>
+template <ArgReduction op, DType dtype, class Index>
 void kernel(const void* in, void* out, std::int64_t outer, std::int64_t reduced,
             std::int64_t inner) {
   static const Kernels kernels = find_kernels(op, dtype);
   arg_reduce<Index>(kernels, in, out, outer, reduced, inner);
 }
 
-template <ArgReduceOp op, class Index, int... dtypes>
+template <ArgReduction op, class Index, int... dtypes>
 ArgReduceFn find(DType dtype, std::integer_sequence<int, dtypes...>) {
   static constexpr std::array<ArgReduceFn, sizeof...(dtypes)> table = {
       kernel<op, static_cast<DType>(dtypes), Index>...};
@@ -116,17 +116,17 @@ ArgReduceFn find(DType dtype, std::integer_sequence<int, dtypes...>) {
 
 }  // namespace
 
-ArgReduceFn arg_reduce_kernel(ArgReduceOp op, DType dtype, DType index_dtype) {
+ArgReduceFn arg_reduce_kernel(ArgReduction op, DType dtype, DType index_dtype) {
   if (dtype == DType::prng_key) return nullptr;
   constexpr auto all = std::make_integer_sequence<int, kDTypeCount - 1>{};
-  const bool max = op == ArgReduceOp::argmax;
+  const bool max = op == ArgReduction::argmax;
   if (index_dtype == DType::i32) {
-    return max ? find<ArgReduceOp::argmax, std::int32_t>(dtype, all)
-               : find<ArgReduceOp::argmin, std::int32_t>(dtype, all);
+    return max ? find<ArgReduction::argmax, std::int32_t>(dtype, all)
+               : find<ArgReduction::argmin, std::int32_t>(dtype, all);
   }
   if (index_dtype == DType::i64) {
-    return max ? find<ArgReduceOp::argmax, std::int64_t>(dtype, all)
-               : find<ArgReduceOp::argmin, std::int64_t>(dtype, all);
+    return max ? find<ArgReduction::argmax, std::int64_t>(dtype, all)
+               : find<ArgReduction::argmin, std::int64_t>(dtype, all);
   }
   return nullptr;
 }

@@ -2,11 +2,10 @@
 #pragma once
 #include <cstdint>
 
+#include "core/base/arg_reduction.h"
 #include "shmap/dtype.h"
 
 namespace shmap::cpu {
-
-enum class ArgReduceOp : std::uint8_t { argmax, argmin };
 
 // in[outer, reduced, inner], row-major -> out[outer, inner], indices into the reduced dim: the
 // first of equal elements; a NaN wins over every number, the first NaN over later ones. `reduced`
@@ -16,6 +15,6 @@ using ArgReduceFn = void (*)(const void* in, void* out, std::int64_t outer, std:
 
 // The kernel for `dtype` (bool, integers, floats) with indices of `index_dtype` (i32 or i64);
 // nullptr for others.
-ArgReduceFn arg_reduce_kernel(ArgReduceOp op, DType dtype, DType index_dtype);
+ArgReduceFn arg_reduce_kernel(ArgReduction op, DType dtype, DType index_dtype);
 
 }  // namespace shmap::cpu

@@ -62,12 +62,12 @@ void update(const void* row, std::int32_t index, void* best, std::int32_t* best_
 }
 
 template <class T>
-ArgParts parts(ArgReduceOp op) {
-  if (op == ArgReduceOp::argmax) return {nullptr, find<T>, before<true, T>, update<true, T>};
+ArgParts parts(ArgReduction op) {
+  if (op == ArgReduction::argmax) return {nullptr, find<T>, before<true, T>, update<true, T>};
   return {nullptr, find<T>, before<false, T>, update<false, T>};
 }
 
-ArgParts find_arg_parts(ArgReduceOp op, DType dtype) {
+ArgParts find_arg_parts(ArgReduction op, DType dtype) {
   return with_native(dtype, [op]<class T>() { return parts<T>(op); });
 }
 
@@ -78,9 +78,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace shmap::cpu {
 SHMAP_KERNELS(find_arg_parts);
-ArgParts arg_parts(ArgReduceOp op, DType dtype) {
+ArgParts arg_parts(ArgReduction op, DType dtype) {
   ArgParts parts = SHMAP_BEST(find_arg_parts)(op, dtype);
-  parts.extreme = run_kernel(op == ArgReduceOp::argmax ? Reduction::max : Reduction::min, dtype);
+  parts.extreme = run_kernel(op == ArgReduction::argmax ? Reduction::max : Reduction::min, dtype);
   return parts;
 }
 }  // namespace shmap::cpu

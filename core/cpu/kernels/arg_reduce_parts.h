@@ -18,6 +18,6 @@ struct ArgParts {
 };
 
 // `extreme` is nullptr for any other dtype.
-ArgParts arg_parts(ArgReduceOp op, DType dtype);
+ArgParts arg_parts(ArgReduction op, DType dtype);
 
 }  // namespace shmap::cpu

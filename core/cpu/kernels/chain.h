@@ -7,25 +7,22 @@
 
 namespace shmap::cpu {
 
+// The elementwise operations that chains have, by their names in core/base/elementwise_ops.h.
+#define SHMAP_CHAIN_BINARY(X) X(add) X(sub) X(mul) X(div) X(max) X(min)
+#define SHMAP_CHAIN_UNARY(X) X(square) X(sqrt) X(neg) X(abs)
+
+#define SHMAP_ENUMERATOR(name) name,
 enum class ChainCode : std::uint8_t {
   none,
-  add,
-  sub,
-  mul,
-  div,
-  max,
-  min,
-  square,  // this and the following operations have one operand
-  sqrt,
-  neg,
-  abs,
   widen,       // first operation of a chain only: `in` is bf16
   round,       // to the nearest bf16 value, as f32
   round_bf16,  // as round, for bf16 values whose NaNs are all quiet: rounded as if they were
                // numbers, they stay NaNs
   narrow,      // last operation of a chain only: `out` is bf16; the value is already rounded to
                // bf16
+  SHMAP_CHAIN_BINARY(SHMAP_ENUMERATOR) SHMAP_CHAIN_UNARY(SHMAP_ENUMERATOR)
 };
+#undef SHMAP_ENUMERATOR
 
 // The operand of an operation besides the value that the chain passes on.
 enum class ChainForm : std::uint8_t {

@@ -1,37 +1,14 @@
-// lax.gather: slices of one size of `operand`; each row of `indices` holds the start of one slice.
-// All arrays are row-major and contiguous; the last dim of `indices` is the index vector.
-//
-// The output's dims: the slice dims that are neither collapsed nor batching, at the positions
-// offset_dims, and the dims of `indices` except its last at the remaining positions, in order.
+// lax.gather: stacks slices of `operand` (core/base/slices.h).
 #pragma once
 #include <cstdint>
 
-#include "shmap/dtype.h"
-#include "shmap/shape.h"
+#include "core/base/slices.h"
 
 namespace shmap::cpu {
 
-// Treatment of a slice that is not inside the operand. clip: moves it inside. fill_or_drop: fills
-// it (gather) or drops it (scatter) as a whole.
-enum class IndexMode : std::uint8_t { clip, fill_or_drop };
-
-struct GatherDims {
-  IntList offset_dims;           // sorted
-  IntList collapsed_slice_dims;  // sorted
-  IntList start_index_map;       // the operand dim of each entry of an index vector
-  IntList operand_batching_dims, indices_batching_dims;
-};
-
-struct Gather {
-  GatherDims dims;
-  Shape operand_shape, indices_shape, slice_sizes;
-  DType index_dtype = i32;  // any integer type
-  IndexMode mode = IndexMode::clip;
-  // Adds the extent of its dim to each negative index, once, before `mode` applies.
-  bool from_end = false;
+struct Gather : Slices {
   int itemsize = 0;
   const void* operand = nullptr;
-  const void* indices = nullptr;
   const void* fill = nullptr;  // one item; read in fill_or_drop mode only
   void* out = nullptr;
 };

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/base/element_type.h"
 #include "shmap/dtype.h"
 #include "shmap/error.h"
 
@@ -25,27 +26,12 @@ std::int64_t read_index(const void* indices, std::int64_t at) {
 
 // Throws TypeError where t is no integer type.
 inline ReadIndex index_reader(DType t) {
-  switch (t) {
-    case i8:
-      return read_index<std::int8_t>;
-    case i16:
-      return read_index<std::int16_t>;
-    case i32:
-      return read_index<std::int32_t>;
-    case i64:
-      return read_index<std::int64_t>;
-    case u8:
-      return read_index<std::uint8_t>;
-    case u16:
-      return read_index<std::uint16_t>;
-    case u32:
-      return read_index<std::uint32_t>;
-    case u64:
-      return read_index<std::uint64_t>;
-    default:
-      throw TypeError(std::string("gather, scatter: indices are ") + short_name(t) +
-                      ": an integer type is wanted");
+  const ReadIndex reader = with_integer(t, []<class T>() -> ReadIndex { return read_index<T>; });
+  if (reader == nullptr) {
+    throw TypeError(std::string("gather, scatter: indices are ") + short_name(t) +
+                    ": an integer type is wanted");
   }
+  return reader;
 }
 
 }  // namespace shmap::cpu

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/gemm_engines.h"
 #include "shmap/error.h"
@@ -255,35 +256,23 @@ void blocked(const Gemm& g) {
 }  // namespace
 
 void own_gemm(const Gemm& g) {
-  switch (g.dtype) {
-    case bool_:
-      return blocked<std::uint8_t, std::uint8_t, std::uint8_t, true>(g);
-    case i8:
-    case u8:
-      return blocked<std::uint8_t, std::uint16_t, std::uint8_t, false>(g);
-    case i16:
-    case u16:
-      return blocked<std::uint16_t, std::uint16_t, std::uint16_t, false>(g);
-    case i32:
-    case u32:
-      return blocked<std::uint32_t, std::uint32_t, std::uint32_t, false>(g);
-    case i64:
-    case u64:
-      return blocked<std::uint64_t, std::uint64_t, std::uint64_t, false>(g);
-    case f16:
-      return g.out == f32 ? blocked<float16, float, float, false>(g)
-                          : blocked<float16, float, float16, false>(g);
-    case bf16:
-      return g.out == f32 ? blocked<bfloat16, float, float, false>(g)
-                          : blocked<bfloat16, float, bfloat16, false>(g);
-    case f32:
-      return blocked<float, float, float, false>(g);
-    case f64:
-      return blocked<double, double, double, false>(g);
-    case prng_key:
-      break;
-  }
-  throw TypeError(std::string("matmul: no product of ") + short_name(g.dtype));
+  if (g.dtype == prng_key)
+    throw TypeError(std::string("matmul: no product of ") + short_name(g.dtype));
+  with_plain(g.dtype, [&]<class T>() {
+    if constexpr (std::is_same_v<T, bool>) {
+      blocked<std::uint8_t, std::uint8_t, std::uint8_t, true>(g);
+    } else if constexpr (std::is_integral_v<T>) {
+      using Bits = std::make_unsigned_t<T>;
+      using Compute = std::conditional_t<sizeof(T) == 1, std::uint16_t, Bits>;
+      blocked<Bits, Compute, Bits, false>(g);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      blocked<T, T, T, false>(g);
+    } else if (g.out == f32) {
+      blocked<T, float, float, false>(g);
+    } else {
+      blocked<T, float, T, false>(g);
+    }
+  });
 }
 
 }  // namespace shmap::cpu

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/base/dtype_rows.h"
 #include "core/base/signals_blocked.h"
 #include "core/cpu/kernels/copy_transpose.h"
 #include "core/device/runtime.h"
@@ -166,16 +167,26 @@ void check(dnnl_status_t status, const char* what) {
   }
 }
 
-dnnl_data_type_t data_type(DType t) {
-  switch (t) {
-    case bf16:
-      return dnnl_bf16;
-    case f16:
-      return dnnl_f16;
-    default:
-      return dnnl_f32;
-  }
-}
+// oneDNN's name for a dtype; undef: no product of it is asked for.
+constexpr DTypeRow<dnnl_data_type_t> kDataTypes[] = {
+    {bool_, dnnl_data_type_undef},
+    {i8, dnnl_data_type_undef},
+    {i16, dnnl_data_type_undef},
+    {i32, dnnl_data_type_undef},
+    {i64, dnnl_data_type_undef},
+    {u8, dnnl_data_type_undef},
+    {u16, dnnl_data_type_undef},
+    {u32, dnnl_data_type_undef},
+    {u64, dnnl_data_type_undef},
+    {f16, dnnl_f16},
+    {bf16, dnnl_bf16},
+    {f32, dnnl_f32},
+    {f64, dnnl_data_type_undef},
+    {prng_key, dnnl_data_type_undef},
+};
+static_assert(has_each_dtype(kDataTypes));
+
+dnnl_data_type_t data_type(DType t) { return row_of(kDataTypes, t); }
 
 #if DNNL_VERSION_MAJOR >= 3
 using MemoryDesc = dnnl_memory_desc_t;

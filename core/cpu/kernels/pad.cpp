@@ -31,7 +31,7 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   int64_t out[kMaxRank], src_stride[kMaxRank], dst_stride[kMaxRank];
   int64_t items = 1;
   for (int d = 0; d < p.rank; ++d) {
-    out[d] = padded_extent(p.extent[d], p.low[d], p.high[d], p.interior[d]);
+    out[d] = p.padded[d];
     items *= out[d];
   }
   if (items == 0) return;
@@ -78,7 +78,7 @@ int cut_dim(const Pad& p, int parts) {
   int longest = 0;
   int64_t longest_extent = -1;
   for (int d = 0; d < p.rank; ++d) {
-    const int64_t extent = padded_extent(p.extent[d], p.low[d], p.high[d], p.interior[d]);
+    const int64_t extent = p.padded[d];
     if (extent >= 4 * parts) return d;
     if (extent > longest_extent) longest = d, longest_extent = extent;
   }
@@ -87,17 +87,11 @@ int cut_dim(const Pad& p, int parts) {
 
 }  // namespace
 
-int64_t padded_extent(int64_t extent, int64_t low, int64_t high, int64_t interior) {
-  const int64_t spread = extent > 0 ? extent + (extent - 1) * interior : 0;
-  return std::max<int64_t>(0, spread + low + high);
-}
-
 void pad(const Pad& p) { pad_part(p, 0, 1); }
 
 int pad_parts(const Pad& p, int workers) {
   int64_t bytes = p.itemsize;
-  for (int d = 0; d < p.rank; ++d)
-    bytes *= padded_extent(p.extent[d], p.low[d], p.high[d], p.interior[d]);
+  for (int d = 0; d < p.rank; ++d) bytes *= p.padded[d];
   return static_cast<int>(std::clamp<int64_t>(bytes / kPartBytes, 1, workers));
 }
 
@@ -107,7 +101,7 @@ void pad_part(const Pad& p, int part, int parts) {
     return;
   }
   const int cut = cut_dim(p, parts);
-  const int64_t extent = padded_extent(p.extent[cut], p.low[cut], p.high[cut], p.interior[cut]);
+  const int64_t extent = p.padded[cut];
   const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
   if (begin < end) run(p, cut, begin, end);
 }

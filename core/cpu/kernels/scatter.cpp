@@ -6,6 +6,7 @@
 #include <string>
 #include <type_traits>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/gather_index.h"
 #include "core/cpu/kernels/kept_rows.h"
@@ -25,28 +26,28 @@ bool contains(const IntList& list, int64_t v) {
 using Combine = void (*)(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
                          int64_t count);
 
-template <class T, ScatterOp op>
+template <class T, ScatterKind op>
 T combined(T a, T b) {
-  if constexpr (op == ScatterOp::set) {
+  if constexpr (op == ScatterKind::set) {
     return b;
   } else if constexpr (std::is_same_v<T, bool>) {
-    return op == ScatterOp::add || op == ScatterOp::max ? a || b : a && b;
+    return op == ScatterKind::add || op == ScatterKind::max ? a || b : a && b;
   } else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     return T(combined<float, op>(a, b));
-  } else if constexpr (op == ScatterOp::min) {
+  } else if constexpr (op == ScatterKind::min) {
     return a != a || a < b ? a : b;  // NaN if either is
-  } else if constexpr (op == ScatterOp::max) {
+  } else if constexpr (op == ScatterKind::max) {
     return a != a || a > b ? a : b;
   } else if constexpr (std::is_integral_v<T>) {
     using Wide = std::common_type_t<std::make_unsigned_t<T>, unsigned>;  // wraps
     const Wide x = static_cast<Wide>(a), y = static_cast<Wide>(b);
-    return static_cast<T>(op == ScatterOp::add ? x + y : x * y);
+    return static_cast<T>(op == ScatterKind::add ? x + y : x * y);
   } else {
-    return op == ScatterOp::add ? a + b : a * b;
+    return op == ScatterKind::add ? a + b : a * b;
   }
 }
 
-template <class T, ScatterOp op>
+template <class T, ScatterKind op>
 void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride, int64_t count) {
   constexpr int64_t size = sizeof(T);
   if (dst_stride == size && src_stride == size) {
@@ -71,7 +72,7 @@ struct Rows {
 using CombineRows = void (*)(const Rows& r, const std::int32_t* rows, const std::int32_t* at,
                              int64_t count);
 
-template <class T, ScatterOp op>
+template <class T, ScatterKind op>
 void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* at, int64_t count) {
   // Rows lie anywhere in the operand: the next ones are prefetched while others are combined.
   constexpr int64_t kAhead = 8;
@@ -99,60 +100,31 @@ struct Combiner {
   CombineRows rows = nullptr;
 };
 
-template <class T, ScatterOp op>
+template <class T, ScatterKind op>
 Combiner combiner() {
   return {combine<T, op>, combine_rows<T, op>};
 }
 
 template <class T>
-Combiner combine_of(ScatterOp op) {
+Combiner combine_of(ScatterKind op) {
   switch (op) {
-    case ScatterOp::set:
-      return combiner<T, ScatterOp::set>();
-    case ScatterOp::add:
-      return combiner<T, ScatterOp::add>();
-    case ScatterOp::mul:
-      return combiner<T, ScatterOp::mul>();
-    case ScatterOp::min:
-      return combiner<T, ScatterOp::min>();
-    case ScatterOp::max:
-      return combiner<T, ScatterOp::max>();
+    case ScatterKind::set:
+      return combiner<T, ScatterKind::set>();
+    case ScatterKind::add:
+      return combiner<T, ScatterKind::add>();
+    case ScatterKind::mul:
+      return combiner<T, ScatterKind::mul>();
+    case ScatterKind::min:
+      return combiner<T, ScatterKind::min>();
+    case ScatterKind::max:
+      return combiner<T, ScatterKind::max>();
   }
   return {};
 }
 
-Combiner combine_of(DType t, ScatterOp op) {
-  switch (t) {
-    case bool_:
-      return combine_of<bool>(op);
-    case i8:
-      return combine_of<std::int8_t>(op);
-    case i16:
-      return combine_of<std::int16_t>(op);
-    case i32:
-      return combine_of<std::int32_t>(op);
-    case i64:
-      return combine_of<std::int64_t>(op);
-    case u8:
-      return combine_of<std::uint8_t>(op);
-    case u16:
-      return combine_of<std::uint16_t>(op);
-    case u32:
-      return combine_of<std::uint32_t>(op);
-    case u64:
-      return combine_of<std::uint64_t>(op);
-    case f16:
-      return combine_of<float16>(op);
-    case bf16:
-      return combine_of<bfloat16>(op);
-    case f32:
-      return combine_of<float>(op);
-    case f64:
-      return combine_of<double>(op);
-    case prng_key:
-      if (op == ScatterOp::set) return combiner<std::uint64_t, ScatterOp::set>();
-      break;
-  }
+Combiner combine_of(DType t, ScatterKind op) {
+  if (t != prng_key) return with_plain(t, [op]<class T>() { return combine_of<T>(op); });
+  if (op == ScatterKind::set) return combiner<std::uint64_t, ScatterKind::set>();
   throw TypeError(std::string("scatter: ") + short_name(t) + " can only be set");
 }
 
@@ -175,26 +147,25 @@ Plan make_plan(const Scatter& s) {
   const int size = itemsize(s.dtype);
   int64_t update_stride[kMaxRank];
   row_major_strides(s.operand_shape.rank(), s.operand_shape.data(), size, p.stride);
-  row_major_strides(s.updates_shape.rank(), s.updates_shape.data(), size, update_stride);
+  row_major_strides(s.slices_shape.rank(), s.slices_shape.data(), size, update_stride);
   p.index_size = s.indices_shape.back();
   for (int d = 0; d < s.operand_shape.rank(); ++d) {
     const int64_t extent = s.operand_shape[static_cast<std::size_t>(d)];
     p.last_start[d] = extent - 1;
     p.from_end[d] = s.from_end ? extent : 0;
-    if (contains(s.dims.inserted_window_dims, d) || contains(s.dims.operand_batching_dims, d))
+    if (contains(s.dims.collapsed_slice_dims, d) || contains(s.dims.operand_batching_dims, d))
       continue;
-    const auto u =
-        static_cast<std::size_t>(s.dims.update_window_dims[static_cast<std::size_t>(p.rank)]);
+    const auto u = static_cast<std::size_t>(s.dims.offset_dims[static_cast<std::size_t>(p.rank)]);
     p.dim[p.rank] = d;
-    p.extent[p.rank] = s.updates_shape[u];
+    p.extent[p.rank] = s.slices_shape[u];
     p.operand_stride[p.rank] = p.stride[d];
     p.update_stride[p.rank] = update_stride[u];
     p.last_start[d] = extent - p.extent[p.rank];
     ++p.rank;
   }
-  for (int d = 0; d < s.updates_shape.rank(); ++d) {
-    if (contains(s.dims.update_window_dims, d)) continue;
-    p.batch_extent[p.batch_rank] = s.updates_shape[static_cast<std::size_t>(d)];
+  for (int d = 0; d < s.slices_shape.rank(); ++d) {
+    if (contains(s.dims.offset_dims, d)) continue;
+    p.batch_extent[p.batch_rank] = s.slices_shape[static_cast<std::size_t>(d)];
     p.batch_count *= p.batch_extent[p.batch_rank];
     p.batch_stride[p.batch_rank++] = update_stride[d];
   }
@@ -240,8 +211,8 @@ bool is_rows(const Scatter& s, const Plan& p) {
   if (p.index_size != 1 || s.dims.operand_batching_dims.size() > 0) return false;
   if (s.index_dtype != i32 && s.index_dtype != i64) return false;
   if (s.operand_shape.rank() == 0 || s.operand_shape[0] >= INT32_MAX) return false;
-  if (s.dims.scatter_dims_to_operand_dims[0] != 0 || s.dims.inserted_window_dims.size() != 1 ||
-      s.dims.inserted_window_dims[0] != 0)
+  if (s.dims.start_index_map[0] != 0 || s.dims.collapsed_slice_dims.size() != 1 ||
+      s.dims.collapsed_slice_dims[0] != 0)
     return false;
   int64_t expected = itemsize(s.dtype);
   for (int w = p.rank - 1; w >= 0; --w) {
@@ -349,7 +320,7 @@ void scatter_part(const Scatter& s, int part, int parts) {
     }
     bool inside = true;
     for (int64_t k = 0; k < p.index_size; ++k) {
-      const int64_t d = s.dims.scatter_dims_to_operand_dims[static_cast<std::size_t>(k)];
+      const int64_t d = s.dims.start_index_map[static_cast<std::size_t>(k)];
       start[d] = read(s.indices, b * p.index_size + k);
       if (start[d] < 0) start[d] += p.from_end[d];
       if (s.mode == IndexMode::clip)

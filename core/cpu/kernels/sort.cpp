@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/element_type.h"
 #include "core/cpu/kernels/sort_keys.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
@@ -68,7 +69,7 @@ struct Lines {
 };
 
 template <class T>
-void sort_lines(const Sort& s, int64_t begin, int64_t end) {
+void sort_lines(const SortPass& s, int64_t begin, int64_t end) {
   using Key = SortKey<T>;
   const int64_t len = s.len, inner = s.inner;
   Lines<Key> memory;
@@ -145,7 +146,7 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   using Key = SortKey<T>;
   std::vector<Item<Key>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
   for (int64_t n = begin; n < end; ++n) {
-    const T* const row = static_cast<const T*>(t.src) + n * t.len;
+    const T* const row = static_cast<const T*>(t.in) + n * t.len;
     if (t.k <= kFewLargest) {
       few_largest(row, t.len, t.k, items.data());
     } else {
@@ -164,40 +165,12 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   }
 }
 
-// f(T{}) with T the C++ type of t.
+// f(T{}) with T the C++ type of t; bools are sorted as bytes.
 template <class F>
 void with_type(DType t, const char* what, const F& f) {
-  switch (t) {
-    case bool_:
-      return f(std::uint8_t{});
-    case i8:
-      return f(std::int8_t{});
-    case i16:
-      return f(std::int16_t{});
-    case i32:
-      return f(std::int32_t{});
-    case i64:
-      return f(std::int64_t{});
-    case u8:
-      return f(std::uint8_t{});
-    case u16:
-      return f(std::uint16_t{});
-    case u32:
-      return f(std::uint32_t{});
-    case u64:
-      return f(std::uint64_t{});
-    case f16:
-      return f(float16{});
-    case bf16:
-      return f(bfloat16{});
-    case f32:
-      return f(float{});
-    case f64:
-      return f(double{});
-    case prng_key:
-      break;
-  }
-  throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
+  if (t == prng_key) throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
+  with_plain(t,
+             [&]<class T>() { f(std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>{}); });
 }
 
 void check_length(int64_t len, const char* what) {
@@ -209,15 +182,15 @@ void check_length(int64_t len, const char* what) {
 
 }  // namespace
 
-void sort(const Sort& s) { sort_part(s, 0, 1); }
+void sort(const SortPass& s) { sort_part(s, 0, 1); }
 
-int sort_parts(const Sort& s, int workers) {
+int sort_parts(const SortPass& s, int workers) {
   const int64_t lines = s.outer * s.inner;
   const int64_t most = std::max<int64_t>(1, std::min<int64_t>(workers, lines));
   return static_cast<int>(std::clamp<int64_t>(lines * s.len / kPartElements, 1, most));
 }
 
-void sort_part(const Sort& s, int part, int parts) {
+void sort_part(const SortPass& s, int part, int parts) {
   check_length(s.len, "sort");
   const int64_t lines = s.outer * s.inner;
   const int64_t begin = lines * part / parts, end = lines * (part + 1) / parts;

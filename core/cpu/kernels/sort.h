@@ -1,13 +1,11 @@
-// Stable sorting along one dim of arrays laid out as [outer, len, inner], row-major and contiguous,
-// and the k largest along the last dim.
-//
-// Order: -0 equals 0; every NaN comes after everything else and equals every other NaN; false
-// before true. Descending order is also stable: equal items keep their order, and NaN comes first.
+// Stable sorting along one dim of arrays laid out as [outer, len, inner], and the k largest along
+// the last dim, in the order of core/base/sorts.h. Descending order is also stable: equal items
+// keep their order, and NaN comes first.
 #pragma once
 #include <cstdint>
 #include <span>
 
-#include "shmap/dtype.h"
+#include "core/base/sorts.h"
 
 namespace shmap::cpu {
 
@@ -17,7 +15,8 @@ struct SortPayload {  // an array of the keys' extents that is permuted with the
   void* dst = nullptr;
 };
 
-struct Sort {
+// By one key.
+struct SortPass {
   DType dtype = f32;                           // of the keys
   std::int64_t outer = 0, len = 0, inner = 1;  // len < 2^31
   bool descending = false;
@@ -27,19 +26,9 @@ struct Sort {
   std::span<const SortPayload> payloads;  // dst may be src
 };
 
-void sort(const Sort& s);
-int sort_parts(const Sort& s, int workers);
-void sort_part(const Sort& s, int part, int parts);
-
-// The k largest of each of `outer` rows of `len`, largest first; of equal ones the lower index
-// first; NaN counts as largest. 0 <= k <= len < 2^31.
-struct TopK {
-  DType dtype = f32;
-  std::int64_t outer = 0, len = 0, k = 0;
-  const void* src = nullptr;
-  void* values = nullptr;           // [outer, k]; may be null
-  std::int32_t* indices = nullptr;  // [outer, k]; may be null
-};
+void sort(const SortPass& s);
+int sort_parts(const SortPass& s, int workers);
+void sort_part(const SortPass& s, int part, int parts);
 
 void top_k(const TopK& t);
 int top_k_parts(const TopK& t, int workers);

@@ -43,26 +43,23 @@ inline void hash_one(Word k0, Word k1, Word& x0, Word& x1) {
   x0 += k2, x1 += k0 + 5;
 }
 
-template <ThreefryOut to>
+template <DType to>
 inline void put_one(Word x0, Word x1, std::byte* out) {
   const auto put = [&](auto value) { std::memcpy(out, &value, sizeof value); };
-  if constexpr (to == ThreefryOut::u8)
+  if constexpr (to == DType::u8)
     put(static_cast<std::uint8_t>(x0 ^ x1));
-  else if constexpr (to == ThreefryOut::u16)
+  else if constexpr (to == DType::u16)
     put(static_cast<std::uint16_t>(x0 ^ x1));
-  else if constexpr (to == ThreefryOut::u32)
+  else if constexpr (to == DType::u32)
     put(x0 ^ x1);
-  else if constexpr (to == ThreefryOut::u64)
+  else if constexpr (to == DType::u64)
     put(std::uint64_t{x0} << 32 | x1);
   else
     std::memcpy(out, &x0, sizeof x0), std::memcpy(out + sizeof x0, &x1, sizeof x1);
 }
 
-template <ThreefryOut to>
-constexpr std::int64_t kItem = to == ThreefryOut::u8    ? 1
-                               : to == ThreefryOut::u16 ? 2
-                               : to == ThreefryOut::u32 ? 4
-                                                        : 8;
+template <DType to>
+constexpr std::int64_t kItem = itemsize(to);
 
 #if SHMAP_VECTORS
 namespace hn = hwy::HWY_NAMESPACE;
@@ -94,20 +91,20 @@ HWY_INLINE void inject(Four& x, V k0, V k1) {
   x.d0 = hn::Add(x.d0, k0), x.d1 = hn::Add(x.d1, k1);
 }
 
-template <ThreefryOut to, bool around>
+template <DType to, bool around>
 HWY_INLINE void put(V x0, V x1, std::byte* out) {
   const D d;
   const auto words = reinterpret_cast<Word*>(out);
-  if constexpr (to == ThreefryOut::u32) {
+  if constexpr (to == DType::u32) {
     if constexpr (around)
       hn::Stream(hn::Xor(x0, x1), d, words);
     else
       hn::StoreU(hn::Xor(x0, x1), d, words);
-  } else if constexpr (to == ThreefryOut::u64) {
+  } else if constexpr (to == DType::u64) {
     hn::StoreInterleaved2(x1, x0, d, words);  // little-endian: the low word comes first
-  } else if constexpr (to == ThreefryOut::words) {
+  } else if constexpr (to == DType::prng_key) {
     hn::StoreInterleaved2(x0, x1, d, words);
-  } else if constexpr (to == ThreefryOut::u16) {
+  } else if constexpr (to == DType::u16) {
     const hn::Rebind<std::uint16_t, D> half;
     hn::StoreU(hn::TruncateTo(half, hn::Xor(x0, x1)), half, reinterpret_cast<std::uint16_t*>(out));
   } else {
@@ -118,7 +115,7 @@ HWY_INLINE void put(V x0, V x1, std::byte* out) {
 }
 
 // n, a multiple of kGroup, counts of one high word.
-template <ThreefryOut to, bool around>
+template <DType to, bool around>
 void run_groups(const Word* key, Word high, Word low, std::byte* out, std::int64_t n) {
   const D d;
   const Word w0 = key[0], w1 = key[1], w2 = w0 ^ w1 ^ kParity;
@@ -155,13 +152,13 @@ void run_groups(const Word* key, Word high, Word low, std::byte* out, std::int64
 }
 #endif
 
-template <ThreefryOut to>
+template <DType to>
 void run_piece(const Word* key, Word high, Word low, std::byte* out, std::int64_t n, bool around) {
 #if SHMAP_VECTORS
   if (n >= kLanes) {
     const std::int64_t whole = n / kGroup * kGroup;
-    if (around && to == ThreefryOut::u32 && reinterpret_cast<std::uintptr_t>(out) % 64 == 0)
-      run_groups<to, to == ThreefryOut::u32>(key, high, low, out, whole);
+    if (around && to == DType::u32 && reinterpret_cast<std::uintptr_t>(out) % 64 == 0)
+      run_groups<to, to == DType::u32>(key, high, low, out, whole);
     else
       run_groups<to, false>(key, high, low, out, whole);
     if (whole == n) return;
@@ -180,7 +177,7 @@ void run_piece(const Word* key, Word high, Word low, std::byte* out, std::int64_
   }
 }
 
-template <ThreefryOut to>
+template <DType to>
 void run(const Word* key, std::uint64_t first, std::byte* out, std::int64_t n, bool around) {
   constexpr std::uint64_t kCycle = std::uint64_t{1} << 32;
   while (n > 0) {
@@ -195,19 +192,19 @@ void run(const Word* key, std::uint64_t first, std::byte* out, std::int64_t n, b
   }
 }
 
-void bits(ThreefryOut to, const Word* key, std::uint64_t first, std::byte* out, std::int64_t n,
+void bits(DType to, const Word* key, std::uint64_t first, std::byte* out, std::int64_t n,
           bool around) {
   switch (to) {
-    case ThreefryOut::u8:
-      return run<ThreefryOut::u8>(key, first, out, n, around);
-    case ThreefryOut::u16:
-      return run<ThreefryOut::u16>(key, first, out, n, around);
-    case ThreefryOut::u32:
-      return run<ThreefryOut::u32>(key, first, out, n, around);
-    case ThreefryOut::u64:
-      return run<ThreefryOut::u64>(key, first, out, n, around);
-    case ThreefryOut::words:
-      return run<ThreefryOut::words>(key, first, out, n, around);
+    case DType::u8:
+      return run<DType::u8>(key, first, out, n, around);
+    case DType::u16:
+      return run<DType::u16>(key, first, out, n, around);
+    case DType::u32:
+      return run<DType::u32>(key, first, out, n, around);
+    case DType::u64:
+      return run<DType::u64>(key, first, out, n, around);
+    default:
+      return run<DType::prng_key>(key, first, out, n, around);
   }
 }
 
@@ -247,7 +244,7 @@ namespace shmap::cpu {
 SHMAP_KERNELS(find_bits);
 SHMAP_KERNELS(find_pairs);
 
-void threefry_bits(ThreefryOut to, const std::uint32_t* key, std::uint64_t first, void* out,
+void threefry_bits(DType to, const std::uint32_t* key, std::uint64_t first, void* out,
                    std::int64_t n, bool around) {
   static const auto run = SHMAP_BEST(find_bits)();
   run(to, key, first, static_cast<std::byte*>(out), n, around);

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/base/element_type.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/vector_sums.cpp"
 #include "core/cpu/kernels/targets-inl.h"
@@ -149,18 +151,14 @@ constexpr VectorSums kernels_of() {
   return {along<Stored>, across<Stored>};
 }
 VectorSums find_sums(DType dtype) {
-  switch (dtype) {
-    case f32:
-      return kernels_of<float>();
-    case f64:
-      return kernels_of<double>();
-    case bf16:
-      return kernels_of<Bf16>();
-    case f16:
+  return with_float(dtype, []<class T>() -> VectorSums {
+    if constexpr (std::is_same_v<T, float16>)
       return kernels_of<F16>();
-    default:
-      return {};
-  }
+    else if constexpr (std::is_same_v<T, bfloat16>)
+      return kernels_of<Bf16>();
+    else
+      return kernels_of<T>();
+  });
 }
 #else
 VectorSums find_sums(DType) { return {}; }

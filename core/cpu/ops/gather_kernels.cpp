@@ -7,6 +7,7 @@
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/reduce.h"
 #include "core/cpu/kernels/scatter.h"
+#include "core/ops/call_slices.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/gather_reduce.h"
 #include "core/ops/reduce.h"
@@ -18,21 +19,12 @@ namespace shmap {
 
 namespace {
 
-cpu::Gather gather_of(const KernelCall& call, const GatherParams& p) {
-  cpu::Gather g;
-  g.dims = {p.offset_dims, p.collapsed_slice_dims, p.start_index_map, p.operand_batching_dims,
-            p.start_indices_batching_dims};
-  g.operand_shape = call.in_types[0].dims();
-  g.indices_shape = call.in_types[1].dims();
-  g.slice_sizes = p.slice_sizes;
-  g.index_dtype = call.in_types[1].dtype();
-  g.mode = p.mode == GatherMode::clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
-  g.from_end = p.from_end;
-  g.itemsize = itemsize(call.in_types[0].dtype());
-  g.operand = call.in[0];
-  g.indices = call.in[1];
-  g.out = call.out[0];
-  return g;
+cpu::Gather gather_of(const KernelCall& call, const GatherParams& p, const Shape& stacked) {
+  return {slices_of_gather(call, p, stacked), itemsize(call.in_types[0].dtype()), call.in[0],
+          nullptr, call.out[0]};
+}
+cpu::Gather gather_of(const KernelCall& call) {
+  return gather_of(call, params_as<GatherParams>(call.params), call.out_types[0].dims());
 }
 
 std::uint64_t fill_of(const KernelCall& call, const GatherParams& p) {
@@ -41,14 +33,14 @@ std::uint64_t fill_of(const KernelCall& call, const GatherParams& p) {
 
 void run_gather(const KernelCall& call) {
   const auto& p = params_as<GatherParams>(call.params);
-  cpu::Gather g = gather_of(call, p);
+  cpu::Gather g = gather_of(call);
   const std::uint64_t fill = fill_of(call, p);
   g.fill = &fill;
   cpu::gather_part(g, call.part, call.parts);
 }
 
 int gather_parts(const KernelCall& call, int workers) {
-  return cpu::gather_parts(gather_of(call, params_as<GatherParams>(call.params)), workers);
+  return cpu::gather_parts(gather_of(call), workers);
 }
 
 // Computes some results at a time: gathers their operands to memory that stays in a near cache.
@@ -59,7 +51,7 @@ void run_gather_reduce(const KernelCall& call) {
   const DType dtype = p.gathered.dtype();
   const std::int64_t reduced = groups.reduced[0], inner = groups.kept[1], item = itemsize(dtype);
   const std::int64_t slab = reduced * inner * item;
-  cpu::Gather g = gather_of(call, p.gather);
+  cpu::Gather g = gather_of(call, p.gather, p.gathered.dims());
   const std::uint64_t fill = fill_of(call, p.gather);
   g.fill = &fill;
   std::int64_t slices = 1;  // slices that form one result
@@ -90,30 +82,14 @@ int gather_reduce_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(p.gathered.nbytes() / kPartBytes, 1, most));
 }
 
-template <cpu::ScatterOp op>
-cpu::Scatter scatter_of(const KernelCall& call) {
-  const auto& p = params_as<ScatterAddParams>(call.params);
-  cpu::Scatter s;
-  s.op = op;
-  s.dims = {p.update_window_dims, p.inserted_window_dims, p.scatter_dims_to_operand_dims,
-            p.operand_batching_dims, p.scatter_indices_batching_dims};
-  s.dtype = call.out_types[0].dtype();
-  s.operand_shape = call.in_types[0].dims();
-  s.indices_shape = call.in_types[1].dims();
-  s.updates_shape = call.in_types[2].dims();
-  s.index_dtype = call.in_types[1].dtype();
-  s.mode = p.clip ? cpu::IndexMode::clip : cpu::IndexMode::fill_or_drop;
-  s.from_end = p.from_end;
-  s.operand = call.out[0];
-  s.indices = call.in[1];
-  s.updates = call.in[2];
-  return s;
+cpu::Scatter scatter_of(const KernelCall& call, ScatterKind op) {
+  return {slices_of_scatter(call), op, call.out_types[0].dtype(), call.out[0], call.in[2]};
 }
 
-template <cpu::ScatterOp op>
+template <ScatterKind op>
 void run_scatter(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
-  const cpu::Scatter s = scatter_of<op>(call);
+  const cpu::Scatter s = scatter_of(call, op);
   if (call.in[0] != call.out[0]) cpu::copy_scatter_part(s, call.in[0], call.part, call.parts);
   cpu::scatter_part(s, call.part, call.parts);
 }
@@ -121,7 +97,7 @@ void run_scatter(const KernelCall& call) {
 int scatter_parts(const KernelCall& call, int workers) {
   return call.out_types[0].size() == 0
              ? 1
-             : cpu::scatter_parts(scatter_of<cpu::ScatterOp::set>(call), workers);
+             : cpu::scatter_parts(scatter_of(call, ScatterKind::set), workers);
 }
 
 }  // namespace
@@ -129,11 +105,11 @@ int scatter_parts(const KernelCall& call, int workers) {
 void register_cpu_gather_kernels() {
   gather_p.kernel(DeviceKind::cpu) = {run_gather, gather_parts};
   gather_reduce_p.kernel(DeviceKind::cpu) = {run_gather_reduce, gather_reduce_parts};
-  scatter_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::set>, scatter_parts};
-  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::add>, scatter_parts};
-  scatter_mul_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::mul>, scatter_parts};
-  scatter_min_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::min>, scatter_parts};
-  scatter_max_p.kernel(DeviceKind::cpu) = {run_scatter<cpu::ScatterOp::max>, scatter_parts};
+  scatter_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::set>, scatter_parts};
+  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::add>, scatter_parts};
+  scatter_mul_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::mul>, scatter_parts};
+  scatter_min_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::min>, scatter_parts};
+  scatter_max_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::max>, scatter_parts};
 }
 
 }  // namespace shmap

@@ -4,22 +4,7 @@
 
 namespace shmap::cpu {
 
-ThreefryOut threefry_out(DType dtype) {
-  switch (dtype) {
-    case DType::u8:
-      return ThreefryOut::u8;
-    case DType::u16:
-      return ThreefryOut::u16;
-    case DType::u32:
-      return ThreefryOut::u32;
-    case DType::u64:
-      return ThreefryOut::u64;
-    default:
-      return ThreefryOut::words;
-  }
-}
-
-void threefry_block(ThreefryOut to, const std::uint32_t* key, const RandomBlock& block,
+void threefry_block(DType to, const std::uint32_t* key, const RandomBlock& block,
                     std::int64_t first, std::int64_t at, std::byte* out, std::int64_t n,
                     int itemsize, bool around) {
   const std::int64_t run = block.run();

@@ -7,12 +7,9 @@
 
 namespace shmap::cpu {
 
-// Which words of the hashes form elements of an unsigned dtype, or of prng_key.
-ThreefryOut threefry_out(DType dtype);
-
 // Writes elements [at, at + n) of the block, each of `itemsize` bytes; the block's element 0 is
 // element `first` of the whole array. `key`: two words. `around`: see threefry_bits.
-void threefry_block(ThreefryOut to, const std::uint32_t* key, const RandomBlock& block,
+void threefry_block(DType to, const std::uint32_t* key, const RandomBlock& block,
                     std::int64_t first, std::int64_t at, std::byte* out, std::int64_t n,
                     int itemsize, bool around = false);
 

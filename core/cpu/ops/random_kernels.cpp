@@ -33,9 +33,9 @@ void run_hash(const KernelCall& call, const RandomBlock& block) {
   const auto [begin, end] = call.share(size, kGrain);
   for (std::int64_t i = begin; i < end;) {
     const std::int64_t k = i / each, at = i % each, n = std::min(end - i, each - at);
-    cpu::threefry_block(
-        cpu::threefry_out(dtype), key + 2 * k, block, first ? first[one_first ? 0 : k] : 0, at,
-        static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype), n, itemsize(dtype), around);
+    cpu::threefry_block(dtype, key + 2 * k, block, first ? first[one_first ? 0 : k] : 0, at,
+                        static_cast<std::byte*>(call.out[0]) + i * itemsize(dtype), n,
+                        itemsize(dtype), around);
     i += n;
   }
 }
@@ -56,8 +56,7 @@ void run_fold_in(const KernelCall& call) {
   const std::int64_t next_key = call.in_types[0].rank() == 0 ? 0 : 2;
   const std::int64_t next_data = call.in_types[1].rank() == 0 ? 0 : 1;
   for (std::int64_t i = begin; i < end; ++i) {
-    cpu::threefry_bits(cpu::ThreefryOut::words, key + i * next_key, data[i * next_data],
-                       out + 2 * i, 1);
+    cpu::threefry_bits(DType::prng_key, key + i * next_key, data[i * next_data], out + 2 * i, 1);
   }
 }
 

@@ -255,7 +255,7 @@ Lines searched_lines(const KernelCall& call) {
   return {call.in_types[0].dims(), params_as<ArgReduceParams>(call.params).axes[0]};
 }
 
-template <cpu::ArgReduceOp op>
+template <ArgReduction op>
 void run_arg_reduce(const KernelCall& call) {
   const Lines lines = searched_lines(call);
   if (lines.empty()) return;
@@ -274,7 +274,7 @@ template <Reduction op>
 void set(Primitive& p) {
   p.kernel(DeviceKind::cpu) = {run_reduce<op>, reduce_parts, reduce_scratch, finish_reduce<op>};
 }
-template <cpu::ArgReduceOp op>
+template <ArgReduction op>
 void set(Primitive& p) {
   p.kernel(DeviceKind::cpu) = {run_arg_reduce<op>, arg_reduce_parts};
 }
@@ -288,8 +288,8 @@ void register_cpu_reduce_kernels() {
   set<Reduction::name>(primitive##_p);
   SHMAP_REDUCTIONS(SHMAP_SET)
 #undef SHMAP_SET
-  set<cpu::ArgReduceOp::argmax>(argmax_p);
-  set<cpu::ArgReduceOp::argmin>(argmin_p);
+  set<ArgReduction::argmax>(argmax_p);
+  set<ArgReduction::argmin>(argmin_p);
 }
 
 }  // namespace shmap

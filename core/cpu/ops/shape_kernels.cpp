@@ -111,19 +111,7 @@ int concatenate_slices_parts(const KernelCall& call, int workers) {
 }
 
 cpu::Pad pad_of(const KernelCall& call) {
-  const auto& params = params_as<PadParams>(call.params);
-  const Shape& from = call.in_types[0].dims();
-  cpu::Pad pad;
-  pad.rank = from.rank();
-  pad.itemsize = itemsize(call.in_types[0].dtype());
-  std::copy(from.begin(), from.end(), pad.extent);
-  std::copy(params.low.begin(), params.low.end(), pad.low);
-  std::copy(params.high.begin(), params.high.end(), pad.high);
-  std::copy(params.interior.begin(), params.interior.end(), pad.interior);
-  pad.src = call.in[0];
-  pad.value = call.in[1];
-  pad.dst = call.out[0];
-  return pad;
+  return {padding_of(call), call.in[0], call.in[1], call.out[0]};
 }
 
 void run_pad(const KernelCall& call) { cpu::pad_part(pad_of(call), call.part, call.parts); }

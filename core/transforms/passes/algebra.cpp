@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/element_type.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/shape_params.h"
@@ -26,20 +27,10 @@ bool is_literal_number(const Atom& a, int number) {
   const auto size = static_cast<std::size_t>(itemsize(node.type.dtype()));
   std::memcpy(&bits, node.value, size);
   if (number == 0) return bits == 0;
-  switch (node.type.dtype()) {
-    case DType::f16:
-      return bits == 0x3c00;
-    case DType::bf16:
-      return bits == 0x3f80;
-    case DType::f32:
-      return bits == 0x3f800000;
-    case DType::f64:
-      return bits == 0x3ff0000000000000;
-    case DType::prng_key:
-      return false;
-    default:
-      return bits == 1;
-  }
+  return with_plain(node.type.dtype(), [bits]<class T>() {
+    const T one = static_cast<T>(1);
+    return std::memcmp(&bits, &one, sizeof one) == 0;
+  });
 }
 
 // x * 1, x / 1, x - 0; for integers also x + 0, which for floats turns -0.0 to 0.0.

@@ -1,0 +1,9 @@
+// The functions that a matrix product may apply to its result.
+#pragma once
+#include <cstdint>
+
+namespace shmap {
+
+enum class Activation : std::uint8_t { none, relu, gelu };  // gelu: the form with tanh
+
+}  // namespace shmap

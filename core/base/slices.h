@@ -1,0 +1,44 @@
+// The slices of gather and scatter, which a call describes once for the kernels of both backends:
+// of one size each, in an array, at positions that rows of `indices` hold. All arrays are row-major
+// and contiguous; the last dim of `indices` is the index vector.
+//
+// The dims of the stacked slices, gather's output or scatter's updates: the slice dims that are
+// neither collapsed nor batching, at the positions offset_dims, and the dims of `indices` except
+// its last at the remaining positions, in order.
+#pragma once
+#include <cstdint>
+
+#include "shmap/dtype.h"
+#include "shmap/shape.h"
+
+namespace shmap {
+
+// Treatment of a slice that is not inside the array. clip: moves it inside. fill_or_drop: fills
+// it (gather) or drops it (scatter) as a whole.
+enum class IndexMode : std::uint8_t { clip, fill_or_drop };
+
+// How scatter combines an update with the array's element.
+enum class ScatterKind : std::uint8_t { set, add, mul, min, max };
+
+// With gather's names (scatter's in parentheses).
+struct SliceDims {
+  IntList offset_dims;           // sorted (update_window_dims)
+  IntList collapsed_slice_dims;  // sorted (inserted_window_dims)
+  // the array's dim of each entry of an index vector (scatter_dims_to_operand_dims)
+  IntList start_index_map;
+  IntList operand_batching_dims, indices_batching_dims;
+};
+
+struct Slices {
+  SliceDims dims;
+  Shape operand_shape, indices_shape;
+  Shape slice_sizes;        // of every operand dim
+  Shape slices_shape;       // of gather's output, or of the updates
+  DType index_dtype = i32;  // any integer type
+  IndexMode mode = IndexMode::clip;
+  // Adds the extent of its dim to each negative index, once, before `mode` applies.
+  bool from_end = false;
+  const void* indices = nullptr;
+};
+
+}  // namespace shmap
