@@ -216,7 +216,7 @@ void add_all() {
   benchmark::RegisterBenchmark("argmax of a run of 1 Ki/f32", [](benchmark::State& state) {
     const auto in = random_elements(f32, kElements);
     std::int32_t out;
-    const ArgReduceFn kernel = arg_reduce_kernel(ArgReduceOp::argmax, f32, i32);
+    const ArgReduceFn kernel = arg_reduce_kernel(ArgReduction::argmax, f32, i32);
     run(state, kElements, [&] { kernel(in.data(), &out, 1, kElements, 1); });
   });
   benchmark::RegisterBenchmark("cumsum of a run of 1 Ki/f32", [](benchmark::State& state) {

@@ -17,8 +17,18 @@ namespace shmap {
 // it (gather) or drops it (scatter) as a whole.
 enum class IndexMode : std::uint8_t { clip, fill_or_drop };
 
-// How scatter combines an update with the array's element.
-enum class ScatterKind : std::uint8_t { set, add, mul, min, max };
+// X(kind, primitive): how scatter combines an update with the array's element, and the primitive
+// (core/ops/scatter.h).
+#define SHMAP_SCATTERS(X) \
+  X(set, scatter_p)       \
+  X(add, scatter_add_p)   \
+  X(mul, scatter_mul_p)   \
+  X(min, scatter_min_p)   \
+  X(max, scatter_max_p)
+
+#define SHMAP_ENUMERATOR(kind, primitive) kind,
+enum class ScatterKind : std::uint8_t { SHMAP_SCATTERS(SHMAP_ENUMERATOR) };
+#undef SHMAP_ENUMERATOR
 
 // With gather's names (scatter's in parentheses).
 struct SliceDims {

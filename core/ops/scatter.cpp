@@ -163,14 +163,6 @@ constinit Primitive scatter_max_p = [] {
 }();
 
 std::span<Primitive* const> scatter_primitives() {
-#define SHMAP_KIND(kind, primitive) ScatterKind::kind,
-  static constexpr ScatterKind kinds[] = {SHMAP_SCATTERS(SHMAP_KIND)};
-#undef SHMAP_KIND
-  constexpr bool in_order = [] {
-    int next = 0;
-    return std::ranges::all_of(kinds, [&](ScatterKind k) { return static_cast<int>(k) == next++; });
-  }();
-  static_assert(in_order, "SHMAP_SCATTERS has other kinds than ScatterKind, or another order");
 #define SHMAP_ADDRESS(kind, primitive) &primitive,
   static constexpr Primitive* kAll[] = {SHMAP_SCATTERS(SHMAP_ADDRESS)};
 #undef SHMAP_ADDRESS

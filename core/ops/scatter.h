@@ -2,6 +2,7 @@
 // parameters are those of gather, under lax's names for scatter; scatter_add is the transpose of
 // gather.
 #pragma once
+#include <cstdint>
 #include <span>
 
 #include "core/base/slices.h"
@@ -15,15 +16,6 @@ namespace shmap {
 // are combined in row-major order of their batch dims, also where they overlap: for equal positions
 // scatter keeps the last update, and sums have the same bits on every run. f16 and bf16 are rounded
 // after every step. scatter takes every dtype, the others numbers.
-//
-// X(kind, primitive), in the order of ScatterKind.
-#define SHMAP_SCATTERS(X) \
-  X(set, scatter_p)       \
-  X(add, scatter_add_p)   \
-  X(mul, scatter_mul_p)   \
-  X(min, scatter_min_p)   \
-  X(max, scatter_max_p)
-
 #define SHMAP_PRIMITIVE(kind, primitive) extern Primitive primitive;
 SHMAP_SCATTERS(SHMAP_PRIMITIVE)
 #undef SHMAP_PRIMITIVE
