@@ -358,24 +358,31 @@ class Moves : public LocalWork {
 
 }  // namespace
 
+// The work comes first: it holds the submit mutex, under which a collective takes its number, so
+// that the collectives of two threads enter the streams in the order of their numbers. In another
+// order two processes could each wait for the number that the other has not begun.
 void AcrossProcesses::all_gather(const GroupBlocks& g, const Interleaved& parts) {
+  AllGather work(g, parts);
   CrossCall call(g, CollectiveKind::all_gather, code_of(parts), "");
-  AllGather(g, parts).run(call);
+  work.run(call);
 }
 
 void AcrossProcesses::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
+  AllToAll work(g, exchange);
   CrossCall call(g, CollectiveKind::all_to_all, code_of(exchange), "");
-  AllToAll(g, exchange).run(call);
+  work.run(call);
 }
 
 void AcrossProcesses::permute(const GroupBlocks& g, std::span<const int> source) {
+  Moves work(g);
   CrossCall call(g, CollectiveKind::permute, 0, "", source);
-  Moves(g).permute(call, source);
+  work.permute(call, source);
 }
 
 void AcrossProcesses::broadcast(const GroupBlocks& g, std::uint32_t rank) {
+  Moves work(g);
   CrossCall call(g, CollectiveKind::broadcast, rank, "");
-  Moves(g).broadcast(call, rank);
+  work.broadcast(call, rank);
 }
 
 }  // namespace shmap

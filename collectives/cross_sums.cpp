@@ -271,16 +271,19 @@ class ReduceScatterCall : public SumCall {
 
 }  // namespace
 
+// The work comes first, as in cross_copies.cpp: it holds the mutex under which a number is taken.
 void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
+  AllReduce work(g, op, dtype);
   CrossCall call(g, CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype));
-  AllReduce(g, op, dtype).run(call);
+  work.run(call);
 }
 
 void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
                                      DType dtype) {
+  ReduceScatterCall work(g, parts, op, dtype);
   CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
                  short_name(dtype));
-  ReduceScatterCall(g, parts, op, dtype).run(call);
+  work.run(call);
 }
 
 }  // namespace shmap

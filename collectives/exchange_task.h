@@ -15,6 +15,7 @@ namespace shmap {
 // One collective between processes, as each of these processes performs it.
 class CrossCall {
  public:
+  // Takes the collective's number: the caller holds the submit mutex, until all is enqueued.
   // `extra`: further numbers that must be equal in all processes, as a permutation.
   CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
             const char* dtype, std::span<const int> extra = {});

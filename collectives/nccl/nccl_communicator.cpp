@@ -66,13 +66,23 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
   return t;
 }
 
-// Calls a function for every clique with local ranks, with its communicators and under the submit
-// mutex.
+// What the processes tell each other about a collective before NCCL performs it (call_roll).
+struct Roll {
+  CollectiveKind kind;
+  std::uint64_t dtype_and_op;
+  const char* dtype = "";
+  std::span<const int> extra = {};
+};
+
+// Calls the roll, then a function for every clique with local ranks, with its communicators. All of
+// it under the submit mutex: the collectives of two threads enter the streams in the order of the
+// numbers that their roll calls take, which is the order in all processes.
 template <class Each>
-void each_clique(const GroupBlocks& g, Each each) {
+void each_clique(const GroupBlocks& g, const Roll& roll, Each each) {
+  std::lock_guard lock(g.mesh.backend().submit_mutex());
+  call_roll(g, roll.kind, roll.dtype_and_op, roll.dtype, roll.extra);
   const Ref<CommSet> comms = CommSet::find(g.mesh, g.cliques, g.primitive, g.source);
   comms->check();
-  std::lock_guard lock(g.mesh.backend().submit_mutex());
   for (const Clique& clique : g.cliques.cliques) {
     const bool here = std::any_of(clique.begin(), clique.end(),
                                   [](std::uint32_t p) { return p != Cliques::kElsewhere; });
@@ -173,142 +183,147 @@ void gather_bytes(const std::vector<Rank>& ranks, std::int64_t bytes, std::byte*
 }  // namespace
 
 void NcclCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
-  call_roll(g, CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype));
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
-  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
-    GroupTask task(g, clique, comms);
-    if (!add_all(g, clique, task)) return;
-    const auto ranks = static_cast<std::int64_t>(clique.size());
-    if (type) {
-      task.enqueue(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
-        Group group;
-        for (const Rank& r : ranks) {
-          check(api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm, r.stream),
-                "ncclAllReduce", r.comm);
+  each_clique(
+      g, {CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype)},
+      [&](const Clique& clique, const Ref<CommSet>& comms) {
+        GroupTask task(g, clique, comms);
+        if (!add_all(g, clique, task)) return;
+        const auto ranks = static_cast<std::int64_t>(clique.size());
+        if (type) {
+          task.enqueue(g.in_bytes * ranks, [type = *type, n](std::vector<Rank>& ranks) {
+            Group group;
+            for (const Rank& r : ranks) {
+              check(
+                  api().all_reduce(r.in, r.out, count_of(n), type.type, type.op, r.comm, r.stream),
+                  "ncclAllReduce", r.comm);
+            }
+            end(group, ranks);
+          });
+          return;
         }
-        end(group, ranks);
+        task.gather_into_scratch(g.in_bytes * ranks);
+        task.enqueue(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
+                                          order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
+          gather_bytes(ranks, bytes, &Rank::gathered);
+          for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
+        });
       });
-      return;
-    }
-    task.gather_into_scratch(g.in_bytes * ranks);
-    task.enqueue(g.in_bytes * ranks, [op, dtype, n, bytes = g.in_bytes,
-                                      order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
-      gather_bytes(ranks, bytes, &Rank::gathered);
-      for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
-    });
-  });
   count_bytes(g);
 }
 
 void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts) {
-  call_roll(g, CollectiveKind::all_gather, code_of(parts), "");
-  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
-    GroupTask task(g, clique, comms);
-    if (!add_all(g, clique, task)) return;
-    const auto ranks = static_cast<std::int64_t>(clique.size());
-    if (parts.outer == 1) {
-      task.enqueue(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
-        gather_bytes(ranks, bytes, &Rank::out);
-      });
-      return;
-    }
-    task.gather_into_scratch(g.out_bytes);
-    task.enqueue(g.out_bytes * ranks,
-                 [parts, n = ranks, bytes = g.in_bytes](std::vector<Rank>& ranks) {
-                   gather_bytes(ranks, bytes, &Rank::gathered);
-                   const BoxCopy box = pieces_box(parts, 1, n);
-                   for (const Rank& r : ranks) {
-                     const cuda::GpuScope gpu(r.gpu);
-                     for (std::int64_t q = 0; q < n; ++q)
-                       copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
-                   }
-                 });
-  });
+  each_clique(g, {CollectiveKind::all_gather, code_of(parts), ""},
+              [&](const Clique& clique, const Ref<CommSet>& comms) {
+                GroupTask task(g, clique, comms);
+                if (!add_all(g, clique, task)) return;
+                const auto ranks = static_cast<std::int64_t>(clique.size());
+                if (parts.outer == 1) {
+                  task.enqueue(g.out_bytes * ranks, [bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                    gather_bytes(ranks, bytes, &Rank::out);
+                  });
+                  return;
+                }
+                task.gather_into_scratch(g.out_bytes);
+                task.enqueue(g.out_bytes * ranks, [parts, n = ranks,
+                                                   bytes = g.in_bytes](std::vector<Rank>& ranks) {
+                  gather_bytes(ranks, bytes, &Rank::gathered);
+                  const BoxCopy box = pieces_box(parts, 1, n);
+                  for (const Rank& r : ranks) {
+                    const cuda::GpuScope gpu(r.gpu);
+                    for (std::int64_t q = 0; q < n; ++q)
+                      copy_box(box, r.gathered + q * bytes, r.out + q * parts.piece, r);
+                  }
+                });
+              });
   count_bytes(g);
 }
 
 void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
                                       DType dtype) {
-  call_roll(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
-            short_name(dtype));
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const std::optional<ReduceType> type = reduce_type(op, dtype);
-  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
-    GroupTask task(g, clique, comms);
-    if (!add_all(g, clique, task)) return;
-    const bool packs = parts.outer != 1;
-    if (packs) task.pack_into_scratch(g.in_bytes);
-    if (!type) task.gather_into_scratch(g.in_bytes);
-    const auto size = static_cast<std::int64_t>(clique.size());
-    task.enqueue(g.in_bytes * size, [=, bytes = g.out_bytes,
-                                     order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
-      if (packs) {
-        const BoxCopy box = pieces_box(parts, size, 1);
-        for (const Rank& r : ranks) {
-          const cuda::GpuScope gpu(r.gpu);
-          for (std::int64_t q = 0; q < size; ++q)
-            copy_box(box, r.in + q * parts.piece, r.packed + q * bytes, r);
-        }
-      }
-      const auto from = [packs](const Rank& r) { return packs ? r.packed : r.in; };
-      if (!type) {
-        exchange_pieces(
-            ranks, size, bytes, from, bytes, [](const Rank& r) { return r.gathered; }, bytes);
-        for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
-        return;
-      }
-      Group group;
-      for (const Rank& r : ranks) {
-        check(api().reduce_scatter(from(r), r.out, count_of(n), type->type, type->op, r.comm,
-                                   r.stream),
-              "ncclReduceScatter", r.comm);
-      }
-      end(group, ranks);
-    });
-  });
+  each_clique(
+      g,
+      {CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
+       short_name(dtype)},
+      [&](const Clique& clique, const Ref<CommSet>& comms) {
+        GroupTask task(g, clique, comms);
+        if (!add_all(g, clique, task)) return;
+        const bool packs = parts.outer != 1;
+        if (packs) task.pack_into_scratch(g.in_bytes);
+        if (!type) task.gather_into_scratch(g.in_bytes);
+        const auto size = static_cast<std::int64_t>(clique.size());
+        task.enqueue(g.in_bytes * size, [=, bytes = g.out_bytes,
+                                         order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
+          if (packs) {
+            const BoxCopy box = pieces_box(parts, size, 1);
+            for (const Rank& r : ranks) {
+              const cuda::GpuScope gpu(r.gpu);
+              for (std::int64_t q = 0; q < size; ++q)
+                copy_box(box, r.in + q * parts.piece, r.packed + q * bytes, r);
+            }
+          }
+          const auto from = [packs](const Rank& r) { return packs ? r.packed : r.in; };
+          if (!type) {
+            exchange_pieces(
+                ranks, size, bytes, from, bytes, [](const Rank& r) { return r.gathered; }, bytes);
+            for (const Rank& r : ranks) combine_gathered(r, op, dtype, n, bytes, order);
+            return;
+          }
+          Group group;
+          for (const Rank& r : ranks) {
+            check(api().reduce_scatter(from(r), r.out, count_of(n), type->type, type->op, r.comm,
+                                       r.stream),
+                  "ncclReduceScatter", r.comm);
+          }
+          end(group, ranks);
+        });
+      });
   count_bytes(g);
 }
 
 void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange) {
-  call_roll(g, CollectiveKind::all_to_all, code_of(exchange), "");
   const bool packs = !is_dense(exchange.box, exchange.box.src_stride);
   const bool unpacks = !is_dense(exchange.box, exchange.box.dst_stride);
-  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
-    GroupTask task(g, clique, comms);
-    if (!add_all(g, clique, task)) return;
-    if (packs) task.pack_into_scratch(g.in_bytes);
-    if (unpacks) task.gather_into_scratch(g.out_bytes);
-    const auto size = static_cast<std::int64_t>(clique.size());
-    task.enqueue(g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
-      BoxCopy out = exchange.box, in = exchange.box;
-      make_dense(out, out.dst_stride);
-      make_dense(in, in.src_stride);
-      for (const Rank& r : ranks) {
-        if (!packs) break;
-        const cuda::GpuScope gpu(r.gpu);
-        for (std::int64_t q = 0; q < size; ++q)
-          copy_box(out, r.in + q * exchange.src_step, r.packed + q * bytes, r);
-      }
-      exchange_pieces(
-          ranks, size, bytes, [packs](const Rank& r) { return packs ? r.packed : r.in; },
-          packs ? bytes : exchange.src_step,
-          [unpacks](const Rank& r) { return unpacks ? r.gathered : r.out; },
-          unpacks ? bytes : exchange.dst_step);
-      for (const Rank& r : ranks) {
-        if (!unpacks) break;
-        const cuda::GpuScope gpu(r.gpu);
-        for (std::int64_t q = 0; q < size; ++q)
-          copy_box(in, r.gathered + q * bytes, r.out + q * exchange.dst_step, r);
-      }
-    });
-  });
+  each_clique(
+      g, {CollectiveKind::all_to_all, code_of(exchange), ""},
+      [&](const Clique& clique, const Ref<CommSet>& comms) {
+        GroupTask task(g, clique, comms);
+        if (!add_all(g, clique, task)) return;
+        if (packs) task.pack_into_scratch(g.in_bytes);
+        if (unpacks) task.gather_into_scratch(g.out_bytes);
+        const auto size = static_cast<std::int64_t>(clique.size());
+        task.enqueue(
+            g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
+              BoxCopy out = exchange.box, in = exchange.box;
+              make_dense(out, out.dst_stride);
+              make_dense(in, in.src_stride);
+              for (const Rank& r : ranks) {
+                if (!packs) break;
+                const cuda::GpuScope gpu(r.gpu);
+                for (std::int64_t q = 0; q < size; ++q)
+                  copy_box(out, r.in + q * exchange.src_step, r.packed + q * bytes, r);
+              }
+              exchange_pieces(
+                  ranks, size, bytes, [packs](const Rank& r) { return packs ? r.packed : r.in; },
+                  packs ? bytes : exchange.src_step,
+                  [unpacks](const Rank& r) { return unpacks ? r.gathered : r.out; },
+                  unpacks ? bytes : exchange.dst_step);
+              for (const Rank& r : ranks) {
+                if (!unpacks) break;
+                const cuda::GpuScope gpu(r.gpu);
+                for (std::int64_t q = 0; q < size; ++q)
+                  copy_box(in, r.gathered + q * bytes, r.out + q * exchange.dst_step, r);
+              }
+            });
+      });
   count_bytes(g);
 }
 
 // A rank that keeps its own block shares it with its operand, and takes no part.
 void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source) {
-  call_roll(g, CollectiveKind::permute, 0, "", source);
   std::vector<int> target(source.size(), -1);
   std::int64_t moves = 0;
   for (std::size_t r = 0; r < source.size(); ++r) {
@@ -319,78 +334,79 @@ void NcclCommunicator::permute(const GroupBlocks& g, std::span<const int> source
   struct Peers {
     int from, to;  // -1: none
   };
-  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
-    GroupTask task(g, clique, comms);
-    std::vector<Peers> peers;
-    for (std::uint32_t r = 0; r < clique.size(); ++r) {
-      const std::uint32_t p = clique[r];
-      if (p == Cliques::kElsewhere) continue;
-      if (source[r] == static_cast<int>(r)) {
-        g.out[p] = g.in[p];
-        continue;
-      }
-      Rank& rank = task.add(r);
-      g.out[p] = task.write(rank, g.out_bytes);
-      rank.out = address(g.out[p]);
-      if (target[r] >= 0) {
-        task.reads(g.in[p]);
-        rank.in = address(g.in[p]);
-      }
-      peers.push_back({source[r], target[r]});
-      task.note_move(source[r] >= 0 ? clique[static_cast<std::size_t>(source[r])]
-                                    : static_cast<std::uint32_t>(Cliques::kElsewhere),
-                     p);
-    }
-    if (g.out_bytes == 0) return;
-    task.enqueue(g.out_bytes * moves,
-                 [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                   for (std::size_t i = 0; i < ranks.size(); ++i) {
-                     if (peers[i].from >= 0) continue;
-                     const cuda::GpuScope gpu(ranks[i].gpu);
-                     ops().zero(ranks[i].out, bytes, ranks[i].stream);
-                   }
-                   if (moves == 0) return;
-                   Group group;
-                   for (std::size_t i = 0; i < ranks.size(); ++i) {
-                     const auto [from, to] = peers[i];
-                     if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
-                     if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
-                   }
-                   end(group, ranks);
-                 });
-  });
+  each_clique(g, {CollectiveKind::permute, 0, "", source},
+              [&](const Clique& clique, const Ref<CommSet>& comms) {
+                GroupTask task(g, clique, comms);
+                std::vector<Peers> peers;
+                for (std::uint32_t r = 0; r < clique.size(); ++r) {
+                  const std::uint32_t p = clique[r];
+                  if (p == Cliques::kElsewhere) continue;
+                  if (source[r] == static_cast<int>(r)) {
+                    g.out[p] = g.in[p];
+                    continue;
+                  }
+                  Rank& rank = task.add(r);
+                  g.out[p] = task.write(rank, g.out_bytes);
+                  rank.out = address(g.out[p]);
+                  if (target[r] >= 0) {
+                    task.reads(g.in[p]);
+                    rank.in = address(g.in[p]);
+                  }
+                  peers.push_back({source[r], target[r]});
+                  task.note_move(source[r] >= 0 ? clique[static_cast<std::size_t>(source[r])]
+                                                : static_cast<std::uint32_t>(Cliques::kElsewhere),
+                                 p);
+                }
+                if (g.out_bytes == 0) return;
+                task.enqueue(g.out_bytes * moves,
+                             [peers, moves, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                               for (std::size_t i = 0; i < ranks.size(); ++i) {
+                                 if (peers[i].from >= 0) continue;
+                                 const cuda::GpuScope gpu(ranks[i].gpu);
+                                 ops().zero(ranks[i].out, bytes, ranks[i].stream);
+                               }
+                               if (moves == 0) return;
+                               Group group;
+                               for (std::size_t i = 0; i < ranks.size(); ++i) {
+                                 const auto [from, to] = peers[i];
+                                 if (to >= 0) send(ranks[i].in, bytes, to, ranks[i]);
+                                 if (from >= 0) recv(ranks[i].out, bytes, from, ranks[i]);
+                               }
+                               end(group, ranks);
+                             });
+              });
   count(Counter::collective_bytes,
         g.out_bytes * moves * static_cast<std::int64_t>(g.cliques.cliques.size()));
 }
 
 // The source rank's result is its operand.
 void NcclCommunicator::broadcast(const GroupBlocks& g, std::uint32_t root) {
-  call_roll(g, CollectiveKind::broadcast, root, "");
-  each_clique(g, [&](const Clique& clique, const Ref<CommSet>& comms) {
-    GroupTask task(g, clique, comms);
-    for (std::uint32_t r = 0; r < clique.size(); ++r) {
-      if (clique[r] == Cliques::kElsewhere) continue;
-      Rank& rank = task.add(r);
-      if (r == root) {
-        g.out[rank.position] = g.in[rank.position];
-        task.reads(g.in[rank.position]);
-      } else {
-        g.out[rank.position] = task.write(rank, g.out_bytes);
-      }
-      rank.out = address(g.out[rank.position]);
-    }
-    if (g.out_bytes == 0) return;
-    task.enqueue(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
-                 [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
-                   Group group;
-                   for (const Rank& r : ranks) {
-                     check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
-                                           static_cast<int>(root), r.comm, r.stream),
-                           "ncclBroadcast", r.comm);
-                   }
-                   end(group, ranks);
-                 });
-  });
+  each_clique(g, {CollectiveKind::broadcast, root, ""},
+              [&](const Clique& clique, const Ref<CommSet>& comms) {
+                GroupTask task(g, clique, comms);
+                for (std::uint32_t r = 0; r < clique.size(); ++r) {
+                  if (clique[r] == Cliques::kElsewhere) continue;
+                  Rank& rank = task.add(r);
+                  if (r == root) {
+                    g.out[rank.position] = g.in[rank.position];
+                    task.reads(g.in[rank.position]);
+                  } else {
+                    g.out[rank.position] = task.write(rank, g.out_bytes);
+                  }
+                  rank.out = address(g.out[rank.position]);
+                }
+                if (g.out_bytes == 0) return;
+                task.enqueue(g.out_bytes * static_cast<std::int64_t>(clique.size() - 1),
+                             [root, bytes = g.out_bytes](std::vector<Rank>& ranks) {
+                               Group group;
+                               for (const Rank& r : ranks) {
+                                 check(api().broadcast(r.out, r.out, count_of(bytes), ncclUint8,
+                                                       static_cast<int>(root), r.comm, r.stream),
+                                       "ncclBroadcast", r.comm);
+                               }
+                               end(group, ranks);
+                             });
+              });
   count(Counter::collective_bytes,
         g.out_bytes * static_cast<std::int64_t>((g.cliques.ranks - 1) * g.cliques.cliques.size()));
 }

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -186,8 +187,10 @@ int run(const std::string& fault, bool replays) {
   std::srand(static_cast<unsigned>(delay().count()));
   const char* set_steps = std::getenv("SHMAP_TEST_FAULT_STEPS");
   const int steps = set_steps != nullptr ? std::atoi(set_steps) : 20;
+  // The thread that kills this process may get a core only after many more steps.
+  const int last = fault == "kill_in" ? std::numeric_limits<int>::max() : steps;
   Array x = ones({n * each});
-  for (int step = 0; step < steps; ++step) {
+  for (int step = 0; step < last; ++step) {
     const bool here = faulty && step == steps / 2;
     if (here) {
       std::this_thread::sleep_for(delay());
