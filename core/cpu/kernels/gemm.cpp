@@ -69,18 +69,8 @@ bool supports(GemmEngine engine, DType dtype, DType out) {
   return library != nullptr && library->supports(dtype, out);
 }
 
-// oneDNN's products of f32 are the faster ones on x86 (measured on Intel's AVX2 and AVX-512, and on
-// AMD's Zen 5, one thread: level with OpenBLAS for large squares, 1.2 to 3 times as fast for thin
-// ones); for other CPUs it has no kernels of its own.
-bool prefers_openblas() {
-#if defined(__x86_64__)
-  return false;
-#else
-  return true;
-#endif
-}
-
-// Zen 5 has units as wide as the vectors of AVX-512. What was measured on it differs from Intel's.
+// AMD's Zen 5, whose units are as wide as the vectors of AVX-512. The faster libraries for it were
+// measured apart from those for other CPUs.
 bool is_zen5() {
 #if defined(__x86_64__)
   static const bool is =
@@ -88,6 +78,17 @@ bool is_zen5() {
   return is;
 #else
   return false;
+#endif
+}
+
+// For f32, measured: with AVX-512 OpenBLAS is faster on AMD's CPUs before Zen 5, oneDNN on Intel's
+// and on Zen 5 (one thread: as fast as OpenBLAS for large squares, 1.2 to 3 times as fast for thin
+// products).
+bool prefers_openblas() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512f") && !is_zen5();
+#else
+  return true;
 #endif
 }
 
@@ -157,10 +158,12 @@ bool suits_avx512(const Gemm& g) {
   return !g.trans_b && g.k >= 32 && g.k <= 256 && g.m >= 192 && g.n >= 128;
 }
 
-// Whether OpenBLAS is the faster one on Zen 5 in f32: small products, and those that read long
-// columns of b.
+// Whether OpenBLAS is faster on Zen 5 for f32 (measured): for small products; for those with a
+// large transposed b; and for short sums into wide rows, as the steps of a ring of products are,
+// which took 0.9 of the time in such a ring and the same time alone.
 bool suits_openblas_on_zen5(const Gemm& g) {
-  return is_small(g, kSmallOnZen5) || (g.trans_b && g.m >= 256 && g.k >= 512);
+  const bool ring_step = g.k <= 256 && g.n >= 1024 && g.m >= 256 && g.m <= 512;
+  return is_small(g, kSmallOnZen5) || (g.trans_b && g.m >= 256 && g.k >= 512) || ring_step;
 }
 
 bool has_avx512() {

@@ -22,9 +22,8 @@ std::int64_t store_around_bytes() noexcept {
   static const std::int64_t bytes = [] {
     constexpr std::int64_t usual = std::int64_t{8} << 20;
 #if defined(__x86_64__)
-    // AMD's last cache takes what the second ones evict, and is fast: half of it was measured as
-    // the best bound (Zen 5, 32 MiB: results of 8 to 16 MB in 0.3 to 0.45 of the time). On Intel's
-    // server CPUs, whose last cache is slower, the usual bound was.
+    // With half of the last cache as bound, results of 8 to 16 MB took 0.3 to 0.45 of the time on
+    // Zen 5 (32 MiB). The usual bound was measured on Intel's server CPUs.
     if (__builtin_cpu_is("amd")) return std::max(usual, last_cache_bytes() / 2);
 #endif
     return usual;
