@@ -1,3 +1,24 @@
+# shmap_internal(<target>): compiled as the project's own code is, with its internal headers.
+function(shmap_internal target)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include"
+                                               "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${target} PRIVATE shmap_build_flags fmt::fmt-header-only Threads::Threads)
+endfunction()
+
+# The standard headers that most sources include, compiled once. Folders that are CHECKED do without: a
+# precompiled header serves only code with the same flags. Builds with clang compile every source with its
+# own includes alone, and so find those that are missing.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>") # ccache asks for it
+  file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/standard_headers.cpp" "")
+  add_library(shmap_headers OBJECT "${CMAKE_CURRENT_BINARY_DIR}/standard_headers.cpp")
+  shmap_internal(shmap_headers)
+  target_link_libraries(shmap_headers PRIVATE shmap_library_flags)
+  target_precompile_headers(
+    shmap_headers PRIVATE <algorithm> <array> <atomic> <chrono> <cstring> <functional> <map> <memory>
+    <mutex> <optional> <set> <span> <string> <unordered_map> <utility> <vector>)
+endif()
+
 # shmap_floor([CHECKED] [features...] [SOURCES more...]): the sources of the current folder become the object
 # library shmap_<folder> (core/base: shmap_core_base), which libshmap is put together from. A folder
 # without sources makes no target; a folder inside that has a CMakeLists.txt of its own is left to
@@ -30,13 +51,12 @@ function(shmap_floor)
   foreach(feature IN LISTS arg_UNPARSED_ARGUMENTS)
     target_link_libraries(${name} PRIVATE shmap_feature_${feature})
   endforeach()
+  if(TARGET shmap_headers AND NOT arg_CHECKED)
+    target_precompile_headers(${name} REUSE_FROM shmap_headers)
+    # GCC 12 warns wrongly of sums of strings; without the precompiled header the warnings are hidden,
+    # because they are of a system's header. Folders that are CHECKED keep them.
+    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
+  endif()
   set_property(GLOBAL APPEND PROPERTY SHMAP_FLOORS ${name})
   set_property(GLOBAL APPEND PROPERTY SHMAP_SOURCES ${sources})
-endfunction()
-
-# shmap_internal(<target>): compiled as the project's own code is, with its internal headers.
-function(shmap_internal target)
-  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/include"
-                                               "${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${target} PRIVATE shmap_build_flags fmt::fmt-header-only Threads::Threads)
 endfunction()

@@ -174,7 +174,7 @@ OverlapMachine overlap_machine() {
     std::set<const MemorySpace*> spaces;
     for (const LocalDevice& d : devices) spaces.insert(d.space);
     const bool shared = spaces.size() == 1 && devices.size() > 1;
-    if (m.kind == DeviceKind::cpu) {
+    if (row_of(m.kind).host_memory) {
       m.link = shared ? OverlapLink::shared : OverlapLink::cores;
       return m;
     }
@@ -193,7 +193,7 @@ OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& sp
                             const ShapedArray& a, const ShapedArray& b) {
   const Work w = work_of(spec, a, b);
   const auto us = [&](Overlap form) {
-    return machine.kind == DeviceKind::cpu
+    return row_of(machine.kind).host_memory
                ? cpu_us(spec, w, a.dtype(), machine.link == OverlapLink::shared, form)
                : gpu_us(machine, spec, w, a.dtype(), form);
   };
@@ -202,7 +202,7 @@ OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& sp
   // The product of a part must fill the GPU at least once: smaller ones are dominated by latencies,
   // which the model does not know well enough.
   const double part = w.result / (w.placed ? spec.ranks : 1);
-  if (machine.kind != DeviceKind::cpu && part < kWaves * kTile) {
+  if (!row_of(machine.kind).host_memory && part < kWaves * kTile) {
     choice.ring_us = std::max(choice.ring_us, choice.none_us);
     choice.two_rings_us = std::max(choice.two_rings_us, choice.none_us);
   }

@@ -6,6 +6,7 @@
 // the multiprocessors in waves of tiles. The constants of GPUs come from published data sheets;
 // this project has not measured the forms on several GPUs.
 #pragma once
+#include "core/device/device_kinds.h"
 #include "overlap/overlap.h"
 
 namespace shmap {
@@ -24,7 +25,7 @@ enum class OverlapLink : std::uint8_t {
   staged,  // copies between GPUs through the host's memory, beside products
 };
 struct OverlapMachine {
-  DeviceKind kind = DeviceKind::cpu;
+  DeviceKind kind = kHostKind;
   OverlapLink link = OverlapLink::shared;
   int sharing = 1;  // how many devices share a GPU
 };

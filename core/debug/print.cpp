@@ -6,6 +6,7 @@
 #include "core/array/sharding.h"
 #include "core/debug/ascii_sharding.h"
 #include "core/debug/staged_print.h"
+#include "core/device/device_kinds.h"
 #include "core/ir/divergence.h"
 #include "core/ir/trace.h"
 #include "core/runtime/host_transfer.h"
@@ -146,7 +147,7 @@ void print(std::string_view text, const std::vector<PrintArgument>& arguments, S
 std::string draw_array_sharding(const Array& x) {
   std::vector<ShardBox> boxes;
   for (const Shard& s : x.addressable_shards()) {
-    boxes.push_back({s.device.kind() == DeviceKind::cpu ? "CPU" : "GPU", s.device.id(), s.index});
+    boxes.push_back({row_of(s.device.kind()).drawn, s.device.id(), s.index});
   }
   return draw_sharding(x.shape(), boxes);
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/intrusive.h"
 #include "core/base/thread_state.h"
+#include "core/device/device_kinds.h"
 #include "core/device/graph.h"
 #include "core/device/memory_space.h"
 #include "core/device/stream.h"
@@ -60,10 +61,10 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual DeviceKind kind() const noexcept = 0;
-  virtual const char* name() const noexcept = 0;  // "cpu", "cuda"
+  const char* name() const noexcept { return row_of(kind()).spelled; }
   // True where host code may access the devices' memory by its address, at the times that
   // Buffer::quiet() allows.
-  virtual bool host_addressable() const noexcept = 0;
+  bool host_addressable() const noexcept { return row_of(kind()).host_memory; }
   virtual std::span<const LocalDevice> devices() const noexcept = 0;
   // The number of the hardware device, as its own interface counts (CUDA's ordinal).
   virtual int native_number(int /*index*/) const noexcept { return 0; }

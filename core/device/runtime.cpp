@@ -13,6 +13,7 @@
 #include "core/base/env.h"
 #include "core/base/fault.h"
 #include "core/base/unwinder.h"
+#include "core/device/device_kinds.h"
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
 #include "core/processes/processes.h"
@@ -30,8 +31,6 @@ std::string chosen_devices(const Options& options) {
   throw DeviceError("this build of the library has no backend, so there are no devices");
 }
 
-const char* kind_name(DeviceKind kind) { return kind == DeviceKind::cpu ? "cpu" : "cuda"; }
-
 // In a job of several processes, "cuda" is one GPU per process.
 int devices_of_each(const DeviceSpec& spec) {
   if (spec.count > 0) return spec.count;
@@ -48,7 +47,7 @@ void join_processes(const Options& options) {
   };
   const std::string devices = chosen_devices(options);
   const DeviceSpec spec = DeviceSpec::parse(devices);
-  if (spec.kind == DeviceKind::cuda && spec.count > 0) {
+  if (row_of(spec.kind).by_number && spec.count > 0) {
     throw DeviceError(
         job.text() + ", and their devices are \"" + devices +
         "\": virtual devices of one GPU are one process's, since NCCL, which leads from process to "
@@ -128,7 +127,7 @@ Runtime::Runtime(const Options& options) {
   }
   std::string built_in;
   for (const BackendFactory& factory : built_in_backends()) {
-    built_in += std::string(built_in.empty() ? "" : ", ") + kind_name(factory.kind);
+    built_in += std::string(built_in.empty() ? "" : ", ") + row_of(factory.kind).spelled;
     if (factory.kind == spec.kind) {
       backends_.push_back(
           factory.make(spec, /*first_id=*/process_index_ * devices_of_each(spec), process_index_));
@@ -136,7 +135,7 @@ Runtime::Runtime(const Options& options) {
     }
   }
   if (backends_.empty()) {
-    throw DeviceError("devices \"" + device_string_ + "\": " + kind_name(spec.kind) +
+    throw DeviceError("devices \"" + device_string_ + "\": " + row_of(spec.kind).spelled +
                       " is not built into this library (it has " + built_in +
                       "). Build it with that backend, or set SHMAP_DEVICES=cpu:8.");
   }
@@ -238,8 +237,7 @@ int process_index() { return runtime().process_index(); }
 int process_count() { return runtime().process_count(); }
 
 std::string Device::str() const {
-  return (kind_ == DeviceKind::cpu ? "CpuDevice(id=" : "CudaDevice(id=") + std::to_string(id_) +
-         ")";
+  return std::string(row_of(kind_).class_name) + "(id=" + std::to_string(id_) + ")";
 }
 
 std::ostream& operator<<(std::ostream& os, const Device& d) { return os << d.str(); }

@@ -1,5 +1,6 @@
 #include "core/device/spec.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/base/printable.h"
@@ -52,18 +53,23 @@ void take_spaces(DeviceSpec& spec, std::string_view& rest, std::string_view text
 
 DeviceSpec DeviceSpec::parse(std::string_view text) {
   DeviceSpec spec;
-  if (text.find("cpu") != text.npos && text.find("cuda") != text.npos) {
-    refuse(text, "CPU and GPU devices do not mix: a process has devices of one kind");
+  const auto named = [&](const DeviceKindRow& row) { return text.find(row.spelled) != text.npos; };
+  if (std::ranges::count_if(kDeviceKindRows, named) > 1) {
+    refuse(text, "devices of several kinds do not mix: a process has devices of one kind");
   }
   const std::size_t colon = text.find(':');
   const std::string_view kind = text.substr(0, colon);
   std::string_view rest = colon == std::string_view::npos ? "" : text.substr(colon + 1);
-  if (kind == "cpu") {
+  const auto* const row = std::ranges::find(kDeviceKindRows, kind, &DeviceKindRow::spelled);
+  if (row == std::end(kDeviceKindRows)) {
+    refuse(text, "\"" + printable(kind, 40) + "\" is no kind of device");
+  }
+  spec.kind = row->kind;
+  if (!row->by_number) {
     if (colon == std::string_view::npos) refuse(text, "the number of devices is missing");
     spec.count = take_number(rest, text, "the number of devices", 1);
     take_spaces(spec, rest, text);
-  } else if (kind == "cuda") {
-    spec.kind = DeviceKind::cuda;
+  } else {
     if (colon == std::string_view::npos) return spec;
     do {
       spec.gpus.push_back(take_number(rest, text, "the number of a GPU", 0));
@@ -80,8 +86,6 @@ DeviceSpec DeviceSpec::parse(std::string_view text) {
       spec.count = take_number(rest, text, "the number of virtual devices", 1);
       take_spaces(spec, rest, text);
     }
-  } else {
-    refuse(text, "\"" + printable(kind, 40) + "\" is no kind of device");
   }
   if (!rest.empty()) refuse(text, "\"" + printable(rest, 40) + "\" is left over");
   return spec;

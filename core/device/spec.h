@@ -4,13 +4,13 @@
 #include <string_view>
 #include <vector>
 
-#include "shmap/device.h"
+#include "core/device/device_kinds.h"
 
 namespace shmap {
 
 // cpu:8, cpu:8/8, cpu:8/2; cuda, cuda:0,2, cuda:0x4, cuda:0x4/4.
 struct DeviceSpec {
-  DeviceKind kind = DeviceKind::cpu;
+  DeviceKind kind = kHostKind;
   int count = 0;          // virtual devices; 0: one for each GPU in `gpus`
   int spaces = 1;         // memory spaces; each serves equally many consecutive devices
   std::vector<int> gpus;  // empty: every GPU

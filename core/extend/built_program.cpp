@@ -4,6 +4,7 @@
 
 #include "core/extend/data_access.h"
 #include "core/ir/node.h"
+#include "core/ir/types_of.h"
 
 namespace shmap {
 namespace detail {
@@ -104,8 +105,7 @@ BuiltProgram::Checked BuiltProgram::check(const Primitive& primitive, std::vecto
   TypeTrace trace(env_, checks_variance_);
   TraceScope in_scope(trace);
   Checked eqn{&primitive, std::move(in), nullptr, {}};
-  std::vector<ShapedArray> types;
-  for (const Atom& a : eqn.in) types.push_back(a.type());
+  const std::vector<ShapedArray> types = types_of(eqn.in);
   if (env_ && checks_variance_ && !primitive.variance && !primitive.group) {
     const ShapedArray* first = nullptr;
     for (std::size_t i = 0; i < types.size(); ++i) {

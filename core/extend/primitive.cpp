@@ -8,6 +8,7 @@
 #include <set>
 
 #include "core/base/nearest_name.h"
+#include "core/device/device_kinds.h"
 #include "core/device/runtime.h"
 #include "core/extend/cuda_source.h"
 #include "core/extend/param_reader.h"
@@ -130,7 +131,7 @@ void vary_as_ruled(Types in, const Params& params, const detail::AxisEnv& env,
 template <DeviceKind kind>
 void run_kernel_of(const KernelCall& call) {
   const ExtendPrimitive& p = primitive_of(call.params);
-  if (kind == DeviceKind::cuda && call.literals != 0) {
+  if (!row_of(kind).host_memory && call.literals != 0) {
     throw DeviceError(p.name +
                       ": a host scalar came to its CUDA kernel: pass an array of shape ()");
   }
@@ -445,8 +446,10 @@ void prepare_user_operands(const Primitive& primitive, const Params& params,
                            std::vector<Array>& operands) {
   if (!user_params(params)) return;
   check_sharding(primitive_of(params), operands, params_as<ExtendParams>(params));
-  if (runtime().backend().kind() == DeviceKind::cuda && primitive.kernel(DeviceKind::cuda).run) {
-    // A CUDA kernel cannot read host memory, so that literals are copied to the device.
+  const DeviceKind kind = runtime().backend().kind();
+  if (!row_of(kind).host_memory && primitive.kernel(kind).run) {
+    // The kernel of a device with memory of its own cannot read host memory, so that literals are
+    // copied to the device.
     for (Array& x : operands)
       if (node_of(x)->kind == NodeKind::literal) x = full({}, x);
   }

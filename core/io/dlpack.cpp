@@ -10,6 +10,7 @@
 #include "core/array/sharding.h"
 #include "core/base/counters.h"
 #include "core/base/dtype_rows.h"
+#include "core/device/device_kinds.h"
 #include "core/device/runtime.h"
 #include "core/ir/trace.h"
 #include "core/runtime/device_ops.h"
@@ -42,6 +43,11 @@ struct Delete {
 template <class Tensor>
 using Owned = std::unique_ptr<Tensor, Delete<Tensor>>;
 
+static_assert(row_of(DeviceKind::cpu).dlpack == kDLCPU);
+static_assert(row_of(DeviceKind::cpu).dlpack_too == kDLCUDAHost);
+static_assert(row_of(DeviceKind::cuda).dlpack == kDLCUDA);
+static_assert(row_of(DeviceKind::cuda).dlpack_too == kDLCUDAManaged);
+
 [[noreturn]] void refuse(const std::string& why, SourceLine source) {
   throw ValueError("from_dlpack: " + why + at_line(source));
 }
@@ -59,13 +65,11 @@ DType dtype_of_tensor(const DLDataType& type, SourceLine source) {
 }
 
 const LocalDevice& device_of(const DLDevice& device, SourceLine source) {
-  const bool host = device.device_type == kDLCPU || device.device_type == kDLCUDAHost;
-  const bool gpu = device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
   Backend& backend = runtime().backend();
+  const DeviceKindRow& kind = row_of(backend.kind());
+  const bool readable = device.device_type == kind.dlpack || device.device_type == kind.dlpack_too;
   for (const LocalDevice& local : backend.devices()) {
-    if (backend.kind() == DeviceKind::cpu
-            ? host
-            : gpu && backend.native_number(local.index) == device.device_id)
+    if (readable && (kind.host_memory || backend.native_number(local.index) == device.device_id))
       return local;
   }
   throw DeviceError("from_dlpack: the tensor lies on DLPack's device " +
@@ -212,7 +216,7 @@ Tensor* hand_out(const Array& x, const char* what) {
   const Backend& backend = stored.mesh->backend();
   DLTensor& tensor = kept->tensor.dl_tensor;
   tensor.data = stored.blocks()[0].data();
-  tensor.device.device_type = backend.kind() == DeviceKind::cpu ? kDLCPU : kDLCUDA;
+  tensor.device.device_type = static_cast<DLDeviceType>(row_of(backend.kind()).dlpack);
   tensor.device.device_id = backend.native_number(local.index);
   tensor.ndim = static_cast<std::int32_t>(dims.size());
   tensor.dtype = {element.code, element.bits, 1};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/intrusive.h"
+#include "core/device/device_kinds.h"
 #include "core/ir/params.h"
 #include "core/ir/sharding_rule.h"
 #include "shmap/array.h"
@@ -116,8 +117,6 @@ struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
 // How often the programs inside run, where that is known; 1 for a while_loop.
 using TripsFn = std::int64_t (*)(const Params&);
-
-inline constexpr int kDeviceKinds = static_cast<int>(DeviceKind::cuda) + 1;
 
 // The value of an integer scalar on one local device of the mesh, as bytes, from operands whose
 // values the host knows (KnownScalars). For primitives that are not elementwise.

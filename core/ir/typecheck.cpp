@@ -6,6 +6,7 @@
 #include "core/ir/jaxpr.h"
 #include "core/ir/nesting.h"
 #include "core/ir/trace.h"
+#include "core/ir/types_of.h"
 
 namespace shmap {
 
@@ -115,10 +116,7 @@ JaxprType typecheck_jaxpr(const Jaxpr& jaxpr) {
   TraceScope scope(trace);
   Checker(jaxpr).run();
   jaxpr.facts.add(JaxprFacts::checked);
-  std::vector<ShapedArray> in, out;
-  for (const VarRef& v : jaxpr.binders) in.push_back(v->type);
-  for (const Atom& a : jaxpr.outs) out.push_back(a.type());
-  return JaxprType(std::move(in), std::move(out));
+  return JaxprType(types_of(jaxpr.binders), types_of(jaxpr.outs));
 }
 
 JaxprType typecheck(const ClosedJaxpr& jaxpr) {

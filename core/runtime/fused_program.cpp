@@ -306,15 +306,17 @@ std::string FusedProgram::text() const {
 
 void FusedParams::visit(ParamVisitor& v) const { v.value("program", program->text()); }
 
-using FusedCheck = bool (*)();
-static constinit FusedCheck fused_checks[kDeviceKinds] = {};
+static constinit FusedAbility abilities[kDeviceKinds] = {};
 
-bool can_run_fused(DeviceKind kind) {
-  const FusedCheck check = fused_checks[static_cast<int>(kind)];
-  return check == nullptr || check();
+void set_fused_ability(DeviceKind kind, const FusedAbility& ability) {
+  abilities[static_cast<int>(kind)] = ability;
 }
-void set_fused_check(DeviceKind kind, bool (*check)()) {
-  fused_checks[static_cast<int>(kind)] = check;
+bool can_run_fused(DeviceKind kind) {
+  const auto available = abilities[static_cast<int>(kind)].available;
+  return available == nullptr || available();
+}
+bool fused_reads_parts(DeviceKind kind) {
+  return abilities[static_cast<int>(kind)].reads_parts && can_run_fused(kind);
 }
 
 static constexpr const char* kLate =

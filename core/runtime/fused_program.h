@@ -147,10 +147,17 @@ class FusedProgram {
   mutable std::atomic<const FusedPlan*> plans_[kDeviceKinds] = {};
 };
 
-// Whether the devices of a kind can run `fused` on this machine; the fusion pass asks. A backend
-// sets `check` when it registers its kernel; without a check the answer is yes.
+// What a backend's kernel of `fused` can do; set when the backend registers the kernel.
+struct FusedAbility {
+  bool (*available)() = nullptr;  // on this machine; null: always
+  bool reads_parts = false;       // operands that are parts of arrays (FusedProgram::Part)
+};
+void set_fused_ability(DeviceKind kind, const FusedAbility& ability);
+
+// Whether the devices of a kind can run `fused` on this machine, and whether with parts of arrays
+// as operands; the fusion passes ask.
 bool can_run_fused(DeviceKind kind);
-void set_fused_check(DeviceKind kind, bool (*check)());
+bool fused_reads_parts(DeviceKind kind);
 
 // Operands: the program's inputs that are not literals, in order. Results: its outputs, bit for bit
 // the values of the operations run one by one.

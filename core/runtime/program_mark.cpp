@@ -24,7 +24,7 @@ ProgramMark make_program_mark(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
   if (mesh.fully_addressable()) return mark;
   mark.program = HashText().add(to_string(jaxpr)).value();
   mark.equations = static_cast<std::uint32_t>(jaxpr.eqns.size());
-  if (mesh.backend().kind() != DeviceKind::cpu || capturing()) return mark;
+  if (!mesh.backend().host_addressable() || capturing()) return mark;
   HashText values;
   for (std::size_t i = 0; i < consts.size() && i < jaxpr.binders.size(); ++i) {
     const ShapedArray& type = jaxpr.binders[i]->type;

@@ -1,15 +1,15 @@
 #include "core/runtime/rates.h"
 
 #include <vector>
+#include "core/ir/types_of.h"
 
 namespace shmap {
 
-namespace {
-constinit Rates of_kind[kDeviceKinds];
-}  // namespace
+constinit Rates detail::rates_of_kinds[kDeviceKinds];
 
-const Rates& rates(DeviceKind kind) { return of_kind[static_cast<int>(kind)]; }
-void set_rates(DeviceKind kind, const Rates& rates) { of_kind[static_cast<int>(kind)] = rates; }
+void set_rates(DeviceKind kind, const Rates& rates) {
+  detail::rates_of_kinds[static_cast<int>(kind)] = rates;
+}
 
 Cost estimated_work(const Primitive& primitive, Types in, const Params& params, Types out) {
   if (primitive.cost) return primitive.cost(in, params, out);
@@ -20,10 +20,7 @@ Cost estimated_work(const Primitive& primitive, Types in, const Params& params, 
 }
 
 Cost estimated_work(const Eqn& e) {
-  std::vector<ShapedArray> in, out;
-  for (const Atom& a : e.in) in.push_back(a.type());
-  for (const VarRef& v : e.out) out.push_back(v->type);
-  return estimated_work(*e.primitive, in, *e.params, out);
+  return estimated_work(*e.primitive, types_of(e.in), *e.params, types_of(e.out));
 }
 
 }  // namespace shmap

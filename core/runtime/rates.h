@@ -17,8 +17,13 @@ struct Rates {
   }
 };
 
+namespace detail {
+extern constinit Rates rates_of_kinds[kDeviceKinds];
+}
 // The rates that the backend has set; before that, the defaults above.
-const Rates& rates(DeviceKind kind);
+inline const Rates& rates(DeviceKind kind) {
+  return detail::rates_of_kinds[static_cast<int>(kind)];
+}
 // Called by a backend when it registers its kernels.
 void set_rates(DeviceKind kind, const Rates& rates);
 

@@ -7,6 +7,7 @@
 
 #include "core/base/inline_vector.h"
 #include "core/ir/node.h"
+#include "core/ir/types_of.h"
 #include "core/runtime/op_site.h"
 #include "core/runtime/rates.h"
 
@@ -123,9 +124,7 @@ class TaskProgramMaker {
     // Zero in any integer dtype. Whether the part is contiguous does not depend on its position.
     static constexpr std::uint64_t kZero = 0;
     std::vector<const void*> at_zero(e.in.size(), &kZero);
-    std::vector<ShapedArray> in;
-    for (const Atom& a : e.in) in.push_back(a.type());
-    return e.primitive->dynamic_view(in, at_zero, *e.params, e.out[0]->type) >= 0;
+    return e.primitive->dynamic_view(types_of(e.in), at_zero, *e.params, e.out[0]->type) >= 0;
   }
 
   View view(const Var* v) const {

@@ -34,8 +34,6 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;
 
   DeviceKind kind() const noexcept override { return DeviceKind::cuda; }
-  const char* name() const noexcept override { return "cuda"; }
-  bool host_addressable() const noexcept override { return false; }
   std::span<const LocalDevice> devices() const noexcept override { return devices_; }
   std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }
   Event enqueue_group(std::span<Stream* const> streams, const Task& task,

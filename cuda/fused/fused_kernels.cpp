@@ -152,7 +152,7 @@ void run_fused(const KernelCall& call) {
 
 void register_cuda_fused_kernels() {
   fused_p.kernel(DeviceKind::cuda) = {cuda::run_fused, nullptr, cuda::fused_scratch};
-  set_fused_check(DeviceKind::cuda, cuda::can_compile_kernels);
+  set_fused_ability(DeviceKind::cuda, {.available = cuda::can_compile_kernels});
 }
 
 }  // namespace shmap

@@ -22,8 +22,6 @@ class CpuBackend final : public Backend {
   ~CpuBackend() override;
 
   DeviceKind kind() const noexcept override { return DeviceKind::cpu; }
-  bool host_addressable() const noexcept override { return true; }
-  const char* name() const noexcept override { return "cpu"; }
   std::span<const LocalDevice> devices() const noexcept override { return devices_; }
   std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }
   Event enqueue_group(std::span<Stream* const> streams, const Task& task,

@@ -407,6 +407,9 @@ void run_fused(const KernelCall& call) {
 
 }  // namespace
 
-void register_cpu_fused_kernels() { fused_p.kernel(DeviceKind::cpu) = {run_fused, fused_parts}; }
+void register_cpu_fused_kernels() {
+  fused_p.kernel(DeviceKind::cpu) = {run_fused, fused_parts};
+  set_fused_ability(DeviceKind::cpu, {.reads_parts = true});
+}
 
 }  // namespace shmap

@@ -8,6 +8,7 @@
 #include "core/cpu/fused/bound_chains.h"
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/fused/lowered_op.h"
+#include "core/cpu/fused/prefetch_plan.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/reduce_parts.h"
 #include "core/ops/elementwise.h"
@@ -29,10 +30,7 @@ constexpr std::int64_t kBlockBytes = 2048;
 constexpr std::int64_t kShortRow = 48;
 // Longer rows are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
-constexpr std::int64_t kFromMemory = 2 << 20;  // bytes of operands from which on no near cache
-                                               // holds them
-constexpr std::int64_t kPad = 64;              // bytes between buffers, so that they share no cache
-                                               // line
+constexpr std::int64_t kPad = 64;  // bytes between buffers, so that they share no cache line
 
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
@@ -50,7 +48,7 @@ class Lowering {
     place_values();
     emit();
     find_overwrites();
-    look_ahead();
+    plan_prefetch(list_, values_, operand_values_);
   }
   FusedStepList take() { return std::move(list_); }
   // Whether a tile has several rows and stores no full value except results.
@@ -548,32 +546,6 @@ class Lowering {
                                !x.part && x.last_use <= writer &&
                                itemsize(x.dtype) == itemsize(dtype);
     }
-  }
-
-  void look_ahead() {
-    std::int64_t bytes = 0, calls = 0, width = 0;
-    for (std::size_t i = 0; i < operand_values_.size(); ++i) {
-      const LoweredValue& x = value(operand_values_[i]);
-      if (x.kind != FusedKind::full || x.part) continue;
-      const std::int32_t size = itemsize(x.dtype);
-      list_.prefetch.push_back({kFusedOperands + static_cast<std::int32_t>(i), size});
-      width += size;
-    }
-    bytes = list_.rows * list_.cols * width;
-    // The processor itself prefetches contiguous blocks, and operands that one call reads from end
-    // to end.
-    const bool by_block = list_.tile_rows == 1 && list_.stages.size() <= 3 && list_.blocks > 1;
-    for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
-      const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
-      for (std::int32_t i = begin; i < end; ++i) {
-        const FusedStep::Kind kind = list_.steps[static_cast<std::size_t>(i)].kind;
-        const bool reduces = kind == FusedStep::reduce || kind == FusedStep::reduce_chain;
-        calls += stage % 2 == 1 ? list_.blocks : reduces;
-      }
-    }
-    if (bytes < kFromMemory || calls <= 1 || by_block) return list_.prefetch.clear();
-    const std::int64_t ahead = width * list_.tile_rows * list_.cols;
-    list_.prefetch_bytes = ((ahead + calls - 1) / calls + 63) / 64 * 64;
   }
 
   const FusedProgram& p_;

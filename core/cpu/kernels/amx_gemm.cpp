@@ -47,15 +47,6 @@ constexpr std::int64_t kSplitRows = 4096;             // rows whose partial sums
                                                       // cut
 constexpr std::int64_t kMaxTransposed = 1 << 22;      // elements of a that are transposed at a time
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
-// The size of the blocks when `size` is cut into the fewest equal blocks of at most `most`, each a
-// multiple of `unit`.
-std::int64_t even_block(std::int64_t size, std::int64_t most, std::int64_t unit) {
-  const std::int64_t blocks = ceil_div(size, std::max(most / unit * unit, unit));
-  return ceil_div(ceil_div(size, blocks), unit) * unit;
-}
-
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
   std::uint16_t row_bytes[16] = {};

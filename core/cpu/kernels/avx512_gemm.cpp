@@ -213,13 +213,6 @@ SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std:
   }
 }
 
-// The size of the fewest equal blocks, multiples of `unit`, that hold `size` with at most `most`.
-std::int64_t even_block(std::int64_t size, std::int64_t most, std::int64_t unit) {
-  const auto ceil_div = [](std::int64_t x, std::int64_t y) { return (x + y - 1) / y; };
-  const std::int64_t blocks = ceil_div(size, std::max(most / unit * unit, unit));
-  return ceil_div(ceil_div(size, blocks), unit) * unit;
-}
-
 struct Panels;  // which names the scratch memory
 
 template <class T>

@@ -27,6 +27,15 @@ const GemmLibrary* openblas_gemm();
 const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
+inline constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+// The size of the blocks when `size` is cut into the fewest equal blocks of at most `most`, each a
+// multiple of `unit`.
+inline constexpr std::int64_t even_block(std::int64_t size, std::int64_t most, std::int64_t unit) {
+  const std::int64_t whole = most / unit * unit;
+  const std::int64_t blocks = ceil_div(size, whole > unit ? whole : unit);
+  return ceil_div(ceil_div(size, blocks), unit) * unit;
+}
+
 // Every pair of dtypes that gemm takes. m, n > 0, k >= 0.
 void own_gemm(const Gemm& g);
 

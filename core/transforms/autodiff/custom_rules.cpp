@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/array/tree_paths.h"
+#include "core/ir/types_of.h"
 #include "core/transforms/autodiff/derivative_args.h"
 #include "core/transforms/autodiff/jvp.h"
 #include "core/transforms/tracing/trace_function.h"
@@ -40,9 +41,7 @@ std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, c
         "stop_gradient of it" +
         origin_text(*node_of(call.primals[i])) + "\n  in the " + what + " made at " + made.str());
   }
-  std::vector<ShapedArray> types;
-  for (const Atom& a : jaxpr.outs) types.push_back(a.type());
-  return types;
+  return types_of(jaxpr.outs);
 }
 
 RuleTrace rule_trace(std::span<const Array> leaves) {

@@ -1,5 +1,6 @@
 // The public derivatives on leaves: checks the arguments and calls jvp.h and linearize.h.
 #include "core/array/tree_paths.h"
+#include "core/ir/types_of.h"
 #include "core/ops/promote.h"
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/derivative_args.h"
@@ -95,7 +96,7 @@ LinearFunction linear_transpose_leaves(BodyRef f, const FlatTree& arguments, Sou
   linear.jaxpr = std::move(traced.jaxpr);
   linear.residuals = std::move(traced.consts);
   linear.active_in.assign(linear.in_types.size(), true);
-  for (const Atom& a : linear.jaxpr->outs) linear.out_types.push_back(a.type());
+  linear.out_types = types_of(linear.jaxpr->outs);
   linear.active_out.assign(linear.out_types.size(), true);
   state->what = "linear_transpose";
   state->arguments = arguments.node;

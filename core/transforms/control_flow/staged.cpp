@@ -7,6 +7,7 @@
 #include "core/array/tree_paths.h"
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
+#include "core/ir/types_of.h"
 #include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/tracing/trace_function.h"
@@ -71,17 +72,11 @@ void widen_values(std::vector<Array>& values, const AxisSet& axes, SourceLine so
   }
 }
 
-std::vector<ShapedArray> result_types(const Jaxpr& jaxpr) {
-  std::vector<ShapedArray> types;
-  for (const Atom& a : jaxpr.outs) types.push_back(a.type());
-  return types;
-}
-
 // Casts captured values outside of the program: inside, only some devices might run the cast, whose
 // transpose is a collective.
 void widen_constants(Traced& traced, const AxisSet& axes, SourceLine source) {
   if (axes.empty() || traced.consts.empty() || !inserts_casts()) return;
-  traced.jaxpr = widen(*traced.jaxpr, axes, result_types(*traced.jaxpr));
+  traced.jaxpr = widen(*traced.jaxpr, axes, types_of(traced.jaxpr->outs));
   widen_values(traced.consts, axes, source);
 }
 

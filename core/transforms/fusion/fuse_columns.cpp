@@ -129,7 +129,7 @@ void register_pass_fuse_columns() {
   register_pass({.order = PassOrder::fuse_columns,
                  .name = "fuse_columns",
                  .run = of_program<fuse_columns>,
-                 .runs_on = is_cpu,
+                 .makes = &fused_columns_p,
                  .merges = true});
 }
 

@@ -173,7 +173,7 @@ void register_pass_fuse_gathers() {
   register_pass({.order = PassOrder::fuse_gathers,
                  .name = "fuse_gathers",
                  .run = of_program<fuse_gathers>,
-                 .runs_on = is_cpu,
+                 .makes = &gather_reduce_p,
                  .simplified_after = true,
                  .merges = true});
 }

@@ -156,7 +156,7 @@ void register_pass_fuse_slices() {
   register_pass({.order = PassOrder::fuse_slices,
                  .name = "fuse_slices",
                  .run = of_program<fuse_slices>,
-                 .runs_on = is_cpu,
+                 .runs_on = fused_reads_parts,
                  .merges = true});
 }
 

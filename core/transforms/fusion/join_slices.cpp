@@ -83,7 +83,7 @@ void register_pass_join_slices() {
   register_pass({.order = PassOrder::join_slices,
                  .name = "join_slices",
                  .run = of_program<join_slices>,
-                 .runs_on = is_cpu,
+                 .makes = &concatenate_slices_p,
                  .merges = true});
 }
 

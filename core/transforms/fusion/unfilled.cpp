@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/ir/types_of.h"
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"
 
@@ -74,10 +75,8 @@ bool is_update(const Eqn* e) {
 }  // namespace
 
 bool makes_its_type(const Eqn& e, const ProductParams& params, const detail::AxisEnv* env) {
-  std::vector<ShapedArray> types;
-  for (const Atom& a : e.in) types.push_back(a.type());
   ShapedArray type;
-  infer_types(*e.primitive, types, params, env, {&type, 1});
+  infer_types(*e.primitive, types_of(e.in), params, env, {&type, 1});
   const ShapedArray& wanted = e.out[0]->type;
   return type == wanted && type.weak() == wanted.weak() && type.axes() == wanted.axes();
 }

@@ -6,6 +6,7 @@
 #include "core/ir/collective_axes.h"
 #include "core/ir/jaxpr.h"
 #include "core/ir/nesting.h"
+#include "core/ir/types_of.h"
 #include "core/transforms/lowering/closed_program.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/simplify.h"
@@ -13,17 +14,6 @@
 namespace shmap {
 
 namespace {
-
-std::vector<ShapedArray> types_of(const std::vector<Atom>& atoms) {
-  std::vector<ShapedArray> types;
-  for (const Atom& a : atoms) types.push_back(a.type());
-  return types;
-}
-std::vector<ShapedArray> types_of(const std::vector<VarRef>& vars) {
-  std::vector<ShapedArray> types;
-  for (const VarRef& v : vars) types.push_back(v->type);
-  return types;
-}
 
 double bytes_of(Types types) {
   double bytes = 0;

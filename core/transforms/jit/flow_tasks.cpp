@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "core/ir/types_of.h"
 #include "core/runtime/flow_task.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/passes/inline_calls.h"
@@ -126,7 +127,7 @@ JaxprRef make_flow_tasks(const Jaxpr& jaxpr, const PassContext& context) {
     auto params = std::make_shared<FlowTaskParams>();
     params->task = std::move(task);
     params->on = &context.mesh;
-    for (const VarRef& v : e.out) params->results.push_back(v->type);
+    params->results = types_of(e.out);
     e.primitive = shared ? &branch_task_p : &flow_task_p;
     e.params = std::move(params);
     made.put(i, std::move(e));

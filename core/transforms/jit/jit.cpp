@@ -11,6 +11,7 @@
 #include "core/device/host_log.h"
 #include "core/ir/divergence.h"
 #include "core/ir/nesting.h"
+#include "core/ir/types_of.h"
 #include "core/runtime/fused_program.h"
 #include "core/runtime/host_transfer.h"
 #include "core/runtime/plan.h"
@@ -339,7 +340,7 @@ std::shared_ptr<Entry> trace_entry(const JitCache::Call& call, const Scope& scop
   FlatTree result;
   entry->traced = trace_function("jit", types, call.body, result, staging, call.source);
   entry->like = call.like(call.flat_call);
-  for (const Atom& a : entry->traced.jaxpr->outs) entry->out_types.push_back(a.type());
+  entry->out_types = types_of(entry->traced.jaxpr->outs);
   return entry;
 }
 
@@ -473,7 +474,7 @@ static void interpret_jit(std::span<Array> in, const Params& params, std::span<A
       for (const Array& x : arguments.leaves)
         entry->arguments.push_back(detail::signature_of(*node_of(x)));
       entry->traced.jaxpr = jaxpr;
-      for (const Atom& a : jaxpr->outs) entry->out_types.push_back(a.type());
+      entry->out_types = types_of(jaxpr->outs);
       if (body) {
         detail::plan_body(*entry, *body);
       } else {

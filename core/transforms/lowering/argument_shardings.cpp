@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "core/ir/types_of.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/sharding_constraint.h"
 #include "core/transforms/passes/inline_calls.h"
@@ -105,19 +106,6 @@ std::unique_ptr<Asked> ask(const Jaxpr& jaxpr, const detail::MeshImpl* mesh,
     return nullptr;
   }
   return asked;
-}
-
-template <class Values>
-std::vector<ShapedArray> types_of(const Values& values) {
-  std::vector<ShapedArray> types;
-  for (const auto& v : values) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(v)>, Atom>) {
-      types.push_back(v.type());
-    } else {
-      types.push_back(v->type);
-    }
-  }
-  return types;
 }
 
 // The shardings that constraints on results ask of the arguments, carried back through the factors

@@ -5,6 +5,7 @@
 
 #include "core/base/scope_names.h"
 #include "core/ir/nesting.h"
+#include "core/ir/types_of.h"
 #include "core/transforms/lowering/argument_shardings.h"
 #include "core/transforms/lowering/partition.h"
 #include "core/transforms/lowering/scattered_sums.h"
@@ -173,8 +174,7 @@ std::vector<LowerValue> Lowering::program(const Jaxpr& jaxpr, std::vector<LowerV
   for (const Eqn& e : jaxpr.eqns) {
     std::vector<LowerValue> in;
     for (const Atom& a : e.in) in.push_back(read(a));
-    std::vector<ShapedArray> out;
-    for (const VarRef& v : e.out) out.push_back(v->type);
+    const std::vector<ShapedArray> out = types_of(e.out);
     std::optional<ScopesOf> inside;
     if (e.primitive->interpret) inside.emplace(e.source);
     const std::size_t before = trace_.equations().size();

@@ -51,10 +51,10 @@ bool KnownScalars::bits_of(const Atom& a, Bits* out) const {
   return true;
 }
 
-// Evaluates elementwise operations with the CPU's kernels; all backends compute the same integers.
+// Evaluates elementwise operations with the host's kernels; all backends compute the same integers.
 void KnownScalars::visit(const Eqn& e) {
   const Primitive& p = *e.primitive;
-  const KernelFn run = p.elementwise ? p.kernel(DeviceKind::cpu).run : nullptr;
+  const KernelFn run = p.elementwise ? p.kernel(kHostKind).run : nullptr;
   if (!p.host_scalar && !run) return;
   std::vector<Bits> in(e.in.size());
   std::vector<ShapedArray> types;

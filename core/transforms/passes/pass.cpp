@@ -37,6 +37,7 @@ JaxprRef run_passes(const Jaxpr& jaxpr, const PassContext& context) {
   JaxprRef now(&jaxpr);
   for (const Pass& pass : table()) {
     if (pass.merges && checks_nans) continue;
+    if (pass.makes && !pass.makes->kernel(context.kind()).run) continue;
     if (pass.runs_on && !pass.runs_on(context.kind())) continue;
     JaxprRef made = pass.run(*now, context);
     if (made == now) continue;

@@ -52,7 +52,10 @@ struct Pass {
   PassOrder order;
   const char* name;  // static text
   PassFn run;
-  bool (*runs_on)(DeviceKind kind) = nullptr;  // null: devices of every kind
+  // The primitive that the pass makes: the pass runs on kinds of devices that have a kernel for it.
+  // Null: on every kind.
+  const Primitive* makes = nullptr;
+  bool (*runs_on)(DeviceKind kind) = nullptr;  // a further condition; null: none
   // Whether the result of the pass is simplified again.
   bool simplified_after = false;
   // Whether the pass makes operations parts of other operations. Such passes do not run under
@@ -60,8 +63,6 @@ struct Pass {
   // operation that made the NaN, and its line.
   bool merges = false;
 };
-
-inline bool is_cpu(DeviceKind kind) { return kind == DeviceKind::cpu; }
 
 // Adds a pass until the process ends. To be called while primitives are registered.
 void register_pass(const Pass& pass);

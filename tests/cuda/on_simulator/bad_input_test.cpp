@@ -124,9 +124,9 @@ TEST(DriverTooOld, ForOneCallSaysSo) {
 TEST(MixedMeshes, AreRefused) {
   for (const char* both : {"cpu:4,cuda:0", "cuda:0,cpu:4", "cpu:4+cuda", "cuda,cpu:2"}) {
     SCOPED_TRACE(both);
-    expect_error<ValueError>(
-        {{"SHMAP_DEVICES", both}}, use_devices,
-        {both, "CPU and GPU devices do not mix", "a process has devices of one kind", "cpu:N"});
+    expect_error<ValueError>({{"SHMAP_DEVICES", both}}, use_devices,
+                             {both, "devices of several kinds do not mix",
+                              "a process has devices of one kind", "cpu:N"});
   }
   // Devices of both kinds can be had only from another process.
   const auto mesh = [] {
