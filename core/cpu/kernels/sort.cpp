@@ -240,6 +240,18 @@ class ItemRoom {
   std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
 };
 
+// Whether a line is 0, 1, 2 … as the payload of argsort is: permuted, it is the items' indices.
+inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
+  constexpr int64_t kBlock = 256;
+  for (int64_t i = 0; i < len; i += kBlock) {
+    std::int32_t differs = 0;
+    for (int64_t k = i; k < std::min(len, i + kBlock); ++k)
+      differs |= line[k * inner] ^ static_cast<std::int32_t>(k);
+    if (differs != 0) return false;
+  }
+  return true;
+}
+
 // Sorts lines [begin, end), or of each of them the items of part `part` of `parts`.
 template <class T>
 void sort_lines(const SortPass& s, int64_t begin, int64_t end, int part, int parts) {
@@ -309,13 +321,30 @@ void sort_lines(const SortPass& s, int64_t begin, int64_t end, int part, int par
           return run(static_cast<int64_t>(itemsize));
       }
     };
-    if (s.sorted != nullptr) permute(s.keys, s.sorted, sizeof(T));
-    if (s.indices != nullptr) {
-      std::int32_t* const to = s.indices + base + before * inner;
+    const auto store_indices = [&](void* dst) {
+      std::int32_t* const to = static_cast<std::int32_t*>(dst) + base + before * inner;
       for (int64_t i = 0; i < count; ++i)
         to[i * inner] = static_cast<std::int32_t>(items[i].index());
+    };
+    // Keys in a near cache are looked up as fast as they are made again.
+    const bool is_near = len * static_cast<int64_t>(sizeof(T)) <= (16 << 10);
+    if (is_near || (s.sorted == s.keys && is_float_like<T>)) {
+      if (s.sorted != nullptr) permute(s.keys, s.sorted, sizeof(T));
+    } else if (s.sorted != nullptr) {  // most keys are not looked up
+      T* const to = static_cast<T*>(s.sorted) + base + before * inner;
+      for (int64_t i = 0; i < count; ++i) {
+        const Key key = static_cast<Key>(items[i].key() ^ flip);
+        to[i * inner] = key_tells_element<T>(key) ? element_of_key<T>(key)
+                                                  : keys[base + items[i].index() * inner];
+      }
     }
-    for (const SortPayload& p : s.payloads) permute(p.src, p.dst, p.itemsize);
+    if (s.indices != nullptr) store_indices(s.indices);
+    for (const SortPayload& p : s.payloads) {
+      if (p.itemsize == 4 && counts_up(static_cast<const std::int32_t*>(p.src) + base, len, inner))
+        store_indices(p.dst);
+      else
+        permute(p.src, p.dst, p.itemsize);
+    }
   }
   room.trim();
 }
