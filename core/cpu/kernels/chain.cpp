@@ -104,6 +104,9 @@ HWY_INLINE Pair load_pair(const std::uint16_t* at) {
 // How the elements of a group lie in its eight vectors: as they come, or, of bf16 values, in pairs
 // of vectors. In pairs only where no operation reads another array.
 enum class Lanes : std::uint8_t { in_order, in_pairs };
+// In bf16 values: a cache line, and how far ahead pairs are prefetched (measured on Zen 5: a sum of
+// squares took 178 us without, 160 with it, 163 and 166 twice and four times as far ahead).
+constexpr std::int64_t kLine = 32, kAhead = 512;
 
 constexpr int packed(ChainCode code, ChainForm form) {
   return 8 * static_cast<int>(code) + static_cast<int>(form);
@@ -124,6 +127,22 @@ struct Stores {
     put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
   }
 };
+
+// fold of the lanes of a vector, the first steps with vectors.
+template <class Op>
+HWY_INLINE float folded(V a) {
+  alignas(64) float lanes[kStep];
+  if constexpr (kStep == 16) {
+    const hn::Half<D> d8;
+    const hn::Half<hn::Half<D>> d4;
+    const auto eight = Op::vector(hn::LowerHalf(d8, a), hn::UpperHalf(d8, a));
+    hn::Store(Op::vector(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight)), d4, lanes);
+    return fold<Op, float, 2>(lanes);
+  } else {
+    hn::Store(a, D{}, lanes);
+    return fold<Op, float, static_cast<int>(kStep / 2)>(lanes);
+  }
+}
 
 // Reduces in the order of reduce_floats: kLanes running results; vector k of a group belongs to the
 // results from k * kStep on.
@@ -181,20 +200,14 @@ struct Folds {
       s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
       s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
     }
-    alignas(64) float even[kStep], odd[kStep];
-    hn::Store(Op::vector(s0, s2), D{}, even);
-    hn::Store(Op::vector(s1, s3), D{}, odd);
-    constexpr int half = static_cast<int>(kStep / 2);
-    return Op::run(fold<Op, float, half>(even), fold<Op, float, half>(odd));
+    return Op::run(folded<Op>(Op::vector(s0, s2)), folded<Op>(Op::vector(s1, s3)));
   }
   HWY_INLINE float total() {
     if constexpr (kVectors == 8) {
       s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
       s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
     }
-    alignas(64) float lanes[kStep];
-    hn::Store(Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)), D{}, lanes);
-    return fold<Op, float, static_cast<int>(kStep / 2)>(lanes);
+    return folded<Op>(Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)));
   }
 };
 
@@ -225,6 +238,8 @@ void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t
     V a0, a1, a2, a3, a4, a5, a6, a7;
     if constexpr (lanes == Lanes::in_pairs) {
       const auto* const at = static_cast<const std::uint16_t*>(in.at) + i;
+      for (std::int64_t line = 0; line < kGroup; line += kLine)
+        __builtin_prefetch(at + kAhead + line);
       const Pair p0 = load_pair(at), p1 = load_pair(at + 2 * kStep);
       const Pair p2 = load_pair(at + 4 * kStep), p3 = load_pair(at + 6 * kStep);
       a0 = p0.even, a1 = p0.odd, a2 = p1.even, a3 = p1.odd;
