@@ -234,7 +234,7 @@ class ItemRoom {
   std::uint32_t* counts() { return counts_; }
 
  private:
-  static constexpr std::size_t kMostKept = 32 << 20;  // bytes
+  static constexpr std::size_t kMostKept = 8 << 20;  // bytes
   std::unique_ptr<Item<Key>[]> items_, other_;
   std::size_t size_ = 0;
   std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
