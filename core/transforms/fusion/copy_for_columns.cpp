@@ -52,7 +52,7 @@ class ColumnCopier {
     if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) return;
     const Eqn& e = program_.eqn(maker);
     if (program_.reads(a.var()) != 1 || program_.is_result(a.var())) {
-      if (is_cheap(e) && is_read_after(a.var(), reduction)) copied_[reader] = a.var();
+      if (is_cheap(e) && others_need(reduction, a.var(), reader)) copied_[reader] = a.var();
       return;
     }
     for (const Atom& in : e.in)
@@ -60,11 +60,17 @@ class ColumnCopier {
   }
 
   // Whether e takes no longer than to read its value again: a sum, difference or product of one
-  // array with what is small or repeated.
+  // array with what is small or repeated. The array is stored in any case, since no fused program
+  // makes it.
   bool is_cheap(const Eqn& e) const {
     if (e.primitive != &add_p && e.primitive != &sub_p && e.primitive != &mul_p) return false;
     int arrays = 0;
-    for (const Atom& a : e.in) arrays += is_full(a, e) && !is_repeated(a);
+    for (const Atom& a : e.in) {
+      if (!is_full(a, e) || is_repeated(a)) continue;
+      const Eqn* const maker = program_.made_by(a);
+      if (maker != nullptr && fuse_role(*maker) != FuseRole::other) return false;
+      ++arrays;
+    }
     return arrays == 1;
   }
   bool is_repeated(const Atom& a) const {
@@ -72,10 +78,21 @@ class ColumnCopier {
     return e != nullptr && fuse_role(*e) == FuseRole::broadcast;
   }
 
-  bool is_read_after(const Var* v, int reduction) const {
+  // Whether all that read v, but `reader`, need the reduction first: they cannot be parts of one
+  // fused program with `reader`, which would compute v once.
+  bool others_need(int reduction, const Var* v, int reader) const {
+    std::vector<bool> needs(static_cast<std::size_t>(program_.size()));
+    needs[static_cast<std::size_t>(reduction)] = true;
+    for (int i = reduction + 1; i < program_.size(); ++i) {
+      for (const Atom& a : program_.eqn(i).in) {
+        const int maker = a.is_literal() ? -1 : program_.maker(a);
+        if (maker >= 0 && needs[static_cast<std::size_t>(maker)])
+          needs[static_cast<std::size_t>(i)] = true;
+      }
+    }
     for (const int user : program_.users(v))
-      if (user > reduction) return true;
-    return false;
+      if (user != reader && !needs[static_cast<std::size_t>(user)]) return false;
+    return !program_.is_result(v);
   }
 
   // Adds a copy of an equation, with copies of what it repeats and of the small values that are

@@ -90,14 +90,22 @@ TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
     }
   }
   const Array x = numbers({203, 131}), y = numbers({203, 131}) * 0.5f, row = numbers({131});
-  // A result of the program is stored anyway, and is computed for the sum as well.
+  // What does not wait for the sum is computed with its operand, in one program.
   expect_columns(
-      1,
+      0,
       [](Array x, Array row) {
         const Array shifted = x + row;
         return std::pair{sum(abs(shifted), 0), shifted * 2.f};
       },
       x, row);
+  // What a fused program makes is not stored for that.
+  expect_columns(
+      0,
+      [](Array x) {
+        const Array shifted = exp(x * 0.01f) + 2.f;
+        return shifted * sum(square(shifted), 0);
+      },
+      x);
   // Of two arrays the difference is read again, as before.
   expect_columns(
       0,
