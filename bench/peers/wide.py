@@ -40,8 +40,10 @@ def fleet_of(options):
 def limits_of(about):
     """Rows of machine_limit that the row has to take at least as long as."""
     out = []
-    dtype = about["args"].split("[")[0]
-    if about["flops"] > 0 and dtype in ("f32", "f64", "bf16", "f16"):
+    # What is multiplied is of the first argument that is of floats.
+    dtypes = [word.split("[")[0] for word in about["args"].split()]
+    dtype = next((t for t in dtypes if t in ("f32", "f64", "bf16", "f16")), None)
+    if about["flops"] > 0 and dtype is not None:
         wide_units = {"bf16": ("amx_bf16", "avx512_bf16"), "f16": ("amx_fp16", "avx512_fp16")}
         flags = cpu_flags()
         if dtype == "bf16" and "avx512_bf16" in flags and "amx_bf16" not in flags:

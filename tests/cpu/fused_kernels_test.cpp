@@ -283,6 +283,37 @@ TEST(FusedKernels, ReductionsTakeInTheChainBeforeThem) {
   EXPECT_EQ(reductions(*narrow.program), std::pair(0, 3));
 }
 
+// Programs that only reduce take many rows at a time, also those whose number is no multiple of it.
+TEST(FusedKernels, RowsThatAreOnlyReduced) {
+  for (const DType dtype : {f32, bf16}) {
+    for (const auto& [rows, cols] : {std::pair{1, 2100}, std::pair{200, 2100}, std::pair{331, 515},
+                                     std::pair{4500, 70}, std::pair{129, 8195}}) {
+      SCOPED_TRACE(to_string(dtype) + std::to_string(cols));
+      Case c;
+      c.program = std::make_shared<FusedProgram>(rows, cols);
+      Random random(static_cast<std::uint64_t>(cols));
+      Array x = random.values(f32, {rows, cols});
+      x = where(isfinite(x), x, 0.25f);
+      // Infinity in one row, NaN in another.
+      const Array row = reshape(arange(rows), {rows, 1}), column = arange(cols);
+      x = where(logical_and(row == rows / 2, column == cols - 1), HUGE_VALF, x);
+      x = astype(where(logical_and(row == rows - 1, column == cols / 3), NAN, x), dtype);
+      c.operands.push_back(x);
+      FusedProgram& p = *c.program;
+      const int in = p.add_input(dtype, FusedKind::full);
+      const int sum_of_squares = p.add_reduce(reduce_sum_p, p.add_map(square_p, {in}));
+      p.add_output(p.add_map(sqrt_p, {sum_of_squares}), ShapedArray({rows}, dtype));
+      c.results = {sqrt(sum(square(x), 1))};
+      check(c);
+      if (HasFailure()) return;
+      if (!cpu::chain_kernel()) continue;
+      const cpu::FusedStepList list = cpu::make_fused_steps(p, cpu::FusedWrite::plain);
+      EXPECT_EQ(reductions(p), std::pair(1, 0));
+      EXPECT_GT(list.tile_rows, rows >= 128 ? 1 : 0);
+    }
+  }
+}
+
 TEST(FusedKernels, ReductionsOfWhatOthersNeedReadIt) {
   FusedProgram program(5, 1000);
   const int x = program.add_input(f32, FusedKind::full);

@@ -231,6 +231,46 @@ TEST(ReduceKernels, SplittingWideRowsChangesNothing) {
   }
 }
 
+// Rows that lie anywhere, some of them several times, give the bits of the same rows in a block.
+template <class T>
+void check_rows_apart(Reduction op) {
+  std::mt19937_64 rng(9);
+  for (const Extents& e :
+       {Extents{3, 1, 5}, Extents{2, 2, 64}, Extents{5, 16, 64}, Extents{4, 7, 3},
+        Extents{2, 31, 33}, Extents{3, 21, 513}, Extents{1, 200, 1030}, Extents{2, 100, 64}}) {
+    SCOPED_TRACE(std::to_string(e.outer) + "," + std::to_string(e.reduced) + "," +
+                 std::to_string(e.inner));
+    ASSERT_TRUE(reduces_rows_apart(e.reduced, e.inner));
+    using E = Element<T>;
+    const auto table = elements<T>(50 * e.inner, 7);
+    std::vector<E> block;
+    std::vector<const void*> rows;
+    for (std::int64_t r = 0; r < e.outer * e.reduced; ++r) {
+      const auto from = table.begin() + static_cast<std::int64_t>(rng() % 50) * e.inner;
+      rows.push_back(&*from);
+      block.insert(block.end(), from, from + e.inner);
+    }
+    std::vector<E> want(static_cast<std::size_t>(e.outer * e.inner)), got(want.size() + 1, E(9));
+    reduce_kernel(op, dtype_of<T>)(block.data(), want.data(), e.outer, e.reduced, e.inner);
+    reduce_rows_apart(op, dtype_of<T>, rows.data(), got.data(), e.outer, e.reduced, e.inner);
+    EXPECT_EQ(to_real(got.back()), 9);
+    got.pop_back();
+    EXPECT_TRUE(same_bits(got, want));
+  }
+}
+
+TEST(ReduceKernels, RowsThatLieApart) {
+  EXPECT_FALSE(reduces_rows_apart(16, 1));
+  EXPECT_FALSE(reduces_rows_apart(100, 63));
+  EXPECT_FALSE(reduces_rows_apart(0, 64));
+  for (const Reduction op : kOps) {
+    for (const DType dtype : kNumericDTypes) {
+      SCOPED_TRACE(to_string(dtype) + " " + to_string(op));
+      if (exists(op, dtype)) with_type(dtype, [&]<class T>() { check_rows_apart<T>(op); });
+    }
+  }
+}
+
 template <class T>
 void check_blocks(Reduction op) {
   for (const std::int64_t n : {std::int64_t{1}, kReduceBlock, kReduceBlock + 1,

@@ -153,6 +153,16 @@ void check_scan(Cumulative op) {
       auto place = in;
       kernel(place.data(), place.data(), e.outer, e.len, e.inner, reverse);
       EXPECT_TRUE(same_bits(place, out));
+      ASSERT_EQ(scans_ranges(op, dtype_of<T>), !kIsReal<T>);
+      if (kIsReal<T> || e.outer != 1 || e.inner != 1) continue;
+      for (const std::int64_t parts : {1, 2, 7}) {
+        std::vector<E> pieces(out.size(), E(9));
+        for (std::int64_t p = parts; p-- > 0;) {
+          scan_range(op, dtype_of<T>, in.data(), pieces.data(), e.len, reverse, e.len * p / parts,
+                     e.len * (p + 1) / parts);
+        }
+        EXPECT_TRUE(same_bits(pieces, out)) << e.len << " in " << parts << " parts";
+      }
     }
   }
 }

@@ -110,6 +110,16 @@ void check_sort(int64_t outer, int64_t len, int64_t inner, bool descending, DTyp
   ASSERT_TRUE(same_bits(got, want)) << what();
   ASSERT_EQ(got_index, want_index) << what();
   ASSERT_EQ(got_payload, want_payload) << what();
+  // In parts: of long lines each part sorts a range of keys.
+  for (const int parts : {2, 5}) {
+    std::fill(got.begin(), got.end(), T{});
+    std::fill(got_index.begin(), got_index.end(), -1);
+    std::fill(got_payload.begin(), got_payload.end(), Payload{});
+    for (int part = parts; part-- > 0;) sort_part(s, part, parts);
+    ASSERT_TRUE(same_bits(got, want)) << what() << " in " << parts << " parts";
+    ASSERT_EQ(got_index, want_index) << what() << " in " << parts << " parts";
+    ASSERT_EQ(got_payload, want_payload) << what() << " in " << parts << " parts";
+  }
   // In place, in parts.
   auto in_place = keys;
   auto payload_in_place = payload;
@@ -133,7 +143,10 @@ void check_sorts(DType dtype) {
                                          {2, 40, 5},
                                          {1, 511, 1},
                                          {1, 512, 2},
-                                         {2, 1500, 1}}) {
+                                         {2, 1500, 1},
+                                         {1, 16385, 1},
+                                         {3, 33001, 1},
+                                         {1, 40013, 2}}) {
     for (bool descending : {false, true}) {
       check_sort<T>(outer, len, inner, descending, dtype, rng);
       if (testing::Test::HasFatalFailure()) return;
@@ -145,7 +158,8 @@ template <class T>
 void check_top_k(DType dtype) {
   Rng rng(6);
   for (int round = 0; round < 60; ++round) {
-    const int64_t outer = static_cast<int64_t>(rng() % 4), len = static_cast<int64_t>(rng() % 70),
+    const int64_t outer = static_cast<int64_t>(rng() % 4),
+                  len = static_cast<int64_t>(rng() % (round % 3 == 0 ? 700 : 70)),
                   k = static_cast<int64_t>(rng() % static_cast<std::uint64_t>(len + 1));
     std::vector<T> src(static_cast<std::size_t>(outer * len));
     for (T& v : src) {
@@ -217,6 +231,74 @@ TEST(Sort, ZerosAreEqualAndNansLast) {
   t.indices = indices.data();
   top_k(t);
   EXPECT_EQ(indices, (std::vector<std::int32_t>{1, 4, 3, 0}));
+}
+
+// A line whose keys are all equal, all but one equal, ascending, or of few bits.
+TEST(Sort, LongLinesOfFewKeys) {
+  constexpr int64_t kLen = 50001;
+  std::vector<std::int32_t> keys(kLen), want(kLen), got(kLen);
+  for (int kind = 0; kind < 5; ++kind) {
+    for (int64_t i = 0; i < kLen; ++i) {
+      const auto n = static_cast<std::int32_t>(i);
+      keys[static_cast<std::size_t>(i)] = kind == 0   ? 7
+                                          : kind == 1 ? (i == 30000 ? INT32_MIN : INT32_MAX)
+                                          : kind == 2 ? n
+                                          : kind == 3 ? -n
+                                                      : n * 7919 % 3 - 1;
+    }
+    std::iota(want.begin(), want.end(), 0);
+    std::stable_sort(want.begin(), want.end(), [&](std::int32_t a, std::int32_t b) {
+      return keys[static_cast<std::size_t>(a)] < keys[static_cast<std::size_t>(b)];
+    });
+    SortPass s;
+    s.dtype = i32;
+    s.outer = 1, s.len = kLen;
+    s.keys = keys.data(), s.indices = got.data();
+    for (const int parts : {1, 2, 3, 64}) {
+      std::fill(got.begin(), got.end(), -1);
+      for (int part = 0; part < parts; ++part) sort_part(s, part, parts);
+      ASSERT_EQ(got, want) << "kind " << kind << " in " << parts << " parts";
+    }
+  }
+}
+
+// Zeros of both signs at the bound, and NaNs before and behind it, where rows are longer than the
+// vectors in which they are searched.
+TEST(Sort, TopKOfRowsWithSpecialValues) {
+  const auto check = []<class T>(T, DType dtype) {
+    constexpr int64_t kLen = 403;
+    for (const int64_t k : {1, 2, 5, 32}) {
+      for (int kind = 0; kind < 3; ++kind) {
+        std::vector<T> row(kLen, T(-1.f));
+        Rng rng(static_cast<std::uint64_t>(kind));
+        for (int64_t i = 0; i < kLen; i += 3) {
+          const float zero = rng() % 2 == 0 ? 0.f : -0.f;
+          row[static_cast<std::size_t>(i)] = T(zero);
+        }
+        if (kind > 0) {
+          for (const std::size_t at : {7u, 200u, 201u, 399u})
+            row[at] = T(std::numeric_limits<float>::quiet_NaN());
+        }
+        if (kind > 1) row[402] = row[100] = T(std::numeric_limits<float>::infinity());
+        std::vector<std::int32_t> order(kLen), got(static_cast<std::size_t>(k));
+        std::iota(order.begin(), order.end(), 0);
+        std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+          return before(row[static_cast<std::size_t>(b)], row[static_cast<std::size_t>(a)]);
+        });
+        order.resize(static_cast<std::size_t>(k));
+        TopK t;
+        t.dtype = dtype;
+        t.outer = 1, t.len = kLen, t.k = k;
+        t.in = row.data(), t.indices = got.data();
+        top_k(t);
+        ASSERT_EQ(got, order) << short_name(dtype) << " k " << k << " kind " << kind;
+      }
+    }
+  };
+  check(float{}, f32);
+  check(double{}, f64);
+  check(bfloat16{}, bf16);
+  check(float16{}, f16);
 }
 
 TEST(Sort, KeysHaveNoOrder) {

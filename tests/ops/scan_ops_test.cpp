@@ -62,6 +62,24 @@ TEST(Scan, AlongEachDim) {
   }
 }
 
+// Long enough that several threads share one line of integers; in place they do not.
+TEST(Scan, LongLinesOfIntegers) {
+  constexpr std::int64_t kLen = 100003;
+  std::vector<std::int32_t> values(kLen), up(kLen), down(kLen);
+  std::uint32_t sum = 0;
+  for (std::size_t i = 0; i < kLen; ++i) {
+    values[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(i) * 2654435761u);
+    up[i] = static_cast<std::int32_t>(sum += static_cast<std::uint32_t>(values[i]));
+  }
+  sum = 0;
+  for (std::size_t i = kLen; i-- > 0;)
+    down[i] = static_cast<std::int32_t>(sum += static_cast<std::uint32_t>(values[i]));
+  Array x = array(values, {kLen});
+  EXPECT_EQ(cumsum(x, 0).to_vector<std::int32_t>(), up);
+  EXPECT_EQ(bind(cumsum_p, x, ScanParams(0, true), {}).to_vector<std::int32_t>(), down);
+  EXPECT_EQ(cumsum(std::move(x), 0).to_vector<std::int32_t>(), up);
+}
+
 TEST(Scan, Products) {
   const Array x = array<std::int32_t>({1, 2, 3, 4, 5, 6}, {2, 3});
   EXPECT_EQ(cumprod(x, 1).to_vector<std::int32_t>(),

@@ -66,6 +66,26 @@ TEST(SortOps, AlongEachDim) {
   }
 }
 
+// Long enough that several threads sort ranges of one line.
+TEST(SortOps, LongLines) {
+  const Shape shape{2, 70001};
+  std::vector<float> values = numbers(shape.num_elements());
+  for (std::size_t i = 0; i < values.size(); i += 7) values[i] *= static_cast<float>(i);
+  const auto order = reference_order(values, shape[1], 1);
+  const Array x = array(values, shape);
+  EXPECT_EQ(argsort(x).to_vector<std::int32_t>(), order);
+  std::vector<float> sorted(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    sorted[i] = values[i / 70001 * 70001 + static_cast<std::size_t>(order[i])];
+  EXPECT_EQ(sort(x).to_vector<float>(), sorted);
+  // By two keys: the second decides among the many equal first ones.
+  Array in[2] = {x[0] > 0.f, x[0]};
+  std::vector<float> low, high;
+  for (std::size_t i = 0; i < 70001; ++i) (sorted[i] > 0 ? high : low).push_back(sorted[i]);
+  low.insert(low.end(), high.begin(), high.end());
+  EXPECT_EQ(bind_all(sort_p, in, SortParams(0, 2), {})[1].to_vector<float>(), low);
+}
+
 TEST(SortOps, SeveralKeys) {
   // By the first, then by the second, and the third goes along.
   Array in[3] = {array<std::int32_t>({2, 1, 2, 1, 2}, {5}), array<float>({3, 9, 1, 4, 1}, {5}),

@@ -29,6 +29,8 @@ BinaryFn binary_kernel(BinaryOp op, DType dtype) {
   if (const BinaryFn kernel = binary_bits_kernel(op, dtype)) return kernel;
   if (dtype == DType::f16 || dtype == DType::bf16) {
     if (!binary_kernel(op, DType::f32)) return nullptr;
+    const BinaryFn direct = dtype == DType::bf16 ? binary_bf16_kernel(op) : nullptr;
+    if (direct != nullptr) return direct;
     constexpr auto ops = std::make_integer_sequence<int, kBinaryOpCount>{};
     return dtype == DType::f16 ? find_half<DType::f16>(op, ops) : find_half<DType::bf16>(op, ops);
   }

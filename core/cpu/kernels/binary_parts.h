@@ -4,10 +4,12 @@
 
 namespace shmap::cpu {
 
-BinaryFn binary_int_kernel(BinaryOp op, DType dtype);    // arithmetic of integers; max, min of bool
-BinaryFn binary_bits_kernel(BinaryOp op, DType dtype);   // bitwise, shifts
-BinaryFn binary_float_kernel(BinaryOp op, DType dtype);  // arithmetic of f32 and f64
-BinaryFn binary_math_f32_kernel(BinaryOp op);            // pow and atan2
+BinaryFn binary_int_kernel(BinaryOp op, DType dtype);   // arithmetic of integers; max, min of bool
+BinaryFn binary_bits_kernel(BinaryOp op, DType dtype);  // bitwise, shifts
+BinaryFn binary_float_kernel(BinaryOp op, DType dtype);
+BinaryFn binary_bf16_kernel(
+    BinaryOp op);  // nullptr: computed in blocks of f32  // arithmetic of f32 and f64
+BinaryFn binary_math_f32_kernel(BinaryOp op);  // pow and atan2
 BinaryFn binary_math_f64_kernel(BinaryOp op);
 
 }  // namespace shmap::cpu

@@ -9,6 +9,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/cast_half.cpp"
 #include "core/cpu/kernels/targets-inl.h"
+//
+#include "core/cpu/kernels/bf16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -80,19 +82,7 @@ HWY_INLINE void narrow(const float* a, std::uint16_t* o) {
   hn::StoreU(x, D16{}, reinterpret_cast<hwy::float16_t*>(o));
 }
 HWY_INLINE void narrow_bf16(const float* a, std::uint16_t* o) {
-  const D32 d;
-  const hn::RebindToUnsigned<D32> du;
-  const hn::RebindToSigned<D32> di;
-  const auto x = hn::LoadU(d, a);
-  const auto f = hn::BitCast(du, x);
-  const auto high = hn::ShiftRight<16>(f);
-  const auto even = hn::Add(f, hn::And(high, hn::Set(du, 1)));
-  const auto rounded = hn::ShiftRight<16>(hn::Add(even, hn::Set(du, 0x7fff)));
-  const auto quiet = hn::Or(high, hn::Set(du, 0x40));
-  const auto bits = hn::IfThenElse(hn::IsNaN(x), hn::BitCast(d, quiet), hn::BitCast(d, rounded));
-  const hn::Rebind<std::uint16_t, D32> d16;
-  hn::StoreU(hn::DemoteTo(d16, hn::BitCast(di, bits)), d16, o);  // below 2^16, so that nothing
-                                                                 // saturates
+  hn::StoreU(narrowed_bf16(hn::LoadU(D32{}, a)), NarrowTag{}, o);
 }
 void f32_to_bf16(const void* in, void* out, std::int64_t n) {
   in_vectors<float, std::uint16_t, narrow_bf16>(in, out, n);

@@ -89,6 +89,25 @@ struct Target {
   }
 };
 
+// Two vectors of f32 from 2 * kStep bf16 values at `at`: those at even places, and those at odd
+// ones. This takes one operation a vector, where widened() takes two.
+struct Pair {
+  V even, odd;
+};
+HWY_INLINE Pair load_pair(const std::uint16_t* at) {
+  const U u;
+  const auto both = hn::BitCast(u, hn::LoadU(hn::RepartitionToNarrow<U>{}, at));
+  return {hn::BitCast(D{}, hn::ShiftLeft<16>(both)),
+          hn::BitCast(D{}, hn::And(both, hn::Set(u, 0xffff0000u)))};
+}
+
+// How the elements of a group lie in its eight vectors: as they come, or, of bf16 values, in pairs
+// of vectors. In pairs only where no operation reads another array.
+enum class Lanes : std::uint8_t { in_order, in_pairs };
+// In bf16 values: a cache line, and how far ahead pairs are prefetched (measured on Zen 5: a sum of
+// squares took 178 us without, 160 with it, 163 and 166 twice and four times as far ahead).
+constexpr std::int64_t kLine = 32, kAhead = 512;
+
 constexpr int packed(ChainCode code, ChainForm form) {
   return 8 * static_cast<int>(code) + static_cast<int>(form);
 }
@@ -108,6 +127,22 @@ struct Stores {
     put(a4, 4), put(a5, 5), put(a6, 6), put(a7, 7);
   }
 };
+
+// fold of the lanes of a vector, the first steps with vectors.
+template <class Op>
+HWY_INLINE float folded(V a) {
+  alignas(64) float lanes[kStep];
+  if constexpr (kStep == 16) {
+    const hn::Half<D> d8;
+    const hn::Half<hn::Half<D>> d4;
+    const auto eight = Op::vector(hn::LowerHalf(d8, a), hn::UpperHalf(d8, a));
+    hn::Store(Op::vector(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight)), d4, lanes);
+    return fold<Op, float, 2>(lanes);
+  } else {
+    hn::Store(a, D{}, lanes);
+    return fold<Op, float, static_cast<int>(kStep / 2)>(lanes);
+  }
+}
 
 // Reduces in the order of reduce_floats: kLanes running results; vector k of a group belongs to the
 // results from k * kStep on.
@@ -158,29 +193,63 @@ struct Folds {
         break;
     }
   }
+  // Lane 0 of the fold of all lanes but the last step, for vectors in pairs: the vectors with odd
+  // numbers hold the odd places, which that fold would meet in its last step.
+  HWY_INLINE float total_of_pairs() {
+    if constexpr (kVectors == 8) {
+      s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
+      s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
+    }
+    return Op::run(folded<Op>(Op::vector(s0, s2)), folded<Op>(Op::vector(s1, s3)));
+  }
   HWY_INLINE float total() {
     if constexpr (kVectors == 8) {
       s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
       s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
     }
-    alignas(64) float lanes[kStep];
-    hn::Store(Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)), D{}, lanes);
-    return fold<Op, float, static_cast<int>(kStep / 2)>(lanes);
+    return folded<Op>(Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)));
+  }
+};
+
+// Passes on the vectors of a group that has `count` elements in pairs; the others become neutral.
+template <class Op>
+struct SomePairs {
+  Folds<Op> folds;
+  std::int64_t count;
+  HWY_INLINE V some(int k, V a) const {  // of vector k
+    const std::int64_t here = (count - k / 2 * 2 * kStep + 1 - k % 2) / 2;
+    const auto lanes = static_cast<std::size_t>(std::clamp<std::int64_t>(here, 0, kStep));
+    return hn::IfThenElse(hn::FirstN(D{}, lanes), a, hn::Set(D{}, static_cast<float>(Op::neutral)));
+  }
+  HWY_INLINE void group(std::int64_t i, V a0, V a1, V a2, V a3, V a4, V a5, V a6, V a7) {
+    folds.group(i, some(0, a0), some(1, a1), some(2, a2), some(3, a3), some(4, a4), some(5, a5),
+                some(6, a6), some(7, a7));
   }
 };
 
 // Runs elements [begin, end), which are whole groups. Each case handles the eight vectors of a
 // group, so that there is one jump for each operation and group.
-template <class Sink>
+template <Lanes lanes = Lanes::in_order, class Sink>
 void run_groups(const ChainOp* ops, int count, Source in, Sink& to, std::int64_t begin,
                 std::int64_t end) {
   const D d;
   Sink sink = to;
   for (std::int64_t i = begin; i < end; i += kGroup) {
-    V a0 = in.load(i), a1 = in.load(i + kStep);
-    V a2 = in.load(i + 2 * kStep), a3 = in.load(i + 3 * kStep);
-    V a4 = in.load(i + 4 * kStep), a5 = in.load(i + 5 * kStep);
-    V a6 = in.load(i + 6 * kStep), a7 = in.load(i + 7 * kStep);
+    V a0, a1, a2, a3, a4, a5, a6, a7;
+    if constexpr (lanes == Lanes::in_pairs) {
+      const auto* const at = static_cast<const std::uint16_t*>(in.at) + i;
+      for (std::int64_t line = 0; line < kGroup; line += kLine)
+        __builtin_prefetch(at + kAhead + line);
+      const Pair p0 = load_pair(at), p1 = load_pair(at + 2 * kStep);
+      const Pair p2 = load_pair(at + 4 * kStep), p3 = load_pair(at + 6 * kStep);
+      a0 = p0.even, a1 = p0.odd, a2 = p1.even, a3 = p1.odd;
+      a4 = p2.even, a5 = p2.odd, a6 = p3.even, a7 = p3.odd;
+    } else {
+      a0 = in.load(i), a1 = in.load(i + kStep);
+      a2 = in.load(i + 2 * kStep), a3 = in.load(i + 3 * kStep);
+      a4 = in.load(i + 4 * kStep), a5 = in.load(i + 5 * kStep);
+      a6 = in.load(i + 6 * kStep), a7 = in.load(i + 7 * kStep);
+    }
     for (const ChainOp* op = ops; op != ops + count; ++op) {
       const float* const other = op->other;
 #define SHMAP_VALUE(a, k) a
@@ -377,21 +446,47 @@ float fold_piece(const ChainOp* ops, int count, Source in, std::int64_t begin, s
   return folds.total();
 }
 
+// As fold_piece, for bf16 values that are loaded in pairs.
+template <class Op>
+float fold_pairs(const ChainOp* ops, int count, Source in, std::int64_t begin, std::int64_t n) {
+  Folds<Op> folds(static_cast<float>(Op::neutral));
+  const std::int64_t end = begin + n, whole = begin + n / kGroup * kGroup;
+  if (begin < whole) run_groups<Lanes::in_pairs>(ops, count, in, folds, begin, whole);
+  if (whole < end) {  // through a copy that is a whole group
+    alignas(64) std::uint16_t rest[kGroup] = {};
+    std::memcpy(rest, static_cast<const std::uint16_t*>(in.at) + whole,
+                static_cast<std::size_t>(end - whole) * sizeof(rest[0]));
+    SomePairs<Op> some{folds, end - whole};
+    run_groups<Lanes::in_pairs>(ops, count, Source{rest, true}, some, 0, kGroup);
+    folds = some.folds;
+  }
+  return folds.total_of_pairs();
+}
+
+bool reads_arrays(const ChainOp* ops, int count) {
+  return std::any_of(ops, ops + count, [](const ChainOp& op) {
+    return op.form == ChainForm::vector || op.form == ChainForm::vector_first;
+  });
+}
+
 // Combines the pieces of a long row in a balanced tree, as reduce_kernel does.
 template <class Op>
 void fold_row(const ChainOp* ops, int count, const void* from, float* out, std::int64_t n) {
   constexpr std::int64_t kPiece = ReduceScratch::kPiece;
   const Source in{from, count > 0 && ops[0].code == ChainCode::widen};
   if (in.half) ++ops, --count;
+  // Fewer elements than a few groups are not worth the copy of the last one.
+  const bool in_pairs = in.half && n >= 4 * kGroup && !reads_arrays(ops, count);
+  const auto fold_some = in_pairs ? fold_pairs<Op> : fold_piece<Op>;
   if (n <= kPiece) {
-    *out = fold_piece<Op>(ops, count, in, 0, n);
+    *out = fold_some(ops, count, in, 0, n);
     return;
   }
   float sums[64];
   int depth = 0;
   std::uint64_t pieces = 0;
   for (std::int64_t i = 0; i < n; i += kPiece) {
-    sums[depth++] = fold_piece<Op>(ops, count, in, i, std::min(kPiece, n - i));
+    sums[depth++] = fold_some(ops, count, in, i, std::min(kPiece, n - i));
     for (std::uint64_t bit = ++pieces; bit % 2 == 0; bit /= 2, --depth)
       sums[depth - 2] = Op::run(sums[depth - 2], sums[depth - 1]);
   }

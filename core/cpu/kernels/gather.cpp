@@ -418,4 +418,24 @@ void gather_slices(const Gather& g, int64_t begin, int64_t end, void* out) {
   run(there, p, begin, end);
 }
 
+bool find_slices(const Gather& g, std::int64_t begin, std::int64_t end, const void* filled,
+                 const void** at) {
+  const Plan p = make_plan(g);
+  Lines lines;
+  if (p.window.bytes == 0 || !as_lines(g, p, &lines) || lines.outer != 1) return false;
+  constexpr int64_t kBlock = 512;
+  int64_t offsets[kBlock];
+  const auto* const in = static_cast<const char*>(g.operand);
+  for (int64_t b = begin; b < end; b += kBlock) {
+    const int64_t count = std::min(kBlock, end - b);
+    if (g.index_dtype == i32)
+      read_offsets<std::int32_t>(g, p, b, count, offsets);
+    else
+      read_offsets<int64_t>(g, p, b, count, offsets);
+    for (int64_t k = 0; k < count; ++k)
+      at[b - begin + k] = offsets[k] < 0 ? filled : in + offsets[k];
+  }
+  return true;
+}
+
 }  // namespace shmap::cpu

@@ -22,5 +22,10 @@ void gather_part(const Gather& g, int part, int parts);
 // offset_dims must be the last dims of the output, so that slices are contiguous; `out` is where
 // slice `begin` goes.
 void gather_slices(const Gather& g, std::int64_t begin, std::int64_t end, void* out);
+// Writes where in the operand slices [begin, end) begin, in the order of gather_slices, to at[0 …
+// end - begin), and `filled` for slices that are filled. False, and nothing is written, unless
+// every slice is one contiguous run of the operand that a single i32 or i64 index places.
+bool find_slices(const Gather& g, std::int64_t begin, std::int64_t end, const void* filled,
+                 const void** at);
 
 }  // namespace shmap::cpu

@@ -121,15 +121,42 @@ void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std:
   }
 }
 
-// in[rows, stride] -> out[m] of the computed dtype; m, the elements used of each row, is at most a
-// leaf's.
-void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t stride,
-                 std::int64_t m, void* out) {
-  const std::int64_t step = stride * itemsize(k.dtype);
+// Rows of in[rows, stride].
+struct EvenRows {
+  const std::byte* in;
+  std::int64_t step;  // bytes
+  const void* operator()(std::int64_t row) const { return in + row * step; }
+};
+
+// Rows that lie anywhere, of which this is a part of the columns. A reduction takes groups of eight
+// rows, and meanwhile prefetches as many rows as lie `ahead` of them in the list.
+struct ApartRows {
+  static constexpr std::int64_t kMostBytes = 512;  // of a row, to be prefetched
+  const void* const* rows;
+  std::int64_t count;   // of addresses in `rows`: also those of the next reductions
+  std::int64_t offset;  // bytes of a row that lie before the first column
+  std::int64_t bytes;   // of the columns of a row
+  std::int64_t ahead;
+  const void* operator()(std::int64_t row) const {
+    const std::int64_t next = row + ahead;
+    if (next < count) {
+      const std::byte* const from = static_cast<const std::byte*>(rows[next]) + offset;
+      for (std::int64_t at = 0; at < std::min(bytes, kMostBytes); at += 64)
+        __builtin_prefetch(from + at);
+    }
+    return static_cast<const std::byte*>(rows[row]) + offset;
+  }
+};
+
+// row_at(0) … row_at(rows - 1) -> out[m] of the computed dtype; m, the elements of a row, is at
+// most a leaf's.
+template <class RowAt>
+void reduce_rows(const Kernels& k, const RowAt& row_at, std::int64_t rows, std::int64_t m,
+                 void* out) {
   std::byte(*const wide)[LeafTree::kLeafBytes] = k.widen ? reduce_scratch().group : nullptr;
   const void* group[8];
   const auto reduce_group = [&](std::int64_t row, int count, void* to) {
-    for (int j = 0; j < count; ++j) group[j] = in + (row + j) * step;
+    for (int j = 0; j < count; ++j) group[j] = row_at(row + j);
     if (count == 1) {
       if (k.widen) return k.widen(group[0], to, m);
       std::memcpy(to, group[0], static_cast<std::size_t>(m * itemsize(k.computed)));
@@ -166,6 +193,12 @@ void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::
     tree.add();
   }
   tree.finish(out);
+}
+
+// in[rows, stride] -> out[m]: the first m elements of each row.
+void reduce_rows(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t stride,
+                 std::int64_t m, void* out) {
+  reduce_rows(k, EvenRows{in, stride * itemsize(k.dtype)}, rows, m, out);
 }
 
 // in[reduced, inner] -> out[inner] of the computed dtype; inner > 1. Several narrow rows are
@@ -315,6 +348,35 @@ void reduce_some_columns(Reduction op, DType dtype, const void* in, void* out, s
     std::byte* const to = o + j * itemsize(dtype);
     reduce_rows(k, a + j * itemsize(dtype), reduced, inner, m, k.narrow ? results : to);
     if (k.narrow) k.narrow(results, to, m);
+  }
+}
+
+bool reduces_rows_apart(std::int64_t reduced, std::int64_t inner) {
+  return reduced > 0 && inner > 1 && (inner >= kNarrow || reduced < 32);
+}
+
+void reduce_rows_apart(Reduction op, DType dtype, const void* const* rows, void* out,
+                       std::int64_t outer, std::int64_t reduced, std::int64_t inner) {
+  const Kernels k = existing_kernels("reduce_rows_apart", op, dtype);
+  const std::int64_t leaf = LeafTree::kLeafBytes / itemsize(k.computed), size = itemsize(dtype);
+  const std::int64_t row_bytes = std::min(inner, leaf) * size;
+  const std::int64_t ahead = std::clamp<std::int64_t>(4096 / row_bytes, 8, 64);
+  alignas(64) std::byte results[LeafTree::kLeafBytes];
+  std::byte* to = static_cast<std::byte*>(out);
+  for (std::int64_t i = 0; i < outer; ++i) {
+    const std::int64_t first = i * reduced, left = (outer - i) * reduced;
+    if (reduced == 1) {
+      std::memcpy(to, rows[first], static_cast<std::size_t>(inner * size));
+      to += inner * size;
+      continue;
+    }
+    for (std::int64_t j = 0; j < inner; j += leaf) {
+      const std::int64_t m = std::min(leaf, inner - j);
+      const ApartRows apart{rows + first, left, j * size, m * size, ahead};
+      reduce_rows(k, apart, reduced, m, k.narrow ? results : to);
+      if (k.narrow) k.narrow(results, to, m);
+      to += m * size;
+    }
   }
 }
 

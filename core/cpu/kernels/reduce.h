@@ -49,4 +49,11 @@ void reduce_to_partials(Reduction op, DType dtype, const void* in, void* out, st
 void reduce_some_columns(Reduction op, DType dtype, const void* in, void* out, std::int64_t reduced,
                          std::int64_t inner, std::int64_t begin, std::int64_t end);
 
+// As the kernel of `op`, bit for bit, for in[outer, reduced, inner] of which every row of `inner`
+// elements lies elsewhere: row r of group i begins at rows[i * reduced + r]. Where
+// reduces_rows_apart(reduced, inner).
+bool reduces_rows_apart(std::int64_t reduced, std::int64_t inner);
+void reduce_rows_apart(Reduction op, DType dtype, const void* const* rows, void* out,
+                       std::int64_t outer, std::int64_t reduced, std::int64_t inner);
+
 }  // namespace shmap::cpu

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
 #include "core/base/element_type.h"
+#include "core/cpu/kernels/reduce.h"
+#include "core/cpu/kernels/scan_parts.h"
 #include "shmap/half.h"
 
 namespace shmap::cpu {
@@ -28,6 +31,7 @@ struct Accumulator<T> {
 };
 
 struct Sum {
+  static constexpr Cumulative op = Cumulative::cumsum;
   template <class T>
   using Acc = typename Accumulator<T>::type;
   template <class A>
@@ -36,6 +40,7 @@ struct Sum {
   }
 };
 struct Prod {
+  static constexpr Cumulative op = Cumulative::cumprod;
   template <class T>
   using Acc = typename Accumulator<T>::type;
   template <class A>
@@ -44,6 +49,7 @@ struct Prod {
   }
 };
 struct Max {
+  static constexpr Cumulative op = Cumulative::cummax;
   template <class T>
   using Acc = std::conditional_t<kReal<T> && sizeof(T) == 2, float, T>;
   template <class A>
@@ -53,6 +59,7 @@ struct Max {
   }
 };
 struct Min {
+  static constexpr Cumulative op = Cumulative::cummin;
   template <class T>
   using Acc = Max::Acc<T>;
   template <class A>
@@ -110,6 +117,15 @@ void scan(const void* in, void* out, std::int64_t outer, std::int64_t len, std::
           bool reverse) {
   using A = typename Op::template Acc<T>;
   if (len <= 0 || inner <= 0) return;
+  if constexpr (std::is_integral_v<T>) {
+    if (inner == 1) {
+      static const LineScanFn line = line_scan_kernel(Op::op, dtype_of<T>);
+      for (std::int64_t o = 0; o < outer; ++o)
+        line(static_cast<const T*>(in) + o * len, static_cast<T*>(out) + o * len, len, reverse,
+             nullptr);
+      return;
+    }
+  }
   const std::int64_t step = reverse ? -inner : inner;
   std::int64_t o = 0;
   if (inner == 1) {
@@ -179,6 +195,24 @@ ScanFn scan_kernel(Cumulative op, DType dtype) {
   if (dtype == DType::bool_)
     return op == Cumulative::cummax || op == Cumulative::cummin ? find<std::uint8_t>(op) : nullptr;
   return with_number(dtype, [op]<class T>() { return find<T>(op); });
+}
+
+bool scans_ranges(Cumulative op, DType dtype) { return line_scan_kernel(op, dtype) != nullptr; }
+
+void scan_range(Cumulative op, DType dtype, const void* in, void* out, std::int64_t len,
+                bool reverse, std::int64_t begin, std::int64_t end) {
+  if (begin >= end) return;
+  const Reduction all = op == Cumulative::cumsum    ? Reduction::sum
+                        : op == Cumulative::cumprod ? Reduction::prod
+                        : op == Cumulative::cummax  ? Reduction::max
+                                                    : Reduction::min;
+  const std::int64_t size = itemsize(dtype);
+  const auto* const from = static_cast<const std::byte*>(in);
+  const std::int64_t first = reverse ? end : 0, count = reverse ? len - end : begin;
+  std::uint64_t before = 0;
+  if (count > 0) reduce_kernel(all, dtype)(from + first * size, &before, 1, count, 1);
+  line_scan_kernel(op, dtype)(from + begin * size, static_cast<std::byte*>(out) + begin * size,
+                              end - begin, reverse, count > 0 ? &before : nullptr);
 }
 
 }  // namespace shmap::cpu

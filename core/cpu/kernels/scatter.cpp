@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/cpu/kernels/binary.h"
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/gather_index.h"
 #include "core/cpu/kernels/kept_rows.h"
@@ -62,6 +63,22 @@ void combine(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,
   }
 }
 
+// The kernel for long rows of floats; nullptr where the loops above do as well.
+template <class T, ScatterKind op>
+BinaryFn row_kernel() {
+  constexpr bool is_float =
+      std::is_floating_point_v<T> || std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+  if constexpr (is_float && op != ScatterKind::set) {
+    return binary_kernel(op == ScatterKind::add   ? BinaryOp::add
+                         : op == ScatterKind::mul ? BinaryOp::mul
+                         : op == ScatterKind::min ? BinaryOp::min
+                                                  : BinaryOp::max,
+                         dtype_of<T>);
+  } else {
+    return nullptr;
+  }
+}
+
 // Combines rows of `row` elements, only elements first … last - 1 of each: update at[k] into row
 // rows[k] of the operand, in the order of k.
 struct Rows {
@@ -83,12 +100,21 @@ void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* a
       operand[rows[k]] = combined<T, op>(operand[rows[k]], updates[at[k]]);
     return;
   }
+  constexpr int64_t kLongRow = 32;  // elements; less is not worth a call
+  static const BinaryFn long_row = row_kernel<T, op>();
+  const int64_t wide = r.last - r.first;
+  const BinaryFn call = wide >= kLongRow ? long_row : nullptr;
   for (int64_t k = 0; k < count; ++k) {
     const int64_t next = rows[std::min(k + kAhead, count - 1)];
     const auto* line = reinterpret_cast<const char*>(operand + next * r.row + r.first);
-    const int64_t bytes = (r.last - r.first) * static_cast<int64_t>(sizeof(T));
+    const int64_t bytes = wide * static_cast<int64_t>(sizeof(T));
     for (int64_t ahead = 0; ahead < std::min<int64_t>(bytes, 512); ahead += 64)
       __builtin_prefetch(line + ahead, 1);
+    if (call != nullptr) {
+      T* const begin = operand + rows[k] * r.row + r.first;
+      call(begin, false, updates + at[k] * r.row + r.first, false, begin, wide);
+      continue;
+    }
     T* __restrict to = operand + rows[k] * r.row;
     const T* __restrict from = updates + at[k] * r.row;
     for (int64_t i = r.first; i < r.last; ++i) to[i] = combined<T, op>(to[i], from[i]);

@@ -7,136 +7,366 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/base/element_type.h"
+#include "core/base/thread_kept.h"
+#include "core/cpu/kernels/next_larger.h"
 #include "core/cpu/kernels/sort_keys.h"
+#include "core/cpu/kernels/sort_parts.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
-namespace shmap::cpu {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/sort.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
 using std::int64_t;
 
-constexpr int64_t kPartElements = 16 << 10;  // less is not worth another thread
-constexpr int64_t kFewLargest = 32;          // up to this k, the largest are kept in order
+constexpr int64_t kFewLargest = 32;  // up to this k, the largest are kept in order
 
 // From this length on, counting digits beats comparing.
 template <class Key>
 constexpr int64_t kRadixFrom = 32 * static_cast<int64_t>(sizeof(Key));
 
+constexpr int kWidestDigit = 11;  // bits
+
 // A key and where it came from: with both compared, no two items are equal, and every sort is
 // stable.
 template <class Key>
 struct Item {
-  Key key;
-  std::uint32_t index;
+  Item() = default;
+  Item(Key k, std::uint32_t i) : key_(k), index_(i) {}
+  Key key() const { return key_; }
+  std::uint32_t index() const { return index_; }
   friend bool operator<(const Item& a, const Item& b) {
-    return a.key != b.key ? a.key < b.key : a.index < b.index;
+    return a.key_ != b.key_ ? a.key_ < b.key_ : a.index_ < b.index_;
   }
+
+ private:
+  Key key_;
+  std::uint32_t index_;
+};
+// In one number, of which one comparison is enough.
+template <class Key>
+requires(sizeof(Key) <= 4) struct Item<Key> {
+  Item() = default;
+  Item(Key k, std::uint32_t i) : both_(std::uint64_t{k} << 32 | i) {}
+  Key key() const { return static_cast<Key>(both_ >> 32); }
+  std::uint32_t index() const { return static_cast<std::uint32_t>(both_); }
+  friend bool operator<(Item a, Item b) { return a.both_ < b.both_; }
+
+ private:
+  std::uint64_t both_;
 };
 
-// Least significant digit first; digits that all keys share are skipped.
-template <class Key>
-void radix_sort(Item<Key>* items, Item<Key>* other, int64_t count) {
-  constexpr int digits = static_cast<int>(sizeof(Key));
-  std::vector<std::uint32_t> counts(static_cast<std::size_t>(digits) * 256);
-  for (int64_t i = 0; i < count; ++i)
-    for (int d = 0; d < digits; ++d)
-      ++counts[static_cast<std::size_t>(d) * 256 + (items[i].key >> (8 * d) & 255)];
-  Item<Key>* const home = items;
-  for (int d = 0; d < digits; ++d) {
-    std::uint32_t* const digit = counts.data() + d * 256;
-    if (digit[items[0].key >> (8 * d) & 255] == static_cast<std::uint32_t>(count)) continue;
+// Sorts by kDigits digits of `width` bits of key - least, least significant digit first; items with
+// equal keys stay in their order. Returns where the result is: `items` or `other`.
+template <int kDigits, class Key>
+Item<Key>* sort_by_digits(Item<Key>* items, Item<Key>* other, int64_t count, Key least, int width,
+                          std::uint32_t* counts) {
+  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
+  const auto digit_of = [=](Item<Key> item, int d) {
+    return static_cast<std::size_t>(
+        static_cast<std::uint64_t>(static_cast<Key>(item.key() - least)) >> (width * d) & mask);
+  };
+  const std::size_t values = static_cast<std::size_t>(mask) + 1;
+  std::fill(counts, counts + static_cast<std::size_t>(kDigits) * values, 0u);
+  for (int64_t i = 0; i < count; ++i) {
+    const Item<Key> item = items[i];
+    for (int d = 0; d < kDigits; ++d)
+      ++counts[static_cast<std::size_t>(d) * values + digit_of(item, d)];
+  }
+  for (int d = 0; d < kDigits; ++d) {
+    std::uint32_t* const place = counts + static_cast<std::size_t>(d) * values;
     std::uint32_t sum = 0;
-    for (int v = 0; v < 256; ++v) {
-      const std::uint32_t here = digit[v];
-      digit[v] = sum;
-      sum += here;
-    }
-    for (int64_t i = 0; i < count; ++i) other[digit[items[i].key >> (8 * d) & 255]++] = items[i];
+    for (std::size_t v = 0; v < values; ++v) sum += std::exchange(place[v], sum);
+    for (int64_t i = 0; i < count; ++i) other[place[digit_of(items[i], d)]++] = items[i];
     std::swap(items, other);
   }
-  if (items != home) std::copy(items, items + count, home);
+  return items;
 }
 
-// Memory for one line, kept between lines.
+// Sorts items that stand in the order of their indices. Only the bits in which keys differ from the
+// least one are looked at. Returns where the result is: `items` or `other`.
 template <class Key>
-struct Lines {
-  std::vector<Item<Key>> items, other;
-  std::vector<char> line;
+Item<Key>* radix_sort(Item<Key>* items, Item<Key>* other, int64_t count, std::uint32_t* counts) {
+  if (count < 2) return items;
+  Key least = items[0].key(), most = least;
+  for (int64_t i = 1; i < count; ++i) {
+    const Key key = items[i].key();
+    least = key < least ? key : least;
+    most = key > most ? key : most;
+  }
+  const int bits = std::bit_width(static_cast<std::uint64_t>(static_cast<Key>(most - least)));
+  // Many values of a digit pay where there are many more items.
+  const int widest = count >= (16 << 10) ? kWidestDigit : 8;
+  const int digits = (bits + widest - 1) / widest;
+  if (digits == 0) return items;
+  const int width = (bits + digits - 1) / digits;
+  switch (digits) {
+    case 1:
+      return sort_by_digits<1>(items, other, count, least, width, counts);
+    case 2:
+      return sort_by_digits<2>(items, other, count, least, width, counts);
+    case 3:
+      return sort_by_digits<3>(items, other, count, least, width, counts);
+    case 4:
+      return sort_by_digits<4>(items, other, count, least, width, counts);
+    default:
+      if constexpr (sizeof(Key) == 8) {
+        switch (digits) {
+          case 5:
+            return sort_by_digits<5>(items, other, count, least, width, counts);
+          case 6:
+            return sort_by_digits<6>(items, other, count, least, width, counts);
+          case 7:
+            return sort_by_digits<7>(items, other, count, least, width, counts);
+          default:
+            return sort_by_digits<8>(items, other, count, least, width, counts);
+        }
+      }
+      return items;  // never: four digits of eight bits hold a key
+  }
+}
+
+// Part of a line's items in their order: those from `first` on that come before `last`.
+template <class Key>
+struct ItemRange {
+  Item<Key> first = {0, 0};
+  bool has_last = false;
+  Item<Key> last = {0, 0};
 };
 
-template <class T>
-void sort_lines(const SortPass& s, int64_t begin, int64_t end) {
-  using Key = SortKey<T>;
-  const int64_t len = s.len, inner = s.inner;
-  Lines<Key> memory;
-  memory.items.resize(static_cast<std::size_t>(len));
-  if (len >= kRadixFrom<Key>) memory.other.resize(static_cast<std::size_t>(len));
-  Item<Key>* const items = memory.items.data();
-  const auto* const keys = static_cast<const T*>(s.keys);
+// The range that part `part` of `parts` sorts: some of the items, evenly spread over the line, tell
+// about how many there are below each key. key_at(i) gives the key of item i of `len`.
+template <class Key, class KeyAt>
+ItemRange<Key> range_of_part(int64_t len, int part, int parts, const KeyAt& key_at) {
+  const int64_t samples = std::min<int64_t>(len, 256 * std::min(parts, 16));
+  std::vector<Item<Key>> sampled(static_cast<std::size_t>(samples));
+  for (int64_t k = 0; k < samples; ++k) {
+    const int64_t i = len * k / samples;
+    sampled[static_cast<std::size_t>(k)] = {key_at(i), static_cast<std::uint32_t>(i)};
+  }
+  std::sort(sampled.begin(), sampled.end());
+  const auto bound = [&](int p) { return sampled[static_cast<std::size_t>(samples * p / parts)]; };
+  ItemRange<Key> range;
+  if (part > 0) range.first = bound(part);
+  range.has_last = part + 1 < parts;
+  if (range.has_last) range.last = bound(part + 1);
+  return range;
+}
 
-  // item[i] of the line goes where items[i].index points; through a copy, since src may be dst.
-  const auto permute = [&](const void* src, void* dst, int itemsize, int64_t base) {
-    memory.line.resize(static_cast<std::size_t>(len * itemsize));
-    char* const line = memory.line.data();
-    const auto run = [&](auto size) {
-      const int64_t bytes = size;
-      const char* const from = static_cast<const char*>(src) + base * bytes;
-      char* const to = static_cast<char*>(dst) + base * bytes;
-      for (int64_t i = 0; i < len; ++i) {
-        std::memcpy(line + i * bytes, from + items[i].index * inner * bytes,
-                    static_cast<std::size_t>(bytes));
-      }
-      for (int64_t i = 0; i < len; ++i)
-        std::memcpy(to + i * inner * bytes, line + i * bytes, static_cast<std::size_t>(bytes));
-    };
-    switch (itemsize) {
-      case 1:
-        return run(std::integral_constant<int64_t, 1>());
-      case 2:
-        return run(std::integral_constant<int64_t, 2>());
-      case 4:
-        return run(std::integral_constant<int64_t, 4>());
-      case 8:
-        return run(std::integral_constant<int64_t, 8>());
-      default:
-        return run(static_cast<int64_t>(itemsize));
+// Adds those of the next items that lie in the range, keys[0 … n) with the indices from `index` on,
+// to items[*count …), which has room for kSpare more; and to *before how many lie below the range.
+constexpr int64_t kSpare = 16;
+template <class Key>
+void add_items(const ItemRange<Key>& range, const Key* keys, int64_t index, int64_t n,
+               Item<Key>* items, int64_t* count, int64_t* before) {
+  int64_t k = 0, kept = *count, below = 0;
+#if SHMAP_VECTORS
+  if constexpr (sizeof(Key) == 4) {
+    namespace hn = hwy::HWY_NAMESPACE;
+    using D = hn::ScalableTag<std::uint32_t>;
+    const D d;
+    constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(D{}));
+    static_assert(lanes <= kSpare);
+    const auto first = hn::Set(d, range.first.key()), first_index = hn::Set(d, range.first.index());
+    const auto last = hn::Set(d, range.last.key()), last_index = hn::Set(d, range.last.index());
+    const auto unbounded = hn::Eq(hn::Set(d, range.has_last ? 1u : 0u), hn::Zero(d));
+    auto at = hn::Iota(d, static_cast<std::uint32_t>(index));
+    for (; k + lanes <= n; k += lanes) {
+      const auto x = hn::LoadU(d, keys + k);
+      // Of equal keys the index decides.
+      const auto is_below =
+          hn::Or(hn::Lt(x, first), hn::And(hn::Eq(x, first), hn::Lt(at, first_index)));
+      const auto is_early = hn::Or(
+          unbounded, hn::Or(hn::Lt(x, last), hn::And(hn::Eq(x, last), hn::Lt(at, last_index))));
+      const auto within = hn::And(is_early, hn::Not(is_below));
+      hn::StoreInterleaved2(hn::Compress(at, within), hn::Compress(x, within), d,
+                            reinterpret_cast<std::uint32_t*>(items + kept));
+      kept += static_cast<int64_t>(hn::CountTrue(d, within));
+      below += static_cast<int64_t>(hn::CountTrue(d, is_below));
+      at = hn::Add(at, hn::Set(d, static_cast<std::uint32_t>(lanes)));
     }
-  };
+  }
+#endif
+  for (; k < n; ++k) {  // without branches, which would be mispredicted
+    const Item<Key> item = {keys[k], static_cast<std::uint32_t>(index + k)};
+    const bool is_below = item < range.first;
+    const bool is_late = range.has_last && !(item < range.last);
+    items[kept] = item;
+    kept += !(is_below | is_late);
+    below += is_below;
+  }
+  *count = kept;
+  *before += below;
+}
+
+// Memory of a thread for the items of a line.
+template <class Key>
+class ItemRoom {
+ public:
+  // Two arrays of so many items, without values.
+  std::pair<Item<Key>*, Item<Key>*> get(int64_t count) {
+    const auto wanted = static_cast<std::size_t>(count);
+    if (size_ < wanted) {
+      items_.reset();
+      other_.reset();
+      items_ = std::make_unique_for_overwrite<Item<Key>[]>(wanted);
+      other_ = std::make_unique_for_overwrite<Item<Key>[]>(wanted);
+      size_ = wanted;
+    }
+    return {items_.get(), other_.get()};
+  }
+  // Long lines are rare: their memory is given back.
+  void trim() {
+    if (size_ * sizeof(Item<Key>) <= kMostKept) return;
+    items_.reset();
+    other_.reset();
+    size_ = 0;
+  }
+  std::uint32_t* counts() { return counts_; }
+
+ private:
+  static constexpr std::size_t kMostKept = 8 << 20;  // bytes
+  std::unique_ptr<Item<Key>[]> items_, other_;
+  std::size_t size_ = 0;
+  std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
+};
+
+// Whether a line is 0, 1, 2 … as the payload of argsort is: permuted, it is the items' indices.
+inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
+  constexpr int64_t kBlock = 256;
+  for (int64_t i = 0; i < len; i += kBlock) {
+    std::int32_t differs = 0;
+    for (int64_t k = i; k < std::min(len, i + kBlock); ++k)
+      differs |= line[k * inner] ^ static_cast<std::int32_t>(k);
+    if (differs != 0) return false;
+  }
+  return true;
+}
+
+// Sorts lines [begin, end), or of each of them the items of part `part` of `parts`.
+template <class T>
+void sort_lines(const SortPass& s, int64_t begin, int64_t end, int part, int parts) {
+  using Key = SortKey<T>;
+  constexpr int64_t kBlock = 1024;
+  const int64_t len = s.len, inner = s.inner;
+  ItemRoom<Key>& room = kept_by_thread<ItemRoom<Key>>();
+  const auto [first_items, other_items] = room.get(len + kSpare);
+  const auto* const keys = static_cast<const T*>(s.keys);
+  std::vector<char> line;
 
   for (int64_t n = begin; n < end; ++n) {
     const int64_t base = n / inner * len * inner + n % inner;
-    for (int64_t i = 0; i < len; ++i) {
-      const Key key = sort_key(keys[base + i * inner]);
-      items[i] = {s.descending ? static_cast<Key>(~key) : key, static_cast<std::uint32_t>(i)};
+    const Key flip = s.descending ? static_cast<Key>(~Key{0}) : Key{0};
+    const auto key_at = [&](int64_t i) {
+      return static_cast<Key>(sort_key(keys[base + i * inner]) ^ flip);
+    };
+    Item<Key>* items = first_items;
+    int64_t count = len, before = 0;  // items of the range, and those below it
+    if (parts == 1) {
+      for (int64_t i = 0; i < len; ++i) items[i] = {key_at(i), static_cast<std::uint32_t>(i)};
+    } else {
+      const ItemRange<Key> range = range_of_part<Key>(len, part, parts, key_at);
+      Key block[kBlock];
+      count = 0;
+      for (int64_t i = 0; i < len; i += kBlock) {
+        const int64_t m = std::min(kBlock, len - i);
+        for (int64_t k = 0; k < m; ++k) block[k] = key_at(i + k);
+        add_items(range, block, i, m, items, &count, &before);
+      }
     }
-    if (len >= kRadixFrom<Key>)
-      radix_sort(items, memory.other.data(), len);
+    if (count >= kRadixFrom<Key>)
+      items = radix_sort(items, other_items, count, room.counts());
     else
-      std::sort(items, items + len);
-    if (s.sorted != nullptr) permute(s.keys, s.sorted, sizeof(T), base);
-    if (s.indices != nullptr) {
-      for (int64_t i = 0; i < len; ++i)
-        s.indices[base + i * inner] = static_cast<std::int32_t>(items[i].index);
+      std::sort(items, items + count);
+
+    // items[i] goes to place before + i of the line; through a copy where that is read later.
+    const auto permute = [&](const void* src, void* dst, int itemsize) {
+      const auto run = [&](auto size) {
+        const int64_t bytes = size;
+        const char* const from = static_cast<const char*>(src) + base * bytes;
+        char* const to = static_cast<char*>(dst) + (base + before * inner) * bytes;
+        const auto move = [&](char* at, int64_t step) {
+          for (int64_t i = 0; i < count; ++i) {
+            std::memcpy(at + i * step, from + items[i].index() * inner * bytes,
+                        static_cast<std::size_t>(bytes));
+          }
+        };
+        if (src != dst) return move(to, inner * bytes);
+        line.resize(static_cast<std::size_t>(len * bytes));
+        move(line.data(), bytes);
+        for (int64_t i = 0; i < count; ++i) {
+          std::memcpy(to + i * inner * bytes, line.data() + i * bytes,
+                      static_cast<std::size_t>(bytes));
+        }
+      };
+      switch (itemsize) {
+        case 1:
+          return run(std::integral_constant<int64_t, 1>());
+        case 2:
+          return run(std::integral_constant<int64_t, 2>());
+        case 4:
+          return run(std::integral_constant<int64_t, 4>());
+        case 8:
+          return run(std::integral_constant<int64_t, 8>());
+        default:
+          return run(static_cast<int64_t>(itemsize));
+      }
+    };
+    const auto store_indices = [&](void* dst) {
+      std::int32_t* const to = static_cast<std::int32_t*>(dst) + base + before * inner;
+      for (int64_t i = 0; i < count; ++i)
+        to[i * inner] = static_cast<std::int32_t>(items[i].index());
+    };
+    // Keys in a near cache are looked up as fast as they are made again.
+    const bool is_near = len * static_cast<int64_t>(sizeof(T)) <= (16 << 10);
+    if (is_near || (s.sorted == s.keys && is_float_like<T>)) {
+      if (s.sorted != nullptr) permute(s.keys, s.sorted, sizeof(T));
+    } else if (s.sorted != nullptr) {  // most keys are not looked up
+      T* const to = static_cast<T*>(s.sorted) + base + before * inner;
+      for (int64_t i = 0; i < count; ++i) {
+        const Key key = static_cast<Key>(items[i].key() ^ flip);
+        to[i * inner] = key_tells_element<T>(key) ? element_of_key<T>(key)
+                                                  : keys[base + items[i].index() * inner];
+      }
     }
-    for (const SortPayload& p : s.payloads) permute(p.src, p.dst, p.itemsize, base);
+    if (s.indices != nullptr) store_indices(s.indices);
+    for (const SortPayload& p : s.payloads) {
+      if (p.itemsize == 4 && counts_up(static_cast<const std::int32_t*>(p.src) + base, len, inner))
+        store_indices(p.dst);
+      else
+        permute(p.src, p.dst, p.itemsize);
+    }
   }
+  room.trim();
 }
 
-// best[0 … k) become the k largest of a row, by insertion: most items are only compared with the
-// last.
+// best[0 … k) become the k largest of a row, by insertion. Most elements are only compared with the
+// least of them.
 template <class T>
-void few_largest(const T* row, int64_t len, int64_t k, Item<SortKey<T>>* best) {
+void few_largest(const T* row, int64_t len, int64_t k, NextLargerFn next_larger,
+                 Item<SortKey<T>>* best) {
   using Key = SortKey<T>;
   for (int64_t i = 0; i < len; ++i) {
+    if (i >= k) {
+      const T& least = row[best[k - 1].index()];
+      if (best[k - 1].key() == 0) return;  // a NaN: nothing is larger
+      i = next_larger(row, i, len, &least);
+      if (i == len) return;
+    }
     const Key key = static_cast<Key>(~sort_key(row[i]));
     int64_t at = std::min(i, k);
-    if (at == k && !(key < best[k - 1].key)) continue;
+    if (at == k && !(key < best[k - 1].key())) continue;
     if (at == k) --at;
-    for (; at > 0 && key < best[at - 1].key; --at) best[at] = best[at - 1];
+    for (; at > 0 && key < best[at - 1].key(); --at) best[at] = best[at - 1];
     best[at] = {key, static_cast<std::uint32_t>(i)};
   }
 }
@@ -145,10 +375,11 @@ template <class T>
 void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   using Key = SortKey<T>;
   std::vector<Item<Key>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
+  const NextLargerFn next_larger = next_larger_kernel(t.dtype);
   for (int64_t n = begin; n < end; ++n) {
     const T* const row = static_cast<const T*>(t.in) + n * t.len;
     if (t.k <= kFewLargest) {
-      few_largest(row, t.len, t.k, items.data());
+      few_largest(row, t.len, t.k, next_larger, items.data());
     } else {
       for (int64_t i = 0; i < t.len; ++i)
         items[static_cast<std::size_t>(i)] = {static_cast<Key>(~sort_key(row[i])),
@@ -158,19 +389,49 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
       std::sort(items.begin(), kth);
     }
     for (int64_t i = 0; i < t.k; ++i) {
-      const std::uint32_t from = items[static_cast<std::size_t>(i)].index;
+      const std::uint32_t from = items[static_cast<std::size_t>(i)].index();
       if (t.values != nullptr) static_cast<T*>(t.values)[n * t.k + i] = row[from];
       if (t.indices != nullptr) t.indices[n * t.k + i] = static_cast<std::int32_t>(from);
     }
   }
 }
 
-// f(T{}) with T the C++ type of t; bools are sorted as bytes.
-template <class F>
-void with_type(DType t, const char* what, const F& f) {
-  if (t == prng_key) throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
-  with_plain(t,
-             [&]<class T>() { f(std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>{}); });
+SortKernels find_sorts(DType dtype) {  // bools are sorted as bytes
+  return with_plain(dtype, []<class T>() -> SortKernels {
+    using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
+    return {sort_lines<Stored>, top_k_rows<Stored>};
+  });
+}
+
+}  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_sorts);
+
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kPartElements = 16 << 10;  // less is not worth another thread
+
+// From this length on, several threads share a line.
+constexpr int64_t kSharedFrom = 32 << 10;
+
+// Whether parts may share lines: each reads all keys of a line while others write.
+bool may_share(const SortPass& s) {
+  bool apart = s.len >= kSharedFrom && s.sorted != s.keys;
+  for (const SortPayload& p : s.payloads) apart &= p.src != p.dst;
+  return apart;
+}
+
+SortKernels kernels_of(DType t, const char* what) {
+  const SortKernels kernels = SHMAP_BEST(find_sorts)(t);
+  if (kernels.sort == nullptr)
+    throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
+  return kernels;
 }
 
 void check_length(int64_t len, const char* what) {
@@ -186,17 +447,19 @@ void sort(const SortPass& s) { sort_part(s, 0, 1); }
 
 int sort_parts(const SortPass& s, int workers) {
   const int64_t lines = s.outer * s.inner;
-  const int64_t most = std::max<int64_t>(1, std::min<int64_t>(workers, lines));
-  return static_cast<int>(std::clamp<int64_t>(lines * s.len / kPartElements, 1, most));
+  const int64_t most = s.len >= kSharedFrom ? workers : std::min<int64_t>(workers, lines);
+  return static_cast<int>(
+      std::clamp<int64_t>(lines * s.len / kPartElements, 1, std::max<int64_t>(1, most)));
 }
 
 void sort_part(const SortPass& s, int part, int parts) {
   check_length(s.len, "sort");
   const int64_t lines = s.outer * s.inner;
-  const int64_t begin = lines * part / parts, end = lines * (part + 1) / parts;
-  with_type(s.dtype, "sort", [&](auto type) {
-    if (s.len > 0 && begin < end) sort_lines<decltype(type)>(s, begin, end);
-  });
+  const bool shared = lines < parts && may_share(s);
+  const int64_t begin = shared ? 0 : lines * part / parts;
+  const int64_t end = shared ? lines : lines * (part + 1) / parts;
+  const SortKernels kernels = kernels_of(s.dtype, "sort");
+  if (s.len > 0 && begin < end) kernels.sort(s, begin, end, shared ? part : 0, shared ? parts : 1);
 }
 
 void top_k(const TopK& t) { top_k_part(t, 0, 1); }
@@ -209,9 +472,9 @@ int top_k_parts(const TopK& t, int workers) {
 void top_k_part(const TopK& t, int part, int parts) {
   check_length(t.len, "top_k");
   const int64_t begin = t.outer * part / parts, end = t.outer * (part + 1) / parts;
-  with_type(t.dtype, "top_k", [&](auto type) {
-    if (t.k > 0 && begin < end) top_k_rows<decltype(type)>(t, begin, end);
-  });
+  const SortKernels kernels = kernels_of(t.dtype, "top_k");
+  if (t.k > 0 && begin < end) kernels.top_k(t, begin, end);
 }
 
 }  // namespace shmap::cpu
+#endif

@@ -27,6 +27,8 @@ struct SortPass {
 };
 
 void sort(const SortPass& s);
+// Parts may be more than the lines, if these are long: each then sorts the items of a range of keys
+// of every line. Not where an output is an input: a part then sorts whole lines, or none.
 int sort_parts(const SortPass& s, int workers);
 void sort_part(const SortPass& s, int part, int parts);
 

@@ -48,4 +48,22 @@ SortKey<T> sort_key(T value) {
   }
 }
 
+// Whether `key` tells its element: the zeros of floats share a key, and so do NaNs.
+template <class T>
+bool key_tells_element(SortKey<T> key) {
+  using Key = SortKey<T>;
+  constexpr Key top = static_cast<Key>(Key{1} << (8 * sizeof(T) - 1));
+  return !is_float_like<T> || (key != top && key != static_cast<Key>(~Key{0}));
+}
+// The element of which `key` is the sort_key; where it tells.
+template <class T>
+T element_of_key(SortKey<T> key) {
+  using Key = SortKey<T>;
+  constexpr Key top = static_cast<Key>(Key{1} << (8 * sizeof(T) - 1));
+  if constexpr (is_float_like<T>)
+    return std::bit_cast<T>(static_cast<Key>((key & top) != 0 ? key ^ top : ~key));
+  else
+    return std::bit_cast<T>(static_cast<Key>(std::is_signed_v<T> ? key ^ top : key));
+}
+
 }  // namespace shmap::cpu

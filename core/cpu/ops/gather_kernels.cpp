@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/base/thread_kept.h"
+#include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/reduce.h"
 #include "core/cpu/kernels/scatter.h"
 #include "core/ops/call_slices.h"
@@ -43,12 +44,20 @@ int gather_parts(const KernelCall& call, int workers) {
   return cpu::gather_parts(gather_of(call), workers);
 }
 
-// Computes some results at a time: gathers their operands to memory that stays in a near cache.
+// Of a thread: addresses of slices, a slice that is filled, and slices that were gathered.
+struct GatherRoom {
+  std::vector<const void*> rows;
+  std::vector<std::byte> filled, taken;
+};
+
+// Computes some results at a time. Where slices are rows of the reduction, or several of them, it
+// reads them where they are; else it gathers them to memory that stays in a near cache.
 void run_gather_reduce(const KernelCall& call) {
-  constexpr std::int64_t kChunkBytes = 32 * 1024;
+  constexpr std::int64_t kChunkBytes = 32 * 1024, kChunkRows = 1024;
   const auto& p = params_as<GatherReduceParams>(call.params);
   const ReduceGroups groups(p.gathered.dims(), p.axes);
   const DType dtype = p.gathered.dtype();
+  const Reduction op = *reduction_of(*p.reduction);
   const std::int64_t reduced = groups.reduced[0], inner = groups.kept[1], item = itemsize(dtype);
   const std::int64_t slab = reduced * inner * item;
   cpu::Gather g = gather_of(call, p.gather, p.gathered.dims());
@@ -57,20 +66,40 @@ void run_gather_reduce(const KernelCall& call) {
   std::int64_t slices = 1;  // slices that form one result
   for (std::size_t d = 0; d + 1 < g.indices_shape.size(); ++d) slices *= g.indices_shape[d];
   slices /= groups.kept[0];
-  const std::int64_t chunk = std::max<std::int64_t>(1, kChunkBytes / slab);
-  const cpu::ReduceFn reduce = cpu::reduce_kernel(*reduction_of(*p.reduction), dtype);
-  struct Rows {
-    std::vector<std::byte> taken;
-  };
-  std::vector<std::byte>& taken = kept_by_thread<Rows>().taken;
-  if (static_cast<std::int64_t>(taken.size()) < chunk * slab)
-    taken.resize(static_cast<std::size_t>(chunk * slab));
   const auto [begin, end] = call.share(groups.kept[0]);
+  std::byte* to = static_cast<std::byte*>(call.out[0]) + begin * inner * item;
+  GatherRoom& room = kept_by_thread<GatherRoom>();
+
+  const bool apart = slices > 0 && reduced % slices == 0 && cpu::reduces_rows_apart(reduced, inner);
+  if (const std::int64_t each = apart ? reduced / slices : 0; each > 0) {  // rows of a slice
+    const std::int64_t most = std::max<std::int64_t>(1, kChunkRows / reduced), row = inner * item;
+    room.rows.resize(static_cast<std::size_t>(most * reduced));
+    room.filled.resize(static_cast<std::size_t>(each * row));
+    cpu::fill(room.filled.data(), g.fill, static_cast<int>(item), each * inner);
+    std::int64_t i = begin;
+    for (; i < end; i += most) {
+      const std::int64_t n = std::min(most, end - i), found = n * slices;
+      const void** const rows = room.rows.data();
+      if (!cpu::find_slices(g, i * slices, i * slices + found, room.filled.data(), rows)) break;
+      for (std::int64_t s = found - 1; each > 1 && s >= 0; --s) {
+        const auto* const slice = static_cast<const std::byte*>(rows[s]);
+        for (std::int64_t r = each - 1; r >= 0; --r) rows[s * each + r] = slice + r * row;
+      }
+      cpu::reduce_rows_apart(op, dtype, rows, to, n, reduced, inner);
+      to += n * row;
+    }
+    if (i >= end) return;
+  }
+
+  const std::int64_t chunk = std::max<std::int64_t>(1, kChunkBytes / slab);
+  const cpu::ReduceFn reduce = cpu::reduce_kernel(op, dtype);
+  if (static_cast<std::int64_t>(room.taken.size()) < chunk * slab)
+    room.taken.resize(static_cast<std::size_t>(chunk * slab));
   for (std::int64_t i = begin; i < end; i += chunk) {
     const std::int64_t n = std::min(chunk, end - i);
-    cpu::gather_slices(g, i * slices, (i + n) * slices, taken.data());
-    reduce(taken.data(), static_cast<std::byte*>(call.out[0]) + i * inner * item, n, reduced,
-           inner);
+    cpu::gather_slices(g, i * slices, (i + n) * slices, room.taken.data());
+    reduce(room.taken.data(), to, n, reduced, inner);
+    to += n * inner * item;
   }
 }
 

@@ -16,28 +16,41 @@ Lines scanned_lines(const KernelCall& call) {
   return {call.in_types[0].dims(), params_as<ScanParams>(call.params).axis};
 }
 
+// A part of a line reads all that comes before it: more parts than this would mostly read.
+constexpr int kMostRanges = 8;
+
+template <Cumulative op>
 int scan_parts(const KernelCall& call, int workers) {
+  const Lines lines = scanned_lines(call);
   const std::int64_t most =
       std::clamp<std::int64_t>(call.in_types[0].size() / kPartElements, 1, workers);
-  return static_cast<int>(std::clamp<std::int64_t>(scanned_lines(call).outer, 1, most));
+  const bool ranges =
+      lines.outer == 1 && lines.inner == 1 && cpu::scans_ranges(op, call.in_types[0].dtype());
+  return static_cast<int>(std::clamp<std::int64_t>(ranges ? kMostRanges : lines.outer, 1, most));
 }
 
 template <Cumulative op>
 void run_scan(const KernelCall& call) {
   const Lines lines = scanned_lines(call);
   const DType dtype = call.in_types[0].dtype();
+  const bool reverse = params_as<ScanParams>(call.params).reverse;
+  if (lines.empty()) return;
+  // In place, a part would read what another one has written: then the first takes the whole line.
+  if (lines.outer == 1 && call.parts > 1 && call.in[0] != call.out[0]) {
+    const auto [begin, end] = call.share(lines.length);
+    return cpu::scan_range(op, dtype, call.in[0], call.out[0], lines.length, reverse, begin, end);
+  }
   const auto [begin, end] = call.share(lines.outer);
   const std::int64_t offset = begin * lines.length * lines.inner * itemsize(dtype);
-  if (begin == end || lines.empty()) return;
+  if (begin == end) return;
   cpu::scan_kernel(op, dtype)(static_cast<const std::byte*>(call.in[0]) + offset,
                               static_cast<std::byte*>(call.out[0]) + offset, end - begin,
-                              lines.length, lines.inner,
-                              params_as<ScanParams>(call.params).reverse);
+                              lines.length, lines.inner, reverse);
 }
 
 template <Cumulative op>
 void set(Primitive& p) {
-  p.kernel(DeviceKind::cpu) = {run_scan<op>, scan_parts};
+  p.kernel(DeviceKind::cpu) = {run_scan<op>, scan_parts<op>};
 }
 
 }  // namespace

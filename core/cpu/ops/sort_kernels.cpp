@@ -1,4 +1,5 @@
 // Sorting and top_k on the CPU.
+#include <algorithm>
 #include <vector>
 
 #include "core/cpu/kernels/sort.h"
@@ -33,11 +34,14 @@ struct Pass {
 };
 
 int sort_parts(const KernelCall& call, int workers) {
-  return cpu::sort_parts(Pass(SortCall(call).sort, 0, true).sort, workers);
+  const SortCall sorts(call);
+  const std::int64_t lines = std::max<std::int64_t>(1, sorts.sort.outer * sorts.sort.inner);
+  if (sorts.sort.num_keys > 1) workers = static_cast<int>(std::min<std::int64_t>(workers, lines));
+  return cpu::sort_parts(Pass(sorts.sort, 0, true).sort, workers);
 }
 
-// Several keys: sorts by the last key first, since each pass is stable. A part has the same lines
-// in every pass.
+// Several keys: sorts by the last key first, since each pass is stable. A part has the same whole
+// lines in every pass.
 void run_sort(const KernelCall& call) {
   const SortCall sorts(call);
   const auto keys = static_cast<std::size_t>(sorts.sort.num_keys);

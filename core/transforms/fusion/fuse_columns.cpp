@@ -8,6 +8,7 @@
 #include "core/ops/reduce.h"
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/fused_columns.h"
+#include "core/transforms/fusion/column_rules.h"
 #include "core/transforms/fusion/fuse_rules.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/program_index.h"
@@ -51,15 +52,7 @@ class ColumnFuser {
   // The equation that computes the operand of e, if e is a reduction of columns and the operand's
   // only reader; otherwise -1.
   int maker_of(const Eqn& e, FuseSpace* space) const {
-    if (fuse_role(e) != FuseRole::reduce || e.in[0].is_literal()) return -1;
-    const ShapedArray& type = e.in[0].type();
-    const ReduceGroups groups(type.dims(), params_as<ReduceParams>(*e.params).axes);
-    if (type.dtype() == DType::f16 || groups.count != 1 || groups.kept[0] != 1 ||
-        groups.kept[1] < kFewestCols || groups.reduced[0] < kFewestRows ||
-        groups.kept[1] * itemsize(type.dtype()) > kMostRowBytes ||
-        program_.reads(e.in[0].var()) != 1)
-      return -1;
-    *space = {groups.reduced[0], groups.kept[1]};
+    if (!reduces_columns(e, space) || program_.reads(e.in[0].var()) != 1) return -1;
     const int maker = program_.maker(e.in[0]);
     if (maker < 0) return -1;
     const Eqn& from = program_.eqn(maker);
@@ -122,6 +115,18 @@ class ColumnFuser {
 };
 
 }  // namespace
+
+bool reduces_columns(const Eqn& e, FuseSpace* space) {
+  if (fuse_role(e) != FuseRole::reduce || e.in[0].is_literal()) return false;
+  const ShapedArray& type = e.in[0].type();
+  const ReduceGroups groups(type.dims(), params_as<ReduceParams>(*e.params).axes);
+  if (type.dtype() == DType::f16 || groups.count != 1 || groups.kept[0] != 1 ||
+      groups.kept[1] < kFewestCols || groups.reduced[0] < kFewestRows ||
+      groups.kept[1] * itemsize(type.dtype()) > kMostRowBytes)
+    return false;
+  *space = {groups.reduced[0], groups.kept[1]};
+  return true;
+}
 
 JaxprRef fuse_columns(const Jaxpr& jaxpr) { return ColumnFuser(jaxpr).run(); }
 

@@ -76,6 +76,46 @@ TEST(FuseColumns, WithValuesOfRowsColumnsAndReductionsOfRows) {
       1, [](Array x) { return mean(square(x), 0); }, numbers({90, 1500}));
 }
 
+// What is centred is stored neither for the sum of its squares nor for what scales it.
+TEST(FuseColumns, AValueThatIsReadAgainIsComputedAgain) {
+  const auto normalize = [](Array x) {
+    const Array centred = x - mean(x, 0);
+    return centred * rsqrt(mean(square(centred), 0) + 1e-5f);
+  };
+  for (const DType dtype : {f32, f64, bf16}) {
+    for (const Shape& shape : {Shape{64, 64}, Shape{131, 70}, Shape{1029, 130}}) {
+      SCOPED_TRACE(to_string(dtype) + to_string(shape));
+      // The mean of a half type sums what is widened, which is another one.
+      expect_columns(dtype == bf16 ? 2 : 1, normalize, numbers(shape, dtype));
+    }
+  }
+  const Array x = numbers({203, 131}), y = numbers({203, 131}) * 0.5f, row = numbers({131});
+  // What does not wait for the sum is computed with its operand, in one program.
+  expect_columns(
+      0,
+      [](Array x, Array row) {
+        const Array shifted = x + row;
+        return std::pair{sum(abs(shifted), 0), shifted * 2.f};
+      },
+      x, row);
+  // What a fused program makes is not stored for that.
+  expect_columns(
+      0,
+      [](Array x) {
+        const Array shifted = exp(x * 0.01f) + 2.f;
+        return shifted * sum(square(shifted), 0);
+      },
+      x);
+  // Of two arrays the difference is read again, as before.
+  expect_columns(
+      0,
+      [](Array x, Array y) {
+        const Array difference = x - y;
+        return difference * sum(square(difference), 0);
+      },
+      x, y);
+}
+
 TEST(FuseColumns, SeveralOuterDimsAreRows) {
   expect_columns(
       1,

@@ -166,6 +166,18 @@ TEST(FuseGathers, OtherReductionsAndDims) {
       table, ids);
   expect_gathers(
       1, 1, [](Array t, Array ids) { return any(take(t > 49.f, ids, 0), 1); }, table, ids);
+  // Several rows of a slice.
+  for (const DType dtype : {f32, bf16}) {
+    expect_gathers(
+        1, 1,
+        [](Array t, Array ids) {
+          return sum(take(t, ids, 0), {1, 2});
+        },
+        numbers({50, 5, 70}, dtype), places({6, 3}, 50));
+    expect_gathers(
+        1, 1, [](Array t, Array ids) { return max(take(t, ids, 0), 1); },
+        numbers({50, 5, 70}, dtype), places({6}, 50));
+  }
 }
 
 // What others read has to be stored; all bags at once are no pieces; nor are slices whose dims

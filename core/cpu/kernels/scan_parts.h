@@ -1,0 +1,17 @@
+// The kernels of which cumulative operations of integers are built.
+#pragma once
+#include <cstdint>
+
+#include "core/base/reduction_ops.h"
+#include "shmap/dtype.h"
+
+namespace shmap::cpu {
+
+// in[n] -> out[n]: running results from the first element on, or from the last if `reverse`. Their
+// beginning is *before, an element, or where that is null nothing. `out` may be `in`.
+using LineScanFn = void (*)(const void* in, void* out, std::int64_t n, bool reverse,
+                            const void* before);
+// Of integers, and of bool as bytes; nullptr for floats and where the dtype has no such op.
+LineScanFn line_scan_kernel(Cumulative op, DType dtype);
+
+}  // namespace shmap::cpu

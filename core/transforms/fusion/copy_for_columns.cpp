@@ -1,0 +1,144 @@
+#include "core/transforms/fusion/copy_for_columns.h"
+
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "core/ops/elementwise.h"
+#include "core/transforms/fusion/column_rules.h"
+#include "core/transforms/fusion/fuse_rules.h"
+#include "core/transforms/passes/pass.h"
+#include "core/transforms/passes/program_index.h"
+#include "core/transforms/passes/rewriter.h"
+
+namespace shmap {
+
+namespace {
+
+class ColumnCopier {
+ public:
+  explicit ColumnCopier(const Jaxpr& jaxpr) : program_(jaxpr), made_(jaxpr) {}
+
+  JaxprRef run() {
+    for (int i = 0; i < program_.size(); ++i) {
+      FuseSpace space;
+      if (reduces_columns(program_.eqn(i), &space)) find_shared(i, program_.eqn(i).in[0], i);
+    }
+    if (copied_.empty()) return JaxprRef(&program_.jaxpr());
+    for (int i = 0; i < program_.size(); ++i) {
+      const auto found = copied_.find(i);
+      if (found == copied_.end()) {
+        made_.add(program_.eqn(i));
+        continue;
+      }
+      Eqn reader = program_.eqn(i);
+      const Var* const shared = found->second;
+      const Atom copy = copy_of(program_.maker(Atom(VarRef(shared))));
+      for (Atom& a : reader.in)
+        if (!a.is_literal() && a.var() == shared) a = copy;
+      made_.add(std::move(reader));
+    }
+    return made_.finish();
+  }
+
+ private:
+  static bool is_full(const Atom& a, const Eqn& e) {
+    return !a.is_literal() && a.type().size() == e.out[0]->type.size();
+  }
+
+  // Goes up from `a`, which equation `reader` reads for the reduction.
+  void find_shared(int reduction, const Atom& a, int reader) {
+    const int maker = a.is_literal() ? -1 : program_.maker(a);
+    if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) return;
+    const Eqn& e = program_.eqn(maker);
+    if (program_.reads(a.var()) != 1 || program_.is_result(a.var())) {
+      if (is_cheap(e) && others_need(reduction, a.var(), reader)) copied_[reader] = a.var();
+      return;
+    }
+    for (const Atom& in : e.in)
+      if (is_full(in, e)) find_shared(reduction, in, maker);
+  }
+
+  // Whether e takes no longer than to read its value again: a sum, difference or product of one
+  // array with what is small or repeated. The array is stored in any case, since no fused program
+  // makes it.
+  bool is_cheap(const Eqn& e) const {
+    if (e.primitive != &add_p && e.primitive != &sub_p && e.primitive != &mul_p) return false;
+    int arrays = 0;
+    for (const Atom& a : e.in) {
+      if (!is_full(a, e) || is_repeated(a)) continue;
+      const Eqn* const maker = program_.made_by(a);
+      if (maker != nullptr && fuse_role(*maker) != FuseRole::other) return false;
+      ++arrays;
+    }
+    return arrays == 1;
+  }
+  bool is_repeated(const Atom& a) const {
+    const Eqn* const e = program_.made_by(a);
+    return e != nullptr && fuse_role(*e) == FuseRole::broadcast;
+  }
+
+  // Whether all that read v, but `reader`, need the reduction first: they cannot be parts of one
+  // fused program with `reader`, which would compute v once.
+  bool others_need(int reduction, const Var* v, int reader) const {
+    std::vector<bool> needs(static_cast<std::size_t>(program_.size()));
+    needs[static_cast<std::size_t>(reduction)] = true;
+    for (int i = reduction + 1; i < program_.size(); ++i) {
+      for (const Atom& a : program_.eqn(i).in) {
+        const int maker = a.is_literal() ? -1 : program_.maker(a);
+        if (maker >= 0 && needs[static_cast<std::size_t>(maker)])
+          needs[static_cast<std::size_t>(i)] = true;
+      }
+    }
+    for (const int user : program_.users(v))
+      if (user != reader && !needs[static_cast<std::size_t>(user)]) return false;
+    return !program_.is_result(v);
+  }
+
+  // Adds a copy of an equation, with copies of what it repeats and of the small values that are
+  // computed for that, so that the copy and the original share no equation. Returns its result.
+  Atom copy_of(int i) {
+    Eqn e = program_.eqn(i);
+    for (Atom& a : e.in) {
+      const int maker = a.is_literal() ? -1 : program_.maker(a);
+      if (maker < 0) continue;
+      const FuseRole role = fuse_role(program_.eqn(maker));
+      const bool is_small = role == FuseRole::map && !is_full(a, program_.eqn(i));
+      if (role == FuseRole::broadcast || is_small) a = copy_of_small(maker);
+    }
+    return add_copy(std::move(e));
+  }
+  Atom copy_of_small(int i) {
+    Eqn e = program_.eqn(i);
+    for (Atom& a : e.in) {
+      const int maker = a.is_literal() ? -1 : program_.maker(a);
+      if (maker >= 0 && fuse_role(program_.eqn(maker)) == FuseRole::map) a = copy_of_small(maker);
+    }
+    return add_copy(std::move(e));
+  }
+  Atom add_copy(Eqn e) {
+    const VarRef mine = make_ref<const Var>(e.out[0]->type);
+    e.out = {mine};
+    made_.add(std::move(e));
+    return Atom(mine);
+  }
+
+  const ProgramIndex program_;
+  Rewriter made_;
+  // The equation that will read a copy, and what it reads.
+  std::unordered_map<int, const Var*> copied_;
+};
+
+}  // namespace
+
+JaxprRef copy_for_columns(const Jaxpr& jaxpr) { return ColumnCopier(jaxpr).run(); }
+
+void register_pass_copy_for_columns() {
+  register_pass({.order = PassOrder::copy_for_columns,
+                 .name = "copy_for_columns",
+                 .run = of_program<copy_for_columns>,
+                 .runs_on = is_cpu,
+                 .merges = true});
+}
+
+}  // namespace shmap
