@@ -9,6 +9,7 @@
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/fused/lowered_op.h"
 #include "core/cpu/fused/prefetch_plan.h"
+#include "core/cpu/fused/wider_tiles.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/reduce_parts.h"
 #include "core/ops/elementwise.h"
@@ -20,11 +21,6 @@ namespace {
 // A tile takes several short rows: as many that some values of a tile fit in the first-level cache
 // (32 to 48 KB).
 constexpr std::int64_t kTileBytes = 8192;
-// Where all values stay in registers, a tile takes more rows, which share the cost of a tile.
-constexpr std::int64_t kWideTileBytes = 32768;
-// Where rows are only read, and once, a tile takes up to so many of them, but no more than leave so
-// many tiles for the threads to share.
-constexpr std::int64_t kMostTileRows = 64, kManyTiles = 64;
 // Longer rows are cut into blocks. Blocks are so short that the processor's out-of-order window
 // spans the loops of several kernels: it overlaps the divisions of one loop with the loads of the
 // next, and predicts the end of each loop.
@@ -54,33 +50,7 @@ class Lowering {
     plan_prefetch(list_, values_, operand_values_);
   }
   FusedStepList take() { return std::move(list_); }
-  // Whether a tile has several rows and stores no full value except results.
-  bool can_widen() const {
-    if (list_.tile_rows == 1) return false;
-    for (std::size_t stage = 1; stage + 1 < list_.stages.size(); stage += 2)
-      for (std::int32_t i = list_.stages[stage]; i < list_.stages[stage + 1]; ++i)
-        if (list_.steps[static_cast<std::size_t>(i)].out.base == kFusedScratch) return false;
-    return true;
-  }
-  // Whether all that is done with full values is one reduction of them by a chain.
-  bool only_folds() const {
-    int folds = 0;
-    for (std::size_t stage = 0; stage + 1 < list_.stages.size(); ++stage) {
-      const std::int32_t begin = list_.stages[stage], end = list_.stages[stage + 1];
-      if (stage % 2 == 1 && begin < end) return false;
-      for (std::int32_t i = begin; i < end; ++i) {
-        const FusedStep::Kind kind = list_.steps[static_cast<std::size_t>(i)].kind;
-        if (kind == FusedStep::reduce) return false;
-        folds += kind == FusedStep::reduce_chain;
-      }
-    }
-    return folds == 1;
-  }
-  // The bytes of tiles of several rows, of which each thread still gets many.
-  std::int64_t bytes_of_rows() const {
-    const std::int64_t rows = std::clamp<std::int64_t>(list_.rows / kManyTiles, 1, kMostTileRows);
-    return (rows * list_.cols + 1) * std::int64_t{sizeof(float)};
-  }
+  const FusedStepList& list() const { return list_; }
 
  private:
   LoweredValue& value(int v) { return values_[static_cast<std::size_t>(v)]; }
@@ -589,11 +559,7 @@ class Lowering {
 FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
                                std::int64_t around_bytes, bool by_rows) {
   Lowering lowering(program, write, around_bytes, by_rows, kTileBytes);
-  std::int64_t wider = 0;
-  if (!by_rows && lowering.only_folds())
-    wider = std::max(lowering.bytes_of_rows(), kWideTileBytes);
-  else if (!by_rows && lowering.can_widen())
-    wider = kWideTileBytes;
+  const std::int64_t wider = by_rows ? 0 : wider_tile_bytes(lowering.list());
   FusedStepList list =
       wider == 0 ? lowering.take() : Lowering(program, write, around_bytes, by_rows, wider).take();
   bind_constants(list);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/ops/elementwise.h"
+#include "core/runtime/fused_columns.h"
 #include "core/transforms/fusion/column_rules.h"
 #include "core/transforms/fusion/fuse_rules.h"
 #include "core/transforms/passes/pass.h"
@@ -137,7 +138,7 @@ void register_pass_copy_for_columns() {
   register_pass({.order = PassOrder::copy_for_columns,
                  .name = "copy_for_columns",
                  .run = of_program<copy_for_columns>,
-                 .runs_on = is_cpu,
+                 .makes = &fused_columns_p,  // by the pass after it
                  .merges = true});
 }
 
