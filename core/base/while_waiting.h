@@ -12,6 +12,7 @@ enum class LookAgain : std::uint8_t {
   soon,      // it may wait for data of another process
   yielding,  // likewise, and the processes share cores: the other process may need this thread's
              // core
+  moved,     // data of another process has come, or was taken there: more may follow soon
 };
 
 // Null: nothing to do. Called often, by any thread that holds no lock; the function is short and

@@ -136,7 +136,8 @@ class Executor {
   bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
-  bool spin(const Node& node) noexcept;
+  template <class Pending>
+  bool spin(Pending pending) noexcept;
   void learn_to_yield(bool yielded) noexcept;
   void start_workers();
   void worker(Worker& self) noexcept;
