@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "core/base/spin_lock.h"
 #include "core/base/while_waiting.h"
@@ -13,12 +14,29 @@ namespace shmap::cpu {
 
 using std::chrono::milliseconds;
 
+thread_local Executor::Spinner* Executor::spinner = nullptr;
+
+// Wakes the worker that was not woken because this thread was expected to run a ready task.
+void Executor::wake_spared(Spinner& self) noexcept {
+  if (!std::exchange(self.spared, false)) return;
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
+  }
+  if (wake) work_.notify_one();
+}
+
 // Looks until what the thread waits for has come (`pending` is false), a task is ready to run, or
 // looking has taken too long. True for the last: another thread looks for messages from then on,
 // and this thread should sleep.
 template <class Pending>
-bool Executor::spin(Pending pending) noexcept {
+bool Executor::spin(Pending pending, Spinner& self) noexcept {
   detail::ActiveWait active;
+  struct Entered {
+    explicit Entered(Spinner& self) noexcept { spinner = &self; }
+    ~Entered() { spinner = nullptr; }
+  } const entered(self);
   auto begin = Clock::now();
   const auto yields_after =
       std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
@@ -62,11 +80,14 @@ void Executor::learn_to_yield(bool yielded) noexcept {
 void Executor::wait(Node& node) {
   if (forked()) throw_forked();
   Deadline deadline(*this);
+  Spinner self{this};
   // Without workers only waiting threads run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
     if (ready_parts_.load(std::memory_order_relaxed) != 0 && help(&node)) continue;
-    const bool handed_over = spin([&] { return node.pending(); });
+    const bool handed_over = spin([&] { return node.pending(); }, self);
+    if (!handed_over && node.pending() && help(&node)) continue;
+    wake_spared(self);
     if (!node.announce_sleeper()) break;
     if (!handed_over) detail::hand_over_looking();
     const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
@@ -90,11 +111,14 @@ void Executor::make_room() {
   }
   if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
   Deadline deadline(*this);
+  Spinner self{this};
   waiting_for_room_.fetch_add(1);
   const auto full = [&] { return in_flight_.load() >= low_water(); };
   while (full()) {
     if (help()) continue;
-    const bool handed_over = spin(full);
+    const bool handed_over = spin(full, self);
+    if (!handed_over && full() && help()) continue;
+    wake_spared(self);
     if (!full()) break;
     if (!handed_over) detail::hand_over_looking();
     {
