@@ -12,10 +12,11 @@ enum class LookAgain : std::uint8_t {
   soon,      // it may wait for data of another process
   yielding,  // likewise, and the processes share cores: the other process may need this thread's
              // core
+  moved,     // data of another process has come, or was taken there: more may follow soon
 };
 
-// Null: nothing to do. Called often, by any thread that holds no lock; the function is short and
-// never blocks.
+// Null: nothing to do. Called often, by any thread that holds no lock except the submit mutex (a
+// thread that waits for room to enqueue); the function is short and never blocks.
 extern std::atomic<LookAgain (*)() noexcept> while_waiting;
 
 // How the state of a waiting thread changes. begins: it starts to call while_waiting repeatedly.

@@ -474,14 +474,15 @@ detail::LookAgain Exchanges::poke() noexcept {
   const auto again = crowded_ ? detail::LookAgain::yielding : detail::LookAgain::soon;
   if (!listens_ && !needs_looks_.load(std::memory_order_relaxed) && !link_->any()) return again;
   EndedList ended;
+  bool moved = false;
   {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock() || stopped_) return again;
-    move_on(lock, ended);
+    moved = move_on(lock, ended);
   }
   if (!ended.empty()) taken_by_others_.fetch_add(1, std::memory_order_relaxed);
   ended.tell();
-  return again;
+  return moved ? detail::LookAgain::moved : again;
 }
 
 // Returns whether any message moved.

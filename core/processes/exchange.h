@@ -183,6 +183,7 @@ class Exchanges {
   using Bytes = std::vector<std::byte>;
   // Numbers of turns of looking: 0.5 microseconds without pauses, and 2 with pauses.
   static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
+  static constexpr int kLooksAmongMany = 4;  // before a thread offers its core
   static constexpr int kTryAgain = 32;
   static constexpr std::chrono::microseconds kMostYielding{100};
   // A header and the bytes that follow it, 8-byte aligned.

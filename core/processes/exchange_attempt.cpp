@@ -187,6 +187,13 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
       goes_on = take_at_once(exchange, attempt) && turns < most;
       if (!goes_on || attempt.awaited == 0) break;
       if (crowded_) {
+        // What a process on another core is sending comes sooner than this thread has its core
+        // back.
+        for (int looks = 0; looks < kLooksAmongMany && goes_on && attempt.awaited != 0; ++looks) {
+          cpu_relax();
+          goes_on = take_at_once(exchange, attempt);
+        }
+        if (!goes_on || attempt.awaited == 0) break;
         goes_on = offer_core(lock, until);
         if (goes_on && !early_.empty()) goes_on = take_early(exchange, attempt);
       } else if (turns >= kTurnsAtOnce) {

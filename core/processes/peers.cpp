@@ -122,21 +122,26 @@ bool Peers::wait(int wake, int other, int timeout_us) noexcept {
   return std::any_of(fds + 2, fds + n, [](const pollfd& fd) { return fd.revents != 0; });
 }
 
+bool Peers::has_ended(const Watched& watched) const noexcept {
+  if (watched.fd >= 0) {
+    pollfd fd{watched.fd, POLLIN, 0};
+    return poll(&fd, 1, 0) == 1 && (fd.revents & POLLIN) != 0;
+  }
+  return kill(cards_[static_cast<std::size_t>(watched.process)].pid, 0) != 0 && errno == ESRCH;
+}
+
 int Peers::next_dead() noexcept {
   for (Watched& w : watched_) {
-    if (w.dead) continue;
-    bool dead = false;
-    if (w.fd >= 0) {
-      pollfd fd{w.fd, POLLIN, 0};
-      dead = poll(&fd, 1, 0) == 1 && (fd.revents & POLLIN) != 0;
-    } else {
-      dead = kill(cards_[static_cast<std::size_t>(w.process)].pid, 0) != 0 && errno == ESRCH;
-    }
-    if (!dead) continue;
+    if (w.dead || !has_ended(w)) continue;
     w.dead = true;
     return w.process;
   }
   return -1;
+}
+
+bool Peers::is_gone(int process) const noexcept {
+  return std::any_of(watched_.begin(), watched_.end(),
+                     [&](const Watched& w) { return w.process == process && has_ended(w); });
 }
 
 }  // namespace shmap

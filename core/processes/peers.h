@@ -50,6 +50,8 @@ class Peers {
   bool wait(int wake, int other, int timeout_us) noexcept;
   // The next process of this node that has died and was not returned before, or -1.
   int next_dead() noexcept;
+  // Whether a process of this node has ended or died, whatever next_dead() has returned.
+  bool is_gone(int process) const noexcept;
 
  private:
   bool is_crowded() const noexcept;
@@ -59,6 +61,7 @@ class Peers {
     int fd;  // -1: watched by pid, where the kernel has no pidfd
     bool dead;
   };
+  bool has_ended(const Watched& watched) const noexcept;
   const int self_;
   int node_rank_ = 0, node_size_ = 1;
   bool crowded_ = false;

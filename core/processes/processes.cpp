@@ -7,6 +7,7 @@
 
 #include "core/base/env.h"
 #include "core/base/while_waiting.h"
+#include "core/processes/end_watch.h"
 #include "core/processes/start_watch.h"
 #include "core/processes/term_watch.h"
 #include "shmap/error.h"
@@ -54,6 +55,8 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   std::unique_ptr<Processes> made(new Processes(factories.front()(job)));
   made->agree(card);
   made->finish_ = finish;
+  made->warn_sec_ = warn_sec;
+  made->timeout_sec_ = timeout_sec;
   made->link_ = NodeLink::make(*made->messages_, *made->peers_, carries());
   made->exchanges_ =
       new Exchanges(*made->messages_, *made->peers_, made->link_.get(), warn_sec, timeout_sec);
@@ -113,6 +116,7 @@ void Processes::leave(int exit_code, void*) noexcept {
     _exit(1);
   }
   self->exchanges_->stop();
+  const EndWatch watch(*self->peers_, self->warn_sec_, self->timeout_sec_);
   self->messages_->finalize();
 }
 

@@ -49,7 +49,8 @@ class Processes {
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<NodeLink> link_;  // null: no other process can be reached through a link
   void (*finish_)() noexcept = nullptr;
-  Exchanges* exchanges_ = nullptr;  // lives as long as the process
+  double warn_sec_ = 0, timeout_sec_ = 0;  // of waits for other processes; 0: never
+  Exchanges* exchanges_ = nullptr;         // lives as long as the process
 };
 
 }  // namespace shmap

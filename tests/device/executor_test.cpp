@@ -20,6 +20,7 @@
 
 #include "core/base/fault.h"
 #include "core/base/warning.h"
+#include "core/base/while_waiting.h"
 #include "core/cpu/device/backend.h"
 #include "core/cpu/executor/cgroup.h"
 #include "core/device/fork_guard.h"
@@ -273,6 +274,43 @@ TEST(Async, NoMoreThreadsRunTasksThanWorkers) {
     backend->synchronize();
     EXPECT_LE(most.load(), workers);
   }
+}
+
+// As the copy after an exchange with another process, which a waiting thread ends.
+TEST(Async, WhatALookMakesReadyRunsOnTheThreadThatLooks) {
+  static std::atomic<TaskEnd*> end;
+  static std::atomic<int> looks;
+  struct Hook {
+    Hook() {
+      detail::while_waiting.store([]() noexcept {
+        if (TaskEnd* const begun = end.load(); begun != nullptr && ++looks == 1000) {
+          end.store(nullptr);
+          begun->end(nullptr);
+        }
+        return detail::LookAgain::moved;
+      });
+    }
+    ~Hook() { detail::while_waiting.store(nullptr); }
+  };
+  const auto backend = make(with(Mode::async, 0, 2));
+  Stream* const stream = backend->devices()[0].compute;
+  auto nothing = [](const TaskContext&) {};
+  enqueue(*backend, stream, task_of(nothing)).wait();  // the workers have started
+  const Hook hook;
+  int here = 0;
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // and sleep
+    looks = 0;
+    auto begin = [](const TaskContext& c) { end = c.end; };
+    Task exchange = task_of(begin);
+    exchange.later = true;
+    std::thread::id ran;
+    auto copy = [&](const TaskContext&) { ran = std::this_thread::get_id(); };
+    enqueue(*backend, stream, exchange);
+    enqueue(*backend, stream, task_of(copy)).wait();
+    here += ran == std::this_thread::get_id();
+  }
+  EXPECT_GE(here, 18);  // a worker may wake without a reason
 }
 
 TEST(Async, CommunicationGoesFirst) {

@@ -53,6 +53,11 @@ void stop_for(std::chrono::microseconds time) {
   raise(SIGSTOP);
 }
 
+// Of this program.
+std::filesystem::path folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
 [[noreturn]] void loop_in_host_code() {
   for (std::atomic<unsigned> n{0};;) n.fetch_add(1);
 }
@@ -86,8 +91,9 @@ void at_start(const std::string& fault) {
     set("SHMAP_CHECK_NANS", "1");
   } else if (fault == "version") {
     now("fault");
-    const auto here = std::filesystem::read_symlink("/proc/self/exe").parent_path();
-    set("SHMAP_MPI_PATH", here / "libprocess_other_version.so");
+    set("SHMAP_MPI_PATH", folder() / "libprocess_other_version.so");
+  } else if (fault == "stop_in_finalize") {
+    set("SHMAP_MPI_PATH", folder() / "libprocess_stops_in_finalize.so");
   }
 }
 

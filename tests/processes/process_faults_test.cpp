@@ -10,6 +10,9 @@
 #include <filesystem>
 #include <string>
 
+#include "tests/support/mpirun.h"
+
+namespace shmap {
 namespace {
 
 using testing::AllOf;
@@ -45,7 +48,8 @@ Outcome job(const std::string& fault, const std::string& warn = "1",
   setenv("SHMAP_WORKERS", "1", 1);
   setenv("SHMAP_COLLECTIVE_WARN_SEC", warn.c_str(), 1);
   setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", timeout.c_str(), 1);
-  const std::string command = "timeout 60 mpirun --bind-to none --oversubscribe -n " +
+  const std::string command = test::with_deadline(60, test::new_report()) +
+                              "mpirun --bind-to none --oversubscribe -n " +
                               std::to_string(processes) + " '" + program() + "' " + fault + " 2>&1";
   const auto begin = std::chrono::steady_clock::now();
   Outcome outcome;
@@ -247,3 +251,4 @@ TEST_F(ProcessFaults, OneProcessHasAGpu) {
 }
 
 }  // namespace
+}  // namespace shmap

@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "tests/support/mpirun.h"
@@ -69,6 +72,37 @@ TEST_F(ProcessStartFaults, WhoDoesNotEndIsNamed) {
     EXPECT_EQ(o.output.find("which a signal has stopped") != std::string::npos,
               std::string(fault) == "stop_at_end");
   }
+}
+
+TEST_F(ProcessStartFaults, WhoStopsWhileMpiEndsIsNamed) {
+  const JobOutcome o = job("stop_in_finalize");
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("MPI_Finalize waits"), HasSubstr("process 1 (pid "),
+                              HasSubstr("has not ended, which a signal has stopped"),
+                              HasSubstr("Giving up")));
+}
+
+TEST_F(ProcessStartFaults, WhatOverrunsItsDeadlineIsWrittenDown) {
+  if (std::system("command -v python3 > /dev/null") != 0)
+    GTEST_SKIP() << "python3 is not installed";
+  // Without deadlines of the library's own, process 0 waits forever for process 1, which loops.
+  setenv("SHMAP_COLLECTIVE_WARN_SEC", "0", 1);
+  setenv("SHMAP_COLLECTIVE_TIMEOUT_SEC", "0", 1);
+  const JobOutcome o = run_processes(program_, "stuck", 2, 1, 10);
+  ASSERT_EQ(WEXITSTATUS(o.status), 124) << o.output;
+  ASSERT_NE(o.report, "");
+  EXPECT_THAT(o.output, AllOf(HasSubstr("did not end in 10 s"), HasSubstr(o.report),
+                              HasSubstr("SIGTERM came. process 0: the collectives"),
+                              HasSubstr("waits for process 1")));
+  std::ifstream file(o.report);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(text, AllOf(HasSubstr("3 processes of the job are left"), HasSubstr("mpirun"),
+                          HasSubstr("process_fault_program stuck"), HasSubstr("State:\tR"),
+                          HasSubstr("wchan"), HasSubstr("shmap-joined")));
+  EXPECT_THAT(text, AnyOf(HasSubstr("loop_in_host_code"), HasSubstr("gdb is not installed"),
+                          HasSubstr("ptrace: ")));
+  std::filesystem::remove(o.report);
+  EXPECT_NE(std::system(("pgrep -f '" + program_ + "[ ]stuck' > /dev/null").c_str()), 0);
 }
 
 TEST_F(ProcessStartFaults, MeshesAxesAndThreadsThatAreMixedUp) {

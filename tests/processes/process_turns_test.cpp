@@ -117,6 +117,37 @@ TEST_F(ProcessTurns, WhatNobodyWaitsForEndsToo) {
   }
 }
 
+// One wait for many collectives takes longer than a thread looks in vain. While messages come it
+// goes on looking, and hands over nothing. A busy machine makes pauses between messages, so that
+// one of many rounds has to show it.
+TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
+  const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
+  if (memory != nullptr && std::string(memory) == "0") GTEST_SKIP() << "not through MPI";
+  constexpr auto kInVain = std::chrono::microseconds(300);  // as in core/cpu/executor/waiting.h
+  const Mesh mesh = make_mesh({n_}, "i");
+  // Its root needs nothing of the others, so that it begins them all at once.
+  const auto broadcast = jit(shard_map(
+      [](Array x) { return pbroadcast(broadcast_from(x, "i", 0), "i"); }, mesh, {P("i")}, P("i")));
+  const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
+  const Array x = device_put(ones({16384 * n_}), NamedSharding(mesh, P("i")));
+  const Array y = device_put(ones({n_}), NamedSharding(mesh, P("i")));
+  int long_waits = 0, kept = 0;
+  for (int round = 0; round < 60; ++round) {
+    sum(y).block_until_ready();
+    const std::int64_t before = exchanges().turns().hand_overs;
+    for (int i = 0; i < 200 << round % 4; ++i) broadcast(x);
+    const Array last = sum(y);
+    const auto begun = std::chrono::steady_clock::now();
+    EXPECT_EQ(last.to_vector<float>()[0], static_cast<float>(n_));
+    if (std::chrono::steady_clock::now() - begun < 2 * kInVain) continue;
+    ++long_waits;
+    kept += exchanges().turns().hand_overs == before;
+  }
+  if (process_index() != 0) return;  // the others mostly wait at each broadcast
+  EXPECT_GT(long_waits, 0);
+  EXPECT_GT(kept, 0) << "of " << long_waits;
+}
+
 // A thread that computes does not look: what comes meanwhile is taken by the library's thread, and
 // what waits for it runs.
 TEST_F(ProcessTurns, ExchangesGoOnBehindComputing) {

@@ -1,5 +1,7 @@
 #include "tests/support/mpirun.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -13,21 +15,34 @@ std::string program_for_mpirun(const std::string& name) {
   return there ? path.string() : "";
 }
 
+std::string with_deadline(int seconds, const std::string& report) {
+  static const bool has_python = std::system("command -v python3 > /dev/null") == 0;
+  if (!has_python) return "timeout " + std::to_string(seconds) + " ";
+  return std::string("'" SHMAP_WITH_DEADLINE "' ") + std::to_string(seconds) + " '" + report + "' ";
+}
+
+std::string new_report() {
+  static int count = 0;
+  return "stuck." + std::to_string(getpid()) + "." + std::to_string(++count) + ".txt";
+}
+
 JobOutcome run_processes(const std::string& program, const std::string& arguments, int processes,
-                         int devices) {
+                         int devices, int seconds) {
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
     setenv(name, "1", 1);
   setenv("SHMAP_DEVICES", ("cpu:" + std::to_string(devices)).c_str(), 1);
   setenv("SHMAP_WORKERS", "1", 1);
   const std::string launcher =
       processes == 1 ? "" : "mpirun --bind-to none --oversubscribe -n " + std::to_string(processes);
-  const std::string command =
-      "timeout 60 " + launcher + " '" + program + "' " + arguments + " 2>&1";
   JobOutcome outcome;
+  const std::string report = new_report();
+  const std::string command =
+      with_deadline(seconds, report) + launcher + " '" + program + "' " + arguments + " 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;
   for (char text[4096]; std::fgets(text, sizeof text, pipe) != nullptr;) outcome.output += text;
   outcome.status = pclose(pipe);
+  if (std::filesystem::exists(report)) outcome.report = report;
   return outcome;
 }
 

@@ -10,10 +10,16 @@ std::string program_for_mpirun(const std::string& name);
 struct JobOutcome {
   std::string output;  // of all processes, stdout and stderr
   int status = -1;     // as of pclose
+  std::string report;  // a file: what the processes were doing at the deadline; "" where they ended
 };
-// Runs `program arguments` as so many processes with so many CPU devices each, for a minute at the
-// most; one process alone, without mpirun.
+// What stands before a shell command that is to end after so many seconds: scripts/with_deadline,
+// which then writes `report`, or `timeout` where Python is missing.
+std::string with_deadline(int seconds, const std::string& report);
+// A file name in the working directory that no other call returned.
+std::string new_report();
+// Runs `program arguments` as so many processes with so many CPU devices each, for so many seconds
+// at the most; one process alone, without mpirun.
 JobOutcome run_processes(const std::string& program, const std::string& arguments, int processes,
-                         int devices);
+                         int devices, int seconds = 60);
 
 }  // namespace shmap::test

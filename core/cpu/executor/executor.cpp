@@ -193,12 +193,18 @@ void Executor::make_ready(List ready, const Stream* hot, int streak) noexcept {
 
 void Executor::queue(List runnable, int parts, const Stream* hot, int streak) noexcept {
   int wake = 0;
+  bool helps = false;
   {
     std::lock_guard lock(mutex_);
     while (Node* node = runnable.pop()) {
+      helps = helps || !node->task.foreign;  // a waiting thread leaves the others to workers
       const bool first = node->stream == hot && streak < kMaxStreak;
       node->streak = first ? streak + 1 : 0;
       push_locked(node, first);
+    }
+    if (helps && spinner != nullptr && spinner->executor == this) {
+      spinner->spared = true;
+      --parts;
     }
     wake = std::min({parts - spinners_, sleepers_, options_.workers - active_});
   }

@@ -136,7 +136,15 @@ class Executor {
   bool follows_up(const Node& node) const noexcept;
   void finish(Node* node, List& ready) noexcept;
   void push_locked(Node* node, bool first) noexcept;
-  bool spin(const Node& node) noexcept;
+  // A thread in spin(): it runs a task that becomes ready itself, so that one worker less is woken.
+  struct Spinner {
+    Executor* executor;
+    bool spared = false;  // a worker was not woken
+  };
+  static thread_local Spinner* spinner;  // of this thread; null outside of spin()
+  template <class Pending>
+  bool spin(Pending pending, Spinner& self) noexcept;
+  void wake_spared(Spinner& self) noexcept;
   void learn_to_yield(bool yielded) noexcept;
   void start_workers();
   void worker(Worker& self) noexcept;

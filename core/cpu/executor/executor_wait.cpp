@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "core/base/spin_lock.h"
 #include "core/base/while_waiting.h"
@@ -13,20 +14,45 @@ namespace shmap::cpu {
 
 using std::chrono::milliseconds;
 
-// Looks until the node ended, a task is ready to run, or looking has taken too long. True for the
-// last: another thread looks for messages from then on, and this thread should sleep.
-bool Executor::spin(const Node& node) noexcept {
+thread_local Executor::Spinner* Executor::spinner = nullptr;
+
+// Wakes the worker that was not woken because this thread was expected to run a ready task.
+void Executor::wake_spared(Spinner& self) noexcept {
+  if (!std::exchange(self.spared, false)) return;
+  bool wake = false;
+  {
+    std::lock_guard lock(mutex_);
+    wake = ready_parts_.load(std::memory_order_relaxed) > 0 && sleepers_ > 0;
+  }
+  if (wake) work_.notify_one();
+}
+
+// Looks until what the thread waits for has come (`pending` is false), a task is ready to run, or
+// looking has taken too long. True for the last: another thread looks for messages from then on,
+// and this thread should sleep.
+template <class Pending>
+bool Executor::spin(Pending pending, Spinner& self) noexcept {
   detail::ActiveWait active;
-  const auto begin = Clock::now();
+  struct Entered {
+    explicit Entered(Spinner& self) noexcept { spinner = &self; }
+    ~Entered() { spinner = nullptr; }
+  } const entered(self);
+  auto begin = Clock::now();
   const auto yields_after =
       std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
   bool yielded = false;
-  while (node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
+  while (pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
     const detail::LookAgain again = detail::look_around();
     const bool others = again != detail::LookAgain::no_reason;
-    if (others && !node.pending()) {
+    if (others && !pending()) {
       learn_to_yield(yielded);
       return false;
+    }
+    // Many collectives may have to end before the one that this thread waits for, which can take
+    // longer than a thread looks in vain.
+    if (again == detail::LookAgain::moved) {
+      begin = Clock::now();
+      continue;
     }
     const auto waited = Clock::now() - begin;
     if (waited > (others ? kSpinForOthers : kSpin)) break;
@@ -37,7 +63,7 @@ bool Executor::spin(const Node& node) noexcept {
       for (int i = 0; i < (others ? 2 : 32); ++i) cpu_relax();
     }
   }
-  const bool too_long = node.pending() && ready_parts_.load(std::memory_order_relaxed) == 0;
+  const bool too_long = pending() && ready_parts_.load(std::memory_order_relaxed) == 0;
   if (too_long) active.hand_over();
   return too_long;
 }
@@ -54,11 +80,14 @@ void Executor::learn_to_yield(bool yielded) noexcept {
 void Executor::wait(Node& node) {
   if (forked()) throw_forked();
   Deadline deadline(*this);
+  Spinner self{this};
   // Without workers only waiting threads run what becomes ready later: look often.
   const bool alone = options_.mode != Mode::async;
   while (node.pending()) {
     if (ready_parts_.load(std::memory_order_relaxed) != 0 && help(&node)) continue;
-    const bool handed_over = spin(node);
+    const bool handed_over = spin([&] { return node.pending(); }, self);
+    if (!handed_over && node.pending() && help(&node)) continue;
+    wake_spared(self);
     if (!node.announce_sleeper()) break;
     if (!handed_over) detail::hand_over_looking();
     const auto slice = milliseconds(alone || stopped_.load() ? 1 : 50);
@@ -82,13 +111,20 @@ void Executor::make_room() {
   }
   if (in_flight_.load(std::memory_order_relaxed) < options_.max_in_flight) return;
   Deadline deadline(*this);
+  Spinner self{this};
   waiting_for_room_.fetch_add(1);
-  while (in_flight_.load() >= low_water()) {
+  const auto full = [&] { return in_flight_.load() >= low_water(); };
+  while (full()) {
     if (help()) continue;
+    const bool handed_over = spin(full, self);
+    if (!handed_over && full() && help()) continue;
+    wake_spared(self);
+    if (!full()) break;
+    if (!handed_over) detail::hand_over_looking();
     {
       std::unique_lock lock(done_mutex_);
       done_.wait_for(lock, milliseconds(options_.mode == Mode::async ? 20 : 1),
-                     [&] { return in_flight_.load() < low_water(); });
+                     [&] { return !full(); });
     }
     try {
       deadline.check(nullptr);
