@@ -21,7 +21,7 @@ extern Primitive debug_print_p;
 struct PrintParams : ParamsOf<PrintParams> {
   std::string format;  // as for debug::print, with a {} or {:spec} for each operand
   void visit(ParamVisitor& v) const override {
-    v.value("fmt", std::string_view(quoted(format, '"')));
+    v.value("fmt", std::string_view(shmap::quoted(format, '"')));
   }
 };
 

@@ -13,7 +13,7 @@ namespace shmap {
 
 namespace {
 
-std::string quote(const std::string& text) { return quoted(text, '\''); }
+std::string quote(const std::string& text) { return shmap::quoted(text, '\''); }
 
 template <class T, class F>
 std::string tuple(const std::vector<T>& list, F item) {

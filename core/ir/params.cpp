@@ -40,7 +40,7 @@ class Printer final : public ParamVisitor {
     add(name, list(v.size(), [&](std::size_t i) { return std::to_string(v[i]); }));
   }
   void value(std::string_view name, const std::vector<std::string>& v) override {
-    add(name, list(v.size(), [&](std::size_t i) { return quoted(v[i], '\''); }));
+    add(name, list(v.size(), [&](std::size_t i) { return shmap::quoted(v[i], '\''); }));
   }
   void value(std::string_view name, const std::vector<std::pair<int, int>>& v) override {
     add(name, list(v.size(), [&](std::size_t i) {
