@@ -5,8 +5,8 @@ function(shmap_internal target)
   target_link_libraries(${target} PRIVATE shmap_build_flags fmt::fmt-header-only Threads::Threads)
 endfunction()
 
-# The standard headers that most sources include, compiled once. Folders that are CHECKED do without: a
-# precompiled header serves only code with the same flags. Builds with clang compile every source with its
+# The standard headers that most sources include, compiled once. Folders that are CHECKED, or compiled without
+# optimisation under a sanitizer, do without: a precompiled header serves only code with the same flags. Builds with clang compile every source with its
 # own includes alone, and so find those that are missing.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>") # ccache asks for it
@@ -51,7 +51,8 @@ function(shmap_floor)
   foreach(feature IN LISTS arg_UNPARSED_ARGUMENTS)
     target_link_libraries(${name} PRIVATE shmap_feature_${feature})
   endforeach()
-  if(TARGET shmap_headers AND NOT arg_CHECKED)
+  get_directory_property(folder_options COMPILE_OPTIONS)
+  if(TARGET shmap_headers AND NOT arg_CHECKED AND NOT "-O0" IN_LIST folder_options)
     target_precompile_headers(${name} REUSE_FROM shmap_headers)
     # GCC 12 warns wrongly of sums of strings; without the precompiled header the warnings are hidden,
     # because they are of a system's header. Folders that are CHECKED keep them.
