@@ -5,9 +5,9 @@ function(shmap_internal target)
   target_link_libraries(${target} PRIVATE shmap_build_flags fmt::fmt-header-only Threads::Threads)
 endfunction()
 
-# The standard headers that most sources include, compiled once. Folders that are CHECKED, or compiled without
-# optimisation under a sanitizer, do without: a precompiled header serves only code with the same flags. Builds with clang compile every source with its
-# own includes alone, and so find those that are missing.
+# The standard headers that most sources include, compiled once. Folders that are CHECKED, or that are
+# compiled without optimisation, do without: a precompiled header serves only code with the same flags.
+# Builds with clang compile every source with its own includes alone, and so find those that are missing.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>") # ccache asks for it
   file(WRITE "${CMAKE_CURRENT_BINARY_DIR}/standard_headers.cpp" "")
