@@ -56,7 +56,10 @@ function(shmap_floor)
     target_precompile_headers(${name} REUSE_FROM shmap_headers)
     # GCC 12 warns wrongly of sums of strings; without the precompiled header the warnings are hidden,
     # because they are of a system's header. Folders that are CHECKED keep them.
-    target_compile_options(${name} PRIVATE -Wno-array-bounds -Wno-restrict -Wno-stringop-overflow)
+    target_compile_options(
+      ${name}
+      PRIVATE
+        "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow>")
   endif()
   set_property(GLOBAL APPEND PROPERTY SHMAP_FLOORS ${name})
   set_property(GLOBAL APPEND PROPERTY SHMAP_SOURCES ${sources})

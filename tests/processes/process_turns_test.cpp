@@ -55,7 +55,8 @@ TEST_F(ProcessTurns, WhoeverWaitsTakesWhatComes) {
 // it, the last one does.
 TEST_F(ProcessTurns, SmallExchangesEndWhereTheyBegin) {
   const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
-  if (memory != nullptr && std::string(memory) == "0") GTEST_SKIP() << "not through MPI";
+  if (memory != nullptr && std::string(memory) == "0")
+    GTEST_SKIP() << "SHMAP_SHARED_MEMORY=0: messages go through MPI";
   const Mesh mesh = make_mesh({n_}, "i");
   const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
   for (const std::int64_t count : {1, 8, 500, 5000}) {
@@ -122,7 +123,8 @@ TEST_F(ProcessTurns, WhatNobodyWaitsForEndsToo) {
 // one of many rounds has to show it.
 TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
   const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
-  if (memory != nullptr && std::string(memory) == "0") GTEST_SKIP() << "not through MPI";
+  if (memory != nullptr && std::string(memory) == "0")
+    GTEST_SKIP() << "SHMAP_SHARED_MEMORY=0: messages go through MPI";
   constexpr auto kInVain = std::chrono::microseconds(300);  // as in core/cpu/executor/waiting.h
   const Mesh mesh = make_mesh({n_}, "i");
   // Its root needs nothing of the others, so that it begins them all at once.

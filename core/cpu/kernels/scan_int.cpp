@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define SHMAP_VECTOR_OP(expression)
 #endif
 
-// Sums and products of a T are those of an unsigned type of at least int's width.
+// Sums and products are computed in an unsigned type of at least int's width, which wraps around.
 template <class T>
 using Wrapping = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -73,8 +73,8 @@ struct Min {
 #undef SHMAP_VECTOR_OP
 
 #if SHMAP_VECTORS
-// Passes whole vectors from place `i` of the scan on, which is place n - 1 - i of the line if
-// `reverse`. Returns the place from which less than a vector is left.
+// Scans as many whole vectors as the line has, from its end if `reverse`. Returns the number of
+// elements that were scanned; *running becomes the result for the last of them.
 template <class Op, bool reverse, class T>
 std::int64_t scan_vectors(const T* from, T* to, std::int64_t n, T* running) {
   using D = hn::ScalableTag<T>;

@@ -7,8 +7,8 @@
 
 namespace shmap::cpu {
 
-// in[n] -> out[n]: running results from the first element on, or from the last if `reverse`. Their
-// beginning is *before, an element, or where that is null nothing. `out` may be `in`.
+// in[n] -> out[n]: running results from the first element on, or from the last if `reverse`,
+// continued from the result *before unless it is null. `out` may be `in`.
 using LineScanFn = void (*)(const void* in, void* out, std::int64_t n, bool reverse,
                             const void* before);
 // Of integers, and of bool as bytes; nullptr for floats and where the dtype has no such op.

@@ -52,7 +52,7 @@ struct Item {
   Key key_;
   std::uint32_t index_;
 };
-// In one number, of which one comparison is enough.
+// Key and index in one number, so that one comparison orders both.
 template <class Key>
 requires(sizeof(Key) <= 4) struct Item<Key> {
   Item() = default;
@@ -143,8 +143,9 @@ struct ItemRange {
   Item<Key> last = {0, 0};
 };
 
-// The range that part `part` of `parts` sorts: some of the items, evenly spread over the line, tell
-// about how many there are below each key. key_at(i) gives the key of item i of `len`.
+// The range that part `part` of `parts` sorts. Its bounds are quantiles of a sample of the items,
+// taken evenly from the line, so that all parts get about as many items. key_at(i) gives the key of
+// item i of `len`.
 template <class Key, class KeyAt>
 ItemRange<Key> range_of_part(int64_t len, int part, int parts, const KeyAt& key_at) {
   const int64_t samples = std::min<int64_t>(len, 256 * std::min(parts, 16));
@@ -240,7 +241,8 @@ class ItemRoom {
   std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
 };
 
-// Whether a line is 0, 1, 2 … as the payload of argsort is: permuted, it is the items' indices.
+// Whether a line is 0, 1, 2 …, as the payload of argsort is. Permuted, such a line is the indices
+// of the sorted items, and need not be read.
 inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
   constexpr int64_t kBlock = 256;
   for (int64_t i = 0; i < len; i += kBlock) {

@@ -48,14 +48,15 @@ SortKey<T> sort_key(T value) {
   }
 }
 
-// Whether `key` tells its element: the zeros of floats share a key, and so do NaNs.
+// Whether the element can be computed from its key. Not for zeros and NaNs of floats: 0 and -0 have
+// one key, and so have all NaNs.
 template <class T>
 bool key_tells_element(SortKey<T> key) {
   using Key = SortKey<T>;
   constexpr Key top = static_cast<Key>(Key{1} << (8 * sizeof(T) - 1));
   return !is_float_like<T> || (key != top && key != static_cast<Key>(~Key{0}));
 }
-// The element of which `key` is the sort_key; where it tells.
+// The element whose sort_key is `key`; only where key_tells_element(key).
 template <class T>
 T element_of_key(SortKey<T> key) {
   using Key = SortKey<T>;

@@ -8,8 +8,9 @@
 namespace shmap::cpu {
 
 struct SortKernels {
-  // Sorts lines [begin, end), or of each of them the items of range `part` of `parts`: these ranges
-  // are of keys, about equally many items each, the same whoever computes them.
+  // Sorts lines [begin, end), or only the items in range `part` of `parts` of each line. The ranges
+  // divide the keys of a line so that each has about as many items; every thread computes the same
+  // ranges.
   void (*sort)(const SortPass& s, std::int64_t begin, std::int64_t end, int part,
                int parts) = nullptr;
   // The k largest of rows [begin, end).
