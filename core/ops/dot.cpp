@@ -150,6 +150,12 @@ Dims range_dims(int begin, int end) {
                    captured_text(a.value, 0) + captured_text(b.value, 1) + at_line(a.source));
 }
 
+// NumPy's * of two bools is "and".
+Array bind_multiply(Array a, Array b, SourceLine source) {
+  const Primitive& p = a.dtype() == DType::bool_ ? bit_and_p : mul_p;
+  return bind(p, std::move(a), std::move(b), no_params, source);
+}
+
 }  // namespace
 
 void DotParams::visit(ParamVisitor& v) const {
@@ -308,7 +314,7 @@ Array dot(Operand a, Operand b) {
   promote(a, b, "dot");
   const ShapedArray ta = type_of(a, "dot"), tb = type_of(b, "dot");
   if (ta.rank() == 0 || tb.rank() == 0) {
-    return bind(mul_p, std::move(a.value), std::move(b.value), no_params, a.source);
+    return bind_multiply(std::move(a.value), std::move(b.value), a.source);
   }
   const int ka = ta.rank() - 1, kb = tb.rank() == 1 ? 0 : tb.rank() - 2;
   const std::int64_t size_a = ta.dims()[static_cast<std::size_t>(ka)],
@@ -331,7 +337,7 @@ Array outer(Operand a, Operand b) {
   const Shape shape{m, n};
   x = bind_broadcast(std::move(x), shape, Dims(std::vector<int>{0}), source);
   y = bind_broadcast(std::move(y), shape, Dims(std::vector<int>{1}), source);
-  return bind(mul_p, std::move(x), std::move(y), no_params, source);
+  return bind_multiply(std::move(x), std::move(y), source);
 }
 
 }  // namespace shmap

@@ -409,6 +409,12 @@ TEST(Outer, Flattens) {
   for (int i = 0; i < 12; ++i) EXPECT_EQ(v[static_cast<std::size_t>(i)], float(i / 3 * (i % 3)));
 }
 
+TEST(Outer, ProductsOfBoolsAreAnds) {
+  const Array a = array<bool>({true, false}, {2}), b = array<bool>({false, true}, {2});
+  EXPECT_EQ(outer(a, b).to_vector<bool>(), (std::vector<bool>{false, true, false, false}));
+  EXPECT_EQ(dot(true, b).to_vector<bool>(), (std::vector<bool>{false, true}));
+}
+
 TEST(Matmul, MayConsumeItsOperands) {
   Array a = reshape(arange(9), {3, 3}), b = reshape(arange(9), {3, 3});
   const auto want = matmul(a, b).to_vector<float>();
