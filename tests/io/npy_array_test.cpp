@@ -3,15 +3,33 @@
 // bytes, hostile files.
 #include <gtest/gtest.h>
 #include <shmap/shmap.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "core/base/fault.h"
 #include "tests/support/error_text.h"
 #include "tests/support/memory_use.h"
+
+namespace {
+// What was brought to the disk: its inode, and whether its file had its final name by then.
+std::vector<std::pair<ino_t, bool>> synced;
+std::string final_name;
+}  // namespace
+
+// Stands before the C library's for the library under test too, where it is a shared one.
+extern "C" int fsync(int fd) {
+  struct stat file = {}, named = {};
+  fstat(fd, &file);
+  synced.emplace_back(file.st_ino, stat(final_name.c_str(), &named) == 0);
+  return static_cast<int>(syscall(SYS_fsync, fd));
+}
 
 namespace shmap {
 namespace {
@@ -131,6 +149,22 @@ TEST_F(NpyArray, ErrorsNameTheCallersLine) {
                       {"no/y.npy", "cannot open the folder", here(__LINE__ - 1).c_str()});
   expect_error<ValueError>([&] { save_npy(path("y.npy"), Array()); },
                            {"save_npy", here(__LINE__ - 1).c_str()});
+}
+
+// After a power cut a file with its final name has all its bytes, and the folder has the name: the
+// bytes go to the disk before the file is renamed, and the folder after that.
+TEST_F(NpyArray, AreOnTheDiskWithTheirNames) {
+  const auto inode = [](const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+    return info.st_ino;
+  };
+  final_name = path("x.npy");
+  synced.clear();
+  save_npy(path("x.npy"), arange(12));
+  const std::vector<std::pair<ino_t, bool>> want = {{inode(path("x.npy")), false},
+                                                    {inode(path("")), true}};
+  EXPECT_EQ(synced, want);
 }
 
 // Wherever reading goes wrong: the file's name, no memory held, and the next attempt works.
