@@ -32,6 +32,16 @@ std::vector<const Primitive*> all_primitives() {
   return all;
 }
 
+namespace {
+// Whether checked_bytes() would return. False for an extent of 0 too, for which it does.
+bool bytes_fit(const ShapedArray& t) {
+  std::int64_t bytes = itemsize(t.dtype());
+  bool fits = true;
+  for (std::int64_t e : t.dims()) fits = !__builtin_mul_overflow(bytes, e, &bytes) && e > 0 && fits;
+  return fits;
+}
+}  // namespace
+
 int result_count(const Primitive& primitive, Types in, const Params& params) {
   return primitive.result_count ? primitive.result_count(in, params) : 1;
 }
@@ -40,6 +50,8 @@ void infer_types(const Primitive& primitive, Types in, const Params& params,
                  const detail::AxisEnv* env, std::span<ShapedArray> out) {
   primitive.abstract_eval(in, params, out);
   for (const ShapedArray& t : out) {
+    if (bytes_fit(t)) [[likely]]
+      continue;
     try {
       checked_bytes(t.dims(), itemsize(t.dtype()));
     } catch (const ValueError& e) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <unordered_map>
 
 #include "core/ir/node.h"
@@ -42,12 +43,6 @@ FactorRule elementwise_sharding(Types in, const Params&, Types out) {
 
 namespace {
 
-bool all_weak(Types in) {
-  for (const ShapedArray& t : in)
-    if (!t.weak()) return false;
-  return true;
-}
-
 void check_same_dtype(Types in, const char* what) {
   for (const ShapedArray& t : in) {
     if (t.dtype() != in[0].dtype()) {
@@ -66,15 +61,36 @@ void check_domain(const ShapedArray& t, Domain domain, const char* what) {
                        : "; convert it with astype"));
 }
 
-void eval_same(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
+// The shape of a result, and whether its type is weak.
+struct Joined {
+  const Shape& shape;
+  bool weak;
+};
+
+[[gnu::noinline]] Joined join_unlike(Types in, const char* name, Domain domain, bool weak) {
   check_domain(in[0], domain, name);
   check_same_dtype(in, name);
-  out[0] = ShapedArray(elementwise_shape(in, name), in[0].dtype(), all_weak(in), AxisSet());
+  return {elementwise_shape(in, name), weak};
+}
+
+// Most operands are alike, so that one look at each of them is enough.
+inline Joined join_operands(Types in, const char* name, Domain domain) {
+  bool alike = in_domain(in[0].dtype(), domain), weak = in[0].weak();
+  for (const ShapedArray& t : in.subspan(1)) {
+    alike = alike && t.dtype() == in[0].dtype() && t.dims() == in[0].dims();
+    weak = weak && t.weak();
+  }
+  if (!alike) [[unlikely]]
+    return join_unlike(in, name, domain, weak);
+  return {in[0].dims(), weak};
+}
+
+void eval_same(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
+  const Joined joined = join_operands(in, name, domain);
+  std::construct_at(&out[0], joined.shape, in[0].dtype(), joined.weak, AxisSet());
 }
 void eval_bool(Types in, std::span<ShapedArray> out, const char* name, Domain domain) {
-  check_domain(in[0], domain, name);
-  check_same_dtype(in, name);
-  out[0] = ShapedArray(elementwise_shape(in, name), DType::bool_, false, AxisSet());
+  std::construct_at(&out[0], join_operands(in, name, domain).shape, DType::bool_, false, AxisSet());
 }
 
 // One abstract_eval for each primitive, so that errors have its name.

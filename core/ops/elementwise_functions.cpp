@@ -19,16 +19,20 @@ Array unary_inexact(const Primitive& p, Operand&& x) {
   promote_inexact(x, p.name);
   return bind(p, std::move(x.value), no_params, x.source);
 }
-Array binary(const Primitive& p, Operand&& a, Operand&& b) {
-  promote(a, b, p.name);
+// Binds p to operands of one dtype.
+Array bind_broadcast(const Primitive& p, Operand&& a, Operand&& b) {
   broadcast(a, b, p.name);
   return bind(p, std::move(a.value), std::move(b.value), no_params, a.source);
+}
+Array binary(const Primitive& p, Operand&& a, Operand&& b) {
+  promote(a, b, p.name);
+  return bind_broadcast(p, std::move(a), std::move(b));
 }
 // NumPy's + of two bools is "or", and its * is "and".
 Array arithmetic(const Primitive& p, const Primitive& of_bools, Operand&& a, Operand&& b) {
   promote(a, b, p.name);
-  const bool bools = a.value.dtype() == DType::bool_;
-  return binary(bools ? of_bools : p, std::move(a), std::move(b));
+  const bool bools = node_of(a.value)->type.dtype() == DType::bool_;
+  return bind_broadcast(bools ? of_bools : p, std::move(a), std::move(b));
 }
 // The least or the greatest value of an integer dtype.
 Array extreme_of(DType t, bool greatest, SourceLine source) {
@@ -58,8 +62,7 @@ Array compare(const Primitive& p, Operand&& a, Operand&& b) {
 }
 Array binary_inexact(const Primitive& p, Operand&& a, Operand&& b) {
   promote_inexact(a, b, p.name);
-  broadcast(a, b, p.name);
-  return bind(p, std::move(a.value), std::move(b.value), no_params, a.source);
+  return bind_broadcast(p, std::move(a), std::move(b));
 }
 
 void want_integers(const Operand& a, const Operand& b, const char* what, bool bool_too) {

@@ -42,11 +42,6 @@ void poison(const KernelCall& call, const Backend& backend) {
   device_ops(backend).copy(call.out[0], &kOnes, itemsize(t), call.native);
 }
 
-bool checking_nans() {
-  static const bool on = env::flag(env::Var::check_nans);
-  return on;
-}
-
 }  // namespace
 
 std::string describe(const OpSite& site) {
@@ -83,9 +78,12 @@ void run_kernel(KernelFn run, const KernelCall& call, const OpSite& site) {
   }
 }
 
-void check_nans(const OpSite& step, std::span<StoredNode* const> results) {
-  if (!checking_nans()) [[likely]]
-    return;
+bool checks_nans() {
+  static const bool on = env::flag(env::Var::check_nans);
+  return on;
+}
+
+void refuse_nans(const OpSite& step, std::span<StoredNode* const> results) {
   for (const StoredNode* node : results) {
     const DType dtype = node->type.dtype();
     if (!is_floating(dtype)) continue;

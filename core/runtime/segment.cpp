@@ -7,7 +7,6 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "core/base/env.h"
 #include "core/base/scope_names.h"
 #include "core/base/warning.h"
 #include "core/device/backend.h"
@@ -542,8 +541,7 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
 }
 
 void Segment::run(std::vector<Array>& values) {
-  static const bool checks_nans = env::flag(env::Var::check_nans);
-  if (++runs_ == 1 || checks_nans || steps_.empty()) return run_steps(values);
+  if (++runs_ == 1 || checks_nans() || steps_.empty()) return run_steps(values);
   // Emptied when the call ends, also by an exception.
   struct Inputs {
     explicit Inputs(std::vector<Array>& a) : arrays(a) {}

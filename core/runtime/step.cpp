@@ -17,6 +17,14 @@ namespace shmap {
 
 namespace {
 
+// The state of the calling thread. Without the barrier the compiler would know which variable the
+// reference names, and would look the variable up at each use.
+detail::ThreadState& this_thread() {
+  detail::ThreadState* state = &detail::thread_state;
+  asm("" : "+r"(state));
+  return *state;
+}
+
 // Used only to decide whether the call is queued.
 std::int64_t estimate_ns(const Step& step, Types out_types) {
   const Rates& rate = rates(step.mesh.backend().kind());
@@ -104,6 +112,9 @@ class LeaderLaunch {
         writes_(out.size() + 1),
         call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
         site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
+    task_.run = run_here;
+    task_.args = this;
+    task_.describe = describe_here;
     task_.cost_ns = estimate_ns(step, out_types);
     task_.name = task_name(step.primitive.name, thread);
     task_.foreign = kernel_.foreign || fault::armed();
@@ -116,20 +127,7 @@ class LeaderLaunch {
     Stream& stream = *device.compute;
     site_.position = call_.position = position;
     bind_blocks(position, *device.space);
-    Waits waits;
-    if (!detail::nothing_pending(reads(), writes()))
-      detail::collect_waits(reads(), writes(), waits);
-    const bool at_once = waits.empty() && (stream.runs_at_once(task_.cost_ns, thread_) ||
-                                           stream.overtakes(task_.cost_ns, thread_));
-    if (at_once || stream.calls_at_enqueue(thread_)) {
-      Task task = task_;
-      task.args = this;
-      task.run = run_here;
-      task.describe = describe_here;
-      return finish(at_once ? stream.run_at_once(task, thread_) : stream.enqueue(task, waits),
-                    reads(), writes());
-    }
-    enqueue(device, stream, waits);
+    if (!detail::nothing_pending(reads(), writes()) || !run_now(stream)) run_after(device, stream);
   }
 
  private:
@@ -186,6 +184,24 @@ class LeaderLaunch {
     if (kernel_.scratch && !kernel_.parts) add_scratch(space);
   }
 
+  // Runs the call, which nothing precedes, on this thread, if the stream lets it.
+  bool run_now(Stream& stream) {
+    if (!stream.runs_at_once(task_.cost_ns, thread_) && !stream.overtakes(task_.cost_ns, thread_))
+      return false;
+    finish(stream.run_at_once(task_, thread_), reads(), writes());
+    return true;
+  }
+
+  // Puts the call after the pending tasks of its buffers.
+  [[gnu::noinline]] void run_after(const LocalDevice& device, Stream& stream) {
+    Waits waits;
+    detail::collect_waits(reads(), writes(), waits);
+    if (waits.empty() && run_now(stream)) return;
+    if (stream.calls_at_enqueue(thread_))
+      return finish(stream.enqueue(task_, waits), reads(), writes());
+    enqueue(device, stream, waits);
+  }
+
   // Scratch of a kernel that is never split: the call's own.
   void add_scratch(MemorySpace& space) {
     const std::int64_t bytes = kernel_.scratch(call_);
@@ -194,7 +210,7 @@ class LeaderLaunch {
     if (bytes != 0) writes_[n_writes_++] = scratch_.get();
   }
 
-  // Enqueues the call as a task, after the pending tasks of its buffers.
+  // Enqueues the call as a task that outlives this object.
   void enqueue(const LocalDevice& device, Stream& stream, std::span<const Event> waits) {
     Task task = task_;
     // With at least as many leaders as workers each call is one part: the devices already run in
@@ -357,7 +373,7 @@ class LeaderLaunch {
   int term_ = -1;  // of an addition in place: the operand given up to it (find_term), or -1
   KernelCall call_;
   OpSite site_;
-  Task task_;
+  Task task_;  // the call as it runs while this object is there
 };
 
 // If the result is a part of operand 0, enters it in the table, and runs nothing.
@@ -423,7 +439,7 @@ void run_group(const Step& step, std::span<StoredNode* const> out) {
   GroupCall call{step.primitive, step.params,          step.mesh, operands.span(), out,
                  step.source,    OpSite::next_number()};
   step.primitive.group(call);
-  check_nans({&step.primitive, &step.mesh, 0, call.number, step.source}, out);
+  if (checks_nans()) refuse_nans({&step.primitive, &step.mesh, 0, call.number, step.source}, out);
 }
 
 void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
@@ -449,7 +465,8 @@ void launch_step(const Step& step, Types out_types, std::span<StoredNode* const>
         if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
     }
   }
-  check_nans(leader.site(), out);
+  if (checks_nans()) [[unlikely]]
+    refuse_nans(leader.site(), out);
 }
 
 }  // namespace
@@ -461,7 +478,7 @@ Array as_block(Array x, const ShapedArray& type) {
 }
 
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
-  detail::ThreadState& thread = detail::thread_state;
+  detail::ThreadState& thread = this_thread();
   detail::refuse_in_task(step.primitive.name, thread);
   try {
     if (labels_tasks(thread)) [[unlikely]] {

@@ -23,6 +23,12 @@ int elementwise_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(n / (16 * kGrain), 1, workers));
 }
 
+// This part's elements. Most calls are one part, and need no division.
+KernelCall::Share share(const KernelCall& call) {
+  const std::int64_t n = call.out_types[0].size();
+  return call.parts == 1 ? KernelCall::Share{0, n} : call.share(n, kGrain);
+}
+
 // The address of an operand or result, from the first element of the share on.
 const void* at(const KernelCall& call, std::size_t i, std::int64_t begin) {
   if (call.in_types[i].rank() == 0) return call.in[i];
@@ -51,33 +57,33 @@ Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
 template <UnaryOp op>
 void run_unary(const KernelCall& call) {
   const cpu::UnaryFn kernel = found_once<op>(cpu::unary_kernel, call.in_types[0].dtype());
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = share(call);
   kernel(at(call, 0, begin), out_at(call, begin), end - begin);
 }
 
 template <auto op, cpu::BinaryFn (*find)(decltype(op), DType)>
 void run_binary(const KernelCall& call) {
   const cpu::BinaryFn kernel = found_once<op>(find, call.in_types[0].dtype());
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = share(call);
   kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
          out_at(call, begin), end - begin);
 }
 
 void run_select_n(const KernelCall& call) {
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = share(call);
   cpu::select(at(call, 0, begin), is_scalar(call, 0), at(call, 2, begin), is_scalar(call, 2),
               at(call, 1, begin), is_scalar(call, 1), out_at(call, begin),
               itemsize(call.out_types[0].dtype()), end - begin);
 }
 
 void run_clamp(const KernelCall& call) {
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = share(call);
   cpu::clamp(call.out_types[0].dtype(), at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin),
              at(call, 2, begin), is_scalar(call, 2), out_at(call, begin), end - begin);
 }
 
 void run_convert(const KernelCall& call) {
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = share(call);
   const cpu::CastFn kernel = cpu::cast_kernel(call.in_types[0].dtype(), call.out_types[0].dtype());
   kernel(at(call, 0, begin), out_at(call, begin), end - begin);
 }

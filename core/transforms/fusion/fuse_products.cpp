@@ -11,6 +11,7 @@
 #include "core/ops/product.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
+#include "core/runtime/op_site.h"
 #include "core/transforms/fusion/activations.h"
 #include "core/transforms/fusion/unfilled.h"
 #include "core/transforms/passes/dead_code.h"
@@ -247,8 +248,7 @@ JaxprRef fuse_products(const Jaxpr& jaxpr, const detail::MeshImpl& mesh) {
 }
 
 bool can_fuse_products(DeviceKind kind) {
-  return product_p.kernel(kind).run && env::flag(env::Var::fuse_products) &&
-         !env::flag(env::Var::check_nans);
+  return product_p.kernel(kind).run && env::flag(env::Var::fuse_products) && !checks_nans();
 }
 
 void register_pass_fuse_products() {

@@ -65,15 +65,6 @@ const detail::MeshImpl* find_mesh(const Primitive& primitive, std::span<Array> i
   return mesh ? mesh : detail::MeshImpl::default_device();
 }
 
-Array make_result(const ShapedArray& type, const detail::MeshImpl* mesh, const Sharding* sharding,
-                  bool committed, const Origin& origin) {
-  StoredNode* node = StoredNode::make(type, mesh, mesh->local_count());
-  node->sharding = sharding;
-  node->committed = committed;
-  node->origin = origin;
-  return Array::first(node);
-}
-
 void process_single(const Primitive& primitive, std::span<Array> in, Types in_types,
                     const Params& params, std::span<Array> out, Types out_types,
                     const detail::MeshImpl* mesh, bool committed, SourceLine source) {
@@ -83,9 +74,12 @@ void process_single(const Primitive& primitive, std::span<Array> in, Types in_ty
   }
   InlineVector<StoredNode*, 2> results(out.size());
   for (std::size_t o = 0; o < out.size(); ++o) {
-    out[o] =
-        make_result(out_types[o], mesh, mesh->replicated(), committed, {primitive.name, source});
-    results[o] = stored_of(out[o]);
+    StoredNode* node = StoredNode::make(out_types[o], mesh, mesh->local_count());
+    node->sharding = mesh->replicated();
+    node->committed = committed;
+    node->origin = {primitive.name, source};
+    out[o] = Array::first(node);
+    results[o] = node;
   }
   run_step({primitive, params, *mesh, in, in_types, 0, source}, out_types, results.span());
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/env.h"
+#include "core/runtime/op_site.h"
 #include "core/transforms/passes/simplify.h"
 
 namespace shmap {
@@ -32,11 +32,10 @@ void register_pass(const Pass& pass) {
 }
 
 JaxprRef run_passes(const Jaxpr& jaxpr, const PassContext& context) {
-  static const bool checks_nans = env::flag(env::Var::check_nans);
   check_pass(jaxpr, "the program that is planned");
   JaxprRef now(&jaxpr);
   for (const Pass& pass : table()) {
-    if (pass.merges && checks_nans) continue;
+    if (pass.merges && checks_nans()) continue;
     if (pass.makes && !pass.makes->kernel(context.kind()).run) continue;
     if (pass.runs_on && !pass.runs_on(context.kind())) continue;
     JaxprRef made = pass.run(*now, context);

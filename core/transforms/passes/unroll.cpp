@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/base/env.h"
 #include "core/runtime/flow_task.h"
+#include "core/runtime/op_site.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/task_time.h"
@@ -135,7 +135,7 @@ class Unroller {
 // SHMAP_CHECK_NANS checks the results of each operation, so that loops do not become tasks under
 // it.
 JaxprRef unroll_for(const Jaxpr& jaxpr, const PassContext& context) {
-  const bool tasks = flow_task_p.kernel(context.kind()).run && !env::flag(env::Var::check_nans);
+  const bool tasks = flow_task_p.kernel(context.kind()).run && !checks_nans();
   return unroll(jaxpr, tasks ? std::optional(context.kind()) : std::nullopt);
 }
 
