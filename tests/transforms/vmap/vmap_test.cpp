@@ -28,7 +28,7 @@ struct Layer {
 
 // ---- axes and trees
 
-TEST(Vmap, FunctionSeesOneOfTheMany) {
+TEST(Vmap, FunctionSeesOneExample) {
   int calls = 0;
   Shape seen;
   const Array x = values({3, 4});
@@ -164,7 +164,7 @@ TEST(Vmap, OfAProgramThatClosesOverABatchedValue) {
   EXPECT_EQ(array_diff(want, jit(vmap(f))(x), 1e-6), "");
 }
 
-TEST(Vmap, ShardingConstraintsLeaveTheManyWhole) {
+TEST(Vmap, ShardingConstraintsLeaveTheBatchDimWhole) {
   const Mesh mesh = make_mesh({2}, {"i"});
   const auto f = [&](Array a) {
     return with_sharding_constraint(a * 2.f, NamedSharding(mesh, P("i"))) + 1.f;
@@ -354,7 +354,7 @@ std::vector<std::pair<const char*, std::function<Array(Array, Array)>>> indexed_
   };
 }
 
-TEST(Vmap, DerivativesOfWhatDiffersAmongTheMany) {
+TEST(Vmap, DerivativesOfWhatDiffersAmongExamples) {
   const Array xs = values({5, 4}), ks = array({0, 3, 1, 2, 1}, {5});
   for (const auto& [name, f] : indexed_functions()) {
     const auto g = f;
@@ -405,7 +405,7 @@ TEST(Vmap, PrintsTypesAndALineForEach) {
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), "1.0\n2.0\n");
 }
 
-TEST(Vmap, HostCannotReadOneOfMany) {
+TEST(Vmap, HostCannotReadBatchedValues) {
   const Array x = values({3});
   expect_error<TypeError>(
       [&] { vmap([](Array a) { return a > 0 ? a : -a; })(x); },
@@ -501,7 +501,7 @@ TEST(VmapErrors, ResultThatDiffersWhereNoneIsGiven) {
       {"the result[1]", "out_axes[1] = none", "has a batch dim", "of size 3"});
 }
 
-TEST(VmapErrors, OfTheFunctionSpeakOfOneOfTheMany) {
+TEST(VmapErrors, OfTheFunctionSpeakOfOneExample) {
   const auto f = [](Array a, Array b) { return matmul(a, b); };
   expect_error<ValueError>(
       [&] {
