@@ -101,7 +101,7 @@ class Packer {
 };
 
 // Places the largest pieces first. Returns the bytes of the slab.
-std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Place>& places) {
+std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Allocation>& places) {
   std::int64_t end_of_time = 0, slab = 0;
   for (const Piece& p : pieces) end_of_time = std::max(end_of_time, p.died);
   Packer packer(pieces.size(), end_of_time);
@@ -137,7 +137,7 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
   std::vector<std::vector<Piece>> pieces;  // by slab
   for (std::size_t i = 0; i < tape.size(); ++i) {
     const Allocation& a = tape[i];
-    MemoryLayout::Place place{a.space, a.bytes, MemoryLayout::kEscapes, -1};
+    MemoryLayout::Allocation place{a.space, a.bytes, MemoryLayout::kEscapes, -1};
     if (a.escapes()) {
       ++layout.escapes;
     } else {

@@ -94,7 +94,7 @@ class Placed final : public detail::CaptureMemory {
       throw_not_as_rehearsed(name_of(index) + ", of " + describe(space, bytes) +
                              ", is one more than in the rehearsal");
     }
-    const MemoryLayout::Place& place = layout_->places[next_];
+    const MemoryLayout::Allocation& place = layout_->places[next_];
     if (place.space != &space || place.bytes != bytes) {
       throw_not_as_rehearsed(name_of(index) + " is of " + describe(space, bytes) +
                              ", and in the rehearsal it was of " +
@@ -123,7 +123,7 @@ class Placed final : public detail::CaptureMemory {
 
   void let_go(const Buffer& buffer, std::int64_t index) noexcept override {
     if (layout_ == nullptr) return;
-    const MemoryLayout::Place& place = layout_->places[static_cast<std::size_t>(index)];
+    const MemoryLayout::Allocation& place = layout_->places[static_cast<std::size_t>(index)];
     if (place.slab < 0) return;
     Occupants& occupants = occupied_[static_cast<std::size_t>(place.slab)];
     const auto at = occupants.find(place.offset);

@@ -56,15 +56,15 @@ struct MemoryLayout {
     std::int64_t bytes;        // at least lower_bound
     std::int64_t lower_bound;  // the most bytes alive at one time, each allocation rounded()
   };
-  struct Place {
+  struct Allocation {
     MemorySpace* space;
     std::int64_t bytes;   // as requested
     std::int64_t offset;  // in the slab of its space; or kEscapes
     std::int32_t slab;    // index in slabs; -1 where it escapes
   };
-  std::vector<Slab> slabs;    // of the spaces that need one, in the order of first allocation
-  std::vector<Place> places;  // one per allocation, in their order
-  std::int64_t escapes = 0;   // how many allocations escape
+  std::vector<Slab> slabs;         // of the spaces that need one, in the order of first allocation
+  std::vector<Allocation> places;  // one per allocation, in their order
+  std::int64_t escapes = 0;        // how many allocations escape
 
   // The indices of the allocations that escape, in order: an output set has a buffer for each of
   // them.

@@ -138,7 +138,8 @@ std::array<ShapedArray, 2> factor_types(Types in, const ProductParams& p) {
   return {part(in[0], p.lhs), part(in[1], p.rhs)};
 }
 
-bool place_product(const Shape& whole, const Shape& part, int batch, int left, ProductPlace* out) {
+bool place_product(const Shape& whole, const Shape& part, int batch, int left,
+                   ProductStrides* out) {
   const auto rows = static_cast<std::size_t>(batch),
              columns = rows + static_cast<std::size_t>(left), rank = whole.size();
   if (part.size() != rank || columns > rank) return false;

@@ -50,13 +50,13 @@ std::array<ShapedArray, 2> factor_types(Types in, const ProductParams& params);
 
 // The strides of a product in a larger array, in elements: `row` from one row to the next, `item`
 // from one batch item to the next.
-struct ProductPlace {
+struct ProductStrides {
   std::int64_t row = 0, item = 0;
 };
 // The strides of a part of these extents. False where the part is not a batch of matrices. Its dims
 // are those of a dot_general's result: `batch` batch dims, then `left` dims of lhs, then those of
 // rhs.
-bool place_product(const Shape& whole, const Shape& part, int batch, int left, ProductPlace* out);
+bool place_product(const Shape& whole, const Shape& part, int batch, int left, ProductStrides* out);
 // Whether a part of these extents is contiguous.
 bool is_contiguous_part(const Shape& whole, const Shape& part);
 

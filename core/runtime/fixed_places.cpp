@@ -44,7 +44,7 @@ std::int64_t FixedPlaces::bytes(std::size_t input, const Array& value) const {
 
 void FixedPlaces::add(std::size_t input, const Array& value) {
   const StoredNode& node = *stored_of(value);
-  Place place;
+  Fixed place;
   place.leader = leaders(value);
   if (places_[input].is_there)
     for (std::uint32_t p = 0; p < place.leader.size(); ++p) place.leader[p] = p;

@@ -34,7 +34,7 @@ class FixedPlaces {
   std::vector<Array> in_place_of(const std::vector<Array>& inputs) const;
 
  private:
-  struct Place {
+  struct Fixed {
     bool is_there = false;
     std::int64_t bytes = 0;
     Array value;
@@ -44,7 +44,7 @@ class FixedPlaces {
 
   const detail::MeshImpl& mesh_;
   std::vector<ShapedArray> block_types_;
-  std::vector<Place> places_;
+  std::vector<Fixed> places_;
   std::int64_t bytes_ = 0;
 };
 

@@ -82,14 +82,15 @@ class ScanFlow final : public FlowTask {
     body_at_ = at;
   }
 
-  void run(const KernelCall& call, const TaskProgram::Site& site) const override {
+  void run(const KernelCall& call, const TaskProgram::Caller& caller) const override {
     auto* scratch = static_cast<std::byte*>(call.scratch);
     Carry carry(places_, task_.carry, scratch);
     for (std::size_t k = 0; k < task_.carry; ++k)
       copy_bytes(carry.now(k), call.in[task_.consts + k], places_.bytes(k));
     std::int64_t trip = 0;
-    if (task_.merged) trip = run_trips(*task_.merged, task_.merged_trips, trip, call, site, carry);
-    run_trips(*task_.body, 1, trip, call, site, carry);
+    if (task_.merged)
+      trip = run_trips(*task_.merged, task_.merged_trips, trip, call, caller, carry);
+    run_trips(*task_.body, 1, trip, call, caller, carry);
     for (std::size_t k = 0; k < task_.carry; ++k)
       copy_bytes(call.out[k], carry.now(k), places_.bytes(k));
   }
@@ -113,7 +114,7 @@ class ScanFlow final : public FlowTask {
   // Runs the trips from `trip` on that `program` can run, `trips` at a time; returns the first trip
   // that is left.
   std::int64_t run_trips(const TaskProgram& program, std::int64_t trips, std::int64_t trip,
-                         const KernelCall& call, const TaskProgram::Site& site,
+                         const KernelCall& call, const TaskProgram::Caller& caller,
                          Carry& carry) const {
     if (trip + trips > task_.length) return trip;
     auto* const scratch = static_cast<std::byte*>(call.scratch);
@@ -139,7 +140,7 @@ class ScanFlow final : public FlowTask {
           out[task_.carry + t * ys + y] = place >= 0 ? scratch + place : stacked(call, y, i);
         }
       }
-      program.run(site, in.span(), out.span(), scratch + body_at_);
+      program.run(caller, in.span(), out.span(), scratch + body_at_);
       for (std::size_t t = 0; t < copied; ++t) {
         const std::int64_t i = index(trip + static_cast<std::int64_t>(t));
         for (std::size_t y = 0; y < ys; ++y) {
@@ -171,7 +172,7 @@ class WhileFlow final : public FlowTask {
         places_(task_.body->jaxpr(), task_.body_consts,
                 task_.body->jaxpr().binders.size() - task_.body_consts) {}
 
-  void run(const KernelCall& call, const TaskProgram::Site& site) const override {
+  void run(const KernelCall& call, const TaskProgram::Caller& caller) const override {
     auto* scratch = static_cast<std::byte*>(call.scratch);
     const std::size_t tests = task_.test_consts, first = tests + task_.body_consts;
     Carry carry(places_, call.out.size(), scratch);
@@ -191,9 +192,9 @@ class WhileFlow final : public FlowTask {
         out[k] = carry.next(k);
       }
       void* const answers[] = {answer};
-      task_.test->run(site, test_in, answers, inside);
+      task_.test->run(caller, test_in, answers, inside);
       if (*answer == std::byte{0}) break;
-      task_.body->run(site, body_in, out, inside);
+      task_.body->run(caller, body_in, out, inside);
       carry.advance(*task_.body);
     }
     for (std::size_t k = 0; k < carry.size(); ++k)
@@ -222,11 +223,11 @@ class CondFlow final : public FlowTask {
  public:
   explicit CondFlow(CondTask task) : task_(std::move(task)) {}
 
-  void run(const KernelCall& call, const TaskProgram::Site& site) const override {
+  void run(const KernelCall& call, const TaskProgram::Caller& caller) const override {
     const auto last = static_cast<std::int64_t>(task_.branches.size()) - 1;
     const std::int64_t index = integer_at(call.in[0], call.in_types[0].dtype());
     const auto chosen = static_cast<std::size_t>(std::clamp<std::int64_t>(index, 0, last));
-    task_.branches[chosen]->run(site, call.in.subspan(1), call.out,
+    task_.branches[chosen]->run(caller, call.in.subspan(1), call.out,
                                 static_cast<std::byte*>(call.scratch));
   }
   // Called before it is known which branch will run.

@@ -14,7 +14,7 @@ namespace shmap {
 class FlowTask {
  public:
   virtual ~FlowTask() = default;
-  virtual void run(const KernelCall& call, const TaskProgram::Site& site) const = 0;
+  virtual void run(const KernelCall& call, const TaskProgram::Caller& caller) const = 0;
   virtual std::int64_t scratch_bytes() const = 0;
   // For a task that threads may share (branch_task_p): the best number of parts for a call.
   virtual int parts(const KernelCall& /*call*/, int /*workers*/) const { return 1; }

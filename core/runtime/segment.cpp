@@ -143,7 +143,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
   for (int slot : out_) out_types_.push_back(*types.at(slot));
 }
 
-void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captured) const {
+void Segment::run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured) const {
   const ScopesHidden hidden;  // as in replays, which may be called from any scope
   HeldOperands held;
   for (const PlanStep& step : steps_) {
@@ -173,7 +173,7 @@ void Segment::run_steps(std::vector<Array>& values, std::vector<Captured>* captu
              step.out_types, results);
     held.hold(step, in, results);
     if (captured) {
-      Captured& record = captured->emplace_back();
+      StepTasks& record = captured->emplace_back();
       record.end = mesh_.backend().captured();
       for (const StoredNode* node : results) {
         std::vector<std::int64_t>& slots = record.slots.emplace_back();
@@ -330,7 +330,7 @@ std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout
     if (set->buffers.size() != wanted.size() || !set->is_free()) continue;
     bool fits = true;
     for (std::size_t k = 0; k < wanted.size(); ++k) {
-      const MemoryLayout::Place& place = layout.places[static_cast<std::size_t>(wanted[k])];
+      const MemoryLayout::Allocation& place = layout.places[static_cast<std::size_t>(wanted[k])];
       fits = fits && &set->buffers[k]->space() == place.space &&
              set->buffers[k]->bytes() == place.bytes;
     }
@@ -339,7 +339,7 @@ std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout
   if (sets_.size() >= kMaxOutputSets) return nullptr;
   auto set = std::make_shared<OutputSet>();
   for (std::int64_t k : wanted) {
-    const MemoryLayout::Place& place = layout.places[static_cast<std::size_t>(k)];
+    const MemoryLayout::Allocation& place = layout.places[static_cast<std::size_t>(k)];
     set->buffers.push_back(place.space->allocate(place.bytes));
   }
   sets_.push_back(set);
@@ -386,7 +386,7 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
   auto made = std::make_unique<Executable>();
   // The program runs on proxies of its inputs. An input that was not given up gets one more owner,
   // so that no step overwrites it.
-  const auto program = [&](std::vector<Array>& values, std::vector<Captured>* captured) {
+  const auto program = [&](std::vector<Array>& values, std::vector<StepTasks>* captured) {
     std::unordered_map<const Buffer*, BufferRef> proxies;
     std::vector<BufferRef> held;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -450,15 +450,15 @@ Segment::Executable* Segment::capture(Executables& into, const std::vector<Array
         from.try_emplace(blocks[p].buffer.get(), i, p);
     }
     for (int slot : out_) {
-      std::vector<Place>& places = made->results.emplace_back();
+      std::vector<ResultBlock>& places = made->results.emplace_back();
       for (const Block& b : stored_of(values[static_cast<std::size_t>(slot)])->blocks()) {
         const BufferRef real = behind(*b.buffer);
         if (const auto it = outputs.find(real.get()); it != outputs.end()) {
-          places.push_back({Place::output, it->second, 0, b.offset});
+          places.push_back({ResultBlock::output, it->second, 0, b.offset});
         } else {
           const auto [input, position] = from.at(real.get());
           const Block& at = stored_of(inputs[input])->blocks()[position];
-          places.push_back({Place::input, input, position, b.offset - at.offset});
+          places.push_back({ResultBlock::input, input, position, b.offset - at.offset});
         }
       }
     }
@@ -520,14 +520,14 @@ void Segment::launch(Executable& executable, std::vector<Array>& inputs,
   executable.counted.add();
   log_memory_of(mesh_);
   for (std::size_t o = 0; o < out_.size(); ++o) {
-    const std::vector<Place>& places = executable.results[o];
+    const std::vector<ResultBlock>& places = executable.results[o];
     StoredNode* node = StoredNode::make(out_types_[o], &mesh_, mesh_.local_count());
     node->committed = true;
     Array result = Array::first(node);
     for (std::uint32_t p = 0; p < places.size(); ++p) {
-      const Place& at = places[p];
+      const ResultBlock& at = places[p];
       Block& b = node->blocks()[p];
-      if (at.kind == Place::output) {
+      if (at.kind == ResultBlock::output) {
         b.buffer = executable.outputs->buffers[at.index];
         b.offset = at.offset;
       } else {

@@ -59,14 +59,14 @@ class Segment {
     bool is_free() const;
   };
   // The location of a result's block after a launch.
-  struct Place {
+  struct ResultBlock {
     enum Kind : std::uint8_t { output, input } kind;
     std::uint32_t index;     // of the output buffer, or of the input
     std::uint32_t position;  // of the input's table
     std::int64_t offset;     // in the buffer, or from the input's block
   };
   // What a step became in a graph; for text().
-  struct Captured {
+  struct StepTasks {
     int end = 0;  // its tasks are those from the previous step's `end` up to this one
     std::vector<std::vector<std::int64_t>> slots;  // of each result
   };
@@ -76,12 +76,12 @@ class Segment {
     std::shared_ptr<OutputSet> outputs;  // declared before the graph, so that it outlives the graph
     std::vector<BufferRef> slabs;        // and the labels of its tasks
     Ref<Graph> graph;
-    std::vector<std::vector<Place>> results;  // by result, by position
+    std::vector<std::vector<ResultBlock>> results;  // by result, by position
     std::vector<bool> donated;
     CounterDelta counted;
     std::uint64_t numbers = 0;  // how many of the mesh's collective numbers a launch takes
     MemoryLayout layout;
-    std::vector<Captured> steps;
+    std::vector<StepTasks> steps;
     std::uint64_t last_used = 0;
   };
   using Executables = std::vector<std::unique_ptr<Executable>>;
@@ -93,7 +93,7 @@ class Segment {
   };
 
   // `captured`: gets a record of each step.
-  void run_steps(std::vector<Array>& values, std::vector<Captured>* captured = nullptr) const;
+  void run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured = nullptr) const;
   void find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const;
   void make_key(const std::vector<Array>& inputs, const std::vector<bool>& given);
   // Whether the current call may run the graph.

@@ -111,7 +111,7 @@ std::string Segment::graph_text(const Executable& executable) const {
     text += "  memory of " + slab.space->name() + ": " + std::to_string(slab.bytes) + " bytes (" +
             std::to_string(slab.lower_bound) + " alive at once)\n";
     for (std::size_t k = 0; k < layout.places.size();) {
-      const MemoryLayout::Place& place = layout.places[k];
+      const MemoryLayout::Allocation& place = layout.places[k];
       if (place.space != slab.space || place.offset == MemoryLayout::kEscapes) {
         ++k;
         continue;
@@ -119,7 +119,7 @@ std::string Segment::graph_text(const Executable& executable) const {
       // Consecutive slots of one size that hold the same values are printed as one line.
       std::size_t end = k + 1;
       for (; end < layout.places.size(); ++end) {
-        const MemoryLayout::Place &last = layout.places[end - 1], &next = layout.places[end];
+        const MemoryLayout::Allocation &last = layout.places[end - 1], &next = layout.places[end];
         if (next.space != place.space || next.bytes != place.bytes ||
             next.offset != last.offset + MemoryLayout::rounded(last.bytes) ||
             values[static_cast<std::int64_t>(end)] != values[static_cast<std::int64_t>(k)])

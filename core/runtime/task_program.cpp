@@ -74,7 +74,7 @@ class TaskProgramMaker {
     find_roots();
     for (std::size_t i = 0; i < jaxpr_.binders.size(); ++i) {
       Root& root = roots_[jaxpr_.binders[i].get()];
-      root.place = {Place::operand, static_cast<std::uint32_t>(i), 0};
+      root.place = {Address::operand, static_cast<std::uint32_t>(i), 0};
       root.bytes = jaxpr_.binders[i]->type.nbytes();
       root.writable = owned_[i] >= 0;
     }
@@ -86,10 +86,10 @@ class TaskProgramMaker {
   }
 
  private:
-  using Place = TaskProgram::Place;
+  using Address = TaskProgram::Address;
   // Memory, and the values in it: a value that is a view of another shares its root.
   struct Root {
-    Place place;
+    Address place;
     std::int64_t bytes = 0;
     std::size_t last = 0;     // the last step that reads any of its values; kResult: a result
     bool writable = false;    // a step may overwrite it after all others have read it
@@ -158,7 +158,7 @@ class TaskProgramMaker {
       const Var* v = jaxpr_.outs[o].var();
       const View of = view(v);
       Root& root = roots_[of.root];
-      const bool is_binder = root.bytes > 0 && root.place.kind == Place::operand;
+      const bool is_binder = root.bytes > 0 && root.place.kind == Address::operand;
       if (is_binder || of.found >= 0 || of.offset != 0 || root.result >= 0 ||
           of.root->type.nbytes() != v->type.nbytes())
         continue;
@@ -205,9 +205,9 @@ class TaskProgramMaker {
         // A value that was to be a result is copied at the end, unless it may stay.
         root.result = -1;
       } else if (root.result >= 0) {
-        root.place = {Place::result, static_cast<std::uint32_t>(root.result), 0};
+        root.place = {Address::result, static_cast<std::uint32_t>(root.result), 0};
       } else {
-        root.place = {Place::scratch, 0, arena_.take(root.bytes)};
+        root.place = {Address::scratch, 0, arena_.take(root.bytes)};
         root.in_scratch = root.writable = true;
       }
       p.types_.push_back(v->type);
@@ -245,7 +245,7 @@ class TaskProgramMaker {
         continue;
       // A result of the program that a step writes completely is better computed in its final
       // place.
-      const bool may_stay = root.place.kind == Place::operand &&
+      const bool may_stay = root.place.kind == Address::operand &&
                             owned_[root.place.index] == roots_[e.out[0].get()].result;
       if (roots_[e.out[0].get()].result >= 0 && !may_stay) continue;
       std::size_t mentions = 0;
@@ -256,19 +256,19 @@ class TaskProgramMaker {
     return -1;
   }
 
-  Place place(const Var* v) const {
+  Address place(const Var* v) const {
     const View of = view(v);
-    if (of.found >= 0) return {Place::found, static_cast<std::uint32_t>(of.found), of.offset};
-    Place at = roots_.at(of.root).place;
+    if (of.found >= 0) return {Address::found, static_cast<std::uint32_t>(of.found), of.offset};
+    Address at = roots_.at(of.root).place;
     at.offset += of.offset;
     return at;
   }
 
-  Place literal(const Atom& a) {
+  Address literal(const Atom& a) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, static_cast<const LiteralNode*>(node_of(a.literal()))->value, sizeof bits);
     program_->literals_.push_back(bits);
-    return {Place::literal, static_cast<std::uint32_t>(program_->literals_.size() - 1), 0};
+    return {Address::literal, static_cast<std::uint32_t>(program_->literals_.size() - 1), 0};
   }
 
   // Scratch of kernels that are never split, as run_step provides it.
@@ -297,8 +297,8 @@ class TaskProgramMaker {
       return;
     }
     copy.from = place(a.var());
-    copy.written = copy.from.kind == Place::result && copy.from.index == o;
-    copy.in_place = copy.from.kind == Place::operand && copy.from.offset == 0 &&
+    copy.written = copy.from.kind == Address::result && copy.from.index == o;
+    copy.in_place = copy.from.kind == Address::operand && copy.from.offset == 0 &&
                     owned_[copy.from.index] == static_cast<int>(o) &&
                     jaxpr_.binders[copy.from.index]->type.nbytes() == copy.bytes;
   }
@@ -328,16 +328,16 @@ class TaskProgram::Run {
         results_(results),
         scratch_(scratch) {}
 
-  std::byte* address(const Place& at) {
+  std::byte* address(const Address& at) {
     switch (at.kind) {
-      case Place::scratch:
+      case Address::scratch:
         return scratch_ + at.offset;
-      case Place::operand:
+      case Address::operand:
         // Written only where its owner has allowed it.
         return static_cast<std::byte*>(const_cast<void*>(operands_[at.index])) + at.offset;
-      case Place::result:
+      case Address::result:
         return static_cast<std::byte*>(results_[at.index]) + at.offset;
-      case Place::found:
+      case Address::found:
         return const_cast<std::byte*>(found[at.index]) + at.offset;  // never written
       default:
         return reinterpret_cast<std::byte*>(
@@ -357,7 +357,7 @@ class TaskProgram::Run {
 bool TaskProgram::is_shared() const {
   if (steps_.size() > 1 || scratch_bytes_ > 0 || parts_found_ > 0) return false;
   for (const Copy& copy : copies_)
-    if (copy.in_place || (!copy.written && copy.from.kind == Place::result)) return false;
+    if (copy.in_place || (!copy.written && copy.from.kind == Address::result)) return false;
   if (steps_.empty()) return true;
   const Kernel& kernel = steps_[0].eqn->primitive->kernel(kind_);
   return kernel.parts != nullptr && kernel.scratch == nullptr;
@@ -380,13 +380,13 @@ int TaskProgram::parts(std::span<const void* const> operands, std::span<void* co
   return step.eqn->primitive->kernel(kind_).parts(call, workers);
 }
 
-void TaskProgram::run(const Site& site, std::span<const void* const> operands,
+void TaskProgram::run(const Caller& caller, std::span<const void* const> operands,
                       std::span<void* const> results, std::byte* scratch) const {
   // Where there are more parts than the kernel takes, the last ones have nothing to do.
-  const int shared = site.parts > 1 ? parts(operands, results, site.parts) : 1;
-  if (site.part >= shared) return;
+  const int shared = caller.parts > 1 ? parts(operands, results, caller.parts) : 1;
+  if (caller.part >= shared) return;
   Run here(*this, operands, results, scratch);
-  const auto address = [&here](const Place& at) { return here.address(at); };
+  const auto address = [&here](const Address& at) { return here.address(at); };
   const Types types(types_);
   for (const Step& step : steps_) {
     const Primitive& primitive = *step.eqn->primitive;
@@ -404,16 +404,16 @@ void TaskProgram::run(const Site& site, std::span<const void* const> operands,
     for (std::size_t o = 0; o < n_out; ++o) out[o] = address(places_[step.out + o]);
     KernelCall call{in.span(), out.span(), types.subspan(step.in, n_in),
                     types.subspan(step.out, n_out), *step.eqn->params};
-    call.native = site.native;
-    call.part = site.part;
+    call.native = caller.native;
+    call.part = caller.part;
     call.parts = shared;
     call.literals = step.literals;
-    call.position = site.position;
+    call.position = caller.position;
     if (step.scratch >= 0) call.scratch = scratch + step.scratch;
     run_kernel(primitive.kernel(kind_).run, call,
-               {&primitive, site.mesh, site.position, site.number, step.eqn->source});
+               {&primitive, caller.mesh, caller.position, caller.number, step.eqn->source});
   }
-  if (site.part > 0) return;
+  if (caller.part > 0) return;
   for (std::size_t o = 0; o < copies_.size(); ++o) {
     const Copy& copy = copies_[o];
     if (copy.in_place || copy.written || copy.bytes == 0) continue;

@@ -17,7 +17,7 @@ class TaskProgram {
  public:
   // The device and the step for which the program runs; and, of a program that is_shared(), the
   // part of it that this call runs.
-  struct Site {
+  struct Caller {
     const detail::MeshImpl* mesh;
     std::uint32_t position;
     std::uint64_t number;  // the step's number, as in OpSite
@@ -34,8 +34,8 @@ class TaskProgram {
   // Reads the operands and writes the results. A result that stays() in a binder's memory is not
   // written elsewhere, and its address in `results` is ignored. No result may share memory with an
   // operand or another result. `scratch` has scratch_bytes() bytes, aligned as buffers are.
-  void run(const Site& site, std::span<const void* const> operands, std::span<void* const> results,
-           std::byte* scratch) const;
+  void run(const Caller& caller, std::span<const void* const> operands,
+           std::span<void* const> results, std::byte* scratch) const;
 
   // Whether threads may share a run: there is at most one step, its kernel can be split, and the
   // results need no other memory.
@@ -56,7 +56,7 @@ class TaskProgram {
 
   // An address: `offset` bytes into scratch, an operand, a result, the literals, or a part of an
   // operand that a step found.
-  struct Place {
+  struct Address {
     enum Kind : std::uint8_t { scratch, operand, result, literal, found } kind = scratch;
     std::uint32_t index = 0;
     std::int64_t offset = 0;
@@ -74,7 +74,7 @@ class TaskProgram {
   struct Copy {
     bool in_place = false;  // the result stays in its binder's memory
     bool written = false;   // a step wrote it
-    Place from;
+    Address from;
     std::int64_t bytes = 0;
   };
 
@@ -83,7 +83,7 @@ class TaskProgram {
   JaxprRef jaxpr_;
   DeviceKind kind_{};
   std::vector<Step> steps_;
-  std::vector<Place> places_;
+  std::vector<Address> places_;
   std::vector<ShapedArray> types_;  // of the values at places_
   std::vector<std::uint64_t> literals_;
   std::vector<Copy> copies_;

@@ -65,7 +65,7 @@ void ShadowStreams::give(int gpu, int priority, cudaStream_t stream) noexcept {
 
 Capture::~Capture() {
   parts_.clear();
-  for (Captured& node : nodes()) {
+  for (Node& node : nodes()) {
     if (node.span.begin != nullptr) backend_->spans().give_back(node.span);
   }
 }
@@ -78,7 +78,7 @@ bool Capture::rehearses() {
 
 Event Capture::add(std::span<CudaStream* const> streams, const Task& task,
                    std::span<const Event> waits) {
-  return log_.add(streams, task, waits, [&](Captured& node) {
+  return log_.add(streams, task, waits, [&](Node& node) {
     if (!rehearses()) record_task(node);
   });
 }
@@ -96,7 +96,7 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
   }
   const std::size_t first = nodes().size();
   try {
-    std::vector<Captured> made;
+    std::vector<Node> made;
     Task share = task;  // the other streams get a task without args
     share.run = nullptr;
     share.args = nullptr;
@@ -104,7 +104,7 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
       made.push_back(log_.make({&streams[i], 1}, i == 0 ? task : share, waits[i], i));
     }
     if (!rehearses()) record_each(made);
-    for (Captured& node : made) events.push_back(log_.append(std::move(node)));
+    for (Node& node : made) events.push_back(log_.append(std::move(node)));
   } catch (...) {
     if (task.drop != nullptr) task.drop(task.args);
     throw;
@@ -116,7 +116,7 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
 // Communication goes into the earliest possible phase. Arithmetic is spread over the phases in
 // which it may be, up to the last phase in which this GPU communicates: in a phase that has much
 // arithmetic already, it would only delay the communication of the next phase.
-std::int32_t Capture::balanced(const Captured& node, std::int32_t earliest) {
+std::int32_t Capture::balanced(const Node& node, std::int32_t earliest) {
   constexpr std::int64_t kNegligible = 8;  // a task is negligible if it costs this many times less
                                            // than its phase
   GpuPhases& gpu = phases_of_gpu_[node.streams.front()->queue().gpu()];
@@ -135,15 +135,15 @@ std::int32_t Capture::balanced(const Captured& node, std::int32_t earliest) {
   return best;
 }
 
-Place Capture::place_of(const Captured& node) {
-  Place place;
+RecordedAt Capture::place_of(const Node& node) {
+  RecordedAt place;
   int gpu = -1;
   if (graph_of_each_gpu_) {
     gpu = node.streams.front()->queue().gpu();
     const bool several =
         std::ranges::any_of(node.streams, [&](CudaStream* s) { return s->queue().gpu() != gpu; });
     for (std::int32_t task : node.before) {
-      const Captured& before = log_.entries()[static_cast<std::size_t>(task)];
+      const Node& before = log_.entries()[static_cast<std::size_t>(task)];
       const bool inside =
           !several && !before.place.runs_directly() && before.streams.front()->queue().gpu() == gpu;
       place.phase = std::max(place.phase, before.place.phase + (inside ? 0 : 1));
@@ -167,13 +167,13 @@ Place Capture::place_of(const Captured& node) {
   return place;
 }
 
-void Capture::record_task(Captured& node) {
+void Capture::record_task(Node& node) {
   node.place = place_of(node);
   if (node.place.runs_directly()) return;
   Recording& recording = *parts_[static_cast<std::size_t>(node.place.part)].recording;
   const std::int32_t lane = node.place.lane = recording.lane_of(*node.streams.front());
   for (std::int32_t task : node.before) {
-    const Captured& before = log_.entries()[static_cast<std::size_t>(task)];
+    const Node& before = log_.entries()[static_cast<std::size_t>(task)];
     if (before.place.part == node.place.part && before.place.lane != lane) {
       recording.come_after(lane, *before.mark);
     }
@@ -197,35 +197,35 @@ void Capture::record_task(Captured& node) {
 }
 
 // For a capture with one graph of all GPUs.
-void Capture::record_each(std::span<Captured> nodes) {
+void Capture::record_each(std::span<Node> nodes) {
   std::vector<std::int32_t> lanes;
   Recording* recording = nullptr;
-  for (Captured& node : nodes) {
+  for (Node& node : nodes) {
     node.place = place_of(node);
     recording = parts_[static_cast<std::size_t>(node.place.part)].recording.get();
     lanes.push_back(node.place.lane = recording->lane_of(*node.streams.front()));
     for (std::int32_t task : node.before) {
-      const Captured& before = log_.entries()[static_cast<std::size_t>(task)];
+      const Node& before = log_.entries()[static_cast<std::size_t>(task)];
       if (before.place.lane != node.place.lane)
         recording->come_after(node.place.lane, *before.mark);
     }
   }
   recording->begin_task(lanes);
   const bool timed = timeline_sink() != nullptr;
-  for (Captured& node : nodes) {
+  for (Node& node : nodes) {
     const GpuScope gpu(node.streams.front()->queue().gpu());
     if (timed)
       node.span = backend_->spans().begin(node.task, node.streams,
                                           recording->native(node.place.lane), true);
   }
-  Captured& first = nodes.front();
+  Node& first = nodes.front();
   const GpuScope gpu(first.streams.front()->queue().gpu());
   Recording* const outer = std::exchange(running_, recording);
   const Ref<Failure> failure =
       backend_->run(first.task, *first.streams.front(), recording->native(first.place.lane));
   running_ = outer;
   recording->end_task();
-  for (Captured& node : nodes) {
+  for (Node& node : nodes) {
     if (timed && !failure)
       backend_->spans().end(node.span, recording->native(node.place.lane), true);
     if (timed && failure) backend_->spans().give_back(std::exchange(node.span, Span()));

@@ -51,7 +51,7 @@ class ShadowStreams {
 // Where a task of a capture is recorded: in the graph of all GPUs or, where each GPU has graphs of
 // its own, in one of those. The tasks are then cut into phases: a task is in a later phase than the
 // tasks of other GPUs that it waits for, so that graphs of one phase do not depend on each other.
-struct Place {
+struct RecordedAt {
   static constexpr std::int32_t kNone = -1;
   std::int32_t phase = 0;
   std::int32_t part = kNone;  // an index in Capture::parts()
@@ -66,8 +66,8 @@ struct Place {
 // such a capture has the tasks and their order, but cannot be launched.
 class Capture {
  public:
-  struct Captured : CapturedTask<CudaStream> {
-    Place place;
+  struct Node : CapturedTask<CudaStream> {
+    RecordedAt place;
     Ref<Mark> mark;  // recorded after the task
     Span span;       // if the timeline is on
   };
@@ -77,7 +77,7 @@ class Capture {
     std::unique_ptr<Recording> recording;
   };
 
-  // graph_of_each_gpu: see Place.
+  // graph_of_each_gpu: see RecordedAt.
   Capture(CudaBackend& backend, bool graph_of_each_gpu) noexcept
       : backend_(&backend), graph_of_each_gpu_(graph_of_each_gpu) {}
   Capture(const Capture&) = delete;
@@ -98,7 +98,7 @@ class Capture {
   cudaStream_t member(CudaStream& stream);
   void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }
 
-  std::vector<Captured>& nodes() noexcept { return log_.entries(); }
+  std::vector<Node>& nodes() noexcept { return log_.entries(); }
   std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
   std::vector<CudaStream*> streams() const { return log_.streams(); }
   bool rehearsed() const noexcept { return rehearsed_; }
@@ -106,11 +106,11 @@ class Capture {
   std::vector<Part>& parts() noexcept { return parts_; }
 
  private:
-  Place place_of(const Captured& node);
-  std::int32_t balanced(const Captured& node, std::int32_t earliest);
+  RecordedAt place_of(const Node& node);
+  std::int32_t balanced(const Node& node, std::int32_t earliest);
   bool rehearses();
-  void record_task(Captured& node);
-  void record_each(std::span<Captured> nodes);
+  void record_task(Node& node);
+  void record_each(std::span<Node> nodes);
 
   CudaBackend* backend_;
   const bool graph_of_each_gpu_;
@@ -123,7 +123,7 @@ class Capture {
   std::map<int, GpuPhases> phases_of_gpu_;
   Recording* running_ = nullptr;  // the recording of the task that runs
   std::vector<Ref<Kept>> kept_;
-  CaptureLog<Captured> log_;
+  CaptureLog<Node> log_;
 };
 
 }  // namespace shmap::cuda

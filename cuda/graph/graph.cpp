@@ -19,7 +19,7 @@ CudaGraph::CudaGraph(Capture& capture)
       streams_(capture.streams()),
       queue_(&backend_.launch_queue(streams_.empty() ? 0 : streams_.front()->device_index())) {
   tasks_.reserve(capture.nodes().size());
-  for (const Capture::Captured& node : capture.nodes()) {
+  for (const Capture::Node& node : capture.nodes()) {
     edges_ += static_cast<int>(node.before.size());
     cost_ns_ += node.task.cost_ns;
     tasks_.push_back({node.task, node.streams, node.before});

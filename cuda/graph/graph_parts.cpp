@@ -74,7 +74,7 @@ void GraphParts::make_graphs(Capture& capture) {
       check(code, "cudaGraphInstantiate");
     }
   }
-  for (const Capture::Captured& node : capture.nodes()) {
+  for (const Capture::Node& node : capture.nodes()) {
     if (!node.place.runs_directly()) continue;
     Direct direct;
     direct.task = node.task;
@@ -109,7 +109,7 @@ void GraphParts::connect(Capture& capture) {
     std::map<std::int32_t, std::size_t> seen;  // tasks of a phase that run directly, in the order
                                                // of capture
     for (std::size_t i = 0; i < capture.nodes().size(); ++i) {
-      const Capture::Captured& node = capture.nodes()[i];
+      const Capture::Node& node = capture.nodes()[i];
       Phase& in = phase(node.place.phase);
       if (node.place.runs_directly()) {
         direct_of[i] = &in.directs[seen[node.place.phase]++];

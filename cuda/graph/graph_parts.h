@@ -16,11 +16,11 @@ namespace shmap::cuda {
 
 class Queue;
 
-// The capture has cut the tasks into phases (Place). In a phase each GPU has at most one graph; the
-// graphs of a phase are launched at the same time, in the GPUs' launch queues, by their launch
-// threads. To wait for another GPU, a graph waits for an event recorded after a graph of an earlier
-// phase. A task of several GPUs runs at each launch in its own streams, after the earlier phases
-// and beside the graphs of its own phase.
+// The capture has cut the tasks into phases (RecordedAt). In a phase each GPU has at most one
+// graph; the graphs of a phase are launched at the same time, in the GPUs' launch queues, by their
+// launch threads. To wait for another GPU, a graph waits for an event recorded after a graph of an
+// earlier phase. A task of several GPUs runs at each launch in its own streams, after the earlier
+// phases and beside the graphs of its own phase.
 class GraphParts {
  public:
   // Takes the recordings; the caller keeps the tasks' args. Throws DeviceError.

@@ -36,11 +36,11 @@ struct ScatterDims {
     row[rank++] = d.row_stride;
   }
 
-  struct Place {
+  struct Offsets {
     std::int64_t update, operand, row;
   };
-  SHMAP_FN Place at(std::int64_t i) const {
-    Place p = {0, 0, 0};
+  SHMAP_FN Offsets at(std::int64_t i) const {
+    Offsets p = {0, 0, 0};
     for (std::int64_t d = rank - 1; d >= 0; --d) {
       const std::int64_t above = i / extent[d], here = i - above * extent[d];
       p.update += here * update[d];
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
   for (std::int64_t e = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        e < entries.count; e += step) {
-    const ScatterDims::Place place = entries.at(e);
+    const ScatterDims::Offsets place = entries.at(e);
     std::int64_t to = place.operand;
     const bool inside = starts.add(place.row, to);
     keys[e] = inside ? static_cast<Key>(to) : nowhere;
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads)
     std::int64_t p = i / items.count;
     const Key key = keys[p];
     if (key == nowhere || (p > 0 && keys[p - 1] == key)) continue;
-    const ScatterDims::Place item = items.at(i - p * items.count);
+    const ScatterDims::Offsets item = items.at(i - p * items.count);
     T* const to = operand + static_cast<std::int64_t>(key) + item.operand;
     T sum = *to;
     for (; p < entries.count && keys[p] == key; ++p) {
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
        i += step) {
     const std::int64_t e = i / items.count;
-    const ScatterDims::Place entry = entries.at(e), item = items.at(i - e * items.count);
+    const ScatterDims::Offsets entry = entries.at(e), item = items.at(i - e * items.count);
     std::int64_t to = entry.operand + item.operand;
     if (!starts.add(entry.row, to)) continue;
     atomicAdd(operand + to, updates != nullptr ? updates[entry.update + item.update] : literal);

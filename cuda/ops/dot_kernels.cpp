@@ -173,7 +173,7 @@ void run_product(const KernelCall& call) {
   if (!params.place.is_whole()) {
     if (!params.whole && call.in[2] != call.out[0])
       cuda::copy_bytes(call.out[0], call.in[2], call.out_types[0].nbytes(), call.native);
-    ProductPlace place;
+    ProductStrides place;
     const int batch = static_cast<int>(params.dot.lhs_batch.size());
     const int left =
         factors[0].rank() - batch - static_cast<int>(params.dot.lhs_contracting.size());

@@ -53,7 +53,7 @@ void check_layout(std::span<const Allocation> tape, const MemoryLayout& layout) 
   ASSERT_EQ(layout.escaping().size(), static_cast<std::size_t>(escapes));
 }
 
-bool same_place(const MemoryLayout::Place& a, const MemoryLayout::Place& b) {
+bool same_place(const MemoryLayout::Allocation& a, const MemoryLayout::Allocation& b) {
   return a.space == b.space && a.bytes == b.bytes && a.offset == b.offset && a.slab == b.slab;
 }
 

@@ -23,7 +23,7 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
     : executor_(executor),
       n_nodes_(static_cast<int>(capture.log.entries().size())),
       nodes_(std::make_unique<Node[]>(capture.log.entries().size())),
-      places_(capture.log.entries().size()),
+      edges_(capture.log.entries().size()),
       streams_(capture.log.streams()) {
   auto& entries = capture.log.entries();
   std::vector<std::int32_t> n_after(entries.size(), 0);
@@ -31,22 +31,22 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
     for (std::int32_t b : captured.before) ++n_after[static_cast<std::size_t>(b)];
   }
   std::int32_t total = 0;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    places_[i].first_after = places_[i].end_after = total;
+  for (std::size_t i = 0; i < edges_.size(); ++i) {
+    edges_[i].first_after = edges_[i].end_after = total;
     total += n_after[i];
   }
   after_.resize(static_cast<std::size_t>(total));
-  roots_.reserve(places_.size());
-  roots_of_rest_.reserve(places_.size());
+  roots_.reserve(edges_.size());
+  roots_of_rest_.reserve(edges_.size());
   int laters = 0;
   bool all_attempted = true;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
+  for (std::size_t i = 0; i < edges_.size(); ++i) {
     auto& captured = entries[i];
     for (std::int32_t b : captured.before) {
-      after_[static_cast<std::size_t>(places_[static_cast<std::size_t>(b)].end_after++)] =
+      after_[static_cast<std::size_t>(edges_[static_cast<std::size_t>(b)].end_after++)] =
           static_cast<std::int32_t>(i);
     }
-    places_[i].blockers = static_cast<std::int32_t>(captured.before.size());
+    edges_[i].blockers = static_cast<std::int32_t>(captured.before.size());
     if (captured.before.empty()) roots_.push_back(static_cast<std::int32_t>(i));
     cost_ns_ += captured.task.cost_ns;
     if (captured.task.later) {
@@ -60,7 +60,7 @@ CpuGraph::CpuGraph(Executor& executor, Capture& capture)
   attempts_ =
       executor_.mode() == Mode::async && laters > 0 && laters <= kMostAttempts && all_attempted;
   if (executor_.mode() == Mode::seeded) executor_.reserve_ready(n_nodes_);
-  for (std::size_t i = 0; i < places_.size(); ++i) {  // nothing fails from here on
+  for (std::size_t i = 0; i < edges_.size(); ++i) {  // nothing fails from here on
     auto& captured = entries[i];
     nodes_[i].bind(executor_, captured.task, captured.streams.front());
     nodes_[i].graph = this;
@@ -77,13 +77,13 @@ CpuGraph::~CpuGraph() {
 }
 
 std::vector<GraphTask> CpuGraph::tasks() const {
-  std::vector<GraphTask> all(places_.size());
+  std::vector<GraphTask> all(edges_.size());
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Node& node = nodes_[i];
     all[i].name = node.task.name;
     all[i].streams.push_back(node.stream);
     all[i].streams.insert(all[i].streams.end(), node.others.begin(), node.others.end());
-    for (std::int32_t k = places_[i].first_after; k < places_[i].end_after; ++k)
+    for (std::int32_t k = edges_[i].first_after; k < edges_[i].end_after; ++k)
       all[static_cast<std::size_t>(after_[static_cast<std::size_t>(k)])].after.push_back(
           static_cast<int>(i));
   }
@@ -94,7 +94,7 @@ std::span<const std::int32_t> CpuGraph::reset(std::int32_t begun) noexcept {
   left_.store(n_nodes_ - begun, std::memory_order_relaxed);
   for (std::int32_t i = begun; i < n_nodes_; ++i) {
     Node& node = nodes_[static_cast<std::size_t>(i)];
-    node.blockers.store(places_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
+    node.blockers.store(edges_[static_cast<std::size_t>(i)].blockers, std::memory_order_relaxed);
     node.parts_left.store(node.task.parts, std::memory_order_relaxed);
     node.next_part = 0;
     node.joined = false;
@@ -102,8 +102,8 @@ std::span<const std::int32_t> CpuGraph::reset(std::int32_t begun) noexcept {
   }
   if (begun == 0) return roots_;
   for (std::int32_t i = 0; i < begun; ++i) {
-    const Place& place = places_[static_cast<std::size_t>(i)];
-    for (std::int32_t k = place.first_after; k < place.end_after; ++k)
+    const Edges& edges = edges_[static_cast<std::size_t>(i)];
+    for (std::int32_t k = edges.first_after; k < edges.end_after; ++k)
       nodes_[static_cast<std::size_t>(after_[static_cast<std::size_t>(k)])].blockers.fetch_sub(
           1, std::memory_order_relaxed);
   }

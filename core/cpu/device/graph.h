@@ -35,7 +35,7 @@ class CpuGraph final : public Graph {
 
  private:
   friend class Executor;
-  struct Place {
+  struct Edges {
     std::int32_t blockers;     // number of predecessors
     std::int32_t first_after;  // successors: after_[first_after, end_after)
     std::int32_t end_after;
@@ -57,7 +57,7 @@ class CpuGraph final : public Graph {
   bool attempts_ = false;          // whether the tasks with `later` are few and all can be
                                    // attempted
   std::unique_ptr<Node[]> nodes_;  // in the order of capture, which is a topological one
-  std::vector<Place> places_;
+  std::vector<Edges> edges_;
   std::vector<std::int32_t> after_;
   std::vector<std::int32_t> roots_;
   std::vector<std::int32_t> roots_of_rest_;

@@ -218,8 +218,8 @@ void Executor::finish(Node* node, List& ready) noexcept {
   }
   if (node->graph != nullptr) {
     CpuGraph& graph = *node->graph;
-    const CpuGraph::Place& place = graph.places_[node->graph_index];
-    for (std::int32_t i = place.first_after; i < place.end_after; ++i) {
+    const CpuGraph::Edges& edges = graph.edges_[node->graph_index];
+    for (std::int32_t i = edges.first_after; i < edges.end_after; ++i) {
       Node& next = graph.nodes_[graph.after_[i]];
       if (next.blockers.fetch_sub(1, std::memory_order_acq_rel) == 1) ready.push(&next);
     }

@@ -13,8 +13,8 @@ Executor::Joiner Executor::joiner_of(const Node& node) noexcept {
     return to.task.join != nullptr && to.task.takes == made;
   };
   if (const CpuGraph* graph = node.graph) {
-    const CpuGraph::Place& place = graph->places_[static_cast<std::size_t>(node.graph_index)];
-    for (std::int32_t i = place.first_after; i < place.end_after; ++i) {
+    const CpuGraph::Edges& edges = graph->edges_[static_cast<std::size_t>(node.graph_index)];
+    for (std::int32_t i = edges.first_after; i < edges.end_after; ++i) {
       Node& to = graph->nodes_[graph->after_[static_cast<std::size_t>(i)]];
       if (joins(to)) return {&to, to.blockers.load(std::memory_order_acquire) == 1};
     }

@@ -175,7 +175,7 @@ class ProductFuser {
     const Atom& whole = e->in[0];
     if (!is_in_time(f, whole) || is_operand(f, whole) || (f.bias && *f.bias == whole)) return;
     if (f.target && !is_read_from(*f.target, *e)) return;
-    ProductPlace place;
+    ProductStrides place;
     const int batch = static_cast<int>(f.params.dot.lhs_batch.size());
     if (!place_product(whole.type().dims(), f.value->type.dims(), batch, first_column(f) - batch,
                        &place))

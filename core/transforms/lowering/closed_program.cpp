@@ -19,9 +19,9 @@ bool has_eqn(const Jaxpr& jaxpr, const Is& is) {
   return false;
 }
 
-bool is_jit_over_mesh(const Eqn& e) { return e.primitive == &jit_p && e.params->mesh(); }
-
 }  // namespace
+
+bool is_jit_over_mesh(const Eqn& e) { return e.primitive == &jit_p && e.params->mesh(); }
 
 const detail::MeshImpl* mesh_of_program(const detail::ClosedJaxprImpl& program) {
   const detail::MeshImpl* mesh = nullptr;

@@ -14,7 +14,8 @@ const detail::MeshImpl* mesh_of_program(const detail::ClosedJaxprImpl& program);
 
 // Whether the program has a constraint or a jit over a mesh outside of its shard_maps' bodies.
 bool asks_to_be_split(const Jaxpr& jaxpr);
-// Whether the program contains a jit over a mesh.
+// Whether the equation is a jit over a mesh; whether the program contains one.
+bool is_jit_over_mesh(const Eqn& e);
 bool has_jit_over_mesh(const Jaxpr& jaxpr);
 
 struct ProgramOfBlocks {

@@ -265,7 +265,7 @@ class Explainer final : public LowerLog {
     const Primitive* p = e.primitive;
     if (!p->lower) return {};
     if (p == &sharding_constraint_p || p == &device_put_p) return spec_of_jit(e);
-    if (std::string_view(p->name) == "shard_map")
+    if (e.params->mesh() && !is_jit_over_mesh(e))
       return "as the out_specs of the mapped function say";
     if (p == &scan_p || p == &while_p)
       return "a carry is split as its init is, or else as the body leaves it";
@@ -276,8 +276,7 @@ class Explainer final : public LowerLog {
   // A jit over a mesh has its specs as the first and the last constraints of its program.
   std::string spec_of_jit(const Eqn& e) const {
     const Jaxpr& program = *programs_.back().jaxpr;
-    const bool in_jit = !eqns_.empty() && eqns_.back().eqn->params->mesh() &&
-                        std::string_view(eqns_.back().eqn->primitive->name) == "jit";
+    const bool in_jit = !eqns_.empty() && is_jit_over_mesh(*eqns_.back().eqn);
     for (std::size_t i = 0; in_jit && i < program.binders.size(); ++i)
       if (program.binders[i].get() == e.in[0].var())
         return "as in_specs say of argument " + std::to_string(i);

@@ -210,7 +210,7 @@ TEST(FuseProducts, AddedToASlice) {
 }
 
 TEST(FuseProducts, SlicePlaces) {
-  ProductPlace place;
+  ProductStrides place;
   EXPECT_TRUE(place_product({3, 10, 20}, {3, 4, 5}, 1, 1, &place));
   EXPECT_EQ(place.row, 20);
   EXPECT_EQ(place.item, 200);
