@@ -266,6 +266,12 @@ Work random_normal_row() {
 
 // ----------------------------------------------------------------------------------- attention
 
+// A row's work with that value of SHMAP_ATTENTION_KERNEL, which the calls before a plan read.
+Work by_kernel(const char* kernel, const std::function<Work()>& make) {
+  setenv("SHMAP_ATTENTION_KERNEL", kernel, 1);
+  return make();
+}
+
 // Of bf16, as one writes it; of the first head four rows are compared.
 Work attention() {
   const bench::AttentionSize size = bench::attention_size();
@@ -442,12 +448,21 @@ std::vector<Row> all_rows() {
   const bench::Units drawn{.bytes = 4.0 * double(scaled(bench::kRandoms))};
   rows.push_back({"random_bits_16m", drawn, random_bits_row});
   rows.push_back({"random_normal_16m", drawn, random_normal_row});
-  rows.push_back({"attention", {.flops = bench::attention_size().flops()}, attention});
-  // Two products forward, five backward; half of each where half is hidden.
-  const double products = 3.5 * bench::attention_size().flops();
-  rows.push_back({"attention_grad", {.flops = products}, [] { return attention_grad(false); }});
-  rows.push_back(
-      {"attention_causal_grad", {.flops = products / 2}, [] { return attention_grad(true); }});
+  // Two products forward, five backward; half of each where half is hidden. As the library chooses,
+  // by its own kernels, and by cuDNN, also where cuDNN adds in any order, as torch and JAX let it.
+  const double forward = bench::attention_size().flops(), products = 3.5 * forward;
+  constexpr std::pair<const char*, const char*> kKernels[] = {
+      {"", "auto"}, {":own", "own"}, {":cudnn", "cudnn"}, {":unordered", "cudnn_unordered"}};
+  for (const auto& [name, kernel] : kKernels) {
+    const auto add = [&, kernel = kernel](const char* row, double flops, auto make) {
+      rows.push_back({std::string(row) + name, {.flops = flops}, [kernel, make] {
+                        return by_kernel(kernel, make);
+                      }});
+    };
+    if (std::string(kernel) != "cudnn_unordered") add("attention", forward, attention);
+    add("attention_grad", products, [] { return attention_grad(false); });
+    add("attention_causal_grad", products / 2, [] { return attention_grad(true); });
+  }
   rows.push_back({"transformer", {.flops = layer::kForwardFlops}, transformer});
   rows.push_back({"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad});
   return rows;

@@ -68,6 +68,13 @@ def gpu_comparisons():
     for row in ("attention_grad", "attention_causal_grad"):
         compare(row, "torch SDPA", [("torch", row)], 0.6, 0.9)
         compare(row, "JAX", [("jax", row)], 0.6, 0.9)
+        # cuDNN as torch and JAX call it: q's cotangent is added up in any order.
+        compare(f"{row}:unordered", "torch SDPA", [("torch", row)])
+        compare(f"{row}:unordered", "JAX", [("jax", row)])
+    # What was chosen, against what there was to choose from.
+    for row in ("attention", "attention_grad", "attention_causal_grad"):
+        compare(row, "the own kernels", [("gpu", f"{row}:own")])
+        compare(row, "cuDNN, called here", [("gpu", f"{row}:cudnn")])
 
     for row in ("transformer", "transformer_grad"):
         compare(row, "JAX jit", [("jax", row)], 1, 1.3)

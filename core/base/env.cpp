@@ -55,6 +55,8 @@ constexpr Variable kTable[] = {
      "the NCCL that GPUs communicate by; unset: the system's", 0, 0},
     {Var::nvrtc_path, "SHMAP_NVRTC_PATH", Kind::text, "", kPathForms,
      "the NVRTC that compiles fused kernels; unset: the system's", 0, 0},
+    {Var::cudnn_path, "SHMAP_CUDNN_PATH", Kind::text, "", kPathForms,
+     "the cuDNN whose attention GPUs may use; unset: the system's", 0, 0},
     {Var::mpi_path, "SHMAP_MPI_PATH", Kind::text, "", kPathForms,
      "the OpenMPI that processes are joined by; unset: the system's", 0, 0},
     {Var::cache_dir, "SHMAP_CACHE_DIR", Kind::text, "", "a folder, or off",
@@ -73,6 +75,11 @@ constexpr Variable kTable[] = {
      "a GPU's first product of each size measures a few algorithms; off: it takes the first", 0, 1},
     {Var::attention, "SHMAP_ATTENTION", Kind::flag, "1", kFlagForms,
      "attention is one kernel, where the devices have it; off: operations one by one", 0, 1},
+    {Var::attention_kernel, "SHMAP_ATTENTION_KERNEL", Kind::choice, "auto",
+     "auto, own, cudnn, cudnn_unordered",
+     "what computes attention on GPUs; auto: the faster one, measured; cudnn: cuDNN where it can; "
+     "cudnn_unordered: also where the bits may differ from run to run",
+     0, 0},
     {Var::fuse_products, "SHMAP_FUSE_PRODUCTS", Kind::flag, "1", kFlagForms,
      "jit makes a GPU's matrix product and what is added to it, its activation or the update "
      "that it is one call",

@@ -14,6 +14,7 @@
 #include "cuda/device/staged_link.h"
 #include "cuda/device/wait_check.h"
 #include "cuda/kernels/cublaslt_gemm.h"
+#include "cuda/kernels/library_attention.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -46,6 +47,7 @@ void Queue::close() noexcept {
   marks_.clear();
   gate_ = Point();
   if (stream_ == nullptr || forked()) return;
+  drop_attention_workspace(stream_);
   drop_gemm_workspace(stream_);
   drop_link(stream_);
   note(cudaStreamDestroy(stream_));

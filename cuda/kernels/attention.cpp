@@ -6,6 +6,7 @@
 #include <string>
 
 #include "cuda/kernels/attention_parts.h"
+#include "cuda/kernels/library_attention.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -88,7 +89,10 @@ std::int64_t clamped_offset(const Attention& a) {
 
 void attention(const Attention& a, void* native_stream) {
   check_attention("attention", a);
-  if (is_empty(a)) return;
+  if (!is_empty(a) && !library_attention(a, native_stream)) own_attention(a, native_stream);
+}
+
+void own_attention(const Attention& a, void* native_stream) {
   constexpr float kLog2e = 1.44269504088896340736f;
   AttentionCall call;
   call.a = a;

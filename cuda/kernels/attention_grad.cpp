@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/attention_grad_parts.h"
 #include "cuda/kernels/attention_parts.h"
+#include "cuda/kernels/library_attention.h"
 
 namespace shmap::cuda {
 
@@ -29,9 +30,13 @@ std::int64_t attention_grad_scratch(const Attention& a) {
 }
 
 void attention_grad(const AttentionGrad& grad, void* native_stream) {
+  check_attention("attention_grad", grad.a);
+  if (!is_empty(grad.a) && !library_attention_grad(grad, native_stream))
+    own_attention_grad(grad, native_stream);
+}
+
+void own_attention_grad(const AttentionGrad& grad, void* native_stream) {
   const Attention& a = grad.a;
-  check_attention("attention_grad", a);
-  if (is_empty(a)) return;
   AttentionGradCall call;
   call.a = a;
   call.cotangent = grad.cotangent;

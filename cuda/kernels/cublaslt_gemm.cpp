@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -18,8 +17,9 @@
 #include "core/base/env.h"
 #include "cuda/device/error.h"
 #include "cuda/device/gpus.h"
-#include "cuda/device/stream.h"
 #include "cuda/kernels/product_tail.h"
+#include "cuda/kernels/timed_choice.h"
+#include "cuda/kernels/workspaces.h"
 #include "cuda/libraries/cublaslt_api.h"
 #include "shmap/error.h"
 
@@ -29,18 +29,7 @@ namespace {
 
 // The largest workspace that an algorithm may use. NVIDIA recommends half of it for Hopper.
 constexpr std::size_t kWorkspaceBytes = 64 << 20;
-constexpr std::size_t kLeastWorkspace = 4 << 20;
 constexpr int kCandidates = 24;
-// A candidate is run for about kTimedMs, but not less often than kFewestRuns nor more often than
-// kMostRuns, so that a difference of one percent shows; if that would exceed kMostTimedMs, less
-// often.
-constexpr float kTimedMs = 2, kMostTimedMs = 20;
-constexpr int kFewestRuns = 10, kMostRuns = 400;
-// A candidate that takes this many times as long as the best in a single run is not measured
-// further.
-constexpr float kHopeless = 1.5f;
-// A later candidate must be this much faster than an earlier one: smaller differences are noise.
-constexpr float kWorthwhile = 0.99f;
 // Alignments beyond this number of bytes are not distinguished.
 constexpr std::uint64_t kAlignment = 16;
 
@@ -71,26 +60,9 @@ std::uint32_t alignment(const void* address) {
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
-// A kind of GPU: on GPUs that agree in all of these, an algorithm takes the same time.
-struct GpuKind {
-  int major = 0, minor = 0, processors = 0;
-};
-
-GpuKind kind_of(int gpu) {
-  GpuKind kind;
-  check(cudaDeviceGetAttribute(&kind.major, cudaDevAttrComputeCapabilityMajor, gpu),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&kind.minor, cudaDevAttrComputeCapabilityMinor, gpu),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&kind.processors, cudaDevAttrMultiProcessorCount, gpu),
-        "cudaDeviceGetAttribute");
-  return kind;
-}
-
 struct Gpu {
   GpuKind kind;
   cublasLtHandle_t handle;
-  std::string name;
 };
 
 // All properties of a product on which the choice of its algorithm depends.
@@ -152,7 +124,7 @@ std::string choice_text(const cublasLtMatmulHeuristicResult_t& chosen) {
 
 std::string choice_key(const Key& key, const Gpu& gpu) {
   std::string text = "product, cuBLASLt " + std::to_string(cublaslt().get_version()) + ", " +
-                     gpu.name + ", workspace " + std::to_string(kWorkspaceBytes) + ":";
+                     gpu.kind.name + ", workspace " + std::to_string(kWorkspaceBytes) + ":";
   for (const std::int64_t part : key) text += " " + std::to_string(part);
   return text;
 }
@@ -295,23 +267,6 @@ class Plan {
   bool is_empty_ = true;
 };
 
-// A workspace that a graph keeps.
-struct Workspace final : Kept {
-  explicit Workspace(std::size_t size) : bytes(size) {
-    const UncapturedCalls uncaptured;
-    check(cudaMalloc(&data, size), "cudaMalloc of cuBLASLt's workspace");
-  }
-  ~Workspace() override {
-    const UncapturedCalls uncaptured;  // another thread may destroy a graph while it captures
-                                       // another
-    note(cudaFree(data));
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
-  void* data = nullptr;
-  std::size_t bytes;
-};
-
 // The plans, and the workspaces of streams. Never destroyed, because graphs and static objects may
 // multiply until the process ends.
 class Gemms {
@@ -342,7 +297,7 @@ class Gemms {
 
   void drop(cudaStream_t stream) noexcept {
     std::lock_guard lock(mutex_);
-    std::erase_if(workspaces_, [&](const auto& entry) { return entry.first.second == stream; });
+    workspaces_.drop(stream);
   }
 
  private:
@@ -367,37 +322,13 @@ class Gemms {
   const Gpu& gpu_at(int index) {
     const auto it = gpus_.find(index);
     if (it != gpus_.end()) return it->second;
-    Gpu gpu{kind_of(index), nullptr, {}};
-    cudaDeviceProp properties;
-    check(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-    gpu.name = properties.name;
+    Gpu gpu{kind_of(index), nullptr};
     check(cublaslt().create(&gpu.handle), "cublasLtCreate");
     return gpus_.emplace(index, gpu).first->second;
   }
 
-  // The workspace for a product on that stream; null where the product needs none. A captured
-  // product uses memory of its graph, because the stream in which it is captured does not order its
-  // runs.
   void* workspace_of(const Plan& plan, int gpu, cudaStream_t stream) {
-    if (plan.workspace_bytes() == 0) return nullptr;
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    unsigned long long capture = 0;
-    check(cudaStreamGetCaptureInfo(stream, &status, &capture), "cudaStreamGetCaptureInfo");
-    if (status == cudaStreamCaptureStatusNone) {
-      Ref<Workspace>& own = workspaces_[{gpu, stream}];
-      if (!own || own->bytes < plan.workspace_bytes()) {
-        own.reset();  // waits for the products that use it
-        own = make_ref<Workspace>(std::bit_ceil(std::max(plan.workspace_bytes(), kLeastWorkspace)));
-      }
-      return own->data;
-    }
-    Captured& captured = captured_[{gpu, stream}];
-    if (captured.capture != capture || captured.bytes < plan.workspace_bytes()) {
-      const auto made = make_ref<Workspace>(plan.workspace_bytes());
-      if (!keep_with_graph(made)) throw Error("matmul: in a capture that is none of the backend's");
-      captured = {capture, made->data, made->bytes};
-    }
-    return captured.data;
+    return workspaces_.at_least(plan.workspace_bytes(), gpu, stream);
   }
 
   Plan make(const LtGemm& g, const Key& key, const Gpu& gpu, int index, cudaStream_t stream) {
@@ -416,15 +347,15 @@ class Gemms {
         return plan;
       }
     }
-    cudaStreamCaptureStatus captured = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(stream, &captured), "cudaStreamIsCapturing");
-    if (captured != cudaStreamCaptureStatusNone) return plan;
+    if (is_capturing(stream)) return plan;
     const cublasLtMatmulHeuristicResult_t* best = nullptr;
     float least = 0;
     for (const auto& candidate : candidates) {
       plan.take(candidate);
-      const float most = best != nullptr ? least * kHopeless : 0;
-      const float time = measure(plan, g, gpu, index, stream, most);
+      void* workspace = workspace_of(plan, index, stream);
+      const float time = time_of_run(
+          stream, [&] { return plan.run(g, gpu, workspace, stream) == CUBLAS_STATUS_SUCCESS; },
+          best != nullptr ? least : 0);
       if (time < 0 || (best != nullptr && time > least * kWorthwhile)) continue;
       best = &candidate;
       least = time;
@@ -434,49 +365,10 @@ class Gemms {
     return plan;
   }
 
-  // Milliseconds of a run, each of which writes the result; negative where the algorithm does not
-  // run. `most`: times beyond it need no precision; 0: no limit.
-  float measure(const Plan& plan, const LtGemm& g, const Gpu& gpu, int index, cudaStream_t stream,
-                float most) {
-    void* workspace = workspace_of(plan, index, stream);
-    struct Timer {
-      cudaEvent_t event = nullptr;
-      Timer() { check(cudaEventCreate(&event), "cudaEventCreate"); }
-      ~Timer() { note(cudaEventDestroy(event)); }
-      Timer(const Timer&) = delete;
-      Timer& operator=(const Timer&) = delete;
-    } start, stop;
-    const auto time_of = [&](int runs) -> float {
-      check(cudaEventRecord(start.event, stream), "cudaEventRecord");
-      for (int i = 0; i < runs; ++i)
-        if (plan.run(g, gpu, workspace, stream) != CUBLAS_STATUS_SUCCESS) return -1;
-      check(cudaEventRecord(stop.event, stream), "cudaEventRecord");
-      check(cudaEventSynchronize(stop.event), "cudaEventSynchronize after timing a product");
-      float time = 0;
-      check(cudaEventElapsedTime(&time, start.event, stop.event), "cudaEventElapsedTime");
-      return time / static_cast<float>(runs);
-    };
-    if (time_of(1) < 0) return -1;  // the first run loads its code
-    const float once = time_of(1);
-    if (once < 0 || (most > 0 && once > most)) return once;
-    const float of_least = std::max(once, 1e-3f);
-    const int runs =
-        static_cast<int>(std::min(std::clamp<float>(kTimedMs / of_least, kFewestRuns, kMostRuns),
-                                  std::max(1.f, kMostTimedMs / of_least)));
-    return time_of(runs);
-  }
-
   std::mutex mutex_;
   std::map<int, Gpu> gpus_;
   std::map<Key, Plan> plans_;
-  std::map<std::pair<int, cudaStream_t>, Ref<Workspace>> workspaces_;
-  // The last capture of a stream; its graph owns the memory.
-  struct Captured {
-    unsigned long long capture = 0;
-    void* data = nullptr;
-    std::size_t bytes = 0;
-  };
-  std::map<std::pair<int, cudaStream_t>, Captured> captured_;
+  Workspaces workspaces_{"cuBLASLt"};
 };
 
 }  // namespace

@@ -1,0 +1,42 @@
+// Attention by cuDNN's fused kernels, in the place of this library's own (attention.h), for calls
+// that cuDNN can compute and where SHMAP_ATTENTION_KERNEL asks for it:
+//
+//   auto             the own kernel and cuDNN's proposals are timed at the first call of a form
+//                    outside of a capture (unless SHMAP_TIME_GEMMS is off), which blocks meanwhile;
+//                    the fastest is kept on disk for that version of cuDNN and that GPU. Only what
+//                    repeats its bits, and treats NaNs and infinities of scores as the own kernel
+//                    does, is timed: no bias, no backward pass whose sums have no order.
+//   own              the own kernel
+//   cudnn            cuDNN's first proposal, wherever it has one
+//   cudnn_unordered  likewise; the cotangent of q is added up atomically, in any order
+//
+// What cuDNN does not compute, the own kernels do: f32, a result of another dtype, masks (but
+// causal ones whose rows all see a column), depths that are no multiples of 8, operands that do not
+// lie at multiples of 16 bytes, sums over heads that are added to earlier ones, an ordered backward
+// pass that needs more memory than kMostWorkspace.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "cuda/kernels/attention_grad.h"
+
+namespace shmap::cuda {
+
+// Returns false, with nothing enqueued, where the own kernel is to be used. The call must be one
+// that attention() takes, and not empty.
+bool library_attention(const Attention& attention, void* native_stream);
+bool library_attention_grad(const AttentionGrad& grad, void* native_stream);
+
+// attention() and attention_grad() by this library's kernels; the call must not be empty.
+void own_attention(const Attention& attention, void* native_stream);
+void own_attention_grad(const AttentionGrad& grad, void* native_stream);
+
+// Frees the workspace of a stream that is about to be destroyed; its work must be done.
+void drop_attention_workspace(void* native_stream) noexcept;
+
+// What was chosen since the process started, a line for each form in the order of their first
+// calls, with times or the reason: "attention bf16 …: cuDNN 9.19.0, 0: engine 2, 0.031 ms; own
+// kernel 0.045 ms". With SHMAP_DUMP they are written to attention.txt too.
+std::vector<std::string> attention_choices();
+
+}  // namespace shmap::cuda
