@@ -21,8 +21,8 @@ class Shmap(ConanFile):
     options = {"shared": [True, False], "fPIC": [True, False], "with_cuda": [True, False]}
     default_options = {"shared": True, "fPIC": True, "with_cuda": False, "fmt/*:header_only": True}
     exports_sources = (
-        "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "core/*", "collectives/*", "shard_map/*",
-        "cuda/*")
+        "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "core/*", "collectives/*", "overlap/*",
+        "shard_map/*", "cuda/*")
 
     def set_version(self):
         text = (Path(self.recipe_folder) / "CMakeLists.txt").read_text()

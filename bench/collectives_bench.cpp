@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -80,6 +81,8 @@ std::vector<Case> cases(std::int64_t n, std::int64_t size) {
   };
 }
 
+std::int64_t wrong_in_all = 0;
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -95,11 +98,17 @@ int main(int argc, char** argv) {
   app.add_option("-J", o.json, "a file for the rows");
   app.add_option("-o", o.only, "one collective alone, by its name");
   CLI11_PARSE(app, argc, argv);
+  // A process that ends with 1 is a fault to those that still wait for it. So each ends with 0 until
+  // the library has parted from the others: it does so at exit, before what was registered earlier.
+  std::atexit([] {
+    if (wrong_in_all == 0) return;
+    std::fflush(nullptr);
+    std::_Exit(1);
+  });
   init(argc, argv, {.devices = o.devices > 0 ? "cpu:" + std::to_string(o.devices) : std::string()});
   const auto n = static_cast<std::int64_t>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
   const bool prints = process_index() == 0;
-  std::int64_t wrong_in_all = 0;
   std::string rows;
   if (prints) {
     std::printf("# %d processes, %lld devices; int32; time: of a call of a captured program\n",
@@ -160,5 +169,5 @@ int main(int argc, char** argv) {
                           << rows << "\n]}\n";
   }
   if (prints) std::printf("# wrong values: %lld\n", static_cast<long long>(wrong_in_all));
-  return wrong_in_all == 0 ? 0 : 1;
+  return 0;
 }

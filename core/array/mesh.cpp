@@ -126,7 +126,8 @@ Mesh make_mesh(Shape axis_sizes, Axes axis_names, std::vector<Device> given, Sou
         "make_mesh: a mesh of shape " + to_string(axis_sizes) + " has " + std::to_string(wanted) +
         " places, and " + (all ? "there are " : "the list given has ") +
         std::to_string(given.size()) + " devices: use smaller axes" +
-        (all ? ", or start with more devices (SHMAP_DEVICES=cpu:" + std::to_string(wanted) + ")"
+        (all ? ", or start with more devices (SHMAP_DEVICES=cpu:" + std::to_string(wanted) +
+                   ", or more processes under mpirun)"
              : "") +
         at_line(source));
   }

@@ -144,10 +144,26 @@ void print(std::string_view text, const std::vector<PrintArgument>& arguments, S
 
 }  // namespace detail
 
+// Of all devices of the mesh, those of other processes too.
 std::string draw_array_sharding(const Array& x) {
+  const NamedSharding placed = x.sharding();
+  const shmap::detail::MeshImpl& mesh = *placed.mesh().impl();
+  const Sharding& sharding = *mesh.sharding(placed.spec());
+  const Shape block = sharding.block_shape(x.shape(), "draw_array_sharding");
   std::vector<ShardBox> boxes;
-  for (const Shard& s : x.addressable_shards()) {
-    boxes.push_back({row_of(s.device.kind()).drawn, s.device.id(), s.index});
+  for (const Device& device : mesh.devices().values()) {
+    const auto position = static_cast<std::int64_t>(boxes.size());
+    std::vector<Slice> index;
+    for (std::size_t d = 0; d < block.size(); ++d) {
+      std::int64_t part = 0;  // its number along the dim
+      if (d < sharding.dims().size()) {
+        for (int a : sharding.dims()[d])
+          part = part * mesh.env()->sizes[static_cast<std::size_t>(a)] +
+                 mesh.coordinate_at(position, a);
+      }
+      index.push_back({part * block[d], (part + 1) * block[d]});
+    }
+    boxes.push_back({row_of(device.kind()).drawn, device.id(), std::move(index)});
   }
   return draw_sharding(x.shape(), boxes);
 }

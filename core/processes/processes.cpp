@@ -60,7 +60,11 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   made->link_ = NodeLink::make(*made->messages_, *made->peers_, carries());
   made->exchanges_ =
       new Exchanges(*made->messages_, *made->peers_, made->link_.get(), warn_sec, timeout_sec);
-  made->messages_->call_at_finalize([]() noexcept { joined()->exchanges().stop(); });
+  // A program that initialised MPI may end it before it ends itself.
+  made->messages_->call_at_finalize([]() noexcept {
+    joined()->part();
+    joined()->exchanges().stop();
+  });
   // Never destroyed. Handlers that are registered here run at exit before those registered earlier.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
@@ -99,6 +103,17 @@ void Processes::agree(const StartCard& card) {
   }
 }
 
+bool Processes::part() noexcept {
+  if (!parted_) {
+    parted_ = true;
+    // Tasks of collectives may still be queued: this process does not read their results, but other
+    // processes do.
+    finish_();
+    parted_well_ = exchanges_->leave();
+  }
+  return parted_well_;
+}
+
 // If the program ends normally, its process waits for the others. If it does not, or the others are
 // gone, MPI is left unfinalized: the launcher then ends the job.
 void Processes::leave(int exit_code, void*) noexcept {
@@ -108,10 +123,7 @@ void Processes::leave(int exit_code, void*) noexcept {
     self->exchanges_->give_up("ends with the exit code " + std::to_string(exit_code));
     return;
   }
-  // Tasks of collectives may still be queued: this process does not read their results, but other
-  // processes do.
-  self->finish_();
-  if (!self->exchanges_->leave()) {
+  if (!self->part()) {
     // Another process waits for this one, or is gone: a normal exit code would hide that.
     _exit(1);
   }

@@ -43,6 +43,9 @@ class Processes {
   explicit Processes(std::unique_ptr<MessagePassing> messages) : messages_(std::move(messages)) {}
   void agree(const StartCard& card);
   static void leave(int exit_code, void*) noexcept;
+  // The first call finishes this process's work and waits until all processes part. Whether they
+  // do.
+  bool part() noexcept;
   static std::atomic<Processes*> the_processes;
 
   std::unique_ptr<MessagePassing> messages_;
@@ -51,6 +54,7 @@ class Processes {
   void (*finish_)() noexcept = nullptr;
   double warn_sec_ = 0, timeout_sec_ = 0;  // of waits for other processes; 0: never
   Exchanges* exchanges_ = nullptr;         // lives as long as the process
+  bool parted_ = false, parted_well_ = false;
 };
 
 }  // namespace shmap

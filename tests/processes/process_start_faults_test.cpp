@@ -32,6 +32,7 @@ class ProcessStartFaults : public testing::Test {
   JobOutcome job(const std::string& fault) const {
     JobOutcome outcome = run_processes(program_, fault, 4, 2);
     EXPECT_THAT(outcome.output, Not(HasSubstr("WRONG VALUE")));
+    EXPECT_EQ(outcome.left, 0);
     return outcome;
   }
   std::string program_;
@@ -80,6 +81,19 @@ TEST_F(ProcessStartFaults, WhoStopsWhileMpiEndsIsNamed) {
   EXPECT_THAT(o.output, AllOf(HasSubstr("MPI_Finalize waits"), HasSubstr("process 1 (pid "),
                               HasSubstr("has not ended, which a signal has stopped"),
                               HasSubstr("Giving up")));
+}
+
+TEST_F(ProcessStartFaults, OneThatDiesAtAnyMoment) {
+  setenv("SHMAP_TEST_FAULT_DELAY_US", "20000", 1);
+  for (const char* fault : {"kill_in", "kill_after", "kill_in_capture", "kill_at_end"}) {
+    SCOPED_TRACE(fault);
+    const JobOutcome o = job(fault);
+    EXPECT_NE(o.status, 0);
+    EXPECT_THAT(o.output, AllOf(HasSubstr("process 1 (pid "), HasSubstr("has died")));
+  }
+  // When all have said that they end, it may be mpirun alone that says so.
+  EXPECT_NE(job("kill_in_finish").status, 0);
+  unsetenv("SHMAP_TEST_FAULT_DELAY_US");
 }
 
 TEST_F(ProcessStartFaults, WhatOverrunsItsDeadlineIsWrittenDown) {

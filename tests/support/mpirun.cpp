@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 namespace shmap::test {
 
@@ -26,6 +27,16 @@ std::string new_report() {
   return "stuck." + std::to_string(getpid()) + "." + std::to_string(++count) + ".txt";
 }
 
+// The processes in whose environment `mark` stands.
+static int count_marked(const std::string& mark) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream in(entry.path() / "environ", std::ios::binary);
+    for (std::string variable; std::getline(in, variable, '\0');) count += variable == mark;
+  }
+  return count;
+}
+
 JobOutcome run_processes(const std::string& program, const std::string& arguments, int processes,
                          int devices, int seconds) {
   for (const char* name : {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"})
@@ -36,12 +47,15 @@ JobOutcome run_processes(const std::string& program, const std::string& argument
       processes == 1 ? "" : "mpirun --bind-to none --oversubscribe -n " + std::to_string(processes);
   JobOutcome outcome;
   const std::string report = new_report();
+  setenv("SHMAP_TEST_JOB", report.c_str(), 1);
   const std::string command =
       with_deadline(seconds, report) + launcher + " '" + program + "' " + arguments + " 2>&1";
   FILE* const pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;
   for (char text[4096]; std::fgets(text, sizeof text, pipe) != nullptr;) outcome.output += text;
   outcome.status = pclose(pipe);
+  const std::string mark = "SHMAP_TEST_JOB=" + report;
+  for (int i = 0; i < 20 && (outcome.left = count_marked(mark)) > 0; ++i) usleep(50'000);
   if (std::filesystem::exists(report)) outcome.report = report;
   return outcome;
 }

@@ -10,6 +10,7 @@ std::string program_for_mpirun(const std::string& name);
 struct JobOutcome {
   std::string output;  // of all processes, stdout and stderr
   int status = -1;     // as of pclose
+  int left = 0;        // processes of the job that live on, a second after mpirun has ended
   std::string report;  // a file: what the processes were doing at the deadline; "" where they ended
 };
 // What stands before a shell command that is to end after so many seconds: scripts/with_deadline,

@@ -45,6 +45,14 @@ void* find(void* library, const char* name, const std::string& path) {
   return found;
 }
 
+// A predefined handle is a variable of OpenMPI. A program that is linked against OpenMPI may have a
+// copy of it (the linker's copy relocation), which OpenMPI itself uses too: the first of all global
+// symbols, not the library's own.
+void* find_handle(void* library, const char* name, const std::string& path) {
+  void* found = dlsym(RTLD_DEFAULT, name);
+  return found != nullptr ? found : find(library, name, path);
+}
+
 // Opened with global symbols, because OpenMPI's plug-ins look for its symbols there.
 void* open(std::string& path) {
   path = env::text(env::Var::mpi_path);
@@ -72,10 +80,11 @@ class OpenMpi final : public MessagePassing {
   f_.name = reinterpret_cast<decltype(f_.name)>(find(library, "MPI_" #name, path));
     SHMAP_MPI_FUNCTIONS(SHMAP_FIND)
 #undef SHMAP_FIND
-    f_.world = static_cast<MPI_Comm>(find(library, "ompi_mpi_comm_world", path));
-    f_.self = static_cast<MPI_Comm>(find(library, "ompi_mpi_comm_self", path));
-    f_.byte = static_cast<MPI_Datatype>(find(library, "ompi_mpi_byte", path));
-    f_.errors_return = static_cast<MPI_Errhandler>(find(library, "ompi_mpi_errors_return", path));
+    f_.world = static_cast<MPI_Comm>(find_handle(library, "ompi_mpi_comm_world", path));
+    f_.self = static_cast<MPI_Comm>(find_handle(library, "ompi_mpi_comm_self", path));
+    f_.byte = static_cast<MPI_Datatype>(find_handle(library, "ompi_mpi_byte", path));
+    f_.errors_return =
+        static_cast<MPI_Errhandler>(find_handle(library, "ompi_mpi_errors_return", path));
     join(job);
   }
 

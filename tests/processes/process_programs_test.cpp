@@ -1,0 +1,112 @@
+// Programs of this tree and of users that run as several processes: the README's first one, the
+// benchmark of the collectives, one that uses MPI itself, and one that was to be started by mpirun.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/support/mpirun.h"
+
+namespace shmap::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+int count(const std::string& text, const std::string& part) {
+  int n = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != text.npos; at += part.size()) ++n;
+  return n;
+}
+
+TEST(ProcessPrograms, TheFirstProgramOfTheReadme) {
+  const std::string program = program_for_mpirun("hello");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+  const JobOutcome o = run_processes(program, "", 4, 2);
+  EXPECT_EQ(o.status, 0) << o.output;
+  // Each process prints its rows, and the whole picture.
+  for (const char* device : {"│CPU 0,1│", "│CPU 2,3│", "│CPU 4,5│", "│CPU 6,7│"})
+    EXPECT_EQ(count(o.output, device), 4) << o.output;
+  for (const char* row : {"[[38. 38. 38.]\n", " [54. 54. 54.]]\n"})
+    EXPECT_EQ(count(o.output, row), 2) << o.output;  // on two devices of one process
+}
+
+TEST(ProcessPrograms, AMeshOfMoreDevicesThanOneProcessHas) {
+  const std::string program = program_for_mpirun("hello");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+  const JobOutcome o = run_processes(program, "", 1, 2);
+  EXPECT_NE(o.status, 0);
+  EXPECT_THAT(o.output, AllOf(HasSubstr("there are 2 devices"), HasSubstr("SHMAP_DEVICES=cpu:8"),
+                              HasSubstr("more processes under mpirun")));
+}
+
+class CollectivesBench : public testing::Test {
+ protected:
+  void SetUp() override {
+    program_ = program_for_mpirun("collectives_bench");
+    if (program_.empty())
+      GTEST_SKIP() << "OpenMPI is not installed, or the benchmarks were not built";
+  }
+  void TearDown() override {
+    unsetenv("SHMAP_MPI_PATH");
+    unsetenv("SHMAP_SHARED_MEMORY");
+  }
+  std::string program_;
+};
+
+TEST_F(CollectivesBench, HasTheColumnsOfNcclTests) {
+  const fs::path file = fs::temp_directory_path() / ("shmap_" + new_report() + ".json");
+  const JobOutcome o = run_processes(
+      program_, "-b 1K -e 4K -f 4 -n 3 -w 1 -g 2 -c 1 -J '" + file.string() + "'", 2, 1);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, "# 2 processes, 4 devices"), 1) << o.output;  // process 0 alone prints
+  EXPECT_EQ(count(o.output, "#wrong"), 6) << o.output;
+  EXPECT_THAT(o.output,
+              ContainsRegex("size\\(B\\) +count +type +redop +time\\(us\\) +algbw +busbw +#wrong"));
+  for (const char* row : {" 1024 +256 +int32 +sum +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n",
+                          " 4096 +1024 +int32 +none +[0-9.]+ +[0-9.]+ +[0-9.]+ +0\n"})
+    EXPECT_THAT(o.output, ContainsRegex(row));
+  EXPECT_THAT(o.output, HasSubstr("# wrong values: 0\n"));
+  std::ifstream in(file);
+  const std::string rows{std::istreambuf_iterator<char>(in), {}};
+  for (const char* op :
+       {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast"}) {
+    EXPECT_EQ(count(o.output, std::string("# ") + op + "\n"), 1) << o.output;
+    EXPECT_EQ(count(rows, std::string("\"op\": \"") + op + "\""), 2) << rows;
+  }
+  fs::remove(file);
+}
+
+TEST_F(CollectivesBench, AWrongValueIsCountedAndIsTheExitCode) {
+  const std::string library = fs::path(program_).parent_path() / "libprocess_changes_data.so";
+  if (!fs::exists(library)) GTEST_SKIP() << library << " was not built";
+  setenv("SHMAP_MPI_PATH", library.c_str(), 1);
+  setenv("SHMAP_SHARED_MEMORY", "0", 1);  // all through MPI
+  const JobOutcome o = run_processes(program_, "-b 64K -e 64K -n 1 -w 0 -g 1 -o sendrecv", 2, 1);
+  EXPECT_TRUE(WIFEXITED(o.status) && WEXITSTATUS(o.status) == 1) << o.status << "\n" << o.output;
+  EXPECT_THAT(o.output, ContainsRegex("# wrong values: [1-9]"));
+}
+
+TEST(ProcessPrograms, OneThatUsesMpiItself) {
+  const std::string program = program_for_mpirun("process_own_mpi");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed";
+  JobOutcome o = run_processes(program, "", 2, 2);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, "the sum is 4\n"), 2) << o.output;
+  EXPECT_EQ(count(o.output, "MPI's own sum is 2, and MPI had ended: 0\n"), 2) << o.output;
+  EXPECT_THAT(o.output, Not(HasSubstr("shmap:")));
+  o = run_processes(program, "single", 2, 2);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_THAT(o.output, AllOf(HasSubstr("refused: MPI was initialised by the program"),
+                              HasSubstr("MPI_THREAD_MULTIPLE"), Not(HasSubstr("the sum is"))));
+}
+
+}  // namespace
+}  // namespace shmap::test
