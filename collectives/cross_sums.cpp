@@ -73,8 +73,8 @@ class SumCall : public LocalWork {
     enqueue(site, n * item * static_cast<std::int64_t>(from.size()), reads, {to.block},
             [ops = &ops_, op = op_, dtype = dtype_, leaves = std::move(leaves),
              ranks = static_cast<int>(from.size()), out, n, begin,
-             item](int part, int parts, void* native) {
-              const auto [first, last] = share(n, kGrainBytes / item, part, parts);
+             grain = kGrainBytes / item](int part, int parts, void* native) {
+              const auto [first, last] = share(n, grain, part, parts);
               if (first == last) return;
               ops->combine(op, dtype, leaves.get(), ranks, out, begin + first, begin + last,
                            native);

@@ -115,6 +115,8 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
         materialize(static_cast<const LiteralNode&>(*node_of(a.literal())), mesh_));
     constant_slots_.push_back(out_slots_.back());
   }
+  for (auto slot = out_slots_.begin(); slot != out_slots_.end(); ++slot)
+    out_last_.push_back(std::find(slot + 1, out_slots_.end(), *slot) == out_slots_.end());
   slot_count_ = slots.size();
 
   for (std::size_t begin = 0; begin < all.size();) {
@@ -193,7 +195,6 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
     values[static_cast<std::size_t>(constant_slots_[i])] = constants_[i];
   for (std::size_t i = 0; i < args.size(); ++i)
     if (arg_slots_[i] >= 0) values[static_cast<std::size_t>(arg_slots_[i])] = std::move(args[i]);
-  args.clear();
   const ProgramScope scope(mark_);
   for (Part& part : parts_) {
     if (part.segment) {
@@ -202,10 +203,13 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
       run_control(part, values);
     }
   }
-  std::vector<Array> results;
-  results.reserve(out_slots_.size());
-  for (int slot : out_slots_) results.push_back(values[static_cast<std::size_t>(slot)]);
-  return results;
+  args.clear();  // its memory serves the results
+  args.reserve(out_slots_.size());
+  for (std::size_t o = 0; o < out_slots_.size(); ++o) {
+    Array& value = values[static_cast<std::size_t>(out_slots_[o])];
+    args.push_back(out_last_[o] ? std::move(value) : value);
+  }
+  return args;
 }
 
 std::string Plan::text() const {

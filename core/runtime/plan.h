@@ -73,6 +73,7 @@ class Plan {
   std::vector<int> constant_slots_;
   std::vector<int> arg_slots_;  // -1 where nothing reads the argument
   std::vector<int> out_slots_;
+  std::vector<bool> out_last_;  // whether no later result has the same slot
   std::size_t slot_count_ = 0;
   std::vector<Array> values_;  // of a run, by slot; empty between runs, a member for its memory
   mutable std::mutex mutex_;

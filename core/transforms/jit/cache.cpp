@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <mutex>
 
 #include "core/array/tree_paths.h"
 #include "core/base/env.h"
@@ -59,7 +60,7 @@ std::string describe(const Signature& s) {
 
 std::shared_ptr<Entry> JitCacheImpl::find(const void* tag, const Scope& scope,
                                           const FlatTree& arguments) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard lock(lock_);
   for (auto it = entries_.begin(); it != entries_.end(); ++it) {
     const Entry& e = **it;
     if (e.tag != tag || e.arguments.size() != arguments.leaves.size() || e.key != arguments.key ||
@@ -77,28 +78,32 @@ std::shared_ptr<Entry> JitCacheImpl::find(const void* tag, const Scope& scope,
 
 void JitCacheImpl::insert(std::shared_ptr<Entry> entry) {
   static const auto limit = static_cast<std::size_t>(env::integer(env::Var::jit_cache));
-  std::shared_ptr<Entry> gone;  // destroyed after the mutex is released, since that takes time
-  std::lock_guard lock(mutex_);
+  std::shared_ptr<Entry> gone;  // destroyed after the lock is released, since that takes time
+  std::lock_guard lock(lock_);
   entries_.insert(entries_.begin(), std::move(entry));
   if (entries_.size() <= limit) return;
   gone = std::move(entries_.back());
   entries_.pop_back();
 }
 
+std::vector<std::shared_ptr<Entry>> JitCacheImpl::entries() const {
+  std::lock_guard lock(lock_);
+  return entries_;
+}
+
 std::string JitCacheImpl::plan_text() const {
-  std::lock_guard lock(mutex_);
-  for (const auto& e : entries_)
+  for (const auto& e : entries())
     if (e->plan) return e->plan->text();
   return "no plan: nothing was called, or it is interpreted\n";
 }
 
 void JitCacheImpl::explain(const FlatTree& arguments, const Scope& scope, SourceLine source) const {
-  std::lock_guard lock(mutex_);
+  const std::vector<std::shared_ptr<Entry>> known = entries();
   std::string text = "shmap: jit" + at_line(source) + "\n  is traced";
-  if (entries_.empty()) {
+  if (known.empty()) {
     text += ": its first call\n";
   } else {
-    const Entry& e = *entries_.front();
+    const Entry& e = *known.front();
     text += " again:\n";
     if (!(e.scope == scope)) text += "  it is called in another scope\n";
     if (e.key != arguments.key) text += "  static members or sizes of containers differ\n";

@@ -1,11 +1,11 @@
 // jit's cache of one function: its traced programs and their plans.
 #pragma once
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "core/array/sharding.h"
+#include "core/base/spin_lock.h"
 #include "core/ir/node.h"
 #include "core/runtime/plan.h"
 #include "core/transforms/tracing/make_jaxpr.h"
@@ -64,7 +64,9 @@ class JitCacheImpl {
   void explain(const FlatTree& arguments, const Scope& scope, SourceLine source) const;
 
  private:
-  mutable std::mutex mutex_;
+  std::vector<std::shared_ptr<Entry>> entries() const;
+
+  mutable SpinLock lock_;
   std::vector<std::shared_ptr<Entry>> entries_;  // sorted by last call, latest first
 };
 

@@ -406,7 +406,6 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
     check_captures(*entry, call, scope, arguments);
   }
   JitCache::Result result;
-  result.like = entry->like;
   if (scope.kind == Scope::staged) {
     std::vector<Array> operands = entry->traced.consts;
     for (Array& x : arguments.leaves) operands.push_back(std::move(x));
@@ -417,6 +416,9 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
   } else {
     result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
   }
+  // An owner of the entry, so that the count of its owners changes no more than once.
+  const void* like = entry->like.get();
+  result.like = std::shared_ptr<const void>(std::move(entry), like);
   return result;
 }
 
