@@ -185,7 +185,7 @@ class Exchanges {
   static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
   static constexpr int kLooksAmongMany = 4;  // before a thread offers its core
   static constexpr int kTryAgain = 32;
-  static constexpr std::chrono::microseconds kMostYielding{100};
+  static constexpr std::chrono::microseconds kMostYielding{100}, kMostForRoom{5};
   // A header and the bytes that follow it, 8-byte aligned.
   struct Message {
     std::span<const std::byte> bytes;
@@ -247,7 +247,9 @@ class Exchanges {
   void begin(Active& active, EndedList& ended, Attempt* attempt);
   static Header header_of(const ProcessExchange& exchange);
   static std::uint64_t digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept;
+  bool has_room(const Attempt& attempt) noexcept;
   bool send_at_once(const ProcessExchange& exchange, Attempt& attempt);
+  bool wait_for_room(std::unique_lock<std::mutex>& lock, const Attempt& attempt);
   bool take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept;
   bool take_early(const ProcessExchange& exchange, Attempt& attempt);
   int patience() noexcept;

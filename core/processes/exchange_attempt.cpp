@@ -60,12 +60,15 @@ std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& ex
   return attempt;
 }
 
+bool Exchanges::has_room(const Attempt& attempt) noexcept {
+  return std::ranges::all_of(attempt.to, [&](const Attempt::Way& way) {
+    return link_->has_room(way.peer, sizeof(Header) + static_cast<std::size_t>(way.bytes));
+  });
+}
+
 // Sends nothing unless all messages can be sent.
 bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) {
-  for (const Attempt::Way& way : attempt.to) {
-    const auto behind = static_cast<std::size_t>(way.bytes);
-    if (!link_->has_room(way.peer, sizeof(Header) + behind)) return false;
-  }
+  if (!has_room(attempt)) return false;
   Header& header = attempt.header;
   header.number = exchange.number;
   for (const Attempt::Way& way : attempt.to) {
@@ -163,12 +166,28 @@ bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point
   return !stopped_ && fault_.empty() && Clock::now() < until;
 }
 
+// A process that needs nothing of the others runs ahead until their rings are full. From then on
+// there is room at the pace at which they take messages: to wait for it takes less time than a
+// task. (Cold: it lies apart from the path on which there is room.)
+[[gnu::cold]] bool Exchanges::wait_for_room(std::unique_lock<std::mutex>& lock,
+                                            const Attempt& attempt) {
+  const auto until = Clock::now() + (crowded_ ? kMostYielding : kMostForRoom);
+  do {
+    // The others write the cache line that tells how far they are: the pauses leave it to them.
+    for (int i = 0; i < 4; ++i) cpu_relax();
+    if (has_room(attempt)) return true;
+  } while (crowded_ ? offer_core(lock, until) : Clock::now() < until);
+  return false;
+}
+
 bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   try {
     std::unique_lock lock(mutex_, std::try_to_lock);
     // start() handles all unusual states.
     if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_) return false;
-    if (!send_at_once(exchange, attempt)) return false;
+    if (!send_at_once(exchange, attempt) &&
+        !(wait_for_room(lock, attempt) && send_at_once(exchange, attempt)))
+      return false;
     attempt.begun = true;
     attempt.awaited = attempt.from.size();
     for (Attempt::Way& way : attempt.from) way.heard = false;
@@ -181,8 +200,7 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
       looked_.store(true, std::memory_order_relaxed);
     bool goes_on = early_.empty() || take_early(exchange, attempt);
     const int most = patience();
-    const auto until =
-        crowded_ ? Clock::now() + kMostYielding * most / kMostPatience : Clock::time_point{};
+    Clock::time_point until{};
     for (int turns = 0; goes_on && attempt.awaited != 0; ++turns) {
       goes_on = take_at_once(exchange, attempt) && turns < most;
       if (!goes_on || attempt.awaited == 0) break;
@@ -194,6 +212,7 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
           goes_on = take_at_once(exchange, attempt);
         }
         if (!goes_on || attempt.awaited == 0) break;
+        if (turns == 0) until = Clock::now() + kMostYielding * most / kMostPatience;
         goes_on = offer_core(lock, until);
         if (goes_on && !early_.empty()) goes_on = take_early(exchange, attempt);
       } else if (turns >= kTurnsAtOnce) {

@@ -2,6 +2,7 @@
 // every time long): under mpirun (tests/CMakeLists.txt).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <string>
@@ -148,6 +149,40 @@ TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
   if (process_index() != 0) return;  // the others mostly wait at each broadcast
   EXPECT_GT(long_waits, 0);
   EXPECT_GT(kept, 0) << "of " << long_waits;
+}
+
+// A root that runs ahead of the others until there is no room for its messages waits for room, and
+// sends them itself. Its messages would fill the room several times.
+TEST_F(ProcessTurns, WhoeverRunsAheadWaitsForRoom) {
+  const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
+  if (memory != nullptr && std::string(memory) == "0")
+    GTEST_SKIP() << "SHMAP_SHARED_MEMORY=0: messages go through MPI";
+  if (process_count() > 2) GTEST_SKIP() << "the processes share cores";
+  constexpr int kAhead = 2000;
+  const Mesh mesh = make_mesh({n_}, "i");
+  const auto broadcast = jit(shard_map(
+      [](Array x) { return pbroadcast(broadcast_from(x, "i", 0), "i"); }, mesh, {P("i")}, P("i")));
+  const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
+  const Array x = device_put(ones({n_}), NamedSharding(mesh, P("i")));
+  std::int64_t most = 0;
+  for (int round = 0; round < 100 && most < kAhead; ++round) {
+    sum(x).block_until_ready();
+    const std::int64_t before = exchanges().turns().at_once;
+    for (int i = 0; i < kAhead; ++i) {
+      broadcast(x).block_until_ready();
+      if (process_index() == 0) continue;
+      const auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(500);
+      while (std::chrono::steady_clock::now() < until) {
+      }
+    }
+    most = std::max(most, exchanges().turns().at_once - before);
+    // All processes go on until the root has done it.
+    const Array root =
+        device_put(full({n_}, static_cast<float>(most)), NamedSharding(mesh, P("i")));
+    most = static_cast<std::int64_t>(
+        broadcast(root).addressable_shards()[0].data.to_vector<float>()[0]);
+  }
+  EXPECT_EQ(most, kAhead);
 }
 
 // A thread that computes does not look: what comes meanwhile is taken by the library's thread, and
