@@ -9,7 +9,9 @@
 #if defined(__x86_64__)
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12's headers start from such values
+// GCC 12's headers start from such values.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include <cpuid.h>
 #include <immintrin.h>
@@ -30,6 +32,22 @@ constexpr std::int64_t kRows = 14, kVectorBytes = 64;
 // Measured with 48 KiB of first and 2 MiB of second cache.
 constexpr std::int64_t kBlockBytes = 1 << 20;  // of a block of b
 constexpr std::int64_t kAheadB = 1024;         // bytes
+
+// AMD's family of Zen 5, whose units are as wide as these vectors; Zen 4 has narrower ones.
+bool zen5_or_later() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
+  const unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
+  return family >= 0x1a;
+}
+
+// Whether what is read next, of a, b and c, is fetched while something else is multiplied or
+// packed, and b is packed by a few panels at a time. On Zen 5 that makes products of operands that
+// are not in the second cache 3 to 10 % faster, on Intel's CPUs 1 to 2 % slower.
+bool fetches_ahead() {
+  static const bool does = zen5_or_later();
+  return does;
+}
 
 // How products of T are cut.
 template <class T>
@@ -166,6 +184,60 @@ void transposed(T* dst, std::int64_t dst_ld, const T* src, std::int64_t src_ld, 
             src_ld * Cut<T>::size, rows, cols, sizeof(T));
 }
 
+// The transpose of 16 × 16 floats, through pairs and fours of rows, then fours of their parts.
+SHMAP_AVX512 void transpose_16(const float* src, std::int64_t ld, float* dst, std::int64_t dst_ld) {
+  __m512 r[16], t[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(src + i * ld);
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    const __m512d a = _mm512_castps_pd(t[i]), b = _mm512_castps_pd(t[i + 2]);
+    const __m512d c = _mm512_castps_pd(t[i + 1]), d = _mm512_castps_pd(t[i + 3]);
+    r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+    r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+    r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+    r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+  }
+  constexpr int even = 0x88, odd = 0xdd;  // of the parts of 4 floats of both operands
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const __m512 e0 = _mm512_shuffle_f32x4(r[i], r[i + 4], even);
+    const __m512 e1 = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], even);
+    const __m512 o0 = _mm512_shuffle_f32x4(r[i], r[i + 4], odd);
+    const __m512 o1 = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], odd);
+    _mm512_store_ps(dst + i * dst_ld, _mm512_shuffle_f32x4(e0, e1, even));
+    _mm512_store_ps(dst + (i + 4) * dst_ld, _mm512_shuffle_f32x4(o0, o1, even));
+    _mm512_store_ps(dst + (i + 8) * dst_ld, _mm512_shuffle_f32x4(e0, e1, odd));
+    _mm512_store_ps(dst + (i + 12) * dst_ld, _mm512_shuffle_f32x4(o0, o1, odd));
+  }
+}
+
+// kb elements of each of `cols` columns of a transposed b, as a panel.
+template <class T>
+SHMAP_AVX512 void pack_across(const T* from, std::int64_t ldb, std::int64_t kb, std::int64_t cols,
+                              T* to) {
+  constexpr std::int64_t lanes = Cut<T>::lanes, panel = Cut<T>::panel;
+  std::int64_t l = 0;
+  if constexpr (sizeof(T) == 4) {
+    const bool fetches = fetches_ahead();
+    for (; cols == panel && l + lanes <= kb; l += lanes) {
+      if (fetches)
+        for (std::int64_t j = 0; j < panel; ++j)
+          _mm_prefetch(reinterpret_cast<const char*>(from + j * ldb + l + 2 * lanes), _MM_HINT_T0);
+      transpose_16(from + l, ldb, to + l * panel, panel);
+      transpose_16(from + lanes * ldb + l, ldb, to + l * panel + lanes, panel);
+    }
+  }
+  if (l == kb) return;
+  if (cols < panel) std::fill(to + l * panel, to + kb * panel, T{0});
+  transposed(to + l * panel, panel, from + l, ldb, kb - l, cols);
+}
+
 // kb rows of b from k0 on, of nb columns from n0 on, as panels padded with zeros.
 template <class T>
 SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::int64_t n0,
@@ -174,20 +246,28 @@ SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::i
   constexpr std::int64_t lanes = Cut<T>::lanes, panel = Cut<T>::panel;
   if (g.trans_b) {
     for (std::int64_t j = 0; j < nb; j += panel) {
-      T* const to = panels + j * kb;
-      const std::int64_t cols = std::min(panel, nb - j);
-      if (cols < panel) std::fill(to, to + kb * panel, T{0});
-      transposed(to, panel, at<T>(g.b, (n0 + j) * g.ldb + k0), g.ldb, kb, cols);
+      pack_across(at<T>(g.b, (n0 + j) * g.ldb + k0), g.ldb, kb, std::min(panel, nb - j),
+                  panels + j * kb);
     }
     return;
   }
-  for (std::int64_t l = 0; l < kb; ++l) {
-    const T* const from = at<T>(g.b, (k0 + l) * g.ldb + n0);
-    for (std::int64_t j = 0; j < nb; j += panel) {
-      T* const to = panels + j * kb + l * panel;
-      const auto left = first_lanes<T>(nb - j), right = first_lanes<T>(nb - j - lanes);
-      V::store(to, V::loadu(left, from + j));
-      V::store(to + lanes, V::loadu(right, from + j + lanes));
+  const bool fetches = fetches_ahead();
+  const std::int64_t group = fetches ? 4 * panel : nb, rows_ahead = fetches ? 8 * g.ldb : 0;
+  for (std::int64_t j0 = 0; j0 < nb; j0 += group) {
+    const std::int64_t j1 = std::min(nb, j0 + group);
+    for (std::int64_t l = 0; l < kb; ++l) {
+      const T* const from = at<T>(g.b, (k0 + l) * g.ldb + n0);
+      for (std::int64_t j = j0; j < j1; j += panel) {
+        T* const to = panels + j * kb + l * panel;
+        const auto left = first_lanes<T>(nb - j), right = first_lanes<T>(nb - j - lanes);
+        if (fetches) {
+          const auto* const ahead = reinterpret_cast<const char*>(from + rows_ahead + j);
+          _mm_prefetch(ahead, _MM_HINT_T0);
+          _mm_prefetch(ahead + kVectorBytes, _MM_HINT_T0);
+        }
+        V::store(to, V::loadu(left, from + j));
+        V::store(to + lanes, V::loadu(right, from + j + lanes));
+      }
     }
   }
 }
@@ -213,6 +293,41 @@ SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std:
   }
 }
 
+// Rows of a that are the next tile, of which a share is fetched with each panel of this one. Of a
+// transposed a it made products slower.
+template <class T>
+struct FetchedRows {
+  const T* row;
+  std::int64_t ld, rows, bytes, share, byte = 0;
+
+  FetchedRows(const Gemm& g, std::int64_t m0, std::int64_t count, std::int64_t k0, std::int64_t kb,
+              std::int64_t nb)
+      : row(at<T>(g.a, m0 * g.lda + k0)),
+        ld(g.lda),
+        rows(fetches_ahead() && !g.trans_a ? count : 0),
+        bytes(kb * Cut<T>::size),
+        share(ceil_div(rows * ceil_div(bytes, kVectorBytes), ceil_div(nb, Cut<T>::panel))) {}
+  void fetch() {
+    for (std::int64_t i = 0; i < share && rows > 0; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(row) + byte, _MM_HINT_T0);
+      byte += kVectorBytes;
+      if (byte < bytes) continue;
+      byte = 0;
+      row += ld;
+      --rows;
+    }
+  }
+};
+
+// To be read or written when the sums of a tile are complete.
+template <class T>
+void fetch_tile(T* c, std::int64_t rows, std::int64_t ldc) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    __builtin_prefetch(c + r * ldc, 1);
+    __builtin_prefetch(c + r * ldc + Cut<T>::lanes, 1);
+  }
+}
+
 struct Panels;  // which names the scratch memory
 
 template <class T>
@@ -228,6 +343,7 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
   T* const sums = tile + tile_size;
   T* const panels = sums + sums_size;
   const std::int64_t tiles = (g.m + kRows - 1) / kRows;
+  const bool fetches = fetches_ahead();
   for (std::int64_t n0 = 0; n0 < g.n; n0 += n_block) {
     const std::int64_t nb = std::min(n_block, g.n - n0);
     for (std::int64_t k0 = 0; k0 < g.k; k0 += k_block) {
@@ -240,8 +356,11 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
         const Multiply<T> multiply_rows =
             g.trans_a ? kMultiply<T, true>[rows] : kMultiply<T, false>[rows];
         T* const row = static_cast<T*>(g.c) + m0 * g.ldc + n0;
+        FetchedRows<T> next(g, m0 + rows, t + 1 < tiles ? rows : 0, k0, kb, nb);
         for (std::int64_t j = 0; j < nb; j += C::panel) {
+          next.fetch();
           if (j + C::panel <= nb) {
+            if (fetches) fetch_tile<T>(row + j, rows, g.ldc);
             multiply_rows(kb, tile, panels + j * kb, row + j, g.ldc, add);
           } else {
             multiply_rows(kb, tile, panels + j * kb, sums, C::panel, false);
@@ -254,14 +373,6 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
 }
 
 void run(const Gemm& g) { return g.dtype == f64 ? run_of<double>(g) : run_of<float>(g); }
-
-// AMD's family of Zen 5, whose units are as wide as these vectors; Zen 4 has narrower ones.
-bool zen5_or_later() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_is("amd") || __get_cpuid(1, &a, &b, &c, &d) == 0) return false;
-  const unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
-  return family >= 0x1a;
-}
 
 bool usable() {
   return (__builtin_cpu_is("intel") || zen5_or_later()) && __builtin_cpu_supports("avx512f") &&
