@@ -1,6 +1,7 @@
 #include "core/runtime/step.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 
 #include "core/base/counters.h"
@@ -25,16 +26,12 @@ detail::ThreadState& this_thread() {
   return *state;
 }
 
-// Used only to decide whether the call is queued.
-std::int64_t estimate_ns(const Step& step, Types out_types) {
-  const Rates& rate = rates(step.mesh.backend().kind());
+// Used only to decide whether the call is queued. `bytes`: those of operands and results.
+std::int64_t estimate_ns(const Step& step, Types out_types, DeviceKind kind, std::int64_t bytes) {
+  const Rates& rate = rates(kind);
   if (step.primitive.cost)
     return static_cast<std::int64_t>(
         rate.ns(step.primitive.cost(step.in_types, step.params, out_types)));
-  // As estimated_work(), without a call: most eager operations come here.
-  std::int64_t bytes = 0;
-  for (const ShapedArray& t : step.in_types) bytes += t.nbytes();
-  for (const ShapedArray& t : out_types) bytes += t.nbytes();
   return static_cast<std::int64_t>(static_cast<double>(bytes) / rate.bytes_per_ns);
 }
 
@@ -104,18 +101,26 @@ class LeaderLaunch {
         out_types_(out_types),
         out_(out),
         cohorts_(cohorts),
-        kernel_(kernel_of(step)),
-        donated_(step.primitive.in_place ? donated(step.in) : 0),
+        kind_(step.mesh.backend().kind()),
+        kernel_(kernel_of(step, kind_)),
         in_(step.in.size()),
         results_(out.size()),
+        result_bytes_(out.size()),
         reads_(step.in.size()),
         writes_(out.size() + 1),
         call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
         site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
+    std::int64_t bytes = 0;
+    for (std::size_t o = 0; o < out.size(); ++o) bytes += result_bytes_[o] = out_types[o].nbytes();
+    for (std::size_t i = 0; i < step.in.size(); ++i) {
+      const std::int64_t operand_bytes = step.in_types[i].nbytes();
+      bytes += operand_bytes;
+      if (step.primitive.in_place && operand_bytes == result_bytes_[0] && i < 32) note_donated(i);
+    }
     task_.run = run_here;
     task_.args = this;
     task_.describe = describe_here;
-    task_.cost_ns = estimate_ns(step, out_types);
+    task_.cost_ns = estimate_ns(step, out_types, kind_, bytes);
     task_.name = task_name(step.primitive.name, thread);
     task_.foreign = kernel_.foreign || fault::armed();
   }
@@ -126,8 +131,8 @@ class LeaderLaunch {
     const LocalDevice& device = step_.mesh.local(position);
     Stream& stream = *device.compute;
     site_.position = call_.position = position;
-    bind_blocks(position, *device.space);
-    if (!detail::nothing_pending(reads(), writes()) || !run_now(stream)) run_after(device, stream);
+    const bool pending = bind_blocks(position, *device.space);
+    if (pending || !run_now(stream)) run_after(device, stream);
   }
 
  private:
@@ -137,12 +142,15 @@ class LeaderLaunch {
     run_kernel(self->kernel_.run, self->call_, self->site_);
   }
 
-  static std::uint32_t donated(std::span<const Array> in) {
-    std::uint32_t mask = 0;
-    for (std::size_t i = 0; i < in.size() && i < 32; ++i)
-      mask |= static_cast<std::uint32_t>(in[i].node()->refs.load(std::memory_order_acquire) == 1)
-              << i;
-    return mask;
+  // Notes operand i, which has as many bytes as result 0, in donated_ or reusable_.
+  void note_donated(std::size_t i) {
+    const Node& node = *node_of(step_.in[i]);
+    if (node.refs.load(std::memory_order_acquire) != 1 || node.kind != NodeKind::stored) return;
+    donated_ |= 1u << i;
+    const int only = step_.primitive.in_place_operand;
+    if ((only < 0 || only == static_cast<int>(i)) &&
+        itemsize(step_.in_types[i].dtype()) == itemsize(out_types_[0].dtype()))
+      reusable_ |= 1u << i;
   }
 
   static std::string describe_here(const void* args) {
@@ -153,11 +161,13 @@ class LeaderLaunch {
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
   std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
-  // Sets the addresses of the operands, and allocates the results' buffers.
-  void bind_blocks(std::uint32_t position, MemorySpace& space) {
-    const int reused = donated_ != 0 ? find_reusable(position) : -1;
+  // Sets the addresses of the operands, and allocates the results' buffers. Whether a task on one
+  // of the buffers may be pending: never false where one is.
+  bool bind_blocks(std::uint32_t position, MemorySpace& space) {
+    const int reused = reusable_ != 0 ? find_reusable(position) : -1;
     term_ = kernel_.adds && reused >= 0 ? find_term(position, 1 - reused) : -1;
-    n_reads_ = 0;
+    bool pending = false;
+    std::size_t n_reads = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       const Node* node = node_of(step_.in[i]);
       if (node->kind == NodeKind::literal) {
@@ -167,21 +177,26 @@ class LeaderLaunch {
       }
       const Block& block = static_cast<const StoredNode*>(node)->blocks()[position];
       in_[i] = block.data();
-      if (static_cast<int>(i) != reused) reads_[n_reads_++] = block.buffer.get();
+      if (static_cast<int>(i) == reused) continue;
+      pending |= block.buffer->def().record() != nullptr;
+      reads_[n_reads++] = block.buffer.get();
     }
-    for (std::size_t o = 0; o < results_.size(); ++o) {
+    n_reads_ = n_reads;
+    n_writes_ = results_.size();
+    for (std::size_t o = 0; o < n_writes_; ++o) {
       Block& block = out_[o]->blocks()[position];
       if (o == 0 && reused >= 0) {
         block = stored_of(step_.in[static_cast<std::size_t>(reused)])->blocks()[position];
       } else {
-        block.buffer = space.allocate(out_types_[o].nbytes(), MemorySpace::For::tasks, thread_);
+        block.buffer = space.allocate(result_bytes_[o], MemorySpace::For::tasks, thread_);
         block.offset = 0;
       }
+      pending |= !block.buffer->untouched();
       results_[o] = block.data();
       writes_[o] = block.buffer.get();
     }
-    n_writes_ = results_.size();
-    if (kernel_.scratch && !kernel_.parts) add_scratch(space);
+    if (kernel_.scratch && !kernel_.parts) pending |= add_scratch(space);
+    return pending;
   }
 
   // Runs the call, which nothing precedes, on this thread, if the stream lets it.
@@ -202,12 +217,14 @@ class LeaderLaunch {
     enqueue(device, stream, waits);
   }
 
-  // Scratch of a kernel that is never split: the call's own.
-  void add_scratch(MemorySpace& space) {
+  // Scratch of a kernel that is never split: the call's own. Whether a task on it may be pending.
+  bool add_scratch(MemorySpace& space) {
     const std::int64_t bytes = kernel_.scratch(call_);
     scratch_ = bytes != 0 ? space.allocate(bytes, MemorySpace::For::tasks) : BufferRef();
     call_.scratch = bytes != 0 ? scratch_->data() : nullptr;
-    if (bytes != 0) writes_[n_writes_++] = scratch_.get();
+    if (bytes == 0) return false;
+    writes_[n_writes_++] = scratch_.get();
+    return !scratch_->untouched();
   }
 
   // Enqueues the call as a task that outlives this object.
@@ -253,8 +270,8 @@ class LeaderLaunch {
     finish(stream.enqueue(task, waits), reads(), writes());
   }
 
-  static const Kernel& kernel_of(const Step& step) {
-    const Kernel& kernel = step.primitive.kernel(step.mesh.backend().kind());
+  static const Kernel& kernel_of(const Step& step, DeviceKind kind) {
+    const Kernel& kernel = step.primitive.kernel(kind);
     if (!kernel.run) {
       throw DeviceError(std::string(step.primitive.name) + " has no kernel for the backend '" +
                         step.mesh.backend().name() + "'");
@@ -282,24 +299,14 @@ class LeaderLaunch {
   // The donated operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner
   // over all entries and handles: only the entries of this cohort in this one table may name it.
   int find_reusable(std::uint32_t position) const {
-    const std::int64_t wanted = out_types_[0].nbytes();
-    for (std::size_t i = 0; i < step_.in.size(); ++i) {
-      if (!(donated_ >> i & 1u)) continue;
-      if (step_.primitive.in_place_operand >= 0 &&
-          step_.primitive.in_place_operand != static_cast<int>(i))
-        continue;
-      const StoredNode* node = stored_of(step_.in[i]);
-      if (!node || step_.in_types[i].nbytes() != wanted ||
-          itemsize(step_.in_types[i].dtype()) != itemsize(out_types_[0].dtype())) {
-        continue;
-      }
-      const Block& block = node->blocks()[position];
+    for (std::uint32_t left = reusable_; left != 0; left &= left - 1) {
+      const int i = std::countr_zero(left);
+      const StoredNode& node = *stored_of(step_.in[static_cast<std::size_t>(i)]);
       // After a pending reader of the buffer, the result would have to wait for that reader and
       // fail with it, although they are unrelated. (A captured graph fails as a whole, and all its
       // readers are pending.)
-      if (!capturing(thread_) && !all_read(*block.buffer)) continue;
-      if (!owned_alone(*node, position)) continue;
-      return static_cast<int>(i);
+      if (!capturing(thread_) && !all_read(*node.blocks()[position].buffer)) continue;
+      if (owned_alone(node, position)) return i;
     }
     return -1;
   }
@@ -308,10 +315,9 @@ class LeaderLaunch {
   // readers. The task that makes operand i may then do the addition.
   int find_term(std::uint32_t position, int i) const {
     const auto index = static_cast<std::size_t>(i);
-    if (!(donated_ >> i & 1u) || step_.in_types[index].nbytes() != out_types_[0].nbytes())
-      return -1;
+    if (!(donated_ >> i & 1u)) return -1;
     const StoredNode *term = stored_of(step_.in[index]), *sum = stored_of(step_.in[1 - index]);
-    if (!term || !owned_alone(*term, position) || !all_read(*term->blocks()[position].buffer) ||
+    if (!owned_alone(*term, position) || !all_read(*term->blocks()[position].buffer) ||
         !all_read(*sum->blocks()[position].buffer))
       return -1;
     return i;
@@ -319,7 +325,8 @@ class LeaderLaunch {
 
   static bool all_read(const Buffer& buffer) {
     const auto reads = buffer.uses();
-    return std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); });
+    return reads.empty() ||
+           std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); });
   }
 
   // Whether only the entries of this cohort in this one table name the buffer.
@@ -361,11 +368,15 @@ class LeaderLaunch {
   Types out_types_;
   std::span<StoredNode* const> out_;
   const Cohorts& cohorts_;
+  const DeviceKind kind_;
   const Kernel& kernel_;
-  const std::uint32_t donated_;  // bit i: operand i was given up
+  // Bit i: operand i, a stored value of as many bytes as result 0, was given up, where the
+  // primitive works in place; the dtypes and the primitive let result 0 overwrite it.
+  std::uint32_t donated_ = 0, reusable_ = 0;
   // For the current leader.
   InlineVector<const void*, 4> in_;
   InlineVector<void*, 2> results_;
+  InlineVector<std::int64_t, 2> result_bytes_;
   InlineVector<Buffer*, 4> reads_;
   InlineVector<Buffer*, 3> writes_;  // buffers of the results, and scratch
   std::size_t n_reads_ = 0, n_writes_ = 0;

@@ -24,7 +24,7 @@ int elementwise_parts(const KernelCall& call, int workers) {
 }
 
 // This part's elements. Most calls are one part, and need no division.
-KernelCall::Share share(const KernelCall& call) {
+inline KernelCall::Share share(const KernelCall& call) {
   const std::int64_t n = call.out_types[0].size();
   return call.parts == 1 ? KernelCall::Share{0, n} : call.share(n, kGrain);
 }
