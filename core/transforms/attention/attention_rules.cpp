@@ -145,25 +145,34 @@ Arrays types_and_all(const JvpCall& call, std::size_t count, std::vector<ShapedA
   return first_of(call.primals, count);
 }
 
-// The derivative of f, a function of all primals, along the tangents. Primals without a tangent are
-// constants.
+// f, a function of `all`, as a function of those of them that `which` numbers.
 template <class F>
-Array along_tangents(const JvpCall& call, const F& f) {
+auto as_function_of(const std::vector<std::size_t>& which, const Arrays& all, const F& f) {
+  return [&which, all, &f](Arrays moved) {
+    Arrays x = all;
+    for (std::size_t i = 0; i < moved.size(); ++i) x[which[i]] = moved[i];
+    return f(x);
+  };
+}
+
+std::vector<std::size_t> moving_operands(const JvpCall& call) {
   std::vector<std::size_t> moving;
+  for (std::size_t i = 0; i < call.primals.size(); ++i)
+    if (call.has_tangent(i)) moving.push_back(i);
+  return moving;
+}
+
+// The derivative of f, a function of all primals, along the tangents of the primals `moving`. The
+// others are constants.
+template <class F>
+auto along_tangents(const JvpCall& call, const std::vector<std::size_t>& moving, const F& f) {
   Arrays at, along;
-  for (std::size_t i = 0; i < call.primals.size(); ++i) {
-    if (!call.has_tangent(i)) continue;
-    moving.push_back(i);
+  for (std::size_t i : moving) {
     at.push_back(call.primals[i]);
     along.push_back(call.tangents[i]);
   }
   const Arrays primals = first_of(call.primals, call.primals.size());
-  const auto moved = [&](Arrays x) {
-    Arrays all = primals;
-    for (std::size_t i = 0; i < moving.size(); ++i) all[moving[i]] = x[i];
-    return f(all);
-  };
-  return linearize(moved, at).second(along);
+  return linearize(as_function_of(moving, primals, f), at).second(along);
 }
 
 // ---- forward mode
@@ -176,7 +185,8 @@ void jvp_attention(JvpCall& call) {
   const int bias = attention_bias(p);
   if (bias >= 0 && call.has_tangent(static_cast<std::size_t>(bias))) {
     call.run();
-    call.tangents_out[0] = along_tangents(call, ByOperations(p, types, call.source));
+    call.tangents_out[0] =
+        along_tangents(call, moving_operands(call), ByOperations(p, types, call.source));
     return;
   }
   const Arrays results = bind_all(attention_p, in, with(p, true), call.source);
@@ -219,30 +229,22 @@ void jvp_tangent(JvpCall& call) {
   std::vector<ShapedArray> types;
   types_and_all(call, count, &types);
   const ByOperations attend(p, types, call.source);
-  call.tangents_out[0] = along_tangents(call, [&](const Arrays& x) {
+  const std::vector<std::size_t> tangents(p.tangents.begin(), p.tangents.end());
+  call.tangents_out[0] = along_tangents(call, moving_operands(call), [&](const Arrays& x) {
     Arrays at, along;
-    for (std::size_t i = 0; i < p.tangents.size(); ++i) {
-      at.push_back(x[static_cast<std::size_t>(p.tangents[i])]);
+    for (std::size_t i = 0; i < tangents.size(); ++i) {
+      at.push_back(x[tangents[i]]);
       along.push_back(x[first + i]);
     }
-    const auto f = [&](Arrays moved) {
-      Arrays all = first_of(x, count);
-      for (std::size_t i = 0; i < moved.size(); ++i)
-        all[static_cast<std::size_t>(p.tangents[i])] = moved[i];
-      return attend(all);
-    };
-    return linearize(f, at).second(along);
+    return linearize(as_function_of(tangents, first_of(x, count), attend), at).second(along);
   });
 }
 
 // The cotangents of q, k and v as a function of the operands and the result's cotangent.
 Arrays pulled_back(const ByOperations& attend, const Arrays& x, std::size_t count,
                    const Array& cotangent) {
-  const auto f = [&](Arrays moved) {
-    Arrays all = first_of(x, count);
-    for (std::size_t i = 0; i < 3; ++i) all[i] = moved[i];
-    return attend(all);
-  };
+  const std::vector<std::size_t> qkv{0, 1, 2};
+  const auto f = as_function_of(qkv, first_of(x, count), attend);
   return std::get<0>(vjp(f, first_of(x, 3)).second(cotangent));
 }
 
@@ -260,23 +262,12 @@ void jvp_grad(JvpCall& call) {
   std::vector<ShapedArray> types;
   types_and_all(call, count, &types);
   const ByOperations attend(p, types, call.source);
-  std::vector<std::size_t> moving;
-  Arrays at, along;
-  for (std::size_t i = 0; i < call.primals.size(); ++i) {
-    // The result and the sums depend on q, k and v and get no tangents of their own.
-    if (!call.has_tangent(i) || i == count || i == count + 1) continue;
-    moving.push_back(i);
-    at.push_back(call.primals[i]);
-    along.push_back(call.tangents[i]);
-  }
+  std::vector<std::size_t> moving = moving_operands(call);
+  // The result and the sums depend on q, k and v and get no tangents of their own.
+  std::erase_if(moving, [&](std::size_t i) { return i == count || i == count + 1; });
   if (moving.empty()) return;
-  const Arrays primals = first_of(call.primals, call.primals.size());
-  const auto f = [&](Arrays moved) {
-    Arrays all = primals;
-    for (std::size_t i = 0; i < moving.size(); ++i) all[moving[i]] = moved[i];
-    return pulled_back(attend, all, count, all[last]);
-  };
-  const Arrays out = linearize(f, at).second(along);
+  const Arrays out = along_tangents(
+      call, moving, [&](const Arrays& all) { return pulled_back(attend, all, count, all[last]); });
   for (std::size_t i = 0; i < 3; ++i) call.tangents_out[i] = out[i];
 }
 

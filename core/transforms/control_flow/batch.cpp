@@ -182,38 +182,19 @@ void batch_cond(BatchCall& call) {
   std::vector<Array> args;
   append(args, call, 1, mask);
   if (!differs) {
-    CondParams params;
+    std::vector<Traced> traced;
     for (std::size_t b = 0; b < branches.size(); ++b) {
       if (branches[b].batched_out != out)
         branches[b] = *derived_batch(p.branches[b], call.size, mask, out);
+      traced.push_back({branches[b].jaxpr, branches[b].consts});
     }
-    // Each branch takes the captured values of all branches.
-    std::vector<Array> in{call.in[0]};
-    std::vector<std::size_t> at;
-    for (const BatchedProgram& b : branches) {
-      at.push_back(in.size() - 1);
-      in.insert(in.end(), b.consts.begin(), b.consts.end());
-    }
-    const std::size_t n_consts = in.size() - 1;
+    std::vector<Traced*> programs;
+    for (Traced& t : traced) programs.push_back(&t);
+    std::vector<Array> in = merge_constants(programs);
+    CondParams params;
+    for (Traced& t : traced) params.branches.push_back(std::move(t.jaxpr));
+    in.insert(in.begin(), call.in[0]);
     in.insert(in.end(), args.begin(), args.end());
-    for (std::size_t b = 0; b < branches.size(); ++b) {
-      if (n_consts == 0) {
-        params.branches.push_back(branches[b].jaxpr);
-        continue;
-      }
-      auto wide = make_ref<Jaxpr>(*branches[b].jaxpr);
-      const std::size_t own = branches[b].consts.size();
-      std::vector<VarRef> consts;
-      for (std::size_t k = 0; k < n_consts; ++k) {
-        consts.push_back(k >= at[b] && k < at[b] + own
-                             ? wide->binders[k - at[b]]
-                             : make_ref<const Var>(node_of(in[k + 1])->type));
-      }
-      wide->binders.erase(wide->binders.begin(),
-                          wide->binders.begin() + static_cast<std::ptrdiff_t>(own));
-      wide->binders.insert(wide->binders.begin(), consts.begin(), consts.end());
-      params.branches.push_back(std::move(wide));
-    }
     give(call, in, params, 0);
     for (std::size_t o = 0; o < n_out; ++o) call.out_dims[o] = out[o] ? 0 : -1;
     return;

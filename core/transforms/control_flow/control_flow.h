@@ -118,6 +118,9 @@ std::vector<Array> stage_scan(const FlowSite& site, BodyRef body, std::vector<Ar
 std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
                               std::span<const BodyRef> branches, std::span<const std::string> names,
                               std::vector<Array> arguments);
+// Gives the branches of a cond one list of arguments: the constants of all of them, each once,
+// which are returned, then the others. A branch's constants are values of its first binders.
+std::vector<Array> merge_constants(std::span<Traced* const> programs);
 // Names of a cond's or switch's branches: "the true branch", "branch 2".
 std::vector<std::string> branch_names(const ShapedArray& index, std::size_t count);
 

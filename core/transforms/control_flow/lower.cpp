@@ -132,33 +132,15 @@ void lower_cond(LowerCall& call) {
     for (std::size_t o = 0; o < targets.size(); ++o)
       if (targets[o]->is_replicated()) targets[o] = loose.results[o];
   }
-  std::vector<Array> consts;
+  std::vector<Traced*> programs;
   for (std::size_t b = 0; b < inner.size(); ++b) {
     inner[b] =
         call.lowering.with_results(*p.branches[b], std::move(inner[b]), targets, call.source);
-    append(consts, inner[b].traced.consts);
+    programs.push_back(&inner[b].traced);
   }
+  const std::vector<Array> consts = merge_constants(programs);
   CondParams params;
-  std::size_t before = 0;
-  for (LoweredProgram& b : inner) {
-    // Each branch takes the constants of all branches.
-    auto jaxpr = make_ref<Jaxpr>();
-    const Jaxpr& own = *b.traced.jaxpr;
-    const std::size_t n = b.traced.consts.size();
-    for (std::size_t c = 0; c < consts.size(); ++c) {
-      jaxpr->binders.push_back(c >= before && c < before + n
-                                   ? own.binders[c - before]
-                                   : make_ref<const Var>(node_of(consts[c])->type));
-    }
-    jaxpr->binders.insert(jaxpr->binders.end(),
-                          own.binders.begin() + static_cast<std::ptrdiff_t>(n), own.binders.end());
-    jaxpr->eqns = own.eqns;
-    jaxpr->outs = own.outs;
-    jaxpr->env = own.env;
-    jaxpr->checks_variance = own.checks_variance;
-    params.branches.push_back(std::move(jaxpr));
-    before += n;
-  }
+  for (LoweredProgram& b : inner) params.branches.push_back(std::move(b.traced.jaxpr));
   std::vector<Array> operands{index.block};
   append(operands, consts);
   for (std::size_t i = 1; i < call.in.size(); ++i) operands.push_back(call.in[i].block);

@@ -163,38 +163,37 @@ struct OpenBranch {
   Traced traced;
 };
 
-// Gives all programs one list of arguments: the constants of all of them, each once, then the
-// others.
-std::vector<Array> merge_constants(std::vector<std::unique_ptr<OpenBranch>>& branches) {
+}  // namespace
+
+std::vector<Array> merge_constants(std::span<Traced* const> programs) {
   std::vector<Array> all;
-  for (const auto& b : branches) {
-    for (const Array& c : b->traced.consts) {
-      const auto same_node = [&](const Array& x) { return x.node() == c.node(); };
-      if (std::none_of(all.begin(), all.end(), same_node)) all.push_back(c);
+  // For each program and constant: the program's binder, or null where it has none.
+  std::vector<std::vector<VarRef>> binders(programs.size());
+  for (std::size_t p = 0; p < programs.size(); ++p) {
+    binders[p].resize(all.size());
+    for (std::size_t k = 0; k < programs[p]->consts.size(); ++k) {
+      const Array& c = programs[p]->consts[k];
+      std::size_t at = 0;
+      while (at < all.size() && (binders[p][at] || all[at].node() != c.node())) ++at;
+      if (at == all.size()) {
+        all.push_back(c);
+        binders[p].emplace_back();
+      }
+      binders[p][at] = programs[p]->jaxpr->binders[k];
     }
   }
-  for (const auto& b : branches) {
-    auto wide = make_ref<Jaxpr>();
-    const Jaxpr& own = *b->traced.jaxpr;
-    for (const Array& c : all) {
-      VarRef var;
-      for (std::size_t k = 0; k < b->traced.consts.size(); ++k)
-        if (b->traced.consts[k].node() == c.node()) var = own.binders[k];
-      wide->binders.push_back(var ? var : make_ref<const Var>(node_of(c)->type));
-    }
-    wide->binders.insert(wide->binders.end(),
-                         own.binders.begin() + static_cast<std::ptrdiff_t>(b->traced.consts.size()),
-                         own.binders.end());
-    wide->eqns = own.eqns;
-    wide->outs = own.outs;
-    wide->env = own.env;
-    wide->checks_variance = own.checks_variance;
-    b->traced.jaxpr = std::move(wide);
+  for (std::size_t p = 0; p < programs.size() && !all.empty(); ++p) {
+    auto wide = make_ref<Jaxpr>(*programs[p]->jaxpr);
+    binders[p].resize(all.size());
+    for (std::size_t k = 0; k < all.size(); ++k)
+      if (!binders[p][k]) binders[p][k] = make_ref<const Var>(node_of(all[k])->type);
+    const auto first = wide->binders.begin();
+    wide->binders.erase(first, first + static_cast<std::ptrdiff_t>(programs[p]->consts.size()));
+    wide->binders.insert(wide->binders.begin(), binders[p].begin(), binders[p].end());
+    programs[p]->jaxpr = std::move(wide);
   }
   return all;
 }
-
-}  // namespace
 
 std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
                               std::span<const BodyRef> branches, std::span<const std::string> names,
@@ -242,7 +241,9 @@ std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
     b->traced = b->trace.build(b->result.leaves, site.what, site.source);
     check_divergent_program(*b->traced.jaxpr, site.what, axes);
   }
-  std::vector<Array> operands = merge_constants(open);
+  std::vector<Traced*> programs;
+  for (const auto& b : open) programs.push_back(&b->traced);
+  std::vector<Array> operands = merge_constants(programs);
   append(operands, std::move(arguments));
   CondParams params;
   for (const auto& b : open) {
