@@ -132,6 +132,7 @@ std::string describe(const CudnnAttention& f) {
   if (f.v_depth != f.depth) text += ", values of " + std::to_string(f.v_depth);
   if (f.causal) text += ", causal";
   if (f.has_bias) text += ", with a bias";
+  if (!f.ordered) text += ", in any order";
   return text;
 }
 

@@ -105,6 +105,31 @@ TEST_F(CudnnCalls, ComputesWhatTheOwnKernelsCompute) {
     }
 }
 
+// The two keep different numbers of a row.
+TEST_F(CudnnCalls, EithersBackwardPassFollowsEithersForwardPass) {
+  const Operands x(32, 2);
+  const auto bars = [&](const char* forward, const char* backward) {
+    use(forward);
+    auto [y, pull] =
+        vjp([](std::vector<Array> a) { return attention(a[0], a[1], a[2], {.is_causal = true}); },
+            std::vector<Array>{x.q, x.k, x.v});
+    y.block_until_ready();
+    use(backward);
+    std::vector<Array> out = std::get<0>(pull(some({2, 32, 4, 16}, 0.83)));
+    for (const Array& bar : out) bar.block_until_ready();
+    return out;
+  };
+  const std::vector<Array> own = bars("own", "own");
+  for (const auto& [forward, backward] :
+       {std::pair("own", "cudnn"), std::pair("cudnn", "own"), std::pair("cudnn", "cudnn")}) {
+    std::vector<Array> got;
+    const std::size_t calls = executed([&] { got = bars(forward, backward); }).size();
+    EXPECT_EQ(calls, std::string(forward) == backward ? 2u : 1u);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_LT(distance(got[i], own[i]), 0.05) << forward << ", " << backward << ": " << i;
+  }
+}
+
 TEST_F(CudnnCalls, OtherCallsAreTheOwnKernels) {
   const Operands wide(22, 4, f32);
   EXPECT_THAT(executed([&] { attended(wide).block_until_ready(); }), IsEmpty());
