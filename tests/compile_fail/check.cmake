@@ -1,4 +1,4 @@
-# Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED.
+# Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED, after less than 30 other lines.
 set(ENV{LC_ALL} C)  # its errors in English
 execute_process(
   COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -I "${INCLUDE}" "${SOURCE}"
@@ -13,6 +13,13 @@ endif()
 string(REGEX MATCH "error: [^\n]*" error "${text}")
 if(NOT error MATCHES "^error: static")
   message(FATAL_ERROR "the first error is not a static assertion, but ${error}:\n${text}")
+endif()
+string(FIND "${text}" "${error}" position)
+string(SUBSTRING "${text}" 0 ${position} before)
+string(REGEX MATCHALL "\n" before "${before}")
+list(LENGTH before lines)
+if(lines GREATER_EQUAL 30)
+  message(FATAL_ERROR "the error comes after ${lines} other lines:\n${text}")
 endif()
 string(FIND "${error}" "${WANTED}" position)
 if(position LESS 0)
