@@ -98,8 +98,9 @@ int main(int argc, char** argv) {
   app.add_option("-J", o.json, "a file for the rows");
   app.add_option("-o", o.only, "one collective alone, by its name");
   CLI11_PARSE(app, argc, argv);
-  // A process that ends with 1 is a fault to those that still wait for it. So each ends with 0 until
-  // the library has parted from the others: it does so at exit, before what was registered earlier.
+  // A process that ends with 1 is a fault to those that still wait for it. So each ends with 0
+  // until the library has parted from the others: it does so at exit, before what was registered
+  // earlier.
   std::atexit([] {
     if (wrong_in_all == 0) return;
     std::fflush(nullptr);

@@ -25,6 +25,11 @@ namespace {
 
 // How many of cuDNN's proposals are compiled and timed: each takes up to a second to compile.
 constexpr std::size_t kProposals = 3;
+// For so many forms of each process, so that programs whose lengths vary do not compile all the
+// time; and for calls with so many rows of q, since a step of decoding has a new number of keys
+// each time.
+constexpr int kMostTimed = 64;
+constexpr std::int64_t kFewestRows = 16;
 // A plan that needs more memory than this is not used: the ordered backward pass keeps all scores.
 constexpr std::int64_t kMostWorkspace = std::int64_t{256} << 20;
 constexpr std::int64_t kAligned = 256;  // the parts of a workspace
@@ -129,9 +134,10 @@ class Choices {
     if (!absent_.empty()) return false;
     const char* refused = nullptr;
     std::optional<CudnnAttention> form = form_of(call, &refused);
-    if (form && form->has_bias && wanted == Mode::automatic) {
-      refused = "there is a bias";
-      form.reset();
+    if (form && wanted == Mode::automatic) {
+      if (form->has_bias) refused = "there is a bias";
+      if (form->q_rows < kFewestRows) refused = "there are few queries";
+      if (refused != nullptr) form.reset();
     }
     if (!form) {
       if (refused_.emplace(Call::kName, refused).second)
@@ -216,6 +222,8 @@ class Choices {
     const bool is_known = measures && !known.empty();
     if (is_known && known == kOwn) return Choice{nullptr, "own kernel, as measured before"};
     if (measures && !is_known && is_capturing(stream)) return std::nullopt;
+    if (measures && !is_known && timed_++ >= kMostTimed)
+      return Choice{nullptr, "own kernel, since many others were timed"};
     const CudnnTarget target{gpu.handle};
     const std::string version = "cuDNN " + cudnn_version_text(cudnn_api().version) + ", ";
     std::string why = "cuDNN has no kernel for it", times;
@@ -297,9 +305,9 @@ class Choices {
       *why = error.what();
       return false;
     }
-    std::byte* const logs = memory + aligned(plan.workspace());
-    std::byte* const means = logs + aligned(cudnn_means_bytes(form));
-    std::byte* const q_sums = means + aligned(cudnn_means_bytes(form));
+    const auto part = [&](std::int64_t at) { return memory == nullptr ? nullptr : memory + at; };
+    const std::int64_t rows = aligned(cudnn_means_bytes(form));
+    std::byte* const logs = part(aligned(plan.workspace()));
     std::vector<CudnnPlan::Address> tensors{
         {q_id, a.q.data}, {k_id, a.k.data}, {v_id, a.v.data}, {out_id, a.out}};
     if (form.has_bias) tensors.push_back({bias_id, a.bias.data});
@@ -310,8 +318,8 @@ class Choices {
                                      {q_bar_id, call.g.q_bar.data},
                                      {k_bar_id, call.g.k_bar.data},
                                      {v_bar_id, call.g.v_bar.data},
-                                     {means_id, means}});
-      if (!form.ordered) tensors.push_back({q_sums_id, q_sums});
+                                     {means_id, part(aligned(plan.workspace()) + rows)}});
+      if (!form.ordered) tensors.push_back({q_sums_id, part(aligned(plan.workspace()) + 2 * rows)});
     }
     try {
       check_cudnn(cudnn_api().set_stream(gpu.handle, stream), "cudnnSetStream");
@@ -332,6 +340,7 @@ class Choices {
   std::string absent_;  // why there is no cuDNN
   std::map<int, Gpu> gpus_;
   std::map<Key, Choice> choices_;
+  int timed_ = 0;                               // forms
   std::map<std::string, std::string> decided_;  // what was measured, as it is kept on disk
   std::vector<std::string> texts_;
   std::set<std::pair<const char*, const char*>> refused_;  // that are in the texts

@@ -5,10 +5,15 @@
 //                    outside of a capture (unless SHMAP_TIME_GEMMS is off), which blocks meanwhile;
 //                    the fastest is kept on disk for that version of cuDNN and that GPU. Only what
 //                    repeats its bits, and treats NaNs and infinities of scores as the own kernel
-//                    does, is timed: no bias, no backward pass whose sums have no order.
+//                    does, is timed: no bias, no backward pass whose sums have no order. Nor are
+//                    calls with fewer than 16 rows of q, and more than 64 forms a process, because
+//                    a form takes up to seconds.
 //   own              the own kernel
 //   cudnn            cuDNN's first proposal, wherever it has one
 //   cudnn_unordered  likewise; the cotangent of q is added up atomically, in any order
+//
+// Where sums are kept, cuDNN's forward pass leaves the logarithm of a row's sum in the place of the
+// greatest score, and 1 in that of the sum: weights are computed from them likewise.
 //
 // What cuDNN does not compute, the own kernels do: f32, a result of another dtype, masks (but
 // causal ones whose rows all see a column), depths that are no multiples of 8, operands that do not

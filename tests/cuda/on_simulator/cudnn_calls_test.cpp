@@ -270,5 +270,28 @@ TEST_F(CudnnCalls, WhereNothingIsTimedTheOwnKernelRuns) {
   unsetenv("SHMAP_TIME_GEMMS");
 }
 
+TEST_F(CudnnCalls, FewQueriesAreNotTimed) {
+  use("auto");
+  const Operands x(15);
+  EXPECT_THAT(executed([&] { attended(x).block_until_ready(); }), IsEmpty());
+  EXPECT_EQ(last_choice(), "attention: own kernel where there are few queries");
+}
+
+// The last of these tests: from here on this process times no form.
+TEST_F(CudnnCalls, NotEveryFormIsTimed) {
+  use("auto");
+  setenv("SHMAP_CACHE_DIR", "off", 1);
+  const Array q = some({1, 16, 1, 8}, 0.37);
+  int timed = 0;
+  for (std::int64_t rows = 1; rows <= 70; ++rows) {
+    const Array k = some({1, rows, 1, 8}, 0.71);
+    timed += !executed([&] { attention(q, k, k).block_until_ready(); }).empty();
+  }
+  EXPECT_LE(timed, 64);
+  EXPECT_GE(timed, 60);
+  EXPECT_THAT(last_choice(), HasSubstr("own kernel, since many others were timed"));
+  unsetenv("SHMAP_CACHE_DIR");
+}
+
 }  // namespace
 }  // namespace shmap
