@@ -27,11 +27,21 @@ Array number(double value, const Array& x, SourceLine s) {
   return convert(Array(value), x.dtype(), s);
 }
 
-// x minus its maximum along the axes. The maximum has no derivative, because it cancels in the
-// functions that use the difference.
+// x in another dtype, as weak as it is.
+Array in_dtype(Array x, DType dtype, SourceLine s) {
+  if (x.dtype() == dtype) return x;
+  const bool weak = x.type().weak();
+  return convert(std::move(x), dtype, s, weak);
+}
+
+// x minus its maximum along the axes, in the dtype in which sums add up. The maximum has no
+// derivative, because it cancels in the functions that use the difference.
 Array shifted(Operand&& x, const Dims& axes) {
-  Array most = reduce(reduce_max_p, stop_gradient(x), axes, true, x.source);
-  return sub(std::move(x.value), std::move(most), x.source);
+  const SourceLine s = x.source;
+  const DType wide = accumulation_dtype(x.value.dtype());
+  x.value = in_dtype(std::move(x.value), wide, s);
+  Array most = reduce(reduce_max_p, stop_gradient(x), axes, true, s);
+  return sub(std::move(x.value), std::move(most), s);
 }
 
 Dims softmax_axes(Operand& x, const Dims& axis, const char* what) {
@@ -75,17 +85,19 @@ Array unit_rms(Array x, double eps, SourceLine s) {
 Array softmax(Operand x, Dims axis) {
   const Dims axes = softmax_axes(x, axis, "softmax");
   const SourceLine s = x.source;
+  const DType dtype = x.value.dtype();
   Array weights = apply(exp_p, shifted(std::move(x), axes), s);
   Array total = reduce(reduce_sum_p, weights, axes, true, s);
-  return bind_joint(div_p, std::move(weights), std::move(total), s);
+  return in_dtype(bind_joint(div_p, std::move(weights), std::move(total), s), dtype, s);
 }
 
 Array log_softmax(Operand x, Dims axis) {
   const Dims axes = softmax_axes(x, axis, "log_softmax");
   const SourceLine s = x.source;
+  const DType dtype = x.value.dtype();
   Array logits = shifted(std::move(x), axes);
   Array total = reduce(reduce_sum_p, apply(exp_p, logits, s), axes, true, s);
-  return sub(std::move(logits), apply(log_p, std::move(total), s), s);
+  return in_dtype(sub(std::move(logits), apply(log_p, std::move(total), s), s), dtype, s);
 }
 
 Array relu(Operand x) {

@@ -293,6 +293,9 @@ Array logsumexp_over(Operand&& x, const Dims* axis, bool keepdims) {
   const SourceLine s = x.source;
   const Dims axes = reduction_axes(axis, type_of(x, "logsumexp").rank(), "logsumexp", s);
   promote_inexact(x, "logsumexp");
+  const DType dtype = x.value.dtype();
+  const bool weak = x.value.type().weak();
+  x.value = convert(std::move(x.value), accumulation_dtype(dtype), s, weak);
   const Array most = reduce(reduce_max_p, stop_gradient(x), axes, true, s);
   const Array zero = convert(Array(0.0), most.dtype(), s);
   Array in[3] = {bind(is_finite_p, most, no_params, s), zero, most};
@@ -300,6 +303,7 @@ Array logsumexp_over(Operand&& x, const Dims* axis, bool keepdims) {
   Array shifted = bind_joint(sub_p, std::move(x.value), shift, s);
   Array total = reduce(reduce_sum_p, bind(exp_p, std::move(shifted), no_params, s), axes, true, s);
   Array out = bind(add_p, bind(log_p, std::move(total), no_params, s), shift, no_params, s);
+  out = convert(std::move(out), dtype, s, weak);
   if (keepdims || axes.empty()) return out;
   return squeeze(operand(std::move(out), s), axes);
 }
