@@ -248,6 +248,13 @@ TEST(Gemm, Avx512MatchesReference) {
     check_case<float>({m, 32, 20, across, false, m % 2 != 0, 1}, run, rng);
     check_case<double>({m, 16, 20, across, false, m % 2 != 0, 1}, run, rng);
   }
+  for (int n = 1; n <= 17; ++n) {  // rows of a vector or less, computed in place
+    for (int m = 1; m <= 17; ++m) {
+      const Case c{m, n, 1 + 7 * m % 40, n % 2 != 0, false, m % 2 != 0, n % 3};
+      check_case<float>(c, run, rng);
+      check_case<double>(c, run, rng);
+    }
+  }
 }
 
 TEST(Gemm, AmxPassesInfinitiesAndNans) {

@@ -8,26 +8,19 @@
 
 #if defined(__x86_64__)
 
-#if !defined(__clang__)
-// GCC 12's headers start from such values.
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#endif
 #include <cpuid.h>
-#include <immintrin.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "core/base/thread_kept.h"
+#include "core/cpu/kernels/avx512_vector.h"
 #include "core/cpu/kernels/copy_transpose.h"
 
 namespace shmap::cpu {
 namespace {
 
-#define SHMAP_AVX512 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
-
-constexpr std::int64_t kRows = 14, kVectorBytes = 64;
+constexpr std::int64_t kRows = 14;
 
 // Measured with 48 KiB of first and 2 MiB of second cache.
 constexpr std::int64_t kBlockBytes = 1 << 20;  // of a block of b
@@ -49,10 +42,13 @@ bool fetches_ahead() {
   return does;
 }
 
+template <class T>
+using Vector = Avx512Vector<T>;
+
 // How products of T are cut.
 template <class T>
 struct Cut {
-  static constexpr std::int64_t size = sizeof(T), lanes = kVectorBytes / size, panel = 2 * lanes;
+  static constexpr std::int64_t size = sizeof(T), lanes = kAvx512Bytes / size, panel = 2 * lanes;
   // Longer sums are cut into blocks of k: a tile of a has room in the first cache beside a panel.
   static constexpr std::int64_t max_k = 256;
   static constexpr std::int64_t max_k_across = size == 8 ? 144 : 256;
@@ -60,40 +56,6 @@ struct Cut {
   static constexpr std::int64_t ld_across = (kRows + lanes - 1) / lanes * lanes;
   static constexpr std::int64_t block_b = kBlockBytes / size;  // elements
 };
-
-// The operations on a vector of T. Of a broadcast GCC, left to itself, reads the element twice, as
-// an operand of both operations, and the loads become what the loop waits for.
-template <class T>
-struct Vector;
-#define SHMAP_VECTOR(T, Vec, Mask_, suffix, broadcast_instruction)                     \
-  template <>                                                                          \
-  struct Vector<T> {                                                                   \
-    using Type = Vec;                                                                  \
-    using Mask = Mask_;                                                                \
-    SHMAP_AVX512 static Type broadcast(const T* p) {                                   \
-      Type v;                                                                          \
-      __asm__(broadcast_instruction " %1, %0" : "=v"(v) : "m"(*p));                    \
-      return v;                                                                        \
-    }                                                                                  \
-    SHMAP_AVX512 static Type zero() { return _mm512_setzero_##suffix(); }              \
-    SHMAP_AVX512 static Type load(const T* p) { return _mm512_load_##suffix(p); }      \
-    SHMAP_AVX512 static Type loadu(const T* p) { return _mm512_loadu_##suffix(p); }    \
-    SHMAP_AVX512 static Type loadu(Mask m, const T* p) {                               \
-      return _mm512_maskz_loadu_##suffix(m, p);                                        \
-    }                                                                                  \
-    SHMAP_AVX512 static void store(T* p, Type v) { _mm512_store_##suffix(p, v); }      \
-    SHMAP_AVX512 static void storeu(T* p, Type v) { _mm512_storeu_##suffix(p, v); }    \
-    SHMAP_AVX512 static void storeu(T* p, Mask m, Type v) {                            \
-      _mm512_mask_storeu_##suffix(p, m, v);                                            \
-    }                                                                                  \
-    SHMAP_AVX512 static Type add(Type a, Type b) { return _mm512_add_##suffix(a, b); } \
-    SHMAP_AVX512 static Type fma(Type a, Type b, Type c) {                             \
-      return _mm512_fmadd_##suffix(a, b, c);                                           \
-    }                                                                                  \
-  };
-SHMAP_VECTOR(float, __m512, __mmask16, ps, "vbroadcastss")
-SHMAP_VECTOR(double, __m512d, __mmask8, pd, "vbroadcastsd")
-#undef SHMAP_VECTOR
 
 // c = or, with add, += the product of a tile of a and a panel of b. Elements of a that follow one
 // another along k do so in the tile too, and its rows are Cut::ld_a apart; with `across` the rows
@@ -149,12 +111,6 @@ constexpr Multiply<T> kMultiply[kRows + 1] = {nullptr,
                                               multiply<T, 12, across>,
                                               multiply<T, 13, across>,
                                               multiply<T, 14, across>};
-
-template <class T>
-typename Vector<T>::Mask first_lanes(std::int64_t count) {
-  return static_cast<typename Vector<T>::Mask>(
-      (1u << std::clamp<std::int64_t>(count, 0, Cut<T>::lanes)) - 1);
-}
 
 // The first columns of a tile of whole panels to where they belong.
 template <class T>
@@ -263,7 +219,7 @@ SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::i
         if (fetches) {
           const auto* const ahead = reinterpret_cast<const char*>(from + rows_ahead + j);
           _mm_prefetch(ahead, _MM_HINT_T0);
-          _mm_prefetch(ahead + kVectorBytes, _MM_HINT_T0);
+          _mm_prefetch(ahead + kAvx512Bytes, _MM_HINT_T0);
         }
         V::store(to, V::loadu(left, from + j));
         V::store(to + lanes, V::loadu(right, from + j + lanes));
@@ -306,11 +262,11 @@ struct FetchedRows {
         ld(g.lda),
         rows(fetches_ahead() && !g.trans_a ? count : 0),
         bytes(kb * Cut<T>::size),
-        share(ceil_div(rows * ceil_div(bytes, kVectorBytes), ceil_div(nb, Cut<T>::panel))) {}
+        share(ceil_div(rows * ceil_div(bytes, kAvx512Bytes), ceil_div(nb, Cut<T>::panel))) {}
   void fetch() {
     for (std::int64_t i = 0; i < share && rows > 0; ++i) {
       _mm_prefetch(reinterpret_cast<const char*>(row) + byte, _MM_HINT_T0);
-      byte += kVectorBytes;
+      byte += kAvx512Bytes;
       if (byte < bytes) continue;
       byte = 0;
       row += ld;
@@ -372,7 +328,10 @@ SHMAP_AVX512 void run_of(const Gemm& g) {
   }
 }
 
-void run(const Gemm& g) { return g.dtype == f64 ? run_of<double>(g) : run_of<float>(g); }
+void run(const Gemm& g) {
+  if (is_narrow(g)) return narrow_gemm(g);
+  return g.dtype == f64 ? run_of<double>(g) : run_of<float>(g);
+}
 
 bool usable() {
   return (__builtin_cpu_is("intel") || zen5_or_later()) && __builtin_cpu_supports("avx512f") &&

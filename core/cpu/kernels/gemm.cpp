@@ -139,17 +139,27 @@ bool fast_openblas() {
 // bf16 the own kernel (measured, one thread). Up to a million OpenBLAS has kernels for AVX-512 that
 // read the operands where they lie.
 constexpr std::int64_t kSmallF32 = 64 * 64 * 64, kSmallBf16 = 1024, kSmallOnZen5 = 1'000'000;
+constexpr std::int64_t kTinyOnZen5 = 8 * 8 * 8;
 
 bool is_small(const Gemm& g, std::int64_t limit) {
   return g.m <= limit && g.n <= limit && g.k <= limit && g.m * g.n <= limit &&
          g.m * g.n * g.k <= limit;
 }
 
-// Whether the kernel for AVX-512 is the faster one on Zen 5 (measured, one thread). In f64 from the
-// size on up to which OpenBLAS has its small kernels. In f32 where b is transposed, which this
-// kernel packs the fastest: 1.02 to 1.15 times as fast as the libraries. And for short sums into
-// wide rows, as the steps of a ring of products are, which add to what is there.
+// Whether the rows of a small product fill a vector of AVX-512 well, or the product is so small
+// that calling a library costs more than the product.
+bool suits_narrow(const Gemm& g) {
+  const bool filled = 2 * g.n * itemsize(g.dtype) > 64;
+  return is_narrow(g) && is_small(g, filled ? kSmallOnZen5 : kTinyOnZen5);
+}
+
+// Whether the kernel for AVX-512 is the faster one on Zen 5 (measured, one thread). Where rows are
+// narrow. In f64 from the size on up to which OpenBLAS has its small kernels. In f32 where b is
+// transposed, which this kernel packs the fastest: 1.02 to 1.15 times as fast as the libraries. And
+// for short sums into wide rows, as the steps of a ring of products are, which add to what is
+// there.
 bool suits_avx512_on_zen5(const Gemm& g) {
+  if (suits_narrow(g)) return true;
   if (is_small(g, kSmallOnZen5) || g.m < 16 || g.n < 16) return false;
   if (g.dtype == f64) return true;
   const bool ring_step = g.k <= 256 && g.n >= 1024 && g.m >= 256 && g.m <= 512;

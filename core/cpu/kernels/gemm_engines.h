@@ -27,6 +27,12 @@ const GemmLibrary* openblas_gemm();
 const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
+// Products of f32 and f64 whose rows are one vector of AVX-512 or less; a part of avx512_gemm().
+inline bool is_narrow(const Gemm& g) {
+  return !g.trans_b && g.n * itemsize(g.dtype) <= 64 && g.k <= 256;
+}
+void narrow_gemm(const Gemm& g);
+
 inline constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 // The size of the blocks when `size` is cut into the fewest equal blocks of at most `most`, each a
 // multiple of `unit`.
