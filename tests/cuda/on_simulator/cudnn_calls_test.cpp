@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "cuda/kernels/library_attention.h"
 #include "cuda/libraries/cudnn_attention.h"
 #include "shmap/shmap.h"
+#include "tests/support/child_process.h"
 
 namespace shmap {
 namespace {
@@ -50,6 +52,11 @@ struct Operands {
       : q(some({2, rows, 4, 16}, 0.37, dtype)),
         k(some({2, rows, k_heads, 16}, 0.71, dtype)),
         v(some({2, rows, k_heads, 16}, 0.53, dtype)) {}
+  Operands on(Device device) const {
+    Operands out = *this;
+    for (Array* a : {&out.q, &out.k, &out.v}) *a = device_put(*a, device);
+    return out;
+  }
 };
 
 Array attended(const Operands& x) { return attention(x.q, x.k, x.v, {.is_causal = true}); }
@@ -79,6 +86,29 @@ double distance(const Array& a, const Array& b) {
 std::string last_choice() {
   const std::vector<std::string> all = cuda::attention_choices();
   return all.empty() ? "" : all.back();
+}
+
+// GPUs of one kind compute with one kernel, so that what they share has the same bits. Comes first,
+// since this process has used no device yet.
+TEST(CudnnOnSeveralGpus, AFormIsTimedOnOneOfThem) {
+  const test::ChildResult child = test::in_child(
+      {{"SHMAP_DEVICES", "cuda"},
+       {"SHMAP_SIM_GPUS", "2"},
+       {"SHMAP_SIM_CUDNN", "1"},
+       {"SHMAP_ATTENTION_KERNEL", "auto"},
+       {"SHMAP_CACHE_DIR", "off"}},
+      [] {
+        const Operands x(33);
+        for (const Device device : devices()) {
+          const Operands there = x.on(device);
+          const std::size_t calls = executed([&] { attended(there).block_until_ready(); }).size();
+          std::printf("%s ", calls >= 4 ? "timed" : "known");
+        }
+        for (const std::string& text : cuda::attention_choices())
+          std::printf("%s ",
+                      text.find("as measured before") != std::string::npos ? "again" : "new");
+      });
+  EXPECT_EQ(child.output, "timed known new again ");
 }
 
 TEST_F(CudnnCalls, ComputesWhatTheOwnKernelsCompute) {
