@@ -106,7 +106,7 @@ void slice_rows(benchmark::State& state) {
 BENCHMARK(memcpy_contiguous)->RangeMultiplier(4)->Range(4, 64 << 10);
 BENCHMARK(copy_contiguous)->RangeMultiplier(4)->Range(4, 64 << 10);
 BENCHMARK(fill_floats)->Arg(64)->Arg(1 << 10)->Arg(64 << 10);
-BENCHMARK(transpose_square)->ArgsProduct({{1, 2, 4, 8}, {64, 1000, 1024, 4096}});
+BENCHMARK(transpose_square)->ArgsProduct({{1, 2, 4, 8}, {64, 1000, 1001, 1024, 2048, 4096}});
 BENCHMARK(slice_rows)->Arg(16)->Arg(64)->Arg(256)->Arg(4096);
 
 }  // namespace

@@ -11,6 +11,9 @@
 #include <random>
 #include <vector>
 
+#include "core/cpu/kernels/copy_transpose.h"
+#include "core/cpu/kernels/store_around.h"
+
 namespace shmap::cpu {
 namespace {
 
@@ -198,11 +201,39 @@ TEST(StridedCopy, AFewRowsAreDealtWovenAndTurned) {
   }
 }
 
+// Past the caches and into them, at every edge of a block, with gaps between rows that stay as they
+// are; nothing is aligned.
+TEST(Transpose, BlocksAndTheirEdges) {
+  Rng rng(7);
+  for (const std::int64_t item : {1, 2, 4, 8}) {
+    for (const std::int64_t rows : {1, 3, 15, 16, 17, 64, 65, 128, 300}) {
+      for (const std::int64_t cols : {1, 5, 16, 63, 64, 65, 129, 257, 1100}) {
+        const std::int64_t src_row = (rows + 3) * item, dst_row = (cols + 5) * item;
+        const Bytes src = random_bytes(cols * src_row + 1, rng);
+        const Bytes before = random_bytes(rows * dst_row + 1, rng);
+        Bytes want = before;
+        for (std::int64_t r = 0; r < rows; ++r)
+          for (std::int64_t c = 0; c < cols; ++c)
+            std::memcpy(&want[static_cast<std::size_t>(1 + r * dst_row + c * item)],
+                        &src[static_cast<std::size_t>(1 + c * src_row + r * item)],
+                        static_cast<std::size_t>(item));
+        for (const auto run : {transpose, transpose_around}) {
+          Bytes got = before;
+          run(reinterpret_cast<char*>(got.data()) + 1, dst_row,
+              reinterpret_cast<const char*>(src.data()) + 1, src_row, rows, cols,
+              static_cast<int>(item));
+          ASSERT_TRUE(got == want) << rows << "x" << cols << " of " << item;
+        }
+      }
+    }
+  }
+}
+
 TEST(StridedCopy, LargeTransposesStreamPastTheCaches) {
   Rng rng(7);
   for (int itemsize : {1, 2, 4, 8}) {
-    // Rows of dst are whole lines; neither extent is a multiple of what a step takes.
-    const std::int64_t cols = 1088 / itemsize * 4, rows = (std::int64_t{17} << 20) / (1088 * 4) + 3;
+    // Neither extent is a multiple of what a step takes.
+    const std::int64_t cols = 1088 / itemsize * 4, rows = store_around_bytes() / (1088 * 4) + 3;
     const std::int64_t bytes = rows * cols * itemsize;
     const Bytes src = random_bytes(bytes, rng);
     StridedCopy c;
@@ -244,11 +275,12 @@ TEST(StridedCopy, LargeRunsStreamPastTheCaches) {
   StridedCopy c;
   c.rank = 2;
   c.itemsize = 4;
-  c.extent[0] = 1025, c.extent[1] = 1100;
+  c.extent[0] = store_around_bytes() / 4400 + 1, c.extent[1] = 1100;
   row_major_strides(2, c.extent, 4, c.src_stride);
-  c.dst_stride[0] = 8192, c.dst_stride[1] = 4;
-  c.src = src.data();
-  check(c, 1025 * 8192, 4, rng, "concatenate");
+  c.dst_stride[0] = 5000, c.dst_stride[1] = 4;
+  const Bytes rows = random_bytes(c.extent[0] * 4400, rng);
+  c.src = rows.data();
+  check(c, c.extent[0] * 5000, 4, rng, "concatenate");
 }
 
 TEST(CopyParts, SmallCopiesAreNotCut) {

@@ -13,20 +13,23 @@
 namespace shmap::cpu {
 namespace {
 
+// Small boxes, and wide ones, whose runs are copied into a border that is filled around them.
 TEST(Pad, RandomPaddingsMatchReference) {
   std::mt19937_64 rng(1);
   std::int64_t compared = 0;
-  for (int round = 0; round < 600; ++round) {
+  for (int round = 0; round < 900; ++round) {
+    const bool wide = round >= 600;
     Pad p;
     constexpr int sizes[] = {1, 2, 4, 8, 16};
     p.itemsize = sizes[rng() % std::size(sizes)];
     p.rank = static_cast<int>(rng() % 4);
     std::int64_t out[kMaxRank], in_items = 1, out_items = 1;
     for (int d = 0; d < p.rank; ++d) {
-      p.extent[d] = static_cast<std::int64_t>(rng() % 7);
-      p.low[d] = static_cast<std::int64_t>(rng() % 9) - 4;
-      const std::int64_t high = static_cast<std::int64_t>(rng() % 9) - 4;
-      p.interior[d] = rng() % 2 == 0 ? 0 : static_cast<std::int64_t>(rng() % 3);
+      p.extent[d] = static_cast<std::int64_t>(wide && d > 0 ? 20 + rng() % 60 : rng() % 7);
+      const bool none = wide && rng() % 3 == 0;
+      p.low[d] = none ? 0 : static_cast<std::int64_t>(rng() % 9) - 4;
+      const std::int64_t high = none ? 0 : static_cast<std::int64_t>(rng() % 9) - 4;
+      p.interior[d] = rng() % (wide ? 9 : 2) == 0 ? static_cast<std::int64_t>(rng() % 3) : 0;
       out[d] = p.padded[d] = testing::padded_extent(p.extent[d], p.low[d], high, p.interior[d]);
       in_items *= p.extent[d];
       out_items *= out[d];

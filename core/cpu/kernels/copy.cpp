@@ -11,14 +11,16 @@
 #include "core/cpu/kernels/copy_transpose.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/non_temporal.h"
+#include "core/cpu/kernels/store_around.h"
 
 namespace shmap::cpu {
 namespace {
 
 using std::int64_t;
 
-// From this size on a contiguous copy stores past the caches: see bench/copy_bench.cpp.
+// From this size on a copy of long runs stores past the caches: see bench/copy_bench.cpp.
 constexpr int64_t kStreamBytes = int64_t{1} << 22;
+constexpr int64_t kLongRun = 1024;  // bytes; of shorter runs too much is parts of lines
 
 struct Dim {
   int64_t extent, dst, src;
@@ -134,6 +136,11 @@ int64_t bytes_of(const Plan& p) {
   for (int d = 0; d < p.rank && !p.empty; ++d) bytes *= p.dim[d].extent;
   return bytes;
 }
+int64_t bytes_of(const StridedCopy& copy) {
+  int64_t bytes = copy.itemsize;
+  for (int d = 0; d < copy.rank; ++d) bytes *= copy.extent[d];
+  return bytes;
+}
 
 // The dim other than the innermost along which src is contiguous, so that the two dims form a
 // transpose of items; -1 where there is none, or a transpose would not be faster.
@@ -224,7 +231,8 @@ bool run_short(Plan& p) {
   return true;
 }
 
-void run(Plan p) {
+// around: whether the whole copy, of which p may be a part, is larger than the caches.
+void run(Plan p, bool around) {
   if (p.empty) return;
   if (p.rank == 0) return copy_bytes(p.dst, p.src, p.item);
   if (run_short(p)) return;
@@ -232,12 +240,13 @@ void run(Plan p) {
   if (t >= 0) {
     const Dim rows = p.dim[t], cols = p.dim[p.rank - 1];
     drop_dim(p, t);
+    const auto turn = around && cols.extent * p.item >= kLongRun ? transpose_around : transpose;
     for_each(p, p.rank - 1, [&](char* dst, const char* src) {
-      transpose(dst, rows.dst, src, cols.src, rows.extent, cols.extent, static_cast<int>(p.item));
+      turn(dst, rows.dst, src, cols.src, rows.extent, cols.extent, static_cast<int>(p.item));
     });
     return;
   }
-  if (p.item >= 1024 && bytes_of(p) >= kStreamBytes) {
+  if (p.item >= kLongRun && bytes_of(p) >= kStreamBytes) {
     for_each(p, p.rank, [&](char* dst, const char* src) { store_non_temporal(dst, src, p.item); });
     non_temporal_fence();
     return;
@@ -258,18 +267,17 @@ void copy_bytes(void* dst, const void* src, int64_t bytes) {
     std::memcpy(dst, src, static_cast<std::size_t>(bytes));
 }
 
-void copy_strided(const StridedCopy& copy) { run(make_plan(copy)); }
+void copy_strided(const StridedCopy& copy) { copy_strided_part(copy, 0, 1); }
 
 int copy_parts(const StridedCopy& copy, int workers) {
-  int64_t bytes = copy.itemsize;
-  for (int d = 0; d < copy.rank; ++d) bytes *= copy.extent[d];
-  return static_cast<int>(std::clamp<int64_t>(bytes / kPartBytes, 1, workers));
+  return static_cast<int>(std::clamp<int64_t>(bytes_of(copy) / kPartBytes, 1, workers));
 }
 
 void copy_strided_part(const StridedCopy& copy, int part, int parts) {
-  if (parts <= 1) return copy_strided(copy);
   Plan p = make_plan(copy);
   if (p.empty) return;
+  const bool around = bytes_of(copy) >= store_around_bytes();
+  if (parts <= 1) return run(p, around);
   // Splits the longest outer dim, so that the parts are of equal size; a single run is split by
   // bytes.
   if (p.rank == 0 || (p.rank == 1 && p.dim[0].extent < parts && p.item >= kPartBytes)) {
@@ -279,7 +287,7 @@ void copy_strided_part(const StridedCopy& copy, int part, int parts) {
     p.dst += begin;
     p.item = end - begin;
     p.empty = begin == end;
-    return run(p);
+    return run(p, around);
   }
   int cut = 0;
   while (cut + 1 < p.rank && p.dim[cut].extent < 4 * parts &&
@@ -291,7 +299,7 @@ void copy_strided_part(const StridedCopy& copy, int part, int parts) {
   p.dst += begin * d.dst;
   d.extent = end - begin;
   p.empty = begin == end;
-  run(p);
+  run(p, around);
 }
 
 }  // namespace shmap::cpu

@@ -5,206 +5,219 @@
 #include <cstdint>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <emmintrin.h>
-#endif
-
 #include "core/base/thread_kept.h"
+#include "core/cpu/kernels/non_temporal.h"
 
-namespace shmap::cpu {
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "core/cpu/kernels/copy_transpose.cpp"
+#include "core/cpu/kernels/targets-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace shmap::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int kLine = 64;
-constexpr int kVector = 16;
+using std::int64_t;
 
-// Interleaves the halves of a and b: vectors of one item type, of 16 bytes.
+constexpr int64_t kPiece = 16;  // bytes: interleaving works within so many
+
+// Blocks of dst pass through these buffers: rows that are a power of two apart would evict each
+// other from a cache, and at its edges a matrix does not fill its last vectors.
+struct Room {
+  static constexpr int64_t kRow = 1024;         // bytes of a row of dst at a time
+  static constexpr int64_t kPitch = kRow + 64;  // so that rows lie in different sets
+  alignas(64) char in[8 << 10] = {};
+  alignas(64) char out[128 * kPitch] = {};
+};
+
+#if SHMAP_VECTORS
+namespace hn = hwy::HWY_NAMESPACE;
+
 template <class Item>
-struct Interleave;
+struct Lanes {
+  using D = hn::ScalableTag<Item>;
+  using Vec = hn::Vec<D>;
+  static constexpr int64_t kBytes = static_cast<int64_t>(hn::MaxLanes(D{}) * sizeof(Item));
 
-template <>
-struct Interleave<std::uint8_t> {
-  typedef std::uint8_t Vec __attribute__((vector_size(kVector)));
-  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
-    low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-    high =
-        __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+  // The pieces at `from`, from + step, …, side by side.
+  template <class Tag>
+  static HWY_INLINE hn::Vec<Tag> gathered(Tag d, const char* from, int64_t step) {
+    if constexpr (hn::MaxLanes(Tag{}) * sizeof(Item) == kPiece) {
+      return hn::LoadU(d, reinterpret_cast<const Item*>(from));
+    } else {
+      const hn::Half<Tag> half;
+      constexpr auto count = static_cast<int64_t>(hn::MaxLanes(half) * sizeof(Item)) / kPiece;
+      return hn::Combine(d, gathered(half, from + count * step, step), gathered(half, from, step));
+    }
   }
+  static HWY_INLINE Vec load(const char* from, int64_t step) { return gathered(D{}, from, step); }
+  static HWY_INLINE Vec low(Vec a, Vec b) { return hn::InterleaveLower(D{}, a, b); }
+  static HWY_INLINE Vec high(Vec a, Vec b) { return hn::InterleaveUpper(D{}, a, b); }
+  static HWY_INLINE void store(Vec v, char* to) { hn::StoreU(v, D{}, reinterpret_cast<Item*>(to)); }
 };
-template <>
-struct Interleave<std::uint16_t> {
-  typedef std::uint16_t Vec __attribute__((vector_size(kVector)));
-  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
-    low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-    high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-  }
-};
-template <>
-struct Interleave<std::uint32_t> {
-  typedef std::uint32_t Vec __attribute__((vector_size(kVector)));
-  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
-    low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-    high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-  }
-};
-template <>
-struct Interleave<std::uint64_t> {
-  typedef std::uint64_t Vec __attribute__((vector_size(kVector)));
-  static void both(const Vec& a, const Vec& b, Vec& low, Vec& high) {
-    low = __builtin_shufflevector(a, b, 0, 2);
-    high = __builtin_shufflevector(a, b, 1, 3);
-  }
-};
+#else
+template <class Item>
+struct Lanes {
+  typedef Item Vec __attribute__((vector_size(kPiece)));
+  static constexpr int64_t kBytes = kPiece;
 
-// Stores `to`; where kStream, past the caches, and `to` must be aligned.
-template <bool kStream, class Vec>
-void store(char* to, const Vec& v) {
-#if defined(__x86_64__)
-  if constexpr (kStream) {
-    __m128i bits;
-    std::memcpy(&bits, &v, sizeof bits);
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to), bits);
-    return;
+  static Vec load(const char* from, int64_t) {
+    Vec v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
   }
+  static Vec low(Vec a, Vec b) {
+    if constexpr (sizeof(Item) == 1)
+      return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    else if constexpr (sizeof(Item) == 2)
+      return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    else if constexpr (sizeof(Item) == 4)
+      return __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    else
+      return __builtin_shufflevector(a, b, 0, 2);
+  }
+  static Vec high(Vec a, Vec b) {
+    if constexpr (sizeof(Item) == 1)
+      return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                     31);
+    else if constexpr (sizeof(Item) == 2)
+      return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+    else if constexpr (sizeof(Item) == 4)
+      return __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    else
+      return __builtin_shufflevector(a, b, 1, 3);
+  }
+  static void store(Vec v, char* to) { std::memcpy(to, &v, sizeof v); }
+};
 #endif
-  std::memcpy(to, &v, sizeof v);
+
+// Copies `bytes` bytes, of which there are step … 2 step - 1, or fewer.
+template <int64_t step>
+inline void copy_short(char* to, const char* from, int64_t bytes) {
+  if (bytes >= step) {
+    std::memcpy(to, from, step);
+    if (bytes > step) std::memcpy(to + bytes - step, from + bytes - step, step);
+  } else if constexpr (step > 1) {
+    copy_short<step / 2>(to, from, bytes);
+  }
 }
 
-template <bool kStream>
-void copy_vector(char* to, const char* from) {
-  typename Interleave<std::uint64_t>::Vec v;
-  std::memcpy(&v, from, sizeof v);
-  store<kStream>(to, v);
+// memcpy, inline: for some lines a call takes as long as their copy.
+inline void copy_run(char* to, const char* from, int64_t bytes) {
+  constexpr int64_t step = 64;
+  int64_t at = 0;
+  for (; at + 2 * step <= bytes; at += step) std::memcpy(to + at, from + at, step);
+  copy_short<step>(to + at, from + at, bytes - at);
 }
 
-// Transposes a tile of items, one cache line in each direction, from `in` to rows dst_row apart. To
-// interleave row i with row i + n / 2, log2(n) times, transposes n × n items in registers.
-template <class Item, bool kStream>
-void transpose_tile(const char* in, char* dst, std::int64_t dst_row) {
-  using Pair = Interleave<Item>;
-  using Vec = typename Pair::Vec;
-  constexpr int n = kVector / static_cast<int>(sizeof(Item));
-  constexpr int blocks = kLine / kVector;
-  for (int i = 0; i < blocks; ++i) {
-    for (int j = 0; j < blocks; ++j) {
-      Vec v[2][n];
-      for (int r = 0; r < n; ++r)
-        std::memcpy(&v[0][r], in + (j * n + r) * kLine + i * kVector, kVector);
-      int now = 0;
-#pragma GCC unroll 4
-      for (int step = 1; step < n; step *= 2) {
+// Fetches the lines of a run into the first cache (level 3) or the second (2).
+template <int level>
+inline void prefetch_run(const char* from, int64_t bytes) {
+  for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at, 0, level);
+  __builtin_prefetch(from + bytes - 1, 0, level);
+}
+
+// A vector's number of rows of `in`, one piece of each, becomes a piece's number of rows of `out`,
+// one vector of each. To interleave row i with row i + n / 2, log2(n) times, transposes n × n items
+// in registers; a vector has the pieces of n, 2 n, … rows further on beside them.
+template <class Item, int64_t in_row>
+inline void transpose_strip(const char* in, char* out) {
+  using L = Lanes<Item>;
+  constexpr int n = kPiece / static_cast<int>(sizeof(Item));
+  typename L::Vec v[2][n];
 #pragma GCC unroll 16
-        for (int r = 0; r < n / 2; ++r)
-          Pair::both(v[now][r], v[now][r + n / 2], v[1 - now][2 * r], v[1 - now][2 * r + 1]);
-        now = 1 - now;
-      }
-      for (int r = 0; r < n; ++r)
-        store<kStream>(dst + (i * n + r) * dst_row + j * kVector, v[now][r]);
+  for (int k = 0; k < n; ++k) v[0][k] = L::load(in + k * in_row, n * in_row);
+  int now = 0;
+#pragma GCC unroll 4
+  for (int step = 1; step < n; step *= 2) {
+#pragma GCC unroll 16
+    for (int r = 0; r < n / 2; ++r) {
+      v[1 - now][2 * r] = L::low(v[now][r], v[now][r + n / 2]);
+      v[1 - now][2 * r + 1] = L::high(v[now][r], v[now][r + n / 2]);
     }
+    now = 1 - now;
   }
+#pragma GCC unroll 16
+  for (int r = 0; r < n; ++r) L::store(v[now][r], out + r * Room::kPitch);
 }
 
-// The buffer that tiles pass through.
-template <class Item, int kWide>
-struct Tiles {
-  static constexpr std::int64_t kEdge = kLine / static_cast<std::int64_t>(sizeof(Item));
-  alignas(kLine) char in[kWide][kEdge * kLine] = {};
-  alignas(kLine) char out[kEdge * kLine];
-};
-
-// Tiles go through a buffer, because lines that are a power of two apart would evict each other; at
-// the edges the buffer also cuts a tile to size. Each step takes kWide tiles of the same rows of
-// src, so that src is read in longer runs, and prefetches the lines of the next step.
-template <class Item, bool kStream, int kWide>
-void transpose_items(Tiles<Item, kWide>& tiles, char* dst, std::int64_t dst_row, const char* src,
-                     std::int64_t src_row, std::int64_t rows, std::int64_t cols) {
-  constexpr std::int64_t size = sizeof(Item);
-  constexpr std::int64_t edge = kLine / size;
-  constexpr std::int64_t band = 512;  // columns of dst at a time: as many pages of src stay in the
-                                      // TLB
-  auto& in = tiles.in;
-  auto& out = tiles.out;
-  for (std::int64_t band0 = 0; band0 < cols; band0 += band) {
-    const std::int64_t band1 = std::min(band0 + band, cols);
-    for (std::int64_t r = 0; r < rows; r += edge * kWide) {
-      const std::int64_t step_rows = std::min(edge * kWide, rows - r);
-      for (std::int64_t c = band0; c < band1; c += edge) {
-        const std::int64_t tile_cols = std::min(edge, band1 - c);
-        const char* const from = src + c * src_row + r * size;
-        char* const to = dst + r * dst_row + c * size;
-        if (step_rows == edge * kWide && tile_cols == edge) {
-          const std::int64_t ahead = c + 2 * edge <= band1 ? edge * src_row : 0;
-          for (std::int64_t i = 0; i < edge; ++i) {
-            const char* const line = from + i * src_row;
-            for (int w = 0; w < kWide; ++w) {
-              std::memcpy(in[w] + i * kLine, line + w * kLine, kLine);
-              __builtin_prefetch(line + ahead + w * kLine);
-            }
-          }
-          for (int w = 0; w < kWide; ++w) {
-            char* const tile = to + w * edge * dst_row;
-            if constexpr (kStream && size < 4) {
-              // To store past the caches here would keep more lines open than the CPU has
-              // write-combining buffers.
-              transpose_tile<Item, false>(in[w], out, kLine);
-              for (std::int64_t i = 0; i < edge; ++i)
-                for (int v = 0; v < kLine; v += kVector)
-                  copy_vector<kStream>(tile + i * dst_row + v, out + i * kLine + v);
-            } else {
-              transpose_tile<Item, kStream>(in[w], tile, dst_row);
-            }
-          }
-          continue;
-        }
-        for (std::int64_t r0 = 0; r0 < step_rows; r0 += edge) {
-          const std::int64_t tile_rows = std::min(edge, step_rows - r0);
-          for (std::int64_t i = 0; i < tile_cols; ++i) {
-            std::memcpy(in[0] + i * kLine, from + i * src_row + r0 * size,
-                        static_cast<std::size_t>(tile_rows * size));
-          }
-          transpose_tile<Item, false>(in[0], out, kLine);
-          for (std::int64_t i = 0; i < tile_rows; ++i) {
-            std::memcpy(to + (r0 + i) * dst_row, out + i * kLine,
-                        static_cast<std::size_t>(tile_cols * size));
-          }
-        }
-      }
-    }
-  }
-#if defined(__x86_64__)
-  if constexpr (kStream) _mm_sfence();
-#endif
-}
-
-// Measured on 4096 × 4096 floats: 3 times as fast past the caches; on 1024 × 1024 no faster.
-constexpr std::int64_t kStreamBytes = std::int64_t{16} << 20;
-
+// A block of dst at a time: kRun bytes of as many rows of src as a row of the buffer has items. The
+// runs of a few rows are transposed while the next ones are prefetched, and the rows of the block
+// stored past the caches while the next block is prefetched: memory is read and written at a time.
 template <class Item>
-void transpose_items(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
-                     std::int64_t rows, std::int64_t cols) {
-  const bool aligned = reinterpret_cast<std::uintptr_t>(dst) % kLine == 0 && dst_row % kLine == 0;
-  if (aligned && rows * cols * static_cast<std::int64_t>(sizeof(Item)) >= kStreamBytes) {
-    auto& tiles = kept_by_thread<Tiles<Item, 4>>();  // 20 KiB is much for the stack of a thread
-    transpose_items<Item, true, 4>(tiles, dst, dst_row, src, src_row, rows, cols);
-  } else {
-    Tiles<Item, 1> tiles;
-    transpose_items<Item, false, 1>(tiles, dst, dst_row, src, src_row, rows, cols);
+void transpose_items(char* dst, int64_t dst_row, const char* src, int64_t src_row, int64_t rows,
+                     int64_t cols, bool around) {
+  constexpr auto size = static_cast<int64_t>(sizeof(Item));
+  constexpr int64_t kRun = size == 1 ? 128 : 256;
+  constexpr int64_t n = kPiece / size, edge = Lanes<Item>::kBytes / size;
+  constexpr int64_t block_rows = kRun / size, block_cols = Room::kRow / size;
+  static_assert(edge * kRun <= static_cast<int64_t>(sizeof(Room::in)));
+  static_assert(block_rows * Room::kPitch <= static_cast<int64_t>(sizeof(Room::out)));
+  Room& room = kept_by_thread<Room>();
+  for (int64_t c0 = 0; c0 < cols; c0 += block_cols) {
+    const int64_t now_cols = std::min(block_cols, cols - c0);
+    for (int64_t r0 = 0; r0 < rows; r0 += block_rows) {
+      const int64_t now_rows = std::min(block_rows, rows - r0), run = now_rows * size;
+      const char* const from = src + c0 * src_row + r0 * size;
+      for (int64_t c = 0; c < now_cols; c += edge) {
+        const int64_t lines = std::min(edge, now_cols - c);
+        const int64_t after = std::min(edge, now_cols - c - lines);
+        for (int64_t i = 0; i < lines; ++i)
+          copy_run(room.in + i * kRun, from + (c + i) * src_row, run);
+        for (int64_t i = 0; i < after; ++i) prefetch_run<3>(from + (c + edge + i) * src_row, run);
+        for (int64_t r = 0; r < now_rows; r += n)
+          transpose_strip<Item, kRun>(room.in + r * size, room.out + r * Room::kPitch + c * size);
+      }
+      const bool more = r0 + block_rows < rows;
+      const int64_t next_cols = more ? now_cols : std::min(block_cols, cols - c0 - now_cols);
+      const char* const next = more ? from + kRun : src + (c0 + block_cols) * src_row;
+      const int64_t next_run = std::min(kRun, (more ? rows - r0 - block_rows : rows) * size);
+      // Runs to prefetch for each row that is stored; from the last cache they come fast enough.
+      const int64_t a_row = around ? (next_cols + now_rows - 1) / now_rows : 0;
+      char* const to = dst + r0 * dst_row + c0 * size;
+      for (int64_t r = 0, fetched = 0; r < now_rows; ++r) {
+        for (const int64_t end = std::min(next_cols, fetched + a_row); fetched < end; ++fetched)
+          prefetch_run<2>(next + fetched * src_row, next_run);
+        if (around)
+          store_non_temporal(to + r * dst_row, room.out + r * Room::kPitch, now_cols * size);
+        else
+          copy_run(to + r * dst_row, room.out + r * Room::kPitch, now_cols * size);
+      }
+    }
+  }
+  if (around) non_temporal_fence();
+}
+
+using Transpose = void (*)(char*, int64_t, const char*, int64_t, int64_t, int64_t, bool);
+Transpose find_transpose(int itemsize) {
+  switch (itemsize) {
+    case 1:
+      return transpose_items<std::uint8_t>;
+    case 2:
+      return transpose_items<std::uint16_t>;
+    case 4:
+      return transpose_items<std::uint32_t>;
+    default:
+      return transpose_items<std::uint64_t>;
   }
 }
 
 }  // namespace
+}  // namespace shmap::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace shmap::cpu {
+SHMAP_KERNELS(find_transpose);
 
 void transpose(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
                std::int64_t rows, std::int64_t cols, int itemsize) {
-  switch (itemsize) {
-    case 1:
-      return transpose_items<std::uint8_t>(dst, dst_row, src, src_row, rows, cols);
-    case 2:
-      return transpose_items<std::uint16_t>(dst, dst_row, src, src_row, rows, cols);
-    case 4:
-      return transpose_items<std::uint32_t>(dst, dst_row, src, src_row, rows, cols);
-    default:
-      return transpose_items<std::uint64_t>(dst, dst_row, src, src_row, rows, cols);
-  }
+  SHMAP_BEST(find_transpose)(itemsize)(dst, dst_row, src, src_row, rows, cols, false);
+}
+
+void transpose_around(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
+                      std::int64_t rows, std::int64_t cols, int itemsize) {
+  SHMAP_BEST(find_transpose)(itemsize)(dst, dst_row, src, src_row, rows, cols, true);
 }
 
 }  // namespace shmap::cpu
+#endif

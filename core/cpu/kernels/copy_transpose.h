@@ -1,4 +1,4 @@
-// The transpose of a matrix of 1-, 2-, 4- or 8-byte items, in tiles of one cache line each way.
+// The transpose of a matrix of 1-, 2-, 4- or 8-byte items.
 #pragma once
 #include <cstdint>
 
@@ -9,5 +9,8 @@ namespace shmap::cpu {
 // needs alignment.
 void transpose(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
                std::int64_t rows, std::int64_t cols, int itemsize);
+// The same, storing past the caches.
+void transpose_around(char* dst, std::int64_t dst_row, const char* src, std::int64_t src_row,
+                      std::int64_t rows, std::int64_t cols, int itemsize);
 
 }  // namespace shmap::cpu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/fill.h"
@@ -26,6 +27,52 @@ Placed place(int64_t extent, int64_t low, int64_t interior, int64_t out) {
   return {first, std::max<int64_t>(0, std::min(extent - first, room)), at};
 }
 
+// A few items; for more, fill().
+void fill_gap(char* out, const void* value, int itemsize, int64_t n) {
+  constexpr int64_t few = 32;
+  if (n > few) return fill(out, value, itemsize, n);
+  const auto each = [&]<class Item>(Item item) {
+    std::memcpy(&item, value, sizeof item);
+    for (int64_t i = 0; i < n; ++i)
+      std::memcpy(out + i * static_cast<int64_t>(sizeof item), &item, sizeof item);
+  };
+  switch (itemsize) {
+    case 1:
+      return each(std::uint8_t{});
+    case 2:
+      return each(std::uint16_t{});
+    case 4:
+      return each(std::uint32_t{});
+    case 8:
+      return each(std::uint64_t{});
+    default:
+      return fill(out, value, itemsize, n);
+  }
+}
+
+// The box of dst that src fills without gaps, in a stretch of dst: its dims from `cut` on. In dims
+// behind `runs` the box is as large as dst.
+struct Box {
+  int runs;
+  Placed placed[kMaxRank];
+  int64_t stride[kMaxRank];  // of dst, bytes
+  const void* value;
+  int itemsize;
+};
+
+// Fills what lies between `filled` and the box's runs at `base` and dim d; returns the end of the
+// last run.
+char* fill_between(const Box& box, int d, char* base, char* filled) {
+  char* const first = base + box.placed[d].at * box.stride[d];
+  if (d == box.runs) {
+    fill_gap(filled, box.value, box.itemsize, (first - filled) / box.itemsize);
+    return first + box.placed[d].count * box.stride[d];
+  }
+  for (int64_t i = 0; i < box.placed[d].count; ++i)
+    filled = fill_between(box, d + 1, first + i * box.stride[d], filled);
+  return filled;
+}
+
 // Pads the range [begin, end) of dst's dim `cut`.
 void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   int64_t out[kMaxRank], src_stride[kMaxRank], dst_stride[kMaxRank];
@@ -39,6 +86,8 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   row_major_strides(p.rank, out, p.itemsize, dst_stride);
   char* const base = static_cast<char*>(p.dst) + (p.rank > 0 ? begin * dst_stride[cut] : 0);
 
+  Box box = {cut, {}, {}, p.value, p.itemsize};
+  bool gaps = false;  // between items of src
   StridedCopy copy;
   copy.rank = p.rank;
   copy.itemsize = p.itemsize;
@@ -48,8 +97,11 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
   for (int d = 0; d < p.rank; ++d) {
     const bool here = d == cut;
     const int64_t size = here ? end - begin : out[d];
-    const Placed placed =
+    const Placed placed = box.placed[d] =
         place(p.extent[d], here ? p.low[d] - begin : p.low[d], p.interior[d], size);
+    box.stride[d] = dst_stride[d];
+    if (d >= cut && placed.count < size) box.runs = d;
+    gaps |= p.interior[d] > 0 && placed.count > 1;
     copy.extent[d] = placed.count;
     copy.src_stride[d] = src_stride[d];
     copy.dst_stride[d] = dst_stride[d] * (p.interior[d] + 1);
@@ -60,12 +112,25 @@ void run(const Pad& p, int cut, int64_t begin, int64_t end) {
     copied *= placed.count;
     range *= size;
   }
+  // Where runs are short, or have gaps, all is filled at first, which takes less time than to fill
+  // between them.
+  constexpr int64_t short_run = 512;  // bytes
+  gaps |= box.placed[box.runs].count * box.stride[box.runs] < short_run;
   // If there are dims outside the cut dim, a block of `range` items is not contiguous.
   if (copied < range) {
     int64_t outer = 1;
     for (int d = 0; d < cut; ++d) outer *= out[d];
-    const int64_t stride = cut > 0 ? dst_stride[cut - 1] : 0;
-    for (int64_t o = 0; o < outer; ++o) fill(base + o * stride, p.value, p.itemsize, range / outer);
+    const int64_t stride = cut > 0 ? dst_stride[cut - 1] : 0, stretch = range / outer;
+    for (int64_t o = 0; o < outer; ++o) {
+      bool inside = copied > 0 && !gaps;
+      for (int64_t rest = o, d = cut - 1; d >= 0 && inside; rest /= out[d--]) {
+        const int64_t from_box = rest % out[d] - box.placed[d].at;
+        inside = from_box >= 0 && from_box < box.placed[d].count;
+      }
+      char* const at_o = base + o * stride;
+      char* const filled = inside ? fill_between(box, cut, at_o, at_o) : at_o;
+      fill_gap(filled, p.value, p.itemsize, stretch - (filled - at_o) / p.itemsize);
+    }
   }
   if (copied == 0) return;
   copy.src = src;
