@@ -204,7 +204,7 @@ Take take_of(int64_t run) {
     case 64:
       return take<64>;
     default:
-      return run % 64 == 0 && run <= 1024 ? take<kLines> : take<0>;
+      return run % 64 == 0 && run <= 256 ? take<kLines> : take<0>;
   }
 }
 
@@ -244,10 +244,11 @@ void take_words(const std::uint32_t* table, const std::int32_t* at, int64_t coun
 }
 
 // Gathers slices [begin, end) of lines [first, last). Where the slices cover most of a line, the
-// whole line is prefetched in ascending order while the previous line is gathered.
+// whole line is prefetched in ascending order while the previous line is gathered, a stretch of it
+// after each few slices: at once, it would keep the loads of these slices waiting.
 void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t first, int64_t last,
                 int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = kPlaces, kLine = 64;
+  constexpr int64_t kBlock = kPlaces, kLine = 64, kFew = 64;
   constexpr int64_t kMostAhead = 128 << 10;  // bytes, of the second-level cache
   const bool of_words = are_words(g, p, lines);
   int64_t offsets[kBlock];
@@ -266,15 +267,20 @@ void take_lines(const Gather& g, const Plan& p, const Lines& lines, int64_t firs
       read_offsets<int64_t>(g, p, b, count, offsets);
     for (int64_t o = first; o < last; ++o) {
       const char* const in = static_cast<const char*>(g.operand) + o * lines.in_stride;
-      if (whole && o + 1 < last)
-        for (int64_t at = 0; at < lines.in_stride; at += kLine)
-          __builtin_prefetch(in + lines.in_stride + at, 0, 2);
       char* const out = static_cast<char*>(g.out) + o * lines.out_stride + b * lines.run;
-      if (of_words)
-        take_words(reinterpret_cast<const std::uint32_t*>(in), at_word, count, filled,
-                   reinterpret_cast<std::uint32_t*>(out));
-      else
-        take_block(g, out, in, lines.run, offsets, count);
+      const int64_t ahead = whole && o + 1 < last ? lines.in_stride : 0;
+      const int64_t few = ahead > 0 ? kFew : count;
+      const int64_t stretch = (ahead * few / count / kLine + 1) * kLine;
+      for (int64_t k = 0, fetched = 0; k < count; k += few) {
+        const int64_t now = std::min(few, count - k);
+        for (const int64_t to = std::min(fetched + stretch, ahead); fetched < to; fetched += kLine)
+          __builtin_prefetch(in + lines.in_stride + fetched, 0, 2);
+        if (of_words)
+          take_words(reinterpret_cast<const std::uint32_t*>(in), at_word + k, now, filled,
+                     reinterpret_cast<std::uint32_t*>(out) + k);
+        else
+          take_block(g, out + k * lines.run, in, lines.run, offsets + k, now);
+      }
     }
   }
 }
