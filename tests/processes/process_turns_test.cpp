@@ -25,6 +25,12 @@ class ProcessTurns : public testing::Test {
     if (Processes::joined() == nullptr)
       GTEST_SKIP() << "this test needs several processes, and this is one";
   }
+  // Whether the messages between all processes go through memory.
+  static bool linked() {
+    const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
+    if (memory != nullptr && std::string(memory) == "0") return false;
+    return Processes::joined()->peers().node_size() == process_count();
+  }
   static Exchanges& exchanges() { return Processes::joined()->exchanges(); }
   static std::int64_t ended() {
     const Exchanges::Turns turns = exchanges().turns();
@@ -55,9 +61,7 @@ TEST_F(ProcessTurns, WhoeverWaitsTakesWhatComes) {
 // A small exchange that finds the others' messages ends where it begins; of those that arrive in
 // it, the last one does.
 TEST_F(ProcessTurns, SmallExchangesEndWhereTheyBegin) {
-  const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
-  if (memory != nullptr && std::string(memory) == "0")
-    GTEST_SKIP() << "SHMAP_SHARED_MEMORY=0: messages go through MPI";
+  if (!linked()) GTEST_SKIP() << "messages go through MPI";
   const Mesh mesh = make_mesh({n_}, "i");
   const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
   for (const std::int64_t count : {1, 8, 500, 5000}) {
@@ -123,9 +127,7 @@ TEST_F(ProcessTurns, WhatNobodyWaitsForEndsToo) {
 // goes on looking, and hands over nothing. A busy machine makes pauses between messages, so that
 // one of many rounds has to show it.
 TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
-  const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
-  if (memory != nullptr && std::string(memory) == "0")
-    GTEST_SKIP() << "SHMAP_SHARED_MEMORY=0: messages go through MPI";
+  if (!linked()) GTEST_SKIP() << "messages go through MPI";
   constexpr auto kInVain = std::chrono::microseconds(300);  // as in core/cpu/executor/waiting.h
   const Mesh mesh = make_mesh({n_}, "i");
   // Its root needs nothing of the others, so that it begins them all at once.
@@ -154,9 +156,7 @@ TEST_F(ProcessTurns, AThreadGoesOnLookingWhileMessagesCome) {
 // A root that runs ahead of the others until there is no room for its messages waits for room, and
 // sends them itself. Its messages would fill the room several times.
 TEST_F(ProcessTurns, WhoeverRunsAheadWaitsForRoom) {
-  const char* const memory = std::getenv("SHMAP_SHARED_MEMORY");
-  if (memory != nullptr && std::string(memory) == "0")
-    GTEST_SKIP() << "SHMAP_SHARED_MEMORY=0: messages go through MPI";
+  if (!linked()) GTEST_SKIP() << "messages go through MPI";
   if (process_count() > 2) GTEST_SKIP() << "the processes share cores";
   constexpr int kAhead = 2000;
   const Mesh mesh = make_mesh({n_}, "i");
