@@ -173,8 +173,9 @@ bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point
                                             const Attempt& attempt) {
   const auto until = Clock::now() + (crowded_ ? kMostYielding : kMostForRoom);
   do {
-    // The others write the cache line that tells how far they are: the pauses leave it to them.
-    for (int i = 0; i < 4; ++i) cpu_relax();
+    // The others write the cache line that tells how far they are, and each look takes it away from
+    // them. After a pause of about a microsecond there is room for several messages.
+    for (int i = 0; i < 64; ++i) cpu_relax();
     if (has_room(attempt)) return true;
   } while (crowded_ ? offer_core(lock, until) : Clock::now() < until);
   return false;
