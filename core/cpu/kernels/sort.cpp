@@ -30,11 +30,14 @@ using std::int64_t;
 
 constexpr int64_t kFewLargest = 32;  // up to this k, the largest are kept in order
 
-// From this length on, counting digits beats comparing.
-template <class Key>
-constexpr int64_t kRadixFrom = 32 * static_cast<int64_t>(sizeof(Key));
+// From this length on, counting digits beats comparing, for elements of so many bytes.
+constexpr int64_t radix_from(int itemsize) { return 32 * itemsize; }
 
 constexpr int kWidestDigit = 11;  // bits
+
+// The key in 32 or 64 bits, so that dtypes share the code that sorts.
+template <class T>
+using WideKey = UnsignedOf<sizeof(T) <= 4 ? 4 : 8>;
 
 // A key and where it came from: with both compared, no two items are equal, and every sort is
 // stable.
@@ -53,11 +56,11 @@ struct Item {
   std::uint32_t index_;
 };
 // Key and index in one number, so that one comparison orders both.
-template <class Key>
-requires(sizeof(Key) <= 4) struct Item<Key> {
+template <>
+struct Item<std::uint32_t> {
   Item() = default;
-  Item(Key k, std::uint32_t i) : both_(std::uint64_t{k} << 32 | i) {}
-  Key key() const { return static_cast<Key>(both_ >> 32); }
+  Item(std::uint32_t k, std::uint32_t i) : both_(std::uint64_t{k} << 32 | i) {}
+  std::uint32_t key() const { return static_cast<std::uint32_t>(both_ >> 32); }
   std::uint32_t index() const { return static_cast<std::uint32_t>(both_); }
   friend bool operator<(Item a, Item b) { return a.both_ < b.both_; }
 
@@ -254,38 +257,78 @@ inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
   return true;
 }
 
-// Sorts lines [begin, end), or of each of them the items of part `part` of `parts`.
+// What sort_lines needs to know of the elements' type.
+template <class Key>
+struct Elements {
+  int itemsize;
+  bool float_like;
+  Key ones;  // all bits of a narrow key
+  // out[i] = the key of element first + i * step, each bit of `flip` flipped
+  void (*load)(const void* elements, int64_t first, int64_t step, int64_t n, Key flip, Key* out);
+  // to[first + i * step] = the element of items[i], computed from its key or read from the line,
+  // which begins at from[line]
+  void (*store)(const Item<Key>* items, int64_t n, Key flip, const void* from, int64_t line,
+                void* to, int64_t first, int64_t step);
+};
+
 template <class T>
-void sort_lines(const SortPass& s, int64_t begin, int64_t end, int part, int parts) {
-  using Key = SortKey<T>;
+void load_keys(const void* elements, int64_t first, int64_t step, int64_t n, WideKey<T> flip,
+               WideKey<T>* out) {
+  const T* const from = static_cast<const T*>(elements) + first;
+  for (int64_t i = 0; i < n; ++i) out[i] = sort_key(from[i * step]) ^ flip;
+}
+
+template <class T>
+void store_elements(const Item<WideKey<T>>* items, int64_t n, WideKey<T> flip, const void* from,
+                    int64_t line, void* to, int64_t first, int64_t step) {
+  const T* const elements = static_cast<const T*>(from) + line;
+  T* const out = static_cast<T*>(to) + first;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto key = static_cast<SortKey<T>>(items[i].key() ^ flip);
+    out[i * step] =
+        key_tells_element<T>(key) ? element_of_key<T>(key) : elements[items[i].index() * step];
+  }
+}
+
+// Sorts lines [begin, end), or of each of them the items of part `part` of `parts`.
+template <class Key>
+void sort_lines(const SortPass& s, const Elements<Key>& elements, int64_t begin, int64_t end,
+                int part, int parts) {
   constexpr int64_t kBlock = 1024;
   const int64_t len = s.len, inner = s.inner;
   ItemRoom<Key>& room = kept_by_thread<ItemRoom<Key>>();
   const auto [first_items, other_items] = room.get(len + kSpare);
-  const auto* const keys = static_cast<const T*>(s.keys);
+  const Key flip = s.descending ? elements.ones : Key{0};
   std::vector<char> line;
 
   for (int64_t n = begin; n < end; ++n) {
     const int64_t base = n / inner * len * inner + n % inner;
-    const Key flip = s.descending ? static_cast<Key>(~Key{0}) : Key{0};
-    const auto key_at = [&](int64_t i) {
-      return static_cast<Key>(sort_key(keys[base + i * inner]) ^ flip);
+    const auto load = [&](int64_t i, int64_t m, Key* out) {
+      elements.load(s.keys, base + i * inner, inner, m, flip, out);
     };
     Item<Key>* items = first_items;
     int64_t count = len, before = 0;  // items of the range, and those below it
-    if (parts == 1) {
-      for (int64_t i = 0; i < len; ++i) items[i] = {key_at(i), static_cast<std::uint32_t>(i)};
-    } else {
-      const ItemRange<Key> range = range_of_part<Key>(len, part, parts, key_at);
-      Key block[kBlock];
+    ItemRange<Key> range;
+    if (parts > 1) {
       count = 0;
-      for (int64_t i = 0; i < len; i += kBlock) {
-        const int64_t m = std::min(kBlock, len - i);
-        for (int64_t k = 0; k < m; ++k) block[k] = key_at(i + k);
+      range = range_of_part<Key>(len, part, parts, [&](int64_t i) {
+        Key key;
+        load(i, 1, &key);
+        return key;
+      });
+    }
+    Key block[kBlock];
+    for (int64_t i = 0; i < len; i += kBlock) {
+      const int64_t m = std::min(kBlock, len - i);
+      load(i, m, block);
+      if (parts > 1) {
         add_items(range, block, i, m, items, &count, &before);
+      } else {
+        for (int64_t k = 0; k < m; ++k)
+          items[i + k] = {block[k], static_cast<std::uint32_t>(i + k)};
       }
     }
-    if (count >= kRadixFrom<Key>)
+    if (count >= radix_from(elements.itemsize))
       items = radix_sort(items, other_items, count, room.counts());
     else
       std::sort(items, items + count);
@@ -329,16 +372,11 @@ void sort_lines(const SortPass& s, int64_t begin, int64_t end, int part, int par
         to[i * inner] = static_cast<std::int32_t>(items[i].index());
     };
     // Keys in a near cache are looked up as fast as they are made again.
-    const bool is_near = len * static_cast<int64_t>(sizeof(T)) <= (16 << 10);
-    if (is_near || (s.sorted == s.keys && is_float_like<T>)) {
-      if (s.sorted != nullptr) permute(s.keys, s.sorted, sizeof(T));
+    const bool is_near = len * elements.itemsize <= (16 << 10);
+    if (is_near || (s.sorted == s.keys && elements.float_like)) {
+      if (s.sorted != nullptr) permute(s.keys, s.sorted, elements.itemsize);
     } else if (s.sorted != nullptr) {  // most keys are not looked up
-      T* const to = static_cast<T*>(s.sorted) + base + before * inner;
-      for (int64_t i = 0; i < count; ++i) {
-        const Key key = static_cast<Key>(items[i].key() ^ flip);
-        to[i * inner] = key_tells_element<T>(key) ? element_of_key<T>(key)
-                                                  : keys[base + items[i].index() * inner];
-      }
+      elements.store(items, count, flip, s.keys, base, s.sorted, base + before * inner, inner);
     }
     if (s.indices != nullptr) store_indices(s.indices);
     for (const SortPayload& p : s.payloads) {
@@ -355,8 +393,7 @@ void sort_lines(const SortPass& s, int64_t begin, int64_t end, int part, int par
 // least of them.
 template <class T>
 void few_largest(const T* row, int64_t len, int64_t k, NextLargerFn next_larger,
-                 Item<SortKey<T>>* best) {
-  using Key = SortKey<T>;
+                 Item<WideKey<T>>* best) {
   for (int64_t i = 0; i < len; ++i) {
     if (i >= k) {
       const T& least = row[best[k - 1].index()];
@@ -364,7 +401,7 @@ void few_largest(const T* row, int64_t len, int64_t k, NextLargerFn next_larger,
       i = next_larger(row, i, len, &least);
       if (i == len) return;
     }
-    const Key key = static_cast<Key>(~sort_key(row[i]));
+    const WideKey<T> key = static_cast<SortKey<T>>(~sort_key(row[i]));
     int64_t at = std::min(i, k);
     if (at == k && !(key < best[k - 1].key())) continue;
     if (at == k) --at;
@@ -375,8 +412,7 @@ void few_largest(const T* row, int64_t len, int64_t k, NextLargerFn next_larger,
 
 template <class T>
 void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
-  using Key = SortKey<T>;
-  std::vector<Item<Key>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
+  std::vector<Item<WideKey<T>>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
   const NextLargerFn next_larger = next_larger_kernel(t.dtype);
   for (int64_t n = begin; n < end; ++n) {
     const T* const row = static_cast<const T*>(t.in) + n * t.len;
@@ -384,7 +420,7 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
       few_largest(row, t.len, t.k, next_larger, items.data());
     } else {
       for (int64_t i = 0; i < t.len; ++i)
-        items[static_cast<std::size_t>(i)] = {static_cast<Key>(~sort_key(row[i])),
+        items[static_cast<std::size_t>(i)] = {static_cast<SortKey<T>>(~sort_key(row[i])),
                                               static_cast<std::uint32_t>(i)};
       const auto kth = items.begin() + t.k;
       if (t.k < t.len) std::nth_element(items.begin(), kth, items.end());
@@ -398,10 +434,18 @@ void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
   }
 }
 
+template <class T>
+void sort_lines_of(const SortPass& s, int64_t begin, int64_t end, int part, int parts) {
+  sort_lines<WideKey<T>>(s,
+                         {static_cast<int>(sizeof(T)), is_float_like<T>,
+                          static_cast<SortKey<T>>(~SortKey<T>{0}), load_keys<T>, store_elements<T>},
+                         begin, end, part, parts);
+}
+
 SortKernels find_sorts(DType dtype) {  // bools are sorted as bytes
   return with_plain(dtype, []<class T>() -> SortKernels {
     using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
-    return {sort_lines<Stored>, top_k_rows<Stored>};
+    return {sort_lines_of<Stored>, top_k_rows<Stored>};
   });
 }
 
