@@ -6,6 +6,9 @@
 //
 //   collective_matmul [--lhs A.npy --rhs B.npy] [--out C.npy] [--devices cpu:8/8] [--shard-rhs]
 //                     [--reps N] [--trace overlap.json]
+//
+// Under mpirun the ring leads through all processes, and each writes a timeline of its own,
+// overlap.json.0 and so on, which scripts/timeline draws together.
 #include <shmap/shmap.h>
 
 #include <CLI/CLI.hpp>
@@ -19,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "support/processes.h"
 #include "support/terminal.h"
 
 namespace {
@@ -106,6 +110,7 @@ int run(int argc, char** argv) {
           "--lhs and --rhs go together: give both, or neither for random ones");
 
   init(argc, argv, {.devices = args.devices});
+  examples::print_in_process_0();
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
   const P rows("i", none), columns = args.shard_rhs ? P(none, "i") : P();
@@ -142,7 +147,7 @@ int run(int argc, char** argv) {
   const double seconds = median_seconds(args.reps, [&] { multiply(A, B).block_until_ready(); });
   // The same FLOPs as plain products on one device: one of all of A by all of B for each device
   // that does all the work.
-  const Array a = device_put(A, devices()[0]), b = device_put(B, devices()[0]);
+  const Array a = examples::whole(A), b = examples::whole(B);
   const int products = args.shard_rhs ? 1 : n;
   const double raw_seconds = median_seconds(args.reps, [&] {
     for (int p = 0; p < products; ++p) matmul(a, b).block_until_ready();
@@ -163,12 +168,12 @@ int run(int argc, char** argv) {
 
   // The largest error against a plain product, in f64.
   const Array want = matmul(astype(a, f64), astype(b, f64));
-  const Array error = max(abs(astype(device_put(C, devices()[0]), f64) - want));
+  const Array error = max(abs(astype(examples::whole(C), f64) - want));
   std::printf(
       "largest error   %10.3g   against a plain product in f64, whose largest entry is %.3g\n",
       error.item<double>(), max(abs(want)).item<double>());
 
-  const std::string path = args.trace.empty() ? "/dev/null" : args.trace;
+  const std::string path = args.trace.empty() ? "/dev/null" : examples::own_file(args.trace);
   profiler::Trace trace(path);
   {
     named_scope scope("collective matmul");
@@ -188,7 +193,7 @@ int run(int argc, char** argv) {
   }
   std::cout << trace.timeline();
   if (!args.trace.empty())
-    std::cout << "the timeline is in " << args.trace << ": open it in ui.perfetto.dev\n";
+    std::cout << "the timeline is in " << path << ": open it in ui.perfetto.dev\n";
   if (!args.out.empty()) {
     save_npy(args.out, C);
     std::cout << "C is in " << args.out << "\n";

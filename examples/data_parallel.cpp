@@ -24,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/processes.h"
 #include "support/terminal.h"
 
 namespace {
@@ -152,11 +153,11 @@ Outcome train(const char* name, Step step, Net net, const Data& data, Place plac
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   outcome.examples = std::int64_t{steps} * args.batch;
   if (!trace.empty()) {
-    profiler::Trace timeline(trace);
+    profiler::Trace timeline(examples::own_file(trace));
     step(net, batch_at(0)).first.block_until_ready();
     timeline.close();
   }
-  const auto whole = [](const Array& x) { return device_put(x, devices()[0]); };
+  using examples::whole;
   const Net result{{whole(net.hidden.w), whole(net.hidden.b)},
                    {whole(net.out.w), whole(net.out.b)}};
   outcome.loss = plain_loss(result, data.train).item<float>();
@@ -181,6 +182,7 @@ int run(int argc, char** argv) {
                  "beside the products of earlier layers");
   CLI11_PARSE(app, argc, argv);
   init(argc, argv, {.devices = args.devices});
+  examples::print_in_process_0();
 
   const Data data = load_digits(args);
   const auto n = static_cast<int>(devices().size());

@@ -57,8 +57,9 @@ int main() {
   std::cout << make_jaxpr(f)(x) << "\n";
 
   double value_error = 0, slope_error = 0;
-  const std::vector<float> xs = x.to_vector<float>(), ys = y.to_vector<float>(),
-                           ds = slope.to_vector<float>(), vs = slopes.to_vector<float>();
+  const std::vector<float> xs = x.to_vector<float>(), ys = process_allgather(y).to_vector<float>(),
+                           ds = process_allgather(slope).to_vector<float>(),
+                           vs = slopes.to_vector<float>();
   for (std::size_t k = 0; k < xs.size(); ++k) {
     const double at = xs[k], h = 1e-5;
     const double want = (softplus_of(at + h) - softplus_of(at - h)) / (2 * h);

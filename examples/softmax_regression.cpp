@@ -27,8 +27,9 @@ Array loss(Model m, Array x, Array labels) {  // on each device, of its images
 // Where all weights are 0 every class has probability 1/10, and the gradient with respect to w is
 // the mean over the images of (1/10 - [the label is c]) × pixel.
 double error_of_first_gradient(Array gradient, Array images, Array labels) {
-  const std::vector<float> g = gradient.to_vector<float>(), x = images.to_vector<float>();
-  const std::vector<std::int32_t> y = labels.to_vector<std::int32_t>();
+  const std::vector<float> g = gradient.to_vector<float>(),
+                           x = process_allgather(images).to_vector<float>();
+  const std::vector<std::int32_t> y = process_allgather(labels).to_vector<std::int32_t>();
   const std::size_t pixels = x.size() / y.size();
   std::vector<double> want(g.size());
   for (std::size_t n = 0; n < y.size(); ++n)

@@ -86,9 +86,10 @@ const Node& readable(const Array& given, const char* what, SourceLine source) {
   return node;
 }
 
-// Throws the error for a value whose blocks are partly in other processes.
+// Whether this process lacks a part of the value: it has no device of the mesh, or not all blocks.
 bool elsewhere(const StoredNode& node) {
-  return !node.mesh->fully_addressable() && node.trace == 0 && !node.sharding->is_replicated();
+  return !node.mesh->fully_addressable() && node.trace == 0 &&
+         (node.count == 0 || !node.sharding->is_replicated());
 }
 
 std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, SourceLine source) {

@@ -443,6 +443,28 @@ TEST(ProcessArrays, PutGatherReshardAndRead) {
     EXPECT_THAT(to_string(x), testing::AllOf(testing::HasSubstr("of which this process has"),
                                              testing::HasSubstr("process_allgather(x)")));
   }
+  EXPECT_THAT(debug::draw_array_sharding(x),
+              testing::HasSubstr("PU " + std::to_string(device_count() - 1)));  // everywhere
+  // On a device of process 0, where the others cannot read it.
+  const Array there = device_put(x, devices().front());
+  if (process_index() == 0) {
+    EXPECT_EQ(there.to_vector<float>(), values);
+  } else {
+    EXPECT_THAT([&] { there.to_vector<float>(); },
+                testing::ThrowsMessage<ValueError>(testing::HasSubstr("of other processes")));
+    EXPECT_THROW((there[{0, 0}].item<float>()), ValueError);
+    EXPECT_EQ(there.addressable_shards().size(), 0u);
+  }
+  // Each process gives its own part alone: the others are not read.
+  const Array rows = device_put(host, NamedSharding(line().mesh, P("i")));
+  std::vector<float> mine(values.size(), -1.f);
+  for (const Shard& shard : rows.addressable_shards()) {
+    const auto first = static_cast<std::size_t>(shard.index[0].start * 8),
+               end = static_cast<std::size_t>(shard.index[0].stop * 8);
+    for (std::size_t i = first; i < end; ++i) mine[i] = values[i];
+  }
+  const Array joined = device_put(array<float>(mine, {8, 8}), NamedSharding(line().mesh, P("i")));
+  EXPECT_EQ(process_allgather(joined).to_vector<float>(), values);
   for (const P& spec : {P("j", "i"), P(axes("i", "j")), P(none, "j"), P()}) {
     const Array moved = device_put(x, NamedSharding(grid.mesh, spec));
     EXPECT_EQ(process_allgather(moved).to_vector<float>(), values) << to_string(spec);

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <string>
 
+#include "shmap/shmap.h"
 #include "tests/support/mpirun.h"
 
 namespace shmap::test {
@@ -45,6 +46,27 @@ TEST(ProcessPrograms, AMeshOfMoreDevicesThanOneProcessHas) {
   EXPECT_NE(o.status, 0);
   EXPECT_THAT(o.output, AllOf(HasSubstr("there are 2 devices"), HasSubstr("SHMAP_DEVICES=cpu:8"),
                               HasSubstr("more processes under mpirun")));
+}
+
+TEST(ProcessPrograms, Examples) {
+  const std::string program = program_for_mpirun("collective_matmul");
+  if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed, or the examples were not built";
+  const fs::path dir = fs::temp_directory_path() / ("shmap_" + new_report());
+  fs::create_directories(dir);
+  save_npy(dir / "a.npy", reshape(arange(64 * 32), {64, 32}) / 100.f);
+  save_npy(dir / "b.npy", ones({32, 16}));
+  const std::string files = " --lhs '" + (dir / "a.npy").string() + "' --rhs '" +
+                            (dir / "b.npy").string() + "' --trace '" + (dir / "t").string() + "'";
+  const JobOutcome o = run_processes(program, "--reps 1" + files, 4, 1);
+  EXPECT_EQ(o.status, 0) << o.output;
+  EXPECT_EQ(count(o.output, "largest error"), 1) << o.output;
+  for (const char* part : {"t.0", "t.1", "t.2", "t.3"}) EXPECT_TRUE(fs::exists(dir / part)) << part;
+  fs::remove_all(dir);
+  for (const char* name : {"data_parallel", "softmax_regression", "own_primitive"}) {
+    const JobOutcome other = run_processes(
+        program_for_mpirun(name), std::string(name) == "data_parallel" ? "--epochs 1" : "", 4, 2);
+    EXPECT_EQ(other.status, 0) << name << "\n" << other.output;
+  }
 }
 
 class CollectivesBench : public testing::Test {
