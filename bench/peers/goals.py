@@ -34,7 +34,7 @@ def comparisons():
     compare("eager_op", "libtorch C++", [("libtorch", "eager_op")], 2)
     compare("eager_op", "torch, Python", [("torch", "eager_op")])
 
-    compare("eager_body", "hand-written loop", [("hand_loop", "eager_body")], 1 / 2, 1 / 1.4)
+    compare("eager_body", "hand-written loop", [("hand_loop", "eager_body")], 0.75, 0.9)
     compare("eager_body", "JAX jitted", [("jax", "eager_body:jit")], 6, 15)
     compare("eager_body", "JAX eager", [("jax", "eager_body:eager")])
     compare("jit_body", "JAX jitted", [("jax", "eager_body:jit")], 15, 30)
@@ -74,11 +74,11 @@ def comparisons():
 
     raw = lambda row: [("onednn", row), ("openblas", row)]  # noqa: E731
     for prefix in ("", "jit_"):
-        compare(f"{prefix}cm_seed", "eight raw GEMMs", raw("gemm_cm_x8"), 0.90, 0.96)
+        compare(f"{prefix}cm_seed", "eight raw GEMMs", raw("gemm_cm_x8"), 0.96, 1)
         compare(f"{prefix}cm_seed", "JAX jit", [("jax", "cm_seed")], 1.25)
         for kind in ("gather", "scatter"):
             row = f"{prefix}cm_{kind}"
-            compare(row, "one raw GEMM", raw("gemm_cm"), 0.90, 0.96)
+            compare(row, "one raw GEMM", raw("gemm_cm"), 0.96, 1)
             compare(row, "JAX, its best form",
                     [("jax", f"cm_{kind}:{how}")
                      for how in ("overlapped", "serial", "partitioned")], 1.4)
@@ -100,10 +100,10 @@ def comparisons():
     compare("trace_1000", "JAX make_jaxpr", [("jax", "trace_1000")], 15, 50,
             ("shmap_jit", "trace_1000"))
 
-    for row, must, stretch in (("transformer", 1.6, 2.2), ("transformer_first_call", 100, 400)):
+    for row, must, stretch in (("transformer", 2.4, 3), ("transformer_first_call", 100, 400)):
         compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_layer", row))
 
-    for row, must, stretch in (("transformer_grad", 1.6, 2.2),
+    for row, must, stretch in (("transformer_grad", 2.4, 3),
                                ("transformer_grad_first_call", 100, 400), ("mlp_grad", 1.6, None)):
         compare(row, "JAX jit", [("jax", row)], must, stretch, ("shmap_grad", row))
     compare("grad_1000", "JAX make_jaxpr", [("jax", "grad_1000")], 30, 50,
@@ -128,5 +128,6 @@ QUEUED_CALLS = 100_000
 QUEUED_GROWTH_BOUND = 256 << 20  # bytes: what "bounded memory" allows
 REPLICATED_BYTES = 64 << 20  # of the argument, a device
 REPLICATED_SLACK = 1.05
-LAYER_MEMORY = (1, 0.5)  # must, stretch: of what JAX reports
+# must, stretch: of what JAX reports
+LAYER_MEMORY, LAYER_GRAD_MEMORY = (1, 0.5), (0.7, 0.5)
 FIRST_RESULT = (50, 200)  # must, stretch: a process started anew, against Python with JAX

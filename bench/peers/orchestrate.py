@@ -24,8 +24,8 @@ import sys
 import tempfile
 import time
 
-from goals import (DEVICE_COUNTS, FIRST_RESULT, LAYER_MEMORY, QUEUED_CALLS, QUEUED_GROWTH_BOUND,
-                   REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
+from goals import (DEVICE_COUNTS, FIRST_RESULT, LAYER_GRAD_MEMORY, LAYER_MEMORY, QUEUED_CALLS,
+                   QUEUED_GROWTH_BOUND, REPLICATED_BYTES, REPLICATED_SLACK, comparisons)
 from gpu_goals import gpu_comparisons
 from stats import summary, verdict
 
@@ -415,15 +415,17 @@ def replicated(fleet, options):
 
 
 def layer_memory(fleet, options):
-    return peak_memory(fleet, "transformer_memory", "shmap_layer", "--transformer-memory")
+    return peak_memory(fleet, "transformer_memory", "shmap_layer", "--transformer-memory",
+                       LAYER_MEMORY)
 
 
 def layer_grad_memory(fleet, options):
-    return peak_memory(fleet, "transformer_grad_memory", "shmap_grad", "--transformer-grad-memory")
+    return peak_memory(fleet, "transformer_grad_memory", "shmap_grad", "--transformer-grad-memory",
+                       LAYER_GRAD_MEMORY)
 
 
-def peak_memory(fleet, row, program, of_jax):
-    must, stretch = LAYER_MEMORY
+def peak_memory(fleet, row, program, of_jax, goals):
+    must, stretch = goals
     line = {"row": row, "peer": "JAX's report", "must": None, "stretch": None}
     ours, why = run_once([fleet[program].command[0], "--memory"], fleet[program].env)
     if ours is None or ours.returncode != 0:
