@@ -9,6 +9,7 @@
 #include "core/base/inline_vector.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
+#include "core/transforms/lowering/start.h"
 
 namespace shmap {
 
@@ -62,11 +63,6 @@ Array Trace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
   if (missing.empty()) return x;
   TraceScope scope(*this);
   return cast_to_varying(x, missing, source);
-}
-
-namespace detail {
-Trace* start_library();  // core/transforms/lowering/eval.cpp: registers everything, and gives the
-                         // base trace
 }
 
 Trace& base_trace() {

@@ -9,6 +9,7 @@
 #include "core/transforms/lowering/partition.h"
 #include "core/transforms/lowering/per_device.h"
 #include "core/transforms/lowering/reshard_blocks.h"
+#include "core/transforms/lowering/start.h"
 
 namespace shmap {
 
