@@ -143,9 +143,6 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
   if (!ended.empty()) taken_by_others_.fetch_add(1, std::memory_order_relaxed);
   ended.tell();
   // A nap ends soon by itself, and a message of the link wakes the thread without help.
-  if (waits && naps_long_.load(std::memory_order_relaxed) &&
-      naps_long_.exchange(false, std::memory_order_seq_cst))
-    wake_thread(Rest::nap);
   if (!waits || !needs_looks_.load(std::memory_order_relaxed)) return;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // see rest()
   wake_thread(Rest::sleep);

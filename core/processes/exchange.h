@@ -118,7 +118,6 @@ class Exchanges {
     std::int64_t wakes = 0;            // of the object's own thread, by other threads
     std::int64_t hand_overs = 0;       // from waiting threads to the object's own thread
     std::int64_t sleeps = 0;           // of the object's own thread, with nothing to look for
-    std::int64_t long_naps = 0;        // of the object's own thread, while attempts end exchanges
   };
   Turns turns() const noexcept;
 
@@ -303,7 +302,6 @@ class Exchanges {
 
   void thread_main() noexcept;
   bool left_to_others() noexcept;
-  int nap_us() noexcept;
   void want_bell_again() noexcept;
   bool rest(Rest how, int at_most_us) noexcept;
   bool linger(Clock::time_point until) noexcept;
@@ -358,10 +356,7 @@ class Exchanges {
   std::atomic<int> lookers_{0};
   std::atomic<bool> looked_{false};  // a thread has looked since the last nap
   std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, at_once_{0}, wakes_{0},
-      hand_overs_{0}, sleeps_{0}, long_naps_{0};
-  std::atomic<bool> naps_long_{false};  // the thread's nap may take longer than usual
-  int nap_us_ = 0;                      // of the thread's latest nap; used by the thread alone
-  std::int64_t at_once_before_nap_ = 0;
+      hand_overs_{0}, sleeps_{0};
   std::atomic<bool> stop_{false};
   int wake_ = -1;
   std::thread thread_;

@@ -4,7 +4,6 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "core/processes/active_exchange.h"
@@ -20,7 +19,6 @@ using std::chrono::milliseconds;
 // Messages that come within a nap after the last wait are left to the next wait.
 constexpr int kNapUs = 200;
 constexpr int kNapOfManyUs = 1000;  // where processes share cores, since naps take time from them
-constexpr int kMostNapUs = 2000;
 constexpr int kSleepUs = 10'000;
 // The cost of falling asleep and waking up; the next message often comes sooner.
 constexpr microseconds kLinger{20};
@@ -34,8 +32,7 @@ Exchanges::Turns Exchanges::turns() const noexcept {
           at_once,
           wakes_.load(),
           hand_overs_.load(),
-          sleeps_.load(),
-          long_naps_.load()};
+          sleeps_.load()};
 }
 
 void Exchanges::looking(detail::Looking change) noexcept {
@@ -69,22 +66,6 @@ void Exchanges::want_bell_again() noexcept {
   if (link_ == nullptr || rest_.load(std::memory_order_seq_cst) != Rest::sleep) return;
   link_->want_bell(true);
   if (link_->any()) wake_thread(Rest::sleep);
-}
-
-// A nap's end interrupts the threads of all processes that keep in step. While attempts end an
-// exchange every few microseconds, each nap is therefore twice as long as the one before; start()
-// ends such a nap where an exchange goes on.
-int Exchanges::nap_us() noexcept {
-  const int least = crowded_ ? kNapOfManyUs : kNapUs;
-  const std::int64_t at_once = at_once_.load(std::memory_order_relaxed);
-  const bool ended = nap_us_ > least && !naps_long_.load(std::memory_order_seq_cst);  // by start()
-  const bool busy = !ended && at_once - at_once_before_nap_ > nap_us_ / 4;
-  at_once_before_nap_ = at_once;
-  nap_us_ = busy ? std::clamp(2 * nap_us_, least, kMostNapUs) : least;
-  const bool is_long = nap_us_ > least;
-  naps_long_.store(is_long, std::memory_order_seq_cst);
-  if (is_long) long_naps_.fetch_add(1, std::memory_order_relaxed);
-  return nap_us_;
 }
 
 bool Exchanges::left_to_others() noexcept {
@@ -194,7 +175,7 @@ void Exchanges::thread_main() noexcept {
     // little longer each time. Not where a message wakes it, or another waiting thread looks.
     const auto quiet = now - moved;
     if (left) {
-      died = rest(Rest::nap, nap_us());
+      died = rest(Rest::nap, crowded_ ? kNapOfManyUs : kNapUs);
     } else if (idle || !needs_looks_.load(std::memory_order_relaxed)) {
       if (!any && (idle || !linger(moved + kLinger))) died = rest(Rest::sleep, kSleepUs);
     } else if (quiet < microseconds(200)) {
