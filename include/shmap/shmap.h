@@ -39,6 +39,7 @@
 #include "shmap/jvp.h"
 #include "shmap/linalg.h"
 #include "shmap/linearize.h"
+#include "shmap/make_array.h"
 #include "shmap/make_jaxpr.h"
 #include "shmap/mesh.h"
 #include "shmap/ops.h"

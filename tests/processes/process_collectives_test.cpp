@@ -465,6 +465,16 @@ TEST(ProcessArrays, PutGatherReshardAndRead) {
   }
   const Array joined = device_put(array<float>(mine, {8, 8}), NamedSharding(line().mesh, P("i")));
   EXPECT_EQ(process_allgather(joined).to_vector<float>(), values);
+  // Or makes its own blocks, and asks for no others.
+  std::size_t made = 0;
+  const Array called = make_array_from_callback<float>(
+      {8, 8}, NamedSharding(line().mesh, P("i")),
+      [&](std::span<const Slice> index, std::span<float> block) {
+        made += block.size();
+        std::copy_n(values.begin() + index[0].start * 8, block.size(), block.begin());
+      });
+  EXPECT_EQ(made, values.size() / static_cast<std::size_t>(process_count()));
+  EXPECT_EQ(process_allgather(called).to_vector<float>(), values);
   for (const P& spec : {P("j", "i"), P(axes("i", "j")), P(none, "j"), P()}) {
     const Array moved = device_put(x, NamedSharding(grid.mesh, spec));
     EXPECT_EQ(process_allgather(moved).to_vector<float>(), values) << to_string(spec);
