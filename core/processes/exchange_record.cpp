@@ -47,7 +47,7 @@ void Exchanges::write_record(const char* why) noexcept {
   try {
     const Clock::time_point until = Clock::now() + kPatience;
     std::unique_lock lock(mutex_, std::try_to_lock);
-    for (; !lock.owns_lock() && Clock::now() < until; lock.try_lock())
+    for (; !lock.owns_lock() && Clock::now() < until; (void)lock.try_lock())
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     if (!lock.owns_lock() || stopped_ || !fault_.empty()) return;
     warn(std::string(why) + ". " + record());
