@@ -20,12 +20,12 @@ namespace {
 
 // The roll calls that are still open.
 struct Open {
-  struct Part {
+  struct Call {
     Ref<cuda::Queue> queue;
     std::uint64_t number;
   };
   std::mutex mutex;
-  std::map<std::uint64_t, std::vector<Part>> parts;  // by a separate numbering
+  std::map<std::uint64_t, std::vector<Call>> calls;  // by a separate numbering
   std::uint64_t next = 0;
   std::atomic<int> count{0};
 
@@ -39,13 +39,13 @@ struct Open {
 class Attendance final : public ExchangeEnd {
  public:
   // Returns the number of the roll call.
-  static std::uint64_t begin(ProcessExchange exchange, std::vector<Open::Part> parts) {
+  static std::uint64_t begin(ProcessExchange exchange, std::vector<Open::Call> calls) {
     auto own = std::unique_ptr<Attendance>(new Attendance(std::move(exchange)));
     Open& open = Open::get();
     {
       std::lock_guard lock(open.mutex);
       own->number_ = open.next++;
-      open.parts.emplace(own->number_, std::move(parts));
+      open.calls.emplace(own->number_, std::move(calls));
       open.count.fetch_add(1, std::memory_order_relaxed);
     }
     Attendance* const begun = own.release();
@@ -61,12 +61,12 @@ class Attendance final : public ExchangeEnd {
   // After an error its tasks stay in doubt: NCCL's work is aborted, and its GPUs count as lost.
   void exchanged(std::exception_ptr error) noexcept override {
     if (error == nullptr) {
-      std::vector<Open::Part> parts;  // destroyed without the lock
+      std::vector<Open::Call> calls;  // destroyed without the lock
       Open& open = Open::get();
       std::lock_guard lock(open.mutex);
-      const auto it = open.parts.find(number_);
-      parts = std::move(it->second);
-      open.parts.erase(it);
+      const auto it = open.calls.find(number_);
+      calls = std::move(it->second);
+      open.calls.erase(it);
       open.count.fetch_sub(1, std::memory_order_relaxed);
     }
     delete this;
@@ -111,17 +111,17 @@ void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dty
 void note_enqueued(cuda::Queue& queue, std::uint64_t number) {
   Open& open = Open::get();
   std::lock_guard lock(open.mutex);
-  const auto it = open.parts.find(last_called);
-  if (it != open.parts.end()) it->second.push_back({Ref<cuda::Queue>(&queue), number});
+  const auto it = open.calls.find(last_called);
+  if (it != open.calls.end()) it->second.push_back({Ref<cuda::Queue>(&queue), number});
 }
 
 bool roll_in_doubt() noexcept {
   Open& open = Open::get();
   if (open.count.load(std::memory_order_relaxed) == 0) return false;
   std::lock_guard lock(open.mutex);
-  for (const auto& [own, parts] : open.parts)
-    for (const Open::Part& part : parts)
-      if (part.queue->done(part.number)) return true;
+  for (const auto& [own, calls] : open.calls)
+    for (const Open::Call& call : calls)
+      if (call.queue->done(call.number)) return true;
   return false;
 }
 

@@ -64,7 +64,7 @@ void check_operands(const FusedProgram& program, Types in) {
   for (const FusedProgram::Input& input : program.inputs()) {
     if (input.literal) continue;
     const ShapedArray& t = in[next++];
-    const std::int64_t wanted = input.part.of > 0 ? input.part.of : program.size(input.kind);
+    const std::int64_t wanted = input.window.of > 0 ? input.window.of : program.size(input.kind);
     if (t.dtype() == input.dtype && t.size() == wanted) continue;
     throw ValueError("fused: operand " + std::to_string(next - 1) + " has type " + to_string(t) +
                      ", and " + std::to_string(wanted) + " elements of " + to_string(input.dtype) +
@@ -162,16 +162,16 @@ int FusedProgram::add_input(DType dtype, FusedKind kind) {
   return add_value({dtype, kind, true, static_cast<int>(inputs_.size()) - 1});
 }
 
-int FusedProgram::add_part(DType dtype, const Part& part) {
-  if (part.first < 0 || part.pitch < cols_ || rows_ < 1 ||
-      part.first + (rows_ - 1) * part.pitch + cols_ > part.of) {
+int FusedProgram::add_window(DType dtype, const Window& window) {
+  if (window.first < 0 || window.pitch < cols_ || rows_ < 1 ||
+      window.first + (rows_ - 1) * window.pitch + cols_ > window.of) {
     throw ValueError("fused program: " + std::to_string(rows_) + " rows of " +
-                     std::to_string(cols_) + ", " + std::to_string(part.pitch) +
-                     " elements apart from element " + std::to_string(part.first) +
-                     " on, do not lie in an array of " + std::to_string(part.of));
+                     std::to_string(cols_) + ", " + std::to_string(window.pitch) +
+                     " elements apart from element " + std::to_string(window.first) +
+                     " on, do not lie in an array of " + std::to_string(window.of));
   }
   const int value = add_input(dtype, FusedKind::full);
-  inputs_.back().part = part;
+  inputs_.back().window = window;
   return value;
 }
 
@@ -283,9 +283,9 @@ std::string FusedProgram::text() const {
   for (int v = 0; v < value_count(); ++v) {
     if (!is_input(v) || inputs_[static_cast<std::size_t>(index(v))].literal) continue;
     text += (first ? "" : " ") + typed(v);
-    const Part& part = inputs_[static_cast<std::size_t>(index(v))].part;
-    if (part.of > 0)
-      text += "[" + std::to_string(part.first) + "::" + std::to_string(part.pitch) + "]";
+    const Window& window = inputs_[static_cast<std::size_t>(index(v))].window;
+    if (window.of > 0)
+      text += "[" + std::to_string(window.first) + "::" + std::to_string(window.pitch) + "]";
     first = false;
   }
   text += ")";
@@ -315,8 +315,8 @@ bool can_run_fused(DeviceKind kind) {
   const auto available = abilities[static_cast<int>(kind)].available;
   return available == nullptr || available();
 }
-bool fused_reads_parts(DeviceKind kind) {
-  return abilities[static_cast<int>(kind)].reads_parts && can_run_fused(kind);
+bool fused_reads_windows(DeviceKind kind) {
+  return abilities[static_cast<int>(kind)].reads_windows && can_run_fused(kind);
 }
 
 static constexpr const char* kLate =

@@ -43,7 +43,7 @@ class FusedProgram {
   };
   // A full operand that is part of a larger array: row r begins at element first + r * pitch. Only
   // for backends that support it (fuse_slices.h).
-  struct Part {
+  struct Window {
     std::int64_t first = 0, pitch = 0;
     std::int64_t of = 0;  // elements of the array; 0: the operand is whole
   };
@@ -52,7 +52,7 @@ class FusedProgram {
     FusedKind kind;
     bool literal = false;    // scalar; part of the program, and not an operand of the call
     std::uint64_t bits = 0;  // of a literal: its bytes in memory order, first byte first
-    Part part = {};
+    Window window = {};
   };
   struct Op {
     OpKind op;
@@ -77,7 +77,7 @@ class FusedProgram {
   // primitive does not take such operands, ValueError where the kinds don't fit.
   int add_input(DType dtype, FusedKind kind);
   // ValueError where the rows do not lie inside the array, or overlap.
-  int add_part(DType dtype, const Part& part);
+  int add_window(DType dtype, const Window& window);
   int add_literal(DType dtype, const void* value);
   int add_map(const Primitive& primitive, std::vector<int> operands,
               std::shared_ptr<const Params> params = nullptr);
@@ -150,14 +150,14 @@ class FusedProgram {
 // What a backend's kernel of `fused` can do; set when the backend registers the kernel.
 struct FusedAbility {
   bool (*available)() = nullptr;  // on this machine; null: always
-  bool reads_parts = false;       // operands that are parts of arrays (FusedProgram::Part)
+  bool reads_windows = false;     // operands that are windows of arrays (FusedProgram::Window)
 };
 void set_fused_ability(DeviceKind kind, const FusedAbility& ability);
 
 // Whether the devices of a kind can run `fused` on this machine, and whether with parts of arrays
 // as operands; the fusion passes ask.
 bool can_run_fused(DeviceKind kind);
-bool fused_reads_parts(DeviceKind kind);
+bool fused_reads_windows(DeviceKind kind);
 
 // Operands: the program's inputs that are not literals, in order. Results: its outputs, bit for bit
 // the values of the operations run one by one.

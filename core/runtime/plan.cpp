@@ -121,7 +121,7 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
 
   for (std::size_t begin = 0; begin < all.size();) {
     if (is_control(all[begin])) {
-      parts_.push_back({nullptr, std::move(all[begin]), nullptr});
+      stages_.push_back({nullptr, std::move(all[begin]), nullptr});
       ++begin;
       continue;
     }
@@ -150,18 +150,18 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
     }
     std::vector<PlanStep> steps(std::make_move_iterator(all.begin() + std::ptrdiff_t(begin)),
                                 std::make_move_iterator(all.begin() + std::ptrdiff_t(end)));
-    parts_.push_back({std::make_unique<Segment>(mesh_, std::move(steps), std::move(in),
-                                                std::move(out), std::move(last_in)),
-                      {},
-                      nullptr});
+    stages_.push_back({std::make_unique<Segment>(mesh_, std::move(steps), std::move(in),
+                                                 std::move(out), std::move(last_in)),
+                       {},
+                       nullptr});
     begin = end;
   }
 }
 
 Plan::~Plan() = default;
 
-void Plan::run_control(Part& part, std::vector<Array>& values) const {
-  const PlanStep& step = part.control;
+void Plan::run_control(Stage& stage, std::vector<Array>& values) const {
+  const PlanStep& step = stage.control;
   std::vector<Array> in;
   for (std::size_t i = 0; i < step.in.size(); ++i) {
     const int slot = step.in[i];
@@ -173,7 +173,7 @@ void Plan::run_control(Part& part, std::vector<Array>& values) const {
     in.push_back(as_block(step.last >> i & 1u ? std::move(value) : value, step.in_types[i]));
   }
   std::vector<Array> out(step.out.size());
-  run_control_(*mesh_, *step.eqn, in, out, part.state);
+  run_control_(*mesh_, *step.eqn, in, out, stage.state);
   for (std::size_t o = 0; o < out.size(); ++o)
     if (step.out[o] >= 0) values[static_cast<std::size_t>(step.out[o])] = std::move(out[o]);
 }
@@ -196,11 +196,11 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
   for (std::size_t i = 0; i < args.size(); ++i)
     if (arg_slots_[i] >= 0) values[static_cast<std::size_t>(arg_slots_[i])] = std::move(args[i]);
   const ProgramScope scope(mark_);
-  for (Part& part : parts_) {
-    if (part.segment) {
-      part.segment->run(values);
+  for (Stage& stage : stages_) {
+    if (stage.segment) {
+      stage.segment->run(values);
     } else {
-      run_control(part, values);
+      run_control(stage, values);
     }
   }
   args.clear();  // its memory serves the results
@@ -222,15 +222,15 @@ std::string Plan::text() const {
   };
   if (!constant_slots_.empty()) list("constants:", constant_slots_);
   list("arguments:", arg_slots_);
-  for (std::size_t i = 0; i < parts_.size(); ++i) {
-    const Part& part = parts_[i];
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
     text += "segment " + std::to_string(i);
-    if (part.segment) {
-      text += "\n" + part.segment->text();
+    if (stage.segment) {
+      text += "\n" + stage.segment->text();
       continue;
     }
-    text += ", which the host decides\n  " + step_text(part.control) + "\n";
-    if (part.state) text += indented(part.state->text());
+    text += ", which the host decides\n  " + step_text(stage.control) + "\n";
+    if (stage.state) text += indented(stage.state->text());
   }
   list("results:", out_slots_);
   return text;

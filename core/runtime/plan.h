@@ -55,20 +55,20 @@ class Plan {
 
  private:
   // A segment, or an equation that the host decides.
-  struct Part {
+  struct Stage {
     std::unique_ptr<Segment> segment;
     PlanStep control;
     std::unique_ptr<ControlState> state;
   };
-  void run_control(Part& part, std::vector<Array>& values) const;
+  void run_control(Stage& stage, std::vector<Array>& values) const;
 
   const detail::MeshImpl* mesh_;
   RunControl run_control_;
   JaxprRef jaxpr_;
   const ProgramMark mark_;
-  std::vector<Part> parts_;
+  std::vector<Stage> stages_;
   // Constants (captured arrays, and literals that are results) have slots that are filled before
-  // any part runs and live as long as the plan.
+  // any stage runs and live as long as the plan.
   std::vector<Array> constants_;
   std::vector<int> constant_slots_;
   std::vector<int> arg_slots_;  // -1 where nothing reads the argument

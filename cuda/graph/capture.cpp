@@ -64,7 +64,7 @@ void ShadowStreams::give(int gpu, int priority, cudaStream_t stream) noexcept {
 // -------------------------------------------------------------------------------------- capture
 
 Capture::~Capture() {
-  parts_.clear();
+  recordings_.clear();
   for (Node& node : nodes()) {
     if (node.span.begin != nullptr) backend_->spans().give_back(node.span);
   }
@@ -158,11 +158,12 @@ RecordedAt Capture::place_of(const Node& node) {
     }
     if (several) return place;
   }
-  const auto known = std::ranges::find_if(
-      parts_, [&](const Part& part) { return part.gpu == gpu && part.phase == place.phase; });
-  place.part = static_cast<std::int32_t>(known - parts_.begin());
-  if (known == parts_.end()) {
-    parts_.push_back({gpu, place.phase, std::make_unique<Recording>(*backend_)});
+  const auto known = std::ranges::find_if(recordings_, [&](const SubRecording& part) {
+    return part.gpu == gpu && part.phase == place.phase;
+  });
+  place.part = static_cast<std::int32_t>(known - recordings_.begin());
+  if (known == recordings_.end()) {
+    recordings_.push_back({gpu, place.phase, std::make_unique<Recording>(*backend_)});
   }
   return place;
 }
@@ -170,7 +171,7 @@ RecordedAt Capture::place_of(const Node& node) {
 void Capture::record_task(Node& node) {
   node.place = place_of(node);
   if (node.place.runs_directly()) return;
-  Recording& recording = *parts_[static_cast<std::size_t>(node.place.part)].recording;
+  Recording& recording = *recordings_[static_cast<std::size_t>(node.place.part)].recording;
   const std::int32_t lane = node.place.lane = recording.lane_of(*node.streams.front());
   for (std::int32_t task : node.before) {
     const Node& before = log_.entries()[static_cast<std::size_t>(task)];
@@ -202,7 +203,7 @@ void Capture::record_each(std::span<Node> nodes) {
   Recording* recording = nullptr;
   for (Node& node : nodes) {
     node.place = place_of(node);
-    recording = parts_[static_cast<std::size_t>(node.place.part)].recording.get();
+    recording = recordings_[static_cast<std::size_t>(node.place.part)].recording.get();
     lanes.push_back(node.place.lane = recording->lane_of(*node.streams.front()));
     for (std::int32_t task : node.before) {
       const Node& before = log_.entries()[static_cast<std::size_t>(task)];

@@ -54,7 +54,7 @@ class ShadowStreams {
 struct RecordedAt {
   static constexpr std::int32_t kNone = -1;
   std::int32_t phase = 0;
-  std::int32_t part = kNone;  // an index in Capture::parts()
+  std::int32_t part = kNone;  // an index in Capture::recordings()
   std::int32_t lane = kNone;  // a lane of that recording
 
   // Whether it is a task of several GPUs that belongs to no graph, and is run again at each launch.
@@ -71,7 +71,7 @@ class Capture {
     Ref<Mark> mark;  // recorded after the task
     Span span;       // if the timeline is on
   };
-  struct Part {
+  struct SubRecording {
     int gpu;  // -1: all GPUs
     std::int32_t phase;
     std::unique_ptr<Recording> recording;
@@ -103,7 +103,7 @@ class Capture {
   std::vector<CudaStream*> streams() const { return log_.streams(); }
   bool rehearsed() const noexcept { return rehearsed_; }
   // The recordings, each of some of the tasks: at most one where a graph may span all GPUs.
-  std::vector<Part>& parts() noexcept { return parts_; }
+  std::vector<SubRecording>& recordings() noexcept { return recordings_; }
 
  private:
   RecordedAt place_of(const Node& node);
@@ -115,7 +115,7 @@ class Capture {
   CudaBackend* backend_;
   const bool graph_of_each_gpu_;
   bool rehearsed_ = false;
-  std::vector<Part> parts_;
+  std::vector<SubRecording> recordings_;
   struct GpuPhases {
     std::int32_t communicates = 0;   // the latest phase in which it communicates
     std::vector<std::int64_t> cost;  // cost of the arithmetic in each phase

@@ -28,8 +28,9 @@ CudaGraph::CudaGraph(Capture& capture)
   rehearsed_ = capture.rehearsed();
   if (capture.graph_of_each_gpu() && !rehearsed_ && !tasks_.empty()) {
     parts_ = std::make_unique<GraphParts>(backend_, capture, *queue_);
-  } else if (cudaGraph_t graph =
-                 capture.parts().empty() ? nullptr : capture.parts()[0].recording->finish()) {
+  } else if (cudaGraph_t graph = capture.recordings().empty()
+                                     ? nullptr
+                                     : capture.recordings()[0].recording->finish()) {
     const GpuScope gpu(queue_->gpu());
     const cudaError_t code =
         cudaGraphInstantiate(&exec_, graph, cudaGraphInstantiateFlagUseNodePriority);

@@ -39,7 +39,7 @@ GraphParts::GraphParts(CudaBackend& backend, Capture& capture, Queue& leader)
     connect(capture);
   } catch (...) {
     for (Phase& phase : phases_)
-      for (Part& part : phase.parts)
+      for (SubGraph& part : phase.parts)
         if (part.exec != nullptr) note(cudaGraphExecDestroy(part.exec));
     throw;
   }
@@ -47,7 +47,7 @@ GraphParts::GraphParts(CudaBackend& backend, Capture& capture, Queue& leader)
 
 GraphParts::~GraphParts() {
   for (Phase& phase : phases_)
-    for (Part& part : phase.parts)
+    for (SubGraph& part : phase.parts)
       if (part.exec != nullptr) note(cudaGraphExecDestroy(part.exec));
 }
 
@@ -58,13 +58,13 @@ GraphParts::Phase& GraphParts::phase(std::int32_t number) {
 }
 
 void GraphParts::make_graphs(Capture& capture) {
-  for (Capture::Part& recorded : capture.parts()) {
-    Part part;
+  for (Capture::SubRecording& recorded : capture.recordings()) {
+    SubGraph part;
     part.queue = &backend_.launch_queue_of(recorded.gpu);
     part.phase = recorded.phase;
     if (!has(queues_, part.queue)) queues_.push_back(part.queue);
     if (part.queue != &leader_) part.thread = backend_.launch_thread(recorded.gpu);
-    std::vector<Part>& parts = phase(recorded.phase).parts;
+    std::vector<SubGraph>& parts = phase(recorded.phase).parts;
     parts.push_back(std::move(part));
     if (cudaGraph_t graph = recorded.recording->finish()) {
       const GpuScope gpu(recorded.gpu);
@@ -96,7 +96,7 @@ void GraphParts::make_graphs(Capture& capture) {
   // The caller launches the leader's graph.
   for (Phase& phase : phases_) {
     std::stable_partition(phase.parts.begin(), phase.parts.end(),
-                          [&](const Part& part) { return part.queue == &leader_; });
+                          [&](const SubGraph& part) { return part.queue == &leader_; });
   }
 }
 
@@ -104,7 +104,7 @@ void GraphParts::make_graphs(Capture& capture) {
 // another GPU is enough; tasks that run directly are already awaited by the queues of their GPUs.
 void GraphParts::connect(Capture& capture) {
   std::vector<Direct*> direct_of(capture.nodes().size());
-  std::vector<Part*> part_of(capture.nodes().size());
+  std::vector<SubGraph*> part_of(capture.nodes().size());
   {
     std::map<std::int32_t, std::size_t> seen;  // tasks of a phase that run directly, in the order
                                                // of capture
@@ -115,14 +115,14 @@ void GraphParts::connect(Capture& capture) {
         direct_of[i] = &in.directs[seen[node.place.phase]++];
       } else {
         const Queue* queue = &backend_.launch_queue_of(node.streams.front()->queue().gpu());
-        part_of[i] = &*std::ranges::find(in.parts, queue, &Part::queue);
+        part_of[i] = &*std::ranges::find(in.parts, queue, &SubGraph::queue);
       }
     }
   }
   // For each waiting graph or task: the last phase of each other queue, and the direct tasks of
   // other GPUs.
   struct Wanted {
-    std::map<Queue*, Part*> parts;
+    std::map<Queue*, SubGraph*> parts;
     std::vector<Direct*> directs;
   };
   std::map<const void*, Wanted> wanted;
@@ -139,7 +139,7 @@ void GraphParts::connect(Capture& capture) {
         if (!awaited && std::ranges::find(here.directs, before) == here.directs.end())
           here.directs.push_back(before);
       } else if (!has(own, part_of[b]->queue)) {
-        Part*& last = here.parts[part_of[b]->queue];
+        SubGraph*& last = here.parts[part_of[b]->queue];
         if (last == nullptr || last->phase < part_of[b]->phase) last = part_of[b];
       }
     }
@@ -151,14 +151,14 @@ void GraphParts::connect(Capture& capture) {
     }
     for (const Direct* direct : these.directs) waits.push_back(direct->after->event());
   };
-  std::map<Queue*, Part*> last_part;
+  std::map<Queue*, SubGraph*> last_part;
   std::map<Queue*, std::int32_t> last_phase;
   start_ = new_mark(leader_);
   last_phase[&leader_] = -1;
   for (std::size_t p = 0; p < phases_.size(); ++p) {
     for (Fork& fork : phases_[p].forks) fork.first = last_phase.emplace(fork.queue, -1).second;
     for (Direct& direct : phases_[p].directs) events_of(wanted[&direct], direct.waits);
-    for (Part& part : phases_[p].parts) {
+    for (SubGraph& part : phases_[p].parts) {
       if (last_phase.emplace(part.queue, -1).second) part.waits.push_back(start_->event());
       events_of(wanted[&part], part.waits);
       last_part[part.queue] = &part;
@@ -183,7 +183,7 @@ void GraphParts::connect(Capture& capture) {
 }
 
 cudaError_t GraphParts::launch_part(void* arg) noexcept {
-  const Part& part = *static_cast<const Part*>(arg);
+  const SubGraph& part = *static_cast<const SubGraph*>(arg);
   cudaStream_t stream = part.queue->stream();
   for (cudaEvent_t event : part.waits) {
     if (const cudaError_t code = cudaStreamWaitEvent(stream, event, 0); code != cudaSuccess)
@@ -197,10 +197,10 @@ cudaError_t GraphParts::launch_part(void* arg) noexcept {
 }
 
 cudaError_t GraphParts::launch_parts(Phase& phase) {
-  std::vector<Part>& parts = phase.parts;
+  std::vector<SubGraph>& parts = phase.parts;
   // The first one is launched on this thread, which would otherwise only wait.
   std::exception_ptr thrown;
-  const auto here = [&](Part& part) {
+  const auto here = [&](SubGraph& part) {
     try {
       const GpuScope gpu(part.queue->gpu());
       return launch_part(&part);

@@ -35,7 +35,7 @@ class GraphParts {
   Ref<Failure> launch();
 
  private:
-  struct Part {
+  struct SubGraph {
     Queue* queue = nullptr;
     LaunchThread* thread = nullptr;
     cudaGraphExec_t exec = nullptr;
@@ -58,7 +58,7 @@ class GraphParts {
     bool first;  // the launch has put no earlier work there
   };
   struct Phase {
-    std::vector<Part> parts;
+    std::vector<SubGraph> parts;
     std::vector<Direct> directs;
     std::vector<Fork> forks;
   };

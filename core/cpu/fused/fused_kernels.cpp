@@ -409,7 +409,7 @@ void run_fused(const KernelCall& call) {
 
 void register_cpu_fused_kernels() {
   fused_p.kernel(DeviceKind::cpu) = {run_fused, fused_parts};
-  set_fused_ability(DeviceKind::cpu, {.reads_parts = true});
+  set_fused_ability(DeviceKind::cpu, {.reads_windows = true});
 }
 
 }  // namespace shmap

@@ -56,7 +56,7 @@ class Lowering {
   LoweredValue& value(int v) { return values_[static_cast<std::size_t>(v)]; }
 
   void choose_tiles(bool by_rows, std::int64_t tile_bytes) {
-    const auto is_part = [](const FusedProgram::Input& input) { return input.part.of > 0; };
+    const auto is_part = [](const FusedProgram::Input& input) { return input.window.of > 0; };
     const bool has_parts = std::any_of(p_.inputs().begin(), p_.inputs().end(), is_part);
     bool rows_matter = has_parts || by_rows;
     std::int64_t widest = 1;
@@ -173,9 +173,9 @@ class Lowering {
     } else {
       const std::int64_t size = itemsize(input.dtype);
       place = in_memory(kFusedOperands + next_operand_++, input.kind, size);
-      if (input.part.of > 0) {
-        place.offset = input.part.first * size;
-        place.row_stride = place.tile_stride = input.part.pitch * size;
+      if (input.window.of > 0) {
+        place.offset = input.window.first * size;
+        place.row_stride = place.tile_stride = input.window.pitch * size;
         value(made).part = true;
       }
       operand_values_.push_back(made);

@@ -87,7 +87,7 @@ class ColumnFuser {
     bool any_rows = true;
     for (int v = 0; v < old.value_count(); ++v)
       any_rows &= old.kind(v) == FusedKind::full || old.kind(v) == FusedKind::scalar;
-    for (const FusedProgram::Input& input : old.inputs()) any_rows &= input.part.of == 0;
+    for (const FusedProgram::Input& input : old.inputs()) any_rows &= input.window.of == 0;
     const bool same = old.rows() == space.rows && old.cols() == space.cols;
     if ((!any_rows && !same) || old.kind(old.outputs()[0].value) != FusedKind::full) return nullptr;
     auto program = std::make_shared<FusedProgram>(space.rows, space.cols);
@@ -97,8 +97,8 @@ class ColumnFuser {
         const FusedProgram::Input& input = old.inputs()[at];
         if (input.literal)
           program->add_literal(input.dtype, &input.bits);
-        else if (input.part.of > 0)
-          program->add_part(input.dtype, input.part);
+        else if (input.window.of > 0)
+          program->add_window(input.dtype, input.window);
         else
           program->add_input(input.dtype, input.kind);
         continue;

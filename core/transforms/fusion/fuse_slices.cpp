@@ -21,7 +21,7 @@ constexpr std::int64_t kShortestRow = 256;  // bytes
 // A slice as rows that begin at equal distances (the pitch).
 struct Rows {
   std::int64_t rows = 1, cols = 1;
-  FusedProgram::Part part;
+  FusedProgram::Window window;
 };
 
 bool as_rows(const Eqn& e, Rows* out) {
@@ -31,12 +31,12 @@ bool as_rows(const Eqn& e, Rows* out) {
   if (taken.num_elements() == 0 || slice_p.view(e.in[0].type(), p, e.out[0]->type) >= 0)
     return false;
   *out = {};
-  out->part.of = whole.num_elements();
+  out->window.of = whole.num_elements();
   std::int64_t stride = 1;
   bool in_row = true;  // whether the dims further in are taken whole
   for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
     if (p.strides[d] != 1 && taken[d] != 1) return false;
-    out->part.first += p.start_indices[d] * stride;
+    out->window.first += p.start_indices[d] * stride;
     if (taken[d] == 1 && (!in_row || whole[d] != 1)) {
       in_row = false;  // the next dim further out starts a new row
       continue;
@@ -44,16 +44,16 @@ bool as_rows(const Eqn& e, Rows* out) {
     if (in_row) {
       out->cols *= taken[d];
       in_row = taken[d] == whole[d];
-    } else if (out->part.pitch == 0) {
-      out->part.pitch = stride;
+    } else if (out->window.pitch == 0) {
+      out->window.pitch = stride;
       out->rows = taken[d];
-    } else if (stride == out->part.pitch * out->rows) {
+    } else if (stride == out->window.pitch * out->rows) {
       out->rows *= taken[d];
     } else {
       return false;
     }
   }
-  return out->part.pitch >= out->cols &&
+  return out->window.pitch >= out->cols &&
          out->cols * itemsize(e.in[0].type().dtype()) >= kShortestRow;
 }
 
@@ -105,7 +105,7 @@ class SliceFuser {
     for (const FusedProgram::Input& input : old.inputs()) {
       if (input.literal) continue;
       const std::size_t i = operand++;
-      if (input.kind != FusedKind::full || input.part.of > 0) continue;
+      if (input.kind != FusedKind::full || input.window.of > 0) continue;
       const auto found = slices_.find(program_.maker(e.in[i]));
       if (found == slices_.end()) continue;
       const Rows& r = found->second.rows;
@@ -127,7 +127,7 @@ class SliceFuser {
           --slice->reads;
           e.in[operand] = program_.made_by(e.in[operand])->in[0];
           ++operand;
-          program->add_part(input.dtype, slice->rows.part);
+          program->add_window(input.dtype, slice->rows.window);
         } else {
           ++operand;
           program->add_input(input.dtype, input.kind);
@@ -156,7 +156,7 @@ void register_pass_fuse_slices() {
   register_pass({.order = PassOrder::fuse_slices,
                  .name = "fuse_slices",
                  .run = of_program<fuse_slices>,
-                 .runs_on = fused_reads_parts,
+                 .runs_on = fused_reads_windows,
                  .merges = true});
 }
 

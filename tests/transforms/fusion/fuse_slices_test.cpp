@@ -155,10 +155,10 @@ TEST(FuseSlices, OfDonatedArrays) {
 
 TEST(FusedProgram, PartsHaveToLieInTheirArray) {
   FusedProgram program(3, 10);
-  EXPECT_EQ(program.add_part(f32, {5, 20, 55}), 0);
-  EXPECT_THROW(program.add_part(f32, {6, 20, 55}), ValueError);
-  EXPECT_THROW(program.add_part(f32, {-1, 20, 55}), ValueError);
-  EXPECT_THROW(program.add_part(f32, {0, 9, 55}), ValueError);
+  EXPECT_EQ(program.add_window(f32, {5, 20, 55}), 0);
+  EXPECT_THROW(program.add_window(f32, {6, 20, 55}), ValueError);
+  EXPECT_THROW(program.add_window(f32, {-1, 20, 55}), ValueError);
+  EXPECT_THROW(program.add_window(f32, {0, 9, 55}), ValueError);
   const int y = program.add_map(neg_p, {0});
   program.add_output(y, ShapedArray({3, 10}, f32));
   EXPECT_EQ(program.text(), "[3,10] (a:f32[5::20]) b:f32 = neg a -> b");
