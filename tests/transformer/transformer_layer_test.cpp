@@ -150,7 +150,7 @@ TEST(TransformerLayer, LayersAreChosenByATracedIndex) {
         [&](Array k, Array y) { return plain_layer(y, layer_of(stacked, k), rows_at(0, 5)).y; }, x);
   };
   // Products of other extents may add up in another order.
-  const float bound = 2e-6f * max(abs(want)).item<float>();
+  const float bound = 1e-6f * max(abs(want)).item<float>();
   expect_close(jit(loop)(x, stacked), want, bound);
   // As the body of a scan, on a mesh: the same, and so are the gradients of the stacked weights.
   const Mesh mesh = make_mesh({2, 2, 2}, {"x", "y", "z"});
