@@ -36,6 +36,7 @@ struct KernelCall {
     std::int64_t begin, end;
   };
   Share share(std::int64_t n, std::int64_t grain = 1) const {
+    if (parts == 1) return {0, n};  // most calls, which need no division
     const std::int64_t units = (n + grain - 1) / grain;
     const std::int64_t begin = units * part / parts * grain,
                        end = units * (part + 1) / parts * grain;

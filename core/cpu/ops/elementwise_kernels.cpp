@@ -23,10 +23,9 @@ int elementwise_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(n / (16 * kGrain), 1, workers));
 }
 
-// This part's elements. Most calls are one part, and need no division.
+// This part's elements.
 inline KernelCall::Share share(const KernelCall& call) {
-  const std::int64_t n = call.out_types[0].size();
-  return call.parts == 1 ? KernelCall::Share{0, n} : call.share(n, kGrain);
+  return call.share(call.out_types[0].size(), kGrain);
 }
 
 // The address of an operand or result, from the first element of the share on.
