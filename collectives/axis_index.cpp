@@ -28,15 +28,15 @@ void run_axis_index(GroupCall& call) {
   const CliqueTable& table = clique_table(call.mesh, axes.names(), {}, 0);
   constexpr std::int64_t kItem = sizeof(std::int32_t);
   InlineVector<Block, 16> results(table.slots.size());
-  for (const CliqueTable::Site& site : table.sites) {
-    InlineVector<std::int32_t, 64> ranks(site.slot_count);
-    for (std::uint32_t i = 0; i < site.slot_count; ++i)
-      ranks[i] = static_cast<std::int32_t>(table.slots[site.first_slot + i].rank);
-    const BufferRef buffer = site.space->allocate(site.slot_count * kItem);
-    write_constant(call.mesh.backend(), call.mesh.local(site.position), *buffer, ranks.data(),
-                   site.slot_count * kItem);
-    for (std::uint32_t i = 0; i < site.slot_count; ++i)
-      results[site.first_slot + i] = {buffer, i * kItem};
+  for (const CliqueTable::Target& target : table.targets) {
+    InlineVector<std::int32_t, 64> ranks(target.slot_count);
+    for (std::uint32_t i = 0; i < target.slot_count; ++i)
+      ranks[i] = static_cast<std::int32_t>(table.slots[target.first_slot + i].rank);
+    const BufferRef buffer = target.space->allocate(target.slot_count * kItem);
+    write_constant(call.mesh.backend(), call.mesh.local(target.position), *buffer, ranks.data(),
+                   target.slot_count * kItem);
+    for (std::uint32_t i = 0; i < target.slot_count; ++i)
+      results[target.first_slot + i] = {buffer, i * kItem};
   }
   const std::span<Block> out = call.out[0]->blocks();
   for (std::size_t p = 0; p < out.size(); ++p) out[p] = results[table.slot_of[p]];

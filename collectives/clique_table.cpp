@@ -31,7 +31,7 @@ class Builder {
   CliqueTable build() {
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p) place(p);
     make_slots();
-    for (CliqueTable::Site& site : table_.sites) make_members(site);
+    for (CliqueTable::Target& target : table_.targets) make_members(target);
     list_cliques();
     if (!mesh_.fully_addressable()) {
       std::vector<std::pair<std::uint32_t, std::uint32_t>> places;
@@ -76,15 +76,15 @@ class Builder {
   void place(std::uint32_t p) {
     const LocalDevice& device = mesh_.local(p);
     const std::uint32_t c = class_of(p), rank = rank_of(p).rank;
-    const auto [it, fresh] = sites_.emplace(std::pair(c, device.space), table_.sites.size());
+    const auto [it, fresh] = targets_.emplace(std::pair(c, device.space), table_.targets.size());
     if (fresh) {
-      table_.sites.push_back(
+      table_.targets.push_back(
           {device.space, p, std::vector<std::uint32_t>(table_.ranks, kNone), {}, 0, 0});
-      class_of_site_.push_back(c);
+      class_of_target_.push_back(c);
     }
-    const auto site = static_cast<std::uint32_t>(it->second);
-    table_.site_of.push_back(site);
-    std::uint32_t& member = table_.sites[site].members[rank];
+    const auto target = static_cast<std::uint32_t>(it->second);
+    table_.target_of.push_back(target);
+    std::uint32_t& member = table_.targets[target].members[rank];
     if (member == kNone) member = p;
     std::uint32_t& any = anywhere_[c][rank];
     if (any == kNone) any = p;
@@ -92,26 +92,27 @@ class Builder {
 
   // Local members are the slots; members that are still missing are in other memory spaces.
   void make_slots() {
-    std::vector<std::vector<std::uint32_t>> slot(table_.sites.size());
-    for (std::uint32_t s = 0; s < table_.sites.size(); ++s) {
-      CliqueTable::Site& site = table_.sites[s];
-      site.first_slot = static_cast<std::uint32_t>(table_.slots.size());
+    std::vector<std::vector<std::uint32_t>> slot(table_.targets.size());
+    for (std::uint32_t s = 0; s < table_.targets.size(); ++s) {
+      CliqueTable::Target& target = table_.targets[s];
+      target.first_slot = static_cast<std::uint32_t>(table_.slots.size());
       for (std::uint32_t r = 0; r < table_.ranks; ++r) {
         slot[s].push_back(static_cast<std::uint32_t>(table_.slots.size()));
-        if (site.members[r] != kNone) table_.slots.push_back({s, r, site.members[r]});
+        if (target.members[r] != kNone) table_.slots.push_back({s, r, target.members[r]});
       }
-      site.slot_count = static_cast<std::uint32_t>(table_.slots.size()) - site.first_slot;
+      target.slot_count = static_cast<std::uint32_t>(table_.slots.size()) - target.first_slot;
     }
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p)
-      table_.slot_of.push_back(slot[table_.site_of[p]][rank_of(p).rank]);
+      table_.slot_of.push_back(slot[table_.target_of[p]][rank_of(p).rank]);
   }
 
-  void make_members(CliqueTable::Site& site) {
-    const std::size_t s = static_cast<std::size_t>(&site - table_.sites.data());
+  void make_members(CliqueTable::Target& target) {
+    const std::size_t s = static_cast<std::size_t>(&target - table_.targets.data());
     for (std::uint32_t r = 0; r < table_.ranks; ++r)
-      if (site.members[r] == kNone) site.members[r] = anywhere_[class_of_site_[s]][r];
-    if (std::find(site.members.begin(), site.members.end(), kNone) != site.members.end()) return;
-    site.folded = site.members;
+      if (target.members[r] == kNone) target.members[r] = anywhere_[class_of_target_[s]][r];
+    if (std::find(target.members.begin(), target.members.end(), kNone) != target.members.end())
+      return;
+    target.folded = target.members;
     // Compares coordinates on the collective's axes only: members of other cliques of the class may
     // replace members of this one.
     std::vector<int> in_mesh_order = axes_;
@@ -123,7 +124,7 @@ class Builder {
       }
       return false;
     };
-    std::sort(site.folded.begin(), site.folded.end(), before);
+    std::sort(target.folded.begin(), target.folded.end(), before);
   }
 
   void list_cliques() {
@@ -144,8 +145,8 @@ class Builder {
   std::vector<Rank> ranks_;
   CliqueTable table_;
   std::map<std::vector<std::int64_t>, std::size_t> classes_;
-  std::map<std::pair<std::uint32_t, MemorySpace*>, std::size_t> sites_;
-  std::vector<std::uint32_t> class_of_site_;
+  std::map<std::pair<std::uint32_t, MemorySpace*>, std::size_t> targets_;
+  std::vector<std::uint32_t> class_of_target_;
   std::vector<std::vector<std::uint32_t>> anywhere_;  // [class][rank] -> a position
 };
 

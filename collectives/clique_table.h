@@ -19,17 +19,17 @@ struct CrossTable;
 // A table is made once for each (mesh, axes, groups, variance) and kept until the process ends.
 // Positions are local positions of the mesh.
 struct CliqueTable {
-  // One stored result: the result in one memory space of all cliques that have equal values.
-  struct Site {
+  // Where a result is stored: in one memory space, for all cliques that have equal values.
+  struct Target {
     MemorySpace* space;
     std::uint32_t position;              // its first device; the work is enqueued in its stream
     std::vector<std::uint32_t> members;  // rank -> position to read from, in `space` if possible
     std::vector<std::uint32_t> folded;   // members in mesh order: the order of reductions
     std::uint32_t first_slot, slot_count;
   };
-  // One stored result of a rank: the devices of a site that have the same rank share it.
+  // One stored result of a rank: the devices of a target that have the same rank share it.
   struct Slot {
-    std::uint32_t site, rank;
+    std::uint32_t target, rank;
     std::uint32_t position;  // the first of these devices
   };
   std::vector<int> axes;    // of the collective, as indices of mesh axes
@@ -38,10 +38,10 @@ struct CliqueTable {
   // which. Whether it is null is the same in all processes. With a CrossTable, members in other
   // processes are Cliques::kElsewhere, and `folded` is empty.
   std::shared_ptr<const CrossTable> cross;
-  std::vector<Site> sites;
-  std::vector<Slot> slots;             // ordered by site
-  std::vector<std::uint32_t> site_of;  // by position
-  std::vector<std::uint32_t> slot_of;  // by position
+  std::vector<Target> targets;
+  std::vector<Slot> slots;               // ordered by target
+  std::vector<std::uint32_t> target_of;  // by position
+  std::vector<std::uint32_t> slot_of;    // by position
   // All cliques, whatever the operand varies over: [clique][rank] -> position. Each position is in
   // exactly one clique.
   std::vector<std::vector<std::uint32_t>> cliques;

@@ -28,23 +28,23 @@ class AllGather : public LocalWork {
   AllGather(const GroupBlocks& g, const Interleaved& layout) : LocalWork(g), layout_(layout) {}
 
   void run(CrossCall& call) {
-    std::vector<Block> sites(table_.sites.size());
-    for (std::uint32_t s = 0; s < sites.size(); ++s) sites[s] = fresh(s, g_.out_bytes);
+    std::vector<Block> results(table_.targets.size());
+    for (std::uint32_t s = 0; s < results.size(); ++s) results[s] = fresh(s, g_.out_bytes);
     if (g_.out_bytes != 0) {
       Round round;
       std::vector<std::vector<At>> blocks;
       for (const Class& c : cross_.classes)
-        blocks.push_back(exchange_class(c, sites[c.sites.front()], round));
+        blocks.push_back(exchange_class(c, results[c.targets.front()], round));
       count_sent(round);
       call.enqueue(std::move(round));
-      for (std::size_t i = 0; i < blocks.size(); ++i) put_together(i, blocks[i], sites);
+      for (std::size_t i = 0; i < blocks.size(); ++i) put_together(i, blocks[i], results);
     }
-    share_sites(sites);
+    share_results(results);
   }
 
  private:
   // The memory of each rank's block, present or future. A block that is contiguous in the result is
-  // received directly into the first site's result.
+  // received directly into the first target's result.
   std::vector<At> exchange_class(const Class& c, const Block& result, Round& round) const {
     const bool direct = layout_.outer == 1;
     std::vector<At> blocks(table_.ranks);
@@ -52,7 +52,7 @@ class AllGather : public LocalWork {
     for (const Peer& peer : c.peers) coming += peer.takes.size();
     Block staging;
     if (coming != 0 && !direct)
-      staging = fresh(c.sites.front(), g_.in_bytes * static_cast<std::int64_t>(coming));
+      staging = fresh(c.targets.front(), g_.in_bytes * static_cast<std::int64_t>(coming));
     for (const std::uint32_t r : c.held) blocks[r] = {block_of(c, r), 0};
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
@@ -68,17 +68,17 @@ class AllGather : public LocalWork {
   }
 
   void put_together(std::size_t index, const std::vector<At>& blocks,
-                    std::vector<Block>& sites) const {
+                    std::vector<Block>& results) const {
     const Class& c = cross_.classes[index];
     const BoxCopy box = pieces_box(layout_, 1, table_.ranks);
-    for (const std::uint32_t s : c.sites) {
+    for (const std::uint32_t s : c.targets) {
       Boxes boxes;
       for (std::uint32_t r = 0; r < table_.ranks; ++r) {
-        if (blocks[r].block.buffer.get() == sites[s].buffer.get()) continue;
-        boxes.add(box, blocks[r], 0, sites[s], r * layout_.piece);
+        if (blocks[r].block.buffer.get() == results[s].buffer.get()) continue;
+        boxes.add(box, blocks[r], 0, results[s], r * layout_.piece);
       }
       if (boxes.list.empty()) continue;
-      enqueue(s, g_.out_bytes, boxes.reads, {sites[s]},
+      enqueue(s, g_.out_bytes, boxes.reads, {results[s]},
               [ops = &ops_, list = std::move(boxes.list)](int part, int parts, void* native) {
                 for (const BoxCopy& b : list) ops->copy_box(b, part, parts, native);
               });
@@ -105,7 +105,7 @@ class AllToAll : public LocalWork {
   void run(CrossCall& call) {
     std::vector<Block> slots(table_.slots.size());
     for (std::size_t i = 0; i < slots.size(); ++i)
-      slots[i] = fresh(table_.slots[i].site, g_.out_bytes);
+      slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
     if (g_.out_bytes != 0) {
       Round round;
       std::vector<Block> staged;
@@ -127,7 +127,7 @@ class AllToAll : public LocalWork {
     for (const Peer& peer : c.peers) going += peer.gives.size() * peer.held.size();
     if (going == 0) return;
     Block out;
-    if (!reads_runs_) out = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(going));
+    if (!reads_runs_) out = fresh(c.targets.front(), bytes_ * static_cast<std::int64_t>(going));
     BoxCopy box = exchange_.box;
     make_dense(box, box.dst_stride);
     Boxes boxes;
@@ -145,7 +145,7 @@ class AllToAll : public LocalWork {
         }
       }
     }
-    if (!boxes.list.empty()) copy(c.sites.front(), std::move(boxes), {out}, sent);
+    if (!boxes.list.empty()) copy(c.targets.front(), std::move(boxes), {out}, sent);
   }
 
   // In the same order: to its place in the first slot of its rank, or into a block that is
@@ -155,7 +155,7 @@ class AllToAll : public LocalWork {
     for (const Peer& peer : c.peers) coming += peer.takes.size() * c.held.size();
     Block in;
     if (coming != 0 && !writes_runs_)
-      in = fresh(c.sites.front(), bytes_ * static_cast<std::int64_t>(coming));
+      in = fresh(c.targets.front(), bytes_ * static_cast<std::int64_t>(coming));
     std::int64_t received = 0;
     for (const Peer& peer : c.peers) {
       for (const std::uint32_t q : peer.takes) {
@@ -173,9 +173,9 @@ class AllToAll : public LocalWork {
   }
 
   std::uint32_t first_slot(const Class& c, std::uint32_t rank) const {
-    for (const std::uint32_t s : c.sites) {
-      const CliqueTable::Site& site = table_.sites[s];
-      for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k)
+    for (const std::uint32_t s : c.targets) {
+      const CliqueTable::Target& target = table_.targets[s];
+      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k)
         if (table_.slots[k].rank == rank) return k;
     }
     return kElsewhere;
@@ -193,11 +193,11 @@ class AllToAll : public LocalWork {
     }
     BoxCopy unpacked = exchange_.box;
     make_dense(unpacked, unpacked.src_stride);
-    for (const std::uint32_t s : c.sites) {
-      const CliqueTable::Site& site = table_.sites[s];
+    for (const std::uint32_t s : c.targets) {
+      const CliqueTable::Target& target = table_.targets[s];
       Boxes boxes;
       std::vector<Block> writes;
-      for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
+      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k) {
         const std::uint32_t r = table_.slots[k].rank;
         const std::uint32_t first = first_slot(c, r);
         const auto at = std::find(c.held.begin(), c.held.end(), r) - c.held.begin();
@@ -216,13 +216,13 @@ class AllToAll : public LocalWork {
         }
         writes.push_back(slots[k]);
       }
-      if (!boxes.list.empty()) copy(s, std::move(boxes), writes, g_.out_bytes * site.slot_count);
+      if (!boxes.list.empty()) copy(s, std::move(boxes), writes, g_.out_bytes * target.slot_count);
     }
   }
 
-  void copy(std::uint32_t site, Boxes boxes, const std::vector<Block>& writes,
+  void copy(std::uint32_t target, Boxes boxes, const std::vector<Block>& writes,
             std::int64_t bytes) const {
-    enqueue(site, bytes, boxes.reads, writes,
+    enqueue(target, bytes, boxes.reads, writes,
             [ops = &ops_, list = std::move(boxes.list)](int part, int parts, void* native) {
               const auto [begin, end] =
                   share(static_cast<std::int64_t>(list.size()), 1, part, parts);
@@ -260,7 +260,7 @@ class Moves : public LocalWork {
           const int q = source[r];
           if (q < 0 || !contains(peer.takes, q)) continue;
           Block& block = come[i][static_cast<std::size_t>(q)];
-          block = fresh(site_of(c, r), g_.out_bytes);
+          block = fresh(target_of(c, r), g_.out_bytes);
           if (g_.out_bytes != 0) round.receive(peer.process, block, 0, g_.out_bytes);
         }
       }
@@ -269,9 +269,9 @@ class Moves : public LocalWork {
     call.enqueue(std::move(round));
     for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
       const Class& c = cross_.classes[i];
-      for (const std::uint32_t s : c.sites) {
-        const CliqueTable::Site& site = table_.sites[s];
-        for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
+      for (const std::uint32_t s : c.targets) {
+        const CliqueTable::Target& target = table_.targets[s];
+        for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k) {
           const int q = source[table_.slots[k].rank];
           if (q < 0) {
             slots[k] = zeros(s);
@@ -286,7 +286,7 @@ class Moves : public LocalWork {
   }
 
   void broadcast(CrossCall& call, std::uint32_t rank) {
-    std::vector<Block> sites(table_.sites.size());
+    std::vector<Block> results(table_.targets.size());
     Round round;
     for (const Class& c : cross_.classes) {
       Block block;
@@ -295,39 +295,39 @@ class Moves : public LocalWork {
         if (contains(peer.gives, static_cast<int>(rank)) && g_.out_bytes != 0)
           round.send(peer.process, block, 0, g_.out_bytes);
         if (!contains(peer.takes, static_cast<int>(rank))) continue;
-        block = fresh(c.sites.front(), g_.out_bytes);
+        block = fresh(c.targets.front(), g_.out_bytes);
         if (g_.out_bytes != 0) round.receive(peer.process, block, 0, g_.out_bytes);
       }
-      for (const std::uint32_t s : c.sites) sites[s] = block;
+      for (const std::uint32_t s : c.targets) results[s] = block;
     }
     count_sent(round);
     call.enqueue(std::move(round));
     for (const Class& c : cross_.classes) {
-      for (const std::uint32_t s : c.sites)
-        sites[s] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : sites[s]);
+      for (const std::uint32_t s : c.targets)
+        results[s] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : results[s]);
     }
-    share_sites(sites);
+    share_results(results);
   }
 
  private:
   static bool contains(const std::vector<std::uint32_t>& ranks, int rank) {
     return std::find(ranks.begin(), ranks.end(), static_cast<std::uint32_t>(rank)) != ranks.end();
   }
-  std::uint32_t site_of(const Class& c, std::uint32_t rank) const {
-    return table_.site_of[c.local[rank]];
+  std::uint32_t target_of(const Class& c, std::uint32_t rank) const {
+    return table_.target_of[c.local[rank]];
   }
   // A rank's block, from this memory space where it has one.
-  const Block& local_block(const Class& c, std::uint32_t site, std::uint32_t rank) const {
-    const std::uint32_t member = table_.sites[site].members[rank];
+  const Block& local_block(const Class& c, std::uint32_t target, std::uint32_t rank) const {
+    const std::uint32_t member = table_.targets[target].members[rank];
     return g_.in[member != kElsewhere ? member : c.local[rank]];
   }
 
   // `from` itself, or a copy of it if it is in another memory space.
-  Block here(std::uint32_t site, const Block& from) const {
-    if (&from.buffer->space() == table_.sites[site].space) return from;
-    Block to = fresh(site, g_.out_bytes);
+  Block here(std::uint32_t target, const Block& from) const {
+    if (&from.buffer->space() == table_.targets[target].space) return from;
+    Block to = fresh(target, g_.out_bytes);
     if (g_.out_bytes == 0) return to;
-    enqueue(site, g_.out_bytes, {from}, {to},
+    enqueue(target, g_.out_bytes, {from}, {to},
             [ops = &ops_, src = address(from), dst = address_of(to), bytes = g_.out_bytes](
                 int part, int parts, void* native) {
               const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
@@ -336,13 +336,13 @@ class Moves : public LocalWork {
     return to;
   }
 
-  Block zeros(std::uint32_t site) {
-    MemorySpace* space = table_.sites[site].space;
+  Block zeros(std::uint32_t target) {
+    MemorySpace* space = table_.targets[target].space;
     for (const auto& [known, block] : zeros_)
       if (known == space) return block;
-    Block block = fresh(site, g_.out_bytes);
+    Block block = fresh(target, g_.out_bytes);
     if (g_.out_bytes != 0) {
-      enqueue(site, g_.out_bytes, {}, {block},
+      enqueue(target, g_.out_bytes, {}, {block},
               [ops = &ops_, dst = address_of(block), bytes = g_.out_bytes](int part, int parts,
                                                                            void* native) {
                 const auto [begin, end] = share(bytes, kGrainBytes, part, parts);

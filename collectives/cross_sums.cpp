@@ -42,8 +42,8 @@ class SumCall : public LocalWork {
       }
       std::vector<Block> leaves;
       for (std::uint32_t i = 0; i < run; ++i) leaves.push_back(block_of(c, c.folded[k * run + i]));
-      parts[k].block = fresh(c.sites.front(), g_.in_bytes);
-      combine(c.sites.front(), at_start(leaves), parts[k], 0, g_.in_bytes / itemsize(dtype_));
+      parts[k].block = fresh(c.targets.front(), g_.in_bytes);
+      combine(c.targets.front(), at_start(leaves), parts[k], 0, g_.in_bytes / itemsize(dtype_));
     }
   }
 
@@ -59,7 +59,7 @@ class SumCall : public LocalWork {
 
   // to[begin, end) = the tree over the parts, in elements; `to` and the parts begin at their
   // offsets.
-  void combine(std::uint32_t site, const std::vector<At>& from, const At& to, std::int64_t begin,
+  void combine(std::uint32_t target, const std::vector<At>& from, const At& to, std::int64_t begin,
                std::int64_t end) const {
     if (begin == end) return;
     const std::int64_t n = end - begin, item = itemsize(dtype_);
@@ -70,7 +70,7 @@ class SumCall : public LocalWork {
       reads.push_back(from[i].block);
     }
     auto* out = static_cast<std::byte*>(to.block.data()) + to.offset;
-    enqueue(site, n * item * static_cast<std::int64_t>(from.size()), reads, {to.block},
+    enqueue(target, n * item * static_cast<std::int64_t>(from.size()), reads, {to.block},
             [ops = &ops_, op = op_, dtype = dtype_, leaves = std::move(leaves),
              ranks = static_cast<int>(from.size()), out, n, begin,
              grain = kGrainBytes / item](int part, int parts, void* native) {
@@ -97,8 +97,8 @@ class AllReduce : public SumCall {
       : SumCall(g, op, dtype), item_(itemsize(dtype)), n_(g.out_bytes / item_) {}
 
   void run(CrossCall& call) {
-    std::vector<Block> sites(table_.sites.size());
-    for (std::uint32_t s = 0; s < sites.size(); ++s) sites[s] = fresh(s, g_.out_bytes);
+    std::vector<Block> results(table_.targets.size());
+    for (std::uint32_t s = 0; s < results.size(); ++s) results[s] = fresh(s, g_.out_bytes);
     if (n_ != 0) {
       Round first, second;
       std::vector<std::vector<At>> parts(cross_.classes.size());
@@ -111,13 +111,13 @@ class AllReduce : public SumCall {
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const Class& c = cross_.classes[i];
         if (!in_shares(c)) {
-          for (const std::uint32_t s : c.sites) combine(s, parts[i], {sites[s], 0}, 0, n_);
+          for (const std::uint32_t s : c.targets) combine(s, parts[i], {results[s], 0}, 0, n_);
           continue;
         }
         const auto [begin, end] = share_of(c, c.own);
-        const Block& result = sites[c.sites.front()];
+        const Block& result = results[c.targets.front()];
         std::vector<At> shifted = parts[i];
-        combine(c.sites.front(), shifted, {result, 0}, begin, end);
+        combine(c.targets.front(), shifted, {result, 0}, begin, end);
         for (const Peer& peer : c.peers) {
           const auto [from, to] = share_of(c, index_of(c, peer.process));
           if (begin < end) second.send(peer.process, result, begin * item_, (end - begin) * item_);
@@ -127,9 +127,9 @@ class AllReduce : public SumCall {
       count_sent(second);
       call.enqueue(std::move(second));
       for (const Class& c : cross_.classes)
-        if (in_shares(c)) fan_out(c, sites);
+        if (in_shares(c)) fan_out(c, results);
     }
-    share_sites(sites);
+    share_results(results);
   }
 
  private:
@@ -156,7 +156,7 @@ class AllReduce : public SumCall {
     const std::int64_t bytes = (end - begin) * item_;
     Block staging;
     if (coming != 0 && bytes != 0)
-      staging = fresh(c.sites.front(), bytes * static_cast<std::int64_t>(coming));
+      staging = fresh(c.targets.front(), bytes * static_cast<std::int64_t>(coming));
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
       const auto [from, to] = shares ? share_of(c, index_of(c, peer.process))
@@ -186,7 +186,7 @@ class ReduceScatterCall : public SumCall {
   void run(CrossCall& call) {
     std::vector<Block> slots(table_.slots.size());
     for (std::size_t i = 0; i < slots.size(); ++i)
-      slots[i] = fresh(table_.slots[i].site, g_.out_bytes);
+      slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
     if (piece_ != 0) {
       Round round;
       // [class][local rank][part of the tree] -> its piece
@@ -196,9 +196,10 @@ class ReduceScatterCall : public SumCall {
       call.enqueue(std::move(round));
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Class& c = cross_.classes[i];
-        for (const std::uint32_t s : c.sites) {
-          const CliqueTable::Site& site = table_.sites[s];
-          for (std::uint32_t k = site.first_slot; k < site.first_slot + site.slot_count; ++k) {
+        for (const std::uint32_t s : c.targets) {
+          const CliqueTable::Target& target = table_.targets[s];
+          for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count;
+               ++k) {
             const auto at = static_cast<std::size_t>(
                 std::find(c.held.begin(), c.held.end(), table_.slots[k].rank) - c.held.begin());
             combine(s, pieces[i][at], {slots[k], 0}, 0, piece_ / itemsize(dtype_));
@@ -222,7 +223,7 @@ class ReduceScatterCall : public SumCall {
     std::size_t coming = 0;
     for (const Peer& peer : c.peers) coming += parts_of(c, peer.takes).size() * c.held.size();
     Block staging;
-    if (coming != 0) staging = fresh(c.sites.front(), piece_ * static_cast<std::int64_t>(coming));
+    if (coming != 0) staging = fresh(c.targets.front(), piece_ * static_cast<std::int64_t>(coming));
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
       for (const std::size_t k : parts_of(c, peer.gives))
@@ -249,9 +250,9 @@ class ReduceScatterCall : public SumCall {
       return pieces;
     }
     const auto n = static_cast<std::int64_t>(ranks.size());
-    const Block packed = fresh(c.sites.front(), piece_ * n);
+    const Block packed = fresh(c.targets.front(), piece_ * n);
     for (std::int64_t i = 0; i < n; ++i) pieces.push_back({packed, i * piece_});
-    enqueue(c.sites.front(), piece_ * n, {whole.block}, {packed},
+    enqueue(c.targets.front(), piece_ * n, {whole.block}, {packed},
             [ops = &ops_, box = pieces_box(layout_, table_.ranks, 1), ranks, piece = piece_,
              step = layout_.piece, src = address(whole.block, whole.offset),
              dst = static_cast<std::byte*>(packed.data())](int part, int parts, void* native) {

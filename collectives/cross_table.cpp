@@ -67,9 +67,9 @@ class Builder {
       const std::int64_t g = mesh_.global_position(p);
       cross.classes[number.at(key_of(g))].local[rank_of(g).second] = p;
     }
-    for (std::uint32_t s = 0; s < table_.sites.size(); ++s) {
-      const std::int64_t g = mesh_.global_position(table_.sites[s].position);
-      cross.classes[number.at(key_of(g))].sites.push_back(s);
+    for (std::uint32_t s = 0; s < table_.targets.size(); ++s) {
+      const std::int64_t g = mesh_.global_position(table_.targets[s].position);
+      cross.classes[number.at(key_of(g))].targets.push_back(s);
     }
     add_cliques(cross);
     std::vector<std::string> names;

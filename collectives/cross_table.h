@@ -29,11 +29,11 @@ struct CrossTable {
     // that are all in one process. Where the number of all ranks and `run` are powers of two, the
     // sum of such a run is a subtree of the reduction. 1 where there are no such runs.
     std::uint32_t run = 1;
-    std::vector<int> processes;        // those that have ranks, ascending
-    bool even = false;                 // each of them exchanges with all others, and with no more
-    std::size_t own = 0;               // the index of this process among them
-    std::vector<Peer> peers;           // the other ones
-    std::vector<std::uint32_t> sites;  // of the CliqueTable
+    std::vector<int> processes;          // those that have ranks, ascending
+    bool even = false;                   // each of them exchanges with all others, and with no more
+    std::size_t own = 0;                 // the index of this process among them
+    std::vector<Peer> peers;             // the other ones
+    std::vector<std::uint32_t> targets;  // of the CliqueTable
   };
   // A clique that has ranks in this process.
   struct Clique {

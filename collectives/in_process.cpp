@@ -20,36 +20,36 @@ namespace {
 constexpr double kBytesPerNs = 20;
 constexpr std::int64_t kPartBytes = 256 << 10;
 
-using Site = CliqueTable::Site;
+using Target = CliqueTable::Target;
 using Slot = CliqueTable::Slot;
 
 const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend()); }
 
 std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
-// For each rank, whether its block must be copied to the site from another memory space, if the
+// For each rank, whether its block must be copied to the target from another memory space, if the
 // backend has a function for such copies; else empty.
-std::vector<bool> from_other_spaces(const GroupBlocks& g, const Site& site) {
+std::vector<bool> from_other_spaces(const GroupBlocks& g, const Target& target) {
   std::vector<bool> others;
   if (ops_of(g).copy_between_spaces == nullptr) return others;
-  for (std::uint32_t p : site.members) others.push_back(g.mesh.local(p).space != site.space);
+  for (std::uint32_t p : target.members) others.push_back(g.mesh.local(p).space != target.space);
   return others;
 }
 
-// Whether one kernel may copy all the pieces that a site needs: if they are on its GPU. (Between
+// Whether one kernel may copy all the pieces that a target needs: if they are on its GPU. (Between
 // GPUs copy engines are used, which leave the multiprocessors free.)
-bool in_one_piece_of_work(const GroupBlocks& g, const Site& site) {
+bool in_one_piece_of_work(const GroupBlocks& g, const Target& target) {
   if (ops_of(g).copy_boxes == nullptr) return false;
   const auto number = [&](std::uint32_t position) {
     return g.mesh.backend().native_number(g.mesh.local(position).index);
   };
-  return std::all_of(site.members.begin(), site.members.end(),
-                     [&](std::uint32_t p) { return number(p) == number(site.position); });
+  return std::all_of(target.members.begin(), target.members.end(),
+                     [&](std::uint32_t p) { return number(p) == number(target.position); });
 }
 
-bool in_one_space(const GroupBlocks& g, const Site& site) {
-  return std::all_of(site.members.begin(), site.members.end(),
-                     [&](std::uint32_t p) { return g.mesh.local(p).space == site.space; });
+bool in_one_space(const GroupBlocks& g, const Target& target) {
+  return std::all_of(target.members.begin(), target.members.end(),
+                     [&](std::uint32_t p) { return g.mesh.local(p).space == target.space; });
 }
 
 void gather_at_once(const DeviceOps& ops, const Interleaved& layout, std::uint32_t ranks,
@@ -74,7 +74,7 @@ void exchange_at_once(const DeviceOps& ops, const BoxCopy& box, std::span<const 
   ops.copy_boxes(box, src.data(), dst.data(), static_cast<int>(pairs), native);
 }
 
-// The blocks that a site reads, in some order of ranks.
+// The blocks that a target reads, in some order of ranks.
 struct Sources {
   Sources(const GroupBlocks& g, const std::vector<std::uint32_t>& members)
       : from(members.size()), buffers(members.size()) {
@@ -98,13 +98,13 @@ Block fresh_block(MemorySpace* space, std::int64_t bytes) {
   return block;
 }
 
-// A fresh block for each slot of a site.
+// A fresh block for each slot of a target.
 struct Results {
-  Results(const GroupBlocks& g, const Site& site, std::span<Block> slots)
-      : to(site.slot_count), buffers(site.slot_count) {
-    for (std::uint32_t i = 0; i < site.slot_count; ++i) {
-      Block& block = slots[site.first_slot + i];
-      block = fresh_block(site.space, g.out_bytes);
+  Results(const GroupBlocks& g, const Target& target, std::span<Block> slots)
+      : to(target.slot_count), buffers(target.slot_count) {
+    for (std::uint32_t i = 0; i < target.slot_count; ++i) {
+      Block& block = slots[target.first_slot + i];
+      block = fresh_block(target.space, g.out_bytes);
       to[i] = address(block);
       buffers[i] = block.buffer.get();
     }
@@ -157,8 +157,8 @@ void count_bytes(const GroupBlocks& g) {
   count(Counter::collective_bytes, g.in_bytes * g.mesh.local_count());
 }
 
-void share_sites(const GroupBlocks& g, std::span<const Block> sites) {
-  for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = sites[g.cliques.site_of[p]];
+void share_results(const GroupBlocks& g, std::span<const Block> results) {
+  for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = results[g.cliques.target_of[p]];
 }
 void share_slots(const GroupBlocks& g, std::span<const Block> slots) {
   for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = slots[g.cliques.slot_of[p]];
@@ -190,16 +190,16 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
   const CliqueTable& table = g.cliques;
   const std::int64_t n = g.out_bytes / itemsize(dtype);
   const int ranks = static_cast<int>(table.ranks);
-  InlineVector<Block, 8> results(table.sites.size());
+  InlineVector<Block, 8> results(table.targets.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (std::size_t s = 0; s < table.sites.size(); ++s) {
-      const Site& site = table.sites[s];
-      results[s] = fresh_block(site.space, g.out_bytes);
+    for (std::size_t s = 0; s < table.targets.size(); ++s) {
+      const Target& target = table.targets[s];
+      results[s] = fresh_block(target.space, g.out_bytes);
       if (n == 0) continue;
-      Sources sources(g, site.folded);
+      Sources sources(g, target.folded);
       Buffer* writes[] = {results[s].buffer.get()};
-      enqueue(g, site.position, g.in_bytes * ranks, site.folded, sources.reads(), writes,
+      enqueue(g, target.position, g.in_bytes * ranks, target.folded, sources.reads(), writes,
               [ops = &ops_of(g), op, dtype, ranks, n, out = address(results[s]),
                from = std::move(sources.from)](int part, int parts, void* native) {
                 const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
@@ -208,26 +208,26 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
               });
     }
   }
-  share_sites(g, results.span());
+  share_results(g, results.span());
   count_bytes(g);
 }
 
 void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& layout) {
   const CliqueTable& table = g.cliques;
-  InlineVector<Block, 8> results(table.sites.size());
+  InlineVector<Block, 8> results(table.targets.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (std::size_t s = 0; s < table.sites.size(); ++s) {
-      const Site& site = table.sites[s];
-      results[s] = fresh_block(site.space, g.out_bytes);
+    for (std::size_t s = 0; s < table.targets.size(); ++s) {
+      const Target& target = table.targets[s];
+      results[s] = fresh_block(target.space, g.out_bytes);
       if (g.out_bytes == 0) continue;
-      Sources sources(g, site.members);
+      Sources sources(g, target.members);
       Buffer* writes[] = {results[s].buffer.get()};
-      enqueue(g, site.position, g.out_bytes, site.members, sources.reads(), writes,
+      enqueue(g, target.position, g.out_bytes, target.members, sources.reads(), writes,
               [ops = &ops_of(g), layout, ranks = table.ranks, out = address(results[s]),
-               at_once = in_one_piece_of_work(g, site) && in_one_space(g, site),
+               at_once = in_one_piece_of_work(g, target) && in_one_space(g, target),
                copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
-               others = from_other_spaces(g, site),
+               others = from_other_spaces(g, target),
                from = std::move(sources.from)](int part, int parts, void* native) {
                 if (at_once) {
                   if (part == 0) gather_at_once(*ops, layout, ranks, from, out, native);
@@ -255,7 +255,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
               });
     }
   }
-  share_sites(g, results.span());
+  share_results(g, results.span());
   count_bytes(g);
 }
 
@@ -265,20 +265,20 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
   InlineVector<Block, 16> results(table.slots.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (const Site& site : table.sites) {
-      Results out(g, site, results.span());
+    for (const Target& target : table.targets) {
+      Results out(g, target, results.span());
       if (g.out_bytes == 0) continue;
-      Sources sources(g, site.folded);
+      Sources sources(g, target.folded);
       ReduceScatter work{&ops_of(g),
                          op,
                          dtype,
                          layout,
                          static_cast<int>(table.ranks),
-                         std::span(table.slots).subspan(site.first_slot, site.slot_count),
+                         std::span(table.slots).subspan(target.first_slot, target.slot_count),
                          std::move(sources.from),
                          std::move(out.to)};
-      const std::int64_t bytes = g.out_bytes * table.ranks * site.slot_count;
-      enqueue(g, site.position, bytes, site.folded, sources.reads(), out.buffers.span(),
+      const std::int64_t bytes = g.out_bytes * table.ranks * target.slot_count;
+      enqueue(g, target.position, bytes, target.folded, sources.reads(), out.buffers.span(),
               [work = std::move(work)](int part, int parts, void* native) {
                 work.run(part, parts, native);
               });
@@ -294,14 +294,14 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
   InlineVector<Block, 16> results(table.slots.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (const Site& site : table.sites) {
-      Results out(g, site, results.span());
+    for (const Target& target : table.targets) {
+      Results out(g, target, results.span());
       if (g.out_bytes == 0) continue;
-      Sources sources(g, site.members);
-      const auto slots = std::span(table.slots).subspan(site.first_slot, site.slot_count);
-      if (in_one_piece_of_work(g, site)) {
-        enqueue(g, site.position, g.out_bytes * site.slot_count, site.members, sources.reads(),
-                out.buffers.span(),
+      Sources sources(g, target.members);
+      const auto slots = std::span(table.slots).subspan(target.first_slot, target.slot_count);
+      if (in_one_piece_of_work(g, target)) {
+        enqueue(g, target.position, g.out_bytes * target.slot_count, target.members,
+                sources.reads(), out.buffers.span(),
                 [ops = &ops_of(g), box = exchange.box, slots, src_step = exchange.src_step,
                  dst_step = exchange.dst_step, ranks = table.ranks, from = std::move(sources.from),
                  to = std::move(out.to)](int part, int, void* native) {
@@ -310,8 +310,8 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
                 });
         continue;
       }
-      piece.choose(g.out_bytes * site.slot_count);
-      enqueue(g, site.position, g.out_bytes * site.slot_count, site.members, sources.reads(),
+      piece.choose(g.out_bytes * target.slot_count);
+      enqueue(g, target.position, g.out_bytes * target.slot_count, target.members, sources.reads(),
               out.buffers.span(),
               [piece, slots, src_step = exchange.src_step, dst_step = exchange.dst_step,
                ranks = table.ranks, from = std::move(sources.from),
@@ -361,7 +361,8 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
         results[i] = zeros_at(slot.position);
         continue;
       }
-      const std::uint32_t position = table.sites[slot.site].members[static_cast<std::size_t>(from)];
+      const std::uint32_t position =
+          table.targets[slot.target].members[static_cast<std::size_t>(from)];
       const bool here = g.mesh.local(position).space == device.space;
       results[i] = here ? g.in[position] : copy_block(g, position, slot.position);
     }
@@ -371,20 +372,20 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
 
 void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) {
   const CliqueTable& table = g.cliques;
-  InlineVector<Block, 8> results(table.sites.size());
+  InlineVector<Block, 8> results(table.targets.size());
   {
     std::lock_guard lock(g.mesh.backend().submit_mutex());
-    for (std::size_t s = 0; s < table.sites.size(); ++s) {
-      const Site& site = table.sites[s];
-      const std::uint32_t position = site.members[rank];
-      if (g.mesh.local(position).space == site.space) {
+    for (std::size_t s = 0; s < table.targets.size(); ++s) {
+      const Target& target = table.targets[s];
+      const std::uint32_t position = target.members[rank];
+      if (g.mesh.local(position).space == target.space) {
         results[s] = g.in[position];
         continue;
       }
-      results[s] = copy_block(g, position, site.position);
+      results[s] = copy_block(g, position, target.position);
     }
   }
-  share_sites(g, results.span());
+  share_results(g, results.span());
 }
 
 }  // namespace shmap

@@ -40,17 +40,17 @@ class LocalWork {
   using Round = CrossCall::Round;
   static constexpr std::uint32_t kElsewhere = Cliques::kElsewhere;
 
-  Block fresh(std::uint32_t site, std::int64_t bytes) const {
+  Block fresh(std::uint32_t target, std::int64_t bytes) const {
     Block block;
-    block.buffer = table_.sites[site].space->allocate(bytes, MemorySpace::For::tasks);
+    block.buffer = table_.targets[target].space->allocate(bytes, MemorySpace::For::tasks);
     return block;
   }
 
-  // Enqueues work for one site, which reads and writes these blocks.
+  // Enqueues work for one target, which reads and writes these blocks.
   template <class Work>
-  void enqueue(std::uint32_t site, std::int64_t bytes, const std::vector<Block>& reads,
+  void enqueue(std::uint32_t target, std::int64_t bytes, const std::vector<Block>& reads,
                const std::vector<Block>& writes, Work work) const {
-    const std::uint32_t position = table_.sites[site].position;
+    const std::uint32_t position = table_.targets[target].position;
     LaunchSite at;
     at.stream = g_.mesh.local(position).comm;
     at.name = task_name(g_.primitive.name);
@@ -70,12 +70,12 @@ class LocalWork {
     });
   }
 
-  // Copies the block of a class's first site to its other sites.
-  void fan_out(const Class& c, std::vector<Block>& sites) const {
-    Block& first = sites[c.sites.front()];
-    for (std::size_t i = 1; i < c.sites.size(); ++i) {
-      Block& to = sites[c.sites[i]];
-      enqueue(c.sites[i], g_.out_bytes, {first}, {to},
+  // Copies the block of a class's first target to its other targets.
+  void fan_out(const Class& c, std::vector<Block>& results) const {
+    Block& first = results[c.targets.front()];
+    for (std::size_t i = 1; i < c.targets.size(); ++i) {
+      Block& to = results[c.targets[i]];
+      enqueue(c.targets[i], g_.out_bytes, {first}, {to},
               [ops = &ops_, src = address(first), dst = address_of(to), bytes = g_.out_bytes](
                   int part, int parts, void* native) {
                 const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
@@ -84,8 +84,8 @@ class LocalWork {
     }
   }
 
-  void share_sites(const std::vector<Block>& sites) const {
-    for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = sites[table_.site_of[p]];
+  void share_results(const std::vector<Block>& results) const {
+    for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = results[table_.target_of[p]];
   }
   void share_slots(const std::vector<Block>& slots) const {
     for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = slots[table_.slot_of[p]];

@@ -6,7 +6,7 @@ namespace shmap {
 
 namespace {
 
-// Smaller pieces are combined in whole rows, see reduce_rows. If a site needs only few of them,
+// Smaller pieces are combined in whole rows, see reduce_rows. If a target needs only few of them,
 // most of a row is wasted.
 constexpr std::int64_t kRowBytes = 1024;
 constexpr std::int64_t kFewRowBytes = 128;

@@ -46,7 +46,7 @@ std::int64_t bytes_of(const BoxCopy& box);
 using CopyFn = decltype(DeviceOps::copy);
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total);
 
-// A reduce_scatter of one site, which is split into parts.
+// A reduce_scatter of one target, which is split into parts.
 struct ReduceScatter {
   const DeviceOps* ops;
   Reduction op;

@@ -35,7 +35,7 @@ constexpr Variable kTable[] = {
      "a wait that takes longer says so", 0, 1e9},
     {Var::collective_timeout_sec, "SHMAP_COLLECTIVE_TIMEOUT_SEC", Kind::seconds, "600",
      kSecondsForms, "a wait that takes longer fails", 0, 1e9},
-    {Var::fault, "SHMAP_FAULT", Kind::text, "", "site[@device][#n]:action, comma separated",
+    {Var::fault, "SHMAP_FAULT", Kind::text, "", "point[@device][#n]:action, comma separated",
      "makes something go wrong, for tests", 0, 0},
     {Var::check_nans, "SHMAP_CHECK_NANS", Kind::flag, "0", kFlagForms,
      "waits for each op, and throws where a result holds a NaN", 0, 1},

@@ -19,21 +19,21 @@ constinit std::atomic<bool> armed{false};
 namespace {
 
 struct Fault {
-  std::string site;
+  std::string point;
   int device = -1;       // any
   std::int64_t nth = 0;  // every time
   Action action = Action::none;
   std::int64_t milliseconds = 100;
   std::int64_t matches = 0;
 };
-struct Site {
+struct Point {
   std::string name;
   std::int64_t reached = 0;
 };
 struct State {
   std::mutex mutex;
   std::vector<Fault> faults;
-  std::vector<Site> sites;
+  std::vector<Point> points;
 };
 State& state() {
   static State* s = new State;  // never destroyed, since fault points are reached until the process
@@ -41,12 +41,12 @@ State& state() {
   return *s;
 }
 
-// The sites of all fault points; a fault at any other site would never happen.
-constexpr std::string_view kSites[] = {"allocate", "collective", "kernel", "read"};
+// All fault points; a fault at any other name would never happen.
+constexpr std::string_view kPoints[] = {"allocate", "collective", "kernel", "read"};
 
 [[noreturn]] void refuse(std::string_view given) {
   throw ValueError("fault \"" + printable(given) +
-                   "\" cannot be read: accepted is site[@device][#n]:action with site allocate, "
+                   "\" cannot be read: accepted is point[@device][#n]:action with point allocate, "
                    "collective, kernel or read, and action throw, stop, sleep, sleep=MILLISECONDS, "
                    "nan, oom or short_read; several are separated "
                    "by commas (SHMAP_FAULT)");
@@ -74,8 +74,8 @@ Fault parse(std::string_view text) {
     fault.device = number<int>(where.substr(at + 1), text);
     where = where.substr(0, at);
   }
-  if (std::ranges::find(kSites, where) == std::end(kSites)) refuse(text);
-  fault.site = where;
+  if (std::ranges::find(kPoints, where) == std::end(kPoints)) refuse(text);
+  fault.point = where;
   if (what.starts_with("sleep=")) {
     fault.milliseconds = number<std::int64_t>(what.substr(6), text);
     what = "sleep";
@@ -92,20 +92,20 @@ Fault parse(std::string_view text) {
 
 }  // namespace
 
-Action detail::reach(const char* site, int device) {
+Action detail::reach(const char* point, int device) {
   Action action = Action::none;
   std::int64_t milliseconds = 0;
   {
     State& s = state();
     std::lock_guard lock(s.mutex);
-    Site* found = nullptr;
-    for (Site& known : s.sites) {
-      if (known.name == site) found = &known;
+    Point* found = nullptr;
+    for (Point& known : s.points) {
+      if (known.name == point) found = &known;
     }
-    if (found == nullptr) found = &s.sites.emplace_back(Site{site});
+    if (found == nullptr) found = &s.points.emplace_back(Point{point});
     ++found->reached;
     for (Fault& fault : s.faults) {
-      if (fault.site != site || (fault.device >= 0 && fault.device != device)) continue;
+      if (fault.point != point || (fault.device >= 0 && fault.device != device)) continue;
       ++fault.matches;
       if (action == Action::none && (fault.nth == 0 || fault.nth == fault.matches)) {
         action = fault.action;
@@ -118,7 +118,7 @@ Action detail::reach(const char* site, int device) {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
   }
   if (action == Action::throw_) {
-    throw Error("fault injected at " + std::string(site) +
+    throw Error("fault injected at " + std::string(point) +
                 (device >= 0 ? " of device " + std::to_string(device) : "") + " (SHMAP_FAULT)");
   }
   return action;
@@ -135,14 +135,14 @@ void arm(std::string_view text) {
   std::lock_guard lock(s.mutex);
   detail::armed.store(!faults.empty(), std::memory_order_relaxed);
   s.faults = std::move(faults);
-  s.sites.clear();
+  s.points.clear();
 }
 
-std::int64_t reached(std::string_view site) {
+std::int64_t reached(std::string_view point) {
   State& s = state();
   std::lock_guard lock(s.mutex);
-  for (const Site& known : s.sites) {
-    if (known.name == site) return known.reached;
+  for (const Point& known : s.points) {
+    if (known.name == point) return known.reached;
   }
   return 0;
 }

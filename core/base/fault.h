@@ -12,29 +12,29 @@ enum class Action : std::uint8_t { none, throw_, stop, sleep, nan, oom, short_re
 
 namespace detail {
 extern std::atomic<bool> armed;
-Action reach(const char* site, int device);
+Action reach(const char* point, int device);
 }  // namespace detail
 
-// Called by the code at `site` before it does its work, with its device or memory space if it has
-// one. If a fault is armed there and due: throws, stops the process or sleeps; other actions are
-// returned for the site to perform.
-inline Action point(const char* site, int device = -1) {
+// Called by the code at the fault point of this name before it does its work, with its device or
+// memory space if it has one. If a fault is armed there and due: throws, stops the process or
+// sleeps; other actions are returned, for that code to perform.
+inline Action point(const char* name, int device = -1) {
   if (!detail::armed.load(std::memory_order_relaxed)) [[likely]]
     return Action::none;
-  return detail::reach(site, device);
+  return detail::reach(name, device);
 }
 
 // Whether any fault is armed.
 inline bool armed() noexcept { return detail::armed.load(std::memory_order_relaxed); }
 
 // Arms the faults of a SHMAP_FAULT text, in place of those armed before; "" disarms. A fault is
-//   site[@device][#n]:action    throw, stop, sleep or sleep=MILLISECONDS, nan, oom, short_read
-// site: one of the table in fault.cpp, to which a new fault point must be added. n: only the n-th
-// time that the site is reached, from 1; without it, every time. Several faults are separated by
-// commas. Throws ValueError where the text cannot be parsed.
+//   point[@device][#n]:action    throw, stop, sleep or sleep=MILLISECONDS, nan, oom, short_read
+// point: a name in the table of fault.cpp, to which a new fault point must be added. n: only the
+// n-th time that the point is reached, from 1; without it, every time. Several faults are separated
+// by commas. Throws ValueError where the text cannot be parsed.
 void arm(std::string_view text);
-// How often the site was reached since faults were last armed.
-std::int64_t reached(std::string_view site);
+// How often the point was reached since faults were last armed.
+std::int64_t reached(std::string_view point);
 
 // Arms faults for a scope.
 class Scoped {
