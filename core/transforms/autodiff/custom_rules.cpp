@@ -7,7 +7,6 @@
 #include "core/transforms/autodiff/derivative_args.h"
 #include "core/transforms/autodiff/jvp.h"
 #include "core/transforms/tracing/trace_function.h"
-#include "core/transforms/vmap/batch.h"
 
 namespace shmap {
 
@@ -42,30 +41,6 @@ std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, c
         origin_text(*node_of(call.primals[i])) + "\n  in the " + what + " made at " + made.str());
   }
   return types_of(jaxpr.outs);
-}
-
-RuleTrace rule_trace(std::span<const Array> leaves) {
-  Trace& here = current_trace();
-  if (!here.staged() && !here.transforms()) return {RuleTraceKind::here, &here};
-  if (auto* jvp = dynamic_cast<JvpTrace*>(&here)) {
-    const bool active = std::any_of(leaves.begin(), leaves.end(), [&](const Array& x) {
-      return jvp->split(x).second.node() != nullptr;
-    });
-    if (active) return {RuleTraceKind::jvp, jvp};
-    return {RuleTraceKind::below, &jvp->parent()};
-  }
-  if (auto* batch = dynamic_cast<BatchTrace*>(&here)) {
-    const bool active = std::any_of(leaves.begin(), leaves.end(),
-                                    [&](const Array& x) { return batch->split(x).second >= 0; });
-    if (active) return {RuleTraceKind::batch, batch};
-    return {RuleTraceKind::below, &batch->parent()};
-  }
-  if (auto* staging = dynamic_cast<JaxprTrace*>(&here); staging && staging->below()) {
-    const bool staged = std::any_of(leaves.begin(), leaves.end(),
-                                    [&](const Array& x) { return staging->is_staged(x); });
-    if (!staged) return {RuleTraceKind::below, staging->below()};
-  }
-  return {RuleTraceKind::staged, &here};
 }
 
 Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> leaves,

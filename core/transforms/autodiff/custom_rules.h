@@ -13,23 +13,21 @@ namespace shmap {
 
 struct JvpCall;
 
-// Operands: the values that the program captured, then the function's arguments.
-extern Primitive custom_jvp_call_p;
-struct CustomJvpParams : CalledParamsOf<CustomJvpParams> {
-  detail::RuleCode rule;
+// The operands are the values that the program captured, then the function's arguments.
+template <class Self, class Code>
+struct WithRuleParams : CalledParamsOf<Self> {
+  Code rule;
   int num_consts = 0;
-  SourceLine made;  // where custom_jvp was called
-  void visit(ParamVisitor& v) const override;
+  detail::TreeNode arguments;  // the structure of the function's arguments
+  SourceLine made;             // where custom_jvp or custom_vjp was called
+  void visit(ParamVisitor& v) const override {
+    v.value("call_jaxpr", *this->jaxpr);
+    v.value("num_consts", static_cast<std::int64_t>(num_consts));
+  }
 };
-
-extern Primitive custom_vjp_call_p;
-struct CustomVjpParams : CalledParamsOf<CustomVjpParams> {
-  detail::ForwardCode rule;
-  int num_consts = 0;
-  detail::TreeNode arguments;
-  SourceLine made;
-  void visit(ParamVisitor& v) const override;
-};
+extern Primitive custom_jvp_call_p, custom_vjp_call_p;
+struct CustomJvpParams : WithRuleParams<CustomJvpParams, detail::RuleCode> {};
+struct CustomVjpParams : WithRuleParams<CustomVjpParams, detail::ForwardCode> {};
 
 // A linear map from residuals, and from the tangents of the active arguments, to the tangents of y.
 // It is known only by its transpose, which is the backward rule of a custom_vjp; it cannot be run.
@@ -57,13 +55,6 @@ std::size_t leaf_count(const detail::TreeNode& node);
 // the first n operands, which the function captured, has a tangent.
 std::vector<ShapedArray> called_results(const char* what, const JvpCall& call, const Jaxpr& jaxpr,
                                         int n, SourceLine made);
-// Which trace interprets a call on these values.
-enum class RuleTraceKind { here, below, jvp, batch, staged };
-struct RuleTrace {
-  RuleTraceKind kind;
-  Trace* trace;  // for `below`: the trace below; otherwise the current trace
-};
-RuleTrace rule_trace(std::span<const Array> leaves);
 // Traces f for leaves of these types, for an equation of the current trace.
 struct Traced;
 Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> leaves,

@@ -1,12 +1,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "core/ops/rules.h"
-#include "core/transforms/autodiff/custom_rules.h"
-#include "core/transforms/autodiff/derivative_args.h"
-#include "core/transforms/autodiff/jvp.h"
+#include "core/transforms/autodiff/rule_call.h"
 #include "core/transforms/lowering/lower.h"
-#include "core/transforms/vmap/custom_batch.h"
 
 namespace shmap {
 
@@ -26,86 +22,62 @@ constexpr const char* kReverseOnly =
   throw TypeError(std::string("custom_vjp: ") + kReverseOnly + at_line(made));
 }
 
-struct VjpSite {
+struct CustomVjp {
+  using Params = CustomVjpParams;
+  using Code = ForwardCode;
+  static constexpr const char* name = "custom_vjp";
+  static Primitive& primitive() { return custom_vjp_call_p; }
+  RuleResult differentiate(const ForwardCode& rule, const RuleCall& call) const;
+  ForwardCode batched(const ForwardCode& rule, std::vector<bool> batched, std::int64_t size) const {
+    return batched_vjp_rule(rule, std::move(batched), arguments, size);
+  }
   const TreeNode& arguments;
   SourceLine made;
 };
 
-struct Forward {
-  std::vector<Array> y, y_dot;
-};
-
-// Calls the forward rule at primals, under the trace of their values; `linear` stages the linear
-// map.
-Forward call_forward(const ForwardCode& rule, void* like, const VjpSite& site,
-                     std::span<const Array> primals, std::span<const Array> tangents,
-                     const Types* wanted, JaxprTrace* linear, Trace& parent) {
-  if (!linear) throw_forward(site.made);
-  Forward out;
+// Calls the forward rule under the trace of the primals; the linear map is staged.
+RuleResult CustomVjp::differentiate(const ForwardCode& rule, const RuleCall& call) const {
+  if (!call.linear) throw_forward(made);
+  RuleResult out;
   CustomVjpLinearParams params;
   std::vector<Array> operands;
   {
-    TraceScope scope(parent);
-    std::vector<Array> leaves(primals.begin(), primals.end());
+    TraceScope scope(call.parent);
+    std::vector<Array> leaves(call.primals.begin(), call.primals.end());
     FlatTree result;
     {
       UserCodeScope user;
-      params.backward = rule.call(rule.object.get(), leaves, result, like);
+      params.backward = rule.call(rule.object.get(), leaves, result, call.like);
     }
     const TreeNode& node = result.node.children[0];
     const auto n = static_cast<std::ptrdiff_t>(leaf_count(node));
     out.y.assign(result.leaves.begin(), result.leaves.begin() + n);
     operands.assign(result.leaves.begin() + n, result.leaves.end());
-    if (wanted) fit_y("custom_vjp", node, out.y, *wanted, site.made);
+    if (call.wanted) fit_y("custom_vjp", node, out.y, *call.wanted, made);
   }
-  for (const Array& x : operands) checked_node(x, "custom_vjp: a residual", site.made);
+  for (const Array& x : operands) checked_node(x, "custom_vjp: a residual", made);
   params.num_residuals = static_cast<int>(operands.size());
-  params.arguments = site.arguments;
-  params.made = site.made;
+  params.arguments = arguments;
+  params.made = made;
   static std::atomic<std::int64_t> next_id{0};
   params.id = next_id.fetch_add(1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < primals.size(); ++i) {
-    params.in_types.push_back(node_of(primals[i])->type);
-    params.active.push_back(tangents[i].node() != nullptr);
-    if (tangents[i].node()) operands.push_back(tangents[i]);
+  for (std::size_t i = 0; i < call.primals.size(); ++i) {
+    params.in_types.push_back(node_of(call.primals[i])->type);
+    params.active.push_back(call.tangents[i].node() != nullptr);
+    if (call.tangents[i].node()) operands.push_back(call.tangents[i]);
   }
   bool any = false;
   for (const Array& x : out.y) {
-    params.y_types.push_back(checked_node(x, "custom_vjp: the rule's y", site.made).type);
+    params.y_types.push_back(checked_node(x, "custom_vjp: the rule's y", made).type);
     any = any || is_differentiable(params.y_types.back().dtype());
   }
   out.y_dot.resize(out.y.size());
   if (!any) return out;
-  TraceScope scope(*linear);
-  std::vector<Array> derivatives = bind_all(custom_vjp_linear_p, operands, params, site.made);
+  TraceScope scope(*call.linear);
+  std::vector<Array> derivatives = bind_all(custom_vjp_linear_p, operands, params, made);
   for (std::size_t o = 0, next = 0; o < out.y.size(); ++o)
     if (is_differentiable(params.y_types[o].dtype())) out.y_dot[o] = derivatives[next++];
   return out;
-}
-
-// ---- custom_vjp_call
-
-void jvp_custom_vjp(JvpCall& call) {
-  const auto& p = params_as<CustomVjpParams>(call.params);
-  const auto n = static_cast<std::size_t>(p.num_consts);
-  const std::vector<ShapedArray> types =
-      called_results("custom_vjp", call, *p.jaxpr, p.num_consts, p.made);
-  const Types wanted = types;
-  ClosedFunction closed("custom_vjp", p.made);
-  Forward made = call_forward(p.rule, nullptr, {p.arguments, p.made}, call.primals.subspan(n),
-                              call.tangents.subspan(n), &wanted, call.linear, call.parent);
-  std::move(made.y.begin(), made.y.end(), call.out.begin());
-  std::move(made.y_dot.begin(), made.y_dot.end(), call.tangents_out.begin());
-}
-
-void batch_custom_vjp(BatchCall& call) {
-  const auto& p = params_as<CustomVjpParams>(call.params);
-  CustomVjpParams params = p;
-  BatchedCall batched = batch_called(call, p.jaxpr, static_cast<std::size_t>(p.num_consts));
-  params.jaxpr = std::move(batched.jaxpr);
-  params.num_consts = batched.num_consts;
-  params.rule = batched_vjp_rule(p.rule, batched.batched, p.arguments, call.size);
-  give(call, batched.operands, params, 0);
 }
 
 // ---- custom_vjp_linear
@@ -156,70 +128,7 @@ void transpose_linear(TransposeCall& call) {
     if (p.active[i]) call.out[next++] = std::move(bars[i]);
 }
 
-// ---- calls
-
-std::vector<Array> call_custom_vjp(BodyRef f, const ForwardCode& rule, void* like,
-                                   const VjpSite& site, std::vector<Array> leaves) {
-  const RuleTrace target = rule_trace(leaves);
-  switch (target.kind) {
-    case RuleTraceKind::here: {
-      FlatTree result;
-      f(leaves, result);
-      return std::move(result.leaves);
-    }
-    case RuleTraceKind::below: {
-      TraceScope scope(*target.trace);
-      return call_custom_vjp(f, rule, like, site, std::move(leaves));
-    }
-    case RuleTraceKind::jvp: {
-      auto& jvp = static_cast<JvpTrace&>(*target.trace);
-      std::vector<Array> primals, tangents;
-      for (const Array& x : leaves) {
-        auto [primal, tangent] = jvp.split(x);
-        primals.push_back(std::move(primal));
-        tangents.push_back(std::move(tangent));
-      }
-      Forward out =
-          call_forward(rule, like, site, primals, tangents, nullptr, jvp.linear(), jvp.parent());
-      for (std::size_t o = 0; o < out.y.size(); ++o)
-        out.y[o] = jvp.dual(std::move(out.y[o]), std::move(out.y_dot[o]), "custom_vjp", site.made);
-      return std::move(out.y);
-    }
-    case RuleTraceKind::batch: {
-      auto& batch = static_cast<BatchTrace&>(*target.trace);
-      BatchedLeaves batched = split_batched(batch, std::move(leaves));
-      BatchedBody body(f, batched.batched, batch.size(), batch.tag());
-      std::vector<Array> out;
-      {
-        TraceScope scope(batch.parent());
-        out = call_custom_vjp(BodyRef(body),
-                              batched_vjp_rule(rule, batched.batched, site.arguments, batch.size()),
-                              like, site, std::move(batched.leaves));
-      }
-      for (Array& x : out) x = batch.wrap(std::move(x), 0);
-      return out;
-    }
-    case RuleTraceKind::staged:
-      break;
-  }
-  Traced traced = trace_called("custom_vjp", f, leaves, site.made);
-  CustomVjpParams params;
-  params.jaxpr = std::move(traced.jaxpr);
-  params.rule = rule;
-  params.num_consts = static_cast<int>(traced.consts.size());
-  params.arguments = site.arguments;
-  params.made = site.made;
-  std::vector<Array> operands = std::move(traced.consts);
-  for (Array& x : leaves) operands.push_back(std::move(x));
-  return bind_all(custom_vjp_call_p, operands, params, site.made);
-}
-
 }  // namespace
-
-void CustomVjpParams::visit(ParamVisitor& v) const {
-  v.value("call_jaxpr", *jaxpr);
-  v.value("num_consts", static_cast<std::int64_t>(num_consts));
-}
 
 void CustomVjpLinearParams::visit(ParamVisitor& v) const {
   v.value("bwd", id);
@@ -233,14 +142,7 @@ std::shared_ptr<const Params> varying_over(const CustomVjpLinearParams& p, const
   return wide;
 }
 
-constinit Primitive custom_vjp_call_p = [] {
-  Primitive p = called_primitive("custom_vjp_call");
-  p.with_programs = with_called_program<CustomVjpParams>;
-  p.jvp = Rule<JvpFn>(jvp_custom_vjp);
-  p.transpose = Rule<TransposeFn>(transpose_called);
-  p.batching = Rule<BatchFn>(batch_custom_vjp);
-  return p;
-}();
+constinit Primitive custom_vjp_call_p = primitive_with_rule<CustomVjp>("custom_vjp_call");
 
 constinit Primitive custom_vjp_linear_p = [] {
   Primitive p;
@@ -265,10 +167,7 @@ namespace detail {
 
 std::vector<Array> custom_vjp_leaves(BodyRef f, ForwardCode rule, void* like, FlatTree arguments,
                                      SourceLine source) {
-  ensure_started();
-  argument_types("custom_vjp", arguments, source);
-  ClosedFunction closed("custom_vjp", source);
-  return call_custom_vjp(f, rule, like, {arguments.node, source}, std::move(arguments.leaves));
+  return leaves_with_rule<CustomVjp>(f, rule, like, std::move(arguments), source);
 }
 
 }  // namespace detail
