@@ -312,59 +312,22 @@ IndexedArray Array::at(std::initializer_list<Index> indices) && {
   return {std::move(*this), indices};
 }
 
-Array IndexedArray::set(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::set, std::move(y), mode).run();
-}
-Array IndexedArray::add(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::add, std::move(y), mode).run();
-}
-Array IndexedArray::subtract(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::subtract, std::move(y), mode).run();
-}
-Array IndexedArray::multiply(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::mul, std::move(y), mode).run();
-}
-Array IndexedArray::mul(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::mul, std::move(y), mode).run();
-}
-Array IndexedArray::divide(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::divide, std::move(y), mode).run();
-}
-Array IndexedArray::power(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::power, std::move(y), mode).run();
-}
-Array IndexedArray::min(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::min, std::move(y), mode).run();
-}
-Array IndexedArray::max(Operand y, Mode mode) const& {
-  return Updater(x_, indices_, Update::max, std::move(y), mode).run();
-}
-Array IndexedArray::set(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::set, std::move(y), mode).run();
-}
-Array IndexedArray::add(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::add, std::move(y), mode).run();
-}
-Array IndexedArray::subtract(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::subtract, std::move(y), mode).run();
-}
-Array IndexedArray::multiply(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::mul, std::move(y), mode).run();
-}
-Array IndexedArray::mul(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::mul, std::move(y), mode).run();
-}
-Array IndexedArray::divide(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::divide, std::move(y), mode).run();
-}
-Array IndexedArray::power(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::power, std::move(y), mode).run();
-}
-Array IndexedArray::min(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::min, std::move(y), mode).run();
-}
-Array IndexedArray::max(Operand y, Mode mode) && {
-  return Updater(std::move(x_), indices_, Update::max, std::move(y), mode).run();
-}
+#define SHMAP_UPDATE(name, update)                                                     \
+  Array IndexedArray::name(Operand y, Mode mode) const& {                              \
+    return Updater(x_, indices_, Update::update, std::move(y), mode).run();            \
+  }                                                                                    \
+  Array IndexedArray::name(Operand y, Mode mode)&& {                                   \
+    return Updater(std::move(x_), indices_, Update::update, std::move(y), mode).run(); \
+  }
+SHMAP_UPDATE(set, set)
+SHMAP_UPDATE(add, add)
+SHMAP_UPDATE(subtract, subtract)
+SHMAP_UPDATE(multiply, mul)
+SHMAP_UPDATE(mul, mul)
+SHMAP_UPDATE(divide, divide)
+SHMAP_UPDATE(power, power)
+SHMAP_UPDATE(min, min)
+SHMAP_UPDATE(max, max)
+#undef SHMAP_UPDATE
 
 }  // namespace shmap

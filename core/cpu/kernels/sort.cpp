@@ -12,7 +12,6 @@
 
 #include "core/base/element_type.h"
 #include "core/base/thread_kept.h"
-#include "core/cpu/kernels/next_larger.h"
 #include "core/cpu/kernels/sort_keys.h"
 #include "core/cpu/kernels/sort_parts.h"
 #include "shmap/error.h"
@@ -21,6 +20,8 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/sort.cpp"
 #include "core/cpu/kernels/targets-inl.h"
+//
+#include "core/cpu/kernels/sort_items-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -28,115 +29,8 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kFewLargest = 32;  // up to this k, the largest are kept in order
-
 // From this length on, counting digits beats comparing, for elements of so many bytes.
 constexpr int64_t radix_from(int itemsize) { return 32 * itemsize; }
-
-constexpr int kWidestDigit = 11;  // bits
-
-// The key in 32 or 64 bits, so that dtypes share the code that sorts.
-template <class T>
-using WideKey = UnsignedOf<sizeof(T) <= 4 ? 4 : 8>;
-
-// A key and where it came from: with both compared, no two items are equal, and every sort is
-// stable.
-template <class Key>
-struct Item {
-  Item() = default;
-  Item(Key k, std::uint32_t i) : key_(k), index_(i) {}
-  Key key() const { return key_; }
-  std::uint32_t index() const { return index_; }
-  friend bool operator<(const Item& a, const Item& b) {
-    return a.key_ != b.key_ ? a.key_ < b.key_ : a.index_ < b.index_;
-  }
-
- private:
-  Key key_;
-  std::uint32_t index_;
-};
-// Key and index in one number, so that one comparison orders both.
-template <>
-struct Item<std::uint32_t> {
-  Item() = default;
-  Item(std::uint32_t k, std::uint32_t i) : both_(std::uint64_t{k} << 32 | i) {}
-  std::uint32_t key() const { return static_cast<std::uint32_t>(both_ >> 32); }
-  std::uint32_t index() const { return static_cast<std::uint32_t>(both_); }
-  friend bool operator<(Item a, Item b) { return a.both_ < b.both_; }
-
- private:
-  std::uint64_t both_;
-};
-
-// Sorts by kDigits digits of `width` bits of key - least, least significant digit first; items with
-// equal keys stay in their order. Returns where the result is: `items` or `other`.
-template <int kDigits, class Key>
-Item<Key>* sort_by_digits(Item<Key>* items, Item<Key>* other, int64_t count, Key least, int width,
-                          std::uint32_t* counts) {
-  const std::uint64_t mask = (std::uint64_t{1} << width) - 1;
-  const auto digit_of = [=](Item<Key> item, int d) {
-    return static_cast<std::size_t>(
-        static_cast<std::uint64_t>(static_cast<Key>(item.key() - least)) >> (width * d) & mask);
-  };
-  const std::size_t values = static_cast<std::size_t>(mask) + 1;
-  std::fill(counts, counts + static_cast<std::size_t>(kDigits) * values, 0u);
-  for (int64_t i = 0; i < count; ++i) {
-    const Item<Key> item = items[i];
-    for (int d = 0; d < kDigits; ++d)
-      ++counts[static_cast<std::size_t>(d) * values + digit_of(item, d)];
-  }
-  for (int d = 0; d < kDigits; ++d) {
-    std::uint32_t* const place = counts + static_cast<std::size_t>(d) * values;
-    std::uint32_t sum = 0;
-    for (std::size_t v = 0; v < values; ++v) sum += std::exchange(place[v], sum);
-    for (int64_t i = 0; i < count; ++i) other[place[digit_of(items[i], d)]++] = items[i];
-    std::swap(items, other);
-  }
-  return items;
-}
-
-// Sorts items that stand in the order of their indices. Only the bits in which keys differ from the
-// least one are looked at. Returns where the result is: `items` or `other`.
-template <class Key>
-Item<Key>* radix_sort(Item<Key>* items, Item<Key>* other, int64_t count, std::uint32_t* counts) {
-  if (count < 2) return items;
-  Key least = items[0].key(), most = least;
-  for (int64_t i = 1; i < count; ++i) {
-    const Key key = items[i].key();
-    least = key < least ? key : least;
-    most = key > most ? key : most;
-  }
-  const int bits = std::bit_width(static_cast<std::uint64_t>(static_cast<Key>(most - least)));
-  // Many values of a digit pay where there are many more items.
-  const int widest = count >= (16 << 10) ? kWidestDigit : 8;
-  const int digits = (bits + widest - 1) / widest;
-  if (digits == 0) return items;
-  const int width = (bits + digits - 1) / digits;
-  switch (digits) {
-    case 1:
-      return sort_by_digits<1>(items, other, count, least, width, counts);
-    case 2:
-      return sort_by_digits<2>(items, other, count, least, width, counts);
-    case 3:
-      return sort_by_digits<3>(items, other, count, least, width, counts);
-    case 4:
-      return sort_by_digits<4>(items, other, count, least, width, counts);
-    default:
-      if constexpr (sizeof(Key) == 8) {
-        switch (digits) {
-          case 5:
-            return sort_by_digits<5>(items, other, count, least, width, counts);
-          case 6:
-            return sort_by_digits<6>(items, other, count, least, width, counts);
-          case 7:
-            return sort_by_digits<7>(items, other, count, least, width, counts);
-          default:
-            return sort_by_digits<8>(items, other, count, least, width, counts);
-        }
-      }
-      return items;  // never: four digits of eight bits hold a key
-  }
-}
 
 // Part of a line's items in their order: those from `first` on that come before `last`.
 template <class Key>
@@ -389,51 +283,6 @@ void sort_lines(const SortPass& s, const Elements<Key>& elements, int64_t begin,
   room.trim();
 }
 
-// best[0 … k) become the k largest of a row, by insertion. Most elements are only compared with the
-// least of them.
-template <class T>
-void few_largest(const T* row, int64_t len, int64_t k, NextLargerFn next_larger,
-                 Item<WideKey<T>>* best) {
-  for (int64_t i = 0; i < len; ++i) {
-    if (i >= k) {
-      const T& least = row[best[k - 1].index()];
-      if (best[k - 1].key() == 0) return;  // a NaN: nothing is larger
-      i = next_larger(row, i, len, &least);
-      if (i == len) return;
-    }
-    const WideKey<T> key = static_cast<SortKey<T>>(~sort_key(row[i]));
-    int64_t at = std::min(i, k);
-    if (at == k && !(key < best[k - 1].key())) continue;
-    if (at == k) --at;
-    for (; at > 0 && key < best[at - 1].key(); --at) best[at] = best[at - 1];
-    best[at] = {key, static_cast<std::uint32_t>(i)};
-  }
-}
-
-template <class T>
-void top_k_rows(const TopK& t, int64_t begin, int64_t end) {
-  std::vector<Item<WideKey<T>>> items(static_cast<std::size_t>(t.k <= kFewLargest ? t.k : t.len));
-  const NextLargerFn next_larger = next_larger_kernel(t.dtype);
-  for (int64_t n = begin; n < end; ++n) {
-    const T* const row = static_cast<const T*>(t.in) + n * t.len;
-    if (t.k <= kFewLargest) {
-      few_largest(row, t.len, t.k, next_larger, items.data());
-    } else {
-      for (int64_t i = 0; i < t.len; ++i)
-        items[static_cast<std::size_t>(i)] = {static_cast<SortKey<T>>(~sort_key(row[i])),
-                                              static_cast<std::uint32_t>(i)};
-      const auto kth = items.begin() + t.k;
-      if (t.k < t.len) std::nth_element(items.begin(), kth, items.end());
-      std::sort(items.begin(), kth);
-    }
-    for (int64_t i = 0; i < t.k; ++i) {
-      const std::uint32_t from = items[static_cast<std::size_t>(i)].index();
-      if (t.values != nullptr) static_cast<T*>(t.values)[n * t.k + i] = row[from];
-      if (t.indices != nullptr) t.indices[n * t.k + i] = static_cast<std::int32_t>(from);
-    }
-  }
-}
-
 template <class T>
 void sort_lines_of(const SortPass& s, int64_t begin, int64_t end, int part, int parts) {
   sort_lines<WideKey<T>>(s,
@@ -442,11 +291,8 @@ void sort_lines_of(const SortPass& s, int64_t begin, int64_t end, int part, int 
                          begin, end, part, parts);
 }
 
-SortKernels find_sorts(DType dtype) {  // bools are sorted as bytes
-  return with_plain(dtype, []<class T>() -> SortKernels {
-    using Stored = std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>;
-    return {sort_lines_of<Stored>, top_k_rows<Stored>};
-  });
+SortLinesFn find_sort(DType dtype) {
+  return with_plain(dtype, []<class T>() -> SortLinesFn { return sort_lines_of<Sorted<T>>; });
 }
 
 }  // namespace
@@ -455,13 +301,11 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace shmap::cpu {
-SHMAP_KERNELS(find_sorts);
+SHMAP_KERNELS(find_sort);
 
 namespace {
 
 using std::int64_t;
-
-constexpr int64_t kPartElements = 16 << 10;  // less is not worth another thread
 
 // From this length on, several threads share a line.
 constexpr int64_t kSharedFrom = 32 << 10;
@@ -473,20 +317,6 @@ bool may_share(const SortPass& s) {
   return apart;
 }
 
-SortKernels kernels_of(DType t, const char* what) {
-  const SortKernels kernels = SHMAP_BEST(find_sorts)(t);
-  if (kernels.sort == nullptr)
-    throw TypeError(std::string(what) + ": " + short_name(t) + " has no order");
-  return kernels;
-}
-
-void check_length(int64_t len, const char* what) {
-  if (len > INT32_MAX) {
-    throw ValueError(std::string(what) + ": a dim of " + std::to_string(len) +
-                     " items passes 2^31 - 1, the most that i32 indices can tell apart");
-  }
-}
-
 }  // namespace
 
 void sort(const SortPass& s) { sort_part(s, 0, 1); }
@@ -495,31 +325,17 @@ int sort_parts(const SortPass& s, int workers) {
   const int64_t lines = s.outer * s.inner;
   const int64_t most = s.len >= kSharedFrom ? workers : std::min<int64_t>(workers, lines);
   return static_cast<int>(
-      std::clamp<int64_t>(lines * s.len / kPartElements, 1, std::max<int64_t>(1, most)));
+      std::clamp<int64_t>(lines * s.len / kSortPart, 1, std::max<int64_t>(1, most)));
 }
 
 void sort_part(const SortPass& s, int part, int parts) {
-  check_length(s.len, "sort");
+  const SortLinesFn sort_lines = SHMAP_BEST(find_sort)(s.dtype);
+  check_sort("sort", s.dtype, sort_lines != nullptr, s.len);
   const int64_t lines = s.outer * s.inner;
   const bool shared = lines < parts && may_share(s);
   const int64_t begin = shared ? 0 : lines * part / parts;
   const int64_t end = shared ? lines : lines * (part + 1) / parts;
-  const SortKernels kernels = kernels_of(s.dtype, "sort");
-  if (s.len > 0 && begin < end) kernels.sort(s, begin, end, shared ? part : 0, shared ? parts : 1);
-}
-
-void top_k(const TopK& t) { top_k_part(t, 0, 1); }
-
-int top_k_parts(const TopK& t, int workers) {
-  const int64_t most = std::max<int64_t>(1, std::min<int64_t>(workers, t.outer));
-  return static_cast<int>(std::clamp<int64_t>(t.outer * t.len / kPartElements, 1, most));
-}
-
-void top_k_part(const TopK& t, int part, int parts) {
-  check_length(t.len, "top_k");
-  const int64_t begin = t.outer * part / parts, end = t.outer * (part + 1) / parts;
-  const SortKernels kernels = kernels_of(t.dtype, "top_k");
-  if (t.k > 0 && begin < end) kernels.top_k(t, begin, end);
+  if (s.len > 0 && begin < end) sort_lines(s, begin, end, shared ? part : 0, shared ? parts : 1);
 }
 
 }  // namespace shmap::cpu
