@@ -3,7 +3,7 @@ own limits, in turns; bench/README.md describes it.
 
 Each row's answer is compared between the programs on the same data. After every row the JSON file
 and the Markdown are written anew, so that a run that ends early loses nothing; `--resume` leaves out
-the rows that the JSON file has."""
+the rows that the JSON file has, `--again` measures the chosen rows anew and keeps the file's others."""
 
 import argparse
 import contextlib
@@ -110,7 +110,27 @@ def measure(row, fleet, options):
         except Failure as failure:
             notes.append(f"limit: {failure}")
     times = {pair: [] for pair in pairs}
-    for n in range(options.rounds):
+    pairs = take_rounds(options.rounds, pairs, times, notes, fleet, options)
+    line = judge({**out, **about, "us": named(times)}, notes)
+    if line["verdict"] == "undecided" and options.more_rounds:
+        pairs = take_rounds(options.more_rounds, pairs, times, notes, fleet, options)
+        line = judge({**out, **about, "us": named(times)}, notes)
+    for pair in pairs:
+        try:
+            fleet[pair[0]].ask("release", pair[1])
+        except Failure:
+            pass
+    return line
+
+
+def named(times):
+    return {f"{program}:{row}": us for (program, row), us in times.items()}
+
+
+def take_rounds(rounds, pairs, times, notes, fleet, options):
+    """Appends a time of each (program, row) of `pairs` to `times` a round, and returns the pairs
+    without those that failed, whose times are dropped."""
+    for n in range(rounds):
         for pair in pairs if n % 2 == 0 else pairs[::-1]:
             time.sleep(options.settle)
             try:
@@ -121,12 +141,7 @@ def measure(row, fleet, options):
                 notes.append(f"{pair[0]}: {failure}")
                 times[pair] = []
                 pairs = [p for p in pairs if p != pair]
-    for pair in pairs:
-        try:
-            fleet[pair[0]].ask("release", pair[1])
-        except Failure:
-            pass
-    return judge({**out, **about, "us": {f"{p}:{r}": t for (p, r), t in times.items()}}, notes)
+    return pairs
 
 
 @contextlib.contextmanager
@@ -196,14 +211,25 @@ HEADER = ["row", "arguments", "ours µs", "JAX ×", "torch ×", "better peer × 
           "of the limit", "must", "stretch", "note"]
 
 
-def cells(line):
+def cells(line, about):
     span = lambda s: f"{number(s['median'])} [{number(s['low'])}, {number(s['high'])}]"  # noqa: E731
     ratios = line.get("ratios", {})
     limit = f"{number(line['of_limit']['median'])} {line['limit']}" if "of_limit" in line else ""
     args = line.get("args", "") + (f" on {line['mesh']}" if line.get("mesh") else "")
     return [line["row"], args, number(line.get("ours_us")), number(ratios.get("jax")),
             number(ratios.get("torch")), span(line["ratio"]) if "ratio" in line else "", limit,
-            line["verdict"], line.get("verdict_stretch", ""), line["note"]]
+            line["verdict"], line.get("verdict_stretch", ""), "; ".join(note_of(line, about))]
+
+
+def note_of(line, about):
+    """What the table's head does not say of the row."""
+    rounds = max(map(len, line.get("us", {}).values()), default=about["rounds"])
+    if rounds != about["rounds"]:
+        yield f"{rounds} rounds"
+    if line.get("date", about["date"]) != about["date"]:
+        yield line["date"]
+    if line["note"]:
+        yield line["note"]
 
 
 def summary_text(lines):
@@ -219,7 +245,7 @@ def summary_text(lines):
 
 def markdown(about, lines):
     table = ["| " + " | ".join(HEADER) + " |", "|" + " --- |" * len(HEADER)]
-    table += ["| " + " | ".join(c.replace("|", "\\|") for c in cells(line)) + " |"
+    table += ["| " + " | ".join(c.replace("|", "\\|") for c in cells(line, about)) + " |"
               for line in lines]
     versions = "; ".join(f"{name}: " + ", ".join(f"{k} {v}" for k, v in found.items())
                          for name, found in about["versions"].items())
@@ -251,12 +277,17 @@ def main():
     parser.add_argument("--build", required=True, help="the build folder, with bin/")
     parser.add_argument("--rows", help="comma-separated names, or their beginnings with a *")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--more-rounds", type=int, default=0,
+                        help="further rounds of a row that is undecided after the first")
     parser.add_argument("--ms", type=float, default=12, help="milliseconds a round")
     parser.add_argument("--quick", action="store_true", help="5 short rounds: no verdicts")
     parser.add_argument("--json", help="write figures and samples of time to this file")
     parser.add_argument("--markdown", help="write the table to this file, or, where it has them, "
                         f"between its lines {BEGIN} and {END}")
-    parser.add_argument("--resume", action="store_true", help="keep the rows of the JSON file")
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument("--resume", action="store_true", help="keep the rows of the JSON file")
+    kept.add_argument("--again", action="store_true",
+                      help="measure the chosen rows anew, and keep the others of the JSON file")
     parser.add_argument("--jax-python", help="a Python with the jax of requirements.txt")
     parser.add_argument("--torch-python", help="a Python with the torch of requirements.txt")
     options = parser.parse_args()
@@ -265,7 +296,7 @@ def main():
     options.settle = 0.015
     fleet = fleet_of(options)
     lines = []
-    if options.resume and options.json and pathlib.Path(options.json).exists():
+    if (options.resume or options.again) and options.json and pathlib.Path(options.json).exists():
         lines = json.loads(pathlib.Path(options.json).read_text())["lines"]
     about = {**machine(), "rounds": options.rounds, "milliseconds": options.ms,
              "load": os.getloadavg()[0], "versions": {}}
@@ -283,14 +314,17 @@ def main():
             if unknown:
                 sys.exit(f"no row {', '.join(unknown)}; there are {', '.join(names)}")
             names = [n for n in names if any(matches(n, w) for w in wanted)]
-        known = {line["row"] for line in lines}
+        order = {name: at for at, name in enumerate(fleet["shmap"].rows)}
+        known = set() if options.again else {line["row"] for line in lines}
         for name in names:
             if name in known:
                 continue
-            lines.append(measure(name, fleet, options))
+            line = {**measure(name, fleet, options), "date": about["date"]}
+            lines = sorted([other for other in lines if other["row"] != name] + [line],
+                           key=lambda other: order.get(other["row"], len(order)))
             about["versions"] = {p.name: p.versions for p in fleet.values() if p.versions}
             write(options, about, lines)
-            print("  ".join(c for i, c in enumerate(cells(lines[-1])) if i != 1 and c), flush=True)
+            print("  ".join(c for i, c in enumerate(cells(line, about)) if i != 1 and c), flush=True)
     finally:
         for program in fleet.values():
             program.stop()
