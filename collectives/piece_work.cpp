@@ -76,7 +76,7 @@ void ReduceScatter::shift(InlineVector<const void*, 64>& at, std::int64_t offset
 }
 
 void ReduceScatter::run(int part, int part_count, void* native) const {
-  if (ops->combine_rows) return reduce_at_once(native);
+  if (ops->combine_pieces) return reduce_at_once(native);
   const bool few = 2 * slots.size() <= static_cast<std::size_t>(ranks);
   if (parts.piece >= (few ? kFewRowBytes : kRowBytes) || (few && parts.outer == 1)) {
     reduce_pieces(part, part_count, native);
@@ -85,15 +85,13 @@ void ReduceScatter::run(int part, int part_count, void* native) const {
   }
 }
 
-// One call for each rank result.
+// One call for the results of all ranks.
 void ReduceScatter::reduce_at_once(void* native) const {
-  InlineVector<const void*, 64> at(static_cast<std::size_t>(ranks));
   const std::int64_t length = parts.piece / parts.itemsize;
-  for (std::size_t i = 0; i < slots.size(); ++i) {
-    shift(at, slots[i].rank * parts.piece);
-    ops->combine_rows(op, dtype, at.data(), ranks, to[i], parts.outer, length, ranks * length,
-                      native);
-  }
+  InlineVector<CombinedPiece, 16> pieces(slots.size());
+  for (std::size_t i = 0; i < slots.size(); ++i) pieces[i] = {to[i], slots[i].rank * length};
+  ops->combine_pieces(op, dtype, from.data(), ranks, {pieces.data(), pieces.size()}, parts.outer,
+                      length, ranks * length, native);
 }
 
 // Long pieces: each is combined in place.

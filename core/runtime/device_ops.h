@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/base/combined_piece.h"
 #include "core/base/intrusive.h"
 #include "core/base/reduction_ops.h"
 #include "core/device/backend.h"
@@ -50,11 +51,12 @@ struct DeviceOps {
   // be one of the ranks.
   void (*combine)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                   std::int64_t begin, std::int64_t end, void* native) = nullptr;
-  // As combine(), for `rows` rows that lie apart in the ranks' memory: out[row * length + i] = the
-  // tree over ranks[r][row * stride + i], in elements. Null: callers call combine() for each row.
-  void (*combine_rows)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
-                       std::int64_t rows, std::int64_t length, std::int64_t stride,
-                       void* native) = nullptr;
+  // As combine(), for pieces of `rows` rows that lie apart in the ranks' memory:
+  // piece.out[row * length + i] = the tree over ranks[r][row * stride + piece.first + i], in
+  // elements. Null: callers call combine() for each row of each piece.
+  void (*combine_pieces)(Reduction op, DType dtype, const void* const* ranks, int n,
+                         std::span<const CombinedPiece> pieces, std::int64_t rows,
+                         std::int64_t length, std::int64_t stride, void* native) = nullptr;
   void (*zero)(void* dst, std::int64_t bytes, void* native) = nullptr;
   void (*copy)(void* dst, const void* src, std::int64_t bytes, void* native) = nullptr;
   // Copies a part of an array that is larger than every cache: writes past the caches.

@@ -33,19 +33,16 @@ void copy_boxes(const BoxCopy& box, const void* const* from, void* const* to, in
   cuda::copy_strided_boxes(strided(box), from, to, n, native);
 }
 
-void combine_rows(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
-                  std::int64_t rows, std::int64_t length, std::int64_t stride, void* native) {
-  cuda::combine_ranks(op, dtype, ranks, n, out, rows, length, stride, native);
+void combine_pieces(Reduction op, DType dtype, const void* const* ranks, int n,
+                    std::span<const CombinedPiece> pieces, std::int64_t rows, std::int64_t length,
+                    std::int64_t stride, void* native) {
+  cuda::combine_ranks(op, dtype, ranks, n, pieces, rows, length, stride, native);
 }
 
 void combine(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
              std::int64_t begin, std::int64_t end, void* native) {
-  const std::int64_t at = begin * itemsize(dtype);
-  std::vector<const void*> from(static_cast<std::size_t>(n));
-  for (std::size_t r = 0; r < from.size(); ++r)
-    from[r] = static_cast<const std::byte*>(ranks[r]) + at;
-  combine_rows(op, dtype, from.data(), n, static_cast<std::byte*>(out) + at, 1, end - begin,
-               end - begin, native);
+  const CombinedPiece piece{static_cast<std::byte*>(out) + begin * itemsize(dtype), begin};
+  combine_pieces(op, dtype, ranks, n, {&piece, 1}, 1, end - begin, end - begin, native);
 }
 
 }  // namespace
@@ -55,7 +52,7 @@ void register_cuda_device_ops() {
   ops.copy_box = copy_box;
   ops.copy_boxes = copy_boxes;
   ops.combine = combine;
-  ops.combine_rows = combine_rows;
+  ops.combine_pieces = combine_pieces;
   ops.zero = cuda::zero_bytes;
   ops.copy = cuda::copy_bytes;
   ops.copy_streaming = cuda::copy_bytes;

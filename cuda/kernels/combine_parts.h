@@ -9,8 +9,8 @@ namespace shmap::cuda {
 struct CombineCall {
   const void* const* ranks;
   int n;
-  void* out;
-  std::int64_t rows, length, stride;  // elements; none is empty
+  std::span<const CombinedPiece> pieces;  // 1 to kMaxPieces
+  std::int64_t rows, length, stride;      // elements; none is empty
   void* stream;
 };
 

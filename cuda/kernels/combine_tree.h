@@ -15,19 +15,26 @@ template <int capacity>
 struct Ranks {
   const void* at[capacity];
 };
+struct Pieces {
+  CombinedPiece at[kMaxPieces];
+};
 
+// Each `blockIdx.y` handles one piece.
 template <class Op, class T, int count, int capacity>
 __global__ void __launch_bounds__(kThreads)
-    combine_kernel(const SHMAP_CONSTANT Ranks<capacity> ranks, int n, int leaves, T* out,
-                   std::int64_t rows, std::int64_t length, std::int64_t stride, bool packed) {
+    combine_kernel(const SHMAP_CONSTANT Ranks<capacity> ranks, int n, int leaves,
+                   const SHMAP_CONSTANT Pieces pieces, std::int64_t rows, std::int64_t length,
+                   std::int64_t stride, bool packed) {
   using C = scalar::Compute<T>;
+  T* const out = static_cast<T*>(pieces.at[blockIdx.y].out);
+  const std::int64_t first = pieces.at[blockIdx.y].first;
   constexpr int kLevels = capacity <= 16 ? 3 : 7;  // quads of leaves: up to 2^(kLevels - 1)
   const std::int64_t packs = (length + count - 1) / count,
                      step = std::int64_t{gridDim.x} * kThreads;
   for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < rows * packs;
        i += step) {
     const std::int64_t row = rows == 1 ? 0 : i / packs, begin = (i - row * packs) * count;
-    const std::int64_t rest = length - begin, from = row * stride + begin;
+    const std::int64_t rest = length - begin, from = row * stride + first + begin;
     const auto load = [&](int rank) {
       const Source<T> source{static_cast<const T*>(ranks.at[rank]), {}, Operand::whole, {}};
       const Pack<T, count> given = load_pack<count>(source, from, rest, packed);
@@ -88,9 +95,12 @@ void run_combine(const CombineCall& call) {
   constexpr int bytes = count * static_cast<int>(sizeof(T));
   static_assert(kMaxRanks < 512);
   Ranks<capacity> ranks;
-  const bool many = call.rows > 1;
-  bool packed = aligned_to<bytes>(call.out) &&
-                (!many || (call.length % count == 0 && call.stride % count == 0));
+  bool packed = call.rows == 1 || (call.length % count == 0 && call.stride % count == 0);
+  Pieces pieces = {};
+  for (std::size_t p = 0; p < call.pieces.size(); ++p) {
+    pieces.at[p] = call.pieces[p];
+    packed = packed && aligned_to<bytes>(call.pieces[p].out) && call.pieces[p].first % count == 0;
+  }
   for (int r = 0; r < call.n; ++r) {
     ranks.at[r] = call.ranks[r];
     packed = packed && aligned_to<bytes>(call.ranks[r]);
@@ -99,9 +109,10 @@ void run_combine(const CombineCall& call) {
   int leaves = 1;
   while (2 * leaves <= call.n) leaves *= 2;
   const std::int64_t packs = (call.length + count - 1) / count;
-  launch("combine_ranks", combine_kernel<Op, T, count, capacity>, grid_for(call.rows * packs),
-         dim3(kThreads), call.stream, ranks, call.n, leaves, static_cast<T*>(call.out), call.rows,
-         call.length, call.stride, packed);
+  dim3 grid = grid_for(call.rows * packs);
+  grid.y = static_cast<unsigned>(call.pieces.size());
+  launch("combine_ranks", combine_kernel<Op, T, count, capacity>, grid, dim3(kThreads), call.stream,
+         ranks, call.n, leaves, pieces, call.rows, call.length, call.stride, packed);
 }
 
 template <class Op, class T>

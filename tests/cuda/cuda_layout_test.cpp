@@ -282,7 +282,7 @@ constexpr struct {
                  {Reduction::max, Reduction::max}, {Reduction::min, Reduction::min},
                  {Reduction::any, Reduction::any}, {Reduction::all, Reduction::all}};
 
-// `rows` rows out of rows of `stride` elements of each rank.
+// All pieces of `length` elements of `rows` rows of `stride` elements of each rank.
 template <class T>
 void check_combine(Reduction op, Reduction cpu_op, DType dtype, int ranks, std::int64_t rows,
                    std::int64_t length, std::int64_t stride, std::int64_t offset) {
@@ -292,23 +292,32 @@ void check_combine(Reduction op, Reduction cpu_op, DType dtype, int ranks, std::
   std::vector<DeviceBytes> device;
   std::vector<const void*> addresses;
   for (int r = 0; r < ranks; ++r) {
-    host.push_back(elements<T>((rows - 1) * stride + length, 17 + static_cast<unsigned>(r)));
+    host.push_back(elements<T>(rows * stride, 17 + static_cast<unsigned>(r)));
     device.emplace_back(host.back(), r % 2 * offset * size);
     addresses.push_back(device.back().data());
   }
-  std::vector<E> want(static_cast<std::size_t>(rows * length));
-  for (std::int64_t row = 0; row < rows; ++row) {
-    std::vector<const void*> from;
-    for (const auto& h : host) from.push_back(h.data() + row * stride);
-    cpu::combine_ranks(cpu_op, dtype, from.data(), ranks, want.data() + row * length, 0, length);
+  const std::int64_t count = stride / length;
+  std::vector<E> want(static_cast<std::size_t>(rows * stride));  // a piece after another
+  for (std::int64_t piece = 0; piece < count; ++piece) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::vector<const void*> from;
+      for (const auto& h : host) from.push_back(h.data() + row * stride + piece * length);
+      cpu::combine_ranks(cpu_op, dtype, from.data(), ranks,
+                         want.data() + (piece * rows + row) * length, 0, length);
+    }
   }
   const bool in_place = stride == length && offset == 0;
-  const DeviceBytes apart(rows * length * size);
+  const DeviceBytes apart(rows * stride * size);
+  std::vector<CombinedPiece> pieces;
+  for (std::int64_t piece = 0; piece < count; ++piece)
+    pieces.push_back(
+        {static_cast<std::byte*>(apart.data()) + piece * rows * length * size, piece * length});
   on_stream([&](void* s) {
-    combine_ranks(op, dtype, addresses.data(), ranks, apart.data(), rows, length, stride, s);
-    if (in_place)
-      combine_ranks(op, dtype, addresses.data(), ranks, device.back().data(), rows, length, stride,
-                    s);
+    combine_ranks(op, dtype, addresses.data(), ranks, pieces, rows, length, stride, s);
+    if (in_place) {
+      const CombinedPiece whole{device.back().data(), 0};
+      combine_ranks(op, dtype, addresses.data(), ranks, {&whole, 1}, rows, length, stride, s);
+    }
   });
   for (const DeviceBytes* out : {&apart, static_cast<const DeviceBytes*>(&device.back())}) {
     if (out != &apart && !in_place) continue;
@@ -339,6 +348,7 @@ TEST_F(CudaLayout, CombinesWithTheCpusBits) {
         check_combine<T>(op, cpu_op, dtype, 8, 1, 1000, 1000, 1);
         check_combine<T>(op, cpu_op, dtype, 6, 4, 16, 48, 0);
         check_combine<T>(op, cpu_op, dtype, 3, 5, 3, 9, 0);
+        check_combine<T>(op, cpu_op, dtype, 8, 2, 4, 4 * (2 * kMaxPieces + 1), 0);
       });
     }
   }
@@ -350,7 +360,10 @@ TEST_F(CudaLayout, CombineSaysWhatItCannotDo) {
   const DeviceBytes a(8);
   const void* ranks[] = {a.data(), a.data()};
   const auto combine = [&](Reduction op, DType dtype, int n) {
-    on_stream([&](void* stream) { combine_ranks(op, dtype, ranks, n, a.data(), 1, 2, 2, stream); });
+    const CombinedPiece whole{a.data(), 0};
+    on_stream([&](void* stream) {
+      combine_ranks(op, dtype, ranks, n, {&whole, 1}, 1, 2, 2, stream);
+    });
   };
   EXPECT_THROW(combine(Reduction::any, f32, 2), TypeError);
   EXPECT_THROW(combine(Reduction::sum, DType::bool_, 2), TypeError);

@@ -1,5 +1,5 @@
-// How many kernels a gather, an exchange or a sum of eight devices of one GPU takes: one, with a
-// table of the addresses of the pieces, and not a copy for each of them.
+// How many kernels a gather, an exchange, a sum or its pieces of eight devices of one GPU takes:
+// one, with a table of the addresses of the pieces, and not a copy for each of them.
 #include <cuda_sim.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,6 +37,12 @@ TEST(CollectiveKernels, OneForAllPieces) {
   EXPECT_THAT(kernels_of([](Array b) { return all_gather(b, "i", {.axis = 1, .tiled = true}); }, x),
               SizeIs(1));
   EXPECT_THAT(kernels_of([](Array b) { return psum(b, "i"); }, x), SizeIs(1));
+  const auto scatter_dim = [](int dim) {
+    return
+        [dim](Array b) { return psum_scatter(b, "i", {.scatter_dimension = dim, .tiled = true}); };
+  };
+  EXPECT_THAT(kernels_of(scatter_dim(0), x), SizeIs(1));
+  EXPECT_THAT(kernels_of(scatter_dim(1), reshape(x, {kRanks * 6, 8})), SizeIs(1));
 }
 
 }  // namespace
