@@ -1,7 +1,6 @@
 // process_numbers_program: random numbers, overlapped products, programs of whole arrays (jit over
 // the mesh) and data-parallel training on eight devices, in as many processes as there are: prints
-// a hash of each array's bits
-// (process_numbers_test).
+// lines "value NAME SHAPE HASH" with a hash of each array's bits (process_numbers_test).
 #include <bit>
 #include <cstdio>
 #include <string>
@@ -20,7 +19,7 @@ void print(const std::string& name, const Array& x) {
   for (const float v : bits.to_vector<float>())
     hash = hash * 1000003 + std::bit_cast<std::uint32_t>(v);
   if (process_index() == 0)
-    std::printf("%s %s %llx\n", name.c_str(), to_string(x.shape()).c_str(),
+    std::printf("value %s %s %llx\n", name.c_str(), to_string(x.shape()).c_str(),
                 static_cast<unsigned long long>(hash));
 }
 

@@ -2,23 +2,35 @@
 // several processes have the bits that they have in one.
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <string>
+
 #include "tests/support/mpirun.h"
 
 namespace shmap::test {
 namespace {
+
+// The lines of the program alone: mpirun may write warnings among them.
+std::string values_of(const JobOutcome& outcome) {
+  std::istringstream lines(outcome.output);
+  std::string values;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("value ")) values += line + "\n";
+  return values;
+}
 
 TEST(ProcessNumbers, EveryLayoutHasTheBitsOfOneProcess) {
   const std::string program = program_for_mpirun("process_numbers_program");
   if (program.empty()) GTEST_SKIP() << "OpenMPI is not installed";
   const JobOutcome one = run_processes(program, "", 1, 8);
   ASSERT_EQ(one.status, 0) << one.output;
-  ASSERT_NE(one.output.find("einsum_psum_scatter 2 "), std::string::npos) << one.output;
-  ASSERT_NE(one.output.find("gradient over split rows "), std::string::npos) << one.output;
-  ASSERT_NE(one.output.find("trained b2 "), std::string::npos) << one.output;
+  const std::string values = values_of(one);
+  for (const char* name : {"einsum_psum_scatter 2 ", "gradient over split rows ", "trained b2 "})
+    ASSERT_NE(values.find(name), std::string::npos) << one.output;
   for (const int processes : {2, 4, 8}) {
     const JobOutcome several = run_processes(program, "", processes, 8 / processes);
     EXPECT_EQ(several.status, 0) << several.output;
-    EXPECT_EQ(several.output, one.output) << processes << " processes";
+    EXPECT_EQ(values_of(several), values) << processes << " processes";
   }
 }
 
