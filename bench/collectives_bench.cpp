@@ -1,8 +1,14 @@
 // collectives_bench: the time of each collective over all devices of all processes, in the columns
-// and with the options of nccl-tests. Its values are integers and checked: any wrong one makes the
-// exit code 1. Under mpirun process 0 prints, and a row's time is that of the slowest process.
+// and with the options of nccl-tests. Its values are integers, so that each dtype holds every
+// result exactly, and checked: any wrong one makes the exit code 1. Under mpirun process 0 prints,
+// and a row's time is that of the slowest process.
 //
-//   mpirun -n 4 collectives_bench -b 1K -e 16M -f 4 -n 20 -w 5 -g 2 -c 1 -J out.json -o all_reduce
+//   mpirun -n 4 collectives_bench all_reduce -b 1K -e 16M -f 4 -n 20 -w 5 -g 2 -c 1 -o all -d float
+//
+// Sums, their means, maxima and minima over all devices, and sums that are scattered, are one
+// collective. The other reductions are programs of two, as a user would write them: products gather
+// and multiply; products, maxima and minima that are scattered exchange the blocks, and then reduce
+// them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -10,24 +16,54 @@
 #include <cstdlib>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/processes/job.h"
 #include "shmap/shmap.h"
 
 using namespace shmap;
 
 namespace {
 
+enum class Redop { none, sum, prod, min, max, avg };
+
+// By their names in nccl-tests.
+const std::map<std::string, Redop> redops = {{"sum", Redop::sum},
+                                             {"prod", Redop::prod},
+                                             {"min", Redop::min},
+                                             {"max", Redop::max},
+                                             {"avg", Redop::avg}};
+const std::map<std::string, DType> dtypes = {
+    {"int8", i8},    {"uint8", u8}, {"int32", i32}, {"uint32", u32}, {"int64", i64},
+    {"uint64", u64}, {"half", f16}, {"float", f32}, {"double", f64}, {"bfloat16", bf16}};
+
 struct BenchOptions {
   std::int64_t begin = 8, end = 32 << 20, factor = 2;
-  int iterations = 20, warmup = 5, devices = 0;
+  int iterations = 20, warmup = 5, devices = 0, root = 0;
   bool check = true;
-  std::string json, only;
+  std::string json, redop = "sum", dtype = "int32";
+  std::vector<std::string> collectives;
 };
 
-std::int32_t value(std::int64_t device, std::int64_t i) {
-  return static_cast<std::int32_t>((device * 7 + i) % 13);
+// The names that an option chooses: one, or with "all" each of them.
+template <class T>
+std::vector<std::string> chosen(const std::map<std::string, T>& names, const std::string& option) {
+  if (option != "all") return {option};
+  std::vector<std::string> all;
+  for (const auto& [name, value] : names) all.push_back(name);
+  return all;
+}
+
+// Element i of a device's operand: small enough for exact results in each dtype, with one byte for
+// up to 63 devices.
+std::int64_t value(Redop op, bool narrow, std::int64_t n, std::int64_t device, std::int64_t i) {
+  if (op == Redop::avg) return device == i % n ? n * (1 + i / n % 2) : 0;
+  const std::int64_t mixed = device * 7 + i;
+  if (op == Redop::prod) return mixed % 13 == 0 ? 2 : 1;
+  return mixed % (op == Redop::sum && narrow ? 3 : 13);
 }
 
 // A number of each process, reduced over all of them: that of its first device; the others have 0.
@@ -43,42 +79,142 @@ T over_processes(const Mesh& mesh, T mine, F reduce) {
 // of what it gets.
 struct Case {
   const char* name;
-  const char* redop;
+  bool reduces;
   double bus;          // busbw = algbw * bus
-  std::int64_t count;  // int32 of a device's operand, for `size` bytes
+  std::int64_t count;  // elements of a device's operand, for `size` bytes
   std::function<Array(Array)> body;
-  std::function<std::int32_t(std::int64_t device, std::int64_t i)> wanted;
+  std::function<std::int64_t(std::int64_t device, std::int64_t i)> wanted;
 };
 
-std::vector<Case> cases(std::int64_t n, std::int64_t size) {
-  const std::int64_t total = std::max<std::int64_t>(1, size / 4);
+Array reduced(const Array& x, Redop op, int axis) {
+  switch (op) {
+    case Redop::min:
+      return min(x, axis);
+    case Redop::max:
+      return max(x, axis);
+    default:
+      return astype(prod(x, axis), x.dtype());
+  }
+}
+
+Array all_reduced(const Array& x, Redop op) {
+  switch (op) {
+    case Redop::min:
+      return pbroadcast(pmin(x, "i"), "i");
+    case Redop::max:
+      return pbroadcast(pmax(x, "i"), "i");
+    case Redop::avg:
+      return pbroadcast(pmean(x, "i"), "i");
+    case Redop::prod:
+      return reduced(all_gather(x, "i", {.axis = 0}), op, 0);
+    default:
+      return pbroadcast(psum(x, "i"), "i");
+  }
+}
+
+Array reduce_scattered(const Array& x, Redop op, std::int64_t n) {
+  if (op == Redop::sum || op == Redop::avg) {
+    const Array sums = psum_scatter(x, "i", {.scatter_dimension = 0, .tiled = true});
+    return op == Redop::sum ? sums : sums / static_cast<int>(n);
+  }
+  return reduced(reshape(all_to_all(x, "i", 0, 0, {.tiled = true}), {n, -1}), op, 0);
+}
+
+std::vector<Case> cases(std::int64_t n, std::int64_t size, Redop op, DType dtype, int root) {
+  const std::int64_t total = std::max<std::int64_t>(1, size / itemsize(dtype));
   const std::int64_t each = std::max<std::int64_t>(1, total / n);
   const double some = static_cast<double>(n - 1) / static_cast<double>(n);
-  const auto sum = [n](std::int64_t i) {
-    std::int32_t s = 0;
-    for (std::int64_t d = 0; d < n; ++d) s += value(d, i);
-    return s;
+  const bool narrow = itemsize(dtype) < 4;
+  const auto sent = [n](std::int64_t d, std::int64_t i) {
+    return value(Redop::none, false, n, d, i);
+  };
+  const auto of_all = [=](std::int64_t i) {
+    std::int64_t r = value(op, narrow, n, 0, i);
+    for (std::int64_t d = 1; d < n; ++d) {
+      const std::int64_t v = value(op, narrow, n, d, i);
+      switch (op) {
+        case Redop::min:
+          r = std::min(r, v);
+          break;
+        case Redop::max:
+          r = std::max(r, v);
+          break;
+        case Redop::prod:
+          r *= v;
+          break;
+        default:
+          r += v;
+      }
+    }
+    return op == Redop::avg ? r / n : r;
   };
   std::vector<std::pair<int, int>> ring;
   for (int d = 0; d < n; ++d) ring.push_back({d, static_cast<int>((d + 1) % n)});
   return {
-      {"all_reduce", "sum", 2 * some, total, [](Array x) { return pbroadcast(psum(x, "i"), "i"); },
-       [=](std::int64_t, std::int64_t i) { return sum(i); }},
-      {"all_gather", "none", some, each,
+      {"all_reduce", true, 2 * some, total, [op](Array x) { return all_reduced(x, op); },
+       [=](std::int64_t, std::int64_t i) { return of_all(i); }},
+      {"all_gather", false, some, each,
        [](Array x) { return all_gather(x, "i", {.axis = 0, .tiled = true}); },
-       [=](std::int64_t, std::int64_t i) { return value(i / each, i % each); }},
-      {"reduce_scatter", "sum", some, each * n,
-       [](Array x) { return psum_scatter(x, "i", {.scatter_dimension = 0, .tiled = true}); },
-       [=](std::int64_t d, std::int64_t i) { return sum(d * each + i); }},
-      {"alltoall", "none", some, each * n,
+       [=](std::int64_t, std::int64_t i) { return sent(i / each, i % each); }},
+      {"reduce_scatter", true, some, each * n, [=](Array x) { return reduce_scattered(x, op, n); },
+       [=](std::int64_t d, std::int64_t i) { return of_all(d * each + i); }},
+      {"alltoall", false, some, each * n,
        [](Array x) { return all_to_all(x, "i", 0, 0, {.tiled = true}); },
-       [=](std::int64_t d, std::int64_t i) { return value(i / each, d * each + i % each); }},
-      {"sendrecv", "none", 1, total, [ring](Array x) { return ppermute(x, "i", ring); },
-       [=](std::int64_t d, std::int64_t i) { return value((d + n - 1) % n, i); }},
-      {"broadcast", "none", 1, total,
-       [](Array x) { return pbroadcast(broadcast_from(x, "i", 0), "i"); },
-       [=](std::int64_t, std::int64_t i) { return value(0, i); }},
+       [=](std::int64_t d, std::int64_t i) { return sent(i / each, d * each + i % each); }},
+      {"sendrecv", false, 1, total, [ring](Array x) { return ppermute(x, "i", ring); },
+       [=](std::int64_t d, std::int64_t i) { return sent((d + n - 1) % n, i); }},
+      {"broadcast", false, 1, total,
+       [root](Array x) { return pbroadcast(broadcast_from(x, "i", root), "i"); },
+       [=](std::int64_t, std::int64_t i) { return sent(root, i); }},
   };
+}
+
+// So many devices for this process: GPUs where SHMAP_DEVICES asks for GPUs, as nccl-tests deals
+// them out to the processes of a node, otherwise virtual ones. "" for 0.
+std::string devices_of_process(int count) {
+  if (count == 0) return {};
+  const char* kind = std::getenv("SHMAP_DEVICES");
+  if (kind == nullptr || !std::string_view(kind).starts_with("cuda"))
+    return "cpu:" + std::to_string(count);
+  const int first = std::max(0, job_of_environment().node_rank) * count;
+  std::string text = "cuda:" + std::to_string(first);
+  for (int i = 1; i < count; ++i) text += "," + std::to_string(first + i);
+  return text;
+}
+
+struct Row {
+  double us;
+  std::int64_t wrong;
+};
+
+Row measured(const Case& c, Redop op, DType dtype, const Mesh& mesh, const BenchOptions& o) {
+  const std::int64_t n = mesh.size();
+  if (!c.reduces) op = Redop::none;
+  std::vector<std::int32_t> host;
+  for (std::int64_t d = 0; d < n; ++d)
+    for (std::int64_t i = 0; i < c.count; ++i)
+      host.push_back(static_cast<std::int32_t>(value(op, itemsize(dtype) < 4, n, d, i)));
+  const Array x = astype(
+      device_put(array<std::int32_t>(host, {n * c.count}), NamedSharding(mesh, P("i"))), dtype);
+  const auto f = jit(shard_map(c.body, mesh, {P("i")}, P("i")));
+  for (int i = 0; i < std::max(3, o.warmup); ++i) f(x).block_until_ready();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
+  const std::chrono::duration<double, std::micro> taken = std::chrono::steady_clock::now() - begin;
+  // Whoever only sends is done before the others have it.
+  Row row{over_processes<double>(mesh, taken.count() / o.iterations,
+                                 [](Array t) { return pmax(t, "i"); }),
+          0};
+  if (!o.check) return row;
+  for (const Shard& shard : f(x).addressable_shards()) {
+    const auto got = astype(shard.data, f64).to_vector<double>();
+    for (std::size_t i = 0; i < got.size(); ++i)
+      row.wrong +=
+          got[i] != static_cast<double>(c.wanted(shard.device.id(), static_cast<std::int64_t>(i)));
+  }
+  // Of all processes, so that each of them ends with the exit code of the job.
+  row.wrong = over_processes(mesh, row.wrong, [](Array w) { return psum(w, "i"); });
+  return row;
 }
 
 std::int64_t wrong_in_all = 0;
@@ -88,15 +224,26 @@ std::int64_t wrong_in_all = 0;
 int main(int argc, char** argv) {
   BenchOptions o;
   CLI::App app("The time of each collective over all devices of all processes");
+  app.add_option("collectives", o.collectives,
+                 "all_reduce, all_gather …; without any, all of them");
   app.add_option("-b", o.begin, "bytes to begin with, as 1K")->transform(CLI::AsSizeValue(false));
   app.add_option("-e", o.end, "bytes to end with")->transform(CLI::AsSizeValue(false));
   app.add_option("-f", o.factor, "from a size to the next")->check(CLI::Range(2, 1024));
   app.add_option("-n", o.iterations, "timed calls")->check(CLI::PositiveNumber);
   app.add_option("-w", o.warmup, "calls before them")->check(CLI::NonNegativeNumber);
-  app.add_option("-g", o.devices, "devices of a process; without it SHMAP_DEVICES");
+  app.add_option("-g", o.devices,
+                 "devices of a process: GPUs where SHMAP_DEVICES=cuda, otherwise virtual ones; "
+                 "without it SHMAP_DEVICES as it is")
+      ->check(CLI::PositiveNumber);
+  app.add_option("-o", o.redop, "sum, prod, min, max, avg or all")
+      ->check(CLI::IsMember(chosen(redops, "all")) | CLI::IsMember({"all"}));
+  app.add_option("-d", o.dtype,
+                 "int8, uint8, int32, uint32, int64, uint64, half, float, double, bfloat16 or all")
+      ->check(CLI::IsMember(chosen(dtypes, "all")) | CLI::IsMember({"all"}));
+  app.add_option("-r", o.root, "of broadcasts: the device that has the data")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("-c", o.check, "1: values are checked");
   app.add_option("-J", o.json, "a file for the rows");
-  app.add_option("-o", o.only, "one collective alone, by its name");
   CLI11_PARSE(app, argc, argv);
   // A process that ends with 1 is a fault to those that still wait for it. So each ends with 0
   // until the library has parted from the others: it does so at exit, before what was registered
@@ -106,61 +253,53 @@ int main(int argc, char** argv) {
     std::fflush(nullptr);
     std::_Exit(1);
   });
-  init(argc, argv, {.devices = o.devices > 0 ? "cpu:" + std::to_string(o.devices) : std::string()});
+  init(argc, argv, {.devices = devices_of_process(o.devices)});
   const auto n = static_cast<std::int64_t>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
   const bool prints = process_index() == 0;
   std::string rows;
   if (prints) {
-    std::printf("# %d processes, %lld devices; int32; time: of a call of a captured program\n",
+    std::printf("# %d processes, %lld devices; time: of a call of a captured program\n",
                 process_count(), static_cast<long long>(n));
   }
-  for (const Case& kind : cases(n, 4)) {
-    if (!o.only.empty() && o.only != kind.name) continue;
+  const auto cases_of = [&](std::int64_t size, Redop op, DType dtype) {
+    return cases(n, size, op, dtype, static_cast<int>(o.root % n));
+  };
+  const std::size_t kinds = cases_of(8, Redop::sum, i32).size();
+  for (std::size_t kind = 0; kind < kinds; ++kind) {
+    const Case first = cases_of(8, Redop::sum, i32)[kind];
+    if (!o.collectives.empty() &&
+        std::find(o.collectives.begin(), o.collectives.end(), first.name) == o.collectives.end())
+      continue;
     if (prints) {
-      std::printf("# %s\n#%13s %12s %8s %6s %10s %8s %8s %7s\n", kind.name, "size(B)", "count",
+      std::printf("# %s\n#%13s %12s %8s %6s %10s %8s %8s %7s\n", first.name, "size(B)", "count",
                   "type", "redop", "time(us)", "algbw", "busbw", "#wrong");
     }
+    const std::vector<std::string> ops =
+        first.reduces ? chosen(redops, o.redop) : std::vector<std::string>{"none"};
     for (std::int64_t size = o.begin; size <= o.end; size *= o.factor) {
-      const std::vector<Case> all = cases(n, size);
-      const Case& c = *std::find_if(
-          all.begin(), all.end(), [&](const Case& x) { return std::string(x.name) == kind.name; });
-      std::vector<std::int32_t> host;
-      for (std::int64_t d = 0; d < n; ++d)
-        for (std::int64_t i = 0; i < c.count; ++i) host.push_back(value(d, i));
-      const Array x =
-          device_put(array<std::int32_t>(host, {n * c.count}), NamedSharding(mesh, P("i")));
-      const auto f = jit(shard_map(c.body, mesh, {P("i")}, P("i")));
-      for (int i = 0; i < std::max(3, o.warmup); ++i) f(x).block_until_ready();
-      const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < o.iterations; ++i) f(x).block_until_ready();
-      const std::chrono::duration<double, std::micro> taken =
-          std::chrono::steady_clock::now() - begin;
-      // Whoever only sends is done before the others have it.
-      const double us = over_processes<double>(mesh, taken.count() / o.iterations,
-                                               [](Array t) { return pmax(t, "i"); });
-      std::int32_t wrong = 0;
-      if (o.check) {
-        for (const Shard& shard : f(x).addressable_shards()) {
-          const auto got = shard.data.to_vector<std::int32_t>();
-          for (std::size_t i = 0; i < got.size(); ++i)
-            wrong += got[i] != c.wanted(shard.device.id(), static_cast<std::int64_t>(i));
+      for (const std::string& type : chosen(dtypes, o.dtype)) {
+        for (const std::string& redop : ops) {
+          const DType dtype = dtypes.at(type);
+          const Redop op = first.reduces ? redops.at(redop) : Redop::none;
+          const Case c = cases_of(size, op, dtype)[kind];
+          const Row row = measured(c, op, dtype, mesh, o);
+          wrong_in_all += row.wrong;
+          if (!prints) continue;
+          const double algbw = static_cast<double>(size) / row.us / 1e3;
+          const auto wrong = static_cast<long long>(row.wrong);
+          std::printf(" %13lld %12lld %8s %6s %10.2f %8.3f %8.3f %7lld\n",
+                      static_cast<long long>(size), static_cast<long long>(size / itemsize(dtype)),
+                      type.c_str(), redop.c_str(), row.us, algbw, algbw * c.bus, wrong);
+          std::fflush(stdout);
+          rows += std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
+                  "\", \"type\": \"" + type + "\", \"redop\": \"" + redop +
+                  "\", \"size\": " + std::to_string(size) +
+                  ", \"time_us\": " + std::to_string(row.us) +
+                  ", \"algbw\": " + std::to_string(algbw) +
+                  ", \"busbw\": " + std::to_string(algbw * c.bus) +
+                  ", \"wrong\": " + std::to_string(wrong) + "}";
         }
-        // Of all processes, so that each of them ends with the exit code of the job.
-        wrong = over_processes(mesh, wrong, [](Array w) { return psum(w, "i"); });
-        wrong_in_all += wrong;
-      }
-      const double algbw = static_cast<double>(size) / us / 1e3;
-      if (prints) {
-        std::printf(" %13lld %12lld %8s %6s %10.2f %8.3f %8.3f %7d\n", static_cast<long long>(size),
-                    static_cast<long long>(size / 4), "int32", c.redop, us, algbw, algbw * c.bus,
-                    wrong);
-        std::fflush(stdout);
-        rows += std::string(rows.empty() ? "" : ",\n") + "  {\"op\": \"" + c.name +
-                "\", \"size\": " + std::to_string(size) + ", \"time_us\": " + std::to_string(us) +
-                ", \"algbw\": " + std::to_string(algbw) +
-                ", \"busbw\": " + std::to_string(algbw * c.bus) +
-                ", \"wrong\": " + std::to_string(wrong) + "}";
       }
     }
   }

@@ -106,12 +106,28 @@ TEST_F(CollectivesBench, HasTheColumnsOfNcclTests) {
   fs::remove(file);
 }
 
+TEST_F(CollectivesBench, ReducesByEachOperatorInEachDtype) {
+  const JobOutcome o =
+      run_processes(program_, "-b 64 -e 64 -n 1 -w 0 -g 2 -o all -d all -r 3", 2, 1, 100);
+  EXPECT_EQ(o.status, 0) << o.output;
+  for (const char* op : {"sum", "prod", "min", "max", "avg"}) {
+    for (const char* type : {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float",
+                             "double", "bfloat16"})
+      EXPECT_EQ(
+          count(o.output, std::string(" ") + type + " " + std::string(6 - strlen(op), ' ') + op), 2)
+          << type << " " << op << "\n"
+          << o.output;
+  }
+  EXPECT_EQ(count(o.output, " none "), 4 * 10) << o.output;
+  EXPECT_THAT(o.output, HasSubstr("# wrong values: 0\n"));
+}
+
 TEST_F(CollectivesBench, AWrongValueIsCountedAndIsTheExitCode) {
   const std::string library = fs::path(program_).parent_path() / "libprocess_changes_data.so";
   if (!fs::exists(library)) GTEST_SKIP() << library << " was not built";
   setenv("SHMAP_MPI_PATH", library.c_str(), 1);
   setenv("SHMAP_SHARED_MEMORY", "0", 1);  // all through MPI
-  const JobOutcome o = run_processes(program_, "-b 64K -e 64K -n 1 -w 0 -g 1 -o sendrecv", 2, 1);
+  const JobOutcome o = run_processes(program_, "sendrecv -b 64K -e 64K -n 1 -w 0 -g 1", 2, 1);
   EXPECT_TRUE(WIFEXITED(o.status) && WEXITSTATUS(o.status) == 1) << o.status << "\n" << o.output;
   EXPECT_THAT(o.output, ContainsRegex("# wrong values: [1-9]"));
 }
