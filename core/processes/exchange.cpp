@@ -116,6 +116,7 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
                       Attempt* attempt) noexcept {
   EndedList ended;
   bool waits = false;
+  if (attempt == nullptr) shorten_naps();
   try {
     std::unique_lock lock(mutex_);
     if (!fault_.empty() || stopped_) {

@@ -292,8 +292,10 @@ class Exchanges {
 
   // States of the object's own thread. It naps while other threads look for messages, or have just
   // looked, and only those threads wake it then; a sleep is ended by any message that it must
-  // handle.
-  enum class Rest : int { none, nap, sleep };
+  // handle. The end of a nap interrupts the thread that runs on the same core, and then the other
+  // process waits for it in vain. So naps are long, unless exchanges have gone on lately while no
+  // thread looked, or were too large for an attempt.
+  enum class Rest : int { none, nap, long_nap, sleep };
 
   Active*& chain_of(const Place& place) noexcept;
   Active* find(const Place& place) noexcept;
@@ -303,7 +305,9 @@ class Exchanges {
   void thread_main() noexcept;
   bool left_to_others() noexcept;
   void want_bell_again() noexcept;
-  bool rest(Rest how, int at_most_us) noexcept;
+  Rest next_nap() noexcept;
+  void shorten_naps() noexcept;
+  bool rest(Rest how) noexcept;
   bool linger(Clock::time_point until) noexcept;
   void wake_thread(Rest from) noexcept;
 
@@ -355,6 +359,7 @@ class Exchanges {
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};
   std::atomic<bool> looked_{false};  // a thread has looked since the last nap
+  std::atomic<int> short_naps_{0};   // the number of naps that will be short
   std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, at_once_{0}, wakes_{0},
       hand_overs_{0}, sleeps_{0};
   std::atomic<bool> stop_{false};

@@ -19,6 +19,8 @@ using std::chrono::milliseconds;
 // Messages that come within a nap after the last wait are left to the next wait.
 constexpr int kNapUs = 200;
 constexpr int kNapOfManyUs = 1000;  // where processes share cores, since naps take time from them
+constexpr int kLongNap = 10;        // short ones
+constexpr int kShortNaps = 50;      // before a long one
 constexpr int kSleepUs = 10'000;
 // The cost of falling asleep and waking up; the next message often comes sooner.
 constexpr microseconds kLinger{20};
@@ -83,12 +85,28 @@ void Exchanges::wake_thread(Rest from) noexcept {
   [[maybe_unused]] const auto n = write(wake_, &one, sizeof one);
 }
 
+void Exchanges::shorten_naps() noexcept {
+  if (short_naps_.load(std::memory_order_relaxed) != kShortNaps)
+    short_naps_.store(kShortNaps, std::memory_order_relaxed);
+  if (rest_.load(std::memory_order_relaxed) == Rest::long_nap) wake_thread(Rest::long_nap);
+}
+
+Exchanges::Rest Exchanges::next_nap() noexcept {
+  const int naps = short_naps_.load(std::memory_order_relaxed);
+  if (naps == 0) return Rest::long_nap;
+  short_naps_.store(naps - 1, std::memory_order_relaxed);
+  return Rest::nap;
+}
+
 // Returns whether a process of this node has died meanwhile.
-bool Exchanges::rest(Rest how, int at_most_us) noexcept {
+bool Exchanges::rest(Rest how) noexcept {
+  int at_most_us = kSleepUs;
+  if (how != Rest::sleep)
+    at_most_us = (crowded_ ? kNapOfManyUs : kNapUs) * (how == Rest::long_nap ? kLongNap : 1);
   if (how == Rest::sleep) sleeps_.fetch_add(1, std::memory_order_relaxed);
   rest_.store(how, std::memory_order_seq_cst);
   bool goes = !stop_.load();
-  if (how == Rest::nap) {
+  if (how != Rest::sleep) {
     if (link_ != nullptr) link_->want_bell(false);
     // Either this thread sees that the last waiting thread has handed over, or that thread sees the
     // nap.
@@ -109,6 +127,9 @@ bool Exchanges::rest(Rest how, int at_most_us) noexcept {
     std::uint64_t count = 0;
     [[maybe_unused]] const auto n = read(wake_, &count, sizeof count);
   }
+  if (how == Rest::long_nap && active_count_.load(std::memory_order_seq_cst) != 0 &&
+      lookers_.load(std::memory_order_seq_cst) == 0)
+    short_naps_.store(kShortNaps, std::memory_order_relaxed);
   // A bell that has not rung stays wanted for the next sleep, because to request it again takes
   // time.
   if (link_ != nullptr) {
@@ -175,9 +196,9 @@ void Exchanges::thread_main() noexcept {
     // little longer each time. Not where a message wakes it, or another waiting thread looks.
     const auto quiet = now - moved;
     if (left) {
-      died = rest(Rest::nap, crowded_ ? kNapOfManyUs : kNapUs);
+      died = rest(next_nap());
     } else if (idle || !needs_looks_.load(std::memory_order_relaxed)) {
-      if (!any && (idle || !linger(moved + kLinger))) died = rest(Rest::sleep, kSleepUs);
+      if (!any && (idle || !linger(moved + kLinger))) died = rest(Rest::sleep);
     } else if (quiet < microseconds(200)) {
       sched_yield();
     } else {
