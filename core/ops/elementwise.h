@@ -51,4 +51,9 @@ const Shape& elementwise_shape(Types in, const char* what);
 // Each dim is a factor, which the result shares with every operand that is not a scalar.
 FactorRule elementwise_sharding(Types in, const Params& params, Types out);
 
+// For functions that consist of several primitives. A host scalar of x's dtype and weakness:
+Array number_like(const Array& x, double value, SourceLine source);
+// NumPy's where, of operands of one shape and dtype:
+Array bind_where(Array pred, Array on_true, Array on_false, SourceLine source);
+
 }  // namespace shmap
