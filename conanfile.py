@@ -22,7 +22,7 @@ class Shmap(ConanFile):
     default_options = {"shared": True, "fPIC": True, "with_cuda": False, "fmt/*:header_only": True}
     exports_sources = (
         "CMakeLists.txt", "LICENSE", "cmake/*", "include/*", "core/*", "collectives/*", "overlap/*",
-        "shard_map/*", "cuda/*")
+        "shard_map/*", "cuda/*", "third_party/*")
 
     def set_version(self):
         text = (Path(self.recipe_folder) / "CMakeLists.txt").read_text()
