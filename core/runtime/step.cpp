@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory>
 
 #include "core/base/counters.h"
 #include "core/base/fault.h"
 #include "core/base/inline_vector.h"
 #include "core/ir/trace.h"
 #include "core/runtime/launch.h"
-#include "core/runtime/op_site.h"
+#include "core/runtime/owned_call.h"
 #include "core/runtime/rates.h"
-#include "core/runtime/reshard.h"
 #include "core/runtime/step_label.h"
 
 namespace shmap {
@@ -34,61 +32,6 @@ std::int64_t estimate_ns(const Step& step, Types out_types, DeviceKind kind, std
         rate.ns(step.primitive.cost(step.in_types, step.params, out_types)));
   return static_cast<std::int64_t>(static_cast<double>(bytes) / rate.bytes_per_ns);
 }
-
-// A kernel call that outlives its step: queued, or captured into a graph.
-struct OwnedCall {
-  KernelFn run;
-  OpSite site;
-  std::unique_ptr<Params> params;
-  std::vector<const void*> in;
-  std::vector<void*> out;
-  std::vector<ShapedArray> types;  // operands, then results
-  std::vector<std::uint64_t> literals;
-  std::uint32_t literal_mask = 0;
-  void* scratch = nullptr;
-  KernelFn accumulate = nullptr;  // of a call whose result an addition may accumulate
-
-  Types in_types() const { return Types(types).first(in.size()); }
-  Types out_types() const { return Types(types).subspan(in.size()); }
-};
-
-// Runs a task whose args are an OwnedCall.
-void run_owned(void* args, const TaskContext& context) {
-  auto* self = static_cast<OwnedCall*>(args);
-  KernelCall c{self->in, self->out, self->in_types(), self->out_types(), *self->params};
-  c.part = context.part;
-  c.parts = context.parts;
-  c.native = context.native;
-  c.scratch = self->scratch;
-  c.literals = self->literal_mask;
-  c.position = self->site.position;
-  run_kernel(self->run, c, self->site);
-}
-// The Task::join of an addition in place: the kernel of the task before adds its result directly.
-// Each call reaches its own fault point, and errors name its own site.
-bool join_owned(void* args, const Task& before, const TaskContext& context) {
-  const auto* self = static_cast<OwnedCall*>(args);
-  if (before.run != run_owned) return false;
-  const auto* made = static_cast<OwnedCall*>(before.args);
-  const ShapedArray &term = made->out_types()[0], &sum = self->out_types()[0];
-  if (made->accumulate == nullptr || term.dtype() != sum.dtype() || term.nbytes() != sum.nbytes())
-    return false;
-  KernelCall c{made->in, self->out, made->in_types(), made->out_types(), *made->params};
-  c.native = context.native;
-  c.literals = made->literal_mask;
-  c.position = made->site.position;
-  run_kernel(made->accumulate, c, made->site);
-  const KernelCall added{self->in, self->out, self->in_types(), self->out_types(), *self->params};
-  run_kernel([](const KernelCall&) {}, added, self->site);
-  return true;
-}
-
-std::string describe_owned(const void* args) {
-  const OpSite& site = static_cast<const OwnedCall*>(args)->site;
-  return describe(site) + at_line(site.source);
-}
-
-void drop_owned(void* args) noexcept { delete static_cast<OwnedCall*>(args); }
 
 // Launches a step for one leader after another, by run().
 class LeaderLaunch {
@@ -236,9 +179,9 @@ class LeaderLaunch {
     if (kernel_.parts && cohorts_.leaders.size() < static_cast<std::size_t>(workers)) {
       task.parts = kernel_.parts(call_, workers);
     }
-    task.run = run_owned;
-    task.drop = drop_owned;
-    task.describe = describe_owned;
+    task.run = OwnedCall::run_task;
+    task.drop = OwnedCall::drop;
+    task.describe = OwnedCall::describe_task;
     if (task.parts > 1 && kernel_.scratch) {
       KernelCall split = call_;
       split.parts = task.parts;
@@ -265,7 +208,7 @@ class LeaderLaunch {
     }
     if (term_ >= 0) {
       task.takes = in_[static_cast<std::size_t>(term_)];
-      task.join = join_owned;
+      task.join = OwnedCall::join;
     }
     finish(stream.enqueue(task, waits), reads(), writes());
   }
@@ -343,24 +286,7 @@ class LeaderLaunch {
   }
 
   OwnedCall* own(KernelFn run, void* scratch) const {
-    auto owned = std::make_unique<OwnedCall>();
-    owned->run = run;
-    owned->scratch = scratch;
-    owned->site = site_;
-    owned->params = step_.params.clone();
-    owned->in.assign(call_.in.begin(), call_.in.end());
-    owned->out.assign(call_.out.begin(), call_.out.end());
-    owned->types.assign(call_.in_types.begin(), call_.in_types.end());
-    owned->types.insert(owned->types.end(), call_.out_types.begin(), call_.out_types.end());
-    owned->literals.resize(step_.in.size());
-    owned->literal_mask = call_.literals;
-    for (std::size_t i = 0; i < step_.in.size(); ++i) {
-      const Node* node = node_of(step_.in[i]);
-      if (node->kind != NodeKind::literal) continue;
-      __builtin_memcpy(&owned->literals[i], static_cast<const LiteralNode*>(node)->value, 8);
-      owned->in[i] = &owned->literals[i];
-    }
-    return owned.release();
+    return new OwnedCall(call_, run, scratch, site_, step_.in);
   }
 
   const Step& step_;
@@ -437,22 +363,6 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   return true;
 }
 
-// Runs a collective: passes it the blocks of all local devices at once.
-void run_group(const Step& step, std::span<StoredNode* const> out) {
-  InlineVector<StoredNode*, 2> operands(step.in.size());
-  for (std::size_t i = 0; i < step.in.size(); ++i) {
-    Array& x = step.in[i];
-    x = node_of(x)->kind == NodeKind::literal
-            ? materialize(static_cast<const LiteralNode&>(*node_of(x)), &step.mesh)
-            : as_block(std::move(x), step.in_types[i]);
-    operands[i] = stored_of(x);
-  }
-  GroupCall call{step.primitive, step.params,          step.mesh, operands.span(), out,
-                 step.source,    OpSite::next_number()};
-  step.primitive.group(call);
-  if (checks_nans()) refuse_nans({&step.primitive, &step.mesh, 0, call.number, step.source}, out);
-}
-
 void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
                  detail::ThreadState& thread) {
   if (step.primitive.group) return run_group(step, out);
@@ -481,12 +391,6 @@ void launch_step(const Step& step, Types out_types, std::span<StoredNode* const>
 }
 
 }  // namespace
-
-Array as_block(Array x, const ShapedArray& type) {
-  const StoredNode& node = *stored_of(x);
-  if (node.type == type) return x;
-  return relabel(node, type, nullptr, node.trace, true);
-}
 
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   detail::ThreadState& thread = this_thread();

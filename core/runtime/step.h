@@ -28,6 +28,9 @@ struct Step {
 // caller does not hold the submit mutex. OutOfMemory names the primitive and the line.
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out);
 
+// The same for a collective: passes it the blocks of all local devices at once.
+void run_group(const Step& step, std::span<StoredNode* const> out);
+
 // The operand with the type of its blocks: arguments of a plan still have the type of the whole
 // array.
 Array as_block(Array x, const ShapedArray& type);
