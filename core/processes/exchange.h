@@ -183,7 +183,7 @@ class Exchanges {
   using Bytes = std::vector<std::byte>;
   // Numbers of turns of looking: 0.5 microseconds without pauses, and 2 with pauses.
   static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
-  static constexpr int kLooksAmongMany = 4;  // before a thread offers its core
+  static constexpr int kLooksAmongMany = 64;  // before a thread offers its core
   static constexpr int kTryAgain = 32;
   static constexpr std::chrono::microseconds kMostYielding{100}, kMostForRoom{5};
   // A header and the bytes that follow it, 8-byte aligned.
@@ -251,6 +251,7 @@ class Exchanges {
   bool send_at_once(const ProcessExchange& exchange, Attempt& attempt);
   bool wait_for_room(std::unique_lock<std::mutex>& lock, const Attempt& attempt);
   bool take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept;
+  bool may_come_soon(const Attempt& attempt) const noexcept;
   bool take_early(const ProcessExchange& exchange, Attempt& attempt);
   int patience() noexcept;
   void learn(bool ended) noexcept;

@@ -119,6 +119,14 @@ bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   return true;
 }
 
+// Where processes share cores: whether a process that is awaited runs on another core. A process on
+// this core needs the core first, and one that has offered its own mostly waits for a third.
+bool Exchanges::may_come_soon(const Attempt& attempt) const noexcept {
+  return std::ranges::any_of(attempt.from, [&](const Attempt::Way& way) {
+    return !way.heard && link_->runs_elsewhere(way.peer);
+  });
+}
+
 bool Exchanges::take_early(const ProcessExchange& exchange, Attempt& attempt) {
   const Place place{exchange.space, exchange.number, exchange.round};
   for (auto it = early_.lower_bound({place, -1}); it != early_.end() && it->first.first == place;
@@ -160,9 +168,11 @@ void Exchanges::learn(bool ended) noexcept {
 // Where the processes share cores, another process may need this core to reach the exchange. False
 // where this thread has offered its core for long enough, or something has failed meanwhile.
 bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
+  link_->set_core(NodeLink::kAway);
   lock.unlock();
   sched_yield();
   lock.lock();
+  link_->set_core(sched_getcpu());
   return !stopped_ && fault_.empty() && Clock::now() < until;
 }
 
@@ -193,6 +203,7 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
     attempt.awaited = attempt.from.size();
     for (Attempt::Way& way : attempt.from) way.heard = false;
     const Clock::time_point begun = coarse_now();
+    if (crowded_) link_->set_core(sched_getcpu());
     if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
     remember_begun(*attempt.history, exchange, begun);
     // Where nothing else is under way, the object's own thread leaves the next messages to this
@@ -208,7 +219,9 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
       if (crowded_) {
         // What a process on another core is sending comes sooner than this thread has its core
         // back.
-        for (int looks = 0; looks < kLooksAmongMany && goes_on && attempt.awaited != 0; ++looks) {
+        for (int looks = 0;
+             looks < kLooksAmongMany && goes_on && attempt.awaited != 0 && may_come_soon(attempt);
+             ++looks) {
           cpu_relax();
           goes_on = take_at_once(exchange, attempt);
         }
@@ -221,7 +234,10 @@ bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexc
       }
     }
     learn(attempt.awaited == 0);
-    if (attempt.awaited != 0) return false;
+    if (attempt.awaited != 0) {
+      if (crowded_) link_->set_core(NodeLink::kAway);
+      return false;
+    }
     attempt.begun = false;
     remember_done(*attempt.history, exchange, begun);
     at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);

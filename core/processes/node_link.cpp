@@ -339,6 +339,17 @@ bool NodeLink::has_failed(int process) const noexcept {
          0;
 }
 
+void NodeLink::set_core(int core) noexcept {
+  if (own_->core.load(std::memory_order_relaxed) != core)
+    own_->core.store(core, std::memory_order_relaxed);
+}
+
+bool NodeLink::runs_elsewhere(int process) const noexcept {
+  const int theirs =
+      partners_[static_cast<std::size_t>(process)].box->core.load(std::memory_order_relaxed);
+  return theirs != kAway && theirs != own_->core.load(std::memory_order_relaxed);
+}
+
 void NodeLink::silence_bell() noexcept {
   char rings[64];
   while (read(bell_, rings, sizeof rings) == static_cast<ssize_t>(sizeof rings)) {

@@ -68,6 +68,13 @@ class NodeLink {
   // The address here of memory in that process's heap; null where it does not lie there.
   const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
 
+  // Where processes share cores: this process is running on that core, or (kAway) has offered its
+  // core to others. Tells the others whether looking for its next message makes sense.
+  static constexpr int kAway = -1;
+  void set_core(int core) noexcept;
+  // Whether that process is running, as far as is known, on another core than this process.
+  bool runs_elsewhere(int process) const noexcept;
+
   // Tells all other processes that the memory which they read here may change from now on, after a
   // failure.
   void mark_failed() noexcept { own_->failed.store(1, std::memory_order_seq_cst); }
@@ -102,6 +109,7 @@ class NodeLink {
     alignas(64) std::atomic<std::uint32_t> bell_wanted{0};  // the process sleeps until the bell
                                                             // rings
     alignas(64) std::atomic<std::uint32_t> failed{0};
+    alignas(64) std::atomic<int> core{0};  // kAway: the process has offered its core
     Ring* rings() noexcept { return reinterpret_cast<Ring*>(this + 1); }
   };
   struct Partner {
