@@ -82,7 +82,7 @@ struct Kernel {
   KernelFn run = nullptr;
   PartsFn parts = nullptr;
   // For a kernel whose parts compute partial results: `run` leaves these in scratch, and `finish`,
-  // called once after all parts, combines them. Not together with in_place.
+  // called once after all parts, combines them. `run` writes nothing else.
   ScratchFn scratch = nullptr;
   KernelFn finish = nullptr;
   // Adds the result to the contents of result 0. Called only where `accumulates` says that this

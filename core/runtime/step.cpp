@@ -108,6 +108,7 @@ class LeaderLaunch {
   // of the buffers may be pending: never false where one is.
   bool bind_blocks(std::uint32_t position, MemorySpace& space) {
     const int reused = reusable_ != 0 ? find_reusable(position) : -1;
+    reused_ = reused;
     term_ = kernel_.adds && reused >= 0 ? find_term(position, 1 - reused) : -1;
     bool pending = false;
     std::size_t n_reads = 0;
@@ -188,6 +189,8 @@ class LeaderLaunch {
       if (const std::int64_t bytes = kernel_.scratch(split)) {
         const BufferRef scratch = device.space->allocate(bytes, MemorySpace::For::tasks);
         Buffer* const shared[] = {scratch.get()};
+        // The parts still read an operand that `finish` overwrites.
+        if (reused_ >= 0) reads_[n_reads_++] = writes_[0];
         task.args = own(kernel_.run, scratch->data());
         enqueue_after(stream, task, reads(), shared);
         task.parts = 1;
@@ -307,7 +310,8 @@ class LeaderLaunch {
   InlineVector<Buffer*, 3> writes_;  // buffers of the results, and scratch
   std::size_t n_reads_ = 0, n_writes_ = 0;
   BufferRef scratch_;
-  int term_ = -1;  // of an addition in place: the operand given up to it (find_term), or -1
+  int reused_ = -1;  // the operand whose memory result 0 has, or -1
+  int term_ = -1;    // of an addition in place: the operand given up to it (find_term), or -1
   KernelCall call_;
   OpSite site_;
   Task task_;  // the call as it runs while this object is there

@@ -1,4 +1,4 @@
-// Scatters of long rows, which kernels of two operands combine.
+// Scatters of long rows, which kernels of two operands combine, and of many elements to few.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -84,6 +85,97 @@ TEST(Scatter, LongRowsOfFloats) {
     check_long_rows<bfloat16>(op);
     check_long_rows<float16>(op);
   }
+}
+
+// Many elements added to few: sums of blocks of the updates, one after another, however the blocks
+// are shared; exact for integers, and an element that no update meets keeps its bits.
+template <class T>
+void check_blocks_of_updates(int64_t size, int64_t updates, IndexMode mode) {
+  SCOPED_TRACE(std::string(short_name(dtype_of<T>)) + " " + std::to_string(size) + " " +
+               std::to_string(updates));
+  Rng rng(static_cast<std::uint64_t>(size + updates));
+  const auto value = [&] {
+    const auto whole = static_cast<T>(rng() % 2000);
+    return std::is_unsigned_v<T> ? whole : static_cast<T>((whole - T{1000}) * T(1.25));
+  };
+  std::vector<T> operand(static_cast<std::size_t>(size)), values;
+  for (T& x : operand) x = value();
+  operand[0] = static_cast<T>(-0.0);
+  std::vector<std::int32_t> indices;
+  for (int64_t k = 0; k < updates; ++k) {
+    values.push_back(value());
+    // From -size to size: some of them out of bounds, none of them at 0.
+    const auto index =
+        static_cast<int64_t>(rng() % static_cast<std::uint64_t>(2 * size + 1)) - size;
+    indices.push_back(static_cast<std::int32_t>(index == 0 || index == -size ? size - 1 : index));
+  }
+  Scatter s;
+  s.op = ScatterKind::add;
+  s.dtype = dtype_of<T>;
+  s.dims.collapsed_slice_dims.push_back(0);
+  s.dims.start_index_map.push_back(0);
+  s.operand_shape = {size}, s.indices_shape = {updates, 1}, s.slices_shape = {updates};
+  s.mode = mode;
+  s.from_end = true;
+  s.indices = indices.data(), s.updates = values.data();
+  const int64_t blocks = scatter_block_count(s);
+  ASSERT_GT(blocks, 1);
+  std::vector<T> want = operand;
+  for (int64_t b = 0; b < blocks; ++b) {
+    std::vector<T> sums(operand.size(), static_cast<T>(-0.0));
+    std::vector<T>& to = b == 0 ? want : sums;
+    for (int64_t k = updates * b / blocks; k < updates * (b + 1) / blocks; ++k) {
+      int64_t i = indices[static_cast<std::size_t>(k)];
+      i += i < 0 ? size : 0;
+      if (mode == IndexMode::clip) i = std::min(i, size - 1);
+      if (i < size) to[static_cast<std::size_t>(i)] += values[static_cast<std::size_t>(k)];
+    }
+    for (std::size_t i = 0; b > 0 && i < want.size(); ++i) want[i] += sums[i];
+  }
+  const auto same = [&](const std::vector<T>& got) {
+    return std::memcmp(got.data(), want.data(), got.size() * sizeof(T)) == 0;
+  };
+  EXPECT_EQ(std::signbit(static_cast<double>(want[0])),
+            std::signbit(static_cast<double>(operand[0])));
+  std::vector<T> got = operand;
+  s.operand = got.data();
+  scatter(s);
+  EXPECT_TRUE(same(got));
+  for (const int64_t parts : {2, 3}) {
+    std::vector<T> sums(static_cast<std::size_t>(blocks * size));
+    got = operand;
+    for (int64_t part = parts - 1; part >= 0; --part)
+      scatter_to_sums(s, operand.data(), blocks * part / parts, blocks * (part + 1) / parts,
+                      sums.data());
+    EXPECT_TRUE(std::memcmp(got.data(), operand.data(), got.size() * sizeof(T)) == 0);
+    add_scatter_sums(s, sums.data());
+    EXPECT_TRUE(same(got)) << parts;
+  }
+}
+
+TEST(Scatter, ManyElementsAddedToFew) {
+  for (const IndexMode mode : {IndexMode::clip, IndexMode::fill_or_drop}) {
+    for (const int64_t size : {2, 77, 1000}) {
+      check_blocks_of_updates<float>(size, 40001, mode);
+      check_blocks_of_updates<double>(size, 70000, mode);
+      check_blocks_of_updates<std::int32_t>(size, 33333, mode);
+      check_blocks_of_updates<std::uint64_t>(size, 50003, mode);
+    }
+  }
+}
+
+TEST(Scatter, FewUpdatesOfAnElementAreAddedOneByOne) {
+  Scatter s;
+  s.op = ScatterKind::add;
+  s.dtype = f32;
+  s.dims.collapsed_slice_dims.push_back(0);
+  s.dims.start_index_map.push_back(0);
+  s.operand_shape = {1000}, s.indices_shape = {31999, 1}, s.slices_shape = {31999};
+  EXPECT_EQ(scatter_block_count(s), 1);
+  s.indices_shape = {32000, 1}, s.slices_shape = {32000};
+  EXPECT_EQ(scatter_block_count(s), 2);
+  s.dtype = bf16;  // rounded after every addition
+  EXPECT_EQ(scatter_block_count(s), 1);
 }
 
 }  // namespace

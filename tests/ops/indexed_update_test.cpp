@@ -54,6 +54,33 @@ TEST(IndexedUpdate, OfTheSameElementTheLastIsKept) {
   EXPECT_EQ(out.to_vector<float>(), want);
 }
 
+// Threads share many updates of few elements: exact for integers, and of floats the same bits into
+// another array, in place behind the operation that makes the operand, and under jit.
+TEST(IndexedUpdate, OfFewElementsManyAddUp) {
+  const int n = 200001;
+  std::vector<std::int32_t> places, values, want(97, 3);
+  std::vector<float> fractions;
+  for (int k = 0; k < n; ++k) {
+    places.push_back((k * 31 + k / 7) % 97);
+    values.push_back(k % 1001 - 450);
+    fractions.push_back(static_cast<float>(values.back()) / 7);
+    want[static_cast<std::size_t>(places.back())] += values.back();
+  }
+  const Array at = array(places, {n}), y = array(fractions, {n});
+  EXPECT_EQ(full({97}, 3, i32).at(at).add(array(values, {n})).to_vector<std::int32_t>(), want);
+  const Array x = arange(97), out = x.at(at).add(y);
+  const auto sums = out.to_vector<float>();
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_NEAR(sums[i], static_cast<float>(i) + static_cast<float>(want[i] - 3) / 7, 0.1f) << i;
+  const auto f = jit([](Array x, Array at, Array y) { return (x * 2 - x).at(at).add(y) * 1; });
+  for (int k = 0; k < 10; ++k) {
+    Array z = x * 2 - x;
+    z = std::move(z).at(at).add(y);
+    EXPECT_EQ(z.to_vector<float>(), sums);
+    EXPECT_EQ(f(x, at, y).to_vector<float>(), sums);
+  }
+}
+
 TEST(IndexedUpdate, DonatesAnArrayGivenUp) {
   Array x = arange(1 << 12) + 1;
   x.block_until_ready();

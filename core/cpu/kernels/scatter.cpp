@@ -5,10 +5,13 @@
 #include <cstring>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "core/base/element_type.h"
+#include "core/base/thread_kept.h"
 #include "core/cpu/kernels/binary.h"
 #include "core/cpu/kernels/copy.h"
+#include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/gather_index.h"
 #include "core/cpu/kernels/kept_rows.h"
 #include "shmap/error.h"
@@ -89,6 +92,21 @@ struct Rows {
 using CombineRows = void (*)(const Rows& r, const std::int32_t* rows, const std::int32_t* at,
                              int64_t count);
 
+// Single elements, some at a time, whose updates are loaded before the first of them is stored: a
+// load right behind a store to an address that is not known yet may have to wait for it.
+template <class T, ScatterKind op, class UpdateAt>
+void combine_elements(T* operand, const std::int32_t* rows, int64_t count, UpdateAt update) {
+  constexpr int64_t kFew = 4;
+  int64_t k = 0;
+  for (; k + kFew <= count; k += kFew) {
+    T few[kFew];
+    T* to[kFew];
+    for (int64_t j = 0; j < kFew; ++j) few[j] = update(k + j), to[j] = operand + rows[k + j];
+    for (int64_t j = 0; j < kFew; ++j) *to[j] = combined<T, op>(*to[j], few[j]);
+  }
+  for (; k < count; ++k) operand[rows[k]] = combined<T, op>(operand[rows[k]], update(k));
+}
+
 template <class T, ScatterKind op>
 void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* at, int64_t count) {
   // Rows lie anywhere in the operand: the next ones are prefetched while others are combined.
@@ -96,9 +114,10 @@ void combine_rows(const Rows& r, const std::int32_t* rows, const std::int32_t* a
   T* const operand = reinterpret_cast<T*>(r.operand);
   const T* const updates = reinterpret_cast<const T*>(r.updates);
   if (r.row == 1) {
-    for (int64_t k = 0; k < count; ++k)
-      operand[rows[k]] = combined<T, op>(operand[rows[k]], updates[at[k]]);
-    return;
+    // `at` ascends: it is 0, 1, 2 … where it ends so.
+    if (count > 0 && at[count - 1] == count - 1)
+      return combine_elements<T, op>(operand, rows, count, [=](int64_t k) { return updates[k]; });
+    return combine_elements<T, op>(operand, rows, count, [=](int64_t k) { return updates[at[k]]; });
   }
   constexpr int64_t kLongRow = 32;  // elements; less is not worth a call
   static const BinaryFn long_row = row_kernel<T, op>();
@@ -254,21 +273,26 @@ bool is_rows(const Scatter& s, const Plan& p) {
   return true;
 }
 
-// The part [begin, end) of the cut dim: rows, or, where there is no other dim behind, elements of
-// each row.
-void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, bool cuts_rows,
-                  int64_t begin, int64_t end) {
+// What scatter_rows applies: of the updates [from, to) the part [begin, end) of the cut dim: rows,
+// or, where there is no other dim behind, elements of each row.
+struct RowsPart {
+  bool cuts_rows;
+  int64_t begin, end, from, to;
+};
+
+void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, const RowsPart& part,
+                  void* operand) {
   constexpr int64_t kBlock = 512;
   std::int32_t rows[kBlock + kKeptRoom], at[kBlock + kKeptRoom], narrow[kBlock];
   static const KeepRowsFn keep = keep_rows_kernel();
   const int64_t row = p.stride[0] / itemsize(s.dtype);
   const auto most = static_cast<std::int32_t>(s.operand_shape[0] - 1);
-  const std::int32_t first = cuts_rows ? static_cast<std::int32_t>(begin) : 0;
-  const std::int32_t last = cuts_rows ? static_cast<std::int32_t>(end) : most + 1;
-  Rows r{static_cast<char*>(s.operand), static_cast<const char*>(s.updates), row,
-         cuts_rows ? 0 : begin, cuts_rows ? row : end};
-  for (int64_t b = 0; b < p.batch_count; b += kBlock) {
-    const int64_t count = std::min(kBlock, p.batch_count - b);
+  const std::int32_t first = part.cuts_rows ? static_cast<std::int32_t>(part.begin) : 0;
+  const std::int32_t last = part.cuts_rows ? static_cast<std::int32_t>(part.end) : most + 1;
+  Rows r{static_cast<char*>(operand), static_cast<const char*>(s.updates) + part.from * p.stride[0],
+         row, part.cuts_rows ? 0 : part.begin, part.cuts_rows ? row : part.end};
+  for (int64_t b = part.from; b < part.to; b += kBlock) {
+    const int64_t count = std::min(kBlock, part.to - b);
     const std::int32_t* indices = narrow;
     if (s.index_dtype == i32) {
       indices = static_cast<const std::int32_t*>(s.indices) + b;
@@ -284,12 +308,93 @@ void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, bool cut
   }
 }
 
+// Into how many blocks the updates are cut where many single elements are added to few of 4 or 8
+// bytes; else 1. By the shapes alone, since it decides the order of the additions.
+int64_t block_count(const Scatter& s, const Plan& p) {
+  constexpr int64_t kBlockUpdates = 4096;  // fewer are not worth sums of their own
+  constexpr int64_t kUpdatesOfSum = 16;    // so that to add the sums up costs little
+  constexpr int64_t kMostBlocks = 16;
+  if (s.op != ScatterKind::add || s.dtype == prng_key || itemsize(s.dtype) < 4) return 1;
+  if (!is_rows(s, p) || p.stride[0] != itemsize(s.dtype)) return 1;
+  const int64_t least = std::max(kBlockUpdates, kUpdatesOfSum * s.operand_shape[0]);
+  return std::clamp<int64_t>(p.batch_count / least, 1, kMostBlocks);
+}
+
+int64_t sums_bytes(const Scatter& s) { return s.operand_shape[0] * itemsize(s.dtype); }
+
+// sums[i] = the x for which x + y has the bits of y.
+void clear_sums(const Scatter& s, void* sums) {
+  const float zero = -0.0f;
+  const double long_zero = -0.0;
+  const std::uint64_t none = 0;
+  const void* neutral = &none;
+  if (s.dtype == f32) neutral = &zero;
+  if (s.dtype == f64) neutral = &long_zero;
+  fill(sums, neutral, itemsize(s.dtype), s.operand_shape[0]);
+}
+
+// Adds block b of the updates to `sums`.
+void add_block(const Scatter& s, const Plan& p, int64_t b, int64_t blocks, void* sums) {
+  const RowsPart part{true, 0, s.operand_shape[0], p.batch_count * b / blocks,
+                      p.batch_count * (b + 1) / blocks};
+  scatter_rows(s, p, combine_of(s.dtype, s.op).rows, part, sums);
+}
+
+// Adds the sums of a block to `to`.
+void add_sums(const Scatter& s, void* to, const void* sums) {
+  const int64_t size = itemsize(s.dtype);
+  combine_of(s.dtype, s.op)
+      .strided(static_cast<char*>(to), size, static_cast<const char*>(sums), size,
+               s.operand_shape[0]);
+}
+
+// The sums of one block, of a thread.
+struct BlockSums {
+  std::vector<std::byte> bytes;
+};
+
+void scatter_blocks(const Scatter& s, const Plan& p, int64_t blocks) {
+  std::vector<std::byte>& sums = kept_by_thread<BlockSums>().bytes;
+  sums.resize(static_cast<std::size_t>(sums_bytes(s)));
+  add_block(s, p, 0, blocks, s.operand);
+  for (int64_t b = 1; b < blocks; ++b) {
+    clear_sums(s, sums.data());
+    add_block(s, p, b, blocks, sums.data());
+    add_sums(s, s.operand, sums.data());
+  }
+}
+
 }  // namespace
 
 void scatter(const Scatter& s) { scatter_part(s, 0, 1); }
 
+int64_t scatter_block_count(const Scatter& s) { return block_count(s, make_plan(s)); }
+
+void scatter_to_sums(const Scatter& s, const void* original, int64_t begin, int64_t end,
+                     void* sums) {
+  const Plan p = make_plan(s);
+  const int64_t blocks = block_count(s, p);
+  for (int64_t b = begin; b < end; ++b) {
+    char* const to = static_cast<char*>(sums) + b * sums_bytes(s);
+    if (b == 0)
+      copy_bytes(to, static_cast<const char*>(original), sums_bytes(s));
+    else
+      clear_sums(s, to);
+    add_block(s, p, b, blocks, to);
+  }
+}
+
+void add_scatter_sums(const Scatter& s, const void* sums) {
+  const int64_t blocks = scatter_block_count(s), bytes = sums_bytes(s);
+  const char* const from = static_cast<const char*>(sums);
+  copy_bytes(static_cast<char*>(s.operand), from, bytes);
+  for (int64_t b = 1; b < blocks; ++b) add_sums(s, s.operand, from + b * bytes);
+}
+
 int scatter_parts(const Scatter& s, int workers) {
   const Plan p = make_plan(s);
+  if (const int64_t blocks = block_count(s, p); blocks > 1)
+    return static_cast<int>(std::min<int64_t>(blocks, workers));
   constexpr int64_t worth_a_part = 16 << 10;  // elements
   int64_t elements = p.batch_count;
   for (int d = 0; d < p.rank; ++d) elements *= p.extent[d];
@@ -313,10 +418,14 @@ void copy_scatter_part(const Scatter& s, const void* original, int part, int par
 }
 
 void scatter_part(const Scatter& s, int part, int parts) {
+  Plan p = make_plan(s);
+  if (const int64_t blocks = block_count(s, p); blocks > 1) {
+    if (part == 0) scatter_blocks(s, p, blocks);
+    return;
+  }
   const ReadIndex read = index_reader(s.index_dtype);
   const Combiner combiner = combine_of(s.dtype, s.op);
   const Combine f = combiner.strided;
-  Plan p = make_plan(s);
   const int rank = s.operand_shape.rank();
   // A part's range, of a dim of extent 1 that is not there where the operand is a scalar.
   const int cut = choose_cut(s, p, parts);
@@ -324,7 +433,7 @@ void scatter_part(const Scatter& s, int part, int parts) {
   const int64_t begin = extent * part / parts, end = extent * (part + 1) / parts;
   if (begin == end) return;
   if (is_rows(s, p) && (cut == 0 || p.rank == 1))
-    return scatter_rows(s, p, combiner.rows, cut == 0, begin, end);
+    return scatter_rows(s, p, combiner.rows, {cut == 0, begin, end, 0, p.batch_count}, s.operand);
   int64_t window_extent = 1, window_stride = 0;  // along the cut dim, of all of a window
   int cut_window = -1;
   for (int w = 0; w < p.rank; ++w) {

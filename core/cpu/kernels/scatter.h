@@ -4,7 +4,9 @@
 //
 // Windows are applied in row-major order of the scatter dims, also where they overlap: `set` leaves
 // the last one, and floating-point sums have one order. f16 and bf16 are rounded after every
-// addition.
+// addition. Where many single elements are added to few (a histogram), the updates are cut into
+// blocks: the first is added to the operand, and then the sums of each further one; how many blocks
+// there are depends on the shapes alone.
 #pragma once
 #include <cstdint>
 
@@ -23,6 +25,14 @@ void scatter(const Scatter& s);
 // Parts hold disjoint elements of `operand`, so that they may run at once and give the same bits.
 int scatter_parts(const Scatter& s, int workers);
 void scatter_part(const Scatter& s, int part, int parts);
+// How many blocks the updates are cut into; 1: they are added one by one. For more, part 0 of
+// scatter_part has all the work, which these two share otherwise: each block has memory for the
+// operand's elements in `sums`, which starts as `original` for block 0. The second one writes
+// s.operand, and nothing else does.
+std::int64_t scatter_block_count(const Scatter& s);
+void scatter_to_sums(const Scatter& s, const void* original, std::int64_t begin, std::int64_t end,
+                     void* sums);
+void add_scatter_sums(const Scatter& s, const void* sums);
 // Copies what scatter_part of the same part will write to from `original` to s.operand: all parts
 // together copy the whole array.
 void copy_scatter_part(const Scatter& s, const void* original, int part, int parts);

@@ -119,14 +119,27 @@ template <ScatterKind op>
 void run_scatter(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   const cpu::Scatter s = scatter_of(call, op);
+  if (call.scratch != nullptr) {
+    const auto [begin, end] = call.share(cpu::scatter_block_count(s));
+    return cpu::scatter_to_sums(s, call.in[0], begin, end, call.scratch);
+  }
   if (call.in[0] != call.out[0]) cpu::copy_scatter_part(s, call.in[0], call.part, call.parts);
   cpu::scatter_part(s, call.part, call.parts);
 }
 
+template <ScatterKind op>
 int scatter_parts(const KernelCall& call, int workers) {
-  return call.out_types[0].size() == 0
-             ? 1
-             : cpu::scatter_parts(scatter_of(call, ScatterKind::set), workers);
+  return call.out_types[0].size() == 0 ? 1 : cpu::scatter_parts(scatter_of(call, op), workers);
+}
+
+std::int64_t scatter_scratch(const KernelCall& call) {
+  if (call.out_types[0].size() == 0) return 0;
+  const std::int64_t blocks = cpu::scatter_block_count(scatter_of(call, ScatterKind::add));
+  return blocks > 1 ? blocks * call.out_types[0].nbytes() : 0;
+}
+
+void finish_scatter(const KernelCall& call) {
+  cpu::add_scatter_sums(scatter_of(call, ScatterKind::add), call.scratch);
 }
 
 }  // namespace
@@ -134,11 +147,17 @@ int scatter_parts(const KernelCall& call, int workers) {
 void register_cpu_gather_kernels() {
   gather_p.kernel(DeviceKind::cpu) = {run_gather, gather_parts};
   gather_reduce_p.kernel(DeviceKind::cpu) = {run_gather_reduce, gather_reduce_parts};
-  scatter_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::set>, scatter_parts};
-  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::add>, scatter_parts};
-  scatter_mul_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::mul>, scatter_parts};
-  scatter_min_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::min>, scatter_parts};
-  scatter_max_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::max>, scatter_parts};
+  scatter_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::set>,
+                                       scatter_parts<ScatterKind::set>};
+  scatter_add_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::add>,
+                                           scatter_parts<ScatterKind::add>, scatter_scratch,
+                                           finish_scatter};
+  scatter_mul_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::mul>,
+                                           scatter_parts<ScatterKind::mul>};
+  scatter_min_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::min>,
+                                           scatter_parts<ScatterKind::min>};
+  scatter_max_p.kernel(DeviceKind::cpu) = {run_scatter<ScatterKind::max>,
+                                           scatter_parts<ScatterKind::max>};
 }
 
 }  // namespace shmap
