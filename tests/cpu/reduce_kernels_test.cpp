@@ -237,7 +237,8 @@ void check_rows_apart(Reduction op) {
   std::mt19937_64 rng(9);
   for (const Extents& e :
        {Extents{3, 1, 5}, Extents{2, 2, 64}, Extents{5, 16, 64}, Extents{4, 7, 3},
-        Extents{2, 31, 33}, Extents{3, 21, 513}, Extents{1, 200, 1030}, Extents{2, 100, 64}}) {
+        Extents{2, 31, 33}, Extents{3, 21, 513}, Extents{1, 200, 1030}, Extents{2, 100, 64},
+        Extents{2, 24, 17}, Extents{1, 57, 64}, Extents{1, 113, 100}}) {
     SCOPED_TRACE(std::to_string(e.outer) + "," + std::to_string(e.reduced) + "," +
                  std::to_string(e.inner));
     ASSERT_TRUE(reduces_rows_apart(e.reduced, e.inner));

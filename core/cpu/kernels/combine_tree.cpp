@@ -1,4 +1,4 @@
-// Elementwise trees over 2, 4 and 8 arrays.
+// Elementwise trees over 2, 4, 8 and 16 arrays.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -69,6 +69,20 @@ void tree8(const void* const* in, void* out, std::int64_t n) {
                    Op::run(Op::run(wide(e[i]), wide(f[i])), Op::run(wide(g[i]), wide(h[i]))));
   }
 }
+template <class Op, class T, class In>
+void tree16(const void* const* in, void* out, std::int64_t n) {
+  alignas(64) T half[256];
+  for (std::int64_t i = 0; i < n; i += 256) {
+    const std::int64_t m = std::min<std::int64_t>(256, n - i);
+    const void* rows[16];
+    for (int j = 0; j < 16; ++j) rows[j] = static_cast<const In*>(in[j]) + i;
+    T* const o = static_cast<T*>(out) + i;
+    tree8<Op, T, In>(rows + 8, half, m);
+    tree8<Op, T, In>(rows, o, m);
+    const void* const both[2] = {o, half};
+    tree2<Op, T, T>(both, o, m);
+  }
+}
 
 #if SHMAP_VECTORS
 // Loads a whole vector of the float type from the stored type.
@@ -119,16 +133,18 @@ template <class Op, class T, class In = T>
 TreeFn pick(int k) {
 #if SHMAP_VECTORS
   if constexpr (std::is_floating_point_v<T>) {
-    return k == 2   ? float_tree<Op, T, In, 2>
-           : k == 4 ? float_tree<Op, T, In, 4>
-           : k == 8 ? float_tree<Op, T, In, 8>
-                    : nullptr;
+    return k == 2    ? float_tree<Op, T, In, 2>
+           : k == 4  ? float_tree<Op, T, In, 4>
+           : k == 8  ? float_tree<Op, T, In, 8>
+           : k == 16 ? float_tree<Op, T, In, 16>
+                     : nullptr;
   }
 #endif
-  return k == 2   ? tree2<Op, T, In>
-         : k == 4 ? tree4<Op, T, In>
-         : k == 8 ? tree8<Op, T, In>
-                  : nullptr;
+  return k == 2    ? tree2<Op, T, In>
+         : k == 4  ? tree4<Op, T, In>
+         : k == 8  ? tree8<Op, T, In>
+         : k == 16 ? tree16<Op, T, In>
+                   : nullptr;
 }
 
 TreeFn find_bf16_tree(Reduction op, int k) {
@@ -152,7 +168,7 @@ namespace shmap::cpu {
 SHMAP_KERNELS(find_tree);
 SHMAP_KERNELS(find_bf16_tree);
 TreeFn tree_kernel(Reduction op, DType dtype, int k) {
-  constexpr int kSizes = 3;  // k = 2, 4, 8
+  constexpr int kSizes = 4;  // k = 2, 4, 8, 16
   // Looked up once: a small collective takes less time than the lookup.
   static const auto table = [] {
     std::array<TreeFn, kReductionCount * kDTypeCount * kSizes> found{};

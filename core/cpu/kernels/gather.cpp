@@ -208,16 +208,18 @@ Take take_of(int64_t run) {
   }
 }
 
-// Whether slices are single elements of 4 bytes at positions in a line that fit in 32 bits.
-bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
+// Whether slices begin at words of 4 bytes of a line, at positions that fit in 32 bits.
+bool begin_at_words(const Gather& g, const Plan& p) {
   const int64_t dim = g.dims.start_index_map[0];
   const int64_t last = p.last_start[dim], stride = p.operand_stride[dim];
-  return g.itemsize == 4 && lines.run == 4 && last >= 0 &&
-         last <= INT32_MAX / std::max<int64_t>(1, stride);
+  return stride % 4 == 0 && last >= 0 && last <= INT32_MAX / std::max<int64_t>(1, stride);
+}
+bool are_words(const Gather& g, const Plan& p, const Lines& lines) {
+  return g.itemsize == 4 && lines.run == 4 && begin_at_words(g, p);
 }
 
-// For slices [begin, begin + count), count <= kPlaces: the position of each in a line, for
-// take_words.
+// For slices [begin, begin + count), count <= kPlaces: the word of a line at which each begins, or
+// -1 for a fill.
 constexpr int64_t kPlaces = 512;
 void place_words(const Gather& g, const Plan& p, int64_t begin, int64_t count, std::int32_t* at) {
   static const WordPlacesFn place = word_places_kernel();
@@ -429,17 +431,24 @@ bool find_slices(const Gather& g, std::int64_t begin, std::int64_t end, const vo
   const Plan p = make_plan(g);
   Lines lines;
   if (p.window.bytes == 0 || !as_lines(g, p, &lines) || lines.outer != 1) return false;
-  constexpr int64_t kBlock = 512;
+  constexpr int64_t kBlock = kPlaces;
   int64_t offsets[kBlock];
+  std::int32_t words[kBlock];
+  const bool at_words = begin_at_words(g, p);
   const auto* const in = static_cast<const char*>(g.operand);
-  for (int64_t b = begin; b < end; b += kBlock) {
+  for (int64_t b = begin; b < end; b += kBlock, at += kBlock) {
     const int64_t count = std::min(kBlock, end - b);
+    if (at_words) {
+      place_words(g, p, b, count, words);
+      for (int64_t k = 0; k < count; ++k)
+        at[k] = words[k] < 0 ? filled : in + int64_t{4} * words[k];
+      continue;
+    }
     if (g.index_dtype == i32)
       read_offsets<std::int32_t>(g, p, b, count, offsets);
     else
       read_offsets<int64_t>(g, p, b, count, offsets);
-    for (int64_t k = 0; k < count; ++k)
-      at[b - begin + k] = offsets[k] < 0 ? filled : in + offsets[k];
+    for (int64_t k = 0; k < count; ++k) at[k] = offsets[k] < 0 ? filled : in + offsets[k];
   }
   return true;
 }

@@ -30,10 +30,10 @@ struct Kernels {
   DType dtype, computed;
   RunFn run;
   RowsFn rows;
-  TreeFn pair, quad, octet;
+  TreeFn trees[4];       // of 2, 4, 8 and 16 rows
   CastFn widen, narrow;  // nullptr except for the half types
-  TreeFn from_half[3];   // pair, quad, octet of elements that are not widened yet; nullptr except
-                         // for bf16
+  TreeFn from_half[4];   // the same of elements that are not widened yet; nullptr except for bf16
+  TreeFn pair() const { return trees[0]; }
 };
 
 Kernels find_kernels(Reduction op, DType dtype) {
@@ -43,14 +43,14 @@ Kernels find_kernels(Reduction op, DType dtype) {
           computed,
           run_kernel(op, computed),
           rows_kernel(op, computed),
-          tree_kernel(op, computed, 2),
-          tree_kernel(op, computed, 4),
-          tree_kernel(op, computed, 8),
+          {tree_kernel(op, computed, 2), tree_kernel(op, computed, 4), tree_kernel(op, computed, 8),
+           tree_kernel(op, computed, 16)},
           half ? cast_kernel(dtype, DType::f32) : nullptr,
           half ? cast_kernel(DType::f32, dtype) : nullptr,
           {dtype == DType::bf16 ? bf16_tree_kernel(op, 2) : nullptr,
            dtype == DType::bf16 ? bf16_tree_kernel(op, 4) : nullptr,
-           dtype == DType::bf16 ? bf16_tree_kernel(op, 8) : nullptr}};
+           dtype == DType::bf16 ? bf16_tree_kernel(op, 8) : nullptr,
+           dtype == DType::bf16 ? bf16_tree_kernel(op, 16) : nullptr}};
 }
 
 // A balanced tree over single elements that arrive one after another; LeafTree does the same for
@@ -94,7 +94,7 @@ void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* o
     k.run(wide, m, to);
   };
   if (n <= kPiece) return piece(0, n, out);
-  ElementTree tree(k.pair);
+  ElementTree tree(k.pair());
   for (std::int64_t at = 0; at < n; at += kPiece) {
     piece(at, std::min(kPiece, n - at), tree.next());
     tree.add();
@@ -123,14 +123,16 @@ void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std:
 
 // Rows of in[rows, stride].
 struct EvenRows {
+  static constexpr int kAtOnce = 8;  // at even distances sixteen could meet in one set of a cache
   const std::byte* in;
   std::int64_t step;  // bytes
   const void* operator()(std::int64_t row) const { return in + row * step; }
 };
 
-// Rows that lie anywhere, of which this is a part of the columns. A reduction takes groups of eight
+// Rows that lie anywhere, of which this is a part of the columns. A reduction takes groups of
 // rows, and meanwhile prefetches as many rows as lie `ahead` of them in the list.
 struct ApartRows {
+  static constexpr int kAtOnce = 16;
   static constexpr std::int64_t kMostBytes = 512;  // of a row, to be prefetched
   const void* const* rows;
   std::int64_t count;   // of addresses in `rows`: also those of the next reductions
@@ -154,7 +156,7 @@ template <class RowAt>
 void reduce_rows(const Kernels& k, const RowAt& row_at, std::int64_t rows, std::int64_t m,
                  void* out) {
   std::byte(*const wide)[LeafTree::kLeafBytes] = k.widen ? reduce_scratch().group : nullptr;
-  const void* group[8];
+  const void* group[16];
   const auto reduce_group = [&](std::int64_t row, int count, void* to) {
     for (int j = 0; j < count; ++j) group[j] = row_at(row + j);
     if (count == 1) {
@@ -162,34 +164,44 @@ void reduce_rows(const Kernels& k, const RowAt& row_at, std::int64_t rows, std::
       std::memcpy(to, group[0], static_cast<std::size_t>(m * itemsize(k.computed)));
       return;
     }
-    if (k.from_half[0]) return k.from_half[count == 8 ? 2 : count == 4 ? 1 : 0](group, to, m);
+    const int tree = std::countr_zero(static_cast<unsigned>(count)) - 1;
+    if (k.from_half[0]) return k.from_half[tree](group, to, m);
     for (int j = 0; k.widen && j < count; ++j) {
       k.widen(group[j], wide[j], m);
       group[j] = wide[j];
     }
-    (count == 8 ? k.octet : count == 4 ? k.quad : k.pair)(group, to, m);
+    k.trees[tree](group, to, m);
   };
-  if (rows <= 8 && std::has_single_bit(static_cast<std::uint64_t>(rows)))
+  const int most = k.widen && !k.from_half[0] ? 8 : RowAt::kAtOnce;
+  if (rows <= most && std::has_single_bit(static_cast<std::uint64_t>(rows)))
     return reduce_group(0, static_cast<int>(rows), out);
-  LeafTree tree(k.pair, itemsize(k.computed), m);
+  LeafTree tree(k.pair(), itemsize(k.computed), m);
+  const auto combine = [&](void* to, const void* other) {
+    const void* both[2] = {to, other};
+    k.pair()(both, to, m);
+  };
   std::int64_t row = 0;
-  for (; row + 8 <= rows; row += 8) {
-    reduce_group(row, 8, tree.leaf());
+  for (; row + most <= rows; row += most) {
+    reduce_group(row, most, tree.leaf());
     tree.add();
   }
-  if (row < rows) {  // the remaining rows form one leaf
-    alignas(64) std::byte part[LeafTree::kLeafBytes];
+  if (row < rows) {  // the remaining rows form one leaf: eight of them, and the others
+    alignas(64) std::byte few[LeafTree::kLeafBytes], part[LeafTree::kLeafBytes];
+    const bool octet = row + 8 <= rows;
+    if (octet) {
+      reduce_group(row, 8, tree.leaf());
+      row += 8;
+    }
+    void* const to = octet ? few : tree.leaf();
     bool first = true;
     for (const int count : {4, 2, 1}) {
       if (!((rows - row) & count)) continue;
-      reduce_group(row, count, first ? tree.leaf() : part);
-      if (!first) {
-        const void* both[2] = {tree.leaf(), part};
-        k.pair(both, tree.leaf(), m);
-      }
+      reduce_group(row, count, first ? to : part);
+      if (!first) combine(to, part);
       first = false;
       row += count;
     }
+    if (octet && !first) combine(tree.leaf(), few);
     tree.add();
   }
   tree.finish(out);
@@ -222,13 +234,13 @@ void reduce_columns(const Kernels& k, const std::byte* in, std::int64_t reduced,
   while (joined > 1) {
     joined /= 2;
     const void* both[2] = {wide, wide + joined * inner * size};
-    k.pair(both, wide, joined * inner);
+    k.pair()(both, wide, joined * inner);
   }
   if (rest > 0) {
     alignas(64) std::byte last[LeafTree::kLeafBytes];
     reduce_rows(k, in + (reduced - rest) * inner * itemsize(k.dtype), rest, inner, inner, last);
     const void* both[2] = {wide, last};
-    k.pair(both, out, inner);
+    k.pair()(both, out, inner);
   } else {
     std::memcpy(out, wide, static_cast<std::size_t>(inner * size));
   }
@@ -395,7 +407,7 @@ void reduce_partials(Reduction op, DType dtype, const void* partials, std::int64
   const Kernels k = existing_kernels("reduce_partials", op, dtype);
   if (count <= 0) return reduce_identity(op, dtype, out);
   const std::int64_t size = itemsize(k.computed);
-  ElementTree tree(k.pair);
+  ElementTree tree(k.pair());
   for (std::int64_t i = 0; i < count; ++i) {
     std::memcpy(tree.next(), static_cast<const std::byte*>(partials) + i * size,
                 static_cast<std::size_t>(size));

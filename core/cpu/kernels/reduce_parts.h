@@ -21,8 +21,8 @@ using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void*
 RowsFn rows_kernel(Reduction op, DType dtype);
 constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32 : 64; }
 
-// out[i] = the balanced binary tree over in[0][i] … in[k - 1][i], neighbours first; k is 2, 4 or 8.
-// `out` may be one of the inputs.
+// out[i] = the balanced binary tree over in[0][i] … in[k - 1][i], neighbours first; k is 2, 4, 8
+// or 16. `out` may be one of the inputs.
 using TreeFn = void (*)(const void* const* in, void* out, std::int64_t n);
 TreeFn tree_kernel(Reduction op, DType dtype, int k);
 // As TreeFn, from bf16 to f32, widening as it reads; for sum, prod, max and min.
