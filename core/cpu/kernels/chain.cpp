@@ -128,22 +128,6 @@ struct Stores {
   }
 };
 
-// fold of the lanes of a vector, the first steps with vectors.
-template <class Op>
-HWY_INLINE float folded(V a) {
-  alignas(64) float lanes[kStep];
-  if constexpr (kStep == 16) {
-    const hn::Half<D> d8;
-    const hn::Half<hn::Half<D>> d4;
-    const auto eight = Op::vector(hn::LowerHalf(d8, a), hn::UpperHalf(d8, a));
-    hn::Store(Op::vector(hn::LowerHalf(d4, eight), hn::UpperHalf(d4, eight)), d4, lanes);
-    return fold<Op, float, 2>(lanes);
-  } else {
-    hn::Store(a, D{}, lanes);
-    return fold<Op, float, static_cast<int>(kStep / 2)>(lanes);
-  }
-}
-
 // Reduces in the order of reduce_floats: kLanes running results; vector k of a group belongs to the
 // results from k * kStep on.
 template <class Op>
@@ -200,14 +184,15 @@ struct Folds {
       s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
       s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
     }
-    return Op::run(folded<Op>(Op::vector(s0, s2)), folded<Op>(Op::vector(s1, s3)));
+    return Op::run(fold_lanes<Op>(D{}, Op::vector(s0, s2)),
+                   fold_lanes<Op>(D{}, Op::vector(s1, s3)));
   }
   HWY_INLINE float total() {
     if constexpr (kVectors == 8) {
       s0 = Op::vector(s0, s4), s1 = Op::vector(s1, s5);
       s2 = Op::vector(s2, s6), s3 = Op::vector(s3, s7);
     }
-    return folded<Op>(Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)));
+    return fold_lanes<Op>(D{}, Op::vector(Op::vector(s0, s2), Op::vector(s1, s3)));
   }
 };
 

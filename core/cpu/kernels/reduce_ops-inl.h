@@ -116,19 +116,21 @@ auto with_reduction(Reduction op, F&& f) -> decltype(f.template operator()<Sum, 
 template <class T>
 inline constexpr int kLanes = 256 / static_cast<int>(sizeof(T));
 
-// Folds 2 * half lanes in halves. The loops have constant lengths, so that they become a few vector
-// operations.
-template <class Op, class T, int half>
-T fold(T* lanes) {
-  if constexpr (half == 0) {
-    return lanes[0];
+#if SHMAP_VECTORS
+// The lanes of a vector, folded in halves.
+template <class Op, class D>
+HWY_INLINE hn::TFromD<D> fold_lanes(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D{}) * sizeof(hn::TFromD<D>) > 16) {
+    const hn::Half<D> half;
+    return fold_lanes<Op>(half, Op::vector(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else if constexpr (hn::MaxLanes(D{}) == 4) {
+    v = Op::vector(v, hn::Shuffle1032(v));
+    return hn::GetLane(Op::vector(v, hn::Shuffle2301(v)));
   } else {
-    for (int j = 0; j < half; ++j) lanes[j] = Op::run(lanes[j], lanes[j + half]);
-    return fold<Op, T, half / 2>(lanes);
+    return hn::GetLane(Op::vector(v, hn::Shuffle01(v)));
   }
 }
 
-#if SHMAP_VECTORS
 // Loads the first `count` elements at p (any number), padded with neutral elements.
 template <class Op, class D, class T>
 HWY_INLINE hn::Vec<D> load_or_neutral(D d, const T* p, std::int64_t count) {
@@ -148,14 +150,10 @@ T reduce_floats(const T* p, std::int64_t n) {
   constexpr std::int64_t step = hn::MaxLanes(D{}), width = kLanes<T>;
   constexpr int vectors = static_cast<int>(width / step);
   static_assert(vectors == 4 || vectors == 8);
-  alignas(64) T lanes[step];
   const auto at = [&](std::int64_t i, int k) HWY_ATTR {
     return load_or_neutral<Op>(d, p + i + k * step, n - i - k * step);
   };
-  if (n <= step) {
-    hn::Store(at(0, 0), d, lanes);
-    return fold<Op, T, static_cast<int>(step / 2)>(lanes);
-  }
+  if (n <= step) return fold_lanes<Op>(d, at(0, 0));
   auto a0 = at(0, 0), a1 = at(0, 1), a2 = at(0, 2), a3 = at(0, 3);
   std::int64_t i = width;
   if constexpr (vectors == 4) {
@@ -198,10 +196,21 @@ T reduce_floats(const T* p, std::int64_t n) {
     a2 = Op::vector(a2, a6);
     a3 = Op::vector(a3, a7);
   }
-  hn::Store(Op::vector(Op::vector(a0, a2), Op::vector(a1, a3)), d, lanes);
-  return fold<Op, T, static_cast<int>(step / 2)>(lanes);
+  return fold_lanes<Op>(d, Op::vector(Op::vector(a0, a2), Op::vector(a1, a3)));
 }
 #else
+// Folds 2 * half lanes in halves. The loops have constant lengths, so that they become a few vector
+// operations.
+template <class Op, class T, int half>
+T fold(T* lanes) {
+  if constexpr (half == 0) {
+    return lanes[0];
+  } else {
+    for (int j = 0; j < half; ++j) lanes[j] = Op::run(lanes[j], lanes[j + half]);
+    return fold<Op, T, half / 2>(lanes);
+  }
+}
+
 template <class Op, class T>
 T reduce_floats(const T* p, std::int64_t n) {
   constexpr std::int64_t width = kLanes<T>;
