@@ -60,7 +60,11 @@ void Executor::worker(Worker& self) noexcept {
       active_comm_ -= part.comm;
       continue;
     }
-    if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners) {
+    // Not where each core has a part already: a thread that waits may have taken the one for which
+    // this worker was woken, and would lose its core to a worker that looks for another.
+    const bool idle_core = active_ + spinners_ < options_.cores;
+    if (ready_parts_.load(std::memory_order_relaxed) == 0 && spinners_ < max_spinners &&
+        idle_core) {
       ++spinners_;
       lock.unlock();
       const auto until = Clock::now() + kSpin;
