@@ -21,15 +21,19 @@ namespace {
 // A tile takes several short rows: as many that some values of a tile fit in the first-level cache
 // (32 to 48 KB).
 constexpr std::int64_t kTileBytes = 8192;
-// Longer rows are cut into blocks. Blocks are so short that the processor's out-of-order window
-// spans the loops of several kernels: it overlaps the divisions of one loop with the loads of the
-// next, and predicts the end of each loop.
+// Longer rows are cut into blocks, and all rows of a program of one row that divides. Blocks are so
+// short that the processor's out-of-order window spans the loops of several kernels: it overlaps
+// the divisions of one loop with the loads of the next, and predicts the end of each loop.
 constexpr std::int64_t kBlockBytes = 2048;
 // Shorter rows are not worth one kernel call for each row.
 constexpr std::int64_t kShortRow = 48;
 // Longer rows are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
 constexpr std::int64_t kPad = 64;  // bytes between buffers, so that they share no cache line
+// The distance of larger buffers is an odd multiple of this. A load that follows a store in the
+// program waits for it where their addresses are equal modulo 4096, as they would be for a buffer
+// just behind another one.
+constexpr std::int64_t kApart = 2048;
 
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
@@ -72,7 +76,7 @@ class Lowering {
     const std::int64_t block = kBlockBytes / widest;
     list_.tile_rows = 1;
     list_.block_cols = cols;
-    if (cols < (rows_matter ? tile : block)) {
+    if (cols < (rows_matter || !divides() ? tile : block)) {
       // The rows of a part of an array are not contiguous; each is a tile of its own.
       if (!has_parts)
         list_.tile_rows =
@@ -85,6 +89,13 @@ class Lowering {
       list_.block_cols = (even + 63) / 64 * 64;
     }
     list_.blocks = (list_.cols + list_.block_cols - 1) / list_.block_cols;
+  }
+
+  bool divides() const {
+    return std::any_of(p_.ops().begin(), p_.ops().end(), [](const FusedProgram::Op& op) {
+      return op.primitive == &div_p || op.primitive == &sqrt_p || op.primitive == &rsqrt_p ||
+             op.primitive == &logistic_p;
+    });
   }
 
   int new_value(DType dtype, FusedKind kind, int stage) {
@@ -356,7 +367,8 @@ class Lowering {
 
   std::int64_t allocate(std::int64_t bytes) {
     const std::int64_t at = list_.scratch;
-    list_.scratch += (bytes + 63) / 64 * 64 + kPad;
+    list_.scratch += bytes <= kApart ? (bytes + 63) / 64 * 64 + kPad
+                                     : (bytes + kApart - 1) / (2 * kApart) * 2 * kApart + kApart;
     return at;
   }
 
