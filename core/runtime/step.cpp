@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 
 #include "core/base/counters.h"
 #include "core/base/fault.h"
 #include "core/base/inline_vector.h"
+#include "core/device/timeline.h"
 #include "core/ir/trace.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/owned_call.h"
@@ -66,16 +68,19 @@ class LeaderLaunch {
     task_.cost_ns = estimate_ns(step, out_types, kind_, bytes);
     task_.name = task_name(step.primitive.name, thread);
     task_.foreign = kernel_.foreign || fault::armed();
+    plain_ = kind_ == kHostKind && !task_.foreign && timeline_sink() == nullptr;
   }
 
   const OpSite& site() const { return site_; }
 
-  void run(std::uint32_t position) {
-    const LocalDevice& device = step_.mesh.local(position);
-    Stream& stream = *device.compute;
-    site_.position = call_.position = position;
-    const bool pending = bind_blocks(position, *device.space);
-    if (pending || !run_now(stream)) run_after(device, stream);
+  void run() {
+    for (const std::uint32_t position : cohorts_.leaders) {
+      const LocalDevice& device = step_.mesh.local(position);
+      Stream& stream = *device.compute;
+      site_.position = call_.position = position;
+      const bool pending = bind_blocks(position, *device.space);
+      if (pending || !run_now(stream)) run_after(device, stream);
+    }
   }
 
  private:
@@ -147,8 +152,34 @@ class LeaderLaunch {
   bool run_now(Stream& stream) {
     if (!stream.runs_at_once(task_.cost_ns, thread_) && !stream.overtakes(task_.cost_ns, thread_))
       return false;
-    finish(stream.run_at_once(task_, thread_), reads(), writes());
+    if (!plain_) [[unlikely]] {
+      finish(stream.run_at_once(task_, thread_), reads(), writes());
+      return true;
+    }
+    thread_.task = task_.name;
+    try {
+      kernel_.run(call_);
+      thread_.task = nullptr;
+    } catch (...) {
+      thread_.task = nullptr;
+      fail(stream, std::current_exception());
+    }
     return true;
+  }
+
+  // As if run_at_once had met the exception.
+  [[gnu::noinline, gnu::cold]] void fail(Stream& stream, std::exception_ptr error) {
+    failure_ = std::move(error);
+    Task failed = task_;
+    failed.run = [](void* args, const TaskContext&) {
+      const auto* self = static_cast<const LeaderLaunch*>(args);
+      try {
+        std::rethrow_exception(self->failure_);
+      } catch (...) {
+        run_kernel([](const KernelCall&) { throw; }, self->call_, self->site_);  // names the site
+      }
+    };
+    finish(stream.run_at_once(failed, thread_), reads(), writes());
   }
 
   // Puts the call after the pending tasks of its buffers.
@@ -315,6 +346,10 @@ class LeaderLaunch {
   KernelCall call_;
   OpSite site_;
   Task task_;  // the call as it runs while this object is there
+  // Whether a stream that runs the task at once would do nothing else besides: a stream of the CPU,
+  // where nobody records a timeline.
+  bool plain_ = false;
+  std::exception_ptr failure_;
 };
 
 // If the result is a part of operand 0, enters it in the table, and runs nothing.
@@ -380,7 +415,7 @@ void launch_step(const Step& step, Types out_types, std::span<StoredNode* const>
   LeaderLaunch leader(step, out_types, out, cohorts, thread);
   {
     std::lock_guard lock(step.mesh.backend().submit_mutex());
-    for (std::uint32_t position : cohorts.leaders) leader.run(position);
+    leader.run();
   }
   count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()), thread);
   if (!cohorts.identity) {
