@@ -1,6 +1,7 @@
 // Packs the lifetimes of a program's allocations into slabs.
 #include <algorithm>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/device/plan_memory.h"
@@ -11,6 +12,10 @@ namespace {
 struct Piece {
   std::size_t index;  // on the tape
   std::int64_t bytes, born, died;
+  std::int64_t kept;  // at least `died`
+
+  // The piece with the life that it should have.
+  Piece with_wanted_life() const { return {index, bytes, born, kept, kept}; }
 };
 
 // A range of a slab that is in use.
@@ -51,30 +56,36 @@ class Packer {
 
   bool listed(const Piece& p) const { return !many_ || p.died - p.born > kLongLife; }
 
-  // Returns the lowest offset that is free during the piece's whole life, and reserves it.
-  std::int64_t place(const Piece& p) {
+  // The lowest offset that is free during the piece's whole life.
+  std::int64_t find(const Piece& p) {
     near_.clear();
-    const auto first = static_cast<std::size_t>(p.born / kBucket);
-    const auto last = static_cast<std::size_t>((p.died - 1) / kBucket);
     if (!listed(p)) {
-      for (std::size_t b = first; b <= last; ++b) {
+      for (std::size_t b = first_bucket(p); b <= last_bucket(p); ++b) {
         for (const Taken& t : buckets_[b]) {
           if (meet(t, p)) near_.push_back(t);
         }
       }
       std::ranges::sort(near_, {}, &Taken::offset);
     }
-    const std::int64_t offset = lowest(p);
+    return lowest(p);
+  }
+
+  void reserve(const Piece& p, std::int64_t offset) {
     const Taken taken{offset, offset + p.bytes, p.born, p.died};
     if (listed(p)) {
       list_.insert(std::ranges::upper_bound(list_, offset, {}, &Taken::offset), taken);
     } else {
-      for (std::size_t b = first; b <= last; ++b) buckets_[b].push_back(taken);
+      for (std::size_t b = first_bucket(p); b <= last_bucket(p); ++b) buckets_[b].push_back(taken);
     }
-    return offset;
   }
 
  private:
+  static std::size_t first_bucket(const Piece& p) {
+    return static_cast<std::size_t>(p.born / kBucket);
+  }
+  static std::size_t last_bucket(const Piece& p) {
+    return static_cast<std::size_t>((p.died - 1) / kBucket);
+  }
   static bool meet(const Taken& t, const Piece& p) { return p.born < t.died && t.born < p.died; }
 
   // Merges both sorted lists up to the first gap that is large enough.
@@ -100,21 +111,47 @@ class Packer {
                                              // piece, by offset
 };
 
-// Places the largest pieces first. Returns the bytes of the slab.
-std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Allocation>& places) {
-  std::int64_t end_of_time = 0, slab = 0;
-  for (const Piece& p : pieces) end_of_time = std::max(end_of_time, p.died);
+// Offsets of pieces, and the bytes of the slab that has them.
+struct Packed {
+  std::vector<std::int64_t> offsets;
+  std::int64_t bytes = 0;
+};
+
+// Places the largest pieces first. A piece is kept as long as it should be where it then ends
+// within `room` bytes.
+Packed pack(std::vector<Piece>& pieces, std::int64_t room) {
+  std::int64_t end_of_time = 0;
+  for (const Piece& p : pieces) end_of_time = std::max(end_of_time, p.kept);
   Packer packer(pieces.size(), end_of_time);
   const auto key = [&](const Piece& p) {
     return std::tuple(!packer.listed(p), -p.bytes, p.born, p.index);
   };
   std::ranges::sort(pieces, {}, key);
+  Packed packed;
   for (const Piece& p : pieces) {
-    const std::int64_t offset = packer.place(p);
-    places[p.index].offset = offset;
-    slab = std::max(slab, offset + p.bytes);
+    Piece placed = p.with_wanted_life();
+    std::int64_t offset = packer.find(placed);
+    if (offset + p.bytes > room) {
+      placed = p;
+      offset = packer.find(p);
+    }
+    packer.reserve(placed, offset);
+    packed.offsets.push_back(offset);
+    packed.bytes = std::max(packed.bytes, offset + p.bytes);
   }
-  return slab;
+  return packed;
+}
+
+// Returns the bytes of the slab.
+std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Allocation>& places) {
+  Packed packed = pack(pieces, 0);
+  if (std::ranges::any_of(pieces, [](const Piece& p) { return p.kept > p.died; })) {
+    Packed kept = pack(pieces, packed.bytes);
+    if (kept.bytes <= packed.bytes) packed = std::move(kept);
+  }
+  for (std::size_t i = 0; i < pieces.size(); ++i)
+    places[pieces[i].index].offset = packed.offsets[i];
+  return packed.bytes;
 }
 
 }  // namespace
@@ -148,7 +185,7 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
         pieces.emplace_back();
       }
       pieces[static_cast<std::size_t>(place.slab)].push_back(
-          {i, MemoryLayout::rounded(a.bytes), a.born, a.died});
+          {i, MemoryLayout::rounded(a.bytes), a.born, a.died, std::max(a.died, a.kept)});
     }
     layout.places.push_back(place);
   }

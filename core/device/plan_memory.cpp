@@ -50,6 +50,11 @@ class Rehearsed final : public detail::CaptureMemory {
       tape_[static_cast<std::size_t>(index)].died = static_cast<std::int64_t>(tape_.size());
   }
 
+  void keep(std::int64_t index) noexcept override {
+    if (!over_)
+      tape_[static_cast<std::size_t>(index)].kept = static_cast<std::int64_t>(tape_.size());
+  }
+
   std::vector<Allocation> finish() {
     if (std::exchange(over_, true)) throw Error("MemoryRehearsal: it is finished already");
     return std::move(tape_);
@@ -282,6 +287,11 @@ BufferRef proxy_of(const BufferRef& original) {
 std::int64_t tape_index(const Buffer& buffer) noexcept {
   const detail::PlannedPart* part = detail::PlannedPart::of(buffer);
   return part == nullptr ? -1 : part->index;
+}
+
+void keep_until_now(std::int64_t tape_index) noexcept {
+  detail::CaptureMemory* const memory = detail::thread_state.memory;
+  if (memory != nullptr && tape_index >= 0) memory->keep(tape_index);
 }
 
 BufferRef behind(const Buffer& buffer) noexcept {

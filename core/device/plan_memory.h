@@ -42,6 +42,9 @@ struct Allocation {
   std::int64_t bytes;  // as requested
   std::int64_t born;
   std::int64_t died;  // exclusive; kNever where it is alive at the end of the program
+  // Until then, if that is later than `died`, its bytes should not be given to other allocations
+  // that could have bytes of their own instead.
+  std::int64_t kept = 0;
 
   bool escapes() const noexcept { return died == kNever; }
 };
@@ -74,6 +77,7 @@ struct MemoryLayout {
 };
 
 // Two allocations share bytes only where one died before the other was born, or when it was born.
+// Bytes are kept as the allocations ask for where that makes no slab larger.
 // Deterministic: equal tapes give equal layouts. Takes milliseconds for thousands of allocations;
 // beyond that, time grows linearly with the number of short-lived allocations and quadratically
 // with those that live during hundreds of others.
@@ -89,6 +93,8 @@ class CaptureMemory : public RefCounted {
   virtual BufferRef allocate(MemorySpace& space, std::int64_t bytes) = 0;
   // Whether nothing of the capture will ever run, so that its addresses need no memory behind them.
   virtual bool rehearses() const noexcept { return false; }
+  // See keep_until_now().
+  virtual void keep(std::int64_t /*index*/) noexcept {}
   // The last owner of the index-th buffer is gone. The buffer still has its events, unless all are
   // done.
   virtual void let_go(const Buffer& buffer, std::int64_t index) noexcept = 0;
@@ -167,6 +173,9 @@ BufferRef proxy_of(const BufferRef& original);
 
 // The tape index of a buffer that was allocated in a rehearsal or a layout; -1 for others.
 std::int64_t tape_index(const Buffer& buffer) noexcept;
+// In a rehearsal, asks that the bytes of the allocation with that tape index are not given to
+// allocations that were made before now (Allocation::kept).
+void keep_until_now(std::int64_t tape_index) noexcept;
 // The ordinary buffer whose memory a proxy, or an escaping buffer of a layout, has; null for
 // others.
 BufferRef behind(const Buffer& buffer) noexcept;

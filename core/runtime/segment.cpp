@@ -53,16 +53,23 @@ Array with_buffers(const StoredNode& node, Map map) {
 // The operands of the latest collectives, held a little longer than necessary. Released at once,
 // their memory would become the result of the next product, which would then wait for the transfer
 // instead of overlapping it. Two collectives, since that many are under way where products stand
-// between them; more would only use memory.
+// between them; more would only use memory. In a capture they are released, and the layout keeps
+// their memory where there is room.
 class HeldOperands {
  public:
+  HeldOperands() = default;
+  HeldOperands(const HeldOperands&) = delete;
+  HeldOperands& operator=(const HeldOperands&) = delete;
+  ~HeldOperands() {
+    for (Held& h : held_) release(h);
+  }
+
   // Called before step `step` runs.
   void before(const PlanStep& step) {
     // A step that reads a collective's result waits for the collective.
     for (Held& h : held_) {
       for (const int slot : step.in)
-        if (std::find(h.results.begin(), h.results.end(), slot) != h.results.end())
-          h.arrays.clear();
+        if (std::find(h.results.begin(), h.results.end(), slot) != h.results.end()) release(h);
     }
   }
   void hold(const PlanStep& step, std::vector<Array>& operands,
@@ -76,15 +83,26 @@ class HeldOperands {
     for (const StoredNode* node : results)
       for (const Block& b : node->blocks())
         if (read.count(b.buffer.get())) return;
-    held_[next_] = {std::move(operands), step.out};
+    release(held_[next_]);
+    if (capturing()) {
+      held_[next_] = {{}, {}, step.out};
+      for (const Buffer* buffer : read) held_[next_].places.push_back(tape_index(*buffer));
+    } else {
+      held_[next_] = {std::move(operands), {}, step.out};
+    }
     next_ = (next_ + 1) % held_.size();
   }
 
  private:
   struct Held {
     std::vector<Array> arrays;
+    std::vector<std::int64_t> places;  // on the tape of a capture
     std::vector<int> results;
   };
+  static void release(Held& h) {
+    for (const std::int64_t place : h.places) keep_until_now(place);
+    h = {};
+  }
   std::array<Held, 2> held_;
   std::size_t next_ = 0;
 };
