@@ -106,12 +106,12 @@ void reduce_contiguous(const Kernels& k, const void* in, std::int64_t n, void* o
 void reduce_lines(const Kernels& k, const std::byte* in, std::int64_t rows, std::int64_t reduced,
                   std::byte* out) {
   const std::int64_t size = itemsize(k.dtype), out_size = itemsize(k.computed);
+  if (!k.widen && reduced <= kPiece) return k.rows(in, rows, reduced, out);
   if (reduced >= short_row(k.computed)) {
     for (std::int64_t i = 0; i < rows; ++i)
       reduce_contiguous(k, in + i * reduced * size, reduced, out + i * out_size);
     return;
   }
-  if (!k.widen) return k.rows(in, rows, reduced, out);
   float* const wide = reduce_scratch().piece;
   const std::int64_t most = kPiece / reduced;
   for (std::int64_t i = 0; i < rows; i += most) {

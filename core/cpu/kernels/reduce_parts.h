@@ -15,8 +15,8 @@ RunFn run_kernel(Reduction op, DType dtype);
 // Writes one element, the result for no elements, of a dtype that has run_kernel(op, dtype).
 void write_identity(Reduction op, DType dtype, void* out);
 
-// in[rows, n] -> out[rows]: each row as run_kernel would reduce it, many rows at a time. 1 <= n <
-// short_row(dtype).
+// in[rows, n] -> out[rows]: each row as run_kernel would reduce it, many rows at a time where
+// they are shorter than short_row(dtype). n >= 1.
 using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void* out);
 RowsFn rows_kernel(Reduction op, DType dtype);
 constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32 : 64; }

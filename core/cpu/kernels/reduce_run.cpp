@@ -25,16 +25,17 @@ void run(const void* in, std::int64_t n, void* out) {
   *static_cast<T*>(out) = reduce_run<Op>(static_cast<const T*>(in), n);
 }
 
-// A row that is too short for vectors along it: kAbreast rows are transposed and reduced side by
+// Of rows that are too short for vectors along them kAbreast are transposed and reduced side by
 // side. The order within each row is that of fold.
 template <class Op, class T>
 void run_rows(const void* in, std::int64_t rows, std::int64_t n, void* out) {
+  constexpr std::int64_t kShort = sizeof(T) == 8 ? 32 : 64;  // short_row
   constexpr int kAbreast = 64 / sizeof(T) < 16 ? 16 : 64 / sizeof(T);
   const T* p = static_cast<const T*>(in);
   T* o = static_cast<T*>(out);
-  alignas(64) T lanes[64][kAbreast];
+  alignas(64) T lanes[kShort][kAbreast];
   std::int64_t row = 0;
-  for (; row + kAbreast <= rows; row += kAbreast, p += kAbreast * n) {
+  for (; n < kShort && row + kAbreast <= rows; row += kAbreast, p += kAbreast * n) {
     for (std::int64_t j = 0; j < n; ++j)
       for (int r = 0; r < kAbreast; ++r) lanes[j][r] = p[r * n + j];
     for (std::int64_t m = n; m > 1;) {
