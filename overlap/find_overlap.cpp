@@ -140,9 +140,7 @@ class Finder {
     const OverlapSpec& spec = match.spec;
     const Overlap form = choose_overlap(spec, match.a.type(), match.b.type()).form;
     if (form == Overlap::none) return false;
-    StagingOptions options;
-    options.check_variance = jaxpr_.checks_variance;
-    JaxprTrace trace("jit", jaxpr_.env, options);
+    JaxprTrace trace("jit", jaxpr_);
     Array a = trace.argument(match.a.type()), b = trace.argument(match.b.type());
     Traced traced;
     {

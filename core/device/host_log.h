@@ -18,7 +18,8 @@ struct MemorySample {
   int space;
   std::int64_t at_ns, bytes;
 };
-// That a task has begun an exchange, whose key is the same in all processes that take part.
+// A task has begun an exchange. Space, number and round are the same in all processes that take
+// part.
 struct ExchangeNote {
   const char* name;  // of the task
   std::int64_t at_ns;

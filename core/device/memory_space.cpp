@@ -214,45 +214,6 @@ Buffer* MemorySpace::take_fresh(std::int64_t bytes, int size_class_index, For wh
   }
 }
 
-Buffer* MemorySpace::take_pending(int first_class, int last_class, bool any) {
-  constexpr int kLooks = 64;  // the list may be long, and fitting buffers are among the oldest
-  const auto fits = [&](const Buffer& b) {
-    if (b.capacity_ == 0 || b.size_class_ < first_class || b.size_class_ > last_class) return false;
-    const auto computes = [](const Event& e) {
-      return e.record() == nullptr || e.record()->on_compute_stream();
-    };
-    return any || (computes(b.def_) && std::ranges::all_of(b.uses(), computes));
-  };
-  Buffer* taken = nullptr;
-  {
-    std::lock_guard lock(lock_);
-    Buffer* before = nullptr;
-    Buffer* buffer = pending_head_;
-    for (int looks = 0; buffer != nullptr && !fits(*buffer); ++looks) {
-      if (looks == kLooks) return nullptr;
-      before = buffer;
-      buffer = buffer->next_;
-    }
-    if (buffer == nullptr) return nullptr;
-    (before == nullptr ? pending_head_ : before->next_) = buffer->next_;
-    if (pending_tail_ == buffer) pending_tail_ = before;
-    pending_ -= buffer->capacity_;
-    taken = buffer;
-  }
-  // The buffer has a definition and no use yet.
-  Event def = std::exchange(taken->def_, Event());
-  if (!def.done()) {
-    try {
-      taken->add_use(def);
-    } catch (...) {  // no memory for the use: the definition is restored
-      taken->def_ = std::move(def);
-      give_back(taken);
-      throw;
-    }
-  }
-  return taken;
-}
-
 BufferRef MemorySpace::wrap(void* data, std::int64_t bytes, void (*deleter)(void* context) noexcept,
                             void* context) {
   if (forked()) throw_forked();
@@ -311,55 +272,6 @@ void MemorySpace::release_locked(Buffer* buffer) noexcept {
   free_[buffer->size_class_] = buffer;
   cached_.store(cached_.load(std::memory_order_relaxed) + buffer->capacity_,
                 std::memory_order_relaxed);
-}
-
-Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
-  Buffer* foreign = nullptr;
-  // Work finishes nearly in the order of freeing: polling stops at the first buffer whose work is
-  // pending.
-  for (; pending_head_ != nullptr && at_most != 0; --at_most) {
-    Buffer* buffer = pending_head_;
-    if (!buffer->quiet()) break;
-    pending_head_ = buffer->next_;
-    if (pending_head_ == nullptr) pending_tail_ = nullptr;
-    pending_ -= buffer->capacity_;
-    buffer->def_ = Event();
-    buffer->clear_uses();
-    if (buffer->capacity_ == 0) {
-      buffer->next_ = foreign;
-      foreign = buffer;
-    } else {
-      release_locked(buffer);
-    }
-  }
-  return foreign;
-}
-
-void MemorySpace::reclaim() noexcept {
-  if (forked()) return;
-  Buffer* foreign = nullptr;
-  {
-    std::lock_guard lock(lock_);
-    foreign = reclaim_locked(-1);
-  }
-  destroy_list(foreign);
-}
-
-bool MemorySpace::wait_for_pending() {
-  std::vector<Event> events;
-  {
-    std::lock_guard lock(lock_);
-    if (pending_head_ == nullptr) return false;
-    events.push_back(pending_head_->def_);
-    for (const Event& e : pending_head_->uses()) events.push_back(e);
-  }
-  // A failed task no longer accesses the memory; its error is reported to code that reads the
-  // value.
-  for (const Event& e : events) {
-    if (!e.done()) e.record()->block();
-  }
-  reclaim();
-  return true;
 }
 
 void MemorySpace::trim() noexcept {

@@ -85,8 +85,8 @@ class MemorySpace {
   [[nodiscard]] Buffer* reclaim_locked(int at_most) noexcept;
   BufferRef allocate_captured(std::int64_t bytes);
   Buffer* take_fresh(std::int64_t bytes, int size_class, For whom);
-  // The oldest pending block of these classes: one whose work is on compute streams, or with `any`
-  // every one; null where there is none. Its events become uses of the new buffer.
+  // The oldest pending block of these classes whose work is on compute streams or, with `any`, on
+  // any stream; null where there is none. Its events become uses of the new buffer.
   Buffer* take_pending(int first_class, int last_class, bool any);
   bool wait_for_pending();  // waits for the oldest pending block; false where there is none
   void destroy(Buffer* buffer) noexcept;

@@ -6,7 +6,6 @@
 // Overlapped products are called in the body of a shard_map, over mesh axes in scope, major first.
 // Over several axes, ranks are row-major in the order given, and all ranks together form one ring.
 // The forms, for n ranks:
-// for n ranks:
 //
 //   none       the plain form: the collective, then the einsum, or the other way round
 //   ring       each rank multiplies one part at a time, in n products, while the next part travels

@@ -41,9 +41,7 @@ TangentProgram tangent_program(const JaxprRef& program_of, std::span<const Array
                                std::span<const Array> tangents) {
   const Jaxpr& jaxpr = *program_of;
   const LinearizedProgram parts = *derived_linearization(program_of, given_mask(tangents));
-  StagingOptions options;
-  options.check_variance = jaxpr.checks_variance;
-  JaxprTrace trace("checkpoint", jaxpr.env, options);
+  JaxprTrace trace("checkpoint", jaxpr);
   std::vector<Array> args = parts.primal_consts, directions;
   for (const VarRef& v : jaxpr.binders) args.push_back(trace.argument(v->type));
   for (std::size_t i = 0; i < tangents.size(); ++i)

@@ -47,11 +47,8 @@ Traced trace_called(const char* what, detail::BodyRef f, std::span<const Array> 
                     SourceLine source) {
   std::vector<ShapedArray> types;
   for (const Array& x : leaves) types.push_back(node_of(x)->type);
-  StagingOptions options;
-  options.check_variance = current_trace().checks_variance();
-  options.auto_pbroadcast = current_trace().auto_pbroadcast();
   detail::FlatTree result;
-  return trace_function(what, types, f, result, options, source);
+  return trace_function(what, types, f, result, inherited_options(), source);
 }
 
 namespace detail {

@@ -87,9 +87,7 @@ LinearFunction linear_transpose_leaves(BodyRef f, const FlatTree& arguments, Sou
   LinearProgram& linear = state->linear;
   for (const Array& x : arguments.leaves)
     linear.in_types.push_back(checked_node(x, "linear_transpose", source).type);
-  StagingOptions options;
-  options.check_variance = current_trace().checks_variance();
-  options.auto_pbroadcast = current_trace().auto_pbroadcast();
+  StagingOptions options = inherited_options();
   options.inline_scalars = false;
   FlatTree result;
   Traced traced = trace_function("linear_transpose", linear.in_types, f, result, options, source);

@@ -130,9 +130,7 @@ Duals jvp_of(detail::BodyRef f, std::vector<Array> primals, std::span<const Arra
 
 JvpProgram jvp_program(const Jaxpr& jaxpr, const std::vector<bool>& active,
                        const std::vector<bool>& wanted) {
-  StagingOptions options;
-  options.check_variance = jaxpr.checks_variance;
-  JaxprTrace trace("jvp", jaxpr.env, options);
+  JaxprTrace trace("jvp", jaxpr);
   std::vector<Array> primals, tangents(jaxpr.binders.size());
   for (const VarRef& v : jaxpr.binders) primals.push_back(trace.argument(v->type));
   for (std::size_t i = 0; i < jaxpr.binders.size(); ++i)

@@ -88,9 +88,7 @@ std::vector<Array> LinearProgram::transpose(std::span<const Array> cotangents, S
 
 LinearizedProgram linearize_program(const Jaxpr& jaxpr, const std::vector<bool>& active,
                                     const std::vector<bool>& wanted) {
-  StagingOptions options;
-  options.check_variance = jaxpr.checks_variance;
-  JaxprTrace trace("linearize", jaxpr.env, options);
+  JaxprTrace trace("linearize", jaxpr);
   std::vector<Array> primals;
   for (const VarRef& v : jaxpr.binders) primals.push_back(trace.argument(v->type));
   TraceScope scope(trace);

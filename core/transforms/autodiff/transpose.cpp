@@ -152,9 +152,7 @@ ShapedArray cotangent_type(const Jaxpr& jaxpr, const ShapedArray& type) {
 TransposedProgram transpose_program(const Jaxpr& jaxpr, const std::vector<bool>& linear,
                                     const std::vector<bool>& given,
                                     const std::vector<bool>& wanted) {
-  StagingOptions options;
-  options.check_variance = jaxpr.checks_variance;
-  JaxprTrace trace("transpose", jaxpr.env, options);
+  JaxprTrace trace("transpose", jaxpr);
   std::vector<Array> args(jaxpr.binders.size()), cotangents(jaxpr.outs.size());
   for (std::size_t i = 0; i < args.size(); ++i)
     if (!linear[i]) args[i] = trace.argument(jaxpr.binders[i]->type);

@@ -39,9 +39,7 @@ std::vector<ShapedArray> binder_types(const Jaxpr& jaxpr, std::size_t first, std
 // Traces `body` with arguments of these types, with the mesh axes and the variance check of `like`.
 template <class Body>
 Traced trace_program(const Jaxpr& like, const std::vector<ShapedArray>& types, Body body) {
-  StagingOptions options;
-  options.check_variance = like.checks_variance;
-  JaxprTrace trace("vmap", like.env, options);
+  JaxprTrace trace("vmap", like);
   std::vector<Array> args;
   for (const ShapedArray& t : types) args.push_back(trace.argument(t));
   TraceScope scope(trace);

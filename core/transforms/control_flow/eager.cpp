@@ -123,11 +123,9 @@ std::vector<Array> no_ys(const FlowSite& site, BodyRef body, const std::vector<A
                          const std::vector<Array>& xs) {
   std::vector<ShapedArray> types = types_of(carry);
   for (const Array& x : xs) types.push_back(element_type(node_of(x)->type));
-  StagingOptions options;
-  options.check_variance = current_trace().checks_variance();
-  options.auto_pbroadcast = current_trace().auto_pbroadcast();
   detail::FlatTree result;
-  const Traced traced = trace_function(site.what, types, body, result, options, site.source);
+  const Traced traced =
+      trace_function(site.what, types, body, result, inherited_options(), site.source);
   std::vector<Array> ys;
   for (std::size_t o = carry.size(); o < traced.jaxpr->outs.size(); ++o) {
     const ShapedArray type = stacked_type(traced.jaxpr->outs[o].type(), 0);

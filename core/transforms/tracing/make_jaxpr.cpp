@@ -12,9 +12,20 @@
 
 namespace shmap {
 
+StagingOptions inherited_options() {
+  StagingOptions options;
+  options.check_variance = current_trace().checks_variance();
+  options.auto_pbroadcast = current_trace().auto_pbroadcast();
+  return options;
+}
+
 JaxprTrace::JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options,
                        SourceLine made)
     : Trace(name, made), env_(env), options_(options) {}
+
+JaxprTrace::JaxprTrace(const char* name, const Jaxpr& like) : Trace(name, {}), env_(like.env) {
+  options_.check_variance = like.checks_variance;
+}
 
 Array JaxprTrace::tracer(const VarRef& var) {
   return Array::first(new TracerNode(var->type, id(), var));

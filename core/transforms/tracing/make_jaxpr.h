@@ -27,6 +27,9 @@ struct StagingOptions {
   bool auto_pbroadcast = true;
 };
 
+// Those of the current trace, for a program that becomes part of it.
+StagingOptions inherited_options();
+
 // A traced program, and the values from outside that it uses (its constants), which are its first
 // binders.
 struct Traced {
@@ -42,6 +45,8 @@ class JaxprTrace final : public Trace {
   // env: the mesh axes in scope; null outside of every shard_map. name, made: as in Trace.
   JaxprTrace(const char* name, const detail::AxisEnv* env, StagingOptions options = {},
              SourceLine made = {});
+  // For a program that is made from `like`: with its axes, and its check of variance.
+  JaxprTrace(const char* name, const Jaxpr& like);
 
   // A new argument of the program.
   Array argument(const ShapedArray& type);

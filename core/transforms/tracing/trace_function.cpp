@@ -73,10 +73,8 @@ ClosedJaxpr JaxprCache::get(const void* tag, const FlatTree& arguments, BodyRef 
   const HostSpanScope logged("trace", "make_jaxpr");
   const ScopesHidden hidden;
   FlatTree result;
-  StagingOptions staging;
+  StagingOptions staging = inherited_options();
   if (!options.omnistaging) staging.below = &base_trace();
-  staging.check_variance = current_trace().checks_variance();
-  staging.auto_pbroadcast = current_trace().auto_pbroadcast();
   Traced traced = trace_function("make_jaxpr", types, body, result, staging, source);
   const ClosedJaxpr closed =
       close_jaxpr(std::move(traced.jaxpr), std::move(traced.consts), std::move(shardings));

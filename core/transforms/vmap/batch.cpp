@@ -142,9 +142,7 @@ Batch batch_of(detail::BodyRef f, Batch args, std::int64_t size, detail::FlatTre
 BatchedProgram batch_program(const Jaxpr& jaxpr, std::int64_t size,
                              const std::vector<bool>& batched, const std::vector<bool>& wanted,
                              Types as) {
-  StagingOptions options;
-  options.check_variance = jaxpr.checks_variance;
-  JaxprTrace trace("vmap", jaxpr.env, options);
+  JaxprTrace trace("vmap", jaxpr);
   Batch args;
   for (std::size_t i = 0; i < jaxpr.binders.size(); ++i) {
     const ShapedArray& type = jaxpr.binders[i]->type;
