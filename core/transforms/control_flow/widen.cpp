@@ -138,9 +138,7 @@ JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedAr
            jaxpr.outs[o].type().weak() == results[o].weak();
   if (wide) return JaxprRef(&jaxpr);
   const PassVisit visit("widen", jaxpr);
-  StagingOptions options;
-  options.check_variance = jaxpr.checks_variance;
-  JaxprTrace trace("widen", jaxpr.env, options);
+  JaxprTrace trace("widen", jaxpr);
   std::vector<Array> args;
   for (const VarRef& v : jaxpr.binders)
     args.push_back(trace.argument(v->type.with_axes(v->type.axes() | axes)));
