@@ -86,7 +86,7 @@ void run_pscatter(GroupCall& call) {
       box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
       box.src = static_cast<const std::byte*>(from.data()) + slot.rank * parts.piece;
       box.dst = results[i].data();
-      LaunchSite at;
+      LaunchSpec at;
       at.stream = device.compute;
       at.name = "pscatter";
       at.bytes = blocks.out_bytes;

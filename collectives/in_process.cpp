@@ -131,7 +131,7 @@ template <class Work>
 void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
              std::span<const std::uint32_t> senders, std::span<Buffer* const> reads,
              std::span<Buffer* const> writes, Work work) {
-  LaunchSite at;
+  LaunchSpec at;
   at.stream = g.mesh.local(position).comm;
   at.name = labels_tasks()
                 ? collective_task_name(g.primitive.name, g.number, moves_to(g, position, senders))

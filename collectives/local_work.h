@@ -51,7 +51,7 @@ class LocalWork {
   void enqueue(std::uint32_t target, std::int64_t bytes, const std::vector<Block>& reads,
                const std::vector<Block>& writes, Work work) const {
     const std::uint32_t position = table_.targets[target].position;
-    LaunchSite at;
+    LaunchSpec at;
     at.stream = g_.mesh.local(position).comm;
     at.name = task_name(g_.primitive.name);
     at.bytes = bytes;

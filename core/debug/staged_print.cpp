@@ -300,7 +300,7 @@ void run_print(GroupCall& call) {
       if (std::find(reads.begin(), reads.end(), b.buffer.get()) == reads.end())
         reads.push_back(b.buffer.get());
   }
-  LaunchSite site;
+  LaunchSpec site;
   site.stream = call.mesh.local(0).comm;
   site.name = "debug_print";
   site.bytes = bytes;

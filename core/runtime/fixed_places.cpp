@@ -86,7 +86,7 @@ void FixedPlaces::fill(const std::vector<Array>& inputs) {
       if (places_[i].leader[p] != p) continue;
       Buffer* reads[] = {from[p].buffer.get()};
       Buffer* writes[] = {to[p].buffer.get()};
-      LaunchSite site;
+      LaunchSpec site;
       site.stream = mesh_.local(p).compute;
       site.name = "copy to a fixed place";
       site.bytes = bytes;

@@ -15,7 +15,8 @@
 
 namespace shmap {
 
-struct LaunchSite {
+// What a task is launched with, besides its work.
+struct LaunchSpec {
   Stream* stream;
   const char* name;          // static text
   std::int64_t cost_ns = 0;  // an estimate of all parts together, on one core
@@ -92,7 +93,7 @@ void note_launch(const Event& event, std::span<Buffer* const> reads,
 // that calls tasks when they are enqueued; these need no heap memory. Otherwise `work` is moved
 // into the task. The caller holds the backend's submit mutex.
 template <class Work>
-void launch(const LaunchSite& site, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+void launch(const LaunchSpec& site, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
             Work work) {
   Waits waits;
   if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);

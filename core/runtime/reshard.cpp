@@ -114,7 +114,7 @@ class Mover {
     copy.src = static_cast<const std::byte*>(from.data()) + src_at;
     copy.dst = static_cast<std::byte*>(to.data()) + dst_at;
     const std::int64_t bytes = checked_bytes(extent, itemsize_);
-    LaunchSite site;
+    LaunchSpec site;
     site.stream = device.comm;
     site.name = "copy";
     site.bytes = bytes;

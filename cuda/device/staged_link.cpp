@@ -124,7 +124,7 @@ class Stages {
   }
 
  private:
-  struct Captured {
+  struct CapturedStage {
     unsigned long long capture = 0;
     Stage* stage = nullptr;  // owned by its graph
   };
@@ -139,7 +139,7 @@ class Stages {
       if (!own) own = make_ref<Stage>(kMostPiece, from_gpu, to_gpu);
       return own;
     }
-    Captured& captured = captured_[{stream, from_gpu}];
+    CapturedStage& captured = captured_[{stream, from_gpu}];
     if (captured.capture != capture || captured.stage->piece() < piece_of(bytes)) {
       const auto made = make_ref<Stage>(piece_of(bytes), from_gpu, to_gpu);
       if (!keep_with_graph(made)) throw Error("a copy in a capture that is none of the backend's");
@@ -150,7 +150,7 @@ class Stages {
 
   std::mutex mutex_;
   std::map<std::pair<cudaStream_t, int>, Ref<Stage>> eager_;
-  std::map<std::pair<cudaStream_t, int>, Captured> captured_;
+  std::map<std::pair<cudaStream_t, int>, CapturedStage> captured_;
 };
 
 }  // namespace

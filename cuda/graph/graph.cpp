@@ -66,7 +66,7 @@ CudaGraph::~CudaGraph() {
   for (const Span& span : spans_) backend_.spans().give_back(span);
   if (exec_ != nullptr) note(cudaGraphExecDestroy(exec_));
   parts_.reset();
-  for (const Captured& task : tasks_) {
+  for (const TaskRecord& task : tasks_) {
     if (task.task.drop != nullptr) task.task.drop(task.task.args);
   }
 }
@@ -74,7 +74,7 @@ CudaGraph::~CudaGraph() {
 std::vector<GraphTask> CudaGraph::tasks() const {
   std::vector<GraphTask> all;
   all.reserve(tasks_.size());
-  for (const Captured& task : tasks_) {
+  for (const TaskRecord& task : tasks_) {
     all.push_back({task.task.name,
                    {task.streams.begin(), task.streams.end()},
                    {task.before.begin(), task.before.end()}});

@@ -35,7 +35,7 @@ class CudaGraph final : public Graph {
  private:
   // Puts a run of the graph into queue_. Returns null, or the failure.
   Ref<Failure> launch_here();
-  struct Captured {
+  struct TaskRecord {
     Task task;
     std::vector<CudaStream*> streams;
     std::vector<std::int32_t> before;
@@ -43,7 +43,7 @@ class CudaGraph final : public Graph {
   CudaBackend& backend_;
   std::vector<CudaStream*> streams_;
   Queue* queue_;
-  std::vector<Captured> tasks_;
+  std::vector<TaskRecord> tasks_;
   std::vector<Ref<Kept>> kept_;
   int edges_ = 0;
   std::int64_t cost_ns_ = 0;

@@ -48,7 +48,7 @@ void* Workspaces::at_least(std::size_t bytes, int gpu, cudaStream_t stream) {
     }
     return own->data;
   }
-  Captured& captured = captured_[{gpu, stream}];
+  CapturedMemory& captured = captured_[{gpu, stream}];
   if (captured.capture != capture || captured.bytes < bytes) {
     const auto made = make_ref<Memory>(what_, bytes);
     if (!keep_with_graph(made)) throw Error(what_ + ": in a capture that is none of the backend's");

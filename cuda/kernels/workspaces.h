@@ -27,16 +27,16 @@ class Workspaces {
  private:
   struct Memory;
   // The last capture of a stream; its graph owns the memory.
-  struct Captured {
+  struct CapturedMemory {
     unsigned long long capture = 0;
     void* data = nullptr;
     std::size_t bytes = 0;
   };
-  using Place = std::pair<int, cudaStream_t>;
+  using Key = std::pair<int, cudaStream_t>;
 
   std::string what_;
-  std::map<Place, Ref<Memory>> of_streams_;
-  std::map<Place, Captured> captured_;
+  std::map<Key, Ref<Memory>> of_streams_;
+  std::map<Key, CapturedMemory> captured_;
 };
 
 }  // namespace shmap::cuda
