@@ -1,7 +1,9 @@
 // Packs the lifetimes of a program's allocations into slabs.
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <span>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/device/plan_memory.h"
@@ -14,8 +16,7 @@ struct Piece {
   std::int64_t bytes, born, died;
   std::int64_t kept;  // at least `died`
 
-  // The piece with the life that it should have.
-  Piece with_wanted_life() const { return {index, bytes, born, kept, kept}; }
+  bool wants_more() const { return kept > died; }
 };
 
 // A range of a slab that is in use.
@@ -56,36 +57,30 @@ class Packer {
 
   bool listed(const Piece& p) const { return !many_ || p.died - p.born > kLongLife; }
 
-  // The lowest offset that is free during the piece's whole life.
-  std::int64_t find(const Piece& p) {
+  // Returns the lowest offset that is free during the piece's whole life, and reserves it.
+  std::int64_t place(const Piece& p) {
     near_.clear();
+    const auto first = static_cast<std::size_t>(p.born / kBucket);
+    const auto last = static_cast<std::size_t>((p.died - 1) / kBucket);
     if (!listed(p)) {
-      for (std::size_t b = first_bucket(p); b <= last_bucket(p); ++b) {
+      for (std::size_t b = first; b <= last; ++b) {
         for (const Taken& t : buckets_[b]) {
           if (meet(t, p)) near_.push_back(t);
         }
       }
       std::ranges::sort(near_, {}, &Taken::offset);
     }
-    return lowest(p);
-  }
-
-  void reserve(const Piece& p, std::int64_t offset) {
+    const std::int64_t offset = lowest(p);
     const Taken taken{offset, offset + p.bytes, p.born, p.died};
     if (listed(p)) {
       list_.insert(std::ranges::upper_bound(list_, offset, {}, &Taken::offset), taken);
     } else {
-      for (std::size_t b = first_bucket(p); b <= last_bucket(p); ++b) buckets_[b].push_back(taken);
+      for (std::size_t b = first; b <= last; ++b) buckets_[b].push_back(taken);
     }
+    return offset;
   }
 
  private:
-  static std::size_t first_bucket(const Piece& p) {
-    return static_cast<std::size_t>(p.born / kBucket);
-  }
-  static std::size_t last_bucket(const Piece& p) {
-    return static_cast<std::size_t>((p.died - 1) / kBucket);
-  }
   static bool meet(const Taken& t, const Piece& p) { return p.born < t.died && t.born < p.died; }
 
   // Merges both sorted lists up to the first gap that is large enough.
@@ -111,47 +106,93 @@ class Packer {
                                              // piece, by offset
 };
 
-// Offsets of pieces, and the bytes of the slab that has them.
+// Offsets by the pieces' order, and the bytes of the slab that has them.
 struct Packed {
   std::vector<std::int64_t> offsets;
   std::int64_t bytes = 0;
 };
 
-// Places the largest pieces first. A piece is kept as long as it should be where it then ends
-// within `room` bytes.
-Packed pack(std::vector<Piece>& pieces, std::int64_t room) {
-  std::int64_t end_of_time = 0;
-  for (const Piece& p : pieces) end_of_time = std::max(end_of_time, p.kept);
-  Packer packer(pieces.size(), end_of_time);
-  const auto key = [&](const Piece& p) {
-    return std::tuple(!packer.listed(p), -p.bytes, p.born, p.index);
-  };
-  std::ranges::sort(pieces, {}, key);
-  Packed packed;
-  for (const Piece& p : pieces) {
-    Piece placed = p.with_wanted_life();
-    std::int64_t offset = packer.find(placed);
-    if (offset + p.bytes > room) {
-      placed = p;
-      offset = packer.find(p);
-    }
-    packer.reserve(placed, offset);
-    packed.offsets.push_back(offset);
-    packed.bytes = std::max(packed.bytes, offset + p.bytes);
+std::int64_t end_of_time(const std::vector<Piece>& pieces) {
+  std::int64_t end = 0;
+  for (const Piece& p : pieces) end = std::max(end, p.kept);
+  return end;
+}
+
+// Places the largest pieces first.
+Packed pack(const std::vector<Piece>& pieces) {
+  Packer packer(pieces.size(), end_of_time(pieces));
+  std::vector<std::size_t> order(pieces.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) {
+    const Piece& p = pieces[i];
+    return std::tuple(!packer.listed(p), -p.bytes, p.born, i);
+  });
+  Packed packed{std::vector<std::int64_t>(pieces.size())};
+  for (const std::size_t i : order) {
+    packed.offsets[i] = packer.place(pieces[i]);
+    packed.bytes = std::max(packed.bytes, packed.offsets[i] + pieces[i].bytes);
   }
   return packed;
 }
 
-// Returns the bytes of the slab.
-std::int64_t pack(std::vector<Piece>& pieces, std::vector<MemoryLayout::Allocation>& places) {
-  Packed packed = pack(pieces, 0);
-  if (std::ranges::any_of(pieces, [](const Piece& p) { return p.kept > p.died; })) {
-    Packed kept = pack(pieces, packed.bytes);
-    if (kept.bytes <= packed.bytes) packed = std::move(kept);
+// How many bytes are alive at each time.
+class Profile {
+ public:
+  explicit Profile(const std::vector<Piece>& pieces)
+      : alive_(static_cast<std::size_t>(end_of_time(pieces)) + 1) {
+    for (const Piece& p : pieces) {
+      alive_[static_cast<std::size_t>(p.born)] += p.bytes;
+      alive_[static_cast<std::size_t>(p.died)] -= p.bytes;
+    }
+    std::partial_sum(alive_.begin(), alive_.end(), alive_.begin());
   }
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    places[pieces[i].index].offset = packed.offsets[i];
-  return packed.bytes;
+  // Adds bytes in [begin, end) if no more than `room` are alive then.
+  bool add_within(std::int64_t room, std::int64_t bytes, std::int64_t begin, std::int64_t end) {
+    const auto times = std::span(alive_).subspan(static_cast<std::size_t>(begin),
+                                                 static_cast<std::size_t>(end - begin));
+    if (std::ranges::any_of(times, [&](std::int64_t now) { return now + bytes > room; }))
+      return false;
+    for (std::int64_t& now : times) now += bytes;
+    return true;
+  }
+
+ private:
+  std::vector<std::int64_t> alive_;
+};
+
+// The pieces with the lives that they should have, where it fits in `room`.
+std::vector<Piece> kept_within(std::int64_t room, std::vector<Piece> pieces) {
+  Profile profile(pieces);
+  for (Piece& p : pieces) {
+    if (p.wants_more() && profile.add_within(room, p.bytes, p.died, p.kept)) p.died = p.kept;
+  }
+  return pieces;
+}
+
+std::int64_t wanting(const std::vector<Piece>& pieces) {
+  std::int64_t bytes = 0;
+  for (const Piece& p : pieces) bytes += p.wants_more() ? p.bytes : 0;
+  return bytes;
+}
+
+// Where half of what pieces ask for, or more, fits in the slab that they need anyway, other values
+// make its peak: the pieces get what fits. Else the pieces are the peak themselves, and get all of
+// it.
+Packed pack_kept(const std::vector<Piece>& pieces) {
+  Packed plain = pack(pieces);
+  const std::int64_t wanted = wanting(pieces);
+  if (wanted == 0) return plain;
+  Packed best;
+  // Lives of as many bytes as the slab has can seldom be placed without gaps.
+  for (const std::int64_t sixteenths : {16, 15, 14, 12}) {
+    const std::vector<Piece> some = kept_within(plain.bytes / 16 * sixteenths, pieces);
+    if (2 * wanting(some) > wanted) break;
+    Packed packed = pack(some);
+    if (best.bytes == 0 || packed.bytes < best.bytes) best = std::move(packed);
+    if (best.bytes <= plain.bytes) break;
+  }
+  return best.bytes != 0 ? best
+                         : pack(kept_within(std::numeric_limits<std::int64_t>::max(), pieces));
 }
 
 }  // namespace
@@ -191,7 +232,10 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
   }
   for (std::size_t s = 0; s < pieces.size(); ++s) {
     layout.slabs[s].lower_bound = most_alive(pieces[s]);
-    layout.slabs[s].bytes = pack(pieces[s], layout.places);
+    const Packed packed = pack_kept(pieces[s]);
+    layout.slabs[s].bytes = packed.bytes;
+    for (std::size_t i = 0; i < pieces[s].size(); ++i)
+      layout.places[pieces[s][i].index].offset = packed.offsets[i];
   }
   return layout;
 }

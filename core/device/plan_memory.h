@@ -77,7 +77,8 @@ struct MemoryLayout {
 };
 
 // Two allocations share bytes only where one died before the other was born, or when it was born.
-// Bytes are kept as the allocations ask for where that makes no slab larger.
+// Bytes are kept as the allocations ask for where that makes no slab larger, if that is so for half
+// of what they ask for; else for all of them, in a larger slab.
 // Deterministic: equal tapes give equal layouts. Takes milliseconds for thousands of allocations;
 // beyond that, time grows linearly with the number of short-lived allocations and quadratically
 // with those that live during hundreds of others.

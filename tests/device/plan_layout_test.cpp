@@ -209,34 +209,44 @@ TEST_F(PlanLayout, BytesAreKeptWhereThereIsRoom) {
   EXPECT_EQ(kept.slabs[0].bytes, 640);
   EXPECT_NE(kept.places[1].offset, kept.places[2].offset);
   EXPECT_EQ(kept.places[1].offset, kept.places[3].offset) << "until then, and no longer";
-  // Without the larger one, keeping them would take another 128 bytes.
-  const Allocation tight[] = {{&space(), 100, 0, 1, 2}, {&space(), 100, 1, 2}};
-  const MemoryLayout shared = plan_layout(tight);
-  check_layout(tight, shared);
-  EXPECT_EQ(shared.slabs[0].bytes, 128);
-  EXPECT_EQ(shared.places[0].offset, shared.places[1].offset);
+  // Beside another large one, the second of two that ask cannot be kept without a larger slab.
+  const Allocation half[] = {{&space(), 640, 0, 1},
+                             {&space(), 100, 1, 2, 3},
+                             {&space(), 100, 2, 3},
+                             {&space(), 100, 3, 4, 5},
+                             {&space(), 640, 4, 5}};
+  const MemoryLayout denied = plan_layout(half);
+  check_layout(half, denied);
+  EXPECT_EQ(denied.slabs[0].bytes, 640);
+  EXPECT_NE(denied.places[1].offset, denied.places[2].offset);
+  // Where those that ask are the peak, the slab grows.
+  const Allocation peak[] = {{&space(), 100, 0, 1, 2}, {&space(), 100, 1, 2}};
+  const MemoryLayout grown = plan_layout(peak);
+  check_layout(peak, grown);
+  EXPECT_EQ(grown.slabs[0].bytes, 256);
+  EXPECT_NE(grown.places[0].offset, grown.places[1].offset);
   // What is kept until before it dies is as if nothing was asked.
   const Allocation early[] = {{&space(), 100, 0, 2, 1}, {&space(), 100, 1, 3}};
   check_layout(early, plan_layout(early));
 }
 
-TEST_F(PlanLayout, KeepingBytesMakesNoSlabLarger) {
+TEST_F(PlanLayout, AllBytesAreKeptBesideALargePeak) {
   std::mt19937 random(7);
   const auto below = [&](std::int64_t n) {
     return static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(n));
   };
+  constexpr std::int64_t kPeak = 1 << 18;
   for (const std::int64_t n : {20, 300, 5000}) {
-    std::vector<Allocation> tape;
-    for (std::int64_t i = 0; i < n; ++i) {
+    std::vector<Allocation> tape = {{&space(), kPeak, 0, 1}};
+    for (std::int64_t i = 1; i < n; ++i) {
       const std::int64_t died = i + 1 + below(12);
       tape.push_back({&space(), 1 + below(5000), i, died, below(3) == 0 ? died + below(20) : 0});
     }
-    std::vector<Allocation> plain = tape;
-    for (Allocation& a : plain) a.kept = 0;
     const MemoryLayout layout = plan_layout(tape);
-    check_layout(tape, layout);
-    EXPECT_LE(layout.slabs[0].bytes, plan_layout(plain).slabs[0].bytes) << n;
+    EXPECT_EQ(layout.slabs[0].bytes, kPeak) << n;
     EXPECT_TRUE(std::ranges::equal(plan_layout(tape).places, layout.places, same_place)) << n;
+    for (Allocation& a : tape) a.died = std::max(a.died, a.kept);
+    check_layout(tape, layout);
   }
 }
 
