@@ -163,4 +163,15 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || !std::memcmp(a.data(), b.data(), a.size() * sizeof(T)));
 }
 
+// The same bits, where any NaN is as good as another: compilers may swap the operands of an
+// addition, which chooses the NaN that its result is.
+template <class T>
+bool same_bits_but_of_nans(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const T& x, const T& y) {
+    if constexpr (kIsReal<T>)
+      if (std::isnan(to_real(x)) && std::isnan(to_real(y))) return true;
+    return !std::memcmp(&x, &y, sizeof(T));
+  });
+}
+
 }  // namespace shmap::cpu::testing
