@@ -1,4 +1,5 @@
-# Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED, after less than 30 other lines.
+# Fails unless COMPILER refuses SOURCE with a static assertion of the text WANTED, after less than 30 other lines,
+# excerpts of the source apart.
 set(ENV{LC_ALL} C)  # its errors in English
 execute_process(
   COMMAND "${COMPILER}" -std=c++20 -fsyntax-only -I "${INCLUDE}" "${SOURCE}"
@@ -16,6 +17,8 @@ if(NOT error MATCHES "^error: static")
 endif()
 string(FIND "${text}" "${error}" position)
 string(SUBSTRING "${text}" 0 ${position} before)
+# GCC 14 shows the source of each instantiation, in lines that begin with its number and "|".
+string(REGEX REPLACE "\n +[0-9]* *\\|[^\n]*" "" before "${before}")
 string(REGEX MATCHALL "\n" before "${before}")
 list(LENGTH before lines)
 if(lines GREATER_EQUAL 30)
