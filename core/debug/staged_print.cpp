@@ -300,13 +300,13 @@ void run_print(GroupCall& call) {
       if (std::find(reads.begin(), reads.end(), b.buffer.get()) == reads.end())
         reads.push_back(b.buffer.get());
   }
-  LaunchSpec site;
-  site.stream = call.mesh.local(0).comm;
-  site.name = "debug_print";
-  site.bytes = bytes;
-  site.cost_ns = 1000 + 10 * bytes;  // text takes its time
+  LaunchSpec spec;
+  spec.stream = call.mesh.local(0).comm;
+  spec.name = "debug_print";
+  spec.bytes = bytes;
+  spec.cost_ns = 1000 + 10 * bytes;  // text takes its time
   std::lock_guard lock(call.mesh.backend().submit_mutex());
-  launch(site, reads, {},
+  launch(spec, reads, {},
          [ops = &device_ops(call.mesh.backend()), reader = make_ref<PrintReader>(call)](
              int, int, void* native) { ops->read_on_host(reader->values(), reader, native); });
 }

@@ -175,15 +175,16 @@ std::int64_t wanting(const std::vector<Piece>& pieces) {
   return bytes;
 }
 
-// Where half of what pieces ask for, or more, fits in the slab that they need anyway, other values
-// make its peak: the pieces get what fits. Else the pieces are the peak themselves, and get all of
-// it.
+// If at least half of the bytes that should be kept longer fit into the slab that is needed anyway,
+// its peak is made of other values, and what fits is kept. Else the peak is made of the operands of
+// collectives themselves: all are kept, in a larger slab, since no collective would overlap with
+// anything otherwise.
 Packed pack_kept(const std::vector<Piece>& pieces) {
   Packed plain = pack(pieces);
   const std::int64_t wanted = wanting(pieces);
   if (wanted == 0) return plain;
   Packed best;
-  // Lives of as many bytes as the slab has can seldom be placed without gaps.
+  // Each further try leaves more of the slab to gaps between pieces.
   for (const std::int64_t sixteenths : {16, 15, 14, 12}) {
     const std::vector<Piece> some = kept_within(plain.bytes / 16 * sixteenths, pieces);
     if (2 * wanting(some) > wanted) break;

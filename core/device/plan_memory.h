@@ -42,8 +42,7 @@ struct Allocation {
   std::int64_t bytes;  // as requested
   std::int64_t born;
   std::int64_t died;  // exclusive; kNever where it is alive at the end of the program
-  // Until then, if that is later than `died`, its bytes should not be given to other allocations
-  // that could have bytes of their own instead.
+  // If later than `died`: until when its bytes should stay unused, where there is room for that.
   std::int64_t kept = 0;
 
   bool escapes() const noexcept { return died == kNever; }
@@ -77,8 +76,9 @@ struct MemoryLayout {
 };
 
 // Two allocations share bytes only where one died before the other was born, or when it was born.
-// Bytes are kept as the allocations ask for where that makes no slab larger, if that is so for half
-// of what they ask for; else for all of them, in a larger slab.
+// Bytes that should stay unused for longer (Allocation::kept) do so where they fit into the slab
+// that the lives alone need, if at least half of them fit. Else all of them stay unused, and the
+// slab is larger.
 // Deterministic: equal tapes give equal layouts. Takes milliseconds for thousands of allocations;
 // beyond that, time grows linearly with the number of short-lived allocations and quadratically
 // with those that live during hundreds of others.

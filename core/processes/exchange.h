@@ -360,7 +360,7 @@ class Exchanges {
   std::atomic<Rest> rest_{Rest::none};
   std::atomic<int> lookers_{0};
   std::atomic<bool> looked_{false};  // a thread has looked since the last nap
-  std::atomic<int> short_naps_{0};   // the number of naps that will be short
+  std::atomic<int> short_naps_{0};   // how many of the next naps are short
   std::atomic<std::int64_t> taken_by_thread_{0}, taken_by_others_{0}, at_once_{0}, wakes_{0},
       hand_overs_{0}, sleeps_{0};
   std::atomic<bool> stop_{false};

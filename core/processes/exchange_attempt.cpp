@@ -119,8 +119,9 @@ bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   return true;
 }
 
-// Where processes share cores: whether a process that is awaited runs on another core. A process on
-// this core needs the core first, and one that has offered its own mostly waits for a third.
+// Where processes share cores: whether a process whose message is awaited runs on another core. A
+// process on this core cannot send before this thread gives the core up, and one that has offered
+// its core to others mostly waits for a message itself.
 bool Exchanges::may_come_soon(const Attempt& attempt) const noexcept {
   return std::ranges::any_of(attempt.from, [&](const Attempt::Way& way) {
     return !way.heard && link_->runs_elsewhere(way.peer);

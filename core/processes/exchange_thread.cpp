@@ -19,8 +19,8 @@ using std::chrono::milliseconds;
 // Messages that come within a nap after the last wait are left to the next wait.
 constexpr int kNapUs = 200;
 constexpr int kNapOfManyUs = 1000;  // where processes share cores, since naps take time from them
-constexpr int kLongNap = 10;        // short ones
-constexpr int kShortNaps = 50;      // before a long one
+constexpr int kLongNap = 10;        // a long nap lasts as long as so many short ones
+constexpr int kShortNaps = 50;      // that are taken before naps are long again
 constexpr int kSleepUs = 10'000;
 // The cost of falling asleep and waking up; the next message often comes sooner.
 constexpr microseconds kLinger{20};

@@ -86,14 +86,14 @@ void FixedPlaces::fill(const std::vector<Array>& inputs) {
       if (places_[i].leader[p] != p) continue;
       Buffer* reads[] = {from[p].buffer.get()};
       Buffer* writes[] = {to[p].buffer.get()};
-      LaunchSpec site;
-      site.stream = mesh_.local(p).compute;
-      site.name = "copy to a fixed place";
-      site.bytes = bytes;
-      site.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
-      site.parts = static_cast<int>(std::clamp(bytes / kPartBytes, std::int64_t{1}, workers));
+      LaunchSpec spec;
+      spec.stream = mesh_.local(p).compute;
+      spec.name = "copy to a fixed place";
+      spec.bytes = bytes;
+      spec.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
+      spec.parts = static_cast<int>(std::clamp(bytes / kPartBytes, std::int64_t{1}, workers));
       launch(
-          site, reads, writes,
+          spec, reads, writes,
           [&ops, src = static_cast<const std::byte*>(from[p].data()),
            dst = static_cast<std::byte*>(to[p].data()), bytes](int part, int parts, void* native) {
             const std::int64_t begin = bytes / 64 * part / parts * 64;

@@ -93,30 +93,30 @@ void note_launch(const Event& event, std::span<Buffer* const> reads,
 // that calls tasks when they are enqueued; these need no heap memory. Otherwise `work` is moved
 // into the task. The caller holds the backend's submit mutex.
 template <class Work>
-void launch(const LaunchSpec& site, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
+void launch(const LaunchSpec& spec, std::span<Buffer* const> reads, std::span<Buffer* const> writes,
             Work work) {
   Waits waits;
   if (!detail::nothing_pending(reads, writes)) detail::collect_waits(reads, writes, waits);
   Task task;
-  task.parts = site.parts;
-  task.cost_ns = site.cost_ns;
-  task.name = site.name;
-  task.bytes = site.bytes;
+  task.parts = spec.parts;
+  task.cost_ns = spec.cost_ns;
+  task.name = spec.name;
+  task.bytes = spec.bytes;
   task.run = [](void* args, const TaskContext& context) {
     (*static_cast<Work*>(args))(context.part, context.parts, context.native);
   };
   Event event;
   detail::ThreadState& thread = detail::thread_state;
-  if (waits.empty() && site.stream->runs_at_once(site.cost_ns, thread)) {
+  if (waits.empty() && spec.stream->runs_at_once(spec.cost_ns, thread)) {
     task.args = &work;
-    event = site.stream->run_at_once(task, thread);
-  } else if (site.stream->calls_at_enqueue(thread)) {
+    event = spec.stream->run_at_once(task, thread);
+  } else if (spec.stream->calls_at_enqueue(thread)) {
     task.args = &work;
-    event = site.stream->enqueue(task, waits);
+    event = spec.stream->enqueue(task, waits);
   } else {
     task.args = new Work(std::move(work));
     task.drop = [](void* args) noexcept { delete static_cast<Work*>(args); };
-    event = site.stream->enqueue(task, waits);
+    event = spec.stream->enqueue(task, waits);
   }
   if (event.record() != nullptr) detail::note_launch(event, reads, writes);
 }

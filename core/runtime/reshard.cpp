@@ -114,14 +114,14 @@ class Mover {
     copy.src = static_cast<const std::byte*>(from.data()) + src_at;
     copy.dst = static_cast<std::byte*>(to.data()) + dst_at;
     const std::int64_t bytes = checked_bytes(extent, itemsize_);
-    LaunchSpec site;
-    site.stream = device.comm;
-    site.name = "copy";
-    site.bytes = bytes;
-    site.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kCopyBytesPerNs);
+    LaunchSpec spec;
+    spec.stream = device.comm;
+    spec.name = "copy";
+    spec.bytes = bytes;
+    spec.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kCopyBytesPerNs);
     Buffer* reads[] = {from.buffer.get()};
     Buffer* writes[] = {to.buffer.get()};
-    launch(site, reads, writes,
+    launch(spec, reads, writes,
            [copy, ops = &device_ops(from_.mesh->backend())](int part, int parts, void* native) {
              ops->copy_box(copy, part, parts, native);
            });

@@ -27,7 +27,8 @@
 // and axis_index do not). .collective_bytes adds up the bytes that they move: for sums, gathers,
 // scatters and all_to_all the operand's bytes on every local device; for ppermute and
 // broadcast_from only the bytes copied to another memory space (inside one memory space nothing is
-// copied: the receiver shares the block). Over axes of size 1 nothing moves.
+// copied: the receiver shares the block). Over axes of size 1 nothing moves. Of a collective
+// between processes only the bytes that this process sends to others count.
 #pragma once
 #include <concepts>
 #include <type_traits>

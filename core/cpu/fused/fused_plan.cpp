@@ -21,9 +21,10 @@ namespace {
 // A tile takes several short rows: as many that some values of a tile fit in the first-level cache
 // (32 to 48 KB).
 constexpr std::int64_t kTileBytes = 8192;
-// Longer rows are cut into blocks, and all rows of a program of one row that divides. Blocks are so
-// short that the processor's out-of-order window spans the loops of several kernels: it overlaps
-// the divisions of one loop with the loads of the next, and predicts the end of each loop.
+// Rows that are longer than a tile are cut into blocks; where a program divides and does not depend
+// on how it is cut into rows, already those that are longer than a block. Blocks are so short that
+// the processor's out-of-order window spans the loops of several kernels: it overlaps the divisions
+// of one loop with the loads of the next, and predicts the end of each loop.
 constexpr std::int64_t kBlockBytes = 2048;
 // Shorter rows are not worth one kernel call for each row.
 constexpr std::int64_t kShortRow = 48;

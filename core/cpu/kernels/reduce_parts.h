@@ -19,7 +19,8 @@ void write_identity(Reduction op, DType dtype, void* out);
 // they are shorter than short_row(dtype). n >= 1.
 using RowsFn = void (*)(const void* in, std::int64_t rows, std::int64_t n, void* out);
 RowsFn rows_kernel(Reduction op, DType dtype);
-constexpr std::int64_t short_row(DType dtype) { return itemsize(dtype) == 8 ? 32 : 64; }
+constexpr std::int64_t short_row(std::int64_t itemsize) { return itemsize == 8 ? 32 : 64; }
+constexpr std::int64_t short_row(DType dtype) { return short_row(itemsize(dtype)); }
 
 // out[i] = the balanced binary tree over in[0][i] … in[k - 1][i], neighbours first; k is 2, 4, 8
 // or 16. `out` may be one of the inputs.

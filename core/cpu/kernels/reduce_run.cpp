@@ -29,7 +29,7 @@ void run(const void* in, std::int64_t n, void* out) {
 // side. The order within each row is that of fold.
 template <class Op, class T>
 void run_rows(const void* in, std::int64_t rows, std::int64_t n, void* out) {
-  constexpr std::int64_t kShort = sizeof(T) == 8 ? 32 : 64;  // short_row
+  constexpr std::int64_t kShort = short_row(static_cast<std::int64_t>(sizeof(T)));
   constexpr int kAbreast = 64 / sizeof(T) < 16 ? 16 : 64 / sizeof(T);
   const T* p = static_cast<const T*>(in);
   T* o = static_cast<T*>(out);

@@ -25,10 +25,11 @@ void scatter(const Scatter& s);
 // Parts hold disjoint elements of `operand`, so that they may run at once and give the same bits.
 int scatter_parts(const Scatter& s, int workers);
 void scatter_part(const Scatter& s, int part, int parts);
-// How many blocks the updates are cut into; 1: they are added one by one. For more, part 0 of
-// scatter_part has all the work, which these two share otherwise: each block has memory for the
-// operand's elements in `sums`, which starts as `original` for block 0. The second one writes
-// s.operand, and nothing else does.
+// How many blocks the updates are cut into; 1 where they are added one by one. Several blocks run
+// in one of two ways, with the same bits. Part 0 of scatter_part does them all. Or calls of
+// scatter_to_sums, which may run at once, make the sums of the blocks [begin, end), and then one
+// call of add_scatter_sums adds the sums up and writes s.operand. `sums` has room for the operand
+// once for each block; the sums of block 0 start from `original`.
 std::int64_t scatter_block_count(const Scatter& s);
 void scatter_to_sums(const Scatter& s, const void* original, std::int64_t begin, std::int64_t end,
                      void* sums);
