@@ -2,14 +2,15 @@
 // the same work alone and under mpirun (scripts/compare_layouts). Process 0 prints a row's median
 // time a call, and a hash of its result, which every layout has in common.
 //
-//   SHMAP_DEVICES=cpu:8 layouts_bench [calls]
-//   mpirun -n 4 -x SHMAP_DEVICES=cpu:2 layouts_bench [calls]
+//   SHMAP_DEVICES=cpu:8 layouts_bench [calls] [row]
+//   mpirun -n 4 -x SHMAP_DEVICES=cpu:2 layouts_bench [calls] [row]
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "shmap/shmap.h"
@@ -25,9 +26,12 @@ std::uint64_t hash_of(const Array& x) {
   return hash;
 }
 
+std::string_view only;  // the row to be timed; "": all
+
 // Batches of calls, each call waited for; all processes begin a batch together, since a call
 // communicates.
 void row(const char* name, int calls, const std::function<Array()>& call) {
+  if (!only.empty() && only != name) return;
   constexpr int kBatches = 9;
   for (int i = 0; i < 5; ++i) call().block_until_ready();
   std::vector<double> us;
@@ -54,6 +58,7 @@ Array random_of(int seed, Shape shape, const Mesh& mesh, const PartitionSpec& sp
 
 int main(int argc, char** argv) {
   const int calls = argc > 1 ? std::max(1, std::atoi(argv[1])) : 30;
+  if (argc > 2) only = argv[2];
   const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
 
   // Ten elementwise operations on 1024 floats a device, and their sum over all devices.
