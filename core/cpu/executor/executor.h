@@ -145,6 +145,7 @@ class Executor {
   template <class Pending>
   bool spin(Pending pending, Spinner& self) noexcept;
   void wake_spared(Spinner& self) noexcept;
+  void look_for_others() noexcept;
   void learn_to_yield(bool yielded) noexcept;
   void start_workers();
   void worker(Worker& self) noexcept;
@@ -168,6 +169,7 @@ class Executor {
   std::condition_variable left_;  // notified when a worker ends
   std::vector<Worker> threads_;   // never grows once they run
 
+  std::atomic<int> lookers_{0};      // threads in spin()
   std::atomic<int> ready_parts_{0};  // in the queues; written under mutex_
   std::atomic<std::int64_t> in_flight_{0};
   std::atomic<int> waiting_for_room_{0};

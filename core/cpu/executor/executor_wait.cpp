@@ -34,10 +34,16 @@ template <class Pending>
 bool Executor::spin(Pending pending, Spinner& self) noexcept {
   detail::ActiveWait active;
   struct Entered {
-    explicit Entered(Spinner& self) noexcept { spinner = &self; }
-    ~Entered() { spinner = nullptr; }
+    explicit Entered(Spinner& self) noexcept {
+      spinner = &self;
+      self.executor->lookers_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Entered() {
+      spinner->executor->lookers_.fetch_sub(1, std::memory_order_relaxed);
+      spinner = nullptr;
+    }
   } const entered(self);
-  auto begin = Clock::now();
+  auto begin = Clock::now(), looked = begin;
   const auto yields_after =
       std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
   bool yielded = false;
@@ -54,8 +60,16 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
       begin = Clock::now();
       continue;
     }
-    const auto waited = Clock::now() - begin;
-    if (waited > (others ? kSpinForOthers : kSpin)) break;
+    const auto now = Clock::now();
+    // While another thread had this core, nothing was looked for in vain.
+    if (again == detail::LookAgain::yielding && now - looked > kMostOfLook)
+      begin += now - looked - kMostOfLook;
+    looked = now;
+    const auto waited = now - begin;
+    if (waited > (again == detail::LookAgain::yielding ? kSpinAmongMany
+                  : others                             ? kSpinForOthers
+                                                       : kSpin))
+      break;
     if (again == detail::LookAgain::yielding || (others && waited > yields_after)) {
       yielded = true;
       std::this_thread::yield();
@@ -66,6 +80,20 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
   const bool too_long = pending() && ready_parts_.load(std::memory_order_relaxed) == 0;
   if (too_long) active.hand_over();
   return too_long;
+}
+
+// A worker without a task, after it has perhaps started an exchange with other processes: looks for
+// messages as a waiting thread does, where none looks. Without it the thread that handles messages
+// otherwise would have to wake up for each of them.
+void Executor::look_for_others() noexcept {
+  const auto alone = [this] {
+    return lookers_.load(std::memory_order_relaxed) <= 1 && !stopped_.load();
+  };
+  if (lookers_.load(std::memory_order_relaxed) != 0) return;
+  if (detail::look_around() == detail::LookAgain::no_reason) return;
+  Spinner self{this};
+  spin(alone, self);
+  wake_spared(self);
 }
 
 // A message that came while this thread offered its core was perhaps sent by a process on the same

@@ -75,6 +75,12 @@ void Executor::worker(Worker& self) noexcept {
       --spinners_;
       if (ready_parts_.load(std::memory_order_relaxed) > 0 || stopping_) continue;
     }
+    if (ready_parts_.load(std::memory_order_relaxed) == 0) {
+      lock.unlock();
+      look_for_others();
+      lock.lock();
+      if (ready_parts_.load(std::memory_order_relaxed) > 0 || stopping_) continue;
+    }
     ++sleepers_;
     work_.wait(lock);
     --sleepers_;

@@ -15,6 +15,10 @@ constexpr auto kSpin = std::chrono::microseconds(30);
 // The same where the event may come from another process, whose message the waiting thread takes
 // itself. From kSpin on the thread yields its core.
 constexpr auto kSpinForOthers = std::chrono::microseconds(300);
+// The same where the processes share cores, and the thread offers its core after each look.
+constexpr auto kSpinAmongMany = std::chrono::microseconds(1000);
+// What a look with an offer of the core counts at most, however long another thread then had it.
+constexpr auto kMostOfLook = std::chrono::microseconds(2);
 
 // The tasks that the executor's threads run at the moment, without the calling thread's:
 // ", running: …"; "" where there is none.
