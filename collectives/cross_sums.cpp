@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "collectives/exchange_task.h"
 #include "collectives/local_work.h"
+#include "core/base/inline_vector.h"
+#include "core/processes/processes.h"
+#include "core/processes/shared_heap.h"
 
 namespace shmap {
 
@@ -17,6 +21,65 @@ namespace {
 // dividing only saves additions. All processes must choose alike.
 constexpr std::int64_t kShareBytes = 32 << 10;
 constexpr std::int64_t kShareBytesOfTwo = 256 << 10;
+
+// A sum of parcels where they lie, and of this process's own blocks: to[0, n) = the tree over all.
+class SumWhereTheyLie final : public RoundWork {
+ public:
+  struct Leaf {
+    const std::byte* own;  // null: a parcel
+    std::size_t parcel = 0;
+  };
+  struct Sum {
+    std::vector<Leaf> leaves;
+    std::byte* to;
+    std::int64_t n;  // elements
+  };
+  SumWhereTheyLie(const DeviceOps& ops, Reduction op, DType dtype)
+      : ops_(ops), op_(op), dtype_(dtype) {}
+
+  void add(Sum sum) {
+    // So many that a part reads about as much as a copy of one part does.
+    const std::int64_t bytes = sum.n * itemsize(dtype_);
+    const std::int64_t parts =
+        std::max<std::int64_t>(1, bytes * std::int64_t(sum.leaves.size()) / kPartBytes);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const auto [begin, end] = share(sum.n, kGrainBytes / itemsize(dtype_), int(part), int(parts));
+      if (begin < end) parts_.push_back({sums_.size(), begin, end});
+    }
+    sums_.push_back(std::move(sum));
+  }
+  bool empty() const { return parts_.empty(); }
+
+  void number(std::span<const std::uint32_t> to) override {
+    for (Sum& sum : sums_)
+      for (Leaf& leaf : sum.leaves)
+        if (leaf.own == nullptr) leaf.parcel = to[leaf.parcel];
+  }
+  int parts() const noexcept override { return static_cast<int>(parts_.size()); }
+  void run(int part, const std::byte* const* parcels) const override {
+    const Part& p = parts_[static_cast<std::size_t>(part)];
+    const Sum& sum = sums_[p.sum];
+    InlineVector<const void*, 64> leaves(sum.leaves.size());
+    for (std::size_t i = 0; i < sum.leaves.size(); ++i) {
+      const Leaf& leaf = sum.leaves[i];
+      leaves[i] = leaf.own != nullptr ? leaf.own : parcels[leaf.parcel];
+    }
+    ops_.combine(op_, dtype_, leaves.data(), static_cast<int>(sum.leaves.size()), sum.to, p.begin,
+                 p.end, nullptr);
+  }
+
+ private:
+  static constexpr std::int64_t kPartBytes = 512 << 10;
+  struct Part {
+    std::size_t sum;
+    std::int64_t begin, end;
+  };
+  const DeviceOps& ops_;
+  const Reduction op_;
+  const DType dtype_;
+  std::vector<Sum> sums_;
+  std::vector<Part> parts_;
+};
 
 class SumCall : public LocalWork {
  public:
@@ -102,10 +165,17 @@ class AllReduce : public SumCall {
     if (n_ != 0) {
       Round first, second;
       std::vector<std::vector<At>> parts(cross_.classes.size());
+      auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
       for (std::size_t i = 0; i < parts.size(); ++i) {
-        make_parts(cross_.classes[i], parts[i]);
-        add_first(cross_.classes[i], parts[i], first);
+        const Class& c = cross_.classes[i];
+        if (where_they_lie(c)) {
+          add_leaves(c, results[c.targets.front()], *work, first);
+          continue;
+        }
+        make_parts(c, parts[i]);
+        add_first(c, parts[i], first);
       }
+      if (!work->empty()) first.work = std::move(work);
       count_sent(first);
       call.enqueue(std::move(first));
       for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -116,8 +186,7 @@ class AllReduce : public SumCall {
         }
         const auto [begin, end] = share_of(c, c.own);
         const Block& result = results[c.targets.front()];
-        std::vector<At> shifted = parts[i];
-        combine(c.targets.front(), shifted, {result, 0}, begin, end);
+        if (!where_they_lie(c)) combine(c.targets.front(), parts[i], {result, 0}, begin, end);
         for (const Peer& peer : c.peers) {
           const auto [from, to] = share_of(c, index_of(c, peer.process));
           if (begin < end) second.send(peer.process, result, begin * item_, (end - begin) * item_);
@@ -136,6 +205,14 @@ class AllReduce : public SumCall {
   bool in_shares(const Class& c) const {
     return c.even && g_.out_bytes > (c.processes.size() > 2 ? kShareBytes : kShareBytesOfTwo);
   }
+  // Whether each process reads its share of each device's block where it lies, and adds all of them
+  // at once: then each block is read once by all processes together, and nothing is written but the
+  // result. Blocks that do not lie in shared memory would have to be copied, so that it is better
+  // to add those of a process first.
+  bool where_they_lie(const Class& c) const {
+    return in_shares(c) && g_.in_bytes <= SharedHeap::kMostBytes &&
+           Processes::joined()->exchanges().read_in_place(c.processes);
+  }
   std::pair<std::int64_t, std::int64_t> share_of(const Class& c, std::size_t index) const {
     return share(n_, kGrainBytes / item_, static_cast<int>(index),
                  static_cast<int>(c.processes.size()));
@@ -143,6 +220,31 @@ class AllReduce : public SumCall {
   static std::size_t index_of(const Class& c, int process) {
     return static_cast<std::size_t>(std::find(c.processes.begin(), c.processes.end(), process) -
                                     c.processes.begin());
+  }
+
+  // Lends the blocks of this process's devices to the processes that add shares of them, and adds
+  // this process's share of all blocks to `work`, which writes it into the result.
+  void add_leaves(const Class& c, const Block& result, SumWhereTheyLie& work, Round& round) const {
+    const auto [begin, end] = share_of(c, c.own);
+    std::vector<SumWhereTheyLie::Leaf> by_rank(table_.ranks);
+    for (const std::uint32_t r : c.held) {
+      const Block& block = block_of(c, r);
+      by_rank[r].own = address(block, begin * item_);
+      round.work_reads(block);
+    }
+    for (const Peer& peer : c.peers) {
+      const auto [from, to] = share_of(c, index_of(c, peer.process));
+      for (const std::uint32_t r : peer.gives)
+        if (from < to) round.send(peer.process, block_of(c, r), from * item_, (to - from) * item_);
+      for (const std::uint32_t r : peer.takes)
+        if (begin < end) by_rank[r].parcel = round.receive(peer.process, (end - begin) * item_);
+    }
+    if (begin == end) return;
+    SumWhereTheyLie::Sum sum{
+        {}, static_cast<std::byte*>(result.data()) + begin * item_, end - begin};
+    for (const std::uint32_t r : c.folded) sum.leaves.push_back(by_rank[r]);
+    work.add(std::move(sum));
+    round.work_writes(result);
   }
 
   // Sends this process's parts to the processes that add them, and receives the parts that this

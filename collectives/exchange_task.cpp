@@ -2,14 +2,17 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 
 #include "collectives/collective_site.h"
 #include "collectives/cross_table.h"
 #include "core/base/counters.h"
 #include "core/base/hash_text.h"
 #include "core/device/host_log.h"
+#include "core/device/plan_memory.h"
 #include "core/ir/trace.h"
 #include "core/processes/processes.h"
+#include "core/processes/shared_heap.h"
 #include "core/runtime/captured_numbers.h"
 #include "core/runtime/launch.h"
 #include "core/runtime/step_label.h"
@@ -94,10 +97,19 @@ class ExchangeTask final : public ExchangeEnd {
   TaskEnd* end_ = nullptr;
 };
 
-// Sorts by peer, keeping the order of each peer's parcels.
-void sort_by_peer(std::vector<Parcel>& parcels) {
-  std::stable_sort(parcels.begin(), parcels.end(),
-                   [](const Parcel& a, const Parcel& b) { return a.peer < b.peer; });
+// Sorts by peer, keeping the order of each peer's parcels. Returns where each parcel is now.
+std::vector<std::uint32_t> sort_by_peer(std::vector<Parcel>& parcels) {
+  std::vector<std::uint32_t> order(parcels.size()), to(parcels.size());
+  std::iota(order.begin(), order.end(), 0u);
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) { return parcels[i].peer; });
+  std::vector<Parcel> sorted;
+  sorted.reserve(parcels.size());
+  for (std::uint32_t k = 0; k < order.size(); ++k) {
+    sorted.push_back(parcels[order[k]]);
+    to[order[k]] = k;
+  }
+  parcels = std::move(sorted);
+  return to;
 }
 
 // The processes of parcels that are sorted by peer.
@@ -110,6 +122,12 @@ std::vector<int> peers_of(const std::vector<Parcel>& parcels) {
 
 std::byte* at(const Block& block, std::int64_t offset) {
   return static_cast<std::byte*>(block.data()) + offset;
+}
+
+// A captured program places what other processes read where they can read it.
+void lend(const Buffer& buffer) {
+  if (SharedHeap::of_process() != nullptr && buffer.bytes() <= SharedHeap::kMostBytes)
+    place_apart(tape_index(buffer), SharedHeap::kMostBytes);
 }
 
 void add_once(std::vector<Buffer*>& list, std::vector<BufferRef>& held, const Block& block) {
@@ -141,6 +159,7 @@ CrossCall::CrossCall(const GroupBlocks& blocks, CollectiveKind kind, std::uint64
 
 void CrossCall::Round::send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes) {
   sends.push_back({peer, at(block, offset), bytes});
+  lend(*block.buffer);
   add_once(reads, held, block);
 }
 
@@ -149,6 +168,14 @@ void CrossCall::Round::receive(int peer, const Block& block, std::int64_t offset
   receives.push_back({peer, at(block, offset), bytes});
   add_once(writes, held, block);
 }
+
+std::size_t CrossCall::Round::receive(int peer, std::int64_t bytes) {
+  receives.push_back({peer, nullptr, bytes});
+  return receives.size() - 1;
+}
+
+void CrossCall::Round::work_reads(const Block& block) { add_once(reads, held, block); }
+void CrossCall::Round::work_writes(const Block& block) { add_once(writes, held, block); }
 
 ProcessExchange CrossCall::roll_call() const {
   ProcessExchange exchange;
@@ -173,7 +200,8 @@ void CrossCall::enqueue(Round round) {
   for (const Parcel& p : round.sends) bytes += p.bytes;
   for (const Parcel& p : round.receives) bytes += p.bytes;
   sort_by_peer(round.sends);
-  sort_by_peer(round.receives);
+  const std::vector<std::uint32_t> numbers = sort_by_peer(round.receives);
+  if (round.work != nullptr) round.work->number(numbers);
   ProcessExchange exchange;
   exchange.space = space_;
   exchange.number = number_;
@@ -185,6 +213,7 @@ void CrossCall::enqueue(Round round) {
   exchange.label = label_;
   exchange.sends = std::move(round.sends);
   exchange.receives = std::move(round.receives);
+  exchange.work = std::move(round.work);
 
   Waits waits;
   if (!detail::nothing_pending(round.reads, round.writes))

@@ -2,6 +2,8 @@
 // computed, and ends when the parcels of the other processes have arrived. No thread waits for
 // them.
 #pragma once
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +13,13 @@
 #include "core/runtime/program_mark.h"
 
 namespace shmap {
+
+// The work of an exchange on its parcels, which are numbered as they were added to the round.
+class RoundWork : public ParcelWork {
+ public:
+  // Parcel i of the round is receive number to[i] of the exchange.
+  virtual void number(std::span<const std::uint32_t> to) = 0;
+};
 
 // One collective between processes, as each of these processes performs it.
 class CrossCall {
@@ -25,8 +34,15 @@ class CrossCall {
     std::vector<Parcel> sends, receives;
     std::vector<Buffer*> reads, writes;
     std::vector<BufferRef> held;  // keeps the buffers alive until the task is enqueued
+    // With work on what is received, which replaces receives into blocks. The work may read and
+    // write blocks of this process too.
+    std::shared_ptr<RoundWork> work;
     void send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
+    // For the work: returns the parcel's number among the receives.
+    std::size_t receive(int peer, std::int64_t bytes);
+    void work_reads(const Block& block);
+    void work_writes(const Block& block);
   };
   // Enqueues an exchange; does nothing where it has no parcels. The caller holds the submit mutex.
   void enqueue(Round round);

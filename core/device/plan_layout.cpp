@@ -4,6 +4,7 @@
 #include <numeric>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "core/device/plan_memory.h"
@@ -57,8 +58,10 @@ class Packer {
 
   bool listed(const Piece& p) const { return !many_ || p.died - p.born > kLongLife; }
 
-  // Returns the lowest offset that is free during the piece's whole life, and reserves it.
-  std::int64_t place(const Piece& p) {
+  static constexpr std::int64_t kNoRoom = -1;
+  // Returns the lowest offset that is free during the piece's whole life, and reserves it; kNoRoom
+  // where the piece would end beyond `most` there.
+  std::int64_t place(const Piece& p, std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
     near_.clear();
     const auto first = static_cast<std::size_t>(p.born / kBucket);
     const auto last = static_cast<std::size_t>((p.died - 1) / kBucket);
@@ -71,6 +74,7 @@ class Packer {
       std::ranges::sort(near_, {}, &Taken::offset);
     }
     const std::int64_t offset = lowest(p);
+    if (p.bytes > most - offset) return kNoRoom;
     const Taken taken{offset, offset + p.bytes, p.born, p.died};
     if (listed(p)) {
       list_.insert(std::ranges::upper_bound(list_, offset, {}, &Taken::offset), taken);
@@ -118,17 +122,21 @@ std::int64_t end_of_time(const std::vector<Piece>& pieces) {
   return end;
 }
 
-// Places the largest pieces first.
-Packed pack(const std::vector<Piece>& pieces) {
-  Packer packer(pieces.size(), end_of_time(pieces));
+// The order in which pieces are placed: the largest first.
+std::vector<std::size_t> order_of(const std::vector<Piece>& pieces, const Packer& packer) {
   std::vector<std::size_t> order(pieces.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) {
     const Piece& p = pieces[i];
     return std::tuple(!packer.listed(p), -p.bytes, p.born, i);
   });
+  return order;
+}
+
+Packed pack(const std::vector<Piece>& pieces) {
+  Packer packer(pieces.size(), end_of_time(pieces));
   Packed packed{std::vector<std::int64_t>(pieces.size())};
-  for (const std::size_t i : order) {
+  for (const std::size_t i : order_of(pieces, packer)) {
     packed.offsets[i] = packer.place(pieces[i]);
     packed.bytes = std::max(packed.bytes, packed.offsets[i] + pieces[i].bytes);
   }
@@ -196,6 +204,36 @@ Packed pack_kept(const std::vector<Piece>& pieces) {
                          : pack(kept_within(std::numeric_limits<std::int64_t>::max(), pieces));
 }
 
+// Adds slabs of at most `most` bytes with these pieces, all of one space.
+void add_apart(MemoryLayout& layout, MemorySpace* space, std::vector<Piece> pieces,
+               std::int64_t most) {
+  for (Piece& p : pieces) p.died = p.kept;
+  struct Small {
+    std::size_t slab;
+    Packer packer;
+    std::vector<Piece> pieces;
+  };
+  const auto empty = [&] { return Packer(pieces.size(), end_of_time(pieces)); };
+  std::vector<Small> open;
+  for (const std::size_t i : order_of(pieces, empty())) {
+    const Piece& p = pieces[i];
+    std::int64_t offset = Packer::kNoRoom;
+    std::size_t k = 0;
+    while (k < open.size() && (offset = open[k].packer.place(p, most)) == Packer::kNoRoom) ++k;
+    if (k == open.size()) {
+      open.push_back({layout.slabs.size(), empty(), {}});
+      layout.slabs.push_back({space, 0, 0});
+      offset = open[k].packer.place(p);
+    }
+    open[k].pieces.push_back(p);
+    MemoryLayout::Slab& slab = layout.slabs[open[k].slab];
+    slab.bytes = std::max(slab.bytes, offset + p.bytes);
+    layout.places[p.index].slab = static_cast<std::int32_t>(open[k].slab);
+    layout.places[p.index].offset = offset;
+  }
+  for (const Small& small : open) layout.slabs[small.slab].lower_bound = most_alive(small.pieces);
+}
+
 }  // namespace
 
 std::int64_t MemoryLayout::rounded(std::int64_t bytes) noexcept {
@@ -214,11 +252,19 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
   MemoryLayout layout;
   layout.places.reserve(tape.size());
   std::vector<std::vector<Piece>> pieces;  // by slab
+  // Those that are placed apart, by space and by the most bytes of their slabs.
+  std::vector<std::pair<std::pair<MemorySpace*, std::int64_t>, std::vector<Piece>>> apart;
   for (std::size_t i = 0; i < tape.size(); ++i) {
     const Allocation& a = tape[i];
     MemoryLayout::Allocation place{a.space, a.bytes, MemoryLayout::kEscapes, -1};
+    const Piece piece{i, MemoryLayout::rounded(a.bytes), a.born, a.died, std::max(a.died, a.kept)};
     if (a.escapes()) {
       ++layout.escapes;
+    } else if (a.apart != 0) {
+      const std::pair key(a.space, a.apart);
+      auto known = std::ranges::find(apart, key, [](const auto& entry) { return entry.first; });
+      if (known == apart.end()) known = apart.insert(known, {key, {}});
+      known->second.push_back(piece);
     } else {
       const auto known = std::ranges::find(layout.slabs, a.space, &MemoryLayout::Slab::space);
       place.slab = static_cast<std::int32_t>(known - layout.slabs.begin());
@@ -226,8 +272,7 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
         layout.slabs.push_back({a.space, 0, 0});
         pieces.emplace_back();
       }
-      pieces[static_cast<std::size_t>(place.slab)].push_back(
-          {i, MemoryLayout::rounded(a.bytes), a.born, a.died, std::max(a.died, a.kept)});
+      pieces[static_cast<std::size_t>(place.slab)].push_back(piece);
     }
     layout.places.push_back(place);
   }
@@ -238,6 +283,7 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
     for (std::size_t i = 0; i < pieces[s].size(); ++i)
       layout.places[pieces[s][i].index].offset = packed.offsets[i];
   }
+  for (auto& [key, some] : apart) add_apart(layout, key.first, std::move(some), key.second);
   return layout;
 }
 

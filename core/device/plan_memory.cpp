@@ -55,6 +55,10 @@ class Rehearsed final : public detail::CaptureMemory {
       tape_[static_cast<std::size_t>(index)].kept = static_cast<std::int64_t>(tape_.size());
   }
 
+  void place_apart(std::int64_t index, std::int64_t most) noexcept override {
+    if (!over_) tape_[static_cast<std::size_t>(index)].apart = most;
+  }
+
   std::vector<Allocation> finish() {
     if (std::exchange(over_, true)) throw Error("MemoryRehearsal: it is finished already");
     return std::move(tape_);
@@ -292,6 +296,11 @@ std::int64_t tape_index(const Buffer& buffer) noexcept {
 void keep_until_now(std::int64_t tape_index) noexcept {
   detail::CaptureMemory* const memory = detail::thread_state.memory;
   if (memory != nullptr && tape_index >= 0) memory->keep(tape_index);
+}
+
+void place_apart(std::int64_t tape_index, std::int64_t most) noexcept {
+  detail::CaptureMemory* const memory = detail::thread_state.memory;
+  if (memory != nullptr && tape_index >= 0) memory->place_apart(tape_index, most);
 }
 
 BufferRef behind(const Buffer& buffer) noexcept {

@@ -44,6 +44,8 @@ struct Allocation {
   std::int64_t died;  // exclusive; kNever where it is alive at the end of the program
   // If later than `died`: until when its bytes should stay unused, where there is room for that.
   std::int64_t kept = 0;
+  // If not 0: it is placed in a slab of at most so many bytes (place_apart).
+  std::int64_t apart = 0;
 
   bool escapes() const noexcept { return died == kNever; }
 };
@@ -64,7 +66,9 @@ struct MemoryLayout {
     std::int64_t offset;  // in the slab of its space; or kEscapes
     std::int32_t slab;    // index in slabs; -1 where it escapes
   };
-  std::vector<Slab> slabs;         // of the spaces that need one, in the order of first allocation
+  // One of each space that needs one, in the order of first allocation; then those of allocations
+  // that are placed apart, any number of a space.
+  std::vector<Slab> slabs;
   std::vector<Allocation> places;  // one per allocation, in their order
   std::int64_t escapes = 0;        // how many allocations escape
 
@@ -79,6 +83,7 @@ struct MemoryLayout {
 // Bytes that should stay unused for longer (Allocation::kept) do so where they fit into the slab
 // that the lives alone need, if at least half of them fit. Else all of them stay unused, and the
 // slab is larger.
+// Allocations that are placed apart stay unused for as long as they should.
 // Deterministic: equal tapes give equal layouts. Takes milliseconds for thousands of allocations;
 // beyond that, time grows linearly with the number of short-lived allocations and quadratically
 // with those that live during hundreds of others.
@@ -94,8 +99,9 @@ class CaptureMemory : public RefCounted {
   virtual BufferRef allocate(MemorySpace& space, std::int64_t bytes) = 0;
   // Whether nothing of the capture will ever run, so that its addresses need no memory behind them.
   virtual bool rehearses() const noexcept { return false; }
-  // See keep_until_now().
+  // See keep_until_now() and place_apart().
   virtual void keep(std::int64_t /*index*/) noexcept {}
+  virtual void place_apart(std::int64_t /*index*/, std::int64_t /*most*/) noexcept {}
   // The last owner of the index-th buffer is gone. The buffer still has its events, unless all are
   // done.
   virtual void let_go(const Buffer& buffer, std::int64_t index) noexcept = 0;
@@ -177,6 +183,10 @@ std::int64_t tape_index(const Buffer& buffer) noexcept;
 // In a rehearsal, asks that the bytes of the allocation with that tape index are not given to
 // allocations that were made before now (Allocation::kept).
 void keep_until_now(std::int64_t tape_index) noexcept;
+// In a rehearsal, asks that the allocation with that tape index, of at most `most` bytes, is placed
+// in a slab of at most `most` bytes, which holds only allocations of which this was asked. For
+// memory that has to lie where a space puts small blocks.
+void place_apart(std::int64_t tape_index, std::int64_t most) noexcept;
 // The ordinary buffer whose memory a proxy, or an escaping buffer of a layout, has; null for
 // others.
 BufferRef behind(const Buffer& buffer) noexcept;

@@ -29,8 +29,9 @@ struct Exchanges::Active {
     bool heard;
     std::size_t first, last;  // its parcels: exchange.receives[first, last)
     std::int64_t bytes;
-    int copies = 0;      // of parcels that this source lends: copies not made yet
-    std::string answer;  // the answer of a source that is late
+    int copies = 0;              // of parcels that this source lends: copies not made yet
+    bool read_in_place = false;  // the exchange's work reads parcels that this source lends
+    std::string answer;          // the answer of a source that is late
   };
   std::vector<Source> sources;
   std::size_t awaited = 0;  // sources from which no message has come
@@ -39,7 +40,10 @@ struct Exchanges::Active {
   std::deque<Letter> letters;                          // waiting for room in a peer's ring
   int lent = 0;                                        // peers that still read what this process
                                                        // lends
-  int copies = 0;                                      // of all sources
+  int copies = 0;                                      // of all sources, and parts of the work
+  bool work_begun = false;
+  std::vector<const std::byte*> places;             // of the receives, for the work
+  std::vector<std::unique_ptr<std::byte[]>> taken;  // copies of receives that have no memory
   int copying = 0;  // threads that are copying for this exchange, which must stay until they are
                     // done
   Clock::time_point begun{}, asked{};
@@ -57,6 +61,9 @@ struct Exchanges::Active {
     messages.clear();
     letters.clear();
     lent = copies = copying = 0;
+    work_begun = false;
+    places.clear();
+    taken.clear();
     asked = {};
     warned = false;
   }

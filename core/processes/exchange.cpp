@@ -196,13 +196,14 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
   active.begun = Clock::now();
   const std::vector<Parcel>& all = active.exchange->receives;
   for (std::size_t i = 0; i < all.size();) {
-    Active::Source source{all[i].peer, false, i, i, 0, 0, {}};
+    Active::Source source{all[i].peer, false, i, i, 0, 0, false, {}};
     for (; source.last < all.size() && all[source.last].peer == source.peer; ++source.last)
       source.bytes += all[source.last].bytes;
     i = source.last;
     active.sources.push_back(std::move(source));
   }
   active.awaited = active.sources.size();
+  if (exchange.work != nullptr) active.places.assign(all.size(), nullptr);
   const bool sent = attempt != nullptr && std::exchange(attempt->begun, false);
   if (sent) {
     for (std::size_t i = 0; i < active.sources.size(); ++i)
@@ -342,16 +343,29 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
   const std::byte* data = message.body();
   for (std::size_t i = source->first; i < source->last; ++i) {
     const Parcel& parcel = active.exchange->receives[i];
+    std::byte* const to = place_for(active, i);
     if (header.tag == 0) {
-      if (parcel.bytes != 0) std::memcpy(parcel.data, data, static_cast<std::size_t>(parcel.bytes));
+      if (parcel.bytes != 0) std::memcpy(to, data, static_cast<std::size_t>(parcel.bytes));
       data += parcel.bytes;
       continue;
     }
     for (std::int64_t at = 0; at < parcel.bytes; at += kPieceBytes) {
-      active.receives.push_back(messages_.receive(
-          parcel.data + at, std::min(kPieceBytes, parcel.bytes - at), from, header.tag));
+      active.receives.push_back(
+          messages_.receive(to + at, std::min(kPieceBytes, parcel.bytes - at), from, header.tag));
     }
   }
+}
+
+// Where a receive is to be written: its own memory, or memory that the exchange keeps for its work.
+std::byte* Exchanges::place_for(Active& active, std::size_t receive) {
+  const Parcel& parcel = active.exchange->receives[receive];
+  if (active.exchange->work == nullptr) return parcel.data;
+  std::byte* const to =
+      active.taken
+          .emplace_back(std::make_unique_for_overwrite<std::byte[]>(std::size_t(parcel.bytes)))
+          .get();
+  active.places[receive] = to;
+  return to;
 }
 
 void Exchanges::match_or_keep(int from, const Message& message) {
@@ -457,8 +471,10 @@ void Exchanges::conclude(Active& active, EndedList& ended) {
     return request == nullptr || messages_.test(request, nullptr);
   });
   if (active.awaited != 0 || !active.sends.empty() || !active.receives.empty() ||
-      !active.letters.empty() || active.lent != 0 || active.copies != 0)
+      !active.letters.empty() || active.copies != 0)
     return;
+  if (active.exchange->work != nullptr && begin_work(active)) return;
+  if (active.lent != 0) return;
   remember_done(history_[active.place.space], *active.exchange, active.begun);
   ended.push(active.end, nullptr);
   forget_place(active);

@@ -52,6 +52,17 @@ struct Parcel {
   std::int64_t bytes;
 };
 
+// Work on what an exchange receives, which the exchange does itself when everything has come: on a
+// parcel where it lies in the memory of its sender, or else on a copy.
+class ParcelWork {
+ public:
+  virtual ~ParcelWork() = default;
+  virtual int parts() const noexcept = 0;  // at least 1
+  // parcels: the address of each receive. Any thread, several parts at once. What it throws is a
+  // failure of the job, since the senders wait for the end of the work.
+  virtual void run(int part, const std::byte* const* parcels) const = 0;
+};
+
 // The part of one process in an exchange.
 struct ProcessExchange {
   std::uint64_t space = 0, number = 0;
@@ -65,6 +76,8 @@ struct ProcessExchange {
   // Ordered by peer; the parcels of one peer in the order in which they are sent, with the same
   // sizes on both sides.
   std::vector<Parcel> sends, receives;
+  // Null, or what is done with the receives, which then need no memory of their own (data is null).
+  std::shared_ptr<const ParcelWork> work;
 };
 
 // Notified when an exchange has ended.
@@ -99,6 +112,10 @@ class Exchanges {
   // the exchange; may be null. Any thread.
   void start(const ProcessExchange& exchange, ExchangeEnd& end,
              Attempt* attempt = nullptr) noexcept;
+  // Whether these processes and this one read each other's shared heaps in place. All processes of
+  // a node that ask about the same processes get the same answer.
+  bool read_in_place(std::span<const int> processes) const noexcept;
+
   // Calls start(), and blocks until the exchange has ended; rethrows its error.
   void run(const ProcessExchange& exchange);
   // Handles messages that have come, unless another thread does so. Returns whether the caller
@@ -200,7 +217,8 @@ class Exchanges {
     Bytes bytes;
   };
   struct Active;
-  // One thread's share of copying parcels that a peer lends.
+  // One thread's share of copying parcels that a peer lends, or (peer is kWork) of the exchange's
+  // work.
   struct Copy {
     Active* active;
     int peer;
@@ -208,7 +226,9 @@ class Exchanges {
     const std::byte* from;
     std::int64_t bytes;
     bool by_address;  // from an address of the peer, because this process has not mapped the memory
+    int part = 0;     // of the work
   };
+  static constexpr int kWork = -1, kNobody = -2;
   // The exchanges that have ended and whose ExchangeEnd is to be called once the mutex is free.
   // Mostly one, which needs no heap memory.
   class EndedList {
@@ -266,6 +286,13 @@ class Exchanges {
   void accept(Active& active, int from, const Message& message);
   void fail_of_programs(const Active& active, int from, const Header& header);
   void borrow(Active& active, int from, std::size_t source, const Message& message);
+  static std::byte* place_for(Active& active, std::size_t receive);
+  bool begin_work(Active& active);
+  void give_back(Active& active, int peer);
+  // One copy, or one part of the work; without the mutex. Returns an error of errno, or 0; sets
+  // `thrown` to what the work threw.
+  int run_copy(const Copy& copy, std::string& thrown) const noexcept;
+  int failed_lender(const Copy& copy) const noexcept;
   void post(int to, const Header& header, std::span<const std::byte> body);
   // Posts the letters for which there is room; returns whether there were any.
   bool post_letters(std::deque<Letter>& letters);

@@ -40,7 +40,7 @@ Exchanges::Header Exchanges::header_of(const ProcessExchange& exchange) {
 }
 
 std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& exchange) const {
-  if (link_ == nullptr) return nullptr;
+  if (link_ == nullptr || exchange.work != nullptr) return nullptr;
   auto attempt = std::make_shared<Attempt>();
   attempt->header = header_of(exchange);
   const auto add_ways = [&](const std::vector<Parcel>& parcels, std::vector<Attempt::Way>& ways) {

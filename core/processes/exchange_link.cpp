@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <string>
 #include <utility>
 
 #include "core/processes/active_exchange.h"
@@ -18,6 +20,11 @@ Exchanges::Lends Exchanges::lends(int peer, std::span<const Parcel> parcels) con
                           [&](const Parcel& p) { return p.bytes == 0 || heap->holds(p.data); }))
     return Lends::offsets;
   return link_->shows_to(peer) ? Lends::addresses : Lends::nothing;
+}
+
+bool Exchanges::read_in_place(std::span<const int> processes) const noexcept {
+  return link_ != nullptr && link_->all_read_heaps() &&
+         std::ranges::all_of(processes, [&](int p) { return peers_.on_this_node(p); });
 }
 
 void Exchanges::post(int to, const Header& header, std::span<const std::byte> body) {
@@ -62,14 +69,66 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
     const std::byte* theirs =
         by_address ? reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset))
                    : link_->memory_of(from, offset, parcel.bytes);
+    if (active.exchange->work != nullptr && !by_address) {
+      active.places[i] = theirs;
+      source.read_in_place = true;
+      continue;
+    }
+    std::byte* const to = place_for(active, i);
     const std::int64_t most = by_address ? kCallBytes : kCopyBytes;
     for (std::int64_t at = 0; at < parcel.bytes; at += most) {
-      copies_.push_back({&active, from, parcel.data + at, theirs + at,
-                         std::min(most, parcel.bytes - at), by_address});
+      copies_.push_back(
+          {&active, from, to + at, theirs + at, std::min(most, parcel.bytes - at), by_address});
       ++source.copies;
       ++active.copies;
     }
   }
+}
+
+// Where everything has come on which the exchange's work is done, and the work has not begun: lists
+// its parts. False where nothing is left of the work.
+bool Exchanges::begin_work(Active& active) {
+  if (std::exchange(active.work_begun, true)) return false;
+  const int parts = active.exchange->work->parts();
+  for (int part = 0; part < parts; ++part)
+    copies_.push_back({&active, kWork, nullptr, nullptr, 0, false, part});
+  active.copies += parts;
+  return true;
+}
+
+// Tells a process that this one has read what it lent.
+void Exchanges::give_back(Active& active, int peer) {
+  Header taken;
+  taken.kind = Kind::taken;
+  taken.space = active.place.space;
+  taken.number = active.place.number;
+  taken.round = active.place.round;
+  post(peer, taken, {});
+}
+
+int Exchanges::run_copy(const Copy& copy, std::string& thrown) const noexcept {
+  if (copy.by_address) return link_->read_memory(copy.peer, copy.to, copy.from, copy.bytes);
+  if (copy.peer != kWork) {
+    std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
+    return 0;
+  }
+  try {
+    copy.active->exchange->work->run(copy.part, copy.active->places.data());
+  } catch (const std::exception& e) {
+    thrown = e.what();
+  } catch (...) {
+    thrown = "an exception that is no std::exception";
+  }
+  return 0;
+}
+
+// Until a process failed, it did not change the memory that it lends. Returns a process of which
+// that is not sure any more, or kNobody.
+int Exchanges::failed_lender(const Copy& copy) const noexcept {
+  if (copy.peer != kWork) return link_->has_failed(copy.peer) ? copy.peer : kNobody;
+  for (const Active::Source& source : copy.active->sources)
+    if (source.read_in_place && link_->has_failed(source.peer)) return source.peer;
+  return kNobody;
 }
 
 bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) {
@@ -81,17 +140,18 @@ bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) 
     Active& active = *copy.active;
     ++active.copying;
     lock.unlock();
-    int error = 0;
-    if (copy.by_address)
-      error = link_->read_memory(copy.peer, copy.to, copy.from, copy.bytes);
-    else
-      std::memcpy(copy.to, copy.from, static_cast<std::size_t>(copy.bytes));
-    // Until the peer failed, it did not change the memory that it lends.
-    const bool sure = !link_->has_failed(copy.peer);
+    std::string thrown;
+    const int error = run_copy(copy, thrown);
+    const int failed = failed_lender(copy);
     lock.lock();
     --active.copying;
-    if (!sure || error != 0) take_messages();  // the peer has said why it failed
-    if (!sure && fault_.empty()) fail(peers_.text(copy.peer) + " has given up", true);
+    if (failed != kNobody || error != 0) take_messages();  // the peer has said why it failed
+    if (failed != kNobody && fault_.empty()) fail(peers_.text(failed) + " has given up", true);
+    if (!thrown.empty() && fault_.empty())
+      fail(peers_.text(peers_.self()) + " could not work on what it received: " + thrown +
+               ", in collective number " + std::to_string(active.place.number) + " of the mesh, " +
+               active.exchange->label.text(),
+           true);
     if (!fault_.empty()) break;
     if (error == ESRCH) continue;  // the peer is dead: the watch over the processes reports it
     if (error != 0) {
@@ -105,15 +165,11 @@ bool Exchanges::copy_some(std::unique_lock<std::mutex>& lock, EndedList& ended) 
       break;
     }
     --active.copies;
-    const auto source =
-        std::ranges::find_if(active.sources, [&](const auto& s) { return s.peer == copy.peer; });
-    if (--source->copies != 0) continue;
-    Header taken;
-    taken.kind = Kind::taken;
-    taken.space = active.place.space;
-    taken.number = active.place.number;
-    taken.round = active.place.round;
-    post(copy.peer, taken, {});
+    for (Active::Source& source : active.sources) {
+      if (copy.peer == kWork ? active.copies == 0 && source.read_in_place
+                             : source.peer == copy.peer && --source.copies == 0)
+        give_back(active, source.peer);
+    }
     conclude(active, ended);
   }
   return any;

@@ -179,6 +179,15 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   messages.all_gather(opened.data(), opened.size(), all.data());
   if (box >= 0) close(box);
 
+  link->all_read_heaps_ = true;
+  for (int p = 0; p < n; ++p) {
+    for (int q = 0; q < n; ++q) {
+      if (p == q || !peers.on_this_node(p) || !peers.on_this_node(q)) continue;
+      const char has = all[static_cast<std::size_t>(p) * static_cast<std::size_t>(n) +
+                           static_cast<std::size_t>(q)];
+      link->all_read_heaps_ = link->all_read_heaps_ && (has & kHeap) != 0;
+    }
+  }
   link->reaches_all_ = true;
   bool heap_is_read = false;
   for (int p = 0; p < n; ++p) {

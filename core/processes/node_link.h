@@ -57,6 +57,9 @@ class NodeLink {
   bool lends_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_own_heap;
   }
+  // Whether each process of this node has mapped the heaps of all others: the same answer in all of
+  // them.
+  bool all_read_heaps() const noexcept { return all_read_heaps_; }
   // Whether that process may read all of this process's memory.
   bool shows_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_memory;
@@ -146,6 +149,7 @@ class NodeLink {
   std::vector<Partner> partners_;  // by process
   std::vector<int> reached_;
   bool reaches_all_ = false;
+  bool all_read_heaps_ = false;
   bool fences_others_ = false;  // want_bell() makes fences in other processes
   Box* own_ = nullptr;
   std::size_t box_bytes_ = 0;

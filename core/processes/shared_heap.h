@@ -18,6 +18,8 @@ class SharedHeap {
   // Makes the heap, for blocks of fewer than `below` bytes, as one of `processes` heaps that all
   // processes map. Null where the system has no room for it. Called once.
   static SharedHeap* make(std::int64_t below, int processes) noexcept;
+  // Blocks up to this size lie in the heap, whichever size a memory space rounds them up to.
+  static constexpr std::int64_t kMostBytes = std::int64_t{15} << 17;
   // Forbids allocations from the heap; call before the first allocation.
   static void disuse() noexcept { the_heap.store(nullptr, std::memory_order_release); }
 

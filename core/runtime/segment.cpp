@@ -365,16 +365,15 @@ std::shared_ptr<Segment::OutputSet> Segment::free_set(const MemoryLayout& layout
 }
 
 void Segment::take_slabs(Executable& made) {
+  // The k-th slab of a space, in each layout, is the k-th of that space in slabs_.
   for (const MemoryLayout::Slab& slab : made.layout.slabs) {
-    const auto fits = [&](const BufferRef& b) {
-      return &b->space() == slab.space && b->bytes() >= slab.bytes;
-    };
-    auto known = std::find_if(slabs_.begin(), slabs_.end(), fits);
-    if (known == slabs_.end()) {
-      std::erase_if(slabs_, [&](const BufferRef& b) { return &b->space() == slab.space; });
-      slabs_.push_back(slab.space->allocate(slab.bytes));
-      known = slabs_.end() - 1;
-    }
+    const auto of_space = [&](const BufferRef& b) { return &b->space() == slab.space; };
+    auto before = std::count_if(made.slabs.begin(), made.slabs.end(), of_space);
+    auto known = std::find_if(slabs_.begin(), slabs_.end(),
+                              [&](const BufferRef& b) { return of_space(b) && before-- == 0; });
+    if (known == slabs_.end()) known = slabs_.emplace(known);
+    if (known->get() == nullptr || (*known)->bytes() < slab.bytes)
+      *known = slab.space->allocate(slab.bytes);
     made.slabs.push_back(*known);
   }
 }

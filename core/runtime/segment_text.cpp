@@ -107,12 +107,13 @@ std::string Segment::graph_text(const Executable& executable) const {
   }
   std::string text = "  graph: " + counted(executable.graph->nodes(), "task") + ", " +
                      counted(executable.graph->edges(), "edge") + "\n";
-  for (const MemoryLayout::Slab& slab : layout.slabs) {
+  for (std::size_t s = 0; s < layout.slabs.size(); ++s) {
+    const MemoryLayout::Slab& slab = layout.slabs[s];
     text += "  memory of " + slab.space->name() + ": " + std::to_string(slab.bytes) + " bytes (" +
             std::to_string(slab.lower_bound) + " alive at once)\n";
     for (std::size_t k = 0; k < layout.places.size();) {
       const MemoryLayout::Allocation& place = layout.places[k];
-      if (place.space != slab.space || place.offset == MemoryLayout::kEscapes) {
+      if (place.slab != static_cast<std::int32_t>(s)) {
         ++k;
         continue;
       }
@@ -120,7 +121,7 @@ std::string Segment::graph_text(const Executable& executable) const {
       std::size_t end = k + 1;
       for (; end < layout.places.size(); ++end) {
         const MemoryLayout::Allocation &last = layout.places[end - 1], &next = layout.places[end];
-        if (next.space != place.space || next.bytes != place.bytes ||
+        if (next.slab != place.slab || next.bytes != place.bytes ||
             next.offset != last.offset + MemoryLayout::rounded(last.bytes) ||
             values[static_cast<std::int64_t>(end)] != values[static_cast<std::int64_t>(k)])
           break;

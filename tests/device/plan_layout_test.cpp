@@ -72,6 +72,41 @@ double checked_ratio(std::span<const Allocation> tape) {
   return worst;
 }
 
+// Allocations that are placed apart lie in slabs of at most so many bytes, without others; those of
+// which one is dead when the next is born share bytes, and bytes that should stay unused do.
+TEST_F(PlanLayout, WhatIsPlacedApart) {
+  constexpr std::int64_t kMost = 1000 * 64;
+  std::vector<Allocation> tape;
+  const auto add = [&](std::int64_t bytes, std::int64_t lives, std::int64_t apart) {
+    const auto born = static_cast<std::int64_t>(tape.size());
+    tape.push_back({&space(), bytes, born, born + lives, 0, apart});
+  };
+  for (int i = 0; i < 5; ++i) {
+    add(900 * 64, 2, kMost);  // one after another, each with the next
+    add(600 * 64, 9, 0);
+    add(50 * 64, 1, kMost);
+  }
+  tape[2].kept = tape[5].born + 1;
+  const MemoryLayout layout = plan_layout(tape);
+  check_layout(tape, layout);
+  std::vector<char> apart(layout.slabs.size(), 2);
+  for (std::size_t i = 0; i < tape.size(); ++i) {
+    const auto slab = static_cast<std::size_t>(layout.places[i].slab);
+    const char is_apart = tape[i].apart != 0;
+    EXPECT_TRUE(apart[slab] == 2 || apart[slab] == is_apart) << i;
+    apart[slab] = is_apart;
+  }
+  for (std::size_t s = 0; s < layout.slabs.size(); ++s)
+    EXPECT_LE(layout.slabs[s].bytes, apart[s] == 1 ? kMost : std::int64_t{1} << 40);
+  EXPECT_EQ(std::ranges::count(apart, 1), 1);  // no two of the large ones live at once
+  EXPECT_NE(layout.places[2].offset, layout.places[5].offset);
+  // Two that live at once do not fit into one slab.
+  std::vector<Allocation> two{{&space(), 900 * 64, 0, 5, 0, kMost},
+                              {&space(), 900 * 64, 1, 5, 0, kMost}};
+  EXPECT_EQ(plan_layout(two).slabs.size(), 2u);
+  check_layout(two, plan_layout(two));
+}
+
 // A tape of n allocations, each of which dies some time later: each at one time with up to
 // `at_once` others.
 std::vector<Allocation> random_tape(std::uint32_t seed, std::span<MemorySpace* const> spaces) {

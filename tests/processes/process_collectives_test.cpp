@@ -394,6 +394,47 @@ TEST(ProcessCollectives, LargeBlocks) {
   }
 }
 
+// Sums in which each process adds a share of all blocks where they lie: of a captured program whose
+// values fill more than shared memory holds in one block; and of views into such a block, which
+// other processes copy.
+TEST(ProcessCollectives, SumsWhereBlocksLie) {
+  if (on_gpus()) GTEST_SKIP() << "other processes do not read the memory of GPUs";
+  const Grid grid = line();
+  constexpr std::int64_t kCount = 150'003;  // four of them have more than 2 MiB
+  const auto in = some_blocks<float>(kCount);
+  std::vector<float> flat;
+  for (const auto& block : in) flat.insert(flat.end(), block.begin(), block.end());
+  const Array x =
+      device_put(array<float>(flat, {kCount * device_count()}), NamedSharding(grid.mesh, P("i")));
+  Blocks<float> tripled = in;
+  for (auto& block : tripled)
+    for (float& v : block) v *= 3.f;
+  const std::vector<float> want =
+      combined<float>(tripled, grid.clique(0, {0}), [](float a, float b) { return a + b; });
+  const auto row_sum = shard_map(
+      [](Array b) {
+        const Array large = sin(broadcast_in_dim(b, {4, kCount}, {1})) * 0.f +
+                            broadcast_in_dim(b * 3.f, {4, kCount}, {1});
+        return psum(reshape(slice_in_dim(large, 2, 3), {kCount}), "i");
+      },
+      grid.mesh, {P("i")}, P());
+  const auto whole_sum = shard_map(
+      [](Array b) {
+        const Array large = cumsum(broadcast_in_dim(b, {4, kCount}, {1}), 0);
+        return psum(b * 3.f, "i") + psum(sum(large), "i") * 0.f;
+      },
+      grid.mesh, {P("i")}, P());
+  const auto fast_rows = jit(row_sum);
+  const auto fast = jit(whole_sum);
+  for (int round = 0; round < 4; ++round) {
+    for (const Array& y : {row_sum(x), whole_sum(x), fast_rows(x), fast(x)}) {
+      const std::vector<float> got = y.to_vector<float>();
+      ASSERT_EQ(got.size(), want.size());
+      ASSERT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(float)), 0) << round;
+    }
+  }
+}
+
 TEST(ProcessCollectives, GroupsAndWhatDoesNotVary) {
   const Grid grid = line();
   const auto in = some_blocks<float>(20);
