@@ -78,6 +78,9 @@ using PartsFn = int (*)(const KernelCall&, int workers);
 // The bytes of KernelCall::scratch; 0: none. A kernel with `parts` gets them only where call.parts
 // > 1, and its parts share them; a kernel without `parts` gets them in every call.
 using ScratchFn = std::int64_t (*)(const KernelCall&);
+// The operands (bit i: operand i) whose memory that result may have, in a call with these
+// parameters.
+using OverwritesFn = std::uint32_t (*)(const Params&, std::size_t result);
 struct Kernel {
   KernelFn run = nullptr;
   PartsFn parts = nullptr;
@@ -89,6 +92,9 @@ struct Kernel {
   // gives the same bits as `run` and a separate addition.
   KernelFn accumulate = nullptr;
   bool (*accumulates)(const KernelCall&) = nullptr;
+  // Which operands each result may overwrite, where that depends on the kernel: see may_overwrite()
+  // in core/runtime/kernel.h.
+  OverwritesFn overwrites = nullptr;
   bool adds = false;     // result 0 is operand 0 plus operand 1
   bool foreign = false;  // a user's code: see Task::foreign
 };
@@ -152,8 +158,9 @@ struct Primitive {
   // Between devices: not none for collectives other than casts, pscatter and axis_index.
   Traffic traffic = Traffic::none;
   constexpr bool moves_data() const { return traffic != Traffic::none; }
-  // Result 0 may overwrite a donated operand of the same size. `in_place_operand`: the number of
-  // that operand, or -1 for any.
+  // A result may overwrite a donated operand of the same size. Which one is for the kernel to say
+  // (Kernel::overwrites); of a kernel that does not, it is result 0, and the operand of that
+  // number, or any one where the number is -1.
   bool in_place = false;
   int in_place_operand = -1;
   bool has_effect = false;  // must run, in program order, even if its results are not used

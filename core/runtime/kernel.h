@@ -12,8 +12,8 @@ namespace shmap {
 
 // One call of a kernel on one device. Operands and results are contiguous row-major blocks. For
 // elementwise primitives, an operand of rank 0 stands for an array of the result's shape. A result
-// may share memory with an operand only where the primitive has in_place. A kernel allocates no
-// buffers and does not use arrays.
+// may have the memory of an operand only where may_overwrite() says so, and no two results have
+// that of one operand. A kernel allocates no buffers and does not use arrays.
 struct KernelCall {
   std::span<const void* const> in;
   std::span<void* const> out;
@@ -43,6 +43,16 @@ struct KernelCall {
     return {begin < n ? begin : n, end < n ? end : n};
   }
 };
+
+// Whether result o, of dtype `made`, may have the memory of operand i, of dtype `read`, if the
+// caller gives the operand up and both have as many bytes.
+inline bool may_overwrite(const Primitive& primitive, const Kernel& kernel, const Params& params,
+                          std::size_t o, DType made, std::size_t i, DType read) {
+  if (!primitive.in_place || i >= 32 || itemsize(made) != itemsize(read)) return false;
+  if (kernel.overwrites != nullptr) return kernel.overwrites(params, o) >> i & 1u;
+  const int only = primitive.in_place_operand;
+  return o == 0 && (only < 0 || only == static_cast<int>(i));
+}
 
 // A collective over all local devices at once. `in`: stored nodes of the mesh. The types of `out`
 // are set and its tables are empty: the group function fills the tables, and lets devices of one

@@ -51,16 +51,23 @@ class LeaderLaunch {
         in_(step.in.size()),
         results_(out.size()),
         result_bytes_(out.size()),
+        reusable_(out.size()),
+        reused_(out.size()),
         reads_(step.in.size()),
         writes_(out.size() + 1),
         call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
         site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
     std::int64_t bytes = 0;
-    for (std::size_t o = 0; o < out.size(); ++o) bytes += result_bytes_[o] = out_types[o].nbytes();
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      bytes += result_bytes_[o] = out_types[o].nbytes();
+      reusable_[o] = 0;
+    }
     for (std::size_t i = 0; i < step.in.size(); ++i) {
       const std::int64_t operand_bytes = step.in_types[i].nbytes();
       bytes += operand_bytes;
-      if (step.primitive.in_place && operand_bytes == result_bytes_[0] && i < 32) note_donated(i);
+      if (step.primitive.in_place && i < 32 &&
+          (operand_bytes == result_bytes_[0] || out.size() > 1))
+        note_donated(i, operand_bytes);
     }
     task_.run = run_here;
     task_.args = this;
@@ -90,15 +97,20 @@ class LeaderLaunch {
     run_kernel(self->kernel_.run, self->call_, self->site_);
   }
 
-  // Notes operand i, which has as many bytes as result 0, in donated_ or reusable_.
-  void note_donated(std::size_t i) {
+  // Notes operand i, if it was given up, in donated_, and in reusable_ for the results that may
+  // overwrite it.
+  void note_donated(std::size_t i, std::int64_t bytes) {
     const Node& node = *node_of(step_.in[i]);
     if (node.refs.load(std::memory_order_acquire) != 1 || node.kind != NodeKind::stored) return;
     donated_ |= 1u << i;
-    const int only = step_.primitive.in_place_operand;
-    if ((only < 0 || only == static_cast<int>(i)) &&
-        itemsize(step_.in_types[i].dtype()) == itemsize(out_types_[0].dtype()))
-      reusable_ |= 1u << i;
+    for (std::size_t o = 0; o < results_.size(); ++o) {
+      if (result_bytes_[o] != bytes ||
+          !may_overwrite(step_.primitive, kernel_, step_.params, o, out_types_[o].dtype(), i,
+                         step_.in_types[i].dtype()))
+        continue;
+      reusable_[o] |= 1u << i;
+      any_reusable_ = true;
+    }
   }
 
   static std::string describe_here(const void* args) {
@@ -112,9 +124,8 @@ class LeaderLaunch {
   // Sets the addresses of the operands, and allocates the results' buffers. Whether a task on one
   // of the buffers may be pending: never false where one is.
   bool bind_blocks(std::uint32_t position, MemorySpace& space) {
-    const int reused = reusable_ != 0 ? find_reusable(position) : -1;
-    reused_ = reused;
-    term_ = kernel_.adds && reused >= 0 ? find_term(position, 1 - reused) : -1;
+    const std::uint32_t taken = taken_ = any_reusable_ ? take_operands(position) : 0;
+    term_ = kernel_.adds && taken != 0 ? find_term(position, 1 - reused_[0]) : -1;
     bool pending = false;
     std::size_t n_reads = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
@@ -126,7 +137,7 @@ class LeaderLaunch {
       }
       const Block& block = static_cast<const StoredNode*>(node)->blocks()[position];
       in_[i] = block.data();
-      if (static_cast<int>(i) == reused) continue;
+      if (i < 32 && (taken >> i & 1u)) continue;
       pending |= block.buffer->def().record() != nullptr;
       reads_[n_reads++] = block.buffer.get();
     }
@@ -134,8 +145,8 @@ class LeaderLaunch {
     n_writes_ = results_.size();
     for (std::size_t o = 0; o < n_writes_; ++o) {
       Block& block = out_[o]->blocks()[position];
-      if (o == 0 && reused >= 0) {
-        block = stored_of(step_.in[static_cast<std::size_t>(reused)])->blocks()[position];
+      if (taken != 0 && reused_[o] >= 0) {
+        block = stored_of(step_.in[static_cast<std::size_t>(reused_[o])])->blocks()[position];
       } else {
         block.buffer = space.allocate(result_bytes_[o], MemorySpace::For::tasks, thread_);
         block.offset = 0;
@@ -220,8 +231,9 @@ class LeaderLaunch {
       if (const std::int64_t bytes = kernel_.scratch(split)) {
         const BufferRef scratch = device.space->allocate(bytes, MemorySpace::For::tasks);
         Buffer* const shared[] = {scratch.get()};
-        // The parts still read an operand that `finish` overwrites.
-        if (reused_ >= 0) reads_[n_reads_++] = writes_[0];
+        // The parts still read the operands that `finish` overwrites.
+        for (std::size_t o = 0; taken_ != 0 && o < results_.size(); ++o)
+          if (reused_[o] >= 0) reads_[n_reads_++] = writes_[o];
         task.args = own(kernel_.run, scratch->data());
         enqueue_after(stream, task, reads(), shared);
         task.parts = 1;
@@ -273,19 +285,31 @@ class LeaderLaunch {
     finish(stream.enqueue(task, waits), reads, writes);
   }
 
-  // The donated operand whose buffer result 0 may overwrite, or -1. The buffer must have one owner
-  // over all entries and handles: only the entries of this cohort in this one table may name it.
-  int find_reusable(std::uint32_t position) const {
-    for (std::uint32_t left = reusable_; left != 0; left &= left - 1) {
-      const int i = std::countr_zero(left);
-      const StoredNode& node = *stored_of(step_.in[static_cast<std::size_t>(i)]);
-      // After a pending reader of the buffer, the result would have to wait for that reader and
-      // fail with it, although they are unrelated. (A captured graph fails as a whole, and all its
-      // readers are pending.)
-      if (!capturing(thread_) && !all_read(*node.blocks()[position].buffer)) continue;
-      if (owned_alone(node, position)) return i;
+  // Chooses for each result the operand whose buffer it overwrites, in reused_. Returns all these
+  // operands.
+  std::uint32_t take_operands(std::uint32_t position) {
+    std::uint32_t taken = 0;
+    for (std::size_t o = 0; o < results_.size(); ++o) {
+      reused_[o] = -1;
+      for (std::uint32_t left = reusable_[o] & ~taken; left != 0; left &= left - 1) {
+        const int i = std::countr_zero(left);
+        if (!is_reusable(*stored_of(step_.in[static_cast<std::size_t>(i)]), position)) continue;
+        reused_[o] = i;
+        taken |= 1u << i;
+        break;
+      }
     }
-    return -1;
+    return taken;
+  }
+
+  // Whether a result may take the buffer of a donated operand. It must have one owner over all
+  // entries and handles: only the entries of this cohort in this one table may name it.
+  bool is_reusable(const StoredNode& node, std::uint32_t position) const {
+    // After a pending reader of the buffer, the result would have to wait for that reader and fail
+    // with it, although they are unrelated. (A captured graph fails as a whole, and all its readers
+    // are pending.)
+    if (!capturing(thread_) && !all_read(*node.blocks()[position].buffer)) return false;
+    return owned_alone(node, position);
   }
 
   // For an addition in place: `i`, if that operand is given up too and neither operand has pending
@@ -330,19 +354,23 @@ class LeaderLaunch {
   const Cohorts& cohorts_;
   const DeviceKind kind_;
   const Kernel& kernel_;
-  // Bit i: operand i, a stored value of as many bytes as result 0, was given up, where the
-  // primitive works in place; the dtypes and the primitive let result 0 overwrite it.
-  std::uint32_t donated_ = 0, reusable_ = 0;
+  // Bit i: operand i, a stored value, was given up, where the primitive works in place (and, of a
+  // primitive with one result, where both have as many bytes).
+  std::uint32_t donated_ = 0;
   // For the current leader.
   InlineVector<const void*, 4> in_;
   InlineVector<void*, 2> results_;
   InlineVector<std::int64_t, 2> result_bytes_;
+  InlineVector<std::uint32_t, 2> reusable_;  // of the donated operands, those that it may overwrite
+  bool any_reusable_ = false;
+  InlineVector<int, 2> reused_;  // the operand whose memory the result has, or -1; set where taken_
+                                 // is not 0
   InlineVector<Buffer*, 4> reads_;
   InlineVector<Buffer*, 3> writes_;  // buffers of the results, and scratch
   std::size_t n_reads_ = 0, n_writes_ = 0;
   BufferRef scratch_;
-  int reused_ = -1;  // the operand whose memory result 0 has, or -1
-  int term_ = -1;    // of an addition in place: the operand given up to it (find_term), or -1
+  std::uint32_t taken_ = 0;  // bit i: a result has the memory of operand i
+  int term_ = -1;  // of an addition in place: the operand given up to it (find_term), or -1
   KernelCall call_;
   OpSite site_;
   Task task_;  // the call as it runs while this object is there

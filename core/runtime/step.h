@@ -13,8 +13,9 @@ struct Step {
   const Params& params;
   const detail::MeshImpl& mesh;
   // Literals, or stored values whose tables have the mesh's local devices. An operand with only one
-  // handle was given up by the caller, and its buffer may be overwritten. A collective replaces
-  // literals by stored values, and each operand by one with its type in `in_types`.
+  // handle was given up by the caller, and a result may overwrite its buffer (may_overwrite). A
+  // collective replaces literals by stored values, and each operand by one with its type in
+  // `in_types`.
   std::span<Array> in;
   Types in_types;  // of one device's blocks
   // The mesh axes over which results differ. Values that are equal over the other axes are computed

@@ -190,12 +190,14 @@ class TaskProgramMaker {
         if (!a.is_literal()) give_back(roots_[view(a.var()).root], index);
       return;
     }
-    const int reused = overwritten(e, index);
+    std::uint32_t taken = 0;  // bit i: a result has the memory of operand i
     for (std::size_t o = 0; o < e.out.size(); ++o) {
+      const int reused = overwritten(e, index, o, taken);
       const Var* v = e.out[o].get();
       Root& root = roots_[v];  // a value that no step reads has last = 0, and is freed at once
       root.bytes = v->type.nbytes();
-      if (o == 0 && reused >= 0) {
+      if (reused >= 0) {
+        taken |= 1u << reused;
         const Var* from = view(e.in[static_cast<std::size_t>(reused)].var()).root;
         Root& old = roots_[from];
         root.place = old.place;
@@ -230,24 +232,27 @@ class TaskProgramMaker {
     arena_.give(root.place.offset, root.bytes);
   }
 
-  // The operand whose memory result 0 overwrites, or -1; decided as in run_step.
-  int overwritten(const Eqn& e, std::size_t index) {
-    if (!e.primitive->in_place) return -1;
-    const ShapedArray& made = e.out[0]->type;
+  // The operand whose memory result o overwrites, or -1; decided as in run_step. `taken`: those
+  // that other results overwrite.
+  int overwritten(const Eqn& e, std::size_t index, std::size_t o, std::uint32_t taken) {
+    const Kernel& kernel = e.primitive->kernel(program_->kind_);
+    const ShapedArray& made = e.out[o]->type;
+    const int result = roots_[e.out[o].get()].result;
     for (std::size_t i = 0; i < e.in.size(); ++i) {
-      if (e.in[i].is_literal()) continue;
-      const int wanted = e.primitive->in_place_operand;
-      if (wanted >= 0 && wanted != static_cast<int>(i)) continue;
+      if (e.in[i].is_literal() ||
+          !may_overwrite(*e.primitive, kernel, *e.params, o, made.dtype(), i,
+                         e.in[i].type().dtype()) ||
+          (taken >> i & 1u))
+        continue;
       const View of = view(e.in[i].var());
       const Root& root = roots_[of.root];
-      if (!root.writable || root.last != index || root.bytes != made.nbytes() || of.offset != 0 ||
-          itemsize(e.in[i].type().dtype()) != itemsize(made.dtype()))
+      if (!root.writable || root.last != index || root.bytes != made.nbytes() || of.offset != 0)
         continue;
       // A result of the program that a step writes completely is better computed in its final
       // place.
-      const bool may_stay = root.place.kind == Address::operand &&
-                            owned_[root.place.index] == roots_[e.out[0].get()].result;
-      if (roots_[e.out[0].get()].result >= 0 && !may_stay) continue;
+      const bool may_stay =
+          root.place.kind == Address::operand && owned_[root.place.index] == result;
+      if (result >= 0 && !may_stay) continue;
       std::size_t mentions = 0;
       for (const Atom& a : e.in)
         mentions += !a.is_literal() && view(a.var()).root == of.root ? 1 : 0;

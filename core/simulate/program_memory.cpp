@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/ir/nesting.h"
+#include "core/runtime/kernel.h"
 #include "core/simulate/prepared_programs.h"
 
 namespace shmap {
@@ -50,20 +51,28 @@ class Lifetimes {
     for (std::size_t h : dying_[eqn]) bytes += held_[h].bytes;
     return bytes;
   }
-  // The bytes of an operand whose memory result 0 takes over, or 0.
+  // The bytes of the operands whose memory results take over, as the host's kernels would have it.
   std::int64_t bytes_taken_over(std::size_t i) const {
     const Eqn& e = program_.eqns[i];
-    if (!e.primitive->in_place || e.out.empty()) return 0;
-    const std::int64_t wanted = e.out[0]->type.nbytes();
-    for (std::size_t k = 0; k < e.in.size(); ++k) {
-      if (e.in[k].is_literal()) continue;
-      if (e.primitive->in_place_operand >= 0 &&
-          static_cast<std::size_t>(e.primitive->in_place_operand) != k)
-        continue;
-      const Held& h = of(e.in[k].var());
-      if (h.owned && h.last_use == i && h.bytes == wanted) return wanted;
+    std::int64_t bytes = 0;
+    std::vector<const Held*> taken;
+    for (std::size_t o = 0; e.primitive->in_place && o < e.out.size(); ++o) {
+      const ShapedArray& made = e.out[o]->type;
+      for (std::size_t k = 0; k < e.in.size(); ++k) {
+        if (e.in[k].is_literal() ||
+            !may_overwrite(*e.primitive, e.primitive->kernel(kHostKind), *e.params, o, made.dtype(),
+                           k, e.in[k].type().dtype()))
+          continue;
+        const Held& h = of(e.in[k].var());
+        if (!h.owned || h.last_use != i || h.bytes != made.nbytes() ||
+            std::find(taken.begin(), taken.end(), &h) != taken.end())
+          continue;
+        bytes += h.bytes;
+        taken.push_back(&h);
+        break;
+      }
     }
-    return 0;
+    return bytes;
   }
 
  private:

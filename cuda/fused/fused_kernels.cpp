@@ -12,6 +12,7 @@
 #include "core/runtime/kernel.h"
 #include "cuda/device/error.h"
 #include "cuda/fused/fused_source.h"
+#include "cuda/fused/fused_stages.h"
 #include "cuda/fused/kernel_image.h"
 #include "cuda/fused/module_cache.h"
 
@@ -49,10 +50,12 @@ class FusedVariant {
 
 class CudaFusedPlan final : public FusedPlan {
  public:
-  explicit CudaFusedPlan(const FusedProgram& program) : program_(program), wide_(program, true) {}
+  explicit CudaFusedPlan(const FusedProgram& program)
+      : program_(program), wide_(program, true), overwrites_(FusedStages(program).overwrites()) {}
   ~CudaFusedPlan() override { delete narrow_.load(std::memory_order_acquire); }
 
   const FusedVariant& wide() const { return wide_; }
+  std::uint32_t overwrites(std::size_t result) const { return overwrites_[result]; }
   // For operands and results at any address.
   const FusedVariant& narrow() const {
     if (const FusedVariant* ready = narrow_.load(std::memory_order_acquire)) return *ready;
@@ -66,32 +69,22 @@ class CudaFusedPlan final : public FusedPlan {
  private:
   const FusedProgram& program_;
   FusedVariant wide_;
+  std::vector<std::uint32_t> overwrites_;
   mutable std::atomic<const FusedVariant*> narrow_ = nullptr;
 };
 
-const FusedProgram& program_of(const KernelCall& call) {
-  return *params_as<FusedParams>(call.params).program;
+const FusedProgram& program_of(const Params& params) {
+  return *params_as<FusedParams>(params).program;
 }
-const CudaFusedPlan& plan_of(const KernelCall& call) {
-  return static_cast<const CudaFusedPlan&>(program_of(call).plan(
+const CudaFusedPlan& plan_of(const Params& params) {
+  return static_cast<const CudaFusedPlan&>(program_of(params).plan(
       DeviceKind::cuda, [](const FusedProgram& p) -> std::unique_ptr<const FusedPlan> {
         return std::make_unique<const CudaFusedPlan>(p);
       }));
 }
 
-// The operand whose memory result 0 overwrites before the operand is fully read; -1: none. The same
-// memory may be two operands.
-int overwritten(const KernelCall& call) {
-  const std::vector<bool>& apart = plan_of(call).wide().source().apart;
-  for (std::size_t i = 0; i < call.in.size(); ++i)
-    if (apart[i] && call.in[i] == call.out[0] && call.in_types[i].nbytes() != 0)
-      return static_cast<int>(i);
-  return -1;
-}
-
-std::int64_t fused_scratch(const KernelCall& call) {
-  const int i = overwritten(call);
-  return i < 0 ? 0 : call.in_types[static_cast<std::size_t>(i)].nbytes();
+std::uint32_t overwrites(const Params& params, std::size_t result) {
+  return plan_of(params).overwrites(result);
 }
 
 bool fits(const void* address, int alignment) {
@@ -103,22 +96,12 @@ bool fits(const void* address, int alignment) {
 constexpr std::int64_t kMostBlocks = 1 << 14;
 
 void run_fused(const KernelCall& call) {
-  const CudaFusedPlan& plan = plan_of(call);
-  InlineVector<const void*, 16> in(call.in.size());
-  std::copy(call.in.begin(), call.in.end(), in.data());
-  if (const int i = overwritten(call); i >= 0) {
-    check(cudaMemcpyAsync(
-              call.scratch, call.out[0],
-              static_cast<std::size_t>(call.in_types[static_cast<std::size_t>(i)].nbytes()),
-              cudaMemcpyDeviceToDevice, static_cast<cudaStream_t>(call.native)),
-          "cudaMemcpyAsync");
-    std::replace(in.data(), in.data() + in.size(), static_cast<const void*>(call.out[0]),
-                 static_cast<const void*>(call.scratch));
-  }
+  const CudaFusedPlan& plan = plan_of(call.params);
+  const std::span<const void* const> in = call.in;
   bool wide = true;
   const FusedSource& wanted = plan.wide().source();
   for (std::size_t i = 0; i < in.size(); ++i)
-    wide &= (call.literals >> i & 1u) || fits(in.data()[i], wanted.operand_alignment[i]);
+    wide &= (call.literals >> i & 1u) || fits(in[i], wanted.operand_alignment[i]);
   for (std::size_t o = 0; o < call.out.size(); ++o)
     wide &= fits(call.out[o], wanted.result_alignment[o]);
   const FusedVariant& variant = wide ? plan.wide() : plan.narrow();
@@ -129,14 +112,13 @@ void run_fused(const KernelCall& call) {
   std::uint64_t* word = args.data();
   *word++ = static_cast<std::uint64_t>(source.count);
   std::size_t next = 0;
-  for (const FusedProgram::Input& input : program_of(call).inputs()) {
+  for (const FusedProgram::Input& input : program_of(call.params).inputs()) {
     if (input.literal) continue;
     const bool literal = call.literals >> next & 1u;
-    *word++ = literal ? 0 : reinterpret_cast<std::uintptr_t>(in.data()[next]);
+    *word++ = literal ? 0 : reinterpret_cast<std::uintptr_t>(in[next]);
     if (source.scalars[next]) {
       *word = 0;
-      if (literal)
-        std::memcpy(word, in.data()[next], static_cast<std::size_t>(itemsize(input.dtype)));
+      if (literal) std::memcpy(word, in[next], static_cast<std::size_t>(itemsize(input.dtype)));
       ++word;
     }
     ++next;
@@ -151,7 +133,7 @@ void run_fused(const KernelCall& call) {
 }  // namespace cuda
 
 void register_cuda_fused_kernels() {
-  fused_p.kernel(DeviceKind::cuda) = {cuda::run_fused, nullptr, cuda::fused_scratch};
+  fused_p.kernel(DeviceKind::cuda) = {.run = cuda::run_fused, .overwrites = cuda::overwrites};
   set_fused_ability(DeviceKind::cuda, {.available = cuda::can_compile_kernels});
 }
 

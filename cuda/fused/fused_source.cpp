@@ -117,15 +117,10 @@ class Writer {
       const bool moved = kind == Kind::full || kind == Kind::col;
       return std::min(kVectorBytes, itemsize(dtype) * (moved ? made_.vector : 1));
     };
-    const bool rows_first = !p_.outputs().empty() && p_.kind(p_.outputs()[0].value) == Kind::row;
     for (int v = 0; v < p_.value_count(); ++v) {
       if (!p_.is_input(v) || is_literal(v)) continue;
       made_.scalars.push_back(stages_.kind(v) == Kind::scalar);
       made_.operand_alignment.push_back(need(stages_.kind(v), p_.dtype(v)));
-      // The result of one row may overwrite memory that another row has still to read. Keys are
-      // read until all their draws are made.
-      made_.apart.push_back((stages_.kind(v) == Kind::col && rows_first) ||
-                            p_.dtype(v) == DType::prng_key);
     }
     for (const FusedProgram::Output& o : p_.outputs())
       made_.result_alignment.push_back(need(p_.kind(o.value), o.type.dtype()));
@@ -458,7 +453,7 @@ class Writer {
     bool any = false;
     for (const FusedProgram::Output& o : p_.outputs()) any |= p_.kind(o.value) == Kind::row;
     if (!any) return;
-    // Result 0 may have the memory of an operand that other threads of this row must have read
+    // A result may have the memory of an operand that other threads of this row must have read
     // before.
     if (made_.lanes > 1) line(made_.lanes > 32 ? "__syncthreads();" : "__syncwarp();");
     open(rows_a_block_ > 1 ? "if (here && lane == 0)" : "if (lane == 0)");

@@ -42,9 +42,6 @@ struct FusedSource {
   std::vector<bool> scalars;  // whether the operand has one element, and thus two words
   // The alignment that the addresses of operands and results must have, in bytes.
   std::vector<int> operand_alignment, result_alignment;
-  // Whether result 0 must not have the operand's memory, because the kernel reads the operand after
-  // writing the result.
-  std::vector<bool> apart;
 };
 
 inline constexpr const char* kFusedKernel = "shmap_fused";

@@ -25,6 +25,7 @@ FusedStages::FusedStages(const FusedProgram& program) : p_(program) {
   find_loops();
   plan(true);
   count_words();
+  find_overwrites();
 }
 
 bool FusedStages::is_reduction(int v) const {
@@ -131,21 +132,32 @@ void FusedStages::plan(bool keeps) {
       made.reductions.push_back(v);
       need(root(op(v).operands[0]), l, seen);
     }
-    bool writes_first = false;
-    for (const int o : made.stores) {
+    for (const int o : made.stores)
       need(root(p_.outputs()[static_cast<std::size_t>(o)].value), l, seen);
-      writes_first |= o == 0;
-    }
-    // If result 0 has the memory of an operand, the operand is read first.
-    if (keeps && writes_first) {
-      for (int v : used_) {
-        if (!p_.is_input(v) || kind(v) != FusedKind::full || at(v).first >= 0) continue;
-        made.inputs.push_back(v);
-        at(v).first = l;
-      }
-    }
     for (std::vector<int>* list : {&made.inputs, &made.packs, &made.kept, &made.ops})
       std::sort(list->begin(), list->end());
+  }
+}
+
+// Where values are kept, a loop stores the results of its own maps, and each full operand is loaded
+// once, by the first loop that reads it; else all results are stored by the last loop. A value of
+// rows is read before the first loop, and stored after the last. Keys are read until all their
+// draws are made.
+void FusedStages::find_overwrites() {
+  for (std::size_t o = 0; o < p_.outputs().size(); ++o) {
+    const FusedProgram::Output& output = p_.outputs()[o];
+    const FusedKind wanted = p_.kind(output.value);
+    const int stored = wanted == FusedKind::full ? loop_of_output(o) : loops_;
+    std::uint32_t operands = 0;
+    int i = 0;
+    for (int v = 0; v < p_.value_count(); ++v) {
+      if (!p_.is_input(v) || p_.inputs()[static_cast<std::size_t>(p_.index(v))].literal) continue;
+      if (i < 32 && kind(v) == wanted && at(v).first <= stored && p_.dtype(v) != DType::prng_key &&
+          itemsize(p_.dtype(v)) == itemsize(output.type.dtype()))
+        operands |= 1u << i;
+      ++i;
+    }
+    overwrites_.push_back(operands);
   }
 }
 

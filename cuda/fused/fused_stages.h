@@ -44,6 +44,11 @@ class FusedStages {
   // Registers of 4 bytes, for each element, that values kept for later loops take if all are kept.
   std::int64_t kept_words() const { return kept_words_; }
 
+  // For each result, the operands (bit i: operand i) whose memory it may have, however the loops
+  // are planned: those with the same elements that are read no later than it is written. A thread
+  // reads the elements that it writes, and no others.
+  const std::vector<std::uint32_t>& overwrites() const { return overwrites_; }
+
   // Assigns work to the loops. `keeps`: a value is computed once and kept for later loops, and the
   // last loop writes the outputs; else every loop that needs a value computes it again.
   void plan(bool keeps);
@@ -71,6 +76,7 @@ class FusedStages {
   bool repeats(int v) const;
   void need(int v, int loop, std::vector<bool>& seen);
   void count_words();
+  void find_overwrites();
 
   const FusedProgram& p_;
   std::vector<Value> values_;
@@ -79,6 +85,7 @@ class FusedStages {
   int loops_ = 0;
   bool keeps_ = true;
   std::int64_t kept_words_ = 0;
+  std::vector<std::uint32_t> overwrites_;
 };
 
 }  // namespace shmap::cuda

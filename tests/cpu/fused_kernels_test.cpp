@@ -29,22 +29,24 @@ using testing::Random;
 using testing::random_fused_case;
 using Case = testing::FusedCase;
 
-// Runs the steps in `parts` parts, last part first, and compares. `overwritten`: the operand whose
-// memory result 0 is to take, or -1.
+// Runs the steps in `parts` parts, last part first, and compares. `taken`: for each result the
+// operand whose memory it has, or -1; empty: none has any.
 void run_and_compare(const Case& c, const std::vector<Bytes>& operands,
-                     const std::vector<Bytes>& wanted, cpu::FusedWrite write,
-                     std::int64_t around_bytes, int parts, int overwritten) {
-  const cpu::FusedStepList list = cpu::make_fused_steps(*c.program, write, around_bytes);
+                     const std::vector<Bytes>& wanted, const cpu::FusedStepList& list, int parts,
+                     const std::vector<int>& taken = {}) {
   std::vector<Bytes> in = operands, out;
   for (const Bytes& w : wanted) out.emplace_back(w.size(), std::byte{0xcd});
   std::vector<const void*> sources;
   std::vector<void*> targets;
   for (const Bytes& b : in) sources.push_back(b.data());
   for (Bytes& b : out) targets.push_back(b.data());
-  if (overwritten >= 0) {
-    out[0] = in[static_cast<std::size_t>(overwritten)];
-    targets[0] = out[0].data();
-    sources[static_cast<std::size_t>(overwritten)] = out[0].data();
+  std::string pairs;
+  for (std::size_t o = 0; o < taken.size(); ++o) {
+    if (taken[o] < 0) continue;
+    const auto i = static_cast<std::size_t>(taken[o]);
+    out[o] = in[i];
+    sources[i] = targets[o] = out[o].data();
+    pairs += ", result " + std::to_string(o) + " in the memory of operand " + std::to_string(i);
   }
   for (int part = parts - 1; part >= 0; --part) {
     cpu::run_fused_steps(list, sources, targets, list.units * part / parts,
@@ -52,8 +54,7 @@ void run_and_compare(const Case& c, const std::vector<Bytes>& operands,
   }
   for (std::size_t o = 0; o < out.size(); ++o) {
     EXPECT_EQ(difference(c.program->outputs()[o].type.dtype(), out[o], wanted[o]), "")
-        << "output " << o << " of " << c.program->text() << "; parts " << parts << ", write "
-        << static_cast<int>(write) << ", overwritten " << overwritten;
+        << "output " << o << " of " << c.program->text() << "; parts " << parts << pairs;
   }
 }
 
@@ -61,23 +62,21 @@ void check(const Case& c) {
   std::vector<Bytes> operands, wanted;
   for (const Array& x : c.operands) operands.push_back(bytes_of(x));
   for (const Array& x : c.results) wanted.push_back(bytes_of(x));
-  constexpr std::int64_t kNever = INT64_MAX;
-  for (const int parts : {1, 2, 5}) {
-    run_and_compare(c, operands, wanted, cpu::FusedWrite::plain, kNever, parts, -1);
-    run_and_compare(c, operands, wanted, cpu::FusedWrite::plain, 1, parts, -1);
-  }
-  const cpu::FusedStepList list = cpu::make_fused_steps(*c.program, cpu::FusedWrite::plain);
-  const ShapedArray& type = c.program->outputs()[0].type;
-  for (std::size_t i = 0; i < operands.size(); ++i) {
-    const bool columns = c.operands[i].ndim() == 2 && c.operands[i].shape()[0] == 1 &&
-                         c.program->rows() != 1;  // run_fused copies such
-    if (columns || operands[i].size() != wanted[0].size() ||
-        itemsize(c.operands[i].dtype()) != itemsize(type.dtype()))
-      continue;
-    const int k = static_cast<int>(i);
-    run_and_compare(c, operands, wanted, cpu::FusedWrite::staged, 1, 2, k);
-    if (list.may_overwrite[i])
-      run_and_compare(c, operands, wanted, cpu::FusedWrite::in_place, 1, 2, k);
+  for (const std::int64_t around : {std::int64_t{INT64_MAX}, std::int64_t{1}}) {
+    const cpu::FusedStepList list = cpu::make_fused_steps(*c.program, around);
+    for (const int parts : {1, 2, 5}) run_and_compare(c, operands, wanted, list, parts);
+    // Each result in the memory of each operand that it may have, then all results in such memory.
+    std::vector<int> all(wanted.size(), -1);
+    for (std::size_t o = 0; o < wanted.size(); ++o) {
+      for (int i = 0; i < static_cast<int>(operands.size()); ++i) {
+        if (!(list.overwrites[o] >> i & 1u)) continue;
+        std::vector<int> one(wanted.size(), -1);
+        one[o] = i;
+        run_and_compare(c, operands, wanted, list, 2, one);
+        if (all[o] < 0 && std::find(all.begin(), all.end(), i) == all.end()) all[o] = i;
+      }
+    }
+    run_and_compare(c, operands, wanted, list, 2, all);
   }
   // And as the library runs it: in parts on its threads, in an operand's memory where it is the
   // last that holds it.
@@ -224,13 +223,13 @@ TEST(FusedKernels, LongChainsAreCut) {
   c.program->add_output(y, ShapedArray({1, 1000}, f32));
   c.results.push_back(want);
   check(c);
-  const cpu::FusedStepList list = cpu::make_fused_steps(*c.program, cpu::FusedWrite::plain);
+  const cpu::FusedStepList list = cpu::make_fused_steps(*c.program);
   EXPECT_EQ(list.steps.size(), cpu::chain_kernel() ? 3u : std::size_t{kLinks});
 }
 
 // How many steps reduce a chain's values, and how many reduce what was stored.
 std::pair<int, int> reductions(const FusedProgram& program) {
-  const cpu::FusedStepList list = cpu::make_fused_steps(program, cpu::FusedWrite::plain);
+  const cpu::FusedStepList list = cpu::make_fused_steps(program);
   std::pair<int, int> out;
   for (const cpu::FusedStep& step : list.steps) {
     out.first += step.kind == cpu::FusedStep::reduce_chain;
@@ -307,7 +306,7 @@ TEST(FusedKernels, RowsThatAreOnlyReduced) {
       check(c);
       if (HasFailure()) return;
       if (!cpu::chain_kernel()) continue;
-      const cpu::FusedStepList list = cpu::make_fused_steps(p, cpu::FusedWrite::plain);
+      const cpu::FusedStepList list = cpu::make_fused_steps(p);
       EXPECT_EQ(reductions(p), std::pair(1, 0));
       EXPECT_GT(list.tile_rows, rows >= 128 ? 1 : 0);
     }
@@ -326,12 +325,17 @@ TEST(FusedKernels, ReductionsOfWhatOthersNeedReadIt) {
   EXPECT_EQ(reductions(program), std::pair(0, 2));
 }
 
+using Operands = std::vector<std::uint32_t>;  // bits, for each result
+Operands overwrites(const FusedProgram& program) {
+  return cpu::make_fused_steps(program).overwrites;
+}
+
 TEST(FusedKernels, AChainTakesTheMemoryOfADonatedOperand) {
   FusedProgram program(1, 1000);
   const int x = program.add_input(f32, FusedKind::full);
   program.add_output(program.add_map(neg_p, {program.add_map(exp_p, {x})}),
                      ShapedArray({1000}, f32));
-  EXPECT_TRUE(cpu::make_fused_steps(program, cpu::FusedWrite::plain).may_overwrite[0]);
+  EXPECT_EQ(overwrites(program), Operands{0b1});
 }
 
 TEST(FusedKernels, AnOperandReadAfterTheResultIsNotOverwritten) {
@@ -341,7 +345,38 @@ TEST(FusedKernels, AnOperandReadAfterTheResultIsNotOverwritten) {
   const int z = program.add_map(add_p, {y, x});
   program.add_output(y, ShapedArray({1000}, f32));
   program.add_output(z, ShapedArray({1000}, f32));
-  EXPECT_FALSE(cpu::make_fused_steps(program, cpu::FusedWrite::plain).may_overwrite[0]);
+  EXPECT_EQ(overwrites(program), (Operands{0b0, 0b1}));
+}
+
+// As the derivative of a gated activation: in the program's order the first result would be written
+// before others read what it is computed from. Here the second one is written first.
+TEST(FusedKernels, ResultsThatNothingReadsAreWrittenLast) {
+  FusedProgram program(1, 1000);
+  const int x = program.add_input(f32, FusedKind::full),
+            y = program.add_input(f32, FusedKind::full);
+  const int gate = program.add_map(logistic_p, {x});
+  program.add_output(program.add_map(mul_p, {gate, x}), ShapedArray({1000}, f32));
+  program.add_output(
+      program.add_map(add_p, {program.add_map(mul_p, {gate, y}), program.add_map(mul_p, {x, y})}),
+      ShapedArray({1000}, f32));
+  EXPECT_EQ(overwrites(program), (Operands{0b11, 0b10}));
+}
+
+TEST(FusedKernels, OnlyOperandsWithTheElementsOfTheResultAreOverwritten) {
+  FusedProgram program(10, 10);
+  const int full = program.add_input(f32, FusedKind::full),
+            row = program.add_input(f32, FusedKind::row),
+            col = program.add_input(f32, FusedKind::col),
+            wide = program.add_input(f64, FusedKind::full);
+  const int part = program.add_window(f32, {.first = 0, .pitch = 10, .of = 100});
+  const int all = program.add_map(
+      add_p, {program.add_map(mul_p, {full, col}), program.add_map(mul_p, {part, row})});
+  const int wider = program.add_map(neg_p, {wide});
+  const int total = program.add_map(add_p, {program.add_reduce(reduce_sum_p, all), row});
+  program.add_output(all, ShapedArray({10, 10}, f32));
+  program.add_output(wider, ShapedArray({10, 10}, f64));
+  program.add_output(total, ShapedArray({10}, f32));
+  EXPECT_EQ(overwrites(program), (Operands{0b00001, 0b01000, 0b00010}));
 }
 
 TEST(FusedProgram, PrintsItself) {

@@ -1,8 +1,10 @@
 // `fused` on a GPU: programs against the same operations one by one, to the last bit.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -123,36 +125,68 @@ TEST_F(CudaFused, OperandsAtAnyAddressAndOnTheHost) {
     EXPECT_NEAR(results[0][i], std::tanh((x[i] * 1.5f + y[i]) * a), 1e-6) << i;
 }
 
-// A result of rows in the memory of an operand of columns, which every row reads.
-TEST_F(CudaFused, AnOperandOfColumnsIsKeptFromTheResult) {
-  constexpr std::int64_t n = 200;
-  const auto program = std::make_shared<FusedProgram>(n, n);
-  const int x = program->add_input(i32, FusedKind::full),
-            scale = program->add_input(i32, FusedKind::col);
-  program->add_output(program->add_reduce(reduce_sum_p, program->add_map(mul_p, {x, scale})),
-                      ShapedArray({n}, i32));
-  std::vector<std::int32_t> full(n * n), cols(n), want(n, 0);
-  for (std::int64_t c = 0; c < n; ++c) cols[std::size_t(c)] = static_cast<std::int32_t>(c % 11 - 5);
-  for (std::int64_t i = 0; i < n * n; ++i) {
-    full[std::size_t(i)] = static_cast<std::int32_t>(i % 97);
-    want[std::size_t(i / n)] += full[std::size_t(i)] * cols[std::size_t(i % n)];
+// Each result in the memory of an operand, in every form: maps, rows that stay in registers, and
+// rows that are read again by every step.
+TEST_F(CudaFused, ResultsInTheMemoryOfOperands) {
+  int taken = 0;
+  for (const auto& [rows, cols] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {2, 1003}, {37, 10}, {9, 64}, {5, 512}, {3, 1000}, {2, 40001}}) {
+    for (const bool reduces : {false, true}) {
+      const auto program = std::make_shared<FusedProgram>(rows, cols);
+      FusedProgram& p = *program;
+      const int x = p.add_input(i32, FusedKind::full), y = p.add_input(i32, FusedKind::full),
+                shift = p.add_input(i32, FusedKind::row);
+      int t = p.add_map(mul_p, {x, y});
+      const int total = p.add_map(add_p, {p.add_reduce(reduce_sum_p, t), shift});
+      if (reduces) t = p.add_map(sub_p, {p.add_map(add_p, {t, total}), x});
+      const ShapedArray full({rows, cols}, i32), row({rows}, i32);
+      p.add_output(p.add_map(neg_p, {t}), full);
+      p.add_output(p.add_map(square_p, {t}), full);
+      if (reduces) p.add_output(total, row);
+      const FusedParams params(program);
+      const std::vector<ShapedArray> in_types = {full, full, row};
+      const std::vector<ShapedArray> out_types(reduces ? std::vector{full, full, row}
+                                                       : std::vector{full, full});
+      std::vector<std::vector<std::int32_t>> values;
+      for (const ShapedArray& type : in_types) {
+        values.emplace_back();
+        for (std::int64_t i = 0; i < type.size(); ++i)
+          values.back().push_back(static_cast<std::int32_t>((i * 37 + 11) % 97) - 40);
+      }
+      std::vector<std::vector<std::int32_t>> results[2];
+      for (const bool shared : {false, true}) {
+        std::vector<std::unique_ptr<DeviceBytes>> in, out;
+        std::vector<const void*> from;
+        std::vector<void*> to;
+        std::vector<const DeviceBytes*> where;
+        for (const auto& v : values) {
+          in.push_back(std::make_unique<DeviceBytes>(v));
+          from.push_back(in.back()->data());
+        }
+        std::uint32_t left = shared ? 0b111 : 0;
+        for (std::size_t o = 0; o < out_types.size(); ++o) {
+          const std::uint32_t may = fused_p.kernel(DeviceKind::cuda).overwrites(params, o) & left;
+          if (may != 0) {
+            where.push_back(in[static_cast<std::size_t>(std::countr_zero(may))].get());
+            left &= ~(may & -may);
+            ++taken;
+          } else {
+            out.push_back(std::make_unique<DeviceBytes>(out_types[o].nbytes()));
+            where.push_back(out.back().get());
+          }
+          to.push_back(where.back()->data());
+        }
+        on_stream([&](void* native) {
+          fused_p.kernel(DeviceKind::cuda)
+              .run(call_of(params, from, to, in_types, out_types, native));
+        });
+        for (const DeviceBytes* bytes : where)
+          results[shared].push_back(bytes->read<std::int32_t>());
+      }
+      EXPECT_EQ(results[0], results[1]) << program->text();
+    }
   }
-  const DeviceBytes dx(full), shared(cols);
-  const FusedParams params(program);
-  const ShapedArray in_types[] = {ShapedArray({n, n}, i32), ShapedArray({n}, i32)},
-                    out_types[] = {ShapedArray({n}, i32)};
-  const void* in[] = {dx.data(), shared.data()};
-  void* to[] = {shared.data()};
-  KernelCall call = call_of(params, in, to, in_types, out_types, nullptr);
-  const std::int64_t bytes = fused_p.kernel(DeviceKind::cuda).scratch(call);
-  ASSERT_EQ(bytes, 4 * n);
-  const DeviceBytes scratch(bytes);
-  on_stream([&](void* native) {
-    call.native = native;
-    call.scratch = scratch.data();
-    fused_p.kernel(DeviceKind::cuda).run(call);
-  });
-  EXPECT_EQ(shared.read<std::int32_t>(), want);
+  EXPECT_EQ(taken, 6 * (2 + 3));
 }
 
 // Under jit, where the kernel is launched by a graph from the third call on.

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <string>
 
+#include "cuda/fused/fused_stages.h"
 #include "cuda/fused/kernel_image.h"
 #include "shmap/error.h"
 #include "tests/cuda/fused_programs.h"
@@ -82,11 +83,29 @@ TEST(FusedSource, VectorsAreAsWideAsColumnsAllow) {
   EXPECT_EQ(make_fused_source(*layer_norm_program(7, 8192), true).vector, 8);
 }
 
-TEST(FusedSource, ColumnsAreApartFromAResultOfRows) {
+using Operands = std::vector<std::uint32_t>;  // bits, for each result
+
+// A result of rows has as many bytes as an operand of columns, which every row reads.
+TEST(FusedSource, OnlyOperandsWithTheElementsOfTheResultAreOverwritten) {
   FusedProgram p(8, 8);
-  const int x = p.add_input(f32, FusedKind::full), scale = p.add_input(f32, FusedKind::col);
-  p.add_output(p.add_reduce(reduce_sum_p, p.add_map(mul_p, {x, scale})), ShapedArray({8}, f32));
-  EXPECT_EQ(make_fused_source(p, true).apart, (std::vector<bool>{false, true}));
+  const int x = p.add_input(f32, FusedKind::full), scale = p.add_input(f32, FusedKind::col),
+            shift = p.add_input(f32, FusedKind::row);
+  const int scaled = p.add_map(mul_p, {x, scale});
+  p.add_output(p.add_map(add_p, {p.add_reduce(reduce_sum_p, scaled), shift}),
+               ShapedArray({8}, f32));
+  p.add_output(p.add_map(neg_p, {scaled}), ShapedArray({8, 8}, f32));
+  EXPECT_EQ(FusedStages(p).overwrites(), (Operands{0b100, 0b001}));
+}
+
+// A result that is written before the loop that first loads the operand.
+TEST(FusedSource, AnOperandReadAfterTheResultIsNotOverwritten) {
+  FusedProgram p(8, 512);
+  const int x = p.add_input(f32, FusedKind::full), y = p.add_input(f32, FusedKind::full);
+  const int e = p.add_map(exp_p, {x});
+  const int shifted = p.add_map(add_p, {p.add_map(sub_p, {y, p.add_reduce(reduce_max_p, e)}), x});
+  p.add_output(e, ShapedArray({8, 512}, f32));
+  p.add_output(shifted, ShapedArray({8, 512}, f32));
+  EXPECT_EQ(FusedStages(p).overwrites(), (Operands{0b01, 0b11}));
 }
 
 TEST(FusedSource, NothingToDoHasNoBlocks) {

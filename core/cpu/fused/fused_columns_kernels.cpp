@@ -23,7 +23,7 @@ constexpr std::int64_t kSegments = 16;     // about how many segments the thread
 // The steps, and how the rows are cut: into powers of two, so that each segment gives a subtree.
 struct ColumnsPlan final : FusedPlan {
   explicit ColumnsPlan(const FusedProgram& program)
-      : steps(cpu::make_fused_steps(program, cpu::FusedWrite::plain, INT64_MAX, true)) {
+      : steps(cpu::make_fused_steps(program, INT64_MAX, true)) {
     chunk = std::max<std::int64_t>(8, steps.tile_rows);
     const auto even = static_cast<std::uint64_t>((steps.rows + kSegments - 1) / kSegments);
     segment = std::max(chunk, static_cast<std::int64_t>(std::bit_ceil(even)));

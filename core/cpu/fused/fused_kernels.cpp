@@ -1,7 +1,5 @@
 // `fused` on the CPU: runs a program's steps tile by tile.
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -46,11 +44,16 @@ class Scratch {
 // The current tile, or some columns of it.
 struct At {
   std::byte* const* bases;
+  int results;            // the base of result 0
   std::int64_t row, col;  // the first row and column
   std::int64_t rows, cols;
 
   std::byte* of(const FusedPlace& p) const {
     return bases[p.base] + p.offset + row * p.row_stride + col * p.col_stride;
+  }
+  // Whether the result that `p` is a place of has the memory of an operand.
+  bool overwrites(const FusedPlace& p) const {
+    return std::find(bases + kFusedOperands, bases + results, bases[p.base]) != bases + results;
   }
 };
 
@@ -58,6 +61,7 @@ struct At {
 struct BoundStep {
   const FusedStep* step;
   std::byte *a, *b, *c, *out;
+  bool around;                                    // whether the result is written past the caches
   std::int64_t next_a, next_b, next_c, next_out;  // bytes from one block to the next
   const ChainOp* links = nullptr;
   ChainOp* moving = nullptr;  // the same operations, where some read more than constants
@@ -71,6 +75,7 @@ struct BoundStep {
         b(at.of(s.b)),
         c(at.of(s.c)),
         out(at.of(s.out)),
+        around(s.around && !at.overwrites(s.out)),
         next_a(s.a.col_stride * block_cols),
         next_b(s.b.col_stride * block_cols),
         next_c(s.c.col_stride * block_cols),
@@ -124,12 +129,11 @@ struct BoundStep {
       case FusedStep::expand_one:
         return fill(out, a, s.itemsize, n);
       case FusedStep::store:
+        if (around) return store_non_temporal(out, a, n * s.itemsize);
         std::memcpy(out, a, static_cast<std::size_t>(n * s.itemsize));
         return;
-      case FusedStep::store_around:
-        return store_non_temporal(out, a, n * s.itemsize);
       case FusedStep::chain:
-        return s.chained(links, s.chain_count, a, out, s.around, n);
+        return s.chained(links, s.chain_count, a, out, around, n);
       default:
         return;
     }
@@ -147,7 +151,7 @@ struct BoundStep {
     const FusedStep& s = *step;
     ChainOp room[kMostChainOps];
     s.chained(links_of_row(r, room), s.chain_count, a + r * s.a.tile_stride,
-              out + r * s.out.tile_stride, s.around, n);
+              out + r * s.out.tile_stride, around, n);
   }
   void reduce_rows(std::int64_t rows, std::int64_t cols) const {
     const FusedStep& s = *step;
@@ -239,7 +243,8 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
   for (const void* p : operands) *base++ = static_cast<std::byte*>(const_cast<void*>(p));
   for (void* p : results) *base++ = static_cast<std::byte*>(p);
 
-  At at{bases.data(), 0, 0, list.tile_rows, list.cols};
+  At at{bases.data(), kFusedOperands + static_cast<int>(operands.size()), 0, 0, list.tile_rows,
+        list.cols};
   for (std::size_t i = 0; i < list.prologue.size(); ++i) {
     const FusedStep& s = list.prologue[i];
     if (list.prologue_size[i] == 0) continue;
@@ -313,94 +318,37 @@ void run_fused_steps(const FusedStepList& list, std::span<const void* const> ope
 
 namespace {
 
-// The lists of steps for each way to write result 0; each is made at its first use.
-class CpuFusedPlan final : public FusedPlan {
- public:
-  explicit CpuFusedPlan(const FusedProgram& program)
-      : program_(program), plain_(cpu::make_fused_steps(program, cpu::FusedWrite::plain)) {
-    for (const FusedProgram::Input& input : program.inputs())
-      reads_columns_ |= !input.literal && input.kind == FusedKind::col;
-  }
-  ~CpuFusedPlan() override {
-    for (auto& list : others_) delete list.load(std::memory_order_acquire);
-  }
-
-  const cpu::FusedStepList& plain() const { return plain_; }
-  bool reads_columns() const { return reads_columns_; }
-  const cpu::FusedStepList& of(const KernelCall& call) const {
-    bool shared = false;
-    for (std::size_t i = 0; i < call.in.size(); ++i) {
-      if (call.in[i] != call.out[0]) continue;
-      if (!plain_.may_overwrite[i]) return made(cpu::FusedWrite::staged);
-      shared = true;
-    }
-    return shared ? made(cpu::FusedWrite::in_place) : plain_;
-  }
-
- private:
-  const cpu::FusedStepList& made(cpu::FusedWrite write) const {
-    std::atomic<const cpu::FusedStepList*>& slot = others_[write == cpu::FusedWrite::staged];
-    if (const auto* list = slot.load(std::memory_order_acquire)) return *list;
-    auto list = std::make_unique<const cpu::FusedStepList>(cpu::make_fused_steps(program_, write));
-    const cpu::FusedStepList* expected = nullptr;
-    if (slot.compare_exchange_strong(expected, list.get(), std::memory_order_acq_rel))
-      return *list.release();
-    return *expected;
-  }
-
-  const FusedProgram& program_;
-  cpu::FusedStepList plain_;
-  bool reads_columns_ = false;
-  mutable std::array<std::atomic<const cpu::FusedStepList*>, 2> others_ = {};
+struct CpuFusedPlan final : FusedPlan {
+  explicit CpuFusedPlan(const FusedProgram& program) : steps(cpu::make_fused_steps(program)) {}
+  cpu::FusedStepList steps;
 };
 
-const CpuFusedPlan& plan_of(const KernelCall& call) {
-  const FusedProgram& program = *params_as<FusedParams>(call.params).program;
-  return static_cast<const CpuFusedPlan&>(
-      program.plan(DeviceKind::cpu, [](const FusedProgram& p) -> std::unique_ptr<const FusedPlan> {
-        return std::make_unique<const CpuFusedPlan>(p);
-      }));
+const cpu::FusedStepList& steps_of(const Params& params) {
+  const FusedProgram& program = *params_as<FusedParams>(params).program;
+  const auto make = [](const FusedProgram& p) -> std::unique_ptr<const FusedPlan> {
+    return std::make_unique<const CpuFusedPlan>(p);
+  };
+  return static_cast<const CpuFusedPlan&>(program.plan(DeviceKind::cpu, make)).steps;
 }
 
 // Less work (flops and bytes) is not worth another thread.
 constexpr double kPartWork = 1024 * 1024;
 
-// The operand of columns whose memory result 0 overwrites. Every tile reads all of this operand, so
-// that its values must be kept. -1: no such operand. (A result of rows may have as many bytes as an
-// operand of columns.)
-int overwritten_columns(const KernelCall& call) {
-  if (!plan_of(call).reads_columns() || call.out_types[0].nbytes() == 0) return -1;
-  int operand = 0;
-  for (const FusedProgram::Input& input : params_as<FusedParams>(call.params).program->inputs()) {
-    if (input.literal) continue;
-    if (input.kind == FusedKind::col && call.in[static_cast<std::size_t>(operand)] == call.out[0])
-      return operand;
-    ++operand;
-  }
-  return -1;
-}
-
 int fused_parts(const KernelCall& call, int workers) {
   const FusedProgram& program = *params_as<FusedParams>(call.params).program;
-  if (overwritten_columns(call) >= 0) return 1;
   const double work = program.cost().flops + program.cost().bytes;
-  const std::int64_t units = plan_of(call).plain().units;
+  const std::int64_t units = steps_of(call.params).units;
   const std::int64_t most =
       std::clamp<std::int64_t>(static_cast<std::int64_t>(work / kPartWork), 1, workers);
   return static_cast<int>(std::clamp<std::int64_t>(units, 1, most));
 }
 
+std::uint32_t overwrites(const Params& params, std::size_t result) {
+  return steps_of(params).overwrites[result];
+}
+
 void run_fused(const KernelCall& call) {
-  if (const int columns = overwritten_columns(call); columns >= 0) [[unlikely]] {
-    std::vector<const void*> in(call.in.begin(), call.in.end());
-    const auto* from = static_cast<const std::byte*>(call.out[0]);
-    const std::vector<std::byte> kept(from, from + call.out_types[0].nbytes());
-    for (const void*& p : in)
-      if (p == call.out[0]) p = kept.data();
-    KernelCall apart = {in, call.out, call.in_types, call.out_types, call.params};
-    return run_fused(apart);
-  }
-  const cpu::FusedStepList& list = plan_of(call).of(call);
+  const cpu::FusedStepList& list = steps_of(call.params);
   const auto [begin, end] = call.share(list.units);
   cpu::run_fused_steps(list, call.in, call.out, begin, end);
 }
@@ -408,7 +356,8 @@ void run_fused(const KernelCall& call) {
 }  // namespace
 
 void register_cpu_fused_kernels() {
-  fused_p.kernel(DeviceKind::cpu) = {run_fused, fused_parts};
+  fused_p.kernel(DeviceKind::cpu) = {
+      .run = run_fused, .parts = fused_parts, .overwrites = overwrites};
   set_fused_ability(DeviceKind::cpu, {.reads_windows = true});
 }
 

@@ -40,14 +40,15 @@ constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
 class Lowering {
  public:
-  Lowering(const FusedProgram& program, FusedWrite write, std::int64_t around, bool by_rows,
-           std::int64_t tile_bytes)
-      : p_(program), write_(write), around_(around) {
+  Lowering(const FusedProgram& program, std::int64_t around, bool by_rows, std::int64_t tile_bytes)
+      : p_(program), around_(around) {
     choose_tiles(by_rows, tile_bytes);
     for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
     fold_chains(ops_, values_);
     order();
+    find_uses();
+    write_results_late();
     find_uses();
     place_values();
     emit();
@@ -310,35 +311,24 @@ class Lowering {
     else
       v = wide(v, std::max(value(v).stage, 1));
     if (value(v).kind != kind) v = add_expand(v, kind, false);
-    const bool staged = o == 0 && write_ == FusedWrite::staged;
-    const bool overwrites = o == 0 && write_ == FusedWrite::in_place;
-    const bool around =
-        kind == FusedKind::full && !overwrites && !staged && output.type.nbytes() >= around_;
-    if (value(v).result < 0 && value(v).stage != kNever && !staged && !around) {
+    const bool around = kind == FusedKind::full && output.type.nbytes() >= around_;
+    if (value(v).result < 0 && value(v).stage != kNever && !around) {
       value(v).result = o;
       return;
     }
     LoweredOp store;
-    store.step.kind = around ? FusedStep::store_around : FusedStep::store;
+    store.step.kind = FusedStep::store;
+    store.step.around = around;
     store.step.itemsize = static_cast<std::int8_t>(itemsize(value(v).dtype));
     store.operands[0] = v;
     store.to = o;
     store.kind = kind;
-    store.stage = staged ? kLast : std::max(value(v).stage, kind == FusedKind::full ? 1 : 0);
+    store.stage = std::max(value(v).stage, kind == FusedKind::full ? 1 : 0);
     ops_.push_back(store);
     list_.stores_around |= around;
   }
-  static constexpr int kLast = 1 << 20;
 
   void order() {
-    int last = 0;
-    for (const LoweredOp& op : ops_)
-      if (op.stage != kLast) last = std::max(last, op.stage);
-    for (LoweredOp& op : ops_) {
-      if (op.stage != kLast) continue;
-      op.stage = last + 1;
-      if ((op.stage % 2 == 0) != (op.kind == FusedKind::row)) ++op.stage;
-    }
     std::stable_sort(ops_.begin(), ops_.end(),
                      [](const LoweredOp& a, const LoweredOp& b) { return a.stage < b.stage; });
     join_folded_chains(ops_);
@@ -364,6 +354,51 @@ class Lowering {
         value(v).last_stage = op.stage;
       }
     }
+  }
+
+  // Puts the operations that only write a result, and the chains that end with one, behind the
+  // others of their stage, so that the result may have the memory of operands that the others read;
+  // among them, one that reads an operand which none of those that are left reads comes first.
+  void write_results_late() {
+    using Chain = std::vector<LoweredOp>;
+    std::vector<LoweredOp> made;
+    made.reserve(ops_.size());
+    std::vector<Chain> late;
+    const auto append_late = [&] {
+      while (!late.empty()) {
+        auto next = std::find_if(late.begin(), late.end(), [&](const Chain& chain) {
+          return std::any_of(operand_values_.begin(), operand_values_.end(), [&](int v) {
+            return value(v).kind == FusedKind::full && reads(chain, v) &&
+                   std::count_if(late.begin(), late.end(),
+                                 [&](const Chain& other) { return reads(other, v); }) == 1;
+          });
+        });
+        if (next == late.end()) next = late.begin();
+        made.insert(made.end(), next->begin(), next->end());
+        late.erase(next);
+      }
+    };
+    for (std::size_t i = 0, end = 0; i < ops_.size(); i = end) {
+      end = chain_end(i);
+      if (i > 0 && ops_[i].stage != ops_[i - 1].stage) append_late();
+      const auto first = ops_.begin() + static_cast<std::ptrdiff_t>(i),
+                 last = ops_.begin() + static_cast<std::ptrdiff_t>(end);
+      if (only_writes(ops_[end - 1]))
+        late.emplace_back(first, last);
+      else
+        made.insert(made.end(), first, last);
+    }
+    append_late();
+    ops_ = std::move(made);
+  }
+  bool only_writes(const LoweredOp& op) {
+    if (op.kind != FusedKind::full || op.stage == kPrologue) return false;
+    return op.to >= 0 || (value(op.result).result >= 0 && value(op.result).last_use < 0);
+  }
+  static bool reads(const std::vector<LoweredOp>& ops, int v) {
+    return std::any_of(ops.begin(), ops.end(), [&](const LoweredOp& op) {
+      return std::find(op.operands, op.operands + 3, v) != op.operands + 3;
+    });
   }
 
   std::int64_t allocate(std::int64_t bytes) {
@@ -449,8 +484,8 @@ class Lowering {
       const LoweredOp& op = ops_[end];
       const int before = ops_[end - 1].result;
       if (ops_[end - 1].step.code == ChainCode::narrow) break;
-      const bool stores = op.step.kind == FusedStep::store_around && op.operands[0] == before &&
-                          (list_.rows == 1 || list_.cols % 16 == 0);
+      const bool stores =
+          op.step.around && op.operands[0] == before && (list_.rows == 1 || list_.cols % 16 == 0);
       if (op.stage != ops_[i].stage || (!links(op) && !stores) || value(before).result >= 0 ||
           value(before).last_use != static_cast<int>(end) ||
           (op.operands[0] != before && op.operands[1] != before))
@@ -508,7 +543,7 @@ class Lowering {
       if (end - i > 1) {
         FusedStep chain = chain_step(i, op.folds ? end - 1 : end);
         chain.out = step.out;
-        chain.around = step.kind == FusedStep::store_around;
+        chain.around = step.around;
         if (op.folds) {
           chain.kind = FusedStep::reduce_chain;
           chain.folded = op.folds;
@@ -531,30 +566,28 @@ class Lowering {
                               : (list_.rows + list_.tile_rows - 1) / list_.tile_rows;
   }
 
-  // Result 0 may have the memory of an operand if the operand's last read, tile by tile and block
-  // by block, comes no later than the write of result 0: a kernel may overwrite an operand of its
-  // width.
+  // A result may have the memory of an operand that has the same elements in each tile and block,
+  // and whose last read there comes no later than the write of the result: a kernel may overwrite
+  // an operand of its width.
   void find_overwrites() {
-    list_.may_overwrite.assign(operand_values_.size(), false);
-    if (p_.outputs().empty()) return;
-    int writer = -1;
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
-      const LoweredOp& op = ops_[i];
-      if (op.to == 0 || (op.result >= 0 && value(op.result).result == 0))
-        writer = static_cast<int>(i);
-    }
-    const LoweredOp& write = ops_[static_cast<std::size_t>(writer)];
-    const DType dtype = p_.outputs()[0].type.dtype();
-    for (std::size_t i = 0; i < operand_values_.size(); ++i) {
-      const LoweredValue& x = value(operand_values_[i]);
-      list_.may_overwrite[i] = write.kind == FusedKind::full && x.kind == FusedKind::full &&
-                               !x.part && x.last_use <= writer &&
-                               itemsize(x.dtype) == itemsize(dtype);
+    list_.overwrites.assign(p_.outputs().size(), 0);
+    for (std::size_t k = 0; k < ops_.size(); ++k) {
+      const LoweredOp& op = ops_[k];
+      const int o = op.to >= 0 ? op.to : op.result >= 0 ? value(op.result).result : -1;
+      if (o < 0) continue;
+      const DType dtype = p_.outputs()[static_cast<std::size_t>(o)].type.dtype();
+      for (std::size_t i = 0; i < operand_values_.size() && i < 32; ++i) {
+        const LoweredValue& x = value(operand_values_[i]);
+        const bool same_elements = x.kind == op.kind && !x.part &&
+                                   (x.kind == FusedKind::full || x.kind == FusedKind::row) &&
+                                   itemsize(x.dtype) == itemsize(dtype);
+        if (same_elements && x.last_use <= static_cast<int>(k))
+          list_.overwrites[static_cast<std::size_t>(o)] |= 1u << i;
+      }
     }
   }
 
   const FusedProgram& p_;
-  FusedWrite write_;
   std::int64_t around_;
   FusedStepList list_;
   std::vector<LoweredValue> values_;
@@ -569,12 +602,12 @@ class Lowering {
 
 }  // namespace
 
-FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
-                               std::int64_t around_bytes, bool by_rows) {
-  Lowering lowering(program, write, around_bytes, by_rows, kTileBytes);
+FusedStepList make_fused_steps(const FusedProgram& program, std::int64_t around_bytes,
+                               bool by_rows) {
+  Lowering lowering(program, around_bytes, by_rows, kTileBytes);
   const std::int64_t wider = by_rows ? 0 : wider_tile_bytes(lowering.list());
   FusedStepList list =
-      wider == 0 ? lowering.take() : Lowering(program, write, around_bytes, by_rows, wider).take();
+      wider == 0 ? lowering.take() : Lowering(program, around_bytes, by_rows, wider).take();
   bind_constants(list);
   return list;
 }

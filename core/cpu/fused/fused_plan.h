@@ -41,14 +41,14 @@ struct FusedStep {
     expand_row,    // repeats each row's element along the row
     expand_col,    // repeats the elements of the columns in each row
     expand_one,
-    store,         // a copy
-    store_around,  // a copy past the caches
-    chain,         // of a: several operations in one pass; their other operands are in `chain_ops`
-    draw,          // random bits of the key a; b: the first index, where the draw has one
+    store,  // a copy
+    chain,  // of a: several operations in one pass; their other operands are in `chain_ops`
+    draw,   // random bits of the key a; b: the first index, where the draw has one
   };
   Kind kind = unary;
   bool by_row = false;  // one call for each row of the tile
-  bool around = false;  // of a chain: the result is written past the caches
+  bool around = false;  // of a chain or a store: the result is written past the caches, unless it
+                        // has the memory of an operand
   bool bound = false;   // of a chain: its other operands are all constants
   std::int8_t itemsize = 0;
   DType dtype = DType::f32;
@@ -106,25 +106,19 @@ struct FusedStepList {
   };
   std::vector<Prefetch> prefetch;
   std::int64_t prefetch_bytes = 0;
-  // For each operand, whether result 0 may overwrite it (FusedWrite::in_place).
-  std::vector<bool> may_overwrite;
-};
-
-// How result 0 is written.
-enum class FusedWrite : std::uint8_t {
-  plain,     // its memory is no operand's
-  in_place,  // its memory is an operand's for which may_overwrite is true
-  staged,    // its memory is an operand's: written after all of a tile has been read
+  // For each result, the operands (bit i: operand i) whose memory it may have.
+  std::vector<std::uint32_t> overwrites;
 };
 
 // Full results of `around_bytes` and more are written past the caches.
 // by_rows: tiles are a power of two of whole rows, or parts of one row, even for programs to which
 // the cut into rows does not matter.
-FusedStepList make_fused_steps(const FusedProgram& program, FusedWrite write,
+FusedStepList make_fused_steps(const FusedProgram& program,
                                std::int64_t around_bytes = store_around_bytes(),
                                bool by_rows = false);
 
-// Runs the units of work [begin, end).
+// Runs the units of work [begin, end). A result may have the memory of an operand where
+// list.overwrites says so, and no two that of one operand.
 void run_fused_steps(const FusedStepList& list, std::span<const void* const> operands,
                      std::span<void* const> results, std::int64_t begin, std::int64_t end);
 
