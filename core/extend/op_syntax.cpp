@@ -9,6 +9,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/gather_ops.h"
 #include "core/ops/gather_reduce.h"
+#include "core/ops/placed_slice.h"
 #include "core/ops/product.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
@@ -315,8 +316,9 @@ void register_op_syntax() {
   plain(threefry2x32_p, 4);
   some(debug_print_p, 0, kAnyNumber, read_print);
 
-  for (const Primitive* p : {&product_p, &product_into_p, &fused_p, &fused_columns_p,
-                             &gather_reduce_p, &concatenate_slices_p, &flow_task_p, &branch_task_p})
+  for (const Primitive* p :
+       {&product_p, &product_into_p, &fused_p, &fused_columns_p, &gather_reduce_p,
+        &concatenate_slices_p, &placed_slice_p, &flow_task_p, &branch_task_p})
     set_param_syntax(*p, {0, kAnyNumber, nullptr, kLate});
 }
 

@@ -199,21 +199,12 @@ class ProductFuser {
     return true;
   }
 
-  // The offset, in elements, of a part whose start indices are the operands from `first` on; an
-  // entry for each device, or one for all. Empty where the host does not know the indices.
+  // The offset of a part whose start indices are the operands from `first` on: as
+  // KnownScalars::offsets_of_part.
   std::vector<std::int64_t> find_offsets(const Shape& whole, const Shape& part, const Eqn& e,
                                          std::size_t first) {
     if (!scalars_) scalars_.emplace(jaxpr_, mesh_);
-    std::vector<std::int64_t> offsets{0};
-    std::int64_t stride = 1;
-    for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
-      const std::vector<std::int64_t> starts = scalars_->find(e.in[first + d]);
-      if (starts.empty()) return {};
-      if (starts.size() > offsets.size()) offsets.resize(starts.size(), offsets[0]);
-      for (std::size_t p = 0; p < offsets.size(); ++p)
-        offsets[p] += stride * clamp_start(starts[starts.size() == 1 ? 0 : p], whole[d], part[d]);
-    }
-    return offsets;
+    return scalars_->offsets_of_part(whole, part, std::span(e.in).subspan(first));
   }
 
   void replace(Found& f) {

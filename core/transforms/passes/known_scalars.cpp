@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/ir/node.h"
+#include "core/ops/slicing.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -35,6 +36,20 @@ std::vector<std::int64_t> KnownScalars::find(const Atom& a) const {
   if (!is_index(a.type()) || !bits_of(a, &bits)) return out;
   for (std::uint64_t b : bits) out.push_back(to_integer(b, a.type().dtype()));
   return out;
+}
+
+std::vector<std::int64_t> KnownScalars::offsets_of_part(const Shape& whole, const Shape& part,
+                                                        std::span<const Atom> starts) const {
+  std::vector<std::int64_t> offsets{0};
+  std::int64_t stride = 1;
+  for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
+    const std::vector<std::int64_t> known = find(starts[d]);
+    if (known.empty()) return {};
+    if (known.size() > offsets.size()) offsets.resize(known.size(), offsets[0]);
+    for (std::size_t p = 0; p < offsets.size(); ++p)
+      offsets[p] += stride * clamp_start(known[known.size() == 1 ? 0 : p], whole[d], part[d]);
+  }
+  return offsets;
 }
 
 bool KnownScalars::bits_of(const Atom& a, Bits* out) const {

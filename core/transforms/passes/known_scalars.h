@@ -19,6 +19,12 @@ class KnownScalars {
   // known only when the program runs. `a` may be a literal.
   std::vector<std::int64_t> find(const Atom& a) const;
 
+  // The offset, in elements, of the first element of a part of an array: an entry for each local
+  // device, or one for all; empty where one of the starts is not known. `starts`: the part's start
+  // in each dim, which dynamic_slice clamps.
+  std::vector<std::int64_t> offsets_of_part(const Shape& whole, const Shape& part,
+                                            std::span<const Atom> starts) const;
+
  private:
   using Bits = std::vector<std::uint64_t>;  // an entry for each device, or one for all
 

@@ -22,6 +22,7 @@ enum class PassOrder : std::uint8_t {
   find_attention,
   fuse_gathers,
   fuse_products,
+  place_slices,
   copy_for_columns,
   fuse,
   fuse_slices,
