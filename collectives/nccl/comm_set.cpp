@@ -16,8 +16,8 @@
 #include "collectives/nccl/start_across.h"
 #include "core/device/runtime.h"
 #include "core/processes/processes.h"
-#include "cuda/device/gpus.h"
-#include "cuda/device/health.h"
+#include "cuda/driver/gpus.h"
+#include "cuda/driver/health.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {

@@ -14,7 +14,7 @@
 #include "core/base/counters.h"
 #include "core/base/dtype_rows.h"
 #include "core/base/inline_vector.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/gpus.h"
 
 namespace shmap::nccl {
 

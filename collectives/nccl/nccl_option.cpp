@@ -12,8 +12,8 @@
 #include "collectives/nccl/nccl_communicator.h"
 #include "collectives/nccl/roll_call.h"
 #include "collectives/nccl/start_across.h"
-#include "cuda/device/error.h"
 #include "cuda/device/wait_check.h"
+#include "cuda/driver/error.h"
 
 namespace shmap {
 

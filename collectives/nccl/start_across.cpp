@@ -15,8 +15,8 @@
 #include "core/base/hash_text.h"
 #include "core/ir/trace.h"
 #include "core/processes/processes.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {

@@ -1,6 +1,7 @@
 // The parameters of equations with programs inside and of sharding constraints, by name.
 #include "core/extend/param_reader.h"
 #include "core/extend/spec_text.h"
+#include "core/ops/optimization_barrier.h"
 #include "core/ops/rules.h"
 #include "core/transforms/autodiff/checkpoint.h"
 #include "core/transforms/autodiff/custom_rules.h"

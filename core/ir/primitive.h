@@ -123,6 +123,13 @@ struct PruneCall;
 using PruneFn = void (*)(PruneCall&);
 // How often the programs inside run, where that is known; 1 for a while_loop.
 using TripsFn = std::int64_t (*)(const Params&);
+// Whether what a called program computes stays apart from equal equations outside of it: where the
+// program replaces the equation, its operands go through optimization_barrier.
+using StaysApartFn = bool (*)(const Params&);
+// Stages an equation with programs for operands that vary over more mesh axes than the programs
+// were traced for: core/transforms/tracing/stage_in_body.h.
+struct WidenCall;
+using WidenFn = void (*)(WidenCall&);
 
 // The value of an integer scalar on one local device of the mesh, as bytes, from operands whose
 // values the host knows (KnownScalars). For primitives that are not elementwise.
@@ -172,6 +179,10 @@ struct Primitive {
   PruneFn prune = nullptr;                 // null: all operands and results stay
   TripsFn trips = nullptr;                 // null: once
   bool runs_one_program = false;           // of several programs: the branches of cond
+  // The results are those of the one program inside, which passes put in the equation's place.
+  bool calls_program = false;
+  StaysApartFn stays_apart = nullptr;  // of calls_program; null: never
+  WidenFn widen = nullptr;             // null: the programs are traced anew by with_programs
   Rule<ShardingRuleFn> sharding =
       Rule<ShardingRuleFn>::none("operands are gathered and the result is replicated");
   Rule<JvpFn> jvp;

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstring>
 #include <iterator>
+#include <mutex>
 #include <utility>
 
 #include "core/base/inline_vector.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
-#include "core/transforms/lowering/start.h"
 
 namespace shmap {
 
@@ -44,7 +44,8 @@ bool is_called_at_once(const char* name) {
   }
   return false;
 }
-std::atomic<Trace*> base{nullptr};
+Trace* registered_base = nullptr;   // by the thread that starts the library
+std::atomic<Trace*> base{nullptr};  // null until everything is registered
 thread_local Trace* current = nullptr;
 thread_local const TraceScope* innermost = nullptr;
 thread_local const ClosedFunction* closed_function = nullptr;
@@ -65,14 +66,29 @@ Array Trace::vary(const Array& x, const AxisSet& axes, SourceLine source) {
   return cast_to_varying(x, missing, source);
 }
 
+namespace detail {
+void register_all();  // generated: calls every register_<family>()
+}  // namespace detail
+
+namespace {
+Trace& start() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    detail::register_all();
+    base.store(registered_base, std::memory_order_release);
+  });
+  return *base.load(std::memory_order_acquire);
+}
+}  // namespace
+
 Trace& base_trace() {
   Trace* t = base.load(std::memory_order_acquire);
-  return t ? *t : *detail::start_library();
+  return t ? *t : start();
 }
 
 Trace& current_trace() { return current ? *current : base_trace(); }
 
-void set_base_trace(Trace* trace) { base.store(trace, std::memory_order_release); }
+void set_base_trace(Trace& trace) { registered_base = &trace; }
 
 TraceScope::TraceScope(Trace& trace)
     : trace_(&trace), below_(innermost), depth_(below_ ? below_->depth_ + 1 : 1) {

@@ -94,11 +94,12 @@ class UserCodeScope : LibraryScope {
 inline bool Trace::casts() const { return LibraryScope::is_active() || auto_pbroadcast(); }
 
 Trace& current_trace();
-// The trace of operations outside every transform; the runtime sets it once.
-void set_base_trace(Trace* trace);
+// The trace of operations outside every transform. The first call starts the library: it registers
+// all primitives, kernels and passes. Any thread.
 Trace& base_trace();
-// Registers primitives and kernels at the first call. Code that does not go through bind calls it
-// first.
+// Makes `trace` the base trace; called by the register function of the trace's room.
+void set_base_trace(Trace& trace);
+// Code that does not go through bind calls it first.
 inline void ensure_started() { base_trace(); }
 // Makes `trace` current on this thread while the scope is alive. ValueError where traces are nested
 // so deeply that the thread's stack is used up (core/ir/nesting.h).

@@ -5,12 +5,12 @@
 
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/gamma_sample.h"
 #include "core/ops/promote.h"
 #include "core/ops/random.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
 #include "core/ops/slicing.h"
-#include "core/random/gamma_sample.h"
 #include "core/random/samplers.h"
 #include "shmap/control_flow.h"
 #include "shmap/ops.h"

@@ -7,9 +7,9 @@
 #include "core/device/fork_guard.h"
 #include "core/device/registry.h"
 #include "cuda/device/completion.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/staged_link.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "cuda/graph/graph.h"
 #include "shmap/error.h"
 
@@ -178,36 +178,39 @@ bool CudaBackend::graph_of_each_gpu() {
 void CudaBackend::begin_capture() {
   detail::check_begins_capture();
   health_->check("begin_capture");
-  detail::thread_state.capture = new Capture(*this, graph_of_each_gpu());
+  KeptByCapture* const capture = new Capture(*this, graph_of_each_gpu());
+  detail::thread_state.capture = capture;
 }
 
 Ref<Graph> CudaBackend::end_capture() {
-  detail::ThreadState& thread = detail::thread_state;
-  auto* const capture = static_cast<Capture*>(thread.capture);
+  Capture* const capture = capture_of_thread();
   if (capture == nullptr || &capture->backend() != this) {
     throw Error("end_capture: this thread does not capture this backend");
   }
   // The thread still counts as capturing here, because the CUDA runtime treats it so until the
   // recording ends.
   struct End {
-    ~End() { delete static_cast<Capture*>(std::exchange(detail::thread_state.capture, nullptr)); }
+    ~End() {
+      Capture* const ended = capture_of_thread();
+      detail::thread_state.capture = nullptr;
+      delete ended;
+    }
   } end;
   return make_ref<CudaGraph>(*capture);
 }
 
 int CudaBackend::captured() const noexcept {
-  auto* const capture = static_cast<Capture*>(detail::thread_state.capture);
+  Capture* const capture = capture_of_thread();
   return capture != nullptr && &capture->backend() == this
              ? static_cast<int>(capture->nodes().size())
              : 0;
 }
 
 void CudaBackend::abort_capture() noexcept {
-  detail::ThreadState& thread = detail::thread_state;
-  auto* const capture = static_cast<Capture*>(thread.capture);
+  Capture* const capture = capture_of_thread();
   if (capture == nullptr || &capture->backend() != this) return;
   delete capture;
-  thread.capture = nullptr;
+  detail::thread_state.capture = nullptr;
 }
 
 void CudaBackend::synchronize() {

@@ -12,14 +12,14 @@
 #include "core/device/spec.h"
 #include "core/runtime/launch.h"
 #include "cuda/device/event_pool.h"
-#include "cuda/device/health.h"
+#include "cuda/device/graph_choice.h"
 #include "cuda/device/launch_thread.h"
 #include "cuda/device/memory.h"
 #include "cuda/device/queue.h"
 #include "cuda/device/span_log.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/health.h"
 #include "cuda/graph/capture.h"
-#include "cuda/graph/graph_choice.h"
 
 namespace shmap::cuda {
 

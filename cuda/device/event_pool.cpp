@@ -4,8 +4,8 @@
 #include <new>
 
 #include "core/device/fork_guard.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 
 namespace shmap::cuda {
 

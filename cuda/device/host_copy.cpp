@@ -11,9 +11,9 @@
 
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/pinned.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "core/device/backend.h"
-#include "cuda/device/error.h"
 #include "cuda/device/pinned.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
 
 namespace shmap {
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

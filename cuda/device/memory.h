@@ -4,7 +4,7 @@
 
 #include "core/base/intrusive.h"
 #include "core/device/memory_space.h"
-#include "cuda/device/health.h"
+#include "cuda/driver/health.h"
 
 namespace shmap::cuda {
 

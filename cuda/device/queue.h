@@ -19,7 +19,7 @@
 #include "core/base/intrusive.h"
 #include "core/device/stream.h"
 #include "cuda/device/event_pool.h"
-#include "cuda/device/health.h"
+#include "cuda/driver/health.h"
 
 namespace shmap::cuda {
 

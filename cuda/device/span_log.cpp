@@ -4,9 +4,9 @@
 
 #include "core/device/fork_guard.h"
 #include "core/device/timeline.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 
 namespace shmap::cuda {
 

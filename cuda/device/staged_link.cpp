@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "core/base/env.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/pinned.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "cuda/kernels/copy.h"
 #include "shmap/error.h"
 

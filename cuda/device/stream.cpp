@@ -11,8 +11,8 @@
 #include "core/device/timeline.h"
 #include "cuda/device/backend.h"
 #include "cuda/device/completion.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -97,10 +97,6 @@ thread_local constinit GroupRun* GroupRun::running = nullptr;
 
 thread_local constinit Health* running_health = nullptr;
 
-Capture* capture_of_thread() noexcept {
-  return static_cast<Capture*>(detail::thread_state.capture);
-}
-
 }  // namespace
 
 cudaStream_t native_in_group(Stream& member) {
@@ -113,13 +109,6 @@ cudaStream_t native_in_group(Stream& member) {
 Ref<Health> health_of_task() {
   if (running_health == nullptr) throw Error("health_of_task: this thread runs no task");
   return Ref<Health>(running_health);
-}
-
-bool keep_with_graph(Ref<Kept> object) {
-  Capture* capture = capture_of_thread();
-  if (capture == nullptr) return false;
-  capture->keep(std::move(object));
-  return true;
 }
 
 bool captures_graph_of_one_gpu() noexcept {

@@ -41,10 +41,6 @@ class CudaStream final : public Stream {
 // context.native; another member joins the task when this is called.) Throws DeviceError.
 cudaStream_t native_in_group(Stream& member);
 
-// Keeps `object` alive as long as the graph that this thread captures. False where the thread
-// captures no graph: the work that the caller enqueues then runs once.
-bool keep_with_graph(Ref<Kept> object);
-
 // Whether this thread captures a program with a separate graph for each GPU.
 bool captures_graph_of_one_gpu() noexcept;
 

@@ -10,7 +10,7 @@
 #include "core/base/inline_vector.h"
 #include "core/runtime/fused_program.h"
 #include "core/runtime/kernel.h"
-#include "cuda/device/error.h"
+#include "cuda/driver/error.h"
 #include "cuda/fused/fused_source.h"
 #include "cuda/fused/fused_stages.h"
 #include "cuda/fused/kernel_image.h"

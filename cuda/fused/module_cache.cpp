@@ -8,8 +8,8 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "cuda/fused/kernel_image.h"
 #include "shmap/error.h"
 

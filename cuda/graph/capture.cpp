@@ -9,12 +9,16 @@
 #include "core/device/plan_memory.h"
 #include "core/device/timeline.h"
 #include "cuda/device/backend.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
+
+Capture* capture_of_thread() noexcept {
+  return static_cast<Capture*>(static_cast<KeptByCapture*>(detail::thread_state.capture));
+}
 
 // ------------------------------------------------------------------------------- shadow streams
 

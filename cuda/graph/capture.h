@@ -17,22 +17,13 @@
 #include "core/runtime/launch.h"
 #include "cuda/device/event_pool.h"
 #include "cuda/device/span_log.h"
+#include "cuda/driver/kept.h"
 #include "cuda/graph/recording.h"
 
 namespace shmap::cuda {
 
 class CudaBackend;
 class CudaStream;
-class Queue;
-
-// An object that a graph keeps alive.
-class Kept : public RefCounted {
- public:
-  virtual ~Kept() = default;
-  // Called when the graph was launched with that ticket, as the queue's task of that number.
-  virtual void launched(std::uint64_t /*ticket*/, Queue& /*queue*/,
-                        std::uint64_t /*number*/) noexcept {}
-};
 
 // Streams in which captures record, in place of the backend's streams: other threads may use those
 // meanwhile, and their work would be recorded too. Any thread.
@@ -64,7 +55,7 @@ struct RecordedAt {
 // A task runs when it is captured, and the work that it puts into the stream is recorded. In a
 // rehearsal (core/device/plan_memory.h) tasks do not run, because their addresses have no memory;
 // such a capture has the tasks and their order, but cannot be launched.
-class Capture {
+class Capture : public KeptByCapture {
  public:
   struct Node : CapturedTask<CudaStream> {
     RecordedAt place;
@@ -96,10 +87,8 @@ class Capture {
   Event record(CudaStream& stream) const { return log_.record(stream); }
   // Called in the run of a group task: the lane of a member stream.
   cudaStream_t member(CudaStream& stream);
-  void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }
 
   std::vector<Node>& nodes() noexcept { return log_.entries(); }
-  std::vector<Ref<Kept>>& kept() noexcept { return kept_; }
   std::vector<CudaStream*> streams() const { return log_.streams(); }
   bool rehearsed() const noexcept { return rehearsed_; }
   // The recordings, each of some of the tasks: at most one where a graph may span all GPUs.
@@ -122,8 +111,10 @@ class Capture {
   };
   std::map<int, GpuPhases> phases_of_gpu_;
   Recording* running_ = nullptr;  // the recording of the task that runs
-  std::vector<Ref<Kept>> kept_;
   CaptureLog<Node> log_;
 };
+
+// The capture that this thread has open; null where it captures nothing.
+Capture* capture_of_thread() noexcept;
 
 }  // namespace shmap::cuda

@@ -8,8 +8,8 @@
 #include "core/device/timeline.h"
 #include "cuda/device/backend.h"
 #include "cuda/device/completion.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

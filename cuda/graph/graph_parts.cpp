@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "cuda/device/backend.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/queue.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 
 namespace shmap::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cuda/device/backend.h"
-#include "cuda/device/error.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
 
 namespace shmap::cuda {
 

@@ -1,6 +1,6 @@
 #include "cuda/kernels/launch.h"
 
-#include "cuda/device/error.h"
+#include "cuda/driver/error.h"
 
 namespace shmap::cuda {
 

@@ -17,7 +17,7 @@
 
 namespace shmap::cuda {
 
-// Throws as throw_cuda_error (cuda/device/error.h) does; `what` names the kernel. `status`: a
+// Throws as throw_cuda_error (cuda/driver/error.h) does; `what` names the kernel. `status`: a
 // cudaError_t.
 [[noreturn]] void throw_launch_error(const char* what, int status);
 

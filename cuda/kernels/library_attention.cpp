@@ -11,8 +11,8 @@
 
 #include "core/base/disk_cache.h"
 #include "core/base/env.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "cuda/kernels/attention_logs.h"
 #include "cuda/kernels/library_form.h"
 #include "cuda/kernels/timed_choice.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/device/error.h"
+#include "cuda/driver/error.h"
 
 namespace shmap::cuda {
 

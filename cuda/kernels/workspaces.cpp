@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
-#include "cuda/device/stream.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
+#include "cuda/driver/kept.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -1,6 +1,6 @@
 // Random bits and keys on CUDA devices.
+#include "core/ops/gamma_sample.h"
 #include "core/ops/random.h"
-#include "core/random/gamma_sample.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/threefry.h"
 #include "cuda/ops/call_operand.h"

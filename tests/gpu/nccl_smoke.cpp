@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "collectives/nccl/nccl_api.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 
 namespace {
 

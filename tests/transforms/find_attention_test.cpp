@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/ops/attention.h"
-#include "core/transforms/attention/find_attention.h"
+#include "core/transforms/find_attention/find_attention.h"
 #include "core/transforms/passes/simplify.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/shmap.h"

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "core/cpu/device/graph.h"
 #include "core/cpu/device/memory.h"
-#include "core/cpu/device/stream.h"
 #include "core/cpu/executor/executor.h"
+#include "core/cpu/executor/graph.h"
+#include "core/cpu/executor/stream.h"
 #include "core/device/backend.h"
 #include "core/device/spec.h"
 

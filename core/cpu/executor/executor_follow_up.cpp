@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/cpu/device/graph.h"
+#include "core/cpu/executor/graph.h"
 #include "core/cpu/executor/task_scope.h"
 
 namespace shmap::cpu {

@@ -1,7 +1,7 @@
 // Two tasks run as one (Task::join): if only the next task reads a task's result and waits for
 // nothing else, the next task runs both.
-#include "core/cpu/device/graph.h"
 #include "core/cpu/executor/executor.h"
+#include "core/cpu/executor/graph.h"
 #include "core/device/timeline.h"
 
 namespace shmap::cpu {

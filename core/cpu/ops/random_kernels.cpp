@@ -4,8 +4,8 @@
 
 #include "core/cpu/kernels/threefry.h"
 #include "core/cpu/ops/random_block.h"
+#include "core/ops/gamma_sample.h"
 #include "core/ops/random.h"
-#include "core/random/gamma_sample.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {

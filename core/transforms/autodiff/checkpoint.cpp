@@ -1,15 +1,15 @@
 #include "core/transforms/autodiff/checkpoint.h"
 
 #include <algorithm>
-#include <atomic>
 
+#include "core/ops/optimization_barrier.h"
 #include "core/ops/rules.h"
+#include "core/transforms/autodiff/custom_batch.h"
 #include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/autodiff/derivative_args.h"
 #include "core/transforms/autodiff/derived.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/passes/dead_code.h"
-#include "core/transforms/vmap/custom_batch.h"
 #include "shmap/checkpoint.h"
 
 namespace shmap {
@@ -114,11 +114,16 @@ void batch_checkpoint(BatchCall& call) {
   give(call, batched.operands, params_of(std::move(batched.jaxpr), p.differentiated), 0);
 }
 
+// A program that recomputes values for a derivative.
+bool stays_apart(const Params& params) {
+  return params_as<CheckpointParams>(params).differentiated;
+}
+
 void lower_checkpoint(LowerCall& call) {
   const auto& p = params_as<CheckpointParams>(call.params);
   std::vector<LowerValue> in(call.in.begin(), call.in.end());
   for (LowerValue& x : in) {
-    if (!p.differentiated || node_of(x.block)->kind == NodeKind::literal) continue;
+    if (!stays_apart(p) || node_of(x.block)->kind == NodeKind::literal) continue;
     TraceScope scope(call.lowering.trace());
     x.block = bind(optimization_barrier_p, x.block, BarrierParams(), call.source);
   }
@@ -136,12 +141,6 @@ void prune_checkpoint(PruneCall& call) {
   call.kept_out = call.wanted;
 }
 
-// ---- the barrier
-
-void eval_barrier(Types in, const Params&, std::span<ShapedArray> out) { out[0] = in[0]; }
-
-std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
-
 }  // namespace
 
 void CheckpointParams::visit(ParamVisitor& v) const {
@@ -149,16 +148,10 @@ void CheckpointParams::visit(ParamVisitor& v) const {
   v.value("jaxpr", *jaxpr);
 }
 
-BarrierParams::BarrierParams() {
-  static std::atomic<std::int64_t> next{0};
-  id = next.fetch_add(1, std::memory_order_relaxed);
-}
-
-void BarrierParams::visit(ParamVisitor& v) const { v.value("id", id); }
-
 constinit Primitive checkpoint_p = [] {
   Primitive p = called_primitive("checkpoint");
   p.lower = lower_checkpoint;
+  p.stays_apart = stays_apart;
   p.with_programs = with_called_program<CheckpointParams>;
   p.prune = prune_checkpoint;
   p.jvp = Rule<JvpFn>(jvp_checkpoint);
@@ -167,22 +160,7 @@ constinit Primitive checkpoint_p = [] {
   return p;
 }();
 
-constinit Primitive optimization_barrier_p = [] {
-  Primitive p;
-  p.name = "optimization_barrier";
-  p.abstract_eval = eval_barrier;
-  p.view = same_bytes;
-  p.jvp = Rule<JvpFn>::none("it is part of lowered programs, which are differentiated no more");
-  p.transpose =
-      Rule<TransposeFn>::none("it is part of lowered programs, which are differentiated no more");
-  p.batching = Rule<BatchFn>::none("it is part of lowered programs, which are mapped no more");
-  return p;
-}();
-
-void register_checkpoint() {
-  register_primitive(checkpoint_p);
-  register_primitive(optimization_barrier_p);
-}
+void register_checkpoint() { register_primitive(checkpoint_p); }
 
 namespace detail {
 

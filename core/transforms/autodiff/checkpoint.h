@@ -12,13 +12,4 @@ struct CheckpointParams : CalledParamsOf<CheckpointParams> {
   void visit(ParamVisitor& v) const override;
 };
 
-// The identity, as a view. It hides its operand from passes, so that operations on its result are
-// not merged with equal operations on its operand (jax.lax.optimization_barrier).
-extern Primitive optimization_barrier_p;
-struct BarrierParams : ParamsOf<BarrierParams> {
-  BarrierParams();  // no two are equal, so that no two barriers are merged
-  std::int64_t id;
-  void visit(ParamVisitor& v) const override;
-};
-
 }  // namespace shmap

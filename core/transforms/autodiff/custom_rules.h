@@ -43,8 +43,6 @@ struct CustomVjpLinearParams : ParamsOf<CustomVjpLinearParams> {
   SourceLine made;
   void visit(ParamVisitor& v) const override;
 };
-// The parameters of the map whose residuals and tangents vary over these axes too.
-std::shared_ptr<const Params> varying_over(const CustomVjpLinearParams& p, const AxisSet& axes);
 
 // ---- shared by custom_jvp and custom_vjp (custom_rules.cpp)
 // Brings the leaves of y to the types of the function's program. TypeError where they do not fit.

@@ -135,13 +135,6 @@ void CustomVjpLinearParams::visit(ParamVisitor& v) const {
   v.value("num_res", static_cast<std::int64_t>(num_residuals));
 }
 
-std::shared_ptr<const Params> varying_over(const CustomVjpLinearParams& p, const AxisSet& axes) {
-  auto wide = std::make_shared<CustomVjpLinearParams>(p);
-  for (std::vector<ShapedArray>* types : {&wide->in_types, &wide->y_types})
-    for (ShapedArray& t : *types) t = t.with_axes(t.axes() | axes);
-  return wide;
-}
-
 constinit Primitive custom_vjp_call_p = primitive_with_rule<CustomVjp>("custom_vjp_call");
 
 constinit Primitive custom_vjp_linear_p = [] {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/ops/rules.h"
-#include "core/transforms/attention/traced_attention.h"
+#include "core/transforms/find_attention/traced_attention.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 #include "shmap/flat_call.h"
 

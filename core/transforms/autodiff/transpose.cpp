@@ -1,6 +1,7 @@
 #include "core/transforms/autodiff/transpose.h"
 
 #include "core/base/inline_vector.h"
+#include "core/transforms/lowering/called_program.h"
 
 namespace shmap {
 
@@ -135,6 +136,13 @@ std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
   pass.seed(std::move(cotangents));
   pass.run();
   return pass.results();
+}
+
+void transpose_called(TransposeCall& call) {
+  std::vector<Array> results =
+      backward_pass(*params_as<CalledParams>(call.params).jaxpr, {call.in.begin(), call.in.end()},
+                    {call.cotangents.begin(), call.cotangents.end()});
+  std::move(results.begin(), results.end(), call.out.begin());
 }
 
 namespace {

@@ -28,4 +28,8 @@ TransposedProgram transpose_program(const Jaxpr& jaxpr, const std::vector<bool>&
                                     const std::vector<bool>& given,
                                     const std::vector<bool>& wanted = {});
 
+// The transpose rule of called programs (core/transforms/lowering/called_program.h): replaces the
+// equation by its program, transposed.
+void transpose_called(TransposeCall& call);
+
 }  // namespace shmap

@@ -127,9 +127,11 @@ std::vector<std::string> branch_names(const ShapedArray& index, std::size_t coun
 // The program for arguments that vary over these axes too, with results of these types. Casts move
 // from the program to its arguments where possible.
 JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results);
-// Stages, in a body, a program that was traced outside of every body. Control flow inside the
-// program is traced again, for operands that vary in the body.
-std::vector<Array> stage_in_body(const Jaxpr& jaxpr, std::vector<Array> args);
+// The rules of loops and branches for operands that vary over more axes (stage_in_body.h).
+struct WidenCall;
+void widen_while(WidenCall& call);
+void widen_scan(WidenCall& call);
+void widen_cond(WidenCall& call);
 
 // ---- without unused results, carries and operands (prune.cpp)
 struct PruneCall;

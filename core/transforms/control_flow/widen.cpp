@@ -1,133 +1,53 @@
-// Widening: a program traced again for operands that vary over more mesh axes.
+// Widening: programs of control flow traced again for operands that vary over more mesh axes.
 #include "core/ir/nesting.h"
-#include "core/ir/types_of.h"
-#include "core/transforms/autodiff/custom_rules.h"
 #include "core/transforms/control_flow/control_flow.h"
-#include "core/transforms/tracing/trace_function.h"
+#include "core/transforms/tracing/stage_in_body.h"
 
 namespace shmap {
 
 namespace {
 
-class Widener {
- public:
-  explicit Widener(const Jaxpr& jaxpr) : jaxpr_(jaxpr) {}
+FlowSite site_of(const WidenCall& call) {
+  return {call.eqn.primitive->name, nullptr, 0, call.eqn.source};
+}
 
-  std::vector<Array> run(std::vector<Array>& args) {
-    for (std::size_t i = 0; i < args.size(); ++i)
-      values_.emplace(jaxpr_.binders[i].get(), std::move(args[i]));
-    for (const Eqn& e : jaxpr_.eqns) {
-      std::vector<Array> in;
-      for (const Atom& a : e.in) in.push_back(read(a));
-      std::vector<Array> out = eqn(e, std::move(in));
-      for (std::size_t o = 0; o < out.size(); ++o)
-        values_.emplace(e.out[o].get(), std::move(out[o]));
-    }
-    std::vector<Array> outs;
-    for (const Atom& a : jaxpr_.outs) outs.push_back(read(a));
-    return outs;
-  }
+std::vector<Array> part(const WidenCall& call, std::size_t from, std::size_t n) {
+  return {call.in.begin() + static_cast<std::ptrdiff_t>(from),
+          call.in.begin() + static_cast<std::ptrdiff_t>(from + n)};
+}
 
- private:
-  Array read(const Atom& a) const { return a.is_literal() ? a.literal() : values_.at(a.var()); }
-
-  // A program inside of an equation, traced again as a body for operands of other types.
-  struct Inner {
-    const Jaxpr* jaxpr;
-    void operator()(std::vector<Array>& leaves, detail::FlatTree& result) const {
-      std::vector<Array> args = std::move(leaves);
-      leaves.clear();
-      result.leaves = Widener(*jaxpr).run(args);
-      result.node.kind = detail::TreeNode::list;
-      result.node.children.resize(result.leaves.size());
-    }
-  };
-
-  std::vector<Array> eqn(const Eqn& e, std::vector<Array> in) const {
-    bool changed = false;
-    for (std::size_t i = 0; i < in.size(); ++i)
-      changed = changed || !(node_of(in[i])->type.axes() == e.in[i].type().axes());
-    if (changed && e.primitive->group && e.primitive->view) {
-      // A cast of a value that varies over the axes already is dropped.
-      const AxisSet missing = e.out[0]->type.axes() - node_of(in[0])->type.axes();
-      if (missing.empty()) return {in[0]};
-      return {cast_to_varying(in[0], missing, e.source)};
-    }
-    if (changed && e.primitive->interpret) return nested(e, std::move(in));
-    if (changed && e.primitive == &custom_vjp_linear_p) {
-      AxisSet axes;
-      for (std::size_t i = 0; i < in.size(); ++i)
-        axes = axes | (node_of(in[i])->type.axes() - e.in[i].type().axes());
-      const auto wide = varying_over(params_as<CustomVjpLinearParams>(*e.params), axes);
-      return bind_all(*e.primitive, in, *wide, e.source);
-    }
-    return bind_all(*e.primitive, in, *e.params, e.source);
-  }
-
-  std::vector<Array> nested(const Eqn& e, std::vector<Array> in) const {
-    FlowSite site{e.primitive->name, nullptr, 0, e.source};
-    const auto part = [&](std::size_t from, std::size_t count) {
-      return std::vector<Array>(in.begin() + static_cast<std::ptrdiff_t>(from),
-                                in.begin() + static_cast<std::ptrdiff_t>(from + count));
-    };
-    // A body whose first arguments are these constants.
-    const auto closed = [](const Inner& inner, const std::vector<Array>& consts) {
-      return [&inner, &consts](std::vector<Array>& leaves, detail::FlatTree& result) {
-        leaves.insert(leaves.begin(), consts.begin(), consts.end());
-        inner(leaves, result);
-      };
-    };
-    if (e.primitive == &scan_p) {
-      const auto& p = params_as<ScanLoopParams>(*e.params);
-      const auto n_consts = static_cast<std::size_t>(p.num_consts);
-      const auto n_carry = static_cast<std::size_t>(p.num_carry);
-      const std::vector<Array> consts = part(0, n_consts);
-      const Inner inner{p.jaxpr.get()};
-      auto body = closed(inner, consts);
-      return stage_scan(site, BodyRef(body), part(n_consts, n_carry),
-                        part(n_consts + n_carry, in.size() - n_consts - n_carry), p.length,
-                        p.reverse);
-    }
-    if (e.primitive == &while_p) {
-      const auto& p = params_as<WhileParams>(*e.params);
-      const auto n_test = static_cast<std::size_t>(p.cond_nconsts);
-      const auto n_body = static_cast<std::size_t>(p.body_nconsts);
-      const std::vector<Array> test_consts = part(0, n_test), body_consts = part(n_test, n_body);
-      const Inner test{p.cond_jaxpr.get()}, body{p.body_jaxpr.get()};
-      auto closed_test = closed(test, test_consts), closed_body = closed(body, body_consts);
-      return stage_while(site, BodyRef(closed_test), BodyRef(closed_body),
-                         part(n_test + n_body, in.size() - n_test - n_body));
-    }
-    if (e.primitive == &cond_p) {
-      const auto& p = params_as<CondParams>(*e.params);
-      std::vector<Inner> inner;
-      for (const JaxprRef& b : p.branches) inner.push_back({b.get()});
-      std::vector<BodyRef> branches;
-      for (Inner& b : inner) branches.emplace_back(b);
-      return stage_cond(site, in[0], branches, branch_names(node_of(in[0])->type, inner.size()),
-                        part(1, in.size() - 1));
-    }
-    // A called program (custom_jvp, checkpoint) keeps its rules for derivatives.
-    const std::vector<const Jaxpr*> called = inner_jaxprs(*e.params);
-    if (called.size() != 1 || called[0]->binders.size() != in.size() || !e.primitive->with_programs)
-      return bind_all(*e.primitive, in, *e.params, e.source);
-    Inner inner{called[0]};
-    detail::FlatTree result;
-    Traced traced = trace_function(e.primitive->name, types_of(in), BodyRef(inner), result,
-                                   inherited_options(), e.source);
-    // The new program has no constants: its values come from its arguments and from literals.
-    const std::vector<JaxprRef> programs{std::move(traced.jaxpr)};
-    return bind_all(*e.primitive, in, *e.primitive->with_programs(*e.params, programs), e.source);
-  }
-
-  const Jaxpr& jaxpr_;
-  VarMap<Array> values_;
-};
+void give(WidenCall& call, std::vector<Array> results) {
+  std::move(results.begin(), results.end(), call.out.begin());
+}
 
 }  // namespace
 
-std::vector<Array> stage_in_body(const Jaxpr& jaxpr, std::vector<Array> args) {
-  return Widener(jaxpr).run(args);
+void widen_scan(WidenCall& call) {
+  const auto& p = params_as<ScanLoopParams>(*call.eqn.params);
+  const std::size_t carry_at = count(p.num_consts), xs_at = carry_at + count(p.num_carry);
+  StagedBody body(*p.jaxpr, call.in.first(carry_at));
+  give(call, stage_scan(site_of(call), BodyRef(body), part(call, carry_at, xs_at - carry_at),
+                        part(call, xs_at, call.in.size() - xs_at), p.length, p.reverse));
+}
+
+void widen_while(WidenCall& call) {
+  const auto& p = params_as<WhileParams>(*call.eqn.params);
+  const std::size_t tests = count(p.cond_nconsts), bodies = count(p.body_nconsts);
+  StagedBody test(*p.cond_jaxpr, call.in.first(tests));
+  StagedBody body(*p.body_jaxpr, call.in.subspan(tests, bodies));
+  give(call, stage_while(site_of(call), BodyRef(test), BodyRef(body),
+                         part(call, tests + bodies, call.in.size() - tests - bodies)));
+}
+
+void widen_cond(WidenCall& call) {
+  const auto& p = params_as<CondParams>(*call.eqn.params);
+  std::vector<StagedBody> bodies;
+  for (const JaxprRef& b : p.branches) bodies.emplace_back(*b);
+  std::vector<BodyRef> branches;
+  for (StagedBody& b : bodies) branches.emplace_back(b);
+  give(call, stage_cond(site_of(call), call.in[0], branches,
+                        branch_names(node_of(call.in[0])->type, bodies.size()),
+                        part(call, 1, call.in.size() - 1)));
 }
 
 JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedArray> results) {
@@ -143,7 +63,7 @@ JaxprRef widen(const Jaxpr& jaxpr, const AxisSet& axes, std::span<const ShapedAr
   for (const VarRef& v : jaxpr.binders)
     args.push_back(trace.argument(v->type.with_axes(v->type.axes() | axes)));
   TraceScope scope(trace);
-  std::vector<Array> outs = Widener(jaxpr).run(args);
+  std::vector<Array> outs = stage_in_body(jaxpr, std::move(args));
   for (std::size_t o = 0; o < outs.size(); ++o) outs[o] = fit(std::move(outs[o]), results[o], {});
   return trace.build(outs, "widen", {}).jaxpr;
 }

@@ -11,12 +11,12 @@
 #include "core/ir/types_of.h"
 #include "core/runtime/flow_task.h"
 #include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/task_time.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/merge_trips.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/rewriter.h"
 #include "core/transforms/passes/simplify.h"
-#include "core/transforms/passes/task_time.h"
 
 namespace shmap {
 

@@ -19,6 +19,7 @@
 #include "core/transforms/jit/cache.h"
 #include "core/transforms/jit/rules.h"
 #include "core/transforms/lowering/argument_shardings.h"
+#include "core/transforms/lowering/closed_program.h"
 #include "core/transforms/lowering/eval.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/per_device.h"
@@ -96,6 +97,7 @@ constinit Primitive jit_p = [] {
   p.variance = vary_jit;
   p.interpret = interpret_jit;
   p.lower = lower_jit;
+  p.calls_program = true;
   p.batching = Rule<BatchFn>(batch_jit);
   p.with_programs = with_program;
   p.prune = prune_jit;
@@ -107,17 +109,6 @@ constinit Primitive jit_p = [] {
 void JitParams::visit(ParamVisitor& v) const {
   v.value("jaxpr", *jaxpr);
   if (over) v.value("mesh", std::string_view("Mesh(" + describe_axes(*over->env()) + ")"));
-}
-
-const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
-  const PassVisit visit("finding the mesh", jaxpr);
-  for (const Eqn& e : jaxpr.eqns) {
-    if (const detail::MeshImpl* mesh = e.params->mesh()) return mesh;
-    if (!e.primitive->interpret) continue;
-    for (const Jaxpr* inner : inner_jaxprs(*e.params))
-      if (const detail::MeshImpl* mesh = mesh_of(*inner)) return mesh;
-  }
-  return nullptr;
 }
 
 // ---- control flow inside of plans: the host decides, and programs inside are plans of their own

@@ -21,8 +21,4 @@ struct JitParams : ParamsOf<JitParams> {
   const detail::MeshImpl* mesh() const override { return over; }
 };
 
-// The first mesh that a program's shard_maps and constraints name, nested programs included; null
-// where they name none.
-const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr);
-
 }  // namespace shmap

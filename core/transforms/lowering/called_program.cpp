@@ -1,6 +1,5 @@
 #include "core/transforms/lowering/called_program.h"
 
-#include "core/transforms/autodiff/transpose.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
@@ -48,12 +47,6 @@ void interpret_called(std::span<Array> in, const Params& params, std::span<Array
 void lower_called(LowerCall& call) {
   std::vector<LowerValue> results =
       call.lowering.program(called(call.params), {call.in.begin(), call.in.end()});
-  std::move(results.begin(), results.end(), call.out.begin());
-}
-
-void transpose_called(TransposeCall& call) {
-  std::vector<Array> results = backward_pass(called(call.params), {call.in.begin(), call.in.end()},
-                                             {call.cotangents.begin(), call.cotangents.end()});
   std::move(results.begin(), results.end(), call.out.begin());
 }
 

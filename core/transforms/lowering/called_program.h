@@ -32,8 +32,6 @@ void vary_called(Types in, const Params& params, const detail::AxisEnv& env,
 void interpret_called(std::span<Array> in, const Params& params, std::span<Array> out,
                       SourceLine source);
 void lower_called(LowerCall& call);
-// Replaces the equation by its program, transposed.
-void transpose_called(TransposeCall& call);
 
 constexpr Primitive called_primitive(const char* name) {
   Primitive p;
@@ -43,6 +41,7 @@ constexpr Primitive called_primitive(const char* name) {
   p.variance = vary_called;
   p.interpret = interpret_called;
   p.lower = lower_called;
+  p.calls_program = true;
   return p;
 }
 

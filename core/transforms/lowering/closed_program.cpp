@@ -1,6 +1,6 @@
 #include "core/transforms/lowering/closed_program.h"
 
-#include "core/transforms/jit/jit.h"
+#include "core/ir/nesting.h"
 #include "core/transforms/lowering/argument_shardings.h"
 #include "core/transforms/lowering/sharding_constraint.h"
 #include "core/transforms/passes/simplify.h"
@@ -21,7 +21,19 @@ bool has_eqn(const Jaxpr& jaxpr, const Is& is) {
 
 }  // namespace
 
-bool is_jit_over_mesh(const Eqn& e) { return e.primitive == &jit_p && e.params->mesh(); }
+const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
+  const PassVisit visit("finding the mesh", jaxpr);
+  for (const Eqn& e : jaxpr.eqns) {
+    if (const detail::MeshImpl* mesh = e.params->mesh()) return mesh;
+    if (!e.primitive->interpret) continue;
+    for (const Jaxpr* inner : inner_jaxprs(*e.params))
+      if (const detail::MeshImpl* mesh = mesh_of(*inner)) return mesh;
+  }
+  return nullptr;
+}
+
+// Of the primitives that call a program jit alone has a mesh.
+bool is_jit_over_mesh(const Eqn& e) { return e.primitive->calls_program && e.params->mesh(); }
 
 const detail::MeshImpl* mesh_of_program(const detail::ClosedJaxprImpl& program) {
   const detail::MeshImpl* mesh = nullptr;

@@ -8,6 +8,10 @@
 
 namespace shmap {
 
+// The first mesh that a program's shard_maps and constraints name, nested programs included; null
+// where they name none.
+const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr);
+
 // The mesh of the program's arguments; otherwise the mesh that its jits over meshes, its shard_maps
 // and constraints name, which may be abstract. Null where there is no mesh, or several.
 const detail::MeshImpl* mesh_of_program(const detail::ClosedJaxprImpl& program);

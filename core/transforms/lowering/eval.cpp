@@ -1,7 +1,5 @@
 #include "core/transforms/lowering/eval.h"
 
-#include <mutex>
-
 #include "core/array/sharding.h"
 #include "core/base/inline_vector.h"
 #include "core/runtime/reshard.h"
@@ -9,26 +7,14 @@
 #include "core/transforms/lowering/partition.h"
 #include "core/transforms/lowering/per_device.h"
 #include "core/transforms/lowering/reshard_blocks.h"
-#include "core/transforms/lowering/start.h"
 
 namespace shmap {
 
-namespace detail {
-
-void register_all();  // generated: calls every register_<family>()
-
-Trace* start_library() {
-  static std::once_flag once;
-  static EvalTrace* trace = nullptr;  // never destroyed: arrays may be used until the process ends
-  std::call_once(once, [] {
-    register_all();
-    trace = new EvalTrace();
-    set_base_trace(trace);
-  });
-  return trace;
+void register_base_trace() {
+  // Never destroyed: arrays may be used until the process ends.
+  static auto* const trace = new EvalTrace();
+  set_base_trace(*trace);
 }
-
-}  // namespace detail
 
 namespace {
 

@@ -6,7 +6,6 @@
 #include "core/runtime/reshard.h"
 #include "core/transforms/lowering/lower.h"
 #include "core/transforms/lowering/reshard_blocks.h"
-#include "shmap/jit.h"
 #include "shmap/ops.h"
 
 namespace shmap {
@@ -103,22 +102,6 @@ void register_sharding_constraint() {
   register_primitive(sharding_constraint_p);
   register_primitive(device_put_p);
 }
-
-namespace detail {
-
-Array constrain_sharding(const Array& x, const NamedSharding& sharding, SourceLine source) {
-  checked_node(x, "with_sharding_constraint", source);
-  if (current_trace().axis_env() != nullptr) {
-    throw ValueError(
-        "with_sharding_constraint: called in the body of a shard_map, where arrays are blocks and "
-        "have no sharding: call it outside of the body" +
-        at_line(source));
-  }
-  const Sharding* target = sharding.mesh().impl()->sharding(sharding.spec());
-  return bind(sharding_constraint_p, x, ConstraintParams(target), source);
-}
-
-}  // namespace detail
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include "core/base/element_type.h"
 #include "core/ir/node.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/optimization_barrier.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/autodiff/checkpoint.h"
 
 namespace shmap {
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "core/base/scope_names.h"
-#include "core/transforms/autodiff/checkpoint.h"
-#include "core/transforms/jit/jit.h"
-#include "core/transforms/lowering/called_program.h"
+#include "core/ops/optimization_barrier.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/rewriter.h"
 
@@ -23,17 +21,16 @@ class Inliner {
                             SourceLine caller = {}) {
     return made_.write_out(jaxpr, args, vars, [&](Eqn& e) {
       e.source = in_scope_of(caller, e.source);
-      return calls_program(*e.primitive) ? std::optional(call(e)) : std::nullopt;
+      return e.primitive->calls_program ? std::optional(call(e)) : std::nullopt;
     });
   }
 
  private:
   std::vector<Atom> call(const Eqn& e) {
     std::vector<Atom> args = e.in;
-    const bool again =
-        e.primitive == &checkpoint_p && params_as<CheckpointParams>(*e.params).differentiated;
+    const bool apart = e.primitive->stays_apart && e.primitive->stays_apart(*e.params);
     for (Atom& a : args) {
-      if (!again || a.is_literal()) continue;
+      if (!apart || a.is_literal()) continue;
       const VarRef behind = make_ref<const Var>(a.type());
       made_.add(
           {&optimization_barrier_p, {a}, std::make_shared<BarrierParams>(), {behind}, e.source});
@@ -47,10 +44,8 @@ class Inliner {
 
 }  // namespace
 
-bool calls_program(const Primitive& p) { return &p == &jit_p || p.interpret == interpret_called; }
-
 JaxprRef inline_calls(const Jaxpr& jaxpr) {
-  const auto calls = [](const Eqn& e) { return calls_program(*e.primitive); };
+  const auto calls = [](const Eqn& e) { return e.primitive->calls_program; };
   if (std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), calls)) return JaxprRef(&jaxpr);
   Rewriter made(jaxpr);
   std::vector<Atom> outs = Inliner(made).program(jaxpr, {}, Rewriter::Vars::own);

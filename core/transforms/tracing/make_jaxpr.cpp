@@ -7,7 +7,7 @@
 #include "core/base/scope_names.h"
 #include "core/ops/promote.h"
 #include "core/runtime/host_transfer.h"
-#include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/tracing/stage_in_body.h"
 #include "shmap/eval_shape.h"
 
 namespace shmap {

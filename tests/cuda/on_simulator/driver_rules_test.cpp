@@ -19,8 +19,8 @@
 
 #include "core/device/timeline.h"
 #include "cuda/device/backend.h"
-#include "cuda/device/gpus.h"
 #include "cuda/device/stream.h"
+#include "cuda/driver/gpus.h"
 #include "cuda/kernels/cublaslt_gemm.h"
 #include "cuda_sim.h"
 #include "tests/support/timeline_scope.h"

@@ -10,11 +10,11 @@
 #include "core/ir/trace.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
+#include "core/transforms/control_flow/unroll.h"
 #include "core/transforms/fusion/fuse.h"
 #include "core/transforms/passes/inline_calls.h"
 #include "core/transforms/passes/schedule.h"
 #include "core/transforms/passes/simplify.h"
-#include "core/transforms/passes/unroll.h"
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
 

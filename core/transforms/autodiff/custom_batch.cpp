@@ -1,4 +1,4 @@
-#include "core/transforms/vmap/custom_batch.h"
+#include "core/transforms/autodiff/custom_batch.h"
 
 #include "core/array/tree_paths.h"
 #include "core/ops/reduce.h"

@@ -1,7 +1,7 @@
-#include "cuda/device/error.h"
+#include "cuda/driver/error.h"
 
 #include "core/device/backend.h"
-#include "cuda/device/health.h"
+#include "cuda/driver/health.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

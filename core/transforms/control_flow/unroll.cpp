@@ -1,12 +1,12 @@
-#include "core/transforms/passes/unroll.h"
+#include "core/transforms/control_flow/unroll.h"
 
 #include <algorithm>
 
 #include "core/runtime/flow_task.h"
 #include "core/runtime/op_site.h"
 #include "core/transforms/control_flow/control_flow.h"
+#include "core/transforms/control_flow/task_time.h"
 #include "core/transforms/passes/pass.h"
-#include "core/transforms/passes/task_time.h"
 #include "core/transforms/tracing/make_jaxpr.h"
 
 namespace shmap {

@@ -8,7 +8,7 @@ namespace shmap::cuda {
 
 // Throws OutOfMemory where memory was short, else DeviceError. The text has the call, the GPU, the
 // task that this thread runs, CUDA's description, and a remedy. Where the error means that the
-// GPU's state is lost, the backends of this process are poisoned (cuda/device/health.h).
+// GPU's state is lost, the backends of this process are poisoned (cuda/driver/health.h).
 [[noreturn]] void throw_cuda_error(cudaError_t code, const char* call);
 
 inline void check(cudaError_t code, const char* call) {

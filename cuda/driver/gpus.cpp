@@ -1,4 +1,4 @@
-#include "cuda/device/gpus.h"
+#include "cuda/driver/gpus.h"
 
 #include <algorithm>
 #include <numeric>
@@ -7,7 +7,7 @@
 #include "core/base/warning.h"
 #include "core/device/backend.h"
 #include "core/processes/processes.h"
-#include "cuda/device/error.h"
+#include "cuda/driver/error.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

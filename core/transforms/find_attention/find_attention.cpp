@@ -1,9 +1,9 @@
-#include "core/transforms/attention/find_attention.h"
+#include "core/transforms/find_attention/find_attention.h"
 
 #include <utility>
 
 #include "core/ops/dot.h"
-#include "core/transforms/attention/attention_match.h"
+#include "core/transforms/find_attention/attention_match.h"
 #include "core/transforms/passes/dead_code.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/rewriter.h"

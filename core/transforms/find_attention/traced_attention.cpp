@@ -1,4 +1,4 @@
-#include "core/transforms/attention/traced_attention.h"
+#include "core/transforms/find_attention/traced_attention.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/attention/attention_match.h"
+#include "core/transforms/find_attention/attention_match.h"
 #include "core/transforms/passes/simplify.h"
 
 namespace shmap {

@@ -1,4 +1,4 @@
-#include "core/transforms/attention/causal_mask.h"
+#include "core/transforms/find_attention/causal_mask.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "core/transforms/attention/attention_match.h"
+#include "core/transforms/find_attention/attention_match.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "core/ops/elementwise.h"
 #include "core/ops/reduce.h"
 #include "core/ops/shape_params.h"
-#include "core/transforms/attention/causal_mask.h"
+#include "core/transforms/find_attention/causal_mask.h"
 
 namespace shmap {
 

@@ -1,10 +1,10 @@
-#include "cuda/device/health.h"
+#include "cuda/driver/health.h"
 
 #include <algorithm>
 #include <exception>
 #include <vector>
 
-#include "cuda/device/error.h"
+#include "cuda/driver/error.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {

@@ -1,11 +1,11 @@
-#include "core/random/gamma_sample.h"
+// The derivative of gamma samples with respect to their parameter: a program with loops.
+#include "core/ops/gamma_sample.h"
 
 #include <limits>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/promote.h"
 #include "core/ops/rule_ops.h"
@@ -177,16 +177,6 @@ Array Slope::fraction(const Array& large, const Array& above) const {
   return op_(add_p, df, op_(mul_p, f, of_factor));
 }
 
-void eval_sample(Types in, const Params&, std::span<ShapedArray> out) {
-  if (!is_floating(in[0].dtype()) || in[1].dtype() != in[0].dtype() ||
-      in[1].dims() != in[0].dims()) {
-    throw TypeError("random_gamma_sample: a sample of type " + to_string(in[0]) +
-                    " and a parameter of type " + to_string(in[1]) +
-                    ": wanted one shape and one float dtype");
-  }
-  out[0] = in[0].with_axes(AxisSet());
-}
-
 void jvp_sample(JvpCall& call) {
   call.run();
   if (!call.has_tangent(1)) {
@@ -210,27 +200,8 @@ void jvp_sample(JvpCall& call) {
   call.tangents_out[0] = call.has_tangent(0) ? op(add_p, call.tangents[0], t) : t;
 }
 
-void batch_sample(BatchCall& call) {
-  Array in[2] = {with_batch_dim(call, 0, 0), with_batch_dim(call, 1, 0)};
-  give(call, in, call.params, 0);
-}
-
-std::int64_t view_all(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
-
 }  // namespace
 
-constinit Primitive random_gamma_sample_p = [] {
-  Primitive p;
-  p.name = "random_gamma_sample";
-  p.abstract_eval = eval_sample;
-  p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
-  p.view = view_all;
-  p.jvp = Rule<JvpFn>(jvp_sample);
-  p.transpose = Rule<TransposeFn>::none("it is linear in neither operand");
-  p.batching = Rule<BatchFn>(batch_sample);
-  return p;
-}();
-
-void register_gamma_sample() { register_primitive(random_gamma_sample_p); }
+void register_gamma_sample_derivative() { random_gamma_sample_p.jvp = Rule<JvpFn>(jvp_sample); }
 
 }  // namespace shmap

@@ -1,4 +1,5 @@
-// The derivative of gamma samples with respect to their parameter.
+// The primitive that gives gamma samples their derivative with respect to their parameter. That
+// derivative is a program with loops: core/random/gamma_derivative.cpp registers it.
 #pragma once
 #include "core/ir/primitive.h"
 

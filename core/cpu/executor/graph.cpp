@@ -1,10 +1,10 @@
-#include "core/cpu/device/graph.h"
+#include "core/cpu/executor/graph.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "core/cpu/device/stream.h"
 #include "core/cpu/executor/executor.h"
+#include "core/cpu/executor/stream.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/task_attempt.h"

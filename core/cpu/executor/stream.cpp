@@ -1,11 +1,11 @@
-#include "core/cpu/device/stream.h"
+#include "core/cpu/executor/stream.h"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "core/cpu/device/graph.h"
+#include "core/cpu/executor/graph.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/task_attempt.h"

@@ -1,11 +1,10 @@
-#include "core/transforms/passes/task_time.h"
+#include "core/transforms/control_flow/task_time.h"
 
 #include <algorithm>
 
 #include "core/runtime/kernel.h"
 #include "core/runtime/rates.h"
 #include "core/transforms/control_flow/control_flow.h"
-#include "core/transforms/passes/inline_calls.h"
 
 namespace shmap {
 
@@ -15,7 +14,7 @@ double task_nanoseconds(const Eqn& e, DeviceKind kind) {
   const Primitive& p = *e.primitive;
   if (p.interpret) {
     const bool is_flow = &p == &scan_p || &p == &while_p || &p == &cond_p;
-    if (!is_flow && !calls_program(p)) return kNoTask;
+    if (!is_flow && !p.calls_program) return kNoTask;
     const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
     double sum = 0, most = 0;
     for (const Jaxpr* inner : inner_jaxprs(*e.params)) {

@@ -1,7 +1,7 @@
 // shmap-test: devices
 // Loops of few trips under jit: written out into one plan, with the values and the communication
 // that they have eagerly; loops of more trips keep a plan for their body.
-#include "core/transforms/passes/unroll.h"
+#include "core/transforms/control_flow/unroll.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "cuda/graph/graph_choice.h"
+#include "cuda/device/graph_choice.h"
 
 #include <cuda_runtime_api.h>
 
 #include "core/base/env.h"
 #include "core/device/memory_space.h"
-#include "cuda/device/error.h"
-#include "cuda/device/gpus.h"
+#include "cuda/driver/error.h"
+#include "cuda/driver/gpus.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
