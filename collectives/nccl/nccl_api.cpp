@@ -95,10 +95,9 @@ const Api* find(std::string* why) {
 const Api& api() { return opened().api; }
 
 std::string version_text(int version) {
-  // Up to 2.8 the code has the form 2804.
-  const int unit = version < 10000 ? 1000 : 10000;
-  return std::to_string(version / unit) + "." + std::to_string(version % unit / 100) + "." +
-         std::to_string(version % 100);
+  // Up to 2.8 the number has the form 2804.
+  const int number = version < 10000 ? version / 1000 * 10000 + version % 1000 : version;
+  return cuda::version_text(static_cast<std::size_t>(number));
 }
 
 void check(ncclResult_t result, const char* what, ncclComm_t comm) {

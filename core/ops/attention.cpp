@@ -243,9 +243,6 @@ void AttentionParams::visit(ParamVisitor& v) const {
   v.value("v_dims", v_dims);
 }
 
-static constexpr const char* kLate =
-    "it is made when programs are planned, after all that transforms them";
-
 constinit Primitive attention_p = [] {
   Primitive p;
   p.name = "attention";
@@ -254,9 +251,6 @@ constinit Primitive attention_p = [] {
   p.variance = vary_attention;
   p.cost = attention_cost;
   p.flops = attention_flops;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 

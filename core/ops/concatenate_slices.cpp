@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -22,9 +23,6 @@ Cost cost_concatenate_slices(Types, const Params&, Types out) {
   return {0, 2 * static_cast<double>(out[0].nbytes())};
 }
 
-constexpr const char* kLate =
-    "it is made when programs are compiled, after all that transforms them";
-
 }  // namespace
 
 void ConcatenateSlicesParams::visit(ParamVisitor& v) const {
@@ -44,13 +42,9 @@ Shape slice_extents(const SliceParams& slice) {
 }
 
 constinit Primitive concatenate_slices_p = [] {
-  Primitive p;
-  p.name = "concatenate_slices";
+  Primitive p = planned_primitive("concatenate_slices");
   p.abstract_eval = eval_concatenate_slices;
   p.cost = cost_concatenate_slices;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -22,9 +23,6 @@ Cost cost_gather_reduce(Types in, const Params& params, Types out) {
           static_cast<double>(gathered.nbytes() + in[1].nbytes() + out[0].nbytes())};
 }
 
-constexpr const char* kLate =
-    "it is made when programs are compiled, after all that transforms them";
-
 }  // namespace
 
 void GatherReduceParams::visit(ParamVisitor& v) const {
@@ -34,13 +32,9 @@ void GatherReduceParams::visit(ParamVisitor& v) const {
 }
 
 constinit Primitive gather_reduce_p = [] {
-  Primitive p;
-  p.name = "gather_reduce";
+  Primitive p = planned_primitive("gather_reduce");
   p.abstract_eval = eval_gather_reduce;
   p.cost = cost_gather_reduce;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 

@@ -2,6 +2,8 @@
 
 #include <atomic>
 
+#include "core/ir/planned_primitive.h"
+
 namespace shmap {
 
 namespace {
@@ -20,14 +22,9 @@ BarrierParams::BarrierParams() {
 void BarrierParams::visit(ParamVisitor& v) const { v.value("id", id); }
 
 constinit Primitive optimization_barrier_p = [] {
-  Primitive p;
-  p.name = "optimization_barrier";
+  Primitive p = planned_primitive("optimization_barrier");
   p.abstract_eval = eval_barrier;
   p.view = same_bytes;
-  p.jvp = Rule<JvpFn>::none("it is part of lowered programs, which are differentiated no more");
-  p.transpose =
-      Rule<TransposeFn>::none("it is part of lowered programs, which are differentiated no more");
-  p.batching = Rule<BatchFn>::none("it is part of lowered programs, which are mapped no more");
   return p;
 }();
 

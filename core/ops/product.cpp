@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -96,18 +97,11 @@ std::int64_t extent(const Shape& shape, std::size_t begin, std::size_t end) {
   return n;
 }
 
-constexpr const char* kLate =
-    "it is made when programs are compiled, after all that transforms them";
-
 constexpr Primitive make(const char* name, AbstractEvalFn eval) {
-  Primitive p;
-  p.name = name;
+  Primitive p = planned_primitive(name);
   p.abstract_eval = eval;
   p.cost = product_cost;
   p.flops = product_flops;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }
 

@@ -27,7 +27,7 @@ std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to
 
 SharedHeap::SharedHeap(int file, std::byte* base, std::int64_t size, std::int64_t below)
     : file_(file), base_(base), size_(size), below_(below) {
-  free_.emplace(0, size);
+  free_.give(0, size);
 }
 
 void* SharedHeap::map(int file, std::int64_t bytes, int protection) noexcept {
@@ -88,44 +88,21 @@ void* SharedHeap::allocate(std::int64_t bytes) noexcept {
   const std::int64_t align = bytes >= kHugePage ? kHugePage : kPage;
   try {
     std::lock_guard lock(mutex_);
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      const std::int64_t begin = it->first, end = begin + it->second;
-      const std::int64_t at = rounded(begin, align);
-      if (at + size > end) continue;
-      if (end > at + size) free_.emplace(at + size, end - at - size);
-      if (at > begin)
-        it->second = at - begin;
-      else
-        free_.erase(it);
-      return base_ + at;
-    }
+    const std::int64_t at = free_.take(size, align);
+    return at == FreeRanges::kNone ? nullptr : base_ + at;
   } catch (const std::bad_alloc&) {
     return nullptr;
   }
-  return nullptr;
 }
 
 void SharedHeap::free(void* data, std::int64_t bytes) noexcept {
-  std::int64_t begin = offset_of(data);
-  std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
+  const std::int64_t begin = offset_of(data);
+  const std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, size);
   try {
     std::lock_guard lock(mutex_);
-    auto next = free_.lower_bound(begin);
-    if (next != free_.end() && next->first == begin + size) {
-      size += next->second;
-      next = free_.erase(next);
-    }
-    if (next != free_.begin()) {
-      const auto before = std::prev(next);
-      if (before->first + before->second == begin) {
-        before->second += size;
-        return;
-      }
-    }
-    free_.emplace(begin, size);
-  } catch (const std::bad_alloc&) {
-    return;  // the addresses are lost, the memory is not
+    free_.give(begin, size);
+  } catch (const std::bad_alloc&) {  // the addresses are lost, the memory is not
   }
 }
 

@@ -3,8 +3,9 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
+
+#include "core/base/free_ranges.h"
 
 namespace shmap {
 
@@ -54,7 +55,7 @@ class SharedHeap {
   std::byte* const base_;
   const std::int64_t size_, below_;
   std::mutex mutex_;
-  std::map<std::int64_t, std::int64_t> free_;  // offset -> bytes; adjacent ranges are merged
+  FreeRanges free_;
 };
 
 }  // namespace shmap

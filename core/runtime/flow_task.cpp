@@ -5,6 +5,7 @@
 
 #include "core/base/element_type.h"
 #include "core/base/inline_vector.h"
+#include "core/ir/planned_primitive.h"
 #include "core/runtime/op_site.h"
 
 namespace shmap {
@@ -276,9 +277,6 @@ int flow_results(Types, const Params& params) {
 void keep_axes(Types, const Params&, const detail::AxisEnv&, std::span<ShapedArray>) {}
 Cost flow_cost(Types, const Params& params, Types) { return of(params).task->cost(); }
 
-constexpr const char* kLate =
-    "it is made when programs are planned, after all that transforms them";
-
 }  // namespace
 
 std::shared_ptr<const FlowTask> make_flow_task(ScanTask task) {
@@ -318,15 +316,11 @@ int branch_task_parts(const KernelCall& call, int workers) {
 namespace {
 
 constexpr Primitive make(const char* name) {
-  Primitive p;
-  p.name = name;
+  Primitive p = planned_primitive(name);
   p.abstract_eval = eval_flow;
   p.result_count = flow_results;
   p.variance = keep_axes;
   p.cost = flow_cost;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -30,9 +31,6 @@ Cost fused_columns_cost(Types, const Params& params, Types) {
   return cost;
 }
 
-constexpr const char* kLate =
-    "it is made when programs are compiled, after all that transforms them";
-
 }  // namespace
 
 void FusedColumnsParams::visit(ParamVisitor& v) const {
@@ -41,13 +39,9 @@ void FusedColumnsParams::visit(ParamVisitor& v) const {
 }
 
 constinit Primitive fused_columns_p = [] {
-  Primitive p;
-  p.name = "fused_columns";
+  Primitive p = planned_primitive("fused_columns");
   p.abstract_eval = eval_fused_columns;
   p.cost = fused_columns_cost;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/base/element_type.h"
+#include "core/ir/planned_primitive.h"
 #include "shmap/error.h"
 #include "shmap/half.h"
 
@@ -319,20 +320,13 @@ bool fused_reads_windows(DeviceKind kind) {
   return abilities[static_cast<int>(kind)].reads_windows && can_run_fused(kind);
 }
 
-static constexpr const char* kLate =
-    "it is made when programs are compiled, after all that transforms them";
-
 constinit Primitive fused_p = [] {
-  Primitive p;
-  p.name = "fused";
+  Primitive p = planned_primitive("fused");
   p.abstract_eval = eval_fused;
   p.result_count = fused_results;
   p.cost = fused_cost;
   p.flops = fused_flops;
   p.in_place = true;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 

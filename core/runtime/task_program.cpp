@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
 #include <unordered_map>
 
+#include "core/base/free_ranges.h"
 #include "core/base/inline_vector.h"
 #include "core/ir/node.h"
 #include "core/ir/types_of.h"
@@ -26,34 +26,16 @@ class Arena {
  public:
   std::int64_t take(std::int64_t bytes) {
     const std::int64_t size = aligned(bytes);
-    for (auto it = free_.begin(); it != free_.end(); ++it) {
-      if (it->second < size) continue;
-      const auto [at, room] = *it;
-      free_.erase(it);
-      if (room > size) free_[at + size] = room - size;
-      return at;
-    }
+    if (const std::int64_t at = free_.take(size); at != FreeRanges::kNone) return at;
     const std::int64_t at = end_;
     end_ += size;
     return at;
   }
-  void give(std::int64_t at, std::int64_t bytes) {
-    auto it = free_.emplace(at, aligned(bytes)).first;
-    if (const auto next = std::next(it); next != free_.end() && at + it->second == next->first) {
-      it->second += next->second;
-      free_.erase(next);
-    }
-    if (it != free_.begin()) {
-      if (const auto before = std::prev(it); before->first + before->second == it->first) {
-        before->second += it->second;
-        free_.erase(it);
-      }
-    }
-  }
+  void give(std::int64_t at, std::int64_t bytes) { free_.give(at, aligned(bytes)); }
   std::int64_t end() const { return end_; }
 
  private:
-  std::map<std::int64_t, std::int64_t> free_;  // by address
+  FreeRanges free_;
   std::int64_t end_ = 0;
 };
 

@@ -8,6 +8,7 @@
 
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/task_args.h"
 #include "core/device/timeline.h"
 #include "cuda/device/backend.h"
 #include "cuda/device/completion.h"
@@ -17,21 +18,6 @@
 
 namespace shmap::cuda {
 namespace {
-
-// Drops the args of a task that is over, or that enqueue() did not take over.
-class Dropper {
- public:
-  explicit Dropper(const Task& task) noexcept : task_(&task) {}
-  ~Dropper() {
-    if (task_ != nullptr && task_->drop != nullptr) task_->drop(task_->args);
-  }
-  Dropper(const Dropper&) = delete;
-  Dropper& operator=(const Dropper&) = delete;
-  void release() noexcept { task_ = nullptr; }
-
- private:
-  const Task* task_;
-};
 
 // A named range of host time that profilers show (NVTX); does nothing where the toolkit lacks the
 // header.
@@ -144,11 +130,11 @@ Event CudaBackend::enqueue_group(std::span<Stream* const> streams, const Task& t
                                  std::span<const Event> waits) {
   std::vector<CudaStream*> mine;
   {
-    Dropper dropper(task);
+    TaskArgs args(task);
     if (streams.empty()) throw ValueError("enqueue_group: no stream was given");
     mine.reserve(streams.size());
     for (Stream* s : streams) mine.push_back(static_cast<CudaStream*>(s));
-    dropper.release();
+    args.release();
   }
   return submit(mine, task, waits);
 }
@@ -157,11 +143,11 @@ std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, c
                                              std::span<const Waits> waits) {
   std::vector<CudaStream*> mine;
   std::vector<Event> events;
-  Dropper dropper(given);
+  TaskArgs args(given);
   for (Stream* s : streams) mine.push_back(static_cast<CudaStream*>(s));
   events.reserve(mine.size());
   if (mine.size() == 1) {
-    dropper.release();
+    args.release();
     events.push_back(submit(mine, given, waits[0]));
     return events;
   }
@@ -169,7 +155,7 @@ std::vector<Event> CudaBackend::enqueue_each(std::span<Stream* const> streams, c
   if (task.parts < 1) task.parts = 1;
   check_enqueues(task);
   if (Capture* capture = capture_of_thread()) {
-    dropper.release();
+    args.release();
     return capture->add_each(mine, task, waits);
   }
   Ref<Failure> failure;
@@ -213,7 +199,7 @@ void CudaBackend::check_enqueues(const Task& task) const {
 
 Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& given,
                           std::span<const Event> waits) {
-  Dropper dropper(given);
+  TaskArgs args(given);
   Task task = given;
   if (task.name == nullptr) task.name = "";
   if (task.parts < 1) task.parts = 1;
@@ -223,7 +209,7 @@ Event CudaBackend::submit(std::span<CudaStream* const> streams, const Task& give
       throw Error("enqueueing '" + std::string(task.name) +
                   "' on a backend other than the one that this thread captures");
     }
-    dropper.release();
+    args.release();
     return capture->add(streams, task, waits);
   }
 

@@ -7,6 +7,7 @@
 // stream are loaded to shared memory one ahead of the tile in use, if there is room.
 #pragma once
 #include "cuda/kernels/attention_grad_scores.h"
+#include "cuda/kernels/attention_half_products.h"
 #include "cuda/kernels/attention_half_rows.h"
 #include "cuda/kernels/dynamic_shared.h"
 #include "cuda/kernels/mma.h"
@@ -89,7 +90,6 @@ template <class T, int kDepth, GradOf kOf, GradSums kSums, bool kPlain>
 class GradRows {
   using Tiles = GradTiles<kDepth>;
   static constexpr int kRowTiles = Tiles::kRowTiles, kStreamTiles = Tiles::kStreamTiles;
-  static constexpr int kRowBytes = Tiles::kRowBytes;
   static constexpr bool kKeys = kOf == GradOf::keys;
   static constexpr bool kWeights = kSums != GradSums::of_scores;
   static constexpr bool kScores = kSums != GradSums::of_weights;
@@ -100,8 +100,8 @@ class GradRows {
   __device__ __forceinline__ GradRows(const AttentionGradCall& call, const GradBlock& block,
                                       int first)
       : first_(first) {
-    if constexpr (kWeights) clear(by_weights_);
-    if constexpr (kScores) clear(by_scores_);
+    if constexpr (kWeights) clear_tiles(by_weights_);
+    if constexpr (kScores) clear_tiles(by_scores_);
     if constexpr (!kKeys) {
       const AttentionNote* const notes =
           call.notes + block.head(call.a, block.member) * call.a.q_rows;
@@ -122,10 +122,10 @@ class GradRows {
                                        const unsigned char* stream, const AttentionNote* notes,
                                        int first) {
     Scores weights;
-    multiply_rows(weights, own, stream);
+    multiply_rows<T, kDepth>(weights, own, stream);
     Scores slopes;
     if constexpr (kScores)
-      multiply_rows(slopes, own + Tiles::kOwnBytes, stream + Tiles::kStreamBytes);
+      multiply_rows<T, kDepth>(slopes, own + Tiles::kOwnBytes, stream + Tiles::kStreamBytes);
     const Attention& a = call.a;
     const int row = kKeys ? first : first_, column = kKeys ? first_ : first;
     const bool hides =
@@ -135,8 +135,9 @@ class GradRows {
       finish(weights, slopes, call, block, member, notes, first, true, false);
     else
       finish(weights, slopes, call, block, member, notes, first, kPlain, hides);
-    if constexpr (kWeights) add(by_weights_, weights, stream + Tiles::kStreamBytes);
-    if constexpr (kScores) add(by_scores_, slopes, stream);
+    if constexpr (kWeights)
+      add_products<T, kDepth>(by_weights_, weights, stream + Tiles::kStreamBytes);
+    if constexpr (kScores) add_products<T, kDepth>(by_scores_, slopes, stream);
   }
 
   __device__ __forceinline__ void store(const AttentionGradCall& call,
@@ -155,38 +156,6 @@ class GradRows {
   static __device__ __forceinline__ int lane() { return thread_now() & 31; }
   __device__ __forceinline__ int own_row(int m, int half) const {
     return first_ + 16 * m + 8 * half + lane() / 4;
-  }
-  template <int n>
-  static __device__ __forceinline__ void clear(TileC (&tiles)[kRowTiles][n]) {
-    SHMAP_UNROLL
-    for (int m = 0; m < kRowTiles; ++m) {
-      SHMAP_UNROLL
-      for (int i = 0; i < n; ++i) tiles[m][i] = TileC{{0.0f, 0.0f, 0.0f, 0.0f}};
-    }
-  }
-
-  // own · streamᵀ
-  static __device__ __forceinline__ void multiply_rows(Scores& scores, const unsigned char* own,
-                                                       const unsigned char* stream) {
-    const int own_at = tiles_below<kRowBytes>(), stream_at = tiles_beside<kRowBytes>();
-    clear(scores);
-    SHMAP_UNROLL
-    for (int d = 0; d < kDepth / 16; ++d) {
-      TileA rows[kRowTiles];
-      SHMAP_UNROLL
-      for (int m = 0; m < kRowTiles; ++m)
-        load_tiles(rows[m].word, own + m * 16 * kRowBytes + tiles_further(own_at, 2 * d));
-      SHMAP_UNROLL
-      for (int n = 0; n < kStreamTiles; n += 2) {
-        std::uint32_t words[4];
-        load_tiles(words, stream + n * 8 * kRowBytes + tiles_further(stream_at, 2 * d));
-        SHMAP_UNROLL
-        for (int m = 0; m < kRowTiles; ++m) {
-          multiply_add<T>(scores[m][n], rows[m], TileB{{words[0], words[1]}});
-          multiply_add<T>(scores[m][n + 1], rows[m], TileB{{words[2], words[3]}});
-        }
-      }
-    }
   }
 
   // Turns products into weights, and gradients of weights into gradients of products, except for
@@ -218,34 +187,6 @@ class GradRows {
               slope = depends ? weight * (slope - note.mean) : 0.0f;
             }
           }
-        }
-      }
-    }
-  }
-
-  // sums += scores · rows
-  static __device__ __forceinline__ void add(Sums& sums, const Scores& scores,
-                                             const unsigned char* rows) {
-    const int rows_at = tiles_below<kRowBytes>();
-    SHMAP_UNROLL
-    for (int c = 0; c < kStreamTiles; c += 2) {
-      TileA by[kRowTiles];
-      SHMAP_UNROLL
-      for (int m = 0; m < kRowTiles; ++m) {
-        SHMAP_UNROLL
-        for (int w = 0; w < 4; ++w) {
-          const float* value = scores[m][c + w / 2].value + 2 * (w % 2);
-          by[m].word[w] = round_pair<T>(value[0], value[1]);
-        }
-      }
-      SHMAP_UNROLL
-      for (int n = 0; n < kDepth / 8; n += 2) {
-        std::uint32_t words[4];
-        load_tiles_transposed(words, rows + c * 8 * kRowBytes + tiles_further(rows_at, n));
-        SHMAP_UNROLL
-        for (int m = 0; m < kRowTiles; ++m) {
-          multiply_add<T>(sums[m][n], by[m], TileB{{words[0], words[1]}});
-          multiply_add<T>(sums[m][n + 1], by[m], TileB{{words[2], words[3]}});
         }
       }
     }

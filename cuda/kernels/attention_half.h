@@ -6,6 +6,7 @@
 // memory one ahead of the block in use, with one barrier for each.
 #pragma once
 #include "cuda/kernels/async_copy.h"
+#include "cuda/kernels/attention_half_products.h"
 #include "cuda/kernels/attention_half_rows.h"
 #include "cuda/kernels/attention_scores.h"
 #include "cuda/kernels/dynamic_shared.h"
@@ -32,18 +33,13 @@ class HalfRows {
   using Tiles = HalfTiles<kDepth>;
   static constexpr int kRowTiles = Tiles::kRowTiles;
   static constexpr int kScoreTiles = Tiles::kColumns / 8;
-  static constexpr int kRowBytes = Tiles::kRowBytes;
   // For a base below this, times the factor, the fused operation is as exact as the products' own
   // rounding.
   static constexpr float kNear = 64;
 
  public:
   __device__ __forceinline__ explicit HalfRows(int first_row) : first_row_(first_row) {
-    SHMAP_UNROLL
-    for (int m = 0; m < kRowTiles; ++m) {
-      SHMAP_UNROLL
-      for (int n = 0; n < kDepth / 8; ++n) out_[m][n] = TileC{{0.0f, 0.0f, 0.0f, 0.0f}};
-    }
+    clear_tiles(out_);
   }
 
   // Adds the contribution of the columns from `column` on. q: the warp's rows.
@@ -51,11 +47,11 @@ class HalfRows {
                                        const unsigned char* q, const unsigned char* k,
                                        const unsigned char* v, int column) {
     TileC scores[kRowTiles][kScoreTiles];
-    multiply_keys(scores, q, k);
+    multiply_rows<T, kDepth>(scores, q, k);
     const bool hides = column + Tiles::kColumns > columns_left(call.a, first_row_);
     if (!kPlain || hides) hold(scores, call, block, column, hides);
     exponentiate(scores, call.factor);
-    multiply_values(scores, v);
+    add_products<T, kDepth>(out_, scores, v);
   }
 
   __device__ __forceinline__ bool feels(const AttentionCall& call) const {
@@ -106,34 +102,6 @@ class HalfRows {
   static __device__ __forceinline__ int lane() { return thread_now() & 31; }
   __device__ __forceinline__ int row_of(int m, int half) const {
     return first_row_ + 16 * m + 8 * half + lane() / 4;
-  }
-
-  static __device__ __forceinline__ void multiply_keys(TileC (&scores)[kRowTiles][kScoreTiles],
-                                                       const unsigned char* q,
-                                                       const unsigned char* k) {
-    const int q_at = tiles_below<kRowBytes>(), k_at = tiles_beside<kRowBytes>();
-    SHMAP_UNROLL
-    for (int m = 0; m < kRowTiles; ++m) {
-      SHMAP_UNROLL
-      for (int n = 0; n < kScoreTiles; ++n) scores[m][n] = TileC{{0.0f, 0.0f, 0.0f, 0.0f}};
-    }
-    SHMAP_UNROLL
-    for (int d = 0; d < kDepth / 16; ++d) {
-      TileA rows[kRowTiles];
-      SHMAP_UNROLL
-      for (int m = 0; m < kRowTiles; ++m)
-        load_tiles(rows[m].word, q + m * 16 * kRowBytes + tiles_further(q_at, 2 * d));
-      SHMAP_UNROLL
-      for (int n = 0; n < kScoreTiles; n += 2) {
-        std::uint32_t words[4];
-        load_tiles(words, k + n * 8 * kRowBytes + tiles_further(k_at, 2 * d));
-        SHMAP_UNROLL
-        for (int m = 0; m < kRowTiles; ++m) {
-          multiply_add<T>(scores[m][n], rows[m], TileB{{words[0], words[1]}});
-          multiply_add<T>(scores[m][n + 1], rows[m], TileB{{words[2], words[3]}});
-        }
-      }
-    }
   }
 
   __device__ __forceinline__ void hold(TileC (&scores)[kRowTiles][kScoreTiles],
@@ -206,33 +174,6 @@ class HalfRows {
           value = fast_exp2(fmaf(value, factor, -offset));
           row.sum += value;
         });
-      }
-    }
-  }
-
-  __device__ __forceinline__ void multiply_values(const TileC (&scores)[kRowTiles][kScoreTiles],
-                                                  const unsigned char* v) {
-    const int v_at = tiles_below<kRowBytes>();
-    SHMAP_UNROLL
-    for (int c = 0; c < kScoreTiles; c += 2) {
-      TileA weights[kRowTiles];
-      SHMAP_UNROLL
-      for (int m = 0; m < kRowTiles; ++m) {
-        SHMAP_UNROLL
-        for (int w = 0; w < 4; ++w) {
-          const float* value = scores[m][c + w / 2].value + 2 * (w % 2);
-          weights[m].word[w] = round_pair<T>(value[0], value[1]);
-        }
-      }
-      SHMAP_UNROLL
-      for (int n = 0; n < kDepth / 8; n += 2) {
-        std::uint32_t words[4];
-        load_tiles_transposed(words, v + c * 8 * kRowBytes + tiles_further(v_at, n));
-        SHMAP_UNROLL
-        for (int m = 0; m < kRowTiles; ++m) {
-          multiply_add<T>(out_[m][n], weights[m], TileB{{words[0], words[1]}});
-          multiply_add<T>(out_[m][n + 1], weights[m], TileB{{words[2], words[3]}});
-        }
       }
     }
   }

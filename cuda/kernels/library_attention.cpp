@@ -17,6 +17,7 @@
 #include "cuda/kernels/library_form.h"
 #include "cuda/kernels/timed_choice.h"
 #include "cuda/kernels/workspaces.h"
+#include "cuda/libraries/late_library.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -225,7 +226,7 @@ class Choices {
     if (measures && !is_known && timed_++ >= kMostTimed)
       return Choice{nullptr, "own kernel, since many others were timed"};
     const CudnnTarget target{gpu.handle};
-    const std::string version = "cuDNN " + cudnn_version_text(cudnn_api().version) + ", ";
+    const std::string version = "cuDNN " + version_text(cudnn_api().version) + ", ";
     std::string why = "cuDNN has no kernel for it", times;
     Choice best;
     float least = 0;

@@ -15,11 +15,6 @@ namespace {
 
 constexpr std::size_t kOldest = 120400;  // 12.4
 
-std::string version_text(std::size_t v) {
-  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." +
-         std::to_string(v % 100);
-}
-
 CublasLtApi open() {
   static constexpr const char* kNames[] = {SHMAP_CUBLASLT_FILE(CUBLAS_VER_MAJOR), "libcublasLt.so"};
   static constexpr LateLibraryInfo kInfo = {

@@ -24,7 +24,7 @@ CudnnApi open() {
   library.load("cudnnGetVersion", version);
   api.version = version();
   if (api.version < kOldest)
-    library.throw_version(cudnn_version_text(api.version), cudnn_version_text(kOldest));
+    library.throw_version(version_text(api.version), version_text(kOldest));
   library.load("cudnnGetErrorString", api.error_string);
   library.load("cudnnGetLastErrorString", api.last_error);
   library.load("cudnnCreate", api.create);
@@ -45,11 +45,6 @@ const CudnnApi& cudnn_api() {
   static const CudnnApi api = open();  // a failed open() throws, and is tried again at the next
                                        // call
   return api;
-}
-
-std::string cudnn_version_text(std::size_t version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
-         std::to_string(version % 100);
 }
 
 void check_cudnn(cudnn::Status status, const char* what) {

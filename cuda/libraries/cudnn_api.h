@@ -27,8 +27,6 @@ struct CudnnApi {
 // cuDNN, opened at the first call. DeviceError where it is absent or too old. Any thread.
 const CudnnApi& cudnn_api();
 
-std::string cudnn_version_text(std::size_t version);
-
 // Throws DeviceError where `status` is an error, with what cuDNN says about it. `what`: the
 // function.
 void check_cudnn(cudnn::Status status, const char* what);

@@ -51,6 +51,11 @@ LateLibrary::LateLibrary(const LateLibraryInfo& info) : info_(&info) {
                     tried + "\n" + remedy());
 }
 
+std::string version_text(std::size_t number) {
+  return std::to_string(number / 10000) + "." + std::to_string(number / 100 % 100) + "." +
+         std::to_string(number % 100);
+}
+
 void* LateLibrary::find(const char* name) const { return dlsym(handle_, name); }
 
 void LateLibrary::throw_missing(const char* name) const {

@@ -18,6 +18,10 @@ struct LateLibraryInfo {
   const char* package;                 // what to install, "libnccl2"
 };
 
+// The text of a version that a library gives as a number: 12.4.2 for 120402 (cuBLASLt, cuDNN,
+// NCCL).
+std::string version_text(std::size_t number);
+
 // The library is never closed, so symbols stay valid.
 class LateLibrary {
  public:

@@ -9,10 +9,6 @@ namespace shmap::cuda {
 
 namespace {
 
-std::string version_text(int major, int minor) {
-  return std::to_string(major) + "." + std::to_string(minor);
-}
-
 // Any major version: the driver, which loads the images, checks what it can load.
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 constexpr LateLibraryInfo kInfo = {"NVRTC", kNames, env::Var::nvrtc_path, "nvrtcVersion",
@@ -24,7 +20,7 @@ NvrtcApi open() {
   decltype(&nvrtcVersion) version;
   library.load("nvrtcVersion", version);
   if (version(&api.major, &api.minor) != NVRTC_SUCCESS || api.major < 12)
-    library.throw_version(version_text(api.major, api.minor), "12.0");
+    library.throw_version(std::to_string(api.major) + "." + std::to_string(api.minor), "12.0");
   library.load("nvrtcGetErrorString", api.error_string);
   library.load("nvrtcGetNumSupportedArchs", api.arch_count);
   library.load("nvrtcGetSupportedArchs", api.archs);

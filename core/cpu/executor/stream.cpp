@@ -8,30 +8,12 @@
 #include "core/cpu/executor/graph.h"
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
+#include "core/device/task_args.h"
 #include "core/device/task_attempt.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
 namespace shmap::cpu {
-namespace {
-
-// Drops the args of a task that enqueue() did not take over.
-class Dropper {
- public:
-  explicit Dropper(const Task& task) noexcept : task_(&task) {}
-  ~Dropper() {
-    if (task_ != nullptr && task_->drop != nullptr) task_->drop(task_->args);
-  }
-  Dropper(const Dropper&) = delete;
-  Dropper& operator=(const Dropper&) = delete;
-  void release() noexcept { task_ = nullptr; }
-
- private:
-  const Task* task_;
-};
-
-}  // namespace
-
 bool CpuStream::quiet() noexcept {
   if (last_.get() == nullptr) return true;
   if (last_->pending()) return false;
@@ -53,7 +35,7 @@ bool CpuStream::overtakes(std::int64_t cost_ns, const detail::ThreadState& threa
 }
 
 Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
-  const Dropper dropper(task);
+  const TaskArgs args(task);
   if (timeline_sink() != nullptr || task.foreign) [[unlikely]] {
     Ref<Failure> failure = executor_.run_here(task, *this, {});
     return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
@@ -88,7 +70,7 @@ std::optional<Event> CpuStream::attempt_now(const Task& task, detail::ThreadStat
     failure = executor_.make_failure(std::current_exception());
   }
   thread.task = nullptr;
-  const Dropper dropper(task);
+  const TaskArgs args(task);
   return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
 }
 
@@ -110,18 +92,18 @@ Event CpuStream::enqueue_group(Executor& executor, std::span<Stream* const> stre
                                const Task& task, std::span<const Event> waits) {
   std::vector<CpuStream*> mine;
   {
-    Dropper dropper(task);
+    TaskArgs args(task);
     if (streams.empty()) throw ValueError("enqueue_group: no stream was given");
     mine.reserve(streams.size());
     for (Stream* s : streams) mine.push_back(static_cast<CpuStream*>(s));
-    dropper.release();
+    args.release();
   }
   return enqueue_slow(executor, mine, task, waits);
 }
 
 Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> streams,
                               const Task& given, std::span<const Event> waits) {
-  Dropper dropper(given);
+  TaskArgs args(given);
   Task task = given;
   if (task.name == nullptr) task.name = "";
   if (task.parts < 1) task.parts = 1;
@@ -137,7 +119,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
       throw Error("enqueueing '" + std::string(task.name) +
                   "' on a backend other than the one that this thread captures");
     }
-    dropper.release();
+    args.release();
     return capture.log.add(streams, task, waits, [](const auto&) {});
   }
 
@@ -180,7 +162,7 @@ Event CpuStream::enqueue_slow(Executor& executor, std::span<CpuStream* const> st
   Ref<Node> node = Node::make(executor, task, streams[0]);
   node->others = std::move(others);
   node->reserve_edges(streams.size() + pending);
-  dropper.release();  // nothing fails from here on
+  args.release();  // nothing fails from here on
   for (CpuStream* s : streams) {
     if (s->last_.get() != nullptr) executor.add_edge(*s->last_, *node, /*data=*/false);
     s->last_ = node;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cuda/libraries/cudnn_attention.h"
+#include "cuda/libraries/late_library.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
@@ -43,7 +44,7 @@ class CudnnLibrary : public ::testing::Test {
     if (dlopen("libcuda.so.1", RTLD_NOW) == nullptr && dlopen(SHMAP_NO_DRIVER, RTLD_NOW) == nullptr)
       reason_ = dlerror();
     else if (cudnn_api().version < 90800)
-      reason_ = "cuDNN " + cudnn_version_text(cudnn_api().version) + " compiles for no absent GPU";
+      reason_ = "cuDNN " + version_text(cudnn_api().version) + " compiles for no absent GPU";
   }
   void SetUp() override {
     if (!reason_.empty()) GTEST_SKIP() << reason_;

@@ -1,0 +1,22 @@
+// Ownership of a task's args by a function that was given the task.
+#pragma once
+#include "core/device/stream.h"
+
+namespace shmap {
+
+// Drops the args of a task, unless they are released to somebody who will.
+class TaskArgs {
+ public:
+  explicit TaskArgs(const Task& task) noexcept : task_(&task) {}
+  ~TaskArgs() {
+    if (task_ != nullptr && task_->drop != nullptr) task_->drop(task_->args);
+  }
+  TaskArgs(const TaskArgs&) = delete;
+  TaskArgs& operator=(const TaskArgs&) = delete;
+  void release() noexcept { task_ = nullptr; }
+
+ private:
+  const Task* task_;
+};
+
+}  // namespace shmap

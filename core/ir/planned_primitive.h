@@ -1,0 +1,19 @@
+// The primitives that passes make of others: no transform ever meets one.
+#pragma once
+#include "core/ir/primitive.h"
+
+namespace shmap {
+
+// A primitive of that name without rules for transforms.
+constexpr Primitive planned_primitive(const char* name) {
+  constexpr const char* kLate =
+      "it is made when programs are planned, after all that transforms them";
+  Primitive p;
+  p.name = name;
+  p.jvp = Rule<JvpFn>::none(kLate);
+  p.transpose = Rule<TransposeFn>::none(kLate);
+  p.batching = Rule<BatchFn>::none(kLate);
+  return p;
+}
+
+}  // namespace shmap
