@@ -144,6 +144,31 @@ TEST(GradientNested, CustomRulesInBranchesOnABlock) {
   expect_gradient(f(by_vjp, {}), f(by_vjp, legacy), Floats(3, 11), w);
 }
 
+// Without casts of the library's own the branches take an argument that is the same on all devices.
+// The branches of the derivative vary as the predicate does, and so does the map that is known by
+// the second rule of the custom_vjp alone.
+TEST(GradientNested, ACustomRuleOfAnInvariantArgumentInABranchOnABlock) {
+  const auto by_vjp = custom_vjp([](Array v) { return 2.f * v; },
+                                 [](Array v) {
+                                   return std::pair{2.f * v, v};
+                                 },
+                                 [](Array, Array ct) { return std::tuple{3.f * ct}; });
+  const auto f = [&](ShardMapOptions options) {
+    return [=](Array w) {
+      return sum(shard_map(
+          [by_vjp](Array b, Array w) {
+            return cond(
+                sum(b) < 2.f, [&](Array w) { return by_vjp(w); }, [](Array w) { return 5.f * w; },
+                w);
+          },
+          mesh8(), {P("i"), P()}, P("i"), options)(arange(8), w));
+    };
+  };
+  // Two devices take the branch with the rule.
+  const Array w = array<float>({1, 2, 3}, {3});
+  expect_gradient(f({.auto_pbroadcast = false}), f(legacy), Floats(3, 36), w);
+}
+
 // What the body closes over is an argument with the spec P().
 TEST(GradientNested, AClosedOverValueIsAnArgument) {
   const auto body = [](Array w, Array b) { return psum(sum(sin(w * b)), "i"); };

@@ -3,6 +3,7 @@
 
 #include "core/transforms/autodiff/rule_call.h"
 #include "core/transforms/lowering/lower.h"
+#include "core/transforms/tracing/stage_in_body.h"
 
 namespace shmap {
 
@@ -105,6 +106,18 @@ void lower_linear(LowerCall& call) {
   throw_forward(params_as<CustomVjpLinearParams>(call.params).made);
 }
 
+// The map whose residuals, tangents and results vary over the operands' further axes too.
+void widen_linear(WidenCall& call) {
+  AxisSet axes;
+  for (std::size_t i = 0; i < call.in.size(); ++i)
+    axes = axes | (node_of(call.in[i])->type.axes() - call.eqn.in[i].type().axes());
+  CustomVjpLinearParams wide = params_as<CustomVjpLinearParams>(*call.eqn.params);
+  for (std::vector<ShapedArray>* types : {&wide.in_types, &wide.y_types})
+    for (ShapedArray& t : *types) t = t.with_axes(t.axes() | axes);
+  std::vector<Array> results = bind_all(custom_vjp_linear_p, call.in, wide, call.eqn.source);
+  std::move(results.begin(), results.end(), call.out.begin());
+}
+
 void transpose_linear(TransposeCall& call) {
   const auto& p = params_as<CustomVjpLinearParams>(call.params);
   const auto n = static_cast<std::size_t>(p.num_residuals);
@@ -145,6 +158,7 @@ constinit Primitive custom_vjp_linear_p = [] {
   p.variance = vary_linear;
   p.interpret = interpret_linear;
   p.lower = lower_linear;
+  p.widen = widen_linear;
   p.jvp = Rule<JvpFn>::none(kReverseOnly);
   p.transpose = Rule<TransposeFn>(transpose_linear);
   p.batching = Rule<BatchFn>::none(kReverseOnly);
