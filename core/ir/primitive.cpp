@@ -32,6 +32,22 @@ std::vector<const Primitive*> all_primitives() {
   return all;
 }
 
+void check_kernels(std::span<const DeviceKind> kinds) {
+  std::string missing;
+  for (const DeviceKind kind : kinds) {
+    std::string names;
+    for (const auto& [name, p] : table())
+      if (!p->kernel(kind).run && !p->group && !p->interpret && !p->no_kernel)
+        names += (names.empty() ? "" : ", ") + name;
+    if (!names.empty())
+      missing += std::string("\n  the backend '") + row_of(kind).spelled + "': " + names;
+  }
+  if (missing.empty()) return;
+  throw Error("these primitives have no kernel on a backend of this build:" + missing +
+              "\nRegister the kernels with the backend's others, or say in the primitive's record "
+              "why it needs none (no_kernel)");
+}
+
 namespace {
 // Whether checked_bytes() would return. False for an extent of 0 too, for which it does.
 bool bytes_fit(const ShapedArray& t) {

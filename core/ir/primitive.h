@@ -158,7 +158,10 @@ struct Primitive {
   ViewFn view = nullptr;
   DynamicViewFn dynamic_view = nullptr;
   Kernel kernels[kDeviceKinds] = {};  // see kernel()
-  GroupFn group = nullptr;            // collectives only
+  // Why a backend need not have a kernel; null: each must have one (check_kernels). Not needed
+  // where `group` or `interpret` runs the operation.
+  const char* no_kernel = nullptr;
+  GroupFn group = nullptr;  // collectives only
   // element i of the result depends only on elements i of the operands
   bool elementwise = false;
   HostScalarFn host_scalar = nullptr;
@@ -201,6 +204,9 @@ struct Primitive {
 void register_primitive(Primitive& primitive);
 Primitive* find_primitive(std::string_view name);  // null where there is none
 std::vector<const Primitive*> all_primitives();    // by name
+// Throws Error where a registered primitive has neither a kernel for devices of one of these kinds
+// nor a reason for it (Primitive::no_kernel); names all of them. Called at the library's start.
+void check_kernels(std::span<const DeviceKind> kinds);
 
 int result_count(const Primitive& primitive, Types in, const Params& params);
 // abstract_eval, then variance. `env`: the axes in scope, or null outside a body.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/base/inline_vector.h"
+#include "core/device/registry.h"
 #include "core/ir/nesting.h"
 #include "core/ir/node.h"
 
@@ -75,6 +76,9 @@ Trace& start() {
   static std::once_flag once;
   std::call_once(once, [] {
     detail::register_all();
+    std::vector<DeviceKind> kinds;
+    for (const BackendFactory& backend : built_in_backends()) kinds.push_back(backend.kind);
+    check_kernels(kinds);
     base.store(registered_base, std::memory_order_release);
   });
   return *base.load(std::memory_order_acquire);

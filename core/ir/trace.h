@@ -95,7 +95,8 @@ inline bool Trace::casts() const { return LibraryScope::is_active() || auto_pbro
 
 Trace& current_trace();
 // The trace of operations outside every transform. The first call starts the library: it registers
-// all primitives, kernels and passes. Any thread.
+// all primitives, kernels and passes, and throws Error where a backend lacks a kernel
+// (check_kernels). Any thread.
 Trace& base_trace();
 // Makes `trace` the base trace; called by the register function of the trace's room.
 void set_base_trace(Trace& trace);

@@ -25,6 +25,7 @@ constinit Primitive optimization_barrier_p = [] {
   Primitive p = planned_primitive("optimization_barrier");
   p.abstract_eval = eval_barrier;
   p.view = same_bytes;
+  p.no_kernel = "it is a view of its operand, which simplification keeps from being a literal";
   return p;
 }();
 

@@ -321,6 +321,7 @@ constexpr Primitive make(const char* name) {
   p.result_count = flow_results;
   p.variance = keep_axes;
   p.cost = flow_cost;
+  p.no_kernel = "a pass makes it for devices that run host code alone";
   return p;
 }
 

@@ -262,8 +262,10 @@ class LeaderLaunch {
   static const Kernel& kernel_of(const Step& step, DeviceKind kind) {
     const Kernel& kernel = step.primitive.kernel(kind);
     if (!kernel.run) {
+      const char* const reason = step.primitive.no_kernel;
       throw DeviceError(std::string(step.primitive.name) + " has no kernel for the backend '" +
-                        step.mesh.backend().name() + "'");
+                        step.mesh.backend().name() + "'" + (reason ? ": " : "") +
+                        (reason ? reason : ""));
     }
     return kernel;
   }
