@@ -1,7 +1,7 @@
 // assume_equal: varying to invariant on the user's word alone. The out_specs of a mapped function
 // without checks (check_vma = false) may say that blocks are equal although their type varies; in a
 // lowered program this primitive removes the axes from the type. Nothing runs.
-#include <algorithm>
+#include <utility>
 
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -23,8 +23,7 @@ void vary_assume_equal(Types in, const Params& params, const detail::AxisEnv& en
 
 // Only the type changes: the table stays.
 void run_assume_equal(GroupCall& call) {
-  const std::span<const Block> in = call.in[0]->blocks();
-  std::copy(in.begin(), in.end(), call.out[0]->blocks().begin());
+  share_blocks(std::as_const(*call.in[0]).blocks(), call.out[0]->blocks());
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 // Helpers for the group functions of collectives with one operand and one result.
 #pragma once
-#include <algorithm>
-
 #include "collectives/communicator.h"
 #include "core/base/counters.h"
 #include "core/runtime/kernel.h"
@@ -29,7 +27,7 @@ inline bool begin_collective(const GroupBlocks& blocks) {
     count(Counter::collectives);
     return false;
   }
-  std::copy(blocks.in.begin(), blocks.in.end(), blocks.out.begin());
+  share_blocks(blocks.in, blocks.out);
   return true;
 }
 

@@ -157,11 +157,25 @@ void count_bytes(const GroupBlocks& g) {
   count(Counter::collective_bytes, g.in_bytes * g.mesh.local_count());
 }
 
+// Position p gets the block number_of[p]. Neighbours often share one, whose owners are then counted
+// together.
+void share_blocks(std::span<const Block> blocks, const std::vector<std::uint32_t>& number_of,
+                  std::span<Block> out) {
+  for (std::size_t p = 0; p < out.size();) {
+    const Block& block = blocks[number_of[p]];
+    const std::size_t first = p;
+    do {
+      out[p].buffer = BufferRef::adopt(block.buffer.get());
+      out[p].offset = block.offset;
+    } while (++p < out.size() && number_of[p] == number_of[first]);
+    block.buffer->add_refs(static_cast<std::int32_t>(p - first));
+  }
+}
 void share_results(const GroupBlocks& g, std::span<const Block> results) {
-  for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = results[g.cliques.target_of[p]];
+  share_blocks(results, g.cliques.target_of, g.out);
 }
 void share_slots(const GroupBlocks& g, std::span<const Block> slots) {
-  for (std::size_t p = 0; p < g.out.size(); ++p) g.out[p] = slots[g.cliques.slot_of[p]];
+  share_blocks(slots, g.cliques.slot_of, g.out);
 }
 
 // Copies a sender's block from another memory space, on the receiver's stream.

@@ -1,5 +1,7 @@
 // psum (varying -> invariant) beside its transpose pbroadcast (invariant -> varying), and psum's
 // mean.
+#include <utility>
+
 #include "collectives/batch_rules.h"
 #include "collectives/group.h"
 #include "collectives/primitives.h"
@@ -60,8 +62,7 @@ void vary_pbroadcast(Types in, const Params& params, const detail::AxisEnv& env,
 
 // Only the type changes: the table stays.
 void run_pbroadcast(GroupCall& call) {
-  const std::span<const Block> in = call.in[0]->blocks();
-  std::copy(in.begin(), in.end(), call.out[0]->blocks().begin());
+  share_blocks(std::as_const(*call.in[0]).blocks(), call.out[0]->blocks());
 }
 
 // Where variance is not tracked it is no boundary: mapped functions sum there.

@@ -21,13 +21,16 @@ class RefCounted {
   // As add_ref, for an object without owners: no read-modify-write.
   void first_ref() const noexcept { refs_.store(1, std::memory_order_relaxed); }
   // Returns whether this was the last owner.
-  bool drop_ref() const noexcept {
-    // A sole owner needs no read-modify-write, because no other thread can add an owner.
-    if (refs_.load(std::memory_order_acquire) == 1) {
+  bool drop_ref() const noexcept { return drop_refs(1); }
+  // As add_ref and drop_ref, n times at once.
+  void add_refs(std::int32_t n) const noexcept { refs_.fetch_add(n, std::memory_order_relaxed); }
+  bool drop_refs(std::int32_t n) const noexcept {
+    // The last owners need no read-modify-write, because no other thread can add an owner.
+    if (refs_.load(std::memory_order_acquire) == n) {
       refs_.store(0, std::memory_order_relaxed);
       return true;
     }
-    return refs_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    return refs_.fetch_sub(n, std::memory_order_acq_rel) == n;
   }
   std::int32_t use_count() const noexcept { return refs_.load(std::memory_order_acquire); }
 

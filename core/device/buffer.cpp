@@ -51,4 +51,6 @@ bool Buffer::all_done() const noexcept {
 
 void Buffer::dispose() noexcept { space_->give_back(this); }
 
+void BufferChain::give_back() noexcept { head_->space_->give_back_done(head_, last_); }
+
 }  // namespace shmap

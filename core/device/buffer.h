@@ -10,6 +10,7 @@
 
 namespace shmap {
 
+class BufferChain;
 class MemorySpace;
 
 namespace detail {
@@ -55,6 +56,7 @@ class Buffer : public RefCounted {
   void dispose() noexcept;  // by Ref: returns the memory to the space
 
  private:
+  friend class BufferChain;
   friend class MemorySpace;
   friend struct detail::PlannedPart;
   static constexpr std::size_t kFewUses = 3;
@@ -81,5 +83,46 @@ class Buffer : public RefCounted {
 };
 
 using BufferRef = Ref<Buffer>;
+
+// Buffers of one space and one size class, on which no work is pending and which nobody owns: they
+// are taken from the space's cache together (MemorySpace::take_cached), or given back together.
+class BufferChain {
+ public:
+  BufferChain() = default;
+  BufferChain(const BufferChain&) = delete;
+  BufferChain& operator=(const BufferChain&) = delete;
+  ~BufferChain() {
+    if (head_ != nullptr) give_back();
+  }
+
+  // Takes the first buffer out of the chain; null where none is left.
+  BufferRef next() noexcept {
+    Buffer* const first = head_;
+    if (first == nullptr) return nullptr;
+    head_ = first->next_;
+    return BufferRef::first(first);
+  }
+
+  // Drops `owners` of the references of a buffer. If there are no others, the buffer is given back:
+  // with the chain, or at once where it does not fit into the chain.
+  void give_up(Buffer* buffer, std::int32_t owners) noexcept {
+    if (!buffer->drop_refs(owners)) return;
+    const bool fits = buffer->capacity_ != 0 && buffer->untouched() &&
+                      (head_ == nullptr || (buffer->space_ == head_->space_ &&
+                                            buffer->size_class_ == head_->size_class_));
+    if (!fits) [[unlikely]]
+      return buffer->dispose();
+    buffer->next_ = nullptr;
+    (head_ == nullptr ? head_ : last_->next_) = buffer;
+    last_ = buffer;
+  }
+
+ private:
+  friend class MemorySpace;
+  void give_back() noexcept;
+
+  Buffer* head_ = nullptr;  // linked by next_; the last one's is null
+  Buffer* last_ = nullptr;  // of the buffers that were given up
+};
 
 }  // namespace shmap

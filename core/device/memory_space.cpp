@@ -125,6 +125,35 @@ BufferRef MemorySpace::allocate(std::int64_t bytes, For whom, const detail::Thre
   return BufferRef::first(buffer);
 }
 
+void MemorySpace::take_cached(std::int64_t bytes, std::uint32_t count, BufferChain& chain,
+                              const detail::ThreadState& thread) {
+  if (capturing(thread) || fault::armed() || forked() || bytes < 0 || bytes > kMaxBytes)
+      [[unlikely]]
+    return;
+  const SizeClass size = size_class(bytes);
+  std::uint32_t taken = 0;
+  {
+    std::lock_guard lock(lock_);
+    if (free_ == nullptr || pending_head_ != nullptr) return;
+    Buffer* last = nullptr;
+    for (Buffer* b = free_[size.index]; b != nullptr && taken < count; b = b->next_, ++taken) {
+      b->live_ = true;
+      b->bytes_ = bytes;
+      unpoison(b->data_, bytes);
+      last = b;
+    }
+    if (last == nullptr) return;
+    chain.head_ = std::exchange(free_[size.index], std::exchange(last->next_, nullptr));
+    chain.last_ = last;
+    const std::int64_t all = size.bytes * taken;
+    cached_.store(cached_.load(std::memory_order_relaxed) - all, std::memory_order_relaxed);
+    const std::int64_t used = in_use_.load(std::memory_order_relaxed) + all;
+    in_use_.store(used, std::memory_order_relaxed);
+    if (used > peak_.load(std::memory_order_relaxed)) peak_.store(used, std::memory_order_relaxed);
+  }
+  shmap::count(Counter::allocations, taken, thread);
+}
+
 BufferRef MemorySpace::allocate_captured(std::int64_t bytes) {
   detail::CaptureMemory* memory = detail::thread_state.memory;
   if (memory == nullptr) {
@@ -229,49 +258,57 @@ BufferRef MemorySpace::wrap(void* data, std::int64_t bytes, void (*deleter)(void
 
 void MemorySpace::give_back(Buffer* buffer) noexcept {
   if (forked()) return;  // a thread that does not exist in this process may hold the lock
-  const bool quiet = buffer->quiet();
-  if (quiet) {
+  if (buffer->quiet()) [[likely]] {
     if (!buffer->untouched()) {
       buffer->def_ = Event();
       buffer->clear_uses();
     }
     if (buffer->capacity_ == 0) return destroy(buffer);
-  } else if (buffer->planned_ != nullptr) {
-    return destroy(buffer);  // the capture frees its buffers in the order of the program
+    return give_back_done(buffer, buffer);
   }
+  if (buffer->planned_ != nullptr)
+    return destroy(buffer);  // the capture frees its buffers in the order of the program
+  std::lock_guard lock(lock_);
+  buffer->next_ = nullptr;
+  (pending_head_ == nullptr ? pending_head_ : pending_tail_->next_) = buffer;
+  pending_tail_ = buffer;
+  pending_ += buffer->capacity_;
+}
+
+void MemorySpace::give_back_done(Buffer* first, Buffer* last) noexcept {
+  if (forked()) [[unlikely]]
+    return;
   bool overfull = false;
   {
     std::lock_guard lock(lock_);
-    if (quiet) {
-      release_locked(buffer);
-    } else {
-      buffer->next_ = nullptr;
-      (pending_head_ == nullptr ? pending_head_ : pending_tail_->next_) = buffer;
-      pending_tail_ = buffer;
-      pending_ += buffer->capacity_;
-    }
-    overfull = cached_ > cache_limit_;
+    release_locked(first, last);
+    overfull = cached_.load(std::memory_order_relaxed) > cache_limit_;
   }
   // Frees the whole cache, and not only the excess: blocks that are still needed are soon cached
   // again, and blocks of sizes that are no longer used do not stay forever.
-  if (overfull) trim();
+  if (overfull) [[unlikely]]
+    trim();
 }
 
-void MemorySpace::release_locked(Buffer* buffer) noexcept {
-  buffer->live_ = false;
-  poison(buffer->data_, buffer->capacity_);
-  if (free_ == nullptr) free_.reset(new (std::nothrow) Buffer*[kClasses]());
-  in_use_.store(in_use_.load(std::memory_order_relaxed) - buffer->capacity_,
-                std::memory_order_relaxed);
-  if (free_ == nullptr) {
-    unlink(buffer);
-    destroy(buffer);
-    return;
+void MemorySpace::release_locked(Buffer* first, Buffer* last) noexcept {
+  std::int64_t bytes = 0;
+  for (Buffer* b = first;; b = b->next_) {
+    b->live_ = false;
+    poison(b->data_, b->capacity_);
+    bytes += b->capacity_;
+    if (b == last) break;
   }
-  buffer->next_ = free_[buffer->size_class_];
-  free_[buffer->size_class_] = buffer;
-  cached_.store(cached_.load(std::memory_order_relaxed) + buffer->capacity_,
-                std::memory_order_relaxed);
+  if (free_ == nullptr) free_.reset(new (std::nothrow) Buffer*[kClasses]());
+  in_use_.store(in_use_.load(std::memory_order_relaxed) - bytes, std::memory_order_relaxed);
+  if (free_ == nullptr) {
+    last->next_ = nullptr;
+    for (Buffer* b = first; b != nullptr; b = b->next_) unlink(b);
+    return destroy_list(first);
+  }
+  Buffer*& cached = free_[first->size_class_];
+  last->next_ = cached;
+  cached = first;
+  cached_.store(cached_.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
 }
 
 void MemorySpace::trim() noexcept {

@@ -39,6 +39,11 @@ class MemorySpace {
   // thread.
   BufferRef allocate(std::int64_t bytes, For whom = For::anybody,
                      const detail::ThreadState& thread = detail::thread_state);
+  // Takes up to `count` buffers of that size from the cache, for allocations that need no more than
+  // that; where the chain ends, or is empty, allocate() gets the others. Of buffers that were given
+  // back together the first one comes first. `chain` must be empty.
+  void take_cached(std::int64_t bytes, std::uint32_t count, BufferChain& chain,
+                   const detail::ThreadState& thread = detail::thread_state);
   // Wraps memory that the space does not own. The memory must stay valid until deleter(context) is
   // called, which happens after the last owner is gone and the pending work is done. It does not
   // count as in use, and is never written to. The deleter must not be null.
@@ -76,10 +81,13 @@ class MemorySpace {
 
  private:
   friend class Buffer;
+  friend class BufferChain;
   static constexpr int kClasses = 8 * 48;
 
-  void give_back(Buffer* buffer) noexcept;       // its last owner is gone
-  void release_locked(Buffer* buffer) noexcept;  // its work is done: puts it into the cache
+  void give_back(Buffer* buffer) noexcept;                    // its last owner is gone
+  void give_back_done(Buffer* first, Buffer* last) noexcept;  // those of a chain
+  // Puts buffers of one size class, linked by next_, into the cache. No work on them is pending.
+  void release_locked(Buffer* first, Buffer* last) noexcept;
   // Polls the head of the pending list. Returns wrapped buffers, which are to be destroyed without
   // the lock.
   [[nodiscard]] Buffer* reclaim_locked(int at_most) noexcept;

@@ -64,7 +64,7 @@ Buffer* MemorySpace::reclaim_locked(int at_most) noexcept {
       buffer->next_ = foreign;
       foreign = buffer;
     } else {
-      release_locked(buffer);
+      release_locked(buffer, buffer);
     }
   }
   return foreign;

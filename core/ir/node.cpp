@@ -46,6 +46,18 @@ std::string origin_text(const Node& node) {
          (origin.source.file ? " at " + origin.source.str() : std::string());
 }
 
+void share_blocks(std::span<const Block> from, std::span<Block> to) {
+  for (std::size_t p = 0; p < from.size();) {
+    Buffer* const buffer = from[p].buffer.get();
+    const std::size_t first = p;
+    for (; p < from.size() && from[p].buffer.get() == buffer; ++p) {
+      to[p].buffer = BufferRef::adopt(buffer);
+      to[p].offset = from[p].offset;
+    }
+    if (buffer != nullptr) buffer->add_refs(static_cast<std::int32_t>(p - first));
+  }
+}
+
 StoredNode::StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uint32_t n)
     : Node(NodeKind::stored, t), mesh(m), count(n) {
   Block* table = reinterpret_cast<Block*>(this + 1);
@@ -60,7 +72,19 @@ StoredNode* StoredNode::make(const ShapedArray& type, const detail::MeshImpl* me
 }
 
 StoredNode::~StoredNode() {
-  for (Block& b : blocks()) b.~Block();
+  const std::span<Block> table = blocks();
+  if (table.size() == 1) {
+    table[0].buffer.reset();
+    return;
+  }
+  BufferChain given_up;
+  for (std::size_t p = 0; p < table.size();) {
+    Buffer* const buffer = table[p].buffer.detach();
+    std::int32_t entries = 1;
+    for (; ++p < table.size() && table[p].buffer.get() == buffer; ++entries)
+      table[p].buffer.detach();
+    if (buffer != nullptr) given_up.give_up(buffer, entries);
+  }
 }
 
 void throw_empty(const char* what, SourceLine source) {

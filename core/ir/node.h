@@ -60,6 +60,9 @@ struct Block {
   void* data() const { return static_cast<std::byte*>(buffer->data()) + offset; }
 };
 
+// Enters the blocks of a table in another one, whose entries are empty.
+void share_blocks(std::span<const Block> from, std::span<Block> to);
+
 // A value in device memory: the table local position -> block, in the order of the mesh's local
 // devices. Entries may share a block, whatever the type says. The table is allocated together with
 // the node.

@@ -265,6 +265,29 @@ TEST(MemoryLimit, IsAnErrorThatSaysWhatIsHeld) {
   EXPECT_EQ(test::bytes_in_use(), held);
 }
 
+// From the second attempt on, the first devices get their blocks from the cache.
+TEST(MemoryLimit, MayBeReachedInTheMiddleOfAStep) {
+  const Array x = device_put(ones({64, 64}, i32), {mesh(), P("i", "j")});  // 2 KiB a device
+  x.block_until_ready();
+  const std::vector<std::int64_t> held = test::bytes_in_use();
+  int failures = 0;
+  for (int blocks = 0; blocks < 8; ++blocks) {
+    SCOPED_TRACE(blocks);
+    const test::MemoryLimits limits(blocks * 2048);
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      try {
+        EXPECT_EQ((x + 1).to_vector<std::int32_t>(), std::vector<std::int32_t>(64 * 64, 2));
+      } catch (const OutOfMemory& e) {
+        ++failures;
+        EXPECT_THAT(e.what(), ::testing::HasSubstr("\n  in add\n  at "));
+      }
+      ASSERT_EQ(test::bytes_in_use(), held);
+    }
+  }
+  EXPECT_GE(failures, 3);
+  EXPECT_EQ(sum(x + 1).item<std::int32_t>(), 2 * 64 * 64);
+}
+
 TEST(MemoryLimit, HoldsInsideABody) {
   const Array x = device_put(zeros({512, 1024}, i32), {mesh(), P("i", "j")});
   x.block_until_ready();

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/device/conformance/fixture.h"
 
@@ -134,8 +135,89 @@ TYPED_TEST_P(MemoryConformance, AllocationWaitsForPendingMemoryBeforeItFails) {
   EXPECT_LE(space.peak_bytes(), 4 * kMiB);
 }
 
+TYPED_TEST_P(MemoryConformance, CachedMemoryIsTakenAndGivenBackTogether) {
+  this->open("1");
+  MemorySpace& space = *this->device().space;
+  std::vector<BufferRef> owned;
+  std::vector<void*> addresses;
+  for (int k = 0; k < 4; ++k) {
+    owned.push_back(space.allocate(1000));
+    addresses.push_back(owned.back()->data());
+  }
+  const BufferRef shared = owned[2];
+  const std::int64_t one = shared->capacity();
+  {
+    BufferChain chain;
+    for (BufferRef& b : owned) chain.give_up(b.detach(), 1);
+    EXPECT_EQ(space.bytes_in_use(), 4 * one);  // given back when the chain ends
+  }
+  EXPECT_EQ(space.bytes_in_use(), one);  // of the buffer with another owner
+  EXPECT_EQ(space.cached_bytes(), 3 * one);
+
+  const std::int64_t allocations = counters().allocations;
+  {
+    BufferChain chain;
+    space.take_cached(990, 2, chain);
+    EXPECT_EQ(space.bytes_in_use(), 3 * one);
+    const BufferRef first = chain.next(), second = chain.next();
+    ASSERT_TRUE(first && second);
+    EXPECT_FALSE(chain.next());
+    EXPECT_EQ(first->data(), addresses[0]);  // in the order in which they were given up
+    EXPECT_EQ(second->data(), addresses[1]);
+    EXPECT_EQ(first->bytes(), 990);
+    EXPECT_EQ(first.use_count(), 1);
+    EXPECT_EQ(counters().allocations - allocations, 2);
+  }
+  {
+    BufferChain all;
+    space.take_cached(1000, 100, all);  // those that there are
+    for (int k = 0; k < 3; ++k) EXPECT_TRUE(all.next());
+    EXPECT_FALSE(all.next());
+    BufferChain none;
+    space.take_cached(100'000, 1, none);
+    EXPECT_FALSE(none.next());
+  }
+  {
+    BufferChain rest;  // what is left in a chain returns to the space
+    space.take_cached(1000, 3, rest);
+    EXPECT_EQ(space.cached_bytes(), 0);
+    EXPECT_TRUE(rest.next());
+  }
+  EXPECT_EQ(space.bytes_in_use(), one);
+  EXPECT_EQ(space.cached_bytes(), 3 * one);
+}
+
+TYPED_TEST_P(MemoryConformance, ChainsLeavePendingAndOtherBuffersOut) {
+  this->open("2");
+  MemorySpace& space = *this->device().space;
+  const BufferRef out = this->number(0);
+  BufferRef pending = this->number(5), large = space.allocate(4096), small = this->number(7);
+  pending->def() = this->mix(this->device().compute, this->at(pending), 1);
+  out->def() = this->run(this->device(1).comm,
+                         [to = this->at(out), from = this->at(pending)](const TaskContext& c) {
+                           TypeParam::add(c.native, to, from);
+                         },
+                         {pending->def()});
+  pending->add_use(out->def());
+  {
+    BufferChain chain;
+    chain.give_up(small.detach(), 1);
+    chain.give_up(pending.detach(), 1);
+    chain.give_up(large.detach(), 1);
+  }
+  for (int k = 0; k < 3; ++k) {  // a host write: no pending task may touch it
+    const BufferRef fresh = space.allocate(4);
+    TypeParam::upload(this->at(fresh), 1234);
+  }
+  this->backend->synchronize();
+  EXPECT_EQ(this->value(out), 5 * 31 + 1);
+  space.reclaim();
+  EXPECT_EQ(space.bytes_in_use(), out->capacity());
+}
+
 REGISTER_TYPED_TEST_SUITE_P(MemoryConformance, MemoryIsAlignedAndReused,
-                            MemoryIsReusedOnlyAfterItsLastUse,
+                            CachedMemoryIsTakenAndGivenBackTogether,
+                            ChainsLeavePendingAndOtherBuffersOut, MemoryIsReusedOnlyAfterItsLastUse,
                             ForeignMemoryIsReleasedAfterItsLastUse, OutOfMemoryNamesWhatMatters,
                             AllocationWaitsForPendingMemoryBeforeItFails);
 
