@@ -30,15 +30,12 @@ std::vector<Array> run_mapped(MappedCall call) {
   trace.admit(results, "the result of a shard_map body", call.source);
   std::vector<ShapedArray> types;
   for (Array& x : results) {
-    if (node_of(x)->kind == NodeKind::literal)
-      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), call.mesh);
+    x = as_stored(std::move(x), call.mesh);
     types.push_back(node_of(x)->type);
   }
   const std::vector<const Sharding*> out = call.out_shardings(types);
-  for (std::size_t o = 0; o < results.size(); ++o) {
-    const Array block = std::move(results[o]);
-    results[o] = leave_body(block, out[o]);
-  }
+  for (std::size_t o = 0; o < results.size(); ++o)
+    results[o] = leave_body(std::move(results[o]), out[o]);
   return results;
 }
 

@@ -69,12 +69,8 @@ void interpret(std::span<Array> in, const Params& params, std::span<Array> out, 
   TraceScope scope(trace);
   std::vector<Array> results = eval_jaxpr(*p.jaxpr, std::move(blocks));
   trace.admit(results, "the result of a shard_map body", source);
-  for (std::size_t o = 0; o < out.size(); ++o) {
-    Array x = std::move(results[o]);
-    if (node_of(x)->kind == NodeKind::literal)
-      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), p.over);
-    out[o] = leave_body(x, p.out[o]);
-  }
+  for (std::size_t o = 0; o < out.size(); ++o)
+    out[o] = leave_body(as_stored(std::move(results[o]), p.over), p.out[o]);
 }
 
 // A result of a body must be equal along the axes that its spec omits. Without the check (check_vma
@@ -251,11 +247,11 @@ ShapedArray block_type(const ShapedArray& global, const Sharding* sharding, cons
                      AxisSet(sharding->mesh()->env(), sharding->mentioned()));
 }
 
-Array leave_body(const Array& block, const Sharding* sharding) {
+Array leave_body(Array block, const Sharding* sharding) {
   const StoredNode& node = *stored_of(block);
   const ShapedArray type(sharding->global_shape(node.type.dims()), node.type.dtype(),
                          node.type.weak(), AxisSet());
-  return relabel(node, type, sharding, 0, true);
+  return relabel(std::move(block), type, sharding, 0, true);
 }
 
 constinit Primitive shard_map_p = [] {

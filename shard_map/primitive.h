@@ -33,6 +33,6 @@ struct ShardMapParams : ParamsOf<ShardMapParams> {
 // mentions. ValueError naming `what` where the array does not fit the sharding.
 ShapedArray block_type(const ShapedArray& global, const Sharding* sharding, const char* what);
 // A value of an eager body as the global array that consists of its blocks.
-Array leave_body(const Array& block, const Sharding* sharding);
+Array leave_body(Array block, const Sharding* sharding);
 
 }  // namespace shmap

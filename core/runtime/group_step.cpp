@@ -12,19 +12,16 @@ Array as_block(Array x, const ShapedArray& type) {
   return relabel(node, type, nullptr, node.trace, true);
 }
 
-void run_group(const Step& step, std::span<StoredNode* const> out) {
+void run_group(const Step& step, const OpSite& site, std::span<StoredNode* const> out) {
   InlineVector<StoredNode*, 2> operands(step.in.size());
   for (std::size_t i = 0; i < step.in.size(); ++i) {
     Array& x = step.in[i];
-    x = node_of(x)->kind == NodeKind::literal
-            ? materialize(static_cast<const LiteralNode&>(*node_of(x)), &step.mesh)
-            : as_block(std::move(x), step.in_types[i]);
+    x = as_block(as_stored(std::move(x), &step.mesh), step.in_types[i]);
     operands[i] = stored_of(x);
   }
-  GroupCall call{step.primitive, step.params,          step.mesh, operands.span(), out,
-                 step.source,    OpSite::next_number()};
+  GroupCall call{step.primitive, step.params, step.mesh, operands.span(), out,
+                 step.source,    site.number};
   step.primitive.group(call);
-  if (checks_nans()) refuse_nans({&step.primitive, &step.mesh, 0, call.number, step.source}, out);
 }
 
 }  // namespace shmap

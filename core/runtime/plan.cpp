@@ -111,8 +111,7 @@ Plan::Plan(const detail::MeshImpl* mesh, JaxprRef jaxpr, std::vector<Array> cons
       continue;
     }
     out_slots_.push_back(slots.fresh());
-    constants_.push_back(
-        materialize(static_cast<const LiteralNode&>(*node_of(a.literal())), mesh_));
+    constants_.push_back(as_stored(a.literal(), mesh_));
     constant_slots_.push_back(out_slots_.back());
   }
   for (auto slot = out_slots_.begin(); slot != out_slots_.end(); ++slot)

@@ -141,7 +141,9 @@ class Mover {
 
 }  // namespace
 
-Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh) {
+Array as_stored(Array x, const detail::MeshImpl* mesh) {
+  if (node_of(x)->kind != NodeKind::literal) return x;
+  const auto& literal = static_cast<const LiteralNode&>(*node_of(x));
   ensure_started();
   StoredNode* node = StoredNode::make(literal.type, mesh, mesh->local_count());
   Array out = Array::of(node);
@@ -166,7 +168,7 @@ Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* s
   copy->trace = trace;
   copy->committed = committed;
   copy->origin = node.origin;
-  std::copy(node.blocks().begin(), node.blocks().end(), copy->blocks().begin());
+  share_blocks(node.blocks(), copy->blocks());
   return out;
 }
 
@@ -188,7 +190,7 @@ Array reshard_here(const Array& x, const Sharding* target, const std::string& wh
   Node& base = checked_node(x, what.c_str(), source);
   if (base.kind == NodeKind::literal) {
     target->block_shape(base.type.dims(), what);
-    return materialize(static_cast<const LiteralNode&>(base), target->mesh());
+    return as_stored(x, target->mesh());
   }
   if (base.kind != NodeKind::stored || base.trace != 0) throw_escaped(base, what.c_str(), source);
   auto& from = static_cast<StoredNode&>(base);

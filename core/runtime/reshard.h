@@ -20,8 +20,8 @@ Array reshard_by_copies(const Array& x, const Sharding* target, const std::strin
 // `target` takes collectives (core/transforms/lowering/reshard_blocks.h).
 bool has_blocks_elsewhere(const Array& x, const Sharding* target);
 
-// A literal as a stored array on a mesh (one block per memory space).
-Array materialize(const LiteralNode& literal, const detail::MeshImpl* mesh);
+// A literal as a stored array on a mesh (one block per memory space); any other value unchanged.
+Array as_stored(Array x, const detail::MeshImpl* mesh);
 // The same blocks with another type, sharding and trace: a concrete array's table as a value of a
 // body, or the other way round.
 Array relabel(const StoredNode& node, const ShapedArray& type, const Sharding* sharding,

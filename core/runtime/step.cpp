@@ -40,57 +40,76 @@ class LeaderLaunch {
  public:
   // `thread`: the state of the calling thread.
   LeaderLaunch(const Step& step, Types out_types, std::span<StoredNode* const> out,
-               const Cohorts& cohorts, detail::ThreadState& thread)
+               const Cohorts& cohorts, OpSite& site, detail::ThreadState& thread)
       : step_(step),
         thread_(thread),
         out_types_(out_types),
-        out_(out),
         cohorts_(cohorts),
         kind_(step.mesh.backend().kind()),
         kernel_(kernel_of(step, kind_)),
         in_(step.in.size()),
+        tables_(step.in.size()),
         results_(out.size()),
+        result_tables_(out.size()),
         result_bytes_(out.size()),
         reusable_(out.size()),
         reused_(out.size()),
         reads_(step.in.size()),
         writes_(out.size() + 1),
         call_{in_.span(), results_.span(), step.in_types, out_types, step.params},
-        site_{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source} {
+        site_(site) {
     std::int64_t bytes = 0;
     for (std::size_t o = 0; o < out.size(); ++o) {
+      result_tables_[o] = out[o]->blocks().data();
       bytes += result_bytes_[o] = out_types[o].nbytes();
       reusable_[o] = 0;
     }
     for (std::size_t i = 0; i < step.in.size(); ++i) {
+      const Node* node = node_of(step.in[i]);
+      tables_[i] = nullptr;
+      if (node->kind == NodeKind::literal) {
+        in_[i] = static_cast<const LiteralNode*>(node)->value;
+        call_.literals |= 1u << i;
+      } else {
+        tables_[i] = static_cast<const StoredNode*>(node)->blocks().data();
+      }
       const std::int64_t operand_bytes = step.in_types[i].nbytes();
       bytes += operand_bytes;
       if (step.primitive.in_place && i < 32 &&
           (operand_bytes == result_bytes_[0] || out.size() > 1))
         note_donated(i, operand_bytes);
     }
-    task_.run = run_here;
-    task_.args = this;
-    task_.describe = describe_here;
-    task_.cost_ns = estimate_ns(step, out_types, kind_, bytes);
-    task_.name = task_name(step.primitive.name, thread);
-    task_.foreign = kernel_.foreign || fault::armed();
-    plain_ = kind_ == kHostKind && !task_.foreign && timeline_sink() == nullptr;
+    cost_ns_ = estimate_ns(step, out_types, kind_, bytes);
+    name_ = task_name(step.primitive.name, thread);
+    foreign_ = kernel_.foreign || fault::armed();
+    plain_ = kind_ == kHostKind && !foreign_ && timeline_sink() == nullptr;
   }
 
-  const OpSite& site() const { return site_; }
-
   void run() {
-    for (const std::uint32_t position : cohorts_.leaders) {
+    const std::span<const std::uint32_t> leaders = cohorts_.leaders;
+    if (leaders.size() > 1 && !any_reusable_) take_cached();
+    for (const std::uint32_t position : leaders) {
       const LocalDevice& device = step_.mesh.local(position);
-      Stream& stream = *device.compute;
-      site_.position = call_.position = position;
+      call_.position = position;
       const bool pending = bind_blocks(position, *device.space);
-      if (pending || !run_now(stream)) run_after(device, stream);
+      if (pending || !run_now(*device.compute)) run_after(device, *device.compute);
     }
   }
 
  private:
+  // The call as a task that runs while this object is there.
+  Task task_here() {
+    site_.position = call_.position;
+    Task task;
+    task.run = run_here;
+    task.args = this;
+    task.describe = describe_here;
+    task.cost_ns = cost_ns_;
+    task.name = name_;
+    task.foreign = foreign_;
+    return task;
+  }
+
   static void run_here(void* args, const TaskContext& context) {
     auto* self = static_cast<LeaderLaunch*>(args);
     self->call_.native = context.native;
@@ -118,56 +137,93 @@ class LeaderLaunch {
     return describe(site) + at_line(site.source);
   }
 
+  // Enters cached buffers in the tables of the results, as far as there are any.
+  void take_cached() {
+    const std::span<const std::uint32_t> leaders = cohorts_.leaders;
+    for (std::size_t k = 0; k < leaders.size();) {
+      MemorySpace& space = *step_.mesh.local(leaders[k]).space;
+      const std::size_t first = k;
+      while (k < leaders.size() && step_.mesh.local(leaders[k]).space == &space) ++k;
+      for (std::size_t o = 0; o < results_.size(); ++o) {
+        BufferChain chain;
+        space.take_cached(result_bytes_[o], static_cast<std::uint32_t>(k - first), chain, thread_);
+        for (std::size_t l = first; l < k; ++l) {
+          BufferRef buffer = chain.next();
+          if (!buffer) break;
+          result_tables_[o][leaders[l]].buffer = std::move(buffer);
+        }
+      }
+    }
+  }
+
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
   std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
   // Sets the addresses of the operands, and allocates the results' buffers. Whether a task on one
   // of the buffers may be pending: never false where one is.
   bool bind_blocks(std::uint32_t position, MemorySpace& space) {
-    const std::uint32_t taken = taken_ = any_reusable_ ? take_operands(position) : 0;
-    term_ = kernel_.adds && taken != 0 ? find_term(position, 1 - reused_[0]) : -1;
+    if (any_reusable_) take_operands(position);
     bool pending = false;
-    std::size_t n_reads = 0;
-    for (std::size_t i = 0; i < in_.size(); ++i) {
-      const Node* node = node_of(step_.in[i]);
-      if (node->kind == NodeKind::literal) {
-        in_[i] = static_cast<const LiteralNode*>(node)->value;
-        call_.literals |= 1u << i;
-        continue;
-      }
-      const Block& block = static_cast<const StoredNode*>(node)->blocks()[position];
-      in_[i] = block.data();
-      if (i < 32 && (taken >> i & 1u)) continue;
+    const std::span<const Block* const> tables = tables_.span();
+    const void** const in = in_.data();
+    for (std::size_t i = 0; i < tables.size(); ++i) {
+      if (tables[i] == nullptr) continue;
+      const Block& block = tables[i][position];
+      in[i] = block.data();
       pending |= block.buffer->def().record() != nullptr;
-      reads_[n_reads++] = block.buffer.get();
     }
-    n_reads_ = n_reads;
-    n_writes_ = results_.size();
-    for (std::size_t o = 0; o < n_writes_; ++o) {
-      Block& block = out_[o]->blocks()[position];
-      if (taken != 0 && reused_[o] >= 0) {
-        block = stored_of(step_.in[static_cast<std::size_t>(reused_[o])])->blocks()[position];
-      } else {
+    const std::span<Block* const> results = result_tables_.span();
+    for (std::size_t o = 0; o < results.size(); ++o) {
+      Block& block = results[o][position];
+      if (!block.buffer) [[unlikely]]
         block.buffer = space.allocate(result_bytes_[o], MemorySpace::For::tasks, thread_);
-        block.offset = 0;
-      }
       pending |= !block.buffer->untouched();
       results_[o] = block.data();
-      writes_[o] = block.buffer.get();
     }
     if (kernel_.scratch && !kernel_.parts) pending |= add_scratch(space);
     return pending;
   }
 
+  // Gives each result the memory of an operand, if there is one whose memory it may have.
+  void take_operands(std::uint32_t position) {
+    taken_ = 0;
+    for (std::size_t o = 0; o < results_.size(); ++o) {
+      reused_[o] = -1;
+      for (std::uint32_t left = reusable_[o] & ~taken_; left != 0; left &= left - 1) {
+        const auto i = static_cast<std::size_t>(std::countr_zero(left));
+        if (!is_reusable(*stored_of(step_.in[i]), position)) continue;
+        reused_[o] = static_cast<int>(i);
+        taken_ |= 1u << i;
+        result_tables_[o][position] = tables_[i][position];
+        break;
+      }
+    }
+    term_ = kernel_.adds && taken_ != 0 ? find_term(position, 1 - reused_[0]) : -1;
+  }
+
+  // Sets reads() and writes(), which only a call that is queued or has failed needs.
+  void find_buffers() {
+    const std::uint32_t position = call_.position;
+    n_reads_ = n_writes_ = 0;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      if (tables_[i] != nullptr && !(i < 32 && (taken_ >> i & 1u)))
+        reads_[n_reads_++] = tables_[i][position].buffer.get();
+    }
+    for (const Block* table : result_tables_.span())
+      writes_[n_writes_++] = table[position].buffer.get();
+    if (scratch_) writes_[n_writes_++] = scratch_.get();
+  }
+
   // Runs the call, which nothing precedes, on this thread, if the stream lets it.
-  bool run_now(Stream& stream) {
-    if (!stream.runs_at_once(task_.cost_ns, thread_) && !stream.overtakes(task_.cost_ns, thread_))
+  [[gnu::always_inline]] bool run_now(Stream& stream) {
+    if (!stream.runs_at_once(cost_ns_, thread_) && !stream.overtakes(cost_ns_, thread_))
       return false;
     if (!plain_) [[unlikely]] {
-      finish(stream.run_at_once(task_, thread_), reads(), writes());
+      find_buffers();
+      finish(stream.run_at_once(task_here(), thread_), reads(), writes());
       return true;
     }
-    thread_.task = task_.name;
+    thread_.task = name_;
     try {
       kernel_.run(call_);
       thread_.task = nullptr;
@@ -181,7 +237,7 @@ class LeaderLaunch {
   // As if run_at_once had met the exception.
   [[gnu::noinline, gnu::cold]] void fail(Stream& stream, std::exception_ptr error) {
     failure_ = std::move(error);
-    Task failed = task_;
+    Task failed = task_here();
     failed.run = [](void* args, const TaskContext&) {
       const auto* self = static_cast<const LeaderLaunch*>(args);
       try {
@@ -190,16 +246,18 @@ class LeaderLaunch {
         run_kernel([](const KernelCall&) { throw; }, self->call_, self->site_);  // names the site
       }
     };
+    find_buffers();
     finish(stream.run_at_once(failed, thread_), reads(), writes());
   }
 
   // Puts the call after the pending tasks of its buffers.
   [[gnu::noinline]] void run_after(const LocalDevice& device, Stream& stream) {
+    find_buffers();
     Waits waits;
     detail::collect_waits(reads(), writes(), waits);
     if (waits.empty() && run_now(stream)) return;
     if (stream.calls_at_enqueue(thread_))
-      return finish(stream.enqueue(task_, waits), reads(), writes());
+      return finish(stream.enqueue(task_here(), waits), reads(), writes());
     enqueue(device, stream, waits);
   }
 
@@ -208,14 +266,12 @@ class LeaderLaunch {
     const std::int64_t bytes = kernel_.scratch(call_);
     scratch_ = bytes != 0 ? space.allocate(bytes, MemorySpace::For::tasks) : BufferRef();
     call_.scratch = bytes != 0 ? scratch_->data() : nullptr;
-    if (bytes == 0) return false;
-    writes_[n_writes_++] = scratch_.get();
-    return !scratch_->untouched();
+    return bytes != 0 && !scratch_->untouched();
   }
 
   // Enqueues the call as a task that outlives this object.
   void enqueue(const LocalDevice& device, Stream& stream, std::span<const Event> waits) {
-    Task task = task_;
+    Task task = task_here();
     // With at least as many leaders as workers each call is one part: the devices already run in
     // parallel.
     const int workers = step_.mesh.backend().workers();
@@ -287,23 +343,6 @@ class LeaderLaunch {
     finish(stream.enqueue(task, waits), reads, writes);
   }
 
-  // Chooses for each result the operand whose buffer it overwrites, in reused_. Returns all these
-  // operands.
-  std::uint32_t take_operands(std::uint32_t position) {
-    std::uint32_t taken = 0;
-    for (std::size_t o = 0; o < results_.size(); ++o) {
-      reused_[o] = -1;
-      for (std::uint32_t left = reusable_[o] & ~taken; left != 0; left &= left - 1) {
-        const int i = std::countr_zero(left);
-        if (!is_reusable(*stored_of(step_.in[static_cast<std::size_t>(i)]), position)) continue;
-        reused_[o] = i;
-        taken |= 1u << i;
-        break;
-      }
-    }
-    return taken;
-  }
-
   // Whether a result may take the buffer of a donated operand. It must have one owner over all
   // entries and handles: only the entries of this cohort in this one table may name it.
   bool is_reusable(const StoredNode& node, std::uint32_t position) const {
@@ -352,7 +391,6 @@ class LeaderLaunch {
   const Step& step_;
   detail::ThreadState& thread_;
   Types out_types_;
-  std::span<StoredNode* const> out_;
   const Cohorts& cohorts_;
   const DeviceKind kind_;
   const Kernel& kernel_;
@@ -361,7 +399,9 @@ class LeaderLaunch {
   std::uint32_t donated_ = 0;
   // For the current leader.
   InlineVector<const void*, 4> in_;
+  InlineVector<const Block*, 4> tables_;  // of the operands; null for literals
   InlineVector<void*, 2> results_;
+  InlineVector<Block*, 2> result_tables_;
   InlineVector<std::int64_t, 2> result_bytes_;
   InlineVector<std::uint32_t, 2> reusable_;  // of the donated operands, those that it may overwrite
   bool any_reusable_ = false;
@@ -374,8 +414,10 @@ class LeaderLaunch {
   std::uint32_t taken_ = 0;  // bit i: a result has the memory of operand i
   int term_ = -1;  // of an addition in place: the operand given up to it (find_term), or -1
   KernelCall call_;
-  OpSite site_;
-  Task task_;  // the call as it runs while this object is there
+  OpSite& site_;
+  std::int64_t cost_ns_;
+  const char* name_;
+  bool foreign_;
   // Whether a stream that runs the task at once would do nothing else besides: a stream of the CPU,
   // where nobody records a timeline.
   bool plain_ = false;
@@ -432,31 +474,43 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   return true;
 }
 
-void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
-                 detail::ThreadState& thread) {
-  if (step.primitive.group) return run_group(step, out);
-  if (run_as_view(step, out_types, out)) return;
+// Runs the kernel of each leader. Devices with the same value share the leader's block.
+[[gnu::always_inline]] inline void run_kernels(const Step& step, Types out_types,
+                                               std::span<StoredNode* const> out, OpSite& site,
+                                               detail::ThreadState& thread) {
   const Cohorts& cohorts = step.mesh.cohorts(step.varying);
-  if (run_as_dynamic_view(step, out_types, out)) {
-    // The counter must not depend on whether the scalars were computed in time.
-    return count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()),
-                 thread);
-  }
-  LeaderLaunch leader(step, out_types, out, cohorts, thread);
+  LeaderLaunch leader(step, out_types, out, cohorts, site, thread);
   {
     std::lock_guard lock(step.mesh.backend().submit_mutex());
     leader.run();
   }
   count(Counter::kernel_launches, static_cast<std::int64_t>(cohorts.leaders.size()), thread);
-  if (!cohorts.identity) {
-    for (StoredNode* node : out) {
-      const std::span<Block> blocks = node->blocks();
-      for (std::uint32_t p = 0; p < node->count; ++p)
-        if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
-    }
+  if (cohorts.identity) return;
+  for (StoredNode* node : out) {
+    const std::span<Block> blocks = node->blocks();
+    for (std::uint32_t p = 0; p < node->count; ++p)
+      if (cohorts.leader[p] != p) blocks[p] = blocks[cohorts.leader[p]];
+  }
+}
+
+// The one way through which kernels and collectives go.
+void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
+                 detail::ThreadState& thread) {
+  const bool group = step.primitive.group != nullptr;
+  if (!group && run_as_view(step, out_types, out)) return;
+  if (!group && run_as_dynamic_view(step, out_types, out)) {
+    // The counter must not depend on whether the scalars were computed in time.
+    const std::size_t launches = step.mesh.cohorts(step.varying).leaders.size();
+    return count(Counter::kernel_launches, static_cast<std::int64_t>(launches), thread);
+  }
+  OpSite site{&step.primitive, &step.mesh, 0, OpSite::next_number(), step.source};
+  if (group) {
+    run_group(step, site, out);
+  } else {
+    run_kernels(step, out_types, out, site, thread);
   }
   if (checks_nans()) [[unlikely]]
-    refuse_nans(leader.site(), out);
+    refuse_nans(site, out);
 }
 
 }  // namespace

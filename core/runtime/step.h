@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "core/runtime/kernel.h"
+#include "core/runtime/op_site.h"
 
 namespace shmap {
 
@@ -29,8 +29,8 @@ struct Step {
 // caller does not hold the submit mutex. OutOfMemory names the primitive and the line.
 void run_step(const Step& step, Types out_types, std::span<StoredNode* const> out);
 
-// The same for a collective: passes it the blocks of all local devices at once.
-void run_group(const Step& step, std::span<StoredNode* const> out);
+// run_step's part for a collective: passes it the blocks of all local devices at once.
+void run_group(const Step& step, const OpSite& site, std::span<StoredNode* const> out);
 
 // The operand with the type of its blocks: arguments of a plan still have the type of the whole
 // array.

@@ -356,6 +356,21 @@ TEST(Environment, NansAreFoundWhereTheyArise) {
     EXPECT_THAT(r.output, AllOf(HasSubstr("NaN in the result of sqrt (op "),
                                 HasSubstr("Device(id=0) at mesh coordinates (i, j,) = (0, 0,)"),
                                 HasSubstr("first at element 0"), HasSubstr("process_test.cpp:")));
+    const ChildResult summed =
+        in_child({{"SHMAP_CHECK_NANS", "1"}, {"SHMAP_EXECUTOR", executor}}, [] {
+          const Mesh mesh = make_mesh({4, 2}, {"i", "j"});
+          shard_map(
+              [](Array b) {
+                const Array sign = astype(axis_index("i"), f32) * 2.f - 1.f;
+                return psum(sign * (1.f / b), "i");  // an infinity from each device, of both signs
+              },
+              mesh, {P("i", "j")}, P(none, "j"))(device_put(zeros({8, 8}), {mesh, P("i", "j")}));
+        });
+    EXPECT_EQ(summed.exit_code, 1) << summed.output;
+    EXPECT_THAT(summed.output,
+                AllOf(HasSubstr("NaN in the result of psum (op "),
+                      HasSubstr("Device(id=0) at mesh coordinates (i, j,) = (0, 0,)"),
+                      HasSubstr("process_test.cpp:")));
     const ChildResult injected = in_child(
         {{"SHMAP_CHECK_NANS", "1"},
          {"SHMAP_EXECUTOR", executor},

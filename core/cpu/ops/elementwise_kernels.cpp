@@ -56,6 +56,8 @@ Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
 template <UnaryOp op>
 void run_unary(const KernelCall& call) {
   const cpu::UnaryFn kernel = found_once<op>(cpu::unary_kernel, call.in_types[0].dtype());
+  if (call.parts == 1) [[likely]]
+    return kernel(call.in[0], call.out[0], call.out_types[0].size());
   const auto [begin, end] = share(call);
   kernel(at(call, 0, begin), out_at(call, begin), end - begin);
 }
@@ -63,6 +65,10 @@ void run_unary(const KernelCall& call) {
 template <auto op, cpu::BinaryFn (*find)(decltype(op), DType)>
 void run_binary(const KernelCall& call) {
   const cpu::BinaryFn kernel = found_once<op>(find, call.in_types[0].dtype());
+  if (call.parts == 1) [[likely]] {
+    return kernel(call.in[0], is_scalar(call, 0), call.in[1], is_scalar(call, 1), call.out[0],
+                  call.out_types[0].size());
+  }
   const auto [begin, end] = share(call);
   kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
          out_at(call, begin), end - begin);

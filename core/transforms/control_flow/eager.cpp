@@ -53,11 +53,8 @@ Array vary(const Array& x, const AxisSet& axes, SourceLine source) {
   PerDeviceTrace& trace = body_trace();
   Array value[] = {x};
   trace.admit(value, "a value of control flow", source);
+  value[0] = as_stored(std::move(value[0]), trace.mesh());
   const Node* node = node_of(value[0]);
-  if (node->kind == NodeKind::literal) {
-    value[0] = materialize(static_cast<const LiteralNode&>(*node), trace.mesh());
-    node = node_of(value[0]);
-  }
   return relabel(static_cast<const StoredNode&>(*node),
                  node->type.with_axes(node->type.axes() | axes), nullptr, trace.id(), true);
 }

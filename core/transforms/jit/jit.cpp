@@ -144,10 +144,7 @@ class PlannedTrace final : public PerDeviceTrace {
       bodies_.in_order.push_back(plan.get());
     }
     admit(args, "a program inside", {});
-    for (Array& x : args) {
-      if (node_of(x)->kind == NodeKind::literal)
-        x = materialize(static_cast<const LiteralNode&>(*node_of(x)), mesh());
-    }
+    for (Array& x : args) x = as_stored(std::move(x), mesh());
     out = plan->run(std::move(args));
     for (std::size_t o = 0; o < out.size(); ++o) out[o] = mine(out[o], jaxpr.outs[o].type());
     return true;
@@ -171,10 +168,8 @@ void run_control(const detail::MeshImpl& mesh, const Eqn& eqn, std::span<Array> 
   TraceScope scope(trace);
   eqn.primitive->interpret(in, *eqn.params, out, eqn.source);
   for (std::size_t o = 0; o < out.size(); ++o) {
-    Array& x = out[o];
-    if (node_of(x)->kind == NodeKind::literal)
-      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), &mesh);
-    x = relabel(*stored_of(x), eqn.out[o]->type, nullptr, 0, true);
+    const Array x = as_stored(std::move(out[o]), &mesh);
+    out[o] = relabel(*stored_of(x), eqn.out[o]->type, nullptr, 0, true);
   }
 }
 
@@ -301,10 +296,7 @@ std::vector<Array> run_body(Entry& entry, std::vector<Array> leaves, PerDeviceTr
       throw_escaped(node, "jit: a captured value", source);
   }
   trace.admit(leaves, "jit: an argument", source);
-  for (Array& x : leaves) {
-    if (node_of(x)->kind == NodeKind::literal)
-      x = materialize(static_cast<const LiteralNode&>(*node_of(x)), trace.mesh());
-  }
+  for (Array& x : leaves) x = as_stored(std::move(x), trace.mesh());
   std::vector<Array> blocks = entry.plan->run(std::move(leaves));
   for (std::size_t o = 0; o < blocks.size(); ++o)
     blocks[o] = relabel(std::move(blocks[o]), entry.out_types[o], nullptr, trace.id(), true);
