@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "core/ir/planned_primitive.h"
 #include "core/runtime/kernel.h"
 
 namespace shmap {
@@ -24,9 +25,6 @@ void run_placed_slice(GroupCall& call) {
   }
 }
 
-constexpr const char* kLate =
-    "it is made when programs are compiled, after all that transforms them";
-
 }  // namespace
 
 void PlacedSliceParams::visit(ParamVisitor& v) const {
@@ -37,13 +35,9 @@ void PlacedSliceParams::visit(ParamVisitor& v) const {
 }
 
 constinit Primitive placed_slice_p = [] {
-  Primitive p;
-  p.name = "placed_slice";
+  Primitive p = planned_primitive("placed_slice");
   p.abstract_eval = eval_placed_slice;
   p.group = run_placed_slice;
-  p.jvp = Rule<JvpFn>::none(kLate);
-  p.transpose = Rule<TransposeFn>::none(kLate);
-  p.batching = Rule<BatchFn>::none(kLate);
   return p;
 }();
 
