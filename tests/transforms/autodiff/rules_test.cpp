@@ -35,7 +35,7 @@ TEST(Rules, CollectivesSayWhatTheySend) {
   std::string silent;
   for (const Primitive* p : all_primitives())
     if (p->group && !p->moves_data()) silent += std::string(" ") + p->name;
-  EXPECT_EQ(silent, " assume_equal axis_index debug_print pbroadcast pscatter");
+  EXPECT_EQ(silent, " assume_equal axis_index debug_print pbroadcast placed_slice pscatter");
 }
 
 }  // namespace
