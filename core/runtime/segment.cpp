@@ -371,9 +371,11 @@ void Segment::take_slabs(Executable& made) {
     auto before = std::count_if(made.slabs.begin(), made.slabs.end(), of_space);
     auto known = std::find_if(slabs_.begin(), slabs_.end(),
                               [&](const BufferRef& b) { return of_space(b) && before-- == 0; });
-    if (known == slabs_.end()) known = slabs_.emplace(known);
-    if (known->get() == nullptr || (*known)->bytes() < slab.bytes)
+    if (known == slabs_.end()) {
+      known = slabs_.insert(known, slab.space->allocate(slab.bytes));
+    } else if ((*known)->bytes() < slab.bytes) {
       *known = slab.space->allocate(slab.bytes);
+    }
     made.slabs.push_back(*known);
   }
 }

@@ -449,6 +449,7 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   const StoredNode* whole = stored_of(step.in[0]);
   if (!whole || out_types[0].nbytes() * kLeastPart < step.in_types[0].nbytes()) return false;
   InlineVector<const void*, 4> data(step.in.size());
+  InlineVector<std::int64_t, 16> offsets(whole->count);
   std::lock_guard lock(step.mesh.backend().submit_mutex());
   for (std::uint32_t p = 0; p < whole->count; ++p) {
     const Block& block = whole->blocks()[p];
@@ -468,8 +469,13 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
     const std::int64_t offset =
         step.primitive.dynamic_view(step.in_types, data.span(), step.params, out_types[0]);
     if (offset < 0) return false;
-    out[0]->blocks()[p] = block;
-    out[0]->blocks()[p].offset += offset;
+    offsets[p] = offset;
+  }
+  // Entered when all are known: a kernel that has to run finds the table empty.
+  for (std::uint32_t p = 0; p < whole->count; ++p) {
+    Block& part = out[0]->blocks()[p];
+    part = whole->blocks()[p];
+    part.offset += offsets[p];
   }
   return true;
 }
