@@ -257,15 +257,18 @@ bool NodeLink::send(int to, std::span<const std::byte> head,
   std::memcpy(at, head.data(), head.size());
   if (!body.empty()) std::memcpy(at + head.size(), body.data(), body.size());
   ring.size_at(partner.written + room).store(0, std::memory_order_relaxed);
-  ring.size_at(partner.written).store(bytes, std::memory_order_release);
-  partner.written += room;
   // Either the receiver sees the message before it sleeps, or this process sees that the receiver
-  // sleeps. This needs a fence between the store and the load, made here or by the receiver
+  // sleeps. This needs one order of the store and the load, made here or by the receiver
   // (want_bell).
-  if (partner.needs_fence) std::atomic_thread_fence(std::memory_order_seq_cst);
+  const auto size = ring.size_at(partner.written);
+  if (partner.needs_fence)
+    size.store(bytes, std::memory_order_seq_cst);
+  else
+    size.store(bytes, std::memory_order_release);
+  partner.written += room;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   auto& wanted = partner.box->bell_wanted;
-  if (wanted.load(std::memory_order_relaxed) != 0 && wanted.exchange(0) != 0) {
+  if (wanted.load(std::memory_order_seq_cst) != 0 && wanted.exchange(0) != 0) {
     [[maybe_unused]] const auto n = ::write(partner.bell, "", 1);
   }
   return true;
