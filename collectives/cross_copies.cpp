@@ -44,7 +44,8 @@ class AllGather : public LocalWork {
 
  private:
   // The memory of each rank's block, present or future. A block that is contiguous in the result is
-  // received directly into the first target's result.
+  // received directly into the first target's result. This process's own blocks are copied there
+  // while it waits, unless several workers would share that.
   std::vector<At> exchange_class(const Class& c, const Block& result, Round& round) const {
     const bool direct = layout_.outer == 1;
     std::vector<At> blocks(table_.ranks);
@@ -63,6 +64,13 @@ class AllGather : public LocalWork {
         round.receive(peer.process, blocks[r].block, blocks[r].offset, g_.in_bytes);
         offset += g_.in_bytes;
       }
+    }
+    const auto own = g_.in_bytes * static_cast<std::int64_t>(c.held.size());
+    if (!direct || coming == 0 || parts_of_work(own) > 1) return blocks;
+    for (const std::uint32_t r : c.held) {
+      const std::int64_t to = r * layout_.piece;
+      round.copy(result, to, blocks[r].block, 0, g_.in_bytes);
+      blocks[r] = {result, to};
     }
     return blocks;
   }
@@ -109,13 +117,16 @@ class AllToAll : public LocalWork {
     if (g_.out_bytes != 0) {
       Round round;
       std::vector<Block> staged;
+      std::vector<bool> copied;
       for (const Class& c : cross_.classes) {
         send_class(c, round);
         staged.push_back(receive_class(c, slots, round));
+        copied.push_back(copy_own(c, slots, round));
       }
       count_sent(round);
       call.enqueue(std::move(round));
-      for (std::size_t i = 0; i < staged.size(); ++i) hand_out(cross_.classes[i], staged[i], slots);
+      for (std::size_t i = 0; i < staged.size(); ++i)
+        hand_out(cross_.classes[i], staged[i], copied[i], slots);
     }
     share_slots(slots);
   }
@@ -172,6 +183,24 @@ class AllToAll : public LocalWork {
     return in;
   }
 
+  // Whether this process's pieces for itself are copied while it waits for the others': where they
+  // need no packing, and several workers would not share the copies.
+  bool copy_own(const Class& c, const std::vector<Block>& slots, Round& round) const {
+    const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
+    std::int64_t pieces = 0;
+    for (const std::uint32_t s : c.targets)
+      pieces += table_.targets[s].slot_count * static_cast<std::int64_t>(c.held.size());
+    if (!comes || !reads_runs_ || !writes_runs_ || parts_of_work(pieces * bytes_) > 1) return false;
+    for (const std::uint32_t s : c.targets) {
+      const CliqueTable::Target& target = table_.targets[s];
+      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k)
+        for (const std::uint32_t q : c.held)
+          round.copy(slots[k], q * exchange_.dst_step, block_of(c, q),
+                     table_.slots[k].rank * exchange_.src_step, bytes_);
+    }
+    return true;
+  }
+
   std::uint32_t first_slot(const Class& c, std::uint32_t rank) const {
     for (const std::uint32_t s : c.targets) {
       const CliqueTable::Target& target = table_.targets[s];
@@ -181,7 +210,8 @@ class AllToAll : public LocalWork {
     return kElsewhere;
   }
 
-  void hand_out(const Class& c, const Block& staged, std::vector<Block>& slots) const {
+  // copied: this process's own pieces are in their places.
+  void hand_out(const Class& c, const Block& staged, bool copied, std::vector<Block>& slots) const {
     // The begin of the received pieces of each rank.
     std::vector<std::int64_t> came(table_.ranks, -1);
     std::int64_t offset = 0;
@@ -203,6 +233,7 @@ class AllToAll : public LocalWork {
         const auto at = std::find(c.held.begin(), c.held.end(), r) - c.held.begin();
         for (std::uint32_t q = 0; q < table_.ranks; ++q) {
           if (came[q] < 0) {
+            if (copied) continue;
             boxes.add(exchange_.box, {block_of(c, q), 0}, r * exchange_.src_step, slots[k],
                       q * exchange_.dst_step);
           } else if (!writes_runs_) {

@@ -86,6 +86,28 @@ class SumCall : public LocalWork {
   SumCall(const GroupBlocks& g, Reduction op, DType dtype) : LocalWork(g), op_(op), dtype_(dtype) {}
 
  protected:
+  using Leaf = SumWhereTheyLie::Leaf;
+
+  // Whether this process adds what others hold where it lies, in their shared memory or in their
+  // messages, instead of receiving it first. Larger blocks do not lie in shared memory, and would
+  // have to be copied.
+  bool reads_in_place(const Class& c) const {
+    return g_.in_bytes <= SharedHeap::kMostBytes &&
+           Processes::joined()->exchanges().read_in_place(c.processes);
+  }
+
+  // The same for a sum that is not made in shares, and reads so many bytes: several workers would
+  // share a larger one.
+  bool reads_in_place(const Class& c, std::int64_t bytes) const {
+    return reads_in_place(c) && parts_of_work(bytes) == 1;
+  }
+
+  // A leaf of a sum in that round: a part of this process, which the round's work reads.
+  static Leaf own_leaf(const At& part, Round& round) {
+    round.work_reads(part.block);
+    return {address(part.block, part.offset)};
+  }
+
   // How many consecutive ranks are added before they are sent. None for dtypes that are rounded
   // after each addition, as f16 and bf16 would be.
   std::uint32_t run_of(const Class& c) const {
@@ -165,6 +187,7 @@ class AllReduce : public SumCall {
     if (n_ != 0) {
       Round first, second;
       std::vector<std::vector<At>> parts(cross_.classes.size());
+      std::vector<bool> added(parts.size(), false);  // the first exchange makes the sum
       auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const Class& c = cross_.classes[i];
@@ -173,13 +196,18 @@ class AllReduce : public SumCall {
           continue;
         }
         make_parts(c, parts[i]);
-        add_first(c, parts[i], first);
+        added[i] = add_where_they_lie(c, parts[i], results[c.targets.front()], *work, first);
+        if (!added[i]) add_first(c, parts[i], first);
       }
       if (!work->empty()) first.work = std::move(work);
       count_sent(first);
       call.enqueue(std::move(first));
       for (std::size_t i = 0; i < parts.size(); ++i) {
         const Class& c = cross_.classes[i];
+        if (added[i]) {
+          fan_out(c, results);
+          continue;
+        }
         if (!in_shares(c)) {
           for (const std::uint32_t s : c.targets) combine(s, parts[i], {results[s], 0}, 0, n_);
           continue;
@@ -207,12 +235,8 @@ class AllReduce : public SumCall {
   }
   // Whether each process reads its share of each device's block where it lies, and adds all of them
   // at once: then each block is read once by all processes together, and nothing is written but the
-  // result. Blocks that do not lie in shared memory would have to be copied, so that it is better
-  // to add those of a process first.
-  bool where_they_lie(const Class& c) const {
-    return in_shares(c) && g_.in_bytes <= SharedHeap::kMostBytes &&
-           Processes::joined()->exchanges().read_in_place(c.processes);
-  }
+  // result. Where blocks would have to be copied, it is better to add those of a process first.
+  bool where_they_lie(const Class& c) const { return in_shares(c) && reads_in_place(c); }
   std::pair<std::int64_t, std::int64_t> share_of(const Class& c, std::size_t index) const {
     return share(n_, kGrainBytes / item_, static_cast<int>(index),
                  static_cast<int>(c.processes.size()));
@@ -245,6 +269,29 @@ class AllReduce : public SumCall {
     for (const std::uint32_t r : c.folded) sum.leaves.push_back(by_rank[r]);
     work.add(std::move(sum));
     round.work_writes(result);
+  }
+
+  // For a sum that is not made in shares: sends this process's parts, and adds the sum of all parts
+  // to `work`, which writes it into the result. False where the others' parts have to be received
+  // first.
+  bool add_where_they_lie(const Class& c, const std::vector<At>& parts, const Block& result,
+                          SumWhereTheyLie& work, Round& round) const {
+    const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
+    const std::int64_t bytes = g_.in_bytes * static_cast<std::int64_t>(parts.size());
+    if (!comes || in_shares(c) || !reads_in_place(c, bytes)) return false;
+    SumWhereTheyLie::Sum sum{std::vector<Leaf>(parts.size()),
+                             static_cast<std::byte*>(result.data()), n_};
+    for (std::size_t k = 0; k < parts.size(); ++k)
+      if (parts[k].block.buffer.get() != nullptr) sum.leaves[k] = own_leaf(parts[k], round);
+    for (const Peer& peer : c.peers) {
+      for (const std::size_t k : parts_of(c, peer.gives))
+        round.send(peer.process, parts[k].block, parts[k].offset, g_.in_bytes);
+      for (const std::size_t k : parts_of(c, peer.takes))
+        sum.leaves[k].parcel = round.receive(peer.process, g_.in_bytes);
+    }
+    work.add(std::move(sum));
+    round.work_writes(result);
+    return true;
   }
 
   // Sends this process's parts to the processes that add them, and receives the parts that this
@@ -291,29 +338,40 @@ class ReduceScatterCall : public SumCall {
       slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
     if (piece_ != 0) {
       Round round;
-      // [class][local rank][part of the tree] -> its piece
+      // [class][local rank][part of the tree] -> its piece; nothing where the exchange adds them
       std::vector<std::vector<std::vector<At>>> pieces;
-      for (const Class& c : cross_.classes) pieces.push_back(exchange_class(c, round));
+      auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
+      for (const Class& c : cross_.classes)
+        pieces.push_back(exchange_class(c, slots, *work, round));
+      if (!work->empty()) round.work = std::move(work);
       count_sent(round);
       call.enqueue(std::move(round));
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Class& c = cross_.classes[i];
-        for (const std::uint32_t s : c.targets) {
-          const CliqueTable::Target& target = table_.targets[s];
-          for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count;
-               ++k) {
-            const auto at = static_cast<std::size_t>(
-                std::find(c.held.begin(), c.held.end(), table_.slots[k].rank) - c.held.begin());
-            combine(s, pieces[i][at], {slots[k], 0}, 0, piece_ / itemsize(dtype_));
-          }
-        }
+        if (pieces[i].empty()) continue;
+        for_slots(c, [&](std::uint32_t s, std::uint32_t k, std::size_t at) {
+          combine(s, pieces[i][at], {slots[k], 0}, 0, piece_ / itemsize(dtype_));
+        });
       }
     }
     share_slots(slots);
   }
 
  private:
-  std::vector<std::vector<At>> exchange_class(const Class& c, Round& round) const {
+  // Calls visit(target, slot, index of the slot's rank in c.held).
+  template <class Visit>
+  void for_slots(const Class& c, const Visit& visit) const {
+    for (const std::uint32_t s : c.targets) {
+      const CliqueTable::Target& target = table_.targets[s];
+      for (std::uint32_t k = target.first_slot; k < target.first_slot + target.slot_count; ++k)
+        visit(s, k,
+              static_cast<std::size_t>(
+                  std::find(c.held.begin(), c.held.end(), table_.slots[k].rank) - c.held.begin()));
+    }
+  }
+
+  std::vector<std::vector<At>> exchange_class(const Class& c, const std::vector<Block>& slots,
+                                              SumWhereTheyLie& work, Round& round) const {
     std::vector<At> parts;
     make_parts(c, parts);
     std::vector<std::vector<At>> pieces(c.held.size(), std::vector<At>(parts.size()));
@@ -324,6 +382,11 @@ class ReduceScatterCall : public SumCall {
     }
     std::size_t coming = 0;
     for (const Peer& peer : c.peers) coming += parts_of(c, peer.takes).size() * c.held.size();
+    const auto added = static_cast<std::int64_t>(parts.size() * c.held.size());
+    if (coming != 0 && reads_in_place(c, piece_ * added)) {
+      add_where_they_lie(c, pieces, parts, slots, work, round);
+      return {};
+    }
     Block staging;
     if (coming != 0) staging = fresh(c.targets.front(), piece_ * static_cast<std::int64_t>(coming));
     std::int64_t offset = 0;
@@ -340,6 +403,29 @@ class ReduceScatterCall : public SumCall {
       }
     }
     return pieces;
+  }
+
+  // Sends what the others add, and adds to `work` the sums of this process's ranks. own: this
+  // process's pieces.
+  void add_where_they_lie(const Class& c, const std::vector<std::vector<At>>& own,
+                          const std::vector<At>& parts, const std::vector<Block>& slots,
+                          SumWhereTheyLie& work, Round& round) const {
+    std::vector<std::vector<Leaf>> leaves(c.held.size(), std::vector<Leaf>(parts.size()));
+    for (std::size_t r = 0; r < c.held.size(); ++r)
+      for (std::size_t k = 0; k < parts.size(); ++k)
+        if (parts[k].block.buffer.get() != nullptr) leaves[r][k] = own_leaf(own[r][k], round);
+    for (const Peer& peer : c.peers) {
+      for (const std::size_t k : parts_of(c, peer.gives))
+        for (const At& at : cut(c, parts[k], peer.held))
+          round.send(peer.process, at.block, at.offset, piece_);
+      for (const std::size_t k : parts_of(c, peer.takes))
+        for (std::size_t r = 0; r < c.held.size(); ++r)
+          leaves[r][k].parcel = round.receive(peer.process, piece_);
+    }
+    for_slots(c, [&](std::uint32_t, std::uint32_t k, std::size_t at) {
+      work.add({leaves[at], static_cast<std::byte*>(slots[k].data()), piece_ / itemsize(dtype_)});
+      round.work_writes(slots[k]);
+    });
   }
 
   // The pieces of a block for those ranks, each contiguous in memory: in place, or copied.

@@ -174,6 +174,13 @@ std::size_t CrossCall::Round::receive(int peer, std::int64_t bytes) {
   return receives.size() - 1;
 }
 
+void CrossCall::Round::copy(const Block& to, std::int64_t to_offset, const Block& from,
+                            std::int64_t from_offset, std::int64_t bytes) {
+  copies.push_back({at(to, to_offset), at(from, from_offset), bytes});
+  add_once(reads, held, from);
+  add_once(writes, held, to);
+}
+
 void CrossCall::Round::work_reads(const Block& block) { add_once(reads, held, block); }
 void CrossCall::Round::work_writes(const Block& block) { add_once(writes, held, block); }
 
@@ -214,6 +221,7 @@ void CrossCall::enqueue(Round round) {
   exchange.sends = std::move(round.sends);
   exchange.receives = std::move(round.receives);
   exchange.work = std::move(round.work);
+  exchange.copies = std::move(round.copies);
 
   Waits waits;
   if (!detail::nothing_pending(round.reads, round.writes))

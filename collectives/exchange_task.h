@@ -32,15 +32,19 @@ class CrossCall {
   // The parcels of one exchange, in the order that sender and receiver share.
   struct Round {
     std::vector<Parcel> sends, receives;
+    std::vector<OwnCopy> copies;
     std::vector<Buffer*> reads, writes;
     std::vector<BufferRef> held;  // keeps the buffers alive until the task is enqueued
-    // With work on what is received, which replaces receives into blocks. The work may read and
-    // write blocks of this process too.
+    // Work on what is received without a block. It may read and write blocks of this process too.
     std::shared_ptr<RoundWork> work;
     void send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     // For the work: returns the parcel's number among the receives.
     std::size_t receive(int peer, std::int64_t bytes);
+    // Between blocks of this process, made while it waits for the others. Only in a round with
+    // parcels.
+    void copy(const Block& to, std::int64_t to_offset, const Block& from, std::int64_t from_offset,
+              std::int64_t bytes);
     void work_reads(const Block& block);
     void work_writes(const Block& block);
   };

@@ -56,9 +56,7 @@ class LocalWork {
     at.name = task_name(g_.primitive.name);
     at.bytes = bytes;
     at.cost_ns = static_cast<std::int64_t>(static_cast<double>(bytes) / kBytesPerNs);
-    const std::int64_t workers = g_.mesh.backend().workers();
-    at.parts = static_cast<int>(
-        std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
+    at.parts = parts_of_work(bytes);
     const std::vector<Buffer*> read = buffers_of(reads), written = buffers_of(writes);
     const CollectiveSite where{{&g_.primitive, &g_.mesh, position, g_.number, g_.source}, &table_};
     launch(at, read, written, [where, work = std::move(work)](int part, int parts, void* native) {
@@ -68,6 +66,13 @@ class LocalWork {
         rethrow_from(where);
       }
     });
+  }
+
+  // How many parts work on so many bytes is divided into.
+  int parts_of_work(std::int64_t bytes) const {
+    const std::int64_t workers = g_.mesh.backend().workers();
+    return static_cast<int>(
+        std::clamp(bytes / kPartBytes, std::int64_t{1}, std::max<std::int64_t>(workers, 1)));
   }
 
   // Copies the block of a class's first target to its other targets.

@@ -40,7 +40,7 @@ struct Exchanges::Active {
   std::deque<Letter> letters;                          // waiting for room in a peer's ring
   int lent = 0;                                        // peers that still read what this process
                                                        // lends
-  int copies = 0;                                      // of all sources, and parts of the work
+  int copies = 0;  // of all sources, the exchange's own, and parts of the work
   bool work_begun = false;
   std::vector<const std::byte*> places;             // of the receives, for the work
   std::vector<std::unique_ptr<std::byte[]>> taken;  // copies of receives that have no memory
@@ -76,17 +76,30 @@ class Exchanges::Attempt {
     int peer;
     std::size_t first, last;  // its parcels in sends or receives
     std::int64_t bytes;
-    std::uint64_t digest;  // of its message
-    bool heard;            // of a receive: its message has come
+    std::uint64_t digest;   // of its message
+    bool heard = false;     // of a receive: its message has come
+    bool in_ring = false;   // and is left in its ring until the exchange's work is done
+    std::int64_t kept = 0;  // of a receive, with work: where its parcels begin in `kept`
   };
-  // Takes the message that has come for that way. False where the message does not belong to this
+  // Takes the message that has come for that way: the parcels are copied to their places or, where
+  // the exchange has work, stay where they are. False where the message does not belong to this
   // exchange, or does not fit.
-  static bool take(const ProcessExchange& exchange, Way& way, const Message& message) noexcept;
+  // on_board: where the parcels are, for a message of that kind.
+  bool take(const ProcessExchange& exchange, Way& way, const Message& message,
+            const std::byte* on_board = nullptr) noexcept;
+  // Copies the parcels of that way, which are elsewhere, to `kept`.
+  void keep(Way& way) noexcept;
+  static std::span<const Parcel> parcels(const std::vector<Parcel>& all, const Way& way) noexcept {
+    return {all.data() + way.first, way.last - way.first};
+  }
   Header header;
+  bool on_board = false;  // all are sent the same, which is written on the board
   std::vector<Way> to, from;
-  History* history = nullptr;  // of the exchange's space; null until it is known
-  bool begun = false;          // sent, and not ended
-  std::size_t awaited = 0;     // messages that have not come
+  std::vector<const std::byte*> places;  // of the receives, for the work
+  std::unique_ptr<std::byte[]> kept;     // for parcels that cannot stay in their rings
+  History* history = nullptr;            // of the exchange's space; null until it is known
+  bool begun = false;                    // sent, and not ended
+  std::size_t awaited = 0;               // messages that have not come
 };
 
 }  // namespace shmap

@@ -206,19 +206,23 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
     active.sources.push_back(std::move(source));
   }
   active.awaited = active.sources.size();
-  if (exchange.work != nullptr) active.places.assign(all.size(), nullptr);
   const bool sent = attempt != nullptr && std::exchange(attempt->begun, false);
   if (sent) {
     for (std::size_t i = 0; i < active.sources.size(); ++i)
       active.sources[i].heard = attempt->from[i].heard;
     active.awaited = attempt->awaited;
+    if (exchange.work != nullptr) active.places = attempt->places;
   } else {
     remember_begun(history_[exchange.space], exchange, active.begun);
+    if (exchange.work != nullptr) active.places.assign(all.size(), nullptr);
   }
   Active*& chain = chain_of(active.place);
   active.next_by_place = chain;
   chain = &active;
-  if (!sent) send_parts(active);
+  if (!sent) {
+    send_parts(active);
+    list_copies(active);
+  }
   for (Active::Source& source : active.sources) {
     if (source.heard) continue;
     const auto early = early_.find({active.place, source.peer});
@@ -246,6 +250,17 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
   conclude(active, ended);
 }
 
+// What this process copies itself: first of all, since nobody has to be waited for.
+void Exchanges::list_copies(Active& active) {
+  for (const OwnCopy& own : active.exchange->copies) {
+    for (std::int64_t at = 0; at < own.bytes; at += kCopyBytes) {
+      copies_.push_back(
+          {&active, kOwn, own.to + at, own.from + at, std::min(kCopyBytes, own.bytes - at), false});
+      ++active.copies;
+    }
+  }
+}
+
 void Exchanges::send_parts(Active& active) {
   const std::vector<Parcel>& all = active.exchange->sends;
   for (std::size_t i = 0; i < all.size();) {
@@ -267,14 +282,8 @@ void Exchanges::send_to(Active& active, int peer, std::size_t first, std::size_t
   alignas(8) std::byte body[kInline];
   std::size_t body_bytes = 0;
   if (together) {
-    std::byte* const to = header.in_front() ? header.front : body;
-    std::size_t at = 0;
-    for (const Parcel& parcel : parcels) {
-      const auto n = static_cast<std::size_t>(parcel.bytes);
-      if (n != 0) std::memcpy(to + at, parcel.data, n);
-      at += n;
-    }
-    if (!header.in_front()) body_bytes = at;
+    const std::int64_t bytes = copy_parcels(parcels, header.in_front() ? header.front : body);
+    if (!header.in_front()) body_bytes = static_cast<std::size_t>(bytes);
   } else if (const Lends how = linked ? lends(peer, parcels) : Lends::nothing;
              how != Lends::nothing) {
     header.lent = static_cast<std::uint32_t>(parcels.size());
@@ -362,7 +371,7 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
 // Where a receive is to be written: its own memory, or memory that the exchange keeps for its work.
 std::byte* Exchanges::place_for(Active& active, std::size_t receive) {
   const Parcel& parcel = active.exchange->receives[receive];
-  if (active.exchange->work == nullptr) return parcel.data;
+  if (active.exchange->work == nullptr || parcel.data != nullptr) return parcel.data;
   std::byte* const to =
       active.taken
           .emplace_back(std::make_unique_for_overwrite<std::byte[]>(std::size_t(parcel.bytes)))
@@ -412,6 +421,17 @@ void Exchanges::handle(int from, const Message& message) {
     case Kind::exchange:
       if (fault_.empty()) match_or_keep(from, message);
       return;
+    case Kind::on_board: {
+      // The place may be written again when this message has been dropped.
+      Header whole = header;
+      whole.kind = Kind::exchange;
+      const std::byte* const parcels = on_board(from, header);
+      Bytes bytes(sizeof whole + static_cast<std::size_t>(whole.bytes));
+      std::memcpy(bytes.data(), &whole, sizeof whole);
+      std::memcpy(bytes.data() + sizeof whole, parcels, static_cast<std::size_t>(whole.bytes));
+      if (fault_.empty()) match_or_keep(from, {bytes});
+      return;
+    }
     case Kind::taken:
       if (Active* active = find({header.space, header.number, header.round})) --active->lent;
       return;

@@ -63,6 +63,13 @@ class ParcelWork {
   virtual void run(int part, const std::byte* const* parcels) const = 0;
 };
 
+// A copy between blocks of this process.
+struct OwnCopy {
+  std::byte* to;
+  const std::byte* from;
+  std::int64_t bytes;
+};
+
 // The part of one process in an exchange.
 struct ProcessExchange {
   std::uint64_t space = 0, number = 0;
@@ -78,6 +85,8 @@ struct ProcessExchange {
   std::vector<Parcel> sends, receives;
   // Null, or what is done with the receives, which then need no memory of their own (data is null).
   std::shared_ptr<const ParcelWork> work;
+  // What this process copies itself meanwhile, when it has sent its messages.
+  std::vector<OwnCopy> copies;
 };
 
 // Notified when an exchange has ended.
@@ -169,7 +178,8 @@ class Exchanges {
     std::uint32_t round;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer };
+  // on_board: an exchange whose parcels are on the sender's board; `front` begins with the place.
+  enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer, on_board };
   static constexpr std::size_t kFrontBytes = 32;
   // The members up to and including `front` are the first cache line of a message in memory. Where
   // both sides do the same, only this line is read.
@@ -217,8 +227,8 @@ class Exchanges {
     Bytes bytes;
   };
   struct Active;
-  // One thread's share of copying parcels that a peer lends, or (peer is kWork) of the exchange's
-  // work.
+  // One thread's share of copying parcels that a peer lends, or of the exchange's own copies (peer
+  // is kOwn) or its work (kWork).
   struct Copy {
     Active* active;
     int peer;
@@ -228,7 +238,7 @@ class Exchanges {
     bool by_address;  // from an address of the peer, because this process has not mapped the memory
     int part = 0;     // of the work
   };
-  static constexpr int kWork = -1, kNobody = -2;
+  static constexpr int kWork = -1, kNobody = -2, kOwn = -3;
   // The exchanges that have ended and whose ExchangeEnd is to be called once the mutex is free.
   // Mostly one, which needs no heap memory.
   class EndedList {
@@ -273,6 +283,10 @@ class Exchanges {
   bool take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept;
   bool may_come_soon(const Attempt& attempt) const noexcept;
   bool take_early(const ProcessExchange& exchange, Attempt& attempt);
+  bool work_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept;
+  void leave_rings(Attempt& attempt) noexcept;
+  bool make_attempt(std::unique_lock<std::mutex>& lock, const ProcessExchange& exchange,
+                    Attempt& attempt);
   int patience() noexcept;
   void learn(bool ended) noexcept;
   bool offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until);
@@ -283,10 +297,13 @@ class Exchanges {
   void send_to(Active& active, int peer, std::size_t first, std::size_t last);
   enum class Lends : std::uint8_t { nothing, offsets, addresses };
   Lends lends(int peer, std::span<const Parcel> parcels) const;
+  static std::int64_t copy_parcels(std::span<const Parcel> parcels, std::byte* to) noexcept;
+  const std::byte* on_board(int from, const Header& header) const noexcept;
   void accept(Active& active, int from, const Message& message);
   void fail_of_programs(const Active& active, int from, const Header& header);
   void borrow(Active& active, int from, std::size_t source, const Message& message);
   static std::byte* place_for(Active& active, std::size_t receive);
+  void list_copies(Active& active);
   bool begin_work(Active& active);
   void give_back(Active& active, int peer);
   // One copy, or one part of the work; without the mutex. Returns an error of errno, or 0; sets

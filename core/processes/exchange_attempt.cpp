@@ -15,6 +15,8 @@
 
 namespace shmap {
 
+static_assert(NodeLink::kBoardBytes >= kInline);
+
 std::uint64_t Exchanges::digest_of(const ProcessExchange& exchange, std::int64_t bytes) noexcept {
   return HashText()
       .add(exchange.space)
@@ -40,13 +42,13 @@ Exchanges::Header Exchanges::header_of(const ProcessExchange& exchange) {
 }
 
 std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& exchange) const {
-  if (link_ == nullptr || exchange.work != nullptr) return nullptr;
+  if (link_ == nullptr) return nullptr;
   auto attempt = std::make_shared<Attempt>();
   attempt->header = header_of(exchange);
   const auto add_ways = [&](const std::vector<Parcel>& parcels, std::vector<Attempt::Way>& ways) {
     for (std::size_t i = 0; i < parcels.size(); ++i) {
       if (ways.empty() || ways.back().peer != parcels[i].peer)
-        ways.push_back({parcels[i].peer, i, i, 0, 0, false});
+        ways.push_back({parcels[i].peer, i, i, 0, 0});
       ways.back().last = i + 1;
       ways.back().bytes += parcels[i].bytes;
     }
@@ -57,13 +59,49 @@ std::shared_ptr<Exchanges::Attempt> Exchanges::prepare(const ProcessExchange& ex
   };
   if (!add_ways(exchange.sends, attempt->to) || !add_ways(exchange.receives, attempt->from))
     return nullptr;
+  const std::vector<Attempt::Way>& to = attempt->to;
+  attempt->on_board = to.size() > 1 && to.front().bytes > static_cast<std::int64_t>(kFrontBytes) &&
+                      std::ranges::all_of(to, [&](const Attempt::Way& way) {
+                        return std::ranges::equal(Attempt::parcels(exchange.sends, to.front()),
+                                                  Attempt::parcels(exchange.sends, way),
+                                                  [](const Parcel& a, const Parcel& b) {
+                                                    return a.data == b.data && a.bytes == b.bytes;
+                                                  });
+                      });
+  if (exchange.work != nullptr) {
+    std::int64_t bytes = 0;
+    for (Attempt::Way& way : attempt->from) {
+      way.kept = bytes;
+      bytes += (way.bytes + 63) / 64 * 64;
+    }
+    attempt->kept = std::make_unique<std::byte[]>(static_cast<std::size_t>(bytes));
+    attempt->places.resize(exchange.receives.size());
+  }
   return attempt;
 }
 
 bool Exchanges::has_room(const Attempt& attempt) noexcept {
-  return std::ranges::all_of(attempt.to, [&](const Attempt::Way& way) {
-    return link_->has_room(way.peer, sizeof(Header) + static_cast<std::size_t>(way.bytes));
-  });
+  return (!attempt.on_board || link_->board_has_room()) &&
+         std::ranges::all_of(attempt.to, [&](const Attempt::Way& way) {
+           const std::int64_t behind = attempt.on_board ? 0 : way.bytes;
+           return link_->has_room(way.peer, sizeof(Header) + static_cast<std::size_t>(behind));
+         });
+}
+
+std::int64_t Exchanges::copy_parcels(std::span<const Parcel> parcels, std::byte* to) noexcept {
+  std::int64_t bytes = 0;
+  for (const Parcel& parcel : parcels) {
+    if (parcel.bytes != 0)
+      std::memcpy(to + bytes, parcel.data, static_cast<std::size_t>(parcel.bytes));
+    bytes += parcel.bytes;
+  }
+  return bytes;
+}
+
+const std::byte* Exchanges::on_board(int from, const Header& header) const noexcept {
+  std::uint32_t place = 0;
+  std::memcpy(&place, header.front, sizeof place);
+  return link_->board_of(from, place);
 }
 
 // Sends nothing unless all messages can be sent.
@@ -71,38 +109,85 @@ bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   if (!has_room(attempt)) return false;
   Header& header = attempt.header;
   header.number = exchange.number;
+  const std::span<const std::byte> head(reinterpret_cast<const std::byte*>(&header), sizeof header);
+  std::uint32_t place = 0;
+  if (attempt.on_board) {
+    place = link_->next_on_board();
+    copy_parcels(Attempt::parcels(exchange.sends, attempt.to.front()), link_->board(place));
+    header.kind = Kind::on_board;
+    std::memcpy(header.front, &place, sizeof place);
+  }
   for (const Attempt::Way& way : attempt.to) {
     header.digest = way.digest;
     header.bytes = way.bytes;
-    alignas(8) std::byte body[kInline];
-    std::byte* const to = header.in_front() ? header.front : body;
-    std::size_t bytes = 0;
-    for (std::size_t i = way.first; i < way.last; ++i) {
-      const Parcel& parcel = exchange.sends[i];
-      if (parcel.bytes != 0) std::memcpy(to + bytes, parcel.data, std::size_t(parcel.bytes));
-      bytes += static_cast<std::size_t>(parcel.bytes);
+    const std::span<const Parcel> parcels = Attempt::parcels(exchange.sends, way);
+    if (attempt.on_board) {
+      link_->send(way.peer, head, {});
+      link_->told_of_board(place, way.peer);
+    } else if (header.in_front()) {
+      copy_parcels(parcels, header.front);
+      link_->send(way.peer, head, {});
+    } else if (parcels.size() == 1) {
+      link_->send(way.peer, head, {parcels[0].data, static_cast<std::size_t>(way.bytes)});
+    } else {
+      alignas(8) std::byte body[kInline];
+      copy_parcels(parcels, body);
+      link_->send(way.peer, head, {body, static_cast<std::size_t>(way.bytes)});
     }
-    link_->send(way.peer, {reinterpret_cast<const std::byte*>(&header), sizeof header},
-                {body, header.in_front() ? 0 : bytes});
   }
   return true;
 }
 
-bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way,
-                              const Message& message) noexcept {
+bool Exchanges::Attempt::take(const ProcessExchange& exchange, Way& way, const Message& message,
+                              const std::byte* on_board) noexcept {
   const Header& header = message.header();
-  if (header.kind != Kind::exchange || header.number != exchange.number ||
-      header.round != exchange.round || header.digest != way.digest)
+  if (header.kind != (on_board != nullptr ? Kind::on_board : Kind::exchange) ||
+      header.number != exchange.number || header.round != exchange.round ||
+      header.digest != way.digest)
     return false;
-  const std::byte* data = way.bytes <= static_cast<std::int64_t>(kFrontBytes)
-                              ? header.front
-                              : message.bytes.data() + sizeof(Header);
+  const std::byte* data = on_board;
+  if (data == nullptr)
+    data = way.bytes <= static_cast<std::int64_t>(kFrontBytes)
+               ? header.front
+               : message.bytes.data() + sizeof(Header);
   for (std::size_t i = way.first; i < way.last; ++i) {
     const Parcel& parcel = exchange.receives[i];
-    if (parcel.bytes != 0) std::memcpy(parcel.data, data, std::size_t(parcel.bytes));
+    if (exchange.work != nullptr) places[i] = data;
+    if (parcel.data != nullptr && parcel.bytes != 0)
+      std::memcpy(parcel.data, data, std::size_t(parcel.bytes));
     data += parcel.bytes;
   }
   way.heard = true;
+  return true;
+}
+
+void Exchanges::Attempt::keep(Way& way) noexcept {
+  const std::byte* const begin = places[way.first];
+  std::byte* const to = kept.get() + way.kept;
+  if (way.bytes != 0) std::memcpy(to, begin, static_cast<std::size_t>(way.bytes));
+  for (std::size_t i = way.first; i < way.last; ++i) places[i] = to + (places[i] - begin);
+}
+
+// Copies the parcels out of their rings, since the exchange goes on for longer than an attempt.
+void Exchanges::leave_rings(Attempt& attempt) noexcept {
+  for (Attempt::Way& way : attempt.from) {
+    if (!std::exchange(way.in_ring, false)) continue;
+    attempt.keep(way);
+    link_->give_room(way.peer);
+  }
+}
+
+// The work on parcels of which most lie in their rings. False where it throws: start() does it
+// again, and reports that.
+bool Exchanges::work_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept {
+  try {
+    const int parts = exchange.work->parts();
+    for (int part = 0; part < parts; ++part) exchange.work->run(part, attempt.places.data());
+  } catch (...) {
+    return false;
+  }
+  for (Attempt::Way& way : attempt.from)
+    if (std::exchange(way.in_ring, false)) link_->give_room(way.peer);
   return true;
 }
 
@@ -112,8 +197,15 @@ bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) 
     if (way.heard) continue;
     const Message message{link_->first_of(way.peer)};
     if (message.bytes.empty()) continue;
-    if (!Attempt::take(exchange, way, message)) return false;
-    link_->drop_first();
+    const Header& header = message.header();
+    const std::byte* const elsewhere =
+        header.kind == Kind::on_board ? on_board(way.peer, header) : nullptr;
+    if (!attempt.take(exchange, way, message, elsewhere)) return false;
+    way.in_ring = exchange.work != nullptr;
+    if (way.in_ring)
+      link_->keep_first();
+    else
+      link_->drop_first();
     --attempt.awaited;
   }
   return true;
@@ -140,7 +232,8 @@ bool Exchanges::take_early(const ProcessExchange& exchange, Attempt& attempt) {
     if (way.heard) continue;
     const auto early = early_.find({place, way.peer});
     if (early == early_.end()) continue;
-    if (!Attempt::take(exchange, way, {early->second})) return false;
+    if (!attempt.take(exchange, way, {early->second})) return false;
+    if (exchange.work != nullptr) attempt.keep(way);
     early_.erase(early);
     --attempt.awaited;
   }
@@ -193,59 +286,68 @@ bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point
 }
 
 bool Exchanges::attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  // start() handles all unusual states.
+  if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_) return false;
+  bool ended = false;
   try {
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    // start() handles all unusual states.
-    if (!lock.owns_lock() || stopped_ || !fault_.empty() || any_left_) return false;
-    if (!send_at_once(exchange, attempt) &&
-        !(wait_for_room(lock, attempt) && send_at_once(exchange, attempt)))
-      return false;
-    attempt.begun = true;
-    attempt.awaited = attempt.from.size();
-    for (Attempt::Way& way : attempt.from) way.heard = false;
-    const Clock::time_point begun = coarse_now();
-    if (crowded_) link_->set_core(sched_getcpu());
-    if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
-    remember_begun(*attempt.history, exchange, begun);
-    // Where nothing else is under way, the object's own thread leaves the next messages to this
-    // thread, as it does while a thread waits.
-    if (active_.empty() && !looked_.load(std::memory_order_relaxed))
-      looked_.store(true, std::memory_order_relaxed);
-    bool goes_on = early_.empty() || take_early(exchange, attempt);
-    const int most = patience();
-    Clock::time_point until{};
-    for (int turns = 0; goes_on && attempt.awaited != 0; ++turns) {
-      goes_on = take_at_once(exchange, attempt) && turns < most;
-      if (!goes_on || attempt.awaited == 0) break;
-      if (crowded_) {
-        // What a process on another core is sending comes sooner than this thread has its core
-        // back.
-        for (int looks = 0;
-             looks < kLooksAmongMany && goes_on && attempt.awaited != 0 && may_come_soon(attempt);
-             ++looks) {
-          cpu_relax();
-          goes_on = take_at_once(exchange, attempt);
-        }
-        if (!goes_on || attempt.awaited == 0) break;
-        if (turns == 0) until = Clock::now() + kMostYielding * most / kMostPatience;
-        goes_on = offer_core(lock, until);
-        if (goes_on && !early_.empty()) goes_on = take_early(exchange, attempt);
-      } else if (turns >= kTurnsAtOnce) {
-        cpu_relax();
-      }
-    }
-    learn(attempt.awaited == 0);
-    if (attempt.awaited != 0) {
-      if (crowded_) link_->set_core(NodeLink::kAway);
-      return false;
-    }
-    attempt.begun = false;
-    remember_done(*attempt.history, exchange, begun);
-    at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    return true;
-  } catch (...) {
-    return false;  // no memory for the history
+    ended = make_attempt(lock, exchange, attempt);
+  } catch (...) {  // no memory for the history
   }
+  if (!ended && exchange.work != nullptr) leave_rings(attempt);
+  return ended;
+}
+
+bool Exchanges::make_attempt(std::unique_lock<std::mutex>& lock, const ProcessExchange& exchange,
+                             Attempt& attempt) {
+  if (!send_at_once(exchange, attempt) &&
+      !(wait_for_room(lock, attempt) && send_at_once(exchange, attempt)))
+    return false;
+  attempt.begun = true;
+  attempt.awaited = attempt.from.size();
+  for (Attempt::Way& way : attempt.from) way.heard = false;
+  for (const OwnCopy& own : exchange.copies)
+    if (own.bytes != 0) std::memcpy(own.to, own.from, static_cast<std::size_t>(own.bytes));
+  const Clock::time_point begun = coarse_now();
+  if (crowded_) link_->set_core(sched_getcpu());
+  if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
+  remember_begun(*attempt.history, exchange, begun);
+  // Where nothing else is under way, the object's own thread leaves the next messages to this
+  // thread, as it does while a thread waits.
+  if (active_.empty() && !looked_.load(std::memory_order_relaxed))
+    looked_.store(true, std::memory_order_relaxed);
+  bool goes_on = early_.empty() || take_early(exchange, attempt);
+  const int most = patience();
+  Clock::time_point until{};
+  for (int turns = 0; goes_on && attempt.awaited != 0; ++turns) {
+    goes_on = take_at_once(exchange, attempt) && turns < most;
+    if (!goes_on || attempt.awaited == 0) break;
+    if (crowded_) {
+      // What a process on another core is sending comes sooner than this thread has its core
+      // back.
+      for (int looks = 0;
+           looks < kLooksAmongMany && goes_on && attempt.awaited != 0 && may_come_soon(attempt);
+           ++looks) {
+        cpu_relax();
+        goes_on = take_at_once(exchange, attempt);
+      }
+      if (!goes_on || attempt.awaited == 0) break;
+      if (turns == 0) until = Clock::now() + kMostYielding * most / kMostPatience;
+      goes_on = offer_core(lock, until);
+      if (goes_on && !early_.empty()) goes_on = take_early(exchange, attempt);
+    } else if (turns >= kTurnsAtOnce) {
+      cpu_relax();
+    }
+  }
+  learn(attempt.awaited == 0);
+  if (attempt.awaited != 0 || (exchange.work != nullptr && !work_at_once(exchange, attempt))) {
+    if (crowded_) link_->set_core(NodeLink::kAway);
+    return false;
+  }
+  attempt.begun = false;
+  remember_done(*attempt.history, exchange, begun);
+  at_once_.store(at_once_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace shmap

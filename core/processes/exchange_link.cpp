@@ -69,7 +69,7 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
     const std::byte* theirs =
         by_address ? reinterpret_cast<const std::byte*>(static_cast<std::intptr_t>(offset))
                    : link_->memory_of(from, offset, parcel.bytes);
-    if (active.exchange->work != nullptr && !by_address) {
+    if (active.exchange->work != nullptr && parcel.data == nullptr && !by_address) {
       active.places[i] = theirs;
       source.read_in_place = true;
       continue;
@@ -125,6 +125,7 @@ int Exchanges::run_copy(const Copy& copy, std::string& thrown) const noexcept {
 // Until a process failed, it did not change the memory that it lends. Returns a process of which
 // that is not sure any more, or kNobody.
 int Exchanges::failed_lender(const Copy& copy) const noexcept {
+  if (copy.peer == kOwn) return kNobody;
   if (copy.peer != kWork) return link_->has_failed(copy.peer) ? copy.peer : kNobody;
   for (const Active::Source& source : copy.active->sources)
     if (source.read_in_place && link_->has_failed(source.peer)) return source.peer;

@@ -97,6 +97,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
   const int n = peers.size(), self = peers.self();
   std::unique_ptr<NodeLink> link(new NodeLink(n));
   link->box_bytes_ = box_bytes(peers.node_size());
+  for (auto& readers : link->readers_) readers.reserve(static_cast<std::size_t>(peers.node_size()));
   LinkCard card;
   card.pid = getpid();
   // Differs between processes, so that a read tells whether the memory belongs to the intended
@@ -240,6 +241,29 @@ bool NodeLink::has_room(int to, std::size_t bytes) noexcept {
   return has_room(partners_[static_cast<std::size_t>(to)], room_of(bytes));
 }
 
+bool NodeLink::has_read(Partner& partner, std::uint64_t position) noexcept {
+  if (partner.read_there >= position) return true;
+  partner.read_there = partner.to->read.load(std::memory_order_acquire);
+  return partner.read_there >= position;
+}
+
+bool NodeLink::board_has_room() noexcept {
+  return std::ranges::all_of(readers_[next_place_], [&](const Reader& reader) {
+    return has_read(partners_[static_cast<std::size_t>(reader.process)], reader.until);
+  });
+}
+
+std::uint32_t NodeLink::next_on_board() noexcept {
+  const std::uint32_t place = next_place_;
+  next_place_ = (place + 1) % kBoardPlaces;
+  readers_[place].clear();
+  return place;
+}
+
+void NodeLink::told_of_board(std::uint32_t place, int to) noexcept {
+  readers_[place].push_back({to, partners_[static_cast<std::size_t>(to)].written});
+}
+
 bool NodeLink::send(int to, std::span<const std::byte> head,
                     std::span<const std::byte> body) noexcept {
   Partner& partner = partners_[static_cast<std::size_t>(to)];
@@ -316,7 +340,18 @@ void NodeLink::want_bell(bool wanted) noexcept {
 void NodeLink::drop_first() noexcept {
   Partner& partner = *first_from_;
   partner.read.store(after_first_, std::memory_order_relaxed);
-  partner.from->read.store(after_first_, std::memory_order_release);
+  if (!partner.keeps) partner.from->read.store(after_first_, std::memory_order_release);
+}
+
+void NodeLink::keep_first() noexcept {
+  first_from_->read.store(after_first_, std::memory_order_relaxed);
+  first_from_->keeps = true;
+}
+
+void NodeLink::give_room(int from) noexcept {
+  Partner& partner = partners_[static_cast<std::size_t>(from)];
+  partner.keeps = false;
+  partner.from->read.store(partner.read.load(std::memory_order_relaxed), std::memory_order_release);
 }
 
 bool NodeLink::any() const noexcept {

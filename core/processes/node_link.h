@@ -44,12 +44,31 @@ class NodeLink {
   bool send(int to, std::span<const std::byte> head, std::span<const std::byte> body) noexcept;
   // Whether a message of that many bytes would fit now. One thread at a time.
   bool has_room(int to, std::size_t bytes) noexcept;
+  // The board: contents that several processes are sent are written once, where all of them read.
+  // A place of the board, of up to kBoardBytes, is free when the messages that tell of it, since it
+  // was written last, have been dropped by their receivers. One thread at a time.
+  static constexpr std::size_t kBoardBytes = 8 << 10;
+  static constexpr std::uint32_t kBoardPlaces = 8;
+  bool board_has_room() noexcept;
+  // The next place, which board_has_room() has found free; then told to each of its readers: the
+  // message that was last sent to that process tells of it.
+  std::uint32_t next_on_board() noexcept;
+  void told_of_board(std::uint32_t place, int to) noexcept;
+  std::byte* board(std::uint32_t place) noexcept { return own_->board[place % kBoardPlaces]; }
+  const std::byte* board_of(int process, std::uint32_t place) const noexcept {
+    return partners_[static_cast<std::size_t>(process)].box->board[place % kBoardPlaces];
+  }
+
   // The oldest message of any process; valid until drop_first(); empty where there is none. One
   // thread at a time.
   std::span<const std::byte> first(int& from) noexcept;
   // The oldest message of that process; otherwise as first().
   std::span<const std::byte> first_of(int from) noexcept;
   void drop_first() noexcept;
+  // As drop_first(), but the message stays valid until give_room(), for the same process. One
+  // message of a process at a time, and only after first_of(); later ones can be taken meanwhile.
+  void keep_first() noexcept;
+  void give_room(int from) noexcept;
   // Whether a message has come. Any thread.
   bool any() const noexcept;
 
@@ -113,6 +132,7 @@ class NodeLink {
                                                             // rings
     alignas(64) std::atomic<std::uint32_t> failed{0};
     alignas(64) std::atomic<int> core{0};  // kAway: the process has offered its core
+    alignas(64) std::byte board[kBoardPlaces][kBoardBytes];
     Ring* rings() noexcept { return reinterpret_cast<Ring*>(this + 1); }
   };
   struct Partner {
@@ -123,6 +143,7 @@ class NodeLink {
     std::uint64_t read_there = 0;        // the position of its receiver, when last read
     Ring* from = nullptr;                // in this process's box
     std::atomic<std::uint64_t> read{0};  // position up to which this process has read `from`
+    bool keeps = false;                  // a message that was read needs its room still
     const std::byte* heap = nullptr;     // the other process's
     bool reads_own_heap = false;         // the other process has mapped this process's heap
     bool reads_memory = false;           // the other process may read this process's memory
@@ -141,6 +162,7 @@ class NodeLink {
     return left < room ? left : 0;
   }
   static bool has_room(Partner& partner, std::uint32_t room) noexcept;
+  static bool has_read(Partner& partner, std::uint64_t position) noexcept;
   std::span<const std::byte> first_of(Partner& partner) noexcept;
   static std::size_t box_bytes(int node_size) noexcept {
     return sizeof(Box) + sizeof(Ring) * static_cast<std::size_t>(node_size);
@@ -151,6 +173,12 @@ class NodeLink {
   bool reaches_all_ = false;
   bool all_read_heaps_ = false;
   bool fences_others_ = false;  // want_bell() makes fences in other processes
+  struct Reader {
+    int process;
+    std::uint64_t until;  // the position in its ring behind the message
+  };
+  std::vector<Reader> readers_[kBoardPlaces];
+  std::uint32_t next_place_ = 0;
   Box* own_ = nullptr;
   std::size_t box_bytes_ = 0;
   std::size_t next_ = 0;  // index in reached_: the ring that is looked at first

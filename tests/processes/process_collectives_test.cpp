@@ -324,21 +324,30 @@ TEST(ProcessCollectives, ScatteredSums) {
 TEST(ProcessCollectives, Exchanges) {
   const auto in = some_blocks<float>(16 * 3);
   for (const Over& over : everywhere()) {
-    SCOPED_TRACE(over.text);
-    expect_blocks<float>(
-        over.grid, in, Shape{16, 3},
-        [&](Array b) { return all_to_all(b, over.axes, 0, 1, {.tiled = true}); },
-        [&](std::size_t p) {
-          const auto members = over.grid.clique(p, over.indices);
-          const auto rank = static_cast<std::size_t>(std::find(members.begin(), members.end(), p) -
-                                                     members.begin());
-          const std::size_t rows = 16 / members.size();
-          std::vector<float> out;
-          for (std::size_t r = 0; r < rows; ++r)
-            for (std::size_t m : members)
+    for (const int dim : {0, 1}) {  // along which the pieces are joined
+      SCOPED_TRACE(over.text + ", dim " + std::to_string(dim));
+      expect_blocks<float>(
+          over.grid, in, Shape{16, 3},
+          [&](Array b) { return all_to_all(b, over.axes, 0, dim, {.tiled = true}); },
+          [&](std::size_t p) {
+            const auto members = over.grid.clique(p, over.indices);
+            const auto rank = static_cast<std::size_t>(
+                std::find(members.begin(), members.end(), p) - members.begin());
+            const std::size_t rows = 16 / members.size();
+            std::vector<float> out;
+            const auto add_row = [&](std::size_t m, std::size_t r) {
               for (std::size_t c = 0; c < 3; ++c) out.push_back(in[m][(rank * rows + r) * 3 + c]);
-          return out;
-        });
+            };
+            if (dim == 0) {
+              for (std::size_t m : members)
+                for (std::size_t r = 0; r < rows; ++r) add_row(m, r);
+            } else {
+              for (std::size_t r = 0; r < rows; ++r)
+                for (std::size_t m : members) add_row(m, r);
+            }
+            return out;
+          });
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -104,6 +105,65 @@ TEST_F(ProcessTurns, ValuesAreTheSameInAnyRhythm) {
     }
   }
   for (const Array& s : sums) EXPECT_EQ(s.to_vector<float>()[0], static_cast<float>(n_));
+}
+
+// Each process comes to each call at another time, so that the messages of an exchange come before
+// it begins, while its thread looks and later, some beside those of the next one: what is added
+// where it lies, and what is copied meanwhile, are of this call.
+TEST_F(ProcessTurns, ValuesAreOfTheCallWheneverMessagesCome) {
+  const Mesh mesh = make_mesh({n_}, "i");
+  const auto all = jit(shard_map(
+      [](Array x) {
+        return std::vector<Array>{psum(x, "i"),
+                                  psum_scatter(x, "i", {.scatter_dimension = 1, .tiled = true}),
+                                  all_to_all(x, "i", 1, 1, {.tiled = true}),
+                                  all_gather_invariant(x, "i", {.axis = 0, .tiled = true})};
+      },
+      mesh, {P("i")}, {P(), P(none, "i"), P("i"), P()}));
+  std::uint32_t state = 77u + static_cast<std::uint32_t>(process_index());
+  for (const std::int64_t piece : {1, 3, 100, 400, 3000}) {
+    const std::int64_t columns = piece * n_;
+    // Row d of the array is device d's block: 1000 d + column + what distinguishes the calls.
+    const auto value = [&](std::int64_t d, std::int64_t c, int call) {
+      return static_cast<float>(1000 * d + c + 7 * (call % 5));
+    };
+    std::vector<Array> x;
+    for (int call = 0; call < 5; ++call) {
+      std::vector<float> host;
+      for (std::int64_t d = 0; d < n_; ++d)
+        for (std::int64_t c = 0; c < columns; ++c) host.push_back(value(d, c, call));
+      x.push_back(device_put(array(std::span<const float>(host), {n_, columns}),
+                             NamedSharding(mesh, P("i"))));
+    }
+    const auto sum = [&](std::int64_t c, int call) {
+      float s = 0;
+      for (std::int64_t d = 0; d < n_; ++d) s += value(d, c, call);
+      return s;
+    };
+    for (int call = 0; call < 60; ++call) {
+      state = state * 1664525u + 1013904223u;
+      if (state >> 30 != 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(state >> 16 & 127));
+      const std::vector<Array> y = all(x[static_cast<std::size_t>(call % 5)]);
+      if (state >> 29 & 1u) y[1].block_until_ready();
+      const auto sums = y[0].to_vector<float>(), gathered = y[3].to_vector<float>();
+      for (std::int64_t c = 0; c < columns; ++c)
+        ASSERT_EQ(sums[static_cast<std::size_t>(c)], sum(c, call)) << c << " of call " << call;
+      for (std::int64_t i = 0; i < n_ * columns; ++i)
+        ASSERT_EQ(gathered[static_cast<std::size_t>(i)], value(i / columns, i % columns, call));
+      for (const Shard& shard : y[1].addressable_shards()) {
+        const auto own = shard.data.to_vector<float>();
+        for (std::int64_t c = 0; c < piece; ++c)
+          ASSERT_EQ(own[static_cast<std::size_t>(c)], sum(shard.device.id() * piece + c, call));
+      }
+      for (const Shard& shard : y[2].addressable_shards()) {
+        const auto own = shard.data.to_vector<float>();
+        for (std::int64_t c = 0; c < columns; ++c)
+          ASSERT_EQ(own[static_cast<std::size_t>(c)],
+                    value(c / piece, shard.device.id() * piece + c % piece, call));
+      }
+    }
+  }
 }
 
 // Nobody waits, right after somebody did: the library's thread takes it over.
