@@ -211,12 +211,13 @@ bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   return true;
 }
 
-// Where processes share cores: whether a process whose message is awaited runs on another core. A
-// process on this core cannot send before this thread gives the core up, and one that has offered
-// its core to others mostly waits for a message itself.
+// Where processes share cores: whether all processes whose messages are awaited run on other cores.
+// A process on this core cannot send before this thread gives the core up, so that the exchange
+// cannot end before that; one that has offered its core to others mostly waits for a message
+// itself.
 bool Exchanges::may_come_soon(const Attempt& attempt) const noexcept {
-  return std::ranges::any_of(attempt.from, [&](const Attempt::Way& way) {
-    return !way.heard && link_->runs_elsewhere(way.peer);
+  return std::ranges::all_of(attempt.from, [&](const Attempt::Way& way) {
+    return way.heard || link_->runs_elsewhere(way.peer);
   });
 }
 
