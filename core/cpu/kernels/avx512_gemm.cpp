@@ -119,7 +119,7 @@ SHMAP_AVX512 void put(const T* tile, std::int64_t rows, std::int64_t cols, T* c,
   using V = Vector<T>;
   for (std::int64_t r = 0; r < rows; ++r, tile += Cut<T>::panel, c += ldc) {
     for (std::int64_t j = 0; j < cols; j += Cut<T>::lanes) {
-      const auto mask = first_lanes<T>(cols - j);
+      const auto mask = Vector<T>::first_lanes(cols - j);
       auto v = V::load(tile + j);
       if (add) v = V::add(V::loadu(mask, c + j), v);
       V::storeu(c + j, mask, v);
@@ -215,7 +215,8 @@ SHMAP_AVX512 void pack_b(const Gemm& g, std::int64_t k0, std::int64_t kb, std::i
       const T* const from = at<T>(g.b, (k0 + l) * g.ldb + n0);
       for (std::int64_t j = j0; j < j1; j += panel) {
         T* const to = panels + j * kb + l * panel;
-        const auto left = first_lanes<T>(nb - j), right = first_lanes<T>(nb - j - lanes);
+        const auto left = Vector<T>::first_lanes(nb - j),
+                   right = Vector<T>::first_lanes(nb - j - lanes);
         if (fetches) {
           const auto* const ahead = reinterpret_cast<const char*>(from + rows_ahead + j);
           _mm_prefetch(ahead, _MM_HINT_T0);
@@ -238,14 +239,15 @@ SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std:
     for (std::int64_t l = 0; l < kb; ++l) {
       const T* const from = at<T>(g.a, (k0 + l) * g.lda + m0);
       for (std::int64_t r = 0; r < rows; r += lanes)
-        V::store(tile + l * Cut<T>::ld_across + r, V::loadu(first_lanes<T>(rows - r), from + r));
+        V::store(tile + l * Cut<T>::ld_across + r,
+                 V::loadu(Vector<T>::first_lanes(rows - r), from + r));
     }
     return;
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     const T* const from = at<T>(g.a, (m0 + r) * g.lda + k0);
     for (std::int64_t l = 0; l < kb; l += lanes)
-      V::store(tile + r * ld + l, V::loadu(first_lanes<T>(kb - l), from + l));
+      V::store(tile + r * ld + l, V::loadu(Vector<T>::first_lanes(kb - l), from + l));
   }
 }
 

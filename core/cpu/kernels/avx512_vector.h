@@ -45,16 +45,14 @@ struct Avx512Vector;
     SHMAP_AVX512 static Type fma(Type a, Type b, Type c) {                             \
       return _mm512_fmadd_##suffix(a, b, c);                                           \
     }                                                                                  \
+    /* The first `count` lanes, any number. */                                         \
+    static Mask first_lanes(std::int64_t count) {                                      \
+      constexpr std::int64_t lanes = kAvx512Bytes / sizeof(T);                         \
+      return static_cast<Mask>((1u << std::clamp<std::int64_t>(count, 0, lanes)) - 1); \
+    }                                                                                  \
   };
 SHMAP_VECTOR(float, __m512, __mmask16, ps, "vbroadcastss")
 SHMAP_VECTOR(double, __m512d, __mmask8, pd, "vbroadcastsd")
 #undef SHMAP_VECTOR
-
-// The mask of the first `count` lanes, any number.
-template <class T>
-typename Avx512Vector<T>::Mask first_lanes(std::int64_t count) {
-  return static_cast<typename Avx512Vector<T>::Mask>(
-      (1u << std::clamp<std::int64_t>(count, 0, std::int64_t{kAvx512Bytes / sizeof(T)})) - 1);
-}
 
 }  // namespace shmap::cpu

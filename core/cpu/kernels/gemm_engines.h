@@ -27,10 +27,11 @@ const GemmLibrary* openblas_gemm();
 const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
-// Products of f32 and f64 whose rows are one vector of AVX-512 or less; a part of avx512_gemm().
-inline bool is_narrow(const Gemm& g) {
-  return !g.trans_b && g.n * itemsize(g.dtype) <= 64 && g.k <= 256;
-}
+// Products of f32 and f64 with rows that are one vector of AVX-512 or two of AVX2, or less;
+// `narrow` ones are computed where the operands lie, while a transposed b is copied first.
+inline bool has_narrow_rows(const Gemm& g) { return g.n * itemsize(g.dtype) <= 64 && g.k <= 256; }
+inline bool is_narrow(const Gemm& g) { return !g.trans_b && has_narrow_rows(g); }
+bool has_narrow_gemm();  // whether the CPU has AVX2 or AVX-512
 void narrow_gemm(const Gemm& g);
 
 inline constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

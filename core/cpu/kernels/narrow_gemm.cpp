@@ -1,5 +1,4 @@
-// Products of f32 and f64 whose rows are one vector of AVX-512 or less, computed where the operands
-// lie: for these, packing or calling a library costs more than the product.
+// Products of f32 and f64 whose rows are at most 64 bytes long, by AVX-512 or AVX2.
 #include "core/cpu/kernels/gemm_engines.h"
 
 #if defined(__x86_64__)
@@ -9,60 +8,82 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/base/thread_kept.h"
+#include "core/cpu/kernels/avx2_vector.h"
 #include "core/cpu/kernels/avx512_vector.h"
 
 namespace shmap::cpu {
 namespace {
 
-constexpr int kRows = 8;  // as many sums as the units have operations under way
+namespace avx512 {
+template <class T>
+using Vector = Avx512Vector<T>;
+constexpr std::int64_t kVectorBytes = kAvx512Bytes;
+#define SHMAP_SIMD SHMAP_AVX512
+#include "core/cpu/kernels/narrow_gemm-inl.h"
+#undef SHMAP_SIMD
+}  // namespace avx512
 
-// Some rows of c, from those of a at `a`, whose elements along k are next_k apart.
-template <class T, int rows>
-SHMAP_AVX512 void multiply(const Gemm& g, const T* a, std::int64_t next_row, std::int64_t next_k,
-                           T* c) {
-  using V = Avx512Vector<T>;
-  const auto columns = first_lanes<T>(g.n);
-  const T* b = static_cast<const T*>(g.b);
-  typename V::Type sums[rows];
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) sums[r] = V::zero();
-  for (std::int64_t l = 0; l < g.k; ++l, a += next_k, b += g.ldb) {
-    const auto right = V::loadu(columns, b);
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; ++r) sums[r] = V::fma(V::broadcast(a + r * next_row), right, sums[r]);
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r, c += g.ldc)
-    V::storeu(c, columns, g.accumulate ? V::add(V::loadu(columns, c), sums[r]) : sums[r]);
+namespace avx2 {
+template <class T>
+using Vector = Avx2Vector<T>;
+constexpr std::int64_t kVectorBytes = kAvx2Bytes;
+#define SHMAP_SIMD SHMAP_AVX2
+#include "core/cpu/kernels/narrow_gemm-inl.h"
+#undef SHMAP_SIMD
+}  // namespace avx2
+
+enum class Vectors : std::uint8_t { none, avx2, avx512 };
+
+Vectors vectors() {
+  static const Vectors here = [] {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+      return Vectors::avx512;
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return avx2 ? Vectors::avx2 : Vectors::none;
+  }();
+  return here;
 }
 
+struct NarrowRight;  // which names the scratch memory
+
+// b of g, which is stored transposed, as k rows.
 template <class T>
-using Multiply = void (*)(const Gemm&, const T*, std::int64_t, std::int64_t, T*);
-template <class T, int... rows>
-constexpr std::array<Multiply<T>, kRows> kernels_of(std::integer_sequence<int, rows...>) {
-  return {multiply<T, rows + 1>...};
+const T* transposed_right(const Gemm& g) {
+  T* const rows = static_cast<T*>(kept_by_thread<GemmScratch, NarrowRight>().get(
+      static_cast<std::size_t>(g.k * g.n) * sizeof(T)));
+  const T* column = static_cast<const T*>(g.b);
+  for (std::int64_t j = 0; j < g.n; ++j, column += g.ldb)
+    for (std::int64_t l = 0; l < g.k; ++l) rows[l * g.n + j] = column[l];
+  return rows;
 }
-// By the number of rows, less one.
-template <class T>
-constexpr auto kMultiply = kernels_of<T>(std::make_integer_sequence<int, kRows>{});
 
 template <class T>
 void run(const Gemm& g) {
-  const std::int64_t next_row = g.trans_a ? 1 : g.lda, next_k = g.trans_a ? g.lda : 1;
-  const T* a = static_cast<const T*>(g.a);
-  T* c = static_cast<T*>(g.c);
-  for (std::int64_t left = g.m; left > 0; left -= kRows) {
-    const auto rows = static_cast<std::size_t>(std::min<std::int64_t>(kRows, left));
-    kMultiply<T>[rows - 1](g, a, next_row, next_k, c);
-    a += kRows * next_row;
-    c += kRows * g.ldc;
+  if (g.trans_b) {
+    Gemm plain = g;
+    plain.trans_b = false;
+    plain.b = transposed_right<T>(g);
+    plain.ldb = g.n;
+    return run<T>(plain);
   }
+  return vectors() == Vectors::avx512 ? avx512::run<T>(g) : avx2::run<T>(g);
 }
 
 }  // namespace
 
+bool has_narrow_gemm() { return vectors() != Vectors::none; }
+
 void narrow_gemm(const Gemm& g) { return g.dtype == f64 ? run<double>(g) : run<float>(g); }
 
+}  // namespace shmap::cpu
+
+#else
+
+namespace shmap::cpu {
+bool has_narrow_gemm() { return false; }
+void narrow_gemm(const Gemm& g) { own_gemm(g); }
 }  // namespace shmap::cpu
 
 #endif
