@@ -1,7 +1,6 @@
 #include "core/cpu/fused/fused_plan.h"
 
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <utility>
 
@@ -9,6 +8,8 @@
 #include "core/cpu/fused/fused_raw.h"
 #include "core/cpu/fused/lowered_op.h"
 #include "core/cpu/fused/prefetch_plan.h"
+#include "core/cpu/fused/tile_shape.h"
+#include "core/cpu/fused/value_places.h"
 #include "core/cpu/fused/wider_tiles.h"
 #include "core/cpu/kernels/cast.h"
 #include "core/cpu/kernels/reduce_parts.h"
@@ -18,31 +19,17 @@ namespace shmap::cpu {
 
 namespace {
 
-// A tile takes several short rows: as many that some values of a tile fit in the first-level cache
-// (32 to 48 KB).
-constexpr std::int64_t kTileBytes = 8192;
-// Rows that are longer than a tile are cut into blocks; where a program divides and does not depend
-// on how it is cut into rows, already those that are longer than a block. Blocks are so short that
-// the processor's out-of-order window spans the loops of several kernels: it overlaps the divisions
-// of one loop with the loads of the next, and predicts the end of each loop.
-constexpr std::int64_t kBlockBytes = 2048;
 // Shorter rows are not worth one kernel call for each row.
 constexpr std::int64_t kShortRow = 48;
 // Longer rows are reduced one at a time, in the order in which chains reduce.
 constexpr std::int64_t kFoldedRow = short_row(DType::f32);
-constexpr std::int64_t kPad = 64;  // bytes between buffers, so that they share no cache line
-// The distance of larger buffers is an odd multiple of this. A load that follows a store in the
-// program waits for it where their addresses are equal modulo 4096, as they would be for a buffer
-// just behind another one.
-constexpr std::int64_t kApart = 2048;
-
 constexpr int kNever = kStageNever, kPrologue = kStagePrologue;
 
 class Lowering {
  public:
   Lowering(const FusedProgram& program, std::int64_t around, bool by_rows, std::int64_t tile_bytes)
       : p_(program), around_(around) {
-    choose_tiles(by_rows, tile_bytes);
+    cut_into_tiles(p_, by_rows, tile_bytes, &list_);
     for (int v = 0; v < p_.value_count(); ++v) add_program_value(v);
     for (std::size_t o = 0; o < p_.outputs().size(); ++o) add_output(static_cast<int>(o));
     fold_chains(ops_, values_);
@@ -50,7 +37,7 @@ class Lowering {
     find_uses();
     write_results_late();
     find_uses();
-    place_values();
+    place_values(ops_, kFusedOperands + next_operand_, &values_, &list_);
     emit();
     find_overwrites();
     plan_prefetch(list_, values_, operand_values_);
@@ -61,45 +48,6 @@ class Lowering {
  private:
   LoweredValue& value(int v) { return values_[static_cast<std::size_t>(v)]; }
 
-  void choose_tiles(bool by_rows, std::int64_t tile_bytes) {
-    const auto is_part = [](const FusedProgram::Input& input) { return input.window.of > 0; };
-    const bool has_parts = std::any_of(p_.inputs().begin(), p_.inputs().end(), is_part);
-    bool rows_matter = has_parts || by_rows;
-    std::int64_t widest = 1;
-    for (int v = 0; v < p_.value_count(); ++v) {
-      const FusedKind kind = p_.kind(v);
-      rows_matter |= kind == FusedKind::row || kind == FusedKind::col;
-      if (kind == FusedKind::full)
-        widest = std::max<std::int64_t>(widest, itemsize(computed(p_.dtype(v))));
-    }
-    list_.rows = rows_matter ? p_.rows() : 1;
-    list_.cols = rows_matter ? p_.cols() : p_.rows() * p_.cols();
-    const std::int64_t tile = tile_bytes / widest, cols = std::max<std::int64_t>(list_.cols, 1);
-    const std::int64_t block = kBlockBytes / widest;
-    list_.tile_rows = 1;
-    list_.block_cols = cols;
-    if (cols < (rows_matter || !divides() ? tile : block)) {
-      // The rows of a part of an array are not contiguous; each is a tile of its own.
-      if (!has_parts)
-        list_.tile_rows =
-            std::clamp<std::int64_t>(tile / cols, 1, std::max<std::int64_t>(list_.rows, 1));
-      if (by_rows)
-        list_.tile_rows =
-            static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(list_.tile_rows)));
-    } else {
-      const std::int64_t blocks = (cols + block - 1) / block, even = (cols + blocks - 1) / blocks;
-      list_.block_cols = (even + 63) / 64 * 64;
-    }
-    list_.blocks = (list_.cols + list_.block_cols - 1) / list_.block_cols;
-  }
-
-  bool divides() const {
-    return std::any_of(p_.ops().begin(), p_.ops().end(), [](const FusedProgram::Op& op) {
-      return op.primitive == &div_p || op.primitive == &sqrt_p || op.primitive == &rsqrt_p ||
-             op.primitive == &logistic_p;
-    });
-  }
-
   int new_value(DType dtype, FusedKind kind, int stage) {
     values_.push_back({});
     values_.back().dtype = dtype;
@@ -107,10 +55,6 @@ class Lowering {
     values_.back().stage = stage;
     return static_cast<int>(values_.size()) - 1;
   }
-
-  // Only inputs and outputs of dtype bf16 are stored as bf16. Intermediate values are f32, rounded
-  // where the single operations would round, so that they form chains as f32 values do.
-  static DType computed(DType t) { return t == DType::bf16 ? DType::f32 : t; }
 
   // The f32 form of a bf16 value, for an operation of that stage; other values are returned as they
   // are. A value that several stages read is widened in each stage, so that no row of f32 is kept.
@@ -154,11 +98,11 @@ class Lowering {
       case FusedProgram::OpKind::reduce: {
         LoweredOp made;
         made.step.kind = FusedStep::reduce;
-        made.step.reducer = raw_reduction(*op.primitive, computed(op.dtype));
-        if (list_.cols >= kFoldedRow && computed(op.dtype) == DType::f32)
+        made.step.reducer = raw_reduction(*op.primitive, computed_dtype(op.dtype));
+        if (list_.cols >= kFoldedRow && computed_dtype(op.dtype) == DType::f32)
           made.folds = raw_fold(*op.primitive);
         made.operands[0] = expanded(wide(lowered(op.operands[0]), 1), FusedKind::full);
-        const int total = add_op(made, computed(op.dtype), FusedKind::row);
+        const int total = add_op(made, computed_dtype(op.dtype), FusedKind::row);
         lowered_.push_back(op.dtype == DType::bf16 ? rounded(total) : total);
         break;
       }
@@ -174,7 +118,7 @@ class Lowering {
   void add_input(int v) {
     const FusedProgram::Input& input = p_.inputs()[static_cast<std::size_t>(p_.index(v))];
     const int made =
-        new_value(input.literal ? computed(input.dtype) : input.dtype, input.kind, kNever);
+        new_value(input.literal ? computed_dtype(input.dtype) : input.dtype, input.kind, kNever);
     lowered_.push_back(made);
     FusedPlace& place = value(made).place;
     if (input.literal) {
@@ -185,7 +129,7 @@ class Lowering {
         cast_kernel(DType::bf16, DType::f32)(&input.bits, &list_.constants.back(), 1);
     } else {
       const std::int64_t size = itemsize(input.dtype);
-      place = in_memory(kFusedOperands + next_operand_++, input.kind, size);
+      place = place_in_memory(list_, kFusedOperands + next_operand_++, input.kind, size);
       if (input.window.of > 0) {
         place.offset = input.window.first * size;
         place.row_stride = place.tile_stride = input.window.pitch * size;
@@ -195,20 +139,10 @@ class Lowering {
     }
   }
 
-  FusedPlace in_memory(int base, FusedKind kind, std::int64_t size) const {
-    FusedPlace place;
-    place.base = base;
-    if (kind == FusedKind::full || kind == FusedKind::row) {
-      place.row_stride = place.tile_stride = kind == FusedKind::full ? list_.cols * size : size;
-    }
-    if (kind == FusedKind::full || kind == FusedKind::col) place.col_stride = size;
-    return place;
-  }
-
   void add_map(const FusedProgram::Op& op) {
     const DType from = p_.dtype(op.operands[0]);
     const HalfUse half = half_use(*op.primitive, from, op.dtype);
-    const auto used = [&](DType t) { return half.in_f32 ? computed(t) : t; };
+    const auto used = [&](DType t) { return half.in_f32 ? computed_dtype(t) : t; };
     LoweredOp made;
     FusedKind kind = FusedKind::scalar;
     int stage = 1;
@@ -219,7 +153,7 @@ class Lowering {
     }
     stage += stage % 2 == 0;
     const bool converts = op.primitive == &convert_element_type_p && half.in_f32;
-    if (converts && from == DType::bf16 && computed(op.dtype) == DType::f32)
+    if (converts && from == DType::bf16 && computed_dtype(op.dtype) == DType::f32)
       return lowered_.push_back(made.operands[0]);  // each use widens the value
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       int& v = made.operands[i];
@@ -401,64 +335,6 @@ class Lowering {
     });
   }
 
-  std::int64_t allocate(std::int64_t bytes) {
-    const std::int64_t at = list_.scratch;
-    list_.scratch += bytes <= kApart ? (bytes + 63) / 64 * 64 + kPad
-                                     : (bytes + kApart - 1) / (2 * kApart) * 2 * kApart + kApart;
-    return at;
-  }
-
-  // A buffer of a full value is reused after the value's last read, by values of the same width
-  // only, so that each column is read before it is overwritten.
-  void place_values() {
-    std::map<std::pair<bool, int>, std::vector<std::int64_t>> free;
-    for (std::size_t i = 0; i < ops_.size(); ++i) {
-      const LoweredOp& op = ops_[i];
-      for (std::size_t k = 0; k < 3; ++k) {
-        const int v = op.operands[k];
-        if (v < 0 || std::find(op.operands, op.operands + k, v) != op.operands + k) continue;
-        const LoweredValue& x = value(v);
-        if (in_slot(x) && x.last_use == static_cast<int>(i))
-          free[slot_class(x)].push_back(x.place.offset);
-      }
-      if (op.result < 0) continue;
-      LoweredValue& x = value(op.result);
-      const std::int64_t size = itemsize(x.dtype), tile = list_.tile_rows;
-      if (x.result >= 0) {
-        x.place = in_memory(kFusedOperands + next_operand_ + x.result, x.kind, size);
-        continue;
-      }
-      x.place.base = kFusedScratch;
-      if (!in_slot(x)) {
-        const std::int64_t n = x.kind == FusedKind::scalar ? 1
-                               : x.tiled                   ? tile * list_.cols
-                               : x.kind == FusedKind::col  ? list_.cols
-                                                           : tile;
-        x.place.offset = allocate(n * size);
-        if (x.kind == FusedKind::col) x.place.col_stride = size;
-        if (x.kind == FusedKind::row) x.place.tile_stride = size;
-        if (x.tiled) x.place.tile_stride = list_.cols * size;
-        continue;
-      }
-      std::vector<std::int64_t>& slots = free[slot_class(x)];
-      const bool kept = slot_class(x).first;
-      if (!slots.empty()) {
-        x.place.offset = slots.back();
-        slots.pop_back();
-      } else {
-        x.place.offset = allocate((kept ? list_.cols : tile * list_.block_cols) * size);
-      }
-      x.place.tile_stride = list_.cols * size;
-      if (kept) x.place.col_stride = size;
-    }
-  }
-  bool in_slot(const LoweredValue& x) const {
-    return x.kind == FusedKind::full && x.stage > 0 && x.result < 0;
-  }
-  std::pair<bool, int> slot_class(const LoweredValue& x) const {
-    return {list_.blocks > 1 && x.last_stage > x.stage, itemsize(x.dtype)};
-  }
-
   FusedPlace place_of(int v, FusedKind use) {
     if (v < 0) return {};
     FusedPlace place = value(v).place;
@@ -536,7 +412,8 @@ class Lowering {
         step.out = value(op.result).place;
         writes_rows |= op.kind == FusedKind::row && value(op.result).result >= 0;
       } else {
-        step.out = in_memory(kFusedOperands + next_operand_ + op.to, op.kind, step.itemsize);
+        step.out =
+            place_in_memory(list_, kFusedOperands + next_operand_ + op.to, op.kind, step.itemsize);
         writes_rows |= op.kind == FusedKind::row;
       }
       writes_rows |= step.kind == FusedStep::reduce;
@@ -604,7 +481,7 @@ class Lowering {
 
 FusedStepList make_fused_steps(const FusedProgram& program, std::int64_t around_bytes,
                                bool by_rows) {
-  Lowering lowering(program, around_bytes, by_rows, kTileBytes);
+  Lowering lowering(program, around_bytes, by_rows, kUsualTileBytes);
   const std::int64_t wider = by_rows ? 0 : wider_tile_bytes(lowering.list());
   FusedStepList list =
       wider == 0 ? lowering.take() : Lowering(program, around_bytes, by_rows, wider).take();

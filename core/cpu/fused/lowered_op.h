@@ -10,6 +10,11 @@ namespace shmap::cpu {
 // Not stages: operands and literals; values that are computed once a call.
 inline constexpr int kStageNever = -2, kStagePrologue = -1;
 
+// The dtype of intermediate values. Only inputs and outputs of dtype bf16 are stored as bf16;
+// intermediate values are f32, rounded where the single operations would round, so that they form
+// chains as f32 values do.
+inline DType computed_dtype(DType t) { return t == DType::bf16 ? DType::f32 : t; }
+
 struct LoweredValue {
   DType dtype = DType::f32;
   FusedKind kind = FusedKind::full;
