@@ -17,7 +17,8 @@ std::vector<CommunicatorOption>& options() {
   return *list;
 }
 
-// Null where the choice is free; an option without `find` for in_process.
+// The option that SHMAP_COMMUNICATOR names, or null where it names none. in_process is an option
+// without `find`.
 const CommunicatorOption* demanded() {
   const std::string name = env::text(env::Var::communicator);
   if (name == "auto") return nullptr;

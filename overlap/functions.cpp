@@ -108,7 +108,8 @@ class Call {
     }
   }
 
-  // The extent of each name, in the operands as they are multiplied.
+  // The extent of each label of the einsum, in the operands as they are multiplied: after the
+  // gather or the exchange.
   void find_sizes() {
     std::map<EinsumLabel, std::size_t> named_by;
     for (std::size_t i = 0; i < 2; ++i) {

@@ -70,7 +70,8 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
     return find(why_not) != nullptr ? &communicator : nullptr;
   }
   const Cliques& cliques = cliques_of(g);
-  // Each process has all ranks of some clique of the class, so that nothing needs to leave it.
+  // Parts of a clique are here, and yet nothing is sent between processes (`cross` is null):
+  // another clique, whose ranks have the same values, is here as a whole.
   if (!cliques.whole) {
     if (demanded) *why_not = "each process has all values, though not of one clique";
     return nullptr;

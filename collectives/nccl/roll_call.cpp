@@ -58,7 +58,7 @@ class Attendance final : public ExchangeEnd {
   friend struct std::default_delete<Attendance>;
   explicit Attendance(ProcessExchange exchange) : exchange_(std::move(exchange)) {}
   ~Attendance() = default;
-  // After an error its tasks stay in doubt: NCCL's work is aborted, and its GPUs count as lost.
+  // After an error the tasks stay in doubt: NCCL's work is aborted, and the GPUs count as lost.
   void exchanged(std::exception_ptr error) noexcept override {
     if (error == nullptr) {
       std::vector<Open::Call> calls;  // destroyed without the lock

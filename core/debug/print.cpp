@@ -144,7 +144,7 @@ void print(std::string_view text, const std::vector<PrintArgument>& arguments, S
 
 }  // namespace detail
 
-// Of all devices of the mesh, those of other processes too.
+// Shows all devices of the mesh, those of other processes too.
 std::string draw_array_sharding(const Array& x) {
   const NamedSharding placed = x.sharding();
   const shmap::detail::MeshImpl& mesh = *placed.mesh().impl();

@@ -183,10 +183,12 @@ std::int64_t wanting(const std::vector<Piece>& pieces) {
   return bytes;
 }
 
-// If at least half of the bytes that should be kept longer fit into the slab that is needed anyway,
-// its peak is made of other values, and what fits is kept. Else the peak is made of the operands of
-// collectives themselves: all are kept, in a larger slab, since no collective would overlap with
-// anything otherwise.
+// Packs pieces of which some, the operands of collectives, should be kept for longer than they are
+// alive, so that the collectives can overlap with other work. Two cases:
+// - At least half of their bytes fit into the slab that is needed anyway: other values make its
+//   peak. What fits is kept longer.
+// - Less fits: the operands themselves make the peak, and no collective would overlap with
+//   anything. All are kept longer, in a larger slab.
 Packed pack_kept(const std::vector<Piece>& pieces) {
   Packed plain = pack(pieces);
   const std::int64_t wanted = wanting(pieces);

@@ -169,7 +169,8 @@ void Exchanges::thread_main() noexcept {
       if (stopped_) return;
       const Clock::time_point now = Clock::now();
       const bool turn = died || now - looked > milliseconds(10);
-      // An attempt takes its own messages, and leaves the others.
+      // Other threads may handle only a part of the messages: an attempt takes its own alone. So
+      // this thread takes a turn now and then.
       if (!left || turn) any = move_on(lock, ended);
       if (turn) {
         looked = now;

@@ -82,7 +82,7 @@ class Factorisation {
           const Array x = where(of(row >= k), of(whole), of(0));
           const Array head = sum(of(where(of(at), of(x), of(0))), -1);
           const Array norm = sqrt(of(sum(of(square(of(x))), -1)));
-          // The sign for which diagonal and head do not cancel.
+          // The norm with the sign opposite to head's: the difference `below` loses no digits.
           const Array diagonal = where(of(head < 0.f), of(norm), of(-norm));
           const Array is_zero = norm == 0.f;
           const Array divisor = where(of(is_zero), of(1), of(diagonal));

@@ -394,8 +394,8 @@ class LeaderLaunch {
   const Cohorts& cohorts_;
   const DeviceKind kind_;
   const Kernel& kernel_;
-  // Bit i: operand i, a stored value, was given up, where the primitive works in place (and, of a
-  // primitive with one result, where both have as many bytes).
+  // Bit i: the caller gave up operand i, a stored value. Set only for primitives that work in
+  // place, and with one result only for operands of as many bytes as the result.
   std::uint32_t donated_ = 0;
   // For the current leader.
   InlineVector<const void*, 4> in_;

@@ -27,7 +27,7 @@ struct Timeline {
   // Puts an operation into its lane: it begins when its operands are ready and the lane's previous
   // operation has ended. Returns its end.
   double run(Span span, double ready_us);
-  // When a lane is free: lane 0 computes, lane 1 + l is level l.
+  // The time from which a lane is free. Lane 0 computes; lane 1 + l is the network of level l.
   double free(std::size_t lane) const { return free_[lane]; }
   std::size_t lanes() const { return free_.size(); }
   // Adds further trips of that total time; the lanes in `moves` become free later by that time.

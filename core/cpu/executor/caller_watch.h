@@ -18,8 +18,8 @@ class CallerWatch {
   explicit CallerWatch(const Executor& executor) noexcept : executor_(executor) {}
   ~CallerWatch() { stop(); }
 
-  // A user's kernel begins on a user's thread, noted as a RunningTask with its begin time. If no
-  // thread can be started, kernels are not watched.
+  // To be called when a user's kernel begins on a user's thread, after its RunningTask has been
+  // noted with the begin time. If no thread can be started, kernels are not watched.
   void begin() noexcept;
   void stop() noexcept;
 

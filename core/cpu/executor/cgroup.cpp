@@ -76,7 +76,7 @@ double cgroup_cpus(const std::string& root) {
         return ratio(read_number(folder + "cpu.cfs_quota_us"),
                      read_number(folder + "cpu.cfs_period_us"));
       };
-      // A hierarchy is mounted under its list of controllers, or under the name of one of them.
+      // cgroup v1 is mounted as "cpu,cpuacct", the list of its controllers, or as "cpu".
       const double by_list = tightest(tree + "/" + controllers, group, read);
       cpus = tighter(cpus, by_list > 0 ? by_list : tightest(tree + "/cpu", group, read));
     }

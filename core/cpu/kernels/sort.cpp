@@ -138,8 +138,8 @@ class ItemRoom {
   std::uint32_t counts_[6 << kWidestDigit];  // of 64 bits, or of eight digits of 8 bits
 };
 
-// Whether a line is 0, 1, 2 …, as the payload of argsort is. Permuted, such a line is the indices
-// of the sorted items, and need not be read.
+// Whether a line is 0, 1, 2 …, as the payload of argsort is. After the sort such a line holds the
+// original positions of the items, which the items have themselves: the line need not be read.
 inline bool counts_up(const std::int32_t* line, int64_t len, int64_t inner) {
   constexpr int64_t kBlock = 256;
   for (int64_t i = 0; i < len; i += kBlock) {

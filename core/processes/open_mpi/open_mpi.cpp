@@ -45,9 +45,9 @@ void* find(void* library, const char* name, const std::string& path) {
   return found;
 }
 
-// A predefined handle is a variable of OpenMPI. A program that is linked against OpenMPI may have a
-// copy of it (the linker's copy relocation), which OpenMPI itself uses too: the first of all global
-// symbols, not the library's own.
+// A predefined handle (MPI_COMM_WORLD) is the address of a variable of OpenMPI. A program that is
+// linked against OpenMPI may have a copy of the variable (the linker's copy relocation), and
+// OpenMPI then uses the copy too. So the search begins with the program's symbols.
 void* find_handle(void* library, const char* name, const std::string& path) {
   void* found = dlsym(RTLD_DEFAULT, name);
   return found != nullptr ? found : find(library, name, path);

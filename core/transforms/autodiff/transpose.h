@@ -20,7 +20,7 @@ std::vector<Array> backward_pass(const Jaxpr& jaxpr, std::vector<Array> args,
 struct TransposedProgram {
   JaxprRef jaxpr;
   std::vector<Array> consts;
-  // of all binders: those that are linear and whose cotangent is not zero
+  // For each binder: whether it is linear and its cotangent is not zero.
   std::vector<bool> active_out;
 };
 // `wanted`: binders that get a cotangent even if it is zero; empty: no such binders.

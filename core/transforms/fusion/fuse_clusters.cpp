@@ -12,7 +12,7 @@ constexpr std::int64_t kColumns = 16 * 1024;
 constexpr int kMostOps = 96, kMostResults = 8;
 constexpr std::size_t kMostOperands = 24;
 constexpr int kMostDrawn = 24;  // equations from a draw to a value that is drawn again
-// steps of a search for a cycle; a longer search counts as having found one
+// The most steps of a search for a cycle; a search that needs more counts as having found one.
 constexpr int kSearch = 2000;
 
 std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }

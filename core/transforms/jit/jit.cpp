@@ -399,7 +399,7 @@ static JitCache::Result call_program(JitCacheImpl& programs, const JitCache::Cal
   } else {
     result.leaves = run_global(*entry, std::move(arguments.leaves), call.source);
   }
-  // An owner of the entry, so that the count of its owners changes no more than once.
+  // Owns the whole entry: a move, which changes no count of owners.
   const void* like = entry->like.get();
   result.like = std::shared_ptr<const void>(std::move(entry), like);
   return result;
