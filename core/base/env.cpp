@@ -93,6 +93,10 @@ constexpr Variable kTable[] = {
      "jit makes products of gathered operands, and products that are summed and scattered, "
      "overlapped ones where that pays",
      0, 1},
+    {Var::rematerialize, "SHMAP_REMATERIALIZE", Kind::flag, "1", kFlagForms,
+     "jit computes values later, and elementwise ones again, where keeping them would raise a "
+     "program's peak of memory",
+     0, 1},
     {Var::alone, "SHMAP_ALONE", Kind::flag, "0", kFlagForms,
      "a process that mpirun or srun started with others works for itself, with devices of its own",
      0, 1},

@@ -36,6 +36,7 @@ enum class Var : std::uint8_t {
   fuse_products,
   overlap,
   find_overlap,
+  rematerialize,
   alone,
   shared_memory,
 };

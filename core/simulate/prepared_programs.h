@@ -7,9 +7,6 @@
 
 namespace shmap {
 
-// Whether the equation's result shares its operand's memory.
-bool is_view(const Eqn& e);
-
 class PreparedPrograms {
  public:
   explicit PreparedPrograms(const Rates& rates) : rates_(rates) {}

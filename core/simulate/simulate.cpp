@@ -13,6 +13,7 @@
 #include "core/simulate/timeline.h"
 #include "core/transforms/control_flow/control_flow.h"
 #include "core/transforms/lowering/closed_program.h"
+#include "core/transforms/passes/lifetimes.h"
 
 namespace shmap {
 

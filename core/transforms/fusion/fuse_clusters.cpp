@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/transforms/fusion/fused_parts.h"
+
 namespace shmap {
 
 namespace {
 
 // Every thread computes all column values, so that their number is limited.
 constexpr std::int64_t kColumns = 16 * 1024;
-constexpr int kMostOps = 96, kMostResults = 8;
-constexpr std::size_t kMostOperands = 24;
+constexpr int kMostResults = 8;
 constexpr int kMostDrawn = 24;  // equations from a draw to a value that is drawn again
 // The most steps of a search for a cycle; a search that needs more counts as having found one.
 constexpr int kSearch = 2000;
@@ -18,7 +19,7 @@ constexpr int kSearch = 2000;
 std::uint32_t bit(FusedKind kind) { return 1u << static_cast<int>(kind); }
 
 bool has_room(const FuseCluster& x, std::size_t operands) {
-  return x.ops < kMostOps && x.needs.size() + operands <= kMostOperands;
+  return x.ops < kMostFusedOps && x.needs.size() + operands <= kMostFusedOperands;
 }
 
 }  // namespace
@@ -88,7 +89,7 @@ bool FuseClusters::is_drawn_again(int i, const std::vector<int>& candidates) {
     if (cluster_of(u) < 0) return false;
   for (int c : candidates) {
     const FuseCluster& x = cluster(c);
-    if (x.ops + n > kMostOps || x.needs.size() + 4 > kMostOperands) return false;
+    if (x.ops + n > kMostFusedOps || x.needs.size() + 4 > kMostFusedOperands) return false;
   }
   for (int a : candidates)
     for (int b : candidates)
@@ -303,8 +304,8 @@ bool FuseClusters::unite(int a, int b, const Var* v) {
   const FuseMember* maker = nullptr;
   for (const FuseMember& m : x.members)
     if (!m.copy && result(m.eqn) == v) maker = &m;
-  if (!maker || !needed_kind(b, v, &of_y) || !(x.axes == y.axes) || x.ops + y.ops > kMostOps ||
-      x.needs.size() + y.needs.size() > kMostOperands ||
+  if (!maker || !needed_kind(b, v, &of_y) || !(x.axes == y.axes) || x.ops + y.ops > kMostFusedOps ||
+      x.needs.size() + y.needs.size() > kMostFusedOperands ||
       result_count_of(x) + result_count_of(y) > kMostResults)
     return false;
   // v has the same elements in both clusters: full values of a cluster without rows may be values

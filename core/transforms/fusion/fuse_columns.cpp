@@ -4,12 +4,12 @@
 #include <utility>
 #include <vector>
 
-#include "core/ir/node.h"
 #include "core/ops/reduce.h"
 #include "core/ops/reduce_groups.h"
 #include "core/runtime/fused_columns.h"
 #include "core/transforms/fusion/column_rules.h"
 #include "core/transforms/fusion/fuse_rules.h"
+#include "core/transforms/fusion/fused_parts.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"
@@ -34,7 +34,7 @@ class ColumnFuser {
       const int maker = maker_of(e, &space);
       if (maker < 0) continue;
       const Eqn& from = program_.eqn(maker);
-      auto program = from.primitive == &fused_p ? copied(from, space) : lone(from, space);
+      auto program = from.primitive == &fused_p ? copied(from, space) : program_of_one(from, space);
       if (!program) continue;
       e.params = std::make_shared<FusedColumnsParams>(std::move(program), e.primitive,
                                                       e.out[0]->type.with_axes(AxisSet()));
@@ -61,35 +61,13 @@ class ColumnFuser {
     return fits ? maker : -1;
   }
 
-  // A fused program of one operation.
-  std::shared_ptr<const FusedProgram> lone(const Eqn& e, const FuseSpace& space) const {
-    auto program = std::make_shared<FusedProgram>(space.rows, space.cols);
-    std::vector<int> operands;
-    for (const Atom& a : e.in) {
-      if (a.is_literal()) {
-        const auto& literal = static_cast<const LiteralNode&>(*node_of(a.literal()));
-        operands.push_back(program->add_literal(literal.type.dtype(), literal.value));
-      } else {
-        operands.push_back(program->add_input(
-            a.type().dtype(), fuse_operand_kind(e, FuseRole::map, FusedKind::full, a)));
-      }
-    }
-    program->add_output(program->add_map(*e.primitive, std::move(operands), e.params),
-                        e.out[0]->type);
-    return program;
-  }
-
   // The program of a `fused` equation in that space; null where its space is another one, or it
   // draws random bits.
   std::shared_ptr<const FusedProgram> copied(const Eqn& e, const FuseSpace& space) const {
     const FusedProgram& old = *params_as<FusedParams>(*e.params).program;
-    // whether the program has no values of rows and columns, and reads no parts
-    bool any_rows = true;
-    for (int v = 0; v < old.value_count(); ++v)
-      any_rows &= old.kind(v) == FusedKind::full || old.kind(v) == FusedKind::scalar;
-    for (const FusedProgram::Input& input : old.inputs()) any_rows &= input.window.of == 0;
     const bool same = old.rows() == space.rows && old.cols() == space.cols;
-    if ((!any_rows && !same) || old.kind(old.outputs()[0].value) != FusedKind::full) return nullptr;
+    if ((!same && !fits_any_rows(old)) || old.kind(old.outputs()[0].value) != FusedKind::full)
+      return nullptr;
     auto program = std::make_shared<FusedProgram>(space.rows, space.cols);
     for (int v = 0; v < old.value_count(); ++v) {
       const auto at = static_cast<std::size_t>(old.index(v));

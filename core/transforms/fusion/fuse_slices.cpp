@@ -7,6 +7,7 @@
 
 #include "core/ops/slicing.h"
 #include "core/runtime/fused_program.h"
+#include "core/transforms/fusion/fused_parts.h"
 #include "core/transforms/passes/pass.h"
 #include "core/transforms/passes/program_index.h"
 #include "core/transforms/passes/rewriter.h"
@@ -95,9 +96,7 @@ class SliceFuser {
     Eqn e = program_.eqn(equation);
     const FusedProgram& old = *params_as<FusedParams>(*e.params).program;
     // Without values of rows and columns, the space of a program may be changed.
-    bool any_rows = true;
-    for (int v = 0; v < old.value_count(); ++v)
-      any_rows &= old.kind(v) == FusedKind::full || old.kind(v) == FusedKind::scalar;
+    const bool any_rows = fits_any_rows(old);
     std::int64_t rows = any_rows ? 0 : old.rows(), cols = any_rows ? 0 : old.cols();
     std::vector<Slice*> taken(e.in.size(), nullptr);
     bool any = false;

@@ -29,6 +29,7 @@ enum class PassOrder : std::uint8_t {
   join_slices,
   fuse_columns,
   schedule,
+  rematerialize,
 };
 
 // The devices that will run the program.

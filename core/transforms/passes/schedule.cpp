@@ -23,13 +23,6 @@ struct Timed {
   bool comm = false;
 };
 
-double cost_of(const Eqn& e, const Rates& rates) {
-  if (!e.primitive->group) return rates.ns(estimated_work(e));
-  double bytes = 0;
-  for (const Atom& a : e.in) bytes += static_cast<double>(a.type().nbytes());
-  return bytes / rates.link_bytes_per_ns;
-}
-
 // Collectives keep their order among each other; so do effects.
 EqnOrder order_of(const ProgramIndex& program) {
   EqnOrder order(program);
@@ -47,12 +40,19 @@ EqnOrder order_of(const ProgramIndex& program) {
 
 }  // namespace
 
+double scheduled_ns(const Eqn& e, const Rates& rates) {
+  if (!e.primitive->group) return rates.ns(estimated_work(e));
+  double bytes = 0;
+  for (const Atom& a : e.in) bytes += static_cast<double>(a.type().nbytes());
+  return bytes / rates.link_bytes_per_ns;
+}
+
 JaxprRef schedule(const Jaxpr& jaxpr, const Rates& rates) {
   EqnOrder order = order_of(ProgramIndex(jaxpr));
   const auto n = static_cast<int>(jaxpr.eqns.size());
   std::vector<Timed> tasks;
   for (const Eqn& e : jaxpr.eqns)
-    tasks.push_back({0, cost_of(e, rates), e.primitive->group != nullptr});
+    tasks.push_back({0, scheduled_ns(e, rates), e.primitive->group != nullptr});
   const auto task = [&](int i) -> Timed& { return tasks[static_cast<std::size_t>(i)]; };
   std::set<int> compute, comm;  // equations that are ready, in program order
   const auto unblock = [&](int i) { (task(i).comm ? comm : compute).insert(i); };

@@ -6,6 +6,9 @@
 
 namespace shmap {
 
+// The time that the schedule takes an equation to need on one device.
+double scheduled_ns(const Eqn& e, const Rates& rates);
+
 // The same equations, with each collective as early as its operands are ready, and equations that
 // read its results as late as there is other work. Collectives keep their order, and so do effects;
 // the order must be the same in every process. Therefore the schedule depends only on the program,
