@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "shmap/shmap.h"
+#include "tests/support/device_grids.h"
 
 namespace shmap {
 namespace {
@@ -20,10 +21,6 @@ namespace {
 template <class T>
 using Blocks = std::vector<std::vector<T>>;  // by mesh position, row-major
 
-std::int64_t device_count() {
-  static const auto n = static_cast<std::int64_t>(devices().size());
-  return n;
-}
 bool on_gpus() { return devices().front().kind() == DeviceKind::cuda; }
 
 // Values whose sums depend on the order of additions.
@@ -53,83 +50,6 @@ T tree(std::vector<T> v, const std::function<T(T, T)>& op) {
   for (std::size_t d = 1; d < p; d *= 2)
     for (std::size_t i = 0; i + d < p; i += 2 * d) v[i] = op(v[i], v[i + d]);
   return v[0];
-}
-
-struct Grid {
-  Mesh mesh;
-  std::vector<std::int64_t> sizes;
-  Axes all;
-
-  // The positions of the clique of `position` over those axes, by rank.
-  std::vector<std::size_t> clique(std::size_t position, const std::vector<int>& axes) const {
-    std::vector<std::int64_t> at = coordinates(position);
-    std::int64_t ranks = 1;
-    for (int a : axes) ranks *= sizes[static_cast<std::size_t>(a)];
-    std::vector<std::size_t> members;
-    for (std::int64_t r = 0; r < ranks; ++r) {
-      std::int64_t rest = r;
-      for (std::size_t k = axes.size(); k-- > 0;) {
-        const auto a = static_cast<std::size_t>(axes[k]);
-        at[a] = rest % sizes[a];
-        rest /= sizes[a];
-      }
-      members.push_back(position_of(at));
-    }
-    return members;
-  }
-  std::vector<std::int64_t> coordinates(std::size_t position) const {
-    std::vector<std::int64_t> at(sizes.size());
-    for (std::size_t a = sizes.size(); a-- > 0;) {
-      at[a] = static_cast<std::int64_t>(position) % sizes[a];
-      position /= static_cast<std::size_t>(sizes[a]);
-    }
-    return at;
-  }
-  std::size_t position_of(const std::vector<std::int64_t>& at) const {
-    std::int64_t p = 0;
-    for (std::size_t a = 0; a < sizes.size(); ++a) p = p * sizes[a] + at[a];
-    return static_cast<std::size_t>(p);
-  }
-};
-
-Grid line() {
-  return {make_mesh({static_cast<int>(device_count())}, "i"), {device_count()}, Axes("i")};
-}
-Grid grid_of(std::int64_t rows, std::int64_t columns) {
-  return {make_mesh({static_cast<int>(rows), static_cast<int>(columns)}, axes("i", "j")),
-          {rows, columns},
-          axes("i", "j")};
-}
-Grid square() { return grid_of(device_count() / 2, 2); }  // 4 x 2 of eight
-Grid wide() { return grid_of(2, device_count() / 2); }
-// Neighbours in the mesh are in different processes.
-Grid crossed() {
-  std::vector<Device> all = devices();
-  std::vector<Device> turned;
-  const std::size_t rows = all.size() / 2;
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < 2; ++j) turned.push_back(all[j * rows + i]);
-  const auto n = static_cast<std::int64_t>(rows);
-  return {Mesh(NdArray<Device>(turned, Shape{n, 2}), axes("i", "j")), {n, 2}, axes("i", "j")};
-}
-
-struct Over {
-  Grid grid;
-  Axes axes;
-  std::vector<int> indices;
-  std::string text;
-};
-std::vector<Over> everywhere() {
-  std::vector<Over> all;
-  all.push_back({line(), "i", {0}, "line i"});
-  for (const auto& [grid, name] :
-       {std::pair(square(), "4x2"), std::pair(wide(), "2x4"), std::pair(crossed(), "crossed")}) {
-    all.push_back({grid, "i", {0}, std::string(name) + " i"});
-    all.push_back({grid, "j", {1}, std::string(name) + " j"});
-    all.push_back({grid, axes("i", "j"), {0, 1}, std::string(name) + " i,j"});
-    all.push_back({grid, axes("j", "i"), {1, 0}, std::string(name) + " j,i"});
-  }
-  return all;
 }
 
 // What a sum of floats over all devices may be off by, on GPUs: each addition of magnitudes rounds.
