@@ -145,6 +145,39 @@ TEST(StridedCopy, TransposesOfEveryItemAndSize) {
   }
 }
 
+// Runs whose places in dst lie a few bytes before or behind their places in src, pages aside.
+TEST(StridedCopy, LongRunsAtEveryDistanceWithinPages) {
+  Rng rng(14);
+  constexpr std::int64_t page = 4096, rows = 3;
+  const Bytes src = random_bytes(5 * page, rng);
+  const Bytes before = random_bytes(7 * page, rng);
+  for (const std::int64_t run : {2047, 2048, 2049, 2112, 3972, 4223}) {
+    for (std::int64_t distance = -34; distance <= 66; ++distance) {
+      StridedCopy c;
+      c.rank = 2;
+      c.itemsize = 1;
+      c.extent[0] = rows, c.extent[1] = run;
+      c.src_stride[0] = run, c.src_stride[1] = 1;
+      c.dst_stride[0] = run + 5, c.dst_stride[1] = 1;
+      c.src = src.data();
+      Bytes got = before, want = before;
+      // To where dst is `distance` bytes ahead of src, modulo pages, in the first row.
+      const auto at = [&](Bytes& to) {
+        const auto ahead = reinterpret_cast<std::uintptr_t>(src.data()) -
+                           reinterpret_cast<std::uintptr_t>(to.data()) +
+                           static_cast<std::uintptr_t>(distance);
+        return to.data() + ahead % page;
+      };
+      // `want` may lie elsewhere in its page: it is filled at the offset of `got`.
+      c.dst = want.data() + (at(got) - got.data());
+      reference(c);
+      c.dst = at(got);
+      copy_strided(c);
+      ASSERT_TRUE(got == want) << run << " at " << distance;
+    }
+  }
+}
+
 // Every second, third … item of a line; nothing is read past the last one.
 TEST(StridedCopy, ItemsAtASmallStepArePicked) {
   Rng rng(10);

@@ -1,12 +1,12 @@
 #include "core/cpu/kernels/copy.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
 
+#include "core/cpu/kernels/copy_run.h"
 #include "core/cpu/kernels/copy_short.h"
 #include "core/cpu/kernels/copy_transpose.h"
 #include "core/cpu/kernels/fill.h"
@@ -105,8 +105,7 @@ void copy_line(char* dst, const char* src, const Dim& d, int64_t item) {
     case 32:
       return copy_items<32>(dst, src, d.extent, d.dst, d.src);
     default:
-      for (int64_t i = 0; i < d.extent; ++i)
-        std::memcpy(dst + i * d.dst, src + i * d.src, static_cast<std::size_t>(item));
+      for (int64_t i = 0; i < d.extent; ++i) copy_run(dst + i * d.dst, src + i * d.src, item);
   }
 }
 
@@ -264,7 +263,7 @@ void copy_bytes(void* dst, const void* src, int64_t bytes) {
   if (bytes >= kStreamBytes)
     copy_non_temporal(dst, src, bytes);
   else if (bytes > 0)
-    std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+    copy_run(dst, src, bytes);
 }
 
 void copy_strided(const StridedCopy& copy) { copy_strided_part(copy, 0, 1); }
