@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/cpu/kernels/kept_rows.h"
 #include "core/cpu/kernels/scatter.h"
 #include "shmap/half.h"
 
@@ -75,6 +76,28 @@ void check_long_rows(ScatterKind op) {
       ASSERT_TRUE(std::equal(got.begin(), got.end(), want.begin(), same))
           << short_name(s.dtype) << " " << static_cast<int>(op) << " " << columns;
     }
+  }
+}
+
+// Each pattern of the indices of a vector of eight lanes that are in the range, before a rest.
+TEST(KeptRows, EveryPatternOfAVector) {
+  constexpr std::int64_t count = 19;
+  constexpr std::int32_t first = 100, last = 120;
+  for (std::uint32_t pattern = 0; pattern < 1u << 16; pattern += pattern < 256 ? 1 : 251) {
+    std::int32_t indices[count];
+    std::vector<std::int32_t> want_rows, want_at;
+    for (std::int32_t k = 0; k < count; ++k) {
+      const bool inside = pattern >> k % 16 & 1;
+      indices[k] = inside ? first + k : k % 2 == 0 ? last + k : first - 1 - k;
+      if (!inside) continue;
+      want_rows.push_back(indices[k]);
+      want_at.push_back(k);
+    }
+    std::int32_t rows[count + kKeptRoom], at[count + kKeptRoom];
+    const std::int64_t kept =
+        keep_rows_kernel()(indices, count, 0, false, 1000, first, last, rows, at);
+    ASSERT_EQ(std::vector<std::int32_t>(rows, rows + kept), want_rows) << pattern;
+    ASSERT_EQ(std::vector<std::int32_t>(at, at + kept), want_at) << pattern;
   }
 }
 

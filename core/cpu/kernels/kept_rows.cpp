@@ -1,11 +1,14 @@
 #include "core/cpu/kernels/kept_rows.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/kept_rows.cpp"
 #include "core/cpu/kernels/targets-inl.h"
+//
+#include "core/cpu/kernels/compress-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace shmap::cpu::HWY_NAMESPACE {
@@ -35,9 +38,10 @@ std::int64_t keep(const std::int32_t* indices, std::int64_t count, std::int32_t 
     // One unsigned comparison tests both bounds: i - first of an index below `first` wraps to at
     // least 2^31 - first.
     const auto inside = hn::RebindMask(d, hn::Lt(hn::BitCast(u, hn::Sub(i, low)), wide));
-    hn::StoreU(hn::Compress(i, inside), d, rows + kept);
-    hn::StoreU(hn::Compress(place, inside), d, at + kept);
-    kept += static_cast<std::int64_t>(hn::CountTrue(d, inside));
+    const Kept<D> lanes_kept(inside);
+    hn::StoreU(lanes_kept.compressed(i), d, rows + kept);
+    hn::StoreU(lanes_kept.compressed(place), d, at + kept);
+    kept += lanes_kept.count;
     place = hn::Add(place, hn::Set(d, static_cast<std::int32_t>(lanes)));
   }
 #endif

@@ -1,6 +1,7 @@
 #include "core/cpu/kernels/sort.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -21,6 +22,7 @@
 #define HWY_TARGET_INCLUDE "core/cpu/kernels/sort.cpp"
 #include "core/cpu/kernels/targets-inl.h"
 //
+#include "core/cpu/kernels/compress-inl.h"
 #include "core/cpu/kernels/sort_items-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -86,9 +88,10 @@ void add_items(const ItemRange<Key>& range, const Key* keys, int64_t index, int6
       const auto is_early = hn::Or(
           unbounded, hn::Or(hn::Lt(x, last), hn::And(hn::Eq(x, last), hn::Lt(at, last_index))));
       const auto within = hn::And(is_early, hn::Not(is_below));
-      hn::StoreInterleaved2(hn::Compress(at, within), hn::Compress(x, within), d,
+      const Kept<D> lanes_kept(within);
+      hn::StoreInterleaved2(lanes_kept.compressed(at), lanes_kept.compressed(x), d,
                             reinterpret_cast<std::uint32_t*>(items + kept));
-      kept += static_cast<int64_t>(hn::CountTrue(d, within));
+      kept += lanes_kept.count;
       below += static_cast<int64_t>(hn::CountTrue(d, is_below));
       at = hn::Add(at, hn::Set(d, static_cast<std::uint32_t>(lanes)));
     }
