@@ -15,7 +15,8 @@ struct Extents {
   std::int64_t outer, len, inner;
 };
 const Extents kExtents[] = {{1, 1, 1},  {3, 1, 5},    {2, 17, 1}, {1, 1000, 1}, {1, 9000, 1},
-                            {2, 33, 3}, {1, 20, 700}, {0, 4, 3},  {2, 4, 0}};
+                            {2, 33, 3}, {1, 20, 700}, {0, 4, 3},  {2, 4, 0},    {8, 1, 1},
+                            {9, 4, 1},  {8, 5, 1},    {19, 6, 1}, {16, 103, 1}};
 
 template <class T, class Index>
 void check_arg(ArgReduction op) {
@@ -180,6 +181,25 @@ TEST(ScanKernels, EveryOpOfEveryDType) {
     }
   }
   EXPECT_EQ(scan_kernel(Cumulative::cumsum, DType::prng_key), nullptr);
+}
+
+// A row has the bits that it has alone, whichever rows are scanned beside it.
+TEST(ScanKernels, RowsSideBySideHaveTheBitsOfOneRow) {
+  for (const Cumulative op : {Cumulative::cumsum, Cumulative::cumprod}) {
+    for (const std::int64_t len : {1, 2, 4, 5, 8, 30, 301}) {
+      for (const bool reverse : {false, true}) {
+        constexpr std::int64_t kRows = 19;
+        const auto in = elements<float>(kRows * len, 11);
+        std::vector<float> all(in.size()), alone(in.size());
+        scan_kernel(op, f32)(in.data(), all.data(), kRows, len, 1, reverse);
+        for (std::int64_t row = 0; row < kRows; ++row) {
+          scan_kernel(op, f32)(in.data() + row * len, alone.data() + row * len, 1, len, 1, reverse);
+        }
+        EXPECT_TRUE(same_bits_but_of_nans(all, alone))
+            << to_string(op) << " " << len << " " << reverse;
+      }
+    }
+  }
 }
 
 }  // namespace

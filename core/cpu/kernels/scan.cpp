@@ -69,6 +69,7 @@ struct Min {
   }
 };
 struct LogSumExp {
+  static constexpr Cumulative op = Cumulative::cumlogsumexp;
   template <class T>
   using Acc = double;
   static double run(double a, double b) {
@@ -130,6 +131,11 @@ void scan(const void* in, void* out, std::int64_t outer, std::int64_t len, std::
   std::int64_t o = 0;
   if (inner == 1) {
     constexpr std::int64_t kRows = 8;
+    if constexpr (std::is_same_v<T, float>) {
+      static const RowsScanFn rows = rows_scan_kernel(Op::op);
+      for (; rows != nullptr && o + kScanRows <= outer; o += kScanRows)
+        rows(static_cast<const T*>(in) + o * len, static_cast<T*>(out) + o * len, len, reverse);
+    }
     for (; o + kRows <= outer; o += kRows) {
       const std::int64_t start = o * len + (reverse ? len - 1 : 0);
       scan_rows<Op>(static_cast<const T*>(in) + start, static_cast<T*>(out) + start, len, step, len,

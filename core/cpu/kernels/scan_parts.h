@@ -1,4 +1,4 @@
-// The kernels of which cumulative operations of integers are built.
+// The kernels of which cumulative operations are built.
 #pragma once
 #include <cstdint>
 
@@ -13,5 +13,12 @@ using LineScanFn = void (*)(const void* in, void* out, std::int64_t n, bool reve
                             const void* before);
 // Of integers, and of bool as bytes; nullptr for floats and where the dtype has no such op.
 LineScanFn line_scan_kernel(Cumulative op, DType dtype);
+
+// in[kScanRows, len] -> out[kScanRows, len], len >= 1: running results of each row in f64, from its
+// first element on, or from its last if `reverse`. `out` may be `in`.
+constexpr int kScanRows = 8;
+using RowsScanFn = void (*)(const float* in, float* out, std::int64_t len, bool reverse);
+// For cumsum and cumprod; nullptr for the others, and where there are no vectors.
+RowsScanFn rows_scan_kernel(Cumulative op);
 
 }  // namespace shmap::cpu
