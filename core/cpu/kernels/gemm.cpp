@@ -216,13 +216,11 @@ bool suits_narrow_by_avx2(const Gemm& g) {
 }
 
 // Whether OpenBLAS is faster than oneDNN for f32 on AMD's CPUs with AVX2 (measured on Zen 3, two
-// threads): for large products 1.03 to 1.1 times as fast, 1.5 times where a is transposed; for
-// small and thin ones oneDNN is, up to 1.4 times.
-bool suits_openblas_with_avx2(const Gemm& g) {
-  constexpr std::int64_t thin = 64;
-  if (g.trans_a) return !is_small(g, 128 * 128 * 128);
-  return std::min(g.m, g.n) > thin && !is_small(g, 320 * 320 * 320);
-}
+// threads): 1.5 times where a is transposed and sums are long. Sizes that an operation's parts and
+// batches change do not decide, and sums that no library cuts stay with oneDNN: so the values are
+// the same, to the last bit, however a product is divided. (Otherwise OpenBLAS would be chosen for
+// all large products, 1.03 to 1.1 times as fast.)
+bool suits_openblas_with_avx2(const Gemm& g) { return g.trans_a && g.k > 256; }
 
 // Whether OpenBLAS is faster for f32 than the library that is chosen otherwise.
 bool suits_openblas(const Gemm& g) {
@@ -313,6 +311,11 @@ void half_through_f32(const Gemm& g, const GemmLibrary& library) {
   }
 }
 
+// The choice of the engine does not change: all parts of a product are cut for it.
+void run_by(GemmEngine engine, const Gemm& g) {
+  gemm_with(closed(engine) ? GemmEngine::own : engine, g);
+}
+
 // The begin of part `part` when a dim of `size` is cut into `parts` at multiples of `unit`.
 std::int64_t cut(std::int64_t size, int part, int parts, std::int64_t unit) {
   const std::int64_t units = (size + unit - 1) / unit;
@@ -387,9 +390,7 @@ void gemm_with(GemmEngine engine, const Gemm& g) {
 
 void gemm(const Gemm& g) {
   check_types(g);
-  // The choice of the engine does not change: all parts of a product are cut for it.
-  const GemmEngine engine = gemm_engine(g);
-  gemm_with(closed(engine) ? GemmEngine::own : engine, g);
+  run_by(gemm_engine(g), g);
 }
 
 void close_gemm_libraries() noexcept { libraries_closed.store(true); }
@@ -401,9 +402,7 @@ bool gemm_accumulates_exactly(const Gemm& g) {
   constexpr std::int64_t uncut = 256, uncut_transposed = 96;
   if (g.dtype != f32 || g.out != f32 || g.k > uncut || g.m <= 1 || g.n <= 1) return false;
   const GemmEngine engine = gemm_engine(g);
-  // The parts of a product that OpenBLAS computes as a whole may be so small that oneDNN does.
-  const bool onednn = engine == GemmEngine::onednn || is_amd_avx2();
-  if (onednn && g.trans_a && g.k > uncut_transposed) return false;
+  if (engine == GemmEngine::onednn && g.trans_a && g.k > uncut_transposed) return false;
   return is_library(engine) || engine == GemmEngine::avx512;
 }
 
@@ -450,7 +449,11 @@ void gemm_part(const Gemm& g, int part, int parts) {
   const int i = part / cols, j = part % cols;
   const Gemm block = gemm_block(g, cut(g.m, i, rows, row_unit), cut(g.m, i + 1, rows, row_unit),
                                 cut(g.n, j, cols, col_unit), cut(g.n, j + 1, cols, col_unit));
-  if (block.m > 0 && block.n > 0) gemm(block);
+  if (block.m <= 0 || block.n <= 0) return;
+  // Where sizes decide between libraries whose sums differ in the last bit, a part takes the whole
+  // product's, so that the values do not depend on the number of threads.
+  if (is_amd_avx2()) return run_by(gemm_engine(g), block);
+  gemm(block);
 }
 
 }  // namespace shmap::cpu
