@@ -107,7 +107,6 @@ std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
 void register_nccl_communicator() {
   register_communicator({"nccl", nccl::find_communicator, nccl::in_process_cannot});
   cuda::set_wait_check(nccl::check_all);
-  cuda::set_done_check(nccl::roll_in_doubt);
 }
 
 }  // namespace shmap

@@ -22,7 +22,5 @@ void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dty
 // Notes that this thread has enqueued a part of the call for which it called the roll last: the
 // task of that number in the queue.
 void note_enqueued(cuda::Queue& queue, std::uint64_t number);
-// Whether a part has ended whose roll call is still open.
-bool roll_in_doubt() noexcept;
 
 }  // namespace shmap::nccl

@@ -6,6 +6,7 @@
 
 #include "core/base/spin_lock.h"
 #include "core/base/while_waiting.h"
+#include "cuda/device/doubt.h"
 #include "cuda/device/wait_check.h"
 
 namespace shmap::cuda {

@@ -8,10 +8,4 @@ namespace shmap::cuda {
 void set_wait_check(void (*check)());
 void check_wait();
 
-// `in_doubt` returns whether some work that has ended on a GPU may still turn out to be invalid;
-// until that is known, the tasks after it count as pending. Set once, at registration. Called
-// often, by any thread, possibly under a spin lock: must neither block nor throw.
-void set_done_check(bool (*in_doubt)() noexcept);
-bool in_doubt() noexcept;
-
 }  // namespace shmap::cuda
