@@ -7,6 +7,7 @@
 #include "core/base/counters.h"
 #include "core/base/fault.h"
 #include "core/base/inline_vector.h"
+#include "core/device/task_run.h"
 #include "core/device/timeline.h"
 #include "core/ir/trace.h"
 #include "core/runtime/launch.h"
@@ -116,6 +117,15 @@ class LeaderLaunch {
     run_kernel(self->kernel_.run, self->call_, self->site_);
   }
 
+  static void throw_failure(void* args, const TaskContext&) {
+    const auto* self = static_cast<const LeaderLaunch*>(args);
+    try {
+      std::rethrow_exception(self->failure_);
+    } catch (...) {
+      run_kernel([](const KernelCall&) { throw; }, self->call_, self->site_);  // names the site
+    }
+  }
+
   // Notes operand i, if it was given up, in donated_, and in reusable_ for the results that may
   // overwrite it.
   void note_donated(std::size_t i, std::int64_t bytes) {
@@ -218,36 +228,21 @@ class LeaderLaunch {
   [[gnu::always_inline]] bool run_now(Stream& stream) {
     if (!stream.runs_at_once(cost_ns_, thread_) && !stream.overtakes(cost_ns_, thread_))
       return false;
-    if (!plain_) [[unlikely]] {
-      find_buffers();
-      finish(stream.run_at_once(task_here(), thread_), reads(), writes());
-      return true;
+    if (plain_) [[likely]] {
+      failure_ = run_as_task(name_, thread_, [this] { kernel_.run(call_); });
+      if (failure_ == nullptr) return true;
     }
-    thread_.task = name_;
-    try {
-      kernel_.run(call_);
-      thread_.task = nullptr;
-    } catch (...) {
-      thread_.task = nullptr;
-      fail(stream, std::current_exception());
-    }
+    run_task(stream);
     return true;
   }
 
-  // As if run_at_once had met the exception.
-  [[gnu::noinline, gnu::cold]] void fail(Stream& stream, std::exception_ptr error) {
-    failure_ = std::move(error);
-    Task failed = task_here();
-    failed.run = [](void* args, const TaskContext&) {
-      const auto* self = static_cast<const LeaderLaunch*>(args);
-      try {
-        std::rethrow_exception(self->failure_);
-      } catch (...) {
-        run_kernel([](const KernelCall&) { throw; }, self->call_, self->site_);  // names the site
-      }
-    };
+  // Runs the call as a task of the stream; or, where it has run and thrown failure_, lets the task
+  // throw that.
+  [[gnu::noinline]] void run_task(Stream& stream) {
+    Task task = task_here();
+    if (failure_ != nullptr) task.run = throw_failure;
     find_buffers();
-    finish(stream.run_at_once(failed, thread_), reads(), writes());
+    finish(stream.run_at_once(task, thread_), reads(), writes());
   }
 
   // Puts the call after the pending tasks of its buffers.
@@ -418,10 +413,10 @@ class LeaderLaunch {
   std::int64_t cost_ns_;
   const char* name_;
   bool foreign_;
-  // Whether a stream that runs the task at once would do nothing else besides: a stream of the CPU,
-  // where nobody records a timeline.
+  // Whether a stream that runs the task at once would do nothing else besides (a stream of the CPU,
+  // where nobody records a timeline): the kernel is then called without a task.
   bool plain_ = false;
-  std::exception_ptr failure_;
+  std::exception_ptr failure_;  // of the current leader's call
 };
 
 // If the result is a part of operand 0, enters it in the table, and runs nothing.

@@ -8,6 +8,7 @@
 #include "core/device/backend.h"
 #include "core/device/fork_guard.h"
 #include "core/device/task_attempt.h"
+#include "core/device/task_run.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
@@ -115,18 +116,12 @@ std::span<const std::int32_t> CpuGraph::reset(std::int32_t begun) noexcept {
 }
 
 Ref<Failure> CpuGraph::run_plain(const Node& node, std::uint64_t ticket) noexcept {
-  detail::ThreadState& thread = detail::thread_state;
-  Ref<Failure> failure;
-  thread.task = node.task.name;
-  try {
+  std::exception_ptr error = run_as_task(node.task.name, detail::thread_state, [&] {
     for (int part = 0; part < node.task.parts; ++part)
       node.task.run(node.task.args,
                     {part, node.task.parts, *node.stream, nullptr, nullptr, ticket});
-  } catch (...) {
-    failure = executor_.make_failure(std::current_exception());
-  }
-  thread.task = nullptr;
-  return failure;
+  });
+  return error == nullptr ? Ref<Failure>() : executor_.make_failure(std::move(error));
 }
 
 Event CpuGraph::run_in_order(std::uint64_t ticket) {
@@ -142,20 +137,16 @@ Event CpuGraph::run_in_order(std::uint64_t ticket) {
 }
 
 Event CpuGraph::attempt_in_order(std::uint64_t ticket) {
-  detail::ThreadState& thread = detail::thread_state;
   for (int i = 0; i < n_nodes_; ++i) {
     const Node& node = nodes_[static_cast<std::size_t>(i)];
     Ref<Failure> failure;
     if (node.task.later) {
-      thread.task = node.task.name;
-      bool done = false;
-      try {
-        done = attempt(node.task, *node.stream, ticket);
-      } catch (...) {
-        failure = executor_.make_failure(std::current_exception());
-      }
-      thread.task = nullptr;
-      if (!done && failure.get() == nullptr) {
+      bool ended = true;
+      std::exception_ptr error = run_as_task(node.task.name, detail::thread_state, [&] {
+        ended = attempt(node.task, *node.stream, ticket);
+      });
+      if (error != nullptr) failure = executor_.make_failure(std::move(error));
+      if (!ended) {
         Ref<Node> whole = launch_node(ticket, 0, /*begun=*/i);
         executor_.submit_and_follow_up(*whole);
         executor_.make_room();

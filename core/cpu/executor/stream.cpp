@@ -10,6 +10,7 @@
 #include "core/device/fork_guard.h"
 #include "core/device/task_args.h"
 #include "core/device/task_attempt.h"
+#include "core/device/task_run.h"
 #include "core/device/timeline.h"
 #include "shmap/error.h"
 
@@ -40,17 +41,13 @@ Event CpuStream::run_at_once(const Task& task, detail::ThreadState& thread) {
     Ref<Failure> failure = executor_.run_here(task, *this, {});
     return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
   }
-  thread.task = task.name;
-  try {
+  std::exception_ptr error = run_as_task(task.name, thread, [&] {
     for (int part = 0; part < task.parts; ++part) {
       task.run(task.args, {part, task.parts, *this, nullptr});
     }
-  } catch (...) {
-    thread.task = nullptr;
-    return executor_.failed_event(executor_.make_failure(std::current_exception()));
-  }
-  thread.task = nullptr;
-  return Event();
+  });
+  if (error == nullptr) return Event();
+  return executor_.failed_event(executor_.make_failure(std::move(error)));
 }
 
 // Runs the task's attempt on this thread. Empty where the attempt was not made or did not end the
@@ -59,19 +56,13 @@ std::optional<Event> CpuStream::attempt_now(const Task& task, detail::ThreadStat
   if (executor_.mode() != Mode::async || thread.capture != nullptr || thread.task != nullptr ||
       timeline_sink() != nullptr || !quiet() || forked())
     return std::nullopt;
-  Ref<Failure> failure;
-  thread.task = task.name;
-  try {
-    if (!attempt(task, *this, 0)) {
-      thread.task = nullptr;
-      return std::nullopt;
-    }
-  } catch (...) {
-    failure = executor_.make_failure(std::current_exception());
-  }
-  thread.task = nullptr;
+  bool ended = true;
+  std::exception_ptr error =
+      run_as_task(task.name, thread, [&] { ended = attempt(task, *this, 0); });
+  if (!ended) return std::nullopt;
   const TaskArgs args(task);
-  return failure.get() == nullptr ? Event() : executor_.failed_event(std::move(failure));
+  if (error == nullptr) return Event();
+  return executor_.failed_event(executor_.make_failure(std::move(error)));
 }
 
 Event CpuStream::enqueue(const Task& task, std::span<const Event> waits) {
