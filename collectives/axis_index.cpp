@@ -1,6 +1,7 @@
 // axis_index: a device's own rank.
 #include "collectives/batch_rules.h"
 #include "collectives/clique_table.h"
+#include "collectives/give_blocks.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
 #include "core/base/counters.h"
@@ -38,8 +39,7 @@ void run_axis_index(GroupCall& call) {
     for (std::uint32_t i = 0; i < target.slot_count; ++i)
       results[target.first_slot + i] = {buffer, i * kItem};
   }
-  const std::span<Block> out = call.out[0]->blocks();
-  for (std::size_t p = 0; p < out.size(); ++p) out[p] = results[table.slot_of[p]];
+  give_slots(table, results.span(), call.out[0]->blocks());
 }
 
 std::uint64_t rank_on_host(const Params& params, const detail::MeshImpl& mesh,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/exchange_task.h"
+#include "collectives/give_blocks.h"
 #include "collectives/local_work.h"
 
 namespace shmap {
@@ -39,7 +40,7 @@ class AllGather : public LocalWork {
       call.enqueue(std::move(round));
       for (std::size_t i = 0; i < blocks.size(); ++i) put_together(i, blocks[i], results);
     }
-    share_results(results);
+    give_results(table_, results, g_.out);
   }
 
  private:
@@ -128,7 +129,7 @@ class AllToAll : public LocalWork {
       for (std::size_t i = 0; i < staged.size(); ++i)
         hand_out(cross_.classes[i], staged[i], copied[i], slots);
     }
-    share_slots(slots);
+    give_slots(table_, slots, g_.out);
   }
 
  private:
@@ -313,7 +314,7 @@ class Moves : public LocalWork {
         }
       }
     }
-    share_slots(slots);
+    give_slots(table_, slots, g_.out);
   }
 
   void broadcast(CrossCall& call, std::uint32_t rank) {
@@ -337,7 +338,7 @@ class Moves : public LocalWork {
       for (const std::uint32_t s : c.targets)
         results[s] = here(s, c.local[rank] != kElsewhere ? local_block(c, s, rank) : results[s]);
     }
-    share_results(results);
+    give_results(table_, results, g_.out);
   }
 
  private:

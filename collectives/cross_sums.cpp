@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/exchange_task.h"
+#include "collectives/give_blocks.h"
 #include "collectives/local_work.h"
 #include "core/base/inline_vector.h"
 #include "core/processes/processes.h"
@@ -226,7 +227,7 @@ class AllReduce : public SumCall {
       for (const Class& c : cross_.classes)
         if (in_shares(c)) fan_out(c, results);
     }
-    share_results(results);
+    give_results(table_, results, g_.out);
   }
 
  private:
@@ -354,7 +355,7 @@ class ReduceScatterCall : public SumCall {
         });
       }
     }
-    share_slots(slots);
+    give_slots(table_, slots, g_.out);
   }
 
  private:

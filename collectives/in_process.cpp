@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "collectives/collective_site.h"
+#include "collectives/give_blocks.h"
 #include "collectives/piece_work.h"
 #include "core/base/counters.h"
 #include "core/base/inline_vector.h"
@@ -157,27 +158,6 @@ void count_bytes(const GroupBlocks& g) {
   count(Counter::collective_bytes, g.in_bytes * g.mesh.local_count());
 }
 
-// Position p gets the block number_of[p]. Neighbours often share one, whose owners are then counted
-// together.
-void share_blocks(std::span<const Block> blocks, const std::vector<std::uint32_t>& number_of,
-                  std::span<Block> out) {
-  for (std::size_t p = 0; p < out.size();) {
-    const Block& block = blocks[number_of[p]];
-    const std::size_t first = p;
-    do {
-      out[p].buffer = BufferRef::adopt(block.buffer.get());
-      out[p].offset = block.offset;
-    } while (++p < out.size() && number_of[p] == number_of[first]);
-    block.buffer->add_refs(static_cast<std::int32_t>(p - first));
-  }
-}
-void share_results(const GroupBlocks& g, std::span<const Block> results) {
-  share_blocks(results, g.cliques.target_of, g.out);
-}
-void share_slots(const GroupBlocks& g, std::span<const Block> slots) {
-  share_blocks(slots, g.cliques.slot_of, g.out);
-}
-
 // Copies a sender's block from another memory space, on the receiver's stream.
 Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t position) {
   const Block& from = g.in[sender];
@@ -222,7 +202,7 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
               });
     }
   }
-  share_results(g, results.span());
+  give_results(g.cliques, results.span(), g.out);
   count_bytes(g);
 }
 
@@ -269,7 +249,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
               });
     }
   }
-  share_results(g, results.span());
+  give_results(g.cliques, results.span(), g.out);
   count_bytes(g);
 }
 
@@ -298,7 +278,7 @@ void InProcessCommunicator::reduce_scatter(const GroupBlocks& g, const Interleav
               });
     }
   }
-  share_slots(g, results.span());
+  give_slots(g.cliques, results.span(), g.out);
   count_bytes(g);
 }
 
@@ -341,7 +321,7 @@ void InProcessCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exc
               });
     }
   }
-  share_slots(g, results.span());
+  give_slots(g.cliques, results.span(), g.out);
   count_bytes(g);
 }
 
@@ -381,7 +361,7 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       results[i] = here ? g.in[position] : copy_block(g, position, slot.position);
     }
   }
-  share_slots(g, results.span());
+  give_slots(g.cliques, results.span(), g.out);
 }
 
 void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) {
@@ -399,7 +379,7 @@ void InProcessCommunicator::broadcast(const GroupBlocks& g, std::uint32_t rank) 
       results[s] = copy_block(g, position, target.position);
     }
   }
-  share_results(g, results.span());
+  give_results(g.cliques, results.span(), g.out);
 }
 
 }  // namespace shmap

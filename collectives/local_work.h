@@ -89,12 +89,6 @@ class LocalWork {
     }
   }
 
-  void share_results(const std::vector<Block>& results) const {
-    for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = results[table_.target_of[p]];
-  }
-  void share_slots(const std::vector<Block>& slots) const {
-    for (std::size_t p = 0; p < g_.out.size(); ++p) g_.out[p] = slots[table_.slot_of[p]];
-  }
   void count_sent(const Round& round) const {
     std::int64_t bytes = 0;
     for (const Parcel& p : round.sends) bytes += p.bytes;

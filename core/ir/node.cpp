@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "core/ir/enter_blocks.h"
 #include "core/ir/trace.h"
 
 namespace shmap {
@@ -47,15 +48,7 @@ std::string origin_text(const Node& node) {
 }
 
 void share_blocks(std::span<const Block> from, std::span<Block> to) {
-  for (std::size_t p = 0; p < from.size();) {
-    Buffer* const buffer = from[p].buffer.get();
-    const std::size_t first = p;
-    for (; p < from.size() && from[p].buffer.get() == buffer; ++p) {
-      to[p].buffer = BufferRef::adopt(buffer);
-      to[p].offset = from[p].offset;
-    }
-    if (buffer != nullptr) buffer->add_refs(static_cast<std::int32_t>(p - first));
-  }
+  enter_blocks(to.first(from.size()), [&](std::size_t p) -> const Block& { return from[p]; });
 }
 
 StoredNode::StoredNode(const ShapedArray& t, const detail::MeshImpl* m, std::uint32_t n)

@@ -52,9 +52,11 @@ Array compare(const Primitive& p, Operand&& a, Operand&& b) {
   if (left == 0 && right == 0) return binary(p, std::move(a), std::move(b));
   const SourceLine source = a.source;
   const Array x = std::move(left != 0 ? b.value : a.value);
-  if (&p == &eq_p || &p == &ne_p) return bind(&p == &eq_p ? ne_p : eq_p, x, x, no_params, source);
+  const CompareOp op = elementwise_row(p)->compare();
+  if (op == CompareOp::eq || op == CompareOp::ne)
+    return bind(op == CompareOp::eq ? ne_p : eq_p, x, x, no_params, source);
   // whether the question is if x is below the scalar
-  const bool below = (&p == &lt_p || &p == &le_p) == (right != 0);
+  const bool below = (op == CompareOp::lt || op == CompareOp::le) == (right != 0);
   const int side = left != 0 ? left : right;
   const Array edge = extreme_of(x.dtype(), side > 0, source);
   const Primitive& asked = side > 0 ? (below ? le_p : gt_p) : (below ? lt_p : ge_p);

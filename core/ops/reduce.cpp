@@ -159,11 +159,12 @@ constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding, jv
 constinit Primitive argmin_p = reduction("argmin", eval_argmin, arg_sharding, jvp_zero);
 
 std::optional<Reduction> reduction_of(const Primitive& primitive) {
-#define SHMAP_FIND(name, domain, primitive_name) \
-  if (&primitive == &primitive_name##_p) return Reduction::name;
-  SHMAP_REDUCTIONS(SHMAP_FIND)
-#undef SHMAP_FIND
-  return std::nullopt;
+#define SHMAP_ADDRESS(name, domain, primitive_name) &primitive_name##_p,
+  static constexpr const Primitive* kByRow[] = {SHMAP_REDUCTIONS(SHMAP_ADDRESS)};
+#undef SHMAP_ADDRESS
+  const auto* const row = std::find(std::begin(kByRow), std::end(kByRow), &primitive);
+  if (row == std::end(kByRow)) return std::nullopt;
+  return static_cast<Reduction>(row - kByRow);
 }
 
 void register_reduce() {
