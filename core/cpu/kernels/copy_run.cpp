@@ -51,7 +51,7 @@ SHMAP_KERNELS(find_copy_backwards);
 
 void copy_run(void* dst, const void* src, std::int64_t bytes) {
   // glibc's memcpy uses `rep movsb` from 2112 bytes on, which takes ten times as long on Zen 3
-  // where dst lies 1 to 31 bytes behind src, pages aside (glibc's bug 30994).
+  // where dst is some bytes after src in its page (glibc's bug 30994; measured up to 31 bytes).
   constexpr std::int64_t long_run = 2048;
   constexpr std::uintptr_t page = 4096, slow = 32;
   const auto ahead = reinterpret_cast<std::uintptr_t>(dst) - reinterpret_cast<std::uintptr_t>(src);

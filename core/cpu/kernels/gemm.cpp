@@ -450,8 +450,9 @@ void gemm_part(const Gemm& g, int part, int parts) {
   const Gemm block = gemm_block(g, cut(g.m, i, rows, row_unit), cut(g.m, i + 1, rows, row_unit),
                                 cut(g.n, j, cols, col_unit), cut(g.n, j + 1, cols, col_unit));
   if (block.m <= 0 || block.n <= 0) return;
-  // Where sizes decide between libraries whose sums differ in the last bit, a part takes the whole
-  // product's, so that the values do not depend on the number of threads.
+  // On these CPUs sizes decide between engines whose sums differ in the last bit. A part is
+  // computed by the engine of the whole product, so that values do not depend on the number of
+  // threads.
   if (is_amd_avx2()) return run_by(gemm_engine(g), block);
   gemm(block);
 }

@@ -27,8 +27,8 @@ const GemmLibrary* openblas_gemm();
 const GemmLibrary* amx_gemm();
 const GemmLibrary* avx512_gemm();
 
-// Products of f32 and f64 with rows that are one vector of AVX-512 or two of AVX2, or less;
-// `narrow` ones are computed where the operands lie, while a transposed b is copied first.
+// Products of f32 and f64 whose rows fit in one vector of AVX-512 or two of AVX2. narrow_gemm
+// computes them where the operands lie (is_narrow), except that it copies a transposed b first.
 inline bool has_narrow_rows(const Gemm& g) { return g.n * itemsize(g.dtype) <= 64 && g.k <= 256; }
 inline bool is_narrow(const Gemm& g) { return !g.trans_b && has_narrow_rows(g); }
 bool has_narrow_gemm();  // whether the CPU has AVX2 or AVX-512
