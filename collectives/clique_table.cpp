@@ -13,13 +13,13 @@ namespace shmap {
 
 namespace {
 
-using Key = std::tuple<const detail::MeshImpl*, std::vector<int>, Groups, std::uint32_t>;
+using CliqueKey = std::tuple<const detail::MeshImpl*, std::vector<int>, Groups, std::uint32_t>;
 constexpr std::uint32_t kNone = Cliques::kElsewhere;
 
-class Builder {
+class CliqueTableBuilder {
  public:
-  Builder(const detail::MeshImpl& mesh, const std::vector<int>& axes, const Groups& groups,
-          std::uint32_t varying)
+  CliqueTableBuilder(const detail::MeshImpl& mesh, const std::vector<int>& axes,
+                     const Groups& groups, std::uint32_t varying)
       : mesh_(mesh), cliques_(mesh.cliques(axes)), axes_(axes), groups_(groups) {
     std::uint32_t own = 0;
     for (int a : axes) own |= 1u << a;
@@ -153,11 +153,12 @@ class Builder {
 const CliqueTable& find_or_build(const detail::MeshImpl& mesh, const std::vector<int>& axes,
                                  const Groups& groups, std::uint32_t varying) {
   static std::mutex mutex;
-  static auto* tables = new std::map<Key, const CliqueTable*>();  // never destroyed, as meshes are
-                                                                  // not
+  static auto* tables = new std::map<CliqueKey, const CliqueTable*>();  // never destroyed, as
+                                                                        // meshes are not
   std::lock_guard lock(mutex);
-  const CliqueTable*& entry = (*tables)[Key(&mesh, axes, groups, varying)];
-  if (entry == nullptr) entry = new CliqueTable(Builder(mesh, axes, groups, varying).build());
+  const CliqueTable*& entry = (*tables)[CliqueKey(&mesh, axes, groups, varying)];
+  if (entry == nullptr)
+    entry = new CliqueTable(CliqueTableBuilder(mesh, axes, groups, varying).build());
   return *entry;
 }
 

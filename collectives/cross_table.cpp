@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-using Key = std::vector<std::int64_t>;
+using CrossKey = std::vector<std::int64_t>;
 
 // The positions of a class: for each rank, the processes that have it, and one of its positions.
 struct Holders {
@@ -22,10 +22,11 @@ struct Holders {
   std::map<int, std::vector<int>> clique;
 };
 
-class Builder {
+class CrossTableBuilder {
  public:
-  Builder(const detail::MeshImpl& mesh, const CliqueTable& table,
-          const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest)
+  CrossTableBuilder(const detail::MeshImpl& mesh, const CliqueTable& table,
+                    const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places,
+                    std::uint32_t rest)
       : mesh_(mesh), table_(table), places_(places), rest_(rest) {
     for (std::int64_t g = 0; g < mesh.size(); ++g) {
       Holders& h = holders_[key_of(g)];
@@ -56,7 +57,7 @@ class Builder {
 
   CrossTable build() {
     CrossTable cross;
-    std::map<Key, std::size_t> number;
+    std::map<CrossKey, std::size_t> number;
     for (std::uint32_t p = 0; p < mesh_.local_count(); ++p)
       number.emplace(key_of(mesh_.global_position(p)), 0);
     for (auto& [key, index] : number) {
@@ -94,14 +95,14 @@ class Builder {
       rank = rank * mesh_.env()->sizes[static_cast<std::size_t>(a)] + mesh_.coordinate_at(g, a);
     return places_[static_cast<std::size_t>(rank)];
   }
-  Key key_of(std::int64_t g) const {
-    Key key{rank_of(g).first};
+  CrossKey key_of(std::int64_t g) const {
+    CrossKey key{rank_of(g).first};
     for (int a = 0; a < static_cast<int>(mesh_.env()->sizes.size()); ++a)
       if (rest_ >> a & 1u) key.push_back(mesh_.coordinate_at(g, a));
     return key;
   }
-  Key clique_key_of(std::int64_t g) const {
-    Key key{rank_of(g).first};
+  CrossKey clique_key_of(std::int64_t g) const {
+    CrossKey key{rank_of(g).first};
     for (int a = 0; a < static_cast<int>(mesh_.env()->sizes.size()); ++a)
       if (std::find(table_.axes.begin(), table_.axes.end(), a) == table_.axes.end())
         key.push_back(mesh_.coordinate_at(g, a));
@@ -120,7 +121,7 @@ class Builder {
       const auto here = std::find_if(members.begin(), members.end(),
                                      [](std::uint32_t p) { return p != Cliques::kElsewhere; });
       if (here == members.end()) continue;
-      const Key key = clique_key_of(mesh_.global_position(*here));
+      const CrossKey key = clique_key_of(mesh_.global_position(*here));
       const std::vector<std::int64_t>& places = clique_places_.at(key);
       CrossTable::Clique clique{i, *std::min_element(places.begin(), places.end()),
                                 cliques_.at(key), in_mesh_order(places)};
@@ -215,9 +216,9 @@ class Builder {
   const CliqueTable& table_;
   const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places_;
   const std::uint32_t rest_;
-  std::map<Key, Holders> holders_;
-  std::map<Key, std::vector<int>> cliques_;  // the processes by rank
-  std::map<Key, std::vector<std::int64_t>> clique_places_;
+  std::map<CrossKey, Holders> holders_;
+  std::map<CrossKey, std::vector<int>> cliques_;  // the processes by rank
+  std::map<CrossKey, std::vector<std::int64_t>> clique_places_;
 };
 
 }  // namespace
@@ -225,7 +226,7 @@ class Builder {
 std::shared_ptr<const CrossTable> make_cross_table(
     const detail::MeshImpl& mesh, const CliqueTable& table,
     const std::vector<std::pair<std::uint32_t, std::uint32_t>>& places, std::uint32_t rest) {
-  Builder builder(mesh, table, places, rest);
+  CrossTableBuilder builder(mesh, table, places, rest);
   if (!builder.crosses()) return nullptr;
   return std::make_shared<const CrossTable>(builder.build());
 }

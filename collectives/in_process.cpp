@@ -26,7 +26,7 @@ using Slot = CliqueTable::Slot;
 
 const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend()); }
 
-std::byte* address(const Block& block) { return static_cast<std::byte*>(block.data()); }
+std::byte* block_address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
 // For each rank, whether its block must be copied to the target from another memory space, if the
 // backend has a function for such copies; else empty.
@@ -81,7 +81,7 @@ struct Sources {
       : from(members.size()), buffers(members.size()) {
     for (std::size_t r = 0; r < members.size(); ++r) {
       const Block& block = g.in[members[r]];
-      from[r] = address(block);
+      from[r] = block_address(block);
       // Ranks often share a buffer, which needs only one entry.
       if (count == 0 || buffers[count - 1] != block.buffer.get())
         buffers[count++] = block.buffer.get();
@@ -106,7 +106,7 @@ struct Results {
     for (std::uint32_t i = 0; i < target.slot_count; ++i) {
       Block& block = slots[target.first_slot + i];
       block = fresh_block(target.space, g.out_bytes);
-      to[i] = address(block);
+      to[i] = block_address(block);
       buffers[i] = block.buffer.get();
     }
   }
@@ -167,8 +167,8 @@ Block copy_block(const GroupBlocks& g, std::uint32_t sender, std::uint32_t posit
   Buffer* reads[] = {from.buffer.get()};
   Buffer* writes[] = {to.buffer.get()};
   enqueue(g, position, g.out_bytes, {&sender, 1}, reads, writes,
-          [ops = &ops_of(g), src = address(from), dst = address(to), bytes = g.out_bytes](
-              int part, int parts, void* native) {
+          [ops = &ops_of(g), src = block_address(from), dst = block_address(to),
+           bytes = g.out_bytes](int part, int parts, void* native) {
             if (ops->copy_between_spaces != nullptr && parts == 1)
               return ops->copy_between_spaces(dst, src, bytes, native);
             const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
@@ -194,7 +194,7 @@ void InProcessCommunicator::all_reduce(const GroupBlocks& g, Reduction op, DType
       Sources sources(g, target.folded);
       Buffer* writes[] = {results[s].buffer.get()};
       enqueue(g, target.position, g.in_bytes * ranks, target.folded, sources.reads(), writes,
-              [ops = &ops_of(g), op, dtype, ranks, n, out = address(results[s]),
+              [ops = &ops_of(g), op, dtype, ranks, n, out = block_address(results[s]),
                from = std::move(sources.from)](int part, int parts, void* native) {
                 const auto [begin, end] = share(n, kGrainBytes / itemsize(dtype), part, parts);
                 if (begin == end) return;
@@ -218,7 +218,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
       Sources sources(g, target.members);
       Buffer* writes[] = {results[s].buffer.get()};
       enqueue(g, target.position, g.out_bytes, target.members, sources.reads(), writes,
-              [ops = &ops_of(g), layout, ranks = table.ranks, out = address(results[s]),
+              [ops = &ops_of(g), layout, ranks = table.ranks, out = block_address(results[s]),
                at_once = in_one_piece_of_work(g, target) && in_one_space(g, target),
                copy = copy_for(ops_of(g), layout.piece, g.out_bytes),
                others = from_other_spaces(g, target),
@@ -339,8 +339,8 @@ void InProcessCommunicator::permute(const GroupBlocks& g, std::span<const int> s
       if (g.out_bytes != 0) {
         Buffer* writes[] = {block.buffer.get()};
         enqueue(g, position, g.out_bytes, {}, {}, writes,
-                [ops = &ops_of(g), dst = address(block), bytes = g.out_bytes](int part, int parts,
-                                                                              void* native) {
+                [ops = &ops_of(g), dst = block_address(block), bytes = g.out_bytes](
+                    int part, int parts, void* native) {
                   const auto [begin, end] = share(bytes, kGrainBytes, part, parts);
                   if (begin < end) ops->zero(dst + begin, end - begin, native);
                 });

@@ -103,7 +103,7 @@ Read read_sort(Reader& r) {
   return made(p);
 }
 Read read_top_k(Reader& r) { return made(TopKParams(r.integer("axis"), r.integer("k"))); }
-Read read_scan(Reader& r) {
+Read read_cumulative(Reader& r) {
   return made(ScanParams(r.integer("axis"), r.has("reverse") && r.flag("reverse")));
 }
 Read read_reduce(Reader& r) { return made(ReduceParams(r.dims("axes"))); }
@@ -201,7 +201,7 @@ void check_batching(Reader& r, const Dims& operand, const Dims& indices, const D
   }
 }
 
-Read read_gather(Reader& r) {
+Read read_gather_slices(Reader& r) {
   GatherParams p;
   p.collapsed_slice_dims = r.dims("collapsed_slice_dims");
   p.mode = static_cast<GatherMode>(r.choice(
@@ -217,7 +217,7 @@ Read read_gather(Reader& r) {
   return made(p);
 }
 
-Read read_scatter(Reader& r) {
+Read read_scatter_slices(Reader& r) {
   ScatterAddParams p;
   p.inserted_window_dims = r.dims("inserted_window_dims");
   p.clip = r.choice("mode", {"drop", "clip"}) == 1;
@@ -296,7 +296,7 @@ void register_op_syntax() {
 
   some(sort_p, 1, kAnyNumber, read_sort);
   some(top_k_p, 1, 1, read_top_k);
-#define SHMAP_SYNTAX(name, domain) some(name##_p, 1, 1, read_scan);
+#define SHMAP_SYNTAX(name, domain) some(name##_p, 1, 1, read_cumulative);
   SHMAP_CUMULATIVES(SHMAP_SYNTAX)
 #undef SHMAP_SYNTAX
 #define SHMAP_SYNTAX(name, domain, primitive) some(primitive##_p, 1, 1, read_reduce);
@@ -305,8 +305,8 @@ void register_op_syntax() {
   some(argmax_p, 1, 1, read_arg_reduce);
   some(argmin_p, 1, 1, read_arg_reduce);
   some(dot_general_p, 2, 2, read_dot);
-  some(gather_p, 2, 2, read_gather);
-  for (const Primitive* p : scatter_primitives()) some(*p, 3, 3, read_scatter);
+  some(gather_p, 2, 2, read_gather_slices);
+  for (const Primitive* p : scatter_primitives()) some(*p, 3, 3, read_scatter_slices);
   some(random_bits_p, 1, 2, read_bits);
   some(random_split_p, 1, 1, read_split);
   plain(random_fold_in_p, 2);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/base/crc.h"
+#include "core/base/round_up.h"
 #include "core/io/json_reader.h"
 #include "shmap/error.h"
 
@@ -13,8 +14,6 @@ namespace {
 constexpr DType kDtypes[] = {DType::bool_, DType::i8,  DType::i16, DType::i32, DType::i64,
                              DType::u8,    DType::u16, DType::u32, DType::u64, DType::f16,
                              DType::bf16,  DType::f32, DType::f64};
-
-std::int64_t rounded(std::int64_t bytes, std::int64_t to) { return (bytes + to - 1) / to * to; }
 
 Shape read_shape(JsonReader& json, const char* what) {
   Shape shape;
@@ -133,7 +132,7 @@ CheckpointIndex parse_checkpoint_index(std::string_view text, std::int64_t file_
   key("leaves");
   json.expect('[', "a list of leaves");
   const std::size_t head = kCheckpointMagic.size() + 8 + text.size() + 4;
-  std::int64_t at = rounded(static_cast<std::int64_t>(head), kCheckpointAlignment);
+  std::int64_t at = round_up(static_cast<std::int64_t>(head), kCheckpointAlignment);
   index.data = at;
   constexpr std::size_t kShortest =
       sizeof R"({"path":"","dtype":"u8","shape":[],"grid":[],"crc":""})";
@@ -155,7 +154,7 @@ CheckpointIndex parse_checkpoint_index(std::string_view text, std::int64_t file_
       json.fail("leaf " + quoted_bytes(leaf.path) + " has " + std::to_string(leaf.crcs.size()) +
                 " checksums, and " + std::to_string(chunks) + " are wanted");
     }
-    at = rounded(at + bytes, kCheckpointAlignment);
+    at = round_up(at + bytes, kCheckpointAlignment);
     index.leaves.push_back(std::move(leaf));
   }
   json.expect('}', "'}' at the end");
@@ -207,15 +206,15 @@ void place_leaves(CheckpointIndex& index, const std::string& name) {
                      std::to_string(kCheckpointMaxIndex) +
                      " may be: join small arrays, or save them in several checkpoints");
   }
-  index.data = rounded(static_cast<std::int64_t>(kCheckpointMagic.size()) + 8 + length + 4,
-                       kCheckpointAlignment);
+  index.data = round_up(static_cast<std::int64_t>(kCheckpointMagic.size()) + 8 + length + 4,
+                        kCheckpointAlignment);
   std::int64_t at = index.data;
   for (CheckpointLeaf& leaf : index.leaves) {
     leaf.offset = at;
     if (__builtin_add_overflow(at, checked_bytes(leaf.shape, itemsize(leaf.dtype)), &at) ||
         at > INT64_MAX - kCheckpointAlignment)
       throw ValueError(name + ": its arrays have more than 2^63 bytes");
-    at = rounded(at, kCheckpointAlignment);
+    at = round_up(at, kCheckpointAlignment);
   }
   index.bytes = at;
 }

@@ -21,11 +21,11 @@ namespace shmap {
 
 namespace {
 
-struct Element {
+struct DlElement {
   std::uint8_t code, bits;  // bits 0: DLPack lacks the dtype
-  bool operator==(const Element&) const = default;
+  bool operator==(const DlElement&) const = default;
 };
-constexpr DTypeRow<Element> kElements[] = {
+constexpr DTypeRow<DlElement> kElements[] = {
     {bool_, {kDLBool, 8}}, {i8, {kDLInt, 8}},     {i16, {kDLInt, 16}},     {i32, {kDLInt, 32}},
     {i64, {kDLInt, 64}},   {u8, {kDLUInt, 8}},    {u16, {kDLUInt, 16}},    {u32, {kDLUInt, 32}},
     {u64, {kDLUInt, 64}},  {f16, {kDLFloat, 16}}, {bf16, {kDLBfloat, 16}}, {f32, {kDLFloat, 32}},
@@ -54,7 +54,8 @@ static_assert(row_of(DeviceKind::cuda).dlpack_too == kDLCUDAManaged);
 
 DType dtype_of_tensor(const DLDataType& type, SourceLine source) {
   for (const auto& [dtype, element] : kElements) {
-    if (type.lanes == 1 && type.bits > 0 && element == Element{type.code, type.bits}) return dtype;
+    if (type.lanes == 1 && type.bits > 0 && element == DlElement{type.code, type.bits})
+      return dtype;
   }
   refuse("elements of type code " + std::to_string(type.code) + ", " + std::to_string(type.bits) +
              " bits and " + std::to_string(type.lanes) +
@@ -198,7 +199,7 @@ Tensor* hand_out(const Array& x, const char* what) {
   detail::refuse_in_task(what);
   const StoredNode& stored = whole_on_one_device(x, what);
   const DType dtype = stored.type.dtype();
-  const Element element = row_of(kElements, dtype);
+  const DlElement element = row_of(kElements, dtype);
   if (element.bits == 0)
     throw TypeError(std::string(what) + ": DLPack has no elements of dtype " + short_name(dtype));
   x.block_until_ready({});

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "npy files are read as
 
 namespace {
 
-constexpr std::int64_t kStagingBytes = std::int64_t{4} << 20;
+constexpr std::int64_t kReorderBytes = std::int64_t{4} << 20;
 
 template <class T>
 void swap_elements(std::byte* p, std::int64_t count) {
@@ -82,7 +82,7 @@ void NpyFile::read_columns(std::span<const Slice> box, std::byte* dst) const {
 
   // A part covers dims 0 … split - 1 whole, `step` indices of dim `split`, and one index of each
   // later dim.
-  const std::int64_t limit = kStagingBytes / size;
+  const std::int64_t limit = kReorderBytes / size;
   int split = 0;
   std::int64_t inner = 1;
   while (split < rank - 1 && inner * extents[split] <= limit) inner *= extents[split++];

@@ -17,7 +17,7 @@ namespace shmap {
 
 namespace {
 
-constexpr const char* kKind = "npz file";
+constexpr const char* kNpzFile = "npz file";
 constexpr std::string_view kSuffix = ".npy";
 
 // An array of the archive. Contents that are read whole, or are deflated, are checked against the
@@ -104,7 +104,7 @@ std::map<std::string, Array> load_npz(const std::string& path,
                                       FileOptions options, SourceLine source) {
   return io::with_line("load_npz", path, source, [&] {
     ensure_started();
-    const auto file = std::make_shared<const io::InputFile>(kKind, path);
+    const auto file = std::make_shared<const io::InputFile>(kNpzFile, path);
     const io::ReadAt read = [&](std::int64_t at, std::byte* dst, std::int64_t n) {
       file->read(at, dst, n);
     };
@@ -144,14 +144,14 @@ void save_npz(const std::string& path, const std::map<std::string, Array>& array
     for (const auto& [name, x] : arrays) {
       total += checked_node(x, "save_npz").type.nbytes();
       if (!io::is_utf8(name) || name.size() > 60000 || name.find('\0') != name.npos) {
-        throw ValueError(io::named_file(kKind, path) + ": an array's name is " +
+        throw ValueError(io::named_file(kNpzFile, path) + ": an array's name is " +
                          io::quoted_bytes(name) +
                          ": wanted is UTF-8 of at most 60000 bytes without null characters");
       }
       x.block_until_ready(source);
     }
     io::ProgressCount progress(options, total);
-    io::OutputFile file(kKind, path);
+    io::OutputFile file(kNpzFile, path);
     std::vector<io::ZipMember> members;
     std::vector<std::int64_t> places;
     std::int64_t at = 0;

@@ -11,7 +11,7 @@ namespace shmap {
 
 namespace {
 
-constexpr const char* kKind = "safetensors file";
+constexpr const char* kSafetensorsFile = "safetensors file";
 
 io::SafetensorsHeader read_header(const io::InputFile& file, std::int64_t* data) {
   unsigned char length[8] = {};
@@ -43,7 +43,7 @@ std::map<std::string, Array> load_safetensors(const std::string& path,
                                               FileOptions options, SourceLine source) {
   return io::with_line("load_safetensors", path, source, [&] {
     ensure_started();
-    const io::InputFile file(kKind, path);
+    const io::InputFile file(kSafetensorsFile, path);
     std::int64_t data = 0;
     const io::SafetensorsHeader header = read_header(file, &data);
     const auto sharding_of = [&](const std::string& name) {
@@ -106,11 +106,12 @@ void save_safetensors(const std::string& path, const std::map<std::string, Array
       const ShapedArray& type = checked_node(x, "save_safetensors").type;
       types.emplace(name, std::pair(type.dtype(), type.dims()));
     }
-    const io::SafetensorsLayout layout = io::layout_safetensors(types, io::named_file(kKind, path));
+    const io::SafetensorsLayout layout =
+        io::layout_safetensors(types, io::named_file(kSafetensorsFile, path));
     std::vector<io::PlacedArray> placed;
     for (const auto& [name, x] : arrays) placed.push_back({x, layout.offsets.at(name)});
-    io::save_file({"save_safetensors", kKind, path, source}, layout.head, placed, layout.bytes,
-                  options);
+    io::save_file({"save_safetensors", kSafetensorsFile, path, source}, layout.head, placed,
+                  layout.bytes, options);
   });
 }
 

@@ -15,7 +15,7 @@ struct Name {
   const char* text;  // nullptr: the format lacks the dtype
 };
 #define SHMAP_NAME(name, type, jaxpr, numpy, npy, safetensors) {DType::name, safetensors},
-constexpr Name kDtypes[] = {SHMAP_DTYPES(SHMAP_NAME)};
+constexpr Name kDtypeNames[] = {SHMAP_DTYPES(SHMAP_NAME)};
 #undef SHMAP_NAME
 constexpr std::string_view kMetadata = "__metadata__";
 
@@ -75,9 +75,9 @@ TensorEntry SafetensorsHeader::read(std::size_t at, std::size_t* behind) const {
     if (key == "dtype") {
       claim(have_dtype, "dtype");
       const std::string_view given = json.string("a dtype in quotes");
-      const auto* found = std::find_if(std::begin(kDtypes), std::end(kDtypes),
+      const auto* found = std::find_if(std::begin(kDtypeNames), std::end(kDtypeNames),
                                        [&](const Name& n) { return n.text && given == n.text; });
-      if (found == std::end(kDtypes)) {
+      if (found == std::end(kDtypeNames)) {
         json.fail("dtype " + quoted_bytes(given) +
                   ": wanted is BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
       }
@@ -207,7 +207,7 @@ SafetensorsLayout layout_safetensors(const std::map<std::string, std::pair<DType
       throw ValueError(name + ": a tensor's name is " + quoted_bytes(key) +
                        ": wanted is UTF-8, other than '__metadata__'");
     }
-    const char* const code = kDtypes[static_cast<int>(dtype)].text;
+    const char* const code = kDtypeNames[static_cast<int>(dtype)].text;
     if (code == nullptr) {
       throw TypeError(name + ": tensor " + quoted_bytes(key) + " has dtype " + to_string(dtype) +
                       ", which the format lacks: save the words that keys are made of");

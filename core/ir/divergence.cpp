@@ -7,7 +7,7 @@ namespace shmap {
 
 namespace {
 
-thread_local const DivergentScope* innermost = nullptr;
+thread_local const DivergentScope* innermost_divergence = nullptr;
 
 void check(const Primitive& primitive, const Params& params, const char* what, const AxisSet& axes,
            SourceLine source) {
@@ -30,16 +30,16 @@ void check(const Primitive& primitive, const Params& params, const char* what, c
 }  // namespace
 
 DivergentScope::DivergentScope(const char* what, AxisSet axes, const std::vector<bool>& active)
-    : what_(what), axes_(axes), active_(active), outer_(innermost) {
-  innermost = this;
+    : what_(what), axes_(axes), active_(active), outer_(innermost_divergence) {
+  innermost_divergence = this;
 }
-DivergentScope::~DivergentScope() { innermost = outer_; }
+DivergentScope::~DivergentScope() { innermost_divergence = outer_; }
 
-const DivergentScope* divergence() { return innermost; }
+const DivergentScope* divergence() { return innermost_divergence; }
 
 void check_divergent_collective(const Primitive& primitive, const Params& params,
                                 SourceLine source) {
-  for (const DivergentScope* s = innermost; s; s = s->outer())
+  for (const DivergentScope* s = innermost_divergence; s; s = s->outer())
     check(primitive, params, s->what(), s->axes(), source);
 }
 

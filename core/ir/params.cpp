@@ -23,7 +23,7 @@ std::string quoted(std::string_view text, char quote) {
 
 namespace {
 
-class Printer final : public ParamVisitor {
+class ParamPrinter final : public ParamVisitor {
  public:
   std::vector<ParamText> params;
 
@@ -114,7 +114,7 @@ class Keyer final : public ParamVisitor {
 }  // namespace
 
 std::vector<ParamText> param_texts(const Params& params) {
-  Printer printer;
+  ParamPrinter printer;
   params.visit(printer);
   return std::move(printer.params);
 }

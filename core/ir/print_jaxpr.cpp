@@ -71,9 +71,9 @@ std::string type_text(const ShapedArray& type, DTypeNames names) {
   return text;
 }
 
-class Printer {
+class JaxprPrinter {
  public:
-  explicit Printer(DTypeNames names) : names_(names) {}
+  explicit JaxprPrinter(DTypeNames names) : names_(names) {}
 
   Lines jaxpr(const Jaxpr& j) {
     const PassVisit visit("printing", j);
@@ -135,7 +135,7 @@ class Printer {
     for (const ParamText& p : texts) nested = nested || p.jaxpr != nullptr;
     for (const ParamText& p : texts) {
       if (p.jaxpr) {
-        append(params, hang({p.name + "="}, Printer(names_).jaxpr(*p.jaxpr)));
+        append(params, hang({p.name + "="}, JaxprPrinter(names_).jaxpr(*p.jaxpr)));
       } else if (names_ == DTypeNames::jax && !nested && !params.empty()) {
         params.back() += " " + p.name + "=" + p.text;
       } else {
@@ -166,7 +166,7 @@ std::string types_text(const std::vector<ShapedArray>& types, DTypeNames names) 
 
 std::string to_string(const Jaxpr& jaxpr, PrintOptions options) {
   std::string text;
-  for (const std::string& line : Printer(options.dtype_names).jaxpr(jaxpr))
+  for (const std::string& line : JaxprPrinter(options.dtype_names).jaxpr(jaxpr))
     text += (text.empty() ? "" : "\n") + line;
   return text;
 }

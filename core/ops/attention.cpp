@@ -9,10 +9,6 @@ namespace shmap {
 
 namespace {
 
-const AttentionParams& params_of(const Params& params) {
-  return params_as<AttentionParams>(params);
-}
-
 std::int64_t extent(const ShapedArray& t, std::int64_t dim) {
   return dim < 0 ? 1 : t.dims()[static_cast<std::size_t>(dim)];
 }
@@ -96,7 +92,7 @@ Shape attention_shape(const Shape& extents, const Dims& dims) {
 namespace {
 
 void eval_attention(Types in, const Params& params, std::span<ShapedArray> out) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   if (in.size() > attention_operands(p)) refuse("an operand too many", in.back());
   const AttentionExtents n = attention_extents(in, p);
   Shape shape = n.scores;
@@ -109,7 +105,9 @@ void eval_attention(Types in, const Params& params, std::span<ShapedArray> out) 
   out[1] = ShapedArray(sums, DType::f32, false, AxisSet());
 }
 
-int attention_results(Types, const Params& params) { return params_of(params).keeps_sums ? 2 : 1; }
+int attention_results(Types, const Params& params) {
+  return params_as<AttentionParams>(params).keeps_sums ? 2 : 1;
+}
 
 // A bias or mask that varies over fewer axes is not cast: it is read as it is.
 void vary_attention(Types in, const Params&, const detail::AxisEnv&, std::span<ShapedArray> out) {
@@ -121,7 +119,7 @@ void vary_attention(Types in, const Params&, const detail::AxisEnv&, std::span<S
 // The flops of the equivalent equations: two products, and for each score a scale, an exponential,
 // sums and a quotient.
 double attention_flops(Types in, const Params& params, Types) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   double scores = 1;
   for (std::int64_t e : score_shape(in, p)) scores *= static_cast<double>(e);
   const auto features =

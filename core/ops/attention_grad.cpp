@@ -6,10 +6,6 @@ namespace shmap {
 
 namespace {
 
-const AttentionParams& params_of(const Params& params) {
-  return params_as<AttentionParams>(params);
-}
-
 void check_count(const char* what, Types in, std::size_t wanted) {
   if (in.size() == wanted) return;
   throw ValueError(std::string(what) + ": " + std::to_string(in.size()) +
@@ -37,7 +33,7 @@ void check_kept(const char* what, Types in, const AttentionParams& p) {
 }
 
 void eval_tangent(Types in, const Params& params, std::span<ShapedArray> out) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   const std::size_t first = attention_operands(p);
   check_count("attention_tangent", in, first + 2 + p.tangents.size());
   check_kept("attention_tangent", in, p);
@@ -47,7 +43,7 @@ void eval_tangent(Types in, const Params& params, std::span<ShapedArray> out) {
 }
 
 void eval_grad(Types in, const Params& params, std::span<ShapedArray> out) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   const std::size_t first = attention_operands(p);
   check_count("attention_grad", in, first + 3);
   check_kept("attention_grad", in, p);
@@ -57,7 +53,7 @@ void eval_grad(Types in, const Params& params, std::span<ShapedArray> out) {
 
 // The cost of products with that many features for each score, and of the operations on scores.
 Cost cost_of(Types in, const Params& params, Types out, double depths, double v_depths) {
-  const AttentionExtents n = attention_extents(in, params_of(params));
+  const AttentionExtents n = attention_extents(in, params_as<AttentionParams>(params));
   const double products =
       depths * static_cast<double>(n.depth) + v_depths * static_cast<double>(n.v_depth);
   Cost cost{static_cast<double>(n.scores.num_elements()) * (2 * products + 8), 0};
@@ -134,7 +130,7 @@ class Factors {
 };
 
 FactorRule attention_sharding(Types in, const Params& params, Types) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   Factors f(in, p, p.keeps_sums ? 2 : 1);
   f.like_out(f.rule_.results[0]);
   if (p.keeps_sums) f.like_sums(f.rule_.results[1]);
@@ -142,7 +138,7 @@ FactorRule attention_sharding(Types in, const Params& params, Types) {
 }
 
 FactorRule tangent_sharding(Types in, const Params& params, Types) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   Factors f(in, p, 1);
   const std::size_t first = attention_operands(p);
   f.like_out(f.rule_.operands[first]);
@@ -154,7 +150,7 @@ FactorRule tangent_sharding(Types in, const Params& params, Types) {
 }
 
 FactorRule grad_sharding(Types in, const Params& params, Types) {
-  const AttentionParams& p = params_of(params);
+  const AttentionParams& p = params_as<AttentionParams>(params);
   Factors f(in, p, 3);
   f.block_rows();
   f.block_shared();

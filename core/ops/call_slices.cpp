@@ -2,15 +2,12 @@
 
 #include <algorithm>
 
+#include "core/base/contains.h"
 #include "core/ops/scatter.h"
 
 namespace shmap {
 
 namespace {
-
-bool contains(const Dims& list, std::int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
 
 // What both have: the first two operands are the array and the indices.
 Slices slices_of(const KernelCall& call, bool clip, bool from_end) {

@@ -9,6 +9,7 @@
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise_rules.h"
 #include "core/ops/promote.h"
+#include "core/ops/rules.h"
 #include "shmap/ops.h"
 
 namespace shmap {
@@ -197,8 +198,6 @@ constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, Derivativ
   return p;
 }
 
-std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
-
 }  // namespace
 
 // Names as jaxprs print them; C++ reserves `not`.
@@ -219,7 +218,7 @@ constinit Primitive bitcast_convert_type_p = [] {
   p.abstract_eval = eval_bitcast;
   p.sharding = Rule<ShardingRuleFn>(shard_bitcast);
   p.batching = Rule<BatchFn>(batch_bitcast);
-  p.view = same_bytes;
+  p.view = view_whole;
   p.jvp = elementwise_rules::bitcast_convert_type.jvp;
   p.transpose = elementwise_rules::bitcast_convert_type.transpose;
   return p;
@@ -228,7 +227,7 @@ constinit Primitive stop_gradient_p = [] {
   Primitive p = elementwise("stop_gradient", eval_stop_gradient, elementwise_rules::stop_gradient);
   p.flops = nullptr;
   p.in_place = false;
-  p.view = same_bytes;
+  p.view = view_whole;
   return p;
 }();
 

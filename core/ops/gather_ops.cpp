@@ -5,6 +5,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/base/contains.h"
 #include "core/base/element_type.h"
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
@@ -19,19 +20,10 @@ namespace shmap {
 
 namespace {
 
-bool contains(const IntList& list, std::int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
 // Whether dim d of the operand is a dim of the slices.
 bool is_window(const GatherParams& p, std::size_t d) {
   return !contains(p.collapsed_slice_dims, static_cast<std::int64_t>(d)) &&
          !contains(p.operand_batching_dims, static_cast<std::int64_t>(d));
-}
-
-bool ascending_dims(const IntList& list, int rank) {
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (list[i] < 0 || list[i] >= rank || (i && list[i] <= list[i - 1])) return false;
-  return true;
 }
 
 void check_gather(Types in, const GatherParams& p) {
@@ -185,6 +177,12 @@ Array take_along(Operand&& x, Operand&& indices, int dim) {
 }
 
 }  // namespace
+
+bool ascending_dims(const IntList& list, int rank) {
+  for (std::size_t i = 0; i < list.size(); ++i)
+    if (list[i] < 0 || list[i] >= rank || (i && list[i] <= list[i - 1])) return false;
+  return true;
+}
 
 constinit Primitive gather_p = [] {
   Primitive p;

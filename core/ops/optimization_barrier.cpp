@@ -3,14 +3,13 @@
 #include <atomic>
 
 #include "core/ir/planned_primitive.h"
+#include "core/ops/rules.h"
 
 namespace shmap {
 
 namespace {
 
 void eval_barrier(Types in, const Params&, std::span<ShapedArray> out) { out[0] = in[0]; }
-
-std::int64_t same_bytes(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
 
 }  // namespace
 
@@ -24,7 +23,7 @@ void BarrierParams::visit(ParamVisitor& v) const { v.value("id", id); }
 constinit Primitive optimization_barrier_p = [] {
   Primitive p = planned_primitive("optimization_barrier");
   p.abstract_eval = eval_barrier;
-  p.view = same_bytes;
+  p.view = view_whole;
   p.no_kernel = "it is a view of its operand, which simplification keeps from being a literal";
   return p;
 }();

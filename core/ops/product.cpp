@@ -12,8 +12,6 @@ namespace {
 // The arithmetic operations of gelu per element.
 constexpr double kGeluFlops = 9;
 
-const ProductParams& params_of(const Params& params) { return params_as<ProductParams>(params); }
-
 ShapedArray eval_plain(Types in, const ProductParams& p) {
   ShapedArray product;
   dot_general_p.abstract_eval(factor_types(in, p), p.dot, {&product, 1});
@@ -27,7 +25,7 @@ void want_operands(Types in, std::size_t count, const char* what) {
 }
 
 void eval_product(Types in, const Params& params, std::span<ShapedArray> out) {
-  const ProductParams& p = params_of(params);
+  const ProductParams& p = params_as<ProductParams>(params);
   want_operands(in, p.bias ? 3 : 2, "product");
   const ShapedArray product = eval_plain(in, p);
   out[0] = ShapedArray(p.whole.value_or(product.dims()), product.dtype(),
@@ -35,7 +33,7 @@ void eval_product(Types in, const Params& params, std::span<ShapedArray> out) {
 }
 
 void eval_product_into(Types in, const Params& params, std::span<ShapedArray> out) {
-  const ProductParams& p = params_of(params);
+  const ProductParams& p = params_as<ProductParams>(params);
   want_operands(in, p.bias ? 4 : 3, "product_into");
   const ShapedArray product = eval_plain(in, p);
   const ShapedArray& target = in[2];
@@ -49,7 +47,7 @@ void eval_product_into(Types in, const Params& params, std::span<ShapedArray> ou
 }
 
 double product_flops(Types in, const Params& params, Types) {
-  const ProductParams& p = params_of(params);
+  const ProductParams& p = params_as<ProductParams>(params);
   const ShapedArray product = eval_plain(in, p);
   const double each = (p.bias ? 1 : 0) + (p.adds ? 1 : 0) +
                       (p.activation == Activation::gelu   ? kGeluFlops
@@ -61,7 +59,7 @@ double product_flops(Types in, const Params& params, Types) {
 
 // The target's memory is usually taken over, so that only the product's part is read and written.
 Cost product_cost(Types in, const Params& params, Types out) {
-  const ProductParams& p = params_of(params);
+  const ProductParams& p = params_as<ProductParams>(params);
   const auto part = static_cast<double>(eval_plain(in, p).nbytes());
   double bytes = part * (p.adds ? 2 : 1);
   for (const ShapedArray& factor : factor_types(in, p))

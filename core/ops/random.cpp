@@ -7,6 +7,7 @@
 #include "core/base/inline_vector.h"
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/rules.h"
 #include "core/ops/shape_params.h"
 
 namespace shmap {
@@ -140,8 +141,6 @@ void batch_keys(BatchCall& call) {
 }
 void batch_whole_keys(BatchCall& call) { give(call, with_batch_dim(call, 0, 0), call.params, 0); }
 
-std::int64_t view_all(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
-
 // Hashing a vector of counts takes some hundred instructions.
 Cost hash_cost(Types, const Params&, Types out) {
   const auto n = static_cast<double>(out[0].size());
@@ -173,7 +172,7 @@ constexpr Primitive hash(const char* name, AbstractEvalFn eval, ShardingRuleFn s
 }
 constexpr Primitive view(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding) {
   Primitive p = make(name, eval, sharding, batch_whole_keys);
-  p.view = view_all;
+  p.view = view_whole;
   return p;
 }
 

@@ -1,5 +1,7 @@
 // Rules of the transforms that many primitives share, and helpers for rules.
 #pragma once
+#include <cstdint>
+
 #include "core/ir/rules.h"
 
 namespace shmap {
@@ -12,6 +14,9 @@ void jvp_zero(JvpCall& call);
 void jvp_linear(JvpCall& call);
 // Linear in each of two operands (mul, dot_general): the sum of two products.
 void jvp_bilinear(JvpCall& call);
+
+// A ViewFn: the result lies where the operand lies, from its first byte on.
+std::int64_t view_whole(const ShapedArray& in, const Params& params, const ShapedArray& out);
 
 // Zeros of a type, variance included.
 Array zeros_of(const ShapedArray& type, SourceLine source);

@@ -2,21 +2,12 @@
 
 #include <algorithm>
 
+#include "core/base/contains.h"
 #include "core/ops/batch_rules.h"
 
 namespace shmap {
 
 namespace {
-
-bool contains(const IntList& list, std::int64_t d) {
-  return std::find(list.begin(), list.end(), d) != list.end();
-}
-
-bool ascending_dims(const IntList& list, int rank) {
-  for (std::size_t i = 0; i < list.size(); ++i)
-    if (list[i] < 0 || list[i] >= rank || (i && list[i] <= list[i - 1])) return false;
-  return true;
-}
 
 // Whether dim d of the operand is a dim of the windows.
 bool is_window(const ScatterAddParams& p, std::size_t d) {
@@ -128,7 +119,7 @@ constexpr Primitive make() {
 }  // namespace
 
 namespace {
-constexpr const char* kNotLinear = "it is not linear: its JVP rule is written with others";
+constexpr const char* kScatterIsNotLinear = "it is not linear: its JVP rule is written with others";
 }
 
 constinit Primitive scatter_p = [] {
@@ -146,19 +137,19 @@ constinit Primitive scatter_add_p = [] {
 constinit Primitive scatter_mul_p = [] {
   Primitive p = make<ScatterKind::mul>();
   p.jvp = Rule<JvpFn>(jvp_scatter_mul);
-  p.transpose = Rule<TransposeFn>::none(kNotLinear);
+  p.transpose = Rule<TransposeFn>::none(kScatterIsNotLinear);
   return p;
 }();
 constinit Primitive scatter_min_p = [] {
   Primitive p = make<ScatterKind::min>();
   p.jvp = Rule<JvpFn>(jvp_scatter_extremum);
-  p.transpose = Rule<TransposeFn>::none(kNotLinear);
+  p.transpose = Rule<TransposeFn>::none(kScatterIsNotLinear);
   return p;
 }();
 constinit Primitive scatter_max_p = [] {
   Primitive p = make<ScatterKind::max>();
   p.jvp = Rule<JvpFn>(jvp_scatter_extremum);
-  p.transpose = Rule<TransposeFn>::none(kNotLinear);
+  p.transpose = Rule<TransposeFn>::none(kScatterIsNotLinear);
   return p;
 }();
 

@@ -93,8 +93,6 @@ void eval_reshape(Types in, const Params& params, std::span<ShapedArray> out) {
   out[0] = like(in[0], p.new_sizes);
 }
 
-std::int64_t view_whole(const ShapedArray&, const Params&, const ShapedArray&) { return 0; }
-
 // Walks the dims of both shapes from the major end, in groups of equal products. Within a group,
 // common divisors of the remaining extents are factors; where there is none, the rest of the group
 // is one factor that cannot be split.
@@ -313,8 +311,8 @@ FactorRule shard_iota(Types in, const Params& params, Types out) {
                         });
 }
 
-constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
-                         TransposeFn transpose, ViewFn view = nullptr) {
+constexpr Primitive moves(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
+                          TransposeFn transpose, ViewFn view = nullptr) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
@@ -328,17 +326,17 @@ constexpr Primitive make(const char* name, AbstractEvalFn eval, ShardingRuleFn s
 }  // namespace
 
 constinit Primitive broadcast_in_dim_p =
-    make("broadcast_in_dim", eval_broadcast, shard_broadcast, transpose_broadcast, view_broadcast);
+    moves("broadcast_in_dim", eval_broadcast, shard_broadcast, transpose_broadcast, view_broadcast);
 constinit Primitive reshape_p =
-    make("reshape", eval_reshape, shard_reshape, transpose_reshape, view_whole);
+    moves("reshape", eval_reshape, shard_reshape, transpose_reshape, view_whole);
 constinit Primitive transpose_p =
-    make("transpose", eval_transpose, shard_transpose, transpose_transpose, view_transpose);
-constinit Primitive rev_p = make("rev", eval_rev, shard_rev, transpose_rev);
+    moves("transpose", eval_transpose, shard_transpose, transpose_transpose, view_transpose);
+constinit Primitive rev_p = moves("rev", eval_rev, shard_rev, transpose_rev);
 constinit Primitive concatenate_p =
-    make("concatenate", eval_concatenate, shard_concatenate, transpose_concatenate);
-constinit Primitive pad_p = make("pad", eval_pad, shard_pad, transpose_pad);
+    moves("concatenate", eval_concatenate, shard_concatenate, transpose_concatenate);
+constinit Primitive pad_p = moves("pad", eval_pad, shard_pad, transpose_pad);
 constinit Primitive iota_p = [] {
-  Primitive p = make("iota", eval_iota, shard_iota, nullptr);
+  Primitive p = moves("iota", eval_iota, shard_iota, nullptr);
   p.jvp = Rule<JvpFn>::none("it has no operand that could have a tangent");
   p.transpose = Rule<TransposeFn>::none("it has no operand that it could be linear in");
   return p;

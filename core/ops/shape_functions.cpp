@@ -1,6 +1,7 @@
 // The user functions that change the shape or order of elements.
 #include <algorithm>
 
+#include "core/base/contains.h"
 #include "core/ir/node.h"
 #include "core/ops/promote.h"
 #include "core/ops/shape_params.h"
@@ -18,10 +19,6 @@ int checked_dim(const Operand& x, std::int64_t dim, const char* what) {
 Dims checked_dims(const Operand& x, const Dims& dims, int rank, const char* what) {
   type_of(x, what);
   return at_source(x.source, [&] { return normalize_dims(dims, rank, what); });
-}
-
-bool contains(const Dims& dims, std::int64_t d) {
-  return std::find(dims.begin(), dims.end(), d) != dims.end();
 }
 
 Dims all_dims(int rank) {

@@ -77,7 +77,7 @@ std::vector<Array> inner_starts(const BatchCall& call, std::size_t first, const 
 }
 
 // x with an additional last dim of extent 1: index vectors of one entry.
-Array as_vectors(Array x, SourceLine s) {
+Array as_index_vectors(Array x, SourceLine s) {
   const Shape& shape = node_of(x)->type.dims();
   const Shape vectors = with_extent(shape, shape.rank(), 1);
   return bind_reshape(std::move(x), vectors, s);
@@ -108,7 +108,7 @@ void batch_dynamic_slice(BatchCall& call) {
   if (call.size == 0) return give_nothing(call);
   std::vector<Array> vectors;
   for (Array& start : inner_starts(call, 1, element_shape(call, 0), sizes))
-    vectors.push_back(as_vectors(std::move(start), s));
+    vectors.push_back(as_index_vectors(std::move(start), s));
   GatherParams params;
   params.slice_sizes = sizes;
   for (int d = 0; d < sizes.rank(); ++d) {
@@ -168,7 +168,7 @@ void batch_dynamic_update_slice(BatchCall& call) {
     params.operand_batching_dims = params.start_indices_batching_dims = Dims(0);
     for (int k = 0; k < whole.rank(); ++k)
       if (k != d) params.offset_dims.push_back(k + 1);
-    update = bind(gather_p, std::move(update), as_vectors(at, s), params, s);
+    update = bind(gather_p, std::move(update), as_index_vectors(at, s), params, s);
   }
   call.out_dims[0] = 0;
   if (!mask.node()) {  // the update covers the operand

@@ -41,7 +41,7 @@ struct LinkCard {
 enum Opened : char { kBox = 1, kHeap = 2, kMemory = 4 };
 
 // Blocks from this size on use huge pages where they do not lie in a file.
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
+constexpr std::int64_t kFirstStretch = std::int64_t{2} << 20;
 
 // Returns an error of errno, or 0.
 int read_process(int pid, std::byte* to, std::uint64_t from, std::int64_t bytes) noexcept {
@@ -126,7 +126,7 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
       const SharedHeap* heap = nullptr;
       if (carries == Carries::blocks || carries == Carries::all) {
         heap = SharedHeap::make(
-            carries == Carries::all ? std::numeric_limits<std::int64_t>::max() : kHugePage,
+            carries == Carries::all ? std::numeric_limits<std::int64_t>::max() : kFirstStretch,
             peers.node_size());
         card.probe_at = reinterpret_cast<std::uint64_t>(&probe);
         card.probe = probe;

@@ -1,4 +1,5 @@
 #include "core/processes/shared_heap.h"
+#include "core/base/round_up.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,8 +22,6 @@ constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 // For the heaps of all processes of a node, out of the 128 TiB of addresses of a process.
 constexpr std::int64_t kMostAddresses = std::int64_t{16} << 40;
 
-std::int64_t rounded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
-
 }  // namespace
 
 SharedHeap::SharedHeap(int file, std::byte* base, std::int64_t size, std::int64_t below)
@@ -38,7 +37,7 @@ void* SharedHeap::map(int file, std::int64_t bytes, int protection) noexcept {
   if (base == MAP_FAILED) return nullptr;
   const auto begin = reinterpret_cast<std::uintptr_t>(base);
   const auto aligned =
-      static_cast<std::uintptr_t>(rounded(static_cast<std::int64_t>(begin), kHugePage));
+      static_cast<std::uintptr_t>(round_up(static_cast<std::int64_t>(begin), kHugePage));
   void* const at = reinterpret_cast<void*>(aligned);
   if (mmap(at, size, protection, MAP_SHARED | MAP_FIXED, file, 0) == MAP_FAILED) {
     munmap(base, reserved);
@@ -56,8 +55,8 @@ SharedHeap* SharedHeap::make(std::int64_t below, int processes) noexcept {
   const std::int64_t physical = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) *
                                 static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
   const std::int64_t size =
-      rounded(std::min(2 * std::max(physical, kHugePage), kMostAddresses / std::max(processes, 1)),
-              kHugePage);
+      round_up(std::min(2 * std::max(physical, kHugePage), kMostAddresses / std::max(processes, 1)),
+               kHugePage);
   // Writing beyond RLIMIT_FSIZE would end the process.
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
@@ -84,7 +83,7 @@ SharedHeap* SharedHeap::make(std::int64_t below, int processes) noexcept {
 
 void* SharedHeap::allocate(std::int64_t bytes) noexcept {
   if (bytes >= below_) return nullptr;
-  const std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
+  const std::int64_t size = round_up(std::max<std::int64_t>(bytes, 1), kPage);
   const std::int64_t align = bytes >= kHugePage ? kHugePage : kPage;
   try {
     std::lock_guard lock(mutex_);
@@ -97,7 +96,7 @@ void* SharedHeap::allocate(std::int64_t bytes) noexcept {
 
 void SharedHeap::free(void* data, std::int64_t bytes) noexcept {
   const std::int64_t begin = offset_of(data);
-  const std::int64_t size = rounded(std::max<std::int64_t>(bytes, 1), kPage);
+  const std::int64_t size = round_up(std::max<std::int64_t>(bytes, 1), kPage);
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin, size);
   try {
     std::lock_guard lock(mutex_);

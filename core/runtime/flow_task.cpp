@@ -5,6 +5,7 @@
 
 #include "core/base/element_type.h"
 #include "core/base/inline_vector.h"
+#include "core/base/round_up.h"
 #include "core/ir/planned_primitive.h"
 #include "core/runtime/op_site.h"
 
@@ -12,11 +13,7 @@ namespace shmap {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 64;
-
-std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+constexpr std::int64_t kFlowAlignment = 64;
 
 // Two buffers for each value of a carry, one to read and one to write; they are adjacent.
 class CarryPlaces {
@@ -25,13 +22,13 @@ class CarryPlaces {
     for (std::size_t k = 0; k < count; ++k) {
       bytes_.push_back(jaxpr.binders[first + k]->type.nbytes());
       offsets_.push_back(end_);
-      end_ += 2 * aligned(bytes_.back());
+      end_ += 2 * round_up(bytes_.back(), kFlowAlignment);
     }
   }
   std::int64_t end() const { return end_; }
   std::int64_t bytes(std::size_t k) const { return bytes_[k]; }
   std::byte* at(std::byte* scratch, std::size_t k, bool second) const {
-    return scratch + offsets_[k] + (second ? aligned(bytes_[k]) : 0);
+    return scratch + offsets_[k] + (second ? round_up(bytes_[k], kFlowAlignment) : 0);
   }
 
  private:
@@ -76,8 +73,8 @@ class ScanFlow final : public FlowTask {
       for (const std::int64_t bytes : y_bytes_) {
         // Kernels write to aligned memory. A result of an odd size gets memory of its own, from
         // which it is copied to ys.
-        y_places_.push_back(bytes % kAlignment == 0 ? -1 : at);
-        if (bytes % kAlignment != 0) at += aligned(bytes);
+        y_places_.push_back(bytes % kFlowAlignment == 0 ? -1 : at);
+        if (bytes % kFlowAlignment != 0) at += round_up(bytes, kFlowAlignment);
       }
     }
     body_at_ = at;
@@ -186,7 +183,7 @@ class WhileFlow final : public FlowTask {
     body_in.resize(task_.body_consts + carry.size());
     std::vector<void*> out(carry.size());
     std::byte* const answer = scratch + places_.end();
-    std::byte* const inside = answer + kAlignment;
+    std::byte* const inside = answer + kFlowAlignment;
     for (;;) {
       for (std::size_t k = 0; k < carry.size(); ++k) {
         test_in[tests + k] = body_in[task_.body_consts + k] = carry.now(k);
@@ -203,7 +200,7 @@ class WhileFlow final : public FlowTask {
   }
 
   std::int64_t scratch_bytes() const override {
-    return places_.end() + kAlignment +
+    return places_.end() + kFlowAlignment +
            std::max(task_.test->scratch_bytes(), task_.body->scratch_bytes());
   }
   Cost cost() const override {

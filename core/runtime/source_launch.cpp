@@ -3,10 +3,10 @@
 namespace shmap {
 
 namespace {
-LaunchSourceFn launch = nullptr;
+LaunchSourceFn source_launcher = nullptr;
 }  // namespace
 
-void set_launch_source(LaunchSourceFn fn) { launch = fn; }
-LaunchSourceFn launch_source() { return launch; }
+void set_launch_source(LaunchSourceFn fn) { source_launcher = fn; }
+LaunchSourceFn launch_source() { return source_launcher; }
 
 }  // namespace shmap

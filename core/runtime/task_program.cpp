@@ -6,6 +6,7 @@
 
 #include "core/base/free_ranges.h"
 #include "core/base/inline_vector.h"
+#include "core/base/round_up.h"
 #include "core/ir/node.h"
 #include "core/ir/types_of.h"
 #include "core/runtime/op_site.h"
@@ -17,21 +18,21 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 
-std::int64_t aligned(std::int64_t bytes) {
-  return (std::max<std::int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+std::int64_t slot_bytes(std::int64_t bytes) {
+  return round_up(std::max<std::int64_t>(bytes, 1), kAlignment);
 }
 
 // Assigns memory to values by first fit; values that do not live at the same time share bytes.
 class Arena {
  public:
   std::int64_t take(std::int64_t bytes) {
-    const std::int64_t size = aligned(bytes);
+    const std::int64_t size = slot_bytes(bytes);
     if (const std::int64_t at = free_.take(size); at != FreeRanges::kNone) return at;
     const std::int64_t at = end_;
     end_ += size;
     return at;
   }
-  void give(std::int64_t at, std::int64_t bytes) { free_.give(at, aligned(bytes)); }
+  void give(std::int64_t at, std::int64_t bytes) { free_.give(at, slot_bytes(bytes)); }
   std::int64_t end() const { return end_; }
 
  private:

@@ -22,7 +22,7 @@ namespace {
 // The size of a piece of a large copy: a link of 50 GB/s moves it in 40 us, which hides the start
 // of the next piece.
 constexpr std::int64_t kPiece = std::int64_t{2} << 20;
-constexpr int kPieces = 2;
+constexpr int kPinnedPieces = 2;
 
 // A stream with page-locked memory for the pieces under way.
 class Transfer {
@@ -45,11 +45,11 @@ class Transfer {
 
   int gpu() const noexcept { return gpu_; }
 
-  // `room`: memory for kPieces pieces, or for the whole copy if that is less.
+  // `room`: memory for kPinnedPieces pieces, or for the whole copy if that is less.
   void to_device(std::byte* dst, const std::byte* src, std::int64_t bytes, std::byte* room) {
     int slot = 0;
-    bool used[kPieces] = {};
-    for (std::int64_t at = 0; at < bytes; at += kPiece, slot = (slot + 1) % kPieces) {
+    bool used[kPinnedPieces] = {};
+    for (std::int64_t at = 0; at < bytes; at += kPiece, slot = (slot + 1) % kPinnedPieces) {
       const std::int64_t n = std::min(kPiece, bytes - at);
       std::byte* piece = room + slot * kPiece;
       if (used[slot]) check(cudaEventSynchronize(events_[slot]), "copying to a GPU");
@@ -64,14 +64,14 @@ class Transfer {
     const auto piece = [&](int slot) { return room + slot * kPiece; };
     const std::int64_t pieces = (bytes + kPiece - 1) / kPiece;
     const auto size = [&](std::int64_t i) { return std::min(kPiece, bytes - i * kPiece); };
-    for (std::int64_t i = 0; i < pieces + kPieces - 1; ++i) {
+    for (std::int64_t i = 0; i < pieces + kPinnedPieces - 1; ++i) {
       if (i < pieces) {
-        const int slot = static_cast<int>(i % kPieces);
+        const int slot = static_cast<int>(i % kPinnedPieces);
         start(piece(slot), src + i * kPiece, size(i), slot);
       }
-      const std::int64_t arrived = i - (kPieces - 1);
+      const std::int64_t arrived = i - (kPinnedPieces - 1);
       if (arrived < 0) continue;
-      const int slot = static_cast<int>(arrived % kPieces);
+      const int slot = static_cast<int>(arrived % kPinnedPieces);
       check(cudaEventSynchronize(events_[slot]), "copying from a GPU");
       std::memcpy(dst + arrived * kPiece, piece(slot), static_cast<std::size_t>(size(arrived)));
     }
@@ -89,7 +89,7 @@ class Transfer {
   }
   const int gpu_;
   cudaStream_t stream_ = nullptr;
-  cudaEvent_t events_[kPieces] = {};
+  cudaEvent_t events_[kPinnedPieces] = {};
 };
 
 // Unused transfers, by GPU.
@@ -131,7 +131,7 @@ void transfer(const void* device_memory, std::int64_t bytes, Copy copy) {
   if (bytes == 0) return;
   if (capturing()) throw Error("copying between host and GPU while this thread captures a graph");
   if (forked()) throw_forked();
-  const PinnedBlock room(std::min(bytes, kPieces * kPiece));
+  const PinnedBlock room(std::min(bytes, kPinnedPieces * kPiece));
   std::unique_ptr<Transfer> with = transfers().take(gpu_of(device_memory));
   try {
     const GpuScope gpu(with->gpu());

@@ -58,7 +58,9 @@ const DriverApi& driver() {
 }
 
 // Driver error codes have the numbers of the runtime's.
-void check(CUresult code, const char* call) { cuda::check(static_cast<cudaError_t>(code), call); }
+void check_driver(CUresult code, const char* call) {
+  cuda::check(static_cast<cudaError_t>(code), call);
+}
 
 std::string architecture_of(int gpu) {
   int major = 0, minor = 0;
@@ -107,11 +109,12 @@ LoadedKernel loaded_kernel(const std::string& source, const char* name) {
   if (image.empty()) image = compile_kernel(source, arch);
   const UncapturedCalls allowed;
   CUmodule module = nullptr;
-  check(driver().load_data(&module, image.data()), "cuModuleLoadData of a fused kernel");
+  check_driver(driver().load_data(&module, image.data()), "cuModuleLoadData of a fused kernel");
   CUfunction function = nullptr;
-  check(driver().get_function(&function, module, name), "cuModuleGetFunction of a fused kernel");
+  check_driver(driver().get_function(&function, module, name),
+               "cuModuleGetFunction of a fused kernel");
   if (driver().func_load != nullptr)
-    check(driver().func_load(function), "cuFuncLoad of a fused kernel");
+    check_driver(driver().func_load(function), "cuFuncLoad of a fused kernel");
   slot = function;
   return {slot};
 }
@@ -119,10 +122,11 @@ LoadedKernel loaded_kernel(const std::string& source, const char* name) {
 void launch_loaded(LoadedKernel kernel, std::int64_t blocks, int threads, const void* args,
                    void* native_stream) {
   void* parameters[] = {const_cast<void*>(args)};
-  check(driver().launch_kernel(static_cast<CUfunction>(kernel.function),
-                               static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads),
-                               1, 1, 0, static_cast<CUstream>(native_stream), parameters, nullptr),
-        "cuLaunchKernel of a fused kernel");
+  check_driver(
+      driver().launch_kernel(static_cast<CUfunction>(kernel.function),
+                             static_cast<unsigned>(blocks), 1, 1, static_cast<unsigned>(threads), 1,
+                             1, 0, static_cast<CUstream>(native_stream), parameters, nullptr),
+      "cuLaunchKernel of a fused kernel");
 }
 
 }  // namespace shmap::cuda

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kMostDepth = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;  // rows are counted in 32 bits
 constexpr std::int64_t kLeastTile = 16;                    // rows of a block, in every kernel
-constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+constexpr std::int64_t kMostGridBlocks = (std::int64_t{1} << 31) - 1;
 
 // Splits the keys into parts until there are about two blocks for each multiprocessor of a large
 // GPU, with at least four key blocks in each part.
@@ -51,8 +51,8 @@ bool takes_attention(const Attention& a) {
                        a.v_depth <= kMostDepth;
   if (!dtypes || !extents) return false;
   const std::int64_t tiles = (std::max(a.q_rows, a.k_rows) + kLeastTile - 1) / kLeastTile;
-  return is_empty(a) || (a.outer <= kMostBlocks && a.inner <= kMostBlocks / a.outer &&
-                         a.shared <= kMostBlocks / a.outer / a.inner / tiles);
+  return is_empty(a) || (a.outer <= kMostGridBlocks && a.inner <= kMostGridBlocks / a.outer &&
+                         a.shared <= kMostGridBlocks / a.outer / a.inner / tiles);
 }
 
 std::int64_t attention_scratch(const Attention& a) {

@@ -31,7 +31,7 @@ namespace {
 constexpr std::size_t kWorkspaceBytes = 64 << 20;
 constexpr int kCandidates = 24;
 // Alignments beyond this number of bytes are not distinguished.
-constexpr std::uint64_t kAlignment = 16;
+constexpr std::uint64_t kGemmAlignment = 16;
 
 struct Destroy {
   void operator()(cublasLtMatmulDesc_t d) const { cublaslt().desc_destroy(d); }
@@ -56,19 +56,19 @@ cudaDataType_t type_of(DType dtype) {
 }
 
 std::uint32_t alignment(const void* address) {
-  const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(address) | kAlignment;
+  const std::uint64_t bits = reinterpret_cast<std::uintptr_t>(address) | kGemmAlignment;
   return static_cast<std::uint32_t>(bits & (~bits + 1));
 }
 
-struct Gpu {
+struct GemmGpu {
   GpuKind kind;
   cublasLtHandle_t handle;
 };
 
 // All properties of a product on which the choice of its algorithm depends.
-using Key = std::array<std::int64_t, 24>;
+using GemmKey = std::array<std::int64_t, 24>;
 
-Key key_of(const LtGemm& g, const GpuKind& kind) {
+GemmKey key_of(const LtGemm& g, const GpuKind& kind) {
   const auto align = [&](const void* p) { return static_cast<std::int64_t>(alignment(p)); };
   const bool many = g.batch != 1;
   const bool apart = g.d != nullptr && g.d != g.c;
@@ -122,7 +122,7 @@ std::string choice_text(const cublasLtMatmulHeuristicResult_t& chosen) {
   return text;
 }
 
-std::string choice_key(const Key& key, const Gpu& gpu) {
+std::string choice_key(const GemmKey& key, const GemmGpu& gpu) {
   std::string text = "product, cuBLASLt " + std::to_string(cublaslt().get_version()) + ", " +
                      gpu.kind.name + ", workspace " + std::to_string(kWorkspaceBytes) + ":";
   for (const std::int64_t part : key) text += " " + std::to_string(part);
@@ -180,7 +180,8 @@ class Plan {
 
   // The algorithms that cuBLASLt proposes, the likeliest first; at least one for a product without
   // bias and function. All of them add in an order that is the same each time.
-  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtGemm& g, const Gpu& gpu) const {
+  std::vector<cublasLtMatmulHeuristicResult_t> candidates(const LtGemm& g,
+                                                          const GemmGpu& gpu) const {
     const CublasLtApi& lt = cublaslt();
     cublasLtMatmulPreference_t made;
     check(lt.preference_create(&made), "cublasLtMatmulPreferenceCreate");
@@ -216,7 +217,8 @@ class Plan {
   bool is_empty() const { return is_empty_; }  // cuBLASLt has no algorithm
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  cublasStatus_t run(const LtGemm& g, const Gpu& gpu, void* workspace, cudaStream_t stream) const {
+  cublasStatus_t run(const LtGemm& g, const GemmGpu& gpu, void* workspace,
+                     cudaStream_t stream) const {
     constexpr double kOne = 1, kZero = 0;
     constexpr float kOneF = 1, kZeroF = 0;
     const void* one = wide_ ? static_cast<const void*>(&kOne) : &kOneF;
@@ -303,8 +305,8 @@ class Gemms {
  private:
   // Returns false, with nothing enqueued, where cuBLASLt has no algorithm for the whole product.
   bool run_whole(const LtGemm& g, int index, cudaStream_t stream) {
-    const Gpu& gpu = gpu_at(index);
-    const Key key = key_of(g, gpu.kind);
+    const GemmGpu& gpu = gpu_at(index);
+    const GemmKey key = key_of(g, gpu.kind);
     auto it = plans_.find(key);
     if (it == plans_.end()) it = plans_.emplace(key, make(g, key, gpu, index, stream)).first;
     const Plan& plan = it->second;
@@ -319,10 +321,10 @@ class Gemms {
     return true;
   }
 
-  const Gpu& gpu_at(int index) {
+  const GemmGpu& gpu_at(int index) {
     const auto it = gpus_.find(index);
     if (it != gpus_.end()) return it->second;
-    Gpu gpu{kind_of(index), nullptr};
+    GemmGpu gpu{kind_of(index), nullptr};
     check(cublaslt().create(&gpu.handle), "cublasLtCreate");
     return gpus_.emplace(index, gpu).first->second;
   }
@@ -331,7 +333,8 @@ class Gemms {
     return workspaces_.at_least(plan.workspace_bytes(), gpu, stream);
   }
 
-  Plan make(const LtGemm& g, const Key& key, const Gpu& gpu, int index, cudaStream_t stream) {
+  Plan make(const LtGemm& g, const GemmKey& key, const GemmGpu& gpu, int index,
+            cudaStream_t stream) {
     Plan plan(g);
     const auto candidates = plan.candidates(g, gpu);
     if (candidates.empty()) return plan;
@@ -366,8 +369,8 @@ class Gemms {
   }
 
   std::mutex mutex_;
-  std::map<int, Gpu> gpus_;
-  std::map<Key, Plan> plans_;
+  std::map<int, GemmGpu> gpus_;
+  std::map<GemmKey, Plan> plans_;
   Workspaces workspaces_{"cuBLASLt"};
 };
 

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <string>
 
+#include "core/base/contains.h"
 #include "shmap/error.h"
 
 namespace shmap::cuda {
 namespace {
-
-bool contains(const IntList& list, std::int64_t v) {
-  return std::find(list.begin(), list.end(), v) != list.end();
-}
 
 void row_major(const Shape& shape, int rank, std::int64_t* stride) {
   std::int64_t next = 1;

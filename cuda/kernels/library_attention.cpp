@@ -88,24 +88,24 @@ struct Choice {
 };
 
 // All on which a choice depends but the GPU, as numbers.
-using Key = std::vector<std::int64_t>;
+using FormKey = std::vector<std::int64_t>;
 
-Key key_of(const CudnnAttention& f, bool is_forward, bool logs) {
-  Key key{is_forward,
-          logs,
-          static_cast<std::int64_t>(f.type),
-          f.batch,
-          f.heads,
-          f.k_heads,
-          f.q_rows,
-          f.k_rows,
-          f.depth,
-          f.v_depth,
-          f.causal,
-          f.causal_offset,
-          f.has_bias,
-          static_cast<std::int64_t>(f.bias_type),
-          f.ordered};
+FormKey key_of(const CudnnAttention& f, bool is_forward, bool logs) {
+  FormKey key{is_forward,
+              logs,
+              static_cast<std::int64_t>(f.type),
+              f.batch,
+              f.heads,
+              f.k_heads,
+              f.q_rows,
+              f.k_rows,
+              f.depth,
+              f.v_depth,
+              f.causal,
+              f.causal_offset,
+              f.has_bias,
+              static_cast<std::int64_t>(f.bias_type),
+              f.ordered};
   const auto add = [&](const auto& numbers) {
     key.insert(key.end(), numbers.begin(), numbers.end());
   };
@@ -154,7 +154,7 @@ class Choices {
     const UncapturedCalls uncaptured;
     const Gpu* gpu = gpu_at(index);
     if (gpu == nullptr) return false;
-    Key key = key_of(*form, Call::kIsForward, call.needs_logs());
+    FormKey key = key_of(*form, Call::kIsForward, call.needs_logs());
     key.push_back(static_cast<std::int64_t>(wanted == Mode::automatic));
     key.push_back(index);
     auto it = choices_.find(key);
@@ -207,7 +207,7 @@ class Choices {
   // Nothing where the choice is to be made by a later call.
   template <class Call>
   std::optional<Choice> make(const Call& call, const CudnnAttention& form, Mode wanted,
-                             const Key& key, const Gpu& gpu, int index, cudaStream_t stream) {
+                             const FormKey& key, const Gpu& gpu, int index, cudaStream_t stream) {
     if constexpr (!Call::kIsForward)
       if (const char* fault = cudnn_grad_fault(form, cudnn_api().version))
         return Choice{nullptr, std::string("own kernel, since ") + fault};
@@ -276,7 +276,7 @@ class Choices {
     return Choice{nullptr, "own kernel, since " + why};
   }
 
-  std::string disk_key(const Key& key, const Gpu& gpu) const {
+  std::string disk_key(const FormKey& key, const Gpu& gpu) const {
     std::string text = "attention, cuDNN " + std::to_string(cudnn_api().version) + ", " +
                        gpu.kind.name + ", " + std::to_string(gpu.kind.processors) + " processors:";
     // But for the GPU's number.
@@ -340,7 +340,7 @@ class Choices {
   std::mutex mutex_;
   std::string absent_;  // why there is no cuDNN
   std::map<int, Gpu> gpus_;
-  std::map<Key, Choice> choices_;
+  std::map<FormKey, Choice> choices_;
   int timed_ = 0;                               // forms
   std::map<std::string, std::string> decided_;  // what was measured, as it is kept on disk
   std::vector<std::string> texts_;

@@ -9,7 +9,7 @@ namespace shmap::cuda {
 
 namespace {
 
-constexpr std::int64_t kBytes = 16;  // cuDNN reads pieces of so many
+constexpr std::int64_t kPieceBytes = 16;  // cuDNN reads pieces of so many
 // A masked score below this has no weight beside the others, as -infinity has none.
 constexpr float kWeightless = -1e30f;
 
@@ -55,7 +55,7 @@ class Form {
  private:
   bool lie(HeadStrides& to, const AttentionOperand& x, std::int64_t head, std::int64_t heads,
            std::int64_t rows, std::int64_t depth) {
-    if (!lies_in_pieces(a_, x, depth, static_cast<int>(itemsize(a_.dtype)), kBytes))
+    if (!lies_in_pieces(a_, x, depth, static_cast<int>(itemsize(a_.dtype)), kPieceBytes))
       return refuse("operands do not lie at multiples of 16 bytes");
     // A dim of one item has the stride that it would have in packed memory.
     to = {f.batch == 1 ? heads * rows * depth : x.outer, heads == 1 ? rows * depth : head,
@@ -80,7 +80,7 @@ class Form {
     const std::int64_t head = a_.shared > 1 ? b.member : b.inner;
     const Extents4 dims{f.batch, f.heads, f.q_rows, f.k_rows};
     const Extents4 strides{b.outer, head, b.row, b.column};
-    if (b.column > 1 || reinterpret_cast<std::uintptr_t>(b.data) % kBytes != 0)
+    if (b.column > 1 || reinterpret_cast<std::uintptr_t>(b.data) % kPieceBytes != 0)
       return refuse("the bias does not lie in rows at multiples of 16 bytes");
     std::int64_t packed = 1;
     for (std::size_t i = 4; i-- > 0;) {

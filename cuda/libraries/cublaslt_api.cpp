@@ -13,9 +13,9 @@ namespace shmap::cuda {
 
 namespace {
 
-constexpr std::size_t kOldest = 120400;  // 12.4
+constexpr std::size_t kOldestCublasLt = 120400;  // 12.4
 
-CublasLtApi open() {
+CublasLtApi open_cublaslt() {
   static constexpr const char* kNames[] = {SHMAP_CUBLASLT_FILE(CUBLAS_VER_MAJOR), "libcublasLt.so"};
   static constexpr LateLibraryInfo kInfo = {
       "cuBLASLt", kNames, env::Var::cublaslt_path, "cublasLtGetVersion",
@@ -23,8 +23,8 @@ CublasLtApi open() {
   const LateLibrary library(kInfo);
   CublasLtApi api{};
   library.load("cublasLtGetVersion", api.get_version);
-  if (const std::size_t version = api.get_version(); version < kOldest)
-    library.throw_version(version_text(version), version_text(kOldest));
+  if (const std::size_t version = api.get_version(); version < kOldestCublasLt)
+    library.throw_version(version_text(version), version_text(kOldestCublasLt));
   library.load("cublasLtGetStatusString", api.status_string);
   library.load("cublasLtCreate", api.create);
   library.load("cublasLtDestroy", api.destroy);
@@ -45,8 +45,8 @@ CublasLtApi open() {
 }  // namespace
 
 const CublasLtApi& cublaslt() {
-  static const CublasLtApi api = open();  // a failed open() throws, and is tried again at the next
-                                          // call
+  static const CublasLtApi api = open_cublaslt();  // a failed open_cublaslt() throws, and is tried
+                                                   // again at the next call
   return api;
 }
 

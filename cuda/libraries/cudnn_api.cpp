@@ -10,9 +10,9 @@ namespace shmap::cuda {
 namespace {
 
 // 9.10.0 and 9.10.1 compute wrong attention, and older ones want other graphs.
-constexpr std::size_t kOldest = 91002;
+constexpr std::size_t kOldestCudnn = 91002;
 
-CudnnApi open() {
+CudnnApi open_cudnn() {
   static constexpr const char* kNames[] = {"libcudnn.so.9"};
   static constexpr LateLibraryInfo kInfo = {"cuDNN", kNames, env::Var::cudnn_path,
                                             "cudnnBackendFinalize",
@@ -23,8 +23,8 @@ CudnnApi open() {
   std::size_t (*version)();
   library.load("cudnnGetVersion", version);
   api.version = version();
-  if (api.version < kOldest)
-    library.throw_version(version_text(api.version), version_text(kOldest));
+  if (api.version < kOldestCudnn)
+    library.throw_version(version_text(api.version), version_text(kOldestCudnn));
   library.load("cudnnGetErrorString", api.error_string);
   library.load("cudnnGetLastErrorString", api.last_error);
   library.load("cudnnCreate", api.create);
@@ -42,8 +42,8 @@ CudnnApi open() {
 }  // namespace
 
 const CudnnApi& cudnn_api() {
-  static const CudnnApi api = open();  // a failed open() throws, and is tried again at the next
-                                       // call
+  static const CudnnApi api = open_cudnn();  // a failed open_cudnn() throws, and is tried again at
+                                             // the next call
   return api;
 }
 

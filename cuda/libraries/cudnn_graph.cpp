@@ -12,7 +12,7 @@ using cudnn::Type;
 
 namespace {
 
-constexpr std::int64_t kAlignment = 16;
+constexpr std::int64_t kTensorAlignment = 16;
 
 CudnnDescriptor make(Kind kind) {
   Descriptor made = nullptr;
@@ -61,7 +61,7 @@ CudnnTensor CudnnGraph::add_tensor(std::int64_t id, Data type, const Extents4& d
   set(tensor, Attribute::tensor_dims, Type::int64, 4, dims.data());
   set(tensor, Attribute::tensor_strides, Type::int64, 4, strides.data());
   set(tensor, Attribute::tensor_id, Type::int64, id);
-  set(tensor, Attribute::tensor_alignment, Type::int64, kAlignment);
+  set(tensor, Attribute::tensor_alignment, Type::int64, kTensorAlignment);
   if (flag != nullptr) set(tensor, *flag, Type::boolean, true);
   finalize(tensor, "cudnnBackendFinalize of a tensor");
   return {keep(std::move(tensor)), dims};

@@ -14,7 +14,7 @@ constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.
 constexpr LateLibraryInfo kInfo = {"NVRTC", kNames, env::Var::nvrtc_path, "nvrtcVersion",
                                    "the CUDA toolkit's libnvrtc (libnvrtc12 in Debian)"};
 
-NvrtcApi open() {
+NvrtcApi open_nvrtc() {
   const LateLibrary library(kInfo);
   NvrtcApi api{};
   decltype(&nvrtcVersion) version;
@@ -39,8 +39,8 @@ NvrtcApi open() {
 }  // namespace
 
 const NvrtcApi& nvrtc() {
-  static const NvrtcApi api = open();  // a failed open() throws, and is tried again at the next
-                                       // call
+  static const NvrtcApi api = open_nvrtc();  // a failed open_nvrtc() throws, and is tried again at
+                                             // the next call
   return api;
 }
 

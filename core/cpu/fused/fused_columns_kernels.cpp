@@ -17,8 +17,9 @@ namespace shmap {
 
 namespace {
 
-constexpr double kPartWork = 1024 * 1024;  // less (flops and bytes) is not worth another thread
-constexpr std::int64_t kSegments = 16;     // about how many segments the threads share
+constexpr double kColumnsPartWork =
+    1024 * 1024;                        // less (flops and bytes) is not worth another thread
+constexpr std::int64_t kSegments = 16;  // about how many segments the threads share
 
 // The steps, and how the rows are cut: into powers of two, so that each segment gives a subtree.
 struct ColumnsPlan final : FusedPlan {
@@ -55,7 +56,7 @@ const ColumnsPlan& plan_of(const KernelCall& call) {
 
 int columns_parts(const KernelCall& call, int workers) {
   const Cost& cost = columns_of(call).program->cost();
-  const auto most = static_cast<std::int64_t>((cost.flops + cost.bytes) / kPartWork);
+  const auto most = static_cast<std::int64_t>((cost.flops + cost.bytes) / kColumnsPartWork);
   return static_cast<int>(
       std::clamp<std::int64_t>(std::min(most, plan_of(call).segments), 1, workers));
 }

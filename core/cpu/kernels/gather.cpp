@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/base/contains.h"
 #include "core/cpu/kernels/copy.h"
 #include "core/cpu/kernels/fill.h"
 #include "core/cpu/kernels/gather_index.h"
@@ -15,10 +16,6 @@ namespace {
 using std::int64_t;
 
 constexpr int64_t kPartBytes = 64 << 10;  // less is not worth another thread
-
-bool contains(const IntList& list, int64_t v) {
-  return std::find(list.begin(), list.end(), v) != list.end();
-}
 
 // The layout of one slice in the operand and in the output.
 struct Window {

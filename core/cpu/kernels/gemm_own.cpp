@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "core/base/element_type.h"
+#include "core/base/round_up.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/gemm_engines.h"
 #include "shmap/error.h"
@@ -164,8 +165,6 @@ template <class Out, class Compute>
 Out store(Compute v) {
   return static_cast<Out>(v);
 }
-
-std::int64_t round_up(std::int64_t v, std::int64_t to) { return (v + to - 1) / to * to; }
 
 struct PackBuffers {
   GemmScratch a, b, sum;

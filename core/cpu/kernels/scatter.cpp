@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/base/contains.h"
 #include "core/base/element_type.h"
 #include "core/base/thread_kept.h"
 #include "core/cpu/kernels/binary.h"
@@ -21,10 +22,6 @@ namespace shmap::cpu {
 namespace {
 
 using std::int64_t;
-
-bool contains(const IntList& list, int64_t v) {
-  return std::find(list.begin(), list.end(), v) != list.end();
-}
 
 // dst[i] = dst[i] op src[i] for i < count, strides in bytes.
 using Combine = void (*)(char* dst, int64_t dst_stride, const char* src, int64_t src_stride,

@@ -13,21 +13,21 @@ namespace shmap {
 
 namespace {
 
-constexpr std::int64_t kGrain = 4096;
+constexpr std::int64_t kFillGrain = 4096;
 
 int fill_parts(const KernelCall& call, int workers) {
   return static_cast<int>(
-      std::clamp<std::int64_t>(call.out_types[0].size() / (16 * kGrain), 1, workers));
+      std::clamp<std::int64_t>(call.out_types[0].size() / (16 * kFillGrain), 1, workers));
 }
 
-std::byte* out_at(const KernelCall& call, std::int64_t element) {
+std::byte* filled_at(const KernelCall& call, std::int64_t element) {
   return static_cast<std::byte*>(call.out[0]) + element * itemsize(call.out_types[0].dtype());
 }
 
 void run_broadcast(const KernelCall& call) {
   if (call.in_types[0].size() == 1) {
-    const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
-    cpu::fill(out_at(call, begin), call.in[0], itemsize(call.out_types[0].dtype()), end - begin);
+    const auto [begin, end] = call.share(call.out_types[0].size(), kFillGrain);
+    cpu::fill(filled_at(call, begin), call.in[0], itemsize(call.out_types[0].dtype()), end - begin);
   } else {
     cpu::copy_strided_part(broadcast_copy(call), call.part, call.parts);
   }
@@ -44,8 +44,8 @@ void run_iota(const KernelCall& call) {
   const DType dtype = call.out_types[0].dtype();
   const Shape& shape = call.out_types[0].dims();
   if (shape.size() == 1) {
-    const auto [begin, end] = call.share(shape[0], kGrain);
-    cpu::iota(dtype, out_at(call, begin), end - begin, begin);
+    const auto [begin, end] = call.share(shape[0], kFillGrain);
+    cpu::iota(dtype, filled_at(call, begin), end - begin, begin);
     return;
   }
   const auto [outer, n, inner] = Lines(shape, params_as<IotaParams>(call.params).dimension);
@@ -57,7 +57,7 @@ void run_iota(const KernelCall& call) {
     for (std::int64_t i = 0; i < n; ++i) {
       std::int64_t value = 0;  // large enough for an element of any dtype
       cpu::iota(dtype, &value, 1, i);
-      cpu::fill(out_at(call, i * inner), &value, itemsize(dtype), inner);
+      cpu::fill(filled_at(call, i * inner), &value, itemsize(dtype), inner);
     }
   }
   for (std::int64_t o = 1; o < outer; ++o)

@@ -12,8 +12,8 @@ namespace shmap {
 
 namespace {
 
-constexpr std::int64_t kGrain = 4096;  // elements
-constexpr std::int64_t kPart = 16384;  // less is not worth another thread
+constexpr std::int64_t kRandomGrain = 4096;  // elements
+constexpr std::int64_t kPart = 16384;        // less is not worth another thread
 
 int hash_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(call.out_types[0].size() / kPart, 1, workers));
@@ -30,7 +30,7 @@ void run_hash(const KernelCall& call, const RandomBlock& block) {
   const auto* key = static_cast<const std::uint32_t*>(call.in[0]);
   const auto* first = call.in.size() > 1 ? static_cast<const std::int64_t*>(call.in[1]) : nullptr;
   const bool one_first = first && call.in_types[1].rank() == 0;
-  const auto [begin, end] = call.share(size, kGrain);
+  const auto [begin, end] = call.share(size, kRandomGrain);
   for (std::int64_t i = begin; i < end;) {
     const std::int64_t k = i / each, at = i % each, n = std::min(end - i, each - at);
     cpu::threefry_block(dtype, key + 2 * k, block, first ? first[one_first ? 0 : k] : 0, at,
@@ -49,7 +49,7 @@ void run_split(const KernelCall& call) {
 }
 
 void run_fold_in(const KernelCall& call) {
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = call.share(call.out_types[0].size(), kRandomGrain);
   const auto* key = static_cast<const std::uint32_t*>(call.in[0]);
   const auto* data = static_cast<const std::uint32_t*>(call.in[1]);
   auto* out = static_cast<std::uint32_t*>(call.out[0]);
@@ -61,7 +61,7 @@ void run_fold_in(const KernelCall& call) {
 }
 
 void run_pairs(const KernelCall& call) {
-  const auto [begin, end] = call.share(call.out_types[0].size(), kGrain);
+  const auto [begin, end] = call.share(call.out_types[0].size(), kRandomGrain);
   const std::uint32_t* in[4];
   unsigned one = 0;
   for (std::size_t i = 0; i < 4; ++i) {

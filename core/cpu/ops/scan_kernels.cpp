@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-constexpr std::int64_t kPartElements = 16 * 1024;  // less is not worth another thread
+constexpr std::int64_t kScanPartElements = 16 * 1024;  // less is not worth another thread
 
 Lines scanned_lines(const KernelCall& call) {
   return {call.in_types[0].dims(), params_as<ScanParams>(call.params).axis};
@@ -23,7 +23,7 @@ template <Cumulative op>
 int scan_parts(const KernelCall& call, int workers) {
   const Lines lines = scanned_lines(call);
   const std::int64_t most =
-      std::clamp<std::int64_t>(call.in_types[0].size() / kPartElements, 1, workers);
+      std::clamp<std::int64_t>(call.in_types[0].size() / kScanPartElements, 1, workers);
   const bool ranges =
       lines.outer == 1 && lines.inner == 1 && cpu::scans_ranges(op, call.in_types[0].dtype());
   return static_cast<int>(std::clamp<std::int64_t>(ranges ? kMostRanges : lines.outer, 1, most));

@@ -45,7 +45,7 @@ StridedCopy dynamic_slice_copy(const KernelCall& call) {
 }
 
 template <StridedCopy (*make)(const KernelCall&)>
-void run_copy(const KernelCall& call) {
+void run_slice(const KernelCall& call) {
   if (call.out_types[0].size() == 0) return;
   cpu::copy_strided_part(make(call), call.part, call.parts);
 }
@@ -109,8 +109,8 @@ int dynamic_update_slice_parts(const KernelCall& call, int workers) {
 
 void register_cpu_slicing_kernels() {
   constexpr DeviceKind cpu = DeviceKind::cpu;
-  slice_p.kernel(cpu) = {run_copy<slice_copy>, parts_of_copy};
-  dynamic_slice_p.kernel(cpu) = {run_copy<dynamic_slice_copy>, parts_of_copy};
+  slice_p.kernel(cpu) = {run_slice<slice_copy>, parts_of_copy};
+  dynamic_slice_p.kernel(cpu) = {run_slice<dynamic_slice_copy>, parts_of_copy};
   dynamic_update_slice_p.kernel(cpu) = {run_dynamic_update_slice, dynamic_update_slice_parts};
 }
 

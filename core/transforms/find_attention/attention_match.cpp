@@ -41,9 +41,9 @@ struct Side {
 };
 
 // Matches the equations before a product, of whose operands one (left or right) may be the weights.
-class Matcher {
+class AttentionMatcher {
  public:
-  Matcher(const ProgramIndex& program, int product, int weights_side)
+  AttentionMatcher(const ProgramIndex& program, int product, int weights_side)
       : program_(program),
         product_(product),
         weights_(program.eqn(product), weights_side),
@@ -404,7 +404,7 @@ class Matcher {
 std::optional<AttentionMatch> match_attention(const ProgramIndex& program, int product,
                                               AttentionCheck takes) {
   for (const int weights_side : {0, 1}) {
-    auto match = Matcher(program, product, weights_side).run(takes);
+    auto match = AttentionMatcher(program, product, weights_side).run(takes);
     if (match) return match;
   }
   return std::nullopt;

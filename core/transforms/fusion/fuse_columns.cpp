@@ -20,7 +20,7 @@ namespace {
 
 // With fewer columns the kernel adds in another order (core/cpu/kernels/reduce.h). With fewer rows,
 // or when eight rows exceed a near cache, fusing gains nothing.
-constexpr std::int64_t kFewestCols = 64, kFewestRows = 64;
+constexpr std::int64_t kFewestCols = 64, kFewestReduced = 64;
 constexpr std::int64_t kMostRowBytes = 64 * 1024;
 
 class ColumnFuser {
@@ -99,7 +99,7 @@ bool reduces_columns(const Eqn& e, FuseSpace* space) {
   const ShapedArray& type = e.in[0].type();
   const ReduceGroups groups(type.dims(), params_as<ReduceParams>(*e.params).axes);
   if (type.dtype() == DType::f16 || groups.count != 1 || groups.kept[0] != 1 ||
-      groups.kept[1] < kFewestCols || groups.reduced[0] < kFewestRows ||
+      groups.kept[1] < kFewestCols || groups.reduced[0] < kFewestReduced ||
       groups.kept[1] * itemsize(type.dtype()) > kMostRowBytes)
     return false;
   *space = {groups.reduced[0], groups.kept[1]};

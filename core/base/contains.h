@@ -1,0 +1,15 @@
+// contains(list, value): whether a short list of numbers, as of dims or ranks, has a value.
+#pragma once
+#include <algorithm>
+#include <utility>
+
+namespace shmap {
+
+// `value` is compared as the list's element type is compared with it, whatever the signs of both.
+template <class List, class T>
+bool contains(const List& list, T value) {
+  return std::any_of(list.begin(), list.end(),
+                     [value](const auto& element) { return std::cmp_equal(element, value); });
+}
+
+}  // namespace shmap
