@@ -19,26 +19,66 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     <mutex> <optional> <set> <span> <string> <unordered_map> <utility> <vector>)
 endif()
 
-# shmap_floor([CHECKED] [features...] [SOURCES more...]): the sources of the current folder become the object
+# Several sources of a folder as one unit of compilation: a build from nothing takes half as long, and one
+# after a change of one source longer. Names without linkage must then be unique within a folder.
+option(SHMAP_UNITY "Compile sources of a folder of the library together" OFF)
+set(SHMAP_UNITY_BATCH
+    10
+    CACHE STRING "With SHMAP_UNITY, the number of sources in a unit")
+mark_as_advanced(SHMAP_UNITY_BATCH)
+
+# shmap_units(<result> <name> <source>...): files that include the sources, SHMAP_UNITY_BATCH each. The units
+# that CMake's UNITY_BUILD writes name the sources by absolute paths: two checkouts could not share what
+# the compiler cache holds.
+function(shmap_units result name)
+  set(units "")
+  list(LENGTH ARGN count)
+  set(at 0)
+  while(at LESS count)
+    list(SUBLIST ARGN ${at} ${SHMAP_UNITY_BATCH} batch)
+    set(text "")
+    foreach(source IN LISTS batch)
+      file(RELATIVE_PATH source "${PROJECT_SOURCE_DIR}" "${source}")
+      string(APPEND text "#include \"${source}\"\n")
+    endforeach()
+    set(unit "${CMAKE_CURRENT_BINARY_DIR}/${name}_from_${at}.cpp")
+    file(CONFIGURE OUTPUT "${unit}" CONTENT "${text}" @ONLY)
+    list(APPEND units "${unit}")
+    math(EXPR at "${at} + ${SHMAP_UNITY_BATCH}")
+  endwhile()
+  set(${result} "${units}" PARENT_SCOPE)
+endfunction()
+
+# shmap_floor([CHECKED] [features...] [APART sources...]): the sources of the current folder become the object
 # library shmap_<folder> (core/base: shmap_core_base), which libshmap is put together from. A folder
 # without sources makes no target; a folder inside that has a CMakeLists.txt of its own is left to
-# that. The features are the shmap_feature_<name> that it may use. CHECKED: it reads what others wrote
+# that. APART: sources that are never compiled together with others, as they have flags of their own; they
+# may lie elsewhere. The features are the shmap_feature_<name> that it may use. CHECKED: it reads what others wrote
 # (shmap_checked_flags).
 function(shmap_floor)
-  cmake_parse_arguments(arg "CHECKED" "" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "CHECKED" "" "APART" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/*.cpp")
   file(GLOB_RECURSE inner "${CMAKE_CURRENT_SOURCE_DIR}/*/CMakeLists.txt")
   foreach(file IN LISTS inner)
     get_filename_component(folder "${file}" DIRECTORY)
     list(FILTER sources EXCLUDE REGEX "^${folder}/")
   endforeach()
-  list(APPEND sources ${arg_SOURCES})
-  if(NOT sources)
+  if(arg_APART)
+    list(REMOVE_ITEM sources ${arg_APART})
+  endif()
+  if(NOT sources AND NOT arg_APART)
     return()
   endif()
   file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
   string(REPLACE "/" "_" name "shmap_${folder}")
-  add_library(${name} OBJECT ${sources})
+  if(SHMAP_UNITY)
+    shmap_units(units ${name} ${sources})
+    add_library(${name} OBJECT ${units} ${arg_APART})
+    # Types without linkage in an included file are taken for those of a header, of which GCC warns.
+    target_compile_options(${name} PRIVATE "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>")
+  else()
+    add_library(${name} OBJECT ${sources} ${arg_APART})
+  endif()
   shmap_internal(${name})
   target_link_libraries(${name} PRIVATE shmap_library_flags)
   if(arg_CHECKED)
@@ -62,5 +102,5 @@ function(shmap_floor)
         "$<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-restrict;-Wno-stringop-overflow>")
   endif()
   set_property(GLOBAL APPEND PROPERTY SHMAP_FLOORS ${name})
-  set_property(GLOBAL APPEND PROPERTY SHMAP_SOURCES ${sources})
+  set_property(GLOBAL APPEND PROPERTY SHMAP_SOURCES ${sources} ${arg_APART})
 endfunction()
