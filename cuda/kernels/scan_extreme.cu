@@ -5,6 +5,10 @@
 
 namespace shmap::cuda {
 
+// with_type has a kernel for each dtype of this domain.
+static_assert(domain_of(Cumulative::cummax) == Domain::plain);
+static_assert(domain_of(Cumulative::cummin) == Domain::plain);
+
 bool run_cummax(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
   return with_type(s.dtype, [&]<class T>() {
     scan_type<Reducer<reduce_max>, T>(plan, s.in, s.out, scratch, stream);

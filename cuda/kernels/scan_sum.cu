@@ -42,8 +42,10 @@ struct CumulativeLogSumExp {
   }
 };
 
-template <class Op>
+template <class Op, Cumulative op>
 bool run_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  static_assert(domain_of(op) == Domain::numbers,
+                "there is a kernel for each dtype of this domain");
   const auto run = [&]<class T>() { scan_type<Op, T>(plan, s.in, s.out, scratch, stream); };
   return is_integer(s.dtype) ? with_bits(itemsize(s.dtype), run) : with_float(s.dtype, run);
 }
@@ -51,14 +53,15 @@ bool run_numbers(const Scan& s, const ScanPlan& plan, void* scratch, void* strea
 }  // namespace
 
 bool run_cumsum(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
-  return run_numbers<CumulativeSum>(s, plan, scratch, stream);
+  return run_numbers<CumulativeSum, Cumulative::cumsum>(s, plan, scratch, stream);
 }
 
 bool run_cumprod(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
-  return run_numbers<CumulativeProduct>(s, plan, scratch, stream);
+  return run_numbers<CumulativeProduct, Cumulative::cumprod>(s, plan, scratch, stream);
 }
 
 bool run_cumlogsumexp(const Scan& s, const ScanPlan& plan, void* scratch, void* stream) {
+  static_assert(domain_of(Cumulative::cumlogsumexp) == Domain::floats);
   return with_float(s.dtype, [&]<class T>() {
     scan_type<CumulativeLogSumExp, T>(plan, s.in, s.out, scratch, stream);
   });

@@ -102,6 +102,19 @@ TEST(ElementwiseRules, OfAHostScalar) {
   for (const auto& [name, f] : cases) EXPECT_EQ(check_rules({name, f, {x}}), "");
 }
 
+// nextafter is no primitive: it is computed from the bits of its operands.
+TEST(ElementwiseRules, OfNextafterAreZero) {
+  const Array x = spread_values(1, {5}, -2, 2), y = spread_values(2, {5}, -2, 2);
+  const auto f = [](Array a, Array b) { return nextafter(a, b); };
+  const std::vector<double> wanted = f(x, y).to_vector<double>();
+  EXPECT_NE(wanted, x.to_vector<double>());
+  EXPECT_EQ(jit(f)(x, y).to_vector<double>(), wanted);
+  EXPECT_EQ(vmap(f)(x, y).to_vector<double>(), wanted);
+  const auto [dx, dy] = grad<0, 1>([&](Array a, Array b) { return sum(f(a, b) * a); })(x, y);
+  EXPECT_EQ(dx.to_vector<double>(), wanted);
+  EXPECT_EQ(dy.to_vector<double>(), std::vector<double>(5, 0.0));
+}
+
 TEST(ElementwiseRules, Selection) {
   const Array pred = array({true, false, true, true, false}, {5});
   const Array a = spread_values(1, {5}, -1, 1), b = spread_values(2, {5}, -1, 1);
