@@ -110,7 +110,7 @@ Array pshuffle_leaf(const Array& x, const Axes& axes, const std::vector<int>& pe
   if (!whole) {
     std::string given;
     for (int r : perm) given += (given.empty() ? "" : ", ") + std::to_string(r);
-    throw ValueError("pshuffle: perm {" + given + "} is no permutation of the " +
+    throw ValueError("pshuffle: perm {" + given + "} is not a permutation of the " +
                      describe_ranks(axes, scope.ranks) +
                      ": it must hold each rank once; ppermute takes pairs and may leave ranks out" +
                      at_line(source));

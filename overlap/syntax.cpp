@@ -14,7 +14,7 @@ void read_spec(ParamReader& r, OverlapSpec* spec) {
   const std::string text = r.text("spec");
   const std::size_t comma = text.find(','), arrow = text.find("->");
   if (comma == text.npos || arrow == text.npos || arrow < comma)
-    r.fail("'spec' is " + text + ": wanted one as ab,bc->ac");
+    r.fail("'spec' is " + text + ": wanted a spec like ab,bc->ac");
   spec->a = text.substr(0, comma);
   spec->b = text.substr(comma + 1, arrow - comma - 1);
   spec->out = text.substr(arrow + 2);
@@ -97,13 +97,13 @@ std::shared_ptr<const Params> read_overlapped(ParamReader& r) {
   }
   // A ring has an einsum for each rank: before a program of the mesh's size is made.
   if (spec.ranks < 2 || static_cast<std::size_t>(spec.ranks) > given->eqns.size()) {
-    r.fail("its program is of " + std::to_string(given->eqns.size()) +
-           " equations, and there are " + describe_ranks(spec.axes, spec.ranks));
+    r.fail("its program has " + std::to_string(given->eqns.size()) + " equations, and there are " +
+           describe_ranks(spec.axes, spec.ranks));
   }
   check_extents(r, spec);
   p->jaxpr = overlapped_program(spec, p->form, a, b, {});
   if (to_string(*p->jaxpr) != to_string(*given)) {
-    r.fail("the program 'jaxpr' is not that of the einsum " + r.text("spec") + " in the form " +
+    r.fail("the program 'jaxpr' is not the one for the einsum " + r.text("spec") + " in the form " +
            to_text(p->form));
   }
   return p;

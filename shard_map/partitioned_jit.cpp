@@ -154,11 +154,11 @@ std::vector<const Sharding*> place_arguments(const PartitionInfo& info, const Tr
   if (info.in_specs) {
     const Specs& specs = *info.in_specs;
     if (specs.kind() != Specs::leaf && specs.size() != arguments.node.children.size()) {
-      throw ValueError("jit: in_specs = " + to_string(specs) + " has " +
-                       std::to_string(specs.size()) +
-                       " entries, and the function was called with " +
-                       std::to_string(arguments.node.children.size()) +
-                       " arguments: give one entry an argument, or one P for all" + made_at(info));
+      throw ValueError(
+          "jit: in_specs = " + to_string(specs) + " has " + std::to_string(specs.size()) +
+          " entries, and the function was called with " +
+          std::to_string(arguments.node.children.size()) +
+          " arguments: give one entry for each argument, or one P for all" + made_at(info));
     }
     in = shardings_of(info, specs, "in_specs", {arguments.node, arguments.leaves, "args"});
   }

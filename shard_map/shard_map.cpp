@@ -68,7 +68,7 @@ std::vector<const Sharding*> check_arguments(const MeshImpl* mesh, const ShardMa
       throw ValueError("in_specs = " + to_string(specs) + " has " + std::to_string(specs.size()) +
                        " entries, and the function was called with " +
                        std::to_string(arguments.node.children.size()) +
-                       " arguments: give one entry an argument, or one P for all");
+                       " arguments: give one entry for each argument, or one P for all");
     }
     leaf_specs = match_specs(specs, arguments.node, "in_specs", "args");
   } catch (const ValueError& e) {

@@ -90,10 +90,11 @@ Mesh::Mesh(NdArray<Device> devices, Axes axis_names, SourceLine source) {
   for (const Device& d : devices.values()) {
     const Device& first = devices.values().front();
     if (d.kind() != first.kind()) {
-      throw ValueError("Mesh: " + first.str() + " and " + d.str() +
-                       " cannot be in one mesh: its devices are all CPUs or all GPUs. Take those "
-                       "of one kind (devices() has one, that of SHMAP_DEVICES)" +
-                       at_line(source));
+      throw ValueError(
+          "Mesh: " + first.str() + " and " + d.str() +
+          " cannot be in one mesh: the devices of a mesh are all CPUs or all GPUs. "
+          "Take them all from devices(), which lists devices of one kind (SHMAP_DEVICES)" +
+          at_line(source));
     }
     if (!seen.insert(d.id()).second) {
       throw ValueError("Mesh: device " + std::to_string(d.id()) +

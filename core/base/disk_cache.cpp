@@ -46,7 +46,8 @@ void warn_once(const std::string& folder, const std::string& why) {
   std::lock_guard lock(mutex);
   if (warned->insert(folder).second)
     warn("nothing is kept on disk for the next process: " + why +
-         ". SHMAP_CACHE_DIR names another folder; SHMAP_CACHE_DIR=off is no folder");
+         ". Name another folder with SHMAP_CACHE_DIR, or turn this cache off with "
+         "SHMAP_CACHE_DIR=off");
 }
 
 bool exists(const std::string& folder) {

@@ -267,8 +267,9 @@ void check() {
     std::string all;
     for (const Variable& v : kTable) all += std::string(all.empty() ? "" : ", ") + v.name;
     throw ValueError("environment variable " + printable(name) +
-                     " is none of this library's; the nearest is " + nearest.name + " (" +
-                     nearest.doc + "). Known are " + all + ". Unset it or correct its name.");
+                     " is not one of this library's; the nearest is " + nearest.name + " (" +
+                     nearest.doc + "). The library's are " + all +
+                     ". Unset it or correct its name.");
   }
   for (const Variable& v : kTable) check_value(v);
 }

@@ -40,7 +40,7 @@ TrustedFolder::TrustedFolder(const std::string& given, Make make) {
   fd_ = FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   const std::string what = "folder '" + path + "'";
   if (!fd_ && (errno == ENOTDIR || errno == ELOOP)) {
-    throw Error(what + ": it is no folder, or a symbolic link to one: name the folder itself");
+    throw Error(what + ": it is not a folder, or it is a symbolic link: name the folder itself");
   }
   if (!fd_) throw_errno(what, "cannot open it");
   struct stat info;

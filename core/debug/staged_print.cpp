@@ -57,7 +57,8 @@ void append_escaped(std::string& format, char c) {
 
 std::string text_by_spec(const std::string& spec, DType dtype, const void* element) {
   if (dtype == DType::prng_key)
-    throw ValueError("debug::print: keys are no numbers, which a format spec is for");
+    throw ValueError(
+        "debug::print: a random key has no format spec, which is for numbers: print it with {}");
   const std::string format = "{:" + spec + "}";
   return with_plain(dtype, [&]<class T>() {
     T value;
@@ -104,7 +105,7 @@ void check_holes(std::string_view format, std::span<const PrintArgument> argumen
       text_by_spec(specs[i], node ? node->type.dtype() : a.dtype, node ? &zero : &a.bits);
     } catch (const fmt::format_error& e) {
       throw ValueError(given() + " has {:" + specs[i] + "} for argument " + std::to_string(i) +
-                       ", which does not fit it (" + e.what() + "): wanted is one like {:.3f}, " +
+                       ", which does not fit it (" + e.what() + "): wanted a spec like {:.3f}, " +
                        "{:>8} or {:#x}" + at_line(source));
     }
   }

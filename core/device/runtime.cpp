@@ -28,7 +28,8 @@ std::string chosen_devices(const Options& options) {
   for (const BackendFactory& factory : built_in_backends()) {
     if (const std::string answer = factory.default_devices(); !answer.empty()) return answer;
   }
-  throw DeviceError("this build of the library has no backend, so there are no devices");
+  throw DeviceError(
+      "this build of the library has no backend (CPU or CUDA), so there are no devices");
 }
 
 // In a job of several processes, "cuda" is one GPU per process.

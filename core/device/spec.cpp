@@ -62,7 +62,7 @@ DeviceSpec DeviceSpec::parse(std::string_view text) {
   std::string_view rest = colon == std::string_view::npos ? "" : text.substr(colon + 1);
   const auto* const row = std::ranges::find(kDeviceKindRows, kind, &DeviceKindRow::spelled);
   if (row == std::end(kDeviceKindRows)) {
-    refuse(text, "\"" + printable(kind, 40) + "\" is no kind of device");
+    refuse(text, "\"" + printable(kind, 40) + "\" is not a kind of device");
   }
   spec.kind = row->kind;
   if (!row->by_number) {

@@ -75,8 +75,8 @@ const Primitive& primitive_of_name(std::string_view name, SourceLine source) {
   known.insert(known.end(), users.begin(), users.end());
   throw ValueError("extend: there is no primitive '" + std::string(name) + "'" +
                    did_you_mean(name, known) +
-                   ": extend::primitive_names() has those of the library, and an "
-                   "extend::Primitive of one's own is found by its name" +
+                   ": extend::primitive_names() lists the library's, and an extend::Primitive that "
+                   "a program has made is found by its name too" +
                    at_line(source));
 }
 
@@ -104,17 +104,21 @@ const ShapedArray& Var::type() const {
 Literal::Literal(Array value, SourceLine source) : value_(std::move(value)) {
   if (checked_node(value_, "extend::Literal", source).kind != NodeKind::literal) {
     throw TypeError("extend::Literal: an array of type " + shmap::to_string(value_.type()) +
-                    " is no host scalar: make it a constant or an argument of the program" +
+                    " is not a host scalar: make it a constant or an argument of the program" +
                     at_line(source));
   }
 }
 
 const Var& Atom::var() const {
-  if (!var_) throw ValueError("extend::Atom: a literal has no variable: look at is_literal()");
+  if (!var_)
+    throw ValueError(
+        "extend::Atom: this atom is a literal and not a variable: ask is_literal() first");
   return *var_;
 }
 const Literal& Atom::literal() const {
-  if (!literal_) throw ValueError("extend::Atom: a variable is no literal: look at is_literal()");
+  if (!literal_)
+    throw ValueError(
+        "extend::Atom: this atom is a variable and not a literal: ask is_literal() first");
   return *literal_;
 }
 

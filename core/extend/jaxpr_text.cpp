@@ -62,7 +62,7 @@ class Parser {
     }
     throw ValueError("parse_jaxpr: " + to_string(place_) + ": wanted " + wanted + ", and found " +
                      (at_ >= text_.size() ? "the end of the text"
-                      : found.empty()     ? "a byte that is no text"
+                      : found.empty()     ? "a byte that is not printable ASCII"
                                           : "'" + found + "'"));
   }
   bool skip_if(std::string_view word) {
@@ -157,7 +157,7 @@ class Parser {
     if (!known) {
       throw ValueError("parse_jaxpr: " + to_string(t.place) + ": '" +
                        std::string(name.substr(0, 40)) +
-                       "' is no dtype: wanted one as f32, in a type as f32[2,3]{i}");
+                       "' is not a dtype: wanted a type like f32[2,3]{i}");
     }
     skip("[", "'[' and the extents");
     while (peek() != ']') {

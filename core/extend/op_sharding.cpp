@@ -53,7 +53,8 @@ void canonicalize(std::vector<std::int64_t>& dims, std::vector<std::int32_t>& pe
   }
 }
 
-// The product of positive extents; ValueError where it passes kMostDevices or one is not positive.
+// The product of positive extents; ValueError where the product is more than kMostDevices or an
+// extent is not positive.
 std::int64_t product(const std::vector<std::int64_t>& list, const char* what) {
   std::int64_t n = 1;
   for (std::int64_t v : list) {
@@ -185,7 +186,7 @@ NamedSharding OpSharding::named_sharding(const Mesh& mesh, SourceLine source) co
     if (last != REPLICATED) fail(std::string("it is ") + name_of(last) + " over some devices");
   const std::size_t extra = last_tile_dims.size() + (replicate_on_last_tile_dim ? 1 : 0);
   if (extra > ndim || ndim - extra > static_cast<std::size_t>(kMaxRank))
-    fail("its number of dims is none that an array can have");
+    fail("an array cannot have that number of dims");
   ndim -= extra;
   const std::vector<std::int64_t> places = devices();
   if (static_cast<std::int64_t>(places.size()) != mesh.size())

@@ -175,7 +175,7 @@ void check_batching(Reader& r, const Dims& operand, const Dims& indices, const D
                     const Dims& indexed) {
   const ShapedArray &x = r.operands()[0], &at = r.operands()[1];
   if (operand.size() != indices.size())
-    r.fail("'operand_batching_dims' has another number of dims than that of the indices");
+    r.fail("'operand_batching_dims' and the batching dims of the indices are not equally many");
   std::uint32_t seen = 0;
   for (const Dims* list : {&operand, &gone}) {
     for (std::int64_t d : *list) {
@@ -189,8 +189,9 @@ void check_batching(Reader& r, const Dims& operand, const Dims& indices, const D
     const std::int64_t d = indices[i];
     if (d < 0 || d >= at.rank() - 1 || (taken >> d & 1u) || at.dims()[d] != x.dims()[operand[i]])
       r.fail(
-          "'operand_batching_dims': the extents of those of the operand and of the indices "
-          "differ");
+          "'operand_batching_dims': a batching dim of the indices does not exist, is given twice, "
+          "or "
+          "has another extent than the operand's");
     taken |= 1u << d;
   }
   for (std::int64_t d : indexed) {

@@ -74,7 +74,7 @@ std::string ParamReader::quoted(std::string_view name) {
   const std::string whole = text(name);
   std::string inside;
   if (read_quoted(whole, &inside)) return inside;
-  if (scope_.from_text) fail("'" + std::string(name) + "' is no text in quotes");
+  if (scope_.from_text) fail("'" + std::string(name) + "' is not a text in quotes");
   return whole;
 }
 

@@ -121,7 +121,8 @@ class Builder {
     const char first = a.text[0];
     const bool is_number = (first >= '0' && first <= '9') || first == '-' || first == '+';
     if (is_number || a.type) {
-      fail_at(a.place, "'" + a.text.substr(0, 40) + "' is no literal of dtype " + to_string(dtype));
+      fail_at(a.place,
+              "'" + a.text.substr(0, 40) + "' is not a literal of dtype " + to_string(dtype));
     }
     std::vector<std::string> known;
     for (const auto& [name, var] : names_) known.push_back(name);

@@ -131,7 +131,7 @@ Read read_custom_vjp_linear(Reader& r) {
     r.fail("it is made by linearize alone: the types of its results are not told by its operands'");
   for (const ShapedArray& t : r.scope().results) {
     if (!is_differentiable(t.dtype()))
-      r.fail("a result of type " + to_string(t) + ": wanted are floats");
+      r.fail("a result of type " + to_string(t) + ": wanted floats");
     p->y_types.push_back(t);
   }
   return p;

@@ -59,9 +59,8 @@ DType dtype_of_tensor(const DLDataType& type, SourceLine source) {
   }
   refuse("elements of type code " + std::to_string(type.code) + ", " + std::to_string(type.bits) +
              " bits and " + std::to_string(type.lanes) +
-             " lanes: wanted are bool, signed and unsigned integers of 8 to 64 bits, f16, bf16, "
-             "f32 and "
-             "f64, one lane",
+             " lanes: wanted bool, signed or unsigned integers of 8 to 64 bits, f16, bf16, f32 "
+             "or f64, of one lane",
          source);
 }
 
@@ -182,13 +181,14 @@ const StoredNode& whole_on_one_device(const Array& x, const char* what) {
   if (node.kind != NodeKind::stored || node.trace != 0) {
     throw TypeError(
         std::string(what) + ": a value of type " + to_string(node.type) +
-        " is no array in memory: it is a host scalar, a traced value or a block in a body");
+        " has no memory of its own to hand out: it is a host scalar, a traced value or a "
+        "block in a body");
   }
   const auto& stored = static_cast<const StoredNode&>(node);
   if (!stored.sharding->is_replicated()) {
     throw ValueError(std::string(what) + ": the array of type " + to_string(node.type) +
-                     " is split over devices, and a tensor lies on one: gather it with "
-                     "device_put(x, device), or hand over its addressable_shards()");
+                     " is split over devices, and a tensor is on one device: gather the array with "
+                     "device_put(x, device), or pass its addressable_shards() one by one");
   }
   return stored;
 }

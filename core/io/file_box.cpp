@@ -40,7 +40,8 @@ void check_box(const Shape& shape, std::span<const Slice> box, const char* what)
   for (const Slice& s : box)
     given += (given.empty() ? "" : ", ") + std::to_string(s.start) + ":" + std::to_string(s.stop);
   throw ValueError(std::string(what) + ": box [" + given + "] does not lie in shape " +
-                   to_string(shape) + ": wanted a slice a dim, 0 <= start <= stop <= extent");
+                   to_string(shape) +
+                   ": wanted a slice for each dim, 0 <= start <= stop <= extent");
 }
 
 BoxRuns::BoxRuns(const Shape& shape, std::span<const Slice> box, int itemsize) {

@@ -15,8 +15,8 @@ Array from_memory(DType dtype, const void* data, std::int64_t count, const Shape
   refuse_in_task("from_memory");
   if (!release) {
     throw ValueError(
-        "from_memory: no function to call when the memory is needed no more: wanted is one, and "
-        "[] {} where it lives as long as the process" +
+        "from_memory: `release` is an empty function: give the function to call once the memory is "
+        "no longer needed, or [] {} for memory that lives as long as the process" +
         at_line(source));
   }
   const int item = itemsize(dtype);

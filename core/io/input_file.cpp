@@ -26,7 +26,7 @@ std::string named_file(const std::string& kind, const std::string& path) {
   const std::size_t end = path.find('\0');
   if (end == path.npos) return kind + " '" + path + "'";
   throw ValueError(kind + " '" + path.substr(0, end) + "\\0…': the path has a null character at " +
-                   std::to_string(end) + ": wanted is one without");
+                   std::to_string(end) + ", which no path may have");
 }
 
 InputFile::InputFile(std::string kind, std::string path)

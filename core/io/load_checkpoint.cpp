@@ -39,7 +39,7 @@ void check_leaf(const io::CheckpointFile& file, const io::CheckpointLeaf& leaf,
   if (leaf.path != path) {
     throw ValueError(file.name() + ": it has leaf " + io::quoted_bytes(leaf.path) +
                      " where `like` has " + io::quoted_bytes(path) +
-                     ": wanted is a tree of the structure that was saved");
+                     ": give a tree of the structure that was saved");
   }
   throw ValueError(file.name() + ": leaf " + io::quoted_bytes(path) + " has type " +
                    to_string(has) + ", and `like` has " + to_string(wanted.type) + " there");

@@ -13,10 +13,11 @@ Array make_array(DType dtype, const Shape& shape, const NamedSharding& sharding,
   ensure_started();
   refuse_in_task(name);
   if (!fill) {
-    throw ValueError(std::string(name) +
-                     ": no function that writes the blocks: wanted is one that takes the part of "
-                     "the array and the block's elements" +
-                     at_line(source));
+    throw ValueError(
+        std::string(name) +
+        ": the callback is an empty function: wanted a function that takes the index of "
+        "a block in the array and writes the block's elements" +
+        at_line(source));
   }
   const ShapedArray type(shape, dtype, false, AxisSet());
   const Sharding* split = sharding.mesh().impl()->sharding(sharding.spec());

@@ -173,7 +173,7 @@ class HeaderText {
       return;
     }
     const char first = kind.empty() ? '\0' : kind[0];
-    std::string why = "is no dtype";
+    std::string why = "is not a dtype";
     if (first == 'O') {
       fail("dtype " + quoted_bytes(code) +
            " is of pickled Python objects, which are never unpickled, as that runs code from the "
@@ -213,7 +213,7 @@ NpyHeader parse_npy_header(std::span<const std::byte> prefix, std::int64_t file_
     throw ValueError(std::string(name) + ": " + what);
   };
   const auto size = static_cast<std::int64_t>(bytes.size());
-  if (file_size < size) fail("the file's size is less than that of its first bytes");
+  if (file_size < size) fail("the file is shorter than its magic bytes and the size of its header");
   if (bytes.substr(0, kMagic.size()) != kMagic.substr(0, bytes.size()) || bytes.empty()) {
     fail("no .npy file: it starts with " + quoted_bytes(bytes.substr(0, kMagic.size())) +
          " instead of '\\x93NUMPY'");

@@ -146,7 +146,7 @@ void save_npz(const std::string& path, const std::map<std::string, Array>& array
       if (!io::is_utf8(name) || name.size() > 60000 || name.find('\0') != name.npos) {
         throw ValueError(io::named_file(kNpzFile, path) + ": an array's name is " +
                          io::quoted_bytes(name) +
-                         ": wanted is UTF-8 of at most 60000 bytes without null characters");
+                         ": wanted UTF-8 of at most 60000 bytes without null characters");
       }
       x.block_until_ready(source);
     }

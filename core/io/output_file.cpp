@@ -26,7 +26,7 @@ SplitPath split_path(const std::string& path, const std::string& what) {
                                      : path.substr(0, slash),
                   slash == path.npos ? path : path.substr(slash + 1)};
   if (place.name.empty() || place.name == "." || place.name == "..")
-    throw ValueError(what + ": the path names a folder, and wanted is a file");
+    throw ValueError(what + ": the path names a folder: name a file in it");
   return place;
 }
 

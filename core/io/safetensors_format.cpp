@@ -79,7 +79,7 @@ TensorEntry SafetensorsHeader::read(std::size_t at, std::size_t* behind) const {
                                        [&](const Name& n) { return n.text && given == n.text; });
       if (found == std::end(kDtypeNames)) {
         json.fail("dtype " + quoted_bytes(given) +
-                  ": wanted is BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
+                  ": wanted BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
       }
       entry.dtype = found->dtype;
     } else if (key == "shape") {
@@ -205,7 +205,7 @@ SafetensorsLayout layout_safetensors(const std::map<std::string, std::pair<DType
     const Shape& shape = t->second.second;
     if (!is_utf8(key) || key == kMetadata) {
       throw ValueError(name + ": a tensor's name is " + quoted_bytes(key) +
-                       ": wanted is UTF-8, other than '__metadata__'");
+                       ": wanted UTF-8, other than '__metadata__'");
     }
     const char* const code = kDtypeNames[static_cast<int>(dtype)].text;
     if (code == nullptr) {

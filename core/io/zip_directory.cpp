@@ -128,7 +128,7 @@ class DirectoryReader {
     if (method != kStored && method != kDeflated) {
       throw ValueError(name_ + ": member " + quoted_bytes(m.name) + " is compressed by method " +
                        std::to_string(method) +
-                       ": wanted are stored or deflated ones, as numpy.savez and "
+                       ": wanted stored or deflated members, as numpy.savez and "
                        "numpy.savez_compressed write them");
     }
     m.deflated = method == kDeflated;

@@ -221,7 +221,7 @@ Array matmul(Operand a, Operand b) {
   const ShapedArray ta = type_of(a, "matmul"), tb = type_of(b, "matmul");
   if (ta.rank() == 0 || tb.rank() == 0) {
     throw ValueError("matmul: operands of types " + to_string(ta) + " and " + to_string(tb) +
-                     ": a scalar is no matrix: use a * b" + at_line(source));
+                     ": a scalar is not a matrix: use a * b" + at_line(source));
   }
   const int ra = ta.rank(), rb = tb.rank();
   const int ka = ra - 1, kb = rb == 1 ? 0 : rb - 2;

@@ -89,7 +89,7 @@ EinsumLabels EinsumSpec::labels_of(const std::string& part, int rank,
       labels.push_back(part[i]);
     } else {
       fail("the character '" + printable({&part[i], 1}) + "' of " + what +
-           " is no letter; dims are named by letters, and the rest by ...");
+           " is not a letter: name each dim by a letter, and the dims that have no letter by ...");
     }
   }
   return labels;

@@ -210,8 +210,8 @@ Array IndexedArray::get(Mode mode) const { return Indexer(x_, indices_, mode).ru
 Array IndexedArray::get(Mode mode, Operand fill_value) const {
   if (mode == Mode::clip) {
     throw ValueError(
-        "x.at(...).get: a fill value with the mode clip, which reads the nearest "
-        "element: wanted is GatherScatterMode::fill_or_drop" +
+        "x.at(...).get: a fill value was given, and the mode clip reads the nearest element in "
+        "place of one out of range: use GatherScatterMode::fill_or_drop" +
         at_line(fill_value.source));
   }
   return Indexer(x_, indices_, mode, &fill_value).run();

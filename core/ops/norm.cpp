@@ -58,7 +58,7 @@ Array norm(Operand given, NormOptions options) {
   if (!options.ord) return sqrt(sum(square(x), axis, options.keepdims));
   if (std::abs(*options.ord) != 1 && std::abs(*options.ord) != kInfinity) {
     throw ValueError("norm: ord " + std::to_string(*options.ord) +
-                     " of matrices: wanted is 1, -1, infinity or -infinity; without .ord it is "
+                     " of matrices: wanted 1, -1, infinity or -infinity; without .ord it is "
                      "the Frobenius norm" +
                      at_line(source));
   }

@@ -234,7 +234,7 @@ void eval_concatenate(Types in, const Params& params, std::span<ShapedArray> out
     if (!(other == shape)) {
       throw ValueError("concatenate: operand 0 has type " + to_string(in[0]) + " and operand " +
                        std::to_string(i) + " has type " + to_string(in[i]) +
-                       ": all extents but that of dim " + std::to_string(dim) +
+                       ": all extents except those of dim " + std::to_string(dim) +
                        ", along which they are joined, must be equal");
     }
   }

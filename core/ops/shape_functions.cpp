@@ -91,8 +91,8 @@ Array reshape(Operand x, Shape shape) {
       continue;
     }
     if (inferred >= 0) {
-      throw ValueError("reshape: to the shape " + to_string(shape) +
-                       ": one extent may be -1, and more are" + at_line(x.source));
+      throw ValueError("reshape: to the shape " + to_string(shape) + ": only one extent may be -1" +
+                       at_line(x.source));
     }
     inferred = d;
   }
@@ -100,8 +100,8 @@ Array reshape(Operand x, Shape shape) {
     if (known == 0 || type.size() % known != 0) {
       throw ValueError("reshape: an array of type " + to_string(type) + " has " +
                        std::to_string(type.size()) +
-                       " elements, and there is no extent for -1 in " + to_string(shape) +
-                       " that makes it so" + at_line(x.source));
+                       " elements, and no extent in place of -1 gives the shape " +
+                       to_string(shape) + " as many" + at_line(x.source));
     }
     shape[static_cast<std::size_t>(inferred)] = type.size() / known;
   }

@@ -117,7 +117,7 @@ int Exchanges::run_copy(const Copy& copy, std::string& thrown) const noexcept {
   } catch (const std::exception& e) {
     thrown = e.what();
   } catch (...) {
-    thrown = "an exception that is no std::exception";
+    thrown = "an exception of a type that is not a std::exception";
   }
   return 0;
 }

@@ -140,13 +140,14 @@ void StartWatch::watch() noexcept {
       if (due == WaitClock::Due::nothing) continue;
       const std::string missing = missing_on_this_node();
       const std::string what = fmt::format(
-          "{}, and waits for the others to start since {:.1f} s:{}\n  Every process of a job has "
-          "to "
-          "use devices: what one alone does with them is never joined, unless SHMAP_ALONE=1",
+          "{}, and has waited {:.1f} s for the other processes to start:{}\n  Every process of a "
+          "job "
+          "must use devices. A program that is to run alone within a job sets SHMAP_ALONE=1",
           job_.text(), clock.seconds(),
-          missing.empty() ? "\n  those of this node have all come, so that one of another node has "
-                            "not used a device yet, or MPI cannot reach it"
-                          : missing);
+          missing.empty()
+              ? "\n  all processes of this node have started: a process of another node has "
+                "not used a device yet, or MPI cannot reach it"
+              : missing);
       if (due == WaitClock::Due::warning) {
         warn(what + " (SHMAP_COLLECTIVE_WARN_SEC)");
         continue;

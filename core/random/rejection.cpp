@@ -294,7 +294,7 @@ Array random::dirichlet(Key key, Operand alpha, Shape shape, DType dtype) {
   const ShapedArray type = type_of(alpha, "dirichlet");
   if (type.rank() == 0) {
     throw ValueError("dirichlet: alpha has type " + to_string(type) +
-                     ": wanted one dim or more, the last one that of the result" +
+                     ": wanted one dim or more; the last one is over the components" +
                      at_line(from.source()));
   }
   return at_source("dirichlet", from.source(), [&] {

@@ -230,7 +230,7 @@ int FusedProgram::add_draw(const Primitive& primitive, std::vector<int> operands
 int FusedProgram::add_broadcast(int operand, FusedKind to) {
   if (joint_kind(kind(operand), to) != to) {
     throw ValueError(std::string("fused program: a broadcast from kind ") + name_of(kind(operand)) +
-                     " to " + name_of(to) + ": wanted one to a wider kind");
+                     " to " + name_of(to) + ": wanted a broadcast to a wider kind");
   }
   return add_op({OpKind::broadcast, nullptr, nullptr, {operand}, dtype(operand), to});
 }

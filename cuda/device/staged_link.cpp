@@ -142,7 +142,8 @@ class Stages {
     CapturedStage& captured = captured_[{stream, from_gpu}];
     if (captured.capture != capture || captured.stage->piece() < piece_of(bytes)) {
       const auto made = make_ref<Stage>(piece_of(bytes), from_gpu, to_gpu);
-      if (!keep_with_graph(made)) throw Error("a copy in a capture that is none of the backend's");
+      if (!keep_with_graph(made))
+        throw Error("a copy in a capture that was not begun by this library");
       captured = {capture, made.get()};
     }
     return Ref<Stage>(captured.stage);

@@ -51,7 +51,8 @@ void* Workspaces::at_least(std::size_t bytes, int gpu, cudaStream_t stream) {
   CapturedMemory& captured = captured_[{gpu, stream}];
   if (captured.capture != capture || captured.bytes < bytes) {
     const auto made = make_ref<Memory>(what_, bytes);
-    if (!keep_with_graph(made)) throw Error(what_ + ": in a capture that is none of the backend's");
+    if (!keep_with_graph(made))
+      throw Error(what_ + ": in a capture that was not begun by this library");
     captured = {capture, made->data, made->bytes};
   }
   return captured.data;

@@ -160,11 +160,11 @@ TEST(CollectiveErrors, Permutations) {
   expect_error<ValueError>(in_body([](A x) {
                              return pshuffle(x, "i", {0, 1, 2, 2});
                            }),
-                           {"pshuffle", "{0, 1, 2, 2}", "no permutation", "4 ranks", kHere});
+                           {"pshuffle", "{0, 1, 2, 2}", "not a permutation", "4 ranks", kHere});
   expect_error<ValueError>(in_body([](A x) {
                              return pshuffle(x, "i", {0, 1, 2});
                            }),
-                           {"{0, 1, 2}", "no permutation"});
+                           {"{0, 1, 2}", "not a permutation"});
   expect_error<ValueError>(in_body([](A x) { return broadcast_from(x, "i", 4); }),
                            {"broadcast_from", "source rank 4", "4 ranks", kHere});
   expect_error<ValueError>(in_body([](A x) {

@@ -147,7 +147,7 @@ TEST_F(StartDeathTest, AMisspeltVariableIsNamedWithItsNeighbour) {
   EXPECT_EXIT(
       {
         setenv("SHMAP_DEVICE", "cpu:4", 1);
-        exit_with<ValueError>(start, {"SHMAP_DEVICE is none", "nearest is SHMAP_DEVICES"});
+        exit_with<ValueError>(start, {"SHMAP_DEVICE is not one", "nearest is SHMAP_DEVICES"});
       },
       ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(

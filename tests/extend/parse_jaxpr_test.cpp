@@ -349,7 +349,7 @@ TEST(ParseJaxprTest, ErrorsSayWhere) {
           {"line 1, column 20: the variable 'a' is bound twice"});
   refused("{ lambda a:f32[3] .\n  let a:f32[3] = sin a\n  in ( a ) }",
           {"line 2, column 7: the variable 'a' is bound twice"});
-  refused("{ lambda a:g32[3] .\n  let\n  in ( a ) }", {"line 1, column 12: 'g32' is no dtype"});
+  refused("{ lambda a:g32[3] .\n  let\n  in ( a ) }", {"line 1, column 12: 'g32' is not a dtype"});
   refused("{ lambda a:f32[9223372036854775807,3] .\n  let\n  in ( a ) }", {"line 1, column 10"});
   refused("{ lambda a:f32[3] .\n  let b:f32[] = reduce_sum[axes=(1,)] a\n  in ( b ) }",
           {"line 2, column 7", "1"});
@@ -360,7 +360,7 @@ TEST(ParseJaxprTest, ErrorsSayWhere) {
   refused("{ lambda a:f32[3] .\n  let b:f32[3] = add a\n  in ( b ) }",
           {"add: 1 operands, and it takes 2"});
   refused("{ lambda a:u8[3] .\n  let b:u8[3] = add a 300\n  in ( b ) }",
-          {"line 2, column 23: '300' is no literal of dtype u8"});
+          {"line 2, column 23: '300' is not a literal of dtype u8"});
   refused("{ lambda a:f32[3]{i} .\n  let b:f32[3] = psum[axes=('k',)] a\n  in ( b ) }",
           {"line 2, column 7", "unbound axis name 'k'"});
   refused("{ lambda a:f32[3] .\n  let b:f32[3] = sin a\n  in ( b ) } x", {"line 3, column 14"});

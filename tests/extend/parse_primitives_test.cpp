@@ -298,12 +298,12 @@ TEST(ParseOverlapped, ProgramsOfAnotherProductAreRefused) {
     expect_error<ValueError>([&] { parse_jaxpr(other); }, fragments);
   };
   refused(with("form=ring", "form=two_rings"),
-          {"all_gather_einsum: ", "is not that of the einsum ab,bc->ac in the form two_rings"});
+          {"all_gather_einsum: ", "is not the one for the einsum ab,bc->ac in the form two_rings"});
   refused(with("form=ring", "form=rings"), {"'form' is rings", "ring, two_rings"});
-  refused(with("spec=ab,bc->ac", "spec=ab,bc->ca"), {"is not that of the einsum ab,bc->ca"});
+  refused(with("spec=ab,bc->ac", "spec=ab,bc->ca"), {"is not the one for the einsum ab,bc->ca"});
   refused(with("spec=ab,bc->ac", "spec=ab,bc->abc"), {"all_gather_einsum: "});
   refused(with("spec=ab,bc->ac", "spec=ab,bd->ac"), {"each dim wants a letter of its own"});
-  refused(with("spec=ab,bc->ac", "spec=ab-bc,ac"), {"wanted one as ab,bc->ac"});
+  refused(with("spec=ab,bc->ac", "spec=ab-bc,ac"), {"wanted a spec like ab,bc->ac"});
   refused(with("spec=ab,bc->ac", "spec=abd,bcd->ac"), {"which is not of operands of types"});
   refused(with("all_gather_dimension=0", "all_gather_dimension=2"),
           {"'all_gather_dimension' is 2"});

@@ -68,7 +68,7 @@ TEST(MakeArray, BadInput) {
                   testing::AllOf(testing::HasSubstr("make_array_from_callback"),
                                  testing::HasSubstr("9"), testing::HasSubstr("make_array_test"))));
   EXPECT_THAT([&] { make_array_from_callback<float>({8}, rows, nullptr); },
-              testing::ThrowsMessage<ValueError>(testing::HasSubstr("no function")));
+              testing::ThrowsMessage<ValueError>(testing::HasSubstr("an empty function")));
   // An exception of the function is the caller's, and the library goes on.
   EXPECT_THROW(make_array_from_callback<float>({8}, rows,
                                                [](std::span<const Slice>, std::span<float>) {

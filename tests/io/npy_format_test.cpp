@@ -108,10 +108,10 @@ TEST(NpyFormat, RefusesOtherDtypesAndSaysWhy) {
   EXPECT_THAT(of("'<M8[ns]'"), HasSubstr("dates"));
   EXPECT_THAT(of("'|V8'"), HasSubstr("raw bytes"));
   EXPECT_THAT(of("'<f16'"), HasSubstr("wider than 64 bits"));
-  EXPECT_THAT(of("'<i3'"), HasSubstr("is no dtype"));
-  EXPECT_THAT(of("''"), HasSubstr("is no dtype"));
-  EXPECT_THAT(of("'<'"), HasSubstr("is no dtype"));
-  EXPECT_THAT(of("'<<f4'"), HasSubstr("is no dtype"));
+  EXPECT_THAT(of("'<i3'"), HasSubstr("is not a dtype"));
+  EXPECT_THAT(of("''"), HasSubstr("is not a dtype"));
+  EXPECT_THAT(of("'<'"), HasSubstr("is not a dtype"));
+  EXPECT_THAT(of("'<<f4'"), HasSubstr("is not a dtype"));
   EXPECT_THAT(of("'<f4 '"), HasSubstr("float"));
   EXPECT_THAT(of("'<f\\x34'"), HasSubstr("byte that no name has"));
   EXPECT_THAT(of("4"), HasSubstr("dtype code"));

@@ -147,7 +147,7 @@ TEST(FromMemory, Refuses) {
       {"3 elements for shape (2, 2)", "npz_test.cpp:"});
   test::expect_error<ValueError>(
       [&] { (void)from_memory(std::span<const float>(values), {3}, nullptr); },
-      {"no function to call"});
+      {"`release` is an empty function"});
   test::expect_error<ValueError>([&] { (void)from_memory(std::vector<float>(3), {4}); },
                                  {"3 elements"});
 }

@@ -44,7 +44,7 @@ TEST_F(ProcessStartFaults, WhoDoesNotStartIsNamed) {
     const JobOutcome o = job(fault);
     EXPECT_NE(o.status, 0);
     EXPECT_THAT(o.output,
-                AllOf(HasSubstr("waits for the others to start"), HasSubstr("Giving up"),
+                AllOf(HasSubstr("for the other processes to start"), HasSubstr("Giving up"),
                       HasSubstr("process 1 (pid "), HasSubstr("has not used a device yet"),
                       Not(HasSubstr("process 2 (pid "))));
     EXPECT_EQ(o.output.find("which a signal has stopped") != std::string::npos,

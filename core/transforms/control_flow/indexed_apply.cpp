@@ -51,8 +51,7 @@ class Applier {
     if (literal) return broadcast_to(astype(result, type.dtype()), type.dims());
     if (got.dims() == type.dims() && got.dtype() == type.dtype()) return result;
     const std::string text = "x.at(...).apply: its function returns " + to_string(got) + " for " +
-                             to_string(type) +
-                             ": wanted is an elementwise function, whose result " +
+                             to_string(type) + ": wanted an elementwise function, whose result " +
                              "has the shape and dtype of its argument" + at_line(source_);
     if (got.dtype() != type.dtype()) throw TypeError(text);
     throw ValueError(text);

@@ -131,7 +131,7 @@ std::vector<Array> call_vmap(const VmapInfo& info, FlatTree arguments, BodyRef b
                    std::to_string(info.in_axes.size()) +
                    " entries, and the function was called with " +
                    std::to_string(arguments.node.children.size()) +
-                   " arguments: give one entry an argument, or one axis for all");
+                   " arguments: give one entry for each argument, or one axis for all");
   }
   const std::vector<LeafAxis> in =
       match_axes(info, info.in_axes, arguments.node, "in_axes", "args");
