@@ -1,12 +1,13 @@
-// A pass: products of gathered operands, and products that are summed and scattered, become the ops
-// of a form that does both at once.
+// A pass that replaces a matrix product and its collective by an overlapped product, whose
+// operations communicate while they multiply. Two patterns are found:
 //
 //   gather   dot_general of which an operand is an all_gather (or an all_gather_invariant), tiled
 //            and over all ranks, that nothing else reads; casts between the two
 //   scatter  psum_scatter, tiled and over all ranks, of a dot_general that nothing else reads, or
 //            of a transposition of one
 //
-// What the model says is no faster stays as it was; so does all where SHMAP_FIND_OVERLAP is off.
+// A match is replaced where the model of overlap/overlap.h says that an overlapped form is faster.
+// SHMAP_FIND_OVERLAP=0 turns the pass off.
 
 #include <algorithm>
 #include <optional>
@@ -29,10 +30,11 @@ namespace {
 // One product with its collective.
 struct Match {
   OverlapSpec spec;
-  Atom a, b;  // what is multiplied: of what travels, a device's own block
+  Atom a, b;  // the operands of the product; of the one that is gathered, a device's own block
 };
 
-// The einsum of a dot_general, dims by letters; none where there are not enough of these.
+// A dot_general as an einsum with a letter for each dim; nothing where 26 letters are too few, or
+// where an einsum cannot say it (a literal operand, another dtype of the result).
 std::optional<OverlapSpec> einsum_of(const Eqn& dot) {
   const auto& p = params_as<DotParams>(*dot.params);
   const DType dtype = dot.in[0].type().dtype();
@@ -135,7 +137,8 @@ class Finder {
     return Match{*std::move(spec), e->in[0], e->in[1]};
   }
 
-  // The ops of the form that the model takes, in the place of the match's last equation.
+  // Writes the operations of the form that the model chooses in place of `last`, the match's last
+  // equation. False where the model chooses none, or the types would differ.
   bool replace(const Match& match, const Eqn& last) {
     const OverlapSpec& spec = match.spec;
     const Overlap form = choose_overlap(spec, match.a.type(), match.b.type()).form;

@@ -335,7 +335,7 @@ class Explainer final : public LowerLog {
         text += (text.empty() ? "dim " : " and dim ") + std::to_string(d);
     return text;
   }
-  // "dim 0 of a and dim 1 of b", of several; `whose` may name nothing.
+  // "dim 0 of a and dim 1 of b", of several values. whose(v): the name of value v, or "".
   template <class Whose>
   static std::string places(const std::vector<std::vector<std::vector<int>>>& values, int factor,
                             const Whose& whose) {

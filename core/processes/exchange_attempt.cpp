@@ -177,8 +177,8 @@ void Exchanges::leave_rings(Attempt& attempt) noexcept {
   }
 }
 
-// The work on parcels of which most lie in their rings. False where it throws: start() does it
-// again, and reports that.
+// Does the exchange's work on its parcels, most of which still lie in their rings. False where the
+// work throws: start() then does the work again, and reports the exception.
 bool Exchanges::work_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   try {
     const int parts = exchange.work->parts();

@@ -122,8 +122,8 @@ int Exchanges::run_copy(const Copy& copy, std::string& thrown) const noexcept {
   return 0;
 }
 
-// Until a process failed, it did not change the memory that it lends. Returns a process of which
-// that is not sure any more, or kNobody.
+// A process that lends its memory keeps the memory unchanged until it fails. Returns a lender of
+// the copy that has failed, so that what was copied may be wrong, or kNobody.
 int Exchanges::failed_lender(const Copy& copy) const noexcept {
   if (copy.peer == kOwn) return kNobody;
   if (copy.peer != kWork) return link_->has_failed(copy.peer) ? copy.peer : kNobody;

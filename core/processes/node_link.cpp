@@ -333,7 +333,7 @@ void NodeLink::want_bell(bool wanted) noexcept {
   const std::uint32_t to = wanted ? 1 : 0;
   if (own_->bell_wanted.load(std::memory_order_relaxed) == to) return;
   own_->bell_wanted.store(to, std::memory_order_seq_cst);
-  // Only for senders that rely on it; the others make a fence of their own.
+  // For the senders that rely on this fence; the other senders make a fence for each message.
   if (wanted && fences_others_) fence_all();
 }
 

@@ -26,10 +26,11 @@ namespace {
 
 // How many of cuDNN's proposals are compiled and timed: each takes up to a second to compile.
 constexpr std::size_t kProposals = 3;
-// For so many forms of each process, so that programs whose lengths vary do not compile all the
-// time; and for calls with so many rows of q, since a step of decoding has a new number of keys
-// each time.
+// How many forms a process compiles and times at most, so that a program whose lengths vary does
+// not compile all the time.
 constexpr int kMostTimed = 64;
+// Calls with fewer rows of q are not timed: a step of decoding has another number of keys each
+// time.
 constexpr std::int64_t kFewestRows = 16;
 // A plan that needs more memory than this is not used: the ordered backward pass keeps all scores.
 constexpr std::int64_t kMostWorkspace = std::int64_t{256} << 20;

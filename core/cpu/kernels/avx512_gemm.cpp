@@ -251,8 +251,8 @@ SHMAP_AVX512 void copy_a(const Gemm& g, std::int64_t m0, std::int64_t rows, std:
   }
 }
 
-// Rows of a that are the next tile, of which a share is fetched with each panel of this one. Of a
-// transposed a it made products slower.
+// The rows of a that the next tile reads: with each panel of this tile a share of them is
+// prefetched. Not for a transposed a, whose products were slower with it.
 template <class T>
 struct FetchedRows {
   const T* row;

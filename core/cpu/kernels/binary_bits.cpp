@@ -1,4 +1,4 @@
-// Bitwise operations and shifts of integers; nextafter of floats, which works on their bits.
+// Bitwise operations of integers and bools, and shifts of integers.
 #include <limits>
 #include <type_traits>
 

@@ -1,4 +1,5 @@
-// neg to count_leading_zeros but the transcendentals: integers, bool, f32 and f64.
+// The elementwise operations of one operand that are arithmetic or act on bits, for integers, bool,
+// f32 and f64, and neg and abs for f16 and bf16. Transcendental functions are in unary_math-inl.h.
 #include <bit>
 #include <cmath>
 #include <concepts>
@@ -24,7 +25,8 @@ void map(const void* in, void* out, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) o[i] = Op::template run<T>(a[i]);
 }
 
-// Integers are negated and multiplied as unsigned ones of at least int's width: they wrap.
+// The unsigned type in which integers are negated and multiplied, so that results wrap around. At
+// least as wide as int, to which C++ would promote narrower ones, and whose overflow is undefined.
 template <class T>
 using Wide = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
 
@@ -57,7 +59,7 @@ struct Sign {
     }
   }
 };
-#if SHMAP_VECTORS  // one instruction each
+#if SHMAP_VECTORS  // the instruction set has an instruction for each of these
 struct Floor {
   template <class T>
   static T run(T x) {
@@ -73,17 +75,19 @@ struct Ceil {
 struct Round {
   template <class T>
   static T run(T x) {
-    return std::rint(x);  // to even, as no one sets another mode
+    return std::rint(x);  // to even: the rounding mode that processes start with
   }
 };
 #else
-// Adding and taking away 2^(digits - 1) rounds to even, in the vectors of any instruction set.
+// Among numbers of the size of 2^(digits - 1) neighbours are 1 apart, so that adding that number
+// rounds x to even, with additions alone.
 template <class T>
 T round_to_even(T x) {
   const T big = std::copysign(T{1} / std::numeric_limits<T>::epsilon(), x);
   return (x + big) - big;
 }
-// The rounded value where x has a fraction at all, with the sign of x also for zero.
+// x where it is so large that it has no fraction (or is infinite or NaN), else the rounded value,
+// with the sign of x where that is 0.
 template <class T>
 T where_fraction(T x, T rounded) {
   return std::fabs(x) < T{1} / std::numeric_limits<T>::epsilon() ? std::copysign(rounded, x) : x;

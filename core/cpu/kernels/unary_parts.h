@@ -1,10 +1,10 @@
-// The lookups that unary_kernel puts together, one for each .cpp of kernels.
+// The parts of unary_kernel, one for each .cpp that has kernels; null where a part has no kernel.
 #pragma once
 #include "core/cpu/kernels/unary.h"
 
 namespace shmap::cpu {
 
-// All but the transcendentals; of the half types neg and abs only.
+// Arithmetic and operations on bits; for f16 and bf16 neg and abs alone.
 UnaryFn unary_arith_kernel(UnaryOp op, DType dtype);
 UnaryFn unary_math_f32_kernel(UnaryOp op);
 UnaryFn unary_math_f64_kernel(UnaryOp op);

@@ -145,7 +145,8 @@ Arrays types_and_all(const JvpCall& call, std::size_t count, std::vector<ShapedA
   return first_of(call.primals, count);
 }
 
-// f, a function of `all`, as a function of those of them that `which` numbers.
+// f, a function of all arrays of `all`, as a function of the arrays with the numbers `which`; the
+// other arrays are constants.
 template <class F>
 auto as_function_of(const std::vector<std::size_t>& which, const Arrays& all, const F& f) {
   return [&which, all, &f](Arrays moved) {

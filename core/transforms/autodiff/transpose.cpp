@@ -148,7 +148,7 @@ void transpose_called(TransposeCall& call) {
 namespace {
 
 // Where variance is not tracked, the cotangent of a value that is the same on all devices may
-// differ between devices, of which each has its share of a sum.
+// differ between devices: each device then has a share of a sum.
 ShapedArray cotangent_type(const Jaxpr& jaxpr, const ShapedArray& type) {
   if (jaxpr.checks_variance || !jaxpr.env) return type;
   const std::uint64_t all = (std::uint64_t{1} << jaxpr.env->names.size()) - 1;

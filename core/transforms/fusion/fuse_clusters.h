@@ -17,7 +17,8 @@ struct FuseMember {
 // Equations of one space that become one equation.
 struct FuseCluster {
   std::vector<FuseMember> members;
-  // For each value from outside: a bit for each kind as which members use it.
+  // For each value that members read and no member computes: a bit for each FusedKind as which they
+  // read it.
   VarMap<std::uint32_t> needs;
   // whether rows and columns matter; otherwise all values are full or scalar, in one row
   bool split = false;
@@ -44,7 +45,8 @@ class FuseClusters {
     return !users_of(result(i)).empty() && used_by_alone(i, cluster_of(i));
   }
   const ProgramIndex& program() const { return program_; }
-  // Whether i is a broadcast, a reshape or a draw of which clusters have copies.
+  // Whether equation i is a broadcast, a reshape or a draw of random bits of which clusters have
+  // copies of their own.
   bool is_copied(int i) const { return copied_.count(i) != 0; }
   // Whether the equation is a collective or has an effect; these keep their order.
   static bool is_ordered(const Eqn& eqn) { return eqn.primitive->group || has_effect(eqn); }
