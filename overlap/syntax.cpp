@@ -112,9 +112,7 @@ std::shared_ptr<const Params> read_overlapped(ParamReader& r) {
 }  // namespace
 
 void register_overlap_syntax() {
-  const auto two = [](const Primitive& p, ReadParamsFn read) {
-    set_param_syntax(p, {2, 2, read, nullptr});
-  };
+  const auto two = [](Primitive& p, ReadParamsFn read) { p.syntax = {2, 2, read, nullptr}; };
   two(all_gather_einsum_p, read_overlapped<OverlapKind::gather>);
   two(einsum_psum_scatter_p, read_overlapped<OverlapKind::scatter>);
   two(all_to_all_einsum_p, read_overlapped<OverlapKind::exchange>);

@@ -55,6 +55,6 @@ std::shared_ptr<const Params> read(ParamReader& r) {
 
 }  // namespace
 
-void register_shard_map_syntax() { set_param_syntax(shard_map_p, {0, kAnyNumber, read, nullptr}); }
+void register_shard_map_syntax() { shard_map_p.syntax = {0, kAnyNumber, read, nullptr}; }
 
 }  // namespace shmap

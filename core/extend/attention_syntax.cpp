@@ -71,9 +71,9 @@ std::shared_ptr<const Params> read_attention(ParamReader& r) {
 }  // namespace
 
 void register_attention_syntax() {
-  set_param_syntax(attention_p, {3, 5, read_attention, nullptr});
-  set_param_syntax(attention_tangent_p, {6, 10, read_attention, nullptr});
-  set_param_syntax(attention_grad_p, {6, 8, read_attention, nullptr});
+  attention_p.syntax = {3, 5, read_attention, nullptr};
+  attention_tangent_p.syntax = {6, 10, read_attention, nullptr};
+  attention_grad_p.syntax = {6, 8, read_attention, nullptr};
 }
 
 }  // namespace shmap

@@ -118,9 +118,9 @@ Read read_source(Reader& r) {
 }  // namespace
 
 void register_collective_syntax() {
-  set_param_syntax(pbroadcast_p, {1, 1, read_axes_alone, nullptr});
+  pbroadcast_p.syntax = {1, 1, read_axes_alone, nullptr};
 #define SHMAP_SYNTAX(name, operands, parameters) \
-  set_param_syntax(name##_p, {operands, operands, read_##parameters, nullptr});
+  name##_p.syntax = {operands, operands, read_##parameters, nullptr};
   SHMAP_COLLECTIVE_PRIMITIVES(SHMAP_SYNTAX)
 #undef SHMAP_SYNTAX
 }

@@ -264,11 +264,11 @@ constexpr const char* kLate = "it is made when programs are planned, after all t
 }  // namespace
 
 void register_op_syntax() {
-  const auto plain = [](const Primitive& p, int operands) {
-    set_param_syntax(p, {operands, operands, nullptr, nullptr});
+  const auto plain = [](Primitive& p, int operands) {
+    p.syntax = {operands, operands, nullptr, nullptr};
   };
-  const auto some = [](const Primitive& p, int least, int most, ReadParamsFn read) {
-    set_param_syntax(p, {least, most, read, nullptr});
+  const auto some = [](Primitive& p, int least, int most, ReadParamsFn read) {
+    p.syntax = {least, most, read, nullptr};
   };
 #define SHMAP_PLAIN_1(name, domain, ...) plain(name##_p, 1);
 #define SHMAP_PLAIN_2(name, domain, ...) plain(name##_p, 2);
@@ -293,7 +293,7 @@ void register_op_syntax() {
   some(iota_p, 0, 0, read_iota);
   some(slice_p, 1, 1, read_slice);
   some(dynamic_slice_p, 1, kAnyNumber, read_dynamic_slice);
-  set_param_syntax(dynamic_update_slice_p, {2, kAnyNumber, nullptr, nullptr});
+  some(dynamic_update_slice_p, 2, kAnyNumber, nullptr);
 
   some(sort_p, 1, kAnyNumber, read_sort);
   some(top_k_p, 1, 1, read_top_k);
@@ -307,7 +307,7 @@ void register_op_syntax() {
   some(argmin_p, 1, 1, read_arg_reduce);
   some(dot_general_p, 2, 2, read_dot);
   some(gather_p, 2, 2, read_gather_slices);
-  for (const Primitive* p : scatter_primitives()) some(*p, 3, 3, read_scatter_slices);
+  for (Primitive* p : scatter_primitives()) some(*p, 3, 3, read_scatter_slices);
   some(random_bits_p, 1, 2, read_bits);
   some(random_split_p, 1, 1, read_split);
   plain(random_fold_in_p, 2);
@@ -317,10 +317,9 @@ void register_op_syntax() {
   plain(threefry2x32_p, 4);
   some(debug_print_p, 0, kAnyNumber, read_print);
 
-  for (const Primitive* p :
-       {&product_p, &product_into_p, &fused_p, &fused_columns_p, &gather_reduce_p,
-        &concatenate_slices_p, &placed_slice_p, &flow_task_p, &branch_task_p})
-    set_param_syntax(*p, {0, kAnyNumber, nullptr, kLate});
+  for (Primitive* p : {&product_p, &product_into_p, &fused_p, &fused_columns_p, &gather_reduce_p,
+                       &concatenate_slices_p, &placed_slice_p, &flow_task_p, &branch_task_p})
+    p->syntax = {0, kAnyNumber, nullptr, kLate};
 }
 
 }  // namespace shmap

@@ -1,28 +1,9 @@
 #include "core/extend/param_reader.h"
 
-#include <map>
-
 #include "core/base/nearest_name.h"
 #include "core/ir/trace.h"
 
 namespace shmap {
-
-namespace {
-
-std::map<const Primitive*, ParamSyntax>& table() {
-  static auto* t = new std::map<const Primitive*, ParamSyntax>();
-  return *t;
-}
-
-}  // namespace
-
-void set_param_syntax(const Primitive& primitive, ParamSyntax syntax) {
-  table().insert_or_assign(&primitive, syntax);
-}
-const ParamSyntax* param_syntax(const Primitive& primitive) {
-  const auto it = table().find(&primitive);
-  return it == table().end() ? nullptr : &it->second;
-}
 
 const extend::ParamValue& ParamReader::find(std::string_view name) {
   asked_.emplace(name);
@@ -142,25 +123,25 @@ void ParamReader::fail(const std::string& problem) const {
 
 std::shared_ptr<const Params> read_params(const Primitive& primitive, const extend::Params& given,
                                           Types operands, ReadScope& scope) {
-  if (is_user_primitive(primitive)) return make_user_params(primitive, given, scope);
-  const ParamSyntax* syntax = param_syntax(primitive);
-  if (!syntax || syntax->refused) {
-    throw ValueError(std::string(primitive.name) + ": an equation of it cannot be made: " +
-                     (syntax ? syntax->refused : "its parameters cannot be given by name"));
+  if (primitive.user) return make_user_params(*primitive.user, given, scope);
+  const ParamSyntax& syntax = primitive.syntax;
+  if (syntax.refused) {
+    throw ValueError(std::string(primitive.name) +
+                     ": an equation of it cannot be made: " + syntax.refused);
   }
   const auto count = static_cast<int>(std::min<std::size_t>(operands.size(), kAnyNumber));
-  if (count < syntax->min_operands || count > syntax->max_operands) {
-    const std::string least = std::to_string(syntax->min_operands);
+  if (count < syntax.min_operands || count > syntax.max_operands) {
+    const std::string least = std::to_string(syntax.min_operands);
     throw ValueError(std::string(primitive.name) + ": " + std::to_string(operands.size()) +
                      " operands, and it takes " +
-                     (syntax->max_operands == syntax->min_operands ? least
-                      : syntax->max_operands == kAnyNumber
+                     (syntax.max_operands == syntax.min_operands ? least
+                      : syntax.max_operands == kAnyNumber
                           ? least + " or more"
-                          : least + " to " + std::to_string(syntax->max_operands)));
+                          : least + " to " + std::to_string(syntax.max_operands)));
   }
   ParamReader reader(primitive.name, given, operands, scope);
   static const std::shared_ptr<const Params> none(std::shared_ptr<const Params>(), &no_params);
-  std::shared_ptr<const Params> params = syntax->read ? syntax->read(reader) : none;
+  std::shared_ptr<const Params> params = syntax.read ? syntax.read(reader) : none;
   reader.finish();
   return params;
 }

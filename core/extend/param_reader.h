@@ -1,6 +1,7 @@
 // Makes a primitive's parameters from named values, for programs that are built by hand or parsed
-// from text: the inverse of Params::visit. The syntax of a primitive says how many operands it
-// takes, and has a function that reads the parameters and checks what the primitive's rules assume.
+// from text: the inverse of Params::visit. The syntax of a primitive (Primitive::syntax) says how
+// many operands it takes, and has a function that reads the parameters and checks what the
+// primitive's rules assume.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -71,17 +72,6 @@ class ParamReader {
   std::set<std::string, std::less<>> asked_;
 };
 
-using ReadParamsFn = std::shared_ptr<const Params> (*)(ParamReader&);
-inline constexpr int kAnyNumber = 1 << 20;
-struct ParamSyntax {
-  int min_operands = 0, max_operands = kAnyNumber;
-  ReadParamsFn read = nullptr;    // null: no parameters
-  const char* refused = nullptr;  // why the equation cannot be read; null: it can
-};
-// Called when the library starts (register_…).
-void set_param_syntax(const Primitive& primitive, ParamSyntax syntax);
-const ParamSyntax* param_syntax(const Primitive& primitive);  // null where there is none
-
 // The parameters of an equation with operands of these types, under the current trace. Throws the
 // errors of ParamReader; ValueError where the primitive takes another number of operands, or cannot
 // be read.
@@ -95,8 +85,7 @@ extend::Params params_of(const Params& params);
 // name, ready to be bound; null where there is none.
 Primitive* find_user_primitive(std::string_view name);
 std::vector<std::string> user_primitive_names();
-bool is_user_primitive(const Primitive& primitive);
-std::shared_ptr<const Params> make_user_params(const Primitive& primitive,
+std::shared_ptr<const Params> make_user_params(detail::ExtendPrimitive& primitive,
                                                const extend::Params& given, ReadScope& scope);
 // Null where these are not the parameters of a user's primitive.
 const extend::Params* user_params(const Params& params);

@@ -91,14 +91,6 @@ auto at_caller(SourceLine source, F f) {
   }
 }
 
-ExtendPrimitive* find_user(const Primitive& primitive) {
-  Users& all = users();
-  std::lock_guard lock(all.mutex);
-  for (const auto& made : all.made)
-    if (&made->primitive == &primitive) return made.get();
-  return nullptr;
-}
-
 }  // namespace
 
 Primitive* find_user_primitive(std::string_view name) {
@@ -122,11 +114,8 @@ std::vector<std::string> user_primitive_names() {
   return names;
 }
 
-bool is_user_primitive(const Primitive& primitive) { return find_user(primitive) != nullptr; }
-
-std::shared_ptr<const Params> make_user_params(const Primitive& primitive,
-                                               const extend::Params& given, ReadScope& scope) {
-  ExtendPrimitive& p = *find_user(primitive);
+std::shared_ptr<const Params> make_user_params(ExtendPrimitive& p, const extend::Params& given,
+                                               ReadScope& scope) {
   if (!p.primitive.abstract_eval) {
     throw TypeError(p.name +
                     " has no def_abstract_eval, and no equation of it can be made: give "

@@ -154,8 +154,8 @@ Read read_constraint(Reader& r) {
 }  // namespace
 
 void register_program_syntax() {
-  const auto some = [](const Primitive& p, int least, int most, ReadParamsFn read) {
-    set_param_syntax(p, {least, most, read, nullptr});
+  const auto some = [](Primitive& p, int least, int most, ReadParamsFn read) {
+    p.syntax = {least, most, read, nullptr};
   };
   some(jit_p, 0, kAnyNumber, read_jit);
   some(checkpoint_p, 0, kAnyNumber, read_checkpoint);

@@ -20,6 +20,7 @@ class ExtendPrimitive {
  public:
   explicit ExtendPrimitive(std::string given) : name(std::move(given)) {
     primitive.name = name.c_str();
+    primitive.user = this;
   }
 
   const std::string name;

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,8 +18,14 @@
 
 namespace shmap {
 
-struct KernelCall;  // core/runtime/kernel.h
-struct GroupCall;   // core/runtime/kernel.h
+struct KernelCall;      // core/runtime/kernel.h
+struct GroupCall;       // core/runtime/kernel.h
+struct ElementwiseRow;  // core/ops/elementwise.h
+class ParamReader;      // core/extend/param_reader.h
+enum class Reduction : std::uint8_t;
+namespace detail {
+class ExtendPrimitive;  // core/extend/user_primitive.h
+}
 
 // A rule, or the reason why there is none.
 template <class Fn>
@@ -136,6 +143,16 @@ using WidenFn = void (*)(WidenCall&);
 using HostScalarFn = std::uint64_t (*)(const Params&, const detail::MeshImpl& mesh,
                                        std::uint32_t position, std::span<const std::uint64_t> in);
 
+// How an equation is made from named parameters, for programs that are built by hand or parsed from
+// text.
+using ReadParamsFn = std::shared_ptr<const Params> (*)(ParamReader&);
+inline constexpr int kAnyNumber = 1 << 20;
+struct ParamSyntax {
+  int min_operands = 0, max_operands = kAnyNumber;
+  ReadParamsFn read = nullptr;    // null: no parameters
+  const char* refused = nullptr;  // why the equation cannot be made; null: it can
+};
+
 // What a collective sends between devices, by which its time is estimated before it runs. Casts,
 // pieces and indices, which are collectives too, send nothing.
 enum class Traffic : std::uint8_t {
@@ -191,6 +208,14 @@ struct Primitive {
   Rule<JvpFn> jvp;
   Rule<TransposeFn> transpose;
   Rule<BatchFn> batching;
+  // The row of a list of operations (core/base) from which the primitive was made, by which
+  // backends choose kernels; null, or nothing, for other primitives.
+  const ElementwiseRow* elementwise_row = nullptr;
+  std::optional<Reduction> reduction = {};
+  // Set by the register functions of core/extend, and of rooms above it for their primitives.
+  ParamSyntax syntax = {0, 0, nullptr, "its parameters cannot be given by name"};
+  // The rules that a user gave to a primitive of their own; null for the library's primitives.
+  detail::ExtendPrimitive* user = nullptr;
 
   // The kernel for devices of a kind; its `run` is null where there is none.
   Kernel& kernel(DeviceKind kind) { return kernels[static_cast<int>(kind)]; }

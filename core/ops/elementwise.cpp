@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <unordered_map>
 
 #include "core/ir/node.h"
 #include "core/ops/batch_rules.h"
@@ -184,12 +183,14 @@ Cost heavy_cost(Types, const Params&, Types out) {
 
 double one_a_value(Types, const Params&, Types out) { return static_cast<double>(out[0].size()); }
 
-constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, DerivativeRules rules) {
+constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, DerivativeRules rules,
+                                const ElementwiseRow* row = nullptr) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
   p.flops = one_a_value;
   p.elementwise = true;
+  p.elementwise_row = row;
   p.in_place = true;
   p.sharding = Rule<ShardingRuleFn>(elementwise_sharding);
   p.jvp = rules.jvp;
@@ -200,9 +201,27 @@ constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, Derivativ
 
 }  // namespace
 
+namespace elementwise_rows {
+#define SHMAP_ROW(name, domain, list, Op)                                             \
+  constexpr ElementwiseRow name = {#name, Domain::domain, ElementwiseRow::List::list, \
+                                   static_cast<std::uint8_t>(Op::name)};
+#define SHMAP_UNARY_ROW(name, domain, ...) SHMAP_ROW(name, domain, unary, UnaryOp)
+#define SHMAP_BINARY_ROW(name, domain, ...) SHMAP_ROW(name, domain, binary, BinaryOp)
+#define SHMAP_COMPARE_ROW(name, domain, ...) SHMAP_ROW(name, domain, compare, CompareOp)
+SHMAP_UNARY_OPS(SHMAP_UNARY_ROW)
+SHMAP_PREDICATE_OPS(SHMAP_UNARY_ROW)
+SHMAP_BINARY_OPS(SHMAP_BINARY_ROW)
+SHMAP_COMPARE_OPS(SHMAP_COMPARE_ROW)
+#undef SHMAP_UNARY_ROW
+#undef SHMAP_BINARY_ROW
+#undef SHMAP_COMPARE_ROW
+#undef SHMAP_ROW
+}  // namespace elementwise_rows
+
 // Names as jaxprs print them; C++ reserves `not`.
 #define SHMAP_DEFINE(name, domain, ...) \
-  constinit Primitive name##_p = elementwise(#name, eval_##name, elementwise_rules::name);
+  constinit Primitive name##_p =        \
+      elementwise(#name, eval_##name, elementwise_rules::name, &elementwise_rows::name);
 SHMAP_UNARY_OPS(SHMAP_DEFINE)
 SHMAP_PREDICATE_OPS(SHMAP_DEFINE)
 SHMAP_BINARY_OPS(SHMAP_DEFINE)
@@ -230,25 +249,6 @@ constinit Primitive stop_gradient_p = [] {
   p.view = view_whole;
   return p;
 }();
-
-const ElementwiseRow* elementwise_row(const Primitive& primitive) {
-  using List = ElementwiseRow::List;
-  static const std::unordered_map<const Primitive*, ElementwiseRow> rows = {
-#define SHMAP_UNARY_ROW(name, domain, ...) \
-  {&name##_p, {#name, Domain::domain, List::unary, static_cast<std::uint8_t>(UnaryOp::name)}},
-#define SHMAP_BINARY_ROW(name, domain, ...) \
-  {&name##_p, {#name, Domain::domain, List::binary, static_cast<std::uint8_t>(BinaryOp::name)}},
-#define SHMAP_COMPARE_ROW(name, domain, ...) \
-  {&name##_p, {#name, Domain::domain, List::compare, static_cast<std::uint8_t>(CompareOp::name)}},
-      SHMAP_UNARY_OPS(SHMAP_UNARY_ROW) SHMAP_PREDICATE_OPS(SHMAP_UNARY_ROW)
-          SHMAP_BINARY_OPS(SHMAP_BINARY_ROW) SHMAP_COMPARE_OPS(SHMAP_COMPARE_ROW)
-#undef SHMAP_UNARY_ROW
-#undef SHMAP_BINARY_ROW
-#undef SHMAP_COMPARE_ROW
-  };
-  const auto found = rows.find(&primitive);
-  return found == rows.end() ? nullptr : &found->second;
-}
 
 void register_elementwise() {
   clamp_p.batching = Rule<BatchFn>(batch_clamp);

@@ -13,7 +13,7 @@ SHMAP_BINARY_OPS(SHMAP_DECLARE)
 SHMAP_COMPARE_OPS(SHMAP_DECLARE)
 #undef SHMAP_DECLARE
 
-// The row of the lists from which a primitive was made; null for other primitives.
+// A row of the lists: Primitive::elementwise_row.
 struct ElementwiseRow {
   enum class List : std::uint8_t { unary, binary, compare };
   const char* name;
@@ -24,7 +24,6 @@ struct ElementwiseRow {
   BinaryOp binary() const { return static_cast<BinaryOp>(op); }
   CompareOp compare() const { return static_cast<CompareOp>(op); }
 };
-const ElementwiseRow* elementwise_row(const Primitive& primitive);
 
 extern Primitive select_n_p;              // select_n pred on_false on_true: lax's order
 extern Primitive clamp_p;                 // clamp lo x hi

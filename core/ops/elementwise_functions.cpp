@@ -52,7 +52,7 @@ Array compare(const Primitive& p, Operand&& a, Operand&& b) {
   if (left == 0 && right == 0) return binary(p, std::move(a), std::move(b));
   const SourceLine source = a.source;
   const Array x = std::move(left != 0 ? b.value : a.value);
-  const CompareOp op = elementwise_row(p)->compare();
+  const CompareOp op = p.elementwise_row->compare();
   if (op == CompareOp::eq || op == CompareOp::ne)
     return bind(op == CompareOp::eq ? ne_p : eq_p, x, x, no_params, source);
   // whether the question is if x is below the scalar

@@ -1,7 +1,7 @@
 #include "core/ops/reduce.h"
 
-#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/ops/batch_rules.h"
 #include "core/ops/elementwise.h"
@@ -121,16 +121,33 @@ constexpr Rule<TransposeFn> kNotLinear = Rule<TransposeFn>::none("it is not line
 constexpr Rule<JvpFn> kOfBits =
     Rule<JvpFn>::none("it works on bits, and integers and bools have no tangents");
 
-constexpr Primitive reduction(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
-                              Rule<JvpFn> jvp, Rule<TransposeFn> transpose = kNotLinear) {
+#define SHMAP_NAME(name, domain, primitive) #primitive,
+constexpr const char* kReductionNames[] = {SHMAP_REDUCTIONS(SHMAP_NAME)};
+#undef SHMAP_NAME
+
+constexpr Primitive reducing(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
+                             Rule<JvpFn> jvp) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
   p.flops = [](Types in, const Params&, Types) { return static_cast<double>(in[0].size()); };
   p.sharding = Rule<ShardingRuleFn>(sharding);
   p.jvp = jvp;
+  p.transpose = kNotLinear;
+  return p;
+}
+constexpr Primitive reduction(Reduction kind, AbstractEvalFn eval, ShardingRuleFn sharding,
+                              Rule<JvpFn> jvp, Rule<TransposeFn> transpose = kNotLinear) {
+  Primitive p = reducing(kReductionNames[static_cast<int>(kind)], eval, sharding, jvp);
+  p.reduction = kind;
   p.transpose = transpose;
   p.batching = Rule<BatchFn>(batch_reduce);
+  return p;
+}
+constexpr Primitive arg_reduction(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
+                                  Rule<JvpFn> jvp) {
+  Primitive p = reducing(name, eval, sharding, jvp);
+  p.batching = Rule<BatchFn>(batch_arg_reduce);
   return p;
 }
 
@@ -145,36 +162,26 @@ Shape reduced_shape(const Shape& dims, const Dims& axes) {
 }
 
 constinit Primitive reduce_sum_p =
-    reduction("reduce_sum", eval_reduce_sum, reduce_sharding<FactorKind::sum>, jvp_linear,
+    reduction(Reduction::sum, eval_reduce_sum, reduce_sharding<FactorKind::sum>, jvp_linear,
               transpose_reduce_sum);
 constinit Primitive reduce_prod_p = reduction(
-    "reduce_prod", eval_reduce_prod, reduce_sharding<FactorKind::blocked>, jvp_reduce_prod);
+    Reduction::prod, eval_reduce_prod, reduce_sharding<FactorKind::blocked>, jvp_reduce_prod);
 constinit Primitive reduce_max_p =
-    reduction("reduce_max", eval_reduce_max, reduce_sharding<FactorKind::max>, jvp_reduce_max);
+    reduction(Reduction::max, eval_reduce_max, reduce_sharding<FactorKind::max>, jvp_reduce_max);
 constinit Primitive reduce_min_p =
-    reduction("reduce_min", eval_reduce_min, reduce_sharding<FactorKind::min>, jvp_reduce_min);
-constinit Primitive reduce_and_p = reduction("reduce_and", eval_reduce_and, and_sharding, kOfBits);
-constinit Primitive reduce_or_p = reduction("reduce_or", eval_reduce_or, or_sharding, kOfBits);
-constinit Primitive argmax_p = reduction("argmax", eval_argmax, arg_sharding, jvp_zero);
-constinit Primitive argmin_p = reduction("argmin", eval_argmin, arg_sharding, jvp_zero);
-
-std::optional<Reduction> reduction_of(const Primitive& primitive) {
-#define SHMAP_ADDRESS(name, domain, primitive_name) &primitive_name##_p,
-  static constexpr const Primitive* kByRow[] = {SHMAP_REDUCTIONS(SHMAP_ADDRESS)};
-#undef SHMAP_ADDRESS
-  const auto* const row = std::find(std::begin(kByRow), std::end(kByRow), &primitive);
-  if (row == std::end(kByRow)) return std::nullopt;
-  return static_cast<Reduction>(row - kByRow);
-}
+    reduction(Reduction::min, eval_reduce_min, reduce_sharding<FactorKind::min>, jvp_reduce_min);
+constinit Primitive reduce_and_p =
+    reduction(Reduction::all, eval_reduce_and, and_sharding, kOfBits);
+constinit Primitive reduce_or_p = reduction(Reduction::any, eval_reduce_or, or_sharding, kOfBits);
+constinit Primitive argmax_p = arg_reduction("argmax", eval_argmax, arg_sharding, jvp_zero);
+constinit Primitive argmin_p = arg_reduction("argmin", eval_argmin, arg_sharding, jvp_zero);
 
 void register_reduce() {
 #define SHMAP_REGISTER(name, domain, primitive) register_primitive(primitive##_p);
   SHMAP_REDUCTIONS(SHMAP_REGISTER)
 #undef SHMAP_REGISTER
-  for (Primitive* p : {&argmax_p, &argmin_p}) {
-    p->batching = Rule<BatchFn>(batch_arg_reduce);
-    register_primitive(*p);
-  }
+  register_primitive(argmax_p);
+  register_primitive(argmin_p);
 }
 
 // ---- user functions

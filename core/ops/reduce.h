@@ -1,8 +1,6 @@
 // Reductions. Primitives remove the dims in `axes`; user functions restore them with extent 1 where
 // keepdims is set.
 #pragma once
-#include <optional>
-
 #include "core/base/reduction_ops.h"
 #include "core/ir/primitive.h"
 
@@ -13,8 +11,6 @@ namespace shmap {
 #define SHMAP_DECLARE(name, domain, primitive) extern Primitive primitive##_p;
 SHMAP_REDUCTIONS(SHMAP_DECLARE)
 #undef SHMAP_DECLARE
-// The row from which a primitive was made; nothing for other primitives.
-std::optional<Reduction> reduction_of(const Primitive& primitive);
 
 // ArgReduceParams. The index along one dim: of equal elements the first; a NaN wins over any
 // number.

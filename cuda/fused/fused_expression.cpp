@@ -76,7 +76,7 @@ std::string map_expression(const Primitive& primitive, const Params& params,
   };
   if (&primitive == &not__p && operand == DType::bool_)
     return narrowed(result, call("scalar::logical_not"));
-  if (const ElementwiseRow* row = elementwise_row(primitive))
+  if (const ElementwiseRow* row = primitive.elementwise_row)
     return narrowed(result, call(std::string("scalar::") + row->name));
   if (&primitive == &clamp_p) return narrowed(result, call("scalar::clamp"));
   if (&primitive == &select_n_p) {
@@ -113,12 +113,12 @@ std::string draw_expression(const Params& params, const std::vector<std::string>
 }
 
 const char* reduction_functor(const Primitive& primitive) {
-  if (!reduction_of(primitive)) throw_no_expression(primitive);
+  if (!primitive.reduction) throw_no_expression(primitive);
   return primitive.name;
 }
 
 std::string reduction_of_nothing(const Primitive& primitive, DType dtype) {
-  if (reduction_of(primitive) == Reduction::sum) return literal_expression(dtype, 0);  // not -0
+  if (primitive.reduction == Reduction::sum) return literal_expression(dtype, 0);  // not -0
   const std::string start =
       std::string(reduction_functor(primitive)) + "::start<" + compute_type(dtype) + ">()";
   return narrowed(dtype, dtype == DType::bool_ ? start + " != 0" : start);

@@ -37,7 +37,7 @@ bool FusedStages::has_reductions() const {
 int FusedStages::summed_bytes() const {
   for (int v : used_) {
     if (!is_reduction(v) || !is_floating(p_.dtype(v))) continue;
-    const auto reduction = reduction_of(*op(v).primitive);
+    const auto reduction = op(v).primitive->reduction;
     if (reduction == Reduction::sum || reduction == Reduction::prod) return itemsize(p_.dtype(v));
   }
   return 0;

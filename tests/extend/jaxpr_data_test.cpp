@@ -137,7 +137,7 @@ TEST(JaxprDataTest, PrimitivesAreFoundByNameAndBoundWithParameters) {
 TEST(JaxprDataTest, EveryPrimitiveHasASyntax) {
   ensure_started();
   for (const Primitive* p : all_primitives())
-    EXPECT_NE(param_syntax(*p), nullptr) << p->name << ": register it with set_param_syntax";
+    EXPECT_STRNE(p->syntax.refused, Primitive().syntax.refused) << p->name << ": set its syntax";
 }
 
 TEST(InterpreterTest, BindRunsOneEquationInWhateverTraceIsCurrent) {

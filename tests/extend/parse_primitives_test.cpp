@@ -9,8 +9,8 @@
 #include <set>
 #include <string>
 
-#include "core/extend/param_reader.h"
 #include "core/ir/jaxpr.h"
+#include "core/ir/primitive.h"
 #include "core/ir/trace.h"
 #include "shmap/shmap.h"
 #include "tests/support/error_text.h"
@@ -193,9 +193,8 @@ TEST(ParsePrimitives, EachThatAPublicFunctionMakes) {
 
   for (const Primitive* p : all_primitives()) {
     SCOPED_TRACE(p->name);
-    const ParamSyntax* syntax = param_syntax(*p);
-    ASSERT_NE(syntax, nullptr);
-    if (syntax->refused) {
+    const ParamSyntax& syntax = p->syntax;
+    if (syntax.refused) {
       // What only plans hold.
       EXPECT_THAT((std::set<std::string>{"product", "product_into", "fused", "fused_columns",
                                          "gather_reduce", "concatenate_slices", "placed_slice",
@@ -203,7 +202,7 @@ TEST(ParsePrimitives, EachThatAPublicFunctionMakes) {
                   testing::Contains(p->name));
       continue;
     }
-    if (seen.count(p->name) == 0 && !syntax->read) seen.merge(read_back_plain(*p, *syntax));
+    if (seen.count(p->name) == 0 && !syntax.read) seen.merge(read_back_plain(*p, syntax));
     // Below: of other tests' programs, or of none that a function gives.
     const std::set<std::string> elsewhere = {
         "all_gather_einsum", "einsum_psum_scatter", "all_to_all_einsum",    "einsum_all_to_all",

@@ -72,7 +72,7 @@ void reduce_segments(const KernelCall& call, void* partials) {
   const FusedColumnsParams& params = columns_of(call);
   const ColumnsPlan& plan = plan_of(call);
   const DType dtype = params.type.dtype();
-  const Reduction op = *reduction_of(*params.reduction);
+  const Reduction op = *params.reduction->reduction;
   const std::int64_t rows = plan.steps.rows, cols = plan.steps.cols, pitch = cols * itemsize(dtype);
   const std::int64_t partial = cols * itemsize(cpu::reduce_partial_dtype(dtype));
   auto& scratch = kept_by_thread<ColumnsScratch>();
@@ -97,7 +97,7 @@ void reduce_segments(const KernelCall& call, void* partials) {
 void reduce_partials(const KernelCall& call, const void* partials) {
   const FusedColumnsParams& params = columns_of(call);
   const ColumnsPlan& plan = plan_of(call);
-  cpu::reduce_column_partials(*reduction_of(*params.reduction), params.type.dtype(), partials,
+  cpu::reduce_column_partials(*params.reduction->reduction, params.type.dtype(), partials,
                               plan.segments, plan.steps.cols, call.out[0]);
 }
 

@@ -66,7 +66,7 @@ FusedStep raw_step(const Primitive& primitive, DType operand, DType result) {
     made.itemsize = static_cast<std::int8_t>(itemsize(result));
     return made;
   };
-  if (const ElementwiseRow* row = elementwise_row(primitive)) {
+  if (const ElementwiseRow* row = primitive.elementwise_row) {
     FusedStep made = found(row_step(*row, operand));
     if (operand == DType::f32 && result == DType::f32 && chain_kernel())
       made.code = chain_code(*row);
@@ -121,14 +121,14 @@ HalfUse half_use(const Primitive& primitive, DType operand, DType result) {
 }
 
 ReduceFn raw_reduction(const Primitive& primitive, DType dtype) {
-  const auto op = reduction_of(primitive);
+  const auto op = primitive.reduction;
   const ReduceFn kernel = op ? reduce_kernel(*op, dtype) : nullptr;
   if (!kernel) throw_no_step(primitive, dtype);
   return kernel;
 }
 
 ChainFoldFn raw_fold(const Primitive& primitive) {
-  const auto op = reduction_of(primitive);
+  const auto op = primitive.reduction;
   return op ? chain_fold_kernel(*op) : nullptr;
 }
 

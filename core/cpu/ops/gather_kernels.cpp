@@ -57,7 +57,7 @@ void run_gather_reduce(const KernelCall& call) {
   const auto& p = params_as<GatherReduceParams>(call.params);
   const ReduceGroups groups(p.gathered.dims(), p.axes);
   const DType dtype = p.gathered.dtype();
-  const Reduction op = *reduction_of(*p.reduction);
+  const Reduction op = *p.reduction->reduction;
   const std::int64_t reduced = groups.reduced[0], inner = groups.kept[1], item = itemsize(dtype);
   const std::int64_t slab = reduced * inner * item;
   cpu::Gather g = gather_of(call, p.gather, p.gathered.dims());

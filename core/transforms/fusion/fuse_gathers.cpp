@@ -129,7 +129,7 @@ class GatherFuser {
   // whole slices; otherwise -1.
   int reduced_gather(int i) const {
     const Eqn& e = program_.eqn(i);
-    if (e.in.empty() || e.in[0].is_literal() || !reduction_of(*e.primitive)) return -1;
+    if (e.in.empty() || e.in[0].is_literal() || !e.primitive->reduction) return -1;
     const ShapedArray& type = e.in[0].type();
     const int gather = program_.maker(e.in[0]);
     if (gather < 0 || program_.eqn(gather).primitive != &gather_p ||

@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t kRowBytes = 256 * 1024;
 
 bool is_map(const Primitive* p) {
-  return elementwise_row(*p) != nullptr || p == &select_n_p || p == &clamp_p ||
+  return p->elementwise_row != nullptr || p == &select_n_p || p == &clamp_p ||
          p == &convert_element_type_p;
 }
 
@@ -53,7 +53,7 @@ FuseRole fuse_role(const Eqn& e) {
   if (e.primitive == &bitcast_convert_type_p &&
       itemsize(e.in[0].type().dtype()) == itemsize(e.out[0]->type.dtype()))
     return FuseRole::map;
-  if (reduction_of(*e.primitive)) return FuseRole::reduce;
+  if (e.primitive->reduction) return FuseRole::reduce;
   if (e.primitive == &broadcast_in_dim_p) return FuseRole::broadcast;
   if (e.primitive == &reshape_p) return FuseRole::reshape;
   return FuseRole::other;
