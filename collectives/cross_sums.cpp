@@ -103,10 +103,10 @@ class SumCall : public LocalWork {
     return reads_in_place(c) && parts_of_work(bytes) == 1;
   }
 
-  // A leaf of a sum in that round: a part of this process, which the round's work reads.
-  static Leaf own_leaf(const At& part, Round& round) {
-    round.work_reads(part.block);
-    return {address(part.block, part.offset)};
+  // A leaf of a sum in that round: a subtree of this process, which the round's work reads.
+  static Leaf own_leaf(const At& subtree, Round& round) {
+    round.work_reads(subtree.block);
+    return {address(subtree.block, subtree.offset)};
   }
 
   // How many consecutive ranks are added before they are sent. None for dtypes that are rounded
@@ -115,26 +115,27 @@ class SumCall : public LocalWork {
     return dtype_ == DType::f16 || dtype_ == DType::bf16 ? 1 : c.run;
   }
 
-  // This process's parts of the tree, by the index of their first rank in mesh order: a device's
-  // value, or the sum of a run of values.
-  void make_parts(const Class& c, std::vector<At>& parts) const {
+  // This process's subtrees of the reduction, by the index of their first rank in mesh order: a
+  // device's value, or the sum of a run of values.
+  void make_subtrees(const Class& c, std::vector<At>& subtrees) const {
     const std::uint32_t run = run_of(c);
-    parts.assign(c.folded.size() / run, At{});
-    for (std::size_t k = 0; k < parts.size(); ++k) {
+    subtrees.assign(c.folded.size() / run, At{});
+    for (std::size_t k = 0; k < subtrees.size(); ++k) {
       if (c.local[c.folded[k * run]] == kElsewhere) continue;
       if (run == 1) {
-        parts[k] = {block_of(c, c.folded[k]), 0};
+        subtrees[k] = {block_of(c, c.folded[k]), 0};
         continue;
       }
       std::vector<Block> leaves;
       for (std::uint32_t i = 0; i < run; ++i) leaves.push_back(block_of(c, c.folded[k * run + i]));
-      parts[k].block = fresh(c.targets.front(), g_.in_bytes);
-      combine(c.targets.front(), at_start(leaves), parts[k], 0, g_.in_bytes / itemsize(dtype_));
+      subtrees[k].block = fresh(c.targets.front(), g_.in_bytes);
+      combine(c.targets.front(), at_start(leaves), subtrees[k], 0, g_.in_bytes / itemsize(dtype_));
     }
   }
 
-  // The indices of the parts that are sent to a peer, or received from it.
-  std::vector<std::size_t> parts_of(const Class& c, const std::vector<std::uint32_t>& ranks) const {
+  // The indices of the subtrees that are sent to a peer, or received from it.
+  std::vector<std::size_t> subtrees_of(const Class& c,
+                                       const std::vector<std::uint32_t>& ranks) const {
     const std::uint32_t run = run_of(c);
     std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < ranks.size(); i += run)
@@ -143,7 +144,7 @@ class SumCall : public LocalWork {
     return indices;
   }
 
-  // to[begin, end) = the tree over the parts, in elements; `to` and the parts begin at their
+  // to[begin, end) = the tree over `from`, in elements; `to` and those in `from` begin at their
   // offsets.
   void combine(std::uint32_t target, const std::vector<At>& from, const At& to, std::int64_t begin,
                std::int64_t end) const {
@@ -187,35 +188,35 @@ class AllReduce : public SumCall {
     for (std::uint32_t s = 0; s < results.size(); ++s) results[s] = fresh(s, g_.out_bytes);
     if (n_ != 0) {
       Round first, second;
-      std::vector<std::vector<At>> parts(cross_.classes.size());
-      std::vector<bool> added(parts.size(), false);  // the first exchange makes the sum
+      std::vector<std::vector<At>> subtrees(cross_.classes.size());
+      std::vector<bool> added(subtrees.size(), false);  // the first exchange makes the sum
       auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
-      for (std::size_t i = 0; i < parts.size(); ++i) {
+      for (std::size_t i = 0; i < subtrees.size(); ++i) {
         const Class& c = cross_.classes[i];
         if (where_they_lie(c)) {
           add_leaves(c, results[c.targets.front()], *work, first);
           continue;
         }
-        make_parts(c, parts[i]);
-        added[i] = add_where_they_lie(c, parts[i], results[c.targets.front()], *work, first);
-        if (!added[i]) add_first(c, parts[i], first);
+        make_subtrees(c, subtrees[i]);
+        added[i] = add_where_they_lie(c, subtrees[i], results[c.targets.front()], *work, first);
+        if (!added[i]) add_first(c, subtrees[i], first);
       }
       if (!work->empty()) first.work = std::move(work);
       count_sent(first);
       call.enqueue(std::move(first));
-      for (std::size_t i = 0; i < parts.size(); ++i) {
+      for (std::size_t i = 0; i < subtrees.size(); ++i) {
         const Class& c = cross_.classes[i];
         if (added[i]) {
           fan_out(c, results);
           continue;
         }
         if (!in_shares(c)) {
-          for (const std::uint32_t s : c.targets) combine(s, parts[i], {results[s], 0}, 0, n_);
+          for (const std::uint32_t s : c.targets) combine(s, subtrees[i], {results[s], 0}, 0, n_);
           continue;
         }
         const auto [begin, end] = share_of(c, c.own);
         const Block& result = results[c.targets.front()];
-        if (!where_they_lie(c)) combine(c.targets.front(), parts[i], {result, 0}, begin, end);
+        if (!where_they_lie(c)) combine(c.targets.front(), subtrees[i], {result, 0}, begin, end);
         for (const Peer& peer : c.peers) {
           const auto [from, to] = share_of(c, index_of(c, peer.process));
           if (begin < end) second.send(peer.process, result, begin * item_, (end - begin) * item_);
@@ -272,22 +273,22 @@ class AllReduce : public SumCall {
     round.work_writes(result);
   }
 
-  // For a sum that is not made in shares: sends this process's parts, and adds the sum of all parts
-  // to `work`, which writes it into the result. False where the others' parts have to be received
-  // first.
-  bool add_where_they_lie(const Class& c, const std::vector<At>& parts, const Block& result,
+  // For a sum that is not made in shares: sends this process's subtrees, and adds the sum of all
+  // subtrees to `work`, which writes it into the result. False where the others' subtrees have to
+  // be received first.
+  bool add_where_they_lie(const Class& c, const std::vector<At>& subtrees, const Block& result,
                           SumWhereTheyLie& work, Round& round) const {
     const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
-    const std::int64_t bytes = g_.in_bytes * static_cast<std::int64_t>(parts.size());
+    const std::int64_t bytes = g_.in_bytes * static_cast<std::int64_t>(subtrees.size());
     if (!comes || in_shares(c) || !reads_in_place(c, bytes)) return false;
-    SumWhereTheyLie::Sum sum{std::vector<Leaf>(parts.size()),
+    SumWhereTheyLie::Sum sum{std::vector<Leaf>(subtrees.size()),
                              static_cast<std::byte*>(result.data()), n_};
-    for (std::size_t k = 0; k < parts.size(); ++k)
-      if (parts[k].block.buffer.get() != nullptr) sum.leaves[k] = own_leaf(parts[k], round);
+    for (std::size_t k = 0; k < subtrees.size(); ++k)
+      if (subtrees[k].block.buffer.get() != nullptr) sum.leaves[k] = own_leaf(subtrees[k], round);
     for (const Peer& peer : c.peers) {
-      for (const std::size_t k : parts_of(c, peer.gives))
-        round.send(peer.process, parts[k].block, parts[k].offset, g_.in_bytes);
-      for (const std::size_t k : parts_of(c, peer.takes))
+      for (const std::size_t k : subtrees_of(c, peer.gives))
+        round.send(peer.process, subtrees[k].block, subtrees[k].offset, g_.in_bytes);
+      for (const std::size_t k : subtrees_of(c, peer.takes))
         sum.leaves[k].parcel = round.receive(peer.process, g_.in_bytes);
     }
     work.add(std::move(sum));
@@ -295,14 +296,14 @@ class AllReduce : public SumCall {
     return true;
   }
 
-  // Sends this process's parts to the processes that add them, and receives the parts that this
-  // process adds: whole parts, or its share of each. Sets in `parts` where these will be.
-  void add_first(const Class& c, std::vector<At>& parts, Round& round) const {
+  // Sends this process's subtrees to the processes that add them, and receives the subtrees that
+  // this process adds, whole or its share of each. Sets in `subtrees` where these will be.
+  void add_first(const Class& c, std::vector<At>& subtrees, Round& round) const {
     const bool shares = in_shares(c);
     const auto [begin, end] =
         shares ? share_of(c, c.own) : std::pair<std::int64_t, std::int64_t>(0, n_);
     std::size_t coming = 0;
-    for (const Peer& peer : c.peers) coming += parts_of(c, peer.takes).size();
+    for (const Peer& peer : c.peers) coming += subtrees_of(c, peer.takes).size();
     const std::int64_t bytes = (end - begin) * item_;
     Block staging;
     if (coming != 0 && bytes != 0)
@@ -311,15 +312,15 @@ class AllReduce : public SumCall {
     for (const Peer& peer : c.peers) {
       const auto [from, to] = shares ? share_of(c, index_of(c, peer.process))
                                      : std::pair<std::int64_t, std::int64_t>(0, n_);
-      for (const std::size_t k : parts_of(c, peer.gives))
+      for (const std::size_t k : subtrees_of(c, peer.gives))
         if (from < to)
-          round.send(peer.process, parts[k].block, parts[k].offset + from * item_,
+          round.send(peer.process, subtrees[k].block, subtrees[k].offset + from * item_,
                      (to - from) * item_);
-      for (const std::size_t k : parts_of(c, peer.takes)) {
+      for (const std::size_t k : subtrees_of(c, peer.takes)) {
         if (bytes == 0) continue;
         round.receive(peer.process, staging, offset, bytes);
-        // An offset such that the share is at its position in the whole part.
-        parts[k] = {staging, offset - begin * item_};
+        // An offset such that the share is at its position in the whole subtree.
+        subtrees[k] = {staging, offset - begin * item_};
         offset += bytes;
       }
     }
@@ -339,7 +340,7 @@ class ReduceScatterCall : public SumCall {
       slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
     if (piece_ != 0) {
       Round round;
-      // [class][local rank][part of the tree] -> its piece; nothing where the exchange adds them
+      // [class][local rank][subtree] -> its piece; nothing where the exchange adds them
       std::vector<std::vector<std::vector<At>>> pieces;
       auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
       for (const Class& c : cross_.classes)
@@ -373,29 +374,29 @@ class ReduceScatterCall : public SumCall {
 
   std::vector<std::vector<At>> exchange_class(const Class& c, const std::vector<Block>& slots,
                                               SumWhereTheyLie& work, Round& round) const {
-    std::vector<At> parts;
-    make_parts(c, parts);
-    std::vector<std::vector<At>> pieces(c.held.size(), std::vector<At>(parts.size()));
-    for (std::size_t k = 0; k < parts.size(); ++k) {
-      if (parts[k].block.buffer.get() == nullptr) continue;
-      const std::vector<At> own = cut(c, parts[k], c.held);
+    std::vector<At> subtrees;
+    make_subtrees(c, subtrees);
+    std::vector<std::vector<At>> pieces(c.held.size(), std::vector<At>(subtrees.size()));
+    for (std::size_t k = 0; k < subtrees.size(); ++k) {
+      if (subtrees[k].block.buffer.get() == nullptr) continue;
+      const std::vector<At> own = cut(c, subtrees[k], c.held);
       for (std::size_t r = 0; r < c.held.size(); ++r) pieces[r][k] = own[r];
     }
     std::size_t coming = 0;
-    for (const Peer& peer : c.peers) coming += parts_of(c, peer.takes).size() * c.held.size();
-    const auto added = static_cast<std::int64_t>(parts.size() * c.held.size());
+    for (const Peer& peer : c.peers) coming += subtrees_of(c, peer.takes).size() * c.held.size();
+    const auto added = static_cast<std::int64_t>(subtrees.size() * c.held.size());
     if (coming != 0 && reads_in_place(c, piece_ * added)) {
-      add_where_they_lie(c, pieces, parts, slots, work, round);
+      add_where_they_lie(c, pieces, subtrees, slots, work, round);
       return {};
     }
     Block staging;
     if (coming != 0) staging = fresh(c.targets.front(), piece_ * static_cast<std::int64_t>(coming));
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
-      for (const std::size_t k : parts_of(c, peer.gives))
-        for (const At& at : cut(c, parts[k], peer.held))
+      for (const std::size_t k : subtrees_of(c, peer.gives))
+        for (const At& at : cut(c, subtrees[k], peer.held))
           round.send(peer.process, at.block, at.offset, piece_);
-      for (const std::size_t k : parts_of(c, peer.takes)) {
+      for (const std::size_t k : subtrees_of(c, peer.takes)) {
         for (std::size_t r = 0; r < c.held.size(); ++r) {
           round.receive(peer.process, staging, offset, piece_);
           pieces[r][k] = {staging, offset};
@@ -409,17 +410,17 @@ class ReduceScatterCall : public SumCall {
   // Sends what the others add, and adds to `work` the sums of this process's ranks. own: this
   // process's pieces.
   void add_where_they_lie(const Class& c, const std::vector<std::vector<At>>& own,
-                          const std::vector<At>& parts, const std::vector<Block>& slots,
+                          const std::vector<At>& subtrees, const std::vector<Block>& slots,
                           SumWhereTheyLie& work, Round& round) const {
-    std::vector<std::vector<Leaf>> leaves(c.held.size(), std::vector<Leaf>(parts.size()));
+    std::vector<std::vector<Leaf>> leaves(c.held.size(), std::vector<Leaf>(subtrees.size()));
     for (std::size_t r = 0; r < c.held.size(); ++r)
-      for (std::size_t k = 0; k < parts.size(); ++k)
-        if (parts[k].block.buffer.get() != nullptr) leaves[r][k] = own_leaf(own[r][k], round);
+      for (std::size_t k = 0; k < subtrees.size(); ++k)
+        if (subtrees[k].block.buffer.get() != nullptr) leaves[r][k] = own_leaf(own[r][k], round);
     for (const Peer& peer : c.peers) {
-      for (const std::size_t k : parts_of(c, peer.gives))
-        for (const At& at : cut(c, parts[k], peer.held))
+      for (const std::size_t k : subtrees_of(c, peer.gives))
+        for (const At& at : cut(c, subtrees[k], peer.held))
           round.send(peer.process, at.block, at.offset, piece_);
-      for (const std::size_t k : parts_of(c, peer.takes))
+      for (const std::size_t k : subtrees_of(c, peer.takes))
         for (std::size_t r = 0; r < c.held.size(); ++r)
           leaves[r][k].parcel = round.receive(peer.process, piece_);
     }
@@ -468,10 +469,10 @@ void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype
   work.run(call);
 }
 
-void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& parts, Reduction op,
+void AcrossProcesses::reduce_scatter(const GroupBlocks& g, const Interleaved& layout, Reduction op,
                                      DType dtype) {
-  ReduceScatterCall work(g, parts, op, dtype);
-  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(parts),
+  ReduceScatterCall work(g, layout, op, dtype);
+  CrossCall call(g, CollectiveKind::reduce_scatter, code_of(op, dtype) << 32 ^ code_of(layout),
                  short_name(dtype));
   work.run(call);
 }
