@@ -264,7 +264,7 @@ class Explainer final : public LowerLog {
   std::string why_lowered(const Eqn& e) const {
     const Primitive* p = e.primitive;
     if (!p->lower) return {};
-    if (p == &sharding_constraint_p || p == &device_put_p) return spec_of_jit(e);
+    if (is_sharding_constraint(*p)) return spec_of_jit(e);
     if (e.params->mesh() && !is_jit_over_mesh(e))
       return "as the out_specs of the mapped function say";
     if (p == &scan_p || p == &while_p)

@@ -13,8 +13,7 @@ namespace {
 double task_nanoseconds(const Eqn& e, DeviceKind kind) {
   const Primitive& p = *e.primitive;
   if (p.interpret) {
-    const bool is_flow = &p == &scan_p || &p == &while_p || &p == &cond_p;
-    if (!is_flow && !p.calls_program) return kNoTask;
+    if (!is_control_flow(p) && !p.calls_program) return kNoTask;
     const double trips = p.trips ? static_cast<double>(p.trips(*e.params)) : 1;
     double sum = 0, most = 0;
     for (const Jaxpr* inner : inner_jaxprs(*e.params)) {

@@ -28,10 +28,6 @@ constexpr double kFlowTaskNs = 40'000;
 // Long branches with more equations are not examined, since they hardly ever become a single call.
 constexpr std::size_t kFusedEquations = 16;
 
-bool is_flow(const Eqn& e) {
-  return e.primitive == &scan_p || e.primitive == &while_p || e.primitive == &cond_p;
-}
-
 class FlowTaskMaker {
  public:
   explicit FlowTaskMaker(const detail::MeshImpl& mesh)
@@ -114,13 +110,14 @@ class FlowTaskMaker {
 // Does not run under SHMAP_CHECK_NANS, which checks each operation's results (`merges`).
 JaxprRef make_flow_tasks(const Jaxpr& jaxpr, const PassContext& context) {
   if (!flow_task_p.kernel(context.kind()).run ||
-      std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(), is_flow))
+      std::none_of(jaxpr.eqns.begin(), jaxpr.eqns.end(),
+                   [](const Eqn& e) { return is_control_flow(*e.primitive); }))
     return JaxprRef(&jaxpr);
   const FlowTaskMaker maker(context.mesh);
   Rewriter made(jaxpr);
   for (int i = 0; i < static_cast<int>(jaxpr.eqns.size()); ++i) {
     Eqn e = jaxpr.eqns[static_cast<std::size_t>(i)];
-    if (!is_flow(e) || e.out.empty()) continue;
+    if (!is_control_flow(*e.primitive) || e.out.empty()) continue;
     bool shared = false;
     std::shared_ptr<const FlowTask> task = maker.task(e, &shared);
     if (!task) continue;

@@ -12,10 +12,6 @@ namespace shmap {
 
 namespace {
 
-bool places_value(const Eqn& e) {
-  return e.primitive == &sharding_constraint_p || e.primitive == &device_put_p;
-}
-
 // Records with which shardings a program takes its arguments while it is lowered.
 class Asked final : public LowerLog {
  public:
@@ -35,7 +31,7 @@ class Asked final : public LowerLog {
 
   void begin_eqn(const Eqn& e, std::span<const LowerValue> in) override {
     open_.push_back({&e, {in.begin(), in.end()}, {}});
-    if (!places_value(e)) return;
+    if (!is_sharding_constraint(*e.primitive)) return;
     if (Uses* u = find(in[0]); u && !u->said) {
       const Sharding* to = params_as<ConstraintParams>(*e.params).sharding;
       u->said = true;
@@ -116,7 +112,7 @@ VarMap<const Sharding*> wanted_by_results(const Jaxpr& jaxpr, const detail::Mesh
     if (!a.is_literal() && s && !s->is_replicated()) wants.try_emplace(a.var(), s);
   };
   for (auto e = jaxpr.eqns.rbegin(); e != jaxpr.eqns.rend(); ++e) {
-    if (places_value(*e)) {
+    if (is_sharding_constraint(*e->primitive)) {
       const Sharding* s = params_as<ConstraintParams>(*e->params).sharding;
       if (s->mesh() == mesh) want(e->in[0], s);
       continue;

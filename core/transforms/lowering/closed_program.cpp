@@ -51,8 +51,7 @@ bool has_jit_over_mesh(const Jaxpr& jaxpr) { return has_eqn(jaxpr, is_jit_over_m
 
 bool asks_to_be_split(const Jaxpr& jaxpr) {
   return has_eqn(jaxpr, [](const Eqn& e) {
-    return e.primitive == &sharding_constraint_p || e.primitive == &device_put_p ||
-           is_jit_over_mesh(e);
+    return is_sharding_constraint(*e.primitive) || is_jit_over_mesh(e);
   });
 }
 

@@ -8,6 +8,9 @@ namespace shmap {
 // Both have ConstraintParams and the same rules; they differ in the name that a program prints.
 extern Primitive sharding_constraint_p;
 extern Primitive device_put_p;
+inline bool is_sharding_constraint(const Primitive& p) {
+  return &p == &sharding_constraint_p || &p == &device_put_p;
+}
 
 struct ConstraintParams : ParamsOf<ConstraintParams> {
   explicit ConstraintParams(const Sharding* s, const Sharding* f = nullptr)
