@@ -2,6 +2,7 @@
 // transpose.
 #include "collectives/batch_rules.h"
 #include "collectives/group.h"
+#include "collectives/piece_work.h"
 #include "collectives/pieces.h"
 #include "collectives/primitives.h"
 #include "collectives/scope.h"
@@ -76,14 +77,7 @@ void run_pscatter(GroupCall& call) {
       results[i].buffer = device.space->allocate(blocks.out_bytes, MemorySpace::For::tasks);
       if (blocks.out_bytes == 0) continue;
       const Block& from = blocks.in[slot.position];
-      BoxCopy box;
-      box.rank = 2;
-      box.itemsize = parts.itemsize;
-      box.extent[0] = parts.outer;
-      box.extent[1] = parts.piece / parts.itemsize;
-      box.src_stride[0] = parts.piece * table.ranks;
-      box.dst_stride[0] = parts.piece;
-      box.src_stride[1] = box.dst_stride[1] = parts.itemsize;
+      StridedCopy box = pieces_box(parts, table.ranks, 1);
       box.src = static_cast<const std::byte*>(from.data()) + slot.rank * parts.piece;
       box.dst = results[i].data();
       LaunchSpec at;

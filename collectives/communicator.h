@@ -33,7 +33,7 @@ struct Interleaved {
 // all_to_all: the piece that rank q sends to rank r is the box (without src and dst) at in_q + r ×
 // src_step, and goes to out_r + q × dst_step; steps in bytes.
 struct Exchange {
-  BoxCopy box;
+  StridedCopy box;
   std::int64_t src_step, dst_step;
 };
 

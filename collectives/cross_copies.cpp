@@ -14,9 +14,9 @@ namespace {
 
 // Copies of boxes, as one task.
 struct Boxes {
-  std::vector<BoxCopy> list;
+  std::vector<StridedCopy> list;
   std::vector<Block> reads;
-  void add(BoxCopy box, const At& from, std::int64_t src, Block& to, std::int64_t dst) {
+  void add(StridedCopy box, const At& from, std::int64_t src, Block& to, std::int64_t dst) {
     box.src = address(from.block, from.offset + src);
     box.dst = address_of(to, dst);
     list.push_back(box);
@@ -79,7 +79,7 @@ class AllGather : public LocalWork {
   void put_together(std::size_t index, const std::vector<At>& blocks,
                     std::vector<Block>& results) const {
     const Class& c = cross_.classes[index];
-    const BoxCopy box = pieces_box(layout_, 1, table_.ranks);
+    const StridedCopy box = pieces_box(layout_, 1, table_.ranks);
     for (const std::uint32_t s : c.targets) {
       Boxes boxes;
       for (std::uint32_t r = 0; r < table_.ranks; ++r) {
@@ -89,7 +89,7 @@ class AllGather : public LocalWork {
       if (boxes.list.empty()) continue;
       enqueue(s, g_.out_bytes, boxes.reads, {results[s]},
               [ops = &ops_, list = std::move(boxes.list)](int part, int parts, void* native) {
-                for (const BoxCopy& b : list) ops->copy_box(b, part, parts, native);
+                for (const StridedCopy& b : list) ops->copy_box(b, part, parts, native);
               });
     }
   }
@@ -101,9 +101,9 @@ class AllToAll : public LocalWork {
  public:
   AllToAll(const GroupBlocks& g, const Exchange& exchange)
       : LocalWork(g), exchange_(exchange), bytes_(bytes_of(exchange.box)) {
-    const BoxCopy& box = exchange.box;
-    BoxCopy dense = box;
-    make_dense(box, dense.src_stride);
+    const StridedCopy& box = exchange.box;
+    StridedCopy dense = box;
+    row_major_strides(box.rank, box.extent, box.itemsize, dense.src_stride);
     for (int d = 0; d < box.rank; ++d) {
       if (box.extent[d] == 1) continue;
       reads_runs_ = reads_runs_ && box.src_stride[d] == dense.src_stride[d];
@@ -140,8 +140,8 @@ class AllToAll : public LocalWork {
     if (going == 0) return;
     Block out;
     if (!reads_runs_) out = fresh(c.targets.front(), bytes_ * static_cast<std::int64_t>(going));
-    BoxCopy box = exchange_.box;
-    make_dense(box, box.dst_stride);
+    StridedCopy box = exchange_.box;
+    row_major_strides(box.rank, box.extent, box.itemsize, box.dst_stride);
     Boxes boxes;
     std::int64_t sent = 0;
     for (const Peer& peer : c.peers) {
@@ -222,8 +222,8 @@ class AllToAll : public LocalWork {
         offset += bytes_ * static_cast<std::int64_t>(c.held.size());
       }
     }
-    BoxCopy unpacked = exchange_.box;
-    make_dense(unpacked, unpacked.src_stride);
+    StridedCopy unpacked = exchange_.box;
+    row_major_strides(unpacked.rank, unpacked.extent, unpacked.itemsize, unpacked.src_stride);
     for (const std::uint32_t s : c.targets) {
       const CliqueTable::Target& target = table_.targets[s];
       Boxes boxes;
@@ -243,7 +243,8 @@ class AllToAll : public LocalWork {
           } else if (k != first) {
             boxes.add(exchange_.box, {slots[first], 0}, q * exchange_.dst_step, slots[k],
                       q * exchange_.dst_step);
-            make_dense(exchange_.box, boxes.list.back().src_stride);
+            row_major_strides(exchange_.box.rank, exchange_.box.extent, exchange_.box.itemsize,
+                              boxes.list.back().src_stride);
           }
         }
         writes.push_back(slots[k]);

@@ -446,7 +446,7 @@ class ReduceScatterCall : public SumCall {
             [ops = &ops_, box = pieces_box(layout_, table_.ranks, 1), ranks, piece = piece_,
              step = layout_.piece, src = address(whole.block, whole.offset),
              dst = static_cast<std::byte*>(packed.data())](int part, int parts, void* native) {
-              BoxCopy one = box;
+              StridedCopy one = box;
               for (std::size_t i = 0; i < ranks.size(); ++i) {
                 one.src = src + ranks[i] * step;
                 one.dst = dst + static_cast<std::int64_t>(i) * piece;

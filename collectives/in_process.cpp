@@ -61,7 +61,7 @@ void gather_at_once(const DeviceOps& ops, const Interleaved& layout, std::uint32
                  native);
 }
 
-void exchange_at_once(const DeviceOps& ops, const BoxCopy& box, std::span<const Slot> slots,
+void exchange_at_once(const DeviceOps& ops, const StridedCopy& box, std::span<const Slot> slots,
                       std::int64_t src_step, std::int64_t dst_step, std::uint32_t ranks,
                       const Addresses& from, const Addresses& to, void* native) {
   const std::size_t pairs = slots.size() * ranks;
@@ -240,7 +240,7 @@ void InProcessCommunicator::all_gather(const GroupBlocks& g, const Interleaved& 
                   }
                   return;
                 }
-                BoxCopy box = pieces_box(layout, 1, ranks);
+                StridedCopy box = pieces_box(layout, 1, ranks);
                 for (std::uint32_t r = 0; r < ranks; ++r) {
                   box.src = from[r];
                   box.dst = out + r * layout.piece;

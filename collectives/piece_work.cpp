@@ -17,7 +17,7 @@ constexpr std::int64_t kStreamBytes = 16 << 20;
 constexpr std::int64_t kStreamPiece = 4096;
 
 // Merges dims that are contiguous in both source and destination.
-void merge_dims(BoxCopy& box) {
+void merge_dims(StridedCopy& box) {
   int kept = 0;
   for (int d = 0; d < box.rank; ++d) {
     if (box.extent[d] == 1) continue;
@@ -41,8 +41,8 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, 
           std::min(n, units * (part + 1) / parts * grain)};
 }
 
-BoxCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks) {
-  BoxCopy box;
+StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks) {
+  StridedCopy box;
   box.rank = 2;
   box.itemsize = layout.itemsize;
   box.extent[0] = layout.outer;
@@ -51,20 +51,6 @@ BoxCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64
   box.dst_stride[0] = layout.piece * dst_ranks;
   box.src_stride[1] = box.dst_stride[1] = layout.itemsize;
   return box;
-}
-
-void make_dense(const BoxCopy& box, std::int64_t* strides) {
-  std::int64_t stride = box.itemsize;
-  for (int d = box.rank; d-- > 0;) {
-    strides[d] = stride;
-    stride *= box.extent[d];
-  }
-}
-
-std::int64_t bytes_of(const BoxCopy& box) {
-  std::int64_t bytes = box.itemsize;
-  for (int d = 0; d < box.rank; ++d) bytes *= box.extent[d];
-  return bytes;
 }
 
 CopyFn copy_for(const DeviceOps& ops, std::int64_t piece, std::int64_t total) {
@@ -129,7 +115,7 @@ void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
     shift(at, row * row_bytes);
     ops->combine(op, dtype, at.data(), ranks, scratch, 0, rows * row_bytes / parts.itemsize,
                  native);
-    BoxCopy box = pieces_box({rows, parts.piece, parts.itemsize}, ranks, 1);
+    StridedCopy box = pieces_box({rows, parts.piece, parts.itemsize}, ranks, 1);
     for (std::size_t i = 0; i < slots.size(); ++i) {
       box.src = scratch + slots[i].rank * parts.piece;
       box.dst = to[i] + row * parts.piece;
@@ -142,7 +128,7 @@ void ReduceScatter::reduce_rows(int part, int part_count, void* native) const {
   }
 }
 
-PieceCopy::PieceCopy(const DeviceOps& ops, const BoxCopy& box) : ops_(&ops), box_(box) {
+PieceCopy::PieceCopy(const DeviceOps& ops, const StridedCopy& box) : ops_(&ops), box_(box) {
   merge_dims(box_);
   const int inner = box_.rank - 1;
   run_ = box_.itemsize;
@@ -162,7 +148,7 @@ void PieceCopy::choose(std::int64_t total) {
 
 void PieceCopy::run(const std::byte* src, std::byte* dst, void* native) const {
   if (!by_runs_) {
-    BoxCopy box = box_;
+    StridedCopy box = box_;
     box.src = src;
     box.dst = dst;
     ops_->copy_box(box, 0, 1, native);

@@ -37,10 +37,7 @@ std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, 
                                             int parts);
 
 // Copies one rank's pieces between blocks in which the pieces of so many ranks are interleaved.
-BoxCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks);
-// Sets the strides of one side of a box to those of contiguous memory.
-void make_dense(const BoxCopy& box, std::int64_t* strides);
-std::int64_t bytes_of(const BoxCopy& box);
+StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks);
 
 // The copy function for pieces of `piece` bytes where all results together have `total` bytes.
 using CopyFn = decltype(DeviceOps::copy);
@@ -70,13 +67,13 @@ struct ReduceScatter {
 // or as a strided box.
 class PieceCopy {
  public:
-  PieceCopy(const DeviceOps& ops, const BoxCopy& box);
+  PieceCopy(const DeviceOps& ops, const StridedCopy& box);
   void choose(std::int64_t total);  // total: the bytes of all results
   void run(const std::byte* src, std::byte* dst, void* native) const;
 
  private:
   const DeviceOps* ops_;
-  BoxCopy box_;
+  StridedCopy box_;
   std::int64_t run_;       // bytes that are contiguous in source and destination
   std::int64_t rows_ = 1;  // how many such runs; 0 where they do not form one row
   bool by_runs_ = false;

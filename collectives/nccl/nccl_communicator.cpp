@@ -127,14 +127,14 @@ void combine_gathered(const Rank& rank, Reduction op, DType dtype, std::int64_t 
                 rank.stream);
 }
 
-void copy_box(BoxCopy box, const std::byte* src, std::byte* dst, const Rank& rank) {
+void copy_box(StridedCopy box, const std::byte* src, std::byte* dst, const Rank& rank) {
   box.src = src;
   box.dst = dst;
   ops().copy_box(box, 0, 1, rank.stream);
 }
 
 // Whether elements with these strides are contiguous.
-bool is_dense(const BoxCopy& box, const std::int64_t* strides) {
+bool is_dense(const StridedCopy& box, const std::int64_t* strides) {
   std::int64_t stride = box.itemsize;
   for (int d = box.rank; d-- > 0;) {
     if (box.extent[d] != 1 && strides[d] != stride) return false;
@@ -229,7 +229,7 @@ void NcclCommunicator::all_gather(const GroupBlocks& g, const Interleaved& parts
                 task.enqueue(g.out_bytes * ranks, [parts, n = ranks,
                                                    bytes = g.in_bytes](std::vector<Rank>& ranks) {
                   gather_bytes(ranks, bytes, &Rank::gathered);
-                  const BoxCopy box = pieces_box(parts, 1, n);
+                  const StridedCopy box = pieces_box(parts, 1, n);
                   for (const Rank& r : ranks) {
                     const cuda::GpuScope gpu(r.gpu);
                     for (std::int64_t q = 0; q < n; ++q)
@@ -258,7 +258,7 @@ void NcclCommunicator::reduce_scatter(const GroupBlocks& g, const Interleaved& p
         task.enqueue(g.in_bytes * size, [=, bytes = g.out_bytes,
                                          order = mesh_order(g, clique)](std::vector<Rank>& ranks) {
           if (packs) {
-            const BoxCopy box = pieces_box(parts, size, 1);
+            const StridedCopy box = pieces_box(parts, size, 1);
             for (const Rank& r : ranks) {
               const cuda::GpuScope gpu(r.gpu);
               for (std::int64_t q = 0; q < size; ++q)
@@ -297,9 +297,9 @@ void NcclCommunicator::all_to_all(const GroupBlocks& g, const Exchange& exchange
         const auto size = static_cast<std::int64_t>(clique.size());
         task.enqueue(
             g.out_bytes * size, [=, bytes = bytes_of(exchange.box)](std::vector<Rank>& ranks) {
-              BoxCopy out = exchange.box, in = exchange.box;
-              make_dense(out, out.dst_stride);
-              make_dense(in, in.src_stride);
+              StridedCopy out = exchange.box, in = exchange.box;
+              row_major_strides(out.rank, out.extent, out.itemsize, out.dst_stride);
+              row_major_strides(in.rank, in.extent, in.itemsize, in.src_stride);
               for (const Rank& r : ranks) {
                 if (!packs) break;
                 const cuda::GpuScope gpu(r.gpu);

@@ -81,7 +81,7 @@ const LocalDevice& device_of(const DLDevice& device, SourceLine source) {
 
 struct Layout {
   Shape shape;
-  BoxCopy box;  // copies from the tensor's layout to a row-major one
+  StridedCopy box;  // copies from the tensor's layout to a row-major one
   bool contiguous = true;
 };
 
@@ -100,7 +100,7 @@ Layout layout_of(const DLTensor& tensor, int item, SourceLine source) {
     layout.shape.push_back(tensor.shape[d]);
   }
   checked_bytes(layout.shape, item);
-  set_strides(layout.box, layout.shape, layout.shape, layout.shape, item);
+  layout.box = box_copy(layout.shape, layout.shape, layout.shape, item);
   if (tensor.strides) {
     for (int d = 0; d < tensor.ndim; ++d) {
       std::int64_t bytes = 0;

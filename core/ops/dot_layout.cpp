@@ -92,28 +92,24 @@ bool DotSide::merges(int dims, std::int64_t* stride) const {
   return m.whole;
 }
 
-void DotSide::add(BoxCopy& copy, const IntList& dims) const {
+void DotSide::add(StridedCopy& copy, const IntList& dims) const {
   for (std::int64_t d : dims) {
     copy.extent[copy.rank] = shape_[static_cast<std::size_t>(d)];
     copy.src_stride[copy.rank++] = strides_[d] * item;
   }
-  std::int64_t stride = item;
-  for (int d = copy.rank; d-- > 0;) {
-    copy.dst_stride[d] = stride;
-    stride *= copy.extent[d];
-  }
+  row_major_strides(copy.rank, copy.extent, item, copy.dst_stride);
 }
 
-BoxCopy DotSide::item_copy() const {
-  BoxCopy copy;
+StridedCopy DotSide::item_copy() const {
+  StridedCopy copy;
   copy.itemsize = item;
   add(copy, free_);
   add(copy, contracted_);
   return copy;
 }
 
-BoxCopy DotSide::whole_copy() const {
-  BoxCopy copy;
+StridedCopy DotSide::whole_copy() const {
+  StridedCopy copy;
   copy.itemsize = item;
   add(copy, batch_);
   add(copy, free_);

@@ -28,12 +28,12 @@ class DotSide {
   // size is 1).
   bool merges(int dims, std::int64_t* stride) const;
   // The copy of one item to [free, contracted]; the caller sets src and dst.
-  BoxCopy item_copy() const;
+  StridedCopy item_copy() const;
   // The copy of all items, to [batch, free, contracted].
-  BoxCopy whole_copy() const;
+  StridedCopy whole_copy() const;
 
  private:
-  void add(BoxCopy& copy, const IntList& dims) const;
+  void add(StridedCopy& copy, const IntList& dims) const;
 
   Shape shape_;
   std::int64_t strides_[kMaxRank];

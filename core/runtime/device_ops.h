@@ -7,23 +7,13 @@
 #include "core/base/combined_piece.h"
 #include "core/base/intrusive.h"
 #include "core/base/reduction_ops.h"
+#include "core/base/strided_copy.h"
 #include "core/device/backend.h"
 #include "core/ir/primitive.h"
 #include "shmap/dtype.h"
 #include "shmap/shape.h"
 
 namespace shmap {
-
-// A copy of an n-dimensional box between two strided layouts; strides in bytes.
-struct BoxCopy {
-  int rank = 0;
-  std::int64_t extent[kMaxRank];
-  std::int64_t dst_stride[kMaxRank];
-  std::int64_t src_stride[kMaxRank];
-  int itemsize = 1;
-  const void* src = nullptr;
-  void* dst = nullptr;
-};
 
 // Host code that reads values as a part of a stream's work.
 class HostReader : public RefCounted {
@@ -41,10 +31,10 @@ struct HostRead {
 
 struct DeviceOps {
   // Copies part `part` of `parts`.
-  void (*copy_box)(const BoxCopy& copy, int part, int parts, void* native) = nullptr;
+  void (*copy_box)(const StridedCopy& copy, int part, int parts, void* native) = nullptr;
   // Makes the same copy between `n` pairs of addresses, from[i] to to[i], in one piece of work;
   // box.src and box.dst are ignored. Null: callers make one copy for each pair.
-  void (*copy_boxes)(const BoxCopy& box, const void* const* from, void* const* to, int n,
+  void (*copy_boxes)(const StridedCopy& box, const void* const* from, void* const* to, int n,
                      void* native) = nullptr;
   // out[begin, end) = the balanced binary tree over `n` ranks, in order (distance 1, 2, 4, …; ranks
   // past the last power of two fold in first): the same bits for every layout of processes. out may
@@ -75,9 +65,5 @@ struct DeviceOps {
 
 DeviceOps& device_ops(DeviceKind kind);
 inline const DeviceOps& device_ops(const Backend& backend) { return device_ops(backend.kind()); }
-
-// Sets extents and strides for a contiguous row-major box inside another.
-void set_strides(BoxCopy& copy, const Shape& extent, const Shape& dst_shape, const Shape& src_shape,
-                 int itemsize);
 
 }  // namespace shmap

@@ -109,8 +109,7 @@ class Mover {
       dst_stride *= to_block_[d];
     }
     const Block& from = from_.blocks()[q];
-    BoxCopy copy;
-    set_strides(copy, extent, to_block_, from_block_, itemsize_);
+    StridedCopy copy = box_copy(extent, from_block_, to_block_, itemsize_);
     copy.src = static_cast<const std::byte*>(from.data()) + src_at;
     copy.dst = static_cast<std::byte*>(to.data()) + dst_at;
     const std::int64_t bytes = checked_bytes(extent, itemsize_);

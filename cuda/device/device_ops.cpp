@@ -1,7 +1,6 @@
 // The operations on raw memory of CUDA devices, beside the kernels of primitives.
 #include "core/runtime/device_ops.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "cuda/device/host_copy.h"
@@ -13,24 +12,13 @@ namespace shmap {
 
 namespace {
 
-cuda::StridedCopy strided(const BoxCopy& box) {
-  cuda::StridedCopy copy;
-  copy.rank = box.rank;
-  std::copy_n(box.extent, box.rank, copy.extent);
-  std::copy_n(box.dst_stride, box.rank, copy.dst_stride);
-  std::copy_n(box.src_stride, box.rank, copy.src_stride);
-  copy.itemsize = box.itemsize;
-  copy.src = box.src;
-  copy.dst = box.dst;
-  return copy;
+void copy_box(const StridedCopy& box, int part, int, void* native) {
+  if (part == 0) cuda::copy_strided(box, native);  // one kernel does all parts
 }
 
-void copy_box(const BoxCopy& box, int part, int, void* native) {
-  if (part == 0) cuda::copy_strided(strided(box), native);  // one kernel does all parts
-}
-
-void copy_boxes(const BoxCopy& box, const void* const* from, void* const* to, int n, void* native) {
-  cuda::copy_strided_boxes(strided(box), from, to, n, native);
+void copy_boxes(const StridedCopy& box, const void* const* from, void* const* to, int n,
+                void* native) {
+  cuda::copy_strided_boxes(box, from, to, n, native);
 }
 
 void combine_pieces(Reduction op, DType dtype, const void* const* ranks, int n,

@@ -73,7 +73,7 @@ const std::byte* readable(const DotSide& side, const KernelCall& call, std::size
     cuda::fill(scratch, cuda::element_of(call, i), side.item, 1, call.native);
     return scratch;
   }
-  BoxCopy copy = side.whole_copy();
+  StridedCopy copy = side.whole_copy();
   copy.src = src;
   copy.dst = scratch;
   device_ops(DeviceKind::cuda).copy_box(copy, 0, 1, call.native);

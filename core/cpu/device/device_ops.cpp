@@ -1,7 +1,6 @@
 // The CPU's operations on raw memory that are no kernels of primitives.
 #include "core/runtime/device_ops.h"
 
-#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -13,16 +12,8 @@ namespace shmap {
 
 namespace {
 
-void copy_box(const BoxCopy& box, int part, int parts, void*) {
-  cpu::StridedCopy copy;
-  copy.rank = box.rank;
-  std::copy_n(box.extent, box.rank, copy.extent);
-  std::copy_n(box.dst_stride, box.rank, copy.dst_stride);
-  std::copy_n(box.src_stride, box.rank, copy.src_stride);
-  copy.itemsize = box.itemsize;
-  copy.src = box.src;
-  copy.dst = box.dst;
-  cpu::copy_strided_part(copy, part, parts);
+void copy_box(const StridedCopy& box, int part, int parts, void*) {
+  cpu::copy_strided_part(box, part, parts);
 }
 
 // Sums of so many bytes and more are written past the caches.

@@ -135,11 +135,6 @@ int64_t bytes_of(const Plan& p) {
   for (int d = 0; d < p.rank && !p.empty; ++d) bytes *= p.dim[d].extent;
   return bytes;
 }
-int64_t bytes_of(const StridedCopy& copy) {
-  int64_t bytes = copy.itemsize;
-  for (int d = 0; d < copy.rank; ++d) bytes *= copy.extent[d];
-  return bytes;
-}
 
 // The dim other than the innermost along which src is contiguous, so that the two dims form a
 // transpose of items; -1 where there is none, or a transpose would not be faster.

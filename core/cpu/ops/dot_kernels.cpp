@@ -50,7 +50,7 @@ struct Product {
     const void* item = static_cast<const std::byte*>(data) + side.offset(b) * side.item;
     if (!side.packed) return item;
     scratch.resize(static_cast<std::size_t>(side.rows * side.inner * side.item));
-    BoxCopy copy = side.item_copy();
+    StridedCopy copy = side.item_copy();
     copy.src = item;
     copy.dst = scratch.data();
     device_ops(DeviceKind::cpu).copy_box(copy, 0, 1, nullptr);

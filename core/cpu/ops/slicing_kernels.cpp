@@ -11,19 +11,6 @@ namespace shmap {
 
 namespace {
 
-// A copy of a box of `extent` between two row-major arrays of the same rank; the caller sets src
-// and dst.
-StridedCopy box_copy(const Shape& extent, const Shape& src_shape, const Shape& dst_shape,
-                     int itemsize) {
-  StridedCopy copy;
-  copy.rank = extent.rank();
-  copy.itemsize = itemsize;
-  std::copy(extent.begin(), extent.end(), copy.extent);
-  row_major_strides(copy.rank, src_shape.data(), itemsize, copy.src_stride);
-  row_major_strides(copy.rank, dst_shape.data(), itemsize, copy.dst_stride);
-  return copy;
-}
-
 // The byte offset in `whole` of the part whose starts are the operands from `first` on.
 std::int64_t dynamic_offset(const KernelCall& call, std::size_t first, const Shape& whole,
                             const Shape& part, const std::int64_t* stride) {
