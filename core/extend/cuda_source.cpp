@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/runtime/source_launch.h"
+#include "core/runtime/device_ops.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -51,7 +51,7 @@ void run_cuda_source(const std::string& primitive, const std::string& source,
                      " operands and as many results: use "
                      "def_cuda_kernel");
   }
-  const LaunchSourceFn launch = launch_source();
+  auto* const launch = device_ops(DeviceKind::cuda).launch_source;
   if (!launch)
     throw DeviceError(primitive + ": this build has no CUDA backend for its def_cuda_source");
   CudaSourceArgs args;

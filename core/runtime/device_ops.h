@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "core/base/combined_piece.h"
 #include "core/base/intrusive.h"
@@ -61,6 +62,11 @@ struct DeviceOps {
   // fails the task, or is rethrown by Backend::synchronize() if the task has ended by then.
   void (*read_on_host)(std::span<const HostRead> values, const Ref<HostReader>& reader,
                        void* native) = nullptr;
+  // Compiles a kernel that is given as source text, once, and enqueues its function `kernel` on
+  // `stream`, on the calling thread's current device; `args` is the kernel's only parameter. Throws
+  // DeviceError with the compiler's messages. Null: the backend compiles no source.
+  void (*launch_source)(const std::string& source, const char* kernel, std::int64_t blocks,
+                        int threads, const void* args, void* stream) = nullptr;
 };
 
 DeviceOps& device_ops(DeviceKind kind);

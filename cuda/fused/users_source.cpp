@@ -1,5 +1,5 @@
 // Users' kernels that are given as text (extend::Primitive::def_cuda_source).
-#include "core/runtime/source_launch.h"
+#include "core/runtime/device_ops.h"
 #include "cuda/fused/module_cache.h"
 
 namespace shmap {
@@ -13,6 +13,6 @@ void launch(const std::string& source, const char* kernel, std::int64_t blocks, 
 
 }  // namespace
 
-void register_cuda_users_source() { set_launch_source(launch); }
+void register_cuda_users_source() { device_ops(DeviceKind::cuda).launch_source = launch; }
 
 }  // namespace shmap
