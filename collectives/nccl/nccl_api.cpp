@@ -7,8 +7,8 @@
 #include "cuda/libraries/late_library.h"
 
 #include "core/base/env.h"
-#include "core/base/while_waiting.h"
 #include "core/processes/processes.h"
+#include "core/processes/while_waiting.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {

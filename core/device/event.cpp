@@ -1,6 +1,5 @@
 #include "core/device/event.h"
 
-#include "core/base/while_waiting.h"
 #include "core/device/backend.h"
 #include "core/device/host_log.h"
 #include "shmap/error.h"

@@ -26,10 +26,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "core/base/while_waiting.h"
 #include "core/processes/message_passing.h"
 #include "core/processes/node_link.h"
 #include "core/processes/peers.h"
+#include "core/processes/while_waiting.h"
 
 namespace shmap {
 

@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "core/base/env.h"
-#include "core/base/while_waiting.h"
 #include "core/processes/end_watch.h"
 #include "core/processes/start_watch.h"
 #include "core/processes/term_watch.h"
@@ -68,9 +67,6 @@ Processes& Processes::join(const Job& job, StartCard card, void (*finish)() noex
   // Never destroyed. Handlers that are registered here run at exit before those registered earlier.
   Processes* processes = made.release();
   the_processes.store(processes, std::memory_order_release);
-  detail::while_waiting.store([]() noexcept { return joined()->exchanges().poke(); });
-  detail::looking_changes.store(
-      [](detail::Looking change) noexcept { joined()->exchanges().looking(change); });
   say_before_term([]() noexcept { joined()->exchanges().write_record("SIGTERM came"); });
   on_exit(leave, nullptr);
   return *processes;

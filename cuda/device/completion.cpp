@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/base/spin_lock.h"
-#include "core/base/while_waiting.h"
+#include "core/processes/while_waiting.h"
 #include "cuda/device/doubt.h"
 #include "cuda/device/wait_check.h"
 

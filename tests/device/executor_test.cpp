@@ -20,7 +20,6 @@
 
 #include "core/base/fault.h"
 #include "core/base/warning.h"
-#include "core/base/while_waiting.h"
 #include "core/cpu/device/backend.h"
 #include "core/cpu/executor/cgroup.h"
 #include "core/device/fork_guard.h"
@@ -280,23 +279,21 @@ TEST(Async, NoMoreThreadsRunTasksThanWorkers) {
 TEST(Async, WhatALookMakesReadyRunsOnTheThreadThatLooks) {
   static std::atomic<TaskEnd*> end;
   static std::atomic<int> looks;
-  struct Hook {
-    Hook() {
-      detail::while_waiting.store([]() noexcept {
-        if (TaskEnd* const begun = end.load(); begun != nullptr && ++looks == 1000) {
-          end.store(nullptr);
-          begun->end(nullptr);
-        }
-        return detail::LookAgain::moved;
-      });
+  static std::atomic<bool> started;
+  ExecutorOptions options = with(Mode::async, 0, 2);
+  options.look = []() noexcept {
+    if (!started) return detail::LookAgain::no_reason;
+    if (TaskEnd* const begun = end.load(); begun != nullptr && ++looks == 1000) {
+      end.store(nullptr);
+      begun->end(nullptr);
     }
-    ~Hook() { detail::while_waiting.store(nullptr); }
+    return detail::LookAgain::moved;
   };
-  const auto backend = make(with(Mode::async, 0, 2));
+  const auto backend = make(options);
   Stream* const stream = backend->devices()[0].compute;
   auto nothing = [](const TaskContext&) {};
   enqueue(*backend, stream, task_of(nothing)).wait();  // the workers have started
-  const Hook hook;
+  started = true;
   int here = 0;
   for (int i = 0; i < 20; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));  // and sleep
@@ -310,6 +307,7 @@ TEST(Async, WhatALookMakesReadyRunsOnTheThreadThatLooks) {
     enqueue(*backend, stream, task_of(copy)).wait();
     here += ran == std::this_thread::get_id();
   }
+  started = false;
   EXPECT_GE(here, 18);  // a worker may wake without a reason
 }
 

@@ -14,7 +14,6 @@
 #include "core/base/signals_blocked.h"
 #include "core/base/spin_lock.h"
 #include "core/base/warning.h"
-#include "core/base/while_waiting.h"
 #include "core/cpu/executor/executor_follow_up.h"
 #include "core/cpu/executor/graph.h"
 #include "core/cpu/executor/running.h"
@@ -24,6 +23,7 @@
 #include "core/device/fork_guard.h"
 #include "core/device/runtime.h"
 #include "core/device/timeline.h"
+#include "core/processes/while_waiting.h"
 
 namespace shmap::cpu {
 namespace {

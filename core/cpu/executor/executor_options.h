@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "core/processes/while_waiting.h"
+
 namespace shmap::cpu {
 
 enum class Mode : std::uint8_t {
@@ -20,6 +22,8 @@ struct ExecutorOptions {
   // Tasks up to this cost run at enqueue: to wake a parked worker takes some 20 us, as long as the
   // task itself.
   std::int64_t inline_ns = 20'000;
+  // What a waiting thread calls again and again, besides running tasks.
+  detail::LookAgain (*look)() noexcept = detail::look_around;
 
   // Reads SHMAP_EXECUTOR, SHMAP_WORKERS, SHMAP_COLLECTIVE_WARN_SEC and
   // SHMAP_COLLECTIVE_TIMEOUT_SEC. ValueError where a value cannot be parsed.

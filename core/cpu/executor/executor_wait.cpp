@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "core/base/spin_lock.h"
-#include "core/base/while_waiting.h"
 #include "core/cpu/executor/executor.h"
 #include "core/cpu/executor/waiting.h"
 #include "core/device/fork_guard.h"
+#include "core/processes/while_waiting.h"
 
 namespace shmap::cpu {
 
@@ -48,7 +48,7 @@ bool Executor::spin(Pending pending, Spinner& self) noexcept {
       std::chrono::nanoseconds(yields_after_ns_.load(std::memory_order_relaxed));
   bool yielded = false;
   while (pending() && ready_parts_.load(std::memory_order_relaxed) == 0) {
-    const detail::LookAgain again = detail::look_around();
+    const detail::LookAgain again = options_.look();
     const bool others = again != detail::LookAgain::no_reason;
     if (others && !pending()) {
       learn_to_yield(yielded);
@@ -90,7 +90,7 @@ void Executor::look_for_others() noexcept {
     return lookers_.load(std::memory_order_relaxed) <= 1 && !stopped_.load();
   };
   if (lookers_.load(std::memory_order_relaxed) != 0) return;
-  if (detail::look_around() == detail::LookAgain::no_reason) return;
+  if (options_.look() == detail::LookAgain::no_reason) return;
   Spinner self{this};
   spin(alone, self);
   wake_spared(self);
