@@ -214,12 +214,4 @@ void for_each_piece(std::span<const Slice> box, int itemsize, std::int64_t most_
   }
 }
 
-void write_npy(const std::string& path, DType dtype, const Shape& shape, const void* data) {
-  NpyWriter writer(path, dtype, shape);
-  Slice box[kMaxRank];
-  for (std::size_t d = 0; d < shape.size(); ++d) box[d] = {0, shape[d]};
-  writer.write_box({box, shape.size()}, data);
-  writer.commit();
-}
-
 }  // namespace shmap::io

@@ -89,7 +89,4 @@ class NpyWriter {
 void for_each_piece(std::span<const Slice> box, int itemsize, std::int64_t most_bytes,
                     const std::function<void(std::span<const Slice>, std::int64_t)>& see);
 
-// Writes a whole array from C order.
-void write_npy(const std::string& path, DType dtype, const Shape& shape, const void* data);
-
 }  // namespace shmap::io

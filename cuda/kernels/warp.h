@@ -41,12 +41,6 @@ __device__ __forceinline__ T from_register(typename Register<sizeof(T)>::type bi
 
 }  // namespace warp_detail
 
-// The value of lane `lane`.
-template <class T>
-__device__ __forceinline__ T shuffle(T value, int lane) {
-  return warp_detail::from_register<T>(
-      __shfl_sync(kAllLanes, warp_detail::to_register(value), lane));
-}
 // The value of the lane whose number differs from this lane's in these bits.
 template <class T>
 __device__ __forceinline__ T shuffle_xor(T value, int lane_bits) {

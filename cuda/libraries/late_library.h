@@ -38,11 +38,6 @@ class LateLibrary {
     function = reinterpret_cast<Fn*>(find(name));
     if (function == nullptr) throw_missing(name);
   }
-  // As above; null where the library lacks the function.
-  template <class Fn>
-  void load_optional(const char* name, Fn*& function) const {
-    function = reinterpret_cast<Fn*>(find(name));
-  }
 
   // Throws the DeviceError for a version that is too old.
   [[noreturn]] void throw_version(const std::string& found, const std::string& wanted) const;

@@ -36,6 +36,15 @@ std::string contents(const fs::path& path) {
   return s.str();
 }
 
+// Writes a whole array from C order.
+void write_npy(const std::string& path, DType dtype, const Shape& shape, const void* data) {
+  NpyWriter writer(path, dtype, shape);
+  Slice box[kMaxRank];
+  for (std::size_t d = 0; d < shape.size(); ++d) box[d] = {0, shape[d]};
+  writer.write_box({box, shape.size()}, data);
+  writer.commit();
+}
+
 class NpyFileTest : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return directory_ / name; }

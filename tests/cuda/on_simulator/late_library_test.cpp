@@ -49,8 +49,6 @@ TEST_F(LateLibraryTest, AnotherLibraryLacksTheFunction) {
   library.load("cos", cosine);
   EXPECT_EQ(cosine(0), 1);
   void (*absent)() = nullptr;
-  library.load_optional("absent_function", absent);
-  EXPECT_EQ(absent, nullptr);
   expect_error<DeviceError>(
       [&] { library.load("absent_function", absent); },
       {"Absentia", "libm", "has no function absent_function", "libabsent-dev", "SHMAP_NVRTC_PATH"});
