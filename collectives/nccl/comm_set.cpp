@@ -16,14 +16,15 @@
 #include "collectives/nccl/start_across.h"
 #include "core/device/runtime.h"
 #include "core/processes/processes.h"
+#include "cuda/device/wait_check.h"
 #include "cuda/driver/gpus.h"
 #include "cuda/driver/health.h"
 #include "shmap/error.h"
 
 namespace shmap::nccl {
 
-// All sets, in the order in which they were made.
-struct Sets {
+// All sets, in the order in which they were made. Code that waits for devices checks them all.
+struct Sets final : cuda::Watched {
   std::mutex mutex;
   std::condition_variable made;
   // The key: a mesh, and a hash of the cliques that includes those of other processes.
@@ -36,7 +37,12 @@ struct Sets {
   bool closed = false;
 
   static Sets& get() {
-    static auto& sets = *new Sets;  // never destroyed, since static objects may communicate at exit
+    // Never destroyed, since static objects may communicate at exit.
+    static auto& sets = []() -> Sets& {
+      auto& all = *new Sets;
+      cuda::watch(all);
+      return all;
+    }();
     return sets;
   }
 
@@ -169,6 +175,11 @@ struct Sets {
         "this process: start it again.");
   }
 
+  void check_watched() override {
+    std::lock_guard lock(mutex);
+    for (CommSet* set : in_order) check(*set);
+  }
+
   // The usual cause of an NCCL error is a process that is gone, and the watch over the processes
   // can name it. All processes are told.
   static void report(std::string& text) {
@@ -223,12 +234,6 @@ void CommSet::check() {
   Sets& sets = Sets::get();
   std::lock_guard lock(sets.mutex);
   sets.check(*this);
-}
-
-void check_all() {
-  Sets& sets = Sets::get();
-  std::lock_guard lock(sets.mutex);
-  for (CommSet* set : sets.in_order) sets.check(*set);
 }
 
 }  // namespace shmap::nccl

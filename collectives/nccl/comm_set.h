@@ -48,7 +48,4 @@ class CommSet : public RefCounted {
   std::string broken_;  // why the set is broken, or ""; guarded by the mutex of the sets
 };
 
-// check() of all sets, for code that waits for devices.
-void check_all();
-
 }  // namespace shmap::nccl

@@ -12,7 +12,6 @@
 #include "collectives/nccl/nccl_communicator.h"
 #include "collectives/nccl/roll_call.h"
 #include "collectives/nccl/start_across.h"
-#include "cuda/device/wait_check.h"
 #include "cuda/driver/error.h"
 
 namespace shmap {
@@ -106,7 +105,6 @@ std::string in_process_cannot(const GroupBlocks& g, CollectiveKind kind) {
 
 void register_nccl_communicator() {
   register_communicator({"nccl", nccl::find_communicator, nccl::in_process_cannot});
-  cuda::set_wait_check(nccl::check_all);
 }
 
 }  // namespace shmap

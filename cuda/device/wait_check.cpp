@@ -6,14 +6,20 @@ namespace shmap::cuda {
 
 namespace {
 
-constinit std::atomic<void (*)()> wait_check{nullptr};
+constinit std::atomic<Watched*> first_watched{nullptr};
 
 }  // namespace
 
-void set_wait_check(void (*check)()) { wait_check.store(check, std::memory_order_release); }
+void watch(Watched& watched) noexcept {
+  watched.next_ = first_watched.load(std::memory_order_relaxed);
+  while (!first_watched.compare_exchange_weak(watched.next_, &watched, std::memory_order_release,
+                                              std::memory_order_relaxed)) {
+  }
+}
 
 void check_wait() {
-  if (const auto check = wait_check.load(std::memory_order_acquire)) check();
+  for (Watched* w = first_watched.load(std::memory_order_acquire); w != nullptr; w = w->next_)
+    w->check_watched();
 }
 
 }  // namespace shmap::cuda
