@@ -80,6 +80,14 @@ class Backend {
   virtual Event enqueue_group(std::span<Stream* const> streams, const Task& task,
                               std::span<const Event> waits) = 0;
 
+  // Whether each of the streams would run a task of that cost, which waits for nothing, before
+  // enqueue() returns (Stream::runs_at_once, Stream::overtakes). May be false where each would. The
+  // caller holds the submit mutex. `thread`: the state of the calling thread.
+  virtual bool all_run_at_once(std::int64_t /*cost_ns*/,
+                               const detail::ThreadState& /*thread*/) const noexcept {
+    return false;
+  }
+
   // Between begin_capture and end_capture, what this thread enqueues is recorded and not run.
   // Events returned meanwhile may only be used as waits of later captured tasks, and count as done
   // after the capture. Waiting, synchronising, allocating, and enqueueing a task with a wait that

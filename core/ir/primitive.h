@@ -18,10 +18,11 @@
 
 namespace shmap {
 
-struct KernelCall;      // core/runtime/kernel.h
-struct GroupCall;       // core/runtime/kernel.h
-struct ElementwiseRow;  // core/ops/elementwise.h
-class ParamReader;      // core/extend/param_reader.h
+struct KernelCall;       // core/runtime/kernel.h
+struct GroupCall;        // core/runtime/kernel.h
+struct DeviceAddresses;  // core/runtime/kernel.h
+struct ElementwiseRow;   // core/ops/elementwise.h
+class ParamReader;       // core/extend/param_reader.h
 enum class Reduction : std::uint8_t;
 namespace detail {
 class ExtendPrimitive;  // core/extend/user_primitive.h
@@ -88,6 +89,10 @@ using ScratchFn = std::int64_t (*)(const KernelCall&);
 // The operands (bit i: operand i) whose memory that result may have, in a call with these
 // parameters.
 using OverwritesFn = std::uint32_t (*)(const Params&, std::size_t result);
+// The calls of several devices, one after another, without parts. Addresses and position of the
+// KernelCall mean nothing. Only for kernels that cannot fail, have at most DeviceAddresses::kIn
+// operands and one result, and need no scratch.
+using EachFn = void (*)(const KernelCall&, std::span<const DeviceAddresses> devices) noexcept;
 struct Kernel {
   KernelFn run = nullptr;
   PartsFn parts = nullptr;
@@ -95,6 +100,9 @@ struct Kernel {
   // called once after all parts, combines them. `run` writes nothing else.
   ScratchFn scratch = nullptr;
   KernelFn finish = nullptr;
+  // What `run` does, for small blocks that one thread computes at once for all devices: what the
+  // calls have in common is then done once. Null: `run` is called for each device.
+  EachFn each = nullptr;
   // Adds the result to the contents of result 0. Called only where `accumulates` says that this
   // gives the same bits as `run` and a separate addition.
   KernelFn accumulate = nullptr;

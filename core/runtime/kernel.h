@@ -44,6 +44,13 @@ struct KernelCall {
   }
 };
 
+// The addresses of one device's operands and result in a call of Kernel::each.
+struct DeviceAddresses {
+  static constexpr std::size_t kIn = 3;
+  const void* in[kIn];
+  void* out;
+};
+
 // Whether result o, of dtype `made`, may have the memory of operand i, of dtype `read`, if the
 // caller gives the operand up and both have as many bytes.
 inline bool may_overwrite(const Primitive& primitive, const Kernel& kernel, const Params& params,

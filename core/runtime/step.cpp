@@ -39,6 +39,8 @@ std::int64_t estimate_ns(const Step& step, Types out_types, DeviceKind kind, std
 // Launches a step for one leader after another, by run().
 class LeaderLaunch {
  public:
+  using Leaders = std::span<const std::uint32_t>;
+
   // `thread`: the state of the calling thread.
   LeaderLaunch(const Step& step, Types out_types, std::span<StoredNode* const> out,
                const Cohorts& cohorts, OpSite& site, detail::ThreadState& thread)
@@ -87,13 +89,17 @@ class LeaderLaunch {
   }
 
   void run() {
-    const std::span<const std::uint32_t> leaders = cohorts_.leaders;
-    if (leaders.size() > 1 && !any_reusable_) take_cached();
+    Leaders leaders = cohorts_.leaders;
+    if (leaders.size() > 1) {
+      if (!any_reusable_) take_cached();
+      at_once_ = plain_ && step_.mesh.backend().all_run_at_once(cost_ns_, thread_);
+      if (at_once_ && kernel_.each) leaders = run_each(leaders);
+    }
     for (const std::uint32_t position : leaders) {
       const LocalDevice& device = step_.mesh.local(position);
       call_.position = position;
-      const bool pending = bind_blocks(position, *device.space);
-      if (pending || !run_now(*device.compute)) run_after(device, *device.compute);
+      if (bind_blocks(position, *device.space) || !run_now(*device.compute))
+        run_after(device, *device.compute);
     }
   }
 
@@ -169,6 +175,57 @@ class LeaderLaunch {
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
   std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
+  // Runs the calls by Kernel::each, those of kMost devices at a time. Returns the leaders from the
+  // first group on in which a task may use a block: their calls have not been run.
+  [[gnu::noinline]] Leaders run_each(Leaders leaders) {
+    constexpr std::size_t kMost = 16;
+    while (!leaders.empty()) {
+      const Leaders group = leaders.first(std::min(leaders.size(), kMost));
+      DeviceAddresses bound[kMost];
+      if (!bind_all(group, bound)) [[unlikely]]
+        break;
+      thread_.task = name_;
+      kernel_.each(call_, {bound, group.size()});
+      thread_.task = nullptr;
+      leaders = leaders.subspan(group.size());
+    }
+    return leaders;
+  }
+
+  // As bind_blocks, for several leaders. False, with nothing bound, where a task on one of the
+  // buffers may be pending.
+  bool bind_all(Leaders leaders, DeviceAddresses* bound) {
+    if (any_reusable_)
+      for (const std::uint32_t position : leaders) take_operands(position);
+    // Not 0 where a buffer has an event: tested once for all buffers.
+    std::uintptr_t events = 0;
+    for (std::size_t i = 0; i < in_.size(); ++i) {
+      DeviceAddresses* to = bound;
+      if (const Block* const table = tables_[i]) {
+        for (const std::uint32_t position : leaders) {
+          const Block& block = table[position];
+          events |= reinterpret_cast<std::uintptr_t>(block.buffer->def().record());
+          to++->in[i] = block.data();
+        }
+      } else {
+        for (; to != bound + leaders.size(); ++to) to->in[i] = in_[i];
+      }
+    }
+    DeviceAddresses* to = bound;
+    for (const std::uint32_t position : leaders) {
+      Block& block = result_tables_[0][position];
+      if (!block.buffer) [[unlikely]]
+        block.buffer = step_.mesh.local(position).space->allocate(result_bytes_[0],
+                                                                  MemorySpace::For::tasks, thread_);
+      events |= reinterpret_cast<std::uintptr_t>(block.buffer->def().record()) |
+                block.buffer->uses().size();
+      to++->out = block.data();
+    }
+    if (events != 0 && any_reusable_)
+      for (const std::uint32_t position : leaders) give_operand_back(position);
+    return events == 0;
+  }
+
   // Sets the addresses of the operands, and allocates the results' buffers. Whether a task on one
   // of the buffers may be pending: never false where one is.
   bool bind_blocks(std::uint32_t position, MemorySpace& space) {
@@ -211,6 +268,13 @@ class LeaderLaunch {
     term_ = kernel_.adds && taken_ != 0 ? find_term(position, 1 - reused_[0]) : -1;
   }
 
+  // Undoes take_operands() for a kernel of one result.
+  void give_operand_back(std::uint32_t position) {
+    Block& result = result_tables_[0][position];
+    for (const Block* table : tables_.span())
+      if (table != nullptr && result.buffer == table[position].buffer) result = Block();
+  }
+
   // Sets reads() and writes(), which only a call that is queued or has failed needs.
   void find_buffers() {
     const std::uint32_t position = call_.position;
@@ -226,7 +290,8 @@ class LeaderLaunch {
 
   // Runs the call, which nothing precedes, on this thread, if the stream lets it.
   [[gnu::always_inline]] bool run_now(Stream& stream) {
-    if (!stream.runs_at_once(cost_ns_, thread_) && !stream.overtakes(cost_ns_, thread_))
+    if (!at_once_ && !stream.runs_at_once(cost_ns_, thread_) &&
+        !stream.overtakes(cost_ns_, thread_))
       return false;
     if (plain_) [[likely]] {
       failure_ = run_as_task(name_, thread_, [this] { kernel_.run(call_); });
@@ -416,6 +481,7 @@ class LeaderLaunch {
   // Whether a stream that runs the task at once would do nothing else besides (a stream of the CPU,
   // where nobody records a timeline): the kernel is then called without a task.
   bool plain_ = false;
+  bool at_once_ = false;        // plain_, and each stream runs the task at once
   std::exception_ptr failure_;  // of the current leader's call
 };
 

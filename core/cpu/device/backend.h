@@ -9,6 +9,7 @@
 #include "core/cpu/executor/graph.h"
 #include "core/cpu/executor/stream.h"
 #include "core/device/backend.h"
+#include "core/device/fork_guard.h"
 #include "core/device/spec.h"
 
 namespace shmap::cpu {
@@ -26,6 +27,12 @@ class CpuBackend final : public Backend {
   std::span<MemorySpace* const> spaces() const noexcept override { return space_list_; }
   Event enqueue_group(std::span<Stream* const> streams, const Task& task,
                       std::span<const Event> waits) override;
+  bool all_run_at_once(std::int64_t cost_ns,
+                       const detail::ThreadState& thread) const noexcept override {
+    // While no task is in flight, no stream has a pending one.
+    return thread.capture == nullptr && thread.task == nullptr &&
+           cost_ns <= executor_.inline_below_ns() && executor_.in_flight() == 0 && !forked();
+  }
   void begin_capture() override;
   Ref<Graph> end_capture() override;
   int captured() const noexcept override;

@@ -23,81 +23,125 @@ int elementwise_parts(const KernelCall& call, int workers) {
   return static_cast<int>(std::clamp<std::int64_t>(n / (16 * kGrain), 1, workers));
 }
 
-// This part's elements.
-inline KernelCall::Share share(const KernelCall& call) {
-  return call.share(call.out_types[0].size(), kGrain);
-}
-
-// The address of an operand or result, from the first element of the share on.
-const void* at(const KernelCall& call, std::size_t i, std::int64_t begin) {
-  if (call.in_types[i].rank() == 0) return call.in[i];
-  return static_cast<const std::byte*>(call.in[i]) + begin * itemsize(call.in_types[i].dtype());
-}
-void* out_at(const KernelCall& call, std::int64_t begin) {
-  return static_cast<std::byte*>(call.out[0]) + begin * itemsize(call.out_types[0].dtype());
-}
 // Whether operand i is a scalar beside an array result. With a scalar result no operand is.
 bool is_scalar(const KernelCall& call, std::size_t i) {
   return call.in_types[i].rank() == 0 && call.out_types[0].rank() != 0;
 }
 
-// The raw kernel of an op for a dtype; looked up once.
+// The raw kernel of an op for a dtype; looked up once. (The look-up is not inlined, since its
+// registers would be saved in each call.)
+template <class Op, class Fn>
+[[gnu::noinline]] Fn look_up(Fn (*find)(Op, DType), Op op, DType dtype, std::atomic<Fn>& slot) {
+  const Fn kernel = find(op, dtype);
+  slot.store(kernel, std::memory_order_relaxed);
+  return kernel;
+}
 template <auto op, class Fn>
 Fn found_once(Fn (*find)(decltype(op), DType), DType dtype) {
   static constinit std::atomic<Fn> found[kDTypeCount] = {};
   std::atomic<Fn>& slot = found[static_cast<int>(dtype)];
   if (const Fn kernel = slot.load(std::memory_order_relaxed)) [[likely]]
     return kernel;
-  const Fn kernel = find(op, dtype);
-  slot.store(kernel, std::memory_order_relaxed);
-  return kernel;
+  return look_up(find, op, dtype, slot);
 }
+
+// What the calls of all devices have in common is looked up by a constructor; the call operator
+// computes n elements from those at the addresses on.
 
 template <UnaryOp op>
-void run_unary(const KernelCall& call) {
-  const cpu::UnaryFn kernel = found_once<op>(cpu::unary_kernel, call.in_types[0].dtype());
-  if (call.parts == 1) [[likely]]
-    return kernel(call.in[0], call.out[0], call.out_types[0].size());
-  const auto [begin, end] = share(call);
-  kernel(at(call, 0, begin), out_at(call, begin), end - begin);
-}
+struct Unary {
+  static constexpr std::size_t kOperands = 1;
+  explicit Unary(const KernelCall& call)
+      : kernel(found_once<op>(cpu::unary_kernel, call.in_types[0].dtype())) {}
+  void operator()(const void* const* in, void* out, std::int64_t n) const { kernel(in[0], out, n); }
+  cpu::UnaryFn kernel;
+};
 
 template <auto op, cpu::BinaryFn (*find)(decltype(op), DType)>
-void run_binary(const KernelCall& call) {
-  const cpu::BinaryFn kernel = found_once<op>(find, call.in_types[0].dtype());
-  if (call.parts == 1) [[likely]] {
-    return kernel(call.in[0], is_scalar(call, 0), call.in[1], is_scalar(call, 1), call.out[0],
-                  call.out_types[0].size());
+struct Binary {
+  static constexpr std::size_t kOperands = 2;
+  explicit Binary(const KernelCall& call)
+      : kernel(found_once<op>(find, call.in_types[0].dtype())),
+        scalar{is_scalar(call, 0), is_scalar(call, 1)} {}
+  void operator()(const void* const* in, void* out, std::int64_t n) const {
+    kernel(in[0], scalar[0], in[1], scalar[1], out, n);
   }
-  const auto [begin, end] = share(call);
-  kernel(at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin), is_scalar(call, 1),
-         out_at(call, begin), end - begin);
+  cpu::BinaryFn kernel;
+  bool scalar[2];
+};
+
+struct SelectN {
+  static constexpr std::size_t kOperands = 3;
+  explicit SelectN(const KernelCall& call)
+      : scalar{is_scalar(call, 0), is_scalar(call, 1), is_scalar(call, 2)},
+        bytes(itemsize(call.out_types[0].dtype())) {}
+  void operator()(const void* const* in, void* out, std::int64_t n) const {
+    cpu::select(in[0], scalar[0], in[2], scalar[2], in[1], scalar[1], out, bytes, n);
+  }
+  bool scalar[3];
+  int bytes;
+};
+
+struct Clamp {
+  static constexpr std::size_t kOperands = 3;
+  explicit Clamp(const KernelCall& call)
+      : dtype(call.out_types[0].dtype()), scalar{is_scalar(call, 0), is_scalar(call, 2)} {}
+  void operator()(const void* const* in, void* out, std::int64_t n) const {
+    cpu::clamp(dtype, in[0], scalar[0], in[1], in[2], scalar[1], out, n);
+  }
+  DType dtype;
+  bool scalar[2];  // the lower limit, the upper one
+};
+
+struct Convert {
+  static constexpr std::size_t kOperands = 1;
+  explicit Convert(const KernelCall& call)
+      : kernel(cpu::cast_kernel(call.in_types[0].dtype(), call.out_types[0].dtype())) {}
+  void operator()(const void* const* in, void* out, std::int64_t n) const { kernel(in[0], out, n); }
+  cpu::CastFn kernel;
+};
+
+// One of several parts. Not inlined, since its registers would be saved in each call of
+// run_elementwise().
+template <class Op>
+[[gnu::noinline]] void run_part(const KernelCall& call) {
+  const ShapedArray& made = call.out_types[0];
+  const auto [begin, end] = call.share(made.size(), kGrain);
+  const void* in[Op::kOperands];
+  for (std::size_t i = 0; i < Op::kOperands; ++i) {
+    const ShapedArray& read = call.in_types[i];
+    const std::int64_t skipped = read.rank() == 0 ? 0 : begin * itemsize(read.dtype());
+    in[i] = static_cast<const std::byte*>(call.in[i]) + skipped;
+  }
+  const Op op(call);
+  op(in, static_cast<std::byte*>(call.out[0]) + begin * itemsize(made.dtype()), end - begin);
 }
 
-void run_select_n(const KernelCall& call) {
-  const auto [begin, end] = share(call);
-  cpu::select(at(call, 0, begin), is_scalar(call, 0), at(call, 2, begin), is_scalar(call, 2),
-              at(call, 1, begin), is_scalar(call, 1), out_at(call, begin),
-              itemsize(call.out_types[0].dtype()), end - begin);
+template <class Op>
+void run_elementwise(const KernelCall& call) {
+  if (call.parts != 1) [[unlikely]]
+    return run_part<Op>(call);
+  const Op op(call);
+  op(call.in.data(), call.out[0], call.out_types[0].size());
 }
 
-void run_clamp(const KernelCall& call) {
-  const auto [begin, end] = share(call);
-  cpu::clamp(call.out_types[0].dtype(), at(call, 0, begin), is_scalar(call, 0), at(call, 1, begin),
-             at(call, 2, begin), is_scalar(call, 2), out_at(call, begin), end - begin);
-}
-
-void run_convert(const KernelCall& call) {
-  const auto [begin, end] = share(call);
-  const cpu::CastFn kernel = cpu::cast_kernel(call.in_types[0].dtype(), call.out_types[0].dtype());
-  kernel(at(call, 0, begin), out_at(call, begin), end - begin);
+template <class Op>
+void run_each(const KernelCall& call, std::span<const DeviceAddresses> devices) noexcept {
+  static_assert(Op::kOperands <= DeviceAddresses::kIn);
+  const Op op(call);
+  const std::int64_t n = call.out_types[0].size();
+  for (const DeviceAddresses& device : devices) op(device.in, device.out, n);
 }
 
 void run_bitcast(const KernelCall& call) {  // only for literals: otherwise it is a view
   __builtin_memcpy(call.out[0], call.in[0], static_cast<std::size_t>(call.out_types[0].nbytes()));
 }
 
-void set(Primitive& p, KernelFn run) { p.kernel(DeviceKind::cpu) = {run, elementwise_parts}; }
+template <class Op>
+void set_elementwise(Primitive& p) {
+  p.kernel(DeviceKind::cpu) = {
+      .run = run_elementwise<Op>, .parts = elementwise_parts, .each = run_each<Op>};
+}
 
 }  // namespace
 
@@ -105,15 +149,15 @@ void register_cpu_elementwise_kernels() {
 #define SHMAP_UNARY(name, domain, ...)                                                   \
   check_kernels(#name, Domain::domain,                                                   \
                 [](DType t) { return cpu::unary_kernel(UnaryOp::name, t) != nullptr; }); \
-  set(name##_p, run_unary<UnaryOp::name>);
+  set_elementwise<Unary<UnaryOp::name>>(name##_p);
 #define SHMAP_BINARY(name, domain, ...)                                                    \
   check_kernels(#name, Domain::domain,                                                     \
                 [](DType t) { return cpu::binary_kernel(BinaryOp::name, t) != nullptr; }); \
-  set(name##_p, run_binary<BinaryOp::name, cpu::binary_kernel>);
+  set_elementwise<Binary<BinaryOp::name, cpu::binary_kernel>>(name##_p);
 #define SHMAP_COMPARE(name, domain, ...)                                                     \
   check_kernels(#name, Domain::domain,                                                       \
                 [](DType t) { return cpu::compare_kernel(CompareOp::name, t) != nullptr; }); \
-  set(name##_p, run_binary<CompareOp::name, cpu::compare_kernel>);
+  set_elementwise<Binary<CompareOp::name, cpu::compare_kernel>>(name##_p);
   SHMAP_UNARY_OPS(SHMAP_UNARY)
   SHMAP_PREDICATE_OPS(SHMAP_UNARY)
   SHMAP_BINARY_OPS(SHMAP_BINARY)
@@ -122,11 +166,11 @@ void register_cpu_elementwise_kernels() {
 #undef SHMAP_BINARY
 #undef SHMAP_COMPARE
   add_p.kernel(DeviceKind::cpu).adds = true;
-  set(select_n_p, run_select_n);
-  set(clamp_p, run_clamp);
-  set(convert_element_type_p, run_convert);
-  set(bitcast_convert_type_p, run_bitcast);
-  set(stop_gradient_p, run_bitcast);
+  set_elementwise<SelectN>(select_n_p);
+  set_elementwise<Clamp>(clamp_p);
+  set_elementwise<Convert>(convert_element_type_p);
+  bitcast_convert_type_p.kernel(DeviceKind::cpu) = {run_bitcast};
+  stop_gradient_p.kernel(DeviceKind::cpu) = {run_bitcast};
 }
 
 }  // namespace shmap
