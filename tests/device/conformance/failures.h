@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
+#include <thread>
 
 #include "tests/device/conformance/fixture.h"
 
@@ -68,6 +70,8 @@ TYPED_TEST_P(FailureConformance, ForeignExceptionsAreRethrown) {
 TYPED_TEST_P(FailureConformance, ATaskMayNotEnqueueOrWait) {
   this->open("2");
   Backend* b = this->backend.get();
+  CaptureScope capture(*b);
+  const Ref<Graph> graph = capture.end();
   for (std::int64_t cost : {std::int64_t{0}, kLarge}) {
     EXPECT_THROW(
         this->run(
@@ -84,7 +88,24 @@ TYPED_TEST_P(FailureConformance, ATaskMayNotEnqueueOrWait) {
                 this->device().compute, [=](const TaskContext&) { b->synchronize(); }, {}, cost)
             .wait(),
         Error);
+    EXPECT_THROW(
+        this->run(
+                this->device().compute,
+                [=](const TaskContext&) { std::lock_guard lock(b->submit_mutex()); }, {}, cost)
+            .wait(),
+        Error);
+    EXPECT_THROW(
+        this->run(
+                this->device().compute, [=](const TaskContext&) { b->begin_capture(); }, {}, cost)
+            .wait(),
+        Error);
+    EXPECT_THROW(
+        this->run(
+                this->device().compute, [graph](const TaskContext&) { graph->launch(); }, {}, cost)
+            .wait(),
+        Error);
     EXPECT_FALSE(in_task());
+    EXPECT_FALSE(capturing());
   }
 }
 
@@ -99,9 +120,64 @@ TYPED_TEST_P(FailureConformance, AFailingPartFailsTheTask) {
   EXPECT_THAT(this->what_of(e), ::testing::StartsWith("part three"));
 }
 
+// The args of a task are dropped by every call that refuses the task.
+TYPED_TEST_P(FailureConformance, ARefusedTaskIsDropped) {
+  this->open("2");
+  Stream* const stream = this->device(0).compute;
+  Stream* const both[] = {stream, this->device(1).compute};
+  const std::int64_t before = this->closures.dropped.load();
+  EXPECT_THROW(this->run(this->device(1).comm,
+                         [&](const TaskContext&) {
+                           const Task inner = this->closures.task([](auto&) {}, 0);
+                           EXPECT_THROW(stream->enqueue(inner, {}), Error);
+                           const Task group = this->closures.task([](auto&) {}, 0);
+                           this->backend->enqueue_group(both, group, {});
+                         })
+                   .wait(),
+               Error);
+  EXPECT_EQ(this->closures.dropped.load() - before, 3);
+}
+
+TYPED_TEST_P(FailureConformance, PartsInsideATaskRunOnItsThread) {
+  this->open("2");
+  std::atomic<int> here{0};
+  this->run(this->device().compute,
+            [&](const TaskContext&) {
+              const std::thread::id mine = std::this_thread::get_id();
+              parallel_for(*this->backend, 16, [&](int) {
+                EXPECT_TRUE(in_task());
+                here += std::this_thread::get_id() == mine;
+              });
+              EXPECT_TRUE(in_task());
+            })
+      .wait();
+  EXPECT_EQ(here.load(), 16);
+}
+
+TYPED_TEST_P(FailureConformance, WaitsWorkOnceTheThreadsHaveStopped) {
+  this->open("2");
+  const BufferRef x = this->number(1), y = this->number(1, 1);
+  std::int32_t wanted = 1;
+  Event last;
+  for (std::int32_t i = 0; i < 100; ++i) {
+    if (i == 50) this->backend->stop();
+    last = this->mix(this->device(0).compute, this->at(x), i);
+    wanted = this->mixed(wanted, i);
+  }
+  const Event bad = this->fail(this->device(1).compute, "after the threads");
+  const Event after = this->mix(this->device(1).comm, this->at(y), 1, {last, bad});
+  last.wait();
+  EXPECT_EQ(this->value(x), wanted);
+  EXPECT_THAT(this->what_of(after), ::testing::StartsWith("after the threads"));
+  EXPECT_NO_THROW(this->backend->synchronize());
+  EXPECT_EQ(this->value(y), 1);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(FailureConformance, AnErrorPoisonsWhatWaitsForIt,
                             SynchronizeRethrowsAnUnseenErrorOnce,
                             AThousandFailuresLeaveNothingBehind, ForeignExceptionsAreRethrown,
-                            ATaskMayNotEnqueueOrWait, AFailingPartFailsTheTask);
+                            ATaskMayNotEnqueueOrWait, ARefusedTaskIsDropped,
+                            AFailingPartFailsTheTask, PartsInsideATaskRunOnItsThread,
+                            WaitsWorkOnceTheThreadsHaveStopped);
 
 }  // namespace shmap::testing

@@ -252,6 +252,137 @@ TYPED_TEST_P(GraphConformance, AnErrorInAGraphFailsTheLaunchAndNotTheNext) {
   }
 }
 
+TYPED_TEST_P(GraphConformance, ALaunchWaitsForEventsAndFailsWithThoseOfTheFirstList) {
+  this->open("2");
+  const BufferRef x = this->number(1), y = this->number(1, 1);
+  Ref<Graph> graph;
+  {
+    CaptureScope capture(*this->backend);
+    this->run(this->device(0).compute,
+              [to = this->at(x), from = this->at(y)](const TaskContext& c) {
+                TypeParam::add(c.native, to, from);
+              });
+    graph = capture.end();
+  }
+  const auto launch = [&](std::vector<Event> waits, std::vector<Event> after) {
+    std::lock_guard lock(this->backend->submit_mutex());
+    return graph->launch(waits, after);
+  };
+  std::int32_t wx = 1, wy = 1;
+  for (const bool first : {true, false}) {
+    Event wrote;
+    for (std::int32_t i = 0; i < 50; ++i) {
+      wrote = this->mix(this->device(1).compute, this->at(y), i);
+      wy = this->mixed(wy, i);
+    }
+    (first ? launch({wrote}, {}) : launch({}, {wrote})).wait();
+    wx = this->mixed(wx, wy);
+    EXPECT_EQ(this->value(x), wx) << this->backend->repro();
+  }
+  const Event bad = this->fail(this->device(1).compute, "before the graph");
+  launch({}, {bad}).wait();
+  wx = this->mixed(wx, wy);
+  EXPECT_EQ(this->value(x), wx);
+  const Event failed = launch({bad}, {});
+  EXPECT_EQ(this->what_of(failed), this->what_of(bad));
+  EXPECT_EQ(failed.error(), bad.error());
+  EXPECT_EQ(this->value(x), wx);
+  launch({}, {}).wait();
+  EXPECT_EQ(this->value(x), this->mixed(wx, wy));
+}
+
+TYPED_TEST_P(GraphConformance, AGraphListsItsTasks) {
+  this->open("2");
+  const BufferRef x = this->number(1), y = this->number(1, 1);
+  const LocalDevice &first = this->device(0), &second = this->device(1);
+  CaptureScope capture(*this->backend);
+  this->mix(first.compute, this->at(x), 1, {}, 100);
+  const Event e = this->mix(second.comm, this->at(y), 2, {}, 200);
+  Event both;
+  {
+    Stream* const streams[] = {first.comm, second.comm};
+    const Task task = this->closures.task(
+        [at = this->at(x)](const TaskContext& c) { TypeParam::mix(c.native, at, 3); }, 300);
+    std::lock_guard lock(this->backend->submit_mutex());
+    both = this->backend->enqueue_group(streams, task, {});
+    EXPECT_EQ(first.comm->record(), both);
+    EXPECT_EQ(second.compute->record(), Event());
+  }
+  this->mix(first.compute, this->at(x), 4, {both, e}, 400);
+  EXPECT_EQ(this->backend->captured(), 4);
+  const Ref<Graph> graph = capture.end();
+  EXPECT_EQ(this->backend->captured(), 0);
+  EXPECT_EQ(graph->nodes(), 4);
+  EXPECT_EQ(graph->cost_ns(), 1000);
+  const std::vector<GraphTask> tasks = graph->tasks();
+  ASSERT_EQ(tasks.size(), 4u);
+  using ::testing::ElementsAre;
+  EXPECT_STREQ(tasks[0].name, "closure");
+  EXPECT_THAT(tasks[0].streams, ElementsAre(first.compute));
+  EXPECT_THAT(tasks[1].streams, ElementsAre(second.comm));
+  EXPECT_THAT(tasks[2].streams, ElementsAre(first.comm, second.comm));
+  EXPECT_THAT(tasks[3].streams, ElementsAre(first.compute));
+  EXPECT_THAT(tasks[0].after, ElementsAre());
+  EXPECT_THAT(tasks[1].after, ElementsAre());
+  EXPECT_THAT(tasks[2].after, ElementsAre(1));
+  EXPECT_THAT(tasks[3].after, ElementsAre(0, 1, 2));
+  EXPECT_EQ(graph->edges(), 4);
+}
+
+TYPED_TEST_P(GraphConformance, ATaskGetsTheTicketOfItsLaunch) {
+  if constexpr (requires { TypeParam::kRunsTasksWhenCaptured; }) {
+    GTEST_SKIP() << TypeParam::kRunsTasksWhenCaptured;
+  }
+  this->open("1");
+  for (const std::int64_t cost : {std::int64_t{0}, kLarge}) {
+    std::atomic<std::uint64_t> seen{0};
+    CaptureScope capture(*this->backend);
+    this->run(
+        this->device().compute, [&](const TaskContext& c) { seen = c.ticket; }, {}, cost);
+    const Ref<Graph> graph = capture.end();
+    for (const std::uint64_t ticket : {UINT64_MAX, std::uint64_t{3}}) {
+      Event e;
+      {
+        std::lock_guard lock(this->backend->submit_mutex());
+        e = graph->launch({}, {}, ticket);
+      }
+      e.wait();
+      EXPECT_EQ(seen.load(), ticket);
+    }
+  }
+}
+
+TYPED_TEST_P(GraphConformance, NoGraphIsLaunchedInACapture) {
+  this->open("1");
+  const BufferRef x = this->number(1);
+  Ref<Graph> graph;
+  {
+    CaptureScope capture(*this->backend);
+    this->mix(this->device().compute, this->at(x), 1);
+    graph = capture.end();
+  }
+  {
+    CaptureScope capture(*this->backend);
+    std::lock_guard lock(this->backend->submit_mutex());
+    EXPECT_THROW(graph->launch(), Error);
+  }
+  EXPECT_EQ(this->value(x), 1);
+}
+
+TYPED_TEST_P(GraphConformance, AThreadWithoutACaptureAbandonsNone) {
+  this->open("1");
+  const BufferRef x = this->number(1);
+  this->backend->abort_capture();
+  CaptureScope capture(*this->backend);
+  this->mix(this->device().compute, this->at(x), 1);
+  std::thread([&] { this->backend->abort_capture(); }).join();
+  EXPECT_TRUE(capturing());
+  this->mix(this->device().compute, this->at(x), 2);
+  EXPECT_EQ(capture.end()->nodes(), 2);
+  this->backend->abort_capture();
+  EXPECT_FALSE(capturing());
+}
+
 TYPED_TEST_P(GraphConformance, AnEmptyGraphIsDoneAtOnce) {
   this->open("1");
   CaptureScope capture(*this->backend);
@@ -261,11 +392,11 @@ TYPED_TEST_P(GraphConformance, AnEmptyGraphIsDoneAtOnce) {
   EXPECT_TRUE(graph->launch().done());
 }
 
-REGISTER_TYPED_TEST_SUITE_P(GraphConformance, CaptureRefusesWhatItCannotRecord,
-                            CaptureRefusesToWaitForWhatIsPending,
-                            NothingWaitsForWhatAnotherThreadCaptures,
-                            AnAbandonedCaptureDropsItsTasks, ReplayEqualsEager,
-                            ALaunchIsOrderedAmongEagerTasks,
-                            AnErrorInAGraphFailsTheLaunchAndNotTheNext, AnEmptyGraphIsDoneAtOnce);
+REGISTER_TYPED_TEST_SUITE_P(
+    GraphConformance, CaptureRefusesWhatItCannotRecord, CaptureRefusesToWaitForWhatIsPending,
+    NothingWaitsForWhatAnotherThreadCaptures, AnAbandonedCaptureDropsItsTasks, ReplayEqualsEager,
+    ALaunchIsOrderedAmongEagerTasks, ALaunchWaitsForEventsAndFailsWithThoseOfTheFirstList,
+    AnErrorInAGraphFailsTheLaunchAndNotTheNext, AGraphListsItsTasks, ATaskGetsTheTicketOfItsLaunch,
+    NoGraphIsLaunchedInACapture, AThreadWithoutACaptureAbandonsNone, AnEmptyGraphIsDoneAtOnce);
 
 }  // namespace shmap::testing

@@ -1,10 +1,14 @@
 // Streams are in order, events order streams, and a task of several parts runs each once.
 #pragma once
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <exception>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/device/conformance/fixture.h"
@@ -123,6 +127,136 @@ TYPED_TEST_P(StreamConformance, AGroupTaskIsInAllItsStreams) {
   for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(this->value(x[i]), wanted[i]) << i;
 }
 
+TYPED_TEST_P(StreamConformance, AGroupTaskWaitsForEventsAndFailsWithThem) {
+  this->open("4");
+  const BufferRef x = this->number(1), y = this->number(2);
+  Stream* const streams[] = {this->device(2).comm, this->device(3).comm};
+  const auto add = [&](std::vector<Event> waits) {
+    const Task task = this->closures.task(
+        [to = this->at(x), from = this->at(y), first = streams[0]](const TaskContext& c) {
+          EXPECT_EQ(&c.stream, first);
+          TypeParam::add(c.native, to, from);
+        },
+        kLarge);
+    std::lock_guard lock(this->backend->submit_mutex());
+    return this->backend->enqueue_group(streams, task, waits);
+  };
+  Event wrote;
+  std::int32_t written = 2;
+  for (std::int32_t i = 0; i < 50; ++i) {
+    wrote = this->mix(this->device(0).compute, this->at(y), i);
+    written = this->mixed(written, i);
+  }
+  add({wrote}).wait();
+  const std::int32_t wanted = this->mixed(1, written);
+  EXPECT_EQ(this->value(x), wanted);
+
+  const Event bad = this->fail(this->device(1).compute, "before the group");
+  const Event after = add({wrote, bad});
+  EXPECT_EQ(this->what_of(after), this->what_of(bad));
+  EXPECT_EQ(after.error(), bad.error());
+  for (Stream* s : streams)
+    this->mix(s, this->at(y), 1).wait();  // a group does not fail its streams
+  EXPECT_EQ(this->value(x), wanted);
+  std::lock_guard lock(this->backend->submit_mutex());
+  EXPECT_THROW(this->backend->enqueue_group({}, this->closures.task([](auto&) {}, 0), {}),
+               ValueError);
+}
+
+// What the streams say before a call about that call. Launches rely on it: they put args on the
+// stack.
+TYPED_TEST_P(StreamConformance, WhatIsSaidToRunAtOnceHasRunWhenTheCallReturns) {
+  this->open("2");
+  Stream* const stream = this->device(0).compute;
+  const BufferRef x = this->number(1, 1);
+  int ran = 0;
+  const auto task = [&](std::int64_t cost_ns) {
+    ran = 0;
+    return this->closures.task([&](const TaskContext&) { ++ran; }, cost_ns, 3);
+  };
+  const auto has_run = [&] {
+    EXPECT_EQ(ran, 3);
+    EXPECT_EQ(this->closures.alive.load(), 0);
+  };
+  for (const std::int64_t cost : {std::int64_t{0}, std::int64_t{100}, kLarge}) {
+    std::lock_guard lock(this->backend->submit_mutex());
+    if (stream->runs_at_once(cost)) {
+      EXPECT_FALSE(stream->enqueue(task(cost), {}).failed());
+      has_run();
+    }
+    if (stream->runs_at_once(cost) || stream->overtakes(cost)) {
+      EXPECT_FALSE(stream->run_at_once(task(cost)).failed());
+      has_run();
+    }
+  }
+  const Event pending = this->mix(this->device(1).compute, this->at(x), 1);
+  {
+    std::lock_guard lock(this->backend->submit_mutex());
+    if (stream->calls_at_enqueue()) {
+      EXPECT_FALSE(stream->enqueue(task(kLarge), std::vector<Event>{pending}).failed());
+      has_run();
+    }
+  }
+  pending.wait();
+  const Task wrong =
+      this->closures.task([](const TaskContext&) { throw ValueError("at once"); }, 0);
+  Event failed;
+  {
+    std::lock_guard lock(this->backend->submit_mutex());
+    failed = stream->runs_at_once(0) ? stream->run_at_once(wrong) : stream->enqueue(wrong, {});
+  }
+  EXPECT_THAT(this->what_of(failed), ::testing::StartsWith("at once"));
+  // A graph keeps the args of its tasks.
+  CaptureScope capture(*this->backend);
+  std::lock_guard lock(this->backend->submit_mutex());
+  EXPECT_FALSE(stream->runs_at_once(0));
+  EXPECT_FALSE(stream->overtakes(0));
+  EXPECT_FALSE(stream->calls_at_enqueue());
+}
+
+// Where the backend gives no TaskEnd, the task ends with its run.
+TYPED_TEST_P(StreamConformance, ATaskMayEndOnAnotherThread) {
+  this->open("2");
+  enum { begun = 1, ends = 2 };
+  std::atomic<int> state{0};
+  std::atomic<TaskEnd*> end{nullptr};
+  for (const bool fails : {false, true}) {
+    const BufferRef x = this->number(1);
+    state = 0;
+    std::thread other([&] {
+      while (state.load() == 0) std::this_thread::yield();
+      if (state.load() == ends) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      end.load()->end(fails ? std::make_exception_ptr(ValueError("ended late")) : nullptr);
+    });
+    Task task = this->closures.task(
+        [&end, &state, fails](const TaskContext& c) {
+          end.store(c.end);
+          const bool goes_on = c.end != nullptr;
+          state.store(goes_on ? begun : ends);  // the args may be gone from here on
+          if (!goes_on && fails) throw ValueError("ended late");
+        },
+        kLarge);
+    task.later = true;
+    Event e;
+    {
+      std::lock_guard lock(this->backend->submit_mutex());
+      e = this->device(0).compute->enqueue(task, {});
+    }
+    const Event after = this->mix(this->device(1).compute, this->at(x), 5, {e});
+    if (fails) {
+      EXPECT_THAT(this->what_of(after), ::testing::StartsWith("ended late"));
+      EXPECT_EQ(this->value(x), 1);
+    } else {
+      after.wait();
+      EXPECT_EQ(this->value(x), this->mixed(1, 5));
+    }
+    EXPECT_TRUE(e.done());
+    EXPECT_EQ(e.failed(), fails);
+    other.join();
+  }
+}
+
 TYPED_TEST_P(StreamConformance, RecordCoversWhatWasEnqueued) {
   this->open("1");
   const BufferRef x = this->number(1);
@@ -175,7 +309,9 @@ TYPED_TEST_P(StreamConformance, ParallelForRunsEachPartOnceAndRethrows) {
 
 REGISTER_TYPED_TEST_SUITE_P(StreamConformance, DevicesHaveStreamsAndSpaces, AStreamIsInOrder,
                             EventsOrderStreams, ManyWaitsJoin, AGroupTaskIsInAllItsStreams,
-                            RecordCoversWhatWasEnqueued, EachPartRunsOnce,
-                            ParallelForRunsEachPartOnceAndRethrows);
+                            AGroupTaskWaitsForEventsAndFailsWithThem,
+                            WhatIsSaidToRunAtOnceHasRunWhenTheCallReturns,
+                            ATaskMayEndOnAnotherThread, RecordCoversWhatWasEnqueued,
+                            EachPartRunsOnce, ParallelForRunsEachPartOnceAndRethrows);
 
 }  // namespace shmap::testing
