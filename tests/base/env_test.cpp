@@ -174,7 +174,7 @@ TEST_F(EnvTest, AnUnknownNameIsAnErrorWithTheNearest) {
     check();
     FAIL();
   } catch (const ValueError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("SHMAP_MEMORYLIMIT is none"));
+    EXPECT_THAT(e.what(), HasSubstr("SHMAP_MEMORYLIMIT is not one of this library's"));
     EXPECT_THAT(e.what(), HasSubstr("the nearest is SHMAP_MEMORY_LIMIT"));
   }
   unsetenv("SHMAP_MEMORYLIMIT");
