@@ -29,7 +29,8 @@ mark_as_advanced(SHMAP_UNITY_BATCH)
 
 # shmap_units(<result> <name> <source>...): files that include the sources, SHMAP_UNITY_BATCH each. The units
 # that CMake's UNITY_BUILD writes name the sources by absolute paths: two checkouts could not share what
-# the compiler cache holds.
+# the compiler cache holds. For the same reason they lie in one place of a build's folder, which does not depend
+# on where in the build the library is.
 function(shmap_units result name)
   set(units "")
   list(LENGTH ARGN count)
@@ -41,7 +42,7 @@ function(shmap_units result name)
       file(RELATIVE_PATH source "${PROJECT_SOURCE_DIR}" "${source}")
       string(APPEND text "#include \"${source}\"\n")
     endforeach()
-    set(unit "${CMAKE_CURRENT_BINARY_DIR}/${name}_from_${at}.cpp")
+    set(unit "${CMAKE_BINARY_DIR}/shmap_units/${name}_from_${at}.cpp")
     file(CONFIGURE OUTPUT "${unit}" CONTENT "${text}" @ONLY)
     list(APPEND units "${unit}")
     math(EXPR at "${at} + ${SHMAP_UNITY_BATCH}")
