@@ -29,8 +29,7 @@ mark_as_advanced(SHMAP_UNITY_BATCH)
 
 # shmap_units(<result> <name> <source>...): files that include the sources, SHMAP_UNITY_BATCH each. The units
 # that CMake's UNITY_BUILD writes name the sources by absolute paths: two checkouts could not share what
-# the compiler cache holds. For the same reason they lie in one place of a build's folder, which does not depend
-# on where in the build the library is.
+# the compiler cache holds.
 function(shmap_units result name)
   set(units "")
   list(LENGTH ARGN count)
