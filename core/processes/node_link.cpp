@@ -40,9 +40,6 @@ struct LinkCard {
 // What a process has opened of another process.
 enum Opened : char { kBox = 1, kHeap = 2, kMemory = 4 };
 
-// Blocks from this size on use huge pages where they do not lie in a file.
-constexpr std::int64_t kFirstStretch = std::int64_t{2} << 20;
-
 // Returns an error of errno, or 0.
 int read_process(int pid, std::byte* to, std::uint64_t from, std::int64_t bytes) noexcept {
   while (bytes > 0) {
@@ -125,9 +122,10 @@ std::unique_ptr<NodeLink> NodeLink::make(MessagePassing& messages, const Peers& 
       card.fences = link->fences_others_ = register_for_fences();
       const SharedHeap* heap = nullptr;
       if (carries == Carries::blocks || carries == Carries::all) {
-        heap = SharedHeap::make(
-            carries == Carries::all ? std::numeric_limits<std::int64_t>::max() : kFirstStretch,
-            peers.node_size());
+        // Larger blocks have huge pages where they do not lie in a file.
+        heap = SharedHeap::make(carries == Carries::all ? std::numeric_limits<std::int64_t>::max()
+                                                        : SharedHeap::kHugePage,
+                                peers.node_size());
         card.probe_at = reinterpret_cast<std::uint64_t>(&probe);
         card.probe = probe;
       }

@@ -18,7 +18,6 @@ constinit std::atomic<SharedHeap*> SharedHeap::the_heap{nullptr};
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
 // For the heaps of all processes of a node, out of the 128 TiB of addresses of a process.
 constexpr std::int64_t kMostAddresses = std::int64_t{16} << 40;
 

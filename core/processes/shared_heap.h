@@ -21,6 +21,8 @@ class SharedHeap {
   static SharedHeap* make(std::int64_t below, int processes) noexcept;
   // Blocks up to this size lie in the heap, whichever size a memory space rounds them up to.
   static constexpr std::int64_t kMostBytes = std::int64_t{15} << 17;
+  // From this size on blocks are aligned so that they can have huge pages, which are of this size.
+  static constexpr std::int64_t kHugePage = std::int64_t{2} << 20;
   // Forbids allocations from the heap; call before the first allocation.
   static void disuse() noexcept { the_heap.store(nullptr, std::memory_order_release); }
 
@@ -33,8 +35,8 @@ class SharedHeap {
   int file() const noexcept { return file_; }
   std::int64_t size() const noexcept { return size_; }
 
-  // A block on pages of its own, aligned to 2 MiB from that size on. Null where there is no room,
-  // or the block is too large for this heap.
+  // A block on pages of its own, aligned to kHugePage from that size on. Null where there is no
+  // room, or the block is too large for this heap.
   void* allocate(std::int64_t bytes) noexcept;
   // Frees a block of allocate(), which was allocated with the same size.
   void free(void* data, std::int64_t bytes) noexcept;
