@@ -153,8 +153,8 @@ class CliqueTableBuilder {
 const CliqueTable& find_or_build(const detail::MeshImpl& mesh, const std::vector<int>& axes,
                                  const Groups& groups, std::uint32_t varying) {
   static std::mutex mutex;
-  static auto* tables = new std::map<CliqueKey, const CliqueTable*>();  // never destroyed, as
-                                                                        // meshes are not
+  // Never destroyed, as meshes are not.
+  static auto* tables = new std::map<CliqueKey, const CliqueTable*>();
   std::lock_guard lock(mutex);
   const CliqueTable*& entry = (*tables)[CliqueKey(&mesh, axes, groups, varying)];
   if (entry == nullptr)

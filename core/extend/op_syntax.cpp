@@ -190,8 +190,7 @@ void check_batching(Reader& r, const Dims& operand, const Dims& indices, const D
     if (d < 0 || d >= at.rank() - 1 || (taken >> d & 1u) || at.dims()[d] != x.dims()[operand[i]])
       r.fail(
           "'operand_batching_dims': a batching dim of the indices does not exist, is given twice, "
-          "or "
-          "has another extent than the operand's");
+          "or has another extent than the operand's");
     taken |= 1u << d;
   }
   for (std::int64_t d : indexed) {

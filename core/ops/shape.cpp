@@ -311,8 +311,8 @@ FactorRule shard_iota(Types in, const Params& params, Types out) {
                         });
 }
 
-constexpr Primitive moves(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
-                          TransposeFn transpose, ViewFn view = nullptr) {
+constexpr Primitive shape_primitive(const char* name, AbstractEvalFn eval, ShardingRuleFn sharding,
+                                    TransposeFn transpose, ViewFn view = nullptr) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
@@ -325,18 +325,18 @@ constexpr Primitive moves(const char* name, AbstractEvalFn eval, ShardingRuleFn 
 
 }  // namespace
 
-constinit Primitive broadcast_in_dim_p =
-    moves("broadcast_in_dim", eval_broadcast, shard_broadcast, transpose_broadcast, view_broadcast);
+constinit Primitive broadcast_in_dim_p = shape_primitive(
+    "broadcast_in_dim", eval_broadcast, shard_broadcast, transpose_broadcast, view_broadcast);
 constinit Primitive reshape_p =
-    moves("reshape", eval_reshape, shard_reshape, transpose_reshape, view_whole);
-constinit Primitive transpose_p =
-    moves("transpose", eval_transpose, shard_transpose, transpose_transpose, view_transpose);
-constinit Primitive rev_p = moves("rev", eval_rev, shard_rev, transpose_rev);
+    shape_primitive("reshape", eval_reshape, shard_reshape, transpose_reshape, view_whole);
+constinit Primitive transpose_p = shape_primitive("transpose", eval_transpose, shard_transpose,
+                                                  transpose_transpose, view_transpose);
+constinit Primitive rev_p = shape_primitive("rev", eval_rev, shard_rev, transpose_rev);
 constinit Primitive concatenate_p =
-    moves("concatenate", eval_concatenate, shard_concatenate, transpose_concatenate);
-constinit Primitive pad_p = moves("pad", eval_pad, shard_pad, transpose_pad);
+    shape_primitive("concatenate", eval_concatenate, shard_concatenate, transpose_concatenate);
+constinit Primitive pad_p = shape_primitive("pad", eval_pad, shard_pad, transpose_pad);
 constinit Primitive iota_p = [] {
-  Primitive p = moves("iota", eval_iota, shard_iota, nullptr);
+  Primitive p = shape_primitive("iota", eval_iota, shard_iota, nullptr);
   p.jvp = Rule<JvpFn>::none("it has no operand that could have a tangent");
   p.transpose = Rule<TransposeFn>::none("it has no operand that it could be linear in");
   return p;

@@ -140,9 +140,9 @@ void StartWatch::watch() noexcept {
       if (due == WaitClock::Due::nothing) continue;
       const std::string missing = missing_on_this_node();
       const std::string what = fmt::format(
-          "{}, and has waited {:.1f} s for the other processes to start:{}\n  Every process of a "
-          "job "
-          "must use devices. A program that is to run alone within a job sets SHMAP_ALONE=1",
+          "{}, and has waited {:.1f} s for the other processes to start:{}\n"
+          "  Every process of a job must use devices. A program that is to run alone within a job "
+          "sets SHMAP_ALONE=1",
           job_.text(), clock.seconds(),
           missing.empty()
               ? "\n  all processes of this node have started: a process of another node has "

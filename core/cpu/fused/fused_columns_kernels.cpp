@@ -17,8 +17,8 @@ namespace shmap {
 
 namespace {
 
-constexpr double kColumnsPartWork =
-    1024 * 1024;                        // less (flops and bytes) is not worth another thread
+// Less work, in flops and bytes, is not worth another thread.
+constexpr double kColumnsPartWork = 1024 * 1024;
 constexpr std::int64_t kSegments = 16;  // about how many segments the threads share
 
 // The steps, and how the rows are cut: into powers of two, so that each segment gives a subtree.

@@ -73,7 +73,7 @@ void widen_constants(Traced& traced, const AxisSet& axes, SourceLine source) {
   widen_values(traced.consts, axes, source);
 }
 
-void move_onto(std::vector<Array>& values, std::vector<Array> more) {
+void append_moved(std::vector<Array>& values, std::vector<Array> more) {
   for (Array& x : more) values.push_back(std::move(x));
 }
 
@@ -94,8 +94,8 @@ std::vector<Array> stage_scan(const FlowSite& site, BodyRef body, std::vector<Ar
   params.num_consts = static_cast<int>(traced.consts.size());
   params.num_carry = static_cast<int>(init.size());
   std::vector<Array> operands = std::move(traced.consts);
-  move_onto(operands, std::move(init));
-  move_onto(operands, std::move(xs));
+  append_moved(operands, std::move(init));
+  append_moved(operands, std::move(xs));
   return bind_all(scan_p, operands, params, site.source);
 }
 
@@ -140,8 +140,8 @@ std::vector<Array> stage_while(const FlowSite& site, BodyRef test, BodyRef body,
   params.cond_nconsts = static_cast<int>(condition.consts.size());
   params.body_nconsts = static_cast<int>(traced.consts.size());
   std::vector<Array> operands = std::move(condition.consts);
-  move_onto(operands, std::move(traced.consts));
-  move_onto(operands, std::move(init));
+  append_moved(operands, std::move(traced.consts));
+  append_moved(operands, std::move(init));
   return bind_all(while_p, operands, params, site.source);
 }
 
@@ -237,7 +237,7 @@ std::vector<Array> stage_cond(const FlowSite& site, const Array& index,
   std::vector<Traced*> programs;
   for (const auto& b : open) programs.push_back(&b->traced);
   std::vector<Array> operands = merge_constants(programs);
-  move_onto(operands, std::move(arguments));
+  append_moved(operands, std::move(arguments));
   CondParams params;
   for (const auto& b : open) {
     JaxprRef jaxpr = std::move(b->traced.jaxpr);
