@@ -19,23 +19,21 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     <mutex> <optional> <set> <span> <string> <unordered_map> <utility> <vector>)
 endif()
 
-# Several sources of a folder as one unit of compilation: a build from nothing takes half as long, and one
-# after a change of one source longer. Names without linkage must then be unique within a folder.
+# Several sources of a folder as one unit of compilation, which parses their common headers once: sources that
+# are mostly compiled for these headers take half as long together, and a change of one of them compiles all of
+# its unit. Names without linkage must then be unique within a folder.
 option(SHMAP_UNITY "Compile sources of a folder of the library together" OFF)
-set(SHMAP_UNITY_BATCH
-    10
-    CACHE STRING "With SHMAP_UNITY, the number of sources in a unit")
-mark_as_advanced(SHMAP_UNITY_BATCH)
 
-# shmap_units(<result> <name> <source>...): files that include the sources, SHMAP_UNITY_BATCH each. The units
+# shmap_units(<result> <name> <source>...): files that include the sources, ten each. The units
 # that CMake's UNITY_BUILD writes name the sources by absolute paths: two checkouts could not share what
 # the compiler cache holds.
 function(shmap_units result name)
   set(units "")
   list(LENGTH ARGN count)
   set(at 0)
+  set(in_a_unit 10)
   while(at LESS count)
-    list(SUBLIST ARGN ${at} ${SHMAP_UNITY_BATCH} batch)
+    list(SUBLIST ARGN ${at} ${in_a_unit} batch)
     set(text "")
     foreach(source IN LISTS batch)
       file(RELATIVE_PATH source "${PROJECT_SOURCE_DIR}" "${source}")
@@ -44,7 +42,7 @@ function(shmap_units result name)
     set(unit "${CMAKE_BINARY_DIR}/shmap_units/${name}_from_${at}.cpp")
     file(CONFIGURE OUTPUT "${unit}" CONTENT "${text}" @ONLY)
     list(APPEND units "${unit}")
-    math(EXPR at "${at} + ${SHMAP_UNITY_BATCH}")
+    math(EXPR at "${at} + ${in_a_unit}")
   endwhile()
   set(${result} "${units}" PARENT_SCOPE)
 endfunction()
