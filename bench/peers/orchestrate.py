@@ -600,12 +600,12 @@ def main():
             everything[name] = {":".join(pair): s for pair, s in samples.items()}
             judged += [judge(line, samples) for line in lines]
     finally:
+        write_results(options, about(), judged, everything)  # programs may take their time to stop
         for program in fleet.values():
             program.stop()
 
     print(text_table(judged))
     print("; ".join(f"{k}: {v}" for k, v in about().items()))
-    write_results(options, about(), judged, everything)
     wrong = any("#wrong" in line.get("note", "") for line in judged)
     return 1 if wrong else 0
 
