@@ -27,6 +27,8 @@ class Form {
     if (a_.dtype != f16 && a_.dtype != bf16) return refuse("cuDNN has it for f16 and bf16");
     if (a_.out_dtype != a_.dtype) return refuse("the result's dtype differs");
     if (a_.mask.data != nullptr) return refuse("there is a mask");
+    // cuDNN takes a row's maximum before it scales: NaNs where another score is then the greatest.
+    if (!(a_.scale > 0)) return refuse("scores are scaled by a number that is not positive");
     f.type = a_.dtype == f16 ? cudnn::Data::f16 : cudnn::Data::bf16;
     f.batch = a_.outer;
     f.k_heads = a_.inner;

@@ -2,13 +2,13 @@
 // Eager programs under capture: what a plan is going to run, in planned memory.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/node.h"
+#include "core/runtime/device_ops.h"
 #include "core/runtime/reshard.h"
 #include "shmap/shmap.h"
 #include "tests/device/planning.h"
@@ -49,7 +49,8 @@ void expect_captured(const Mesh& mesh, const P& spec, const Shape& shape, F f) {
                       NamedSharding(mesh, spec));
   };
   const Array x = input(1);
-  const auto block_bytes = static_cast<std::size_t>(x.nbytes()) / stored_of(x)->count;
+  const std::int64_t block_bytes = x.nbytes() / stored_of(x)->count;
+  std::vector<char> on_host(static_cast<std::size_t>(block_bytes));
   Backend& backend = stored_of(x)->mesh->backend();
   backend.synchronize();
   MemoryLayout layout;
@@ -75,7 +76,8 @@ void expect_captured(const Mesh& mesh, const P& spec, const Shape& shape, F f) {
     backend.synchronize();
     for (std::size_t p = 0; p < stored_of(x)->blocks().size(); ++p) {
       const Block &to = stored_of(x)->blocks()[p], &from = stored_of(values)->blocks()[p];
-      std::memcpy(to.data(), from.data(), block_bytes);
+      device_ops(backend).device_to_host(on_host.data(), from.data(), block_bytes);
+      device_ops(backend).host_to_device(to.data(), on_host.data(), block_bytes);
     }
     for (int again = 0; again < 3; ++again) {
       Event done;

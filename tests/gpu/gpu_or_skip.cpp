@@ -1,6 +1,6 @@
 // gpu_or_skip [--gpus n] <program> [arguments...]: runs the program where a GPU answers, or n of
 // them, and otherwise ends with the status by which CTest knows a skipped test, saying why. With
-// SHMAP_GPU_ANSWERS set, that one answers is known, and opening the driver once more is saved.
+// GPU_ANSWERS set, that one answers is known, and opening the driver once more is saved.
 #include <unistd.h>
 
 #include <cstdio>
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: gpu_or_skip [--gpus n] <program> [arguments...]\n");
     return 2;
   }
-  if (std::getenv("SHMAP_GPU_ANSWERS") == nullptr && !a_gpu_answers()) {
+  if (std::getenv("GPU_ANSWERS") == nullptr && !a_gpu_answers()) {
     std::printf("skipped: no GPU answers\n");
     return 77;
   }
