@@ -32,8 +32,10 @@ constexpr int kMostTimed = 64;
 // Calls with fewer rows of q are not timed: a step of decoding has another number of keys each
 // time.
 constexpr std::int64_t kFewestRows = 16;
-// A plan that needs more memory than this is not used: the ordered backward pass keeps all scores.
+// A plan that needs more memory than this, or than this share of the GPU's memory if that is more,
+// is not used: the ordered backward pass keeps all scores.
 constexpr std::int64_t kMostWorkspace = std::int64_t{256} << 20;
+constexpr std::int64_t kWorkspaceShare = 32;
 constexpr std::int64_t kAligned = 256;  // the parts of a workspace
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
@@ -55,6 +57,7 @@ Mode mode() {
 struct Gpu {
   GpuKind kind;
   cudnn::Handle handle = nullptr;
+  std::int64_t most_workspace = kMostWorkspace;
 };
 
 // Both passes, with what differs: the own kernel, and the tensors of cuDNN's graph.
@@ -196,6 +199,10 @@ class Choices {
     if (it != gpus_.end()) return &it->second;
     try {
       Gpu gpu{kind_of(index)};
+      std::size_t free = 0, total = 0;
+      check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+      gpu.most_workspace =
+          std::max(kMostWorkspace, static_cast<std::int64_t>(total) / kWorkspaceShare);
       check_cudnn(cudnn_api().create(&gpu.handle), "cudnnCreate");
       return &gpus_.emplace(index, std::move(gpu)).first->second;
     } catch (const DeviceError& error) {
@@ -241,7 +248,7 @@ class Choices {
       for (CudnnPlan& plan : call.graph(form).plans(target, kProposals)) {
         if (is_known && plan.name() != known) continue;
         if (!plan.compile(target, &why)) continue;
-        if (bytes_of(call, form, plan) > kMostWorkspace) {
+        if (bytes_of(call, form, plan) > gpu.most_workspace) {
           why =
               "cuDNN wants a workspace of " + std::to_string(bytes_of(call, form, plan)) + " bytes";
           continue;

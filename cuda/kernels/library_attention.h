@@ -16,9 +16,10 @@
 // greatest score, and 1 in that of the sum: weights are computed from them likewise.
 //
 // What cuDNN does not compute, the own kernels do: f32, a result of another dtype, masks (but
-// causal ones whose rows all see a column), depths that are no multiples of 8, operands that do not
-// lie at multiples of 16 bytes, sums over heads that are added to earlier ones, an ordered backward
-// pass that needs more memory than kMostWorkspace.
+// causal ones whose rows all see a column), scales that are not positive, depths that are no
+// multiples of 8, operands that do not lie at multiples of 16 bytes, sums over heads that are added
+// to earlier ones, an ordered backward pass that needs more memory than 256 MiB and a 32nd of the
+// GPU's.
 #pragma once
 #include <string>
 #include <vector>

@@ -4,6 +4,7 @@
 
 #include "core/array/mesh_impl.h"
 #include "core/ir/node.h"
+#include "shmap/device.h"
 #include "shmap/ops.h"
 #include "shmap/partition_spec.h"
 
@@ -21,8 +22,12 @@ std::vector<Seen> see(const std::vector<Array>& leaves) {
           sharding.mesh().size() == 1 ? to_string(sharding.mesh()) : to_string(sharding);
     }
     // Which NaN it is depends on the order of an instruction's operands, which compilers choose.
-    const Array shown =
+    Array shown =
         is_floating(x.dtype()) ? where(isnan(x), std::numeric_limits<double>::quiet_NaN(), x) : x;
+    // cuBLASLt's algorithms differ in the sign of a product's zero, and which one is taken depends
+    // on the alignment of the operands too.
+    if (is_floating(x.dtype()) && devices().front().kind() == DeviceKind::cuda)
+      shown = where(shown == 0.0, 0.0, shown);
     seen.bytes.resize(static_cast<std::size_t>(shown.nbytes()));
     detail::host_copy(shown, shown.dtype(), seen.bytes.data(), shown.size(), {});
     all.push_back(std::move(seen));
