@@ -40,6 +40,7 @@ constexpr ErrorText kErrors[] = {
     SHMAP_SIM_ERROR(cudaErrorECCUncorrectable, "uncorrectable ECC error"),
     SHMAP_SIM_ERROR(cudaErrorPeerAccessUnsupported, "no peer access between the two devices"),
     SHMAP_SIM_ERROR(cudaErrorInvalidPtx, "invalid PTX"),
+    SHMAP_SIM_ERROR(cudaErrorNvlinkUncorrectable, "uncorrectable NVLink error"),
     SHMAP_SIM_ERROR(cudaErrorUnsupportedPtxVersion, "PTX of an unsupported version"),
     SHMAP_SIM_ERROR(cudaErrorFileNotFound, "file not found"),
     SHMAP_SIM_ERROR(cudaErrorOperatingSystem, "a call of the operating system failed"),
@@ -86,6 +87,7 @@ constexpr ErrorText kErrors[] = {
     SHMAP_SIM_ERROR(cudaErrorTimeout, "wait operation timed out"),
     SHMAP_SIM_ERROR(cudaErrorGraphExecUpdateFailure,
                     "the graph update was not performed: it broke a constraint"),
+    SHMAP_SIM_ERROR(cudaErrorExternalDevice, "an error in a device outside of CUDA"),
     SHMAP_SIM_ERROR(cudaErrorUnknown, "unknown error"),
 };
 #undef SHMAP_SIM_ERROR

@@ -18,23 +18,37 @@ __device__ __forceinline__ T element(const Source<T>& source, std::int64_t i) {
   return source.kind == Operand::whole ? source.data[i] : source.value;
 }
 
-template <class T>
+// Elements that a thread computes one after another: what it does once (the key is read from
+// memory) would else take as long as the hash of one element.
+constexpr int kTogether = 4;
+
+template <class T, int n>
+struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Together {
+  T item[n];
+};
+
+// `groups` of n elements each, which lie in one row.
+template <class T, int n>
 __global__ void __launch_bounds__(kThreads)
-    fill_kernel(std::int64_t items, T* out, Source<Key> given_key, Source<std::int64_t> given_first,
-                const SHMAP_CONSTANT Dims dims) {
+    fill_kernel(std::int64_t groups, T* out, Source<Key> given_key,
+                Source<std::int64_t> given_first, const SHMAP_CONSTANT Dims dims) {
   const Source<Key> key = with_value(given_key);
   const Source<std::int64_t> first = with_value(given_first);
   const bool one = key.kind != Operand::whole;
-  for (std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; i < items;
-       i += std::int64_t{gridDim.x} * kThreads) {
-    const std::int64_t k = one ? 0 : i / dims.size;
+  for (std::int64_t g = std::int64_t{blockIdx.x} * kThreads + threadIdx.x; g < groups;
+       g += std::int64_t{gridDim.x} * kThreads) {
+    const std::int64_t i = g * n, k = one ? 0 : i / dims.size;
     std::int64_t at = i - k * dims.size, index = element(first, k);
     for (int d = static_cast<int>(dims.rank) - 1; d > 0; --d) {
       index += at % dims.extent[d] * dims.stride[d];
       at /= dims.extent[d];
     }
     index += at * dims.stride[0];
-    out[i] = scalar::random_bits<T>(element(key, k), static_cast<unsigned long>(index));
+    const Key of = element(key, k);
+    Together<T, n> bits;
+    for (int j = 0; j < n; ++j)
+      bits.item[j] = scalar::random_bits<T>(of, static_cast<unsigned long>(index + j));
+    reinterpret_cast<Together<T, n>*>(out)[g] = bits;
   }
 }
 
@@ -50,8 +64,16 @@ void run_fill(const RandomFill& f, void* stream) {
   }
   const std::int64_t zero = 0;
   const Operand first = f.first.data ? f.first : Operand{&zero, Operand::literal};
-  launch("random_bits", fill_kernel<T>, grid_for(items), dim3(kThreads), stream, items,
-         static_cast<T*>(f.out), source_of<Key>(f.key), source_of<std::int64_t>(first), dims);
+  const auto run = [&](auto kernel, std::int64_t groups) {
+    launch("random_bits", kernel, grid_for(groups), dim3(kThreads), stream, groups,
+           static_cast<T*>(f.out), source_of<Key>(f.key), source_of<std::int64_t>(first), dims);
+  };
+  const bool aligned =
+      reinterpret_cast<std::uintptr_t>(f.out) % alignof(Together<T, kTogether>) == 0;
+  if (aligned && f.extent[f.rank - 1] % kTogether == 0)
+    run(fill_kernel<T, kTogether>, items / kTogether);
+  else
+    run(fill_kernel<T, 1>, items);
 }
 
 __global__ void __launch_bounds__(kThreads)

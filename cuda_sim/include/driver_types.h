@@ -29,6 +29,7 @@ enum cudaError {
   cudaErrorECCUncorrectable = 214,
   cudaErrorPeerAccessUnsupported = 217,
   cudaErrorInvalidPtx = 218,
+  cudaErrorNvlinkUncorrectable = 220,
   cudaErrorUnsupportedPtxVersion = 222,
   cudaErrorFileNotFound = 301,
   cudaErrorOperatingSystem = 304,
@@ -66,6 +67,7 @@ enum cudaError {
   cudaErrorStreamCaptureWrongThread = 908,
   cudaErrorTimeout = 909,
   cudaErrorGraphExecUpdateFailure = 910,
+  cudaErrorExternalDevice = 911,
   cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;

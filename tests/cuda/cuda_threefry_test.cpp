@@ -24,38 +24,47 @@ Bytes bytes_of(const T (&values)[n]) {
   return out;
 }
 
+// Rows of 3 elements, which threads compute one by one, and of 8, of which each computes four; the
+// latter also where the result does not lie at a multiple of four elements.
 TEST_F(CudaThreefry, FillsAsTheCpu) {
   const DeviceBytes keys(bytes_of(kKeys));
   const std::int64_t firsts[] = {0xfffffff0, 5, 0x300000000};
   const DeviceBytes first(bytes_of(firsts));
-  const Shape of({9, 7}), shape({4, 3});
-  for (const DType dtype : {u8, u16, u32, u64, prng_key}) {
-    for (bool is_block : {false, true}) {
-      const RandomBlock block(shape, is_block ? of : Shape());
-      RandomFill fill;
-      fill.dtype = dtype;
-      fill.keys = 3;
-      fill.size = shape.num_elements();
-      fill.rank = block.rank;
-      for (int d = 0; d < block.rank; ++d) {
-        fill.extent[d] = block.extent[d];
-        fill.stride[d] = block.stride[d];
-      }
-      fill.key = {keys.data(), Operand::whole};
-      if (is_block) fill.first = {first.data(), Operand::whole};
-      const std::int64_t item = itemsize(dtype), total = fill.keys * fill.size * item;
-      const DeviceBytes out(total);
-      fill.out = out.data();
-      on_stream([&](void* stream) { random_fill(fill, stream); });
-      Bytes want(static_cast<std::size_t>(total));
-      for (std::int64_t k = 0; k < fill.keys; ++k) {
-        for (std::int64_t i = 0; i < fill.size; ++i) {
-          const std::int64_t count = block.index(i) + (is_block ? firsts[k] : 0);
-          cpu::threefry_bits(dtype, kKeys + 2 * k, static_cast<std::uint64_t>(count),
-                             want.data() + (k * fill.size + i) * item, 1);
+  struct Form {
+    Shape shape, of;
+    std::int64_t offset;
+  };
+  for (const Form& form :
+       {Form{{4, 3}, {9, 7}, 0}, Form{{3, 8}, {9, 16}, 0}, Form{{3, 8}, {9, 16}, 1}}) {
+    for (const DType dtype : {u8, u16, u32, u64, prng_key}) {
+      for (bool is_block : {false, true}) {
+        const RandomBlock block(form.shape, is_block ? form.of : Shape());
+        RandomFill fill;
+        fill.dtype = dtype;
+        fill.keys = 3;
+        fill.size = form.shape.num_elements();
+        fill.rank = block.rank;
+        for (int d = 0; d < block.rank; ++d) {
+          fill.extent[d] = block.extent[d];
+          fill.stride[d] = block.stride[d];
         }
+        fill.key = {keys.data(), Operand::whole};
+        if (is_block) fill.first = {first.data(), Operand::whole};
+        const std::int64_t item = itemsize(dtype), before = form.offset * item;
+        const DeviceBytes out(before + fill.keys * fill.size * item);
+        fill.out = static_cast<std::byte*>(out.data()) + before;
+        on_stream([&](void* stream) { random_fill(fill, stream); });
+        Bytes want = out.read<std::uint8_t>();
+        for (std::int64_t k = 0; k < fill.keys; ++k) {
+          for (std::int64_t i = 0; i < fill.size; ++i) {
+            const std::int64_t count = block.index(i) + (is_block ? firsts[k] : 0);
+            cpu::threefry_bits(dtype, kKeys + 2 * k, static_cast<std::uint64_t>(count),
+                               want.data() + before + (k * fill.size + i) * item, 1);
+          }
+        }
+        EXPECT_EQ(out.read<std::uint8_t>(), want)
+            << short_name(dtype) << " " << is_block << ", from element " << form.offset;
       }
-      EXPECT_EQ(out.read<std::uint8_t>(), want) << short_name(dtype) << " " << is_block;
     }
   }
 }
