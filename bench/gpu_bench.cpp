@@ -405,8 +405,15 @@ Work attention_grad(bool causal) {
 
 namespace layer = bench::transformer;
 
-Work transformer() {
-  const layer::Data data;
+// The mesh of 4 × 2 virtual devices, or one device, as the peers have.
+Mesh layer_mesh(bool on_one) {
+  return on_one ? make_mesh({1, 1}, {"i", "j"}, {devices().front()})
+                : make_mesh({4, 2}, {"i", "j"});
+}
+
+Work transformer(bool on_one) {
+  layer::Data data;
+  data.mesh = layer_mesh(on_one);
   return bench::queued(
       [f = jit(data.mapped()), x = data.input(), w = data.weights()] { return f(x, w); },
       [want = layer::reference(data, layer::kChecked)](const Array& y) {
@@ -414,8 +421,9 @@ Work transformer() {
       });
 }
 
-Work transformer_grad() {
+Work transformer_grad(bool on_one) {
   auto loss = std::make_shared<layer::LayerLoss>();
+  loss->data.mesh = layer_mesh(on_one);
   return bench::queued(
       [f = jit(grad<0, 1>(loss->loss())), x = loss->data.input(), w = loss->data.weights()] {
         auto [of_w, of_x] = f(w, x);
@@ -463,8 +471,15 @@ std::vector<Row> all_rows() {
     add("attention_grad", products, [] { return attention_grad(false); });
     add("attention_causal_grad", products / 2, [] { return attention_grad(true); });
   }
-  rows.push_back({"transformer", {.flops = layer::kForwardFlops}, transformer});
-  rows.push_back({"transformer_grad", {.flops = 3 * layer::kForwardFlops}, transformer_grad});
+  for (const bool on_one : {false, true}) {
+    const std::string end = on_one ? "_on_one" : "";
+    rows.push_back({"transformer" + end, {.flops = layer::kForwardFlops}, [on_one] {
+                      return transformer(on_one);
+                    }});
+    rows.push_back({"transformer_grad" + end, {.flops = 3 * layer::kForwardFlops}, [on_one] {
+                      return transformer_grad(on_one);
+                    }});
+  }
   return rows;
 }
 

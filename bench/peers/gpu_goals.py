@@ -76,9 +76,11 @@ def gpu_comparisons():
         compare(row, "the own kernels", [("gpu", f"{row}:own")])
         compare(row, "cuDNN, called here", [("gpu", f"{row}:cudnn")])
 
+    # Over eight virtual devices, and on one device, as the peers run it.
     for row in ("transformer", "transformer_grad"):
-        compare(row, "JAX jit", [("jax", row)], 1, 1.3)
-        compare(row, "torch.compile", [("torch", f"{row}:compiled")], 1, 1.3)
+        for name in (row, f"{row}_on_one"):
+            compare(name, "JAX jit", [("jax", row)], 1, 1.3)
+            compare(name, "torch.compile", [("torch", f"{row}:compiled")], 1, 1.3)
     for size in ODD:
         product(size, 1.03)
     for n in MATRIX_ROWS[1:]:
