@@ -17,6 +17,7 @@
 #include "core/base/env.h"
 #include "cuda/driver/error.h"
 #include "cuda/driver/gpus.h"
+#include "cuda/kernels/padded_gemm.h"
 #include "cuda/kernels/product_tail.h"
 #include "cuda/kernels/timed_choice.h"
 #include "cuda/kernels/workspaces.h"
@@ -128,6 +129,10 @@ std::string choice_key(const GemmKey& key, const GemmGpu& gpu) {
   for (const std::int64_t part : key) text += " " + std::to_string(part);
   return text;
 }
+
+// What is kept on disk of whether a product is made from padded copies.
+constexpr const char* kPadded = "padded";
+constexpr const char* kPlain = "plain";
 
 bool has_tail(const LtGemm& g) { return g.bias != nullptr || g.function != Activation::none; }
 
@@ -289,6 +294,8 @@ class Gemms {
     // cuBLASLt makes its handle, and loads the code of its heuristics and of each algorithm, at
     // their first use, which may be in a capture.
     const UncapturedCalls uncaptured;
+    if (std::optional<PaddedGemm> copies = padded(g); copies && pads(g, *copies, index, stream))
+      return run_padded(g, *copies, index, stream);
     if (run_whole(g, index, stream)) return;
     LtGemm plain = g;
     plain.bias = nullptr;
@@ -300,9 +307,37 @@ class Gemms {
   void drop(cudaStream_t stream) noexcept {
     std::lock_guard lock(mutex_);
     workspaces_.drop(stream);
+    copies_.drop(stream);
   }
 
  private:
+  // Whether the product is made from padded copies: measured once for each problem, by its first
+  // call outside of a capture, and kept on disk. Until then, and where nothing is timed, it is not.
+  bool pads(const LtGemm& g, PaddedGemm& copies, int index, cudaStream_t stream) {
+    const GemmGpu& gpu = gpu_at(index);
+    const GemmKey key = key_of(g, gpu.kind);
+    if (const auto known = pads_.find(key); known != pads_.end()) return known->second;
+    if (!env::flag(env::Var::time_gemms)) return false;
+    const DiskCache cache("gemm", DiskCache::default_folder());
+    const std::string on_disk = "padded " + choice_key(key, gpu);
+    if (std::string known; cache.load(on_disk, &known)) return pads_[key] = known == kPadded;
+    if (is_capturing(stream)) return false;
+    const float plain = time_of_run(
+        stream, [&] { return run_whole(g, index, stream); }, 0);
+    const float with_copies = time_of_run(
+        stream, [&] { return run_padded(g, copies, index, stream), true; }, plain);
+    const bool better = plain < 0 || with_copies < plain * kWorthwhile;
+    cache.store(on_disk, better ? kPadded : kPlain);
+    return pads_[key] = better;
+  }
+
+  void run_padded(const LtGemm& g, PaddedGemm& copies, int index, cudaStream_t stream) {
+    void* const room = copies_.at_least(static_cast<std::size_t>(copies.bytes()), index, stream);
+    copy_operands(g, copies, room, stream);
+    run_whole(copies.gemm, index, stream);
+    copy_result(copies, g, stream);
+  }
+
   // Returns false, with nothing enqueued, where cuBLASLt has no algorithm for the whole product.
   bool run_whole(const LtGemm& g, int index, cudaStream_t stream) {
     const GemmGpu& gpu = gpu_at(index);
@@ -371,7 +406,9 @@ class Gemms {
   std::mutex mutex_;
   std::map<int, GemmGpu> gpus_;
   std::map<GemmKey, Plan> plans_;
+  std::map<GemmKey, bool> pads_;
   Workspaces workspaces_{"cuBLASLt"};
+  Workspaces copies_{"padded operands of cuBLASLt"};
 };
 
 }  // namespace
