@@ -24,7 +24,7 @@
 namespace shmap::nccl {
 
 // All sets, in the order in which they were made. Code that waits for devices checks them all.
-struct Sets final : cuda::Watched {
+struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
   std::mutex mutex;
   std::condition_variable made;
   // The key: a mesh, and a hash of the cliques that includes those of other processes.
@@ -35,12 +35,14 @@ struct Sets final : cuda::Watched {
   std::map<Across, Ref<CommSet>> across;
   std::vector<CommSet*> in_order;
   bool closed = false;
+  bool listens = false;  // to faults of the job
 
   static Sets& get() {
     // Never destroyed, since static objects may communicate at exit.
     static auto& sets = []() -> Sets& {
       auto& all = *new Sets;
       cuda::watch(all);
+      detail::call_before_stop(all);
       return all;
     }();
     return sets;
@@ -66,7 +68,6 @@ struct Sets final : cuda::Watched {
       init_shared(gpus, *made);
     }
     in_order.push_back(made.get());
-    detail::call_before_stop(close);
     return by_cliques[{&mesh, cliques}] = std::move(made);
   }
 
@@ -78,6 +79,7 @@ struct Sets final : cuda::Watched {
     made.wait(lock, [&] { return making.count(key) == 0; });
     if (const auto it = across.find(key); it != across.end()) return it->second;
     making.insert(key);
+    if (!std::exchange(listens, true)) Processes::joined()->exchanges().tell_of_fault(*this);
     lock.unlock();
     struct End {
       Sets& sets;
@@ -89,7 +91,6 @@ struct Sets final : cuda::Watched {
         sets.made.notify_all();
       }
     } end{*this, lock, key};
-    Processes::joined()->exchanges().call_at_fault(fault);
     const cuda::UncapturedCalls uncaptured;
     Ref<CommSet> set(new CommSet);
     set->across_ = true;
@@ -102,15 +103,14 @@ struct Sets final : cuda::Watched {
     return across[key] = set;
   }
 
-  // The job has failed, and NCCL's pending work would never end.
-  static void fault(const std::string& text) noexcept {
+  // NCCL's pending work would never end.
+  void job_failed(const std::string& text) noexcept override {
     try {
       cuda::Health::lost(std::make_exception_ptr(CollectiveError(
           text + "\n  What these GPUs had to do was cut off: start the job again.")));
       std::vector<ncclComm_t> comms;
-      Sets& sets = get();
-      std::lock_guard lock(sets.mutex);
-      for (const auto& [key, set] : sets.across) {
+      std::lock_guard lock(mutex);
+      for (const auto& [key, set] : across) {
         set->broken_ = text;
         for (ncclComm_t& comm : set->comms_)
           if (comm != nullptr) comms.push_back(std::exchange(comm, nullptr));
@@ -198,11 +198,10 @@ struct Sets final : cuda::Watched {
   }
 
   // In reverse order: communicators that were split from others are destroyed before these.
-  static void close() noexcept {
-    Sets& sets = get();
-    std::lock_guard lock(sets.mutex);
-    if (std::exchange(sets.closed, true)) return;
-    std::for_each(sets.in_order.rbegin(), sets.in_order.rend(), [](CommSet* set) {
+  void before_stop() noexcept override {
+    std::lock_guard lock(mutex);
+    if (std::exchange(closed, true)) return;
+    std::for_each(in_order.rbegin(), in_order.rend(), [](CommSet* set) {
       if (set->across_) return;
       if (set->use_count() != 1) return;  // a graph, or a task whose args still exist, uses it
       for (ncclComm_t& comm : set->comms_)

@@ -252,47 +252,52 @@ class PrintReader final : public HostReader {
   bool varies_ = false;
 };
 
-// The streams that prints were enqueued to.
-struct PrintStreams {
-  std::mutex mutex;
-  std::vector<std::pair<Backend*, Stream*>> list;
-};
-PrintStreams& print_streams() {
-  static auto* streams = new PrintStreams;  // never destroyed: it is read at exit
-  return *streams;
-}
-
-// Before the process ends, waits for the streams of prints, so that all prints are written.
-void print_all_at_exit() noexcept {
-  try {
-    std::vector<std::pair<Backend*, Stream*>> list;
-    {
-      std::lock_guard lock(print_streams().mutex);
-      list = print_streams().list;
-    }
-    for (const auto& [backend, stream] : list) {
-      Event last;
-      {
-        std::lock_guard lock(backend->submit_mutex());
-        last = stream->record();
-      }
-      last.wait();
-    }
-  } catch (...) {  // an error of unfinished work, while the process ends
+// The streams that prints were enqueued to. Before the process ends, they are waited for, so that
+// all prints are written.
+class PrintStreams final : public detail::BeforeStop {
+ public:
+  static PrintStreams& get() {
+    // Never destroyed: it is read at exit.
+    static auto& streams = []() -> PrintStreams& {
+      auto& made = *new PrintStreams;
+      detail::call_before_stop(made);
+      return made;
+    }();
+    return streams;
   }
-}
 
-void note_stream(Backend& backend, Stream* stream) {
-  std::lock_guard lock(print_streams().mutex);
-  auto& list = print_streams().list;
-  const std::pair entry(&backend, stream);
-  if (std::find(list.begin(), list.end(), entry) != list.end()) return;
-  list.push_back(entry);
-  detail::call_before_stop(print_all_at_exit);
-}
+  void note(Backend& backend, Stream* stream) {
+    std::lock_guard lock(mutex_);
+    const std::pair entry(&backend, stream);
+    if (std::find(list_.begin(), list_.end(), entry) == list_.end()) list_.push_back(entry);
+  }
+
+  void before_stop() noexcept override {
+    try {
+      std::vector<std::pair<Backend*, Stream*>> list;
+      {
+        std::lock_guard lock(mutex_);
+        list = list_;
+      }
+      for (const auto& [backend, stream] : list) {
+        Event last;
+        {
+          std::lock_guard lock(backend->submit_mutex());
+          last = stream->record();
+        }
+        last.wait();
+      }
+    } catch (...) {  // an error of unfinished work, while the process ends
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<Backend*, Stream*>> list_;
+};
 
 void run_print(GroupCall& call) {
-  note_stream(call.mesh.backend(), call.mesh.local(0).comm);
+  PrintStreams::get().note(call.mesh.backend(), call.mesh.local(0).comm);
   std::vector<Buffer*> reads;
   std::int64_t bytes = 0;
   for (const StoredNode* node : call.in) {

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -20,6 +19,31 @@
 #include "shmap/error.h"
 
 namespace shmap {
+
+namespace detail {
+
+struct BeforeStopList {
+  static BeforeStopList& get() {
+    static auto* list = new BeforeStopList;  // never destroyed, since it is read at exit
+    return *list;
+  }
+  void add(BeforeStop& object) noexcept {
+    std::lock_guard lock(mutex_);
+    last_ = (last_ == nullptr ? first_ : last_->next_) = &object;
+  }
+  // The object after `before`, or the first one; null where there is none.
+  BeforeStop* after(const BeforeStop* before) noexcept {
+    std::lock_guard lock(mutex_);
+    return before == nullptr ? first_ : before->next_;
+  }
+
+ private:
+  std::mutex mutex_;
+  BeforeStop *first_ = nullptr, *last_ = nullptr;
+};
+
+}  // namespace detail
+
 namespace {
 
 std::string chosen_devices(const Options& options) {
@@ -86,27 +110,11 @@ void join_processes(const Options& options) {
   });
 }
 
-struct BeforeStop {
-  std::mutex mutex;
-  std::vector<void (*)() noexcept> run;
-};
-BeforeStop& before_stop() {
-  static auto* list = new BeforeStop;  // never destroyed, since it is read at exit
-  return *list;
-}
-
 // Does nothing in a forked child, which has only one thread.
 void stop_backends() noexcept {
   if (Runtime* r = detail::the_runtime.load(std::memory_order_acquire)) {
-    for (std::size_t i = 0;; ++i) {  // one by one, because a copy needs memory
-      void (*run)() noexcept = nullptr;
-      {
-        std::lock_guard lock(before_stop().mutex);
-        if (i < before_stop().run.size()) run = before_stop().run[i];
-      }
-      if (run == nullptr) break;
-      run();
-    }
+    detail::BeforeStopList& list = detail::BeforeStopList::get();
+    for (detail::BeforeStop* b = nullptr; (b = list.after(b)) != nullptr;) b->before_stop();
     for (const auto& backend : r->backends()) backend->stop();
   }
 }
@@ -204,11 +212,7 @@ Runtime& start_runtime(const Options* options) {
 
 void stop_first_at_exit() noexcept { std::atexit(stop_backends); }
 
-void call_before_stop(void (*run)() noexcept) {
-  std::lock_guard lock(before_stop().mutex);
-  std::vector<void (*)() noexcept>& list = before_stop().run;
-  if (std::find(list.begin(), list.end(), run) == list.end()) list.push_back(run);
-}
+void call_before_stop(BeforeStop& object) noexcept { BeforeStopList::get().add(object); }
 
 void stop_when_main_ends() noexcept {
   // exit() destroys the calling thread's thread_local variables before it calls any handler.

@@ -55,10 +55,24 @@ void stop_when_main_ends() noexcept;
 // far. To be called after opening a library that tasks call, and after such a library has created
 // new objects.
 void stop_first_at_exit() noexcept;
-// `run` is called before the backends are stopped, on the thread that leaves, while everything that
-// tasks use still exists: it can report errors that no wait has reported. It may be called more
-// than once. Any thread; registering a function twice has no effect.
-void call_before_stop(void (*run)() noexcept);
+
+// What has to happen before the backends stop.
+class BeforeStop {
+ public:
+  // Called on the thread that leaves, while everything that tasks use still exists: it can report
+  // errors that no wait has reported. May be called more than once.
+  virtual void before_stop() noexcept = 0;
+
+ protected:
+  ~BeforeStop() = default;
+
+ private:
+  friend struct BeforeStopList;
+  BeforeStop* next_ = nullptr;
+};
+// From now on the object, which is never destroyed, is called before the backends stop, after those
+// that were given earlier. Once for each object; any thread.
+void call_before_stop(BeforeStop& object) noexcept;
 }  // namespace detail
 
 // The runtime, started where it is not running. It is never destroyed. Throws as init() does;

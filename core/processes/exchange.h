@@ -100,6 +100,21 @@ class ExchangeEnd {
   ~ExchangeEnd() = default;
 };
 
+// Code that waits for other processes otherwise than by exchanges.
+class FaultListener {
+ public:
+  // Ends these waits: the job has failed. Called once, by the thread of Exchanges, which holds no
+  // lock.
+  virtual void job_failed(const std::string& text) noexcept = 0;
+
+ protected:
+  ~FaultListener() = default;
+
+ private:
+  friend class Exchanges;
+  FaultListener* next_ = nullptr;
+};
+
 class Exchanges {
  public:
   // Seconds; 0: never. All arguments must outlive the object; link may be null.
@@ -155,11 +170,9 @@ class Exchanges {
   // Writes a warning with the collectives that are under way and those that ended last; `why` is
   // its first line. Writes nothing after a failure, since the failure wrote this list already.
   void write_record(const char* why) noexcept;
-  // `run` is called once, with the first failure, by the thread that detects it, to end other waits
-  // for the other processes. Set it before the first exchange that such a wait depends on.
-  void call_at_fault(void (*run)(const std::string& text) noexcept) noexcept {
-    at_fault_.store(run, std::memory_order_release);
-  }
+  // From now on the first failure reaches `listener`, at once where it is there already. Once for
+  // each object; to be called before the first exchange that the listener's waits depend on.
+  void tell_of_fault(FaultListener& listener) noexcept;
 
   // Tells the other processes that this process leaves, and waits until all processes leave. True
   // where all did and nothing has failed. Nothing is exchanged after this call.
@@ -389,13 +402,12 @@ class Exchanges {
                                                          // leaves
   bool any_left_ = false;
   bool leaving_ = false;
-  int patience_ = kMostPatience;  // turns of looking that an attempt makes
-  unsigned impatient_ = 0;        // number of attempts with less patience
-  std::string fault_;             // the first failure; "" where there is none
-  bool fault_told_ = false;       // at_fault_ has been called
+  int patience_ = kMostPatience;     // turns of looking that an attempt makes
+  unsigned impatient_ = 0;           // number of attempts with less patience
+  std::string fault_;                // the first failure; "" where there is none
+  FaultListener* untold_ = nullptr;  // the first of those that are not told of the fault
   bool stopped_ = false;
 
-  std::atomic<void (*)(const std::string&) noexcept> at_fault_{nullptr};
   std::atomic<int> active_count_{0};
   // Whether progress needs a thread that looks; if not, all that can come is a message through the
   // link.

@@ -76,6 +76,11 @@ std::exception_ptr Exchanges::error_for(const ExchangeLabel& label, std::uint64_
       "\n  in the collective number " + std::to_string(number) + " of the mesh, " + label.text()));
 }
 
+void Exchanges::tell_of_fault(FaultListener& listener) noexcept {
+  std::lock_guard lock(mutex_);
+  listener.next_ = std::exchange(untold_, &listener);
+}
+
 std::string Exchanges::fault() {
   std::lock_guard lock(mutex_);
   return fault_;

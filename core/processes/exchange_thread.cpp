@@ -162,7 +162,7 @@ void Exchanges::thread_main() noexcept {
     bool any = false;
     bool idle = false;
     std::string fault;
-    auto* const at_fault = at_fault_.load(std::memory_order_acquire);
+    FaultListener* untold = nullptr;
     const bool left = left_to_others();
     {
       std::unique_lock lock(mutex_);
@@ -184,12 +184,14 @@ void Exchanges::thread_main() noexcept {
         }
       }
       idle = active_.empty();
-      if (at_fault != nullptr && !fault_.empty() && !std::exchange(fault_told_, true))
+      if (untold_ != nullptr && !fault_.empty()) {
+        untold = std::exchange(untold_, nullptr);
         fault = fault_;
+      }
     }
     if (!ended.empty()) taken_by_thread_.fetch_add(1, std::memory_order_relaxed);
     ended.tell();
-    if (!fault.empty()) at_fault(fault);
+    while (untold != nullptr) std::exchange(untold, untold->next_)->job_failed(fault);
     died = false;
     const Clock::time_point now = Clock::now();
     if (any) moved = now;

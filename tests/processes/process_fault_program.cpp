@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/base/fault.h"
+#include "core/processes/processes.h"
 #include "shmap/shmap.h"
 
 using namespace shmap;
@@ -52,6 +53,24 @@ void stop_for(std::chrono::microseconds time) {
   }
   raise(SIGSTOP);
 }
+
+// What is told of the job's failure, and how often.
+class Listener final : public FaultListener {
+ public:
+  void listen() { Processes::joined()->exchanges().tell_of_fault(*this); }
+  void job_failed(const std::string&) noexcept override { ++times_; }
+  // As soon as it was told, and a while longer.
+  int times() const {
+    for (int ms = 0; ms < 2000 && times_ == 0; ++ms) wait();
+    for (int ms = 0; ms < 20; ++ms) wait();
+    return times_;
+  }
+
+ private:
+  static void wait() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
+  std::atomic<int> times_{0};
+};
+Listener first_listener, second_listener, late_listener;
 
 // Of this program.
 std::filesystem::path folder() {
@@ -158,6 +177,7 @@ int run(const std::string& fault, bool replays) {
   if (fault == "own_term") signal(SIGTERM, [](int) {});
   const int n = static_cast<int>(devices().size());
   const Mesh mesh = make_mesh({n}, "i");
+  if (fault == "op") first_listener.listen(), second_listener.listen();
   for (const char* name :
        {"literal", "traced", "captured", "not_under_jit", "same", "kill_in_capture", "threads"}) {
     if (fault != name) continue;
@@ -276,6 +296,11 @@ int main(int argc, char** argv) {
     return run(fault, replays);
   } catch (const std::exception& e) {
     now("error");
+    if (fault == "op") {
+      late_listener.listen();
+      std::fprintf(stderr, "listeners were told %d, %d and %d times\n", first_listener.times(),
+                   second_listener.times(), late_listener.times());
+    }
     std::fprintf(stderr, "process caught: %s\n", e.what());
     return 1;
   }

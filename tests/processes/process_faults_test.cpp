@@ -155,6 +155,11 @@ TEST_F(ProcessFaults, OneThatDoesSomethingElse) {
   }
 }
 
+// Those too that listen only when the job has failed.
+TEST_F(ProcessFaults, EachListenerIsToldOnce) {
+  EXPECT_THAT(job("op").output, HasSubstr("listeners were told 1, 1 and 1 times"));
+}
+
 TEST_F(ProcessFaults, OneWithAnotherProgram) {
   for (const char* fault : {"literal", "traced"}) {
     SCOPED_TRACE(fault);
