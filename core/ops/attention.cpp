@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "core/base/env.h"
+#include "core/runtime/device_ops.h"
 #include "shmap/error.h"
 
 namespace shmap {
@@ -182,8 +183,6 @@ bool lies_together(const ShapedArray& t, const Dims& dims) {
   return extent(t, dims.back()) == 1 || stride(t, dims.back()) == 1;
 }
 
-constinit AttentionCheck checks[kDeviceKinds] = {};
-
 }  // namespace
 
 std::optional<AttentionForm> attention_form(Types in, const AttentionParams& p) {
@@ -220,10 +219,7 @@ std::optional<AttentionForm> attention_form(Types in, const AttentionParams& p) 
 }
 
 AttentionCheck attention_check(DeviceKind kind) {
-  return env::flag(env::Var::attention) ? checks[static_cast<int>(kind)] : nullptr;
-}
-void set_attention_check(DeviceKind kind, AttentionCheck check) {
-  checks[static_cast<int>(kind)] = check;
+  return env::flag(env::Var::attention) ? device_ops(kind).attends : nullptr;
 }
 
 void AttentionParams::visit(ParamVisitor& v) const {

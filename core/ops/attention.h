@@ -69,9 +69,8 @@ std::optional<AttentionForm> attention_form(Types in, const AttentionParams& par
 
 // Whether a kernel accepts a call.
 using AttentionCheck = bool (*)(const AttentionForm&);
-// The check of the devices of a kind, which a backend sets with its kernel. Null where there is no
-// kernel, or SHMAP_ATTENTION turns it off.
+// That of the backend (DeviceOps::attends). Null where it has no kernel, or SHMAP_ATTENTION turns
+// it off.
 AttentionCheck attention_check(DeviceKind kind);
-void set_attention_check(DeviceKind kind, AttentionCheck check);
 
 }  // namespace shmap

@@ -16,6 +16,8 @@
 
 namespace shmap {
 
+struct AttentionForm;  // core/ops/attention.h
+
 // Host code that reads values as a part of a stream's work.
 class HostReader : public RefCounted {
  public:
@@ -67,6 +69,9 @@ struct DeviceOps {
   // DeviceError with the compiler's messages. Null: the backend compiles no source.
   void (*launch_source)(const std::string& source, const char* kernel, std::int64_t blocks,
                         int threads, const void* args, void* stream) = nullptr;
+  // Whether the backend's kernel of attention is faster than the operations that it replaces, in a
+  // call of that form. Null: there is no such kernel.
+  bool (*attends)(const AttentionForm& form) = nullptr;
 };
 
 DeviceOps& device_ops(DeviceKind kind);

@@ -1,5 +1,6 @@
 // attention and its derivatives on CUDA: operands are read in place.
 #include "core/ops/attention_grad.h"
+#include "core/runtime/device_ops.h"
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/attention_grad.h"
 #include "cuda/kernels/fill.h"
@@ -237,7 +238,7 @@ void register_cuda_attention_kernels() {
   grad.run = run_grad;
   grad.scratch = grad_scratch;
   attention_tangent_p.kernel(DeviceKind::cuda).run = run_tangent;
-  set_attention_check(DeviceKind::cuda, takes);
+  device_ops(DeviceKind::cuda).attends = takes;
 }
 
 }  // namespace shmap

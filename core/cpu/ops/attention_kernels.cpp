@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/cpu/ops/attention_heads.h"
+#include "core/runtime/device_ops.h"
 
 namespace shmap {
 
@@ -37,7 +38,7 @@ bool takes(const AttentionForm& form) {
 
 void register_cpu_attention_kernels() {
   attention_p.kernel(DeviceKind::cpu) = {run_attention, attention_parts};
-  set_attention_check(DeviceKind::cpu, takes);
+  device_ops(DeviceKind::cpu).attends = takes;
 }
 
 }  // namespace shmap
