@@ -184,7 +184,7 @@ Cost heavy_cost(Types, const Params&, Types out) {
 double one_a_value(Types, const Params&, Types out) { return static_cast<double>(out[0].size()); }
 
 constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, DerivativeRules rules,
-                                const ElementwiseRow* row = nullptr) {
+                                const ElementwiseRow* row) {
   Primitive p;
   p.name = name;
   p.abstract_eval = eval;
@@ -202,12 +202,12 @@ constexpr Primitive elementwise(const char* name, AbstractEvalFn eval, Derivativ
 }  // namespace
 
 namespace elementwise_rows {
-#define SHMAP_ROW(name, domain, list, Op)                                             \
-  constexpr ElementwiseRow name = {#name, Domain::domain, ElementwiseRow::List::list, \
-                                   static_cast<std::uint8_t>(Op::name)};
-#define SHMAP_UNARY_ROW(name, domain, ...) SHMAP_ROW(name, domain, unary, UnaryOp)
-#define SHMAP_BINARY_ROW(name, domain, ...) SHMAP_ROW(name, domain, binary, BinaryOp)
-#define SHMAP_COMPARE_ROW(name, domain, ...) SHMAP_ROW(name, domain, compare, CompareOp)
+using Form = ElementwiseRow::Form;
+#define SHMAP_ROW(name, form, Op) \
+  constexpr ElementwiseRow name = {#name, Form::form, static_cast<std::uint8_t>(Op::name)};
+#define SHMAP_UNARY_ROW(name, ...) SHMAP_ROW(name, unary, UnaryOp)
+#define SHMAP_BINARY_ROW(name, ...) SHMAP_ROW(name, binary, BinaryOp)
+#define SHMAP_COMPARE_ROW(name, ...) SHMAP_ROW(name, compare, CompareOp)
 SHMAP_UNARY_OPS(SHMAP_UNARY_ROW)
 SHMAP_PREDICATE_OPS(SHMAP_UNARY_ROW)
 SHMAP_BINARY_OPS(SHMAP_BINARY_ROW)
@@ -216,6 +216,10 @@ SHMAP_COMPARE_OPS(SHMAP_COMPARE_ROW)
 #undef SHMAP_BINARY_ROW
 #undef SHMAP_COMPARE_ROW
 #undef SHMAP_ROW
+constexpr ElementwiseRow select_n = {"select_n", Form::select};
+constexpr ElementwiseRow clamp = {"clamp", Form::clamp};
+constexpr ElementwiseRow convert_element_type = {"cast", Form::convert};
+constexpr ElementwiseRow bitcast_convert_type = {"same_bits", Form::bits};
 }  // namespace elementwise_rows
 
 // Names as jaxprs print them; C++ reserves `not`.
@@ -226,15 +230,18 @@ SHMAP_UNARY_OPS(SHMAP_DEFINE)
 SHMAP_PREDICATE_OPS(SHMAP_DEFINE)
 SHMAP_BINARY_OPS(SHMAP_DEFINE)
 SHMAP_COMPARE_OPS(SHMAP_DEFINE)
-constinit Primitive select_n_p =
-    elementwise("select_n", eval_select_n, elementwise_rules::select_n);
-constinit Primitive clamp_p = elementwise("clamp", eval_clamp, elementwise_rules::clamp);
+constinit Primitive select_n_p = elementwise("select_n", eval_select_n, elementwise_rules::select_n,
+                                             &elementwise_rows::select_n);
+constinit Primitive clamp_p =
+    elementwise("clamp", eval_clamp, elementwise_rules::clamp, &elementwise_rows::clamp);
 constinit Primitive convert_element_type_p =
-    elementwise("convert_element_type", eval_convert, elementwise_rules::convert_element_type);
+    elementwise("convert_element_type", eval_convert, elementwise_rules::convert_element_type,
+                &elementwise_rows::convert_element_type);
 constinit Primitive bitcast_convert_type_p = [] {
   Primitive p;
   p.name = "bitcast_convert_type";
   p.abstract_eval = eval_bitcast;
+  p.elementwise_row = &elementwise_rows::bitcast_convert_type;
   p.sharding = Rule<ShardingRuleFn>(shard_bitcast);
   p.batching = Rule<BatchFn>(batch_bitcast);
   p.view = view_whole;
@@ -243,7 +250,8 @@ constinit Primitive bitcast_convert_type_p = [] {
   return p;
 }();
 constinit Primitive stop_gradient_p = [] {
-  Primitive p = elementwise("stop_gradient", eval_stop_gradient, elementwise_rules::stop_gradient);
+  Primitive p =
+      elementwise("stop_gradient", eval_stop_gradient, elementwise_rules::stop_gradient, nullptr);
   p.flops = nullptr;
   p.in_place = false;
   p.view = view_whole;

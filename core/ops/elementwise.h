@@ -13,13 +13,21 @@ SHMAP_BINARY_OPS(SHMAP_DECLARE)
 SHMAP_COMPARE_OPS(SHMAP_DECLARE)
 #undef SHMAP_DECLARE
 
-// A row of the lists: Primitive::elementwise_row.
+// How an elementwise operation is computed: Primitive::elementwise_row. An operation with a row may
+// become part of a fused program.
 struct ElementwiseRow {
-  enum class List : std::uint8_t { unary, binary, compare };
-  const char* name;
-  Domain domain;
-  List list;
-  std::uint8_t op;
+  enum class Form : std::uint8_t {
+    unary,  // `op` of one of the lists: UnaryOp, BinaryOp, CompareOp
+    binary,
+    compare,
+    select,   // the element of operand 1 or 2 that the bool of operand 0 chooses
+    clamp,    // operand 1 between operands 0 and 2
+    convert,  // to the result's dtype
+    bits,     // the same bytes as the result's dtype: see is_elementwise()
+  };
+  const char* name;  // of the function in cuda/kernels/scalar.h
+  Form form;
+  std::uint8_t op = 0;
   UnaryOp unary() const { return static_cast<UnaryOp>(op); }
   BinaryOp binary() const { return static_cast<BinaryOp>(op); }
   CompareOp compare() const { return static_cast<CompareOp>(op); }
@@ -43,6 +51,14 @@ struct ConvertParams : ParamsOf<ConvertParams> {
     v.value("weak_type", weak_type);
   }
 };
+
+// Whether elements i of the operands give element i of the result, in a call where operand 0 and
+// the result have these dtypes. True also of a bitcast to elements of the same size.
+inline bool is_elementwise(const Primitive& p, DType operand, DType result) {
+  if (p.elementwise) return true;
+  return p.elementwise_row != nullptr && p.elementwise_row->form == ElementwiseRow::Form::bits &&
+         itemsize(operand) == itemsize(result);
+}
 
 // The shape of an elementwise result: that of the operands that are not scalars. ValueError naming
 // `what` where two of them differ.

@@ -74,24 +74,31 @@ std::string map_expression(const Primitive& primitive, const Params& params,
       text += (i ? ", " : "") + widened(operand, operands[i]);
     return text + ")";
   };
+  const ElementwiseRow* const row = primitive.elementwise_row;
+  if (row == nullptr) throw_no_expression(primitive);
   if (&primitive == &not__p && operand == DType::bool_)
     return narrowed(result, call("scalar::logical_not"));
-  if (const ElementwiseRow* row = primitive.elementwise_row)
-    return narrowed(result, call(std::string("scalar::") + row->name));
-  if (&primitive == &clamp_p) return narrowed(result, call("scalar::clamp"));
-  if (&primitive == &select_n_p) {
-    return "scalar::select_n(" + widened(operand, operands[0]) + ", " + operands[1] + ", " +
-           operands[2] + ")";
+  using Form = ElementwiseRow::Form;
+  switch (row->form) {
+    case Form::unary:
+    case Form::binary:
+    case Form::compare:
+    case Form::clamp:
+      return narrowed(result, call(std::string("scalar::") + row->name));
+    case Form::select:
+      return "scalar::select_n(" + widened(operand, operands[0]) + ", " + operands[1] + ", " +
+             operands[2] + ")";
+    case Form::convert: {
+      const DType to = params_as<ConvertParams>(params).new_dtype;
+      if (to == operand) return operands[0];
+      return std::string("scalar::cast<") + storage_type(to) + ">(" +
+             widened(operand, operands[0]) + ")";
+    }
+    case Form::bits:
+      break;
   }
-  if (&primitive == &convert_element_type_p) {
-    const DType to = params_as<ConvertParams>(params).new_dtype;
-    if (to == operand) return operands[0];
-    return std::string("scalar::cast<") + storage_type(to) + ">(" + widened(operand, operands[0]) +
-           ")";
-  }
-  if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
-    return std::string("same_bits<") + storage_type(result) + ">(" + operands[0] + ")";
-  throw_no_expression(primitive);
+  if (itemsize(operand) != itemsize(result)) throw_no_expression(primitive);
+  return std::string("same_bits<") + storage_type(result) + ">(" + operands[0] + ")";
 }
 
 std::string draw_expression(const Params& params, const std::vector<std::string>& operands,

@@ -152,14 +152,13 @@ class Lowering {
       stage = std::max(stage, value(made.operands[i]).stage);
     }
     stage += stage % 2 == 0;
-    const bool converts = op.primitive == &convert_element_type_p && half.in_f32;
-    if (converts && from == DType::bf16 && computed_dtype(op.dtype) == DType::f32)
+    if (half.converts && from == DType::bf16 && computed_dtype(op.dtype) == DType::f32)
       return lowered_.push_back(made.operands[0]);  // each use widens the value
     for (std::size_t i = 0; i < op.operands.size(); ++i) {
       int& v = made.operands[i];
       v = !half.in_f32 && p_.dtype(op.operands[i]) == DType::bf16 ? narrow(v) : wide(v, stage);
     }
-    if (converts && from == DType::f32 && op.dtype == DType::bf16)
+    if (half.converts && from == DType::f32 && op.dtype == DType::bf16)
       return lowered_.push_back(rounded(made.operands[0]));
     made.step = raw_step(*op.primitive, used(from), used(op.dtype));
     // A kernel's result has the extent of its operands; clamp's has that of its second operand.

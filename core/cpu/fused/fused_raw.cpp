@@ -11,9 +11,16 @@ namespace shmap::cpu {
 
 namespace {
 
+using Form = ElementwiseRow::Form;
+
 [[noreturn]] void throw_no_step(const Primitive& primitive, DType dtype) {
   throw TypeError(std::string("fused: there is no kernel of ") + primitive.name + " for " +
                   to_string(dtype) + ": leave it out of fused programs");
+}
+
+const ElementwiseRow& elementwise_row_of(const Primitive& primitive, DType operand) {
+  if (primitive.elementwise_row == nullptr) throw_no_step(primitive, operand);
+  return *primitive.elementwise_row;
 }
 
 FusedStep unary_step(UnaryFn kernel) {
@@ -34,9 +41,9 @@ ChainCode chain_code(const ElementwiseRow& row) {
   if (row.binary() == BinaryOp::name) return ChainCode::name;
 #define SHMAP_UNARY(name) \
   if (row.unary() == UnaryOp::name) return ChainCode::name;
-  if (row.list == ElementwiseRow::List::binary) {
+  if (row.form == Form::binary) {
     SHMAP_CHAIN_BINARY(SHMAP_BINARY)
-  } else if (row.list == ElementwiseRow::List::unary) {
+  } else if (row.form == Form::unary) {
     SHMAP_CHAIN_UNARY(SHMAP_UNARY)
   }
 #undef SHMAP_BINARY
@@ -44,48 +51,44 @@ ChainCode chain_code(const ElementwiseRow& row) {
   return ChainCode::none;
 }
 
-FusedStep row_step(const ElementwiseRow& row, DType operand) {
-  switch (row.list) {
-    case ElementwiseRow::List::unary:
+FusedStep step_of(FusedStep::Kind kind) {
+  FusedStep step;
+  step.kind = kind;
+  return step;
+}
+
+// Its kernel is null where there is none for these dtypes.
+FusedStep row_step(const ElementwiseRow& row, DType operand, DType result) {
+  switch (row.form) {
+    case Form::unary:
       return unary_step(unary_kernel(row.unary(), operand));
-    case ElementwiseRow::List::binary:
+    case Form::binary:
       return binary_step(binary_kernel(row.binary(), operand));
-    case ElementwiseRow::List::compare:
+    case Form::compare:
+      return binary_step(compare_kernel(row.compare(), operand));
+    case Form::select:
+      return step_of(FusedStep::select);
+    case Form::clamp:
+      return step_of(FusedStep::clamp);
+    case Form::convert:
+      return unary_step(cast_kernel(operand, result));
+    case Form::bits:
       break;
   }
-  return binary_step(compare_kernel(row.compare(), operand));
+  return unary_step(itemsize(operand) == itemsize(result) ? cast_kernel(result, result) : nullptr);
 }
 
 }  // namespace
 
 FusedStep raw_step(const Primitive& primitive, DType operand, DType result) {
-  FusedStep step;
-  const auto found = [&](FusedStep made) {
-    if (!made.one) throw_no_step(primitive, operand);
-    made.dtype = result;
-    made.itemsize = static_cast<std::int8_t>(itemsize(result));
-    return made;
-  };
-  if (const ElementwiseRow* row = primitive.elementwise_row) {
-    FusedStep made = found(row_step(*row, operand));
-    if (operand == DType::f32 && result == DType::f32 && chain_kernel())
-      made.code = chain_code(*row);
-    return made;
-  }
-  if (&primitive == &convert_element_type_p) return found(unary_step(cast_kernel(operand, result)));
-  if (&primitive == &bitcast_convert_type_p && itemsize(operand) == itemsize(result))
-    return found(unary_step(cast_kernel(result, result)));
+  const ElementwiseRow& row = elementwise_row_of(primitive, operand);
+  FusedStep step = row_step(row, operand, result);
+  const bool calls_kernel = step.kind == FusedStep::unary || step.kind == FusedStep::binary;
+  if (calls_kernel && step.one == nullptr) throw_no_step(primitive, operand);
   step.dtype = result;
   step.itemsize = static_cast<std::int8_t>(itemsize(result));
-  if (&primitive == &select_n_p) {
-    step.kind = FusedStep::select;
-    return step;
-  }
-  if (&primitive == &clamp_p) {
-    step.kind = FusedStep::clamp;
-    return step;
-  }
-  throw_no_step(primitive, operand);
+  if (operand == DType::f32 && result == DType::f32 && chain_kernel()) step.code = chain_code(row);
+  return step;
 }
 
 static FusedStep half_step(CastFn kernel, ChainCode code, DType result) {
@@ -113,11 +116,22 @@ FusedStep narrow_step() {
 }
 
 HalfUse half_use(const Primitive& primitive, DType operand, DType result) {
-  const auto kept_in_f32 = [](DType t) { return t != DType::f64 && t != DType::f16; };
-  if (&primitive == &convert_element_type_p)  // f64 is rounded once
-    return {result != DType::bf16 || kept_in_f32(operand), true};
-  if (&primitive == &bitcast_convert_type_p) return {false, false};
-  return {true, &primitive != &neg_p && &primitive != &abs_p && &primitive != &select_n_p};
+  const ElementwiseRow& row = elementwise_row_of(primitive, operand);
+  switch (row.form) {
+    case Form::convert: {
+      const bool kept_in_f32 = operand != DType::f64 && operand != DType::f16;
+      const bool in_f32 = result != DType::bf16 || kept_in_f32;  // f64 is rounded once
+      return {in_f32, true, in_f32};
+    }
+    case Form::bits:
+      return {false, false};
+    case Form::select:
+      return {true, false};
+    case Form::unary:
+      return {true, row.unary() != UnaryOp::neg && row.unary() != UnaryOp::abs};
+    default:
+      return {true, true};
+  }
 }
 
 ReduceFn raw_reduction(const Primitive& primitive, DType dtype) {

@@ -14,11 +14,6 @@ namespace {
 // One thread reduces a row, which must fit into its caches.
 constexpr std::int64_t kRowBytes = 256 * 1024;
 
-bool is_map(const Primitive* p) {
-  return p->elementwise_row != nullptr || p == &select_n_p || p == &clamp_p ||
-         p == &convert_element_type_p;
-}
-
 // Splits a shape into rows and columns, where the dims in the bit mask `inner` are those of a row.
 // False where another dim follows one of these (dims of extent 1 do not count).
 bool split_shape(const Shape& shape, std::uint32_t inner, FuseSpace* out) {
@@ -49,9 +44,8 @@ FuseRole fuse_role(const Eqn& e) {
     if (a.type().dtype() == DType::prng_key) return FuseRole::other;
   }
   if (!any_var) return FuseRole::other;
-  if (is_map(e.primitive)) return FuseRole::map;
-  if (e.primitive == &bitcast_convert_type_p &&
-      itemsize(e.in[0].type().dtype()) == itemsize(e.out[0]->type.dtype()))
+  if (e.primitive->elementwise_row != nullptr &&
+      is_elementwise(*e.primitive, e.in[0].type().dtype(), e.out[0]->type.dtype()))
     return FuseRole::map;
   if (e.primitive->reduction) return FuseRole::reduce;
   if (e.primitive == &broadcast_in_dim_p) return FuseRole::broadcast;

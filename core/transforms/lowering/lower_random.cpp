@@ -20,11 +20,6 @@ namespace shmap {
 
 namespace {
 
-bool is_elementwise(const Primitive& p, std::span<const LowerValue> in, const ShapedArray& out) {
-  if (&p == &bitcast_convert_type_p) return itemsize(in[0].type.dtype()) == itemsize(out.dtype());
-  return p.elementwise;
-}
-
 // The number of the device's block along a dim, a scalar.
 Array block_number(const Sharding* sharding, std::size_t dim, DType dtype, SourceLine source) {
   Array place = scatter_block(bind_iota(dtype, {sharding->parts(dim)}, 0, source),
@@ -77,7 +72,7 @@ void Lowering::note_random(const Primitive& primitive, std::span<const LowerValu
   } else if (&primitive == &broadcast_in_dim_p) {
     if (in[0].type.rank() != 0) return;
   } else if (&primitive != &iota_p) {
-    if (!is_elementwise(primitive, in, out.type)) return;
+    if (in.empty() || !is_elementwise(primitive, in[0].type.dtype(), out.type.dtype())) return;
     for (const LowerValue& x : in) {
       if (!x.sharding || x.type.rank() == 0) continue;
       const auto it = remade_.find(x.block.node());

@@ -91,6 +91,29 @@ TEST(Fuse, AChainIsOneEquation) {
       "  in ( c ) }");
 }
 
+TEST(Fuse, EachFormOfElementwiseOperationFuses) {
+  const Array x = numbers({3, 40});
+  expect_fused(
+      {"fused"}, [](Array a) { return where(a > 0.5f, exp(a), -a); }, x);
+  expect_fused(
+      {"fused"}, [](Array a) { return clip(a * 2.f, -1.f, 1.f); }, x);
+  expect_fused(
+      {"fused"}, [](Array a) { return astype(astype(a, bf16) * 3.f, i32); }, x);
+  expect_fused(
+      {"fused"}, [](Array a) { return bitcast(bitcast(a * 2.f, i32) + 1, f32); }, x);
+  expect_fused(  // the elements become others
+      {"mul", "bitcast_convert_type", "neg"}, [](Array a) { return -bitcast(a * 2.f, i16); }, x);
+}
+
+TEST(Fuse, ElementwisePrimitivesHaveARow) {
+  ensure_started();
+  for (const Primitive* p : all_primitives()) {
+    if (!p->elementwise || p->user != nullptr || p->view != nullptr) continue;
+    if (p == find_primitive("random_fold_in")) continue;  // of keys, which fused programs only read
+    EXPECT_NE(p->elementwise_row, nullptr) << p->name;
+  }
+}
+
 TEST(Fuse, SoftmaxIsOneEquation) {
   const ClosedJaxpr j = make_jaxpr([](Array x) { return softmax(x); })(ShapedArray({8, 16}, f32));
   EXPECT_EQ(to_string(fused(j)),
