@@ -93,7 +93,8 @@ std::shared_ptr<const Params> read_overlapped(ParamReader& r) {
   if (a.dtype() != b.dtype() || !(is_integer(a.dtype()) || is_floating(a.dtype())) ||
       a.size() == 0 || b.size() == 0 || !(a.axes() == b.axes())) {
     r.fail("operands of types " + to_string(a) + " and " + to_string(b) +
-           ": wanted are ones of one dtype of numbers, with elements, that vary alike");
+           ": both must be numbers of the same dtype, have elements, and vary over the same mesh "
+           "axes");
   }
   // A ring has an einsum for each rank: before a program of the mesh's size is made.
   if (spec.ranks < 2 || static_cast<std::size_t>(spec.ranks) > given->eqns.size()) {

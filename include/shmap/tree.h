@@ -234,22 +234,28 @@ template <class T>
 struct IsTree {
   static constexpr bool test() {
     if constexpr (std::is_array_v<T>) {
-      static_assert(!sizeof(T), "a C array is no tree: make it a std::array");
+      static_assert(
+          !sizeof(T),
+          "a C array cannot be an argument, a result or a part of one: make it a std::array");
       return false;
     } else if constexpr (!std::is_aggregate_v<T> || !std::is_class_v<T>) {
       return false;
     } else if constexpr (field_count<T>() == kUncountable) {
       return false;  // a member that nothing converts to
     } else if constexpr (has_base<T>()) {
-      static_assert(!sizeof(T), "a struct with a base class is no tree: make the base a member");
+      static_assert(!sizeof(T),
+                    "a struct with a base class cannot be an argument, a result or a part of one: "
+                    "make the base a member");
       return false;
     } else if constexpr (has_c_array<T>()) {
       static_assert(!sizeof(T),
-                    "a struct with a C array member is no tree: make the member a std::array");
+                    "a struct with a C array member cannot be an argument, a result or a part of "
+                    "one: make the member a std::array");
       return false;
     } else if constexpr (field_count<T>() > kMaxFields) {
       static_assert(!sizeof(T),
-                    "a struct of more than 24 members is no tree: nest some of them in a struct");
+                    "a struct of more than 24 members cannot be an argument, a result or a part of "
+                    "one: put some of the members into a struct that is a member");
       return false;
     } else {
       return decltype(with_fields(std::declval<const T&>(), FieldTypes{}))::value;

@@ -1,4 +1,5 @@
-// wanted: a struct of more than 24 members is no tree: nest some of them in a struct
+// wanted: a struct of more than 24 members cannot be an argument, a result or a part of one: put
+// some of the members into a struct that is a member
 #include <shmap/shmap.h>
 using namespace shmap;
 

@@ -1,4 +1,5 @@
-// wanted: a struct with a base class is no tree: make the base a member
+// wanted: a struct with a base class cannot be an argument, a result or a part of one: make the
+// base a member
 #include <shmap/shmap.h>
 using namespace shmap;
 

@@ -1,4 +1,5 @@
-// wanted: a struct with a C array member is no tree: make the member a std::array
+// wanted: a struct with a C array member cannot be an argument, a result or a part of one: make the
+// member a std::array
 #include <shmap/shmap.h>
 using namespace shmap;
 

@@ -1,4 +1,4 @@
-// wanted: a C array is no tree: make it a std::array
+// wanted: a C array cannot be an argument, a result or a part of one: make it a std::array
 #include <shmap/shmap.h>
 using namespace shmap;
 
