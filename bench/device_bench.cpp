@@ -88,12 +88,6 @@ void enqueue_and_wait(benchmark::State& state) {
 }
 BENCHMARK(enqueue_and_wait)->ArgName("parts")->Arg(1)->Arg(2)->Arg(16)->UseRealTime();
 
-void parallel_for_two(benchmark::State& state) {
-  const auto backend = make(cpu::Mode::async);
-  for (auto _ : state) parallel_for(*backend, 2, [](int part) { benchmark::DoNotOptimize(part); });
-}
-BENCHMARK(parallel_for_two)->UseRealTime();
-
 void allocate_and_free(benchmark::State& state) {
   const auto backend = make(cpu::Mode::async);
   MemorySpace& space = *backend->devices()[0].space;

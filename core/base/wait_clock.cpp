@@ -21,9 +21,9 @@ double WaitClock::seconds() const noexcept {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
 }
 
-WaitClock::Due WaitClock::look(bool may_fail) noexcept {
+WaitClock::Due WaitClock::look() noexcept {
   const double sec = seconds();
-  if (may_fail && timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) return Due::failure;
+  if (timeout_sec_ > 0 && sec > timeout_sec_ && !under_debugger()) return Due::failure;
   if (warned_ || warn_sec_ <= 0 || sec <= warn_sec_) return Due::nothing;
   warned_ = true;
   return Due::warning;

@@ -16,7 +16,7 @@ class WaitClock {
 
   enum class Due : std::uint8_t { nothing, warning, failure };
   // The action that is due now: a warning, once; or a failure, unless a debugger is attached.
-  Due look(bool may_fail = true) noexcept;
+  Due look() noexcept;
   double seconds() const noexcept;  // since construction
 
  private:

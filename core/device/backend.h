@@ -5,7 +5,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <type_traits>
 
 #include "core/base/intrusive.h"
 #include "core/base/thread_state.h"
@@ -103,10 +102,6 @@ class Backend {
   // wait has reported, once. The caller does not hold the submit mutex.
   virtual void synchronize() = 0;
 
-  // Calls run(args, part) for each part, on the workers and this thread, and returns when all calls
-  // have returned; rethrows the first error. Inside a task all parts run on this thread.
-  virtual void run_parts(int parts, void (*run)(void* args, int part), void* args) = 0;
-
   virtual int workers() const noexcept = 0;  // how many threads run tasks
   // The setting that reproduces this run's interleaving of tasks, "SHMAP_EXECUTOR=seeded:7"; ""
   // where there is none.
@@ -118,14 +113,6 @@ class Backend {
  protected:
   SubmitMutex submit_mutex_;
 };
-
-// Calls fn(part) for each part in [0, parts), as Backend::run_parts does.
-template <class F>
-void parallel_for(Backend& backend, int parts, F&& fn) {
-  backend.run_parts(
-      parts, [](void* f, int part) { (*static_cast<std::remove_reference_t<F>*>(f))(part); },
-      const_cast<void*>(static_cast<const void*>(&fn)));
-}
 
 // A capture that is aborted when the scope ends without end(), as by an exception.
 class CaptureScope {

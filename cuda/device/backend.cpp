@@ -249,16 +249,6 @@ void CudaBackend::forget_untold(CudaGraph& graph) noexcept {
   std::erase(untold_, &graph);
 }
 
-void CudaBackend::run_parts(int parts, void (*run)(void* args, int part), void* args) {
-  const char* outer = detail::thread_state.task;
-  detail::thread_state.task = outer != nullptr ? outer : "parallel_for";
-  struct End {
-    const char* outer;
-    ~End() { detail::thread_state.task = outer; }
-  } end{outer};
-  for (int part = 0; part < parts; ++part) run(args, part);
-}
-
 // The driver ends with the process. Later graphs are launched by the threads that call for them.
 void CudaBackend::stop() noexcept {
   if (forked()) return;

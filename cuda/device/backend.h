@@ -43,7 +43,6 @@ class CudaBackend final : public Backend {
   int captured() const noexcept override;
   void abort_capture() noexcept override;
   void synchronize() override;
-  void run_parts(int parts, void (*run)(void* args, int part), void* args) override;
   int workers() const noexcept override { return 1; }
   std::string repro() const override { return ""; }
   void stop() noexcept override;

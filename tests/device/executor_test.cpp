@@ -248,12 +248,6 @@ TEST(Async, PartsRunAtTheSameTime) {
   };
   enqueue(*backend, backend->devices()[0].compute, task_of(meet, kLarge, 2)).wait();
   EXPECT_EQ(inside.load(), 2);
-  inside = 0;
-  parallel_for(*backend, 2, [&](int) {
-    inside.fetch_add(1);
-    while (inside.load() < 2) std::this_thread::yield();
-  });
-  EXPECT_EQ(inside.load(), 2);
 }
 
 TEST(Async, NoMoreThreadsRunTasksThanWorkers) {

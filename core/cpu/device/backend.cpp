@@ -93,10 +93,6 @@ void CpuBackend::synchronize() {
   executor_.rethrow_unreported();
 }
 
-void CpuBackend::run_parts(int parts, void (*run)(void* args, int part), void* args) {
-  executor_.run_parts(parts, run, args, *devices_.front().compute);
-}
-
 void CpuBackend::stop() noexcept {
   // A worker that stop() left behind may still be inside one of these libraries.
   if (executor_.stop()) close_gemm_libraries();

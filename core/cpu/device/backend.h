@@ -38,7 +38,6 @@ class CpuBackend final : public Backend {
   int captured() const noexcept override;
   void abort_capture() noexcept override;
   void synchronize() override;
-  void run_parts(int parts, void (*run)(void* args, int part), void* args) override;
   int workers() const noexcept override { return executor_.workers(); }
   std::string repro() const override { return executor_.repro(); }
   void stop() noexcept override;

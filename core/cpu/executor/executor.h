@@ -64,7 +64,6 @@ class Executor {
   // Blocks until no task is in flight.
   void drain();
   void rethrow_unreported() { failures_.rethrow_unreported(); }
-  void run_parts(int parts, void (*run)(void* args, int part), void* args, Stream& stream);
   // Runs one part of a ready task, or parts until `until` ended. False where no part is ready, or
   // enough threads run tasks already.
   bool help(const Node* until = nullptr);

@@ -12,8 +12,8 @@ namespace shmap::cpu {
 Deadline::Deadline(const Executor& executor) noexcept
     : executor_(executor), clock_(executor.options().warn_sec, executor.options().timeout_sec) {}
 
-void Deadline::check(const Node* node, bool may_throw) {
-  switch (clock_.look(may_throw)) {
+void Deadline::check(const Node* node) {
+  switch (clock_.look()) {
     case WaitClock::Due::nothing:
       return;
     case WaitClock::Due::warning:

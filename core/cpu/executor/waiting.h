@@ -30,9 +30,8 @@ class Deadline {
  public:
   explicit Deadline(const Executor& executor) noexcept;
   // The waiting thread calls this now and then; `node` is what it waits for, null for all tasks.
-  // Throws DeviceError when the time is up and may_throw is set. Under a debugger the time stands
-  // still.
-  void check(const Node* node, bool may_throw = true);
+  // Throws DeviceError when the time is up. Under a debugger the time stands still.
+  void check(const Node* node);
 
  private:
   std::string text(const Node* node, double sec) const;

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <thread>
 
 #include "tests/device/conformance/fixture.h"
 
@@ -138,22 +137,6 @@ TYPED_TEST_P(FailureConformance, ARefusedTaskIsDropped) {
   EXPECT_EQ(this->closures.dropped.load() - before, 3);
 }
 
-TYPED_TEST_P(FailureConformance, PartsInsideATaskRunOnItsThread) {
-  this->open("2");
-  std::atomic<int> here{0};
-  this->run(this->device().compute,
-            [&](const TaskContext&) {
-              const std::thread::id mine = std::this_thread::get_id();
-              parallel_for(*this->backend, 16, [&](int) {
-                EXPECT_TRUE(in_task());
-                here += std::this_thread::get_id() == mine;
-              });
-              EXPECT_TRUE(in_task());
-            })
-      .wait();
-  EXPECT_EQ(here.load(), 16);
-}
-
 TYPED_TEST_P(FailureConformance, WaitsWorkOnceTheThreadsHaveStopped) {
   this->open("2");
   const BufferRef x = this->number(1), y = this->number(1, 1);
@@ -177,7 +160,6 @@ REGISTER_TYPED_TEST_SUITE_P(FailureConformance, AnErrorPoisonsWhatWaitsForIt,
                             SynchronizeRethrowsAnUnseenErrorOnce,
                             AThousandFailuresLeaveNothingBehind, ForeignExceptionsAreRethrown,
                             ATaskMayNotEnqueueOrWait, ARefusedTaskIsDropped,
-                            AFailingPartFailsTheTask, PartsInsideATaskRunOnItsThread,
-                            WaitsWorkOnceTheThreadsHaveStopped);
+                            AFailingPartFailsTheTask, WaitsWorkOnceTheThreadsHaveStopped);
 
 }  // namespace shmap::testing

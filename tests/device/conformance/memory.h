@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "shmap/counters.h"
 #include "tests/device/conformance/fixture.h"
 
 namespace shmap::testing {

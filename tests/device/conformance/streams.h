@@ -291,27 +291,11 @@ TYPED_TEST_P(StreamConformance, EachPartRunsOnce) {
   }
 }
 
-TYPED_TEST_P(StreamConformance, ParallelForRunsEachPartOnceAndRethrows) {
-  this->open("2");
-  for (int parts : {0, 1, 3, 100}) {
-    std::vector<std::atomic<int>> hits(static_cast<std::size_t>(parts));
-    parallel_for(*this->backend, parts,
-                 [&](int part) { hits[static_cast<std::size_t>(part)].fetch_add(1); });
-    for (const auto& h : hits) EXPECT_EQ(h.load(), 1);
-  }
-  EXPECT_THROW(parallel_for(*this->backend, 20,
-                            [](int part) {
-                              if (part == 11) throw ValueError("eleven");
-                            }),
-               ValueError);
-  EXPECT_FALSE(in_task());
-}
-
 REGISTER_TYPED_TEST_SUITE_P(StreamConformance, DevicesHaveStreamsAndSpaces, AStreamIsInOrder,
                             EventsOrderStreams, ManyWaitsJoin, AGroupTaskIsInAllItsStreams,
                             AGroupTaskWaitsForEventsAndFailsWithThem,
                             WhatIsSaidToRunAtOnceHasRunWhenTheCallReturns,
                             ATaskMayEndOnAnotherThread, RecordCoversWhatWasEnqueued,
-                            EachPartRunsOnce, ParallelForRunsEachPartOnceAndRethrows);
+                            EachPartRunsOnce);
 
 }  // namespace shmap::testing
