@@ -31,7 +31,7 @@ class Graph : public RefCounted {
   // captured; what is enqueued there later starts after it, so that launches of one graph never
   // overlap. Allocates nothing. The first error of a task fails the event and skips the rest of the
   // launch; a failed event in `waits` does so too. Events in `after` are only waited for: it does
-  // not matter whether they succeed. `ticket` is passed to the tasks of this launch (TaskContext).
+  // not matter whether they succeed. `ticket`: see TaskContext.
   // The caller holds the backend's submit mutex.
   virtual Event launch(std::span<const Event> waits = {}, std::span<const Event> after = {},
                        std::uint64_t ticket = 0) = 0;

@@ -25,12 +25,15 @@ class TaskEnd {
 };
 
 struct TaskContext {
-  int part;                  // 0 … parts - 1
-  int parts;                 // as in the task
-  Stream& stream;            // the stream into which it was enqueued
-  void* native;              // the backend's own handle (a cudaStream_t); null on the CPU
-  TaskEnd* end = nullptr;    // for a task with `later`; null where run must finish all the work
-  std::uint64_t ticket = 0;  // for a graph's task: the argument of Graph::launch
+  int part;                // 0 … parts - 1
+  int parts;               // as in the task
+  Stream& stream;          // the stream into which it was enqueued
+  void* native;            // the backend's own handle (a cudaStream_t); null on the CPU
+  TaskEnd* end = nullptr;  // for a task with `later`; null where run must finish all the work
+  // Of a task that a launch of a graph runs: the argument of Graph::launch. 0 for other tasks, and
+  // on CUDA, where a graph's task runs when it is captured: launches repeat the work that it put
+  // into its stream, and tell objects of the graph the ticket (cuda/driver/kept.h).
+  std::uint64_t ticket = 0;
 };
 
 // Runs one part. May throw: the executor catches the exception and fails the task's event. Must not
@@ -38,7 +41,8 @@ struct TaskContext {
 using TaskFn = void (*)(void* args, const TaskContext& context);
 
 struct Task {
-  TaskFn run = nullptr;                         // called once per part; null: there is no work
+  // Called once per part; null: there is no work. Where a part throws, others may be left out.
+  TaskFn run = nullptr;
   void (*drop)(void* args) noexcept = nullptr;  // frees args; called once, after the last run
   void* args = nullptr;
   int parts = 1;             // independent parts, run in any order and, where large, in parallel
@@ -74,11 +78,12 @@ class Stream {
   // Appends a task, which starts after the stream's earlier tasks and after all of `waits`. Where
   // one of `waits` failed, the task is not run but dropped, and its event fails with the same
   // error; earlier tasks of the stream do not fail it. Takes ownership of args in every case, also
-  // when it throws: Error where a capture forbids the call, DeviceError after fork(). May run the
-  // task at once on this thread (the event is then done or failed), and other tasks too where too
-  // many are in flight. The caller holds the backend's submit mutex.
+  // when it throws: Error where a capture forbids the call, DeviceError after fork(). May call the
+  // task at once on this thread, and other tasks too where too many are in flight. The event is
+  // then done or failed where the task does its work itself, and pending where it puts work into a
+  // hardware queue. The caller holds the backend's submit mutex.
   virtual Event enqueue(const Task& task, std::span<const Event> waits) = 0;
-  // Whether enqueue() of a task of that cost, without waits, would run the task before it returns,
+  // Whether enqueue() of a task of that cost, without waits, would call the task before it returns,
   // so that its args may be on the stack. The caller holds the submit mutex. `thread`, here and
   // below: the state of the calling thread.
   virtual bool runs_at_once(std::int64_t /*cost_ns*/,
@@ -99,7 +104,8 @@ class Stream {
     return false;
   }
   // A cheaper enqueue() without waits, for a task for which runs_at_once() or overtakes() has just
-  // returned true: runs it, and returns a done or failed event.
+  // returned true: calls it before it returns, and returns its event, which is done or failed
+  // unless calls_at_enqueue().
   virtual Event run_at_once(const Task& task,
                             detail::ThreadState& /*thread*/ = detail::thread_state) {
     return enqueue(task, {});
