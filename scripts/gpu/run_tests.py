@@ -316,7 +316,6 @@ def parse_arguments():
     parser.add_argument("--gpus", type=int, default=1, help="how many the machine has")
     parser.add_argument("--patience", type=float, default=45, help="seconds of silence in which a test hangs")
     parser.add_argument("--tests", default="", metavar="REGEX", help="of X_test@kind, or of Suite.Name")
-    parser.add_argument("--without", action="append", default=[], metavar="TEST")
     return parser.parse_args()
 
 
@@ -331,14 +330,10 @@ def main():
     if arguments.check:
         print(f"run_tests: {len(tests)} tests of different names")
         return 0
-    unknown = set(arguments.without) - {test.name for test in tests}
-    if unknown:
-        print(f"run_tests: --without: no test {', '.join(sorted(unknown))}", file=sys.stderr)
-        return 3
     wanted = re.compile(arguments.tests)
     chosen = {}
     for kind in KINDS:
-        mine = [test for test in tests if kind.takes(test) and test.name not in arguments.without
+        mine = [test for test in tests if kind.takes(test)
                 and (wanted.search(f"{test.program}@{kind.name}") or wanted.search(test.name))]
         if mine and kind.gpus <= arguments.gpus:
             chosen[kind] = mine

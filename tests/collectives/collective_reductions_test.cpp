@@ -35,9 +35,11 @@ T tree_sum(const std::vector<T>& v) {
 
 bool adds_by_tree() {
   if (runtime().backend().kind() != DeviceKind::cuda) return true;
-  const char* asked = std::getenv("SHMAP_COMMUNICATOR");
-  return runtime().device_string().find('x') != std::string::npos ||
-         (asked != nullptr && std::string(asked) == "in_process");
+  const char* set = std::getenv("SHMAP_COMMUNICATOR");
+  const std::string asked = set == nullptr ? "" : set;
+  if (asked == "nccl")
+    return false;  // also between ranks on one GPU, where NCCL lets them share it
+  return asked == "in_process" || runtime().device_string().find('x') != std::string::npos;
 }
 
 // `got` is the tree's sum of ranks, or, where another order is allowed, near it; epsilon: of the
