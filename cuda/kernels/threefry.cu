@@ -18,8 +18,8 @@ __device__ __forceinline__ T element(const Source<T>& source, std::int64_t i) {
   return source.kind == Operand::whole ? source.data[i] : source.value;
 }
 
-// Elements that a thread computes one after another: what it does once (the key is read from
-// memory) would else take as long as the hash of one element.
+// Elements that a thread computes one after another, so that what it does once (it reads the key
+// from memory) is shared by several hashes.
 constexpr int kTogether = 4;
 
 template <class T, int n>
