@@ -109,7 +109,7 @@ void transpose_all_gather_invariant(TransposeCall& call) {
       bind(invariant ? pscatter_p : psum_scatter_p, call.cotangents[0], dual_of(p), call.source);
 }
 
-// Where variance is not tracked, each rank's own piece among zeros: mapped functions sum there.
+// Without variance tracking the result is zeros with this rank's piece: mapped functions sum it.
 void transpose_pscatter(TransposeCall& call) {
   const auto& p = params_as<ScatterParams>(call.params);
   const Array& ct = call.cotangents[0];

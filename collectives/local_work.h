@@ -68,7 +68,7 @@ class LocalWork {
     });
   }
 
-  // How many parts work on so many bytes is divided into.
+  // The number of parts into which work on `bytes` bytes is divided.
   int parts_of_work(std::int64_t bytes) const {
     const std::int64_t workers = g_.mesh.backend().workers();
     return static_cast<int>(

@@ -65,7 +65,7 @@ void run_pbroadcast(GroupCall& call) {
   share_blocks(std::as_const(*call.in[0]).blocks(), call.out[0]->blocks());
 }
 
-// Where variance is not tracked it is no boundary: mapped functions sum there.
+// Without variance tracking the transpose is the identity: mapped functions sum the cotangents.
 void transpose_pbroadcast(TransposeCall& call) {
   call.out[0] = current_trace().checks_variance()
                     ? bind(psum_p, call.cotangents[0], call.params, call.source)

@@ -306,9 +306,9 @@ Work psum_bound() {
 
 // ------------------------------------------------------------------------------ random numbers
 
-// The hashes of n counts, or their normals, of which nothing is stored but one word a warp: the
-// exclusive or of their bits, without which the compiler would leave the work out. It is what their
-// additions, rotations and exclusive ors take, and the bound of a kernel that stores them too.
+// Computes n hashes, or normal numbers from them, and stores only one word a warp, the exclusive or
+// of their bits, without which the compiler would drop the work. The time of the hashes' additions,
+// rotations and exclusive ors is a lower bound for a kernel that stores the numbers too.
 template <bool normals>
 __global__ void __launch_bounds__(kThreads)
     hash_counts(std::uint32_t key0, std::uint32_t key1, std::uint32_t n, std::uint32_t* of_warps) {

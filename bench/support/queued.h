@@ -1,5 +1,5 @@
-// Rows of calls that are queued: a batch is timed from its first call to the wait after its last,
-// as one uses a GPU. And of what a call costs the host.
+// Work whose calls are queued, as one uses a GPU: a batch is timed from its first call to the end
+// of the wait after its last call. Also work that times only what a call costs the host.
 #pragma once
 #include <shmap/shmap.h>
 
@@ -18,8 +18,8 @@ inline void wait(const std::vector<Array>& all) {
   for (const Array& x : all) x.block_until_ready();
 }
 
-// `f()` gives a default-constructible result for which there is a wait(); a result is dropped
-// before the next call, so that its memory serves again. `check` is handed the latest.
+// `f()` returns a default-constructible result that a wait() takes. A result is dropped before the
+// next call, so that its memory is reused. `check` gets the latest result.
 template <class F, class Check>
 Work queued(F f, Check check) {
   using Result = std::decay_t<std::invoke_result_t<F&>>;
@@ -36,7 +36,7 @@ Work queued(F f, Check check) {
   return {{}, [result, check] { return check(*result); }, time_batch};
 }
 
-// The time until a call returns; each is waited for, outside the time.
+// Measures the time until a call returns. The wait for each result is outside of that time.
 template <class F, class Check>
 Work host_time(F f, Check check) {
   using Result = std::decay_t<std::invoke_result_t<F&>>;

@@ -1,10 +1,11 @@
-// The rows of the wide table: what users write, a line a row. A row is a name, its arguments in
-// words, and a function of arrays; peers/wide_rows/ has the same names in JAX and torch, which are
-// told the arguments and make the same data.
+// The rows of the wide table, each a call as a user would write it. A row has a name, its arguments
+// as a text, and a function of arrays; peers/wide_rows/ has rows of the same names in JAX and
+// torch, which make the same data from the same text.
 //
-// The arguments, by blanks: `f32[1024,512]` is of values in [-1, 1); `i32[4096]<50000` of integers
-// from 0 to 49999 (<100 where nothing is said, and of bool by halves); `f32[64]+` in [0.5, 1.5);
-// `f32[64,64]*0.1` times 0.1. On a mesh a dim may be split: `f32[1024@i,512@j]`.
+// The text lists the arguments, separated by blanks: `f32[1024,512]` has values in [-1, 1);
+// `i32[4096]<50000` has integers from 0 to 49999 (to 99 without `<`; a bool is true or false with
+// equal probability); `f32[64]+` has values in [0.5, 1.5); `f32[64,64]*0.1` has its values times
+// 0.1. On a mesh a dim may be split: `f32[1024@i,512@j]`.
 #pragma once
 #include <shmap/shmap.h>
 
@@ -43,8 +44,8 @@ Leaves leaves(const std::tuple<A...>& tuple) {
 struct WideRow {
   std::string name, args;
   std::string mesh_text;  // "i=8", "x=4,y=2"; empty: one device
-  double flop_count = 0;  // 0: the multiplier is no limit of it
-  double byte_count = 0;  // that it has to read and write; 0: all arguments and results
+  double flop_count = 0;  // 0: the row has no figure of flops
+  double byte_count = 0;  // bytes read and written; 0: those of all arguments and results
   std::function<std::function<Leaves()>(Leaves)> bind;
 
   WideRow& on(std::string mesh) {

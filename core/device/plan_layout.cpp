@@ -254,7 +254,7 @@ MemoryLayout plan_layout(std::span<const Allocation> tape) {
   MemoryLayout layout;
   layout.places.reserve(tape.size());
   std::vector<std::vector<Piece>> pieces;  // by slab
-  // Those that are placed apart, by space and by the most bytes of their slabs.
+  // Allocations in slabs of their own, by memory space and the most bytes of such a slab.
   std::vector<std::pair<std::pair<MemorySpace*, std::int64_t>, std::vector<Piece>>> apart;
   for (std::size_t i = 0; i < tape.size(); ++i) {
     const Allocation& a = tape[i];

@@ -128,7 +128,7 @@ Read read_custom_vjp_linear(Reader& r) {
   p->arguments.kind = detail::TreeNode::list;
   p->arguments.children.resize(tangents.size());
   if (!r.scope().from_text)
-    r.fail("it is made by linearize alone: the types of its results are not told by its operands'");
+    r.fail("only linearize can create it: its result types cannot be inferred from its operands");
   for (const ShapedArray& t : r.scope().results) {
     if (!is_differentiable(t.dtype()))
       r.fail("a result of type " + to_string(t) + ": wanted floats");

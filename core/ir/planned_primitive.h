@@ -1,10 +1,10 @@
-// The primitives that passes make of others: no transform ever meets one.
+// Primitives that only optimisation passes create, so that they need no rules for transforms.
 #pragma once
 #include "core/ir/primitive.h"
 
 namespace shmap {
 
-// A primitive of that name without rules for transforms.
+// A primitive named `name` without rules for transforms.
 constexpr Primitive planned_primitive(const char* name) {
   constexpr const char* kLate =
       "it is made when programs are planned, after all that transforms them";

@@ -49,7 +49,7 @@ void check_kernels(std::span<const DeviceKind> kinds) {
 }
 
 namespace {
-// Whether checked_bytes() would return. False for an extent of 0 too, for which it does.
+// True if the size in bytes fits std::int64_t. Also false if an extent is 0, where it does fit.
 bool bytes_fit(const ShapedArray& t) {
   std::int64_t bytes = itemsize(t.dtype());
   bool fits = true;

@@ -67,10 +67,10 @@ struct AttentionForm {
 // not contiguous, or where there are no elements.
 std::optional<AttentionForm> attention_form(Types in, const AttentionParams& params);
 
-// Whether a kernel accepts a call.
+// True if a kernel accepts the call.
 using AttentionCheck = bool (*)(const AttentionForm&);
-// That of the backend (DeviceOps::attends). Null where it has no kernel, or SHMAP_ATTENTION turns
-// it off.
+// The check of the backend (DeviceOps::attends). Null if the backend has no kernel for attention,
+// or SHMAP_ATTENTION turns it off.
 AttentionCheck attention_check(DeviceKind kind);
 
 }  // namespace shmap

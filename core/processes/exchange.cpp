@@ -145,9 +145,9 @@ void Exchanges::start(const ProcessExchange& exchange, ExchangeEnd& end,
   ended.tell();
   // A nap ends soon by itself, and a message of the link wakes the thread without help.
   if (!waits || !needs_looks_.load(std::memory_order_relaxed)) return;
-  // Stored again, in one order with rest(): either this thread sees that the other one sleeps, or
-  // that one sees what there is to look for. Should another thread have seen meanwhile that there
-  // is nothing, the next look sees it too.
+  // Stores the flag again, in one order with the accesses of rest(): either this thread sees that
+  // the exchange thread sleeps, or that thread sees the flag. If another thread's look has cleared
+  // the flag in between, the next look clears it again.
   needs_looks_.store(true, std::memory_order_seq_cst);
   wake_thread(Rest::sleep);
 }

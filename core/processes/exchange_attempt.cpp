@@ -324,8 +324,8 @@ bool Exchanges::make_attempt(std::unique_lock<std::mutex>& lock, const ProcessEx
     goes_on = take_at_once(exchange, attempt) && turns < most;
     if (!goes_on || attempt.awaited == 0) break;
     if (crowded_) {
-      // What a process on another core is sending comes sooner than this thread has its core
-      // back.
+      // A message that a process on another core is sending arrives sooner than this thread would
+      // get its core back after offering it.
       for (int looks = 0;
            looks < kLooksAmongMany && goes_on && attempt.awaited != 0 && may_come_soon(attempt);
            ++looks) {

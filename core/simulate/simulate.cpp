@@ -123,8 +123,8 @@ class Simulation {
     return s;
   }
 
-  // By how much all times that changed moved in one trip; nothing where they moved by different
-  // amounts, or other times changed than in the trip before.
+  // The time by which one trip moved all times that it changed; nothing if it moved them by
+  // different amounts.
   static std::optional<double> period(const std::vector<double>& before,
                                       const std::vector<double>& now) {
     double moved = 0;

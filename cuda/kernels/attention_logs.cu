@@ -1,5 +1,5 @@
-// Between the greatest score and the sum of a row, which the own kernels keep, and the logarithm of
-// its sum of exponentials, which cuDNN keeps.
+// Converts the softmax statistics of rows between two forms: this library's kernels keep the
+// greatest score and the sum of exponentials, cuDNN keeps the logarithm of the sum.
 #include "cuda/kernels/attention_logs.h"
 #include "cuda/kernels/launch.h"
 
@@ -7,7 +7,7 @@ namespace shmap::cuda {
 
 namespace {
 
-// From: whether the sums are made from the logarithms.
+// If From, writes a.sums from `logs`; else writes `logs` from a.sums.
 template <bool From>
 __global__ void convert(const SHMAP_CONSTANT Attention a, float* logs) {
   const std::int64_t items = a.outer * a.inner * a.shared * a.q_rows;

@@ -22,7 +22,7 @@ constexpr float kMasked = -0.7f * std::numeric_limits<float>::max();
 
 using Doubles = std::vector<double>;
 
-// Rows of features with a gap between rows, as a dtype and as what that rounds to.
+// A matrix of random numbers in memory of `dtype`, with a gap between rows.
 struct Matrix {
   Matrix(std::int64_t n_rows, std::int64_t n_cols, DType type, std::mt19937& engine)
       : rows(n_rows), cols(n_cols), ld(n_cols + 3), dtype(type) {
@@ -65,7 +65,7 @@ struct Case {
   }
 };
 
-// One head with numbers, and the same in double precision.
+// The random operands of one head, with a reference computation in double precision.
 struct Head {
   explicit Head(const Case& the, unsigned seed = 5)
       : c(the),
@@ -79,7 +79,7 @@ struct Head {
     const std::int64_t mask_row = c.repeats_mask ? 0 : c.k_rows;
     for (std::int64_t i = 0; i < c.q_rows * c.k_rows; ++i) {
       const std::int64_t row = i / c.k_rows;
-      // Of some rows nothing is left.
+      // Every seventh row (row % 7 == 2) has all its columns masked.
       keeps.push_back(engine() % 3 != 0 && (c.repeats_mask || row % 7 != 2) ? 1 : 0);
     }
     head.dtype = head.out_dtype = head.bias_dtype = c.dtype;

@@ -161,7 +161,7 @@ void check_program(const json& events) {
     EXPECT_GE(e.at("args").at("bytes").get<std::int64_t>(), 0);
   }
   EXPECT_EQ(counted.size(), static_cast<std::size_t>(kDevices));
-  // The lane of scopes: what is in an inner one is in the outer one.
+  // In the lane of scopes each inner scope is inside its outer scope.
   int inner_scopes = 0;
   for (const json& inner : spans_named(events, "product")) {
     if (lanes.at(lane_of(inner)).rfind("host/", 0) == 0) continue;
@@ -208,7 +208,8 @@ TEST_F(TraceFile, OfACapturedGraph) {
   EXPECT_GE(fused, 1);
 }
 
-// On CPUs a graph that was captured before the trace tells as much. On GPUs it is one span.
+// On CPUs a trace shows the tasks of a graph that was captured before it. On GPUs it is one
+// span.
 TEST_F(TraceFile, OfAGraphCapturedBefore) {
   if (runtime().backend().kind() != DeviceKind::cpu)
     GTEST_SKIP() << "this test reads what traces say of CPU devices only";

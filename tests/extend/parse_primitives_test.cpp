@@ -335,7 +335,7 @@ TEST(ParseOverlapped, LinearMapsOfCustomRules) {
         extend::JaxprBuilder b;
         b.eqn("custom_vjp_linear", {b.input(ShapedArray({3}, f32))}, {{"bwd", 0}, {"num_res", 0}});
       },
-      {"it is made by linearize alone"});
+      {"only linearize can create it"});
 }
 
 }  // namespace

@@ -41,8 +41,8 @@ class ProcessTurns : public testing::Test {
   std::int64_t n_ = 0;
 };
 
-// A thread that waits takes what comes itself: the library's own thread is woken only where it
-// slept, or where a thread that waited went to sleep.
+// A waiting thread takes messages itself: the library's own thread is woken only where it slept, or
+// where a waiting thread went to sleep.
 TEST_F(ProcessTurns, WhoeverWaitsTakesWhatComes) {
   const Mesh mesh = make_mesh({n_}, "i");
   const auto sum = jit(shard_map([](Array x) { return psum(x, "i"); }, mesh, {P("i")}, P()));
@@ -73,7 +73,7 @@ TEST_F(ProcessTurns, SmallExchangesEndWhereTheyBegin) {
     EXPECT_EQ(sum(x).to_vector<float>(),
               std::vector<float>(static_cast<std::size_t>(count), static_cast<float>(n_)));
     const auto at_once = static_cast<float>(exchanges().turns().at_once - before);
-    // Of all processes: one alone may always be the first.
+    // The sum is over all processes, because one process may always be the first to arrive.
     const Array all = sum(device_put(full({n_}, at_once), NamedSharding(mesh, P("i"))));
     if (count * 4 > (8 << 10)) {
       EXPECT_EQ(all.to_vector<float>()[0], 0.f) << count;

@@ -34,7 +34,7 @@ std::string command(unsigned seed) {
          " SHMAP_TEST_PROGRAMS=1 random_programs_test";
 }
 
-// Within what two orders of summation differ by; programs stretch it by some thousands.
+// The tolerance covers different orders of summation, which a program amplifies some thousandfold.
 void expect_close(const std::string& what, const Array& got, const Reals& want) {
   ASSERT_EQ(got.shape(), Shape(want.shape)) << what;
   const std::vector<double> values = got.to_vector<double>();
@@ -46,7 +46,7 @@ void expect_close(const std::string& what, const Array& got, const Reals& want) 
 
 void run_program(unsigned seed) {
   RandomSmoothBody g(seed * 7919u + 43u, {Extents{}});
-  // Either gradients, or derivatives forwards with all that has no transpose.
+  // Reverse mode needs transpose rules; forward mode also draws operations without one.
   const bool reverse = g.pick(3) != 0;
   g.where = {.transforms = 3, .derivatives = 2, .reverse = reverse, .forward = !reverse};
   Values arguments;

@@ -17,7 +17,7 @@ constexpr auto kSpin = std::chrono::microseconds(30);
 constexpr auto kSpinForOthers = std::chrono::microseconds(300);
 // The same where the processes share cores, and the thread offers its core after each look.
 constexpr auto kSpinAmongMany = std::chrono::microseconds(1000);
-// What a look with an offer of the core counts at most, however long another thread then had it.
+// The most time that one look counts if it offered the core and another thread then ran on it.
 constexpr auto kMostOfLook = std::chrono::microseconds(2);
 
 // The tasks that the executor's threads run at the moment, without the calling thread's:

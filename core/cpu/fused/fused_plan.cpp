@@ -289,9 +289,9 @@ class Lowering {
     }
   }
 
-  // Puts the operations that only write a result, and the chains that end with one, behind the
-  // others of their stage, so that the result may have the memory of operands that the others read;
-  // among them, one that reads an operand which none of those that are left reads comes first.
+  // Moves the operations that only write a result, and the chains that end with one, behind the
+  // others of their stage, so that the result may take the memory of operands that the others read.
+  // Among those that are moved, one that is the last reader of an operand comes first.
   void write_results_late() {
     using Chain = std::vector<LoweredOp>;
     std::vector<LoweredOp> made;

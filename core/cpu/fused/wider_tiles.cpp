@@ -6,13 +6,13 @@ namespace shmap::cpu {
 
 namespace {
 
-// Where all values stay in registers, a tile takes more rows, which share the cost of a tile.
+// Tiles whose values all stay in registers have more rows, which share the fixed cost of a tile.
 constexpr std::int64_t kWideTileBytes = 32768;
-// Where rows are only read, and once, a tile takes up to so many of them, but no more than leave so
-// many tiles for the threads to share.
+// Tiles that read each row once and store only one reduction of it have up to kMostTileRows rows,
+// but no more than leave kManyTiles tiles for the threads to share.
 constexpr std::int64_t kMostTileRows = 64, kManyTiles = 64;
 
-// Whether a tile has several rows and stores no full value except results.
+// True if a tile has several rows and the only full values that it stores are results.
 bool keeps_values_in_registers(const FusedStepList& list) {
   if (list.tile_rows == 1) return false;
   for (std::size_t stage = 1; stage + 1 < list.stages.size(); stage += 2)
@@ -21,7 +21,7 @@ bool keeps_values_in_registers(const FusedStepList& list) {
   return true;
 }
 
-// Whether all that is done with full values is one reduction of them by a chain.
+// True if the only use of full values is one reduction of them at the end of a chain.
 bool only_folds(const FusedStepList& list) {
   int folds = 0;
   for (std::size_t stage = 0; stage + 1 < list.stages.size(); ++stage) {

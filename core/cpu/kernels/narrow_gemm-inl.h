@@ -4,18 +4,18 @@
 // Included by narrow_gemm.cpp once for each instruction set, in a namespace of its own that has
 // Vector<T> and kVectorBytes, with SHMAP_SIMD as the attribute of its functions.
 
-// As many sums as the units have operations under way, in registers beside a row of b.
+// The number of rows of sums that are held in registers: enough to keep the FMA units busy.
 template <int vectors>
 constexpr int kRowsOf = vectors == 1 ? 8 : 6;
 constexpr int kMostVectors = static_cast<int>(64 / kVectorBytes);  // has_narrow_rows()
 
-// Some rows of c, from those of a at `a`, whose elements along k are next_k apart.
+// Computes `rows` rows of c from as many rows of a; the elements of a row of a are next_k apart.
 template <class T, int vectors, int rows>
 SHMAP_SIMD void multiply(const Gemm& g, const T* a, std::int64_t next_row, std::int64_t next_k,
                          T* c) {
   using V = Vector<T>;
   constexpr std::int64_t lanes = kVectorBytes / static_cast<std::int64_t>(sizeof(T));
-  // Of the last vector, which alone may have less than all.
+  // The mask of the last vector, which may be partly filled.
   const auto columns = V::first_lanes(g.n - (vectors - 1) * lanes);
   const T* b = static_cast<const T*>(g.b);
   typename V::Type sums[rows][vectors];

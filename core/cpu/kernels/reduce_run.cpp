@@ -25,8 +25,8 @@ void run(const void* in, std::int64_t n, void* out) {
   *static_cast<T*>(out) = reduce_run<Op>(static_cast<const T*>(in), n);
 }
 
-// Of rows that are too short for vectors along them kAbreast are transposed and reduced side by
-// side. The order within each row is that of fold.
+// Rows that are too short to be reduced as vectors are transposed and reduced kAbreast rows at a
+// time, a row in each lane. The order of operations within each row is that of fold.
 template <class Op, class T>
 void run_rows(const void* in, std::int64_t rows, std::int64_t n, void* out) {
   constexpr std::int64_t kShort = short_row(static_cast<std::int64_t>(sizeof(T)));

@@ -247,8 +247,8 @@ void apply(const Plan& p, Combine f, char* operand, const char* update) {
   }
 }
 
-// Whether updates are rows of the operand, one after another, that index vectors of one entry
-// place.
+// True if the updates are whole rows of the operand, contiguous one after another, and each index
+// vector has one entry, which is the row's number.
 bool is_rows(const Scatter& s, const Plan& p) {
   if (p.index_size != 1 || s.dims.operand_batching_dims.size() > 0) return false;
   if (s.index_dtype != i32 && s.index_dtype != i64) return false;
@@ -270,8 +270,9 @@ bool is_rows(const Scatter& s, const Plan& p) {
   return true;
 }
 
-// What scatter_rows applies: of the updates [from, to) the part [begin, end) of the cut dim: rows,
-// or, where there is no other dim behind, elements of each row.
+// The work of one call of scatter_rows(): updates [from, to), and of the dim that is divided among
+// threads the range [begin, end): rows of the operand, or elements of each row if `cuts_rows` is
+// false.
 struct RowsPart {
   bool cuts_rows;
   int64_t begin, end, from, to;
@@ -293,7 +294,7 @@ void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, const Ro
     const std::int32_t* indices = narrow;
     if (s.index_dtype == i32) {
       indices = static_cast<const std::int32_t*>(s.indices) + b;
-    } else {  // one that no 32 bits hold is out of bounds, as the least and the greatest are
+    } else {  // an index beyond 32 bits is out of bounds, as INT32_MIN and INT32_MAX are
       const auto* const from = static_cast<const int64_t*>(s.indices) + b;
       for (int64_t k = 0; k < count; ++k)
         narrow[k] = static_cast<std::int32_t>(std::clamp<int64_t>(from[k], INT32_MIN, INT32_MAX));
@@ -305,8 +306,9 @@ void scatter_rows(const Scatter& s, const Plan& p, CombineRows combine, const Ro
   }
 }
 
-// Into how many blocks the updates are cut where many single elements are added to few of 4 or 8
-// bytes; else 1. By the shapes alone, since it decides the order of the additions.
+// The number of blocks, each with sums of its own, into which the updates are divided: more than 1
+// if many updates add single elements of 4 or 8 bytes to few sums. Depends on the shapes alone,
+// because it decides the order of the additions.
 int64_t block_count(const Scatter& s, const Plan& p) {
   constexpr int64_t kBlockUpdates = 4096;  // fewer are not worth sums of their own
   constexpr int64_t kUpdatesOfSum = 16;    // so that to add the sums up costs little

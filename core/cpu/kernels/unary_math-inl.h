@@ -163,7 +163,7 @@ HWY_INLINE V erf_inv_place(V y) {
 // from its values at Chebyshev's nodes, the highest power first: off by 4e-8 of itself. One
 // register holds a coefficient of all sixteen; a half's place is the lower three bits of its
 // exponent and the highest bit of its fraction.
-inline constexpr float kErfInvLeast = 0x1p-8f;  // of y, below which the tail begins
+inline constexpr float kErfInvLeast = 0x1p-8f;  // of y; smaller y use the tail's polynomial
 alignas(64) inline constexpr float kErfInvHalves[7][16] = {
     {0.00867374428f, 0.00114301755f, 0.00907696504f, 0.00119800388f, 0.00952812564f, 0.00125934707f,
      0.0100286286f, 0.00132677983f, 0.0105710346f, 0.00139834604f, 0.0111293551f, 0.0014688822f,
@@ -189,7 +189,7 @@ alignas(64) inline constexpr float kErfInvHalves[7][16] = {
 HWY_INLINE V erf_inv_centre(V y) {
   const D d;
   const hn::RebindToUnsigned<D> bits;
-  // Of 1, the next number below it: it is in a half.
+  // y == 1 is replaced by the next smaller float, because the table covers only y < 1.
   const auto of_y = hn::BitCast(bits, hn::Min(y, hn::Set(d, 0x1.fffffep-1f)));
   const auto fraction = hn::And(of_y, hn::Set(bits, 0x3fffff));
   const V u =
@@ -229,7 +229,7 @@ struct erf_inv_op {
     V p = hn::Set(d, static_cast<float>(kErfInvTail[0]));
     for (int k = 1; k < kErfInvTerms; ++k)
       p = hn::MulAdd(p, t, hn::Set(d, static_cast<float>(kErfInvTail[k])));
-    // Of -1 and 1 the place is no logarithm, nor is that of a negative y.
+    // erf_inv_place(y) is no logarithm where y is 0 (x is -1 or 1) or negative (|x| > 1).
     const V infinity = hn::CopySign(hn::Set(d, HUGE_VALF), x);
     const V of_tail = hn::IfThenElse(hn::Eq(hn::Abs(x), one), infinity, hn::Mul(p, x));
     const V result = hn::IfThenElse(centre, of_centre, of_tail);

@@ -79,7 +79,7 @@ void write(const Compute* sums, Compute* c, std::int64_t stride, std::int64_t n,
   for (std::int64_t i = 0; i < n; ++i) c[i * stride] = add ? c[i * stride] + sums[i] : sums[i];
 }
 
-// sums[0 … n), rounded, to results of a half type.
+// Rounds sums[0 … n) to results of a half type.
 void write_half(DType dtype, float* sums, std::uint16_t* c, std::int64_t stride, std::int64_t n,
                 bool add) {
   const CastFn widen = cast_kernel(dtype, f32), narrow = cast_kernel(f32, dtype);
@@ -113,8 +113,8 @@ void write_results(const Gemm& g, const Sides& s, std::int64_t begin, void* sums
 
 DType computed_type(const Gemm& g) { return g.dtype == f64 ? f64 : f32; }
 
-// Of lines of the matrix: the partial sums of block b of results [begin, begin + n), to `out`,
-// which has room for kResultRoom.
+// Writes to `out`, which has room for kResultRoom sums, the partial sums of results [begin, begin +
+// n) over block b of the summed dim. The lines of the matrix lie along that dim.
 void sum_block(const Gemm& g, const Sides& s, std::int64_t b, std::int64_t begin, std::int64_t n,
                void* out) {
   const std::int64_t first = b * kSumBlock, size = itemsize(g.dtype);
@@ -126,8 +126,8 @@ void sum_block(const Gemm& g, const Sides& s, std::int64_t b, std::int64_t begin
   sums_of(g.dtype).along(p, begin, n, out);
 }
 
-// Row 0 of partials[rows, n] becomes the sum of all rows, in pairs: the upper half is added to the
-// lower one.
+// Adds all rows of partials[rows, n] into row 0, in pairs: the upper half of the rows is added to
+// the lower half, again and again.
 template <class T>
 void add_in_pairs(T* partials, std::int64_t rows, std::int64_t n) {
   while (rows > 1) {
@@ -143,7 +143,7 @@ void add_in_pairs(const Gemm& g, void* partials, std::int64_t rows, std::int64_t
     add_in_pairs(static_cast<float*>(partials), rows, n);
 }
 
-// All blocks of some results at a time, which share what they read of the vector.
+// Computes kTogether results at a time over all blocks, so that they share the reads of the vector.
 void add_long_sums(const Gemm& g, const Sides& s) {
   constexpr std::int64_t kTogether = 16;
   alignas(64) double sums[kResultRoom];  // or floats

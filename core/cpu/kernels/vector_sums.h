@@ -1,4 +1,4 @@
-// What vector_product's kernels are handed.
+// The matrix-vector kernels: their arguments and their table by dtype.
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@ struct VectorProduct {
   const void* vector;  // of k
 };
 
-// Results [begin, begin + count), count <= kMostResults, to `results`, which has room for
+// Writes results [begin, begin + count), count <= kMostResults, to `results`, which has room for
 // kResultRoom of them.
 using SumsFn = void (*)(const VectorProduct& p, std::int64_t begin, std::int64_t count,
                         void* results);
@@ -24,7 +24,7 @@ struct VectorSums {
   SumsFn along = nullptr;   // results are sums along the lines of the matrix, each of k elements
   SumsFn across = nullptr;  // sums over k lines, one beside another
 };
-// For a matrix of the floats `dtype`; none for others, and on a CPU without AVX2.
+// The kernels for matrices of `dtype`; null if it is no float type, and on a CPU without AVX2.
 VectorSums vector_sums(DType dtype);
 
 }  // namespace shmap::cpu

@@ -1,4 +1,4 @@
-// Where single elements are in a table, of whole vectors of indices at a time.
+// Converts whole vectors of indices to the offsets of single elements in a table.
 #pragma once
 #include <cstdint>
 
@@ -6,9 +6,9 @@
 
 namespace shmap::cpu {
 
-// at[k] = step * indices[k], clamped to [0, last] first or, by the mode, negative where the index
-// is not in it; `from_end` is added to negative indices before that. 0 <= last, 0 <= from_end, and
-// last * step fits.
+// Writes at[k] = step * indices[k]. An index outside of [0, last] is clamped before that, or gives
+// a negative at[k], by the mode; before either, `from_end` is added to negative indices. 0 <= last,
+// 0 <= from_end, and last * step fits.
 using WordPlacesFn = void (*)(const std::int32_t* indices, std::int64_t count, IndexMode mode,
                               std::int32_t from_end, std::int32_t last, std::int32_t step,
                               std::int32_t* at);

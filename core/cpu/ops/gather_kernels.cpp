@@ -44,7 +44,7 @@ int gather_parts(const KernelCall& call, int workers) {
   return cpu::gather_parts(gather_of(call), workers);
 }
 
-// Of a thread: addresses of slices, a slice that is filled, and slices that were gathered.
+// Memory that each thread keeps: addresses of slices, a filled slice, and gathered slices.
 struct GatherRoom {
   std::vector<const void*> rows;
   std::vector<std::byte> filled, taken;

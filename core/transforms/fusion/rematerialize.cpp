@@ -41,7 +41,7 @@ constexpr std::size_t kMostMembers = 64;
 class Sizes {
  public:
   Sizes(const ProgramIndex& program, const detail::MeshImpl* mesh) : program_(program) {
-    // What a process of several has of the mesh is its own matter.
+    // A process of several cannot tell what the devices of the other processes store.
     if (mesh && mesh->fully_addressable()) mesh_ = mesh;
     if (!mesh_) return;
     stored_over_.resize(static_cast<std::size_t>(program.value_count()));
@@ -374,7 +374,7 @@ class Memory {
     return change.gain > 0;
   }
 
-  // Equation change.at, which alone reads the value from there on, as one that computes it inside.
+  // Equation change.at, the value's only reader from there on, with the computation inside it.
   std::optional<Eqn> reader_of(const Change& change) const {
     const Eqn& e = program_.eqn(change.at);
     const VarRef& v = program_.eqn(change.eqn).out[static_cast<std::size_t>(change.result)];
@@ -407,8 +407,8 @@ class Memory {
   std::vector<std::vector<const Var*>> members_;  // a value and its views, in order
 };
 
-// Whether it may have as much memory at once as a program needs to be worth a look, and a value
-// that is large enough.
+// False if the program's peak of memory cannot reach kSmallestPeak, or no value is large enough for
+// its removal to count. A program that calls others may have a peak inside them.
 bool may_be_large(const Jaxpr& jaxpr, const detail::MeshImpl* mesh) {
   const std::int64_t devices = mesh && mesh->fully_addressable() ? mesh->size() : 1;
   std::int64_t largest = 0, all = 0;

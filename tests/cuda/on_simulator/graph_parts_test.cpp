@@ -372,7 +372,7 @@ TEST_F(GraphPartsTest, AnErrorFailsTheLaunchAlone) {
   const Event refused = launch(*graph);
   EXPECT_THAT(text_of<ValueError>([&] { refused.wait(); }), HasSubstr("not this time"));
   EXPECT_EQ(ran, 2);
-  // One that is skipped with what it waited for.
+  // A launch is skipped if the launch that it waits for was skipped.
   EXPECT_TRUE(launch(*graph, {refused}).failed());
   launch(*graph).wait();
   EXPECT_EQ(ran, 3);
@@ -392,7 +392,7 @@ TEST_F(GraphPartsTest, AGraphKeepsWhatItsTasksRead) {
   }
   EXPECT_EQ(*kept, 5);
   EXPECT_EQ(kept.use_count(), 1);
-  // One that is given up.
+  // A capture that is given up drops what its tasks would have read.
   const std::uint64_t execs = shmap_sim::counts().execs;
   {
     CaptureScope capture(*backend);
