@@ -44,7 +44,7 @@ struct DeviceOps {
   // be one of the ranks.
   void (*combine)(Reduction op, DType dtype, const void* const* ranks, int n, void* out,
                   std::int64_t begin, std::int64_t end, void* native) = nullptr;
-  // As combine(), for pieces of `rows` rows that lie apart in the ranks' memory:
+  // The same as combine(), for pieces of `rows` rows that lie apart in the ranks' memory:
   // piece.out[row * length + i] = the tree over ranks[r][row * stride + piece.first + i], in
   // elements. Null: callers call combine() for each row of each piece.
   void (*combine_pieces)(Reduction op, DType dtype, const void* const* ranks, int n,
@@ -69,8 +69,8 @@ struct DeviceOps {
   // DeviceError with the compiler's messages. Null: the backend compiles no source.
   void (*launch_source)(const std::string& source, const char* kernel, std::int64_t blocks,
                         int threads, const void* args, void* stream) = nullptr;
-  // Whether the backend's kernel of attention is faster than the operations that it replaces, in a
-  // call of that form. Null: there is no such kernel.
+  // True if the backend's kernel of attention is faster in such a call than the operations that the
+  // kernel replaces. Null: there is no such kernel.
   bool (*attends)(const AttentionForm& form) = nullptr;
 };
 

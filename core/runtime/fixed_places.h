@@ -1,6 +1,6 @@
-// FixedPlaces: memory of a captured program to which inputs are copied whose addresses differ from
-// call to call. A graph reads and writes the addresses with which it was captured; a graph captured
-// with these fixed addresses serves every call.
+// FixedPlaces: memory of a captured program into which inputs whose addresses differ from call to
+// call are copied. A graph reads and writes the addresses with which it was captured; a graph
+// captured with these fixed addresses serves every call.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -27,10 +27,10 @@ class FixedPlaces {
   // Whether `value` can be copied to the fixed memory of the input.
   bool fit(std::size_t input, const Array& value) const;
 
-  // Enqueues copies of those inputs that have fixed memory. The caller does not hold the submit
+  // Enqueues copies of the inputs that have fixed memory. The caller does not hold the submit
   // mutex.
   void fill(const std::vector<Array>& inputs);
-  // The inputs, with those that have fixed memory replaced by it.
+  // Returns the inputs, with fixed memory in place of the inputs that have it.
   std::vector<Array> in_place_of(const std::vector<Array>& inputs) const;
 
  private:

@@ -228,7 +228,7 @@ class CondFlow final : public FlowTask {
     task_.branches[chosen]->run(caller, call.in.subspan(1), call.out,
                                 static_cast<std::byte*>(call.scratch));
   }
-  // Called before it is known which branch will run.
+  // The number of parts is chosen before it is known which branch will run.
   int parts(const KernelCall& call, int workers) const override {
     int most = 1;
     for (const auto& b : task_.branches)

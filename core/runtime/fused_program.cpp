@@ -86,7 +86,7 @@ int fused_results(Types, const Params& params) {
   return static_cast<int>(program_of(params).outputs().size());
 }
 Cost fused_cost(Types, const Params& params, Types) { return program_of(params).cost(); }
-// The flops of the equations that it is made of.
+// The flops of the equations from which the program was made.
 double fused_flops(Types, const Params& params, Types) {
   const FusedProgram& program = program_of(params);
   double flops = 0;

@@ -108,7 +108,8 @@ std::vector<std::byte> gather_to_host(const StoredNode& node, const char* what, 
   for (std::uint32_t p = 0; p < node.count; ++p) {
     std::int64_t start[kMaxRank];
     node.sharding->block_start(p, block, start);
-    // Of replicas the first is read: they are equal, unless an unchecked body promised so wrongly.
+    // Only the first of several replicas is read: they are equal, unless an unchecked body is
+    // wrong.
     if (!done.emplace(start, start + block.size()).second) continue;
     const std::vector<std::byte> part = block_to_host(node, p);
     // One row of the innermost dim at a time: extra host memory for a small block would not pay.
@@ -246,7 +247,7 @@ Array::operator bool() const {
   }
   const std::vector<std::byte> bytes = copy_to_host(*this, what);
   const DType dtype = node.type.dtype();
-  if (is_floating(dtype)) {  // -0 is false, and has a bit
+  if (is_floating(dtype)) {  // -0 is false although a bit of it is set
     return with_float(dtype, [&]<class T>() {
       using Value = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
       T v;

@@ -12,8 +12,8 @@ namespace shmap {
 
 // One call of a kernel on one device. Operands and results are contiguous row-major blocks. For
 // elementwise primitives, an operand of rank 0 stands for an array of the result's shape. A result
-// may have the memory of an operand only where may_overwrite() says so, and no two results have
-// that of one operand. A kernel allocates no buffers and does not use arrays.
+// may have the memory of an operand only where may_overwrite() says so, and two results never have
+// the memory of one operand. A kernel allocates no buffers and does not use arrays.
 struct KernelCall {
   std::span<const void* const> in;
   std::span<void* const> out;

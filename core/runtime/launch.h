@@ -15,7 +15,7 @@
 
 namespace shmap {
 
-// What a task is launched with, besides its work.
+// The parameters of a launched task, besides its work.
 struct LaunchSpec {
   Stream* stream;
   const char* name;          // static text

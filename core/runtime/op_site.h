@@ -29,7 +29,7 @@ void run_kernel(KernelFn run, const KernelCall& call, const OpSite& site);
 // "add (op 17) on CpuDevice(id=3) at mesh coordinates (i, j,) = (1, 1,)"
 std::string describe(const OpSite& site);
 
-// Whether SHMAP_CHECK_NANS is set.
+// True if SHMAP_CHECK_NANS is set.
 bool checks_nans();
 // Waits for the results, and throws a ValueError that names the operation, the device and the index
 // where one of them contains a NaN.

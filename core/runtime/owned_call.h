@@ -12,10 +12,11 @@
 
 namespace shmap {
 
-// Has copies of all that the call refers to. The args of its task, which drops it.
+// Holds copies of everything that the call refers to. The object is the args of the call's task,
+// which deletes the object at its end.
 class OwnedCall {
  public:
-  // operands: those of the step; the values of literals among them are copied.
+  // operands: the operands of the step. The values of literals among them are copied.
   OwnedCall(const KernelCall& call, KernelFn run, void* scratch, const OpSite& site,
             std::span<const Array> operands);
 
@@ -24,8 +25,8 @@ class OwnedCall {
 
   // The functions of a Task whose args are an OwnedCall.
   static void run_task(void* args, const TaskContext& context);
-  // The Task::join of an addition in place: the kernel of the task before adds its result directly.
-  // Each call reaches its own fault point, and errors name its own site.
+  // The Task::join of an addition in place: the kernel of the preceding task adds its result
+  // directly. Each call reaches its own fault point, and errors name the call's own site.
   static bool join(void* args, const Task& before, const TaskContext& context);
   static std::string describe_task(const void* args);
   static void drop(void* args) noexcept;
@@ -33,7 +34,8 @@ class OwnedCall {
  private:
   Types in_types() const { return Types(types_).first(in_.size()); }
   Types out_types() const { return Types(types_).subspan(in_.size()); }
-  // The call of a task, without what only run_task sets; its results may be those of another call.
+  // The call without the members that run_task alone sets; `out` may be the results of another
+  // call.
   KernelCall call(std::span<void* const> out, const TaskContext& context) const;
 
   KernelFn run_;

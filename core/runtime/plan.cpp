@@ -74,7 +74,7 @@ std::string indented(const std::string& text) {
   return out;
 }
 
-// Whether the host decides what runs; not where devices can decide it in one task.
+// True if the host decides what runs. False if devices can decide it within one task.
 bool is_control(const PlanStep& step) {
   return step.eqn->primitive->interpret && !step.eqn->primitive->group;
 }
@@ -202,7 +202,7 @@ std::vector<Array> Plan::run(std::vector<Array> args) {
       run_control(stage, values);
     }
   }
-  args.clear();  // its memory serves the results
+  args.clear();  // reuses the vector's memory for the results
   args.reserve(out_slots_.size());
   for (std::size_t o = 0; o < out_slots_.size(); ++o) {
     Array& value = values[static_cast<std::size_t>(out_slots_[o])];

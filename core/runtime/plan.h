@@ -54,7 +54,7 @@ class Plan {
   std::string text() const;
 
  private:
-  // A segment, or an equation that the host decides.
+  // A segment, or an equation of control flow that the host decides.
   struct Stage {
     std::unique_ptr<Segment> segment;
     PlanStep control;

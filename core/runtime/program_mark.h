@@ -22,8 +22,8 @@ struct ProgramMark {
 };
 
 // The mark of a program on a mesh of several processes; else zeros. consts: the values of the first
-// binders, stored on the mesh. Those on CPU devices of up to 64 KB that do not vary over the mesh
-// are waited for and read.
+// binders, stored on the mesh. Constants of up to 64 KB on CPU devices that do not vary over the
+// mesh are read, after a wait for them.
 ProgramMark make_program_mark(const detail::MeshImpl& mesh, const Jaxpr& jaxpr,
                               std::span<const Array> consts);
 

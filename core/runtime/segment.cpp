@@ -42,7 +42,7 @@ std::atomic<std::int64_t> captured_graphs{0};
 
 bool is_unique(const Array& x) { return x.node()->refs.load(std::memory_order_acquire) == 1; }
 
-// A table of the same layout over other buffers.
+// Copies a table with the same layout, and map(buffer) in place of each buffer.
 template <class Map>
 Array with_buffers(const StoredNode& node, Map map) {
   Array copy = relabel(node, node.type, node.sharding, node.trace, node.committed);
@@ -50,11 +50,11 @@ Array with_buffers(const StoredNode& node, Map map) {
   return copy;
 }
 
-// The operands of the latest collectives, held a little longer than necessary. Released at once,
-// their memory would become the result of the next product, which would then wait for the transfer
-// instead of overlapping it. Two collectives, since that many are under way where products stand
-// between them; more would only use memory. In a capture they are released, and the layout keeps
-// their memory where there is room.
+// Holds the operands of the latest two collectives a little longer than necessary. If they were
+// released at once, their memory would become the result of the next product, which would then wait
+// for the transfer instead of overlapping it. Two suffice, since no more collectives are under way
+// at once where products stand between them. In a capture the operands are released, and the layout
+// keeps their memory where there is room.
 class HeldOperands {
  public:
   HeldOperands() = default;
@@ -75,8 +75,8 @@ class HeldOperands {
   void hold(const PlanStep& step, std::vector<Array>& operands,
             std::span<StoredNode* const> results) {
     if (!step.eqn->primitive->moves_data()) return;
-    // Where a result shares memory with an operand (a permutation in one space), no transfer is
-    // under way, and another owner would keep the result from being written in place.
+    // If a result shares memory with an operand (a permutation in one space), no transfer is under
+    // way, and another owner would keep the result from being written in place.
     std::unordered_set<const Buffer*> read;
     for (const Array& x : operands)
       for (const Block& b : stored_of(x)->blocks()) read.insert(b.buffer.get());
@@ -96,7 +96,7 @@ class HeldOperands {
  private:
   struct Held {
     std::vector<Array> arrays;
-    std::vector<std::int64_t> places;  // on the tape of a capture
+    std::vector<std::int64_t> places;  // positions on the tape of a capture
     std::vector<int> results;
   };
   static void release(Held& h) {
@@ -129,8 +129,8 @@ std::vector<ShapedArray> types_read(const std::vector<PlanStep>& steps,
   return read;
 }
 
-// Wraps the labels in a buffer that each launch uses, so that they live until the last launch is
-// done, which may be after the graph's owner is gone.
+// Wraps the labels in a buffer that each launch uses, so that the labels live until the last launch
+// is done, which may be after the graph's owner is gone.
 BufferRef buffer_of(std::unique_ptr<KeptLabels> labels, MemorySpace& space) {
   const auto destroy = [](void* context) noexcept { delete static_cast<KeptLabels*>(context); };
   BufferRef buffer = space.wrap(labels.get(), 0, destroy, labels.get());
@@ -162,7 +162,7 @@ Segment::Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std:
 }
 
 void Segment::run_steps(std::vector<Array>& values, std::vector<StepTasks>* captured) const {
-  const ScopesHidden hidden;  // as in replays, which may be called from any scope
+  const ScopesHidden hidden;  // replays may be called from any scope, too
   HeldOperands held;
   for (const PlanStep& step : steps_) {
     held.before(step);
@@ -210,8 +210,8 @@ bool Segment::owned_by_sets(const Buffer* buffer) const {
   return false;
 }
 
-// Finds the inputs that their callers gave up: `inputs` has the only handle, and only its table
-// names their buffers (besides the output set of an earlier run, if they are results of one).
+// Finds the donated inputs: `inputs` has the only handle, and only the handle's table names their
+// buffers (besides the output set of an earlier run, if they are results of one).
 void Segment::find_donated(const std::vector<Array>& inputs, std::vector<bool>& given) const {
   given.assign(inputs.size(), false);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -270,9 +270,10 @@ bool Segment::pays_to_capture() {
   return false;
 }
 
-// Gives places to the inputs whose addresses differ from those of the most similar graph. If there
-// are already as many graphs with places as allowed, and no further input differs, then the output
-// sets or the combinations of addresses are new at each call: all inputs then get places.
+// Gives fixed memory to the inputs whose addresses differ from those of the most similar graph. If
+// there are already as many graphs with fixed memory as allowed, and no further input differs, then
+// the output sets or the combinations of addresses are new at each call: all inputs then get fixed
+// memory.
 bool Segment::add_places(const std::vector<Array>& inputs) {
   const std::size_t width = 1 + static_cast<std::size_t>(mesh_.local_count());
   const auto same = [&](const Executable& e, std::size_t i) {
@@ -331,7 +332,7 @@ Segment::Executable* Segment::find_or_make_place(const std::vector<Array>& input
   }
   places_.fill(inputs);
   if (executable) return executable;
-  // A caller cannot donate the memory of a place.
+  // Fixed memory is never a caller's donation.
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (places_.has(i)) given[i] = false;
   return capture(in_places_, places_.in_place_of(inputs), given, slots);

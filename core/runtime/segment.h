@@ -38,13 +38,13 @@ std::int64_t graphs_captured() noexcept;
 
 class Segment {
  public:
-  // in, out: the slots that the segment reads, and those that are read after it; last_in: which of
-  // `in` are not mentioned later.
+  // in, out: the slots that the segment reads, and the slots that are read after it; last_in: an
+  // entry for each of `in`, true if the slot is not mentioned later.
   Segment(const detail::MeshImpl* mesh, std::vector<PlanStep> steps, std::vector<int> in,
           std::vector<int> out, std::vector<bool> last_in);
 
-  // Runs on the values of a plan, indexed by slot: reads in(), drops those that are mentioned here
-  // for the last time, and fills out().
+  // Runs on the values of a plan, indexed by slot: reads in(), drops the values that are mentioned
+  // here for the last time, and fills out().
   void run(std::vector<Array>& values);
 
   const std::vector<PlanStep>& steps() const { return steps_; }
@@ -65,14 +65,14 @@ class Segment {
     std::uint32_t position;  // of the input's table
     std::int64_t offset;     // in the buffer, or from the input's block
   };
-  // What a step became in a graph; for text().
+  // The tasks that a step became in a graph; for text().
   struct StepTasks {
     int end = 0;  // its tasks are those from the previous step's `end` up to this one
     std::vector<std::vector<std::int64_t>> slots;  // of each result
   };
   struct Executable {
     std::vector<const void*> key;
-    bool in_places = false;              // captured with inputs in places_
+    bool in_places = false;              // captured with fixed memory for some inputs
     std::shared_ptr<OutputSet> outputs;  // declared before the graph, so that it outlives the graph
     std::vector<BufferRef> slabs;        // and the labels of its tasks
     Ref<Graph> graph;
@@ -104,7 +104,7 @@ class Segment {
   Executable* find_or_make_place(const std::vector<Array>& inputs, std::vector<bool> given,
                                  std::size_t slots);
   bool pays_to_capture();
-  // Gives fixed places to more of the inputs; false where that would take too much memory.
+  // Gives fixed memory to more of the inputs; false where that would take too much memory.
   bool add_places(const std::vector<Array>& inputs);
   bool all_sets_are_taken() const;
   void take_slabs(Executable& made);
@@ -124,9 +124,9 @@ class Segment {
   std::vector<bool> last_in_;
   std::uint64_t runs_ = 0;
   std::vector<std::shared_ptr<OutputSet>> sets_;
-  std::vector<BufferRef> slabs_;  // the largest so far, for later graphs
+  std::vector<BufferRef> slabs_;  // the largest slabs so far, for later graphs
   Executables executables_;
-  Executables in_places_;  // those captured with inputs in places_
+  Executables in_places_;  // the graphs captured with fixed memory
   FixedPlaces places_;
   std::vector<Missed> missed_;
   bool warned_ = false;

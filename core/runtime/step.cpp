@@ -27,7 +27,7 @@ detail::ThreadState& this_thread() {
   return *state;
 }
 
-// Used only to decide whether the call is queued. `bytes`: those of operands and results.
+// Used only to decide whether the call is queued. `bytes`: the bytes of operands and results.
 std::int64_t estimate_ns(const Step& step, Types out_types, DeviceKind kind, std::int64_t bytes) {
   const Rates& rate = rates(kind);
   if (step.primitive.cost)
@@ -36,7 +36,7 @@ std::int64_t estimate_ns(const Step& step, Types out_types, DeviceKind kind, std
   return static_cast<std::int64_t>(static_cast<double>(bytes) / rate.bytes_per_ns);
 }
 
-// Launches a step for one leader after another, by run().
+// Runs or enqueues a step for one leader after another; run() does all of them.
 class LeaderLaunch {
  public:
   using Leaders = std::span<const std::uint32_t>;
@@ -128,11 +128,11 @@ class LeaderLaunch {
     try {
       std::rethrow_exception(self->failure_);
     } catch (...) {
-      run_kernel([](const KernelCall&) { throw; }, self->call_, self->site_);  // names the site
+      run_kernel([](const KernelCall&) { throw; }, self->call_, self->site_);  // adds the site
     }
   }
 
-  // Notes operand i, if it was given up, in donated_, and in reusable_ for the results that may
+  // If operand i is donated, marks it in donated_, and in reusable_ for each result that may
   // overwrite it.
   void note_donated(std::size_t i, std::int64_t bytes) {
     const Node& node = *node_of(step_.in[i]);
@@ -153,7 +153,7 @@ class LeaderLaunch {
     return describe(site) + at_line(site.source);
   }
 
-  // Enters cached buffers in the tables of the results, as far as there are any.
+  // Enters cached buffers in the tables of the results, as long as the cache has any.
   void take_cached() {
     const std::span<const std::uint32_t> leaders = cohorts_.leaders;
     for (std::size_t k = 0; k < leaders.size();) {
@@ -175,8 +175,9 @@ class LeaderLaunch {
   std::span<Buffer* const> reads() const { return reads_.span().first(n_reads_); }
   std::span<Buffer* const> writes() const { return writes_.span().first(n_writes_); }
 
-  // Runs the calls by Kernel::each, those of kMost devices at a time. Returns the leaders from the
-  // first group on in which a task may use a block: their calls have not been run.
+  // Runs the calls by Kernel::each, for kMost devices at a time, and stops at the first group of
+  // devices of which a pending task may use a block. Returns the leaders whose calls have not been
+  // run.
   [[gnu::noinline]] Leaders run_each(Leaders leaders) {
     constexpr std::size_t kMost = 16;
     while (!leaders.empty()) {
@@ -192,12 +193,12 @@ class LeaderLaunch {
     return leaders;
   }
 
-  // As bind_blocks, for several leaders. False, with nothing bound, where a task on one of the
-  // buffers may be pending.
+  // The same as bind_blocks, for several leaders. Returns false, and binds nothing, if a task on
+  // one of the buffers may be pending.
   bool bind_all(Leaders leaders, DeviceAddresses* bound) {
     if (any_reusable_)
       for (const std::uint32_t position : leaders) take_operands(position);
-    // Not 0 where a buffer has an event: tested once for all buffers.
+    // Not 0 if some buffer has an event, so that one test serves all buffers.
     std::uintptr_t events = 0;
     for (std::size_t i = 0; i < in_.size(); ++i) {
       DeviceAddresses* to = bound;
@@ -226,8 +227,8 @@ class LeaderLaunch {
     return events == 0;
   }
 
-  // Sets the addresses of the operands, and allocates the results' buffers. Whether a task on one
-  // of the buffers may be pending: never false where one is.
+  // Sets the addresses of the operands, and allocates the results' buffers. Returns true if a task
+  // on one of the buffers may be pending, and always if one is.
   bool bind_blocks(std::uint32_t position, MemorySpace& space) {
     if (any_reusable_) take_operands(position);
     bool pending = false;
@@ -251,7 +252,7 @@ class LeaderLaunch {
     return pending;
   }
 
-  // Gives each result the memory of an operand, if there is one whose memory it may have.
+  // Gives each result the memory of an operand that the result may overwrite, if there is one.
   void take_operands(std::uint32_t position) {
     taken_ = 0;
     for (std::size_t o = 0; o < results_.size(); ++o) {
@@ -301,8 +302,8 @@ class LeaderLaunch {
     return true;
   }
 
-  // Runs the call as a task of the stream; or, where it has run and thrown failure_, lets the task
-  // throw that.
+  // Runs the call as a task of the stream. If the call has run already and thrown failure_, the
+  // task throws failure_ instead.
   [[gnu::noinline]] void run_task(Stream& stream) {
     Task task = task_here();
     if (failure_ != nullptr) task.run = throw_failure;
@@ -321,7 +322,7 @@ class LeaderLaunch {
     enqueue(device, stream, waits);
   }
 
-  // Scratch of a kernel that is never split: the call's own. Whether a task on it may be pending.
+  // Allocates the scratch of a kernel that is never split. True if a task on it may be pending.
   bool add_scratch(MemorySpace& space) {
     const std::int64_t bytes = kernel_.scratch(call_);
     scratch_ = bytes != 0 ? space.allocate(bytes, MemorySpace::For::tasks) : BufferRef();
@@ -431,7 +432,7 @@ class LeaderLaunch {
            std::all_of(reads.begin(), reads.end(), [](const Event& e) { return e.done(); });
   }
 
-  // Whether only the entries of this cohort in this one table name the buffer.
+  // True if only the entries of this cohort in this one table name the buffer.
   bool owned_alone(const StoredNode& node, std::uint32_t position) const {
     const Block& block = node.blocks()[position];
     if (block.buffer->owned_by(1)) return true;
@@ -482,7 +483,7 @@ class LeaderLaunch {
   // where nobody records a timeline): the kernel is then called without a task.
   bool plain_ = false;
   bool at_once_ = false;        // plain_, and each stream runs the task at once
-  std::exception_ptr failure_;  // of the current leader's call
+  std::exception_ptr failure_;  // the exception of the current leader's call
 };
 
 // If the result is a part of operand 0, enters it in the table, and runs nothing.
@@ -499,10 +500,10 @@ bool run_as_view(const Step& step, Types out_types, std::span<StoredNode* const>
   return true;
 }
 
-// As above, if the position depends on scalars that are already computed, as indices mostly are.
-// Only for operands that could not be overwritten in place anyway, because another table, such as
-// that of a body's argument, names their memory; and not for small parts, since a view keeps the
-// whole operand alive.
+// The same as run_as_view, if the position depends on scalars that are already computed, as indices
+// mostly are. Only for operands that could not be overwritten in place anyway, because another
+// table, such as that of a body's argument, names their memory; and not for small parts, since a
+// view keeps the whole operand alive.
 bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode* const> out) {
   constexpr std::int64_t kLeastPart = 16;
   if (!step.primitive.dynamic_view || capturing() || !step.mesh.backend().host_addressable())
@@ -532,7 +533,8 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
     if (offset < 0) return false;
     offsets[p] = offset;
   }
-  // Entered when all are known: a kernel that has to run finds the table empty.
+  // The views are entered once all offsets are known: a kernel that has to run needs an empty
+  // table.
   for (std::uint32_t p = 0; p < whole->count; ++p) {
     Block& part = out[0]->blocks()[p];
     part = whole->blocks()[p];
@@ -560,7 +562,7 @@ bool run_as_dynamic_view(const Step& step, Types out_types, std::span<StoredNode
   }
 }
 
-// The one way through which kernels and collectives go.
+// Every kernel and every collective is launched here.
 void launch_step(const Step& step, Types out_types, std::span<StoredNode* const> out,
                  detail::ThreadState& thread) {
   const bool group = step.primitive.group != nullptr;

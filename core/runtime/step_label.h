@@ -35,11 +35,11 @@ inline const char* task_name(const char* name,
                              const detail::ThreadState& thread = detail::thread_state) {
   return labels_tasks(thread) ? task_name_slow(name) : name;
 }
-// As above for a task of a collective, whose calls are numbered. `moves`: the pairs of local
-// devices between which it moves data.
+// The same as task_name for a task of a collective, whose calls are numbered. `moves`: the pairs of
+// local devices between which it moves data.
 const char* collective_task_name(const char* name, std::uint64_t number,
                                  std::vector<std::pair<int, int>> moves);
-// As above for an exchange between processes.
+// The same as task_name for an exchange between processes.
 const char* exchange_task_name(const char* name, std::uint64_t number, std::vector<int> sends_to,
                                std::vector<int> receives_from);
 

@@ -42,7 +42,7 @@ class Arena {
 
 }  // namespace
 
-// Assigns a place to every value, step by step.
+// Assigns memory to every value, step by step.
 class TaskProgramMaker {
  public:
   TaskProgramMaker(JaxprRef jaxpr, const detail::MeshImpl& mesh, std::vector<int> owned)
@@ -70,7 +70,7 @@ class TaskProgramMaker {
 
  private:
   using Address = TaskProgram::Address;
-  // Memory, and the values in it: a value that is a view of another shares its root.
+  // A piece of memory and the values in it: a view shares the root of its operand.
   struct Root {
     Address place;
     std::int64_t bytes = 0;
@@ -187,7 +187,8 @@ class TaskProgramMaker {
         root.writable = old.writable;
         root.in_scratch = old.in_scratch;
         old.in_scratch = false;
-        // A value that was to be a result is copied at the end, unless it may stay.
+        // A value that was assigned to a result's memory is copied there at the end, unless it may
+        // stay.
         root.result = -1;
       } else if (root.result >= 0) {
         root.place = {Address::result, static_cast<std::uint32_t>(root.result), 0};
@@ -215,8 +216,8 @@ class TaskProgramMaker {
     arena_.give(root.place.offset, root.bytes);
   }
 
-  // The operand whose memory result o overwrites, or -1; decided as in run_step. `taken`: those
-  // that other results overwrite.
+  // The operand whose memory result o overwrites, or -1; decided as in run_step. `taken`: the
+  // operands that other results overwrite.
   int overwritten(const Eqn& e, std::size_t index, std::size_t o, std::uint32_t taken) {
     const Kernel& kernel = e.primitive->kernel(program_->kind_);
     const ShapedArray& made = e.out[o]->type;
@@ -232,7 +233,7 @@ class TaskProgramMaker {
       if (!root.writable || root.last != index || root.bytes != made.nbytes() || of.offset != 0)
         continue;
       // A result of the program that a step writes completely is better computed in its final
-      // place.
+      // memory.
       const bool may_stay =
           root.place.kind == Address::operand && owned_[root.place.index] == result;
       if (result >= 0 && !may_stay) continue;

@@ -15,8 +15,8 @@ namespace shmap {
 
 class TaskProgram {
  public:
-  // The device and the step for which the program runs; and, of a program that is_shared(), the
-  // part of it that this call runs.
+  // The device and the step for which the program runs, and, if the program is_shared(), the part
+  // of the program that this call runs.
   struct Caller {
     const detail::MeshImpl* mesh;
     std::uint32_t position;

@@ -38,7 +38,7 @@ Arrays first_of(std::span<const Array> x, std::size_t count) {
 
 // ---- attention as operations
 
-// The batch dims of the scores: first those that k has, then those along which k is repeated.
+// The batch dims of the scores: first the dims that k has, then the dims along which k is repeated.
 struct BatchOrder {
   explicit BatchOrder(const AttentionParams& p) {
     const std::size_t batch = p.k_dims.size() - 2;
@@ -104,7 +104,7 @@ class ByOperations {
   }
 
  private:
-  // x as [batch, groups, shared, rows, columns], with extent 1 along a dim over which x broadcasts.
+  // Reshapes x to [batch, groups, shared, rows, columns], with extent 1 along dims that x repeats.
   Array of_scores(const Array& x, const Dims& dims) const {
     Shape ones, full;
     const Array y = in_order(x, dims, order_.order, source_);
@@ -145,8 +145,8 @@ Arrays types_and_all(const JvpCall& call, std::size_t count, std::vector<ShapedA
   return first_of(call.primals, count);
 }
 
-// f, a function of all arrays of `all`, as a function of the arrays with the numbers `which`; the
-// other arrays are constants.
+// Makes a function of the arrays with the numbers `which` from f, a function of all arrays of
+// `all`; the other arrays become constants.
 template <class F>
 auto as_function_of(const std::vector<std::size_t>& which, const Arrays& all, const F& f) {
   return [&which, all, &f](Arrays moved) {
@@ -163,8 +163,8 @@ std::vector<std::size_t> moving_operands(const JvpCall& call) {
   return moving;
 }
 
-// The derivative of f, a function of all primals, along the tangents of the primals `moving`. The
-// others are constants.
+// The derivative of f, a function of all primals, along the tangents of the primals `moving`; the
+// other primals are constants.
 template <class F>
 auto along_tangents(const JvpCall& call, const std::vector<std::size_t>& moving, const F& f) {
   Arrays at, along;

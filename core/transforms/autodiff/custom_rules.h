@@ -1,4 +1,4 @@
-// Functions with derivative rules of the user's as equations (custom_jvp, custom_vjp). An equation
+// Functions with a user's derivative rules as equations (custom_jvp, custom_vjp). An equation
 // holds the program of the function, which is run or lowered, and the rules, which differentiate
 // it.
 #pragma once

@@ -106,7 +106,8 @@ void lower_linear(LowerCall& call) {
   throw_forward(params_as<CustomVjpLinearParams>(call.params).made);
 }
 
-// The map whose residuals, tangents and results vary over the operands' further axes too.
+// Makes the linear map anew whose residuals, tangents and results also vary over the further axes
+// of the operands.
 void widen_linear(WidenCall& call) {
   AxisSet axes;
   for (std::size_t i = 0; i < call.in.size(); ++i)

@@ -10,7 +10,7 @@ namespace shmap {
 
 namespace {
 
-// What a derived program depends on, besides the program that it is derived from.
+// The key of a derived program, besides the program that it is derived from.
 struct DerivedKey {
   std::vector<bool> a, b, c;
   std::int64_t size = 0;

@@ -26,7 +26,7 @@ std::shared_ptr<const BatchedProgram> derived_batch(const JaxprRef& jaxpr, std::
                                                     const std::vector<bool>& wanted = {},
                                                     const std::vector<ShapedArray>& as = {});
 
-// Which of the values are not empty.
+// An entry for each value: true if the value is not empty.
 std::vector<bool> given_mask(std::span<const Array> values);
 
 }  // namespace shmap

@@ -1,5 +1,5 @@
-// A call of a function with a derivative rule of the user's, under the current trace, and the rules
-// of the equation that a program has for such a call: what custom_jvp and custom_vjp share.
+// Calls a function with a user's derivative rule under the current trace, and holds the rules of
+// the equation for such a call in a program. Shared by custom_jvp and custom_vjp.
 //
 // A Kind (CustomJvp, CustomVjp) has
 //   name, primitive()              of its equations, whose parameters are `Params`
@@ -20,7 +20,7 @@
 
 namespace shmap {
 
-// Which trace interprets a call on these values.
+// The trace that interprets a call on given values.
 enum class RuleTraceKind { here, below, jvp, batch, staged };
 struct RuleTrace {
   RuleTraceKind kind;
@@ -33,7 +33,7 @@ struct RuleResult {
   std::vector<Array> y, y_dot;
 };
 
-// What a rule is called with: empty tangents are zero. wanted: the types of the function's result,
+// The arguments of a rule; empty tangents are zero. wanted: the types of the function's result,
 // null where they are not known.
 struct RuleCall {
   void* like;
@@ -104,7 +104,7 @@ std::vector<Array> call_with_rule(detail::BodyRef f, const typename Kind::Code& 
   return bind_all(Kind::primitive(), operands, params, kind.made);
 }
 
-// The public call: of a function on the leaves of its arguments.
+// The public call of a function on the leaves of its arguments.
 template <class Kind>
 std::vector<Array> leaves_with_rule(detail::BodyRef f, const typename Kind::Code& rule, void* like,
                                     detail::FlatTree arguments, SourceLine made) {

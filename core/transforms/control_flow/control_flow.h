@@ -40,7 +40,7 @@ struct CondParams : ParamsOf<CondParams> {
   void visit(ParamVisitor& v) const override;
 };
 
-// Whether it is one of these three.
+// True for the three primitives above.
 inline bool is_control_flow(const Primitive& p) {
   return &p == &while_p || &p == &scan_p || &p == &cond_p;
 }

@@ -37,7 +37,7 @@ void append_tangents(const JvpCall& call, const Flags& active, std::size_t from,
 
 // ---- loops of primals and tangents together
 
-// The arguments of a body of primals and tangents, sorted into the arguments of the program.
+// Sorts the arguments of a body of primals and tangents into the arguments of the program.
 class Together {
  public:
   Together(const JvpCall& call, const JvpProgram& program, const Flags& active, std::size_t consts,
@@ -75,7 +75,7 @@ class Together {
     give_leaves(std::move(out), result);
   }
 
-  // Takes the loop's results apart into those of the call.
+  // Writes the loop's results to the primals and tangents of the call.
   void give(JvpCall& call, std::span<const Array> results) const {
     std::vector<Array> primals, tangents;
     auto next = results.begin();

@@ -192,8 +192,9 @@ void linearize_scan(JvpCall& call, const ScanLoopParams& p) { LinearScan(call, p
 
 namespace {
 
-// Residuals that differ between branches share places. There are as many places of each type as one
-// branch needs at most. Residuals that are operands, or constants of a branch, need no place.
+// Residuals that differ between branches share positions in the list that every branch returns. A
+// type has as many positions as the branch with the most residuals of that type needs. Residuals
+// that are operands, or constants of a branch, need no position.
 class LinearCond {
  public:
   LinearCond(JvpCall& call, const CondParams& p)
@@ -217,7 +218,7 @@ class LinearCond {
  private:
   struct Residual {
     enum Kind { constant, operand, shared } kind;
-    std::size_t at = 0;  // the number of the operand or of the place
+    std::size_t at = 0;  // the number of the operand or of the shared position
     Array value;         // constant
   };
 
@@ -267,7 +268,7 @@ class LinearCond {
     shared_.assign(all.begin() + static_cast<std::ptrdiff_t>(results), all.end());
   }
 
-  // Returns the results of a branch, then the value of each place.
+  // Returns the results of a branch, then the value at each shared position.
   struct Primal {
     const LinearCond& cond;
     std::size_t branch;
@@ -288,7 +289,7 @@ class LinearCond {
     }
   };
 
-  // Takes the values of all places, all operands, and the tangents.
+  // Takes the values at all shared positions, all operands, and the tangents.
   struct Linear {
     const LinearCond& cond;
     std::size_t branch;
@@ -341,7 +342,7 @@ class LinearCond {
   std::vector<LinearizedProgram> made_;
   std::vector<std::vector<Residual>> residuals_;  // of each branch
   std::vector<ShapedArray> places_;
-  std::vector<Array> shared_;  // the values of the places, from the branch that was taken
+  std::vector<Array> shared_;  // values at the shared positions, from the branch taken
 };
 
 }  // namespace

@@ -21,8 +21,8 @@ bool is_narrow_float(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 || dtype == DType::f32;
 }
 
-// One operand of a dot_general; is_plain: it has one contracted dim and one that is neither
-// contracted nor a batch dim.
+// One operand of a dot_general. is_plain: it has exactly one contracted dim, and one dim that is
+// neither contracted nor a batch dim.
 struct Side {
   Side(const Eqn& e, int side) : operand(e.in[at(side)]) {
     const auto& p = params_as<DotParams>(*e.params);
@@ -40,7 +40,8 @@ struct Side {
   std::int64_t contracted = 0, free = 0;
 };
 
-// Matches the equations before a product, of whose operands one (left or right) may be the weights.
+// Matches the equations that lead to a product one of whose operands (left or right) may be the
+// weights.
 class AttentionMatcher {
  public:
   AttentionMatcher(const ProgramIndex& program, int product, int weights_side)
@@ -126,7 +127,7 @@ class AttentionMatcher {
     return true;
   }
 
-  // ---- scores; places: their dims among those of the weights
+  // Matches the equations of the scores. places: for each dim of the scores the dim of the weights.
   bool match_scores(const Atom& a, const IntList& places, Stage stage) {
     const int i = program_.maker(a);
     if (i < 0 || !take(a)) return false;
@@ -215,7 +216,7 @@ class AttentionMatcher {
     return true;
   }
 
-  // The operand of which `a` is a repetition, as far back as the repetition is the same on all
+  // The operand that `a` repeats, going back through repetitions that are the same on all
   // devices.
   const Atom* source_of(const Atom& a, IntList* places) const {
     const Atom *now = &a, *source = now;

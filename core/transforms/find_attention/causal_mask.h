@@ -7,9 +7,9 @@
 
 namespace shmap {
 
-// The offset for which each element of `mask` says whether its column is at most row + offset, or,
-// if `inverted`, whether it is not; nothing where `mask` is no such mask. `places`: the dims of
-// `mask` among those of a larger value (program_index.h), of which `row` and `column` are two.
+// Returns the offset for which each element of `mask` is true where its column is at most row +
+// offset, or, if `inverted`, is false there; nothing if `mask` is no such mask. `places` maps the
+// dims of `mask` to dims of a larger value (program_index.h), two of which are `row` and `column`.
 std::optional<std::int64_t> causal_offset(const ProgramIndex& program, const Atom& mask,
                                           const IntList& places, int row, int column,
                                           bool inverted);

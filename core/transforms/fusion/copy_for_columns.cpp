@@ -47,7 +47,7 @@ class ColumnCopier {
     return !a.is_literal() && a.type().size() == e.out[0]->type.size();
   }
 
-  // Goes up from `a`, which equation `reader` reads for the reduction.
+  // Follows the operand `a` of equation `reader` back along the chain that the reduction reads.
   void find_shared(int reduction, const Atom& a, int reader) {
     const int maker = a.is_literal() ? -1 : program_.maker(a);
     if (maker < 0 || fuse_role(program_.eqn(maker)) != FuseRole::map) return;
@@ -60,8 +60,8 @@ class ColumnCopier {
       if (is_full(in, e)) find_shared(reduction, in, maker);
   }
 
-  // Whether e takes no longer than to read its value again: a sum, difference or product of one
-  // array with what is small or repeated. The array is stored in any case, since no fused program
+  // True if computing e takes no longer than reading its value: a sum, difference or product of one
+  // array with small or repeated operands. The array is stored in any case, since no fused program
   // makes it.
   bool is_cheap(const Eqn& e) const {
     if (e.primitive != &add_p && e.primitive != &sub_p && e.primitive != &mul_p) return false;
@@ -79,8 +79,8 @@ class ColumnCopier {
     return e != nullptr && fuse_role(*e) == FuseRole::broadcast;
   }
 
-  // Whether all that read v, but `reader`, need the reduction first: they cannot be parts of one
-  // fused program with `reader`, which would compute v once.
+  // True if every reader of v except `reader` needs the reduction first. Such readers cannot share
+  // a fused program with `reader`, in which v would be computed once.
   bool others_need(int reduction, const Var* v, int reader) const {
     std::vector<bool> needs(static_cast<std::size_t>(program_.size()));
     needs[static_cast<std::size_t>(reduction)] = true;
@@ -96,8 +96,8 @@ class ColumnCopier {
     return !program_.is_result(v);
   }
 
-  // Adds a copy of an equation, with copies of what it repeats and of the small values that are
-  // computed for that, so that the copy and the original share no equation. Returns its result.
+  // Adds a copy of an equation, of the broadcasts that it reads, and of the small values behind
+  // them, so that the copy and the original share no equation. Returns the copy's result.
   Atom copy_of(int i) {
     Eqn e = program_.eqn(i);
     for (Atom& a : e.in) {
@@ -126,7 +126,7 @@ class ColumnCopier {
 
   const ProgramIndex program_;
   Rewriter made_;
-  // The equation that will read a copy, and what it reads.
+  // For each equation that will read a copy: the value that the copy replaces.
   std::unordered_map<int, const Var*> copied_;
 };
 
@@ -138,7 +138,7 @@ void register_pass_copy_for_columns() {
   register_pass({.order = PassOrder::copy_for_columns,
                  .name = "copy_for_columns",
                  .run = of_program<copy_for_columns>,
-                 .makes = &fused_columns_p,  // by the pass after it
+                 .makes = &fused_columns_p,  // created by the pass fuse_columns
                  .merges = true});
 }
 

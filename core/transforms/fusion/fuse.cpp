@@ -148,7 +148,7 @@ class Fuser {
   }
 
   // Sorts the equations by their dependencies; equations that do not depend on each other keep
-  // their order (a fused equation is at the place of its last member).
+  // their order (a fused equation counts at the position of its last member).
   static JaxprRef in_order(const Jaxpr& draft) {
     const ProgramIndex program(draft);
     EqnOrder order(program);

@@ -79,9 +79,9 @@ void FuseClusters::find_drawn() {
   }
 }
 
-// Whether each cluster that uses i's result draws the random bits itself. This is so where the
-// clusters cannot become one (such as the forward and the backward pass of a layer with dropout)
-// and the result would otherwise have to be stored.
+// True if each cluster that uses i's result should draw the random bits itself: the clusters cannot
+// be merged (such as the forward and the backward pass of a layer with dropout), and the result
+// would otherwise have to be stored.
 bool FuseClusters::is_drawn_again(int i, const std::vector<int>& candidates) {
   const int n = drawn_[static_cast<std::size_t>(i)];
   if (n == 0 || candidates.size() < 2 || program_.is_result(result(i))) return false;

@@ -61,8 +61,8 @@ class ColumnFuser {
     return fits ? maker : -1;
   }
 
-  // The program of a `fused` equation in that space; null where its space is another one, or it
-  // draws random bits.
+  // Copies the program of a `fused` equation; null if its space is not `space`, or if it draws
+  // random bits.
   std::shared_ptr<const FusedProgram> copied(const Eqn& e, const FuseSpace& space) const {
     const FusedProgram& old = *params_as<FusedParams>(*e.params).program;
     const bool same = old.rows() == space.rows && old.cols() == space.cols;

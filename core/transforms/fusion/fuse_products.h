@@ -5,12 +5,12 @@
 
 namespace shmap {
 
-// A dot_general of floats is merged with the equations after it, where its result has no other
-// reader, in this order:
+// Merges a dot_general of floats with the equations after it, if its result has no other reader, in
+// this order:
 //   additions of a number for each column (a bias), and of an array of the product's type;
 //   relu or gelu (approximate);
-//   the dynamic_update_slice that writes the result into a larger array, where the host knows the
-//   place (core/transforms/passes/known_scalars.h). The added array may be read from that place.
+//   the dynamic_update_slice that writes the result into a larger array, if the host knows the
+//     offset (core/transforms/passes/known_scalars.h). The added array may be read from there.
 // Factors that are dynamic_slices with no other reader are read from their arrays, where they are
 // contiguous and the host knows their places. An array that a chain of products writes completely
 // is not filled before. Products of f64 are not merged with a bias or an activation. A product

@@ -17,8 +17,8 @@ struct FuseSpace {
   friend bool operator==(const FuseSpace&, const FuseSpace&) = default;
 };
 
-// The space of a reduction: rows of the elements that are reduced together. False where it does not
-// reduce exactly the last dims, or rows are too long for one thread.
+// The space of a reduction, whose rows are the elements that are reduced together. False if the
+// reduction is not over exactly the last dims, or rows are too long for one thread.
 bool reduced_space(const Eqn& eqn, FuseSpace* out);
 // The space of a draw: a row for each key.
 FuseSpace drawn_space(const Eqn& eqn);

@@ -34,7 +34,7 @@ bool as_rows(const Eqn& e, Rows* out) {
   *out = {};
   out->window.of = whole.num_elements();
   std::int64_t stride = 1;
-  bool in_row = true;  // whether the dims further in are taken whole
+  bool in_row = true;  // true if the inner dims are taken whole
   for (std::size_t d = whole.size(); d-- > 0; stride *= whole[d]) {
     if (p.strides[d] != 1 && taken[d] != 1) return false;
     out->window.first += p.start_indices[d] * stride;
@@ -83,8 +83,8 @@ class SliceFuser {
     int reads;  // the equations that still read the slice itself
   };
 
-  // Whether only fused equations read the slice. Otherwise it has to be stored in any case, and
-  // fused equations may read it as well.
+  // True if only fused equations read the slice. Otherwise it has to be stored in any case, and
+  // fused equations may read it too.
   bool is_fused_alone(const Var* v) const {
     const std::span<const int> users = program_.users(v);
     return !program_.is_result(v) && std::all_of(users.begin(), users.end(), [&](int i) {

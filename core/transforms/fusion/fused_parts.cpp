@@ -29,15 +29,15 @@ std::optional<Source> source_of(const Eqn& e) {
   return source;
 }
 
-// Appends parts of programs to a new one.
+// Appends operations of existing programs to a new program.
 class FusedWriter {
  public:
   FusedWriter(std::int64_t rows, std::int64_t cols)
       : program_(std::make_shared<FusedProgram>(rows, cols)) {}
 
-  // Appends the values of `from` for which wants(value) says so, which have all their operands
-  // among them. The operand `given` is read as `given_as`, a value of the new program. Returns the
-  // numbers of the values in the new program.
+  // Appends the values of `from` for which wants(value) is true; the operands of a wanted value
+  // must be wanted too. The operand `given` is replaced by `given_as`, a value of the new program.
+  // Returns the number of each value of `from` in the new program.
   template <class Wants>
   std::vector<int> add(const Source& from, Wants wants, const Var* given = nullptr,
                        int given_as = kNone) {
@@ -61,8 +61,8 @@ class FusedWriter {
   }
   void add_output(int value, const ShapedArray& type) { program_->add_output(value, type); }
 
-  // The equation of the new program, with the results and the source of `like`: `fused_columns`
-  // where that is one.
+  // Returns the equation of the new program, with the results and the source of `like`. It is
+  // `fused_columns` if `like` is.
   Eqn finish(const Eqn& like) {
     Eqn made = like;
     made.in = std::move(in_);
@@ -99,10 +99,10 @@ class FusedWriter {
 
   std::shared_ptr<FusedProgram> program_;
   std::vector<Atom> in_;
-  std::vector<Operand> operands_;  // those that are no windows
+  std::vector<Operand> operands_;  // operands that are not windows
 };
 
-// Whether v, where the program reads it, is always a whole operand of that kind.
+// True if the program reads v only as a whole operand of kind `kind`.
 bool reads_as(const Source& source, const Var* v, FusedKind kind) {
   std::size_t operand = 0;
   for (const FusedProgram::Input& input : source.program->inputs()) {
@@ -173,7 +173,7 @@ std::optional<Eqn> computed_inside(const Eqn& user, const Var* v, const Eqn& mak
   if (!reads_as(*outer, v, of_maker.kind(made)) ||
       of_user.ops().size() + of_maker.ops().size() > std::size_t{kMostFusedOps})
     return std::nullopt;
-  // Columns that are reduced stay as they are.
+  // A reduction of columns keeps its space.
   const bool as_maker = fits_any_rows(of_user) && user.primitive != &fused_columns_p;
   const FusedProgram& space = as_maker ? of_maker : of_user;
   if (as_maker || fits_any_rows(of_maker)) {

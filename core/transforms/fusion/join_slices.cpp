@@ -35,7 +35,7 @@ class SliceJoiner {
   }
 
  private:
-  // The slice that computes `a`, where it copies data and `a` is read once; otherwise null.
+  // The slice that makes `a`, if it copies data and `a` is read only once; otherwise null.
   const Eqn* slice_of(const Atom& a) const {
     const Eqn* const e = program_.made_by(a, slice_p);
     if (!e || e->in[0].is_literal() || program_.reads(a.var()) != 1 ||

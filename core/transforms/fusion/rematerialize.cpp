@@ -27,14 +27,14 @@ namespace {
 
 // Programs with a smaller peak, in bytes, are left as they are.
 constexpr std::int64_t kSmallestPeak = 1 << 20;
-// A change is kept where the peak has fallen by this part of what it was at first.
+// A sequence of changes is kept once the peak has fallen by this part of its original size.
 constexpr double kSmallestFall = 0.02;
 // Each change frees at least this part of the peak.
 constexpr double kSmallestGain = kSmallestFall / 4;
-// By how much longer the program may take, as a part of its time.
+// The most additional time that a program may take, as a part of its original time.
 constexpr double kMostWork = 0.02;
 constexpr int kMostChanges = 32;
-// A value that has more views stays where it is.
+// A value that has more members (itself and its views) stays where it is.
 constexpr std::size_t kMostMembers = 64;
 
 // The bytes that values take on all local devices of a mesh.
@@ -101,17 +101,16 @@ bool draws(const Eqn& e) {
 
 // A change that frees memory where the most is needed.
 struct Change {
-  int eqn = -1;  // which makes the values
-  int result =
-      -1;  // the one that is computed again, of an equation that stays; -1: the equation moves
-  int before = -1;            // the last equation that reads them before they are dropped, or `eqn`
-  int at = -1;                // the one before which they are computed
-  Eqn made;                   // what is computed there
-  std::optional<Eqn> reader;  // or equation `at` with that inside
+  int eqn = -1;               // the equation that makes the values
+  int result = -1;            // the result that is computed again; -1: the equation moves
+  int before = -1;            // the last reader before the values are dropped, or `eqn`
+  int at = -1;                // the equation before which the values are computed
+  Eqn made;                   // the equation that computes them there
+  std::optional<Eqn> reader;  // replaces equation `at` and contains `made`, if possible
   std::int64_t gain = 0;
   double ns = 0;
   bool moves() const { return result < 0; }
-  // Whether it frees more memory for less work.
+  // True if this change frees more memory per time of additional work.
   bool is_better_than(const Change& other) const {
     return static_cast<double>(gain) * (other.ns + 1) > static_cast<double>(other.gain) * (ns + 1);
   }
@@ -125,8 +124,8 @@ struct Setting {
   std::unordered_map<const Params*, std::int64_t> bytes_inside = {};
 };
 
-// At most what the programs inside of an equation have at once: one level of them, as they were
-// traced.
+// An upper bound of the bytes that the programs inside of an equation have at once. Programs nested
+// deeper do not count, and the programs are taken as they were traced, before their own passes.
 std::int64_t bytes_inside(const Eqn& e, Setting& setting) {
   if (!e.primitive->interpret) return 0;
   const auto [known, is_new] = setting.bytes_inside.try_emplace(e.params.get(), 0);
@@ -159,8 +158,8 @@ class Memory {
 
   std::int64_t peak() const { return needs_.empty() ? 0 : need(fullest_); }
 
-  // How long the program takes, by the rates: operations one after another, and collectives, beside
-  // them, too.
+  // The estimated time of the program: compute operations one after another, and beside them the
+  // collectives, one after another.
   double ns() const {
     std::vector<double> ready(static_cast<std::size_t>(program_.value_count()), 0);
     double free[2] = {0, 0};
@@ -177,7 +176,7 @@ class Memory {
     return std::max(free[0], free[1]);
   }
 
-  // The best change, apart from those of equations in `banned`, by their first results.
+  // The best change, apart from changes of equations whose first result is in `banned`.
   std::optional<Change> best(const std::unordered_set<const Var*>& banned) const {
     std::optional<Change> best;
     const auto take = [&](std::optional<Change> found) {
@@ -205,7 +204,7 @@ class Memory {
   JaxprRef with(const Change& change) const {
     const Eqn& from = program_.eqn(change.eqn);
     std::vector<bool> drops(static_cast<std::size_t>(program_.size()), false);
-    std::vector<int> views;  // those that are made again
+    std::vector<int> views;  // the views that are computed again, too
     for (std::size_t o = 0; o < from.out.size(); ++o) {
       if (!change.moves() && static_cast<int>(o) != change.result) continue;
       const Views found = views_of(held_of(from.out[o]), change.at);
@@ -237,10 +236,10 @@ class Memory {
   }
 
  private:
-  // The views of a value that equations from some place on read, themselves or through other views.
+  // The views of a value, seen from an equation `at`.
   struct Views {
-    std::vector<int> late;       // made before that place, in order
-    std::vector<int> only_late;  // those of them that no equation before it reads
+    std::vector<int> late;       // made before `at` and read after that, also through other views
+    std::vector<int> only_late;  // made before `at` and not read before it
   };
 
   std::int64_t need(int i) const { return needs_[static_cast<std::size_t>(i)]; }
@@ -257,7 +256,7 @@ class Memory {
            held.bytes >= least();
   }
 
-  // The equations, besides views, that read a value or its views; in order.
+  // The equations that read a value or one of its views, without those that make views; in order.
   std::vector<int> readers_of(std::size_t held) const {
     std::vector<int> readers;
     for (const Var* v : members_[held])
@@ -273,7 +272,7 @@ class Memory {
     std::vector<bool> early(all.size(), false), late(all.size(), false);
     for (std::size_t k = all.size(); k-- > 1;) {
       const int maker = program_.maker(Atom(VarRef(all[k])));
-      if (maker >= at) continue;  // which reads another view, or the value, by its new name
+      if (maker >= at) continue;  // this view reads the new name of its operand
       for (int i : program_.users(all[k])) {
         if (!is_view(program_.eqn(i)))
           (i < at ? early : late)[k] = true;
@@ -292,7 +291,8 @@ class Memory {
     return views;
   }
 
-  // The change that moves equation i, if nothing reads its results up to the fullest one.
+  // The change that moves equation i behind the fullest equation; nothing if one up to there reads
+  // i's results.
   std::optional<Change> moving(int i) const {
     const Eqn& e = program_.eqn(i);
     Change change;
@@ -344,8 +344,8 @@ class Memory {
     });
   }
 
-  // Whether no equation needs as much memory as the fullest does now, once `bytes` are free until
-  // the change's equation, and what it reads is kept for it. Sets the gain at the fullest.
+  // True if no equation needs as much memory as the peak is now, after `bytes` are free up to the
+  // change's equation while its operands are kept until there. Sets change.gain.
   bool finds_room(Change& change, std::int64_t bytes) const {
     struct Kept {
       int from;
@@ -360,7 +360,7 @@ class Memory {
       const int h = lifetimes_.number(operand.var());
       if (read.last >= change.at || std::find(seen.begin(), seen.end(), h) != seen.end()) continue;
       seen.push_back(h);
-      // An argument may have been given up, and an operand's memory taken over by its last reader.
+      // An argument may have been donated, and the last reader may have overwritten an operand.
       kept.push_back({std::max(read.last, 0), read.bytes});
       begin = std::min(begin, kept.back().from);
     }
@@ -385,11 +385,11 @@ class Memory {
       if (read && x.var() != read) return std::nullopt;
       read = x.var();
     }
-    if (read->type.size() != v->type.size()) return std::nullopt;  // a part of it
+    if (read->type.size() != v->type.size()) return std::nullopt;  // a part of v
     return computed_inside(e, read, change.made);
   }
 
-  // Adds an equation with new results, which are read in place of the old ones from then on.
+  // Adds an equation with new results; later equations read these in place of the old ones.
   static void add_anew(Eqn e, Rewriter& made) {
     std::vector<VarRef> old = e.out;
     for (VarRef& v : e.out) v = make_ref<const Var>(v->type);
@@ -431,7 +431,7 @@ JaxprRef rematerialize(const Jaxpr& jaxpr, const detail::MeshImpl* mesh, DeviceK
                        const Rates& rates) {
   if (!may_be_large(jaxpr, mesh)) return JaxprRef(&jaxpr);
   Setting setting{mesh, kind, rates};
-  std::vector<JaxprRef> versions{JaxprRef(&jaxpr)};  // all are kept, and so are their variables
+  std::vector<JaxprRef> versions{JaxprRef(&jaxpr)};  // keeps the variables alive
   auto memory = std::make_unique<Memory>(jaxpr, setting);
   std::int64_t peak_kept = memory->peak();
   if (peak_kept < kSmallestPeak) return versions[0];

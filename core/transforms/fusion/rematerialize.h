@@ -1,5 +1,5 @@
-// Rematerialisation: where a program's memory is at its fullest, what is read only later is
-// computed later, and values that are cheap to compute are computed again in place of being kept.
+// Rematerialisation reduces the peak of a program's memory: equations whose results are read only
+// after the peak move behind it, and cheap values are computed again instead of being kept.
 #pragma once
 #include "core/array/mesh_impl.h"
 #include "core/ir/jaxpr.h"
@@ -7,21 +7,22 @@
 
 namespace shmap {
 
-// The same results, to the last bit, of a program whose equations are in the order in which they
-// will run. Of the equation that needs the most memory, the pass looks at the values that are alive
-// there and not read until later:
+// Returns a program with the same results, to the last bit. The equations of `jaxpr` are in the
+// order in which they will run. The pass looks at the equation that needs the most memory, and at
+// the values that are alive there and are read only later:
 //
-//   later  an equation whose results are not read before it moves behind it, to its first reader
-//   again  an elementwise value (of one operation, or of a `fused` equation) that is read before it
-//          too is dropped after that, and computed again just before its next reader, or inside of
-//          it where both can be one `fused` equation
+//   later  an equation whose results are not read before the peak moves behind it, to its first
+//   reader again  an elementwise value (of one operation, or of a `fused` equation) that is read
+//   before the
+//          peak too is dropped there, and computed again just before its next reader, or inside of
+//          that reader where both can be one `fused` equation
 //
-// It does to one of them what frees the most memory for the least work, and looks again. Operands
-// that would have to be kept for it count. Collectives and equations with effects or with programs
-// inside stay where they are, and random bits are not computed again.
+// The pass makes the change that frees the most memory for the least work, and looks again.
+// Operands that a change keeps alive for longer count against it. Collectives and equations with
+// effects or with programs inside stay where they are, and random bits are not computed again.
 //
-// Changes are kept where the peak falls noticeably, and while by the rates the program takes hardly
-// longer, what its collectives overlap with included. The peak never rises, by the model of
+// Changes are kept if the peak falls noticeably, and if the program takes hardly longer by the
+// estimated rates, overlap with collectives included. The peak never rises, by the model of
 // core/transforms/passes/lifetimes.h. The time is linear in the number of equations, for each of a
 // limited number of changes.
 //

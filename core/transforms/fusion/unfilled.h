@@ -5,13 +5,13 @@
 
 namespace shmap {
 
-// Where a chain of products, each of which writes into the result of the one before, writes the
-// whole array on every device, the first product gets no target. The program itself where there are
-// none.
+// If a chain of products, each of which writes into the result of the one before, writes the whole
+// array on every device, removes the target of the first product. Returns `jaxpr` itself if there
+// is no such chain.
 JaxprRef leave_unfilled(const Jaxpr& jaxpr);
 
-// Whether the equation, as a product or product_into with those parameters, has the type of its
-// result. Variance (where it is not checked) and weakness may differ.
+// True if the equation, taken as a product or product_into with `params`, would have the type of
+// its result, with the same variance and weakness.
 bool makes_its_type(const Eqn& e, const ProductParams& params, const detail::AxisEnv* env);
 
 }  // namespace shmap

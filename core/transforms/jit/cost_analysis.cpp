@@ -71,8 +71,8 @@ CostAnalysis cost_of(const Jaxpr& jaxpr) {
   return total;
 }
 
-// A program of global arrays as a program of blocks, with the collectives that jit adds. Null where
-// nothing is split outside of shard_maps, whose bodies are programs of blocks already.
+// Lowers a program of global arrays to a program of blocks, with the collectives that jit adds.
+// Null if nothing is split outside of shard_maps, whose bodies are programs of blocks already.
 JaxprRef blocks_of(const detail::ClosedJaxprImpl& program) {
   const detail::MeshImpl* mesh = mesh_of_program(program);
   const bool is_placed = std::any_of(program.in_shardings.begin(), program.in_shardings.end(),

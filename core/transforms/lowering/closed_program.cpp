@@ -32,7 +32,7 @@ const detail::MeshImpl* mesh_of(const Jaxpr& jaxpr) {
   return nullptr;
 }
 
-// Of the primitives that call a program jit alone has a mesh.
+// jit is the only primitive that both calls a program and has a mesh.
 bool is_jit_over_mesh(const Eqn& e) { return e.primitive->calls_program && e.params->mesh(); }
 
 const detail::MeshImpl* mesh_of_program(const detail::ClosedJaxprImpl& program) {

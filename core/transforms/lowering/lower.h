@@ -42,7 +42,7 @@ struct LowerMemo {
     LoweredProgram lowered;
   };
   std::map<std::pair<const Jaxpr*, std::vector<const Sharding*>>, Found> programs;
-  LowerLog* log = nullptr;  // is told what is decided; may be null
+  LowerLog* log = nullptr;  // receives the lowering's decisions; may be null
 };
 
 // Builds the program of blocks. Its trace is the current trace while it works.
@@ -134,7 +134,8 @@ struct Lowered {
   std::vector<const Sharding*> in, out;  // of the arguments, and of the results
 };
 
-// `shardings`: one for each argument, over `mesh`. log: is told what is decided; may be null.
+// `shardings`: one for each argument, over `mesh`. log: receives the lowering's decisions; may be
+// null.
 Lowered lower(const Jaxpr& jaxpr, std::span<const Array> consts, const detail::MeshImpl* mesh,
               std::span<const Sharding* const> shardings, LowerLog* log = nullptr);
 

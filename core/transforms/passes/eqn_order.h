@@ -25,7 +25,7 @@ class EqnOrder {
   }
   bool is_ready(int i) const { return missing_[static_cast<std::size_t>(i)] == 0; }
 
-  // seen(k, is_ready): for each equation that waited for i.
+  // Calls seen(k, is_ready) for each equation k that waited for equation i.
   template <class Seen>
   void place(int i, Seen seen) {
     for (int k : after_[static_cast<std::size_t>(i)])

@@ -12,9 +12,10 @@ namespace shmap {
 // Whether the equation's result shares its operand's memory.
 bool is_view(const Eqn& e);
 
-// A value's memory is taken by its equation and free after its last use; that of a result of the
-// program is never free. A view shares its operand's memory, and an elementwise result may take
-// over that of an operand at its last use. Scratch memory of kernels is not included.
+// A value's memory is allocated by its equation and freed after its last use; the memory of the
+// program's results is never freed. A view shares its operand's memory, and an elementwise result
+// may take over an operand's memory at the operand's last use. Scratch memory of kernels does not
+// count.
 class Lifetimes {
  public:
   static constexpr int kArgument = -1;                               // Held::born of arguments
@@ -28,8 +29,8 @@ class Lifetimes {
     bool is_owned() const { return born != kArgument; }  // the program allocates it
   };
 
-  // `program` must outlive this object. kind: of the devices, whose kernels say which operands
-  // they overwrite. bytes(v) are those of a value.
+  // `program` must outlive this object. kind: the kind of devices, whose kernels say which operands
+  // they overwrite. bytes(v): the size of value v.
   template <class BytesOf>
   Lifetimes(const ProgramIndex& program, DeviceKind kind, BytesOf bytes)
       : program_(program), kind_(kind), held_of_(std::size_t(program.value_count()), -1) {
@@ -50,13 +51,13 @@ class Lifetimes {
   }
 
   const std::vector<Held>& all() const { return held_; }
-  int number(const Var* v) const {  // in all()
+  int number(const Var* v) const {  // the value's index in all()
     return held_of_[static_cast<std::size_t>(program_.number(v))];
   }
   const Held& of(const Var* v) const { return held_[static_cast<std::size_t>(number(v))]; }
 
-  // The bytes that the program has allocated while each equation runs, arguments aside. inside(e):
-  // what the programs inside of an equation have at most, beside its own results.
+  // The bytes that the program has allocated while each equation runs, without arguments.
+  // inside(e): the most bytes of the programs inside of e, besides e's own results.
   template <class Inside>
   std::vector<std::int64_t> needs(Inside inside) const {
     std::vector<std::int64_t> needs;
@@ -76,9 +77,9 @@ class Lifetimes {
 
  private:
   struct StepBytes {
-    std::int64_t made = 0;        // for results, those that take over an operand's bytes included
-    std::int64_t taken_over = 0;  // by results
-    std::int64_t dying = 0;       // free afterwards
+    std::int64_t made = 0;        // by results, including those that overwrite an operand
+    std::int64_t taken_over = 0;  // bytes of operands that results overwrite
+    std::int64_t dying = 0;       // bytes that are free after the equation
   };
 
   int& held_of(const Var* v) { return held_of_[static_cast<std::size_t>(program_.number(v))]; }

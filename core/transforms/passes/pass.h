@@ -1,8 +1,8 @@
 // The passes over a program of blocks before it is planned: a table, and one function that runs the
 // passes and checks and shows the result of each.
 //
-// A pass is a file with a `register_pass_<name>()`, which enters the pass in the table. Its place
-// among the passes is an enumerator of PassOrder.
+// A pass is a file with a `register_pass_<name>()`, which enters the pass in the table. Its
+// position among the passes is an enumerator of PassOrder.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -26,7 +26,7 @@ class SlicePlacer {
     for (int i = 0; i < program_.size(); ++i)
       if (program_.eqn(i).primitive == &dynamic_slice_p) place(i);
     if (!made_.is_edited()) return JaxprRef(&jaxpr_);
-    return remove_dead_code(*made_.finish());  // what computed the starts
+    return remove_dead_code(*made_.finish());  // removes the equations that computed the starts
   }
 
  private:

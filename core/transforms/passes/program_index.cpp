@@ -17,7 +17,7 @@ ProgramIndex::ProgramIndex(const Jaxpr& jaxpr)
     std::uint32_t value;
     int eqn;
   };
-  std::vector<Read> reads;  // each pair of a value and an equation once
+  std::vector<Read> reads;  // has each pair of a value and an equation once
   reads.reserve(2 * jaxpr.eqns.size());
   for (int i = 0; i < size(); ++i) {
     const Eqn& e = eqn(i);

@@ -62,18 +62,18 @@ class ProgramIndex {
   std::vector<bool> gone_;
 };
 
-// `places` maps the dims of a value to dims of a larger value of which it is a part, or which
-// repeats it; -1 for a dim along which the larger value repeats it.
+// `places` maps each dim of a value to a dim of a larger value, of which the value is a part or
+// which repeats the value; -1 for a dim along which the larger value repeats it.
 //
-// Whether `e` only moves or repeats elements (a transposition, a broadcast, a reshape that only
-// changes extents of 1). If so, `places` of its result becomes `places` of its operand.
+// True if `e` only moves or repeats elements (a transposition, a broadcast, a reshape that only
+// changes extents of 1). Then `places` of its result becomes `places` of its operand.
 bool go_through_view(const Eqn& e, IntList* places);
 
-// The place of a dim along which each device has a different part.
+// The entry of `places` for a dim along which each device has a different part.
 inline constexpr std::int64_t kApart = -2;
-// As go_through_view, and also through the collectives that move no data: casts, and parts along
-// dims, whose place becomes kApart. Where no place of an operand is kApart, the result only repeats
-// the operand.
+// The same as go_through_view, but also goes through collectives that move no data: casts, and
+// parts along dims, whose entries become kApart. If an operand has no entry kApart, the result only
+// repeats the operand.
 bool go_through_repetition(const Eqn& e, IntList* places);
 
 // 0, 1 … n - 1.

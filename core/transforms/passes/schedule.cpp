@@ -13,8 +13,8 @@ namespace shmap {
 
 namespace {
 
-// How many ready equations are considered for the next place. Considering more would lengthen the
-// lifetimes of values by more memory than the hidden time is worth.
+// The number of ready equations that are considered for the next position. Considering more would
+// lengthen the lifetimes of values by more memory than the hidden time is worth.
 constexpr int kWindow = 64;
 
 struct Timed {

@@ -6,7 +6,7 @@
 
 namespace shmap {
 
-// The time that the schedule takes an equation to need on one device.
+// The time that the schedule assumes for an equation on one device.
 double scheduled_ns(const Eqn& e, const Rates& rates);
 
 // The same equations, with each collective as early as its operands are ready, and equations that

@@ -27,7 +27,7 @@ struct StagingOptions {
   bool auto_pbroadcast = true;
 };
 
-// Those of the current trace, for a program that becomes part of it.
+// The options of the current trace, for a program that becomes part of it.
 StagingOptions inherited_options();
 
 // A traced program, and the values from outside that it uses (its constants), which are its first

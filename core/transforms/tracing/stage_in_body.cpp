@@ -10,9 +10,9 @@ namespace shmap {
 
 namespace {
 
-// The one program of an equation traced again for the operands; a program of a called function
-// (custom_jvp, checkpoint) so keeps its rules for derivatives. The new program has no constants:
-// its values come from its arguments and from literals.
+// Traces the one program of an equation again for the operands, so that the program of a called
+// function (custom_jvp, checkpoint) keeps its rules for derivatives. The new program has no
+// constants: its values come from its arguments and from literals.
 std::vector<Array> call_again(const Eqn& e, std::vector<Array>& in) {
   const std::vector<const Jaxpr*> called = inner_jaxprs(*e.params);
   if (called.size() != 1 || called[0]->binders.size() != in.size() || !e.primitive->with_programs)

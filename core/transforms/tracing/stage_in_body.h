@@ -9,8 +9,9 @@
 
 namespace shmap {
 
-// An equation with programs (Primitive::interpret), of whose operands `in` some vary over more axes
-// than its own. The rule Primitive::widen stages it under the current trace, and sets `out`.
+// An equation with programs (Primitive::interpret), some of whose operands `in` vary over more axes
+// than the types in the equation. The rule Primitive::widen stages it under the current trace, and
+// sets `out`.
 struct WidenCall {
   const Eqn& eqn;
   std::span<Array> in;
