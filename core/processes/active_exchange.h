@@ -27,9 +27,9 @@ struct Exchanges::Active {
   struct Source {
     int peer;
     bool heard;
-    std::size_t first, last;  // its parcels: exchange.receives[first, last)
+    std::size_t first, last;  // the source's parcels: exchange.receives[first, last)
     std::int64_t bytes;
-    int copies = 0;              // of parcels that this source lends: copies not made yet
+    int copies = 0;              // copies of lent parcels that are not made yet
     bool read_in_place = false;  // the exchange's work reads parcels that this source lends
     std::string answer;          // the answer of a source that is late
   };
@@ -40,9 +40,10 @@ struct Exchanges::Active {
   std::deque<Letter> letters;                          // waiting for room in a peer's ring
   int lent = 0;                                        // peers that still read what this process
                                                        // lends
-  int copies = 0;  // of all sources, the exchange's own, and parts of the work
+  int copies = 0;  // not made yet: of all sources and of the exchange's own parcels, and parts of
+                   // the work
   bool work_begun = false;
-  std::vector<const std::byte*> places;             // of the receives, for the work
+  std::vector<const std::byte*> places;             // addresses of the receives, for the work
   std::vector<std::unique_ptr<std::byte[]>> taken;  // copies of receives that have no memory
   int copying = 0;  // threads that are copying for this exchange, which must stay until they are
                     // done
@@ -74,31 +75,31 @@ class Exchanges::Attempt {
   friend class Exchanges;
   struct Way {  // to a peer, or from a peer
     int peer;
-    std::size_t first, last;  // its parcels in sends or receives
+    std::size_t first, last;  // the way's parcels in sends or receives
     std::int64_t bytes;
-    std::uint64_t digest;   // of its message
-    bool heard = false;     // of a receive: its message has come
-    bool in_ring = false;   // and is left in its ring until the exchange's work is done
-    std::int64_t kept = 0;  // of a receive, with work: where its parcels begin in `kept`
+    std::uint64_t digest;   // of the way's message
+    bool heard = false;     // of a receive: the message has come
+    bool in_ring = false;   // the message stays in its ring until the exchange's work is done
+    std::int64_t kept = 0;  // of a receive, with work: its offset in Attempt::kept
   };
-  // Takes the message that has come for that way: the parcels are copied to their places or, where
-  // the exchange has work, stay where they are. False where the message does not belong to this
-  // exchange, or does not fit.
-  // on_board: where the parcels are, for a message of that kind.
+  // Takes the message that has come for `way`: copies the parcels to the memory of the receives or,
+  // if the exchange has work, leaves them where they are. False if the message does not belong to
+  // this exchange, or does not fit. on_board: the address of the parcels, for a message of kind
+  // on_board.
   bool take(const ProcessExchange& exchange, Way& way, const Message& message,
             const std::byte* on_board = nullptr) noexcept;
-  // Copies the parcels of that way, which are elsewhere, to `kept`.
+  // Copies the parcels of `way`, which lie in a ring or on a board, to `kept`.
   void keep(Way& way) noexcept;
   static std::span<const Parcel> parcels(const std::vector<Parcel>& all, const Way& way) noexcept {
     return {all.data() + way.first, way.last - way.first};
   }
   Header header;
-  bool on_board = false;  // all are sent the same, which is written on the board
+  bool on_board = false;  // all get the same parcels, which are on the board
   std::vector<Way> to, from;
-  std::vector<const std::byte*> places;  // of the receives, for the work
+  std::vector<const std::byte*> places;  // addresses of the receives, for the work
   std::unique_ptr<std::byte[]> kept;     // for parcels that cannot stay in their rings
   History* history = nullptr;            // of the exchange's space; null until it is known
-  bool begun = false;                    // sent, and not ended
+  bool begun = false;                    // the messages are sent, and the exchange has not ended
   std::size_t awaited = 0;               // messages that have not come
 };
 

@@ -9,9 +9,9 @@
 
 namespace shmap {
 
-// While the object lives, a thread watches how long MPI_Finalize takes. It waits for all other
-// processes, and all have said by then that their programs have ended: one that is stopped or dies
-// after that, or a launcher that hangs, would let it wait forever.
+// While the object lives, a thread watches how long MPI_Finalize takes. MPI_Finalize waits for all
+// other processes, each of which has said before that its program has ended: a process that is
+// stopped or dies after that, or a launcher that hangs, would let this process wait forever.
 //
 // After warn_sec the thread warns, with what it can see of the processes of this node. After
 // timeout_sec it repeats this and ends the process with exit code 1, upon which the launcher ends

@@ -250,7 +250,8 @@ void Exchanges::begin(Active& active, EndedList& ended, Attempt* attempt) {
   conclude(active, ended);
 }
 
-// What this process copies itself: first of all, since nobody has to be waited for.
+// Lists the copies that this process makes itself. They come first, because they wait for no other
+// process.
 void Exchanges::list_copies(Active& active) {
   for (const OwnCopy& own : active.exchange->copies) {
     for (std::int64_t at = 0; at < own.bytes; at += kCopyBytes) {
@@ -368,7 +369,8 @@ void Exchanges::accept(Active& active, int from, const Message& message) {
   }
 }
 
-// Where a receive is to be written: its own memory, or memory that the exchange keeps for its work.
+// Returns the memory that a receive is written to: its own, or memory that the exchange keeps for
+// its work.
 std::byte* Exchanges::place_for(Active& active, std::size_t receive) {
   const Parcel& parcel = active.exchange->receives[receive];
   if (active.exchange->work == nullptr || parcel.data != nullptr) return parcel.data;
@@ -422,7 +424,7 @@ void Exchanges::handle(int from, const Message& message) {
       if (fault_.empty()) match_or_keep(from, message);
       return;
     case Kind::on_board: {
-      // The place may be written again when this message has been dropped.
+      // The sender may overwrite this entry of its board once the message has been dropped.
       Header whole = header;
       whole.kind = Kind::exchange;
       const std::byte* const parcels = on_board(from, header);

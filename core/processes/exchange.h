@@ -52,14 +52,14 @@ struct Parcel {
   std::int64_t bytes;
 };
 
-// Work on what an exchange receives, which the exchange does itself when everything has come: on a
-// parcel where it lies in the memory of its sender, or else on a copy.
+// Work that an exchange does itself on its received parcels, when all have come. A parcel is read
+// in the memory of its sender where possible, otherwise in a copy.
 class ParcelWork {
  public:
   virtual ~ParcelWork() = default;
   virtual int parts() const noexcept = 0;  // at least 1
-  // parcels: the address of each receive. Any thread, several parts at once. What it throws is a
-  // failure of the job, since the senders wait for the end of the work.
+  // parcels: the address of each receive. Called by any thread, for several parts at once. An
+  // exception is a failure of the job, since the senders wait for the end of the work.
   virtual void run(int part, const std::byte* const* parcels) const = 0;
 };
 
@@ -70,22 +70,23 @@ struct OwnCopy {
   std::int64_t bytes;
 };
 
-// The part of one process in an exchange.
+// What one process sends and receives in an exchange.
 struct ProcessExchange {
   std::uint64_t space = 0, number = 0;
   std::uint32_t round = 0;
   std::uint64_t check = 0;  // a hash of everything that must be the same in all processes
-  // The program that the collective belongs to: two hashes, the first with the number of its
-  // equations; 0: no program.
+  // The program that the collective belongs to: two hashes, and the number of its equations. All
+  // are 0 if there is no program.
   std::uint64_t program = 0, constants = 0;
   std::uint32_t equations = 0;
   ExchangeLabel label;
   // Ordered by peer; the parcels of one peer in the order in which they are sent, with the same
   // sizes on both sides.
   std::vector<Parcel> sends, receives;
-  // Null, or what is done with the receives, which then need no memory of their own (data is null).
+  // The work on the receives, or null. Receives of an exchange with work may have no memory of
+  // their own (data is null).
   std::shared_ptr<const ParcelWork> work;
-  // What this process copies itself meanwhile, when it has sent its messages.
+  // Copies inside this process, which are made after its messages have been sent.
   std::vector<OwnCopy> copies;
 };
 
@@ -100,11 +101,11 @@ class ExchangeEnd {
   ~ExchangeEnd() = default;
 };
 
-// Code that waits for other processes otherwise than by exchanges.
+// Code that waits for other processes by other means than exchanges.
 class FaultListener {
  public:
-  // Ends these waits: the job has failed. Called once, by the thread of Exchanges, which holds no
-  // lock.
+  // Ends the waits, because the job has failed. Called once, by the thread of Exchanges, which
+  // holds no lock.
   virtual void job_failed(const std::string& text) noexcept = 0;
 
  protected:
@@ -122,22 +123,22 @@ class Exchanges {
             double timeout_sec);
   ~Exchanges() = delete;  // the object lives as long as the process
 
-  // A small exchange that the thread which reaches it performs from beginning to end, without
-  // another thread: its messages, ready to be sent, and how far it has come.
+  // A small exchange that one thread performs from beginning to end when it reaches the exchange:
+  // the prepared messages, and the state of the exchange.
   class Attempt;
   // Null where the exchange is too large for an attempt, or involves processes of other nodes.
   std::shared_ptr<Attempt> prepare(const ProcessExchange& exchange) const;
-  // Sends the messages, and looks for a microsecond or two for those of the other processes. True:
-  // all have come, and the exchange has ended. False: start() must continue it. `number` is that of
-  // the exchange. Any thread, one at a time.
+  // Sends the messages, and looks for a microsecond or two for those of the other processes. True
+  // if all have come, so that the exchange has ended; otherwise start() must continue it. `number`
+  // is the exchange's. Any thread, one at a time.
   bool attempt(const ProcessExchange& exchange, Attempt& attempt) noexcept;
 
-  // Neither blocks nor throws. `exchange` must live until its end. `attempt`: what has been done of
-  // the exchange; may be null. Any thread.
+  // Neither blocks nor throws. `exchange` must live until its end. `attempt`: an attempt that began
+  // the exchange, or null. Any thread.
   void start(const ProcessExchange& exchange, ExchangeEnd& end,
              Attempt* attempt = nullptr) noexcept;
-  // Whether these processes and this one read each other's shared heaps in place. All processes of
-  // a node that ask about the same processes get the same answer.
+  // True if these processes and this one read each other's shared heaps in place. All processes of
+  // a node get the same answer for the same processes.
   bool read_in_place(std::span<const int> processes) const noexcept;
 
   // Calls start(), and blocks until the exchange has ended; rethrows its error.
@@ -150,13 +151,13 @@ class Exchanges {
   // messages to it.
   void looking(detail::Looking change) noexcept;
 
-  // How many exchanges which thread has ended so far; for tests.
+  // The number of exchanges that each kind of thread has ended so far; for tests.
   struct Turns {
     std::int64_t taken_by_thread = 0;  // exchanges that the object's own thread ended
     std::int64_t taken_by_others = 0;  // exchanges that other threads ended, which started them or
                                        // waited
-    std::int64_t at_once = 0;          // those of the latter that attempts ended
-    std::int64_t wakes = 0;            // of the object's own thread, by other threads
+    std::int64_t at_once = 0;          // exchanges among the latter that attempts ended
+    std::int64_t wakes = 0;            // wake-ups of the object's own thread by others
     std::int64_t hand_overs = 0;       // from waiting threads to the object's own thread
     std::int64_t sleeps = 0;           // of the object's own thread, with nothing to look for
   };
@@ -170,8 +171,8 @@ class Exchanges {
   // Writes a warning with the collectives that are under way and those that ended last; `why` is
   // its first line. Writes nothing after a failure, since the failure wrote this list already.
   void write_record(const char* why) noexcept;
-  // From now on the first failure reaches `listener`, at once where it is there already. Once for
-  // each object; to be called before the first exchange that the listener's waits depend on.
+  // Makes the first failure reach `listener`: at once if it has occurred already. Called once for
+  // each listener, before the first exchange that the listener's waits depend on.
   void tell_of_fault(FaultListener& listener) noexcept;
 
   // Tells the other processes that this process leaves, and waits until all processes leave. True
@@ -191,7 +192,8 @@ class Exchanges {
     std::uint32_t round;
     friend auto operator<=>(const Place&, const Place&) = default;
   };
-  // on_board: an exchange whose parcels are on the sender's board; `front` begins with the place.
+  // on_board: the parcels are on the sender's board, and `front` begins with the number of the
+  // entry.
   enum class Kind : std::uint32_t { exchange, taken, leave, fault, ask, answer, on_board };
   static constexpr std::size_t kFrontBytes = 32;
   // The members up to and including `front` are the first cache line of a message in memory. Where
@@ -221,7 +223,7 @@ class Exchanges {
     }
   };
   using Bytes = std::vector<std::byte>;
-  // Numbers of turns of looking: 0.5 microseconds without pauses, and 2 with pauses.
+  // How often an attempt looks for messages: 0.5 microseconds without pauses, and 2 with pauses.
   static constexpr int kTurnsAtOnce = 150, kLeastPatience = 40, kMostPatience = 190;
   static constexpr int kLooksAmongMany = 64;  // before a thread offers its core
   static constexpr int kTryAgain = 32;
@@ -240,15 +242,15 @@ class Exchanges {
     Bytes bytes;
   };
   struct Active;
-  // One thread's share of copying parcels that a peer lends, or of the exchange's own copies (peer
-  // is kOwn) or its work (kWork).
+  // One thread's share of copying: of parcels that a peer lends, of the exchange's own copies (peer
+  // is kOwn), or of the exchange's work (kWork).
   struct Copy {
     Active* active;
     int peer;
     std::byte* to;
     const std::byte* from;
     std::int64_t bytes;
-    bool by_address;  // from an address of the peer, because this process has not mapped the memory
+    bool by_address;  // reads an address of the peer, whose memory is not mapped here
     int part = 0;     // of the work
   };
   static constexpr int kWork = -1, kNobody = -2, kOwn = -3;
@@ -319,8 +321,8 @@ class Exchanges {
   void list_copies(Active& active);
   bool begin_work(Active& active);
   void give_back(Active& active, int peer);
-  // One copy, or one part of the work; without the mutex. Returns an error of errno, or 0; sets
-  // `thrown` to what the work threw.
+  // Makes one copy, or one part of the work, without the mutex. Returns an error of errno, or 0;
+  // sets `thrown` to the text of an exception of the work.
   int run_copy(const Copy& copy, std::string& thrown) const noexcept;
   int failed_lender(const Copy& copy) const noexcept;
   void post(int to, const Header& header, std::span<const std::byte> body);
@@ -349,9 +351,9 @@ class Exchanges {
   std::exception_ptr error_for(const ExchangeLabel& label, std::uint64_t number) const;
 
   // States of the object's own thread. It naps while other threads look for messages, or have just
-  // looked, and only those threads wake it then; a sleep is ended by any message that it must
-  // handle. The end of a nap interrupts the thread that runs on the same core, and then the other
-  // process waits for it in vain. So naps are long, unless exchanges have gone on lately while no
+  // looked; only those threads wake it then. A sleep is ended by any message that the thread must
+  // handle. The end of a nap interrupts the thread that runs on the same core, while the other
+  // process waits for that thread. So naps are long, unless exchanges have gone on lately while no
   // thread looked, or were too large for an attempt.
   enum class Rest : int { none, nap, long_nap, sleep };
 
@@ -405,12 +407,12 @@ class Exchanges {
   int patience_ = kMostPatience;     // turns of looking that an attempt makes
   unsigned impatient_ = 0;           // number of attempts with less patience
   std::string fault_;                // the first failure; "" where there is none
-  FaultListener* untold_ = nullptr;  // the first of those that are not told of the fault
+  FaultListener* untold_ = nullptr;  // a list of the listeners that do not know the fault
   bool stopped_ = false;
 
   std::atomic<int> active_count_{0};
-  // Whether progress needs a thread that looks; if not, all that can come is a message through the
-  // link.
+  // True if progress needs a thread that looks. Otherwise the only possible progress is a message
+  // through the link.
   std::atomic<bool> needs_looks_{true};
   const bool crowded_;  // the processes that share cores are more than these cores
   std::atomic<Rest> rest_{Rest::none};

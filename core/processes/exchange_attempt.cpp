@@ -104,7 +104,7 @@ const std::byte* Exchanges::on_board(int from, const Header& header) const noexc
   return link_->board_of(from, place);
 }
 
-// Sends nothing unless all messages can be sent.
+// Sends all messages, or none if one of them has no room.
 bool Exchanges::send_at_once(const ProcessExchange& exchange, Attempt& attempt) {
   if (!has_room(attempt)) return false;
   Header& header = attempt.header;
@@ -168,7 +168,7 @@ void Exchanges::Attempt::keep(Way& way) noexcept {
   for (std::size_t i = way.first; i < way.last; ++i) places[i] = to + (places[i] - begin);
 }
 
-// Copies the parcels out of their rings, since the exchange goes on for longer than an attempt.
+// Copies the parcels out of their rings, because the exchange takes longer than an attempt.
 void Exchanges::leave_rings(Attempt& attempt) noexcept {
   for (Attempt::Way& way : attempt.from) {
     if (!std::exchange(way.in_ring, false)) continue;
@@ -191,7 +191,8 @@ bool Exchanges::work_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   return true;
 }
 
-// False where another message has come first: it stays in the ring, and start() handles it.
+// Takes the messages that have come. False if another message came first: that message stays in its
+// ring, and start() handles it.
 bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) noexcept {
   for (Attempt::Way& way : attempt.from) {
     if (way.heard) continue;
@@ -211,9 +212,9 @@ bool Exchanges::take_at_once(const ProcessExchange& exchange, Attempt& attempt) 
   return true;
 }
 
-// Where processes share cores: whether all processes whose messages are awaited run on other cores.
-// A process on this core cannot send before this thread gives the core up, so that the exchange
-// cannot end before that; one that has offered its core to others mostly waits for a message
+// For processes that share cores: true if all processes whose messages are awaited run
+// on other cores. A process on this core cannot send before this thread gives the core
+// up, and a process that has offered its core to others mostly waits for a message
 // itself.
 bool Exchanges::may_come_soon(const Attempt& attempt) const noexcept {
   return std::ranges::all_of(attempt.from, [&](const Attempt::Way& way) {
@@ -248,9 +249,9 @@ Exchanges::Clock::time_point Exchanges::coarse_now() noexcept {
                            std::chrono::nanoseconds(now.tv_nsec));
 }
 
-// Processes that keep in step find each other soon. Others discover by an occasional long attempt
-// that they are in step again; such an attempt also ends a rhythm in which each process comes just
-// after the other has looked.
+// The number of looks of an attempt. Processes in step find each other's messages soon. Processes
+// out of step find by an occasional long attempt that they are in step again; such an attempt also
+// ends a rhythm in which each process sends just after the other has stopped looking.
 int Exchanges::patience() noexcept {
   if (patience_ < kMostPatience && ++impatient_ % kTryAgain == 0) return kMostPatience;
   return patience_;
@@ -260,8 +261,8 @@ void Exchanges::learn(bool ended) noexcept {
   patience_ = ended ? kMostPatience : std::max(patience_ / 2, kLeastPatience);
 }
 
-// Where the processes share cores, another process may need this core to reach the exchange. False
-// where this thread has offered its core for long enough, or something has failed meanwhile.
+// Lets another process run on this core, which that process may need to reach the exchange. False
+// if this thread has offered its core for long enough, or something has failed meanwhile.
 bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point until) {
   link_->set_core(NodeLink::kAway);
   lock.unlock();
@@ -271,15 +272,15 @@ bool Exchanges::offer_core(std::unique_lock<std::mutex>& lock, Clock::time_point
   return !stopped_ && fault_.empty() && Clock::now() < until;
 }
 
-// A process that needs nothing of the others runs ahead until their rings are full. From then on
-// there is room at the pace at which they take messages: to wait for it takes less time than a
-// task. (Cold: it lies apart from the path on which there is room.)
+// Waits until the other processes have taken messages out of their rings. A process that needs
+// nothing from the others runs ahead until the rings are full; waiting for room then takes less
+// time than a task would. (Cold: kept apart from the code for rings with room.)
 [[gnu::cold]] bool Exchanges::wait_for_room(std::unique_lock<std::mutex>& lock,
                                             const Attempt& attempt) {
   const auto until = Clock::now() + (crowded_ ? kMostYielding : kMostForRoom);
   do {
-    // The others write the cache line that tells how far they are, and each look takes it away from
-    // them. After a pause of about a microsecond there is room for several messages.
+    // Each look takes the cache line with the receiver's position away from the receiver, which
+    // writes it. After a pause of about a microsecond there is room for several messages.
     for (int i = 0; i < 64; ++i) cpu_relax();
     if (has_room(attempt)) return true;
   } while (crowded_ ? offer_core(lock, until) : Clock::now() < until);
@@ -313,8 +314,8 @@ bool Exchanges::make_attempt(std::unique_lock<std::mutex>& lock, const ProcessEx
   if (crowded_) link_->set_core(sched_getcpu());
   if (attempt.history == nullptr) attempt.history = &history_[exchange.space];
   remember_begun(*attempt.history, exchange, begun);
-  // Where nothing else is under way, the object's own thread leaves the next messages to this
-  // thread, as it does while a thread waits.
+  // If nothing else is under way, the object's own thread leaves the next messages to this thread,
+  // as it does while a thread waits.
   if (active_.empty() && !looked_.load(std::memory_order_relaxed))
     looked_.store(true, std::memory_order_relaxed);
   bool goes_on = early_.empty() || take_early(exchange, attempt);

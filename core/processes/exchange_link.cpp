@@ -85,8 +85,8 @@ void Exchanges::borrow(Active& active, int from, std::size_t index, const Messag
   }
 }
 
-// Where everything has come on which the exchange's work is done, and the work has not begun: lists
-// its parts. False where nothing is left of the work.
+// Lists the parts of an exchange's work once everything that the work reads has come. False if the
+// parts were listed before.
 bool Exchanges::begin_work(Active& active) {
   if (std::exchange(active.work_begun, true)) return false;
   const int parts = active.exchange->work->parts();
@@ -96,7 +96,7 @@ bool Exchanges::begin_work(Active& active) {
   return true;
 }
 
-// Tells a process that this one has read what it lent.
+// Tells a process that this process has read the parcels that it lent.
 void Exchanges::give_back(Active& active, int peer) {
   Header taken;
   taken.kind = Kind::taken;
@@ -122,8 +122,8 @@ int Exchanges::run_copy(const Copy& copy, std::string& thrown) const noexcept {
   return 0;
 }
 
-// A process that lends its memory keeps the memory unchanged until it fails. Returns a lender of
-// the copy that has failed, so that what was copied may be wrong, or kNobody.
+// A process that lends its memory keeps the memory unchanged until the process fails. Returns a
+// lender of the copy that has failed, so that the copied bytes may be wrong, or kNobody.
 int Exchanges::failed_lender(const Copy& copy) const noexcept {
   if (copy.peer == kOwn) return kNobody;
   if (copy.peer != kWork) return link_->has_failed(copy.peer) ? copy.peer : kNobody;

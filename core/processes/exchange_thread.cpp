@@ -19,8 +19,8 @@ using std::chrono::milliseconds;
 // Messages that come within a nap after the last wait are left to the next wait.
 constexpr int kNapUs = 200;
 constexpr int kNapOfManyUs = 1000;  // where processes share cores, since naps take time from them
-constexpr int kLongNap = 10;        // a long nap lasts as long as so many short ones
-constexpr int kShortNaps = 50;      // that are taken before naps are long again
+constexpr int kLongNap = 10;        // the length of a long nap, in short naps
+constexpr int kShortNaps = 50;      // the number of short naps before naps are long again
 constexpr int kSleepUs = 10'000;
 // The cost of falling asleep and waking up; the next message often comes sooner.
 constexpr microseconds kLinger{20};
@@ -63,7 +63,7 @@ void Exchanges::looking(detail::Looking change) noexcept {
   wake_thread(Rest::nap);
 }
 
-// For a sleep that began before a thread looked.
+// Asks for the bell again if this object's thread went to sleep before a thread looked.
 void Exchanges::want_bell_again() noexcept {
   if (link_ == nullptr || rest_.load(std::memory_order_seq_cst) != Rest::sleep) return;
   link_->want_bell(true);
@@ -75,7 +75,7 @@ bool Exchanges::left_to_others() noexcept {
          lookers_.load(std::memory_order_seq_cst) != 0;
 }
 
-// Wakes the thread from a rest of that depth or deeper.
+// Wakes the thread if it rests as deeply as `from` or more deeply.
 void Exchanges::wake_thread(Rest from) noexcept {
   Rest rest = rest_.load(std::memory_order_seq_cst);
   if (rest < from || rest == Rest::none) return;
@@ -140,7 +140,7 @@ bool Exchanges::rest(Rest how) noexcept {
   return died;
 }
 
-// Looks for the next message of the link, and yields its core meanwhile. True where a message has
+// Looks for the next message of the link, and yields the core between looks. True if a message has
 // come by `until`, or another thread looks.
 bool Exchanges::linger(Clock::time_point until) noexcept {
   if (crowded_ || link_ == nullptr) return false;
@@ -169,7 +169,7 @@ void Exchanges::thread_main() noexcept {
       if (stopped_) return;
       const Clock::time_point now = Clock::now();
       const bool turn = died || now - looked > milliseconds(10);
-      // Other threads may handle only a part of the messages: an attempt takes its own alone. So
+      // Other threads may handle only a part of the messages: an attempt takes only its own. So
       // this thread takes a turn now and then.
       if (!left || turn) any = move_on(lock, ended);
       if (turn) {
@@ -195,8 +195,9 @@ void Exchanges::thread_main() noexcept {
     died = false;
     const Clock::time_point now = Clock::now();
     if (any) moved = now;
-    // The next message mostly comes soon, so the thread looks for a while before it sleeps, a
-    // little longer each time. Not where a message wakes it, or another waiting thread looks.
+    // The next message mostly comes soon, so that the thread looks for a while before it sleeps,
+    // with longer and longer pauses. It sleeps at once where a message wakes it, and naps where
+    // another waiting thread looks.
     const auto quiet = now - moved;
     if (left) {
       died = rest(next_nap());

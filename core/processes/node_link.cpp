@@ -20,24 +20,24 @@
 namespace shmap {
 namespace {
 
-// A file that a process has open, by the process's number and its descriptor; -1: none. Processes
-// of one node may have separate number spaces (containers); the process number alone may then lead
-// to a file of an unrelated process.
+// A file that a process has open, by its descriptor there (-1: none), device and inode. Processes
+// of one node may be in separate process number spaces (containers); the pid may then be that of an
+// unrelated process, whose file has another device or inode.
 struct OpenFile {
   std::int32_t number = -1;
   std::uint64_t device = 0, inode = 0;
 };
-// What a process tells the others about its memory.
+// The card of a process: how the others find its memory.
 struct LinkCard {
   std::int32_t pid = 0;
   OpenFile box, bell, heap;
   std::int64_t heap_bytes = 0;
   bool fences = false;  // the process can make fences in others, and they in it
-  // A number and its address, of a process that lets others read its memory.
+  // A number and the number's address, if the process lets others read its memory.
   std::uint64_t probe_at = 0, probe = 0;
 };
 
-// What a process has opened of another process.
+// The files and the memory of another process that a process has opened, as bits.
 enum Opened : char { kBox = 1, kHeap = 2, kMemory = 4 };
 
 // Returns an error of errno, or 0.
@@ -76,8 +76,9 @@ void* map_file(int file, std::size_t bytes, int protection) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
-// A file that another process of this node has open; -1 where it is not to be reached. Looked at
-// before it is opened: to open an unrelated pipe or device could block, or have effects.
+// Opens a file that another process of this node has open; -1 if it cannot be reached. The file is
+// compared before it is opened, because opening an unrelated pipe or device could block, or have
+// effects.
 int open_of(int pid, const OpenFile& file, int flags) {
   const std::string path = "/proc/" + std::to_string(pid) + "/fd/" + std::to_string(file.number);
   struct stat status;
@@ -331,7 +332,7 @@ void NodeLink::want_bell(bool wanted) noexcept {
   const std::uint32_t to = wanted ? 1 : 0;
   if (own_->bell_wanted.load(std::memory_order_relaxed) == to) return;
   own_->bell_wanted.store(to, std::memory_order_seq_cst);
-  // For the senders that rely on this fence; the other senders make a fence for each message.
+  // Makes the fence for the senders that rely on it; the others make a fence for each message.
   if (wanted && fences_others_) fence_all();
 }
 

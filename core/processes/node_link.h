@@ -21,7 +21,7 @@ class NodeLink {
  public:
   static constexpr std::size_t kMostBytes = 16 << 10;  // of one message
 
-  // What goes through the link. nothing; messages: messages alone; blocks: also the contents of the
+  // What goes through the link. messages: only messages; blocks: also the contents of the
   // processes' heaps, which hold blocks of less than 2 MiB, and of memory that the kernel lets one
   // process read in another (process_vm_readv); all: the same, with all blocks in the heaps.
   enum class Carries : std::uint8_t { nothing, messages, blocks, all };
@@ -40,18 +40,18 @@ class NodeLink {
   bool reaches_all() const noexcept { return reaches_all_; }
 
   // Writes a message of two parts into the box of process `to`, and wakes that process if it
-  // sleeps; false where there is no room now. One thread at a time.
+  // sleeps; false if there is no room now. One thread at a time.
   bool send(int to, std::span<const std::byte> head, std::span<const std::byte> body) noexcept;
   // Whether a message of that many bytes would fit now. One thread at a time.
   bool has_room(int to, std::size_t bytes) noexcept;
-  // The board: contents that several processes are sent are written once, where all of them read.
-  // A place of the board, of up to kBoardBytes, is free when the messages that tell of it, since it
-  // was written last, have been dropped by their receivers. One thread at a time.
+  // The board has kBoardPlaces entries of up to kBoardBytes, in which contents for several
+  // processes are written once, and all of them read. An entry is free again when its readers have
+  // dropped the messages that name it. One thread at a time.
   static constexpr std::size_t kBoardBytes = 8 << 10;
   static constexpr std::uint32_t kBoardPlaces = 8;
   bool board_has_room() noexcept;
-  // The next place, which board_has_room() has found free; then told to each of its readers: the
-  // message that was last sent to that process tells of it.
+  // The next entry, which board_has_room() has found free. told_of_board() must follow for each
+  // reader, after the message that names the entry was sent to that reader.
   std::uint32_t next_on_board() noexcept;
   void told_of_board(std::uint32_t place, int to) noexcept;
   std::byte* board(std::uint32_t place) noexcept { return own_->board[place % kBoardPlaces]; }
@@ -62,24 +62,25 @@ class NodeLink {
   // The oldest message of any process; valid until drop_first(); empty where there is none. One
   // thread at a time.
   std::span<const std::byte> first(int& from) noexcept;
-  // The oldest message of that process; otherwise as first().
+  // The oldest message of process `from`; otherwise the same as first().
   std::span<const std::byte> first_of(int from) noexcept;
   void drop_first() noexcept;
-  // As drop_first(), but the message stays valid until give_room(), for the same process. One
-  // message of a process at a time, and only after first_of(); later ones can be taken meanwhile.
+  // The same as drop_first(), but the message stays valid until give_room() for the same process.
+  // One message of a process at a time, and only after first_of(); later messages can be taken
+  // meanwhile.
   void keep_first() noexcept;
   void give_room(int from) noexcept;
   // Whether a message has come. Any thread.
   bool any() const noexcept;
 
-  // Whether that process reads this process's heap.
+  // True if that process reads this process's heap.
   bool lends_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_own_heap;
   }
-  // Whether each process of this node has mapped the heaps of all others: the same answer in all of
+  // True if each process of this node has mapped the heaps of all others; the same in all of
   // them.
   bool all_read_heaps() const noexcept { return all_read_heaps_; }
-  // Whether that process may read all of this process's memory.
+  // True if that process may read all of this process's memory.
   bool shows_to(int process) const noexcept {
     return partners_[static_cast<std::size_t>(process)].reads_memory;
   }
@@ -90,11 +91,12 @@ class NodeLink {
   // The address here of memory in that process's heap; null where it does not lie there.
   const std::byte* memory_of(int process, std::int64_t offset, std::int64_t bytes) const noexcept;
 
-  // Where processes share cores: this process is running on that core, or (kAway) has offered its
-  // core to others. Tells the others whether looking for its next message makes sense.
+  // For processes that share cores: tells the others that this process is running on `core`, or
+  // (kAway) has offered its core to others. They look for its next message only while that makes
+  // sense.
   static constexpr int kAway = -1;
   void set_core(int core) noexcept;
-  // Whether that process is running, as far as is known, on another core than this process.
+  // True if that process is running, as far as is known, on another core than this process.
   bool runs_elsewhere(int process) const noexcept;
 
   // Tells all other processes that the memory which they read here may change from now on, after a
@@ -138,13 +140,13 @@ class NodeLink {
   struct Partner {
     Box* box = nullptr;                  // the other process's box
     int bell = -1;                       // the write end of its pipe
-    Ring* to = nullptr;                  // in its box: messages from this process
+    Ring* to = nullptr;                  // ring in that box: messages from this process
     std::uint64_t written = 0;           // position up to which this process has written
-    std::uint64_t read_there = 0;        // the position of its receiver, when last read
-    Ring* from = nullptr;                // in this process's box
+    std::uint64_t read_there = 0;        // the receiver's position there, when last read
+    Ring* from = nullptr;                // ring in this process's box
     std::atomic<std::uint64_t> read{0};  // position up to which this process has read `from`
-    bool keeps = false;                  // a message that was read needs its room still
-    const std::byte* heap = nullptr;     // the other process's
+    bool keeps = false;                  // the room of a message that was read is still in use
+    const std::byte* heap = nullptr;     // the other process's heap
     bool reads_own_heap = false;         // the other process has mapped this process's heap
     bool reads_memory = false;           // the other process may read this process's memory
     int pid = 0;

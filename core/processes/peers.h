@@ -9,7 +9,7 @@
 
 namespace shmap {
 
-// What a process tells the others about itself at start, as bytes.
+// What a process tells the others about itself at the start, as plain bytes.
 struct PeerCard {
   char host[64] = {};
   std::uint64_t boot = 0;       // identifies the running system of the machine
@@ -36,9 +36,9 @@ class Peers {
   // This process's rank among the processes of its node, and their number.
   int node_rank() const noexcept { return node_rank_; }
   int node_size() const noexcept { return node_size_; }
-  // Whether this process and those that share cores with it are more than these cores: a process
-  // that waits actively then keeps another one from running. False for processes that are each
-  // bound to a core of their own.
+  // True if the processes that share cores with this one are, with this one, more than these cores:
+  // a process that waits actively then keeps another one from running. False for processes that are
+  // each bound to a core of their own.
   bool crowded() const noexcept { return crowded_; }
   // "process 3 (pid 1234 on host a)"
   std::string text(int process) const;
@@ -50,7 +50,7 @@ class Peers {
   bool wait(int wake, int other, int timeout_us) noexcept;
   // The next process of this node that has died and was not returned before, or -1.
   int next_dead() noexcept;
-  // Whether a process of this node has ended or died, whatever next_dead() has returned.
+  // True if a process of this node has ended or died, whatever next_dead() has returned.
   bool is_gone(int process) const noexcept;
 
  private:

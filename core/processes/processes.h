@@ -43,8 +43,8 @@ class Processes {
   explicit Processes(std::unique_ptr<MessagePassing> messages) : messages_(std::move(messages)) {}
   void agree(const StartCard& card);
   static void leave(int exit_code, void*) noexcept;
-  // The first call finishes this process's work and waits until all processes part. Whether they
-  // do.
+  // Finishes this process's work at the first call, and waits until all processes part. True if all
+  // of them do.
   bool part() noexcept;
   static std::atomic<Processes*> the_processes;
 

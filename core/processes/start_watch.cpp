@@ -26,7 +26,8 @@ namespace {
 
 constexpr double kLeastWarnSec = 5;
 constexpr std::chrono::milliseconds kEndingTime{50};
-constexpr double kStartFactor = 2;  // of the timeout: includes the start of MPI and the loading of
+constexpr double kStartFactor = 2;  // times the timeout: joining includes the start of MPI and the
+                                    // loading of each process
                                     // each process
 
 std::string contents(const std::string& path) {

@@ -23,10 +23,10 @@ enum class LookAgain : std::uint8_t {
 // room to enqueue); short, and never blocks.
 LookAgain look_around() noexcept;
 
-// How the state of a waiting thread changes. begins: it starts to call look_around repeatedly.
-// ends: its wait is over, and its next wait probably follows soon. hands_over: the thread that
-// handles messages otherwise takes over, because this thread goes to sleep or runs a task; also
-// called by threads that were not looking.
+// Changes in the state of a waiting thread. begins: the thread starts to call look_around
+// repeatedly. ends: its wait is over, and its next wait probably follows soon. hands_over: the
+// thread that handles messages otherwise takes over, because this thread goes to sleep or runs a
+// task; also called by threads that were not looking.
 enum class Looking : std::uint8_t { begins, ends, ends_and_hands_over, hands_over };
 
 class ActiveWait {
