@@ -39,7 +39,7 @@ inline bool host_log_runs() noexcept {
   return detail::host_log_runs.load(std::memory_order_acquire);
 }
 
-// Any thread. What comes while no log runs is dropped, and so is what there is no memory for.
+// Any thread may log. Entries are dropped while no log runs, and if there is no memory for them.
 void log_host_span(const char* kind, std::string name, std::int64_t begin_ns,
                    std::int64_t end_ns) noexcept;
 void log_memory(int space, std::int64_t bytes) noexcept;

@@ -44,8 +44,8 @@ std::int64_t most_alive(const std::vector<Piece>& pieces) {
   return most;
 }
 
-// With more allocations than this, long-lived ones are placed first, and the others search for
-// conflicts in buckets of time: otherwise planning would take seconds.
+// With more allocations than kMany, long-lived allocations are placed first, and the others search
+// for conflicts in buckets of time: otherwise planning would take seconds.
 constexpr std::size_t kMany = 4096;
 constexpr std::int64_t kLongLife = 256, kBucket = 64;
 
@@ -110,7 +110,7 @@ class Packer {
                                              // piece, by offset
 };
 
-// Offsets by the pieces' order, and the bytes of the slab that has them.
+// The offset of each piece, in the order of the pieces, and the bytes of the slab that holds them.
 struct Packed {
   std::vector<std::int64_t> offsets;
   std::int64_t bytes = 0;
@@ -143,7 +143,7 @@ Packed pack(const std::vector<Piece>& pieces) {
   return packed;
 }
 
-// How many bytes are alive at each time.
+// The number of bytes that are alive at each time.
 class Profile {
  public:
   explicit Profile(const std::vector<Piece>& pieces)
@@ -154,7 +154,7 @@ class Profile {
     }
     std::partial_sum(alive_.begin(), alive_.end(), alive_.begin());
   }
-  // Adds bytes in [begin, end) if no more than `room` are alive then.
+  // Adds `bytes` in [begin, end) if no more than `room` are alive then. Returns whether it did.
   bool add_within(std::int64_t room, std::int64_t bytes, std::int64_t begin, std::int64_t end) {
     const auto times = std::span(alive_).subspan(static_cast<std::size_t>(begin),
                                                  static_cast<std::size_t>(end - begin));
@@ -168,7 +168,7 @@ class Profile {
   std::vector<std::int64_t> alive_;
 };
 
-// The pieces with the lives that they should have, where it fits in `room`.
+// Extends the lives of the pieces that should stay longer, of each one that fits into `room` then.
 std::vector<Piece> kept_within(std::int64_t room, std::vector<Piece> pieces) {
   Profile profile(pieces);
   for (Piece& p : pieces) {
@@ -183,12 +183,12 @@ std::int64_t wanting(const std::vector<Piece>& pieces) {
   return bytes;
 }
 
-// Packs pieces of which some, the operands of collectives, should be kept for longer than they are
+// Packs pieces, some of which, the operands of collectives, should be kept for longer than they are
 // alive, so that the collectives can overlap with other work. Two cases:
 // - At least half of their bytes fit into the slab that is needed anyway: other values make its
-//   peak. What fits is kept longer.
+//   peak. The pieces that fit are kept longer.
 // - Less fits: the operands themselves make the peak, and no collective would overlap with
-//   anything. All are kept longer, in a larger slab.
+//   anything. All pieces are kept longer, in a larger slab.
 Packed pack_kept(const std::vector<Piece>& pieces) {
   Packed plain = pack(pieces);
   const std::int64_t wanted = wanting(pieces);
@@ -206,7 +206,7 @@ Packed pack_kept(const std::vector<Piece>& pieces) {
                          : pack(kept_within(std::numeric_limits<std::int64_t>::max(), pieces));
 }
 
-// Adds slabs of at most `most` bytes with these pieces, all of one space.
+// Adds slabs of at most `most` bytes that hold these pieces, which are all of one space.
 void add_apart(MemoryLayout& layout, MemorySpace* space, std::vector<Piece> pieces,
                std::int64_t most) {
   for (Piece& p : pieces) p.died = p.kept;

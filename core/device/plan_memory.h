@@ -34,23 +34,23 @@
 namespace shmap {
 
 // One allocation of a rehearsed program. Time is counted in allocations, over all spaces together:
-// the k-th allocation of the program has born == k, and one with died == k was released before the
-// k-th.
+// the k-th allocation of the program has born == k, and an allocation with died == k was released
+// before the k-th allocation.
 struct Allocation {
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   MemorySpace* space;
   std::int64_t bytes;  // as requested
   std::int64_t born;
   std::int64_t died;  // exclusive; kNever where it is alive at the end of the program
-  // If later than `died`: until when its bytes should stay unused, where there is room for that.
+  // If later than `died`: the time until which its bytes should stay unused, if there is room.
   std::int64_t kept = 0;
-  // If not 0: it is placed in a slab of at most so many bytes (place_apart).
+  // If not 0: the allocation goes into a slab of at most `apart` bytes (place_apart).
   std::int64_t apart = 0;
 
   bool escapes() const noexcept { return died == kNever; }
 };
 
-// Where each allocation of a program is placed.
+// The slabs of a program, and the slab and offset of each of its allocations.
 struct MemoryLayout {
   static constexpr std::int64_t kAlignment = 64;
   static constexpr std::int64_t kEscapes = -1;
@@ -66,10 +66,10 @@ struct MemoryLayout {
     std::int64_t offset;  // in the slab of its space; or kEscapes
     std::int32_t slab;    // index in slabs; -1 where it escapes
   };
-  // One of each space that needs one, in the order of first allocation; then those of allocations
-  // that are placed apart, any number of a space.
+  // First one slab for each space that needs one, in the order of first allocation; then the slabs
+  // of allocations that are placed apart, any number for each space.
   std::vector<Slab> slabs;
-  std::vector<Allocation> places;  // one per allocation, in their order
+  std::vector<Allocation> places;  // one entry for each allocation, in their order
   std::int64_t escapes = 0;        // how many allocations escape
 
   // The indices of the allocations that escape, in order: an output set has a buffer for each of
@@ -91,13 +91,13 @@ MemoryLayout plan_layout(std::span<const Allocation> tape);
 
 namespace detail {
 
-// What MemorySpace::allocate() calls on a thread that captures. Its buffers may outlive the scope
-// that made it.
+// The allocator that MemorySpace::allocate() calls on a thread that captures. Its buffers may
+// outlive the scope that made it.
 class CaptureMemory : public RefCounted {
  public:
   virtual ~CaptureMemory() = default;
   virtual BufferRef allocate(MemorySpace& space, std::int64_t bytes) = 0;
-  // Whether nothing of the capture will ever run, so that its addresses need no memory behind them.
+  // True if nothing of the capture will ever run, so that its addresses need no memory behind them.
   virtual bool rehearses() const noexcept { return false; }
   // See keep_until_now() and place_apart().
   virtual void keep(std::int64_t /*index*/) noexcept {}
@@ -107,7 +107,7 @@ class CaptureMemory : public RefCounted {
   virtual void let_go(const Buffer& buffer, std::int64_t index) noexcept = 0;
 };
 
-// What a buffer of a captured program has in addition to an ordinary one.
+// The data that only buffers of captured programs have.
 struct PlannedPart {
   Ref<CaptureMemory> owner;  // null for a proxy
   std::int64_t index = -1;   // among the owner's allocations
@@ -147,11 +147,11 @@ class MemoryRehearsal : public detail::CaptureMemoryScope {
   std::vector<Allocation> finish();
 };
 
-// While it is alive, the k-th allocation of this thread's captures gets the k-th place of the
-// layout: a part of a slab or, where the allocation escapes, the next of `outputs`. Its buffer has
-// no events from outside of the capture. Where earlier allocations used the same bytes of a slab,
-// their definitions and uses become uses of the new buffer, so that the task that writes it runs
-// after theirs.
+// While it is alive, the k-th allocation of this thread's captures gets the memory of entry k of
+// layout.places: a range of a slab or, if the allocation escapes, the next of `outputs`. Its buffer
+// has no events from outside of the capture. If earlier allocations used the same bytes of a slab,
+// their definitions and uses become uses of the new buffer, so that the task that writes the buffer
+// runs after their tasks.
 //
 // The buffers do not keep the slabs alive; the owner of the graph must. Graphs over one slab must
 // be launched in order, as graphs that were captured from the same streams are.
@@ -184,8 +184,8 @@ std::int64_t tape_index(const Buffer& buffer) noexcept;
 // allocations that were made before now (Allocation::kept).
 void keep_until_now(std::int64_t tape_index) noexcept;
 // In a rehearsal, asks that the allocation with that tape index, of at most `most` bytes, is placed
-// in a slab of at most `most` bytes, which holds only allocations of which this was asked. For
-// memory that has to lie where a space puts small blocks.
+// in a slab of at most `most` bytes that holds only allocations which were placed apart. For memory
+// that has to lie where a space puts small blocks.
 void place_apart(std::int64_t tape_index, std::int64_t most) noexcept;
 // The ordinary buffer whose memory a proxy, or an escaping buffer of a layout, has; null for
 // others.

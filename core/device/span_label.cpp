@@ -32,7 +32,7 @@ struct Labels {
   // Labels of tasks outside of graphs, and of tasks whose graph was destroyed during a recording
   // that names them.
   detail::KeptLabelsImpl unkept;
-  detail::KeptLabelsImpl old;  // the same of the previous recording
+  detail::KeptLabelsImpl old;  // the unkept labels of the previous recording
 };
 Labels& labels() {
   static auto* all = new Labels();

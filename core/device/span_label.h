@@ -1,5 +1,5 @@
-// SpanLabel: what a timeline tells about a task besides its name: the operation behind it, and the
-// senders of the data that it received.
+// SpanLabel: the data that a timeline shows for a task besides its name: the operation behind the
+// task, and the senders of the data that the task received.
 //
 // A label has a copy of the task's name, whose address the task takes as its name: so the label
 // goes wherever the name goes, into graphs and their replays, and is found by that address. Tasks
@@ -35,12 +35,12 @@ class SpanSubject {
 
 struct SpanLabel {
   std::shared_ptr<const SpanSubject> subject;  // may be null
-  // Of a collective: one number for all tasks of one call, 0 for other tasks; and the sender and
-  // receiver of each move of this task, as local devices.
+  // collective: for a task of a collective, one number for all tasks of one call; 0 for other
+  // tasks. moves: the sender and the receiver of each move of this task, as local devices.
   std::uint64_t collective = 0;
   std::vector<std::pair<int, int>> moves;
-  // Of an exchange between processes: to which processes this one sends, and from which it
-  // receives.
+  // For an exchange between processes: the processes that this one sends to and receives
+  // from.
   std::vector<int> sends_to, receives_from;
 };
 
@@ -48,7 +48,7 @@ namespace detail {
 extern constinit thread_local class KeptLabelsImpl* kept_labels;
 }
 
-// Whether a task that is enqueued now on this thread gets a label.
+// True if a task that is enqueued now on this thread gets a label.
 inline bool wants_labels() noexcept {
   return timeline_sink() != nullptr || detail::kept_labels != nullptr;
 }
@@ -82,8 +82,8 @@ class KeptLabels {
   std::unique_ptr<detail::KeptLabelsImpl> impl_;
 };
 
-// To be called when a recording begins: forgets labels of the recording before the last one, but
-// not those that graphs have. A task that was enqueued while the last recording ended may still
+// Forgets the labels of the recording before the last one, but not those of graphs; called
+// when a recording begins. A task that was enqueued while the last recording ended may still
 // run.
 void forget_labels() noexcept;
 // How many labels there are.

@@ -4,7 +4,7 @@
 
 namespace shmap {
 
-// Drops the args of a task, unless they are released to somebody who will.
+// Drops the args of a task, unless release() has passed them on.
 class TaskArgs {
  public:
   explicit TaskArgs(const Task& task) noexcept : task_(&task) {}

@@ -34,7 +34,7 @@ class DivergentScope {
 
 // The innermost DivergentScope of this thread; null where all devices take the same way.
 const DivergentScope* divergence();
-// Whether the local device at this position takes the way that this thread runs.
+// True if the local device at this position takes the way that this thread runs.
 inline bool is_active_device(std::uint32_t position) {
   const DivergentScope* scope = divergence();
   return !scope || position >= scope->active().size() || scope->active()[position];

@@ -8,7 +8,7 @@
 
 namespace shmap {
 
-// Entry p of the table, whose entries are empty, gets the block at(p). Neighbours often share a
+// Enters the block at(p) as entry p of the table, whose entries are empty. Neighbours often share a
 // buffer, whose owners are then counted together.
 template <class At>
 void enter_blocks(std::span<Block> table, At at) {

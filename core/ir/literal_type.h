@@ -8,10 +8,10 @@
 
 namespace shmap {
 
-// The dtype implied for a literal that prints as `text`: the dtype of the first operand in `beside`
-// of which the text can be a value; otherwise of the first such result; otherwise f32, i32 or bool.
-// A text with a point, an exponent, inf or nan is a float; True and False are bools; other texts
-// are integers, or bf16.
+// The dtype that is implied for a literal printed as `text`: the dtype of the first operand in
+// `beside` that the text can be a value of; otherwise of the first such result; otherwise f32, i32
+// or bool. A text with a point, an exponent, inf or nan is a float; True and False are bools; other
+// texts are integers, or bf16.
 DType implied_dtype(std::string_view text, std::span<const ShapedArray> beside,
                     std::span<const ShapedArray> results);
 

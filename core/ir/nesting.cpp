@@ -35,7 +35,7 @@ StackBounds bounds_of_thread() {
   return bounds;
 }
 
-// Only stack addresses below this one are checked exactly; at first all are.
+// Stack addresses from this one up need no exact check; at first there are none.
 thread_local std::uintptr_t known_good_above = ~std::uintptr_t{0};
 thread_local int visits = 0;  // the number of visits that have not ended
 thread_local std::int64_t equations = 0;

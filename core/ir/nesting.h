@@ -8,8 +8,8 @@ namespace shmap {
 
 struct Jaxpr;
 
-// Thrown for nesting alone. A check that collects errors of a program must not treat it as one of
-// them.
+// Thrown only for nesting. A check that collects errors of a program must not count it as
+// one.
 struct TooDeep : ValueError {
   using ValueError::ValueError;
 };

@@ -28,7 +28,7 @@ class ParamPrinter final : public ParamVisitor {
   std::vector<ParamText> params;
 
   void value(std::string_view name, std::int64_t v) override { add(name, std::to_string(v)); }
-  // The fewest digits that are read back as the same number: of an f32 as that f32.
+  // Prints the fewest digits that are read back as the same number; for an f32, as the same f32.
   void value(std::string_view name, double v) override {
     const auto narrow = static_cast<float>(v);
     add(name, static_cast<double>(narrow) == v ? fmt::format("{}", narrow) : fmt::format("{}", v));

@@ -5,8 +5,8 @@
 
 namespace shmap {
 
-// The text with a backslash before each quote and backslash, and \n for a line end.
-// Called by its whole name: for a std::string, std::quoted would be found too.
+// Returns the text with a backslash before each quote and backslash, and \n for a line end. Call it
+// by its qualified name: for a std::string, std::quoted would be found too.
 std::string quoted(std::string_view text, char quote);
 
 }  // namespace shmap

@@ -25,7 +25,7 @@ std::int64_t stride(const ShapedArray& t, std::int64_t dim) {
                    ", which does not fit its other operands");
 }
 
-// repeats: the number of first dims that may be -1.
+// Checks the shape of one operand. repeats: how many of the first dims may be -1.
 void check_operand(const char* what, const ShapedArray& t, const Dims& dims, const Shape& wanted,
                    std::size_t repeats) {
   bool fits = dims.size() == wanted.size();
@@ -146,7 +146,8 @@ struct Strided {
 
 using Operands = std::vector<Strided>;
 
-// Whether the dims [begin, end) are, in all operands, equivalent to one dim of one stride.
+// True if the batch dims places[begin, end) are, in all operands, equivalent to one dim of one
+// stride.
 bool merge(const Operands& operands, const IntList& places, const Shape& scores, std::size_t begin,
            std::size_t end) {
   for (const Strided& x : operands) {

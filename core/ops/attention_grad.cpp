@@ -22,7 +22,7 @@ void check_like(const char* what, const ShapedArray& t, const ShapedArray& wante
                    to_string(plain(wanted)) + " is wanted");
 }
 
-// Checks attention's operands and results.
+// Checks the operands and the kept results of attention.
 void check_kept(const char* what, Types in, const AttentionParams& p) {
   const std::size_t count = attention_operands(p);
   AttentionParams keeps = p;
@@ -51,7 +51,7 @@ void eval_grad(Types in, const Params& params, std::span<ShapedArray> out) {
   for (std::size_t i = 0; i < 3; ++i) out[i] = plain(in[i]);
 }
 
-// The cost of products with that many features for each score, and of the operations on scores.
+// The cost of `depths` products over features of q, `v_depths` over features of v, and the scores.
 Cost cost_of(Types in, const Params& params, Types out, double depths, double v_depths) {
   const AttentionExtents n = attention_extents(in, params_as<AttentionParams>(params));
   const double products =
@@ -68,8 +68,8 @@ double tangent_flops(Types in, const Params& p, Types out) {
 }
 double grad_flops(Types in, const Params& p, Types out) { return grad_cost(in, p, out).flops; }
 
-// The factors: batch dims, rows of q, rows of k, features of q and k, features of v, and the two
-// sums.
+// The factors of the sharding rules: batch dims, rows of q, rows of k, features of q and k,
+// features of v, and the two sums.
 class Factors {
  public:
   Factors(Types in, const AttentionParams& p, std::size_t results) : p_(p) {
@@ -97,7 +97,7 @@ class Factors {
     rule_.results.resize(results);
   }
   using Side = std::vector<std::vector<int>>;
-  // Each row of q, and each head that shares them, adds to rows of k and v.
+  // The gradients of k and v add up over the rows of q, and over the heads that share k and v.
   void block_rows() { rule_.factors[static_cast<std::size_t>(rows_)].kind = FactorKind::blocked; }
   void block_shared() {
     for (std::size_t i = 0; i + 2 < p_.k_dims.size(); ++i)

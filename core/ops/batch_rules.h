@@ -7,19 +7,19 @@
 namespace shmap {
 
 // ---- helpers
-// `shape` with one more dim, at `at`.
+// Returns `shape` with one more dim of extent `extent` at position `at`.
 Shape with_extent(const Shape& shape, int at, std::int64_t extent);
-// x with dim `from` at `to`, the others in their order.
+// Moves dim `from` of x to position `to`; the other dims keep their order.
 Array move_dim(Array x, int from, int to, SourceLine source);
-// x repeated along a new dim `at`.
+// Repeats x along a new dim at position `at`.
 Array repeat_along(Array x, int at, std::int64_t size, SourceLine source);
-// The number, in the operand, of dimension d of an element; `dim` is the operand's batch dimension.
+// The dim of the operand that is dim d of an element; `dim` is the operand's batch dimension.
 inline std::int64_t past(std::int64_t d, int dim) { return d >= dim ? d + 1 : d; }
 // The rank and the shape of an element of operand i.
 int element_rank(const BatchCall& call, std::size_t i);
 Shape element_shape(const BatchCall& call, std::size_t i);
-// x with the batch dimension at `at`: moved there from `dim`, or, where dim is -1 (x is not
-// batched), repeated along it.
+// Returns x with its batch dimension at position `at`: moved there from `dim`, or, if dim is -1 (x
+// is not batched), repeated along a new dim.
 Array with_batch_dim(const Array& x, int dim, int at, std::int64_t size, SourceLine source);
 Array with_batch_dim(const BatchCall& call, std::size_t i, int at);
 // Binds the primitive on these operands and sets the call's results; `dim` is their batch

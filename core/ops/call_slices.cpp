@@ -9,7 +9,8 @@ namespace shmap {
 
 namespace {
 
-// What both have: the first two operands are the array and the indices.
+// Sets what gather and scatter have in common: their first two operands are the array and the
+// indices.
 Slices slices_of(const KernelCall& call, bool clip, bool from_end) {
   Slices s;
   s.operand_shape = call.in_types[0].dims();

@@ -8,7 +8,7 @@ namespace shmap {
 
 // `stacked`: the shape of gather's result.
 Slices slices_of_gather(const KernelCall& call, const GatherParams& params, const Shape& stacked);
-// Of a call with ScatterAddParams.
+// The slices of a call with ScatterAddParams.
 Slices slices_of_scatter(const KernelCall& call);
 
 }  // namespace shmap

@@ -8,8 +8,8 @@
 
 namespace shmap {
 
-// Operands: one array for each slice; an array may occur several times. The result is that of
-// concatenating the slices. The pass join_slices makes it, in programs for the CPU.
+// Operands: one array for each slice; an array may occur several times. The result is the
+// concatenation of the slices. The pass join_slices creates it, in programs for the CPU.
 extern Primitive concatenate_slices_p;
 
 struct ConcatenateSlicesParams : ParamsOf<ConcatenateSlicesParams> {

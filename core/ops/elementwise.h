@@ -60,8 +60,8 @@ inline bool is_elementwise(const Primitive& p, DType operand, DType result) {
          itemsize(operand) == itemsize(result);
 }
 
-// The shape of an elementwise result: that of the operands that are not scalars. ValueError naming
-// `what` where two of them differ.
+// The shape of an elementwise result, which is the shape of the operands that are not scalars.
+// ValueError naming `what` if two of these shapes differ.
 const Shape& elementwise_shape(Types in, const char* what);
 // Each dim is a factor, which the result shares with every operand that is not a scalar.
 FactorRule elementwise_sharding(Types in, const Params& params, Types out);

@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-// Runs y = f(x), whose tangent is that of x times a factor.
+// Runs y = f(x). The tangent of y is the tangent of x times a factor.
 struct Unary : RuleOps {
   explicit Unary(JvpCall& c)
       : RuleOps(c.source), call(c), x(c.primals[0]), y((c.run(), c.out[0])) {}
@@ -30,8 +30,8 @@ struct Unary : RuleOps {
   const Array& y;
 };
 
-// Runs an operation of several operands, whose tangent is a sum over the operands' tangents.
-// Tangents of scalars are broadcast to the result's shape where necessary.
+// Runs an operation of several operands. Its tangent is a sum over the operands' tangents; tangents
+// of scalars are broadcast to the result's shape where necessary.
 struct Joint : RuleOps {
   explicit Joint(JvpCall& c) : RuleOps(c.source), call(c) { call.run(); }
   bool has(std::size_t i) const { return call.has_tangent(i); }
@@ -190,7 +190,7 @@ void jvp_div(JvpCall& call) {
   if (op.has(0)) op.add(op(div_p, op.t(0), op.in(1)));
   if (op.has(1)) op.times(1, op(neg_p, op(div_p, op.y(), op.in(1))));
 }
-// rem is x - y * q with q whole: q is (x - rem) / y, rounded.
+// rem(x, y) is x - y * q with a whole q, which is (x - rem) / y, rounded.
 void jvp_rem(JvpCall& call) {
   const Joint op(call);
   if (op.has(0)) op.add(op.t(0));
@@ -198,7 +198,7 @@ void jvp_rem(JvpCall& call) {
   const Array q = op(round_p, op(div_p, op(sub_p, op.in(0), op.y()), op.in(1)));
   op.times(1, op(neg_p, q));
 }
-// With respect to x: y x^(y-1); to y: x^y log x. Where this is 0 times an infinite value, it is 0.
+// d/dx is y x^(y-1), d/dy is x^y log x; a product of 0 and an infinite value counts as 0.
 void jvp_pow(JvpCall& call) {
   const Joint op(call);
   const Array &x = op.in(0), &y = op.in(1);

@@ -148,14 +148,14 @@ void transpose_gather(TransposeCall& call) {
       bind(scatter_add_p, in, scatter_of(params_as<GatherParams>(call.params)), call.source);
 }
 
-// Indices with an additional last dim of extent 1: index vectors of one entry.
+// Adds a last dim of extent 1 to the indices, which makes them index vectors of one entry.
 Array as_vectors(const Array& indices, SourceLine source) {
   Shape shape = indices.shape();
   shape.push_back(1);
   return bind_reshape(indices, shape, source);
 }
 
-// For a dim without elements: the empty array of the result's shape.
+// Reading along a dim without elements gives the empty array of the result's shape.
 Array empty_items(const Array& x, const Shape& batch, const Dims& dims, int at, SourceLine source) {
   const Shape from = x.shape();
   Shape left, result;

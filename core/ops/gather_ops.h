@@ -7,9 +7,9 @@ namespace shmap {
 // Operands: the array, and indices, whose last dim holds the index vectors.
 extern Primitive gather_p;
 
-// What happens to a slice that is partly out of range: clip moves it inside; fill replaces it by a
-// fill value (NaN, the least signed integer, the greatest unsigned integer, true); zero replaces it
-// by zeros, for tangents.
+// The treatment of a slice that is partly out of range: clip moves the slice inside; fill replaces
+// it by a fill value (NaN, the least signed integer, the greatest unsigned integer, true); zero
+// replaces it by zeros, for tangents.
 enum class GatherMode : std::uint8_t { clip, fill, zero };
 std::string_view name_of(GatherMode mode);
 // The bits of the fill value, in the lowest bytes.

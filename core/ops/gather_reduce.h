@@ -7,8 +7,8 @@
 
 namespace shmap {
 
-// Operands: those of the gather. The result is, bit for bit, `reduction` of the gather's result.
-// The pass fuse_gathers makes it, in programs for the CPU.
+// Operands: the operands of the gather. The result is, bit for bit, `reduction` of the gather's
+// result. The pass fuse_gathers creates it, in programs for the CPU.
 extern Primitive gather_reduce_p;
 
 struct GatherReduceParams : ParamsOf<GatherReduceParams> {
@@ -21,7 +21,7 @@ struct GatherReduceParams : ParamsOf<GatherReduceParams> {
         type(std::move(t)) {}
   GatherParams gather;
   const Primitive* reduction;  // reduce_sum_p or another reduction
-  Dims axes;                   // of the gather's result, ascending
+  Dims axes;                   // dims of the gather's result, ascending
   // the types of the gather's result and of this result, without variance
   ShapedArray gathered, type;
   void visit(ParamVisitor& v) const override;

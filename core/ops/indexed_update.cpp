@@ -31,7 +31,7 @@ static_assert(std::size(kUpdates) == static_cast<std::size_t>(Update::power) + 1
 
 ScatterKind scatter_kind(Update update) { return kUpdates[static_cast<int>(update)].kind; }
 
-// How an update selects from a dim of x.
+// The way in which an update selects from a dim of x.
 struct DimUpdate {
   enum Kind { whole, range, strided, integer, array } kind = whole;
   std::int64_t first = 0, count = 0, step = 1;  // step < 0: from first + (count - 1) * |step| down
@@ -96,8 +96,8 @@ class Updater {
 
   DimUpdate& part(const IndexTerm& t) { return parts_[static_cast<std::size_t>(t.dim)]; }
 
-  // Sets the parts, and the shape of x[...] with and without new dims. The dims of index arrays are
-  // at the position of the first index array, or in front where other entries separate the arrays
+  // Sets parts_, and the shape of x[...] with and without new dims. The dims of index arrays are at
+  // the position of the first index array, or in front if other entries separate the arrays
   // (NumPy).
   void measure() {
     parts_.resize(type_.dims().size());

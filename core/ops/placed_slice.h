@@ -1,4 +1,4 @@
-// `placed_slice`: a contiguous part of an array, at a place that the host knows for each device
+// `placed_slice`: a contiguous slice of an array, at an offset that the host knows for each device
 // before the program runs. Nothing is copied: the result is a view.
 #pragma once
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace shmap {
 
-// The pass place_slices makes it.
+// Created by the pass place_slices.
 extern Primitive placed_slice_p;
 
 struct PlacedSliceParams : ParamsOf<PlacedSliceParams> {
   Shape sizes;
-  // Of the part's first element, in elements: for each local device of the mesh, or one for all.
+  // The offset of the slice's first element, in elements: one for each local device of the mesh, or
+  // one for all.
   std::vector<std::int64_t> offsets;
   void visit(ParamVisitor& v) const override;
 };

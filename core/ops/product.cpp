@@ -57,7 +57,8 @@ double product_flops(Types in, const Params& params, Types) {
          each * static_cast<double>(product.size());
 }
 
-// The target's memory is usually taken over, so that only the product's part is read and written.
+// The target's memory is usually taken over, so that only the product's slice of the target is read
+// and written.
 Cost product_cost(Types in, const Params& params, Types out) {
   const ProductParams& p = params_as<ProductParams>(params);
   const auto part = static_cast<double>(eval_plain(in, p).nbytes());
@@ -79,8 +80,8 @@ const char* name_of(Activation a) {
   }
 }
 
-// Whether the dims [begin, end) of the part are one contiguous dim of the whole: all dims after the
-// first that is not 1 are whole.
+// True if the dims [begin, end) of a slice form one contiguous dim of the whole array: all dims
+// after the first dim whose extent in the slice is not 1 are taken whole.
 bool is_one_dim(const Shape& whole, const Shape& part, std::size_t begin, std::size_t end) {
   std::size_t d = begin;
   while (d < end && part[d] == 1) ++d;

@@ -1,7 +1,7 @@
 // Products of matrices merged with the operations on their results: a bias, an activation, an
-// addition, and writing into a place of a larger array. For backends with kernels for these; the
-// pass fuse_products makes them (core/transforms/fusion/fuse_products.h). The result is rounded to
-// its dtype once, at the end.
+// addition, and writing into a slice of a larger array. For backends with kernels for these; the
+// pass fuse_products creates them (core/transforms/fusion/fuse_products.h). The result is rounded
+// to its dtype once, at the end.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -19,8 +19,9 @@ extern Primitive product_p;
 // product added to it, or written into a slice of it. It may take the target's memory.
 extern Primitive product_into_p;
 
-// A part of an array at a place that the host knows. offsets: the offset of its first element, in
-// elements, for each local device of the mesh, or one for all; empty: the part is the whole array.
+// A slice of an array at an offset that the host knows. offsets: the offset of its first element,
+// in elements, for each local device of the mesh, or one for all; empty: the slice is the whole
+// array.
 struct ProductSlice {
   Shape sizes;
   std::vector<std::int64_t> offsets;
@@ -32,13 +33,13 @@ struct ProductSlice {
 };
 
 struct ProductParams : ParamsOf<ProductParams> {
-  DotParams dot;      // of the slices of lhs and rhs
+  DotParams dot;      // the product of the two slices
   bool bias = false;  // a number for each column (the free dims of rhs), added first
   Activation activation = Activation::none;
-  bool adds = false;  // whether the target's contents are added; before the activation
-  // the parts of the operands that are multiplied, which are contiguous
+  bool adds = false;  // adds the target's contents, before the activation
+  // the slices of the operands that are multiplied; they are contiguous
   ProductSlice lhs, rhs;
-  ProductSlice place;  // the place in the target, or in an array of shape `whole`
+  ProductSlice place;  // the slice of the target, or of an array of shape `whole`
   // for product_p: the result's shape; elements outside of `place` are unspecified
   std::optional<Shape> whole;
 
@@ -48,16 +49,16 @@ struct ProductParams : ParamsOf<ProductParams> {
 // The types of the two factors.
 std::array<ShapedArray, 2> factor_types(Types in, const ProductParams& params);
 
-// The strides of a product in a larger array, in elements: `row` from one row to the next, `item`
-// from one batch item to the next.
+// The strides of a product in a larger array, in elements: `row` is the distance between rows,
+// `item` the distance between batch items.
 struct ProductStrides {
   std::int64_t row = 0, item = 0;
 };
-// The strides of a part of these extents. False where the part is not a batch of matrices. Its dims
-// are those of a dot_general's result: `batch` batch dims, then `left` dims of lhs, then those of
+// The strides of a slice of shape `part`. False if the slice is not a batch of matrices. Its dims
+// are those of a dot_general's result: `batch` batch dims, then `left` dims of lhs, then dims of
 // rhs.
 bool place_product(const Shape& whole, const Shape& part, int batch, int left, ProductStrides* out);
-// Whether a part of these extents is contiguous.
+// True if a slice of shape `part` is contiguous.
 bool is_contiguous_part(const Shape& whole, const Shape& part);
 
 }  // namespace shmap

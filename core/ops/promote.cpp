@@ -68,7 +68,7 @@ constexpr int join(int a, int b) {
   return node_f64;
 }
 
-// A dtype without edges in make_upper would have no bound with another one.
+// Without edges in make_upper a dtype would have no bound with another one.
 constexpr bool each_pair_has_a_bound() {
   for (std::size_t a = 0; a < kNodes; ++a) {
     for (std::size_t b = 0; b < kNodes; ++b) {
@@ -91,7 +91,7 @@ To literal_as(const LiteralNode& x) {
     if constexpr (std::is_same_v<To, bool>) {
       return static_cast<double>(v) != 0;
     } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-      // As the cast kernels do: truncated and saturated; NaN becomes 0.
+      // Converts as the cast kernels do: truncates and saturates; NaN becomes 0.
       if (v != v) return To{0};
       if (static_cast<double>(v) <= static_cast<double>(std::numeric_limits<To>::min()))
         return std::numeric_limits<To>::min();

@@ -43,7 +43,7 @@ struct RandomSplitParams : ParamsOf<RandomSplitParams> {
 };
 
 // Maps indices of a block to flat indices of the whole array: element i of the block is element
-// first + index(i). Dims that are whole are merged.
+// first + index(i) of the array. Dims that are whole are merged.
 struct RandomBlock {
   RandomBlock(const Shape& shape, const Shape& of);
 

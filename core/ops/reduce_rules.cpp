@@ -30,8 +30,8 @@ Array product_before(const RuleOps& op, const Array& x, std::int64_t dim, bool f
 
 }  // namespace
 
-// Reduces one dim after the other: the tangent of each factor times the product of all others,
-// which is computed without division and is therefore right for zeros too.
+// Reduces one dim after the other: the tangent of each factor is multiplied by the product of all
+// other factors, which is computed without division and is therefore right for zeros too.
 void jvp_reduce_prod(JvpCall& call) {
   call.run();
   const RuleOps op(call.source);

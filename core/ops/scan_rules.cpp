@@ -23,8 +23,9 @@ class Tree {
   Tree(CombineFn combine, std::int64_t dim, SourceLine source)
       : op_(source), combine_(combine), dim_(static_cast<std::size_t>(dim)) {}
 
-  // The cumulative results. Those at odd positions are the cumulative results of combined pairs of
-  // neighbours (recursion); those at even positions combine one of these with one more element.
+  // Computes the cumulative results. Those at odd positions are the cumulative results of combined
+  // pairs of neighbours (recursion); those at even positions combine one of these with the next
+  // element.
   Dual scan(const Dual& in) const {
     const std::int64_t n = node_of(in.x)->type.dims()[dim_];
     if (n < 2) return in;
@@ -91,7 +92,7 @@ void jvp_cumulative(JvpCall& call, CombineFn combine) {
   call.tangents_out[0] = turned(tree.scan({turned(call.primals[0]), turned(call.tangents[0])}).t);
 }
 
-// The tangent of a times its weight plus the tangent of b times its weight.
+// The tangent of a times the weight of a, plus the tangent of b times the weight of b.
 Array weighted(const RuleOps& op, const Dual& a, const Array& wa, const Dual& b, const Array& wb) {
   return op(add_p, op(mul_p, a.t, wa), op(mul_p, b.t, wb));
 }

@@ -54,7 +54,8 @@ struct Combining {
   Array into(const Primitive& primitive, const Array& operand, const Array& updates) const {
     return scatter(primitive, operand, call.primals[1], updates, params, call.source);
   }
-  // For each update, the element of an array of the operand's shape at the update's position.
+  // Reads, for each update, the element at the update's position of an array of the operand's
+  // shape.
   Array met(const Array& in) const {
     return bind(gather_p, in, call.primals[1], gather_of(params, types, /*fill=*/false),
                 call.source);
@@ -73,8 +74,8 @@ struct Combining {
 
 }  // namespace
 
-// Linear in operand and updates together: of updates for one position, tangents and primals keep
-// the same one.
+// The result is linear in operand and updates together: of several updates for one position, the
+// scatter of tangents keeps the same one as the scatter of primals.
 void jvp_scatter_linear(JvpCall& call) {
   call.run();
   call.tangents_out[0] = scatter(
@@ -126,8 +127,9 @@ void jvp_scatter_mul(JvpCall& call) {
     tangent = op(mul_p, call.tangents[0], factors);
   }
   if (call.has_tangent(2)) {
-    // The product of all factors except this one: by division. Where this factor is zero, it is the
-    // product of the nonzero factors if this is the only zero, otherwise zero.
+    // The factor of the tangent is the product of all other factors, computed by division. If this
+    // factor is zero, the product is that of the nonzero factors if this is the only zero,
+    // otherwise zero.
     const Array is_zero = op(eq_p, c.y, op.number(0, c.y));
     const Array one = op.number(1, c.y);
     const Array factors = op.select(is_zero, op.to_shape(one, c.y.shape()), c.y);

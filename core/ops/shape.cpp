@@ -108,7 +108,8 @@ FactorRule shard_reshape(Types in, const Params&, Types out) {
   };
   if (in[0].size() == 0) return rule;
   std::size_t i = 0, k = 0;
-  std::int64_t rest_a = 1, rest_b = 1;  // what is left of dims i - 1 and k - 1
+  std::int64_t rest_a = 1, rest_b = 1;  // the extents of dims i - 1 and k - 1 without the factors
+                                        // found so far
   for (;;) {
     while (rest_a == 1 && i < a.size()) rest_a = a[i++];
     while (rest_b == 1 && k < b.size()) rest_b = b[k++];

@@ -70,9 +70,9 @@ Array bind_iota(DType dtype, const Shape& shape, int dim, SourceLine source);
 // A host scalar of that dtype, not weak.
 Array scalar_of(DType dtype, double value, SourceLine source);
 
-// The sharding rule of an operation that keeps dims in their places: each dim of result 0 is a
-// factor, shared by every operand of that rank. Dims in the mask `blocked` are not split. Operands
-// of rank 0 are replicated.
+// The sharding rule of an operation that keeps the order of dims: each dim of result 0 is a factor,
+// shared by every operand of that rank. Dims in the mask `blocked` are not split. Operands of rank
+// 0 are replicated.
 FactorRule same_dims_rule(Types in, Types out, std::uint32_t blocked,
                           FactorRule::Localize localize = nullptr);
 

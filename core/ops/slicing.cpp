@@ -61,7 +61,7 @@ std::int64_t view_slice(const ShapedArray& in, const Params& params, const Shape
   return offset;
 }
 
-// The mask of the dims that the part does not take whole, which cannot be split.
+// The mask of the dims that the slice does not take whole, which cannot be split.
 std::uint32_t cut_dims(const Shape& whole, const Shape& part) {
   std::uint32_t mask = 0;
   for (std::size_t d = 0; d < whole.size(); ++d)
@@ -128,8 +128,8 @@ std::int64_t read_start(const void* data, DType dtype) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(v) << shift) >> shift;
 }
 
-// As view_slice, evaluated in every trip of a loop. The start of a dim that is taken whole is not
-// read.
+// The same as view_slice with computed starts; a loop calls it in every trip. The start of a dim
+// that is taken whole is not read.
 std::int64_t view_dynamic_slice(Types in, std::span<const void* const> data, const Params&,
                                 const ShapedArray& out) {
   const Shape &whole = in[0].dims(), &part = out.dims();
@@ -284,7 +284,7 @@ std::size_t checked_axis(const Operand& x, int axis, const char* what) {
       at_source(x.source, [&] { return normalize_dim(axis, rank, what); }));
 }
 
-// Without a dim of one item.
+// Removes dim `dim`, of one item, from x.
 Array without_dim(Array x, std::size_t dim, SourceLine source) {
   const Shape shape = x.shape();
   Shape rest;

@@ -23,7 +23,7 @@ struct DynamicSliceParams : ParamsOf<DynamicSliceParams> {
   void visit(ParamVisitor& v) const override { v.value("slice_sizes", slice_sizes); }
 };
 
-// The start of a part of `size` items, wrapped and clamped.
+// The start of a slice of `size` items, wrapped and clamped.
 inline std::int64_t clamp_start(std::int64_t start, std::int64_t extent, std::int64_t size) {
   if (start < 0) start += extent;
   const std::int64_t last = extent - size;

@@ -46,7 +46,7 @@ Array number(DType dtype, std::int64_t value, SourceLine s) {
 }
 
 // The starts of each example, one array per dim, adjusted as the slicing primitives adjust them:
-// wrapped once, then clamped so that the part is in range.
+// wrapped once, then clamped so that the slice is in range.
 std::vector<Array> inner_starts(const BatchCall& call, std::size_t first, const Shape& whole,
                                 const Shape& part) {
   const SourceLine s = call.source;
