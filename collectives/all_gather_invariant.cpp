@@ -53,8 +53,8 @@ void vary_pscatter(Types in, const Params& params, const detail::AxisEnv& env,
   invariant_to_varying(in, params_as<ScatterParams>(params).axes, env, out, "pscatter");
 }
 
-// A piece that is contiguous in the operand becomes an offset into it; other pieces are copied, on
-// the device that has both.
+// A piece that is contiguous in the operand becomes an offset into the operand. Other pieces are
+// copied, on the device that has both operand and result.
 void run_pscatter(GroupCall& call) {
   constexpr double kBytesPerNs = 10;
   const auto& p = params_as<ScatterParams>(call.params);
@@ -100,8 +100,8 @@ void run_pscatter(GroupCall& call) {
 }
 
 // ---- each the other's transpose
-// The gathered value is one for all ranks, and so is its cotangent: each takes its piece. Values of
-// groups, and those of untracked variance, may differ: their cotangents are summed.
+// With tracked variance and without groups, the gathered value and its cotangent are equal on all
+// ranks, and each rank takes its piece. Otherwise cotangents may differ and are summed.
 void transpose_all_gather_invariant(TransposeCall& call) {
   const auto& p = params_as<AllGatherParams>(call.params);
   const bool invariant = p.groups.empty() && current_trace().checks_variance();

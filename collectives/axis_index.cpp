@@ -23,7 +23,7 @@ void vary_axis_index(Types, const Params& params, const detail::AxisEnv& env,
   out[0] = out[0].with_axes(AxisSet(&env, mask_of(axes, env, "axis_index")));
 }
 
-// The ranks lie side by side in one buffer a memory space.
+// Writes the ranks next to each other into one buffer for each memory space.
 void run_axis_index(GroupCall& call) {
   const Axes& axes = params_as<NamesParams>(call.params).axes;
   const CliqueTable& table = clique_table(call.mesh, axes.names(), {}, 0);

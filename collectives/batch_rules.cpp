@@ -6,8 +6,8 @@ namespace shmap {
 
 namespace {
 
-// Where a dim `at` of one example is inserted in an array with batch dim `dim`, and the batch dim
-// afterwards.
+// The position at which dim `at` of one example is inserted in an array with batch dim `dim`, and
+// the batch dim afterwards.
 struct Placed {
   int at, dim;
 };

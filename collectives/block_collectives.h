@@ -1,8 +1,8 @@
-// The collectives that are inserted where operations on global arrays become work on blocks: what
-// reshards arrays, and what completes values that are partial. Each binds a primitive under the
-// current trace, in whose scope the mesh's axes are: it runs at once in an eager trace and is
-// written down in a lowering. Axes are indices into the mesh's axes, major first. Errors are those
-// of the collective that is bound.
+// The collectives that are inserted where operations on global arrays become work on blocks: they
+// reshard arrays, and complete partial values. Each function binds a primitive under the current
+// trace, whose scope has the mesh's axes: an eager trace runs it at once, a lowering writes it
+// down. Axes are indices into the mesh's axes, major first. Errors are those of the collective that
+// is bound.
 #pragma once
 #include <vector>
 
@@ -11,16 +11,16 @@
 
 namespace shmap {
 
-// A block of dim `dim` gathered over these axes, the same on every device after
+// Gathers dim `dim` of a block over these axes; the result is the same on every device
 // (all_gather_invariant).
 Array gather_block(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
-// This device's piece of dim `dim` of a block that is the same over these axes (pscatter).
+// Takes this device's piece along `dim` of a block that is the same over these axes (pscatter).
 Array scatter_block(const Array& block, const std::vector<int>& axes, int dim, SourceLine source);
-// Dim `split` cut into pieces, which are exchanged over these axes and joined along dim `concat`
-// (all_to_all).
+// Cuts dim `split` into pieces, exchanges them over these axes, and joins the received pieces along
+// dim `concat` (all_to_all).
 Array exchange_block(const Array& block, const std::vector<int>& axes, int split, int concat,
                      SourceLine source);
-// Partial values combined into the same value on every device (psum, pmax, pmin).
+// Combines partial values into the same value on every device (psum, pmax, pmin).
 Array combine_block(const Array& block, const std::vector<int>& axes, FactorKind kind,
                     SourceLine source);
 

@@ -27,7 +27,7 @@ void run_broadcast_from(GroupCall& call) {
 }
 
 // Only the source rank gets the cotangent, because the other ranks' blocks are not part of the
-// result. Where variance is not tracked, the ranks' cotangents are summed.
+// result. Without variance tracking the ranks' cotangents are summed.
 void transpose_broadcast_from(TransposeCall& call) {
   const auto& p = params_as<SourceParams>(call.params);
   const bool invariant = current_trace().checks_variance();

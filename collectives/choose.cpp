@@ -33,7 +33,8 @@ const CommunicatorOption* demanded() {
                    "; unset it, or build the library with NCCL");
 }
 
-// Devices whose memory the host cannot access: only a library can communicate between processes.
+// For devices whose memory the host cannot access: only a library can communicate between
+// processes.
 Communicator& library_across_processes(const GroupBlocks& blocks, CollectiveKind kind) {
   std::string why_not = "this build has none";
   for (const CommunicatorOption& option : options())

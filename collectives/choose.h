@@ -8,13 +8,13 @@
 namespace shmap {
 
 struct CommunicatorOption {
-  const char* name;  // its value of SHMAP_COMMUNICATOR
-  // Returns the communicator where it can carry this call and, unless `demanded`, where it is the
-  // better one for this clique and these bytes. Otherwise null; where `demanded`, with a reason in
-  // *why_not. Called for each collective, so it must be fast.
+  const char* name;  // the value of SHMAP_COMMUNICATOR that names it
+  // Returns the communicator if it can carry this call and, unless `demanded`, is the better one
+  // for this clique and these bytes. Otherwise null; if `demanded`, with a reason in *why_not.
+  // Called for each collective, so it must be fast.
   Communicator* (*find)(const GroupBlocks& blocks, CollectiveKind kind, bool demanded,
                         std::string* why_not);
-  // Why the in-process communicator cannot carry this call; "" where it can.
+  // Returns why the in-process communicator cannot carry this call; "" if it can.
   std::string (*in_process_cannot)(const GroupBlocks& blocks, CollectiveKind kind) = nullptr;
 };
 

@@ -42,7 +42,7 @@ class CliqueTableBuilder {
   }
 
  private:
-  // A rank over the axes -> (group, rank in it).
+  // The group and the rank in it of a rank over the axes.
   struct Rank {
     std::uint32_t group, rank;
   };
@@ -90,7 +90,8 @@ class CliqueTableBuilder {
     if (any == kNone) any = p;
   }
 
-  // Local members are the slots; members that are still missing are in other memory spaces.
+  // Makes a slot for each local member of a target. Members that are missing are in other memory
+  // spaces.
   void make_slots() {
     std::vector<std::vector<std::uint32_t>> slot(table_.targets.size());
     for (std::uint32_t s = 0; s < table_.targets.size(); ++s) {

@@ -19,7 +19,8 @@ struct CrossTable;
 // A table is made once for each (mesh, axes, groups, variance) and kept until the process ends.
 // Positions are local positions of the mesh.
 struct CliqueTable {
-  // Where a result is stored: in one memory space, for all cliques that have equal values.
+  // A destination of a result: one block in one memory space, for all cliques that have equal
+  // values.
   struct Target {
     MemorySpace* space;
     std::uint32_t position;              // its first device; the work is enqueued in its stream
@@ -34,16 +35,16 @@ struct CliqueTable {
   };
   std::vector<int> axes;    // of the collective, as indices of mesh axes
   std::uint32_t ranks = 1;  // the number of ranks of a clique
-  // Not null where a clique has ranks in several processes of the mesh: which process sends what to
-  // which. Whether it is null is the same in all processes. With a CrossTable, members in other
+  // Not null if a clique has ranks in several processes of the mesh: the table of what each process
+  // sends to which other one. Null in all processes or in none. With a CrossTable, members in other
   // processes are Cliques::kElsewhere, and `folded` is empty.
   std::shared_ptr<const CrossTable> cross;
   std::vector<Target> targets;
   std::vector<Slot> slots;               // ordered by target
   std::vector<std::uint32_t> target_of;  // by position
   std::vector<std::uint32_t> slot_of;    // by position
-  // All cliques, whatever the operand varies over: [clique][rank] -> position. Each position is in
-  // exactly one clique.
+  // All cliques, independently of the axes over which the operand varies: [clique][rank] ->
+  // position. Each position is in exactly one clique.
   std::vector<std::vector<std::uint32_t>> cliques;
 };
 

@@ -10,8 +10,8 @@ struct CollectiveSite {
   const CliqueTable* cliques;  // tables are never freed
 };
 
-// Called before a part of the task runs: the fault point "collective", for the device of the first
-// part.
+// Called before a part of the task runs. Has the fault point "collective", for the device of the
+// first part.
 void reach_collective(const CollectiveSite& site, int part);
 // To be called in a handler: rethrows the exception as a CollectiveError that names the collective,
 // its axes, its number, the device and the caller's line. OutOfMemory keeps its class.

@@ -76,7 +76,7 @@ class Communicator {
 enum class CollectiveKind : std::uint8_t { SHMAP_COLLECTIVE_VERBS(SHMAP_VERB) };
 #undef SHMAP_VERB
 
-// What must be equal in all processes besides kind, bytes and ranks, as a number.
+// The values that must be equal in all processes besides kind, bytes and ranks, as one number.
 inline std::uint64_t code_of(Reduction op, DType dtype) {
   return static_cast<std::uint64_t>(op) << 8 | static_cast<std::uint64_t>(dtype);
 }
@@ -89,8 +89,8 @@ inline std::uint64_t code_of(const Exchange& exchange) {
 
 // The communicator for a call, chosen by the devices of its cliques, its kind and its bytes, and
 // never by a timing, so that every run of a program uses the same one (collectives/choose.h).
-// CollectiveError where no communicator reaches all devices, or where SHMAP_COMMUNICATOR names one
-// that cannot.
+// CollectiveError if no communicator reaches all devices, or if the communicator that
+// SHMAP_COMMUNICATOR names cannot carry the call.
 Communicator& communicator(const GroupBlocks& blocks, CollectiveKind kind);
 
 }  // namespace shmap

@@ -12,7 +12,7 @@ namespace shmap {
 
 namespace {
 
-// Copies of boxes, as one task.
+// A list of copies of boxes that run as one task.
 struct Boxes {
   std::vector<StridedCopy> list;
   std::vector<Block> reads;
@@ -44,9 +44,10 @@ class AllGather : public LocalWork {
   }
 
  private:
-  // The memory of each rank's block, present or future. A block that is contiguous in the result is
-  // received directly into the first target's result. This process's own blocks are copied there
-  // while it waits, unless several workers would share that.
+  // Returns the memory in which each rank's block is or will be. A block that is contiguous in the
+  // result is received directly into the first target's result. This process's own blocks are
+  // copied there during the exchange, unless the copies are large enough to be divided among
+  // workers.
   std::vector<At> exchange_class(const Class& c, const Block& result, Round& round) const {
     const bool direct = layout_.outer == 1;
     std::vector<At> blocks(table_.ranks);
@@ -133,7 +134,8 @@ class AllToAll : public LocalWork {
   }
 
  private:
-  // By peer, by sending rank, by receiving rank: pieces where they lie, or packed.
+  // Sends the pieces, ordered by peer, sending rank and receiving rank: directly from the operand,
+  // or packed.
   void send_class(const Class& c, Round& round) const {
     std::size_t going = 0;
     for (const Peer& peer : c.peers) going += peer.gives.size() * peer.held.size();
@@ -160,8 +162,8 @@ class AllToAll : public LocalWork {
     if (!boxes.list.empty()) copy(c.targets.front(), std::move(boxes), {out}, sent);
   }
 
-  // In the same order: to its place in the first slot of its rank, or into a block that is
-  // returned.
+  // Receives the pieces in the same order: directly into the first slot of their rank, or into a
+  // block that is returned.
   Block receive_class(const Class& c, const std::vector<Block>& slots, Round& round) const {
     std::size_t coming = 0;
     for (const Peer& peer : c.peers) coming += peer.takes.size() * c.held.size();
@@ -184,8 +186,8 @@ class AllToAll : public LocalWork {
     return in;
   }
 
-  // Whether this process's pieces for itself are copied while it waits for the others': where they
-  // need no packing, and several workers would not share the copies.
+  // Copies this process's pieces for itself during the exchange; false if they need packing, or are
+  // large enough to be divided among workers.
   bool copy_own(const Class& c, const std::vector<Block>& slots, Round& round) const {
     const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
     std::int64_t pieces = 0;
@@ -211,9 +213,9 @@ class AllToAll : public LocalWork {
     return kElsewhere;
   }
 
-  // copied: this process's own pieces are in their places.
+  // Copies the pieces into all slots. copied: this process's own pieces are in the slots already.
   void hand_out(const Class& c, const Block& staged, bool copied, std::vector<Block>& slots) const {
-    // The begin of the received pieces of each rank.
+    // The offset in `staged` of the received pieces of each rank.
     std::vector<std::int64_t> came(table_.ranks, -1);
     std::int64_t offset = 0;
     for (const Peer& peer : c.peers) {
@@ -266,7 +268,7 @@ class AllToAll : public LocalWork {
 
   const Exchange exchange_;
   const std::int64_t bytes_;
-  // A piece lies in one run of the operand, and of the result: it travels without being packed.
+  // True if a piece is one run of the operand, and of the result, so that it needs no packing.
   bool reads_runs_ = true, writes_runs_ = true;
 };
 
@@ -278,8 +280,8 @@ class Moves : public LocalWork {
   void permute(CrossCall& call, std::span<const int> source) {
     std::vector<Block> slots(table_.slots.size());
     Round round;
-    // The received blocks, by class and by the rank whose block it is: each is in the first slot
-    // that needs it.
+    // The received blocks, by class and rank; each is in the first slot that needs
+    // it.
     std::vector<std::vector<Block>> come(cross_.classes.size(), std::vector<Block>(table_.ranks));
     for (std::size_t i = 0; i < cross_.classes.size(); ++i) {
       const Class& c = cross_.classes[i];
@@ -349,7 +351,7 @@ class Moves : public LocalWork {
   std::uint32_t target_of(const Class& c, std::uint32_t rank) const {
     return table_.target_of[c.local[rank]];
   }
-  // A rank's block, from this memory space where it has one.
+  // A rank's block, in this memory space if the rank has one there.
   const Block& local_block(const Class& c, std::uint32_t target, std::uint32_t rank) const {
     const std::uint32_t member = table_.targets[target].members[rank];
     return g_.in[member != kElsewhere ? member : c.local[rank]];
@@ -391,9 +393,9 @@ class Moves : public LocalWork {
 
 }  // namespace
 
-// The work comes first: it holds the submit mutex, under which a collective takes its number, so
-// that the collectives of two threads enter the streams in the order of their numbers. In another
-// order two processes could each wait for the number that the other has not begun.
+// `work` is constructed first, because it holds the submit mutex, under which a collective takes
+// its number: so the collectives of two threads enter the streams in the order of their numbers. In
+// another order two processes could each wait for the number that the other has not begun.
 void AcrossProcesses::all_gather(const GroupBlocks& g, const Interleaved& parts) {
   AllGather work(g, parts);
   CrossCall call(g, CollectiveKind::all_gather, code_of(parts), "");

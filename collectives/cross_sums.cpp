@@ -18,12 +18,12 @@ namespace shmap {
 namespace {
 
 // A larger sum is divided into shares: each process adds one share, and sends it to the others. A
-// smaller sum is added by every process. With two processes both ways send equally much, and
-// dividing only saves additions. All processes must choose alike.
+// smaller sum is added by every process. With two processes both ways send equally many bytes, and
+// shares only save additions. All processes must make the same choice.
 constexpr std::int64_t kShareBytes = 32 << 10;
 constexpr std::int64_t kShareBytesOfTwo = 256 << 10;
 
-// A sum of parcels where they lie, and of this process's own blocks: to[0, n) = the tree over all.
+// A sum of parcels, which are read in the senders' memory, and of this process's own blocks.
 class SumWhereTheyLie final : public RoundWork {
  public:
   struct Leaf {
@@ -39,7 +39,7 @@ class SumWhereTheyLie final : public RoundWork {
       : ops_(ops), op_(op), dtype_(dtype) {}
 
   void add(Sum sum) {
-    // So many that a part reads about as much as a copy of one part does.
+    // The number of parts is such that a part reads about as many bytes as a part of a copy.
     const std::int64_t bytes = sum.n * itemsize(dtype_);
     const std::int64_t parts =
         std::max<std::int64_t>(1, bytes * std::int64_t(sum.leaves.size()) / kPartBytes);
@@ -89,34 +89,34 @@ class SumCall : public LocalWork {
  protected:
   using Leaf = SumWhereTheyLie::Leaf;
 
-  // Whether this process adds what others hold where it lies, in their shared memory or in their
-  // messages, instead of receiving it first. Larger blocks do not lie in shared memory, and would
-  // have to be copied.
+  // True if this process adds the other processes' blocks directly from their shared memory or
+  // their messages, instead of receiving them first. Larger blocks are not in shared memory, and
+  // would have to be copied.
   bool reads_in_place(const Class& c) const {
     return g_.in_bytes <= SharedHeap::kMostBytes &&
            Processes::joined()->exchanges().read_in_place(c.processes);
   }
 
-  // The same for a sum that is not made in shares, and reads so many bytes: several workers would
-  // share a larger one.
+  // The same for a sum that is not made in shares and reads `bytes` bytes: a larger sum is better
+  // divided among several workers.
   bool reads_in_place(const Class& c, std::int64_t bytes) const {
     return reads_in_place(c) && parts_of_work(bytes) == 1;
   }
 
-  // A leaf of a sum in that round: a subtree of this process, which the round's work reads.
+  // Makes a subtree of this process, which the round's work reads, a leaf of a sum in that round.
   static Leaf own_leaf(const At& subtree, Round& round) {
     round.work_reads(subtree.block);
     return {address(subtree.block, subtree.offset)};
   }
 
-  // How many consecutive ranks are added before they are sent. None for dtypes that are rounded
-  // after each addition, as f16 and bf16 would be.
+  // The number of consecutive ranks whose values are added before they are sent; 1 for f16 and
+  // bf16, because partial sums would be rounded.
   std::uint32_t run_of(const Class& c) const {
     return dtype_ == DType::f16 || dtype_ == DType::bf16 ? 1 : c.run;
   }
 
-  // This process's subtrees of the reduction, by the index of their first rank in mesh order: a
-  // device's value, or the sum of a run of values.
+  // Makes this process's subtrees of the reduction, each a device's value or the sum of a run of
+  // values, by the index of their first rank in mesh order.
   void make_subtrees(const Class& c, std::vector<At>& subtrees) const {
     const std::uint32_t run = run_of(c);
     subtrees.assign(c.folded.size() / run, At{});
@@ -133,7 +133,7 @@ class SumCall : public LocalWork {
     }
   }
 
-  // The indices of the subtrees that are sent to a peer, or received from it.
+  // The indices of the subtrees that begin with these ranks.
   std::vector<std::size_t> subtrees_of(const Class& c,
                                        const std::vector<std::uint32_t>& ranks) const {
     const std::uint32_t run = run_of(c);
@@ -144,8 +144,8 @@ class SumCall : public LocalWork {
     return indices;
   }
 
-  // to[begin, end) = the tree over `from`, in elements; `to` and those in `from` begin at their
-  // offsets.
+  // Computes elements [begin, end) of the tree over `from` and writes them to `to`; each of these
+  // begins at its offset.
   void combine(std::uint32_t target, const std::vector<At>& from, const At& to, std::int64_t begin,
                std::int64_t end) const {
     if (begin == end) return;
@@ -189,7 +189,7 @@ class AllReduce : public SumCall {
     if (n_ != 0) {
       Round first, second;
       std::vector<std::vector<At>> subtrees(cross_.classes.size());
-      std::vector<bool> added(subtrees.size(), false);  // the first exchange makes the sum
+      std::vector<bool> added(subtrees.size(), false);  // true if the first exchange makes the sum
       auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
       for (std::size_t i = 0; i < subtrees.size(); ++i) {
         const Class& c = cross_.classes[i];
@@ -235,9 +235,9 @@ class AllReduce : public SumCall {
   bool in_shares(const Class& c) const {
     return c.even && g_.out_bytes > (c.processes.size() > 2 ? kShareBytes : kShareBytesOfTwo);
   }
-  // Whether each process reads its share of each device's block where it lies, and adds all of them
-  // at once: then each block is read once by all processes together, and nothing is written but the
-  // result. Where blocks would have to be copied, it is better to add those of a process first.
+  // True if each process reads its share of each device's block in place, and adds all of them at
+  // once: then the processes together read each block once, and write nothing but the result. If
+  // blocks would have to be copied, it is better to add the blocks of a process first.
   bool where_they_lie(const Class& c) const { return in_shares(c) && reads_in_place(c); }
   std::pair<std::int64_t, std::int64_t> share_of(const Class& c, std::size_t index) const {
     return share(n_, kGrainBytes / item_, static_cast<int>(index),
@@ -274,8 +274,8 @@ class AllReduce : public SumCall {
   }
 
   // For a sum that is not made in shares: sends this process's subtrees, and adds the sum of all
-  // subtrees to `work`, which writes it into the result. False where the others' subtrees have to
-  // be received first.
+  // subtrees to `work`, which writes it into the result. False if the other processes' subtrees
+  // have to be received first.
   bool add_where_they_lie(const Class& c, const std::vector<At>& subtrees, const Block& result,
                           SumWhereTheyLie& work, Round& round) const {
     const bool comes = std::ranges::any_of(c.peers, [](const Peer& p) { return !p.takes.empty(); });
@@ -297,7 +297,8 @@ class AllReduce : public SumCall {
   }
 
   // Sends this process's subtrees to the processes that add them, and receives the subtrees that
-  // this process adds, whole or its share of each. Sets in `subtrees` where these will be.
+  // this process adds, whole or its share of each. Sets the entries of `subtrees` to the received
+  // ones.
   void add_first(const Class& c, std::vector<At>& subtrees, Round& round) const {
     const bool shares = in_shares(c);
     const auto [begin, end] =
@@ -319,7 +320,7 @@ class AllReduce : public SumCall {
       for (const std::size_t k : subtrees_of(c, peer.takes)) {
         if (bytes == 0) continue;
         round.receive(peer.process, staging, offset, bytes);
-        // An offset such that the share is at its position in the whole subtree.
+        // This offset puts the share at its position in the whole subtree.
         subtrees[k] = {staging, offset - begin * item_};
         offset += bytes;
       }
@@ -340,7 +341,7 @@ class ReduceScatterCall : public SumCall {
       slots[i] = fresh(table_.slots[i].target, g_.out_bytes);
     if (piece_ != 0) {
       Round round;
-      // [class][local rank][subtree] -> its piece; nothing where the exchange adds them
+      // [class][local rank][subtree] -> its piece; empty if the exchange adds the pieces
       std::vector<std::vector<std::vector<At>>> pieces;
       auto work = std::make_shared<SumWhereTheyLie>(ops_, op_, dtype_);
       for (const Class& c : cross_.classes)
@@ -407,8 +408,8 @@ class ReduceScatterCall : public SumCall {
     return pieces;
   }
 
-  // Sends what the others add, and adds to `work` the sums of this process's ranks. own: this
-  // process's pieces.
+  // Sends the pieces that other processes add, and adds to `work` the sums of this process's ranks.
+  // own: this process's pieces.
   void add_where_they_lie(const Class& c, const std::vector<std::vector<At>>& own,
                           const std::vector<At>& subtrees, const std::vector<Block>& slots,
                           SumWhereTheyLie& work, Round& round) const {
@@ -430,7 +431,7 @@ class ReduceScatterCall : public SumCall {
     });
   }
 
-  // The pieces of a block for those ranks, each contiguous in memory: in place, or copied.
+  // The pieces of a block for `ranks`, each contiguous in memory: in place, or copied.
   std::vector<At> cut(const Class& c, const At& whole,
                       const std::vector<std::uint32_t>& ranks) const {
     std::vector<At> pieces;
@@ -462,7 +463,8 @@ class ReduceScatterCall : public SumCall {
 
 }  // namespace
 
-// The work comes first, as in cross_copies.cpp: it holds the mutex under which a number is taken.
+// `work` is constructed first, as in cross_copies.cpp: it holds the mutex under which a number is
+// taken.
 void AcrossProcesses::all_reduce(const GroupBlocks& g, Reduction op, DType dtype) {
   AllReduce work(g, op, dtype);
   CrossCall call(g, CollectiveKind::all_reduce, code_of(op, dtype), short_name(dtype));

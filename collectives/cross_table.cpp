@@ -155,7 +155,7 @@ class CrossTableBuilder {
     CrossTable::Class c;
     const std::uint32_t n = table_.ranks;
     const int self = process_of(mesh_.global_position(0));
-    // The own clique's members, where all processes would choose the same.
+    // Starts with the members of this process's clique if all processes would choose the same ones.
     std::set<int> all = participants(h);
     const auto team_of = [&](int process) {
       const std::vector<int>& clique = h.clique.at(process);
@@ -178,8 +178,9 @@ class CrossTableBuilder {
       c.peers.push_back({process, held_by(h, process), {}, {}});
       for (std::uint32_t i = 0; i < n; i += c.run) {
         const std::set<int>& holders = h.processes[c.folded[i]];
-        // A process that lacks a rank gets it from a member of its own clique: other cliques with
-        // equal values may be at another point of the program, where devices take different ways.
+        // A process that lacks a rank gets its block from a member of the same clique: other
+        // cliques with equal values may be at another point of the program, if devices take
+        // different ways.
         const std::uint32_t rank = c.folded[i];
         if (holders.count(process) == 0 && h.clique.at(process)[rank] == self)
           add_run(c, i, c.peers.back().gives);

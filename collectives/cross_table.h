@@ -1,4 +1,5 @@
-// CrossTable: which process sends what to which in a collective whose cliques span processes.
+// CrossTable: what each process sends to which other one in a collective whose cliques span
+// processes.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -29,22 +30,24 @@ struct CrossTable {
     // that are all in one process. Where the number of all ranks and `run` are powers of two, the
     // sum of such a run is a subtree of the reduction. 1 where there are no such runs.
     std::uint32_t run = 1;
-    std::vector<int> processes;          // those that have ranks, ascending
-    bool even = false;                   // each of them exchanges with all others, and with no more
+    std::vector<int> processes;          // the processes that have ranks, ascending
+    bool even = false;                   // each process exchanges with all the others, and with no
+                                         // more
     std::size_t own = 0;                 // the index of this process among them
-    std::vector<Peer> peers;             // the other ones
+    std::vector<Peer> peers;             // the other processes
     std::vector<std::uint32_t> targets;  // of the CliqueTable
   };
   // A clique that has ranks in this process.
   struct Clique {
     std::uint32_t index = 0;           // in CliqueTable::cliques
     std::int64_t first = 0;            // the least mesh position of its devices, its id
-    std::vector<int> process;          // by rank
+    std::vector<int> process;          // the process of each rank
     std::vector<std::uint32_t> order;  // the ranks in mesh order, which is the reduction order
   };
   std::vector<Clique> cliques;  // in the same order in all processes
   std::vector<int> partners;    // the other processes of these cliques, ascending
-  std::vector<Class> classes;   // those with local devices, in the same order in all processes
+  std::vector<Class> classes;   // the classes with local devices, in the same order in all
+                                // processes
   std::string axes;             // "('i', 'j')"
   std::uint64_t key = 0;        // a hash of axes and groups, the same in all processes
 };

@@ -97,7 +97,7 @@ class ExchangeTask final : public ExchangeEnd {
   TaskEnd* end_ = nullptr;
 };
 
-// Sorts by peer, keeping the order of each peer's parcels. Returns where each parcel is now.
+// Sorts by peer, and keeps the order of each peer's parcels. Returns the new index of each parcel.
 std::vector<std::uint32_t> sort_by_peer(std::vector<Parcel>& parcels) {
   std::vector<std::uint32_t> order(parcels.size()), to(parcels.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -124,7 +124,7 @@ std::byte* at(const Block& block, std::int64_t offset) {
   return static_cast<std::byte*>(block.data()) + offset;
 }
 
-// A captured program places what other processes read where they can read it.
+// In a captured program, asks for memory that the other processes can read.
 void lend(const Buffer& buffer) {
   if (SharedHeap::of_process() != nullptr && buffer.bytes() <= SharedHeap::kMostBytes)
     place_apart(tape_index(buffer), SharedHeap::kMostBytes);

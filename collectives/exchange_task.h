@@ -35,13 +35,14 @@ class CrossCall {
     std::vector<OwnCopy> copies;
     std::vector<Buffer*> reads, writes;
     std::vector<BufferRef> held;  // keeps the buffers alive until the task is enqueued
-    // Work on what is received without a block. It may read and write blocks of this process too.
+    // Work on parcels that are received without a block. It may also read and write blocks of this
+    // process.
     std::shared_ptr<RoundWork> work;
     void send(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
     void receive(int peer, const Block& block, std::int64_t offset, std::int64_t bytes);
-    // For the work: returns the parcel's number among the receives.
+    // For receives of the work: returns the parcel's number among the receives.
     std::size_t receive(int peer, std::int64_t bytes);
-    // Between blocks of this process, made while it waits for the others. Only in a round with
+    // Copies between blocks of this process during the exchange. Only in a round with
     // parcels.
     void copy(const Block& to, std::int64_t to_offset, const Block& from, std::int64_t from_offset,
               std::int64_t bytes);

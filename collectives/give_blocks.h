@@ -7,13 +7,13 @@
 
 namespace shmap {
 
-// Of results that are stored once for each target. `out`, by position, has only empty entries.
+// For results that are stored once for each target. `out`, by position, has only empty entries.
 inline void give_results(const CliqueTable& table, std::span<const Block> results,
                          std::span<Block> out) {
   enter_blocks(out, [&](std::size_t p) -> const Block& { return results[table.target_of[p]]; });
 }
 
-// Of results that each rank has of its own: one for each slot.
+// For results of which each rank has its own: one for each slot.
 inline void give_slots(const CliqueTable& table, std::span<const Block> slots,
                        std::span<Block> out) {
   enter_blocks(out, [&](std::size_t p) -> const Block& { return slots[table.slot_of[p]]; });

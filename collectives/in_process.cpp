@@ -28,8 +28,8 @@ const DeviceOps& ops_of(const GroupBlocks& g) { return device_ops(g.mesh.backend
 
 std::byte* block_address(const Block& block) { return static_cast<std::byte*>(block.data()); }
 
-// For each rank, whether its block must be copied to the target from another memory space, if the
-// backend has a function for such copies; else empty.
+// An entry for each rank: true if its block must be copied to the target from another memory space.
+// Empty if the backend has no function for such copies.
 std::vector<bool> from_other_spaces(const GroupBlocks& g, const Target& target) {
   std::vector<bool> others;
   if (ops_of(g).copy_between_spaces == nullptr) return others;
@@ -37,8 +37,8 @@ std::vector<bool> from_other_spaces(const GroupBlocks& g, const Target& target) 
   return others;
 }
 
-// Whether one kernel may copy all the pieces that a target needs: if they are on its GPU. (Between
-// GPUs copy engines are used, which leave the multiprocessors free.)
+// True if one kernel may copy all the pieces that a target needs, because they are on the target's
+// GPU. (Between GPUs copy engines are used, which leave the multiprocessors free.)
 bool in_one_piece_of_work(const GroupBlocks& g, const Target& target) {
   if (ops_of(g).copy_boxes == nullptr) return false;
   const auto number = [&](std::uint32_t position) {
@@ -114,7 +114,7 @@ struct Results {
   InlineVector<Buffer*, 16> buffers;
 };
 
-// For a timeline: the moves to a device from ranks of other memory spaces.
+// The moves to a device from ranks of other memory spaces, for a timeline.
 std::vector<std::pair<int, int>> moves_to(const GroupBlocks& g, std::uint32_t position,
                                           std::span<const std::uint32_t> senders) {
   const LocalDevice& to = g.mesh.local(position);
@@ -126,8 +126,8 @@ std::vector<std::pair<int, int>> moves_to(const GroupBlocks& g, std::uint32_t po
   return moves;
 }
 
-// Enqueues `work` as one task on the communication stream of a device. `bytes`: what it reads and
-// writes; `senders`: the positions that it reads from.
+// Enqueues `work` as one task on the communication stream of a device. `bytes`: the bytes that it
+// reads and writes; `senders`: the positions that it reads from.
 template <class Work>
 void enqueue(const GroupBlocks& g, std::uint32_t position, std::int64_t bytes,
              std::span<const std::uint32_t> senders, std::span<Buffer* const> reads,

@@ -31,7 +31,8 @@ double in_process_us(CollectiveKind kind, int ranks, std::int64_t in_bytes,
 double nccl_us(CollectiveKind kind, int ranks, std::int64_t in_bytes, std::int64_t out_bytes) {
   const double others = ranks - 1;
   const auto in = static_cast<double>(in_bytes), out = static_cast<double>(out_bytes);
-  // `steps` one after another, with `bytes` into each GPU, by the faster of two protocols.
+  // The time of `steps` steps in sequence, with `bytes` into each GPU, by the faster of two
+  // protocols.
   const auto in_steps = [](double steps, double bytes) {
     return std::min(kLowLatencyUs + steps * kLowLatencyStepUs + bytes / kLowLatencyLink,
                     kSimpleUs + steps * kSimpleStepUs + bytes / kLink);

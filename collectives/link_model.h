@@ -31,9 +31,9 @@ constexpr double kKernelLink = 250e3;          // loads by a kernel: a conservat
 double in_process_us(CollectiveKind kind, int ranks, std::int64_t in_bytes, std::int64_t out_bytes);
 double nccl_us(CollectiveKind kind, int ranks, std::int64_t in_bytes, std::int64_t out_bytes);
 
-// Whether the process's own copies and kernels should carry the collective. Depends only on these
-// arguments, so that every run, captured or not, chooses alike. Where both take the same time the
-// answer is yes: copies leave the multiprocessors free.
+// True if the process's own copies and kernels should carry the collective. Depends only on the
+// arguments, so that every run, captured or not, makes the same choice. True if both take the same
+// time: copies leave the multiprocessors free.
 bool goes_in_process(CollectiveKind kind, int ranks, std::int64_t in_bytes, std::int64_t out_bytes);
 
 }  // namespace shmap

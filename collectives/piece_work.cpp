@@ -6,8 +6,8 @@ namespace shmap {
 
 namespace {
 
-// Smaller pieces are combined in whole rows, see reduce_rows. If a target needs only few of them,
-// most of a row is wasted.
+// Pieces smaller than kRowBytes are combined in whole rows, see reduce_rows. If a target needs only
+// few of the pieces, most of a row is wasted.
 constexpr std::int64_t kRowBytes = 1024;
 constexpr std::int64_t kFewRowBytes = 128;
 constexpr std::int64_t kScratchBytes = 12 << 10;

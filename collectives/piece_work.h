@@ -11,7 +11,7 @@
 
 namespace shmap {
 
-// Parts are cut at multiples of this, so that no two parts share a cache line.
+// Work is divided at multiples of kGrainBytes, so that no two parts share a cache line.
 constexpr std::int64_t kGrainBytes = 4096;
 
 // A list of addresses that a task owns; up to kFew of them need no heap memory.
@@ -32,11 +32,12 @@ class Addresses {
   std::unique_ptr<std::byte*[]> many_;
 };
 
-// The share [begin, end) of one part in n items, in multiples of `grain`.
+// The share [begin, end) of part `part` in n items, in multiples of `grain`.
 std::pair<std::int64_t, std::int64_t> share(std::int64_t n, std::int64_t grain, int part,
                                             int parts);
 
-// Copies one rank's pieces between blocks in which the pieces of so many ranks are interleaved.
+// The copy of one rank's pieces between blocks in which the pieces of src_ranks and of dst_ranks
+// ranks are interleaved.
 StridedCopy pieces_box(const Interleaved& layout, std::int64_t src_ranks, std::int64_t dst_ranks);
 
 // The copy function for pieces of `piece` bytes where all results together have `total` bytes.
@@ -56,7 +57,7 @@ struct ReduceScatter {
   void run(int part, int part_count, void* native) const;
 
  private:
-  // `at` = from[r] + offset for all r.
+  // Sets at[r] to from[r] + offset for all r.
   void shift(InlineVector<const void*, 64>& at, std::int64_t offset) const;
   void reduce_at_once(void* native) const;
   void reduce_pieces(int part, int part_count, void* native) const;
@@ -75,7 +76,7 @@ class PieceCopy {
   const DeviceOps* ops_;
   StridedCopy box_;
   std::int64_t run_;       // bytes that are contiguous in source and destination
-  std::int64_t rows_ = 1;  // how many such runs; 0 where they do not form one row
+  std::int64_t rows_ = 1;  // the number of such runs; 0 if they do not form one row
   bool by_runs_ = false;
   CopyFn copy_ = nullptr;
 };

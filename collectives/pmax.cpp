@@ -51,8 +51,8 @@ void run(GroupCall& call, Reduction op) {
 void run_pmax(GroupCall& call) { run(call, Reduction::max); }
 void run_pmin(GroupCall& call) { run(call, Reduction::min); }
 
-// The tangent of the rank with the extreme element; where several ranks have it, the mean of their
-// tangents.
+// The tangent is that of the rank with the extreme element; if several ranks have it, the mean of
+// their tangents.
 void jvp_extremum(JvpCall& call) {
   call.run();
   const auto& p = params_as<AxesParams>(call.params);

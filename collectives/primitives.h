@@ -12,15 +12,15 @@
 
 namespace shmap {
 
-// X(name, operands, parameters): the primitive name_p, how many operands it has, and its
-// parameters: by this word core/extend/collective_syntax.cpp finds the function that reads them
-// from a text.
+// X(name, operands, parameters): the primitive name_p, the number of its operands, and the word by
+// which core/extend/collective_syntax.cpp finds the function that reads its parameters from a
+// text:
 //   axes, axes_alone        AxesParams, with axis_index_groups and without
 //   gather                  AllGatherParams
 //   scatter, scatter_alone  ScatterParams, with axis_index_groups and without
 //   all_to_all, permute     AllToAllParams, PermuteParams
 //   names, source           NamesParams, SourceParams
-// assume_equal stands in lowered programs alone.
+// assume_equal occurs only in lowered programs.
 #define SHMAP_COLLECTIVE_PRIMITIVES(X) \
   X(psum, 1, axes)                     \
   X(pmax, 1, axes)                     \

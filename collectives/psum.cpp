@@ -42,8 +42,8 @@ void run_psum(GroupCall& call) {
       .all_reduce(blocks, Reduction::sum, call.in[0]->type.dtype());
 }
 
-// Each device's operand counts once in the sum, so it gets the sum's cotangent. Sums of groups are
-// values of their groups, and where variance is not tracked a cotangent may differ too: there the
+// Each device's operand counts once in the sum, so it gets the sum's cotangent. Sums of groups
+// differ between groups, and without variance tracking a cotangent may differ too: then the
 // cotangents of a group are summed, as pmap does.
 void transpose_psum(TransposeCall& call) {
   const auto& p = params_as<AxesParams>(call.params);
@@ -87,7 +87,7 @@ constinit Primitive psum_p = [] {
   return p;
 }();
 
-// core/ir defines the record, since casts are made there; core/extend gives it a syntax.
+// core/ir defines the record, because casts are made there; core/extend gives it a syntax.
 static void fill_in_pbroadcast(Primitive& p) {
   p.name = "pbroadcast";
   p.abstract_eval = eval_pbroadcast;
@@ -111,7 +111,7 @@ void register_collectives_psum() {
 namespace detail {
 
 namespace {
-// As numbers: bools are counted in i32.
+// Converts bools to i32, in which they are counted.
 Array numbers(const Array& x, const char* what, SourceLine source) {
   const ShapedArray& type = checked_node(x, what, source).type;
   return type.dtype() == DType::bool_ ? convert(x, i32, source) : x;

@@ -26,7 +26,7 @@ namespace {
   throw CollectiveError(text + at_line(source));
 }
 
-// Those of the axes whose bit is set in the mask, in the order given.
+// The axes whose bit is set in the mask, in the order given.
 Axes chosen(const Axes& axes, std::uint32_t mask, const detail::AxisEnv& env) {
   std::vector<std::string> names;
   for (const std::string& name : axes)

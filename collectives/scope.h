@@ -1,5 +1,5 @@
-// What all collectives do before they bind, and in their variance rules: look axes up in the scope
-// of the current trace, check groups, cast operands, compare variance.
+// The steps that all collectives take before they bind, and in their variance rules: look axes up
+// in the scope of the current trace, check groups, cast operands, compare variance.
 #pragma once
 #include <cstdint>
 #include <string>

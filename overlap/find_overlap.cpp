@@ -1,9 +1,9 @@
 // A pass that replaces a matrix product and its collective by an overlapped product, whose
 // operations communicate while they multiply. Two patterns are found:
 //
-//   gather   dot_general of which an operand is an all_gather (or an all_gather_invariant), tiled
-//            and over all ranks, that nothing else reads; casts between the two
-//   scatter  psum_scatter, tiled and over all ranks, of a dot_general that nothing else reads, or
+//   gather   a dot_general, one operand of which is an all_gather (or an all_gather_invariant),
+//            tiled and over all ranks, that nothing else reads; casts may be between the two
+//   scatter  a psum_scatter, tiled and over all ranks, of a dot_general that nothing else reads, or
 //            of a transposition of one
 //
 // A match is replaced where the model of overlap/overlap.h says that an overlapped form is faster.
@@ -30,11 +30,11 @@ namespace {
 // One product with its collective.
 struct Match {
   OverlapSpec spec;
-  Atom a, b;  // the operands of the product; of the one that is gathered, a device's own block
+  Atom a, b;  // operands of the product; a gathered one is a device's own block
 };
 
-// A dot_general as an einsum with a letter for each dim; nothing where 26 letters are too few, or
-// where an einsum cannot say it (a literal operand, another dtype of the result).
+// A dot_general as an einsum with a letter for each dim; nothing if 26 letters are too few, or if
+// the einsum cannot express it (a literal operand, another dtype of the result).
 std::optional<OverlapSpec> einsum_of(const Eqn& dot) {
   const auto& p = params_as<DotParams>(*dot.params);
   const DType dtype = dot.in[0].type().dtype();

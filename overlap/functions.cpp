@@ -108,8 +108,8 @@ class Call {
     }
   }
 
-  // The extent of each label of the einsum, in the operands as they are multiplied: after the
-  // gather or the exchange.
+  // Finds the extent of each label of the einsum in the operands that are multiplied, which are
+  // those after the gather or the exchange.
   void find_sizes() {
     std::map<EinsumLabel, std::size_t> named_by;
     for (std::size_t i = 0; i < 2; ++i) {
@@ -139,7 +139,7 @@ class Call {
     }
   }
 
-  // A dim of size 1 that is broadcast to the other operand's.
+  // True for a dim of size 1 that is broadcast to the other operand's dim.
   bool is_broadcast(std::size_t i, std::size_t d) const {
     return wholes_[i][d] == 1 && sizes_.at(labels(i)[d]) != 1;
   }
@@ -153,8 +153,8 @@ class Call {
     return std::count(labels.begin(), labels.end(), l);
   }
 
-  // The names of an operand that remain without diagonals, dims that are summed in this operand
-  // only, and broadcast dims.
+  // The labels of an operand without repetitions (diagonals), without dims that are summed in this
+  // operand only, and without broadcast dims.
   EinsumLabels kept(std::size_t i) const {
     EinsumLabels out;
     for (std::size_t d = 0; d < labels(i).size(); ++d) {
@@ -204,7 +204,7 @@ class Call {
     reduced_ = std::move(spec);
   }
 
-  // The operand's type after that reduction.
+  // The operand's type with only the dims of kept().
   ShapedArray type_of_operand(std::size_t i) const {
     Shape shape;
     const EinsumLabels left = kept(i);
@@ -237,7 +237,7 @@ class Call {
     return detail::einsum(Subscripts(text, source_.file, source_.line), {std::move(x)});
   }
 
-  // As in the plain form, the collective's operand is cast to vary over its axes.
+  // Casts the collective's operand to vary over its axes, as the plain form does.
   void cast(Array& a, Array& b) const {
     const AxesInScope scope(r_.axes, r_.what, source_);
     if (moves_operand()) {
@@ -286,9 +286,10 @@ class Call {
   const SourceLine source_;
   const std::vector<Array> given_;
   const EinsumSpec spec_;
-  std::vector<Shape> blocks_, wholes_;  // what a device has; what is multiplied
+  std::vector<Shape> blocks_, wholes_;  // the shapes on a device, and the shapes that are
+                                        // multiplied
   std::map<EinsumLabel, std::int64_t> sizes_;
-  std::optional<OverlapSpec> reduced_;  // none: the plain form alone
+  std::optional<OverlapSpec> reduced_;  // none: only the plain form is possible
 };
 
 Request request_of(OverlapKind kind, const char* what, Subscripts spec, const Array& a,

@@ -15,15 +15,15 @@ namespace shmap {
 namespace {
 
 // One core of a CPU.
-constexpr double kCoreFlops = 2e5, kCoreHalfFlops = 4e5;  // a microsecond, f32 and bf16
+constexpr double kCoreFlops = 2e5, kCoreHalfFlops = 4e5;  // per microsecond, f32 and bf16
 constexpr double kCoreBytes = 1.2e4;                      // of copies that miss the caches
-constexpr double kCoreCallUs = 4;  // a product, a collective: what each costs
+constexpr double kCoreCallUs = 4;  // the overhead of a product or a collective
 // A GPU.
 constexpr double kWaves = 132;       // tiles at a time: one for each multiprocessor
 constexpr double kTile = 128 * 128;  // elements of a result
 constexpr double kGpuFlops = 4e7, kGpuHalfFlops = 6.5e8;
 constexpr double kGpuBytes = 2e6, kGpuCallUs = 2.5;
-constexpr double kGpuStepUs = 2;        // of a ring: waits among streams
+constexpr double kGpuStepUs = 2;        // overhead of a ring's step: waits among streams
 constexpr double kStagedBytes = 2.5e4;  // through the host's memory
 
 bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
@@ -31,10 +31,11 @@ bool is_half(DType t) { return t == DType::bf16 || t == DType::f16; }
 // The flops of the product on one device, and the bytes that it reads, writes and sends.
 struct Work {
   double flops = 2, result = 1;  // elements of the whole product
-  double moved = 0;              // bytes of a rank's part: of what travels a step
-  double result_bytes = 0;       // of the product
-  double sum_bytes = 0;          // of a part that is added up, in f32
-  bool placed = true;            // parts have places of their own in the result
+  double moved = 0;              // bytes that a rank sends in a step
+  double result_bytes = 0;       // bytes of the product
+  double sum_bytes = 0;          // bytes of a partial sum, which is in f32 for half dtypes
+  bool placed = true;            // the product of a step is a slice of the result; else it is added
+                                 // to it
 };
 
 Work work_of(const OverlapSpec& spec, const ShapedArray& a, const ShapedArray& b) {
@@ -110,7 +111,7 @@ double cpu_us(const OverlapSpec& spec, const Work& w, DType dtype, bool shared, 
 double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Work& w, DType dtype,
               Overlap form) {
   const double n = spec.ranks, rate = is_half(dtype) ? kGpuHalfFlops : kGpuFlops;
-  // The time of 1 / `share` of the product, in whole waves, with the GPU shared among its devices.
+  // The time of 1 / `share` of the product, in whole waves; its devices share the GPU.
   const auto product = [&](double share) {
     const bool cuts_result = w.placed;
     const double result = w.result / (cuts_result ? share : 1);
@@ -150,8 +151,8 @@ double gpu_us(const OverlapMachine& machine, const OverlapSpec& spec, const Work
     }
     return product(1) + moving + kGpuCallUs;
   }
-  // One step's product while the next part is sent; partial sums are read and written by the
-  // product.
+  // A step multiplies while the next block is sent. It also reads and writes the partial sum, if
+  // there is one.
   const int halves = form == Overlap::ring ? 1 : 2;
   const double step =
       halves * product(n * halves) + (w.placed && spec.kind != OverlapKind::scatter
@@ -199,8 +200,8 @@ OverlapChoice model_overlap(const OverlapMachine& machine, const OverlapSpec& sp
   };
   OverlapChoice choice{Overlap::automatic, us(Overlap::none), us(Overlap::ring),
                        us(Overlap::two_rings)};
-  // The product of a part must fill the GPU at least once: smaller ones are dominated by latencies,
-  // which the model does not know well enough.
+  // The product of a step must fill the GPU at least once: smaller products are dominated by
+  // latencies, which the model does not know well enough.
   const double part = w.result / (w.placed ? spec.ranks : 1);
   if (!row_of(machine.kind).host_memory && part < kWaves * kTile) {
     choice.ring_us = std::max(choice.ring_us, choice.none_us);

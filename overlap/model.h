@@ -27,7 +27,7 @@ enum class OverlapLink : std::uint8_t {
 struct OverlapMachine {
   DeviceKind kind = kHostKind;
   OverlapLink link = OverlapLink::shared;
-  int sharing = 1;  // how many devices share a GPU
+  int sharing = 1;  // the number of devices that share a GPU
 };
 // The machine of this process.
 OverlapMachine overlap_machine();

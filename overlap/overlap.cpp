@@ -70,7 +70,8 @@ void OverlapParams::visit(ParamVisitor& v) const {
 
 namespace {
 
-// A form that is predicted to gain less than that may lose: the model is no closer than that.
+// A form must be predicted to take at most this part of the plain form's time, since the model is
+// no more accurate than that.
 constexpr double kWorthIt = 0.95;
 
 constexpr Primitive make(const char* name) {
@@ -95,7 +96,8 @@ const Primitive& primitive_of(OverlapKind kind) {
   }
 }
 
-// Programs by what they depend on, so that eager derivatives do not trace at every call.
+// A cache of the programs, by everything that they depend on, so that eager derivatives do not
+// trace at every call.
 class Programs {
  public:
   JaxprRef find(const std::string& key) {

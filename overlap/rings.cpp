@@ -18,7 +18,7 @@ namespace {
 
 using Pairs = std::vector<std::pair<int, int>>;
 
-// The product of parts of the operands, with the dims of the spec's result.
+// The product of pieces of the operands, with the dims in the order of the spec's result.
 class PartProduct {
  public:
   explicit PartProduct(const OverlapSpec& spec) {
@@ -41,7 +41,7 @@ class PartProduct {
   }
 
  private:
-  // Whether dot_general returns the dims in the result's order.
+  // True if dot_general returns the dims in the result's order.
   bool try_order(const std::string& left, const std::string& right, const std::string& out) {
     std::vector<int> lhs_contracting, rhs_contracting, lhs_batch, rhs_batch;
     std::string batch, free;
@@ -127,7 +127,7 @@ class Rings {
     return convert(std::move(first), dtype(), source_);
   }
 
-  // Sends each part directly to its rank, at the distance `shift`.
+  // Sends each piece directly to the rank that needs it, at the distance `shift`.
   Array exchange(bool both) {
     const Array whole = travelling();
     index_ = axis_index(spec_.axes, source_);
@@ -146,7 +146,8 @@ class Rings {
     index_ = axis_index(spec_.axes, source_);
     Array out;
     std::vector<int> order = shifts(both);
-    std::rotate(order.begin(), order.begin() + 1, order.end());  // what others wait for first
+    std::rotate(order.begin(), order.begin() + 1, order.end());  // other ranks' pieces come first,
+                                                                 // since those ranks wait for them
     for (const int shift : order) {
       const Array start = start_at(shift);
       Array y = product_(cut(a_, spec_.a, spec_.part, start, part_),
@@ -174,7 +175,7 @@ class Rings {
     return out;
   }
 
-  // (index + shift mod n) × size: where the part at that distance begins.
+  // The start of the piece of the rank at distance `shift`: (index + shift mod n) × size.
   Array at(int shift, std::int64_t size) {
     shift = ((shift % n_) + n_) % n_;
     Array rank = index_;
@@ -189,7 +190,7 @@ class Rings {
     return offset == 0 ? start : op_(add_p, start, op_.number(static_cast<double>(offset), start));
   }
 
-  // Sends to the rank at that distance: r to r + shift.
+  // Sends x from each rank r to rank r + shift.
   Array send(Array x, int shift) const {
     Pairs pairs;
     for (int r = 0; r < n_; ++r) pairs.emplace_back(r, ((r + shift) % n_ + n_) % n_);
@@ -206,7 +207,7 @@ class Rings {
     out[static_cast<std::size_t>(dim)] = start;
     return out;
   }
-  // Items [start, start + size) along a dim; the whole of x where it does not have that dim.
+  // Items [start, start + size) along the dim `label`; x itself if it does not have that dim.
   Array cut(const Array& x, const std::string& labels, char label, const Array& start,
             std::int64_t size) const {
     const int dim = place_of(labels, label);
@@ -221,7 +222,7 @@ class Rings {
     return dynamic_update_slice(Operand(std::move(whole), source_.file, source_.line),
                                 Operand(std::move(part), source_.file, source_.line), at);
   }
-  // Zeros for all parts, one of which has this shape.
+  // Zeros for all pieces, one of which has this shape.
   Array unwritten(Shape shape, char label) const {
     shape[static_cast<std::size_t>(place_of(spec_.out, label))] *= n_;
     return empty(shape, dtype(), source_);
@@ -230,7 +231,8 @@ class Rings {
     return bind_concatenate(parts, dim, source_);
   }
 
-  // Multiplies with the part that begins at `start`, and writes the product there, or adds it.
+  // Multiplies with the piece that begins at `start`, and writes the product there, or adds it to
+  // the result.
   void add_part(const Array& part, const Array& start, std::int64_t size) {
     const bool first = spec_.operand == 0;
     const bool placed = place_of(spec_.out, spec_.cut()) >= 0;
@@ -250,7 +252,7 @@ class Rings {
   }
   Array finish() { return convert(std::move(result_), dtype(), source_); }
 
-  // The partial sum received for the part at `start`, plus this rank's product.
+  // Adds this rank's product to the partial sum that it receives for the piece at `start`.
   void add_to(Array& total, const Array& start, std::int64_t size, int shift) {
     Array y = product_(cut(a_, spec_.a, spec_.part, start, size),
                        cut(b_, spec_.b, spec_.part, start, size), true, source_);
@@ -269,7 +271,7 @@ class Rings {
   const SourceLine source_;
   const RuleOps op_;
   const PartProduct product_;
-  std::int64_t part_ = 0;  // of the dim that is cut, what a rank has
+  std::int64_t part_ = 0;  // a rank's extent of the dim that is cut
   Array index_, result_;
 };
 

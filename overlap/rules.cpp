@@ -38,7 +38,7 @@ void transpose_overlapped(TransposeCall& call) {
   back.operand = 0;
   back.out = spec.labels(linear);
   if (!spec.moves_operand()) {
-    // The cotangent of what each rank received comes back from all ranks.
+    // The cotangent of the pieces that each rank received comes back from all ranks.
     back.kind = spec.kind == OverlapKind::scatter ? OverlapKind::gather : OverlapKind::exchange;
     if (back.kind == OverlapKind::exchange) std::swap(back.part, back.joined);
     back.a = spec.out;
@@ -55,8 +55,8 @@ void transpose_overlapped(TransposeCall& call) {
     call.out[static_cast<std::size_t>(linear)] = run_overlapped(back, ct, known, call.source);
     return;
   }
-  // The cotangent of the operand that is not moved: the other operand is sent once more, now beside
-  // the cotangent.
+  // For the cotangent of the operand that is not moved, the other operand is moved once more, now
+  // to be multiplied with the cotangent.
   back.a = spec.labels(spec.operand);
   back.b = spec.out;
   call.out[static_cast<std::size_t>(linear)] = run_overlapped(back, known, ct, call.source);

@@ -41,7 +41,7 @@ char label_at(ParamReader& r, const char* name, const std::string& labels) {
   return labels[static_cast<std::size_t>(r.index(name, static_cast<std::int64_t>(labels.size())))];
 }
 
-// What the program's functions take for granted of the extents.
+// Checks the extents, which the functions that make the program rely on.
 void check_extents(ParamReader& r, const OverlapSpec& spec) {
   const auto cut = [&](std::int64_t extent) {
     if (extent % spec.ranks != 0)
@@ -65,8 +65,8 @@ void check_extents(ParamReader& r, const OverlapSpec& spec) {
   if (!spec.moves_operand()) cut(extent_of(spec, spec.part, dims(0), dims(1)));
 }
 
-// The program is the one that this library makes of the parameters: it is made again, and has to
-// print the same. So the einsum, by which it is differentiated, is the one that it computes.
+// Makes the program again from the parameters, and compares the printed programs: so the given
+// program computes the einsum by which it is differentiated.
 template <OverlapKind kind>
 std::shared_ptr<const Params> read_overlapped(ParamReader& r) {
   auto p = std::make_shared<OverlapParams>();
@@ -96,7 +96,8 @@ std::shared_ptr<const Params> read_overlapped(ParamReader& r) {
            ": both must be numbers of the same dtype, have elements, and vary over the same mesh "
            "axes");
   }
-  // A ring has an einsum for each rank: before a program of the mesh's size is made.
+  // A ring has an einsum for each rank. This check comes before a program of the mesh's size is
+  // made.
   if (spec.ranks < 2 || static_cast<std::size_t>(spec.ranks) > given->eqns.size()) {
     r.fail("its program has " + std::to_string(given->eqns.size()) + " equations, and there are " +
            describe_ranks(spec.axes, spec.ranks));

@@ -42,7 +42,7 @@ Duals differentiate_mapped(MappedCall call, std::span<const Array> tangents, Jax
                            Trace& parent, std::uint64_t tag);
 
 // The results of the call with batched operands. dims: the batch dim of each operand, -1 for none;
-// `size`: the number of examples; `tag`: as above.
+// `size`: the number of examples; `tag`: as for differentiate_mapped.
 Batch batch_mapped(MappedCall call, std::span<const int> dims, std::int64_t size, Trace& parent,
                    std::uint64_t tag);
 

@@ -16,7 +16,7 @@ namespace shmap::detail {
 // and shardings need not match specs again.
 class KnownSpecs {
  public:
-  // The shardings of the arguments' leaves; nothing where the latest call was another one.
+  // The shardings of the arguments' leaves; nothing if the latest call was a different one.
   std::optional<std::vector<const Sharding*>> find(const void* tag, const std::string& key) const {
     std::lock_guard lock(mutex_);
     if (tag != tag_ || key != key_) return std::nullopt;

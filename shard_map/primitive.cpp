@@ -157,10 +157,10 @@ double ranks_of(const detail::AxisEnv& env, std::uint32_t axes) {
   return n;
 }
 
-// The specs of operands and results are swapped, and the body is transposed (JEP 17111). Where the
-// spec of a result mentions axes over which the body's value does not vary, the result consisted of
-// equal blocks, and their cotangents are summed. Where variance is not tracked, as in pmap: the
-// cotangent of a result is divided among the axes that its spec omits, and an operand's is summed
+// Swaps the specs of operands and results, and transposes the body (JEP 17111). If the spec of a
+// result mentions axes over which the body's value does not vary, the result consisted of equal
+// blocks, and their cotangents are summed. Without variance tracking, as in pmap, the cotangent of
+// a result is divided among the axes that its spec omits, and the cotangent of an operand is summed
 // over them.
 void transpose_shard_map(TransposeCall& call) {
   const auto& p = params_as<ShardMapParams>(call.params);

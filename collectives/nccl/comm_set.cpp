@@ -29,7 +29,7 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
   std::condition_variable made;
   // The key: a mesh, and a hash of the cliques that includes those of other processes.
   using Across = std::pair<const detail::MeshImpl*, std::uint64_t>;
-  std::set<Across> making;  // by a thread that waits for other processes
+  std::set<Across> making;  // sets that a thread makes, which waits for other processes
   std::map<std::pair<const detail::MeshImpl*, CliqueList>, Ref<CommSet>> by_cliques;
   std::map<const CliqueTable*, CommSet*> by_table;  // tables live for ever
   std::map<Across, Ref<CommSet>> across;
@@ -71,7 +71,8 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     return by_cliques[{&mesh, cliques}] = std::move(made);
   }
 
-  // Without the lock: two threads may make their sets in different orders in different processes.
+  // Makes the set without the lock, because two threads may make their sets in different orders in
+  // different processes.
   Ref<CommSet> make_across(std::unique_lock<std::mutex>& lock, const detail::MeshImpl& mesh,
                            const CliqueTable& table, const Primitive& primitive,
                            SourceLine source) {
@@ -103,7 +104,7 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     return across[key] = set;
   }
 
-  // NCCL's pending work would never end.
+  // Aborts the communicators, because NCCL's pending work would never end.
   void job_failed(const std::string& text) noexcept override {
     try {
       cuda::Health::lost(std::make_exception_ptr(CollectiveError(
@@ -121,7 +122,7 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     }
   }
 
-  // Split from the communicators of the whole mesh, in one group: every rank takes part.
+  // Splits the communicators of the whole mesh, in one group: every rank takes part.
   static void split(const CommSet& parent, const CliqueList& cliques, CommSet& made) {
     Group group;
     for (std::size_t c = 0; c < cliques.size(); ++c) {
@@ -135,7 +136,7 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     group.end();
   }
 
-  // Several ranks per GPU, which ncclCommInitAll refuses.
+  // Makes communicators for several ranks per GPU, which ncclCommInitAll refuses.
   static void init_shared(const std::vector<int>& gpus, CommSet& made) {
     ncclUniqueId id;
     nccl::check(api().unique_id(&id), "ncclGetUniqueId");
@@ -197,7 +198,8 @@ struct Sets final : cuda::Watched, detail::BeforeStop, FaultListener {
     text = fault + "\n  NCCL says here: " + text;
   }
 
-  // In reverse order: communicators that were split from others are destroyed before these.
+  // The order is reversed: communicators that were split from others are destroyed before the
+  // others.
   void before_stop() noexcept override {
     std::lock_guard lock(mutex);
     if (std::exchange(closed, true)) return;

@@ -31,8 +31,8 @@ class CommSet : public RefCounted {
   virtual ~CommSet() = default;
 
   ncclComm_t comm(std::uint32_t position) const { return comms_[position]; }
-  // Whether the communicators span processes. They are then made as nonblocking: a call may return
-  // before it is done (settle).
+  // True if the communicators span processes. They are then nonblocking: a call may return before
+  // it is done (settle).
   bool across() const { return across_; }
 
   // Throws CollectiveError where NCCL has reported an error of a collective, now or earlier. The

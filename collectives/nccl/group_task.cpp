@@ -101,8 +101,8 @@ void GroupTask::enqueue_body(std::int64_t bytes, std::unique_ptr<Body> body) {
     const auto& task_done = static_cast<const cuda::TaskCompletion&>(*done[i].record());
     if (task_done.queue() != nullptr) note_enqueued(*task_done.queue(), task_done.number());
   }
-  // Not earlier: this asks whether the parts are done, and a part that has ended would count as
-  // done before it is known to be in doubt.
+  // The launch is noted only now: noting asks whether the parts are done, and a part that has ended
+  // would count as done before it is known to be in doubt.
   for (std::size_t i = 0; i < uses_.size(); ++i)
     if (done[i].record() != nullptr) detail::note_launch(done[i], uses_[i].reads, uses_[i].writes);
 }

@@ -21,8 +21,8 @@ struct Rank {
   ncclComm_t comm = nullptr;
   std::byte* in = nullptr;
   std::byte* out = nullptr;
-  // Scratch for pieces that are sent and received, where their layout is not the one that NCCL
-  // moves.
+  // Scratch for pieces that are sent and received, if their layout in the block is not the one that
+  // NCCL moves.
   std::byte* packed = nullptr;
   std::byte* gathered = nullptr;
   cudaStream_t stream = nullptr;  // set while the task runs
@@ -39,11 +39,12 @@ class GroupTask {
   void reads(const Block& block) { uses_.back().reads.push_back(block.buffer.get()); }
   // A new block of the rank's device, which the task writes.
   Block write(const Rank& rank, std::int64_t bytes);
-  // Allocates so many bytes for `packed`, or `gathered`, of every rank that takes part.
+  // Allocates `bytes` bytes for `packed`, or `gathered`, of every rank that takes part.
   void pack_into_scratch(std::int64_t bytes) { make_scratch(&Rank::packed, bytes); }
   void gather_into_scratch(std::int64_t bytes) { make_scratch(&Rank::gathered, bytes); }
-  // For a timeline: data goes from one rank of the clique to another, by their positions, of which
-  // one may be elsewhere. Where this is never called, data goes from each to each.
+  // Notes for a timeline that data goes from one rank of the clique to another, by their positions,
+  // one of which may be elsewhere. If this is never called, data goes from each rank to each other
+  // one.
   void note_move(std::uint32_t from, std::uint32_t to);
 
   // Enqueues work(ranks), which puts its calls into the ranks' streams. Does nothing where no rank
@@ -64,7 +65,7 @@ class GroupTask {
     void run(std::vector<Rank>& ranks) override { work(ranks); }
     Work work;
   };
-  // All that a run needs; a graph that captures the task keeps it.
+  // All data that a run needs; a graph that captures the task keeps it.
   struct Args {
     CollectiveSite site;
     Ref<CommSet> comms;

@@ -66,7 +66,8 @@ std::optional<ReduceType> reduce_type(Reduction op, DType dtype) {
   return t;
 }
 
-// What the processes tell each other about a collective before NCCL performs it (call_roll).
+// The description of a collective that processes send each other before NCCL performs it
+// (call_roll).
 struct Roll {
   CollectiveKind kind;
   std::uint64_t dtype_and_op;
@@ -74,9 +75,9 @@ struct Roll {
   std::span<const int> extra = {};
 };
 
-// Calls the roll, then a function for every clique with local ranks, with its communicators. All of
-// it under the submit mutex: the collectives of two threads enter the streams in the order of the
-// numbers that their roll calls take, which is the order in all processes.
+// Calls the roll, then a function for every clique with local ranks, with its communicators. Holds
+// the submit mutex all the time: the collectives of two threads enter the streams in the order of
+// the numbers that their roll calls take, which is the order in all processes.
 template <class Each>
 void each_clique(const GroupBlocks& g, const Roll& roll, Each each) {
   std::lock_guard lock(g.mesh.backend().submit_mutex());
@@ -117,7 +118,8 @@ std::vector<std::uint32_t> mesh_order(const GroupBlocks& g, const Clique& clique
   return order;
 }
 
-// out[0, n) = the tree over the blocks that `rank` has gathered, which are `step` bytes apart.
+// Writes to out[0, n) the tree over the blocks that `rank` has gathered, which are `step` bytes
+// apart.
 void combine_gathered(const Rank& rank, Reduction op, DType dtype, std::int64_t n,
                       std::int64_t step, const std::vector<std::uint32_t>& order) {
   InlineVector<const void*, 64> from(order.size());

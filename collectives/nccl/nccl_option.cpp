@@ -1,4 +1,4 @@
-// When NCCL carries a collective.
+// Decides when NCCL carries a collective.
 #include <cuda_runtime_api.h>
 
 #include <map>
@@ -69,7 +69,7 @@ Communicator* find_communicator(const GroupBlocks& g, CollectiveKind kind, bool 
     return find(why_not) != nullptr ? &communicator : nullptr;
   }
   const Cliques& cliques = cliques_of(g);
-  // Parts of a clique are here, and yet nothing is sent between processes (`cross` is null):
+  // Ranks of a clique are here, although nothing is sent between processes (`cross` is null):
   // another clique, whose ranks have the same values, is here as a whole.
   if (!cliques.whole) {
     if (demanded) *why_not = "each process has all values, though not of one clique";

@@ -41,7 +41,7 @@ class Attendance final : public ExchangeEnd {
   std::uint64_t doubt_ = 0;
 };
 
-thread_local std::uint64_t last_doubt = 0;  // that of this thread's latest roll call
+thread_local std::uint64_t last_doubt = 0;  // the doubt of this thread's latest roll call
 
 // The roll call of a graph: its collectives' numbers count from the launch's ticket.
 class CapturedRollCall final : public cuda::Kept {

@@ -12,11 +12,11 @@
 
 namespace shmap::nccl {
 
-// For a call that is about to be enqueued or captured, which the caller does while it still holds
-// the submit mutex; each launch of the captured graph calls the roll again. Does nothing where the
-// call's cliques do not span processes. The arguments are those of CrossCall. A process that does
-// something else, is late, stopped or gone is a failure of the job, as for collectives among CPUs,
-// and aborts NCCL's work.
+// Calls the roll for a call that is about to be enqueued or captured, which the caller does while
+// it still holds the submit mutex; each launch of the captured graph calls the roll again. Does
+// nothing if the call's cliques do not span processes. The arguments are those of CrossCall. A
+// process that does something else, is late, stopped or gone is a failure of the job, as for
+// collectives among CPUs, and aborts NCCL's work.
 void call_roll(const GroupBlocks& blocks, CollectiveKind kind, std::uint64_t dtype_and_op,
                const char* dtype, std::span<const int> extra = {});
 // Notes that this thread has enqueued a part of the call for which it called the roll last: the

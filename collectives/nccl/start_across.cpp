@@ -25,11 +25,11 @@ namespace {
 
 constexpr int kSharesGpus = 23000;  // from here on two ranks may have one GPU
 
-// What a process tells the others about each of its ranks.
+// The data that a process sends the others for each of its ranks.
 struct RankCard {
-  ncclUniqueId id{};  // of the clique, where this is its rank 0
+  ncclUniqueId id{};  // the id of the clique, if this is its rank 0
   std::uint64_t machine = 0;
-  char gpu[32] = {};  // its address on the machine's bus
+  char gpu[32] = {};  // the GPU's address on the machine's bus
 };
 
 class Start {

@@ -20,7 +20,7 @@ std::vector<ncclComm_t> start_across(const detail::MeshImpl& mesh, const CliqueT
                                      const std::vector<int>& gpus, const Primitive& primitive,
                                      SourceLine source);
 
-// Whether two ranks may use one GPU; otherwise *why_not says why not.
+// True if two ranks may use one GPU; otherwise *why_not has the reason.
 bool gpus_may_be_shared(std::string* why_not);
 
 }  // namespace shmap::nccl
