@@ -49,8 +49,9 @@ class CudaBackend final : public Backend {
 
   // Enqueues one task into several streams independently: the work that the task puts into
   // streams[i] (native_in_group) starts after waits[i] and after the earlier work of that stream,
-  // whatever the other streams wait for, and the i-th returned event is that of streams[i]. For the
-  // NCCL calls of a group, which wait for each other on the GPUs. Otherwise as enqueue_group.
+  // independently of the other streams' waits, and the i-th returned event is the event of
+  // streams[i]. For the NCCL calls of a group, which wait for each other on the GPUs. Otherwise the
+  // same as enqueue_group.
   std::vector<Event> enqueue_each(std::span<Stream* const> streams, const Task& task,
                                   std::span<const Waits> waits);
 
@@ -69,13 +70,13 @@ class CudaBackend final : public Backend {
   // Makes `queue` wait for those events; returns how many are pending. Blocks for events of other
   // backends.
   int add_waits(Queue& queue, std::span<const Event> waits);
-  // Calls task.run for each part; returns null, or what it threw or left as the last CUDA error.
+  // Calls task.run for each part; returns null, or the exception or the last CUDA error of a call.
   Ref<Failure> run(const Task& task, Stream& stream, cudaStream_t native) noexcept;
-  // Outside of captures: runs a task that is in those streams.
+  // Runs a task that is in those streams, outside of captures.
   Ref<Failure> run_in(std::span<CudaStream* const> streams, const Task& task);
   SpanLog& spans() noexcept { return spans_; }
-  // The timeline does not have the times of the graph's last launch yet; forget_untold: it has, or
-  // never will.
+  // note_untold: the timeline does not have the times of the graph's last launch yet.
+  // forget_untold: it has them, or will never have them.
   void note_untold(CudaGraph& graph);
   void forget_untold(CudaGraph& graph) noexcept;
 

@@ -10,8 +10,9 @@ namespace shmap::cuda {
 
 class TaskCompletion final : public Completion {
  public:
-  // owner: the backend. failure: of the task, if it was known when the task was enqueued, or null;
-  // the event then ends as failed, but not before the work that was enqueued for it.
+  // owner: the backend. failure: the task's failure, if it was known when the task was enqueued, or
+  // null. The event of a failed task ends as failed, but not before the work that was enqueued for
+  // it.
   static Event make(const void* owner, Ref<Queue> queue, std::uint64_t number,
                     Ref<Failure> failure);
   // An event that has already failed.
@@ -37,8 +38,9 @@ class TaskCompletion final : public Completion {
   TaskCompletion* next_ = nullptr;
 };
 
-// The first failure of the events of that owner; null where none has failed. A task that waits for
-// these events fails with it; it stands for the other failures, which are marked as reported.
+// The first failure among the events of `owner`; null if none has failed. A task that waits for
+// these events fails with it. The other failures are marked as reported, because this one is
+// reported.
 Ref<Failure> inherited_failure(const void* owner, std::span<const Event> waits);
 
 }  // namespace shmap::cuda

@@ -28,7 +28,7 @@ class EventPool : public RefCounted {
   std::int64_t made_ = 0;
 };
 
-// Recorded once; the event returns to the pool with the last reference.
+// An event that is recorded once and returns to the pool with the last reference.
 class Mark : public RefCounted {
  public:
   Mark(Ref<EventPool> pool, std::uint64_t number)

@@ -11,8 +11,8 @@
 
 namespace shmap::cuda {
 namespace {
-// Memory that the host has freed ahead of the GPU, as a share of all memory, before allocations
-// wait for the GPU. With a smaller share, the host waits too often to keep tasks on large arrays
+// The share of all memory that the host may have freed ahead of the GPU before allocations wait
+// for the GPU. With a smaller share, the host waits too often to keep tasks on large arrays
 // queued.
 constexpr std::int64_t kPendingShare = 4;
 }  // namespace
@@ -41,7 +41,7 @@ void* CudaMemorySpace::map(std::int64_t bytes) {
     note(code);
   } catch (const DeviceError&) {  // the GPU is lost
   }
-  health_->check("allocating memory");  // memory is not what a lost GPU lacks
+  health_->check("allocating memory");  // a lost GPU does not lack memory
   return nullptr;
 }
 

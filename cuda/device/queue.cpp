@@ -20,14 +20,15 @@
 namespace shmap::cuda {
 namespace {
 
-// On a computing stream, a mark at least every so many tasks, so that memory is released even if no
-// thread waits for the newest task.
+// On a computing stream there is a mark at least every kMarkEvery tasks, so that memory is released
+// even if no thread waits for the newest task.
 constexpr std::uint64_t kMarkEvery = 64;
 // After a task without a mark was waited for, this many tasks get a mark each.
 constexpr int kPrompt = 64;
 constexpr std::size_t kManyMarks = 64;
-// A host that asks this often whether the newest task is done, while none is added, is waiting. An
-// operation on pending values only asks a few times for each operand before it adds a task.
+// A host that asks kPollsBeforeMark times whether the newest task is done, while no task is added,
+// is waiting. An operation on pending values only asks a few times for each operand before it adds
+// a task.
 constexpr int kPollsBeforeMark = 32;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Queue: one cudaStream, and how many of its tasks are known to be done.
+// Queue: one cudaStream, and the number of its tasks that are known to be done.
 //
 // The tasks of a queue are numbered from 1. Whether a task is done is asked by its number: a
 // counter holds the number up to which tasks are known to be done, and marks (events that are
@@ -46,7 +46,7 @@ class Queue : public RefCounted {
  public:
   Queue(Ref<EventPool> events, Ref<Health> health, int priority, const QueueOptions& options);
   ~Queue();
-  // Its work is over, or will never end: destroys the stream.
+  // Destroys the stream; called when its work is over, or will never end.
   void close() noexcept;
 
   int gpu() const noexcept { return events_->gpu(); }
@@ -63,11 +63,11 @@ class Queue : public RefCounted {
   // Numbers a task that was put into the stream. `name`: static text.
   std::uint64_t append(const char* name);
 
-  // Work that is put into the stream from now on starts after that task of `other`. Throws
+  // Makes work that is put into the stream from now on start after that task of `other`. Throws
   // DeviceError.
   void wait_for(Queue& other, std::uint64_t number);
-  // As wait_for(), but deferred until work is put into this stream. `by` must have waited for all
-  // work of this stream: be_awaited_by().
+  // The same as wait_for(), but deferred until work is put into this stream. `by` must have waited
+  // for all work of this stream: be_awaited_by().
   void close_gate(Queue& by, std::uint64_t number);
   void pass_gate();
   // Makes later work of `waiter` start after all work of this queue.
@@ -76,7 +76,7 @@ class Queue : public RefCounted {
   Point last() noexcept;
   bool idle() noexcept;  // no task is pending, as far as is known
 
-  // Whether that task is done; queries the GPU if necessary. May be called under a spin lock.
+  // True if that task is done; queries the GPU if necessary. May be called under a spin lock.
   bool done(std::uint64_t number) noexcept;
   // Blocks until the task is done or the backend is poisoned. Throws DeviceError after the
   // deadline.
@@ -104,7 +104,7 @@ class Queue : public RefCounted {
     std::uint64_t number = 0;
   };
   static constexpr int kSeen = 8;
-  Seen seen_[kSeen];  // positions of a few other queues for which the stream waits already
+  Seen seen_[kSeen];  // positions of other queues that the stream already waits for
   int next_seen_ = 0;
 
   std::atomic<std::uint64_t> tail_{0}, completed_{0};

@@ -57,7 +57,7 @@ std::shared_ptr<const TimeBase> SpanLog::base(int gpu) {
   const auto made = std::make_shared<TimeBase>(take(gpu));
   const GpuScope scope(gpu);
   const UncapturedCalls uncaptured;
-  cudaStream_t idle = nullptr;  // a stream without work, so that its event's time is the host's
+  cudaStream_t idle = nullptr;  // a stream without work, whose event's time is the host's time
                                 // time
   check(cudaStreamCreateWithFlags(&idle, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   cudaError_t code = cudaEventRecord(made->event, idle);

@@ -17,9 +17,9 @@
 namespace shmap::cuda {
 namespace {
 
-// The size of a piece is an eighth of the copy, within bounds: one piece goes in while the one
-// before comes out. A smaller piece takes little longer than its start, a larger one only uses more
-// memory.
+// A piece is an eighth of the copy, within bounds: one piece is copied to the host while the
+// previous one is copied from it. Smaller pieces would take little longer than their start, larger
+// ones would only use more memory.
 constexpr std::int64_t kPieces = 8;
 constexpr std::int64_t kLeastPiece = std::int64_t{512} << 10, kMostPiece = std::int64_t{4} << 20;
 

@@ -276,7 +276,7 @@ Ref<Failure> CudaBackend::run(const Task& task, Stream& stream, cudaStream_t nat
   } catch (...) {
     failure = health_->failures().add(std::current_exception());
     if (detail::thread_state.capture == nullptr) {
-      // Whether the error is sticky, so that the GPU is lost, or concerns this task alone.
+      // If the error is sticky the GPU is lost; otherwise the error concerns only this task.
       const cudaError_t code = cudaStreamQuery(native);
       if (is_sticky(code)) {
         health_->poison(code, ("enqueueing '" + std::string(task.name) + "'").c_str());

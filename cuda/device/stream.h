@@ -37,8 +37,8 @@ class CudaStream final : public Stream {
 };
 
 // Called in the run of a group task: the cudaStream_t of a member stream, whose work is ordered
-// after the stream's earlier work and before its later work. (That of the first stream is
-// context.native; another member joins the task when this is called.) Throws DeviceError.
+// after the stream's earlier work and before its later work. (context.native is the cudaStream_t of
+// the first stream; another member joins the task when this is called.) Throws DeviceError.
 cudaStream_t native_in_group(Stream& member);
 
 // Whether this thread captures a program with a separate graph for each GPU.

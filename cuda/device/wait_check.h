@@ -3,10 +3,11 @@
 
 namespace shmap::cuda {
 
-// Something besides its GPU on which enqueued work depends, as communicators do on peer processes.
+// An object besides the GPU on which enqueued work depends, as communicators depend on peer
+// processes.
 class Watched {
  public:
-  // Throws where enqueued work will never be done, for example because a peer process is lost. Any
+  // Throws if enqueued work will never be done, for example because a peer process is lost. Any
   // thread.
   virtual void check_watched() = 0;
 
@@ -19,8 +20,8 @@ class Watched {
   Watched* next_ = nullptr;
 };
 
-// From now on check_wait() checks the object, which is never destroyed. Once for each object; any
-// thread.
+// Makes check_wait() check the object, which is never destroyed, from now on. Called once for each
+// object, by any thread.
 void watch(Watched& watched) noexcept;
 void check_wait();
 

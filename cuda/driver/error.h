@@ -16,9 +16,9 @@ inline void check(cudaError_t code, const char* call) {
     throw_cuda_error(code, call);
 }
 
-// Whether every later call of this process that uses this GPU will fail.
+// True if every later call of this process that uses this GPU will fail.
 bool is_sticky(cudaError_t code) noexcept;
-// Whether the process is exiting and the CUDA runtime is already unloaded.
+// True if the process is exiting and the CUDA runtime is already unloaded.
 bool is_unloading(cudaError_t code) noexcept;
 
 // "an illegal memory access was encountered (cudaErrorIllegalAddress)"

@@ -36,7 +36,7 @@ class Health : public RefCounted {
   // Poisons every backend of this process, for an error of a call that belongs to no particular
   // backend.
   static void lost(cudaError_t code, const char* where) noexcept;
-  // As above, for an error other than CUDA's: pending work will not give the requested results.
+  // The same for an error that is not CUDA's: pending work will not give the requested results.
   static void lost(const std::exception_ptr& error) noexcept;
 
  private:

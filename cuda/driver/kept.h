@@ -19,8 +19,8 @@ class Kept : public RefCounted {
                         std::uint64_t /*number*/) noexcept {}
 };
 
-// What the graph of an open capture will keep: the part of a Capture that the calls of kernels
-// know. While a thread captures, detail::thread_state.capture points to it.
+// The objects that the graph of an open capture will keep: the base class of Capture that the calls
+// of kernels know. While a thread captures, detail::thread_state.capture points to it.
 class KeptByCapture {
  public:
   void keep(Ref<Kept> object) { kept_.push_back(std::move(object)); }

@@ -91,7 +91,7 @@ class Writer {
     rows_a_block_ = made_.threads / made_.lanes;
     stages_.plan(made_.resident);
   }
-  // Of a row: the numbers of vectors and groups, and how many groups a thread takes.
+  // The number of groups in a row, of groups that a thread takes, and of elements that it takes.
   std::int64_t groups() const { return (p_.cols() + group_ - 1) / group_; }
   std::int64_t steps() const { return (groups() + made_.lanes - 1) / made_.lanes; }
   std::int64_t elements() const { return steps() * group_; }
@@ -201,8 +201,8 @@ class Writer {
          kFusedKernel + "(const Args args)");
   }
 
-  // Defines a value that all elements of a scope share, or one element of it. `element`: for a
-  // draw, the element's index among those of its key.
+  // Defines a value that all elements of a scope share, or that one element has. `element`, for a
+  // draw: the element's index among the elements of its key.
   void define(int v, const std::string& element = "") {
     std::string text = std::string("const ") + type(v) + " " + name("v", v) + " = ";
     if (is_literal(v)) {
@@ -232,8 +232,8 @@ class Writer {
         define(v);
   }
 
-  // Writes the code that loads, computes and stores one vector at `index` of full operands and at
-  // `col` of operands of columns. `rows`: in the form rows, with the values that are kept of a row.
+  // Writes the code that loads, computes and stores one vector: at `index` of full operands and at
+  // `col` of operands of columns. `rows`: in the form rows, keeps values for later loops.
   void write_vector(const FusedLoop& loop, const std::string& index, const std::string& col,
                     bool rows) {
     for (int v : loop.inputs) {

@@ -39,7 +39,7 @@ struct FusedSource {
   std::int64_t count = 0;  // the first word of the arguments
   std::int64_t blocks =
       0;  // that have work of their own; with fewer, each does more. 0: nothing to do
-  std::vector<bool> scalars;  // whether the operand has one element, and thus two words
+  std::vector<bool> scalars;  // for each operand: true if it has one element, and thus two words
   // The alignment that the addresses of operands and results must have, in bytes.
   std::vector<int> operand_alignment, result_alignment;
 };

@@ -78,7 +78,8 @@ int FusedStages::loop_of_output(std::size_t o) const {
   return at(root(p_.outputs()[o].value)).known;
 }
 
-// A conversion of an operand is repeated rather than kept: to keep both would take registers.
+// A conversion of an operand is computed again rather than kept: keeping operand and result would
+// take registers.
 bool FusedStages::repeats(int v) const {
   return !p_.is_input(v) && op(v).primitive == &convert_element_type_p &&
          p_.is_input(root(op(v).operands[0])) &&
@@ -139,10 +140,10 @@ void FusedStages::plan(bool keeps) {
   }
 }
 
-// Where values are kept, a loop stores the results of its own maps, and each full operand is loaded
-// once, by the first loop that reads it; else all results are stored by the last loop. A value of
-// rows is read before the first loop, and stored after the last. Keys are read until all their
-// draws are made.
+// If values are kept, a loop stores the results of its own maps, and each full operand is loaded
+// once, by the first loop that reads it; else the last loop stores all results. A value of rows is
+// read before the first loop, and stored after the last. Keys are read until all their draws are
+// made.
 void FusedStages::find_overwrites() {
   for (std::size_t o = 0; o < p_.outputs().size(); ++o) {
     const FusedProgram::Output& output = p_.outputs()[o];

@@ -13,11 +13,11 @@ namespace shmap::cuda {
 
 struct FusedLoop {
   std::vector<int> inputs;      // operands of columns and full operands that the loop loads
-  std::vector<int> packs;       // full operands and operands of columns that it reads, kept or
+  std::vector<int> packs;       // full and column operands that the loop reads, kept or loaded
                                 // loaded
-  std::vector<int> kept;        // results of earlier loops that it reads
-  std::vector<int> ops;         // maps that it computes, in order
-  std::vector<int> reductions;  // of its elements
+  std::vector<int> kept;        // results of earlier loops that the loop reads
+  std::vector<int> ops;         // maps that the loop computes, in order
+  std::vector<int> reductions;  // reductions of the loop's elements
   std::vector<int> stores;      // full outputs, by number
 };
 
@@ -39,14 +39,15 @@ class FusedStages {
   int known(int v) const { return values_[static_cast<std::size_t>(v)].known; }
   int loops() const { return loops_; }
   bool is_draw(int v) const;
-  // For one element: the number of maps, with draws counted as several maps.
+  // The number of maps for one element; a draw counts as several maps.
   std::int64_t ops() const;
-  // Registers of 4 bytes, for each element, that values kept for later loops take if all are kept.
+  // The number of 4-byte registers that values kept for later loops take for each element, if all
+  // are kept.
   std::int64_t kept_words() const { return kept_words_; }
 
-  // For each result, the operands (bit i: operand i) whose memory it may have, however the loops
-  // are planned: those with the same elements that are read no later than it is written. A thread
-  // reads the elements that it writes, and no others.
+  // For each result, the operands (bit i: operand i) whose memory the result may have in every plan
+  // of the loops: operands with the same elements that are read no later than the result is
+  // written. A thread reads the elements that it writes, and no others.
   const std::vector<std::uint32_t>& overwrites() const { return overwrites_; }
 
   // Assigns work to the loops. `keeps`: a value is computed once and kept for later loops, and the

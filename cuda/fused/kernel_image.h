@@ -8,16 +8,16 @@ namespace shmap::cuda {
 // The format that the driver loads: a cubin, or PTX where the compiler is older than the GPU.
 using KernelImage = std::string;
 
-// Whether NVRTC can be opened. Checked once; any thread.
+// True if NVRTC can be opened. Checked once; any thread.
 bool can_compile_kernels();
 
 // The architecture to compile for, for a GPU of compute capability major.minor: "sm_90", or
 // "compute_120" where NVRTC knows only older architectures. DeviceError where NVRTC is absent.
 std::string architecture(int major, int minor);
 
-// The image of that source, which may include the headers of cuda/kernels/fused.h. Read from the
-// disk cache (core/base/disk_cache.h) if it was compiled before. Blocks for tens of milliseconds.
-// Throws DeviceError with the compiler's log and the source where the source does not compile.
+// The image of a source, which may include the headers of cuda/kernels/fused.h. Read from the disk
+// cache (core/base/disk_cache.h) if it was compiled before. Blocks for tens of milliseconds. Throws
+// DeviceError with the compiler's log and the source if the source does not compile.
 KernelImage compile_kernel(const std::string& source, const std::string& architecture);
 
 // A text of everything that an image depends on: versions, options, headers and the source.

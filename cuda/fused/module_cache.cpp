@@ -71,7 +71,7 @@ std::string architecture_of(int gpu) {
   return architecture(major, minor);
 }
 
-// A source: its images, and its functions on the GPUs where it is loaded.
+// One source: its images, and its functions on the GPUs where they are loaded.
 struct Entry {
   std::mutex mutex;
   std::map<std::string, KernelImage> images;               // by architecture

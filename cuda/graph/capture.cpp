@@ -117,9 +117,9 @@ std::vector<Event> Capture::add_each(std::span<CudaStream* const> streams, const
   return events;
 }
 
-// Communication goes into the earliest possible phase. Arithmetic is spread over the phases in
-// which it may be, up to the last phase in which this GPU communicates: in a phase that has much
-// arithmetic already, it would only delay the communication of the next phase.
+// Communication goes into the earliest possible phase. Arithmetic is spread over its possible
+// phases, up to the last phase in which this GPU communicates: in a phase that has much arithmetic
+// already, it would only delay the communication of the next phase.
 std::int32_t Capture::balanced(const Node& node, std::int32_t earliest) {
   constexpr std::int64_t kNegligible = 8;  // a task is negligible if it costs this many times less
                                            // than its phase
@@ -201,7 +201,7 @@ void Capture::record_task(Node& node) {
   node.mark = recording.mark(lane);
 }
 
-// For a capture with one graph of all GPUs.
+// Records a node for each stream, in a capture with one graph of all GPUs.
 void Capture::record_each(std::span<Node> nodes) {
   std::vector<std::int32_t> lanes;
   Recording* recording = nullptr;

@@ -25,8 +25,8 @@ namespace shmap::cuda {
 class CudaBackend;
 class CudaStream;
 
-// Streams in which captures record, in place of the backend's streams: other threads may use those
-// meanwhile, and their work would be recorded too. Any thread.
+// The streams in which captures record, in place of the backend's streams: other threads may use
+// the backend's streams meanwhile, and their work would be recorded too. Any thread.
 class ShadowStreams {
  public:
   ~ShadowStreams();
@@ -39,16 +39,16 @@ class ShadowStreams {
   std::map<std::pair<int, int>, std::vector<cudaStream_t>> free_;
 };
 
-// Where a task of a capture is recorded: in the graph of all GPUs or, where each GPU has graphs of
-// its own, in one of those. The tasks are then cut into phases: a task is in a later phase than the
-// tasks of other GPUs that it waits for, so that graphs of one phase do not depend on each other.
+// The recording of a task: in the graph of all GPUs or, if each GPU has graphs of its own, in one
+// of these. The tasks are then cut into phases: a task is in a later phase than the tasks of other
+// GPUs that it waits for, so that graphs of one phase do not depend on each other.
 struct RecordedAt {
   static constexpr std::int32_t kNone = -1;
   std::int32_t phase = 0;
   std::int32_t part = kNone;  // an index in Capture::recordings()
   std::int32_t lane = kNone;  // a lane of that recording
 
-  // Whether it is a task of several GPUs that belongs to no graph, and is run again at each launch.
+  // True for a task of several GPUs that belongs to no graph, and runs again at each launch.
   bool runs_directly() const noexcept { return part == kNone; }
 };
 
@@ -79,9 +79,9 @@ class Capture : public KeptByCapture {
   bool graph_of_each_gpu() const noexcept { return graph_of_each_gpu_; }
   // Takes ownership of the args in every case. Throws what task.run throws.
   Event add(std::span<CudaStream* const> streams, const Task& task, std::span<const Event> waits);
-  // For CudaBackend::enqueue_each: records a node for each stream; the first node has the task, and
-  // the work that it puts into the streams belongs to their nodes. Where each GPU has graphs of its
-  // own, it is one task of all GPUs, which runs directly.
+  // The implementation of CudaBackend::enqueue_each: records a node for each stream. The first node
+  // has the task, and the work that the task puts into the streams belongs to their nodes. If each
+  // GPU has graphs of its own, it is one task of all GPUs, which runs directly.
   std::vector<Event> add_each(std::span<CudaStream* const> streams, const Task& task,
                               std::span<const Waits> waits);
   Event record(CudaStream& stream) const { return log_.record(stream); }
@@ -91,7 +91,7 @@ class Capture : public KeptByCapture {
   std::vector<Node>& nodes() noexcept { return log_.entries(); }
   std::vector<CudaStream*> streams() const { return log_.streams(); }
   bool rehearsed() const noexcept { return rehearsed_; }
-  // The recordings, each of some of the tasks: at most one where a graph may span all GPUs.
+  // The recordings, each of some of the tasks: at most one if a graph may span all GPUs.
   std::vector<SubRecording>& recordings() noexcept { return recordings_; }
 
  private:

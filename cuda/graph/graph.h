@@ -15,9 +15,9 @@ namespace shmap::cuda {
 
 class Queue;
 
-// Launched in a queue of its own. The queue waits for those streams of the graph that had work
-// since the last launch, and closes a gate in each of these streams; a launch that directly follows
-// another therefore needs no waits. The destructor waits until the last launch is done.
+// Launched in a queue of its own. The queue waits for the graph's streams that had work since the
+// last launch, and closes a gate in each of these streams; a launch that directly follows another
+// therefore needs no waits. The destructor waits until the last launch is done.
 class CudaGraph final : public Graph {
  public:
   explicit CudaGraph(Capture& capture);  // takes ownership of the args of its tasks

@@ -119,8 +119,8 @@ void GraphParts::connect(Capture& capture) {
       }
     }
   }
-  // For each waiting graph or task: the last phase of each other queue, and the direct tasks of
-  // other GPUs.
+  // For each waiting graph or task: its last predecessor in each other queue, and the direct tasks
+  // of other GPUs.
   struct Wanted {
     std::map<Queue*, SubGraph*> parts;
     std::vector<Direct*> directs;
@@ -198,7 +198,7 @@ cudaError_t GraphParts::launch_part(void* arg) noexcept {
 
 cudaError_t GraphParts::launch_parts(Phase& phase) {
   std::vector<SubGraph>& parts = phase.parts;
-  // The first one is launched on this thread, which would otherwise only wait.
+  // This thread launches the first graph, because it would otherwise only wait.
   std::exception_ptr thrown;
   const auto here = [&](SubGraph& part) {
     try {

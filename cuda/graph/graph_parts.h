@@ -51,7 +51,7 @@ class GraphParts {
     std::vector<cudaEvent_t> waits;
     Ref<Mark> after;
   };
-  // For one GPU: where a task that runs directly begins.
+  // The start, on one GPU, of a task that runs directly.
   struct Fork {
     Queue* queue;
     Ref<Mark> at;

@@ -56,8 +56,9 @@ __device__ Candidate<A> best_of_block(Candidate<A> mine, int share, int depth, i
   return mine;
 }
 
-// Each `blockIdx.y` handles one part. Writes candidates to values and indices [parts, results], or
-// the index alone to `out` (i64 if wide). `known`, unless null, has the indices of the elements.
+// Each `blockIdx.y` handles one part of the elements. Writes candidates to values and indices
+// [parts, results], or the index alone to `out` (i64 if wide). `known`, unless null, has the
+// indices of the elements.
 template <bool largest, class In>
 __global__ void __launch_bounds__(kThreads)
     arg_reduce_tiles(const In* in, const std::int64_t* known, void* out, bool wide,

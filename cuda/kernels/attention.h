@@ -57,7 +57,7 @@ struct Attention {
   void* scratch = nullptr;
 };
 
-// Whether attention() takes these dtypes and extents; does not depend on addresses and strides.
+// True if attention() takes these dtypes and extents; does not depend on addresses and strides.
 bool takes_attention(const Attention& attention);
 
 // Bytes for `scratch`: if there are few rows and heads, several blocks of threads share the keys of

@@ -48,8 +48,8 @@ __global__ void __launch_bounds__(FloatTiles<kDepth>::kThreads, 2)
       depth, call.q_lies_well);
   RunningRow running[kOwnRows];
   float4 out[kOwnRows][kOwnGroups] = {};
-  // First the columns that the causal mask leaves; then the rest, if the scores that remain of some
-  // row are so small that masked scores count.
+  // The first iteration handles the columns that the causal mask leaves; the second one handles the
+  // rest, if the remaining scores of some row are so small that masked scores count.
   int last = block.visible;
   for (int first = block.begin;; first = last, last = block.end) {
     SHMAP_KEEP_LOOP

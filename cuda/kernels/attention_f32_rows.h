@@ -38,7 +38,8 @@ __device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
   return __fmaf_rn(a.w, b.w, __fmaf_rn(a.z, b.z, __fmaf_rn(a.y, b.y, __fmaf_rn(a.x, b.x, sum))));
 }
 
-// sums += products of four rows of `own` with every kLanes-th row of `other` from row `lane` on.
+// Adds to `sums` the products of four rows of `own` with every kLanes-th row of `other`, starting
+// at row `lane`.
 template <int kDepth, int kLanes, int kOwnRows, int kOwnColumns>
 __device__ __forceinline__ void multiply_float_rows(float (&sums)[kOwnRows][kOwnColumns],
                                                     const float* own, const float* other,
@@ -56,8 +57,8 @@ __device__ __forceinline__ void multiply_float_rows(float (&sums)[kOwnRows][kOwn
   }
 }
 
-// sums += factors · rows: `factors` has four rows with stride kFactorStride; of `rows` a lane
-// handles every kLanes-th group of four columns.
+// Adds factors · rows to `sums`: `factors` has four rows with stride kFactorStride; a lane handles
+// every kLanes-th group of four columns of `rows`.
 template <int kDepth, int kLanes, int kRows, int kFactorStride, int kOwnRows, int kOwnGroups>
 __device__ __forceinline__ void add_float_rows(float4 (&sums)[kOwnRows][kOwnGroups],
                                                const float* factors, const float* rows, int lane) {

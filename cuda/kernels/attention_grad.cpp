@@ -15,7 +15,7 @@ std::int64_t felt_tiles(const Attention& a) { return (a.q_rows + kFeltRows - 1) 
 
 bool is_plain(const Attention& a) { return a.bias.data == nullptr && a.mask.data == nullptr; }
 
-// Whether masked scores may count in a row because its other scores are small. Without a bias and a
+// True if masked scores may count in a row because its other scores are small. Without a bias and a
 // mask each row has the first column, whose score is assumed to be greater than this bound.
 bool may_feel(const Attention& a) {
   constexpr float kBelowScores = -1e30f;

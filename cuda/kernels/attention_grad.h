@@ -20,7 +20,7 @@ struct AttentionGradient {
 struct AttentionGrad {
   Attention a;                            // the forward call, with its result and its sums
   AttentionOperand cotangent;             // of the result, with the result's dtype
-  AttentionGradient q_bar, k_bar, v_bar;  // of a.dtype; the latter two are sums over a.shared
+  AttentionGradient q_bar, k_bar, v_bar;  // of a.dtype; k_bar and v_bar are sums over a.shared
   bool adds = false;        // adds k_bar and v_bar to the existing contents, the sums over other
                             // heads
   void* scratch = nullptr;  // attention_grad_scratch() bytes, at a multiple of 16

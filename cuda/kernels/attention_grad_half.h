@@ -28,7 +28,7 @@ struct GradTiles {
   static constexpr int kSharedBytes = 2 * kOwnBytes + kStages * kStageBytes;
 };
 
-// As load_rows, for rows of floats, which are rounded.
+// The same as load_rows, for rows of floats, which are rounded.
 template <class T, int kDepth, int kRows>
 __device__ __forceinline__ void load_rounded(unsigned char* to, const float* from,
                                              std::int64_t stride, int first, int rows, int depth) {
@@ -81,7 +81,7 @@ __device__ __forceinline__ void load_keys(AsyncCopies& copies, unsigned char* k,
                               static_cast<int>(a.v_depth), call.v_lies_well);
 }
 
-// Which products are summed: weights times the cotangent (for v), gradients of scores times the
+// The products that are summed: weights times the cotangent (for v), gradients of scores times the
 // stream's first operand (for q and k), or both.
 enum class GradSums { of_weights, of_scores, both };
 

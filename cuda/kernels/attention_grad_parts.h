@@ -13,7 +13,8 @@ struct alignas(16) AttentionNote {
   float most, share, mean, unused;
 };
 
-// One element of `felt` covers this many rows of q: whether masked scores count in any of them.
+// The number of rows of q for each element of `felt`, which is nonzero if masked scores count in
+// any of these rows.
 inline constexpr int kFeltRows = 16;
 
 struct AttentionGradCall {
@@ -21,8 +22,8 @@ struct AttentionGradCall {
   AttentionOperand cotangent;
   AttentionGradient q_bar, k_bar, v_bar;
   bool adds;
-  bool plain;        // without bias and mask
-  bool may_feel;     // whether to read `felt`; if not, scores hidden by the causal mask never count
+  bool plain;        // there are no bias and no mask
+  bool may_feel;     // reads `felt`; else scores hidden by the causal mask never count
   bool q_lies_well;  // q has 16-byte pieces at multiples of 16; likewise the others
   bool k_lies_well;
   bool v_lies_well;

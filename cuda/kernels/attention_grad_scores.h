@@ -1,16 +1,16 @@
-// The parts that the kernels of attention's derivatives share: the rows and columns of a block of
+// The code that the kernels of attention's derivatives share: the rows and columns of a block of
 // threads, and the steps from a product q kᵀ to the gradient of a score. For the .cu files.
 //
-// A block has *own* rows, of k (for the cotangents of k and v) or of q (for that of q), whose
-// results it sums while it passes over the rows of the other operand, its *stream*. Both cases are
-// thus one kernel with the operands exchanged.
+// A block has *own* rows, of k (for the cotangents of k and v) or of q (for the cotangent of q),
+// whose results it sums while it passes over the rows of the other operand, its *stream*. Both
+// cases are thus one kernel with the operands exchanged.
 #pragma once
 #include "cuda/kernels/attention_grad_parts.h"
 #include "cuda/kernels/attention_scores.h"
 
 namespace shmap::cuda {
 
-// Whether own rows are those of k.
+// The operand of the own rows: q or k.
 enum class GradOf { queries, keys };
 
 struct GradBlock {

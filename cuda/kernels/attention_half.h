@@ -201,8 +201,8 @@ __global__ void __launch_bounds__(HalfTiles<kDepth>::kThreads, 2)
                                      block.row, q_rows, static_cast<int>(a.depth),
                                      call.q_lies_well);
   HalfRows<T, kDepth, kPlain> rows(block.row + warp_row);
-  // First the columns that the causal mask leaves; then the rest, if the scores that remain of some
-  // row are so small that masked scores count.
+  // The first iteration handles the columns that the causal mask leaves; the second one handles the
+  // rest, if the remaining scores of some row are so small that masked scores count.
   int last = block.visible;
   for (int first = block.begin;; first = last, last = block.end) {
     // The first iteration only starts loads.

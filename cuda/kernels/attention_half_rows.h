@@ -62,8 +62,8 @@ __device__ __forceinline__ int tiles_beside() {
   return ((at >> 4) * 8 + (at & 7)) * kRowBytes + ((((at >> 3) & 1) ^ (at & 7)) << 4);
 }
 
-// The offset `pieces` (an even number) further on. The constant beyond eight is one that an
-// instruction can hold.
+// The offset `pieces` pieces (an even number) further on. The bits from eight on are added, because
+// an instruction can hold that constant.
 __device__ __forceinline__ int tiles_further(int at, int pieces) {
   return (at ^ ((pieces & 7) << 4)) + ((pieces & ~7) << 4);
 }

@@ -3,11 +3,12 @@
 
 namespace shmap::cuda {
 
-// For each row of each head, packed [outer, inner, shared, row]: the logarithm of the sum of the
-// exponentials of its scores, of the greatest score and the sum in a.sums.
+// Writes to `logs`, for each row of each head, packed [outer, inner, shared, row], the logarithm of
+// the sum of the exponentials of the row's scores, computed from the greatest score and the sum in
+// a.sums.
 void attention_logs(const Attention& a, float* logs, void* native_stream);
-// The other way round: a.sums gets each logarithm as if it were the greatest score, and the sum 1,
-// from which weights are computed likewise.
+// The reverse: writes each logarithm to a.sums as if it were the greatest score, and 1 as the sum;
+// the weights that are computed from these are the same.
 void sums_of_logs(const Attention& a, float* logs, void* native_stream);
 
 }  // namespace shmap::cuda

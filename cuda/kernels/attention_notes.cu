@@ -37,7 +37,7 @@ __global__ void make_notes(const SHMAP_CONSTANT AttentionGradCall call) {
     if (lane == 0)
       call.notes[head * a.q_rows + row] = {most, 1.0f / sums[a.q_rows + row], mean, 0.0f};
     constexpr float kLog2e = 1.44269504088896340736f;
-    // A NaN counts as felt: it is the result for a row that is masked as a whole by -infinity.
+    // A NaN counts as felt: it is the result for a row whose columns are all masked by -infinity.
     felt = felt || !(fast_exp2((a.masked - most) * kLog2e) == 0.0f);
   }
   const int any = __syncthreads_or(felt);

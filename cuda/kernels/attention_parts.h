@@ -36,15 +36,15 @@ struct AttentionCall {
   int parts, part_blocks;
 };
 
-// Whether there is nothing to compute.
+// True if there is nothing to compute.
 bool is_empty(const Attention& a);
-// Whether the address, the row stride and the strides of batch dims with more than one item are
+// True if the address, the row stride and the strides of batch dims with more than one item are
 // multiples of `bytes`, and rows consist of whole pieces of `bytes`. Also checked for a single row.
 bool lies_in_pieces(const Attention& a, const AttentionOperand& x, std::int64_t depth, int item,
                     int bytes);
 // Throws TypeError, in the name of the function `what`, where takes_attention() is false.
 void check_attention(const char* what, const Attention& a);
-// causal_offset, limited so that sums of rows and offsets do not overflow; the limit changes no
+// Limits causal_offset so that sums of rows and offsets do not overflow; the limit changes no
 // result.
 std::int64_t clamped_offset(const Attention& a);
 

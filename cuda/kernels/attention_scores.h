@@ -1,11 +1,11 @@
-// The parts that attention's kernels share: the rows and columns of a block, the steps from a
+// The code that attention's kernels share: the rows and columns of a block, the steps from a
 // product q kᵀ to the softmax, and the softmax's running sums. For the .cu files.
 //
 // The greatest score of a row is -infinity as long as all its scores so far are masked by
-// -infinity; its exponentials are then 0 instead of NaN, and so is the sum. If that holds for the
-// whole row, 0 / 0 gives the NaN that is the softmax of such a row. The maximum ignores a NaN among
-// the scores; the NaN reaches the sum and so the whole row. So does +infinity, whose difference
-// from itself is NaN.
+// -infinity; its exponentials and their sum are then 0 instead of NaN. If that holds for the whole
+// row, 0 / 0 gives the NaN that is the softmax of such a row. The maximum ignores a NaN among the
+// scores; the NaN reaches the sum and so the whole row. +infinity reaches them too, because its
+// difference from itself is NaN.
 #pragma once
 #include <cuda_runtime.h>
 #include <math.h>
@@ -17,7 +17,7 @@
 #include "cuda/kernels/scalar.h"
 #include "cuda/kernels/warp.h"
 
-// Before a loop: keeps the compiler from unrolling it.
+// SHMAP_KEEP_LOOP before a loop keeps the compiler from unrolling it.
 #if defined(__CUDACC__)
 #define SHMAP_KEEP_LOOP _Pragma("unroll 1")
 #else
@@ -100,7 +100,8 @@ __device__ __forceinline__ AttentionBlock find_block(const AttentionCall& call, 
   const int blocks = (k_rows + columns - 1) / columns;
   block.begin = block.part * call.part_blocks;
   block.end = block.visible = min(blocks - block.begin, call.part_blocks) + block.begin;
-  // A part does not know whether masked scores count beside the scores of another part.
+  // The keys of a row may be divided; a block does not know then whether masked scores count beside
+  // the scores of the other blocks.
   if (a.causal && (call.parts == 1 || call.masked == kNoScore)) {
     const int last = min(block.row + rows, q_rows) - 1;
     const int visible = (columns_left(a, last) + columns - 1) / columns;
@@ -123,9 +124,9 @@ class ScoreRow {
     mask_ = block.at(a.mask.outer, a.mask.inner, a.mask.member) + at * a.mask.row;
   }
 
-  // Turns n products of the row into held scores: score(e) is that of column(e). `hides`: some of
-  // the columns may be hidden by the causal mask, or not exist. Each step is done for all n scores,
-  // so that their loads overlap.
+  // Turns n products of the row into held scores: score(e) is the product of column(e), which is
+  // replaced. `hides`: some of the columns may be hidden by the causal mask, or not exist. Each
+  // step is done for all n scores, so that their loads overlap.
   template <bool kPlain, int n, class Score, class Column>
   __device__ __forceinline__ void hold(Score score, Column column, bool hides) const {
     const Attention& a = call_.a;
@@ -163,7 +164,7 @@ class ScoreRow {
   std::int64_t bias_, mask_;
 };
 
-// The running softmax of a row, of which a thread has a part of the columns.
+// The running softmax of a row, over the columns that this thread handles.
 struct RunningRow {
   float greatest = kNoScore;  // of the row
   float sum = 0.0f;           // of this thread's exponentials
@@ -178,7 +179,7 @@ struct RunningRow {
     return by;
   }
   __device__ __forceinline__ float base() const { return greatest == kNoScore ? 0.0f : greatest; }
-  // Whether a masked score counts beside the greatest score.
+  // True if a masked score counts beside the greatest score.
   __device__ __forceinline__ bool feels(float masked, float factor) const {
     return fast_exp2((masked - greatest) * factor) > 0.0f;
   }
@@ -228,7 +229,7 @@ struct PartialRow {
   }
 };
 
-// Stores a row's greatest score and sum to Attention::sums, unless that is null. `head`: the begin
+// Stores a row's greatest score and sum to Attention::sums, unless that is null. `head`: the offset
 // of the head's sums.
 __device__ __forceinline__ void store_sums(const AttentionCall& call, std::int64_t head,
                                            std::int64_t row, float greatest, float sum) {

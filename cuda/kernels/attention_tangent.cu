@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(TangentTiles<kDepth>::kThreads)
   const Attention& a = t.a;
   if (threadIdx.x == 0) {
     block = find_grad_block<GradOf::queries>(a, false, kRows, kRows);
-    // Masked scores have no tangent, but v under their weights does.
+    // Masked scores have no tangent, but the rows of v under their weights have one.
     block.end = static_cast<int>((a.k_rows + kRows - 1) / kRows);
   }
   __syncthreads();

@@ -52,9 +52,9 @@ __global__ void __launch_bounds__(kThreads)
     const auto leaf = [&](int r) {
       return r + leaves < n ? fold(load(r), load(r + leaves)) : load(r);
     };
-    // Four leaves are loaded at once. Of each level the kernel keeps the subtree that waits for its
-    // right neighbour; which one that is follows from the leaf's number, which is the same in all
-    // threads.
+    // Four leaves are loaded at once. At each level the kernel keeps the subtree that waits for its
+    // right neighbour; the leaf's number, which is the same in all threads, tells which subtree
+    // that is.
     Pack<C, count> left[kLevels], value = leaf(0);
     if (leaves == 2) value = fold(value, leaf(1));
     for (int first = 0; leaves > 2 && first < leaves; first += 4) {

@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// As above, between several pairs of addresses; each pair has a row of blocks.
+// The same between several pairs of addresses; each pair has a row of blocks.
 constexpr int kMostBoxes = 64;
 struct Places {
   const char* src[kMostBoxes];
@@ -114,8 +114,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// As above for items of two bytes, two in a word on both sides: extents are even, and all addresses
-// are multiples of words. A thread transposes squares of two by two items.
+// The same for items of two bytes, two of which form a word on both sides: extents are even, and
+// all addresses are multiples of words. A thread transposes squares of two by two items.
 template <class Index>
 __global__ void __launch_bounds__(kThreads)
     copy_tiles_of_pairs(Index count, const char* src, char* dst, Tiles<Index> tiles,
@@ -168,8 +168,8 @@ void run_items(const CopyPlan& plan, void* stream) {
   });
 }
 
-// The dim along which src is contiguous, if dst is contiguous along another and both are long
-// enough for tiles; 0 where there is none.
+// The dim along which src is contiguous, if dst is contiguous along another dim and both are long
+// enough for tiles; 0 if there is none.
 int tiled_dim(const CopyPlan& plan) {
   constexpr std::int64_t kShortest = 8;  // tiles would be mostly empty
   if (plan.rank < 2 || plan.itemsize > 8 || plan.dst_stride[0] != plan.itemsize) return 0;
@@ -179,7 +179,7 @@ int tiled_dim(const CopyPlan& plan) {
   return 0;
 }
 
-// Whether every two neighbouring items of two bytes can be accessed as one word.
+// True if every two neighbouring items of two bytes can be accessed as one word.
 bool in_pairs(const CopyPlan& plan, int y) {
   std::uint64_t all = reinterpret_cast<std::uintptr_t>(plan.src) |
                       reinterpret_cast<std::uintptr_t>(plan.dst) |

@@ -41,7 +41,7 @@ void join_dims(CopyPlan& plan) {
   plan.rank = std::min(plan.rank, kept + 1);
 }
 
-// Whether every address of the copy and the length of its rows are multiples of `bytes`.
+// True if every address of the copy and the length of its rows are multiples of `bytes`.
 bool allows(const CopyPlan& plan, std::int64_t bytes) {
   std::uint64_t all = reinterpret_cast<std::uintptr_t>(plan.src) |
                       reinterpret_cast<std::uintptr_t>(plan.dst) |

@@ -20,7 +20,7 @@ struct CopyPlan {
   const char* src = nullptr;
   char* dst = nullptr;
 
-  // Whether the copy is one contiguous row of bytes.
+  // True if the copy is one contiguous row of bytes.
   bool contiguous() const {
     return rank == 0 || (rank == 1 && dst_stride[0] == itemsize && src_stride[0] == itemsize);
   }

@@ -28,10 +28,10 @@ namespace shmap::cuda {
 
 namespace {
 
-// The largest workspace that an algorithm may use. NVIDIA recommends half of it for Hopper.
+// The largest workspace that an algorithm may use; twice what NVIDIA recommends for Hopper.
 constexpr std::size_t kWorkspaceBytes = 64 << 20;
 constexpr int kCandidates = 24;
-// Alignments beyond this number of bytes are not distinguished.
+// Alignments beyond kGemmAlignment bytes are not distinguished.
 constexpr std::uint64_t kGemmAlignment = 16;
 
 struct Destroy {
@@ -113,8 +113,8 @@ std::string describe(const LtGemm& g) {
                                            : "");
 }
 
-// The form of a choice on disk: the algorithm's bytes. They are only compared with those that the
-// library proposes, so that no algorithm runs that the library does not propose now.
+// The form of a choice on disk: the algorithm's bytes. They are only compared with the algorithms
+// that the library proposes, so that no algorithm runs that the library does not propose now.
 std::string choice_text(const cublasLtMatmulHeuristicResult_t& chosen) {
   const std::uint64_t workspace = chosen.workspaceSize;
   std::string text(sizeof chosen.algo + sizeof workspace, '\0');
@@ -130,7 +130,7 @@ std::string choice_key(const GemmKey& key, const GemmGpu& gpu) {
   return text;
 }
 
-// What is kept on disk of whether a product is made from padded copies.
+// The choice between a plain product and one of padded copies, as it is kept on disk.
 constexpr const char* kPadded = "padded";
 constexpr const char* kPlain = "plain";
 
@@ -311,8 +311,8 @@ class Gemms {
   }
 
  private:
-  // Whether the product is made from padded copies: measured once for each problem, by its first
-  // call outside of a capture, and kept on disk. Until then, and where nothing is timed, it is not.
+  // True if the product is made from padded copies. Measured once for each problem, by its first
+  // call outside of a capture, and kept on disk; until then, and if nothing is timed, it is not.
   bool pads(const LtGemm& g, PaddedGemm& copies, int index, cudaStream_t stream) {
     const GemmGpu& gpu = gpu_at(index);
     const GemmKey key = key_of(g, gpu.kind);

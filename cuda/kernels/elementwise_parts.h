@@ -1,4 +1,5 @@
-// The lookups of which unary_kernel, binary_kernel and cast_kernel consist: one for each .cu file.
+// The look-up functions that unary_kernel, binary_kernel and cast_kernel call: one for each .cu
+// file.
 #pragma once
 #include "cuda/kernels/elementwise.h"
 

@@ -11,7 +11,8 @@ constexpr int kDepth = 16;  // elements of k at a time
 constexpr int kOwn = 4;     // rows and columns of C for each thread
 constexpr int kSide = kTile / kOwn;
 
-// Sums are computed in Sum, which has at least T's bits: overflow only affects higher bits.
+// Computes sums in the type Sum, which has at least as many bits as T: overflow only affects higher
+// bits.
 template <class T, class Sum, bool kLogical>
 __global__ void multiply(IntGemm g) {
   __shared__ T a_tile[kDepth][kTile + 1];

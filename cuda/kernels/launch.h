@@ -1,5 +1,5 @@
-// Launches kernels, in the one place that calls the CUDA runtime for it, and chooses grids. For the
-// .cu files.
+// Launches kernels, in the only function that calls the CUDA runtime for it, and chooses grids. For
+// the .cu files.
 #pragma once
 #include <cuda_runtime.h>
 
@@ -23,8 +23,8 @@ namespace shmap::cuda {
 
 // Threads of a block, unless a kernel needs another number.
 inline constexpr int kThreads = 256;
-// With more blocks than this, a grid-stride loop handles the rest: several waves of the largest
-// GPU.
+// The most blocks of a grid, several waves of the largest GPU: a grid-stride loop handles further
+// items.
 inline constexpr std::int64_t kMaxBlocks = 1 << 14;
 
 // Blocks for `items` (at least 1) of a grid-stride loop in which a thread handles one item at a
@@ -34,7 +34,7 @@ inline dim3 grid_for(std::int64_t items, int threads = kThreads) {
   return dim3(static_cast<unsigned>(blocks < kMaxBlocks ? blocks : kMaxBlocks));
 }
 
-// Whether indices below n, and the last step of a grid-stride loop beyond n, fit in 32 bits.
+// True if indices below n, and the last step of a grid-stride loop beyond n, fit in 32 bits.
 inline bool fits_32_bits(std::int64_t n) { return n < (std::int64_t{1} << 31); }
 // Calls f(std::uint32_t{}) or f(std::int64_t{}): a type for indices below n.
 template <class F>

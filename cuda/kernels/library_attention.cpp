@@ -24,23 +24,25 @@ namespace shmap::cuda {
 
 namespace {
 
-// How many of cuDNN's proposals are compiled and timed: each takes up to a second to compile.
+// The number of cuDNN's proposals that are compiled and timed. Each takes up to a second to
+// compile.
 constexpr std::size_t kProposals = 3;
-// How many forms a process compiles and times at most, so that a program whose lengths vary does
-// not compile all the time.
+// The most forms that a process compiles and times, so that a program whose lengths vary does not
+// compile all the time.
 constexpr int kMostTimed = 64;
-// Calls with fewer rows of q are not timed: a step of decoding has another number of keys each
-// time.
+// Calls with fewer rows of q are not timed, because each step of decoding has another number of
+// keys.
 constexpr std::int64_t kFewestRows = 16;
-// A plan that needs more memory than this, or than this share of the GPU's memory if that is more,
-// is not used: the ordered backward pass keeps all scores.
+// A plan may need this much memory, or this share of the GPU's memory if that is more; other plans
+// are not used, because the ordered backward pass keeps all scores.
 constexpr std::int64_t kMostWorkspace = std::int64_t{256} << 20;
 constexpr std::int64_t kWorkspaceShare = 32;
-constexpr std::int64_t kAligned = 256;  // the parts of a workspace
+constexpr std::int64_t kAligned = 256;  // each part of a workspace begins at a multiple of it
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAligned - 1) / kAligned * kAligned; }
 
-// A lost GPU is no reason to go on with another kernel. What else went wrong is forgotten.
+// Throws if the GPU is lost, because another kernel would not work either. Other errors are
+// cleared.
 void throw_if_lost(const char* what) {
   if (const cudaError_t last = cudaGetLastError(); is_sticky(last)) check(last, what);
 }
@@ -60,7 +62,7 @@ struct Gpu {
   std::int64_t most_workspace = kMostWorkspace;
 };
 
-// Both passes, with what differs: the own kernel, and the tensors of cuDNN's graph.
+// The two passes differ in this library's kernel and in the tensors of cuDNN's graph.
 struct Forward {
   const Attention& a;
   static constexpr const char* kName = "attention";
@@ -91,7 +93,7 @@ struct Choice {
   std::string text;
 };
 
-// All on which a choice depends but the GPU, as numbers.
+// Everything that a choice depends on except the GPU, as numbers.
 using FormKey = std::vector<std::int64_t>;
 
 FormKey key_of(const CudnnAttention& f, bool is_forward, bool logs) {
@@ -123,7 +125,7 @@ FormKey key_of(const CudnnAttention& f, bool is_forward, bool logs) {
   return key;
 }
 
-// Plans, workspaces and handles. Never destroyed, as those of cuBLASLt.
+// Plans, workspaces and handles. Never destroyed, as the plans of cuBLASLt are not.
 class Choices {
  public:
   static Choices& get() {
@@ -212,7 +214,7 @@ class Choices {
     }
   }
 
-  // Nothing where the choice is to be made by a later call.
+  // Returns nothing if a later call should make the choice.
   template <class Call>
   std::optional<Choice> make(const Call& call, const CudnnAttention& form, Mode wanted,
                              const FormKey& key, const Gpu& gpu, int index, cudaStream_t stream) {
@@ -287,12 +289,12 @@ class Choices {
   std::string disk_key(const FormKey& key, const Gpu& gpu) const {
     std::string text = "attention, cuDNN " + std::to_string(cudnn_api().version) + ", " +
                        gpu.kind.name + ", " + std::to_string(gpu.kind.processors) + " processors:";
-    // But for the GPU's number.
+    // The last number of the key, the GPU's, is left out.
     for (std::size_t i = 0; i + 1 < key.size(); ++i) text += " " + std::to_string(key[i]);
     return text;
   }
 
-  // A plan's own workspace, the logarithms, and what the backward graph needs besides.
+  // A plan's own workspace, the logarithms, and the further memory of the backward graph.
   template <class Call>
   static std::int64_t bytes_of(const Call& call, const CudnnAttention& form,
                                const CudnnPlan& plan) {
@@ -349,10 +351,10 @@ class Choices {
   std::string absent_;  // why there is no cuDNN
   std::map<int, Gpu> gpus_;
   std::map<FormKey, Choice> choices_;
-  int timed_ = 0;                               // forms
-  std::map<std::string, std::string> decided_;  // what was measured, as it is kept on disk
+  int timed_ = 0;                               // the number of forms that were timed
+  std::map<std::string, std::string> decided_;  // measured choices, as they are kept on disk
   std::vector<std::string> texts_;
-  std::set<std::pair<const char*, const char*>> refused_;  // that are in the texts
+  std::set<std::pair<const char*, const char*>> refused_;  // reasons that texts_ has already
   Workspaces workspaces_{"cuDNN"};
 };
 

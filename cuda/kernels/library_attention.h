@@ -12,14 +12,14 @@
 //   cudnn            cuDNN's first proposal, wherever it has one
 //   cudnn_unordered  likewise; the cotangent of q is added up atomically, in any order
 //
-// Where sums are kept, cuDNN's forward pass leaves the logarithm of a row's sum in the place of the
-// greatest score, and 1 in that of the sum: weights are computed from them likewise.
+// If sums are kept, cuDNN's forward pass writes the logarithm of a row's sum in place of the
+// greatest score, and 1 in place of the sum: the weights that are computed from these are the same.
 //
-// What cuDNN does not compute, the own kernels do: f32, a result of another dtype, masks (but
-// causal ones whose rows all see a column), scales that are not positive, depths that are no
-// multiples of 8, operands that do not lie at multiples of 16 bytes, sums over heads that are added
-// to earlier ones, an ordered backward pass that needs more memory than 256 MiB and a 32nd of the
-// GPU's.
+// The own kernels compute what cuDNN does not: f32, a result of another dtype, masks (except causal
+// masks whose rows all see a column), scales that are not positive, depths that are no multiples of
+// 8, operands whose rows are not at multiples of 16 bytes, sums over heads that are added to
+// earlier ones, and an ordered backward pass that needs more memory than both 256 MiB and a 32nd of
+// the GPU's.
 #pragma once
 #include <string>
 #include <vector>
@@ -28,8 +28,8 @@
 
 namespace shmap::cuda {
 
-// Returns false, with nothing enqueued, where the own kernel is to be used. The call must be one
-// that attention() takes, and not empty.
+// Returns false, and enqueues nothing, if the own kernel is to be used. attention() must take the
+// call, which must not be empty.
 bool library_attention(const Attention& attention, void* native_stream);
 bool library_attention_grad(const AttentionGrad& grad, void* native_stream);
 
@@ -40,9 +40,9 @@ void own_attention_grad(const AttentionGrad& grad, void* native_stream);
 // Frees the workspace of a stream that is about to be destroyed; its work must be done.
 void drop_attention_workspace(void* native_stream) noexcept;
 
-// What was chosen since the process started, a line for each form in the order of their first
-// calls, with times or the reason: "attention bf16 …: cuDNN 9.19.0, 0: engine 2, 0.031 ms; own
-// kernel 0.045 ms". With SHMAP_DUMP they are written to attention.txt too.
+// The choices since the process started, a line for each form in the order of their first calls,
+// with times or the reason: "attention bf16 …: cuDNN 9.19.0, 0: engine 2, 0.031 ms; own kernel
+// 0.045 ms". With SHMAP_DUMP they are written to attention.txt too.
 std::vector<std::string> attention_choices();
 
 }  // namespace shmap::cuda

@@ -10,10 +10,10 @@ namespace shmap::cuda {
 namespace {
 
 constexpr std::int64_t kPieceBytes = 16;  // cuDNN reads pieces of so many
-// A masked score below this has no weight beside the others, as -infinity has none.
+// A masked score up to this bound has no weight beside the others, as -infinity has none.
 constexpr float kWeightless = -1e30f;
 
-// [outer, inner, shared] of a call as [batch, head].
+// Converts a call with batch dims [outer, inner, shared] to one with [batch, head].
 class Form {
  public:
   Form(const Attention& a, const char** why) : a_(a), why_(why) {}
@@ -27,7 +27,8 @@ class Form {
     if (a_.dtype != f16 && a_.dtype != bf16) return refuse("cuDNN has it for f16 and bf16");
     if (a_.out_dtype != a_.dtype) return refuse("the result's dtype differs");
     if (a_.mask.data != nullptr) return refuse("there is a mask");
-    // cuDNN takes a row's maximum before it scales: NaNs where another score is then the greatest.
+    // cuDNN takes a row's maximum before it scales: for other scales another score is then the
+    // greatest, which gives NaNs.
     if (!(a_.scale > 0)) return refuse("scores are scaled by a number that is not positive");
     f.type = a_.dtype == f16 ? cudnn::Data::f16 : cudnn::Data::bf16;
     f.batch = a_.outer;

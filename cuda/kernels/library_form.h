@@ -8,8 +8,8 @@
 
 namespace shmap::cuda {
 
-// Nothing, with the reason in `why`, a text that is never freed, where cuDNN does not compute the
-// same.
+// Nothing, with the reason in `why` (static text), if cuDNN does not compute the same
+// results.
 std::optional<CudnnAttention> library_form(const Attention& a, const char** why);
 std::optional<CudnnAttention> library_form(const AttentionGrad& g, const char** why);
 

@@ -39,8 +39,8 @@ __device__ __forceinline__ Source<T> with_value(Source<T> source) {
   return source;
 }
 
-// Loads elements at … at + count - 1, of which `rest` exist; the last of these stands for the
-// others.
+// Loads elements at … at + count - 1. Only `rest` of them exist; the last one takes the place of
+// the others.
 template <int count, class T>
 __device__ __forceinline__ Pack<T, count> load_pack(const Source<T>& source, std::int64_t at,
                                                     std::int64_t rest, bool packed) {

@@ -7,7 +7,7 @@
 namespace shmap::cuda {
 namespace {
 
-// From the innermost dim to the outermost.
+// The dims from the innermost to the outermost.
 template <class Index>
 struct PadDims {
   std::int64_t rank = 0;
@@ -15,7 +15,7 @@ struct PadDims {
   std::int64_t low[kMaxRank], extent[kMaxRank], src_stride[kMaxRank];  // strides in items
 };
 
-// Each item of dst computes its position in src, or that it has none.
+// Computes for each item of dst its position in src, if it has one.
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads)
     pad_kernel(Index items, const T* src, Source<T> given, T* dst,

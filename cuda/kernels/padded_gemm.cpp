@@ -9,14 +9,15 @@ namespace shmap::cuda {
 
 namespace {
 
-constexpr std::int64_t kRowBytes = 16;                      // rows begin at multiples of it
-constexpr std::int64_t kCopyAlignment = 256;                // as memory from cudaMalloc
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // of the copies
+constexpr std::int64_t kRowBytes = 16;                      // rows begin at multiples of this
+constexpr std::int64_t kCopyAlignment = 256;                // the alignment of memory from
+                                                            // cudaMalloc
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;  // the most bytes of all copies
 
 struct Matrix {
   std::int64_t rows, columns, ld;
 };
-// As stored.
+// The matrices as they are stored.
 Matrix matrix_a(const LtGemm& g) {
   return g.trans_a ? Matrix{g.k, g.m, g.lda} : Matrix{g.m, g.k, g.lda};
 }
@@ -89,8 +90,8 @@ void copy_operands(const LtGemm& from, PaddedGemm& padded, void* room, void* nat
   LtGemm& to = padded.gemm;
   auto* const begin = static_cast<std::byte*>(room);
   const std::int64_t item = itemsize(from.dtype);
-  // What lies beyond k is summed too, and has to be zero; what lies beyond m and n is not copied
-  // back.
+  // The sum includes the padding beyond k, which therefore has to be zero; results in the padding
+  // beyond m and n are not copied back.
   if (to.k != from.k) zero_bytes(begin, padded.a_bytes + padded.b_bytes, native_stream);
   if (padded.copies_a) {
     copy_matrix(from.a, from.lda, begin, to.lda, matrix_a(from), item, native_stream);

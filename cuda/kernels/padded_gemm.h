@@ -1,6 +1,6 @@
-// Products of halves whose rows do not lie at multiples of 16 bytes, made from padded copies of the
-// operands: cuBLASLt's fast kernels take rows that do. (An H200 multiplied 2049³ of bf16 at 100
-// TFLOP/s, 4096³ at 790. XLA pads such products too: its pass CublasPadForGemms.)
+// Products of halves whose rows are not at multiples of 16 bytes, computed from padded copies of
+// the operands, because cuBLASLt's fast kernels need such rows. (An H200 multiplied 2049³ of bf16
+// at 100 TFLOP/s, 4096³ at 790. XLA pads such products too: its pass CublasPadForGemms.)
 #pragma once
 #include <optional>
 
@@ -20,8 +20,8 @@ struct PaddedGemm {
 
 inline constexpr double kFewestPaddedFlops = 1e8;  // fewer take as long as the copies
 
-// Nothing where copies cannot help: other dtypes, a batch, a bias, a function, an added operand,
-// rows at multiples of 16 bytes, a product of fewer operations.
+// Nothing if copies cannot help: other dtypes, a batch, a bias, a function, an added operand, rows
+// at multiples of 16 bytes, a product of fewer operations.
 std::optional<PaddedGemm> padded(const LtGemm& gemm, double fewest_flops = kFewestPaddedFlops);
 
 // Enqueues the copies of the operands of `from` to `room`, bytes() bytes at a multiple of 256, and

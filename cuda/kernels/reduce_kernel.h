@@ -20,8 +20,8 @@ namespace shmap::cuda {
 namespace {
 
 // Reduces the `depth` values of each result to one, in a tree of halves; the thread of share 0 gets
-// it. `step` is the distance between a result's threads; with step 1 and a depth that is a power of
-// two, the values are exchanged in registers.
+// the result. `step` is the distance between a result's threads; with step 1 and a depth that is a
+// power of two, the values are exchanged in registers.
 template <class Op, class A>
 __device__ A combine_block(A value, int share, int depth, int step) {
   __shared__ A held[kThreads];
@@ -52,8 +52,8 @@ __device__ A combine_block(A value, int share, int depth, int step) {
   return value;
 }
 
-// in[rows, length] -> out[rows]; a thread handles kItems neighbours at a time. Which elements a
-// thread handles does not depend on the row's address; only the loads do.
+// Reduces in[rows, length] to out[rows]; a thread handles kItems neighbours at a time. The elements
+// that a thread handles do not depend on the row's address; only the loads do.
 template <class Op, class In, class Out>
 __global__ void __launch_bounds__(kThreads)
     reduce_rows(const In* in, Out* out, typename Op::template Acc<In>* partials, std::int64_t rows,
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads)
     out[row] = scalar::narrow<Out>(static_cast<scalar::Compute<Out>>(result));
 }
 
-// Any runs: in -> out[results].
+// Reduces any runs: in -> out[results].
 template <class Op, class In, class Out>
 __global__ void __launch_bounds__(kThreads)
     reduce_tiles(const In* in, Out* out, typename Op::template Acc<In>* partials,

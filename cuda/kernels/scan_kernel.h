@@ -24,7 +24,7 @@ SHMAP_FN T stored(A x) {
 }
 
 // Each thread handles a part of a line; neighbouring threads handle neighbouring lines. With
-// totals_only, totals go to totals[part, line]; else totals[part - 1, line] holds the preceding
+// totals_only, writes totals to totals[part, line]; else totals[part - 1, line] holds the preceding
 // total.
 template <class Op, class T, class A>
 __global__ void __launch_bounds__(kThreads)

@@ -8,7 +8,8 @@
 namespace shmap::cuda {
 
 // A line lies along `len`, its items `inner` apart; each line is cut into parts of `part_len`
-// items. Parts of adjacent lines are handled by threads (across), other parts by a block each.
+// items. With `across`, a thread handles a part, and neighbouring threads handle adjacent lines;
+// otherwise a block handles a part.
 struct ScanPlan {
   std::int64_t lines, len, inner;
   std::int64_t reverse, across;  // 0 or 1

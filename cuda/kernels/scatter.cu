@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kMostEntries = std::int64_t{1} << 32;
 
-// Dims of the updates that are iterated over together; strides in items.
+// The dims of the updates that one loop covers; strides in items.
 struct ScatterDims {
   std::int64_t rank = 0, count = 1;
   std::int64_t extent[kMaxRank] = {}, update[kMaxRank] = {}, operand[kMaxRank] = {};
@@ -107,7 +107,7 @@ SHMAP_FN T combined(T old, T term) {
   const auto a = scalar::widen(old), b = scalar::widen(term);
   if constexpr (op == ScatterKind::add) return scalar::narrow<T>(scalar::add(a, b));
   if constexpr (op == ScatterKind::mul) return scalar::narrow<T>(scalar::mul(a, b));
-  // NaN if either is.
+  // The result is NaN if either operand is.
   if constexpr (op == ScatterKind::min) return a != a || a < b ? old : term;
   return a != a || a > b ? old : term;
 }

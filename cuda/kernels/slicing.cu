@@ -15,13 +15,13 @@ struct alignas(16) Bytes16 {
   std::uint64_t words[2];
 };
 
-// A box between two arrays, in units of one or several items that are moved together. `starts_in`
-// tells on which side the part's position in the whole is added.
+// A box between two arrays, in units of one or several items that are moved together. `starts_in`:
+// the slice's position in the whole is added to the input's address; otherwise to the output's.
 struct Box {
   std::int64_t rank = 0, units = 1;
   std::int64_t extent[kMaxRank] = {}, in_stride[kMaxRank] = {}, out_stride[kMaxRank] = {};
   std::int64_t starts_in = 1;
-  std::int64_t starts = 0;  // one for each dim along which the part is not the whole
+  std::int64_t starts = 0;  // one for each dim that the slice does not take whole
   struct Start {
     const void* data = nullptr;
     std::int64_t dtype = 0, extent = 0, last = 0, stride = 0;
@@ -33,7 +33,7 @@ SHMAP_FN std::int64_t clamped_start(std::int64_t start, std::int64_t extent, std
   return start < 0 ? 0 : start > last ? last : start;
 }
 
-// Of all dims except the outermost.
+// Divisors for all dims except the outermost.
 template <class Index>
 struct BoxDivisors {
   FastDiv<Index> extent[kMaxRank];
@@ -123,7 +123,7 @@ Box make_box(int itemsize, const Shape& whole, const Shape& part, const PartStar
   return box;
 }
 
-// The most bytes, up to 16, that can be moved at a time wherever the part begins.
+// The most bytes, up to 16, that can be moved at a time at every possible position of the slice.
 int unit_of(const Box& box, int itemsize, const void* in, const void* out) {
   const std::int64_t inner = box.rank - 1;
   std::uint64_t bits = reinterpret_cast<std::uintptr_t>(in) | reinterpret_cast<std::uintptr_t>(out);

@@ -22,7 +22,8 @@ struct Extents {
   }
 };
 
-// Writes keys[line, i] of the item at places[line, i] or, initially, of item i, which sets places.
+// Writes to keys[line, i] the key of the item at places[line, i]; the first call uses item i, and
+// sets places.
 template <class Bits>
 __global__ void make_keys(const Bits* in, KeyRule rule, bool first,
                           typename WideKey<Bits>::type* keys, std::uint32_t* places, Extents e) {
@@ -268,8 +269,8 @@ __global__ void fetch_first(const Bits* in, const std::uint32_t* places, Bits* v
   }
 }
 
-// Whether whole rows are sorted: where k does not fit in a block, or where one block for each row
-// would leave the GPU idle for long.
+// True if whole rows are sorted: if k does not fit in a block, or if one block for each row would
+// leave the GPU idle for long.
 bool sorts_rows(const TopK& t) {
   constexpr std::int64_t kLongRow = std::int64_t{1} << 20, kFewRows = 8;
   if (t.len <= kBlockLine) return false;

@@ -18,8 +18,8 @@ __device__ __forceinline__ T element(const Source<T>& source, std::int64_t i) {
   return source.kind == Operand::whole ? source.data[i] : source.value;
 }
 
-// Elements that a thread computes one after another, so that what it does once (it reads the key
-// from memory) is shared by several hashes.
+// The number of elements that a thread computes one after another, so that several hashes share the
+// work that is done once, such as reading the key from memory.
 constexpr int kTogether = 4;
 
 template <class T, int n>

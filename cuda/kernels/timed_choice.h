@@ -1,4 +1,4 @@
-// What a choice by time needs, between several ways to compute the same results.
+// Helpers for the choice by time between several ways to compute the same results.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -19,9 +19,10 @@ inline constexpr float kWorthwhile = 0.99f;
 
 bool is_capturing(cudaStream_t stream);
 
-// Milliseconds of a run, which enqueues its work on `stream` and returns false where it cannot;
-// then negative. Blocks until the stream is idle. A candidate is not measured further if a single
-// run takes many times as long as `most`, the time of the best so far; 0: there is none yet.
+// Returns the milliseconds of a run, which enqueues its work on `stream`; negative if the run
+// returns false, because it cannot. Blocks until the stream is idle. A candidate is not measured
+// further if a single run takes many times as long as `most`, the time of the best so far; 0: there
+// is none yet.
 float time_of_run(cudaStream_t stream, const std::function<bool()>& run, float most);
 
 }  // namespace shmap::cuda

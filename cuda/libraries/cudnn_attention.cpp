@@ -11,7 +11,7 @@ using cudnn::Reduction;
 namespace {
 
 // The tensors that both graphs have. cuDNN recognises its kernels by the operations and their
-// order: these are the ones that its documentation gives for attention.
+// order: these are the ones in cuDNN's documentation of attention.
 struct Scores {
   const CudnnAttention& a;
   CudnnGraph& graph;
@@ -22,7 +22,7 @@ struct Scores {
                       std::int64_t depth, const HeadStrides& s) const {
     return graph.in_memory(id, a.type, {a.batch, heads, row_count, depth}, {s[0], s[1], s[2], 1});
   }
-  // With rows as columns.
+  // A tensor with its rows as columns.
   CudnnTensor transposed(std::int64_t id, std::int64_t heads, std::int64_t row_count,
                          std::int64_t depth, const HeadStrides& s) const {
     return graph.in_memory(id, a.type, {a.batch, heads, depth, row_count}, {s[0], s[1], 1, s[2]});

@@ -22,8 +22,8 @@ struct CudnnAttention {
   cudnn::Data bias_type = cudnn::Data::f32;
   Extents4 bias_dims{}, bias_strides{};                // an extent of 1 repeats
   HeadStrides cotangent{}, q_bar{}, k_bar{}, v_bar{};  // of the backward pass
-  // Of the backward pass: q's cotangent is added up in one order, with memory for all scores. Else
-  // in any order, and its last bits may differ from run to run.
+  // For the backward pass. true: q's cotangent is added up in one order, with memory for all
+  // scores. false: in any order, so that its last bits may differ from run to run.
   bool ordered = true;
 };
 
@@ -48,8 +48,8 @@ enum CudnnAttentionId : std::int64_t {
 CudnnGraph cudnn_attention(const CudnnAttention& a, bool wants_logs);
 CudnnGraph cudnn_attention_grad(const CudnnAttention& a);
 
-// Why that version of cuDNN does not compute the backward pass right, though it has a kernel; null
-// where it does. (As cuDNN's own front end has it.)
+// Returns why that version of cuDNN computes the backward pass wrongly, although it has a kernel;
+// null if it is right. (From cuDNN's own front end.)
 const char* cudnn_grad_fault(const CudnnAttention& a, std::size_t version);
 
 // Bytes of `means` and of `q_sums`.

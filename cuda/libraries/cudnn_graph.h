@@ -66,8 +66,8 @@ class CudnnGraph {
     return pointwise(mode, std::span(&x, 1), y);
   }
 
-  // What cuDNN proposes for the graph, the likeliest first, at most `most`; none where it has no
-  // kernel for it. The plans share the graph's numbers, and may outlive the graph. Call once.
+  // cuDNN's proposals for the graph, the likeliest first, at most `most`; none if it has no kernel
+  // for it. The plans share the graph's numbers, and may outlive the graph. Call once.
   std::vector<CudnnPlan> plans(const CudnnTarget& target, std::size_t most);
 
  private:
@@ -76,7 +76,7 @@ class CudnnGraph {
     std::int64_t id;
     std::variant<float, std::int32_t> value;
   };
-  struct Kept {  // as long as plans of the graph
+  struct Kept {  // kept as long as a plan of the graph lives
     std::vector<CudnnDescriptor> descriptors;
     std::vector<std::unique_ptr<Number>> numbers;
   };
@@ -94,9 +94,9 @@ class CudnnGraph {
 // One way in which cuDNN computes a graph.
 class CudnnPlan {
  public:
-  // Its place among cuDNN's proposals and the number of its engine, "0: engine 6".
+  // The plan's position among cuDNN's proposals and the number of its engine, "0: engine 6".
   const std::string& name() const { return name_; }
-  // Compiles it, which takes up to seconds. Returns false where cuDNN cannot, with `why` set.
+  // Compiles the plan, which takes up to seconds. Returns false, and sets `why`, if cuDNN cannot.
   bool compile(const CudnnTarget& target, std::string* why);
   std::int64_t workspace() const { return workspace_; }  // bytes, after compile()
 

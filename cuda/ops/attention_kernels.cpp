@@ -121,7 +121,7 @@ class GpuAttention {
     }
     return a;
   }
-  // The memory of results with the layout of the result, and with that of q, k or v.
+  // The memory of results that have the layout of the result, or of q, k or v.
   cuda::AttentionGradient like_out(void* data, std::int64_t i) const {
     return calls_.operand<cuda::AttentionGradient>(out_, data, i);
   }

@@ -1,4 +1,4 @@
-// An operand of a KernelCall as the kernels of cuda/kernels take it.
+// Converts an operand of a KernelCall to the form that the kernels of cuda/kernels take.
 #pragma once
 #include "core/runtime/kernel.h"
 #include "cuda/kernels/operand.h"

@@ -23,7 +23,7 @@ namespace {
 constexpr std::int64_t kMostCalls = 32;
 constexpr std::int64_t kScratchAlignment = 256;
 
-// The parts of one dot_general.
+// The layout of one dot_general, and the groups of its batch.
 struct Product {
   DotLayout layout;
   DotBatch groups;
@@ -64,7 +64,7 @@ std::int64_t product_scratch(const KernelCall& call) {
   return Product(call, factor_types(call.in_types, params), params.dot).scratch_bytes();
 }
 
-// Operand i from element `offset` on, in a form that a matrix product can read.
+// The address of element `offset` of operand i, in a form that a matrix product can read.
 const std::byte* readable(const DotSide& side, const KernelCall& call, std::size_t i,
                           std::byte* scratch, std::int64_t offset = 0) {
   const std::byte* src = static_cast<const std::byte*>(call.in[i]) + offset * side.item;
@@ -160,8 +160,8 @@ void run_dot(const KernelCall& call) {
   }
 }
 
-// product, and product_into with its target as operand 2. For floats, and for sums with at least
-// one term.
+// Runs product, and product_into with its target as operand 2, for floats, and for sums with at
+// least one term.
 void run_product(const KernelCall& call) {
   const auto& params = params_as<ProductParams>(call.params);
   const auto factors = factor_types(call.in_types, params);
