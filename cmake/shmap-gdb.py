@@ -1,12 +1,23 @@
-"""How gdb prints shmap::Array: type, sharding and values.
+"""How gdb prints shmap::Array, as type, sharding and values, and shmap::Mesh, as axes and devices.
 
 gdb reads this file when it loads libshmap. An array is described by the library itself
-(shmap_describe_array), which is called in the program that is debugged: the library needs no debug
-information, and the program has to be alive, so a core file shows the address alone.
+(shmap_describe_array; a mesh by shmap_describe_mesh), which is called in the program that is debugged: the
+library needs no debug information, and the program has to be alive, so a core file shows the address alone.
 """
 
 import gdb
 import gdb.printing
+
+
+def described(function, address, kind):
+    """What the library's function says of the object at that address."""
+    try:
+        text = gdb.parse_and_eval(
+            "((const char *(*)(const void *)) %s)((const void *) %d)" % (function, address))
+        # The text is UTF-8, and may be longer than gdb shows of a string by itself.
+        return text.string("utf-8")
+    except (gdb.error, gdb.MemoryError, UnicodeDecodeError) as error:
+        return "<%s at 0x%x: %s>" % (kind, address, error)
 
 
 class ArrayPrinter:
@@ -16,21 +27,24 @@ class ArrayPrinter:
         self.node = int(value["node_"])
 
     def to_string(self):
-        if self.node == 0:
-            return "<empty Array>"
-        try:
-            text = gdb.parse_and_eval(
-                "((const char *(*)(const void *)) shmap_describe_array)((const void *) %d)" % self.node)
-            # The text is UTF-8, and may be longer than gdb shows of a string by itself.
-            return text.string("utf-8")
-        except (gdb.error, gdb.MemoryError, UnicodeDecodeError) as error:
-            return "<Array at 0x%x: %s>" % (self.node, error)
+        return described("shmap_describe_array", self.node, "Array") if self.node else "<empty Array>"
+
+
+class MeshPrinter:
+    """One line: axes with their sizes, and devices."""
+
+    def __init__(self, value):
+        self.impl = int(value["impl_"])
+
+    def to_string(self):
+        return described("shmap_describe_mesh", self.impl, "Mesh") if self.impl else "<no Mesh yet>"
 
 
 def printer():
     """The printers of one libshmap."""
     printers = gdb.printing.RegexpCollectionPrettyPrinter("shmap")
     printers.add_printer("shmap::Array", "^shmap::Array$", ArrayPrinter)
+    printers.add_printer("shmap::Mesh", "^shmap::Mesh$", MeshPrinter)
     return printers
 
 

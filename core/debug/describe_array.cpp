@@ -106,12 +106,28 @@ std::string describe_array(const Node* node) {
 
 }  // namespace shmap
 
-const char* shmap_describe_array(const shmap::detail::NodeBase* node) noexcept {
+namespace {
+
+// What `describe` makes, in memory that lives until this thread's next call.
+const char* text_for_debugger(auto describe, const char* otherwise) noexcept {
   thread_local std::string text;
   try {
-    text = shmap::describe_array(static_cast<const shmap::Node*>(node));
+    text = describe();
     return text.c_str();
   } catch (...) {  // cannot throw into the debugger; most likely memory is exhausted
-    return "<the library could not describe this Array>";
+    return otherwise;
   }
+}
+
+}  // namespace
+
+const char* shmap_describe_array(const shmap::detail::NodeBase* node) noexcept {
+  return text_for_debugger(
+      [&] { return shmap::describe_array(static_cast<const shmap::Node*>(node)); },
+      "<the library could not describe this Array>");
+}
+
+const char* shmap_describe_mesh(const shmap::detail::MeshImpl* mesh) noexcept {
+  return text_for_debugger([&] { return shmap::describe_mesh(*mesh); },
+                           "<the library could not describe this Mesh>");
 }

@@ -1,5 +1,5 @@
 // The text that a debugger shows for an array while the program is stopped: type, placement and
-// values.
+// values; and for a mesh.
 #pragma once
 #include <string>
 
@@ -23,3 +23,6 @@ std::string describe_array(const Node* node);
 // name in programs without debug information. `node` is the member of an Array. The text is valid
 // until this thread's next call. Where it cannot be made, the text says so.
 extern "C" const char* shmap_describe_array(const shmap::detail::NodeBase* node) noexcept;
+
+// For a Mesh: "Mesh('i': 2, 'j': 2) of devices 0 to 3". `mesh` is its member; else as above.
+extern "C" const char* shmap_describe_mesh(const shmap::detail::MeshImpl* mesh) noexcept;

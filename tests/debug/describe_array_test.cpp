@@ -36,6 +36,8 @@ TEST(DescribeArray, TheFunctionForDebuggersGivesTheSame) {
   x.block_until_ready();
   EXPECT_EQ(shmap_describe_array(x.node()), text(x));
   EXPECT_STREQ(shmap_describe_array(nullptr), "<empty Array>");
+  EXPECT_STREQ(shmap_describe_mesh(make_mesh({2, 2}, {"i", "j"}).impl()),
+               "Mesh('i': 2, 'j': 2) of devices 0 to 3");
 }
 
 TEST(DescribeArray, BlocksShowEachDevicesValues) {

@@ -1,5 +1,5 @@
 # Builds main.cpp as somebody does who debugs a program of theirs, with debug information of the program
-# alone, and holds what gdb prints of its arrays against the text below.
+# alone, and holds what gdb prints of its arrays and mesh against the text below.
 #   cmake -DGDB=... -DCOMPILER=... -DPREFIX=... -DFOLDER=... -P gdb_prints.cmake
 get_filename_component(PREFIX "${PREFIX}" REALPATH)
 file(MAKE_DIRECTORY "${FOLDER}")
@@ -18,6 +18,7 @@ print split
 print empty
 print scalar
 print layer
+print mesh
 continue
 print block
 continue
@@ -39,6 +40,7 @@ foreach(
   "= f32[2,4], P('j', 'i') on Mesh('i': 2, 'j': 2) of devices 0 to 3\n[[0. 1. 2. 3.]\n [4. 5. 6. 7.]]"
   "= <empty Array>"
   "= f32[], a host scalar\n2.5"
+  "= Mesh('i': 2, 'j': 2) of devices 0 to 3\n"
   "{w = f32[3], P() on device 0\n[1. 1. 1.], units = 3}"
   "= f32[1]{i}, a block on each of Mesh('i': 2, 'j': 2) of devices 0 to 3\nOn CpuDevice(id=0) at mesh coordinates (i, j,) = (0, 0,):\n[0.]"
   "On CpuDevice(id=3) at mesh coordinates (i, j,) = (1, 1,):\n[1.]"

@@ -10,8 +10,8 @@ struct Layer {
 };
 
 [[gnu::noinline]] void stop_outside(const Array& split, const Array& empty, const Array& scalar,
-                                    const Layer& layer) {
-  asm volatile("" : : "r"(&split), "r"(&empty), "r"(&scalar), "r"(&layer) : "memory");
+                                    const Layer& layer, const Mesh& mesh) {
+  asm volatile("" : : "r"(&split), "r"(&empty), "r"(&scalar), "r"(&layer), "r"(&mesh) : "memory");
 }
 [[gnu::noinline]] void stop_inside(const Array& block) {
   asm volatile("" : : "r"(&block) : "memory");
@@ -23,7 +23,7 @@ int main() {
   Layer layer{ones({3}), 3};
   split.block_until_ready();
   layer.w.block_until_ready();
-  stop_outside(split, Array(), Array(2.5f), layer);
+  stop_outside(split, Array(), Array(2.5f), layer, mesh);
   auto body = [](Array block) {
     block.block_until_ready();
     stop_inside(block);
