@@ -60,6 +60,7 @@ int generate(const Arguments& args) {
     mesh = make_mesh({args.shards}, {"model"}, {all.begin(), all.begin() + args.shards});
   }
   const Llama model = load_llama(args.folder, mesh);
+  check_tokens(model, args.tokens);
   model.head.block_until_ready();
   std::printf("loaded in %s\n", examples::time_text(seconds_since(begin)).c_str());
 

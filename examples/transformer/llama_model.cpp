@@ -235,6 +235,15 @@ std::vector<Cache> llama_caches(const Llama& m, std::int64_t batch, std::int64_t
   return std::vector<Cache>(m.layers.size(), {empty, empty});
 }
 
+void check_tokens(const Llama& model, const std::vector<std::int32_t>& tokens) {
+  const std::int64_t vocab = model.table.shape()[0];
+  for (std::size_t k = 0; k < tokens.size(); ++k)
+    if (tokens[k] < 0 || tokens[k] >= vocab)
+      throw ValueError("llama: token " + std::to_string(k) + " of the prompt is " +
+                       std::to_string(tokens[k]) + ": the model's vocabulary is 0 to " +
+                       std::to_string(vocab - 1));
+}
+
 LlamaStep llama_step(const Llama& m, const Array& tokens, const Array& start,
                      const std::vector<Cache>& caches) {
   const auto product = [](const Array& x, const Array& w) { return einsum("bti,oi->bto", x, w); };

@@ -64,6 +64,9 @@ Llama random_llama(const LlamaConfig& config, const LlamaSizes& sizes, const Arr
 // Keys and values of each layer, [B, S, M, D], of the weights' dtype.
 std::vector<Cache> llama_caches(const Llama& model, std::int64_t batch, std::int64_t capacity);
 
+// ValueError where a token is none of the model's vocabulary: llama_step would read no row for it.
+void check_tokens(const Llama& model, const std::vector<std::int32_t>& tokens);
+
 struct LlamaStep {
   Array logits;  // [B, T, V], f32
   std::vector<Cache> caches;
