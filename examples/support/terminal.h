@@ -44,11 +44,17 @@ inline std::string virtual_devices_note() {
 }
 
 // A bar on standard error, if that is a terminal: how far, how long yet, and a text of the
-// caller's.
+// caller's. Where standard output or error is none (a file, a pipe, mpirun's), also lines of the
+// caller's choice on standard output.
 class Progress {
  public:
-  Progress(std::string name, int steps, bool wanted = true)
-      : name_(std::move(name)), steps_(steps), shown_(wanted && isatty(STDERR_FILENO)) {}
+  // Of so many steps, `first` of which were taken before.
+  Progress(std::string name, int steps, bool wanted = true, int first = 0)
+      : name_(std::move(name)),
+        steps_(steps),
+        first_(first),
+        shown_(wanted && isatty(STDERR_FILENO)),
+        in_lines_(wanted && !(isatty(STDERR_FILENO) && isatty(STDOUT_FILENO))) {}
   ~Progress() {
     if (shown_) std::fprintf(stderr, "\r\033[K");  // what was done is printed by others
   }
@@ -59,21 +65,32 @@ class Progress {
   // After so many steps. Draws at most ten times a second.
   void at(int step, const std::string& text) {
     const auto now = std::chrono::steady_clock::now();
-    if (!shown_ || step < 1 || now - drawn_ < std::chrono::milliseconds(100)) return;
+    if (!shown_ || step <= first_ || now - drawn_ < std::chrono::milliseconds(100)) return;
     drawn_ = now;
-    const double passed = std::chrono::duration<double>(now - begin_).count();
     constexpr int kWidth = 30;
     const int full = kWidth * step / steps_;
     std::fprintf(stderr, "\r%-14s [%s%s] step %d/%d  %s  %s left\033[K", name_.c_str(),
                  std::string(full, '=').c_str(), std::string(kWidth - full, ' ').c_str(), step,
-                 steps_, text.c_str(), time_text(passed / step * (steps_ - step)).c_str());
+                 steps_, text.c_str(), time_text(left_after(step)).c_str());
     std::fflush(stderr);
+  }
+  // The same as a line, where no terminal shows the bar. At once, also into a pipe.
+  void line(int step, const std::string& text) const {
+    if (!in_lines_ || step <= first_) return;
+    std::printf("%-14s step %d/%d  %s  %s left\n", name_.c_str(), step, steps_, text.c_str(),
+                time_text(left_after(step)).c_str());
+    std::fflush(stdout);
   }
 
  private:
+  double left_after(int step) const {
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    return passed.count() / (step - first_) * (steps_ - step);
+  }
+
   std::string name_;
-  int steps_;
-  bool shown_;
+  int steps_, first_;
+  bool shown_, in_lines_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), drawn_ = {};
 };
 

@@ -8,7 +8,8 @@ namespace transformer {
 
 namespace {
 
-constexpr double kWidth = 720, kHeight = 400, kLeft = 64, kTop = 48, kRight = 24, kBottom = 56;
+constexpr double kWidth = 720, kHeight = 416, kLeft = 64, kTop = 64, kRight = 24, kBottom = 56;
+constexpr std::size_t kMostDots = 20;
 
 std::string number(double x) {
   char text[32];
@@ -81,13 +82,26 @@ std::string curve_svg(const std::string& title, const std::string& x_name,
     rule(kLeft, at_y(y), kWidth - kRight, at_y(y));
     out += text_at(kLeft - 8, at_y(y) + 4, "end", number(y));
   }
-  double legend = kTop + 16;
+  double legend = kLeft;
   for (const Line& line : lines) {
-    out += "<polyline fill=\"none\" stroke-width=\"1.8\" stroke=\"" + line.color + "\" points=\"";
+    const std::string stroke = " stroke=\"" + line.color + "\"";
+    out += "<polyline fill=\"none\" stroke-width=\"1.8\"" + stroke + " points=\"";
     for (const auto& [x, y] : line.points) out += number(at_x(x)) + "," + number(at_y(y)) + " ";
     out += "\"/>\n";
-    out += text_at(kWidth - kRight - 8, legend, "end", line.name, " fill=\"" + line.color + "\"");
-    legend += 18;
+    const bool dots = line.points.size() <= kMostDots;
+    const auto dot = [&](double x, double y) {
+      out += "<circle cx=\"" + number(x) + "\" cy=\"" + number(y) + "\" r=\"3\" fill=\"" +
+             line.color + "\"/>\n";
+    };
+    if (dots)
+      for (const auto& [x, y] : line.points) dot(at_x(x), at_y(y));
+    constexpr double kSample = 24, kAbove = kTop - 14, kCharacter = 7;
+    out += "<line x1=\"" + number(legend) + "\" y1=\"" + number(kAbove) + "\" x2=\"" +
+           number(legend + kSample) + "\" y2=\"" + number(kAbove) + "\" stroke-width=\"1.8\"" +
+           stroke + "/>\n";
+    if (dots) dot(legend + kSample / 2, kAbove);
+    out += text_at(legend + kSample + 6, kAbove + 4, "start", line.name);
+    legend += kSample + kCharacter * static_cast<double>(line.name.size()) + 24;
   }
   return out + "</svg>\n";
 }

@@ -22,6 +22,7 @@
 
 #include "../support/terminal.h"
 #include "curve.h"
+#include "losses.h"
 #include "text.h"
 #include "training.h"
 
@@ -46,12 +47,6 @@ struct Arguments {
   bool resume = false, quiet = false;
 };
 
-struct Curve {
-  std::vector<double> losses;  // of each step's batch, from `first` on
-  int first = 0;
-  std::vector<std::pair<double, double>> held_out;
-};
-
 // What one process says for all.
 bool speaks() { return process_index() == 0; }
 
@@ -62,13 +57,20 @@ State start_of(const Arguments& args, const Split& split, const State& start) {
                               : split.place(load_checkpoint(args.checkpoints, start));
 }
 
-void save(const Arguments& args, const State& state) {
+void save(const Arguments& args, const State& state, const Losses& losses) {
   const State whole = process_count() == 1 ? state : gathered(state);
-  if (speaks()) save_checkpoint(args.checkpoints, whole, {.keep = 2});
+  if (!speaks()) return;
+  save_losses(args.checkpoints, losses);
+  save_checkpoint(args.checkpoints, whole, {.keep = 2});
 }
 
-std::pair<State, Curve> train(const Arguments& args, const Text& text, const Split& split,
-                              const State& start) {
+struct Training {
+  State state;
+  Losses losses;
+  int from = 0;  // steps taken before, by the run that this one goes on from
+};
+
+Training train(const Arguments& args, const Text& text, const Split& split, const State& start) {
   const auto step = jit([loss = split.loss, schedule = args.schedule](State s, Array tokens) {
     auto [value, gradient] = value_and_grad(loss)(s.params, tokens);
     return std::pair{value, adam(s, gradient, schedule)};
@@ -81,26 +83,39 @@ std::pair<State, Curve> train(const Arguments& args, const Text& text, const Spl
                             {args.batch, length}));
   };
   State state = start_of(args, split, start);
-  Curve curve;
-  curve.first = static_cast<int>(state.step.item<float>());
+  const int from = static_cast<int>(state.step.item<float>());
   const int last = args.stop > 0 ? std::min(args.stop, args.schedule.steps) : args.schedule.steps;
-  examples::Progress progress(split.name, last, !args.quiet && speaks());
-  for (int n = curve.first; n < last; ++n) {
+  if (from >= last)
+    throw ValueError("transformer: the checkpoint has " + std::to_string(from) +
+                     " steps already, and this run is to end after " + std::to_string(last));
+  Losses losses;
+  if (args.resume) {
+    losses = load_losses(args.checkpoints, from);
+    if (speaks())
+      std::printf("going on from step %d%s\n", from,
+                  losses.first < from ? "" : ", without the losses before it: none are stored");
+  }
+  examples::Progress progress(split.name, last, !args.quiet && speaks(), from);
+  for (int n = from; n < last; ++n) {
     auto [loss, next] = step(std::move(state), batch(static_cast<std::uint64_t>(n), false));
     state = std::move(next);
-    curve.losses.push_back(loss.template item<float>());
-    progress.at(n + 1, "loss " + examples::three_digits(curve.losses.back()));
+    losses.batches.push_back(loss.template item<float>());
+    const std::string text = "loss " + examples::three_digits(losses.batches.back());
+    progress.at(n + 1, text);
     if ((n + 1) % args.every != 0 && n + 1 != last) continue;
-    curve.held_out.emplace_back(n + 1,
-                                loss_of(state.params, batch(0, true)).template item<float>());
-    if (!args.checkpoints.empty()) save(args, state);
+    losses.held_out.emplace_back(n + 1,
+                                 loss_of(state.params, batch(0, true)).template item<float>());
+    if (n + 1 != last)
+      progress.line(n + 1,
+                    text + "  held out " + examples::three_digits(losses.held_out.back().second));
+    if (!args.checkpoints.empty()) save(args, state, losses);
   }
   if (!args.trace.empty()) {
     profiler::Trace timeline(args.trace);
     step(state, batch(0, false)).first.block_until_ready();
     timeline.close();
   }
-  return {state, curve};
+  return {state, losses, from};
 }
 
 void write(const std::string& path, const std::string& text) {
@@ -109,14 +124,14 @@ void write(const std::string& path, const std::string& text) {
   if (!file.flush()) throw Error("cannot write \"" + path + "\"");
 }
 
-void write_curve(const std::string& path, const Curve& curve) {
+void write_curve(const std::string& path, const Losses& losses) {
   Line trained{"batches (means of 10)", "#3060c0", {}}, held_out{"held out", "#c04030", {}};
-  held_out.points = curve.held_out;
-  for (std::size_t k = 0; k < curve.losses.size(); k += 10) {
-    const std::size_t limit = std::min(k + 10, curve.losses.size());
+  held_out.points.assign(losses.held_out.begin(), losses.held_out.end());
+  for (std::size_t k = 0; k < losses.batches.size(); k += 10) {
+    const std::size_t limit = std::min(k + 10, losses.batches.size());
     double sum = 0;
-    for (std::size_t n = k; n < limit; ++n) sum += curve.losses[n];
-    trained.points.emplace_back(curve.first + static_cast<double>(limit),
+    for (std::size_t n = k; n < limit; ++n) sum += losses.batches[n];
+    trained.points.emplace_back(losses.first + static_cast<double>(limit),
                                 sum / static_cast<double>(limit - k));
   }
   write(path,
@@ -124,11 +139,11 @@ void write_curve(const std::string& path, const Curve& curve) {
 }
 
 // Each loss in the form that has all its bits.
-void write_losses(const std::string& path, const Curve& curve) {
+void write_losses(const std::string& path, const Losses& losses) {
   std::string text;
-  for (const double loss : curve.losses) {
+  for (const float loss : losses.batches) {
     char line[64];
-    std::snprintf(line, sizeof line, "%a\n", loss);
+    std::snprintf(line, sizeof line, "%a\n", static_cast<double>(loss));
     text += line;
   }
   write(path, text);
@@ -144,10 +159,12 @@ std::vector<Split> splits_of(const Arguments& args) {
   return {one_device(dtype), data_parallel(dtype), two_dims(xyz, dtype)};
 }
 
-double largest_difference(const Curve& a, const Curve& b) {
+double largest_difference(const Losses& a, const Losses& b) {
   double most = 0;
-  for (std::size_t k = 0; k < a.losses.size(); ++k)
-    most = std::max(most, std::abs(a.losses[k] - b.losses.at(k)) / a.losses[k]);
+  for (std::size_t k = 0; k < a.batches.size(); ++k) {
+    const double x = a.batches[k], y = b.batches.at(k);
+    most = std::max(most, std::abs(x - y) / x);
+  }
   return most;
 }
 
@@ -182,22 +199,28 @@ void add_options(CLI::App& app, Arguments& args) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seed", args.seed)->capture_default_str();
-  app.add_option("--every", args.every, "steps between looks at the held-out text, and checkpoints")
+  app.add_option("--every", args.every,
+                 "steps between looks at the held-out text, checkpoints, and lines of progress")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   auto* folder = app.add_option("--checkpoints", args.checkpoints, "the folder to write them to");
   app.add_flag("--resume", args.resume, "go on from the newest of them")->needs(folder);
-  app.add_option("--curve", args.curve, "write the learning curve here (SVG)");
-  app.add_option("--losses", args.losses, "write the loss of each step here, in hexadecimal");
+  app.add_option("--curve", args.curve,
+                 "write the learning curve here (SVG), of the steps before a --resume too");
+  app.add_option("--losses", args.losses,
+                 "write the loss of each step here, likewise, in hexadecimal");
   app.add_option("--trace", args.trace, "write the timeline of one more step here (Perfetto)");
   app.add_option("--prompt", args.prompt, "what the sample goes on from")->capture_default_str();
   app.add_option("--sample", args.sample, "characters to write in the end")->capture_default_str();
   app.add_option("--temperature", args.temperature, "0: always the likeliest character")
       ->capture_default_str();
-  app.add_flag("--quiet", args.quiet, "no progress bar");
+  app.add_flag(
+      "--quiet", args.quiet,
+      "no progress: neither the bar nor, where there is no terminal, a line every --every steps");
 }
 
 int run(int argc, char** argv) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a line at once, also into a pipe and under mpirun
   Arguments args;
   CLI::App app{"Trains a small transformer on a text, and lets it write."};
   add_options(app, args);
@@ -220,24 +243,23 @@ int run(int argc, char** argv) {
                 devices().size());
 
   bool agree = true;
-  Curve first;
+  Losses first;
   Model trained;
   for (const Split& split : splits_of(args)) {
     const auto begin = std::chrono::steady_clock::now();
-    auto [state, curve] = train(args, text, split, start);
+    const auto [state, losses, from] = train(args, text, split, start);
     const double seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    if (curve.losses.empty()) throw ValueError("transformer: the checkpoint has all steps already");
-    if (first.losses.empty()) first = curve;
-    const double off = largest_difference(first, curve);
+    if (first.batches.empty()) first = losses;
+    const double off = largest_difference(first, losses);
     agree = agree && off <= kBound;
     if (speaks()) {
+      const double characters =
+          static_cast<double>((losses.steps() - from) * args.batch * args.context);
       std::printf("%-14s step %d  loss %.4f  held out %.4f  %8s, %.0f characters/s",
-                  split.name.c_str(), curve.first + static_cast<int>(curve.losses.size()),
-                  curve.losses.back(), curve.held_out.back().second,
-                  examples::time_text(seconds).c_str(),
-                  static_cast<double>(curve.losses.size()) *
-                      static_cast<double>(args.batch * args.context) / seconds);
+                  split.name.c_str(), losses.steps(), static_cast<double>(losses.batches.back()),
+                  static_cast<double>(losses.held_out.back().second),
+                  examples::time_text(seconds).c_str(), characters / seconds);
       std::printf(args.split == "all" ? "  (losses %.0e off the first)\n" : "\n", off);
     }
     trained = gathered(state).params;

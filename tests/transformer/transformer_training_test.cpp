@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "examples/transformer/curve.h"
+#include "examples/transformer/losses.h"
 #include "examples/transformer/text.h"
 #include "examples/transformer/training.h"
 #include "tests/support/error_text.h"
@@ -21,6 +22,7 @@ namespace {
 
 using namespace shmap;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const ModelSizes kSizes{.vocab = 11, .embed = 16, .heads = 8, .qkv = 4, .ff = 6, .layers = 2};
 
@@ -154,13 +156,47 @@ TEST(TransformerText, EncodesDrawsAndRefuses) {
   test::expect_error<ValueError>([&] { Text none(path); }, {path.c_str()});
 }
 
+TEST(TransformerLosses, AreThoseUpToTheCheckpoint) {
+  const std::string folder =
+      (std::filesystem::temp_directory_path() / ("shmap-losses-" + std::to_string(::getpid())))
+          .string();
+  EXPECT_EQ(load_losses(folder, 4).first, 4);  // there are none
+  save_losses(folder, {.batches = {5, 4, 3.5f, 0.1f}, .held_out = {{2, 4.5f}, {4, 3}}});
+  const Losses all = load_losses(folder, 4);
+  EXPECT_EQ(all.first, 0);
+  EXPECT_EQ(all.batches, (std::vector<float>{5, 4, 3.5f, 0.1f}));
+  EXPECT_EQ(all.held_out, (std::vector<std::pair<int, float>>{{2, 4.5f}, {4, 3}}));
+  // The run was stopped after it wrote the losses, before it wrote the checkpoint.
+  const Losses before = load_losses(folder, 3);
+  EXPECT_EQ(before.batches, (std::vector<float>{5, 4, 3.5f}));
+  EXPECT_EQ(before.held_out, (std::vector<std::pair<int, float>>{{2, 4.5f}}));
+  // They are of another run than the checkpoint.
+  EXPECT_EQ(load_losses(folder, 5).first, 5);
+  EXPECT_TRUE(load_losses(folder, 5).batches.empty());
+  save_npz(folder + "/losses.npz", {{"first", zeros({1}, i32)}});
+  test::expect_error<ValueError>([&] { load_losses(folder, 1); }, {"losses.npz", "\"batches\""});
+  std::filesystem::remove_all(folder);
+}
+
 TEST(TransformerCurve, HasEachPoint) {
   const std::string svg =
       curve_svg("a < b", "step", "loss", {{"one", "#123456", {{0, 4}, {50, 2}, {100, 1}}}});
   EXPECT_THAT(svg, HasSubstr("a &lt; b"));
   // From the left edge at the top to the right one, a quarter above the bottom.
-  EXPECT_THAT(svg, HasSubstr("stroke=\"#123456\" points=\"64,48 380,196 696,270 \""));
+  EXPECT_THAT(svg, HasSubstr("stroke=\"#123456\" points=\"64,64 380,212 696,286 \""));
+  EXPECT_THAT(svg, HasSubstr("<circle cx=\"380\" cy=\"212\""));
   EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
+}
+
+// A line of one point would be invisible; one of many is not dotted. No name is inside of the
+// frame, where lines are.
+TEST(TransformerCurve, MarksLonePointsAndNamesLinesAbove) {
+  Line many{"many", "#111111", {}};
+  for (int k = 0; k < 100; ++k) many.points.emplace_back(k, 4);
+  const std::string svg = curve_svg("", "step", "loss", {many, {"lone", "#222222", {{99, 2}}}});
+  EXPECT_THAT(svg, HasSubstr("<circle cx=\"696\" cy=\"212\" r=\"3\" fill=\"#222222\"/>"));
+  EXPECT_THAT(svg, Not(HasSubstr("r=\"3\" fill=\"#111111\"")));
+  EXPECT_THAT(svg, HasSubstr("y=\"54\" text-anchor=\"start\">lone</text>"));
 }
 
 }  // namespace
